@@ -1,0 +1,1 @@
+"""Where jobs run: devices in hosts, links, topologies, presets."""

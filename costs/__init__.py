@@ -1,0 +1,1 @@
+"""How long and how much: compute, memory and communication."""

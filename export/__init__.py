@@ -1,0 +1,1 @@
+"""A plan in the form of a scheduler or launcher."""

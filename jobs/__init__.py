@@ -1,0 +1,1 @@
+"""What is to be run: job graphs, readers of users' formats, the built-in zoo, arrivals."""

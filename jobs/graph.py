@@ -1,0 +1,260 @@
+"""The job graph: one training step of a model as a DAG of ops, in frozen arrays.
+
+Legend of shapes: ``n`` ops in file (or construction) order, ``m`` edges. An op is a forward computation together
+with its backward one; edges are those of the forward pass, the backward pass runs along them in reverse.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import files
+from ..devices import DeviceType
+from ..errors import GraphError
+
+if TYPE_CHECKING:
+    import networkx
+
+FORMAT_VERSION = 1
+
+_COSTS = (
+    "forward_s",
+    "backward_s",
+    "forward_flops",
+    "backward_flops",
+    "activation_bytes",
+    "parameter_bytes",
+    "workspace_bytes",
+)
+
+
+@dataclass(frozen=True, eq=False)
+class JobGraph:
+    """One training step of a model.
+
+    Attributes:
+        name: for tables and plans, for example ``resnet50``.
+        op_names: unique name of each op, length ``n``.
+        op_kinds: what each op is, for example ``Conv2d`` or ``attention``, length ``n``.
+        forward_s: seconds of the forward computation on the reference device, ``(n,)``.
+        backward_s: seconds of the backward computation on the reference device, ``(n,)``.
+        forward_flops: floating-point operations forward, zero where unknown, ``(n,)``.
+        backward_flops: floating-point operations backward, zero where unknown, ``(n,)``.
+        activation_bytes: size of the op's output, ``(n,)``.
+        parameter_bytes: size of the op's weights, ``(n,)``.
+        workspace_bytes: memory needed only while the op runs, ``(n,)``.
+        edges: source and destination op of each forward edge, ``(m, 2)``.
+        reference_device: name of the device type on which the times hold; None where the source does not say.
+        samples_per_step: samples of one step; None where the source does not say.
+        source: where the figures come from: ``measured`` (a profile) or ``estimated`` (a roofline).
+
+    Raises:
+        GraphError: no op, arrays of unequal length, a negative or non-finite cost, an edge to an absent op, an
+            edge twice, or a cycle (its ops are named).
+    """
+
+    name: str
+    op_names: tuple[str, ...]
+    op_kinds: tuple[str, ...]
+    forward_s: NDArray[np.float64]
+    backward_s: NDArray[np.float64]
+    forward_flops: NDArray[np.float64]
+    backward_flops: NDArray[np.float64]
+    activation_bytes: NDArray[np.float64]
+    parameter_bytes: NDArray[np.float64]
+    workspace_bytes: NDArray[np.float64]
+    edges: NDArray[np.int64]
+    reference_device: str | None = None
+    samples_per_step: int | None = None
+    source: str = "estimated"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "op_names", tuple(self.op_names))
+        object.__setattr__(self, "op_kinds", tuple(self.op_kinds))
+        for field in _COSTS:
+            object.__setattr__(self, field, _frozen(getattr(self, field), np.float64))
+        object.__setattr__(self, "edges", _frozen(np.asarray(self.edges, np.int64).reshape(-1, 2), np.int64))
+        self._check()
+
+    @property
+    def num_ops(self) -> int:
+        """Number of ops, ``n``."""
+        return len(self.op_names)
+
+    @property
+    def num_edges(self) -> int:
+        """Number of forward edges, ``m``."""
+        return len(self.edges)
+
+    @property
+    def step_s(self) -> float:
+        """Seconds of one step on a single reference device, ops one after another."""
+        return float(self.forward_s.sum() + self.backward_s.sum())
+
+    @cached_property
+    def order(self) -> NDArray[np.int64]:
+        """Ops in topological order (Kahn's algorithm, sources and successors in file order), ``(n,)``."""
+        order = _topological_order(self.num_ops, self.edges)
+        order.flags.writeable = False
+        return order
+
+    @cached_property
+    def moved_bytes(self) -> NDArray[np.float64]:
+        """Bytes that each op's forward computation reads and writes: inputs, parameters, output, ``(n,)``."""
+        moved = self.activation_bytes + self.parameter_bytes
+        np.add.at(moved, self.edges[:, 1], self.activation_bytes[self.edges[:, 0]])
+        moved.flags.writeable = False
+        return moved
+
+    @cached_property
+    def digest(self) -> str:
+        """A hash of everything that a simulation of this graph depends on; names do not count."""
+        return files.digest(*(getattr(self, field) for field in _COSTS), self.edges, self.reference_device)
+
+    def timed_on(self, device: DeviceType) -> JobGraph:
+        """The same graph with the roofline's times on a device.
+
+        The backward pass moves twice the bytes of the forward pass (it reads and writes gradients beside
+        activations).
+
+        Raises:
+            GraphError: the graph carries no FLOPs, so nothing can be estimated.
+        """
+        if not self.has_flops:
+            raise GraphError("carries no FLOPs, so its times cannot be estimated on another device", value=self.name)
+        return replace(
+            self,
+            forward_s=device.op_s(self.forward_flops, self.moved_bytes),
+            backward_s=device.op_s(self.backward_flops, 2 * self.moved_bytes),
+            reference_device=device.name,
+            source="estimated",
+        )
+
+    @property
+    def has_flops(self) -> bool:
+        """Whether the source told floating-point operations."""
+        return bool(self.forward_flops.any())
+
+    def to_networkx(self) -> networkx.DiGraph:
+        """A networkx view: nodes ``0..n-1`` with every cost as an attribute, forward edges with ``bytes``."""
+        import networkx
+
+        view = networkx.DiGraph(name=self.name)
+        for op in range(self.num_ops):
+            costs = {field: float(getattr(self, field)[op]) for field in _COSTS}
+            view.add_node(op, name=self.op_names[op], kind=self.op_kinds[op], **costs)
+        for source, target in self.edges.tolist():
+            view.add_edge(source, target, bytes=float(self.activation_bytes[source]))
+        return networkx.freeze(view)
+
+    def to_data(self) -> dict[str, Any]:
+        """Plain data that `from_data` reads back to an equal graph."""
+        return {
+            "format_version": FORMAT_VERSION,
+            "name": self.name,
+            "op_names": list(self.op_names),
+            "op_kinds": list(self.op_kinds),
+            **{field: getattr(self, field).tolist() for field in _COSTS},
+            "edges": self.edges.tolist(),
+            "reference_device": self.reference_device,
+            "samples_per_step": self.samples_per_step,
+            "source": self.source,
+        }
+
+    @classmethod
+    def from_data(cls, data: Any, *, file: str | Path | None = None) -> JobGraph:
+        """The graph that `to_data` described.
+
+        Raises:
+            GraphError: a field is missing or unknown, or the graph is impossible.
+        """
+        fields = [*cls.__dataclass_fields__, "format_version"]
+        if not isinstance(data, dict):
+            raise GraphError("a job graph is a JSON object", file=file, value=type(data).__name__)
+        for key in data:
+            if key not in fields:
+                raise GraphError("unknown key", file=file, field=str(key), value=str(key), choices=fields)
+        for key in fields:
+            if key not in data:
+                raise GraphError("the key is missing", file=file, field=key)
+        if data["format_version"] != FORMAT_VERSION:
+            raise GraphError(f"only version {FORMAT_VERSION} is known", file=file, field="format_version", value=data["format_version"])
+        try:
+            return cls(**{key: data[key] for key in cls.__dataclass_fields__})
+        except GraphError as error:
+            raise GraphError(error.problem, file=file, field=error.field, value=error.value) from None
+        except (TypeError, ValueError):
+            raise GraphError("a field holds something other than numbers or names", file=file) from None
+
+    def save(self, path: str | Path) -> None:
+        """Write the graph as JSON."""
+        files.write_json(path, self.to_data())
+
+    @classmethod
+    def load(cls, path: str | Path) -> JobGraph:
+        """Read a graph that `save` wrote.
+
+        Raises:
+            InputFileError: missing or not JSON.
+            GraphError: not a job graph.
+        """
+        return cls.from_data(files.read_json(path), file=path)
+
+    def _check(self) -> None:
+        n = self.num_ops
+        if n == 0:
+            raise GraphError("has no ops", field=self.name)
+        if len(set(self.op_names)) != n:
+            twice = next(name for name in self.op_names if self.op_names.count(name) > 1)
+            raise GraphError("the op name stands twice", field="op_names", value=twice)
+        if len(self.op_kinds) != n:
+            raise GraphError(f"has {len(self.op_kinds)} entries for {n} ops", field="op_kinds")
+        for field in _COSTS:
+            values = getattr(self, field)
+            if values.shape != (n,):
+                raise GraphError(f"has shape {values.shape} for {n} ops", field=field)
+            for op in np.flatnonzero(~(np.isfinite(values) & (values >= 0))).tolist():
+                raise GraphError("must be finite and not negative", field=f"{self.op_names[op]}.{field}", value=float(values[op]))
+        if self.num_edges and not (0 <= self.edges.min() and self.edges.max() < n):
+            raise GraphError(f"an edge names an op outside 0..{n - 1}", field="edges")
+        if len(np.unique(self.edges, axis=0)) != self.num_edges:
+            raise GraphError("an edge stands twice", field="edges")
+        if len(self.order) < n:
+            raise GraphError("the ops form a cycle", field="edges", value=" -> ".join(self._a_cycle()))
+        if not math.isfinite(self.step_s):
+            raise GraphError("the times add up to more than a number holds", field="forward_s")
+
+    def _a_cycle(self) -> list[str]:
+        import networkx
+
+        view = networkx.DiGraph(self.edges.tolist())
+        return [self.op_names[source] for source, _ in networkx.find_cycle(view)]
+
+
+def _topological_order(num_ops: int, edges: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Kahn's order; shorter than ``num_ops`` where there is a cycle."""
+    successors: list[list[int]] = [[] for _ in range(num_ops)]
+    waiting = [0] * num_ops
+    for source, target in edges.tolist():
+        successors[source].append(target)
+        waiting[target] += 1
+    order = [op for op in range(num_ops) if waiting[op] == 0]
+    for op in order:  # grows while it is read
+        for target in successors[op]:
+            waiting[target] -= 1
+            if waiting[target] == 0:
+                order.append(target)
+    return np.array(order, np.int64)
+
+
+def _frozen(values: Any, dtype: Any) -> NDArray[Any]:
+    array = np.array(values, dtype)
+    array.flags.writeable = False
+    return array

@@ -1,0 +1,1 @@
+"""Graph encoders and the policy network."""

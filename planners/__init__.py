@@ -1,0 +1,1 @@
+"""Classic deciders: fixed degrees and rules of thumb."""

@@ -1,0 +1,1 @@
+"""The decision: partition, placement, plan, its JSON schema and legality."""

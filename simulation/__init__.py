@@ -1,0 +1,1 @@
+"""Lowering, the compiled kernel and its plain reference, cluster dynamics, records."""

@@ -1,0 +1,123 @@
+"""Accelerators as data: what a device can compute, move and hold, and the roofline that times an op on it.
+
+A device type is a YAML file in ``configs/devices`` or a mapping of the same keys inside a cluster's YAML. Keys
+carry their units and are converted once, here. Jobs and clusters both stand on this module.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files as resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from . import settings
+from .errors import ConfigError
+
+
+class DeviceSettings(settings.Settings):
+    """One device type as YAML spells it.
+
+    The efficiencies are the shares of the two peaks that well-shaped kernels reach in practice.
+    """
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9.-]{0,62}$")
+    peak_tflops_per_s: float = Field(gt=0)
+    memory_gbytes: float = Field(gt=0)
+    memory_bandwidth_gbytes_per_s: float = Field(gt=0)
+    compute_efficiency: float = Field(gt=0, le=1)
+    memory_efficiency: float = Field(gt=0, le=1)
+    kernel_launch_us: float = Field(ge=0)
+
+
+@dataclass(frozen=True)
+class DeviceType:
+    """An accelerator model.
+
+    Attributes:
+        name: lower-case name, for example ``a100``.
+        peak_flops_per_s: dense peak of the matrix units in the training precision.
+        memory_bytes: capacity.
+        memory_bandwidth_bytes_per_s: peak of the device's own memory.
+        compute_efficiency: reachable share of ``peak_flops_per_s``.
+        memory_efficiency: reachable share of ``memory_bandwidth_bytes_per_s``.
+        kernel_launch_s: time below which no op goes.
+    """
+
+    name: str
+    peak_flops_per_s: float
+    memory_bytes: float
+    memory_bandwidth_bytes_per_s: float
+    compute_efficiency: float
+    memory_efficiency: float
+    kernel_launch_s: float
+
+    def op_s(self, flops: NDArray[np.float64], moved_bytes: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Seconds of each op by the roofline: launch time plus the slower of arithmetic and memory traffic.
+
+        Args:
+            flops: floating-point operations of each op, shape ``(num_ops,)``.
+            moved_bytes: bytes that each op reads and writes, shape ``(num_ops,)``.
+
+        Returns:
+            Seconds, shape ``(num_ops,)``; zero where an op neither computes nor moves anything.
+
+        Source:
+            Williams, Waterman and Patterson, "Roofline: an insightful visual performance model", 2009.
+        """
+        arithmetic_s = flops / (self.peak_flops_per_s * self.compute_efficiency)
+        memory_s = moved_bytes / (self.memory_bandwidth_bytes_per_s * self.memory_efficiency)
+        busy_s = np.maximum(arithmetic_s, memory_s)
+        return np.where(busy_s > 0, busy_s + self.kernel_launch_s, 0.0)
+
+    def to_data(self) -> dict[str, Any]:
+        """The mapping that `device_type` reads."""
+        return {
+            "name": self.name,
+            "peak_tflops_per_s": self.peak_flops_per_s / 1e12,
+            "memory_gbytes": self.memory_bytes / 1e9,
+            "memory_bandwidth_gbytes_per_s": self.memory_bandwidth_bytes_per_s / 1e9,
+            "compute_efficiency": self.compute_efficiency,
+            "memory_efficiency": self.memory_efficiency,
+            "kernel_launch_us": self.kernel_launch_s * 1e6,
+        }
+
+
+def device_type(spec: str | DeviceSettings) -> DeviceType:
+    """A device type by name (``v100``, ``a100``, ``h100``) or from settings.
+
+    Raises:
+        ConfigError: the name is unknown.
+    """
+    if isinstance(spec, str):
+        return _built_in(spec)
+    return DeviceType(
+        name=spec.name,
+        peak_flops_per_s=spec.peak_tflops_per_s * 1e12,
+        memory_bytes=spec.memory_gbytes * 1e9,
+        memory_bandwidth_bytes_per_s=spec.memory_bandwidth_gbytes_per_s * 1e9,
+        compute_efficiency=spec.compute_efficiency,
+        memory_efficiency=spec.memory_efficiency,
+        kernel_launch_s=spec.kernel_launch_us * 1e-6,
+    )
+
+
+def device_names() -> list[str]:
+    """The names of the built-in device types."""
+    return sorted(p.name.removesuffix(".yaml") for p in _folder().iterdir() if p.name.endswith(".yaml"))
+
+
+@cache
+def _built_in(name: str) -> DeviceType:
+    if name not in device_names():
+        raise ConfigError("unknown device type", value=name, choices=device_names())
+    return device_type(settings.load(DeviceSettings, Path(str(_folder() / f"{name}.yaml"))))
+
+
+def _folder() -> Path:
+    return Path(str(resources("meshwright.configs"))) / "devices"
