@@ -1,1 +1,1 @@
-"""How long and how much: compute, memory and communication."""
+"""How long and how much: compute, and the communication layers (collectives, flows, network)."""

@@ -1,1 +1,1 @@
-"""Gymnasium environments over the cluster dynamics."""
+"""Gymnasium environments over the cluster dynamics: state, candidates, observation, reward, viewer. No torch."""

@@ -1,1 +1,1 @@
-"""Graph encoders and the policy network."""
+"""Graph encoders and the policy network: the first floor with torch."""

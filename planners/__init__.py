@@ -1,1 +1,1 @@
-"""Classic deciders: fixed degrees and rules of thumb."""
+"""Classic deciders: fixed degrees and rules of thumb, behind the one interface that networks share."""

@@ -1,0 +1,87 @@
+"""Compute time of an op that is split over ranks.
+
+Splitting an op by ``s`` divides its batch: each of the ``s`` ranks computes ``1 / s`` of the samples with a full
+copy of the parameters. A profile tells one time per op, which is divided; an analytic graph tells FLOPs and bytes,
+of which the roofline makes a time per share, so small shares do not scale for ever.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..devices import DeviceType
+from ..errors import ConfigError, GraphError
+from ..jobs.graph import JobGraph
+
+Shares = tuple[NDArray[np.float64], NDArray[np.float64]]
+
+
+class ComputeModel(Protocol):
+    """Prices each op's share on a device type."""
+
+    name: str
+    provenance: str
+
+    def share_s(self, graph: JobGraph, splits: NDArray[np.int64], device: DeviceType) -> Shares:
+        """Forward and backward seconds of one share of each op, two arrays ``(n,)``."""
+        ...
+
+
+class Profiled:
+    """The graph's own times divided by the splits; on another device than the profile's, scaled by peak FLOP/s."""
+
+    name = "profiled"
+    provenance = "measured"
+
+    def share_s(self, graph: JobGraph, splits: NDArray[np.int64], device: DeviceType) -> Shares:
+        """Times are taken as they are where the graph does not name its reference device.
+
+        Raises:
+            GraphError: the graph's times hold on another device type and it has no FLOPs to convert them.
+        """
+        if graph.reference_device not in (None, device.name):
+            raise GraphError(
+                f"was timed on {graph.reference_device} and cannot be divided on {device.name}; use the roofline", value=graph.name
+            )
+        return graph.forward_s / splits, graph.backward_s / splits
+
+
+class Roofline:
+    """FLOPs and bytes of each share against the device's peaks.
+
+    A share moves ``1 / s`` of the activations but all of the parameters; backward moves twice as much.
+    """
+
+    name = "roofline"
+    provenance = "estimated"
+
+    def share_s(self, graph: JobGraph, splits: NDArray[np.int64], device: DeviceType) -> Shares:
+        """See `DeviceType.op_s`.
+
+        Raises:
+            GraphError: the graph carries no FLOPs.
+        """
+        if not graph.has_flops:
+            raise GraphError("carries no FLOPs, so the roofline cannot time it", value=graph.name)
+        moved = (graph.moved_bytes - graph.parameter_bytes) / splits + graph.parameter_bytes
+        moved = np.where(graph.moved_bytes > 0, moved, 0.0)
+        return device.op_s(graph.forward_flops / splits, moved), device.op_s(graph.backward_flops / splits, 2 * moved)
+
+
+MODELS: dict[str, ComputeModel] = {model.name: model for model in (Profiled(), Roofline())}
+
+
+def chosen(name: str, graph: JobGraph) -> ComputeModel:
+    """The compute model of a name; ``auto`` is the profile where there is one and the roofline elsewhere.
+
+    Raises:
+        ConfigError: the name is unknown.
+    """
+    if name == "auto":
+        return MODELS["roofline" if graph.has_flops and graph.source == "estimated" else "profiled"]
+    if name not in MODELS:
+        raise ConfigError("unknown compute model", field="compute", value=name, choices=["auto", *MODELS])
+    return MODELS[name]

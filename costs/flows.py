@@ -1,0 +1,64 @@
+"""The flow layer: how long one message takes from rank to rank when it has its path for itself."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+from ..errors import ConfigError
+from .network import RankNetwork
+
+
+class FlowModel(Protocol):
+    """A point-to-point transfer priced on a network."""
+
+    name: str
+
+    def transfer_s(self, network: RankNetwork, source: int, target: int, payload_bytes: float) -> float:
+        """Seconds of one message from rank to rank; zero within a rank or for no bytes."""
+        ...
+
+
+class CutThrough:
+    """Switches forward a message while it arrives: all latencies, and the narrowest link once.
+
+    Source:
+        Hockney, "The communication challenge for MPP: Intel Paragon and Meiko CS-2", 1994 (the alpha-beta model).
+    """
+
+    name = "cut-through"
+
+    def transfer_s(self, network: RankNetwork, source: int, target: int, payload_bytes: float) -> float:
+        """``latency + bytes / narrowest bandwidth``."""
+        if source == target or payload_bytes <= 0:
+            return 0.0
+        return float(network.latency_s[source, target] + payload_bytes / network.bandwidth_bytes_per_s[source, target])
+
+
+class StoreAndForward:
+    """Each link passes the whole message on before the next one starts: a pessimist's bound."""
+
+    name = "store-and-forward"
+
+    def transfer_s(self, network: RankNetwork, source: int, target: int, payload_bytes: float) -> float:
+        """Sum over the path's links of ``latency + bytes / bandwidth``."""
+        if source == target or payload_bytes <= 0:
+            return 0.0
+        cluster = network.cluster
+        path = list(cluster.path(int(network.devices[source]), int(network.devices[target])))
+        return float(np.sum(cluster.links.latency_s[path] + payload_bytes / cluster.links.bandwidth_bytes_per_s[path]))
+
+
+MODELS: dict[str, FlowModel] = {model.name: model for model in (CutThrough(), StoreAndForward())}
+
+
+def chosen(name: str) -> FlowModel:
+    """The flow model of a name.
+
+    Raises:
+        ConfigError: the name is unknown.
+    """
+    if name not in MODELS:
+        raise ConfigError("unknown flow model", field="flows", value=name, choices=MODELS)
+    return MODELS[name]

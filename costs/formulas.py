@@ -1,0 +1,114 @@
+"""Alpha-beta formulas of collectives, compiled: seconds from bytes, ranks, bytes/s and seconds.
+
+Every function takes the payload in bytes of one rank's buffer, the number of ranks, the bandwidth of the slowest
+link in one direction and the latency paid on each step. A group of one costs nothing.
+"""
+
+from __future__ import annotations
+
+import math
+
+from numba import njit
+
+
+@njit(cache=True)
+def ring_all_reduce_s(payload_bytes: float, num_ranks: int, bandwidth_bytes_per_s: float, latency_s: float) -> float:
+    """Time of one all-reduce over a ring, in seconds.
+
+    The payload is cut into ``num_ranks`` chunks; each rank sends ``num_ranks - 1`` of them to reduce and as many
+    to gather, so the slowest link carries ``2 (n - 1) / n`` of the payload.
+
+    Args:
+        payload_bytes: size of one rank's buffer before the reduction.
+        num_ranks: ranks in the ring; a ring of one costs nothing.
+        bandwidth_bytes_per_s: of the slowest link in the ring, one direction.
+        latency_s: paid on each of the ``2 (n - 1)`` steps.
+
+    Source:
+        Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", 2009.
+    """
+    if num_ranks <= 1 or payload_bytes <= 0.0:
+        return 0.0
+    steps = 2.0 * (num_ranks - 1)
+    return steps * latency_s + steps / num_ranks * payload_bytes / bandwidth_bytes_per_s
+
+
+@njit(cache=True)
+def ring_reduce_scatter_s(payload_bytes: float, num_ranks: int, bandwidth_bytes_per_s: float, latency_s: float) -> float:
+    """Time of one reduce-scatter (or, with the gathered size as payload, all-gather) over a ring, in seconds.
+
+    Source:
+        Half of `ring_all_reduce_s`; Patarasuk and Yuan, 2009.
+    """
+    return 0.5 * ring_all_reduce_s(payload_bytes, num_ranks, bandwidth_bytes_per_s, latency_s)
+
+
+@njit(cache=True)
+def halving_doubling_all_reduce_s(payload_bytes: float, num_ranks: int, bandwidth_bytes_per_s: float, latency_s: float) -> float:
+    """Time of one all-reduce by recursive halving and doubling, in seconds.
+
+    ``2 log2(n)`` steps move the same ``2 (n - 1) / n`` of the payload as a ring. Where ``n`` is no power of two
+    the ranks beyond the next lower one first send their whole buffer to a partner and receive the result at the
+    end: two more steps and twice the payload.
+
+    Source:
+        Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH", 2005.
+    """
+    if num_ranks <= 1 or payload_bytes <= 0.0:
+        return 0.0
+    doublings = int(math.floor(math.log2(num_ranks)))
+    power = 1 << doublings
+    time_s = 2.0 * doublings * latency_s + 2.0 * (power - 1) / power * payload_bytes / bandwidth_bytes_per_s
+    if power < num_ranks:
+        time_s += 2.0 * (latency_s + payload_bytes / bandwidth_bytes_per_s)
+    return time_s
+
+
+@njit(cache=True)
+def tree_all_reduce_s(payload_bytes: float, num_ranks: int, bandwidth_bytes_per_s: float, latency_s: float) -> float:
+    """Time of one all-reduce over two pipelined complementary binary trees, in seconds.
+
+    About ``2 log2(n)`` latencies; the pipelining hides all but two passes of the payload.
+
+    Source:
+        Sanders, Speck and Traeff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan", 2009.
+    """
+    if num_ranks <= 1 or payload_bytes <= 0.0:
+        return 0.0
+    depth = math.ceil(math.log2(num_ranks))
+    return 2.0 * depth * latency_s + 2.0 * payload_bytes / bandwidth_bytes_per_s
+
+
+@njit(cache=True)
+def ramp_transceivers(group_size: int, num_transceivers: int) -> int:
+    """Transceivers that one node can point at the same peer within a RAMP subgroup.
+
+    A node spreads its transceivers over ``group_size - 1`` peers.
+
+    Source:
+        Ottino, Benjamin and Zervas, "RAMP: a flat nanosecond optical network and MPI operations for distributed
+        deep learning systems", 2023.
+    """
+    if group_size <= 1:
+        return 0
+    return max(1, num_transceivers // (group_size - 1))
+
+
+@njit(cache=True)
+def ramp_step_s(message_bytes: float, group_size: int, num_transceivers: int, node_bandwidth_bytes_per_s: float, latency_s: float) -> float:
+    """Time of one reduce-scatter step within a RAMP subgroup: every pair exchanges its share at the same time.
+
+    Args:
+        message_bytes: what one node holds after the step, that is, its share of the payload.
+        group_size: nodes in the subgroup; a subgroup of one costs nothing.
+        num_transceivers: transceivers of a node, ``x``.
+        node_bandwidth_bytes_per_s: of all transceivers of a node together; each has ``1 / x`` of it.
+        latency_s: propagation and both ends' input and output.
+
+    Source:
+        Ottino, Benjamin and Zervas, 2023 (as `ramp_transceivers`).
+    """
+    if group_size <= 1:
+        return 0.0
+    rate = ramp_transceivers(group_size, num_transceivers) * node_bandwidth_bytes_per_s / num_transceivers
+    return latency_s + message_bytes / rate

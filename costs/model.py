@@ -1,0 +1,37 @@
+"""The cost model: one choice per layer, from YAML, with a digest that keys everything computed from it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from .. import files, settings
+
+
+class CostSettings(settings.Settings):
+    """One choice per layer.
+
+    Attributes:
+        compute: ``auto``, ``profiled`` or ``roofline`` (see `costs.compute`).
+        collectives: ``auto`` (fastest per size and group), ``ring``, ``tree``, ``halving-doubling``,
+            ``hierarchical`` or ``ramp`` (see `costs.collectives`).
+        flows: ``cut-through`` or ``store-and-forward`` (see `costs.flows`).
+        contention: ``independent`` (no two messages disturb each other) or ``serialised`` (one message at a time
+            on each rank's communication stream).
+        priority: order of ready tasks that want the same stream: ``fifo`` (as the model defines them) or
+            ``shortest-first``.
+        gradient_bytes_per_parameter_byte: size of what is reduced for each byte of parameters.
+    """
+
+    compute: Literal["auto", "profiled", "roofline"] = "auto"
+    collectives: Literal["auto", "ring", "tree", "halving-doubling", "hierarchical", "ramp"] = "auto"
+    flows: Literal["cut-through", "store-and-forward"] = "cut-through"
+    contention: Literal["independent", "serialised"] = "serialised"
+    priority: Literal["fifo", "shortest-first"] = "fifo"
+    gradient_bytes_per_parameter_byte: float = Field(default=1.0, gt=0)
+
+    @property
+    def digest(self) -> str:
+        """A hash of every choice."""
+        return files.digest(self.model_dump())

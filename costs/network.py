@@ -1,0 +1,53 @@
+"""The network layer: what the links between the ranks of one job can do.
+
+Legend: ``r`` ranks. A `RankNetwork` is the cluster seen from one placement, so that collectives and transfers are
+priced by rank and not by device.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..clusters.cluster import Cluster
+
+
+@dataclass(frozen=True, eq=False)
+class RankNetwork:
+    """Bandwidth and latency between the ranks of one placement.
+
+    Attributes:
+        cluster: where the ranks run.
+        devices: device of each rank, ``(r,)``.
+    """
+
+    cluster: Cluster
+    devices: NDArray[np.int64]
+
+    @cached_property
+    def bandwidth_bytes_per_s(self) -> NDArray[np.float64]:
+        """Narrowest link from rank to rank, one direction, infinite on the diagonal, ``(r, r)``."""
+        return self.cluster.bandwidth_bytes_per_s(self.devices[:, None], self.devices[None, :])
+
+    @cached_property
+    def latency_s(self) -> NDArray[np.float64]:
+        """Latency of the path from rank to rank, zero on the diagonal, ``(r, r)``."""
+        return self.cluster.latency_s(self.devices[:, None], self.devices[None, :])
+
+    @cached_property
+    def host(self) -> NDArray[np.int64]:
+        """Host of each rank, ``(r,)``."""
+        return self.cluster.device_host[self.devices]
+
+    def ring(self, ranks: NDArray[np.int64]) -> tuple[float, float]:
+        """Bandwidth and latency of the slowest hop of the ring that visits ``ranks`` in their order."""
+        following = np.roll(ranks, -1)
+        return float(self.bandwidth_bytes_per_s[ranks, following].min()), float(self.latency_s[ranks, following].max())
+
+    def all_pairs(self, ranks: NDArray[np.int64]) -> tuple[float, float]:
+        """Bandwidth and latency of the slowest pair among ``ranks``."""
+        square = np.ix_(ranks, ranks)
+        return float(self.bandwidth_bytes_per_s[square].min()), float(self.latency_s[square].max())

@@ -1,0 +1,95 @@
+"""Many episodes stepped side by side by compiled functions; every environment in this project is a view on it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from ..errors import PolicyError
+from ..simulation import dynamics
+from ..simulation.records import EpisodeRecord, record
+from ..simulation.scenario import Scenario
+from .observation import ObservationArrays, Observer, observe
+from .reward import RewardSettings, reward
+
+
+class EpisodeBatch:
+    """``e`` episodes of one scenario with their observations, each with its own random generator.
+
+    Attributes:
+        scenario: cluster, workload and rules.
+        num_episodes: ``e``.
+        observations: the current observation of each episode, arrays with a leading ``e``; they change in place.
+    """
+
+    def __init__(self, scenario: Scenario, num_episodes: int, rewards: RewardSettings | None = None) -> None:
+        self.scenario = scenario
+        self.num_episodes = num_episodes
+        self.observer = Observer(scenario)
+        self.observations: ObservationArrays = self.observer.arrays(num_episodes)
+        self._weights = (rewards or RewardSettings()).weights
+        self._scale_s = scenario.cluster.num_devices * scenario.workload.mean_interarrival_s
+        self._episodes = scenario.new_episodes(num_episodes)
+        self._layout = self.observer.layout
+
+    @property
+    def episodes(self) -> dynamics.Episodes:
+        """The state arrays."""
+        return self._episodes
+
+    def begin(self, e: int, rng: np.random.Generator) -> None:
+        """Draw the jobs of episode ``e`` from ``rng`` and show the first one."""
+        self.scenario.begin(self._episodes, e, rng)
+        observe(self.scenario.problem, self._episodes, e, self._layout, self.observations)
+
+    def step(self, actions: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+        """Take one candidate in every episode.
+
+        Args:
+            actions: candidate per episode, ``(e,)``. A candidate that cannot be placed rejects the job.
+
+        Returns:
+            Rewards ``(e,)`` and which episodes are over ``(e,)``.
+
+        Raises:
+            PolicyError: an action is no candidate, or an episode is already over.
+        """
+        actions = np.asarray(actions, np.int64)
+        num = self.scenario.problem.num_candidates
+        if actions.shape != (self.num_episodes,) or actions.min() < 0 or actions.max() >= num:
+            raise PolicyError(f"an action is a candidate 0..{num - 1} for each of {self.num_episodes} episodes", value=actions.tolist())
+        if (self._episodes.job >= self.scenario.settings.num_jobs).any():
+            raise PolicyError("the episode is over; reset it first")
+        rewards = np.empty(self.num_episodes, np.float32)
+        is_over = np.empty(self.num_episodes, np.bool_)
+        _step(
+            self.scenario.problem, self._episodes, actions, self._layout, self._weights, self._scale_s, self.observations, rewards, is_over
+        )
+        return rewards, is_over
+
+    def record(self, e: int) -> EpisodeRecord:
+        """What happened in episode ``e`` so far."""
+        return record(self.scenario, self._episodes, e)
+
+    def state(self) -> dict[str, Any]:
+        """Copies of all arrays; with the generators they make a checkpoint."""
+        return {key: value.copy() for key, value in self._episodes._asdict().items()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take up a state of the same scenario and number of episodes."""
+        for key, value in self._episodes._asdict().items():
+            value[...] = state[key]
+        for e in range(self.num_episodes):
+            observe(self.scenario.problem, self._episodes, e, self._layout, self.observations)
+
+
+@njit(cache=True)
+def _step(problem, episodes, actions, layout, weights, scale_s, observations, rewards, is_over):  # type: ignore[no-untyped-def]
+    for e in range(len(actions)):
+        rewards[e] = reward(problem, episodes, e, actions[e], weights, scale_s)
+        dynamics.decide(problem, episodes, e, actions[e])
+        is_over[e] = episodes.job[e] >= episodes.arrival_s.shape[1] - 1
+        observe(problem, episodes, e, layout, observations)

@@ -1,0 +1,133 @@
+"""`JobPartitioningEnv`: one episode of job arrivals on a shared cluster as a Gymnasium environment."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, SupportsFloat
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from ..errors import ConfigError
+from ..simulation.decision import Decision, decision
+from ..simulation.dynamics import OUTCOME_WORDS, Outcome
+from ..simulation.records import EpisodeRecord
+from ..simulation.scenario import Scenario
+from . import viewer
+from .batch import EpisodeBatch
+from .benchmark import BenchmarkSettings, load_benchmark
+
+Observation = dict[str, NDArray[Any]]
+
+
+class JobPartitioningEnv(gymnasium.Env[Observation, np.int64]):
+    """Decide, job by job, how each arriving training job is cut and where it runs, or turn it away.
+
+    **Id.** ``meshwright/JobPartitioning-v0``. One step is one decision; time jumps to the next arrival in between.
+
+    **Action.** ``Discrete(a)``, a candidate. Number 0 rejects the job. Then, for each degree (number of ranks) in
+    ascending order, one candidate per placement rule: the block of devices that the rule takes among those that
+    are free now, have the memory and let the job meet its deadline. A candidate that is not offered (mask 0)
+    rejects the job. A placed job owns its devices until it ends; there is no queue.
+
+    **Observation.** ``Dict``; every feature lies in [0, 1] (``x / (x + y)`` for unbounded figures).
+
+    ===================  ============  =======================================================================
+    key                  shape         meaning
+    ===================  ============  =======================================================================
+    ``graph_id``         (1,)          which of the workload's job graphs arrived
+    ``job``              (4,)          allowed against sequential time, duration, whether any candidate is
+                                       offered, fastest possible against allowed time
+    ``cluster``          (2,)          share of free devices, mean time left
+    ``cluster_slots``    (d, 2 h)      for each of the d degrees the share of its blocks that are free by each
+                                       of h moments ahead, then whether any is
+    ``devices``          (n, 2)        is free, time left
+    ``candidates``       (a, 14)       offered, is the rejection, rule (one of 4), share of devices,
+                                       doublings, completion against deadline, completion, device-seconds,
+                                       communication share, efficiency, free devices afterwards
+    ``candidate_slots``  (a, d, 2 h)   ``cluster_slots`` as they will be once the candidate has been taken
+    ``action_mask``      (a,)          1 where the candidate is offered
+    ===================  ============  =======================================================================
+
+    **Reward.** The benchmark's weighted sum: by default +1 for a job that is placed and -1 for one turned away.
+
+    **Episode end.** After ``num_jobs`` arrivals the episode is truncated (the cluster would go on); it never
+    terminates by itself. Starts with an empty cluster.
+
+    **Info.** ``outcome`` of the decision in words, ``accepted``; at the end ``episode_counts`` (jobs by outcome
+    after the warm-up).
+
+    **Arguments.** ``benchmark`` (name, path or settings), ``scenario`` (already built, to share it between
+    environments), ``render_mode`` (``rgb_array``, ``ansi``).
+
+    **Version history.** v0: first version.
+    """
+
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array", "ansi"], "render_fps": 4}
+
+    def __init__(
+        self,
+        benchmark: str | BenchmarkSettings = "preset:quickstart",
+        *,
+        scenario: Scenario | None = None,
+        render_mode: str | None = None,
+    ) -> None:
+        if render_mode is not None and render_mode not in self.metadata["render_modes"]:
+            raise ConfigError("unknown render mode", field="render_mode", value=render_mode, choices=self.metadata["render_modes"])
+        self.benchmark = load_benchmark(benchmark) if isinstance(benchmark, str) else benchmark
+        self.scenario = scenario if scenario is not None else self.benchmark.build()
+        self.render_mode = render_mode
+        self._batch = EpisodeBatch(self.scenario, 1, self.benchmark.reward)
+        self.observation_space: spaces.Dict = self._batch.observer.space
+        self.action_space: spaces.Discrete = spaces.Discrete(self.scenario.problem.num_candidates)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Observation, dict[str, Any]]:
+        """Draw new jobs and empty the cluster; the same seed gives the same jobs.
+
+        Raises:
+            ConfigError: any option is given; there are none.
+        """
+        super().reset(seed=seed)
+        if options:
+            raise ConfigError("unknown reset option", value=next(iter(options)), choices=[])
+        self._batch.begin(0, self.np_random)
+        return self._observation(), {}
+
+    def step(self, action: np.int64 | int) -> tuple[Observation, SupportsFloat, bool, bool, dict[str, Any]]:
+        """Carry out a decision and go to the next arrival.
+
+        Raises:
+            PolicyError: the action is no candidate, or the episode is over.
+        """
+        rewards, is_over = self._batch.step(np.array([action], np.int64))
+        done = bool(is_over[0])
+        job = int(self._batch.episodes.job[0]) - 1
+        outcome = Outcome(int(self._batch.episodes.outcome[0, job]))
+        info: dict[str, Any] = {"outcome": OUTCOME_WORDS[outcome], "accepted": outcome is Outcome.ACCEPTED}
+        if done:
+            info["episode_counts"] = self.record().counts(self.scenario.settings.num_warmup_jobs)
+        return self._observation(), float(rewards[0]), False, done, info
+
+    def render(self) -> Any:
+        """The occupancy of the cluster: an image ``(height, width, 3)`` of uint8, or text; None without a mode."""
+        if self.render_mode == "rgb_array":
+            return viewer.rgb_array(self.scenario, self._batch.episodes, 0)
+        if self.render_mode == "ansi":
+            return viewer.ansi(self.scenario, self._batch.episodes, 0)
+        return None
+
+    def action_masks(self) -> NDArray[np.bool_]:
+        """Which candidates are offered, ``(a,)``; the name under which sb3-contrib asks for it."""
+        return self._batch.observations.action_mask[0].astype(np.bool_)
+
+    def decision(self) -> Decision:
+        """The decision at hand in plain figures."""
+        return decision(self.scenario, self._batch.episodes, 0)
+
+    def record(self) -> EpisodeRecord:
+        """What happened in the episode so far."""
+        return self._batch.record(0)
+
+    def _observation(self) -> Observation:
+        return {key: value[0].copy() for key, value in self._batch.observations._asdict().items()}

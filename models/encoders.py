@@ -1,0 +1,81 @@
+"""Encoders of the parts of an observation.
+
+Legend: ``b`` samples, ``g`` graphs, ``n`` devices, ``d`` degrees, ``h`` slots, ``f`` features.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.nn import SAGEConv, global_max_pool, global_mean_pool
+
+from ..envs.static import OP_FEATURES, StaticFeatures
+
+
+class GraphEncoder(nn.Module):
+    """Embeds each distinct job graph by rounds of message passing along its edges and against them.
+
+    All graphs are encoded in one pass as one block-diagonal graph. A round adds to each op what its predecessors
+    and what its successors send (their mean through a linear map); mean and maximum over a graph's ops make the
+    graph's embedding.
+
+    Args:
+        hidden: width of an op's state.
+        embedding: width of a graph's embedding.
+        rounds: rounds of message passing.
+
+    Source:
+        The round is GraphSAGE's, once per direction: Hamilton, Ying and Leskovec, "Inductive representation
+        learning on large graphs", 2017.
+    """
+
+    def __init__(self, hidden: int, embedding: int, rounds: int) -> None:
+        super().__init__()
+        self.lift = nn.Linear(len(OP_FEATURES), hidden)
+        self.along = nn.ModuleList(SAGEConv(hidden, hidden) for _ in range(rounds))
+        self.against = nn.ModuleList(SAGEConv(hidden, hidden) for _ in range(rounds))
+        self.read = nn.Linear(2 * hidden, embedding)
+
+    def forward(self, ops: Tensor, edges: Tensor, graph_of_op: Tensor, num_graphs: int) -> Tensor:
+        """Embeddings ``(g, embedding)`` of ops ``(n, f)`` with edges ``(2, m)``."""
+        state = torch.relu(self.lift(ops))
+        back = edges.flip(0)
+        for along, against in zip(self.along, self.against, strict=True):
+            state = state + torch.relu(along(state, edges) + against(state, back))
+        pooled = torch.cat([global_mean_pool(state, graph_of_op, num_graphs), global_max_pool(state, graph_of_op, num_graphs)], dim=1)
+        return torch.tanh(self.read(pooled))
+
+
+class SetEncoder(nn.Module):
+    """Embeds a set of equal things (devices, degrees) of any size: a shared layer, then mean and maximum.
+
+    Source:
+        Zaheer et al., "Deep sets", 2017.
+    """
+
+    def __init__(self, features: int, hidden: int) -> None:
+        super().__init__()
+        self.lift = nn.Linear(features, hidden)
+        self.size = 2 * hidden
+
+    def forward(self, members: Tensor) -> Tensor:
+        """``(..., members, f)`` to ``(..., 2 hidden)``."""
+        lifted = torch.relu(self.lift(members))
+        return torch.cat([lifted.mean(dim=-2), lifted.amax(dim=-2)], dim=-1)
+
+
+class StaticTensors(nn.Module):
+    """A scenario's static features as buffers; they move with the network but are not saved with it."""
+
+    ops: Tensor
+    edges: Tensor
+    graph_of_op: Tensor
+    degrees: Tensor
+
+    def __init__(self, static: StaticFeatures) -> None:
+        super().__init__()
+        self.num_graphs = static.num_graphs
+        self.register_buffer("ops", torch.as_tensor(static.ops), persistent=False)
+        self.register_buffer("edges", torch.as_tensor(static.edges.T.copy()), persistent=False)
+        self.register_buffer("graph_of_op", torch.as_tensor(static.graph_of_op), persistent=False)
+        self.register_buffer("degrees", torch.as_tensor(static.degrees), persistent=False)

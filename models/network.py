@@ -1,0 +1,131 @@
+"""The policy network: scores every candidate with shared weights, so it serves any number of them.
+
+Legend: ``b`` samples, ``a`` candidates, ``v`` offered candidates of all samples together. The job graph enters
+through an embedding that is computed once per forward pass for each distinct graph (and kept while the weights do
+not change); everything that changes from decision to decision joins late and is cheap. Candidates that are not
+offered are left out of all arithmetic.
+"""
+
+from __future__ import annotations
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from .. import settings
+from ..envs.observation import CANDIDATE_FEATURES, CLUSTER_FEATURES, DEVICE_FEATURES, JOB_FEATURES, SLOTS
+from ..envs.static import DEGREE_FEATURES, StaticFeatures
+from .encoders import GraphEncoder, SetEncoder, StaticTensors
+
+# Score of a candidate that is not offered; finite, so that no gradient becomes NaN.
+NOT_OFFERED = -1e8
+
+
+class NetworkSettings(settings.Settings):
+    """Widths of the network.
+
+    Attributes:
+        graph_hidden: state of an op in the graph encoder.
+        graph_embedding: embedding of a job graph.
+        graph_rounds: rounds of message passing.
+        slot_hidden: state of a degree in the encoders of when blocks become free.
+        device_hidden: state of a device.
+        hidden: the layers that score candidates and estimate the value.
+    """
+
+    graph_hidden: int = Field(default=32, ge=1, le=1024)
+    graph_embedding: int = Field(default=16, ge=1, le=1024)
+    graph_rounds: int = Field(default=2, ge=0, le=16)
+    slot_hidden: int = Field(default=24, ge=1, le=1024)
+    device_hidden: int = Field(default=16, ge=1, le=1024)
+    hidden: int = Field(default=64, ge=1, le=4096)
+
+
+class CandidateNetwork(nn.Module):
+    """Scores of all candidates and the value of the state.
+
+    Args:
+        chosen: widths.
+        static: the scenario's graphs and degrees; `set_scenario` changes them later.
+    """
+
+    def __init__(self, chosen: NetworkSettings, static: StaticFeatures) -> None:
+        super().__init__()
+        self.settings = chosen
+        slots = 2 * len(SLOTS) + len(DEGREE_FEATURES)
+        self.graph_encoder = GraphEncoder(chosen.graph_hidden, chosen.graph_embedding, chosen.graph_rounds)
+        self.device_encoder = SetEncoder(len(DEVICE_FEATURES), chosen.device_hidden)
+        self.slot_encoder = SetEncoder(slots, chosen.slot_hidden)
+        context = len(JOB_FEATURES) + len(CLUSTER_FEATURES) + chosen.graph_embedding + self.device_encoder.size + self.slot_encoder.size
+        self.context = nn.Sequential(nn.Linear(context, chosen.hidden), nn.ReLU())
+        self.candidate = nn.Linear(len(CANDIDATE_FEATURES) + self.slot_encoder.size, chosen.hidden)
+        self.candidate_context = nn.Linear(chosen.hidden, chosen.hidden)
+        self.score = nn.Sequential(nn.ReLU(), nn.Linear(chosen.hidden, chosen.hidden), nn.ReLU(), nn.Linear(chosen.hidden, 1))
+        self.value = nn.Sequential(
+            nn.Linear(chosen.hidden + chosen.graph_embedding, chosen.hidden), nn.ReLU(), nn.Linear(chosen.hidden, 1)
+        )
+        last = self.score[-1]
+        assert isinstance(last, nn.Linear)
+        nn.init.uniform_(last.weight, -0.01, 0.01)
+        nn.init.zeros_(last.bias)
+        self.static = StaticTensors(static)
+        self._kept: Tensor | None = None
+
+    def set_scenario(self, static: StaticFeatures) -> None:
+        """Serve another scenario: other graphs, devices, degrees, placement rules."""
+        self.static = StaticTensors(static).to(next(self.parameters()).device)
+        self._kept = None
+
+    def forget(self) -> None:
+        """Drop the kept graph embeddings; called whenever the weights have changed."""
+        self._kept = None
+
+    def graph_embeddings(self) -> Tensor:
+        """Embedding of each graph of the scenario, ``(g, embedding)``; kept between calls that need no gradient."""
+        if torch.is_grad_enabled():
+            return self._encode()
+        if self._kept is None:
+            self._kept = self._encode()
+        return self._kept
+
+    def forward(self, observation: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """Scores ``(b, a)`` and values ``(b,)`` of a batch of observations (see `envs.job_partitioning`)."""
+        embedded = self.graph_embeddings()[observation["graph_id"].reshape(-1).long()]
+        context = self._context(observation, embedded)
+        offered = observation["action_mask"] > 0
+        sample, candidate = offered.nonzero(as_tuple=True)
+        slots = self._with_degrees(observation["candidate_slots"][sample, candidate])
+        features = torch.cat([observation["candidates"][sample, candidate], self.slot_encoder(slots)], dim=1)
+        hidden = self.candidate(features) + self.candidate_context(context)[sample]
+        found = self.score(hidden).squeeze(1)
+        scores = torch.full(offered.shape, NOT_OFFERED, dtype=found.dtype, device=found.device)
+        return scores.index_put((sample, candidate), found), self._value(context, embedded)
+
+    def values(self, observation: dict[str, Tensor]) -> Tensor:
+        """Values ``(b,)`` alone."""
+        embedded = self.graph_embeddings()[observation["graph_id"].reshape(-1).long()]
+        return self._value(self._context(observation, embedded), embedded)
+
+    def _encode(self) -> Tensor:
+        static = self.static
+        encoded: Tensor = self.graph_encoder(static.ops, static.edges, static.graph_of_op, static.num_graphs)
+        return encoded
+
+    def _context(self, observation: dict[str, Tensor], embedded: Tensor) -> Tensor:
+        parts = [
+            observation["job"],
+            observation["cluster"],
+            embedded,
+            self.device_encoder(observation["devices"]),
+            self.slot_encoder(self._with_degrees(observation["cluster_slots"])),
+        ]
+        joined: Tensor = self.context(torch.cat(parts, dim=1))
+        return joined
+
+    def _with_degrees(self, slots: Tensor) -> Tensor:
+        """Append each degree's own features to its slots: ``(x, d, 2 h)`` to ``(x, d, 2 h + 2)``."""
+        return torch.cat([slots, self.static.degrees.expand(len(slots), -1, -1)], dim=2)
+
+    def _value(self, context: Tensor, embedded: Tensor) -> Tensor:
+        value: Tensor = self.value(torch.cat([context, embedded], dim=1))
+        return value.squeeze(1)

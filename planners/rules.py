@@ -1,0 +1,116 @@
+"""Rules of thumb: a fixed degree, the largest or smallest one, the cheapest or fastest candidate, or any.
+
+Each rule has a name and, after ``@``, the placement rule that picks its block (``first-fit`` unless said
+otherwise): ``fixed-8``, ``fixed-8@best-fit``, ``max``, ``min@aligned``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import PolicyError
+from ..simulation.decision import Decision
+from ..simulation.dynamics import RULE_NAMES
+from .policy import Policy
+
+DEFAULT_PLACEMENT = "first-fit"
+
+Choice = Callable[[Decision, NDArray[np.int64]], int]
+
+
+class RuleOfThumb:
+    """Looks at the candidates of one placement rule and picks one by a simple criterion; rejects where none is offered."""
+
+    def __init__(self, name: str, placement: str, pick: Choice) -> None:
+        self.name = name
+        self.placement = placement
+        self._pick = pick
+
+    def begin(self, seed: int) -> None:
+        """Nothing to do: the rule has no state."""
+
+    def choose(self, decision: Decision, observation: Mapping[str, NDArray[Any]]) -> int:
+        """See `planners.policy.Policy`."""
+        offered = decision.offered(self.placement)
+        return self._pick(decision, offered) if len(offered) else 0
+
+
+class Random:
+    """Any offered candidate of a placement rule with equal probability; never rejects where one is offered."""
+
+    def __init__(self, name: str, placement: str) -> None:
+        self.name = name
+        self.placement = placement
+        self._rng = np.random.default_rng(0)
+
+    def begin(self, seed: int) -> None:
+        """Restart the generator."""
+        self._rng = np.random.default_rng([seed, 1])
+
+    def choose(self, decision: Decision, observation: Mapping[str, NDArray[Any]]) -> int:
+        """See `planners.policy.Policy`."""
+        offered = decision.offered(self.placement)
+        return int(self._rng.choice(offered)) if len(offered) else 0
+
+
+def _largest(decision: Decision, offered: NDArray[np.int64]) -> int:
+    return int(offered[-1])
+
+
+def _smallest(decision: Decision, offered: NDArray[np.int64]) -> int:
+    return int(offered[0])
+
+
+def _cheapest(decision: Decision, offered: NDArray[np.int64]) -> int:
+    return int(offered[np.argmin(decision.device_seconds[offered])])
+
+
+def _fastest(decision: Decision, offered: NDArray[np.int64]) -> int:
+    return int(offered[np.argmin(decision.completion_s[offered])])
+
+
+def _of_degree(degree: int) -> Choice:
+    def pick(decision: Decision, offered: NDArray[np.int64]) -> int:
+        match = offered[decision.degree[offered] == degree]
+        return int(match[0]) if len(match) else 0
+
+    return pick
+
+
+RULES: dict[str, Choice] = {"max": _largest, "min": _smallest, "cheapest-feasible": _cheapest, "fastest-feasible": _fastest}
+NAMES = ("random", *RULES)
+
+
+def rule_of_thumb(name: str, *, degrees: Iterable[int], placements: Iterable[str]) -> Policy:
+    """The rule of a name.
+
+    Args:
+        name: ``random``, ``max``, ``min``, ``cheapest-feasible``, ``fastest-feasible`` or ``fixed-K``, each with an
+            optional ``@PLACEMENT``.
+        degrees: degrees of the scenario, the valid ``K``.
+        placements: placement rules of the scenario.
+
+    Raises:
+        PolicyError: an unknown rule, degree or placement; the nearest valid one is named.
+    """
+    bare, at, placement = name.partition("@")
+    placement = placement if at else DEFAULT_PLACEMENT
+    placements, degrees = list(placements), list(degrees)
+    if placement not in placements:
+        known = "is not among the scenario's placement rules" if placement in RULE_NAMES else "unknown placement rule"
+        raise PolicyError(known, field=name, value=placement, choices=placements)
+    if bare == "random":
+        return Random(name, placement)
+    if bare in RULES:
+        return RuleOfThumb(name, placement, RULES[bare])
+    fixed = re.fullmatch(r"fixed-([0-9]{1,6})", bare)
+    if fixed and int(fixed[1]) in degrees:
+        return RuleOfThumb(name, placement, _of_degree(int(fixed[1])))
+    if fixed:
+        raise PolicyError(f"no block of {fixed[1]} devices; degrees are {', '.join(map(str, degrees))}", value=name)
+    raise PolicyError("unknown policy", value=name, choices=[*NAMES, "best-fixed", *(f"fixed-{d}" for d in degrees)])

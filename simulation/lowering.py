@@ -1,0 +1,159 @@
+"""Lowering: what the ranks of an op-split partition do in one training step, as an execution graph.
+
+Splitting an op by ``s`` divides its batch evenly over the ranks ``0..s-1``. Rank ``r`` then computes the samples
+``[r / s, (r + 1) / s)``, so between ops of equal split nothing moves, between unequal splits each rank fetches the
+part of the activation that it lacks (and sends the gradient of that part back), and after the backward pass of an
+op with parameters its ranks all-reduce the gradients. The step ends when everything has ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..costs import collectives, compute, flows
+from ..costs.model import CostSettings
+from ..costs.network import RankNetwork
+from ..jobs.graph import JobGraph
+from ..plans.partition import OpSplits
+from .execution import ExecutionGraph, TaskKind
+
+
+def lower(graph: JobGraph, splits: OpSplits, network: RankNetwork, costs: CostSettings) -> ExecutionGraph:
+    """The execution graph of one step.
+
+    Args:
+        graph: the job, ``n`` ops.
+        splits: split degree of each op, at most the number of ranks.
+        network: the ranks' devices and what joins them.
+        costs: one choice per layer.
+
+    Raises:
+        GraphError: the graph cannot be timed on a device of the placement.
+    """
+    return _Lowering(graph, splits.splits, network, costs).build()
+
+
+def overlaps(source_split: int, target_split: int) -> Iterator[tuple[int, int, float]]:
+    """The share of all samples that passes from each rank of one split to each rank of another.
+
+    Yields:
+        source rank, target rank, share; shares add up to 1.
+    """
+    for target in range(target_split):
+        first = target * source_split // target_split
+        last = -(-(target + 1) * source_split // target_split)
+        for source in range(first, last):
+            low = max(source * target_split, target * source_split)
+            high = min((source + 1) * target_split, (target + 1) * source_split)
+            if high > low:
+                yield source, target, (high - low) / (source_split * target_split)
+
+
+class _Lowering:
+    def __init__(self, graph: JobGraph, degrees: NDArray[np.int64], network: RankNetwork, costs: CostSettings) -> None:
+        self.graph, self.degrees, self.network, self.costs = graph, degrees, network, costs
+        self.flow = flows.chosen(costs.flows)
+        self.collective = collectives.chosen(costs.collectives)
+        self.num_ranks = int(degrees.max())
+        self.position = np.empty(graph.num_ops, np.int64)
+        self.position[graph.order] = np.arange(graph.num_ops)
+        self.rows: list[tuple[int, float, float, int, int, bool, float]] = []
+        self.streams: list[list[int]] = []
+        self.edges: list[tuple[int, int]] = []
+        self.share_s = self._shares()
+
+    def build(self) -> ExecutionGraph:
+        graph, degrees = self.graph, self.degrees.tolist()
+        forward: list[list[int]] = [[] for _ in range(graph.num_ops)]
+        backward: list[list[int]] = [[] for _ in range(graph.num_ops)]
+        for op in graph.order.tolist():
+            forward[op] = [self._compute(op, rank, is_backward=False) for rank in range(degrees[op])]
+        for op in graph.order[::-1].tolist():
+            backward[op] = [self._compute(op, rank, is_backward=True) for rank in range(degrees[op])]
+        is_sink = np.ones(graph.num_ops, np.bool_)
+        is_sink[graph.edges[:, 0]] = False
+        for op in np.flatnonzero(is_sink).tolist():
+            self.edges += zip(forward[op], backward[op], strict=True)
+        for source, target in graph.edges.tolist():
+            self._pass(source, forward[source], forward[target], is_backward=False, consumer=target)
+            self._pass(source, backward[source], backward[target], is_backward=True, consumer=source)
+        for op in graph.order[::-1].tolist():
+            if degrees[op] > 1 and graph.parameter_bytes[op] > 0:
+                self._all_reduce(op, backward[op])
+        return self._frozen()
+
+    def _shares(self) -> list[tuple[NDArray[np.float64], NDArray[np.float64]]]:
+        """Forward and backward seconds of each op's share, per rank (devices may differ)."""
+        cluster = self.network.cluster
+        model = compute.chosen(self.costs.compute, self.graph)
+        by_type = {
+            t: model.share_s(self.graph, self.degrees, cluster.device_types[t])
+            for t in np.unique(cluster.device_type[self.network.devices]).tolist()
+        }
+        return [by_type[t] for t in cluster.device_type[self.network.devices].tolist()]
+
+    def _compute(self, op: int, rank: int, *, is_backward: bool) -> int:
+        position = float(self.position[op])
+        order = 2 * self.graph.num_ops - 1 - position if is_backward else position
+        duration_s = float(self.share_s[rank][int(is_backward)][op])
+        return self._task(TaskKind.COMPUTE, duration_s, order, op, rank, is_backward, 0.0, [rank])
+
+    def _pass(self, source: int, before: list[int], after: list[int], *, is_backward: bool, consumer: int) -> None:
+        """Move the activation of ``source`` along an edge, or its gradient back.
+
+        ``before`` are the tasks of the edge's source op, ``after`` those of its target, in the forward direction.
+        """
+        order = float(self.position[consumer])
+        order = 2 * self.graph.num_ops - 1 - order if is_backward else order
+        for i, j, share in overlaps(len(before), len(after)):
+            giver, taker = (after[j], before[i]) if is_backward else (before[i], after[j])
+            sender, receiver = (j, i) if is_backward else (i, j)
+            payload = share * float(self.graph.activation_bytes[source])
+            if sender == receiver or payload == 0:
+                self.edges.append((giver, taker))
+                continue
+            duration_s = self.flow.transfer_s(self.network, sender, receiver, payload)
+            streams = self._communication([sender, receiver])
+            task = self._task(TaskKind.TRANSFER, duration_s, order - 0.5, source, sender, is_backward, payload, streams)
+            self.edges += [(giver, task), (task, taker)]
+
+    def _all_reduce(self, op: int, backward: list[int]) -> None:
+        ranks = np.arange(len(backward))
+        payload = float(self.graph.parameter_bytes[op]) * self.costs.gradient_bytes_per_parameter_byte
+        duration_s = self.collective.all_reduce_s(self.network, ranks, payload)
+        order = 2 * self.graph.num_ops - 1 - float(self.position[op])
+        streams = self._communication(ranks.tolist())
+        task = self._task(TaskKind.COLLECTIVE, duration_s, order + 0.5, op, 0, True, payload, streams)
+        self.edges += [(giver, task) for giver in backward]
+
+    def _communication(self, ranks: list[int]) -> list[int]:
+        return [] if self.costs.contention == "independent" else [self.num_ranks + rank for rank in ranks]
+
+    def _task(
+        self, kind: TaskKind, duration_s: float, order: float, op: int, rank: int, is_backward: bool, payload: float, streams: list[int]
+    ) -> int:
+        priority = order if self.costs.priority == "fifo" else duration_s
+        self.rows.append((int(kind), duration_s, priority, op, rank, is_backward, payload))
+        self.streams.append(streams)
+        return len(self.rows) - 1
+
+    def _frozen(self) -> ExecutionGraph:
+        kind, duration_s, priority, op, rank, is_backward, payload = zip(*self.rows, strict=True)
+        start = np.zeros(len(self.rows) + 1, np.int64)
+        np.cumsum([len(s) for s in self.streams], out=start[1:])
+        return ExecutionGraph(
+            num_ranks=self.num_ranks,
+            kind=np.array(kind, np.int8),
+            duration_s=np.array(duration_s, np.float64),
+            priority=np.array(priority, np.float64),
+            stream_start=start,
+            streams=np.array([s for streams in self.streams for s in streams], np.int64),
+            edges=np.array(self.edges, np.int64).reshape(-1, 2),
+            op=np.array(op, np.int64),
+            rank=np.array(rank, np.int64),
+            is_backward=np.array(is_backward, np.bool_),
+            payload_bytes=np.array(payload, np.float64),
+        )

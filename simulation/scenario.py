@@ -1,0 +1,164 @@
+"""A scenario: a cluster, a workload and the rules of the game, joined into the arrays that the dynamics step.
+
+`ScenarioSettings` is the ``scenario`` part of a benchmark's YAML. Building a scenario simulates every job graph on
+every placement class once (see `simulation.step_times`); after that an episode costs microseconds per decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from pydantic import Field, field_validator
+
+from .. import files, settings
+from ..clusters import load_cluster
+from ..clusters.cluster import Cluster
+from ..costs.model import CostSettings
+from ..jobs.workload import Arrivals, Workload, load_workload
+from . import dynamics
+from .dynamics import RULE_NAMES, Episodes, Problem
+from .space import DecisionSpace, decision_space
+from .step_times import StepTimes, step_times
+
+RuleName = Literal["first-fit", "best-fit", "aligned", "fastest"]
+
+
+class ScenarioSettings(settings.Settings):
+    """A cluster, a workload and the rules of the game.
+
+    Attributes:
+        cluster: ``preset:NAME`` or a path to a cluster's YAML.
+        workload: ``preset:NAME`` or a path to a workload's YAML.
+        num_jobs: arrivals of one episode.
+        num_warmup_jobs: first arrivals of an episode that the statistics leave out.
+        max_degree: most ranks that a job may be cut into.
+        placement_rules: for each degree, one candidate block per rule.
+        split_quantum_us: ops whose forward pass is shorter are not split.
+        costs: one choice per layer of the cost model.
+    """
+
+    cluster: str
+    workload: str
+    num_jobs: int = Field(ge=1, le=1_000_000)
+    num_warmup_jobs: int = Field(default=0, ge=0)
+    max_degree: int = Field(default=16, ge=1, le=65_536)
+    placement_rules: tuple[RuleName, ...] = ("first-fit", "best-fit")
+    split_quantum_us: float = Field(default=10.0, gt=0)
+    costs: CostSettings = CostSettings()
+
+    @field_validator("placement_rules")
+    @classmethod
+    def _some_rule_once(cls, rules: tuple[RuleName, ...]) -> tuple[RuleName, ...]:
+        if not rules or len(set(rules)) < len(rules):
+            raise ValueError("must name at least one rule, each once")
+        return rules
+
+    @field_validator("num_warmup_jobs")
+    @classmethod
+    def _some_job_counts(cls, warmup: int, info: object) -> int:
+        num_jobs = getattr(info, "data", {}).get("num_jobs")
+        if num_jobs is not None and warmup >= num_jobs:
+            raise ValueError(f"must be less than num_jobs ({num_jobs})")
+        return warmup
+
+
+@dataclass(frozen=True, eq=False)
+class Scenario:
+    """Everything that is computed once and shared by all episodes.
+
+    Attributes:
+        settings: what it was built from.
+        cluster: where jobs run.
+        workload: which jobs arrive, and when.
+        space: the blocks that a job may own.
+        times: step time of each graph on each placement class.
+    """
+
+    settings: ScenarioSettings
+    cluster: Cluster
+    workload: Workload
+    space: DecisionSpace
+    times: StepTimes
+
+    @cached_property
+    def problem(self) -> Problem:
+        """The arrays that the compiled dynamics read."""
+        space = self.space
+        per_degree = np.bincount(space.degree, minlength=len(space.degrees))
+        return Problem(
+            start=space.start,
+            devices=space.devices,
+            degree=space.degree,
+            placement_class=space.placement_class,
+            intersects=space.intersects,
+            neighbour_start=np.concatenate([[0], np.cumsum(space.intersects.sum(axis=1))]).astype(np.int64),
+            neighbours=np.nonzero(space.intersects)[1].astype(np.int64),
+            weight=1.0 / per_degree[space.degree],
+            degrees=np.array(space.degrees, np.int64),
+            rules=np.array([int(RULE_NAMES[name]) for name in self.settings.placement_rules], np.int64),
+            step_s=self.times.step_s,
+            communication_share=self.times.communication_share,
+            has_memory=self.times.has_memory,
+            sequential_step_s=np.array([graph.step_s for graph in self.workload.graphs]),
+            horizon_s=16.0 * self.workload.mean_interarrival_s,
+        )
+
+    @cached_property
+    def candidate_degree(self) -> tuple[int, ...]:
+        """Ranks of each candidate; zero for the rejection."""
+        return (0, *(d for d in self.space.degrees for _ in self.settings.placement_rules))
+
+    @cached_property
+    def candidate_rule(self) -> tuple[str, ...]:
+        """Placement rule of each candidate; empty for the rejection."""
+        return ("", *(rule for _ in self.space.degrees for rule in self.settings.placement_rules))
+
+    @property
+    def digest(self) -> str:
+        """A hash of everything that an episode's outcome depends on, the policy and the seed apart."""
+        table = (self.times.step_s, self.times.communication_share, self.times.has_memory)
+        rest = self.settings.model_dump(exclude={"cluster", "workload"})
+        return files.digest(self.space.digest, self.workload.digest, list(table), rest)
+
+    def new_episodes(self, num_episodes: int) -> Episodes:
+        """Arrays for a number of episodes, to be filled by `begin`."""
+        return dynamics.new_episodes(self.problem, num_episodes, self.settings.num_jobs, self.cluster.num_devices)
+
+    def begin(self, episodes: Episodes, e: int, rng: np.random.Generator) -> None:
+        """Draw the jobs of episode ``e`` and show its first one."""
+        self.begin_with(episodes, e, self.workload.sample(rng, self.settings.num_jobs + 1))
+
+    def begin_with(self, episodes: Episodes, e: int, arrivals: Arrivals) -> None:
+        """Start episode ``e`` with given jobs, one more than it decides."""
+        episodes.arrival_s[e] = arrivals.arrival_s
+        episodes.graph_id[e] = arrivals.graph_id
+        episodes.num_steps[e] = arrivals.num_steps
+        sequential_s = arrivals.num_steps * self.problem.sequential_step_s[arrivals.graph_id]
+        episodes.allowed_s[e] = arrivals.deadline_fraction * sequential_s
+        dynamics.start(self.problem, episodes, e)
+
+
+def build(
+    chosen: ScenarioSettings,
+    *,
+    graphs_dir: Path | None = None,
+    cache: Path | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> Scenario:
+    """Load cluster and workload and simulate the step times (see `simulation.step_times.step_times`).
+
+    Raises:
+        MeshwrightError: cluster or workload are missing or wrong, or a graph cannot be timed on the cluster.
+    """
+    cluster = load_cluster(chosen.cluster)
+    workload = load_workload(chosen.workload, graphs_dir=graphs_dir)
+    space = decision_space(cluster, chosen.max_degree)
+    times = step_times(
+        workload.graphs, space, chosen.costs, chosen.split_quantum_us * 1e-6, cache=cache, progress=progress
+    )
+    return Scenario(chosen, cluster, workload, space, times)

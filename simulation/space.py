@@ -1,0 +1,97 @@
+"""The decision space of a cluster: every block that one job may own, and how blocks stand in each other's way.
+
+Legend: ``b`` blocks of all degrees, ``n`` devices, ``c`` placement classes. Blocks of one class have the same step
+time for every job graph, because every pair of their ranks sees the same bandwidth and latency.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import files
+from ..clusters.blocks import blocks
+from ..clusters.cluster import Cluster
+from ..clusters.symmetry import signatures
+from ..errors import ConfigError
+
+
+@dataclass(frozen=True, eq=False)
+class DecisionSpace:
+    """All blocks of the allowed degrees, in first-fit scan order within a degree.
+
+    Attributes:
+        cluster: where.
+        degrees: numbers of ranks that a job may be cut into, ascending.
+        degree: index into ``degrees`` of each block, ascending, ``(b,)``.
+        start: devices of block ``i`` are ``devices[start[i]:start[i + 1]]`` in rank order, ``(b + 1,)``.
+        devices: device numbers.
+        shape_names: name of each block's shape, length ``b``.
+        placement_class: class of each block, ``(b,)``.
+        representative: one block of each class, ``(c,)``.
+        intersects: whether two blocks share a device, ``(b, b)``.
+    """
+
+    cluster: Cluster
+    degrees: tuple[int, ...]
+    degree: NDArray[np.int64]
+    start: NDArray[np.int64]
+    devices: NDArray[np.int64]
+    shape_names: tuple[str, ...]
+    placement_class: NDArray[np.int64]
+    representative: NDArray[np.int64]
+    intersects: NDArray[np.bool_]
+
+    @property
+    def num_blocks(self) -> int:
+        """Number of blocks, ``b``."""
+        return len(self.degree)
+
+    def block(self, index: int) -> NDArray[np.int64]:
+        """Devices of a block in rank order."""
+        return self.devices[self.start[index] : self.start[index + 1]]
+
+    @property
+    def digest(self) -> str:
+        """A hash of the cluster and of one block of each class."""
+        return files.digest(self.cluster.digest, [self.block(int(i)) for i in self.representative])
+
+
+def decision_space(cluster: Cluster, max_degree: int) -> DecisionSpace:
+    """Every block of every degree that the cluster has, up to ``max_degree`` ranks.
+
+    Degrees are 1 and the even numbers, as SiP-ML's rule splits ops (see `plans.partition.sip_ml_splits`).
+
+    Raises:
+        ConfigError: ``max_degree`` is below 1 or the cluster has no block at all.
+    """
+    if max_degree < 1:
+        raise ConfigError("must be at least 1", field="max_degree", value=max_degree)
+    found = {d: blocks(cluster, d) for d in (1, *range(2, min(max_degree, cluster.num_devices) + 1, 2))}
+    found = {d: bs for d, bs in found.items() if len(bs.devices)}
+    if not found:
+        raise ConfigError("the cluster has no block of any degree", field="max_degree", value=max_degree)
+    degrees = tuple(found)
+    rows = [row for bs in found.values() for row in bs.devices]
+    start = np.zeros(len(rows) + 1, np.int64)
+    np.cumsum([len(row) for row in rows], out=start[1:])
+    classes: dict[bytes, int] = {}
+    seen = [signature for bs in found.values() for signature in signatures(cluster, bs.devices)]
+    placement_class = np.array([classes.setdefault(signature, len(classes)) for signature in seen], np.int64)
+    representative = np.unique(placement_class, return_index=True)[1]
+    owns = np.zeros((len(rows), cluster.num_devices), np.float32)
+    for i, row in enumerate(rows):
+        owns[i, row] = 1
+    return DecisionSpace(
+        cluster=cluster,
+        degrees=degrees,
+        degree=np.repeat(np.arange(len(degrees)), [len(bs.devices) for bs in found.values()]),
+        start=start,
+        devices=np.concatenate(rows).astype(np.int64),
+        shape_names=tuple(bs.shape_names[s] for bs in found.values() for s in bs.shape.tolist()),
+        placement_class=placement_class,
+        representative=representative.astype(np.int64),
+        intersects=(owns @ owns.T) > 0,
+    )

@@ -1,0 +1,110 @@
+"""The timeline of one step: when each task starts and finishes, and what follows from that.
+
+Legend: ``t`` tasks, ``n`` ranks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..costs.model import CostSettings
+from ..costs.network import RankNetwork
+from ..jobs.graph import JobGraph
+from ..plans.partition import OpSplits
+from . import kernel
+from .execution import ExecutionGraph, TaskKind
+from .lowering import lower
+
+
+@dataclass(frozen=True, eq=False)
+class Timeline:
+    """One simulated step.
+
+    Attributes:
+        execution: the tasks.
+        start_s: start of each task, ``(t,)``.
+        finish_s: finish of each task, ``(t,)``.
+    """
+
+    execution: ExecutionGraph
+    start_s: NDArray[np.float64]
+    finish_s: NDArray[np.float64]
+
+    @cached_property
+    def step_s(self) -> float:
+        """Seconds until the last task has finished."""
+        return float(self.finish_s.max(initial=0.0))
+
+    @cached_property
+    def compute_busy_s(self) -> NDArray[np.float64]:
+        """Seconds for which each rank computes, ``(n,)``."""
+        busy = np.zeros(self.execution.num_ranks)
+        is_compute = self.execution.kind == TaskKind.COMPUTE
+        np.add.at(busy, self.execution.rank[is_compute], (self.finish_s - self.start_s)[is_compute])
+        return busy
+
+    @cached_property
+    def exposed_communication_s(self) -> float:
+        """Seconds of the step in which messages are under way and no rank computes."""
+        is_compute = self.execution.kind == TaskKind.COMPUTE
+        computing = _union(self.start_s[is_compute], self.finish_s[is_compute])
+        both = _union(self.start_s, self.finish_s)
+        return max(0.0, both - computing)
+
+    @cached_property
+    def communication_share(self) -> float:
+        """Share of the step that the busiest rank does not compute."""
+        return 0.0 if self.step_s == 0 else max(0.0, 1.0 - float(self.compute_busy_s.max()) / self.step_s)
+
+    def to_chrome_trace(self, graph: JobGraph) -> dict[str, Any]:
+        """The timeline in the Trace Event Format that Perfetto and chrome://tracing open; times in microseconds.
+
+        One process per rank, thread 0 computes, thread 1 communicates.
+        """
+        events: list[dict[str, Any]] = []
+        for rank in range(self.execution.num_ranks):
+            events.append({"ph": "M", "name": "process_name", "pid": rank, "tid": 0, "args": {"name": f"rank {rank}"}})
+            for thread, name in enumerate(("compute", "communication")):
+                events.append({"ph": "M", "name": "thread_name", "pid": rank, "tid": thread, "args": {"name": name}})
+        words = {TaskKind.COMPUTE: "compute", TaskKind.TRANSFER: "transfer", TaskKind.COLLECTIVE: "all-reduce"}
+        for i in np.lexsort((self.execution.rank, self.start_s)).tolist():
+            kind = TaskKind(int(self.execution.kind[i]))
+            direction = "backward" if self.execution.is_backward[i] else "forward"
+            events.append(
+                {
+                    "ph": "X",
+                    "name": f"{graph.op_names[int(self.execution.op[i])]} {direction}",
+                    "cat": words[kind],
+                    "pid": int(self.execution.rank[i]),
+                    "tid": int(kind != TaskKind.COMPUTE),
+                    "ts": float(self.start_s[i] * 1e6),
+                    "dur": float((self.finish_s[i] - self.start_s[i]) * 1e6),
+                    "args": {"bytes": float(self.execution.payload_bytes[i])},
+                }
+            )
+        return {"traceEvents": events, "displayTimeUnit": "ms"}
+
+
+def simulate(graph: JobGraph, splits: OpSplits, network: RankNetwork, costs: CostSettings) -> Timeline:
+    """Lower an op-split partition on its placement and run one step of it.
+
+    Raises:
+        GraphError: the graph cannot be timed on a device of the placement.
+    """
+    execution = lower(graph, splits, network, costs)
+    return Timeline(execution, *kernel.schedule(execution))
+
+
+def _union(start_s: NDArray[np.float64], finish_s: NDArray[np.float64]) -> float:
+    """Length of the union of intervals."""
+    if len(start_s) == 0:
+        return 0.0
+    order = np.argsort(start_s, kind="stable")
+    reach = np.maximum.accumulate(finish_s[order])
+    gaps = np.maximum(0.0, start_s[order][1:] - reach[:-1]).sum()
+    return float(reach[-1] - start_s[order][0] - gaps)
