@@ -45,7 +45,8 @@ class Decision:
     @property
     def device_seconds(self) -> NDArray[np.float64]:
         """Devices held times seconds held, infinite where there is no block, ``(a,)``."""
-        return np.where(self.block >= 0, self.degree * self.completion_s, np.inf)
+        held = np.full(len(self.degree), np.inf)
+        return np.multiply(self.degree, self.completion_s, out=held, where=self.block >= 0)
 
     def offered(self, rule: str) -> NDArray[np.int64]:
         """For each degree that the rule can place now, ascending, the candidate that takes the rule's block.

@@ -1,1 +1,1 @@
-"""From a config to a run folder, with resume."""
+"""From a config to a run folder: PPO on many episodes at once, checkpoints, resume."""

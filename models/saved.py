@@ -1,0 +1,146 @@
+"""Networks on disk, and a saved network as a policy that acts in any scenario.
+
+A file holds widths and weights, the names of the features that the weights read, and how the policy was trained. It
+is read with ``weights_only``, so a file from elsewhere cannot run code.
+"""
+
+from __future__ import annotations
+
+import pickle
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import torch
+from numpy.typing import NDArray
+
+from .. import files
+from ..envs.observation import CANDIDATE_FEATURES, CLUSTER_FEATURES, DEVICE_FEATURES, JOB_FEATURES, SLOTS
+from ..envs.static import DEGREE_FEATURES, OP_FEATURES, StaticFeatures, static_features
+from ..errors import CheckpointError
+from ..simulation.decision import Decision
+from ..simulation.scenario import Scenario
+from .network import CandidateNetwork, NetworkSettings
+
+FORMAT_VERSION = 1
+FEATURES = files.digest(
+    [OP_FEATURES, DEGREE_FEATURES, JOB_FEATURES, CLUSTER_FEATURES, DEVICE_FEATURES, CANDIDATE_FEATURES, SLOTS]
+)
+
+
+@dataclass(frozen=True, eq=False)
+class SavedNetwork:
+    """A network as it lies on disk.
+
+    Attributes:
+        settings: widths.
+        weights: named tensors.
+        trained: how it was trained, plain data (config name, benchmark, seed, steps, figures reached).
+    """
+
+    settings: NetworkSettings
+    weights: dict[str, torch.Tensor]
+    trained: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, network: CandidateNetwork, trained: dict[str, Any]) -> SavedNetwork:
+        """A copy of a network's weights."""
+        weights = {name: tensor.detach().cpu().clone() for name, tensor in network.state_dict().items()}
+        return cls(network.settings, weights, trained)
+
+    def to_data(self) -> dict[str, Any]:
+        """What `torch.save` writes."""
+        return {
+            "format_version": FORMAT_VERSION,
+            "features": FEATURES,
+            "network": self.settings.model_dump(),
+            "weights": self.weights,
+            "trained": self.trained,
+        }
+
+    @classmethod
+    def from_data(cls, data: Any, file: str | Path) -> SavedNetwork:
+        """The network that `to_data` described.
+
+        Raises:
+            CheckpointError: of another version, for other features, or with missing parts.
+        """
+        if not isinstance(data, dict) or data.get("format_version") != FORMAT_VERSION or "weights" not in data:
+            raise CheckpointError(f"is no policy of version {FORMAT_VERSION}", file=file)
+        if data.get("features") != FEATURES:
+            raise CheckpointError("was trained on other features than this version observes; train it again", file=file)
+        return cls(NetworkSettings(**data["network"]), data["weights"], data["trained"])
+
+    def save(self, path: str | Path) -> None:
+        """Write the file, whole or not at all."""
+        save_tensors(path, self.to_data())
+
+    @classmethod
+    def load(cls, path: str | Path) -> SavedNetwork:
+        """Read a file that `save` wrote.
+
+        Raises:
+            CheckpointError: missing, truncated or not a policy.
+        """
+        return cls.from_data(load_tensors(path), path)
+
+    def network(self, static: StaticFeatures) -> CandidateNetwork:
+        """A network with these weights that serves a scenario.
+
+        Raises:
+            CheckpointError: the weights do not fit the widths.
+        """
+        network = CandidateNetwork(self.settings, static)
+        try:
+            network.load_state_dict(self.weights)
+        except RuntimeError:
+            raise CheckpointError("the weights do not fit the widths that stand beside them") from None
+        return network.eval()
+
+
+class NetworkPolicy:
+    """A saved network bound to a scenario; takes the best-scored candidate, without randomness."""
+
+    def __init__(self, name: str, saved: SavedNetwork, scenario: Scenario) -> None:
+        self.name = name
+        self._network = saved.network(static_features(scenario))
+
+    def begin(self, seed: int) -> None:
+        """Nothing to do: the policy has no state."""
+
+    def choose(self, decision: Decision, observation: Mapping[str, NDArray[Any]]) -> int:
+        """See `planners.policy.Policy`."""
+        return int(self.scores(observation).argmax())
+
+    def scores(self, observation: Mapping[str, NDArray[Any]]) -> torch.Tensor:
+        """The score of each candidate, ``(a,)``."""
+        batch = {key: torch.as_tensor(value)[None] for key, value in observation.items()}
+        with torch.no_grad():
+            scores: torch.Tensor = self._network(batch)[0][0]
+        return scores
+
+
+def save_tensors(path: str | Path, data: dict[str, Any]) -> None:
+    """Write tensors and plain data with `torch.save`, whole or not at all."""
+    buffer = BytesIO()
+    torch.save(data, buffer)
+    with files.atomic_file(path) as file:
+        file.write(buffer.getvalue())
+
+
+def load_tensors(path: str | Path) -> Any:
+    """Read what `save_tensors` wrote, without running any code from the file.
+
+    Raises:
+        CheckpointError: missing, truncated or of another kind.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise CheckpointError("no such file", file=path)
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except (RuntimeError, EOFError, pickle.UnpicklingError, zipfile.BadZipFile, ValueError, KeyError, OSError):
+        raise CheckpointError("is truncated or not a file of tensors", file=path) from None

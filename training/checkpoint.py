@@ -1,0 +1,80 @@
+"""Checkpoints: all that a run needs to go on as if it had never stopped.
+
+A checkpoint is taken between an update and the next decisions. It holds weights, optimizer, both random generators
+that PPO draws from, the state of every episode, and the learning curve so far.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sb3_contrib import MaskablePPO
+
+from ..errors import CheckpointError
+from ..models.saved import SavedNetwork, load_tensors, save_tensors
+from .vec_env import JobPartitioningVecEnv
+
+FORMAT_VERSION = 1
+
+
+def save(path: Path, model: MaskablePPO, progress: dict[str, Any], best: SavedNetwork | None, key: str) -> None:
+    """Write a checkpoint, whole or not at all.
+
+    Args:
+        path: where.
+        model: between an update and the next decisions.
+        progress: plain data that the caller wants back.
+        best: the best policy so far.
+        key: a hash of config and scenario; `restore` refuses another one.
+    """
+    kind, keys, position, has_gauss, gauss = np.random.get_state()  # noqa: NPY002 - PPO shuffles with this generator
+    save_tensors(
+        path,
+        {
+            "format_version": FORMAT_VERSION,
+            "key": key,
+            "num_timesteps": model.num_timesteps,
+            "num_updates": model._n_updates,
+            "policy": model.policy.state_dict(),
+            "optimizer": model.policy.optimizer.state_dict(),
+            "torch_generator": torch.get_rng_state(),
+            "numpy_generator": [kind, torch.as_tensor(keys.astype(np.int64)), position, has_gauss, gauss],
+            "episodes": {name: torch.as_tensor(array) for name, array in _environment(model).state().items()},
+            "episode_starts": torch.as_tensor(np.asarray(model._last_episode_starts)),
+            "progress": progress,
+            "best": None if best is None else best.to_data(),
+        },
+    )
+
+
+def restore(path: Path, model: MaskablePPO, key: str) -> tuple[dict[str, Any], SavedNetwork | None]:
+    """Put a fresh model into the state of a checkpoint; returns the caller's data and the best policy.
+
+    Raises:
+        CheckpointError: missing, truncated, of another version, or of another config or scenario.
+    """
+    data = load_tensors(path)
+    if not isinstance(data, dict) or data.get("format_version") != FORMAT_VERSION or "episodes" not in data:
+        raise CheckpointError(f"is no checkpoint of version {FORMAT_VERSION}", file=path)
+    if data["key"] != key:
+        raise CheckpointError("belongs to another config, workload or cluster than this run's", file=path)
+    model.policy.load_state_dict(data["policy"])
+    model.policy.optimizer.load_state_dict(data["optimizer"])
+    model.num_timesteps = data["num_timesteps"]
+    model._n_updates = data["num_updates"]
+    model._last_obs = _environment(model).restore({name: tensor.numpy() for name, tensor in data["episodes"].items()})
+    model._last_episode_starts = data["episode_starts"].numpy()
+    torch.set_rng_state(data["torch_generator"])
+    kind, keys, position, has_gauss, gauss = data["numpy_generator"]
+    np.random.set_state((kind, keys.numpy().astype(np.uint32), position, has_gauss, gauss))  # noqa: NPY002
+    best = None if data["best"] is None else SavedNetwork.from_data(data["best"], path)
+    return data["progress"], best
+
+
+def _environment(model: MaskablePPO) -> JobPartitioningVecEnv:
+    env = model.get_env()
+    assert isinstance(env, JobPartitioningVecEnv)
+    return env

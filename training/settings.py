@@ -1,0 +1,88 @@
+"""The training config: what is learned on, by which network, with which PPO constants, and when it is looked at."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from .. import settings
+from ..models.network import NetworkSettings
+
+
+class PPOSettings(settings.Settings):
+    """Constants of PPO.
+
+    Attributes:
+        learning_rate: Adam's step size at the start.
+        final_learning_rate: the same at the end; in between it falls linearly.
+        num_envs: episodes stepped side by side.
+        rollout_steps: decisions of each episode between two updates.
+        minibatch: decisions of one gradient step.
+        epochs: passes over the decisions of one update.
+        discount: of later rewards, per decision.
+        gae_lambda: of generalised advantage estimation.
+        clip: largest change of a choice's probability that is still rewarded, as a ratio.
+        entropy: weight of the entropy bonus.
+        value: weight of the value loss.
+        max_grad_norm: gradients are scaled down to this norm.
+        target_kl: an update stops early beyond 1.5 times this divergence; null: never.
+
+    Source:
+        Schulman et al., "Proximal policy optimization algorithms", 2017.
+    """
+
+    learning_rate: float = Field(default=1e-3, gt=0)
+    final_learning_rate: float = Field(default=1e-4, gt=0)
+    num_envs: int = Field(default=16, ge=1, le=4096)
+    rollout_steps: int = Field(default=128, ge=2, le=65_536)
+    minibatch: int = Field(default=512, ge=2)
+    epochs: int = Field(default=4, ge=1, le=100)
+    discount: float = Field(default=0.99, ge=0, le=1)
+    gae_lambda: float = Field(default=0.9, ge=0, le=1)
+    clip: float = Field(default=0.2, gt=0, lt=1)
+    entropy: float = Field(default=0.003, ge=0)
+    value: float = Field(default=0.5, ge=0)
+    max_grad_norm: float = Field(default=0.5, gt=0)
+    target_kl: float | None = Field(default=None, gt=0)
+
+    @model_validator(mode="after")
+    def _minibatches_fit(self) -> Self:
+        if self.update_steps % self.minibatch:
+            raise ValueError(f"num_envs x rollout_steps ({self.update_steps}) must be a multiple of minibatch ({self.minibatch})")
+        return self
+
+    @property
+    def update_steps(self) -> int:
+        """Decisions between two updates."""
+        return self.num_envs * self.rollout_steps
+
+
+class TrainSettings(settings.Settings):
+    """A training run.
+
+    Attributes:
+        name: for tables and the run folder.
+        benchmark: ``preset:NAME`` or a path: scenario and rewards are taken from it.
+        seed: of weights, sampling and training episodes (which are numbered from 1,000).
+        total_steps: decisions to learn from.
+        validate_every_steps: decisions between two looks at the validation episodes.
+        num_validation_seeds: validation episodes (seeds 100, 101, ...); the best policy on them is kept.
+        checkpoint_every_steps: decisions between two checkpoints.
+        num_threads: threads of torch; one is fastest while another core steps something else.
+        device: ``cpu``, ``cuda`` or ``auto`` (a GPU where there is one).
+        ppo: constants of PPO.
+        network: widths of the network.
+    """
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
+    benchmark: str
+    seed: int = Field(default=0, ge=0, le=1_000_000)
+    total_steps: int = Field(ge=1)
+    validate_every_steps: int = Field(default=50_000, ge=1)
+    num_validation_seeds: int = Field(default=4, ge=1, le=100)
+    checkpoint_every_steps: int = Field(default=50_000, ge=1)
+    num_threads: int = Field(default=1, ge=1, le=256)
+    device: Literal["auto", "cpu", "cuda"] = "cpu"
+    ppo: PPOSettings = PPOSettings()
+    network: NetworkSettings = NetworkSettings()
