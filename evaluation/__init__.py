@@ -1,1 +1,1 @@
-"""Benchmarks, statistics, figures, report."""
+"""Benchmarks, statistics, figures, the report."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import networkx
 
 FORMAT_VERSION = 1
+PROVENANCES = ("measured", "interpolated", "estimated")
 
 _COSTS = (
     "forward_s",
@@ -80,7 +81,10 @@ class JobGraph:
         object.__setattr__(self, "op_kinds", tuple(self.op_kinds))
         for field in _COSTS:
             object.__setattr__(self, field, _frozen(getattr(self, field), np.float64))
-        object.__setattr__(self, "edges", _frozen(np.asarray(self.edges, np.int64).reshape(-1, 2), np.int64))
+        edges = np.asarray(self.edges)
+        if edges.size and (edges.ndim != 2 or edges.shape[1] != 2 or edges.dtype.kind not in "iu"):
+            raise GraphError("must hold pairs of op numbers", field="edges")
+        object.__setattr__(self, "edges", _frozen(edges.reshape(-1, 2), np.int64))
         self._check()
 
     @property
@@ -96,7 +100,8 @@ class JobGraph:
     @property
     def step_s(self) -> float:
         """Seconds of one step on a single reference device, ops one after another."""
-        return float(self.forward_s.sum() + self.backward_s.sum())
+        with np.errstate(over="ignore"):
+            return float(self.forward_s.sum() + self.backward_s.sum())
 
     @cached_property
     def order(self) -> NDArray[np.int64]:
@@ -142,17 +147,18 @@ class JobGraph:
         """Whether the source told floating-point operations."""
         return bool(self.forward_flops.any())
 
-    def to_networkx(self) -> networkx.DiGraph:
+    def to_networkx(self) -> networkx.DiGraph[int]:
         """A networkx view: nodes ``0..n-1`` with every cost as an attribute, forward edges with ``bytes``."""
         import networkx
 
-        view = networkx.DiGraph(name=self.name)
+        view: networkx.DiGraph[int] = networkx.DiGraph(name=self.name)
         for op in range(self.num_ops):
             costs = {field: float(getattr(self, field)[op]) for field in _COSTS}
             view.add_node(op, name=self.op_names[op], kind=self.op_kinds[op], **costs)
         for source, target in self.edges.tolist():
             view.add_edge(source, target, bytes=float(self.activation_bytes[source]))
-        return networkx.freeze(view)
+        networkx.freeze(view)
+        return view
 
     def to_data(self) -> dict[str, Any]:
         """Plain data that `from_data` reads back to an equal graph."""
@@ -185,11 +191,13 @@ class JobGraph:
             if key not in data:
                 raise GraphError("the key is missing", file=file, field=key)
         if data["format_version"] != FORMAT_VERSION:
-            raise GraphError(f"only version {FORMAT_VERSION} is known", file=file, field="format_version", value=data["format_version"])
+            raise GraphError(
+                f"only version {FORMAT_VERSION} is known", file=file, field="format_version", value=data["format_version"]
+            )
         try:
             return cls(**{key: data[key] for key in cls.__dataclass_fields__})
         except GraphError as error:
-            raise GraphError(error.problem, file=file, field=error.field, value=error.value) from None
+            raise GraphError(error.problem, file=file, field=error.field, value=error.value, choices=error.choices) from None
         except (TypeError, ValueError):
             raise GraphError("a field holds something other than numbers or names", file=file) from None
 
@@ -210,7 +218,16 @@ class JobGraph:
     def _check(self) -> None:
         n = self.num_ops
         if n == 0:
-            raise GraphError("has no ops", field=self.name)
+            raise GraphError("has no ops", field="op_names", value=self.name)
+        if not all(isinstance(text, str) for text in (self.name, *self.op_names, *self.op_kinds)):
+            raise GraphError("names and kinds are texts", field="op_names")
+        if not isinstance(self.reference_device, str | None):
+            raise GraphError("must be a name, or absent", field="reference_device", value=self.reference_device)
+        if self.source not in PROVENANCES:
+            raise GraphError("not a valid source", field="source", value=self.source, choices=PROVENANCES)
+        samples = self.samples_per_step
+        if samples is not None and (isinstance(samples, bool) or not isinstance(samples, int) or samples < 1):
+            raise GraphError("must be a positive whole number, or absent", field="samples_per_step", value=samples)
         if len(set(self.op_names)) != n:
             twice = next(name for name in self.op_names if self.op_names.count(name) > 1)
             raise GraphError("the op name stands twice", field="op_names", value=twice)
@@ -222,7 +239,7 @@ class JobGraph:
                 raise GraphError(f"has shape {values.shape} for {n} ops", field=field)
             for op in np.flatnonzero(~(np.isfinite(values) & (values >= 0))).tolist():
                 raise GraphError("must be finite and not negative", field=f"{self.op_names[op]}.{field}", value=float(values[op]))
-        if self.num_edges and not (0 <= self.edges.min() and self.edges.max() < n):
+        if self.num_edges and not (self.edges.min() >= 0 and self.edges.max() < n):
             raise GraphError(f"an edge names an op outside 0..{n - 1}", field="edges")
         if len(np.unique(self.edges, axis=0)) != self.num_edges:
             raise GraphError("an edge stands twice", field="edges")
@@ -234,7 +251,7 @@ class JobGraph:
     def _a_cycle(self) -> list[str]:
         import networkx
 
-        view = networkx.DiGraph(self.edges.tolist())
+        view: networkx.DiGraph[int] = networkx.DiGraph(self.edges.tolist())
         return [self.op_names[source] for source, _ in networkx.find_cycle(view)]
 
 

@@ -1,1 +1,25 @@
 """The decision: partition, placement, plan, its JSON schema and legality."""
+
+from .document import Figure, PlacementPlan
+from .legality import check
+from .memory import check_memory, op_split_memory_bytes
+from .partition import Coordinates, Layout, OpSplits, sip_ml_splits
+from .placement import Placement, place
+from .plan import layout_plan, load_plan, op_split_plan
+
+__all__ = [
+    "Coordinates",
+    "Figure",
+    "Layout",
+    "OpSplits",
+    "Placement",
+    "PlacementPlan",
+    "check",
+    "check_memory",
+    "layout_plan",
+    "load_plan",
+    "op_split_memory_bytes",
+    "op_split_plan",
+    "place",
+    "sip_ml_splits",
+]

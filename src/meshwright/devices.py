@@ -103,7 +103,7 @@ def device_type(spec: str | DeviceSettings) -> DeviceType:
         memory_bandwidth_bytes_per_s=spec.memory_bandwidth_gbytes_per_s * 1e9,
         compute_efficiency=spec.compute_efficiency,
         memory_efficiency=spec.memory_efficiency,
-        kernel_launch_s=spec.kernel_launch_us * 1e-6,
+        kernel_launch_s=spec.kernel_launch_us / 1e6,
     )
 
 

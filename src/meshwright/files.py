@@ -9,45 +9,54 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any
 
-from .errors import InputFileError, MeshwrightError
+from .errors import InputFileError, MeshwrightError, nearest
 
 
 def read_text(path: str | Path) -> str:
-    """The text of a UTF-8 file.
+    """The text of a UTF-8 file, without a byte-order mark.
 
     Raises:
         InputFileError: the file is missing, a folder, unreadable or not UTF-8.
     """
     path = Path(path)
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
-        siblings = [str(path.parent / p.name) for p in path.parent.iterdir()] if path.parent.is_dir() else []
-        error = InputFileError("no such file", value=str(path), choices=siblings)
         # Only a near spelling helps here; a listing of the whole folder does not.
-        raise (error if "did you mean" in str(error) else InputFileError("no such file", file=path)) from None
+        near = nearest(path.name, _names_in(path.parent))
+        if near is None:
+            raise InputFileError("no such file", file=path) from None
+        raise InputFileError("no such file", file=path, value=path.name, choices=[near]) from None
     except UnicodeDecodeError as error:
         raise InputFileError("not a UTF-8 text file", file=path, value=f"byte {error.start}") from None
     except OSError as error:
         raise InputFileError(f"cannot be read ({error.strerror})", file=path) from None
+    except ValueError:  # a null character in the name
+        raise InputFileError("not a file name", value=str(path)) from None
 
 
 def read_json(path: str | Path) -> Any:
     """The content of a JSON file.
 
     Raises:
-        InputFileError: as `read_text`, or the text is not JSON (with the line).
+        InputFileError: as `read_text`, or the text is not JSON (with the line), names a key twice or holds NaN or
+            infinity, for which JSON has no spelling.
     """
+    text = read_text(path)
     try:
-        return json.loads(read_text(path))
+        return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_unique_keys)
     except json.JSONDecodeError as error:
         raise InputFileError(f"not valid JSON: {error.msg}", file=path, line=error.lineno) from None
+    except ValueError as error:
+        raise InputFileError(f"not valid JSON: {error}", file=path) from None
+    except RecursionError:
+        raise InputFileError("not valid JSON: nested too deeply", file=path) from None
 
 
 @contextmanager
-def atomic_file(path: str | Path) -> Iterator[BinaryIO]:
+def atomic_file(path: str | Path) -> Iterator[IO[bytes]]:
     """A binary file that appears under ``path`` only when the block ends without an error.
 
     Written beside its destination, flushed to disk, then renamed.
@@ -90,19 +99,28 @@ def json_text(value: Any) -> str:
 
 
 @contextmanager
-def atomic_folder(path: str | Path, *, check: Callable[[], None] | None = None) -> Iterator[Path]:
+def atomic_folder(path: str | Path, *, check: Callable[[], None] | None = None, marker: str | None = None) -> Iterator[Path]:
     """A folder that appears under ``path`` only when the block ends without an error.
 
-    An existing folder of that name is replaced as a whole, so no file of an older version stays in it.
+    An existing folder of that name is replaced as a whole, so no file of an older version stays in it. Only an empty
+    folder or one that holds ``marker`` is replaced: a user who names a folder of other things keeps them.
+
+    Args:
+        path: the folder to make.
+        check: called when the block has ended, before the folder appears; what it raises keeps the folder away.
+        marker: name of a file that every folder of this kind holds.
 
     Raises:
-        InputFileError: the folder cannot be made, or ``path`` is a file.
+        InputFileError: the folder cannot be made, ``path`` is a file, or it is a folder of other things.
     """
     import shutil
 
     path = Path(path)
     if path.exists() and not path.is_dir():
         raise InputFileError("is a file, a folder is wanted", file=path)
+    if _names_in(path) and not (marker is not None and (path / marker).is_file()):
+        wanted = "" if marker is None else f" and no {marker}"
+        raise InputFileError(f"the folder holds other files{wanted}, so it is not replaced", file=path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name[:40]}."))
@@ -113,16 +131,32 @@ def atomic_folder(path: str | Path, *, check: Callable[[], None] | None = None) 
         yield temporary
         if check is not None:
             check()
-        old = None
-        if path.exists():
-            old = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name[:40]}."))
-            os.replace(path, old / "old")
-        os.replace(temporary, path)
-        if old is not None:
-            shutil.rmtree(old)
+        try:
+            _swap(temporary, path)
+        except OSError as error:
+            raise InputFileError(f"cannot be written ({error.strerror})", file=path) from None
     finally:
         if temporary.exists():
             shutil.rmtree(temporary)
+
+
+def _swap(new: Path, path: Path) -> None:
+    """Put the folder ``new`` in the place of ``path``; where that fails, the old folder is back in its place."""
+    import shutil
+
+    if not path.exists():
+        new.rename(path)
+        return
+    aside = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name[:40]}."))
+    try:
+        path.rename(aside / "old")
+        try:
+            new.rename(path)
+        except OSError:
+            (aside / "old").rename(path)
+            raise
+    finally:
+        shutil.rmtree(aside)
 
 
 def digest(*parts: object) -> str:
@@ -135,6 +169,8 @@ def digest(*parts: object) -> str:
 
 def _feed(state: Any, part: object) -> None:
     if hasattr(part, "tobytes") and hasattr(part, "dtype"):
+        if part.dtype.hasobject:  # its bytes are addresses, another number in each process
+            raise MeshwrightError("cannot digest an array of Python objects")
         state.update(f"array:{part.dtype}:{getattr(part, 'shape', ())};".encode())
         state.update(part.tobytes())
     elif isinstance(part, bytes):
@@ -145,6 +181,7 @@ def _feed(state: Any, part: object) -> None:
         for item in part:
             _feed(state, item)
     elif isinstance(part, dict):
+        state.update(b"mapping;")
         _feed(state, sorted(part.items()))
     elif part is None or isinstance(part, bool | int | float | str):
         text = repr(part).encode()
@@ -152,6 +189,26 @@ def _feed(state: Any, part: object) -> None:
         state.update(text)
     else:
         raise MeshwrightError(f"cannot digest a {type(part).__name__}")
+
+
+def _names_in(folder: Path) -> list[str]:
+    """What stands in a folder; nothing where it is absent or may not be listed."""
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"the key {next(name for name in names if names.count(name) > 1)!r} stands twice")
+    return found
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no number")
 
 
 def _umask() -> int:

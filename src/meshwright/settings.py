@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
-import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from . import files
+from . import files, yaml12
 from .errors import ConfigError
-
-Lines = dict[tuple[str | int, ...], int]
+from .yaml12 import Lines, Location, dotted
 
 
 class Settings(BaseModel):
@@ -28,7 +27,7 @@ class Settings(BaseModel):
 AnySettings = TypeVar("AnySettings", bound=BaseModel)
 
 
-def load(model: type[AnySettings], path: str | Path, *, changes: list[str] | None = None) -> AnySettings:
+def load(model: type[AnySettings], path: str | Path, *, changes: Sequence[str] | None = None) -> AnySettings:
     """Read a YAML file into a configuration model.
 
     Args:
@@ -41,63 +40,53 @@ def load(model: type[AnySettings], path: str | Path, *, changes: list[str] | Non
         ConfigError: bad YAML, a key twice, an unknown key or an impossible value.
     """
     data, lines = read_yaml(path)
-    for change in changes or []:
+    changes = changes or ()
+    for change in changes:
         data = override(data, change)
-    return build(model, data, file=path, lines=lines)
+    try:
+        return build(model, data, file=path, lines=lines)
+    except ConfigError as error:
+        if any(_is_under(error.field, _key(change)) for change in changes):  # not the file's fault
+            raise ConfigError(error.problem, file="--set", field=error.field, value=error.value, choices=error.choices) from None
+        raise
 
 
 def build(model: type[AnySettings], data: Any, *, file: str | Path | None = None, lines: Lines | None = None) -> AnySettings:
-    """Make a model from plain data, turning pydantic's first complaint into a `ConfigError`."""
+    """Make a model from plain data, turning the first of pydantic's complaints into a `ConfigError`."""
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        raise _config_error(error, model, file, lines or {}) from None
+        raise _config_error(error, model, data, file, lines or {}) from None
 
 
 def read_yaml(path: str | Path) -> tuple[Any, Lines]:
-    """The content of a YAML file and the line of each of its keys.
-
-    Numbers follow YAML 1.2 (``3e-4`` is a number).
+    """The content of a YAML file and the line of each of its keys; an empty file is an empty mapping.
 
     Raises:
         InputFileError: the file is missing or unreadable.
-        ConfigError: bad YAML, or a key stands twice in one mapping.
+        ConfigError: bad YAML, a key stands twice in one mapping, or an alias contains itself.
     """
-    text = files.read_text(path)
-    try:
-        node = yaml.compose(text, Loader=_Loader)
-    except yaml.MarkedYAMLError as error:
-        line = None if error.problem_mark is None else error.problem_mark.line + 1
-        raise ConfigError(f"not valid YAML: {error.problem or error.context}", file=path, line=line) from None
-    except yaml.YAMLError as error:
-        raise ConfigError(f"not valid YAML: {error}", file=path) from None
-    lines: Lines = {}
-    if node is None:
-        return {}, lines
-    _collect_lines(node, (), lines, path)
-    try:
-        loader = _Loader("")
-        return loader.construct_document(node), lines
-    except yaml.YAMLError as error:
-        raise ConfigError(f"not valid YAML: {error}", file=path) from None
+    data, lines = yaml12.parse(files.read_text(path), file=path)
+    return ({} if data is None else data), lines
 
 
 def override(data: Any, change: str) -> Any:
     """Apply one ``key.subkey=value`` to plain data and return the changed copy; the value is read as YAML.
 
     Raises:
-        ConfigError: the text holds no ``=``, or a key on the way is not a mapping.
+        ConfigError: the text holds no ``=``, its value is not YAML, or a key on the way is not a mapping.
     """
-    key, equals, text = change.partition("=")
-    if not equals or not key.strip():
+    if "=" not in change or not all(_key(change).split(".")):
         raise ConfigError("must read key=value", field="--set", value=change)
     try:
-        value = yaml.load(text, Loader=_Loader)  # noqa: S506 - _Loader is a SafeLoader
-    except yaml.YAMLError:
+        value, _ = yaml12.parse(change.partition("=")[2])
+    except ConfigError:
         raise ConfigError("the value is not valid YAML", field="--set", value=change) from None
-    root = dict(data or {})
+    if not isinstance(data, dict | None):
+        raise ConfigError("what it changes holds no keys", field="--set", value=change)
+    root: dict[Any, Any] = dict(data or {})
     here = root
-    *parents, last = key.strip().split(".")
+    *parents, last = _key(change).split(".")
     for name in parents:
         below = here.get(name) if here.get(name) is not None else {}
         if not isinstance(below, dict):
@@ -108,66 +97,56 @@ def override(data: Any, change: str) -> Any:
     return root
 
 
-class _Loader(yaml.SafeLoader):
-    """SafeLoader with YAML 1.2 floats."""
-
-
-_FLOAT = re.compile(
-    r"""^(?:[-+]?(?:[0-9][0-9_]*)\.[0-9_]*(?:[eE][-+]?[0-9]+)?
-    |[-+]?(?:[0-9][0-9_]*)(?:[eE][-+]?[0-9]+)
-    |[-+]?\.[0-9_]+(?:[eE][-+]?[0-9]+)?
-    |[-+]?\.(?:inf|Inf|INF)
-    |\.(?:nan|NaN|NAN))$""",
-    re.X,
-)
-_Loader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+0123456789."))
-
-
-def _collect_lines(node: yaml.Node, path: tuple[str | int, ...], lines: Lines, file: str | Path) -> None:
-    lines.setdefault(path, node.start_mark.line + 1)
-    if isinstance(node, yaml.MappingNode):
-        seen: set[str] = set()
-        for key, value in node.value:
-            name = str(key.value)
-            if name in seen:
-                raise ConfigError("the key stands twice", file=file, line=key.start_mark.line + 1, field=_dotted((*path, name)))
-            seen.add(name)
-            lines[(*path, name)] = key.start_mark.line + 1
-            _collect_lines(value, (*path, name), lines, file)
-    elif isinstance(node, yaml.SequenceNode):
-        for index, item in enumerate(node.value):
-            _collect_lines(item, (*path, index), lines, file)
-
-
-def _config_error(error: ValidationError, model: type[BaseModel], file: str | Path | None, lines: Lines) -> ConfigError:
-    first = error.errors()[0]
-    location = tuple(first["loc"])
-    # Tagged unions put the tag into the location; it is no key of the file.
-    known = tuple(p for i, p in enumerate(location) if not lines or location[: i + 1] in lines or i == len(location) - 1)
-    line = next((lines[location[:i]] for i in range(len(location), -1, -1) if location[:i] in lines), None)
-    field = _dotted(known) or None
-    value = first.get("input")
-    if first["type"] == "extra_forbidden":
-        choices = _keys(model, location[:-1])
-        return ConfigError("unknown key", file=file, line=line, field=field, value=str(location[-1]), choices=choices)
-    if first["type"] == "missing":
-        return ConfigError("the key is missing", file=file, line=line, field=field)
-    if first["type"] == "literal_error":
-        valid = re.findall(r"'([^']*)'", first["ctx"]["expected"])
-        return ConfigError("not a valid choice", file=file, line=line, field=field, value=value, choices=valid)
-    if first["type"] in ("union_tag_invalid", "union_tag_not_found"):
-        valid = re.findall(r"'([^']*)'", str(first["ctx"].get("expected_tags", "")))
-        tag = first["ctx"].get("tag")
-        return ConfigError("not a valid kind", file=file, line=line, field=field, value=tag, choices=valid)
+def _config_error(
+    error: ValidationError, model: type[BaseModel], data: Any, file: str | Path | None, lines: Lines
+) -> ConfigError:
+    complaints = error.errors()
+    # A misspelt key is complained of twice, as a missing one and as an unknown one; the second tells more.
+    first = next((c for c in complaints if c["type"] == "extra_forbidden"), complaints[0])
+    place = _in_data(first["loc"], data, names_absent_key=first["type"] == "missing")
+    line = next((lines[place[:i]] for i in range(len(place), -1, -1) if place[:i] in lines), None)
+    field = dotted(place) or None
+    value: Any = first.get("input")
     problem = first["msg"].removeprefix("Value error, ")
     problem = problem[:1].lower() + problem[1:]
-    shown = value if isinstance(value, str | int | float | bool) and not (isinstance(value, float) and math.isnan(value)) else None
+    choices: list[str] | None = None
+    match first["type"]:
+        case "extra_forbidden":
+            problem, value, choices = "unknown key", str(first["loc"][-1]), _keys(model, first["loc"][:-1])
+        case "missing":
+            problem, value = "the key is missing", None
+        case "literal_error":
+            problem, choices = "not a valid choice", re.findall(r"'([^']*)'", first["ctx"]["expected"])
+        case "union_tag_invalid":
+            problem, value = "not a valid kind", first["ctx"]["tag"]
+            field = dotted((*place, first["ctx"]["discriminator"].strip("'")))
+            choices = re.findall(r"'([^']*)'", first["ctx"]["expected_tags"])
+        case "union_tag_not_found":
+            problem, value = "the key is missing", None
+            field = dotted((*place, first["ctx"]["discriminator"].strip("'")))
+        case "model_type" | "model_attributes_type" | "dict_type":
+            problem = "must be a mapping of keys"
     if isinstance(value, float) and not math.isfinite(value):
-        shown = str(value)
-    return ConfigError(problem, file=file, line=line, field=field, value=shown)
+        value = str(value)
+    if not isinstance(value, str | int | float):
+        value = None
+    return ConfigError(problem, file=file, line=line, field=field, value=value, choices=choices)
 
 
-def _keys(model: type[BaseModel], location: tuple[str | int, ...]) -> list[str]:
+def _in_data(location: Location, data: Any, *, names_absent_key: bool) -> Location:
+    """The part of pydantic's location that is keys and indices of the data; the tags of unions are not."""
+    place: list[str | int] = []
+    here = data
+    for part in location:
+        try:
+            here = here[part]
+        except (KeyError, IndexError, TypeError):
+            continue
+        place.append(part)
+    return (*place, location[-1]) if names_absent_key else tuple(place)
+
+
+def _keys(model: type[BaseModel], location: Location) -> list[str]:
     """The keys that are valid at a place of a model's data."""
     models = [model]
     for part in location:
@@ -189,5 +168,9 @@ def _models_in(annotation: Any) -> list[type[BaseModel]]:
     return [m for part in get_args(annotation) for m in _models_in(part)]
 
 
-def _dotted(location: tuple[str | int, ...]) -> str:
-    return ".".join(str(p) for p in location)
+def _key(change: str) -> str:
+    return change.partition("=")[0].strip()
+
+
+def _is_under(field: str | None, key: str) -> bool:
+    return field is not None and (field == key or field.startswith(key + "."))

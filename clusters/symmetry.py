@@ -1,0 +1,39 @@
+"""Which blocks are alike: groups of devices with equal signatures have equal step times, so one simulation serves all.
+
+A signature says, for an ordered group, what each device is and how each pair is joined: bandwidths, latencies, and
+which positions share hosts and links. It compares groups of one cluster; a key that outlives the cluster also
+needs `Cluster.digest`. Traffic of other jobs is not part of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .cluster import Cluster
+
+
+def signatures(cluster: Cluster, devices: NDArray[np.int64]) -> list[bytes]:
+    """The signature of each group, 16 bytes.
+
+    Args:
+        cluster: where the devices are.
+        devices: ``(B, d)``, each row in rank order.
+    """
+    rows = np.ascontiguousarray(np.hstack([cluster.device_type[devices], cluster.topology.pattern(devices)]))
+    width = b"%d;" % devices.shape[1]
+    return [hashlib.blake2b(width + row.tobytes(), digest_size=16).digest() for row in rows]
+
+
+def pair_signature(cluster: Cluster, devices: Sequence[int] | NDArray[np.int64]) -> bytes:
+    """The signature of one ordered group of devices; see `signatures` for many."""
+    return signatures(cluster, np.asarray(devices, np.int64)[None])[0]
+
+
+def classes(cluster: Cluster, devices: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The class of each group, ``(B,)``: groups alike share a number, numbered by first appearance."""
+    numbers: dict[bytes, int] = {}
+    return np.array([numbers.setdefault(signature, len(numbers)) for signature in signatures(cluster, devices)], np.int64)

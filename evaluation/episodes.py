@@ -1,0 +1,89 @@
+"""Playing episodes: one policy, one seed, one record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+
+from ..envs.batch import EpisodeBatch
+from ..envs.benchmark import BenchmarkSettings
+from ..planners.policy import Policy
+from ..simulation.decision import decision
+from ..simulation.records import EpisodeRecord
+from ..simulation.scenario import Scenario
+from .policies import policy
+
+
+def play(chooser: Policy, scenario: Scenario, seed: int) -> EpisodeRecord:
+    """One episode; all randomness, the policy's too, follows from the seed."""
+    batch = EpisodeBatch(scenario, 1)
+    batch.begin(0, np.random.default_rng(seed))
+    chooser.begin(seed)
+    for _ in range(scenario.settings.num_jobs):
+        observation = {key: value[0] for key, value in batch.observations._asdict().items()}
+        choice = chooser.choose(decision(scenario, batch.episodes, 0), observation)
+        batch.step(np.array([choice], np.int64))
+    return batch.record(0)
+
+
+@dataclass(frozen=True)
+class Player:
+    """Plays episodes of one benchmark, in this process or in several.
+
+    Attributes:
+        benchmark: what is played.
+        scenario: built from it.
+        graphs_dir: profiles by folder name.
+        num_processes: how many episodes are played at a time; the records are the same for any number.
+    """
+
+    benchmark: BenchmarkSettings
+    scenario: Scenario
+    graphs_dir: Path | None = None
+    num_processes: int = 1
+
+    def play_all(
+        self, tasks: Sequence[tuple[str, int]], progress: Callable[[int, int], None] | None = None
+    ) -> list[EpisodeRecord]:
+        """A record for each (policy, seed), in the order of the tasks.
+
+        Raises:
+            MeshwrightError: a policy is unknown or does not fit.
+        """
+        choosers = {spec: policy(spec, self.scenario) for spec in dict.fromkeys(spec for spec, _ in tasks)}
+        records: list[EpisodeRecord] = []
+        if self.num_processes == 1 or len(tasks) < 2:
+            for spec, seed in tasks:
+                records.append(play(choosers[spec], self.scenario, seed))
+                if progress is not None:
+                    progress(len(records), len(tasks))
+            return records
+        workers = min(self.num_processes, len(tasks))
+        with ProcessPoolExecutor(workers, get_context("spawn"), _set_up, (self.benchmark, self.graphs_dir)) as pool:
+            for result in pool.map(_play, tasks, chunksize=max(1, len(tasks) // (8 * workers))):
+                records.append(result)
+                if progress is not None:
+                    progress(len(records), len(tasks))
+        return records
+
+
+# What a worker process keeps between tasks: the scenario and the policies used so far.
+_scenario: Scenario
+_choosers: dict[str, Policy]
+
+
+def _set_up(benchmark: BenchmarkSettings, graphs_dir: Path | None) -> None:
+    global _scenario, _choosers
+    _scenario, _choosers = benchmark.build(graphs_dir=graphs_dir), {}
+
+
+def _play(task: tuple[str, int]) -> EpisodeRecord:
+    spec, seed = task
+    if spec not in _choosers:
+        _choosers[spec] = policy(spec, _scenario)
+    return play(_choosers[spec], _scenario, seed)

@@ -1,0 +1,180 @@
+"""`evaluate`: policies x seeds on one benchmark, to plain results that tables, figures and the report read.
+
+The results are a function of benchmark, policies and seeds: a second run, or one with more processes, gives the
+same bytes apart from the key ``timing``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..envs.benchmark import BenchmarkSettings
+from ..errors import ConfigError, PolicyError
+from ..simulation.records import EpisodeRecord
+from ..simulation.scenario import Scenario
+from .episodes import Player
+from .metrics import METRICS, degree_shares, metrics, outcome_shares
+from .policies import BEST_FIXED, display_name, fixed_names, is_baseline, policy
+from .statistics import interval, paired
+
+FORMAT_VERSION = 1
+FIRST_TEST_SEED = 0
+FIRST_VALIDATION_SEED = 100
+
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Results and the records that they come from.
+
+    Attributes:
+        results: plain data, as ``results.json`` holds it.
+        records: episodes of each policy by the name in the results' rows, in the order of the seeds.
+        scenario: what was played.
+    """
+
+    results: dict[str, Any]
+    records: dict[str, list[EpisodeRecord]]
+    scenario: Scenario
+
+
+def evaluate(
+    benchmark: BenchmarkSettings,
+    specs: Sequence[str] = (),
+    *,
+    num_seeds: int | None = None,
+    num_processes: int = 1,
+    graphs_dir: Path | None = None,
+    scenario: Scenario | None = None,
+    progress: Progress | None = None,
+) -> Evaluation:
+    """Compare policies on a benchmark.
+
+    Args:
+        benchmark: scenario, seeds and the policies that are always compared.
+        specs: policies beside those (see `evaluation.policies`).
+        num_seeds: test episodes; the benchmark's own number by default.
+        num_processes: episodes played at a time.
+        graphs_dir: profiles by folder name.
+        scenario: already built, to save its set-up.
+        progress: called with a phase, episodes played and episodes in all.
+
+    Raises:
+        MeshwrightError: a policy is unknown, twice or does not fit; nothing to compare; bad numbers.
+    """
+    began = time.perf_counter()
+    num_seeds = benchmark.num_seeds if num_seeds is None else num_seeds
+    if not 1 <= num_seeds <= FIRST_VALIDATION_SEED:
+        raise ConfigError(f"must be 1 to {FIRST_VALIDATION_SEED}", field="seeds", value=num_seeds)
+    if num_processes < 1:
+        raise ConfigError("must be at least 1", field="jobs", value=num_processes)
+    wanted = list(dict.fromkeys([*specs, *benchmark.policies]))
+    if not wanted:
+        raise PolicyError("nothing to compare: name a policy, or give the benchmark a list of them")
+    names = [display_name(spec) for spec in wanted]
+    for name in names:
+        if names.count(name) > 1:
+            raise PolicyError("two policies would carry this name in the table; rename one of them", value=name)
+    scenario = scenario or benchmark.build(graphs_dir=graphs_dir)
+    for spec in wanted:
+        policy(spec.replace(BEST_FIXED, f"fixed-{scenario.space.degrees[0]}"), scenario)  # refuse before playing
+    player = Player(benchmark, scenario, graphs_dir, num_processes)
+    best_fixed = _best_fixed(player, [spec for spec in wanted if spec.partition("@")[0] == BEST_FIXED], progress)
+    seeds = list(range(FIRST_TEST_SEED, FIRST_TEST_SEED + num_seeds))
+    acting = [best_fixed[spec]["chosen"] if spec in best_fixed else spec for spec in wanted]
+    tasks = [(spec, seed) for spec in dict.fromkeys(acting) for seed in seeds]
+    played = player.play_all(tasks, None if progress is None else lambda done, of: progress("test episodes", done, of))
+    by_spec = {spec: played[i * num_seeds : (i + 1) * num_seeds] for i, spec in enumerate(dict.fromkeys(acting))}
+    records = {name: by_spec[spec] for name, spec in zip(names, acting, strict=True)}
+    rows = [_row(name, spec, benchmark, scenario, records[name]) for name, spec in zip(names, wanted, strict=True)]
+    best = _best([row for row in rows if row["kind"] == "baseline"])
+    for row in rows:
+        row["against_best_baseline"] = None
+        if best is not None and row is not best:
+            difference = paired(row["per_seed"]["blocking_rate"], best["per_seed"]["blocking_rate"])
+            row["against_best_baseline"] = {"policy": best["policy"], **difference}
+    results = {
+        "format_version": FORMAT_VERSION,
+        "benchmark": benchmark.name,
+        "scenario": describe(scenario),
+        "seeds": seeds,
+        "best_fixed": best_fixed,
+        "rows": sorted(rows, key=lambda row: (row["blocking_rate"]["mean"], row["policy"])),
+        "best_baseline": None if best is None else best["policy"],
+        "verdict": verdict(rows, best),
+        "timing": {"elapsed_s": time.perf_counter() - began},
+    }
+    return Evaluation(results, records, scenario)
+
+
+def describe(scenario: Scenario) -> dict[str, Any]:
+    """A scenario in plain figures."""
+    return {
+        "cluster": scenario.cluster.name,
+        "num_devices": scenario.cluster.num_devices,
+        "graphs": [graph.name for graph in scenario.workload.graphs],
+        "degrees": list(scenario.space.degrees),
+        "placement_rules": list(scenario.settings.placement_rules),
+        "num_jobs": scenario.settings.num_jobs,
+        "num_warmup_jobs": scenario.settings.num_warmup_jobs,
+        "digest": scenario.digest,
+    }
+
+
+def verdict(rows: Sequence[dict[str, Any]], best: dict[str, Any] | None) -> str:
+    """Which policy won, in one sentence that claims no more than the paired interval shows."""
+    learned = _best([row for row in rows if row["kind"] == "learned"])
+    if learned is None:
+        return f"No learned policy was compared; the best baseline is {best['policy']}." if best else "Nothing was compared."
+    if best is None:
+        return f"No baseline was compared with {learned['policy']}."
+    difference = learned["against_best_baseline"]
+    points = f"{100 * difference['mean']:+.1f} points [{100 * difference['low']:+.1f}, {100 * difference['high']:+.1f}]"
+    if difference["high"] < 0:
+        return f"{learned['policy']} blocks fewer jobs than the best baseline, {best['policy']}: {points}."
+    if difference["low"] > 0:
+        return f"{best['policy']} wins: {learned['policy']} blocks more jobs than this baseline: {points}."
+    return f"No winner: {learned['policy']} against the best baseline, {best['policy']}: {points}, which does not exclude zero."
+
+
+def _row(name: str, spec: str, benchmark: BenchmarkSettings, scenario: Scenario, records: list[EpisodeRecord]) -> dict[str, Any]:
+    per_seed = [metrics(record, scenario) for record in records]
+    return {
+        "policy": name,
+        "kind": "baseline" if is_baseline(spec) else "learned",
+        "benchmark": benchmark.name,
+        "num_seeds": len(records),
+        **{metric: interval([figures[metric] for figures in per_seed]) for metric in METRICS},
+        "outcomes": outcome_shares(records, scenario),
+        "degrees": degree_shares(records, scenario),
+        "per_seed": {metric: [figures[metric] for figures in per_seed] for metric in METRICS},
+    }
+
+
+def _best_fixed(player: Player, specs: Sequence[str], progress: Progress | None) -> dict[str, dict[str, Any]]:
+    """For each ``best-fixed`` the degree with the least blocking on the validation episodes, ties to the smaller."""
+    seeds = list(range(FIRST_VALIDATION_SEED, FIRST_VALIDATION_SEED + player.benchmark.num_validation_seeds))
+    fixed = {spec: fixed_names(player.scenario, spec.removeprefix(BEST_FIXED)) for spec in specs}
+    tasks = [(name, seed) for names in fixed.values() for name in names for seed in seeds]
+    if not tasks:
+        return {}
+    records = player.play_all(tasks, None if progress is None else lambda done, of: progress("validation episodes", done, of))
+    rates = [metrics(record, player.scenario)["blocking_rate"] or 0.0 for record in records]
+    mean = {task[0]: sum(rates[i : i + len(seeds)]) / len(seeds) for i, task in enumerate(tasks) if i % len(seeds) == 0}
+    return {
+        spec: {
+            "chosen": min(names, key=lambda name: mean[name]),
+            "validation_seeds": seeds,
+            "blocking_rate": {name: mean[name] for name in names},
+        }
+        for spec, names in fixed.items()
+    }
+
+
+def _best(rows: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+    return min(rows, key=lambda row: (row["blocking_rate"]["mean"], row["policy"]), default=None)

@@ -1,0 +1,74 @@
+"""What a plan must be like for a target to express it; refusals say why and name the rank or host."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from ..errors import ExportError
+from ..plans.document import PlacementPlan, is_host_name
+
+
+def hosts_of(plan: PlacementPlan) -> dict[str, list[int]]:
+    """Device indices on each host in rank order; hosts in the plan's order.
+
+    The position in a list is the rank's place among the processes of its host, what launchers call LOCAL_RANK. The
+    list itself, as CUDA_VISIBLE_DEVICES, makes that place mean the planned device.
+
+    Raises:
+        ExportError: a host name that is none by RFC 1123.
+    """
+    devices: dict[str, list[int]] = defaultdict(list)
+    for rank in plan.ranks:
+        if not is_host_name(rank.host):
+            raise ExportError("not a host name by RFC 1123", field=f"rank {rank.rank}", value=rank.host)
+        devices[rank.host].append(rank.local_rank)
+    return dict(devices)
+
+
+def ranks_per_host(plan: PlacementPlan, scheduler: str) -> int:
+    """The one number of ranks on every host.
+
+    Raises:
+        ExportError: hosts carry unequal numbers of ranks.
+    """
+    hosts = hosts_of(plan)
+    first, *others = hosts
+    for host in others:
+        if len(hosts[host]) != len(hosts[first]):
+            counts = f"{first} has {len(hosts[first])}, {host} has {len(hosts[host])}"
+            raise ExportError(f"{scheduler} wants the same number of ranks on every host: {counts}", field="ranks")
+    return len(hosts[first])
+
+
+def check_contiguous(plan: PlacementPlan, scheduler: str) -> int:
+    """As `ranks_per_host`, for launchers that number ranks host by host.
+
+    Raises:
+        ExportError: unequal numbers, or the ranks of a host do not follow one another.
+    """
+    count = ranks_per_host(plan, scheduler)
+    for rank in plan.ranks:
+        wanted = plan.host_order[rank.rank // count]
+        if rank.host != wanted:
+            problem = f"{scheduler} numbers ranks host by host, {count} on each, and would start this rank on {wanted}"
+            raise ExportError(problem, field=f"rank {rank.rank}", value=rank.host)
+    return count
+
+
+def devices_to_request(plan: PlacementPlan) -> int:
+    """Devices to ask for on each host so that every planned device index exists there.
+
+    All of a host's devices where the embedded cluster says how many, and equally many, the hosts have: a part of them
+    would be the scheduler's choice. Otherwise as many as the highest index wants.
+    """
+    needed = 1 + max(rank.local_rank for rank in plan.ranks)
+    cluster = plan.embedded_cluster()
+    if cluster is None:
+        return needed
+    sizes = {int((cluster.device_host == cluster.host_names.index(host)).sum()) for host in plan.host_order}
+    return sizes.pop() if len(sizes) == 1 else needed
+
+
+def comma_separated(numbers: list[int]) -> str:
+    """Numbers as CUDA_VISIBLE_DEVICES wants them."""
+    return ",".join(map(str, numbers))

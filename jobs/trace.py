@@ -1,0 +1,138 @@
+"""Jobs of a recorded cluster trace: a CSV with the time, duration and number of GPUs of each job.
+
+Columns read are ``timestamp`` (``YYYY-MM-DD HH:MM:SS``), ``duration`` (seconds) and ``num_gpus``; others only count
+for the hash of the row. The rows need not be sorted. Microsoft's Philly trace has this form.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import math
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from .. import files
+from ..errors import InputFileError
+from ..settings import Settings
+
+_COLUMNS = ("timestamp", "duration", "num_gpus")
+
+
+class TraceArrivals(Settings):
+    """Jobs as a trace recorded them, with time scaled to an offered load.
+
+    An episode is a run of consecutive rows that starts at a random one; its time is scaled so that the work that
+    arrives, per second and device, is ``offered_load``.
+    """
+
+    kind: Literal["trace"]
+    file: str
+    offered_load: float = Field(gt=0)
+    num_devices: int = Field(gt=0)
+    min_gpus: int = Field(default=2, gt=0)
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """The kept rows of a trace, sorted by time; rows of one second keep the order of the file.
+
+    Attributes:
+        time_s: seconds since the first row, ``(rows,)``.
+        work_s: device-seconds of each job: duration times GPUs, ``(rows,)``.
+        hash_fraction: a number in [0, 1) drawn from the hash of the row's text, ``(rows,)``.
+        file: where it was read.
+    """
+
+    time_s: NDArray[np.float64]
+    work_s: NDArray[np.float64]
+    hash_fraction: NDArray[np.float64]
+    file: str
+
+    def window(self, rng: np.random.Generator, num_jobs: int) -> slice:
+        """Consecutive rows that start at a random one.
+
+        Raises:
+            InputFileError: the trace has fewer rows.
+        """
+        rows = len(self.time_s)
+        if num_jobs > rows:
+            raise InputFileError(f"holds only {rows} jobs of the wanted size", file=self.file, field="num_jobs", value=num_jobs)
+        start = int(rng.integers(rows - num_jobs + 1))
+        return slice(start, start + num_jobs)
+
+    def scaled_times_s(self, window: slice, mean_interarrival_s: float) -> NDArray[np.float64]:
+        """The window's arrival times from zero on, stretched to a mean time between arrivals.
+
+        Raises:
+            InputFileError: several jobs that all arrive in one second cannot be stretched.
+        """
+        times = self.time_s[window] - self.time_s[window.start]
+        if len(times) == 1:
+            return np.zeros(1)
+        if times[-1] == 0:
+            raise InputFileError(f"{len(times)} jobs in a row arrive at one time, which no scale can spread", file=self.file)
+        return np.asarray(times * (mean_interarrival_s * (len(times) - 1) / times[-1]), np.float64)
+
+
+def load_trace(path: str | Path, *, min_gpus: int = 2) -> Trace:
+    """Read a trace and keep the jobs with at least ``min_gpus`` GPUs.
+
+    Raises:
+        InputFileError: the file is missing, a column is missing, a row is malformed, or no row is kept.
+    """
+    reader = csv.reader(io.StringIO(files.read_text(path), newline=""))
+    header = [name.strip() for name in next(reader, [])]
+    for column in _COLUMNS:
+        if column not in header:
+            raise InputFileError("the column is missing", file=path, line=1, field=column, value=",".join(header))
+    places = [header.index(column) for column in _COLUMNS]
+    kept: list[tuple[float, float, float]] = []
+    for row in reader:
+        if not row:
+            continue
+        if len(row) != len(header):
+            raise InputFileError(
+                f"has {len(row)} columns, not {len(header)}", file=path, line=reader.line_num, value=",".join(row)
+            )
+        timestamp, duration, gpus = (row[place].strip() for place in places)
+        num_gpus = _number(gpus, "num_gpus", path, reader.line_num)
+        if num_gpus >= min_gpus:
+            work_s = _number(duration, "duration", path, reader.line_num) * num_gpus
+            kept.append((_seconds(timestamp, path, reader.line_num), work_s, _hash_fraction(row)))
+    if not kept:
+        raise InputFileError(f"holds no job with at least {min_gpus} GPUs", file=path)
+    columns = np.array(kept)[np.argsort(np.array(kept)[:, 0], kind="stable")]
+    return Trace(columns[:, 0] - columns[0, 0], columns[:, 1], columns[:, 2], str(path))
+
+
+def _number(text: str, field: str, path: str | Path, line: int) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise InputFileError("must be a number", file=path, line=line, field=field, value=text) from None
+    if not (math.isfinite(value) and value >= 0):
+        raise InputFileError("must be finite and not negative", file=path, line=line, field=field, value=text)
+    return value
+
+
+def _seconds(text: str, path: str | Path, line: int) -> float:
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        problem = "must read YYYY-MM-DD HH:MM:SS"
+        raise InputFileError(problem, file=path, line=line, field="timestamp", value=text) from None
+    return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
+
+
+def _hash_fraction(row: list[str]) -> float:
+    """The top 53 bits of the row's SHA-256, as a fraction: exact in a float, equal on every machine."""
+    top = int.from_bytes(hashlib.sha256(",".join(row).encode()).digest()[:8], "big")
+    return float((top >> 11) / 2**53)

@@ -1,0 +1,252 @@
+"""A workload: which jobs arrive, how long they are, when they come and how urgent they are.
+
+A workload is a YAML file; `Workload.sample` draws the jobs of one episode from a random generator, so that the same
+generator state gives the same episode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.resources import files as resources
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, field_validator, model_validator
+
+from .. import files, settings
+from ..devices import device_type
+from ..errors import ConfigError, GraphError
+from .arrivals import Arrivals, FixedArrivals, PoissonArrivals
+from .deadlines import Deadline
+from .graph import JobGraph
+from .load import load_graph
+from .pipedream import without_inputs
+from .trace import Trace, TraceArrivals, load_trace
+
+__all__ = ["Arrivals", "FixedSteps", "SequentialTimeSteps", "Workload", "WorkloadSettings", "load_workload", "workload_names"]
+
+
+class FixedSteps(settings.Settings):
+    """Every job runs the same number of steps."""
+
+    kind: Literal["fixed"]
+    num_steps: int = Field(gt=0)
+
+    def draw(self, rng: np.random.Generator, step_s: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Steps of each job, given the seconds of its graph's step; the generator is not used."""
+        return np.full(len(step_s), self.num_steps, np.int64)
+
+
+class SequentialTimeSteps(settings.Settings):
+    """Every job runs as many steps as fill a random time on a single reference device."""
+
+    kind: Literal["sequential_time"]
+    low_s: float = Field(gt=0)
+    high_s: float = Field(gt=0)
+
+    @model_validator(mode="after")
+    def _is_possible(self) -> Self:
+        if self.low_s > self.high_s:
+            raise ValueError(f"low_s {self.low_s} is above high_s {self.high_s}")
+        return self
+
+    def draw(self, rng: np.random.Generator, step_s: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Steps of each job, given the seconds of its graph's step; at least one."""
+        return _steps_of(rng.uniform(self.low_s, self.high_s, len(step_s)), step_s)
+
+
+class WorkloadSettings(settings.Settings):
+    """A workload as YAML spells it; the shipped files explain every key."""
+
+    graphs: tuple[str, ...] = Field(min_length=1)
+    weights: tuple[Annotated[float, Field(gt=0)], ...] | None = None
+    draw: Literal["independent", "pool"] = "independent"
+    device: str = "a100"
+    drop_input_ops: bool = False
+    steps: Annotated[FixedSteps | SequentialTimeSteps, Field(discriminator="kind")] | None = None
+    arrivals: Annotated[FixedArrivals | PoissonArrivals | TraceArrivals, Field(discriminator="kind")]
+    deadline: Deadline
+
+    @field_validator("graphs")
+    @classmethod
+    def _are_distinct(cls, graphs: tuple[str, ...]) -> tuple[str, ...]:
+        for spec in graphs:
+            if graphs.count(spec) > 1:
+                raise ValueError(f"{spec} stands twice; weights make a graph more frequent")
+        return graphs
+
+    @model_validator(mode="after")
+    def _is_possible(self) -> Self:
+        is_trace = isinstance(self.arrivals, TraceArrivals)
+        if self.weights is not None and len(self.weights) != len(self.graphs):
+            raise ValueError(f"weights: {len(self.weights)} for {len(self.graphs)} graphs")
+        if self.draw == "pool" and (is_trace or self.weights is not None):
+            raise ValueError("draw: a pool holds each graph equally often; it takes neither weights nor a trace")
+        if is_trace and self.steps is not None:
+            raise ValueError("steps: a trace tells the work of each job; leave this key out")
+        if not is_trace and self.steps is None:
+            raise ValueError("steps: the key is missing")
+        return self
+
+
+@dataclass(frozen=True, eq=False)
+class Workload:
+    """The jobs that may arrive; made by `from_settings` or `load_workload`.
+
+    Attributes:
+        settings: the validated YAML.
+        graphs: the loaded job graphs, in the order of the settings.
+        trace: the recorded jobs where arrivals follow a trace.
+    """
+
+    settings: WorkloadSettings
+    graphs: tuple[JobGraph, ...]
+    trace: Trace | None = None
+
+    @classmethod
+    def from_settings(
+        cls, settings: WorkloadSettings, *, graphs_dir: str | Path | None = None, base_folder: str | Path | None = None
+    ) -> Workload:
+        """Load the graphs, and the trace if there is one.
+
+        Args:
+            settings: the validated YAML.
+            graphs_dir: folder of profiles in which bare graph names are looked up.
+            base_folder: folder to which relative paths in the settings refer; by default the current one.
+
+        Raises:
+            InputFileError: a file is missing or malformed.
+            GraphError: a graph is unknown, malformed, or takes no time.
+            ConfigError: the device is unknown.
+        """
+        base = Path(base_folder or ".")
+        try:
+            device = device_type(settings.device)
+        except ConfigError as error:
+            raise ConfigError(error.problem, field="device", value=error.value, choices=error.choices) from None
+        graphs = []
+        for spec in settings.graphs:
+            inside = base / spec
+            is_path = not spec.startswith("zoo:") and inside.exists() and not (graphs_dir and (Path(graphs_dir) / spec).is_dir())
+            graph = load_graph(str(inside) if is_path else spec, device=device, graphs_dir=graphs_dir)
+            if settings.drop_input_ops:
+                graph = without_inputs(graph)
+            if graph.step_s <= 0:
+                raise GraphError("a step of this job takes no time", field="graphs", value=spec)
+            graphs.append(graph)
+        trace = None
+        if isinstance(settings.arrivals, TraceArrivals):
+            trace = load_trace(base / settings.arrivals.file, min_gpus=settings.arrivals.min_gpus)
+        return cls(settings, tuple(graphs), trace)
+
+    def sample(self, rng: np.random.Generator, num_jobs: int) -> Arrivals:
+        """Draw the jobs of one episode.
+
+        Args:
+            rng: the episode's generator; the only source of randomness.
+            num_jobs: how many jobs arrive.
+
+        Raises:
+            ConfigError: no job is asked for.
+            InputFileError: the trace is too short.
+        """
+        if num_jobs < 1:
+            raise ConfigError("must be at least 1", field="num_jobs", value=num_jobs)
+        if self.trace is not None:
+            window = self.trace.window(rng, num_jobs)
+            graph_id = self._traced_graphs[window]
+            num_steps = self._traced_steps[window]
+            work_s = num_steps * self._step_s[graph_id]
+            arrival_s = self.trace.scaled_times_s(window, self._interarrival_s(work_s))
+        else:
+            graph_id = self._draw_graphs(rng, num_jobs)
+            assert self.settings.steps is not None
+            num_steps = self.settings.steps.draw(rng, self._step_s[graph_id])
+            assert not isinstance(self.settings.arrivals, TraceArrivals)
+            arrival_s = self.settings.arrivals.times_s(rng, num_jobs)
+        return Arrivals(arrival_s, graph_id, num_steps, self.settings.deadline.draw(rng, num_jobs))
+
+    @cached_property
+    def mean_interarrival_s(self) -> float:
+        """Expected seconds between two arrivals; over the whole trace where there is one."""
+        if isinstance(self.settings.arrivals, TraceArrivals):
+            return self._interarrival_s(self._traced_steps * self._step_s[self._traced_graphs])
+        return self.settings.arrivals.mean_interarrival_s
+
+    @cached_property
+    def digest(self) -> str:
+        """A hash of everything that a simulation of this workload depends on; names of files and graphs do not count."""
+        kept = self.settings.model_dump(mode="json", exclude={"graphs": True, "device": True, "arrivals": {"file"}})
+        trace = [] if self.trace is None else [self.trace.time_s, self.trace.work_s, self.trace.hash_fraction]
+        return files.digest([graph.digest for graph in self.graphs], kept, trace)
+
+    @cached_property
+    def _step_s(self) -> NDArray[np.float64]:
+        return np.array([graph.step_s for graph in self.graphs])
+
+    @cached_property
+    def _shares(self) -> NDArray[np.float64]:
+        weights = np.array(self.settings.weights or [1.0] * len(self.graphs))
+        return np.asarray(weights / weights.sum(), np.float64)
+
+    @cached_property
+    def _traced_graphs(self) -> NDArray[np.int64]:
+        """The graph of each row of the trace: where the row's hash falls among the graphs' shares."""
+        assert self.trace is not None
+        return np.searchsorted(np.cumsum(self._shares)[:-1], self.trace.hash_fraction, side="right")
+
+    @cached_property
+    def _traced_steps(self) -> NDArray[np.int64]:
+        assert self.trace is not None
+        return _steps_of(self.trace.work_s, self._step_s[self._traced_graphs])
+
+    def _interarrival_s(self, work_s: NDArray[np.float64]) -> float:
+        """Mean time between arrivals at which work arrives at the offered load."""
+        arrivals = self.settings.arrivals
+        assert isinstance(arrivals, TraceArrivals)
+        return float(work_s.mean() / (arrivals.offered_load * arrivals.num_devices))
+
+    def _draw_graphs(self, rng: np.random.Generator, num_jobs: int) -> NDArray[np.int64]:
+        if self.settings.draw == "independent":
+            return rng.choice(len(self.graphs), num_jobs, p=self._shares)
+        copies = -(-num_jobs // len(self.graphs))
+        return rng.permutation(np.repeat(np.arange(len(self.graphs)), copies))[:num_jobs]
+
+
+def workload_names() -> list[str]:
+    """The names of the workloads that ship with the package."""
+    return sorted(path.stem for path in _folder().glob("*.yaml"))
+
+
+def load_workload(spec: str | Path, *, graphs_dir: str | Path | None = None, changes: Sequence[str] = ()) -> Workload:
+    """A workload by ``preset:NAME`` or by the path of its YAML, whose relative paths refer to its own folder.
+
+    Args:
+        spec: the preset or path.
+        graphs_dir: folder of profiles in which bare graph names are looked up.
+        changes: ``key=value`` texts that override keys of the file.
+
+    Raises:
+        InputFileError: a file is missing or malformed.
+        ConfigError: an unknown preset or key, or an impossible value.
+        GraphError: a graph is unknown or malformed.
+    """
+    presets = {f"preset:{name}": _folder() / f"{name}.yaml" for name in workload_names()}
+    path = presets.get(str(spec), Path(spec))
+    if str(spec) not in presets and not path.exists() and (str(spec).startswith("preset:") or path.name == str(spec)):
+        raise ConfigError("no such workload", value=str(spec), choices=presets)
+    loaded = settings.load(WorkloadSettings, path, changes=list(changes))
+    return Workload.from_settings(loaded, graphs_dir=graphs_dir, base_folder=path.parent)
+
+
+def _steps_of(sequential_s: NDArray[np.float64], step_s: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Whole steps that fill a time, at least one."""
+    return np.maximum(1, np.round(sequential_s / step_s)).astype(np.int64)
+
+
+def _folder() -> Path:
+    return Path(str(resources("meshwright.configs"))) / "workloads"

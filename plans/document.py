@@ -1,0 +1,222 @@
+"""The plan as a document: the pydantic models whose JSON users keep, edit, write by hand and export.
+
+`PlacementPlan` holds what was decided and what was predicted for it. Job and cluster are embedded so that a plan
+stands alone; a plan written by hand may leave them out.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import AfterValidator, Field
+
+from .. import files, settings
+from ..clusters.cluster import Cluster
+from ..jobs.graph import JobGraph
+from .partition import Coordinates, Count, Index, Layout, OpSplits
+from .placement import Placement
+
+SCHEMA_VERSION: Literal[1] = 1
+
+_LABEL = "[A-Za-z0-9]([-A-Za-z0-9]{0,61}[A-Za-z0-9])?"
+_HOST_NAME = rf"{_LABEL}(\.{_LABEL})*"
+
+Number = Annotated[float, Field(strict=True)]
+
+
+def is_host_name(name: str) -> bool:
+    """Whether a text is a host name by RFC 1123: labels of letters, digits and inner hyphens, dots between, 253 at most."""
+    return len(name) <= 253 and re.fullmatch(_HOST_NAME, name) is not None
+
+
+def _host_name(name: str) -> str:
+    if not is_host_name(name):
+        raise ValueError("not a host name by RFC 1123 (letters, digits, hyphens and dots, 253 at most)")
+    return name
+
+
+HostName = Annotated[
+    str,
+    AfterValidator(_host_name),
+    Field(json_schema_extra={"pattern": f"^{_HOST_NAME}$", "minLength": 1, "maxLength": 253}),
+]
+
+
+class PlannedJob(settings.Settings):
+    """What is run."""
+
+    name: str = Field(min_length=1, description="for tables and for the names of exported jobs")
+    num_steps: Count | None = Field(default=None, description="training steps")
+    deadline_s: Annotated[float, Field(strict=True, gt=0)] | None = Field(
+        default=None, description="allowed completion time from arrival; absent where there is no deadline"
+    )
+    graph: dict[str, Any] | None = Field(default=None, description="the job graph as JobGraph.to_data writes it")
+
+
+class PlannedCluster(settings.Settings):
+    """Where it runs."""
+
+    name: str = Field(min_length=1)
+    data: dict[str, Any] = Field(description="the cluster as its YAML spells it")
+
+
+class OpSplitsPartition(settings.Settings):
+    """A partition by op splits; ranks have no coordinates."""
+
+    kind: Literal["op_splits"] = "op_splits"
+    splits: tuple[Count, ...] = Field(min_length=1, description="split degree of each op, in the graph's order")
+
+
+class LayoutPartition(settings.Settings):
+    """A partition by a parallel layout; ranks have coordinates."""
+
+    kind: Literal["layout"] = "layout"
+    layout: Layout
+
+
+class Rank(settings.Settings):
+    """One rank and the device that it runs on."""
+
+    rank: Index
+    host: HostName = Field(description="name of the host, as the scheduler knows it")
+    local_rank: Index = Field(description="index of the device within its host, as the host's driver counts")
+    device: Index = Field(description="the cluster's id of the device; without an embedded cluster a number of the user's own")
+    coordinates: Coordinates | None = Field(default=None, description="place in the layout's grid; absent for op splits")
+
+
+class Stage(settings.Settings):
+    """Ops that the same ranks hold.
+
+    For a layout: one model chunk of a pipeline stage. For op splits: a run of ranks that hold the same number of ops
+    (which ones follows from the splits, so ``ops`` stays empty).
+    """
+
+    stage: Index = Field(description="pipeline stage, or position among the runs of ranks")
+    chunk: Index = Field(default=0, description="model chunk on this stage, above 0 in interleaved schedules only")
+    ranks: tuple[Index, ...] = Field(min_length=1)
+    num_ops: Count
+    ops: tuple[str, ...] = Field(default=(), description="names of the ops in topological order")
+
+
+class Figure(settings.Settings):
+    """A predicted figure and where it comes from."""
+
+    name: str = Field(min_length=1, description="for example step_s, completion_s, memory_bytes")
+    value: Number
+    unit: str = Field(description="for example s, bytes; empty where the figure has none")
+    provenance: Literal["measured", "interpolated", "estimated"]
+
+
+class PlacementPlan(settings.Settings):
+    """How a job is cut into ranks, on which device each rank runs, and what is predicted of it.
+
+    `meshwright.plans.legality.check` says whether the parts fit together; the functions of `meshwright.plans.plan`
+    hand out checked plans only.
+    """
+
+    schema_version: Literal[1] = Field(default=SCHEMA_VERSION, description="version of this form")
+    job: PlannedJob
+    cluster: PlannedCluster | None = None
+    partition: Annotated[OpSplitsPartition | LayoutPartition, Field(discriminator="kind")] | None = None
+    ranks: tuple[Rank, ...] = Field(min_length=1, description="every rank once, in rank order")
+    host_order: tuple[HostName, ...] = Field(
+        default_factory=lambda validated: _hosts_by_lowest_rank(validated.get("ranks", ())),
+        description="hosts by their lowest rank; filled in where it is absent",
+    )
+    stages: tuple[Stage, ...] = ()
+    micro_batches: Count | None = Field(default=None, description="micro-batches of a replica in one step")
+    predicted: tuple[Figure, ...] = ()
+    why: str | None = Field(default=None, description="the reason for the choice, for people")
+
+    @property
+    def num_ranks(self) -> int:
+        """Number of ranks."""
+        return len(self.ranks)
+
+    def ranks_of(self, host: str) -> tuple[Rank, ...]:
+        """The ranks on a host, in rank order."""
+        return tuple(rank for rank in self.ranks if rank.host == host)
+
+    def figure(self, name: str) -> Figure | None:
+        """The predicted figure of that name, or None."""
+        return next((figure for figure in self.predicted if figure.name == name), None)
+
+    def job_graph(self) -> JobGraph | None:
+        """The embedded job graph, or None.
+
+        Raises:
+            GraphError: what is embedded is no job graph.
+        """
+        return None if self.job.graph is None else JobGraph.from_data(self.job.graph)
+
+    def embedded_cluster(self) -> Cluster | None:
+        """The embedded cluster, or None.
+
+        Raises:
+            ClusterError or ConfigError: what is embedded is no cluster.
+        """
+        return None if self.cluster is None else Cluster.from_data(self.cluster.data)
+
+    def op_splits(self) -> OpSplits | None:
+        """The op splits, or None where the partition is another."""
+        return OpSplits(np.array(self.partition.splits)) if isinstance(self.partition, OpSplitsPartition) else None
+
+    def layout(self) -> Layout | None:
+        """The layout, or None where the partition is another."""
+        return self.partition.layout if isinstance(self.partition, LayoutPartition) else None
+
+    def placement(self) -> Placement:
+        """The cluster's device of each rank.
+
+        Raises:
+            PlanError: without an embedded cluster, device numbers that repeat from host to host.
+        """
+        return Placement(np.array([rank.device for rank in self.ranks]))
+
+    def save(self, path: str | Path) -> None:
+        """Write the plan as JSON, whole or not at all."""
+        files.write_json(path, self.model_dump(mode="json", exclude_none=True))
+
+    def rank_rows(self) -> list[dict[str, str | int]]:
+        """The rank map as rows for a table: rank, host, local rank, device and coordinates where there are any."""
+        rows: list[dict[str, str | int]] = []
+        for rank in self.ranks:
+            row: dict[str, str | int] = {
+                "rank": rank.rank,
+                "host": rank.host,
+                "local_rank": rank.local_rank,
+                "device": rank.device,
+            }
+            rows.append(row | (rank.coordinates.model_dump() if rank.coordinates else {}))
+        return rows
+
+    def summary_rows(self) -> list[tuple[str, str, str]]:
+        """Label, value and provenance of what is worth saying about the plan, as rows for a table."""
+        rows = [("job", self.job.name, "")]
+        if self.job.num_steps is not None:
+            rows.append(("steps", str(self.job.num_steps), ""))
+        if self.job.deadline_s is not None:
+            rows.append(("deadline", f"{self.job.deadline_s:.6g} s", ""))
+        if self.cluster is not None:
+            rows.append(("cluster", self.cluster.name, ""))
+        rows.append(("partition", self._partition_text(), ""))
+        rows.append(("ranks", f"{self.num_ranks} on {len(self.host_order)} host{'s' * (len(self.host_order) > 1)}", ""))
+        rows += [(f.name, f"{f.value:.6g} {f.unit}".strip(), f.provenance) for f in self.predicted]
+        if self.why is not None:
+            rows.append(("why", self.why, ""))
+        return rows
+
+    def _partition_text(self) -> str:
+        if isinstance(self.partition, OpSplitsPartition):
+            return f"{len(self.partition.splits)} ops split up to {max(self.partition.splits)} ways"
+        if isinstance(self.partition, LayoutPartition):
+            given = self.partition.layout.model_dump(exclude_defaults=True)
+            return " ".join(f"{key}={value}" for key, value in given.items())
+        return "by hand"
+
+
+def _hosts_by_lowest_rank(ranks: tuple[Rank, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(rank.host for rank in ranks))

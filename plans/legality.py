@@ -1,0 +1,160 @@
+"""Whether the parts of a plan fit together. Errors name the rank.
+
+A plan may come from a user's editor, so nothing is taken for granted that the form itself (`document`) cannot say.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from ..clusters.cluster import Cluster
+from ..errors import ClusterError, ConfigError, GraphError, PlanError
+from .document import PlacementPlan, Rank
+from .partition import Layout
+
+_AXES = ("pp", "dp", "cp", "ep", "tp")
+
+
+def check(plan: PlacementPlan, *, file: str | Path | None = None) -> None:
+    """Refuse a plan that contradicts itself.
+
+    Each rank stands once, in order; no device has two ranks; hosts and devices exist in the embedded cluster and agree;
+    the host order is that of the lowest ranks; coordinates form a full grid with world = tp x cp x pp x dp and ep
+    dividing dp x cp; op splits have no coordinates and as many ranks as their degree; stages name ranks that exist.
+
+    Args:
+        plan: the plan.
+        file: where it was read, for the message.
+
+    Raises:
+        PlanError: the first contradiction, with the rank.
+        GraphError: the embedded job graph is none.
+        ClusterError or ConfigError: the embedded cluster is none.
+    """
+    try:
+        _check_ranks(plan)
+        cluster = _embedded_cluster(plan)
+        if cluster is not None:
+            hosts = frozenset(cluster.host_names)
+            for rank in plan.ranks:
+                _check_device(rank, cluster, hosts)
+        _check_partition(plan)
+        _check_stages(plan)
+    except PlanError as error:
+        raise PlanError(error.problem, file=file, field=error.field, value=error.value, choices=error.choices) from None
+    except (GraphError, ClusterError, ConfigError) as error:
+        problem = type(error)(error.problem, file=file, field=error.field, value=error.value, choices=error.choices)
+        raise problem from None
+
+
+def _check_ranks(plan: PlacementPlan) -> None:
+    places: dict[tuple[str, int], int] = {}
+    devices: dict[tuple[str, int], int] = {}
+    numbers: set[int] = set()
+    for number in (rank.rank for rank in plan.ranks):
+        if number in numbers:
+            raise PlanError("the rank stands twice", field=f"rank {number}")
+        numbers.add(number)
+        if number >= plan.num_ranks:
+            raise PlanError(f"{plan.num_ranks} ranks count from 0 to {plan.num_ranks - 1}", field=f"rank {number}")
+    for position, rank in enumerate(plan.ranks):
+        if rank.rank != position:
+            raise PlanError(f"stands at place {position}; ranks stand in order", field=f"rank {rank.rank}")
+        for seen, key in ((places, (rank.host, rank.local_rank)), (devices, (rank.host, rank.device))):
+            first = seen.setdefault(key, position)
+            if first != position:
+                problem = f"rank {first} has this device of host {rank.host} already"
+                raise PlanError(problem, field=f"rank {position}", value=key[1])
+    order = list(dict.fromkeys(rank.host for rank in plan.ranks))
+    for position, (given, wanted) in enumerate(zip(plan.host_order, order, strict=False)):
+        if given != wanted:
+            first = next(rank.rank for rank in plan.ranks if rank.host == wanted)
+            problem = f"the next host is that of rank {first}, {wanted}: hosts are ordered by their lowest rank"
+            raise PlanError(problem, field=f"host_order.{position}", value=given)
+    if len(plan.host_order) != len(order):
+        raise PlanError(f"names {len(plan.host_order)} hosts where the ranks use {len(order)}", field="host_order")
+
+
+def _embedded_cluster(plan: PlacementPlan) -> Cluster | None:
+    try:
+        return plan.embedded_cluster()
+    except (ClusterError, ConfigError) as error:
+        field = f"cluster.data.{error.field}" if error.field else "cluster.data"
+        raise type(error)(error.problem, field=field, value=error.value, choices=error.choices) from None
+
+
+def _check_device(rank: Rank, cluster: Cluster, hosts: frozenset[str]) -> None:
+    field = f"rank {rank.rank}"
+    if rank.host not in hosts:
+        raise PlanError(f"cluster {cluster.name} has no such host", field=field, value=rank.host, choices=cluster.host_names)
+    if rank.device >= cluster.num_devices:
+        raise PlanError(f"cluster {cluster.name} has devices 0..{cluster.num_devices - 1}", field=field, value=rank.device)
+    name = cluster.device_name(rank.device)
+    if name != f"{rank.host}/{rank.local_rank}":
+        raise PlanError(f"device {rank.device} is {name}, not {rank.host}/{rank.local_rank}", field=field)
+
+
+def _check_partition(plan: PlacementPlan) -> None:
+    splits, layout = plan.op_splits(), plan.layout()
+    with_coordinates = [rank.rank for rank in plan.ranks if rank.coordinates is not None]
+    try:
+        graph = plan.job_graph()
+    except GraphError as error:
+        field = f"job.graph.{error.field}" if error.field else "job.graph"
+        raise GraphError(error.problem, field=field, value=error.value, choices=error.choices) from None
+    if splits is not None:
+        if graph is not None and graph.num_ops != splits.num_ops:
+            raise PlanError(f"{splits.num_ops} split degrees for a graph of {graph.num_ops} ops", field="partition.splits")
+        if splits.degree != plan.num_ranks:
+            raise PlanError(f"splits up to {splits.degree} ways need as many ranks", field="ranks", value=plan.num_ranks)
+        if with_coordinates:
+            raise PlanError("ranks of op splits have no coordinates", field=f"rank {with_coordinates[0]}")
+    if layout is not None:
+        if layout.world != plan.num_ranks:
+            raise PlanError(f"tp x cp x pp x dp = {layout.world} ranks are wanted", field="ranks", value=plan.num_ranks)
+        if plan.micro_batches not in (None, layout.num_micro_batches):
+            raise PlanError(f"the layout has {layout.num_micro_batches}", field="micro_batches", value=plan.micro_batches)
+    if with_coordinates or layout is not None:
+        _check_grid(plan, layout)
+
+
+def _check_grid(plan: PlacementPlan, layout: Layout | None) -> None:
+    """Every place of the grid once; without a layout the largest coordinates say how large the grid is."""
+    for rank in plan.ranks:
+        if rank.coordinates is None:
+            raise PlanError("has no coordinates", field=f"rank {rank.rank}")
+    given = np.array([[getattr(rank.coordinates, axis) for axis in _AXES] for rank in plan.ranks])
+    sizes = given.max(axis=0) + 1 if layout is None else np.array([getattr(layout, axis) for axis in _AXES])
+    for rank, axis in np.argwhere(given >= sizes)[:1].tolist():
+        raise PlanError(f"{_AXES[axis]} counts from 0 to {sizes[axis] - 1}", field=f"rank {rank}", value=int(given[rank, axis]))
+    pp, dp, cp, ep, tp = sizes.tolist()
+    if (dp * cp) % ep:
+        raise PlanError(f"ep does not divide dp x cp = {dp * cp}", field="coordinates", value=ep)
+    seen: dict[tuple[int, ...], int] = {}
+    experts: dict[tuple[int, int, int], int] = {}
+    for number, (stage, replica, part, expert, slice_) in enumerate(given.tolist()):
+        first = seen.setdefault((stage, replica, part, slice_), number)
+        if first != number:
+            raise PlanError(f"rank {first} has the same coordinates", field=f"rank {number}")
+        group = (stage, expert, slice_)
+        experts[group] = experts.get(group, 0) + 1
+        if experts[group] > dp * cp // ep:
+            problem = f"more than {dp * cp // ep} ranks of stage {stage} and tp {slice_} hold these experts"
+            raise PlanError(problem, field=f"rank {number}", value=expert)
+    if len(given) != pp * dp * cp * tp:
+        raise PlanError(f"tp x cp x pp x dp = {pp * dp * cp * tp} ranks are wanted", field="ranks", value=len(given))
+
+
+def _check_stages(plan: PlacementPlan) -> None:
+    for position, stage in enumerate(plan.stages):
+        field = f"stages.{position}"
+        for rank in stage.ranks:
+            if rank >= plan.num_ranks:
+                raise PlanError(f"there is no rank {rank}; ranks count from 0 to {plan.num_ranks - 1}", field=field)
+            coordinates = plan.ranks[rank].coordinates
+            if coordinates is not None and coordinates.pp != stage.stage:
+                raise PlanError(f"rank {rank} is of pipeline stage {coordinates.pp}", field=field, value=stage.stage)
+        if stage.ops and len(stage.ops) != stage.num_ops:
+            raise PlanError(f"names {len(stage.ops)} ops", field=f"{field}.num_ops", value=stage.num_ops)

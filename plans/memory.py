@@ -1,0 +1,66 @@
+"""Memory of an op-split plan, rank by rank.
+
+Legend of shapes: ``n`` ops, ``degree`` ranks.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import PlanError
+from ..jobs.graph import JobGraph
+from .partition import OpSplits
+from .placement import Placement
+
+if TYPE_CHECKING:
+    from ..clusters.cluster import Cluster
+
+STATE_BYTES_PER_WEIGHT_BYTE = 8.0
+"""Mixed-precision Adam keeps 16 bytes for each parameter, of which the 2-byte weight is the one that a graph counts:
+2 weight, 2 gradient, 4 master weight, 4 momentum, 4 variance (Rajbhandari et al., "ZeRO: memory optimizations toward
+training trillion parameter models", 2020, section 3.1)."""
+
+
+def op_split_memory_bytes(graph: JobGraph, splits: OpSplits) -> NDArray[np.float64]:
+    """Peak memory of each rank of an op-split plan in bytes, ``(degree,)``.
+
+    An op that is split ``s`` ways stands on the first ``s`` ranks. Each of them holds the op's whole model state
+    (weights, gradients, optimizer: a split divides the batch, not the weights) and ``1 / s`` of its activations, which
+    stay until the backward pass; on top comes the largest ``1 / s`` of a workspace, since one op runs at a time.
+
+    Raises:
+        PlanError: the splits are of another graph.
+    """
+    if splits.num_ops != graph.num_ops:
+        raise PlanError(f"{splits.num_ops} split degrees for a graph of {graph.num_ops} ops", field="splits", value=graph.name)
+    kept = STATE_BYTES_PER_WEIGHT_BYTE * graph.parameter_bytes + graph.activation_bytes / splits.splits
+    workspace = graph.workspace_bytes / splits.splits
+    memory = np.empty(splits.degree)
+    first = 0
+    for degree in np.unique(splits.splits).tolist():  # ranks first..degree-1 hold the ops that are split at least degree ways
+        here = splits.splits >= degree
+        memory[first:degree] = kept[here].sum() + workspace[here].max()
+        first = degree
+    return memory
+
+
+def check_memory(memory_bytes: NDArray[np.float64], placement: Placement, cluster: Cluster) -> None:
+    """Refuse a plan that does not fit.
+
+    Args:
+        memory_bytes: peak of each rank, ``(num_ranks,)``.
+        placement: device of each rank.
+        cluster: the devices.
+
+    Raises:
+        PlanError: the first rank that needs more than its device has, with both numbers.
+    """
+    capacity = cluster.memory_bytes[placement.devices]
+    for rank in np.flatnonzero(memory_bytes > capacity)[:1].tolist():
+        device = cluster.device_name(int(placement.devices[rank]))
+        raise PlanError(
+            f"needs {memory_bytes[rank] / 1e9:.3f} GB, device {device} has {capacity[rank] / 1e9:.3f} GB", field=f"rank {rank}"
+        )

@@ -1,0 +1,212 @@
+"""How a job is cut into ranks: op splits, or a parallel layout.
+
+Legend of shapes: ``n`` ops of the job graph, ``degree`` ranks of an op-split plan, ``world`` ranks of a layout.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from .. import settings
+from ..errors import ConfigError, PlanError
+from ..jobs.graph import JobGraph
+
+Count = Annotated[int, Field(strict=True, ge=1)]
+Index = Annotated[int, Field(strict=True, ge=0)]
+Switch = Annotated[bool, Field(strict=True)]
+Axis = Literal["tp", "cp", "dp", "pp", "ep", "dp_cp"]
+
+
+@dataclass(frozen=True, eq=False)
+class OpSplits:
+    """Into how many ranks each op is cut.
+
+    An op that is split ``s`` ways works on ``1 / s`` of the batch on each of the plan's first ``s`` ranks.
+
+    Attributes:
+        splits: split degree of each op, ``(n,)``, at least 1.
+
+    Raises:
+        PlanError: no op, or a degree below 1 or not whole.
+    """
+
+    splits: NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        given = np.asarray(self.splits)
+        if given.ndim != 1 or given.size == 0:
+            raise PlanError(f"one split degree for each op is wanted, not an array of shape {given.shape}", field="splits")
+        if given.dtype.kind not in "iu":
+            raise PlanError("split degrees are whole numbers", field="splits", value=str(given.dtype))
+        for op in np.flatnonzero(given < 1)[:1].tolist():
+            raise PlanError("a split degree is at least 1", field=f"splits.{op}", value=int(given[op]))
+        splits = given.astype(np.int64)
+        splits.flags.writeable = False
+        object.__setattr__(self, "splits", splits)
+
+    @property
+    def degree(self) -> int:
+        """Ranks of the job: the largest split degree."""
+        return int(self.splits.max())
+
+    @property
+    def num_ops(self) -> int:
+        """Number of ops, ``n``."""
+        return len(self.splits)
+
+
+def sip_ml_splits(graph: JobGraph, max_degree: int, quantum_s: float) -> OpSplits:
+    """Split each op into as many even pieces as its forward time holds quanta, up to a limit.
+
+    ``s = max(1, min(2 ceil(ceil(c / q) / 2), d))`` with forward seconds ``c``, quantum ``q`` and limit ``d``. An op
+    without forward time stays whole, however long its backward pass is.
+
+    Args:
+        graph: the job.
+        max_degree: largest split degree.
+        quantum_s: forward seconds below which an op is not worth another piece.
+
+    Raises:
+        PlanError: ``max_degree`` below 1, or a quantum that is not positive.
+
+    Source:
+        Khani et al., "SiP-ML: high-bandwidth optical network interconnects for machine learning training", 2021,
+        in the even form of Parsonson et al., "Partitioning distributed compute jobs with reinforcement learning
+        and graph neural networks", 2023.
+    """
+    if max_degree < 1:
+        raise PlanError("a split degree is at least 1", field="max_degree", value=max_degree)
+    if not (np.isfinite(quantum_s) and quantum_s > 0):
+        raise PlanError("must be finite and positive", field="quantum_s", value=str(quantum_s))
+    with np.errstate(over="ignore"):  # a tiny quantum asks for infinitely many pieces; the limit decides
+        pieces = 2 * np.ceil(np.ceil(graph.forward_s / quantum_s) / 2)
+    return OpSplits(np.maximum(1, np.minimum(pieces, max_degree)).astype(np.int64))
+
+
+class Coordinates(settings.Settings):
+    """Where a rank stands in the grid of a layout; ``ep`` counts inside the ranks of ``dp`` and ``cp``."""
+
+    pp: Index = Field(description="pipeline stage")
+    dp: Index = Field(description="data-parallel replica")
+    cp: Index = Field(description="context-parallel slice of the sequence")
+    ep: Index = Field(description="expert-parallel slice of the experts")
+    tp: Index = Field(description="tensor-parallel slice of each layer")
+
+
+class Layout(settings.Settings):
+    """A parallel layout of a layered model.
+
+    World size is ``tp * cp * pp * dp``. Ranks are numbered as Megatron's order ``tp-cp-ep-dp-pp`` does: ``tp`` fastest,
+    then ``cp``, ``dp``, ``pp``; expert groups are runs of ``ep`` ranks among the ``dp * cp`` ranks of a stage.
+    """
+
+    tp: Count = Field(default=1, description="tensor-parallel degree")
+    pp: Count = Field(default=1, description="pipeline stages")
+    dp: Count = Field(default=1, description="data-parallel replicas")
+    cp: Count = Field(default=1, description="context-parallel degree")
+    ep: Count = Field(default=1, description="expert-parallel degree; divides dp * cp")
+    virtual_stages: Count = Field(default=1, description="model chunks on each pipeline rank (interleaved schedule)")
+    schedule: Literal["none", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-2p"] = Field(
+        default="1f1b", description="pipeline schedule; none is legal without a pipeline only"
+    )
+    micro_batch: Count = Field(description="samples of one micro-batch on one replica")
+    global_batch: Count = Field(description="samples of one step over all replicas")
+    sequence_parallel: Switch = Field(default=False, description="whether activations between tp regions are cut by sequence")
+    recompute: Literal["none", "selective", "full"] = Field(default="none", description="activation recomputation")
+    zero: Literal[0, 1, 2, 3] = Field(default=0, description="ZeRO stage")
+    overlap_tp: Switch = Field(default=False, description="whether tensor-parallel communication hides behind computation")
+    overlap_pp: Switch = Field(default=False, description="whether pipeline transfers hide behind computation")
+    overlap_dp: Switch = Field(default=False, description="whether gradient synchronisation hides behind computation")
+
+    @model_validator(mode="after")
+    def _check(self) -> Layout:
+        if (self.dp * self.cp) % self.ep:
+            raise ValueError(f"ep={self.ep} does not divide dp x cp = {self.dp * self.cp}")
+        if self.virtual_stages > 1 and self.schedule != "interleaved":
+            raise ValueError(f"virtual_stages={self.virtual_stages} needs schedule=interleaved, not {self.schedule}")
+        if self.virtual_stages > 1 and self.pp == 1:
+            raise ValueError(f"virtual_stages={self.virtual_stages} needs a pipeline, pp is 1")
+        if self.schedule == "none" and self.pp > 1:
+            raise ValueError(f"schedule=none leaves a pipeline of pp={self.pp} without an order")
+        if self.global_batch % (self.micro_batch * self.dp):
+            raise ValueError(
+                f"global_batch={self.global_batch} is not a multiple of micro_batch x dp = {self.micro_batch * self.dp}"
+            )
+        return self
+
+    @classmethod
+    def parse(cls, text: str, *, samples_per_step: int | None = None) -> Layout:
+        """The layout that a text such as ``tp=8,pp=8,dp=2,micro_batch=1,global_batch=64`` spells.
+
+        Args:
+            text: ``key=value`` pairs with commas between; a key that is absent takes its default.
+            samples_per_step: the job's own batch, taken where ``global_batch`` is absent.
+
+        Raises:
+            PlanError: a key that is unknown, absent or twice, or values that do not go together.
+        """
+        data: dict[str, Any] = {}
+        for part in filter(None, (part.strip() for part in text.split(","))):
+            key = part.partition("=")[0].strip()
+            if key in data:
+                raise PlanError("the key stands twice", field=f"layout.{key}", value=part)
+            if "=" not in part or "." in key or not key:
+                raise PlanError("must read key=value", field="layout", value=part, choices=[] if key else None)
+            try:
+                data = settings.override(data, part)
+            except ConfigError as error:
+                raise PlanError(error.problem, field="layout", value=part) from None
+        if samples_per_step is not None:
+            data.setdefault("global_batch", samples_per_step)
+        return build(cls, data, prefix="layout.")
+
+    @property
+    def world(self) -> int:
+        """Number of ranks."""
+        return self.tp * self.cp * self.pp * self.dp
+
+    @property
+    def num_micro_batches(self) -> int:
+        """Micro-batches that each replica works through in one step."""
+        return self.global_batch // (self.micro_batch * self.dp)
+
+    def coordinates(self, rank: int) -> Coordinates:
+        """The place of a rank in the grid.
+
+        Raises:
+            PlanError: no such rank.
+        """
+        if not 0 <= rank < self.world:
+            raise PlanError(f"the layout has ranks 0..{self.world - 1}", field="rank", value=rank)
+        rest, tp = divmod(rank, self.tp)
+        pp, inner = divmod(rest, self.cp * self.dp)
+        dp, cp = divmod(inner, self.cp)
+        return Coordinates(pp=pp, dp=dp, cp=cp, ep=inner % self.ep, tp=tp)
+
+    def groups(self, axis: Axis) -> NDArray[np.int64]:
+        """The ranks that communicate along an axis, ``(num_groups, group_size)``, each group in ascending order.
+
+        Args:
+            axis: a key of the layout, or ``dp_cp`` for the ranks that hold the same dense weights.
+        """
+        ranks = np.arange(self.world)
+        if axis in ("ep", "dp_cp"):
+            size = self.ep if axis == "ep" else self.dp * self.cp
+            return np.moveaxis(ranks.reshape(-1, size, self.tp), 1, 2).reshape(-1, size)
+        grid = ranks.reshape(self.pp, self.dp, self.cp, self.tp)
+        place = ("pp", "dp", "cp", "tp").index(axis)
+        return np.moveaxis(grid, place, 3).reshape(-1, grid.shape[place])
+
+
+def build(model: type[settings.AnySettings], data: Any, *, file: Any = None, prefix: str = "") -> settings.AnySettings:
+    """As `settings.build`, with a `PlanError` for what is wrong."""
+    try:
+        return settings.build(model, data, file=file)
+    except ConfigError as error:
+        field = f"{prefix}{error.field}" if error.field else prefix.rstrip(".") or None
+        raise PlanError(error.problem, file=file, field=field, value=error.value, choices=error.choices) from None

@@ -1,0 +1,160 @@
+"""Making, checking and loading plans.
+
+Everything that leaves this module is legal: `op_split_plan` and `layout_plan` build a plan from its parts,
+`load_plan` reads one that a user may have written by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from .. import files
+from ..clusters.cluster import Cluster
+from ..errors import InputFileError, PlanError
+from ..jobs.job import Job
+from . import legality
+from .document import (
+    SCHEMA_VERSION,
+    Figure,
+    LayoutPartition,
+    OpSplitsPartition,
+    PlacementPlan,
+    PlannedCluster,
+    PlannedJob,
+    Rank,
+)
+from .memory import check_memory, op_split_memory_bytes
+from .partition import Coordinates, Layout, OpSplits, build
+from .placement import Placement, place
+from .stages import layout_stages, op_split_stages
+
+__all__ = ["Figure", "PlacementPlan", "layout_plan", "load_plan", "op_split_plan"]
+
+
+def op_split_plan(
+    job: Job,
+    cluster: Cluster,
+    splits: OpSplits,
+    placement: Placement,
+    *,
+    predicted: Sequence[Figure] = (),
+    why: str | None = None,
+) -> PlacementPlan:
+    """A plan that cuts a job by op splits.
+
+    The largest memory of a rank is added to the predicted figures as ``memory_bytes`` unless it is given.
+
+    Args:
+        job: what is run.
+        cluster: where.
+        splits: split degree of each op.
+        placement: device of each rank.
+        predicted: figures for this plan, for example ``step_s``.
+        why: the reason for the choice, for people.
+
+    Raises:
+        PlanError: parts that do not go together, or a rank that needs more memory than its device has.
+    """
+    memory_bytes = op_split_memory_bytes(job.graph, splits)
+    _check_num_ranks(placement, splits.degree)
+    ranks = _ranks(cluster, placement)
+    check_memory(memory_bytes, placement, cluster)
+    figures = tuple(predicted)
+    if not any(figure.name == "memory_bytes" for figure in figures):
+        peak = Figure(name="memory_bytes", value=float(memory_bytes.max()), unit="bytes", provenance="estimated")
+        figures = (*figures, peak)
+    plan = PlacementPlan(
+        job=_planned_job(job),
+        cluster=PlannedCluster(name=cluster.name, data=cluster.to_data()),
+        partition=OpSplitsPartition(splits=tuple(splits.splits.tolist())),
+        ranks=ranks,
+        stages=op_split_stages(splits),
+        predicted=figures,
+        why=why,
+    )
+    legality.check(plan)
+    return plan
+
+
+def layout_plan(
+    job: Job,
+    cluster: Cluster,
+    layout: Layout,
+    placement: Placement,
+    *,
+    predicted: Sequence[Figure] = (),
+    why: str | None = None,
+) -> PlacementPlan:
+    """A plan that cuts a job by a parallel layout, its ops in contiguous pipeline stages of balanced time.
+
+    Args:
+        job: what is run.
+        cluster: where.
+        layout: degrees, schedule and batch.
+        placement: device of each rank, ranks in the layout's order.
+        predicted: figures for this plan, for example ``step_s``.
+        why: the reason for the choice, for people.
+
+    Raises:
+        PlanError: parts that do not go together, or more stages than ops.
+    """
+    _check_num_ranks(placement, layout.world)
+    coordinates = [layout.coordinates(rank) for rank in range(layout.world)]
+    plan = PlacementPlan(
+        job=_planned_job(job),
+        cluster=PlannedCluster(name=cluster.name, data=cluster.to_data()),
+        partition=LayoutPartition(layout=layout),
+        ranks=_ranks(cluster, placement, coordinates),
+        stages=layout_stages(job.graph, layout),
+        micro_batches=layout.num_micro_batches,
+        predicted=tuple(predicted),
+        why=why,
+    )
+    legality.check(plan)
+    return plan
+
+
+def load_plan(path: str | Path) -> PlacementPlan:
+    """Read a plan and check it.
+
+    Raises:
+        InputFileError: the file is missing, not JSON or no JSON object.
+        PlanError: an unknown version or key, an impossible value, or parts that contradict each other.
+        GraphError, ClusterError or ConfigError: an embedded job graph or cluster that is none.
+    """
+    data = files.read_json(path)
+    if not isinstance(data, dict):
+        raise InputFileError("a plan is a JSON object", file=path, value=type(data).__name__)
+    if "schema_version" not in data:
+        raise PlanError("the key is missing", file=path, field="schema_version")
+    version = data["schema_version"]
+    if type(version) is not int or version != SCHEMA_VERSION:
+        raise PlanError(f"only version {SCHEMA_VERSION} is known", file=path, field="schema_version", value=version)
+    plan = build(PlacementPlan, data, file=path)
+    legality.check(plan, file=path)
+    return plan
+
+
+def _check_num_ranks(placement: Placement, wanted: int) -> None:
+    if placement.num_ranks != wanted:
+        raise PlanError(f"the partition has {wanted} ranks", field="placement", value=placement.num_ranks)
+
+
+def _ranks(cluster: Cluster, placement: Placement, coordinates: Sequence[Coordinates] | None = None) -> tuple[Rank, ...]:
+    devices = place(cluster, placement.devices).devices
+    hosts, local_ranks = cluster.device_host[devices].tolist(), cluster.local_rank[devices].tolist()
+    return tuple(
+        Rank(
+            rank=rank,
+            host=cluster.host_names[hosts[rank]],
+            local_rank=local_ranks[rank],
+            device=device,
+            coordinates=None if coordinates is None else coordinates[rank],
+        )
+        for rank, device in enumerate(devices.tolist())
+    )
+
+
+def _planned_job(job: Job) -> PlannedJob:
+    return PlannedJob(name=job.graph.name, num_steps=job.num_steps, deadline_s=job.deadline_s, graph=job.graph.to_data())

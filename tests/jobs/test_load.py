@@ -1,0 +1,75 @@
+import json
+
+import pytest
+
+from meshwright.devices import device_type
+from meshwright.errors import GraphError, InputFileError
+from meshwright.jobs import load_graph, zoo_graph
+
+PROFILE = "n1 -- ReLU -- forward_compute_time=1, backward_compute_time=1, activation_size=1, parameter_size=0\n"
+CONFIG = {"model_type": "gpt2", "n_embd": 8, "n_head": 2, "n_layer": 1, "n_positions": 16, "vocab_size": 10}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "graphs" / "mine").mkdir(parents=True)
+    (tmp_path / "graphs" / "mine" / "graph.txt").write_text(PROFILE)
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    zoo_graph("alexnet").save(tmp_path / "saved.json")
+    return tmp_path
+
+
+def test_a_zoo_name_is_timed_on_the_device():
+    assert load_graph("zoo:gnmt").reference_device == "a100"
+    assert load_graph("zoo:gnmt", device=device_type("h100")).reference_device == "h100"
+    assert load_graph("zoo:gnmt", batch_size=2, sequence_length=3).samples_per_step == 2
+
+
+def test_a_profile_is_found_by_name_folder_and_file(folder):
+    found = [
+        load_graph("mine", graphs_dir=folder / "graphs"),
+        load_graph(str(folder / "graphs" / "mine")),
+        load_graph(str(folder / "graphs" / "mine" / "graph.txt"), device=device_type("h100")),
+    ]
+    assert [(graph.name, graph.source, graph.step_s) for graph in found] == [("mine", "measured", 0.002)] * 3
+
+
+def test_a_saved_graph_keeps_its_times(folder):
+    assert load_graph(str(folder / "saved.json"), device=device_type("h100")).to_data() == zoo_graph("alexnet").to_data()
+
+
+def test_a_model_configuration_is_timed(folder):
+    graph = load_graph(str(folder / "config.json"), device=device_type("v100"), batch_size=2, sequence_length=4)
+    assert (graph.reference_device, graph.samples_per_step) == ("v100", 2)
+    assert graph.step_s > 0
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("vgg16", r"no such job \(got 'vgg16'\); did you mean 'zoo:vgg16'"),
+        ("mime", r"did you mean 'mine'"),
+        ("zoo:vgg17", r"\(got 'vgg17'\); did you mean 'vgg16'"),
+    ],
+)
+def test_an_unknown_name_gets_the_nearest_spelling(folder, spec, message):
+    with pytest.raises(GraphError, match=message):
+        load_graph(spec, graphs_dir=folder / "graphs")
+
+
+def test_paths_that_hold_no_graph_are_refused(folder):
+    with pytest.raises(InputFileError, match=r"saved2.json: no such file .* did you mean .*saved.json"):
+        load_graph(str(folder / "saved2.json"))
+    with pytest.raises(GraphError, match=r"the folder holds no graph\.txt"):
+        load_graph(str(folder / "graphs"))
+    with pytest.raises(GraphError, match="no such folder of graphs"):
+        load_graph("mine", graphs_dir=folder / "grphs")
+    (folder / "other.json").write_text("{}")
+    with pytest.raises(GraphError, match="neither a saved job graph"):
+        load_graph(str(folder / "other.json"))
+
+
+@pytest.mark.parametrize("name", ["saved.json", "graphs/mine"])
+def test_a_batch_is_refused_where_the_figures_are_given(folder, name):
+    with pytest.raises(GraphError, match="batch_size: the graph's figures hold for its own batch only"):
+        load_graph(str(folder / name), batch_size=4)

@@ -1,0 +1,90 @@
+import numpy as np
+import pytest
+
+from meshwright.errors import InputFileError
+from meshwright.jobs.trace import load_trace
+
+HEADER = "timestamp,duration,num_gpus,cluster\n"
+ROWS = """\
+2017-10-09 07:01:55,66.0,1,a
+2017-10-09 00:01:40,10.0,4,b
+2017-10-09 00:00:00,100.0,2,b
+2017-10-09 00:01:40,5,2,a
+"""
+
+
+def trace_file(tmp_path, text):
+    path = tmp_path / "trace.csv"
+    path.write_text(text)
+    return path
+
+
+def test_a_small_trace_worked_by_hand(tmp_path):
+    trace = load_trace(trace_file(tmp_path, HEADER + ROWS))
+    assert trace.time_s.tolist() == [0.0, 100.0, 100.0]  # sorted; the job on one GPU is dropped
+    assert trace.work_s.tolist() == [200.0, 40.0, 10.0]  # duration x GPUs, rows of one second in the file's order
+    assert ((trace.hash_fraction >= 0) & (trace.hash_fraction < 1)).all()
+    assert load_trace(trace_file(tmp_path, HEADER + ROWS), min_gpus=4).work_s.tolist() == [40.0]
+
+
+def test_the_hash_of_a_row_stays_when_the_file_is_shuffled(tmp_path):
+    rows = ROWS.splitlines(keepends=True)
+    forth = load_trace(trace_file(tmp_path, HEADER + "".join(rows)))
+    back = load_trace(trace_file(tmp_path, HEADER + "".join(rows[::-1])))
+    assert dict(zip(forth.work_s, forth.hash_fraction, strict=True)) == dict(zip(back.work_s, back.hash_fraction, strict=True))
+
+
+def test_a_known_hash_never_changes(tmp_path):
+    # printf '2017-10-09 00:00:00,100.0,2,b' | sha256sum, first 53 bits over 2^53
+    trace = load_trace(trace_file(tmp_path, HEADER + ROWS))
+    assert trace.hash_fraction[0] == (0x58ADE55FE6689C9C >> 11) / 2**53
+
+
+def test_windows_line_endings_and_blank_lines_change_nothing(tmp_path):
+    plain = load_trace(trace_file(tmp_path, HEADER + ROWS))
+    other = load_trace(trace_file(tmp_path, (HEADER + ROWS).replace("\n", "\r\n") + "\r\n"))
+    assert np.array_equal(plain.hash_fraction, other.hash_fraction)
+
+
+def test_scaled_times_keep_their_proportions(tmp_path):
+    trace = load_trace(trace_file(tmp_path, HEADER + ROWS.replace("00:01:40,5", "00:06:40,5")))
+    assert trace.time_s.tolist() == [0.0, 100.0, 400.0]
+    assert trace.scaled_times_s(slice(0, 3), 2.0).tolist() == [0.0, 1.0, 4.0]  # two gaps of 2 s on average
+    assert trace.scaled_times_s(slice(1, 3), 2.0).tolist() == [0.0, 2.0]
+    assert trace.scaled_times_s(slice(1, 2), 2.0).tolist() == [0.0]
+
+
+def test_jobs_of_one_second_cannot_be_scaled(tmp_path):
+    trace = load_trace(trace_file(tmp_path, HEADER + ROWS))
+    with pytest.raises(InputFileError, match="2 jobs in a row arrive at one time"):
+        trace.scaled_times_s(slice(1, 3), 2.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "trace.csv:1: timestamp: the column is missing"),
+        (HEADER.replace("duration", "time") + ROWS, "trace.csv:1: duration: the column is missing"),
+        (HEADER + "2017-10-09 07:01:55,66.0,1\n", "trace.csv:2: has 3 columns, not 4"),
+        (HEADER + ROWS + "soon,66.0,2,a\n", r"trace.csv:6: timestamp: must read .* \(got 'soon'\)"),
+        (HEADER + "2017-10-09 07:01:55,long,2,a\n", r"duration: must be a number \(got 'long'\)"),
+        (HEADER + "2017-10-09 07:01:55,-1,2,a\n", r"duration: must be finite and not negative \(got '-1'\)"),
+        (HEADER + "2017-10-09 07:01:55,nan,2,a\n", "duration: must be finite"),
+        (HEADER + "2017-10-09 07:01:55,1,nan,a\n", "num_gpus: must be finite"),
+        (HEADER + ROWS.splitlines()[0], "holds no job with at least 2 GPUs"),
+    ],
+)
+def test_a_malformed_trace_is_refused(tmp_path, text, message):
+    with pytest.raises(InputFileError, match=message):
+        load_trace(trace_file(tmp_path, text))
+
+
+@pytest.mark.reference
+def test_philly_keeps_its_distributed_jobs(reference):
+    trace = load_trace(reference / "traces" / "philly.csv")
+    assert len(trace.time_s) == 5620
+    assert trace.work_s.sum() == 2_884_998_464
+    assert trace.time_s[0] == 0
+    assert (np.diff(trace.time_s) >= 0).all()
+    # 2017-09-04 10:30:41 to 2017-12-22 06:14:04
+    assert trace.time_s[-1] == ((30 - 4 + 31 + 30 + 22) * 24 - 10 + 6) * 3600 + (14 - 30) * 60 + 4 - 41

@@ -1,0 +1,53 @@
+"""A small job and a small cluster, whose numbers the tests work with by hand."""
+
+import numpy as np
+import pytest
+
+from meshwright.clusters.cluster import Cluster
+from meshwright.jobs.graph import JobGraph
+
+TWO_HOSTS = {
+    "name": "two-hosts",
+    "device": "a100",
+    "host_names": ["gpu-07", "gpu-03"],
+    "topology": {
+        "kind": "clos",
+        "num_hosts": 2,
+        "devices_per_host": 4,
+        "intra_host_bandwidth_gbytes_per_s": 300,
+        "intra_host_latency_us": 2,
+        "nics_per_host": 4,
+        "nic_bandwidth_gbytes_per_s": 25,
+        "nic_latency_us": 1,
+        "hosts_per_leaf": 1,
+        "num_spines": 1,
+        "oversubscription": 1,
+        "spine_latency_us": 1,
+    },
+}
+
+
+@pytest.fixture(scope="session")
+def two_hosts() -> Cluster:
+    """Two hosts of four devices, 80 GB each; the names are not in alphabetical order."""
+    return Cluster.from_data(TWO_HOSTS)
+
+
+@pytest.fixture(scope="session")
+def chain() -> JobGraph:
+    """Four ops in a row, forward 1, 2, 3, 0 s, backward twice that."""
+    forward_s = np.array([1.0, 2.0, 3.0, 0.0])
+    return JobGraph(
+        name="chain",
+        op_names=("a", "b", "c", "d"),
+        op_kinds=("Linear", "Linear", "Linear", "Loss"),
+        forward_s=forward_s,
+        backward_s=2 * forward_s,
+        forward_flops=np.zeros(4),
+        backward_flops=np.zeros(4),
+        activation_bytes=np.array([100.0, 200.0, 400.0, 40.0]),
+        parameter_bytes=np.array([10.0, 20.0, 30.0, 0.0]),
+        workspace_bytes=np.array([0.0, 1000.0, 400.0, 8.0]),
+        edges=np.array([[0, 1], [1, 2], [2, 3]]),
+        samples_per_step=32,
+    )

@@ -1,0 +1,147 @@
+"""Op splits and layouts: the published rule, the grid of ranks, bad input."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meshwright.errors import PlanError
+from meshwright.jobs.graph import JobGraph
+from meshwright.plans.partition import Layout, OpSplits, sip_ml_splits
+
+degrees = st.integers(1, 4)
+
+
+@st.composite
+def layouts(draw: st.DrawFn) -> Layout:
+    dp, cp = draw(degrees), draw(degrees)
+    ep = draw(st.sampled_from([d for d in range(1, dp * cp + 1) if dp * cp % d == 0]))
+    return Layout(tp=draw(degrees), pp=draw(degrees), dp=dp, cp=cp, ep=ep, micro_batch=1, global_batch=dp)
+
+
+def test_sip_ml_rule_worked_by_hand(chain):
+    # q = 0.5 s: 1 s holds 2 quanta -> 2; 2 s -> 4; 3 s -> 6; 0 s -> 0, raised to 1
+    assert sip_ml_splits(chain, 16, 0.5).splits.tolist() == [2, 4, 6, 1]
+    # q = 0.7 s: ceil(1 / .7) = 2 -> 2; ceil(2 / .7) = 3, made even 4; ceil(3 / .7) = 5, made even 6, at most 4
+    assert sip_ml_splits(chain, 4, 0.7).splits.tolist() == [2, 4, 4, 1]
+
+
+@given(seconds=st.lists(st.floats(0, 1e6), min_size=1, max_size=8), limit=st.integers(1, 64), quantum=st.floats(1e-300, 1e6))
+def test_sip_ml_splits_are_one_or_even_or_the_limit(seconds, limit, quantum):
+    splits = sip_ml_splits(_graph(seconds), limit, quantum).splits
+    assert all(s == 1 or s % 2 == 0 or s == limit for s in splits.tolist())
+    assert splits.max() <= limit
+
+
+@given(seconds=st.lists(st.floats(0, 1e3), min_size=2, max_size=8), limit=st.integers(1, 64))
+def test_a_longer_op_is_never_split_less(seconds, limit):
+    splits = sip_ml_splits(_graph(sorted(seconds)), limit, 0.01).splits
+    assert (np.diff(splits) >= 0).all()
+
+
+@pytest.mark.parametrize(("limit", "quantum"), [(0, 0.1), (4, 0.0), (4, -1.0), (4, float("nan"))])
+def test_sip_ml_refuses_impossible_limits(chain, limit, quantum):
+    with pytest.raises(PlanError, match=r"max_degree|quantum_s"):
+        sip_ml_splits(chain, limit, quantum)
+
+
+def test_op_splits_keep_their_own_frozen_copy():
+    given_splits = np.array([1, 2, 8])
+    splits = OpSplits(given_splits)
+    given_splits[0] = 5
+    assert splits.splits.tolist() == [1, 2, 8]
+    assert splits.degree == 8
+    with pytest.raises(ValueError, match="read-only"):
+        splits.splits[0] = 3
+
+
+@pytest.mark.parametrize(("bad", "told"), [([], "shape"), ([[1]], "shape"), ([1.5], "whole"), ([1, 0], r"splits\.1.*got 0")])
+def test_impossible_op_splits_are_refused(bad, told):
+    with pytest.raises(PlanError, match=told):
+        OpSplits(np.array(bad))
+
+
+def test_ranks_run_through_tp_then_cp_then_dp_then_pp():
+    layout = Layout(tp=2, cp=2, dp=2, pp=2, ep=4, micro_batch=1, global_batch=2)
+    # rank 13 = 1 + 2 * (0 + 2 * (1 + 2 * 1)): tp 1, cp 0, dp 1, pp 1; of its 4 dp x cp places it is number 2
+    assert layout.coordinates(13).model_dump() == {"pp": 1, "dp": 1, "cp": 0, "ep": 2, "tp": 1}
+    with pytest.raises(PlanError, match=r"0\.\.15.*got 16"):
+        layout.coordinates(16)
+
+
+@given(layouts())
+def test_coordinates_are_a_bijection_with_ranks(layout):
+    places = [layout.coordinates(rank) for rank in range(layout.world)]
+    assert len({(place.pp, place.dp, place.cp, place.tp) for place in places}) == layout.world
+    assert all(place.pp < layout.pp and place.dp < layout.dp for place in places)
+    assert all(place.cp < layout.cp and place.tp < layout.tp and place.ep < layout.ep for place in places)
+
+
+@given(layouts(), st.sampled_from(["tp", "cp", "dp", "pp", "ep"]))
+def test_ranks_of_a_group_differ_along_its_axis_only(layout, axis):
+    groups = layout.groups(axis)
+    assert sorted(groups.ravel().tolist()) == list(range(layout.world))
+    fixed = ["pp", "tp"] if axis == "ep" else [other for other in ("pp", "dp", "cp", "tp") if other != axis]
+    for group in groups.tolist():
+        places = [layout.coordinates(rank) for rank in group]
+        assert [getattr(place, axis) for place in places] == list(range(getattr(layout, axis)))
+        assert len({tuple(getattr(place, key) for key in fixed) for place in places}) == 1
+
+
+def test_groups_worked_by_hand():
+    layout = Layout(tp=2, dp=2, pp=2, micro_batch=1, global_batch=2)
+    # stage 0: ranks 0 1 (dp 0), 2 3 (dp 1); stage 1: 4 5, 6 7
+    assert layout.groups("tp").tolist() == [[0, 1], [2, 3], [4, 5], [6, 7]]
+    assert layout.groups("dp").tolist() == [[0, 2], [1, 3], [4, 6], [5, 7]]
+    assert layout.groups("pp").tolist() == [[0, 4], [1, 5], [2, 6], [3, 7]]
+    assert layout.groups("dp_cp").tolist() == [[0, 2], [1, 3], [4, 6], [5, 7]]
+
+
+def test_a_layout_is_spelled_as_text():
+    layout = Layout.parse("tp=8, pp=8,dp=2,micro_batch=1,global_batch=64,schedule=1f1b,sequence_parallel=true,zero=1")
+    assert (layout.world, layout.num_micro_batches) == (128, 32)
+    assert layout.sequence_parallel
+    assert layout.zero == 1
+
+
+def test_an_absent_batch_is_the_jobs_or_an_error():
+    assert Layout.parse("dp=2,micro_batch=4", samples_per_step=32).num_micro_batches == 4
+    with pytest.raises(PlanError, match=r"layout\.global_batch: the key is missing"):
+        Layout.parse("dp=2,micro_batch=4")
+    with pytest.raises(PlanError, match=r"layout\.micro_batch: the key is missing"):
+        Layout.parse("dp=2", samples_per_step=32)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("tp=8,micro_bach=1,global_batch=8", "did you mean 'micro_batch'"),
+        ("tp=8,tp=4,micro_batch=1,global_batch=8", "twice"),
+        ("tp,micro_batch=1,global_batch=8", "key=value"),
+        ("tp=0,micro_batch=1,global_batch=8", r"layout\.tp.*got 0"),
+        ("tp=two,micro_batch=1,global_batch=8", r"layout\.tp.*'two'"),
+        ("tp=2.5,micro_batch=1,global_batch=8", r"layout\.tp"),
+        ("sequence_parallel=3,micro_batch=1,global_batch=8", r"layout\.sequence_parallel"),
+        ("schedule=1f1,micro_batch=1,global_batch=8", "did you mean '1f1b'"),
+        ("zero=4,micro_batch=1,global_batch=8", r"layout\.zero"),
+        ("dp=2,ep=4,micro_batch=1,global_batch=8", "ep=4 does not divide dp x cp = 2"),
+        ("dp=3,micro_batch=1,global_batch=8", "not a multiple of micro_batch x dp = 3"),
+        ("pp=2,virtual_stages=2,micro_batch=1,global_batch=8", "needs schedule=interleaved"),
+        ("virtual_stages=2,schedule=interleaved,micro_batch=1,global_batch=8", "pp is 1"),
+        ("pp=2,schedule=none,micro_batch=1,global_batch=8", "schedule=none"),
+        ("tp.x=1,micro_batch=1,global_batch=8", "key=value"),
+    ],
+)
+def test_a_bad_layout_is_refused_with_the_key(text, told):
+    with pytest.raises(PlanError, match=told):
+        Layout.parse(text)
+
+
+def _graph(seconds: list[float]) -> JobGraph:
+    n = len(seconds)
+    zeros = np.zeros(n)
+    names = tuple(f"op{i}" for i in range(n))
+    graph = JobGraph("g", names, names, zeros, zeros, zeros, zeros, zeros, zeros, zeros, np.empty((0, 2), np.int64))
+    return replace(graph, forward_s=np.array(seconds))
