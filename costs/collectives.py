@@ -109,7 +109,9 @@ class Hierarchical:
         across = [network.ring(column) for column in members.T]
         per_host = members.shape[1]
         intra_s = formulas.ring_all_reduce_s(payload_bytes, per_host, min(b for b, _ in inside), max(a for _, a in inside))
-        inter_s = formulas.ring_all_reduce_s(payload_bytes / per_host, len(hosts), min(b for b, _ in across), max(a for _, a in across))
+        inter_s = formulas.ring_all_reduce_s(
+            payload_bytes / per_host, len(hosts), min(b for b, _ in across), max(a for _, a in across)
+        )
         return intra_s + inter_s
 
 

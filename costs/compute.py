@@ -44,7 +44,8 @@ class Profiled:
         """
         if graph.reference_device not in (None, device.name):
             raise GraphError(
-                f"was timed on {graph.reference_device} and cannot be divided on {device.name}; use the roofline", value=graph.name
+                f"was timed on {graph.reference_device} and cannot be divided on {device.name}; use the roofline",
+                value=graph.name,
             )
         return graph.forward_s / splits, graph.backward_s / splits
 

@@ -95,7 +95,9 @@ def ramp_transceivers(group_size: int, num_transceivers: int) -> int:
 
 
 @njit(cache=True)
-def ramp_step_s(message_bytes: float, group_size: int, num_transceivers: int, node_bandwidth_bytes_per_s: float, latency_s: float) -> float:
+def ramp_step_s(
+    message_bytes: float, group_size: int, num_transceivers: int, node_bandwidth_bytes_per_s: float, latency_s: float
+) -> float:
     """Time of one reduce-scatter step within a RAMP subgroup: every pair exchanges its share at the same time.
 
     Args:

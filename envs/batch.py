@@ -9,6 +9,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from ..errors import PolicyError
+from ..jobs.arrivals import Arrivals
 from ..simulation import dynamics
 from ..simulation.records import EpisodeRecord, record
 from ..simulation.scenario import Scenario
@@ -42,7 +43,11 @@ class EpisodeBatch:
 
     def begin(self, e: int, rng: np.random.Generator) -> None:
         """Draw the jobs of episode ``e`` from ``rng`` and show the first one."""
-        self.scenario.begin(self._episodes, e, rng)
+        self.begin_with(e, self.scenario.workload.sample(rng, self.scenario.settings.num_jobs + 1))
+
+    def begin_with(self, e: int, arrivals: Arrivals) -> None:
+        """Start episode ``e`` with given jobs, one more than it decides."""
+        self.scenario.begin(self._episodes, e, arrivals)
         observe(self.scenario.problem, self._episodes, e, self._layout, self.observations)
 
     def step(self, actions: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
@@ -60,13 +65,23 @@ class EpisodeBatch:
         actions = np.asarray(actions, np.int64)
         num = self.scenario.problem.num_candidates
         if actions.shape != (self.num_episodes,) or actions.min() < 0 or actions.max() >= num:
-            raise PolicyError(f"an action is a candidate 0..{num - 1} for each of {self.num_episodes} episodes", value=actions.tolist())
+            raise PolicyError(
+                f"an action is a candidate 0..{num - 1} for each of {self.num_episodes} episodes", value=actions.tolist()
+            )
         if (self._episodes.job >= self.scenario.settings.num_jobs).any():
             raise PolicyError("the episode is over; reset it first")
         rewards = np.empty(self.num_episodes, np.float32)
         is_over = np.empty(self.num_episodes, np.bool_)
         _step(
-            self.scenario.problem, self._episodes, actions, self._layout, self._weights, self._scale_s, self.observations, rewards, is_over
+            self.scenario.problem,
+            self._episodes,
+            actions,
+            self._layout,
+            self._weights,
+            self._scale_s,
+            self.observations,
+            rewards,
+            is_over,
         )
         return rewards, is_over
 

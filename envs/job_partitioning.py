@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, SupportsFloat
+from typing import Any, SupportsFloat
 
 import gymnasium
 import numpy as np
@@ -64,7 +64,7 @@ class JobPartitioningEnv(gymnasium.Env[Observation, np.int64]):
     **Version history.** v0: first version.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array", "ansi"], "render_fps": 4}
+    metadata: dict[str, Any] = {"render_modes": ["rgb_array", "ansi"], "render_fps": 4}
 
     def __init__(
         self,
@@ -74,13 +74,15 @@ class JobPartitioningEnv(gymnasium.Env[Observation, np.int64]):
         render_mode: str | None = None,
     ) -> None:
         if render_mode is not None and render_mode not in self.metadata["render_modes"]:
-            raise ConfigError("unknown render mode", field="render_mode", value=render_mode, choices=self.metadata["render_modes"])
+            raise ConfigError(
+                "unknown render mode", field="render_mode", value=render_mode, choices=self.metadata["render_modes"]
+            )
         self.benchmark = load_benchmark(benchmark) if isinstance(benchmark, str) else benchmark
         self.scenario = scenario if scenario is not None else self.benchmark.build()
         self.render_mode = render_mode
         self._batch = EpisodeBatch(self.scenario, 1, self.benchmark.reward)
-        self.observation_space: spaces.Dict = self._batch.observer.space
-        self.action_space: spaces.Discrete = spaces.Discrete(self.scenario.problem.num_candidates)
+        self.observation_space: spaces.Space[Observation] = self._batch.observer.space
+        self.action_space = spaces.Discrete(self.scenario.problem.num_candidates)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Observation, dict[str, Any]]:
         """Draw new jobs and empty the cluster; the same seed gives the same jobs.
@@ -119,7 +121,8 @@ class JobPartitioningEnv(gymnasium.Env[Observation, np.int64]):
 
     def action_masks(self) -> NDArray[np.bool_]:
         """Which candidates are offered, ``(a,)``; the name under which sb3-contrib asks for it."""
-        return self._batch.observations.action_mask[0].astype(np.bool_)
+        offered: NDArray[np.bool_] = self._batch.observations.action_mask[0] > 0
+        return offered
 
     def decision(self) -> Decision:
         """The decision at hand in plain figures."""

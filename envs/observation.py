@@ -92,7 +92,9 @@ class Observer:
         """The observation space; see `JobPartitioningEnv` for the meaning of each key."""
         sizes = self._sizes(1)
         boxes: dict[str, spaces.Space[NDArray[np.float32]]] = {
-            key: spaces.Box(0.0, 1.0, shape[1:], np.float32) for key, shape in sizes.items() if key not in ("graph_id", "action_mask")
+            key: spaces.Box(0.0, 1.0, shape[1:], np.float32)
+            for key, shape in sizes.items()
+            if key not in ("graph_id", "action_mask")
         }
         last_graph = max(len(self.scenario.workload.graphs) - 1, 1)
         return spaces.Dict(
@@ -106,7 +108,9 @@ class Observer:
     def arrays(self, num_episodes: int) -> ObservationArrays:
         """Empty observations of a number of episodes."""
         types = {"graph_id": np.int64, "action_mask": np.int8}
-        return ObservationArrays(**{key: np.zeros(shape, types.get(key, np.float32)) for key, shape in self._sizes(num_episodes).items()})
+        return ObservationArrays(
+            **{key: np.zeros(shape, types.get(key, np.float32)) for key, shape in self._sizes(num_episodes).items()}
+        )
 
     def _sizes(self, e: int) -> dict[str, tuple[int, ...]]:
         slots = (len(self.scenario.space.degrees), 2 * len(SLOTS))
@@ -144,7 +148,7 @@ def observe(problem: Problem, episodes: Episodes, e: int, layout: Layout, out: O
 
     fastest_s = np.inf
     for c in range(problem.step_s.shape[1]):
-        if problem.has_memory[graph, c]:
+        if problem.can_run[graph, c]:
             fastest_s = min(fastest_s, num_steps * problem.step_s[graph, c])
     out.graph_id[e, 0] = graph
     out.job[e, 0] = _ratio(allowed_s, sequential_s)

@@ -1,12 +1,18 @@
-"""Registers the environments with Gymnasium; called through the ``gymnasium.envs`` entry point."""
+"""Registers the environments with Gymnasium.
+
+Called when `meshwright.envs` is imported, when `meshwright` is imported after Gymnasium, and by the
+``gymnasium.envs`` entry point where a loader of plugins reads it (Gymnasium itself stopped to with version 1.0).
+"""
 
 from __future__ import annotations
 
 from gymnasium.envs.registration import register as register_env
+from gymnasium.envs.registration import registry
 
 IDS = ("meshwright/JobPartitioning-v0",)
 
 
 def register() -> None:
-    """Register every environment of the project."""
-    register_env(id=IDS[0], entry_point="meshwright.envs.job_partitioning:JobPartitioningEnv")
+    """Register every environment of the project that is not registered yet."""
+    if IDS[0] not in registry:
+        register_env(id=IDS[0], entry_point="meshwright.envs.job_partitioning:JobPartitioningEnv")

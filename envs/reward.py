@@ -32,7 +32,9 @@ class RewardSettings(settings.Settings):
 
 
 @njit(cache=True)
-def reward(problem: Problem, episodes: Episodes, e: int, candidate: int, weights: tuple[float, float, float, float], scale_s: float) -> float:
+def reward(
+    problem: Problem, episodes: Episodes, e: int, candidate: int, weights: tuple[float, float, float, float], scale_s: float
+) -> float:
     """The reward of taking ``candidate`` in episode ``e``, to be asked before the decision is carried out.
 
     Args:
@@ -48,7 +50,7 @@ def reward(problem: Problem, episodes: Episodes, e: int, candidate: int, weights
     k = episodes.job[e]
     time_s = episodes.candidate_s[e, candidate]
     degree = problem.degrees[(candidate - 1) // len(problem.rules)]
-    value = weights[0] + weights[3] * degree * time_s / scale_s
+    value: float = weights[0] + weights[3] * degree * time_s / scale_s
     if episodes.allowed_s[e, k] < 1e300:
         value += weights[2] * (1.0 - time_s / episodes.allowed_s[e, k])
     return value

@@ -45,8 +45,8 @@ def metrics(record: EpisodeRecord, scenario: Scenario) -> dict[str, float | None
 
 def utilisation(record: EpisodeRecord, scenario: Scenario) -> float | None:
     """Share of device-time held between the first counted and the last arrival; None where that takes no time."""
-    begin_s = record.arrival_s[scenario.settings.num_warmup_jobs]
-    end_s = record.arrival_s[-1]
+    begin_s = float(record.arrival_s[scenario.settings.num_warmup_jobs])
+    end_s = float(record.arrival_s[-1])
     if end_s <= begin_s:
         return None
     accepted = record.is_accepted

@@ -42,7 +42,9 @@ class GraphEncoder(nn.Module):
         back = edges.flip(0)
         for along, against in zip(self.along, self.against, strict=True):
             state = state + torch.relu(along(state, edges) + against(state, back))
-        pooled = torch.cat([global_mean_pool(state, graph_of_op, num_graphs), global_max_pool(state, graph_of_op, num_graphs)], dim=1)
+        pooled = torch.cat(
+            [global_mean_pool(state, graph_of_op, num_graphs), global_max_pool(state, graph_of_op, num_graphs)], dim=1
+        )
         return torch.tanh(self.read(pooled))
 
 

@@ -56,7 +56,9 @@ class CandidateNetwork(nn.Module):
         self.graph_encoder = GraphEncoder(chosen.graph_hidden, chosen.graph_embedding, chosen.graph_rounds)
         self.device_encoder = SetEncoder(len(DEVICE_FEATURES), chosen.device_hidden)
         self.slot_encoder = SetEncoder(slots, chosen.slot_hidden)
-        context = len(JOB_FEATURES) + len(CLUSTER_FEATURES) + chosen.graph_embedding + self.device_encoder.size + self.slot_encoder.size
+        context = (
+            len(JOB_FEATURES) + len(CLUSTER_FEATURES) + chosen.graph_embedding + self.device_encoder.size + self.slot_encoder.size
+        )
         self.context = nn.Sequential(nn.Linear(context, chosen.hidden), nn.ReLU())
         self.candidate = nn.Linear(len(CANDIDATE_FEATURES) + self.slot_encoder.size, chosen.hidden)
         self.candidate_context = nn.Linear(chosen.hidden, chosen.hidden)

@@ -3,7 +3,7 @@
 from .document import Figure, PlacementPlan
 from .legality import check
 from .memory import check_memory, op_split_memory_bytes
-from .partition import Coordinates, Layout, OpSplits, sip_ml_splits
+from .partition import Coordinates, Layout, OpSplits, sip_ml_splits, uniform_splits
 from .placement import Placement, place
 from .plan import layout_plan, load_plan, op_split_plan
 
@@ -22,4 +22,5 @@ __all__ = [
     "op_split_plan",
     "place",
     "sip_ml_splits",
+    "uniform_splits",
 ]

@@ -60,6 +60,17 @@ class OpSplits:
         return len(self.splits)
 
 
+def uniform_splits(graph: JobGraph, degree: int) -> OpSplits:
+    """Split every op into equally many pieces: plain data parallelism, in which nothing moves but gradients.
+
+    Raises:
+        PlanError: ``degree`` below 1.
+    """
+    if degree < 1:
+        raise PlanError("a split degree is at least 1", field="degree", value=degree)
+    return OpSplits(np.full(graph.num_ops, degree, np.int64))
+
+
 def sip_ml_splits(graph: JobGraph, max_degree: int, quantum_s: float) -> OpSplits:
     """Split each op into as many even pieces as its forward time holds quanta, up to a limit.
 

@@ -46,7 +46,8 @@ class Decision:
     def device_seconds(self) -> NDArray[np.float64]:
         """Devices held times seconds held, infinite where there is no block, ``(a,)``."""
         held = np.full(len(self.degree), np.inf)
-        return np.multiply(self.degree, self.completion_s, out=held, where=self.block >= 0)
+        np.multiply(self.degree, self.completion_s, out=held, where=self.block >= 0)
+        return held
 
     def offered(self, rule: str) -> NDArray[np.int64]:
         """For each degree that the rule can place now, ascending, the candidate that takes the rule's block.

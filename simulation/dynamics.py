@@ -65,7 +65,7 @@ class Problem(NamedTuple):
         rules: `Rule` of each placement rule in use.
         step_s: ``(g, c)``.
         communication_share: ``(g, c)``.
-        has_memory: ``(g, c)``.
+        can_run: ``(g, c)``.
         sequential_step_s: ``(g,)``.
         horizon_s: alignment looks this far ahead.
     """
@@ -82,7 +82,7 @@ class Problem(NamedTuple):
     rules: NDArray[np.int64]
     step_s: NDArray[np.float64]
     communication_share: NDArray[np.float64]
-    has_memory: NDArray[np.bool_]
+    can_run: NDArray[np.bool_]
     sequential_step_s: NDArray[np.float64]
     horizon_s: float
 
@@ -216,7 +216,7 @@ def find_candidates(problem, episodes, e):  # type: ignore[no-untyped-def]
         while block < num_blocks and problem.degree[block] == d:
             c = problem.placement_class[block]
             time_s = num_steps * problem.step_s[graph, c]
-            if problem.has_memory[graph, c] and time_s <= allowed_s:
+            if problem.can_run[graph, c] and time_s <= allowed_s:
                 any_feasible = True
                 if free_at_s[block] <= now_s:
                     any_candidate = True

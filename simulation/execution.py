@@ -60,10 +60,12 @@ class ExecutionGraph:
     def __post_init__(self) -> None:
         bad = np.flatnonzero(~(np.isfinite(self.duration_s) & (self.duration_s >= 0)))
         if len(bad):
-            raise GraphError("must be finite and not negative", field=f"task {bad[0]} duration_s", value=float(self.duration_s[bad[0]]))
-        if len(self.edges) and not (0 <= self.edges.min() and self.edges.max() < self.num_tasks):
+            raise GraphError(
+                "must be finite and not negative", field=f"task {bad[0]} duration_s", value=float(self.duration_s[bad[0]])
+            )
+        if len(self.edges) and not (self.edges.min() >= 0 and self.edges.max() < self.num_tasks):
             raise GraphError(f"a dependency names a task outside 0..{self.num_tasks - 1}", field="edges")
-        if len(self.streams) and not (0 <= self.streams.min() and self.streams.max() < self.num_streams):
+        if len(self.streams) and not (self.streams.min() >= 0 and self.streams.max() < self.num_streams):
             raise GraphError(f"a task uses a stream outside 0..{self.num_streams - 1}", field="streams")
 
     @property

@@ -133,7 +133,15 @@ class _Lowering:
         return [] if self.costs.contention == "independent" else [self.num_ranks + rank for rank in ranks]
 
     def _task(
-        self, kind: TaskKind, duration_s: float, order: float, op: int, rank: int, is_backward: bool, payload: float, streams: list[int]
+        self,
+        kind: TaskKind,
+        duration_s: float,
+        order: float,
+        op: int,
+        rank: int,
+        is_backward: bool,
+        payload: float,
+        streams: list[int],
     ) -> int:
         priority = order if self.costs.priority == "fifo" else duration_s
         self.rows.append((int(kind), duration_s, priority, op, rank, is_backward, payload))

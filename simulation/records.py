@@ -46,7 +46,7 @@ class EpisodeRecord:
     @property
     def is_accepted(self) -> NDArray[np.bool_]:
         """Which jobs were placed, ``(k,)``."""
-        return self.outcome == int(Outcome.ACCEPTED)
+        return np.equal(self.outcome, int(Outcome.ACCEPTED))
 
     @property
     def finish_s(self) -> NDArray[np.float64]:

@@ -19,10 +19,12 @@ from .. import files, settings
 from ..clusters import load_cluster
 from ..clusters.cluster import Cluster
 from ..costs.model import CostSettings
-from ..jobs.workload import Arrivals, Workload, load_workload
+from ..jobs.arrivals import Arrivals
+from ..jobs.workload import Workload, load_workload
 from . import dynamics
 from .dynamics import RULE_NAMES, Episodes, Problem
 from .space import DecisionSpace, decision_space
+from .splitting import SplitSettings
 from .step_times import StepTimes, step_times
 
 RuleName = Literal["first-fit", "best-fit", "aligned", "fastest"]
@@ -38,7 +40,7 @@ class ScenarioSettings(settings.Settings):
         num_warmup_jobs: first arrivals of an episode that the statistics leave out.
         max_degree: most ranks that a job may be cut into.
         placement_rules: for each degree, one candidate block per rule.
-        split_quantum_us: ops whose forward pass is shorter are not split.
+        splitting: how far each op is split when a job gets a number of ranks.
         costs: one choice per layer of the cost model.
     """
 
@@ -48,7 +50,7 @@ class ScenarioSettings(settings.Settings):
     num_warmup_jobs: int = Field(default=0, ge=0)
     max_degree: int = Field(default=16, ge=1, le=65_536)
     placement_rules: tuple[RuleName, ...] = ("first-fit", "best-fit")
-    split_quantum_us: float = Field(default=10.0, gt=0)
+    splitting: SplitSettings = SplitSettings()
     costs: CostSettings = CostSettings()
 
     @field_validator("placement_rules")
@@ -103,7 +105,7 @@ class Scenario:
             rules=np.array([int(RULE_NAMES[name]) for name in self.settings.placement_rules], np.int64),
             step_s=self.times.step_s,
             communication_share=self.times.communication_share,
-            has_memory=self.times.has_memory,
+            can_run=self.times.can_run,
             sequential_step_s=np.array([graph.step_s for graph in self.workload.graphs]),
             horizon_s=16.0 * self.workload.mean_interarrival_s,
         )
@@ -121,7 +123,7 @@ class Scenario:
     @property
     def digest(self) -> str:
         """A hash of everything that an episode's outcome depends on, the policy and the seed apart."""
-        table = (self.times.step_s, self.times.communication_share, self.times.has_memory)
+        table = (self.times.step_s, self.times.communication_share, self.times.can_run)
         rest = self.settings.model_dump(exclude={"cluster", "workload"})
         return files.digest(self.space.digest, self.workload.digest, list(table), rest)
 
@@ -129,12 +131,8 @@ class Scenario:
         """Arrays for a number of episodes, to be filled by `begin`."""
         return dynamics.new_episodes(self.problem, num_episodes, self.settings.num_jobs, self.cluster.num_devices)
 
-    def begin(self, episodes: Episodes, e: int, rng: np.random.Generator) -> None:
-        """Draw the jobs of episode ``e`` and show its first one."""
-        self.begin_with(episodes, e, self.workload.sample(rng, self.settings.num_jobs + 1))
-
-    def begin_with(self, episodes: Episodes, e: int, arrivals: Arrivals) -> None:
-        """Start episode ``e`` with given jobs, one more than it decides."""
+    def begin(self, episodes: Episodes, e: int, arrivals: Arrivals) -> None:
+        """Start episode ``e`` with given jobs, one more than it decides, and show the first one."""
         episodes.arrival_s[e] = arrivals.arrival_s
         episodes.graph_id[e] = arrivals.graph_id
         episodes.num_steps[e] = arrivals.num_steps
@@ -157,8 +155,18 @@ def build(
     """
     cluster = load_cluster(chosen.cluster)
     workload = load_workload(chosen.workload, graphs_dir=graphs_dir)
+    return assemble(chosen, cluster, workload, cache=cache, progress=progress)
+
+
+def assemble(
+    chosen: ScenarioSettings,
+    cluster: Cluster,
+    workload: Workload,
+    *,
+    cache: Path | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> Scenario:
+    """As `build`, from a cluster and a workload that are loaded already."""
     space = decision_space(cluster, chosen.max_degree)
-    times = step_times(
-        workload.graphs, space, chosen.costs, chosen.split_quantum_us * 1e-6, cache=cache, progress=progress
-    )
+    times = step_times(workload.graphs, space, chosen.costs, chosen.splitting, cache=cache, progress=progress)
     return Scenario(chosen, cluster, workload, space, times)

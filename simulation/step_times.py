@@ -19,15 +19,15 @@ from numpy.typing import NDArray
 
 from .. import files
 from ..costs.model import CostSettings
-from ..costs.network import RankNetwork
+from ..errors import PlanError
 from ..jobs.graph import JobGraph
 from ..plans.memory import op_split_memory_bytes
-from ..plans.partition import sip_ml_splits
 from .space import DecisionSpace
+from .splitting import SplitSettings
 from .timeline import simulate
 
 # Raised whenever lowering, kernel or cost formulas change their figures.
-FIGURES_VERSION = 1
+FIGURES_VERSION = 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,46 +37,51 @@ class StepTimes:
     Attributes:
         step_s: seconds of one training step, ``(g, c)``.
         communication_share: share of the step that the busiest rank does not compute, ``(g, c)``.
-        has_memory: whether every rank's share fits its device, ``(g, c)``.
+        can_run: whether the graph's ops can be cut that far and every rank's share fits its device, ``(g, c)``.
     """
 
     step_s: NDArray[np.float64]
     communication_share: NDArray[np.float64]
-    has_memory: NDArray[np.bool_]
+    can_run: NDArray[np.bool_]
 
 
 def step_times(
     graphs: Sequence[JobGraph],
     space: DecisionSpace,
     costs: CostSettings,
-    split_quantum_s: float,
+    splitting: SplitSettings,
     *,
     cache: Path | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> StepTimes:
     """Simulate one step of each graph on one block of each class, or read it from disk.
 
+    A graph of which no op is split into as many pieces as a block has devices does not run on it: it would leave
+    devices idle, and a smaller block serves as well.
+
     Args:
         graphs: the workload's graphs.
         space: the blocks.
         costs: one choice per layer of the cost model.
-        split_quantum_s: ops shorter than this are not split (see `plans.partition.sip_ml_splits`).
+        splitting: how far each op is split when the job gets a number of ranks.
         cache: folder of the tables; None takes `cache_folder`.
         progress: called with a graph's name, its number and the number of graphs before each simulation.
 
     Raises:
         GraphError: a graph cannot be timed on a device of the cluster.
+        PlanError: a graph needs more memory than the devices of any block have.
     """
     folder = cache_folder() if cache is None else cache
     tables = []
     for number, graph in enumerate(graphs):
-        key = files.digest(FIGURES_VERSION, graph.digest, space.digest, costs.digest, split_quantum_s)
+        key = files.digest(FIGURES_VERSION, graph.digest, space.digest, costs.digest, splitting.model_dump())
         table = _read(folder / f"{key}.npz")
         if table is None:
             if progress is not None:
                 progress(graph.name, number, len(graphs))
-            table = _simulate(graph, space, costs, split_quantum_s)
+            table = _simulate(graph, space, costs, splitting)
             _write(folder / f"{key}.npz", table)
+        _check_memory(graph, space, table)
         tables.append(table)
     stacked = np.stack(tables)
     return StepTimes(stacked[:, 0], stacked[:, 1], stacked[:, 2] > 0)
@@ -90,16 +95,28 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "meshwright" / "step_times"
 
 
-def _simulate(graph: JobGraph, space: DecisionSpace, costs: CostSettings, split_quantum_s: float) -> NDArray[np.float64]:
-    table = np.empty((3, len(space.representative)))
+def _simulate(graph: JobGraph, space: DecisionSpace, costs: CostSettings, splitting: SplitSettings) -> NDArray[np.float64]:
+    table = np.empty((4, len(space.representative)))
     for c, block in enumerate(space.representative.tolist()):
         devices = space.block(block)
-        splits = sip_ml_splits(graph, len(devices), split_quantum_s)
-        timeline = simulate(graph, splits, RankNetwork(space.cluster, devices), costs)
+        splits = splitting.splits(graph, len(devices))
+        timeline = simulate(graph, space.cluster, splits, devices[: splits.degree], costs)
         needed = op_split_memory_bytes(graph, splits)
-        fits = bool((needed <= space.cluster.memory_bytes[devices[: len(needed)]]).all())
-        table[:, c] = timeline.step_s, timeline.communication_share, float(fits)
+        fits = bool((needed <= space.cluster.memory_bytes[devices[: splits.degree]]).all())
+        can_run = fits and splits.degree == len(devices)
+        table[:, c] = timeline.step_s, timeline.communication_share, float(can_run), needed.max()
     return table
+
+
+def _check_memory(graph: JobGraph, space: DecisionSpace, table: NDArray[np.float64]) -> None:
+    if not table[2].any():
+        needed_gbytes, capacity_gbytes = table[3].min() / 1e9, space.cluster.memory_bytes.max() / 1e9
+        raise PlanError(
+            f"needs at least {needed_gbytes:.1f} GB on some rank however it is split; "
+            f"the largest device of {space.cluster.name} has {capacity_gbytes:.1f} GB",
+            field="job",
+            value=graph.name,
+        )
 
 
 def _read(path: Path) -> NDArray[np.float64] | None:

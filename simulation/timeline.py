@@ -10,10 +10,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from ..clusters.cluster import Cluster
 from ..costs.model import CostSettings
 from ..costs.network import RankNetwork
+from ..errors import PlanError
 from ..jobs.graph import JobGraph
 from ..plans.partition import OpSplits
 from . import kernel
@@ -90,13 +92,26 @@ class Timeline:
         return {"traceEvents": events, "displayTimeUnit": "ms"}
 
 
-def simulate(graph: JobGraph, splits: OpSplits, network: RankNetwork, costs: CostSettings) -> Timeline:
+def simulate(
+    graph: JobGraph, cluster: Cluster, splits: OpSplits, devices: ArrayLike, costs: CostSettings | None = None
+) -> Timeline:
     """Lower an op-split partition on its placement and run one step of it.
+
+    Args:
+        graph: the job, ``n`` ops.
+        cluster: where.
+        splits: split degree of each op.
+        devices: device of each rank, in rank order, at least as many as the largest split.
+        costs: one choice per layer of the cost model.
 
     Raises:
         GraphError: the graph cannot be timed on a device of the placement.
+        PlanError: fewer devices than ranks.
     """
-    execution = lower(graph, splits, network, costs)
+    placed = np.asarray(devices, np.int64)
+    if len(placed) < splits.degree:
+        raise PlanError(f"{splits.degree} ranks for {len(placed)} devices", field="devices")
+    execution = lower(graph, splits, RankNetwork(cluster, placed), costs or CostSettings())
     return Timeline(execution, *kernel.schedule(execution))
 
 

@@ -1,16 +1,60 @@
-"""Fixtures that several floors share."""
+"""Fixtures that several floors share, the setting of hypothesis, and the rule for tests that need reference data.
+
+Where ``MESHWRIGHT_REFERENCE`` is set, no test marked ``reference`` may be skipped, and a run of the whole suite must
+have run at least one of them. Where it is not set they use ``../shared/reference`` if that is there and are skipped
+otherwise.
+"""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import hypothesis
 import pytest
+
+# How long one example takes depends on what else the machine does, so no example has a deadline. Where CI is set, the
+# examples are the same in every run: a failure there is one of the change at hand.
+hypothesis.settings.register_profile("project", deadline=None, derandomize=bool(os.environ.get("CI")))
+hypothesis.settings.load_profile("project")
+
+VARIABLE = "MESHWRIGHT_REFERENCE"
+_ran_reference: set[str] = set()
 
 
 @pytest.fixture(scope="session")
 def reference() -> Path:
     """The folder of reference data, or a skip that says where it was looked for."""
-    named = os.environ.get("MESHWRIGHT_REFERENCE")
+    named = os.environ.get(VARIABLE)
     folder = Path(named) if named else Path(__file__).resolve().parents[2] / "shared" / "reference"
     if not (folder / "README.md").is_file():
-        pytest.skip(f"no reference data at {folder} (set MESHWRIGHT_REFERENCE)")
+        pytest.skip(f"no reference data at {folder} (set {VARIABLE})")
     return folder
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[Any]:
+    report = yield
+    expected_failure = hasattr(report, "wasxfail")
+    if os.environ.get(VARIABLE) and report.skipped and not expected_failure and item.get_closest_marker("reference"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+        report.outcome = "failed"
+        report.longrepr = f"{VARIABLE} is set, so this reference test must not be skipped. {reason}"
+    return report
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if report.when == "call" and "reference" in report.keywords:
+        _ran_reference.add(report.nodeid)
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    config = session.config
+    whole_suite = config.args_source is pytest.Config.ArgsSource.TESTPATHS and not (
+        config.option.keyword or config.option.markexpr or config.option.collectonly or getattr(config.option, "lf", False)
+    )
+    is_worker = hasattr(config, "workerinput")
+    if os.environ.get(VARIABLE) and whole_suite and not is_worker and exitstatus == 0 and not _ran_reference:
+        reporter = config.pluginmanager.get_plugin("terminalreporter")
+        reporter.write_line(f"\n{VARIABLE} is set, yet no reference test ran.", red=True)
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED

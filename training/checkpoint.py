@@ -30,7 +30,7 @@ def save(path: Path, model: MaskablePPO, progress: dict[str, Any], best: SavedNe
         best: the best policy so far.
         key: a hash of config and scenario; `restore` refuses another one.
     """
-    kind, keys, position, has_gauss, gauss = np.random.get_state()  # noqa: NPY002 - PPO shuffles with this generator
+    kind, keys, position, has_gauss, gauss = np.random.get_state(legacy=True)  # noqa: NPY002 - PPO shuffles with this generator
     save_tensors(
         path,
         {
@@ -41,7 +41,7 @@ def save(path: Path, model: MaskablePPO, progress: dict[str, Any], best: SavedNe
             "policy": model.policy.state_dict(),
             "optimizer": model.policy.optimizer.state_dict(),
             "torch_generator": torch.get_rng_state(),
-            "numpy_generator": [kind, torch.as_tensor(keys.astype(np.int64)), position, has_gauss, gauss],
+            "numpy_generator": [kind, torch.as_tensor(np.asarray(keys, np.int64)), position, has_gauss, gauss],
             "episodes": {name: torch.as_tensor(array) for name, array in _environment(model).state().items()},
             "episode_starts": torch.as_tensor(np.asarray(model._last_episode_starts)),
             "progress": progress,

@@ -27,7 +27,18 @@ from .. import files, settings
 from ..errors import CheckpointError
 from .settings import TrainSettings
 
-PACKAGES = ("meshwright", "numpy", "numba", "torch", "torch-geometric", "gymnasium", "stable-baselines3", "sb3-contrib", "scipy", "networkx")
+PACKAGES = (
+    "meshwright",
+    "numpy",
+    "numba",
+    "torch",
+    "torch-geometric",
+    "gymnasium",
+    "stable-baselines3",
+    "sb3-contrib",
+    "scipy",
+    "networkx",
+)
 
 
 @dataclass(frozen=True)

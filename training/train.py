@@ -19,6 +19,7 @@ from ..envs.benchmark import load_benchmark
 from ..envs.static import static_features
 from ..errors import ConfigError
 from ..models.masked_policy import CandidatePolicy
+from ..models.network import CandidateNetwork
 from ..models.saved import SavedNetwork
 from ..simulation.scenario import Scenario
 from . import checkpoint
@@ -173,7 +174,8 @@ class _Callback(BaseCallback):
         self._tell()
 
     def _validate(self) -> None:
-        network = self.model.policy.network  # type: ignore[attr-defined]
+        network = self.model.policy.get_submodule("network")
+        assert isinstance(network, CandidateNetwork)
         steps = self.model.num_timesteps
         rate = blocking_rate(network, self.scenario, self.chosen.num_validation_seeds)
         row = {
@@ -206,7 +208,8 @@ class _Callback(BaseCallback):
             "next_validation": self.next_validation,
             "next_checkpoint": self.next_checkpoint,
         }
-        checkpoint.save(self.run.checkpoint, self.model, progress, self.best, self.key)  # type: ignore[arg-type]
+        assert isinstance(self.model, MaskablePPO)
+        checkpoint.save(self.run.checkpoint, self.model, progress, self.best, self.key)
         files.write_json(self.run.learning_curve, self.curve)
         if self.best is not None:
             self.best.save(self.run.policy)
@@ -227,12 +230,12 @@ class _Board(KVWriter):
     def __init__(self, folder: Path, first_step: int) -> None:
         from torch.utils.tensorboard.writer import SummaryWriter
 
-        self._writer = SummaryWriter(str(folder), purge_step=first_step or None)  # type: ignore[no-untyped-call]
+        self._writer = SummaryWriter(str(folder), purge_step=first_step or None)
 
     def write(self, key_values: dict[str, Any], key_excluded: dict[str, tuple[str, ...]], step: int = 0) -> None:
         for key, value in sorted(key_values.items()):
             if isinstance(value, int | float | np.floating | np.integer):
-                self._writer.add_scalar(key, float(value), step)  # type: ignore[no-untyped-call]
+                self._writer.add_scalar(key, float(value), step)
 
     def close(self) -> None:
-        self._writer.close()  # type: ignore[no-untyped-call]
+        self._writer.close()

@@ -1,1 +1,88 @@
-"""meshwright decides how a distributed training job is cut, on which devices and in which rank order it runs."""
+"""meshwright decides how a distributed training job is cut, on which devices and in which rank order it runs.
+
+The public names, each imported from its floor when it is first used::
+
+    load_graph, JobGraph, Job             what is to be run
+    load_cluster, Cluster                 where
+    PlacementPlan, load_plan, Layout      the decision
+    simulate                              one training step of a partition on a placement
+    load_benchmark, JobPartitioningEnv    many jobs that compete, as a Gymnasium environment
+    plan                                  one job, one cluster, the chosen plan
+    train, evaluate, export               learn a policy, compare policies, hand plans to schedulers
+    MeshwrightError                       everything that a user can cause
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .clusters.cluster import Cluster, load_cluster
+    from .envs.benchmark import load_benchmark
+    from .envs.job_partitioning import JobPartitioningEnv
+    from .errors import MeshwrightError
+    from .evaluation.evaluate import evaluate
+    from .evaluation.planning import plan
+    from .export import export
+    from .jobs.graph import JobGraph
+    from .jobs.job import Job
+    from .jobs.load import load_graph
+    from .plans import Layout, PlacementPlan, load_plan
+    from .simulation.timeline import simulate
+    from .training.train import train
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Cluster": "clusters.cluster",
+    "Job": "jobs.job",
+    "JobGraph": "jobs.graph",
+    "JobPartitioningEnv": "envs.job_partitioning",
+    "Layout": "plans",
+    "MeshwrightError": "errors",
+    "PlacementPlan": "plans",
+    "evaluate": "evaluation.evaluate",
+    "export": "export",
+    "load_benchmark": "envs.benchmark",
+    "load_cluster": "clusters.cluster",
+    "load_graph": "jobs.load",
+    "load_plan": "plans",
+    "plan": "evaluation.planning",
+    "simulate": "simulation.timeline",
+    "train": "training.train",
+}
+
+__all__ = [  # noqa: RUF022 - in the order of the table above
+    "load_graph",
+    "JobGraph",
+    "Job",
+    "load_cluster",
+    "Cluster",
+    "PlacementPlan",
+    "load_plan",
+    "Layout",
+    "simulate",
+    "load_benchmark",
+    "JobPartitioningEnv",
+    "plan",
+    "train",
+    "evaluate",
+    "export",
+    "MeshwrightError",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f".{_HOMES[name]}", __name__), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])
+
+
+if "gymnasium" in sys.modules:  # its users expect the ids to be known; nobody else pays for the import
+    import_module(".envs.registration", __name__).register()

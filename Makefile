@@ -1,0 +1,70 @@
+# The words of this project. Each one sets up .venv by itself when it has to.
+#
+#   make test ARGS="-k ring"    hands ARGS to the command behind the word (test, bench, demo)
+#   make test WORKERS=8         runs the tests in eight processes instead of two
+#   make lint PYTHON=python3.12 builds .venv from that interpreter
+#
+# pip's own environment variables hold (PIP_INDEX_URL, PIP_EXTRA_INDEX_URL, PIP_FIND_LINKS, ...).
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+WORKERS ?= 2
+ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+
+.PHONY: help format lint type test docs bench demo clean
+
+help: ## List these words
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+format: $(STAMP) ## Rewrite the code in the project's format and mend what lint can mend
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+lint: $(STAMP) ## Check code style, format, direction of imports, and files
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/lint-imports --no-cache --no-logo
+	@$(BIN)/python .ci/check_files.py
+
+type: $(STAMP) ## Check types
+	@$(BIN)/mypy
+
+test: $(STAMP) ## Run the tests
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
+
+docs: $(STAMP) ## Build the documentation into docs/_build; a warning is an error
+	@$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build
+	@echo "docs/_build/index.html"
+
+bench: $(STAMP) ## Time the parts that have to be fast
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+demo: $(STAMP) ## Train a small policy, evaluate it, export its decisions, write a report
+	@$(BIN)/python -m meshwright.evaluation.demo $(ARGS)
+
+clean: ## Remove caches and build outputs; .venv and runs/ stay
+	@rm -rf build dist *.egg-info docs/_build docs/api benchmarks/out .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	@find . -path ./$(VENV) -prune -o -type d -name __pycache__ -exec rm -rf {} +
+	@echo "Removed caches and build outputs."
+
+# The stamp appears last, so an interrupted or failed set-up is begun again. PyTorch goes first, at the pinned
+# version, so that no other package draws in another build of it.
+$(STAMP): pyproject.toml constraints.txt
+	@rm -f $@
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "make: $(PYTHON) is not Python 3.11 or newer; name one that is: make PYTHON=python3.12 ..." >&2; exit 2; }
+	@echo "Setting up $(VENV) from constraints.txt. This happens once and takes a few minutes."
+	@$(PIP) --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
+	@echo "  1/2 PyTorch, the largest one"
+	@if [ -t 1 ]; then quiet=; else quiet=-qq; fi; $(PIP) install $$quiet -c constraints.txt torch setuptools
+	@echo "  2/2 the other packages and meshwright itself"
+	@$(PIP) install -qq -c constraints.txt --no-build-isolation -e ".[dev]"
+	@touch $@

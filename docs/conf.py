@@ -1,0 +1,77 @@
+"""How the documentation is built. The API reference is written from the floors' modules each time."""
+
+import pkgutil
+from importlib import import_module
+from importlib.metadata import version as version_of
+from pathlib import Path
+
+project = "meshwright"
+author = "the meshwright authors"
+copyright = "the meshwright authors"
+version = release = version_of("meshwright")
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
+exclude_patterns = ["_build"]
+myst_enable_extensions = ["attrs_inline", "colon_fence", "deflist"]
+myst_heading_anchors = 3
+
+html_theme = "furo"
+html_title = f"meshwright {version}"
+html_static_path = ["_static"]
+html_css_files = ["page.css"]
+
+default_role = "code"
+add_module_names = False
+autodoc_member_order = "bysource"
+autodoc_typehints = "description"
+autodoc_typehints_description_target = "documented"
+autodoc_default_options = {"members": True, "exclude-members": "model_config"}
+napoleon_use_ivar = True
+napoleon_custom_sections = ["Source"]
+
+FLOORS = [
+    "jobs",
+    "clusters",
+    "plans",
+    "costs",
+    "simulation",
+    "planners",
+    "envs",
+    "models",
+    "training",
+    "evaluation",
+    "export",
+]
+FOUNDATION = ["devices", "settings", "yaml12", "files", "errors"]
+
+
+def write_reference(folder: Path) -> None:
+    """One page for each floor, with its modules, and one for the foundation."""
+    folder.mkdir(exist_ok=True)
+    wanted = {f"{floor}.md": page(floor, modules_of(f"meshwright.{floor}")) for floor in FLOORS}
+    wanted["foundation.md"] = page("foundation", [f"meshwright.{name}" for name in FOUNDATION])
+    for old in folder.glob("*.md"):
+        if old.name not in wanted:
+            old.unlink()
+    for name, text in wanted.items():
+        if not (folder / name).exists() or (folder / name).read_text() != text:
+            (folder / name).write_text(text)
+
+
+def modules_of(floor: str) -> list[str]:
+    """The public modules of a floor, by name."""
+    found = pkgutil.walk_packages(import_module(floor).__path__, f"{floor}.")
+    return sorted(module.name for module in found if not module.name.rpartition(".")[2].startswith("_"))
+
+
+def page(title: str, modules: list[str]) -> str:
+    """The Markdown of one floor."""
+    text = f"# {title}\n\n"
+    if title in FLOORS:
+        text += f"```{{eval-rst}}\n.. automodule:: meshwright.{title}\n   :no-members:\n```\n\n"
+    for module in modules:
+        text += f"## {module.removeprefix('meshwright.')}\n\n```{{eval-rst}}\n.. automodule:: {module}\n```\n\n"
+    return text
+
+
+write_reference(Path(__file__).parent / "api")

@@ -1,0 +1,51 @@
+"""The decisions of one episode as placement plans, so that they can be exported, priced and drawn one by one."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..jobs.job import Job
+from ..plans import Figure, PlacementPlan, op_split_plan, place
+from ..simulation.records import EpisodeRecord
+from ..simulation.scenario import Scenario
+
+
+def plan_of(record: EpisodeRecord, scenario: Scenario, k: int, *, why: str | None = None) -> PlacementPlan:
+    """The plan of one placed job.
+
+    Args:
+        record: the episode.
+        scenario: what was played.
+        k: number of the job, which must have been placed.
+        why: a sentence for the plan's reader.
+    """
+    graph_id, block = int(record.graph_id[k]), int(record.block[k])
+    graph = scenario.workload.graphs[graph_id]
+    devices = scenario.space.block(block)
+    placement_class = int(scenario.space.placement_class[block])
+    allowed_s = float(record.allowed_s[k])
+    job = Job(graph, int(record.num_steps[k]), float(record.arrival_s[k]), allowed_s if np.isfinite(allowed_s) else None)
+    splits = scenario.settings.splitting.splits(graph, len(devices))
+    times = scenario.times
+    predicted = (
+        Figure(name="step_s", value=float(times.step_s[graph_id, placement_class]), unit="s", provenance="estimated"),
+        Figure(name="completion_s", value=float(record.completion_s[k]), unit="s", provenance="estimated"),
+        Figure(
+            name="communication_share",
+            value=float(times.communication_share[graph_id, placement_class]),
+            unit="1",
+            provenance="estimated",
+        ),
+    )
+    return op_split_plan(
+        job, scenario.cluster, splits, place(scenario.cluster, devices[: splits.degree]), predicted=predicted, why=why
+    )
+
+
+def plans_of(record: EpisodeRecord, scenario: Scenario) -> dict[str, PlacementPlan]:
+    """A plan for each placed job of an episode, by ``job-NUMBER-GRAPH``."""
+    names = [graph.name for graph in scenario.workload.graphs]
+    return {
+        f"job-{k:04d}-{names[int(record.graph_id[k])]}": plan_of(record, scenario, k)
+        for k in np.flatnonzero(record.is_accepted).tolist()
+    }

@@ -1,0 +1,59 @@
+"""Colours, hatches and marks of all figures, so that one thing looks the same wherever it is drawn.
+
+The colours can be told apart with any colour vision. Source: Okabe and Ito, "Color universal design", 2008. Where
+more than eight things are told apart, colours repeat with hatches.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ..simulation.dynamics import OUTCOME_WORDS, Outcome
+
+BLUE, ORANGE, GREEN, PINK = "#0072b2", "#e69f00", "#009e73", "#cc79a7"
+SKY, VERMILION, YELLOW, GREY = "#56b4e9", "#d55e00", "#f0e442", "#999999"
+INK, MUTED, RULE, PALE = "#222222", "#666666", "#dddddd", "#b8bec6"
+
+LEARNED, BASELINE = BLUE, PALE
+COMPUTE_FORWARD, COMPUTE_BACKWARD, TRANSFER, ALL_REDUCE = BLUE, SKY, GREEN, VERMILION
+
+_GRAPHS = (BLUE, ORANGE, GREEN, PINK, SKY, VERMILION, YELLOW, GREY)
+_HATCHES = ("", "////", "....", "xxxx")
+_DARK = {BLUE, GREEN, VERMILION}
+
+
+class Reason(NamedTuple):
+    """How one reason for blocking is drawn.
+
+    Attributes:
+        outcome: the reason.
+        word: its name.
+        colour: of bars and marks.
+        marker: matplotlib's letter for the mark of one job.
+    """
+
+    outcome: Outcome
+    word: str
+    colour: str
+    marker: str
+
+
+REASONS = tuple(
+    Reason(outcome, OUTCOME_WORDS[outcome], colour, marker)
+    for outcome, colour, marker in (
+        (Outcome.NO_BLOCK, ORANGE, "s"),
+        (Outcome.NO_DEVICE, BLUE, "v"),
+        (Outcome.REJECTED, VERMILION, "X"),
+        (Outcome.DEADLINE, PINK, "D"),
+    )
+)
+
+
+def graph_look(number: int) -> tuple[str, str]:
+    """Colour and hatch of a workload's graph; 32 graphs look different."""
+    return _GRAPHS[number % len(_GRAPHS)], _HATCHES[number // len(_GRAPHS) % len(_HATCHES)]
+
+
+def ink_on(colour: str) -> str:
+    """The colour of text that is read best on a colour."""
+    return "#ffffff" if colour in _DARK else INK

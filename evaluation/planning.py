@@ -1,0 +1,157 @@
+"""`plan`: one job on one empty cluster, the plan that a policy chooses, and why.
+
+The job is put before the policy exactly as an arriving job is in the environment, so that any baseline and any
+trained policy can answer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..clusters import load_cluster
+from ..costs.model import CostSettings
+from ..envs.batch import EpisodeBatch
+from ..errors import PlanError
+from ..jobs.arrivals import Arrivals
+from ..jobs.load import load_graph
+from ..jobs.workload import Workload, WorkloadSettings
+from ..plans import PlacementPlan
+from ..simulation.decision import Decision, decision
+from ..simulation.dynamics import RULE_NAMES
+from ..simulation.scenario import Scenario, ScenarioSettings, assemble
+from ..simulation.timeline import Timeline, simulate
+from .decisions import plan_of
+from .policies import policy
+
+DEFAULT_NUM_STEPS = 10_000
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A chosen plan beside what it was chosen from.
+
+    Attributes:
+        plan: the plan, with predicted figures and the reason.
+        candidates: a row per candidate: degree, rule, shape, step and completion seconds, device-seconds,
+            communication share, whether it is offered and whether it was chosen.
+        scenario: the job and the cluster as the policy met them.
+    """
+
+    plan: PlacementPlan
+    candidates: list[dict[str, Any]]
+    scenario: Scenario
+
+    def timeline(self) -> Timeline:
+        """One step of the plan."""
+        splits = self.plan.op_splits()
+        assert splits is not None
+        devices = self.plan.placement().devices
+        return simulate(self.scenario.workload.graphs[0], self.scenario.cluster, splits, devices, self.scenario.settings.costs)
+
+
+def plan(
+    job: str,
+    cluster: str,
+    *,
+    policy_spec: str | None = None,
+    num_steps: int = DEFAULT_NUM_STEPS,
+    deadline_s: float | None = None,
+    max_degree: int = 16,
+    graphs_dir: Path | None = None,
+    costs: CostSettings | None = None,
+) -> Planned:
+    """Choose a plan for one job on an empty cluster.
+
+    Args:
+        job: ``zoo:NAME``, a name in ``graphs_dir`` or a path (see `jobs.load.load_graph`).
+        cluster: ``preset:NAME`` or a path.
+        policy_spec: who chooses (see `evaluation.policies`); by default ``fastest-feasible``, or with a deadline
+            ``cheapest-feasible``.
+        num_steps: training steps of the job.
+        deadline_s: allowed completion time.
+        max_degree: most ranks that the job may be cut into.
+        graphs_dir: profiles by folder name.
+        costs: one choice per layer of the cost model.
+
+    Raises:
+        PlanError: the job fits no device, or nothing that the policy would take meets the deadline.
+        MeshwrightError: job, cluster or policy are missing or wrong.
+    """
+    if num_steps < 1:
+        raise PlanError("must be at least 1", field="steps", value=num_steps)
+    if deadline_s is not None and not (np.isfinite(deadline_s) and deadline_s > 0):
+        raise PlanError("must be finite and positive", field="deadline_s", value=str(deadline_s))
+    scenario = _scenario(job, cluster, max_degree, graphs_dir, costs or CostSettings(), num_steps)
+    graph = scenario.workload.graphs[0]
+    fraction = np.inf if deadline_s is None else deadline_s / (num_steps * graph.step_s)
+    batch = EpisodeBatch(scenario, 1)
+    arrivals = Arrivals(np.zeros(2), np.zeros(2, np.int64), np.full(2, num_steps), np.full(2, fraction))
+    batch.begin_with(0, arrivals)
+    spec = policy_spec or ("fastest-feasible" if deadline_s is None else "cheapest-feasible")
+    chooser = policy(spec, scenario)
+    chooser.begin(0)
+    waiting = decision(scenario, batch.episodes, 0)
+    choice = chooser.choose(waiting, {key: value[0] for key, value in batch.observations._asdict().items()})
+    rows = _rows(scenario, waiting, choice)
+    if choice == 0 or not waiting.can_place[choice]:
+        raise PlanError(_refusal(scenario, waiting, spec, deadline_s, num_steps), field="policy", value=spec)
+    batch.step(np.array([choice], np.int64))
+    chosen = rows[choice - 1]
+    why = (
+        f"{spec} chose {chosen['degree']} ranks on block {chosen['shape']} ({chosen['rule']}) "
+        f"out of {int(waiting.can_place[1:].sum())} candidates on the empty cluster"
+        + ("" if deadline_s is None else f" that finish within {deadline_s:g} s")
+    )
+    made = plan_of(batch.record(0), scenario, 0, why=why)
+    return Planned(made, rows, scenario)
+
+
+def _scenario(job: str, cluster: str, max_degree: int, graphs_dir: Path | None, costs: CostSettings, num_steps: int) -> Scenario:
+    where = load_cluster(cluster)
+    graph = load_graph(job, device=where.device_types[0], graphs_dir=graphs_dir)
+    described = WorkloadSettings.model_validate(
+        {
+            "graphs": [job],
+            "device": "a100",
+            "steps": {"kind": "fixed", "num_steps": num_steps},
+            "arrivals": {"kind": "fixed", "interarrival_s": 1000.0},
+            "deadline": {"kind": "none"},
+        }
+    )
+    chosen = ScenarioSettings(
+        cluster=cluster, workload=job, num_jobs=1, max_degree=max_degree, placement_rules=tuple(RULE_NAMES), costs=costs
+    )
+    return assemble(chosen, where, Workload(described, (graph,)))
+
+
+def _rows(scenario: Scenario, waiting: Decision, choice: int) -> list[dict[str, Any]]:
+    rows = []
+    for candidate in range(1, len(waiting.degree)):
+        block = int(waiting.block[candidate])
+        has_block = block >= 0
+        placement_class = int(scenario.space.placement_class[block]) if has_block else 0
+        rows.append(
+            {
+                "degree": int(waiting.degree[candidate]),
+                "rule": waiting.rule[candidate],
+                "shape": scenario.space.shape_names[block] if has_block else None,
+                "step_s": float(scenario.times.step_s[0, placement_class]) if has_block else None,
+                "completion_s": float(waiting.completion_s[candidate]) if has_block else None,
+                "device_seconds": float(waiting.device_seconds[candidate]) if has_block else None,
+                "communication_share": float(scenario.times.communication_share[0, placement_class]) if has_block else None,
+                "is_offered": bool(waiting.can_place[candidate]),
+                "is_chosen": candidate == choice,
+            }
+        )
+    return rows
+
+
+def _refusal(scenario: Scenario, waiting: Decision, spec: str, deadline_s: float | None, num_steps: int) -> str:
+    if waiting.can_place[1:].any():
+        return "the policy turns this job away"
+    fastest_s = num_steps * float(scenario.times.step_s[0][scenario.times.can_run[0]].min())
+    return f"no candidate finishes within {deadline_s:g} s; the fastest takes {fastest_s:.4g} s"

@@ -1,0 +1,76 @@
+"""``meshwright evaluate``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from . import output
+
+
+def run(
+    policies: list[str],
+    benchmark: str,
+    seeds: int | None,
+    jobs: int,
+    changes: list[str],
+    graphs: Path | None,
+    out: Path | None,
+    json_file: str | None,
+) -> None:
+    """Evaluate, print the table and the verdict, and write what was asked for."""
+    from ..envs.benchmark import load_benchmark
+    from ..evaluation.evaluate import evaluate
+
+    with output.progress() as bars:
+        tasks: dict[str, Any] = {}
+
+        def report(phase: str, done: int, of: int) -> None:
+            if phase not in tasks:
+                tasks[phase] = bars.add_task(phase, total=of, note="")
+            bars.update(tasks[phase], completed=done)
+
+        found = evaluate(
+            load_benchmark(benchmark, changes=changes),
+            policies,
+            num_seeds=seeds,
+            num_processes=jobs,
+            graphs_dir=graphs,
+            progress=report,
+        )
+    if out is not None:
+        from ..evaluation.pages import write_evaluation
+
+        write_evaluation(found, out)
+    show(output.console(json_file), found.results)
+    output.write_json(json_file, found.results)
+
+
+def show(out: Any, results: dict[str, Any]) -> None:
+    """Print the table of an evaluation and its verdict."""
+    rows = []
+    for row in results["rows"]:
+        against = row["against_best_baseline"]
+        chosen = results["best_fixed"].get(row["policy"], {}).get("chosen")
+        rows.append(
+            [
+                row["policy"] + (f" ({chosen})" if chosen else ""),
+                percent(row["blocking_rate"]),
+                ""
+                if against is None
+                else f"{100 * against['mean']:+.1f} [{100 * against['low']:+.1f}, {100 * against['high']:+.1f}]",
+                "-" if row["mean_completion_s"] is None else f"{row['mean_completion_s']['mean'] / 3600:.2f}",
+                "-" if row["utilisation"] is None else f"{100 * row['utilisation']['mean']:.0f}",
+                "-" if row["mean_degree"] is None else f"{row['mean_degree']['mean']:.1f}",
+            ]
+        )
+    scenario = results["scenario"]
+    title = f"{results['benchmark']}: {scenario['cluster']}, {scenario['num_devices']} devices, {len(results['seeds'])} episodes"
+    columns = ["policy", "blocked %", "against best baseline, points", "completion h", "held %", "ranks"]
+    output.table(out, title, columns, rows)
+    out.print(results["verdict"], markup=False)
+
+
+def percent(interval: dict[str, float]) -> str:
+    """A share with its interval, in per cent."""
+    return f"{100 * interval['mean']:.1f} [{100 * interval['low']:.1f}, {100 * interval['high']:.1f}]"

@@ -1,0 +1,87 @@
+"""``meshwright train``."""
+
+from __future__ import annotations
+
+import sys
+from importlib.resources import files as resources
+from pathlib import Path
+
+from .. import files, settings
+from ..errors import CheckpointError, ConfigError
+from . import output
+
+
+def run(
+    config: str | None,
+    changes: list[str],
+    resume: Path | None,
+    out: Path | None,
+    overwrite: bool,
+    graphs: Path | None,
+    json_file: str | None,
+) -> None:
+    """Train, or go on training, and say where the run folder is and what the policy reached."""
+    if resume is not None and (out is not None or overwrite):
+        raise ConfigError("goes on in its own run folder; leave out --out and --overwrite", field="--resume", value=str(resume))
+    if resume is None and config is None:
+        raise ConfigError("name a config, or a run folder with --resume", field="CONFIG", choices=preset_names())
+    from ..training.run_folder import RunFolder
+    from ..training.settings import TrainSettings
+    from ..training.train import TrainProgress, train
+
+    chosen = settings.load(TrainSettings, config_path(config), changes=changes) if config is not None else None
+    if resume is not None:
+        kept = RunFolder.open(resume).settings()
+        if chosen is not None and chosen != kept:
+            key = next(k for k, v in chosen.model_dump().items() if kept.model_dump()[k] != v)
+            raise CheckpointError(
+                "the config differs from the run's own; a run is resumed as it was begun", file=resume, field=key
+            )
+        if chosen is None and changes:
+            raise CheckpointError("a run is resumed as it was begun; leave out --set", file=resume)
+        chosen = kept
+    assert chosen is not None
+    folder = resume or out or Path("runs") / chosen.name
+    with output.progress() as bars:
+        task = bars.add_task("training", total=chosen.total_steps, note="")
+
+        def report(now: TrainProgress) -> None:
+            note = "" if now.blocking_rate is None else f"blocking {now.blocking_rate:.3f} (best {now.best:.3f})"
+            bars.update(task, completed=min(now.steps, now.total_steps), note=note)
+
+        made = train(
+            chosen, folder, resume=resume is not None, overwrite=overwrite, command=sys.argv, graphs_dir=graphs, progress=report
+        )
+    curve = files.read_json(made.learning_curve)
+    best = min(curve, key=lambda row: row["validation_blocking_rate"])
+    rows = [
+        ["run folder", str(made.path)],
+        ["decisions learned from", f"{curve[-1]['steps']:,}"],
+        [
+            "validation blocking rate",
+            f"{100 * best['validation_blocking_rate']:.2f} % at {best['steps']:,} decisions (kept as policy.pt)",
+        ],
+        ["of the untrained network", f"{100 * curve[0]['validation_blocking_rate']:.2f} %"],
+        ["time", f"{curve[-1]['elapsed_s']:.0f} s"],
+    ]
+    output.table(output.console(json_file), f"Trained {chosen.name}", ["", ""], rows, numbers_from=2)
+    output.write_json(json_file, {"run": str(made.path), "policy": str(made.policy), "learning_curve": curve})
+
+
+def preset_names() -> list[str]:
+    """The training configs that ship with the package."""
+    folder = Path(str(resources("meshwright.configs"))) / "train"
+    return sorted(f"preset:{path.stem}" for path in folder.glob("*.yaml"))
+
+
+def config_path(spec: str) -> Path:
+    """The YAML that a config's spelling names.
+
+    Raises:
+        ConfigError: the preset is unknown.
+    """
+    if not spec.startswith("preset:"):
+        return Path(spec)
+    if spec not in preset_names():
+        raise ConfigError("no such training config", value=spec, choices=preset_names())
+    return Path(str(resources("meshwright.configs"))) / "train" / f"{spec.removeprefix('preset:')}.yaml"

@@ -1,0 +1,118 @@
+"""Laws of device types: units converted once, the roofline, names that are data."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meshwright import settings
+from meshwright.devices import DeviceSettings, DeviceType, device_names, device_type
+from meshwright.errors import ConfigError
+
+amounts = st.floats(0, 1e18)
+positive = st.floats(1e-3, 1e6)
+shares = st.floats(0.01, 1)
+device_settings = st.builds(
+    DeviceSettings,
+    name=st.just("toy"),
+    peak_tflops_per_s=positive,
+    memory_gbytes=positive,
+    memory_bandwidth_gbytes_per_s=positive,
+    compute_efficiency=shares,
+    memory_efficiency=shares,
+    kernel_launch_us=st.floats(0, 1e3),
+)
+
+
+def one(device, flops, moved_bytes):
+    return float(device.op_s(np.array([flops]), np.array([moved_bytes]))[0])
+
+
+TOY = DeviceType("toy", 100e12, 32e9, 1e12, compute_efficiency=0.5, memory_efficiency=0.8, kernel_launch_s=5e-6)
+
+
+def test_the_roofline_worked_by_hand():
+    # 1 TFLOP at 50 TFLOP/s = 20 ms, 1 GB at 0.8 TB/s = 1.25 ms; the slower one, and 5 us of launch.
+    assert one(TOY, 1e12, 1e9) == pytest.approx(20.005e-3, rel=1e-12)
+    # 1 GFLOP = 20 us against the same 1.25 ms.
+    assert one(TOY, 1e9, 1e9) == pytest.approx(1.255e-3, rel=1e-12)
+
+
+def test_an_op_that_does_nothing_takes_no_time():
+    assert one(TOY, 0, 0) == 0
+
+
+@given(flops=amounts, more=amounts, moved=amounts)
+def test_more_work_never_takes_less_time(flops, more, moved):
+    assert one(TOY, flops + more, moved) >= one(TOY, flops, moved)
+    assert one(TOY, moved, flops + more) >= one(TOY, moved, flops)
+
+
+@given(flops=st.floats(1, 1e18), moved=st.floats(1, 1e18))
+def test_no_op_beats_either_roof_or_the_launch(flops, moved):
+    seconds = one(TOY, flops, moved)
+    assert seconds >= flops / TOY.peak_flops_per_s
+    assert seconds >= moved / TOY.memory_bandwidth_bytes_per_s
+    assert seconds >= TOY.kernel_launch_s
+
+
+@given(spec=device_settings)
+def test_a_device_type_reads_back_equal_from_its_data(spec):
+    device = device_type(spec)
+    assert device_type(DeviceSettings(**device.to_data())) == device
+
+
+@pytest.mark.parametrize("name", device_names())
+def test_a_built_in_device_is_named_as_its_file(name):
+    device = device_type(name)
+    assert device.name == name
+    # Accelerators of these years: 10 GB to 1 TB, 10 TFLOP/s to 10 PFLOP/s, 0.1 to 100 TB/s. Wrong units fall outside.
+    assert 10e9 <= device.memory_bytes <= 1e12
+    assert 1e13 <= device.peak_flops_per_s <= 1e16
+    assert 1e11 <= device.memory_bandwidth_bytes_per_s <= 1e14
+
+
+def test_the_built_in_devices_are_there():
+    assert {"v100", "a100", "h100"} <= set(device_names())
+
+
+def test_a_newer_device_is_faster():
+    gflop = [one(device_type(name), 1e12, 1e9) for name in ("v100", "a100", "h100")]
+    assert gflop == sorted(gflop, reverse=True)
+
+
+def test_an_unknown_device_is_told_with_the_nearest_one():
+    with pytest.raises(ConfigError) as caught:
+        device_type("a10")
+    assert str(caught.value) == "unknown device type (got 'a10'); did you mean 'a100'?"
+
+
+GOOD = {
+    "name": "toy",
+    "peak_tflops_per_s": 1.0,
+    "memory_gbytes": 1.0,
+    "memory_bandwidth_gbytes_per_s": 1.0,
+    "compute_efficiency": 0.5,
+    "memory_efficiency": 0.5,
+    "kernel_launch_us": 0.0,
+}
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("name", "A100"),
+        ("name", ""),
+        ("name", "../a100"),
+        ("peak_tflops_per_s", 0),
+        ("memory_gbytes", -1),
+        ("memory_bandwidth_gbytes_per_s", float("nan")),
+        ("compute_efficiency", 1.5),
+        ("memory_efficiency", 0),
+        ("kernel_launch_us", -1),
+    ],
+)
+def test_an_impossible_figure_is_refused_by_name(field, value):
+    with pytest.raises(ConfigError) as caught:
+        settings.build(DeviceSettings, {**GOOD, field: value})
+    assert caught.value.field == field

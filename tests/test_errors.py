@@ -1,0 +1,69 @@
+"""Laws of the errors that a user can cause: one line, naming what is known, whole after pickling."""
+
+import pickle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meshwright import errors
+from meshwright.errors import ConfigError, MeshwrightError, nearest
+
+KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, MeshwrightError)]
+
+
+def test_a_message_names_file_line_field_problem_value_and_nearest_choice():
+    error = ConfigError("unknown key", file="a.yaml", line=3, field="ppo.lr", value="lr", choices=["clip", "lrs"])
+    assert str(error) == "a.yaml:3: ppo.lr: unknown key (got 'lr'); did you mean 'lrs'?"
+
+
+def test_where_no_choice_is_near_all_are_listed_up_to_twenty():
+    few = ConfigError("not a valid choice", value="zzz", choices=["b", "a"])
+    assert str(few) == "not a valid choice (got 'zzz'); valid: a, b"
+    many = str(ConfigError("not a valid choice", value="zzz", choices=[f"item-{i:02}" for i in range(40)]))
+    assert "item-19, ..." in many
+    assert "item-20" not in many
+
+
+def test_what_is_not_known_leaves_no_trace():
+    assert str(MeshwrightError("is empty")) == "is empty"
+    assert str(MeshwrightError("is empty", file="x", choices=[])) == "x: is empty"
+
+
+def test_a_falsy_value_is_still_shown():
+    assert str(MeshwrightError("must be positive", field="n", value=0)) == "n: must be positive (got 0)"
+
+
+@given(problem=st.text(), file=st.text(), field=st.text(), value=st.text(), choices=st.lists(st.text(), max_size=30))
+def test_every_message_is_one_line(problem, file, field, value, choices):
+    message = str(MeshwrightError(problem, file=file, line=1, field=field, value=value, choices=choices))
+    assert len(message.splitlines()) <= 1
+
+
+@given(value=st.text(min_size=100))
+def test_a_long_value_is_shortened(value):
+    assert len(str(MeshwrightError("is bad", value=value))) < 110
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_pickling_keeps_kind_message_and_parts(kind):
+    error = kind("is bad", file="a", line=1, field="b", value=(1, 2), choices=["c", "d"])
+    copy = pickle.loads(pickle.dumps(error))
+    assert type(copy) is kind
+    assert str(copy) == str(error)
+    assert vars(copy) == vars(error)
+
+
+def test_every_user_error_exits_with_two():
+    assert {kind.exit_code for kind in KINDS} == {2}
+    assert len(KINDS) == 9
+
+
+@given(word=st.text(min_size=1), others=st.lists(st.text()))
+def test_the_nearest_choice_to_a_choice_is_itself(word, others):
+    assert nearest(word, [*others, word]) == word
+
+
+@given(word=st.text(), choices=st.lists(st.text()))
+def test_the_nearest_choice_is_one_of_the_choices(word, choices):
+    assert nearest(word, choices) in {*choices, None}
