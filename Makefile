@@ -48,7 +48,7 @@ bench: $(STAMP) ## Time the parts that have to be fast
 	@$(BIN)/python -m benchmarks $(ARGS)
 
 demo: $(STAMP) ## Train a small policy, evaluate it, export its decisions, write a report
-	@$(BIN)/python -m meshwright.evaluation.demo $(ARGS)
+	@$(BIN)/python -m meshwright.cli.demo $(ARGS)
 
 clean: ## Remove caches and build outputs; .venv and runs/ stay
 	@rm -rf build dist *.egg-info docs/_build docs/api benchmarks/out .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -100,10 +100,11 @@ class Hierarchical:
         return network.cluster.num_devices > network.cluster.num_hosts
 
     def all_reduce_s(self, network: RankNetwork, ranks: Ranks, payload_bytes: float) -> float:
-        """Falls back to a ring where the hosts hold unequal numbers of the ranks."""
-        hosts, counts = np.unique(network.host[ranks], return_counts=True)
+        """The slowest of the rings in each step; one plain ring where there is one host, or unequal shares of the ranks."""
+        hosts, first, counts = np.unique(network.host[ranks], return_index=True, return_counts=True)
         if len(ranks) <= 1 or len(hosts) in (1, len(ranks)) or counts.min() != counts.max():
             return Ring().all_reduce_s(network, ranks, payload_bytes)
+        hosts = hosts[np.argsort(first)]  # in rank order, so that no number of a host decides
         members = np.stack([ranks[network.host[ranks] == host] for host in hosts])
         inside = [network.ring(row) for row in members]
         across = [network.ring(column) for column in members.T]

@@ -31,7 +31,7 @@ class ComputeModel(Protocol):
 
 
 class Profiled:
-    """The graph's own times divided by the splits; on another device than the profile's, scaled by peak FLOP/s."""
+    """The graph's own times divided by the splits, on the device type on which they were taken."""
 
     name = "profiled"
     provenance = "measured"
@@ -40,7 +40,7 @@ class Profiled:
         """Times are taken as they are where the graph does not name its reference device.
 
         Raises:
-            GraphError: the graph's times hold on another device type and it has no FLOPs to convert them.
+            GraphError: the graph's times hold on another device type.
         """
         if graph.reference_device not in (None, device.name):
             raise GraphError(
@@ -53,7 +53,8 @@ class Profiled:
 class Roofline:
     """FLOPs and bytes of each share against the device's peaks.
 
-    A share moves ``1 / s`` of the activations but all of the parameters; backward moves twice as much.
+    A share moves ``1 / s`` of the activations but all of the parameters; backward moves twice as much. A single
+    share takes to the last bit what `JobGraph.timed_on` says of the op.
     """
 
     name = "roofline"
@@ -67,8 +68,7 @@ class Roofline:
         """
         if not graph.has_flops:
             raise GraphError("carries no FLOPs, so the roofline cannot time it", value=graph.name)
-        moved = (graph.moved_bytes - graph.parameter_bytes) / splits + graph.parameter_bytes
-        moved = np.where(graph.moved_bytes > 0, moved, 0.0)
+        moved = graph.moved_bytes / splits + graph.parameter_bytes * (1 - 1 / splits)
         return device.op_s(graph.forward_flops / splits, moved), device.op_s(graph.backward_flops / splits, 2 * moved)
 
 

@@ -56,7 +56,7 @@ def halving_doubling_all_reduce_s(payload_bytes: float, num_ranks: int, bandwidt
     """
     if num_ranks <= 1 or payload_bytes <= 0.0:
         return 0.0
-    doublings = int(math.floor(math.log2(num_ranks)))
+    doublings = math.floor(math.log2(num_ranks))
     power = 1 << doublings
     time_s = 2.0 * doublings * latency_s + 2.0 * (power - 1) / power * payload_bytes / bandwidth_bytes_per_s
     if power < num_ranks:
@@ -83,7 +83,8 @@ def tree_all_reduce_s(payload_bytes: float, num_ranks: int, bandwidth_bytes_per_
 def ramp_transceivers(group_size: int, num_transceivers: int) -> int:
     """Transceivers that one node can point at the same peer within a RAMP subgroup.
 
-    A node spreads its transceivers over ``group_size - 1`` peers.
+    A node spreads its transceivers over ``group_size - 1`` peers; where it has fewer, each peer gets one in its turn
+    (see `ramp_step_s`).
 
     Source:
         Ottino, Benjamin and Zervas, "RAMP: a flat nanosecond optical network and MPI operations for distributed
@@ -100,6 +101,9 @@ def ramp_step_s(
 ) -> float:
     """Time of one reduce-scatter step within a RAMP subgroup: every pair exchanges its share at the same time.
 
+    Where a node has fewer transceivers than peers, it serves them in rounds, each with its own latency; the source
+    does not meet this case, its networks have no more racks in a group than transceivers.
+
     Args:
         message_bytes: what one node holds after the step, that is, its share of the payload.
         group_size: nodes in the subgroup; a subgroup of one costs nothing.
@@ -113,4 +117,5 @@ def ramp_step_s(
     if group_size <= 1:
         return 0.0
     rate = ramp_transceivers(group_size, num_transceivers) * node_bandwidth_bytes_per_s / num_transceivers
-    return latency_s + message_bytes / rate
+    rounds = (group_size - 2) // num_transceivers + 1
+    return rounds * (latency_s + message_bytes / rate)

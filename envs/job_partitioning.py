@@ -81,7 +81,7 @@ class JobPartitioningEnv(gymnasium.Env[Observation, np.int64]):
         self.scenario = scenario if scenario is not None else self.benchmark.build()
         self.render_mode = render_mode
         self._batch = EpisodeBatch(self.scenario, 1, self.benchmark.reward)
-        self.observation_space: spaces.Space[Observation] = self._batch.observer.space
+        self.observation_space: spaces.Space[Any] = self._batch.observer.space
         self.action_space = spaces.Discrete(self.scenario.problem.num_candidates)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Observation, dict[str, Any]]:

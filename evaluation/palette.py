@@ -28,7 +28,7 @@ class Reason(NamedTuple):
     Attributes:
         outcome: the reason.
         word: its name.
-        colour: of bars and marks.
+        colour: of bars.
         marker: matplotlib's letter for the mark of one job.
     """
 
@@ -44,7 +44,7 @@ REASONS = tuple(
         (Outcome.NO_BLOCK, ORANGE, "s"),
         (Outcome.NO_DEVICE, BLUE, "v"),
         (Outcome.REJECTED, VERMILION, "X"),
-        (Outcome.DEADLINE, PINK, "D"),
+        (Outcome.DEADLINE, PINK, "d"),
     )
 )
 

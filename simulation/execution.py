@@ -42,7 +42,8 @@ class ExecutionGraph:
         payload_bytes: bytes moved, zero for compute, ``(t,)``.
 
     Raises:
-        GraphError: a negative or non-finite duration, an absent task or stream, or a cycle.
+        GraphError: a negative or non-finite duration, a priority that is no number, an absent task or stream. A cycle is
+            found by whoever schedules the tasks.
     """
 
     num_ranks: int
@@ -63,6 +64,9 @@ class ExecutionGraph:
             raise GraphError(
                 "must be finite and not negative", field=f"task {bad[0]} duration_s", value=float(self.duration_s[bad[0]])
             )
+        unordered = np.flatnonzero(np.isnan(self.priority))
+        if len(unordered):
+            raise GraphError("must be a number", field=f"task {unordered[0]} priority", value="nan")
         if len(self.edges) and not (self.edges.min() >= 0 and self.edges.max() < self.num_tasks):
             raise GraphError(f"a dependency names a task outside 0..{self.num_tasks - 1}", field="edges")
         if len(self.streams) and not (self.streams.min() >= 0 and self.streams.max() < self.num_streams):

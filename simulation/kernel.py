@@ -51,7 +51,7 @@ def _schedule(duration_s, rank, stream_start, streams, num_streams, successor_st
         task_of[rank[i]] = i
     start_s = np.full(t, np.nan)
     finish_s = np.full(t, np.nan)
-    running = np.empty(t, np.int64)  # heap of tasks by (finish, number)
+    running = np.empty(t, np.int64)  # heap of tasks by finish; what finishes together is taken out together
     num_running = 0
     candidates = np.empty(t, np.int64)  # heap of ranks to be tried now
     num_candidates = 0

@@ -31,6 +31,7 @@ def lower(graph: JobGraph, splits: OpSplits, network: RankNetwork, costs: CostSe
         costs: one choice per layer.
 
     Raises:
+        ConfigError: the all-reduce does not run on the cluster.
         GraphError: the graph cannot be timed on a device of the placement.
     """
     return _Lowering(graph, splits.splits, network, costs).build()

@@ -2,16 +2,14 @@
 
 Legend: ``g`` graphs, ``c`` placement classes. The file's name is a hash of everything that a figure depends on
 (graph, cluster, blocks, cost settings, split rule, version of this module), so a changed input never meets a stale
-figure.
+figure. A file is a hash of the figures and then the figures, so a damaged one is known and made anew.
 """
 
 from __future__ import annotations
 
 import os
-import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +25,11 @@ from .splitting import SplitSettings
 from .timeline import simulate
 
 # Raised whenever lowering, kernel or cost formulas change their figures.
-FIGURES_VERSION = 2
+FIGURES_VERSION = 3
+
+_FIGURE = np.dtype("<f8")
+_HASH_SIZE = 32
+_NUM_FIGURES = 5  # step, communication share, whether it can run, bytes that the tightest rank needs and has
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,13 +76,14 @@ def step_times(
     folder = cache_folder() if cache is None else cache
     tables = []
     for number, graph in enumerate(graphs):
-        key = files.digest(FIGURES_VERSION, graph.digest, space.digest, costs.digest, splitting.model_dump())
-        table = _read(folder / f"{key}.npz")
+        # The source of a graph's times decides which compute model prices it; the graph's own digest leaves it out.
+        key = files.digest(FIGURES_VERSION, graph.digest, graph.source, space.digest, costs.digest, splitting.model_dump())
+        table = _read(folder / f"{key}.steps", len(space.representative))
         if table is None:
             if progress is not None:
                 progress(graph.name, number, len(graphs))
             table = _simulate(graph, space, costs, splitting)
-            _write(folder / f"{key}.npz", table)
+            _write(folder / f"{key}.steps", table)
         _check_memory(graph, space, table)
         tables.append(table)
     stacked = np.stack(tables)
@@ -88,7 +91,7 @@ def step_times(
 
 
 def cache_folder() -> Path:
-    """``$MESHWRIGHT_CACHE``, else ``meshwright`` in the user's cache folder."""
+    """``$MESHWRIGHT_CACHE``, else ``meshwright/step_times`` in the user's cache folder."""
     named = os.environ.get("MESHWRIGHT_CACHE")
     if named:
         return Path(named)
@@ -96,40 +99,45 @@ def cache_folder() -> Path:
 
 
 def _simulate(graph: JobGraph, space: DecisionSpace, costs: CostSettings, splitting: SplitSettings) -> NDArray[np.float64]:
-    table = np.empty((4, len(space.representative)))
+    table = np.empty((_NUM_FIGURES, len(space.representative)))
     for c, block in enumerate(space.representative.tolist()):
         devices = space.block(block)
         splits = splitting.splits(graph, len(devices))
         timeline = simulate(graph, space.cluster, splits, devices[: splits.degree], costs)
         needed = op_split_memory_bytes(graph, splits)
-        fits = bool((needed <= space.cluster.memory_bytes[devices[: splits.degree]]).all())
-        can_run = fits and splits.degree == len(devices)
-        table[:, c] = timeline.step_s, timeline.communication_share, float(can_run), needed.max()
+        capacity = space.cluster.memory_bytes[devices[: splits.degree]]
+        tightest = int(np.argmax(needed - capacity))
+        can_run = needed[tightest] <= capacity[tightest] and splits.degree == len(devices)
+        table[:, c] = timeline.step_s, timeline.communication_share, float(can_run), needed[tightest], capacity[tightest]
     return table
 
 
 def _check_memory(graph: JobGraph, space: DecisionSpace, table: NDArray[np.float64]) -> None:
-    if not table[2].any():
-        needed_gbytes, capacity_gbytes = table[3].min() / 1e9, space.cluster.memory_bytes.max() / 1e9
-        raise PlanError(
-            f"needs at least {needed_gbytes:.1f} GB on some rank however it is split; "
-            f"the largest device of {space.cluster.name} has {capacity_gbytes:.1f} GB",
-            field="job",
-            value=graph.name,
-        )
+    if table[2].any():
+        return
+    lacking = table[3] - table[4]  # a block on which it fits, but that it would not fill, does not count
+    needed_gbytes, capacity_gbytes = table[3:, np.argmin(np.where(lacking > 0, lacking, np.inf))] / 1e9
+    raise PlanError(
+        f"fits no block of {space.cluster.name}: even where it lacks the least, "
+        f"a rank needs {needed_gbytes:.3f} GB and its device has {capacity_gbytes:.3f} GB",
+        field="job",
+        value=graph.name,
+    )
 
 
-def _read(path: Path) -> NDArray[np.float64] | None:
+def _read(path: Path, num_classes: int) -> NDArray[np.float64] | None:
     """The table in a file; None where it is absent or damaged (it is then simulated again)."""
     try:
-        with np.load(path, allow_pickle=False) as file:
-            return np.asarray(file["table"], np.float64)
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        content = path.read_bytes()
+    except OSError:
         return None
+    figures = content[_HASH_SIZE:]
+    if len(figures) != _NUM_FIGURES * num_classes * _FIGURE.itemsize or content[:_HASH_SIZE] != files.digest(figures).encode():
+        return None
+    return np.frombuffer(figures, _FIGURE).astype(np.float64).reshape(_NUM_FIGURES, num_classes)
 
 
 def _write(path: Path, table: NDArray[np.float64]) -> None:
-    buffer = BytesIO()
-    np.savez(buffer, table=table)
+    figures = table.astype(_FIGURE).tobytes()
     with files.atomic_file(path) as file:
-        file.write(buffer.getvalue())
+        file.write(files.digest(figures).encode() + figures)

@@ -66,7 +66,8 @@ class Timeline:
     def to_chrome_trace(self, graph: JobGraph) -> dict[str, Any]:
         """The timeline in the Trace Event Format that Perfetto and chrome://tracing open; times in microseconds.
 
-        One process per rank, thread 0 computes, thread 1 communicates.
+        One process per rank, thread 0 computes, thread 1 communicates. A transfer stands at its sender, an all-reduce
+        at its first rank.
         """
         events: list[dict[str, Any]] = []
         for rank in range(self.execution.num_ranks):
@@ -105,12 +106,19 @@ def simulate(
         costs: one choice per layer of the cost model.
 
     Raises:
+        ConfigError: the all-reduce does not run on the cluster.
         GraphError: the graph cannot be timed on a device of the placement.
-        PlanError: fewer devices than ranks.
+        PlanError: the splits are of another graph, fewer devices than ranks, or a device is absent or named twice.
     """
     placed = np.asarray(devices, np.int64)
+    if splits.num_ops != graph.num_ops:
+        raise PlanError(f"{splits.num_ops} split degrees for a graph of {graph.num_ops} ops", field="splits", value=graph.name)
     if len(placed) < splits.degree:
         raise PlanError(f"{splits.degree} ranks for {len(placed)} devices", field="devices")
+    for device in placed[(placed < 0) | (placed >= cluster.num_devices)][:1].tolist():
+        raise PlanError(f"{cluster.name} has devices 0..{cluster.num_devices - 1}", field="devices", value=device)
+    if len(np.unique(placed)) < len(placed):
+        raise PlanError("a device is named twice", field="devices", value=placed.tolist())
     execution = lower(graph, splits, RankNetwork(cluster, placed), costs or CostSettings())
     return Timeline(execution, *kernel.schedule(execution))
 

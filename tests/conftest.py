@@ -32,6 +32,14 @@ def reference() -> Path:
     return folder
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Step times go to a folder of the test run, never to the user's cache; subprocesses inherit it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MESHWRIGHT_CACHE", str(tmp_path_factory.mktemp("step_times")))
+        yield
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[Any]:
     report = yield

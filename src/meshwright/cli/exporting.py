@@ -7,6 +7,7 @@ from typing import Any
 
 from .. import settings
 from ..errors import ExportError
+from ..files import read_json
 from . import output
 
 
@@ -43,9 +44,12 @@ def run(
     for change in changes:
         options = settings.override(options, change)
     if source.is_dir():
-        plans = {path.stem: load_plan(path) for path in sorted((source / "plans").glob("*.json"))}
+        index = source / "plans" / "index.json"
+        if not index.is_file():
+            raise ExportError("holds no plans (plans/index.json); meshwright evaluate --out writes them", file=source)
+        plans = {name: load_plan(index.parent / f"{name}.json") for name in read_json(index)["plans"]}
         if not plans:
-            raise ExportError("holds no plans (plans/*.json); make demo and meshwright evaluate --out write them", file=source)
+            raise ExportError("no job was placed in the episode, so there is nothing to export", file=index)
         done = export_run(plans, target, out, options)
         console.print(f"{len(done.written)} plans written for {target} to {out}", markup=False)
         for name, reason in list(done.refused.items())[:10]:

@@ -1,0 +1,1 @@
+"""Benchmarks of the parts that have to be fast: ``make bench``."""

@@ -1,0 +1,205 @@
+"""Time the parts that have to be fast, each beside its plain counterpart in the same run.
+
+Every figure is the median of five; compilation is paid before and reported apart. Writes ``benchmarks/out/bench.json``
+and prints the same as a table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+REPEATS = 5
+OUT = Path(__file__).resolve().parent / "out" / "bench.json"
+
+
+@dataclass
+class Figure:
+    """One measured figure: its name, value and unit, and what it is measured on."""
+
+    name: str
+    value: float
+    unit: str
+    on: str
+
+
+def median_s(action: Callable[[], object]) -> float:
+    """Median wall-clock seconds of an action over `REPEATS` runs, after one that is not counted."""
+    action()
+    times = []
+    for _ in range(REPEATS):
+        began = time.perf_counter()
+        action()
+        times.append(time.perf_counter() - began)
+    return statistics.median(times)
+
+
+def kernel() -> list[Figure]:
+    """Scheduling of one step of VGG-16 on 16 ranks: compiled kernel against the plain reference."""
+    from meshwright.clusters import load_cluster
+    from meshwright.costs.model import CostSettings
+    from meshwright.costs.network import RankNetwork
+    from meshwright.jobs import load_graph
+    from meshwright.plans import uniform_splits
+    from meshwright.simulation import kernel as compiled
+    from meshwright.simulation import reference
+    from meshwright.simulation.lowering import lower
+
+    cluster, graph = load_cluster("preset:ramp-4x4x2"), load_graph("zoo:resnet50")
+    network = RankNetwork(cluster, np.arange(16))
+    execution = lower(graph, uniform_splits(graph, 16), network, CostSettings())
+    began = time.perf_counter()
+    compiled.schedule(execution)
+    first_s = time.perf_counter() - began
+    fast_s = median_s(lambda: compiled.schedule(execution))
+    slow_s = median_s(lambda: reference.schedule(execution))
+    lower_s = median_s(lambda: lower(graph, uniform_splits(graph, 16), network, CostSettings()))
+    on = f"resnet50 on 16 ranks, {execution.num_tasks} tasks"
+    return [
+        Figure("schedule one step, compiled", fast_s * 1e3, "ms", on),
+        Figure("schedule one step, compiled, a task", fast_s / execution.num_tasks * 1e9, "ns", on),
+        Figure("schedule one step, plain reference", slow_s * 1e3, "ms", on),
+        Figure("compiled against reference", slow_s / fast_s, "x", on),
+        Figure("lower one step (Python)", lower_s * 1e3, "ms", on),
+        Figure("first call: load from cache or compile", first_s * 1e3, "ms", on),
+    ]
+
+
+def environment() -> list[Figure]:
+    """Decisions per second of the environment, one episode and 256 side by side, random offered candidates."""
+    from meshwright.envs.batch import EpisodeBatch
+    from meshwright.envs.benchmark import load_benchmark
+    from meshwright.envs.job_partitioning import JobPartitioningEnv
+
+    benchmark = load_benchmark("quickstart")
+    scenario = benchmark.build()
+    rng = np.random.default_rng(0)
+    env = JobPartitioningEnv(benchmark, scenario=scenario)
+
+    def one_episode() -> None:
+        env.reset(seed=0)
+        for _ in range(scenario.settings.num_jobs):
+            env.step(int(rng.choice(np.flatnonzero(env.action_masks()))))
+
+    def many_episodes() -> None:
+        for e in range(256):
+            batch.begin(e, np.random.default_rng(e))
+        for _ in range(100):
+            scores = rng.random(batch.observations.action_mask.shape) * batch.observations.action_mask
+            batch.step(scores.argmax(axis=1))
+
+    batch = EpisodeBatch(scenario, 256)
+    one_s, many_s = median_s(one_episode), median_s(many_episodes)
+    return [
+        Figure("environment, one episode", scenario.settings.num_jobs / one_s, "decisions/s", "quickstart"),
+        Figure("environment, 256 episodes side by side", 256 * 100 / many_s, "decisions/s", "quickstart"),
+    ]
+
+
+def policy() -> list[Figure]:
+    """Latency of one decision of the shipped network, and PPO's speed end to end."""
+    import torch
+
+    from meshwright import settings
+    from meshwright.cli.training import config_path
+    from meshwright.envs.benchmark import load_benchmark
+    from meshwright.envs.job_partitioning import JobPartitioningEnv
+    from meshwright.evaluation.policies import policy as load_policy
+    from meshwright.training.settings import TrainSettings
+    from meshwright.training.train import train
+
+    torch.set_num_threads(1)
+    benchmark = load_benchmark("quickstart")
+    scenario = benchmark.build()
+    chooser = load_policy("shipped:quickstart", scenario)
+    env = JobPartitioningEnv(benchmark, scenario=scenario)
+    observation, _ = env.reset(seed=0)
+    times = []
+    for _ in range(scenario.settings.num_jobs):
+        waiting = env.decision()
+        began = time.perf_counter()
+        choice = chooser.choose(waiting, observation)
+        times.append(time.perf_counter() - began)
+        observation = env.step(choice)[0]
+    chosen = settings.load(
+        TrainSettings, config_path("preset:quickstart"), changes=["total_steps=40960", "num_validation_seeds=1"]
+    )
+
+    def run() -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            train(chosen, Path(folder) / "run", scenario=scenario)
+
+    return [
+        Figure("decision of the network, median", statistics.median(times) * 1e3, "ms", "quickstart, 32 devices"),
+        Figure("decision of the network, 99th percentile", float(np.percentile(times, 99)) * 1e3, "ms", "quickstart, 32 devices"),
+        Figure("PPO end to end", chosen.total_steps / median_s(run), "decisions/s", "quickstart, one thread"),
+    ]
+
+
+def start_up() -> list[Figure]:
+    """Seconds until the package is imported and until the command line has printed its help."""
+    python = sys.executable
+    imported = median_s(lambda: subprocess.run([python, "-c", "import meshwright"], check=True))
+    nothing = median_s(lambda: subprocess.run([python, "-c", "pass"], check=True))
+    call = "from meshwright.cli import run; run(['--help'])"
+    help_s = median_s(lambda: subprocess.run([python, "-c", call], check=True, stdout=subprocess.DEVNULL))
+    return [
+        Figure("import meshwright, beyond Python's own start", (imported - nothing) * 1e3, "ms", "new process"),
+        Figure("meshwright --help", help_s * 1e3, "ms", "new process"),
+    ]
+
+
+SECTIONS = {"kernel": kernel, "environment": environment, "policy": policy, "start-up": start_up}
+
+
+def main() -> None:
+    """Run the sections that are named, or all of them."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("sections", nargs="*", choices=[*SECTIONS, []], help="which sections to run; all by default")
+    wanted = parser.parse_args().sections or list(SECTIONS)
+    from meshwright import files
+
+    console = Console()
+    figures = [figure for name in track(wanted, "measuring", console=console, transient=True) for figure in SECTIONS[name]()]
+    machine = {
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+        "system": platform.system(),
+    }
+    table = Table(title=f"{machine['processor']}, {machine['cores']} cores, Python {machine['python']}; median of {REPEATS}")
+    for column in ("figure", "value", "unit", "measured on"):
+        table.add_column(column, justify="right" if column == "value" else "left")
+    for figure in figures:
+        table.add_row(
+            figure.name, f"{figure.value:,.3g}" if figure.value < 1000 else f"{figure.value:,.0f}", figure.unit, figure.on
+        )
+    console.print(table)
+    files.write_json(OUT, {"machine": machine, "repeats": REPEATS, "figures": [asdict(figure) for figure in figures]})
+    console.print(f"written to {OUT}")
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+if __name__ == "__main__":
+    main()

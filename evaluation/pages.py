@@ -1,0 +1,121 @@
+"""What an evaluation leaves in a folder: ``results.json``, ``results.csv``, ``report.html`` and the decisions of one episode.
+
+``plans/`` holds the decisions of the first test episode of the best learned policy (of the best policy where none is
+learned), a plan for each placed job, so that the folder can be exported.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .. import files
+from ..simulation.records import EpisodeRecord
+from ..simulation.scenario import Scenario
+from ..simulation.timeline import Timeline, simulate
+from ..training.run_folder import RunFolder, versions
+from .decisions import plans_of
+from .evaluate import Evaluation
+from .gantt import occupancy_svg
+from .metrics import METRICS
+from .report import report_html
+from .step_chart import step_svg
+
+PLANS_MARKER = "index.json"
+
+
+def write_evaluation(found: Evaluation, out: Path, *, exports: dict[str, str] | None = None) -> list[Path]:
+    """Write everything; what a training run left in the same folder goes into the report too.
+
+    Args:
+        found: the evaluation.
+        out: the folder, for example a run folder.
+        exports: what was exported already: a format and its folder.
+
+    Returns:
+        The files and folders written.
+    """
+    results_file, csv_file, report_file, plans = (out / name for name in ("results.json", "results.csv", "report.html", "plans"))
+    files.write_json(results_file, found.results)
+    files.write_text(csv_file, to_csv(found.results))
+    shown = best_policy(found.results)
+    write_plans(found.records[shown][0], found.scenario, shown, plans)
+    files.write_text(report_file, _report(found, out, shown, exports or {}))
+    return [results_file, csv_file, report_file, plans]
+
+
+def best_policy(results: dict[str, Any]) -> str:
+    """The best learned policy, or the best one where none is learned."""
+    rows = [row for row in results["rows"] if row["kind"] == "learned"] or results["rows"]
+    return str(rows[0]["policy"])
+
+
+def write_plans(record: EpisodeRecord, scenario: Scenario, policy: str, folder: Path) -> None:
+    """Write the plan of each placed job of an episode and an index, the whole folder or nothing."""
+    plans = plans_of(record, scenario)
+    with files.atomic_folder(folder, marker=PLANS_MARKER) as fresh:
+        for name, plan in plans.items():
+            plan.save(fresh / f"{name}.json")
+        files.write_json(fresh / PLANS_MARKER, {"policy": policy, "jobs": record.to_data(scenario), "plans": sorted(plans)})
+
+
+def to_csv(results: dict[str, Any]) -> str:
+    """The rows of the results as CSV: a line per policy, mean, low and high of each figure."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(
+        ["policy", "kind", "benchmark", "num_seeds", *(f"{m}_{end}" for m in METRICS for end in ("mean", "low", "high"))]
+    )
+    for row in results["rows"]:
+        figures = [row[m][end] if row[m] is not None else "" for m in METRICS for end in ("mean", "low", "high")]
+        writer.writerow([row["policy"], row["kind"], row["benchmark"], row["num_seeds"], *figures])
+    return text.getvalue()
+
+
+def one_job(record: EpisodeRecord, scenario: Scenario) -> tuple[int, Timeline] | None:
+    """A placed job worth looking at, with one step of it: the first after the warm-up with the most common degree above 1."""
+    first = scenario.settings.num_warmup_jobs
+    degrees = np.where(record.is_accepted, record.degree, 0)
+    degrees[:first] = 0
+    wanted = degrees[degrees > 1] if (degrees > 1).any() else degrees[degrees > 0]
+    if len(wanted) == 0:
+        return None
+    k = int(np.flatnonzero(degrees == np.bincount(wanted).argmax())[0])
+    graph = scenario.workload.graphs[int(record.graph_id[k])]
+    devices = scenario.space.block(int(record.block[k]))
+    splits = scenario.settings.splitting.splits(graph, len(devices))
+    return k, simulate(graph, scenario.cluster, splits, devices, scenario.settings.costs)
+
+
+def _report(found: Evaluation, out: Path, shown: str, exports: dict[str, str]) -> str:
+    """The page, with what a training run left in the same folder."""
+    results, scenario = found.results, found.scenario
+    others = [name for name in (results["best_baseline"], *found.records) if name is not None and name != shown]
+    record = found.records[shown][0]
+    gantt = occupancy_svg(scenario, [(name, found.records[name][0]) for name in (shown, *others[:1])])
+    timeline = None
+    job = one_job(record, scenario)
+    if job is not None:
+        k, step = job
+        devices = scenario.space.block(int(record.block[k]))
+        names = [scenario.cluster.device_name(int(device)) for device in devices]
+        timeline = step_svg(step, scenario.workload.graphs[int(record.graph_id[k])], device_names=names)
+    run = RunFolder(out)
+    return report_html(
+        results,
+        learning_curve=files.read_json(run.learning_curve) if run.learning_curve.is_file() else None,
+        gantt=gantt,
+        timeline=timeline,
+        config_yaml=_text(run.config),
+        command=_text(out / "command.txt"),
+        versions=files.read_json(out / "versions.json") if (out / "versions.json").is_file() else versions(),
+        exports=exports,
+    )
+
+
+def _text(path: Path) -> str | None:
+    return files.read_text(path) if path.is_file() else None

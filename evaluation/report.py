@@ -1,0 +1,282 @@
+"""The report of an evaluation: one HTML page that needs nothing beside it.
+
+It shows what `evaluation.evaluate` found (``results``, as in ``results.json``), how the policy learned, one episode
+and one job's step, and says how the numbers were made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from .. import files
+from . import plots
+from .markup import figure, folded, listing, page, table, text
+
+Data = Mapping[str, Any]
+
+_HEAD = (
+    "policy",
+    "blocking rate <small>% [95 % interval]</small>",
+    "against best baseline <small>points [95 % interval]</small>",
+    "accepted <small>% of jobs</small>",
+    "mean completion <small>h</small>",
+    "95th percentile <small>h</small>",
+    "slack <small>% of allowed</small>",
+    "utilisation <small>% of devices</small>",
+    "mean degree <small>ranks</small>",
+)
+
+
+def report_html(
+    results: Data,
+    *,
+    learning_curve: Sequence[Data] | None = None,
+    gantt: str | None = None,
+    timeline: str | None = None,
+    config_yaml: str | None = None,
+    command: str | None = None,
+    versions: Mapping[str, str] | None = None,
+    exports: Mapping[str, str] | None = None,
+) -> str:
+    """The page.
+
+    Args:
+        results: what `evaluation.evaluate` found.
+        learning_curve: rows of ``learning_curve.json``.
+        gantt: a drawing by `evaluation.gantt.occupancy_svg`.
+        timeline: a drawing by `evaluation.step_chart.step_svg`.
+        config_yaml: the resolved config.
+        command: the command line.
+        versions: of packages, by name.
+        exports: what lies where: a description and a path, relative to the page.
+    """
+    rows = named_rows(results)
+    scenario = results["scenario"]
+    facts = (
+        f"Cluster {scenario['cluster']}, {scenario['num_devices']} devices; "
+        f"job graphs {', '.join(scenario['graphs'])}; {len(results['seeds'])} episodes of {scenario['num_jobs']} arrivals each."
+    )
+    body = [
+        f"<h1>Benchmark {text(results['benchmark'])}: which policy blocks fewest jobs?</h1>",
+        f'<p class="facts">{text(facts)}</p>',
+        f'<p class="verdict">{text(results["verdict"])}</p>',
+        "<h2>All policies</h2>",
+        table(_HEAD, [_cells(row, results["best_baseline"]) for row in rows], kind="wide"),
+        "<p><small>Learned policies are shaded. A policy is called better or worse than the best baseline only where the "
+        "interval of the paired difference excludes zero; otherwise the difference is unclear.</small></p>",
+        "<h2>Figures</h2>",
+        *_figures(rows, results, learning_curve, gantt, timeline),
+        "<h2>How the numbers were made</h2>",
+        *_method(results),
+        *_files(exports or {}),
+        "<h2>To repeat it</h2>",
+        *_record(results, config_yaml, command, versions),
+    ]
+    return page(f"{results['benchmark']} - meshwright", body)
+
+
+def write(
+    path: str | Path,
+    results: Data,
+    *,
+    learning_curve: Sequence[Data] | None = None,
+    gantt: str | None = None,
+    timeline: str | None = None,
+    config_yaml: str | None = None,
+    command: str | None = None,
+    versions: Mapping[str, str] | None = None,
+    exports: Mapping[str, str] | None = None,
+) -> None:
+    """Write the page (see `report_html`), whole or not at all."""
+    html = report_html(
+        results,
+        learning_curve=learning_curve,
+        gantt=gantt,
+        timeline=timeline,
+        config_yaml=config_yaml,
+        command=command,
+        versions=versions,
+        exports=exports,
+    )
+    files.write_text(path, html)
+
+
+def named_rows(results: Data) -> list[Data]:
+    """Rows from the least blocking rate to the greatest; a tuned baseline's name tells what was chosen for it."""
+    chosen = {name: f"{name} ({tuned['chosen']})" for name, tuned in results["best_fixed"].items()}
+    return plots.by_blocking_rate([{**row, "policy": chosen.get(row["policy"], row["policy"])} for row in results["rows"]])
+
+
+def references(results: Data) -> dict[str, float]:
+    """Blocking rates that a learning curve is compared with: the best baseline and the best of the tuned degrees."""
+    found = {}
+    best = [row for row in results["rows"] if row["policy"] == results["best_baseline"]]
+    tuned = [row for row in results["rows"] if row["policy"] in results["best_fixed"]]
+    for word, rows in (("best baseline", best), ("best fixed degree", tuned)):
+        for row in plots.by_blocking_rate(rows)[:1]:
+            name = results["best_fixed"].get(row["policy"], {}).get("chosen", row["policy"])
+            if row["blocking_rate"] is not None and (word == "best baseline" or row not in best):
+                found[f"{word}, {name}"] = float(row["blocking_rate"]["mean"])
+    return found
+
+
+def _cells(row: Data, best_baseline: str | None) -> tuple[str, list[str]]:
+    difference = row["against_best_baseline"]
+    if difference is None:
+        against = "<small>best baseline</small>" if row["kind"] == "baseline" and best_baseline is not None else "-"
+    else:
+        word = "better" if difference["high"] < 0 else "worse" if difference["low"] > 0 else "unclear"
+        mean, low, high = (100 * difference[key] for key in ("mean", "low", "high"))
+        against = f"{mean:+.1f} <small>[{low:+.1f}, {high:+.1f}] {word}</small>"
+    cells = [
+        text(row["policy"]),
+        _with_interval(row["blocking_rate"], 100.0, 1),
+        against,
+        _mean(row["acceptance_rate"], 100.0, 1),
+        _mean(row["mean_completion_s"], 1 / 3600, 2),
+        _mean(row["p95_completion_s"], 1 / 3600, 2),
+        _mean(row["mean_slack"], 100.0, 1),
+        _mean(row["utilisation"], 100.0, 1),
+        _mean(row["mean_degree"], 1.0, 2),
+    ]
+    return ("learned" if row["kind"] == "learned" else ""), cells
+
+
+def _with_interval(value: Data | None, scale: float, digits: int) -> str:
+    if value is None:
+        return "-"
+    low, high = scale * value["low"], scale * value["high"]
+    return f"{_mean(value, scale, digits)} <small>[{low:.{digits}f}, {high:.{digits}f}]</small>"
+
+
+def _mean(value: Data | None, scale: float, digits: int) -> str:
+    return "-" if value is None else f"{scale * value['mean']:.{digits}f}"
+
+
+def _figures(
+    rows: Sequence[Data], results: Data, learning_curve: Sequence[Data] | None, gantt: str | None, timeline: str | None
+) -> list[str]:
+    drawn = [
+        (
+            plots.blocking_svg(rows),
+            "Blocking rate: share of arriving jobs that were turned away, the fewer the better. Bars are means over the "
+            "episodes, whiskers their 95 % intervals. Compare policies by the paired difference in the table, not by "
+            "whether whiskers overlap: all policies met the same jobs.",
+        ),
+        (
+            plots.reasons_svg(rows),
+            "Why jobs were turned away. <i>No free block</i>: devices were free, but no set of them that a job may own and "
+            "that meets the deadline, which is fragmentation. <i>No free device</i>: all were held. <i>Rejected by choice</i>: "
+            "the policy had somewhere to put the job and did not. <i>Deadline out of reach</i>: too short even on an empty "
+            "cluster, the same jobs for every policy.",
+        ),
+    ]
+    if learning_curve:
+        drawn.append(
+            (
+                plots.learning_curve_svg(learning_curve, references(results)),
+                "How the policy learned. The thick line is its blocking rate on validation episodes, without exploration; the "
+                "thin one is measured in training, where it explores. The ring marks the policy that was kept. Dashed lines "
+                "are baselines on the test episodes, so their level is a guide, not a test.",
+            )
+        )
+    if gantt is not None:
+        drawn.append(
+            (
+                gantt,
+                "The same arrivals under each policy. A bar is a job on the devices that it holds, in the colour of its job "
+                "graph and with its number where there is room; a white gap is an idle device. Small strokes above the bars "
+                "are arrivals; a mark tells that the job was turned away, and why.",
+            )
+        )
+    drawn.append(
+        (
+            plots.degrees_svg(rows),
+            "Into how many ranks accepted jobs were cut. A row is a policy's histogram: the darker a cell, the greater "
+            "the share of its accepted jobs.",
+        )
+    )
+    if timeline is not None:
+        drawn.append(
+            (
+                timeline,
+                "One training step of one job as the simulator sees it. Each rank has two lanes: above what it computes, below "
+                "the messages that it takes part in. Communication that lies under compute costs nothing; the share in "
+                "the title is the part of the step in which the busiest rank does not compute.",
+            )
+        )
+    return [figure(svg, i, caption) for i, (svg, caption) in enumerate(drawn, 1)]
+
+
+def _method(results: Data) -> list[str]:
+    scenario = results["scenario"]
+    counted = scenario["num_jobs"] - scenario["num_warmup_jobs"]
+    points = [
+        f"Every policy played the same {len(results['seeds'])} test episodes (seeds {_seeds(results['seeds'])}) of "
+        f"{scenario['num_jobs']} arrivals. The cluster starts empty, so the first {scenario['num_warmup_jobs']} arrivals are a "
+        f"warm-up that no figure counts; {counted} arrivals of each episode count.",
+        "Intervals are Student's 95 % intervals over the episodes. Differences are taken episode by episode.",
+        "Blocking rate and accepted jobs add up to all jobs. Completion time runs from arrival to end. Slack is the share of "
+        "the allowed time that accepted jobs leave unused. Utilisation is the share of device-time that jobs hold.",
+        f"A job may be cut into {_degrees(scenario['degrees'])}.",
+    ]
+    for name, tuned in results["best_fixed"].items():
+        points.append(
+            f"{name} is {tuned['chosen']}: the fixed degree that blocked least on {len(tuned['validation_seeds'])} validation "
+            f"episodes (seeds {_seeds(tuned['validation_seeds'])}), which are no test episodes."
+        )
+    tables = [
+        folded(
+            f"Validation of {name}",
+            table(
+                ["policy", "blocking rate <small>% of jobs after warm-up</small>"],
+                [
+                    ("learned" if fixed == tuned["chosen"] else "", [text(fixed), f"{100 * rate:.1f}"])
+                    for fixed, rate in tuned["blocking_rate"].items()
+                ],
+            ),
+        )
+        for name, tuned in results["best_fixed"].items()
+    ]
+    return ["<ul>", *(f"<li>{text(point)}</li>" for point in points), "</ul>", *tables]
+
+
+def _degrees(degrees: Sequence[int]) -> str:
+    if len(degrees) > 20:
+        return f"{len(degrees)} different numbers of ranks, {min(degrees)} to {max(degrees)}"
+    return f"{', '.join(str(degree) for degree in degrees)} rank{'s' * (max(degrees) > 1)}"
+
+
+def _seeds(seeds: Sequence[int]) -> str:
+    """``0 to 9`` for a run of numbers, else each of them."""
+    if len(seeds) > 2 and list(seeds) == list(range(seeds[0], seeds[0] + len(seeds))):
+        return f"{seeds[0]} to {seeds[-1]}"
+    return ", ".join(str(seed) for seed in seeds)
+
+
+def _files(exports: Mapping[str, str]) -> list[str]:
+    if not exports:
+        return []
+    rows = [("", [text(what), _link(path)]) for what, path in exports.items()]
+    return ["<h2>Files</h2>", table(["what", "where"], rows, kind="texts")]
+
+
+def _link(path: str) -> str:
+    """A relative path as a link; any other as text."""
+    shown = f"<code>{text(path)}</code>"
+    return shown if path.startswith("/") else f'<a href="./{quote(path)}">{shown}</a>'
+
+
+def _record(results: Data, config_yaml: str | None, command: str | None, versions: Mapping[str, str] | None) -> list[str]:
+    parts = [f"<p>Scenario digest: <code>{text(results['scenario']['digest'])}</code></p>"]
+    if command is not None:
+        parts.append(folded("Command", listing(command)))
+    if config_yaml is not None:
+        parts.append(folded("Config, every default written out", listing(config_yaml)))
+    if versions is not None:
+        rows = [("", [text(name), text(version)]) for name, version in versions.items()]
+        parts.append(folded("Versions", table(["package", "version"], rows, kind="texts")))
+    return parts

@@ -1,0 +1,149 @@
+"""The demonstration: train, evaluate, export and report in one go (``make demo``).
+
+Everything lands in one run folder: the policy and its training, the comparison with the baselines, the decisions of
+one evaluated episode as plans and as files for Slurm and Kubernetes, and a page that shows it all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .. import settings
+from ..errors import MeshwrightError
+from . import evaluating, output
+from .training import config_path
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from ..evaluation.evaluate import Evaluation
+    from ..simulation.scenario import Scenario
+    from ..training.run_folder import RunFolder
+    from ..training.settings import TrainSettings
+
+FORMATS = ("slurm", "kubernetes")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the demonstration; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m meshwright.cli.demo", description=__doc__.partition("\n")[0])
+    parser.add_argument("--config", default="preset:quickstart", help="training config: preset:NAME or a path")
+    parser.add_argument("--out", type=Path, help="run folder; runs/NAME by default; an older run there is replaced")
+    parser.add_argument("--set", dest="changes", action="append", default=[], metavar="KEY=VALUE", help="change the config")
+    parser.add_argument("--graphs", type=Path, metavar="DIR", help="add the profiles DIR/*/graph.txt to the jobs")
+    parser.add_argument("--jobs", type=int, default=2, help="evaluation episodes played at a time")
+    chosen = parser.parse_args(arguments)
+    try:
+        demonstrate(chosen.config, chosen.out, chosen.changes, chosen.graphs, chosen.jobs)
+    except MeshwrightError as error:
+        sys.stderr.write(f"meshwright: error: {error}\n")
+        return error.exit_code
+    except KeyboardInterrupt:
+        sys.stderr.write("meshwright: interrupted\n")
+        return 130
+    return 0
+
+
+def demonstrate(config: str, out: Path | None, changes: list[str], graphs: Path | None, jobs: int) -> RunFolder:
+    """Train, evaluate, export, report, and say where everything lies.
+
+    Raises:
+        MeshwrightError: the config is wrong or the run folder holds other things.
+    """
+    began = time.perf_counter()
+    from ..envs.benchmark import load_benchmark
+    from ..evaluation.pages import write_evaluation
+    from ..training.settings import TrainSettings
+
+    trained = settings.load(TrainSettings, config_path(config), changes=changes)
+    benchmark = load_benchmark(trained.benchmark)
+    folder = out or Path("runs") / trained.name
+    console = output.console()
+    with output.progress() as bars:
+        steps = bars.add_task("job graphs on the cluster", total=None, note="")
+
+        def simulated(name: str, number: int, of: int) -> None:
+            bars.update(steps, total=of, completed=number, note=name)
+
+        scenario = benchmark.build(graphs_dir=graphs, progress=simulated)
+        bars.update(steps, total=1, completed=1, note="")
+        run = _train(trained, folder, graphs, scenario, bars)
+        found = _evaluate(run, trained.benchmark, graphs, scenario, jobs, bars)
+        writing = bars.add_task("plans, exports and report", total=None, note="")
+        write_evaluation(found, run.path)
+        exports = _export(run)
+        write_evaluation(found, run.path, exports={name: str(path.relative_to(run.path)) for name, path in exports.items()})
+        bars.update(writing, total=1, completed=1)
+    evaluating.show(console, found.results)
+    _say_where(console, run, exports, time.perf_counter() - began)
+    return run
+
+
+def _train(trained: TrainSettings, folder: Path, graphs: Path | None, scenario: Scenario, bars: Progress) -> RunFolder:
+    from ..training.train import TrainProgress, train
+
+    task = bars.add_task("training", total=trained.total_steps, note="")
+
+    def report(now: TrainProgress) -> None:
+        note = (
+            ""
+            if now.blocking_rate is None or now.best is None
+            else f"validation: {100 * now.blocking_rate:.1f} % blocked, best {100 * now.best:.1f} %"
+        )
+        bars.update(task, completed=min(now.steps, now.total_steps), note=note)
+
+    return train(trained, folder, overwrite=True, command=sys.argv, graphs_dir=graphs, scenario=scenario, progress=report)
+
+
+def _evaluate(run: RunFolder, benchmark: str, graphs: Path | None, scenario: Scenario, jobs: int, bars: Progress) -> Evaluation:
+    from ..envs.benchmark import load_benchmark
+    from ..evaluation.evaluate import evaluate
+
+    tasks: dict[str, Any] = {}
+
+    def report(phase: str, done: int, of: int) -> None:
+        if phase not in tasks:
+            tasks[phase] = bars.add_task(phase, total=of, note="")
+        bars.update(tasks[phase], completed=done)
+
+    return evaluate(
+        load_benchmark(benchmark), [str(run.path)], num_processes=jobs, graphs_dir=graphs, scenario=scenario, progress=report
+    )
+
+
+def _export(run: RunFolder) -> dict[str, Path]:
+    """The plans of the episode for each of `FORMATS`; the folder of each."""
+    from ..export import export_run
+    from ..files import read_json
+    from ..plans import load_plan
+
+    folder = run.path / "plans"
+    plans = {name: load_plan(folder / f"{name}.json") for name in read_json(folder / "index.json")["plans"]}
+    written = {name: run.path / "export" / name for name in FORMATS}
+    if not plans:
+        return {}
+    for name, target in written.items():
+        export_run(plans, name, target)
+    return written
+
+
+def _say_where(console: Any, run: RunFolder, exports: dict[str, Path], elapsed_s: float) -> None:
+    rows = [
+        ["report", str(run.path / "report.html")],
+        ["results", f"{run.path / 'results.json'}, {run.path / 'results.csv'}"],
+        ["policy", f"{run.policy} (meshwright evaluate {run.path}, meshwright plan --policy {run.path})"],
+        ["plans of one episode", str(run.path / "plans")],
+        *([f"the same for {name}", str(path)] for name, path in exports.items()),
+        ["TensorBoard", f"tensorboard --logdir {run.tensorboard}"],
+        ["config, command, versions", f"{run.config}, {run.path / 'command.txt'}, {run.path / 'versions.json'}"],
+        ["time", f"{elapsed_s:.0f} s"],
+    ]
+    output.table(console, "Where everything lies", ["", ""], rows, numbers_from=2)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,120 @@
+"""Collectives' formulas: numbers worked by hand, and laws."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meshwright.costs.formulas import (
+    halving_doubling_all_reduce_s,
+    ramp_step_s,
+    ramp_transceivers,
+    ring_all_reduce_s,
+    ring_reduce_scatter_s,
+    tree_all_reduce_s,
+)
+
+ALL_REDUCES = [ring_all_reduce_s, tree_all_reduce_s, halving_doubling_all_reduce_s]
+payloads = st.floats(0, 1e12)
+ranks = st.integers(1, 4096)
+bandwidths = st.floats(1e6, 1e13)
+latencies = st.floats(0, 1e-3)
+
+
+def test_a_ring_of_four_worked_by_hand():
+    # 6 steps, each 1 us + (1 GB / 4) / (100 GB/s) = 1 us + 2.5 ms
+    assert ring_all_reduce_s(1e9, 4, 100e9, 1e-6) == pytest.approx(15.006e-3, rel=1e-12)
+
+
+def test_a_reduce_scatter_is_half_a_ring():
+    # 3 steps of 1 us + 2.5 ms
+    assert ring_reduce_scatter_s(1e9, 4, 100e9, 1e-6) == pytest.approx(7.503e-3, rel=1e-12)
+
+
+def test_a_tree_of_eight_worked_by_hand():
+    # depth 3: 6 latencies of 1 us, and the payload twice: 2 x 10 ms
+    assert tree_all_reduce_s(1e9, 8, 100e9, 1e-6) == pytest.approx(20.006e-3, rel=1e-12)
+
+
+def test_a_tree_of_nine_is_one_deeper_than_one_of_eight():
+    # depth 4: 8 latencies
+    assert tree_all_reduce_s(1e9, 9, 100e9, 1e-6) == pytest.approx(20.008e-3, rel=1e-12)
+
+
+def test_halving_doubling_of_eight_worked_by_hand():
+    # 2 x 3 steps of 1 us; halves of 500, 250 and 125 MB there and back: 2 x 8.75 ms
+    assert halving_doubling_all_reduce_s(1e9, 8, 100e9, 1e-6) == pytest.approx(17.506e-3, rel=1e-12)
+
+
+def test_halving_doubling_of_six_sends_two_ranks_buffers_ahead():
+    # among four: 4 us + 2 x 7.5 ms; before and after, two ranks pass the whole buffer: 2 x (1 us + 10 ms)
+    assert halving_doubling_all_reduce_s(1e9, 6, 100e9, 1e-6) == pytest.approx(35.006e-3, rel=1e-12)
+
+
+def test_a_ramp_step_of_three_uses_two_transceivers_for_each_peer():
+    # 4 transceivers for 2 peers: 2 x 400 GB/s; 250 ns + 8 MB / 800 GB/s = 10.25 us
+    assert ramp_transceivers(3, 4) == 2
+    assert ramp_step_s(8e6, 3, 4, 1600e9, 250e-9) == pytest.approx(10.25e-6, rel=1e-12)
+
+
+def test_a_ramp_step_of_four_leaves_one_of_four_transceivers_idle():
+    # 250 ns + 8 MB / 400 GB/s = 20.25 us
+    assert ramp_step_s(8e6, 4, 4, 1600e9, 250e-9) == pytest.approx(20.25e-6, rel=1e-12)
+
+
+def test_a_ramp_node_with_fewer_transceivers_than_peers_serves_them_in_rounds():
+    # 5 peers, 4 transceivers: two rounds of 20.25 us
+    assert ramp_transceivers(6, 4) == 1
+    assert ramp_step_s(8e6, 6, 4, 1600e9, 250e-9) == pytest.approx(40.5e-6, rel=1e-12)
+
+
+@given(message=payloads, n=st.integers(2, 256), x=st.integers(1, 64), b=bandwidths, a=latencies)
+def test_a_ramp_node_never_sends_more_than_its_bandwidth(message, n, x, b, a):
+    assert ramp_step_s(message, n, x, b, a) >= (a + (n - 1) * message / b) * (1 - 1e-12)
+
+
+@given(message=payloads, x=st.integers(1, 64), b=bandwidths, a=latencies)
+def test_a_ramp_subgroup_of_one_costs_nothing(message, x, b, a):
+    assert ramp_transceivers(1, x) == 0
+    assert ramp_step_s(message, 1, x, b, a) == 0.0
+
+
+@pytest.mark.parametrize("all_reduce_s", ALL_REDUCES)
+@given(payload=payloads, b=bandwidths, a=latencies)
+def test_one_rank_has_nothing_to_reduce(all_reduce_s, payload, b, a):
+    assert all_reduce_s(payload, 1, b, a) == 0.0
+
+
+@pytest.mark.parametrize("all_reduce_s", ALL_REDUCES)
+@given(n=ranks, b=bandwidths, a=latencies)
+def test_no_bytes_take_no_time(all_reduce_s, n, b, a):
+    assert all_reduce_s(0.0, n, b, a) == 0.0
+
+
+@pytest.mark.parametrize("all_reduce_s", ALL_REDUCES)
+@given(payload=payloads, more=payloads, n=ranks, b=bandwidths, a=latencies)
+def test_more_bytes_never_take_less_time(all_reduce_s, payload, more, n, b, a):
+    assert all_reduce_s(payload + more, n, b, a) >= all_reduce_s(payload, n, b, a)
+
+
+@pytest.mark.parametrize("all_reduce_s", ALL_REDUCES)
+@given(payload=payloads, n=ranks, b=bandwidths, factor=st.floats(1, 100), a=latencies)
+def test_a_faster_link_never_takes_more_time(all_reduce_s, payload, n, b, factor, a):
+    assert all_reduce_s(payload, n, b * factor, a) <= all_reduce_s(payload, n, b, a)
+
+
+@pytest.mark.parametrize("all_reduce_s", ALL_REDUCES)
+@given(payload=payloads, n=st.integers(2, 4096), b=bandwidths, a=latencies)
+def test_no_all_reduce_beats_the_bandwidth_bound(all_reduce_s, payload, n, b, a):
+    # Patarasuk and Yuan, 2009: some rank sends and receives 2 (n - 1) / n of its buffer
+    assert all_reduce_s(payload, n, b, a) >= 2 * (n - 1) / n * payload / b * (1 - 1e-12)
+
+
+@given(payload=payloads, n=ranks, b=bandwidths)
+def test_no_ring_moves_more_than_twice_its_payload(payload, n, b):
+    assert ring_all_reduce_s(payload, n, b, 0.0) <= 2 * payload / b * (1 + 1e-12)
+
+
+@given(payload=payloads, doublings=st.integers(1, 12), b=bandwidths)
+def test_halving_doubling_of_a_power_of_two_moves_what_a_ring_moves(payload, doublings, b):
+    n = 2**doublings
+    assert halving_doubling_all_reduce_s(payload, n, b, 0.0) == pytest.approx(ring_all_reduce_s(payload, n, b, 0.0), rel=1e-12)

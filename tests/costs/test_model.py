@@ -1,0 +1,54 @@
+"""The settings of the cost model."""
+
+from typing import get_args
+
+import pytest
+
+from meshwright import settings
+from meshwright.costs import collectives, compute, flows
+from meshwright.costs.model import CostSettings
+from meshwright.errors import ConfigError
+
+OTHER_CHOICES = {
+    "compute": "profiled",
+    "collectives": "ring",
+    "flows": "store-and-forward",
+    "contention": "independent",
+    "priority": "shortest-first",
+    "gradient_bytes_per_parameter_byte": 2.0,
+}
+
+
+def test_every_layer_has_another_choice_here():
+    assert OTHER_CHOICES.keys() == CostSettings.model_fields.keys()
+
+
+@pytest.mark.parametrize("field", OTHER_CHOICES)
+def test_the_digest_tells_every_choice_apart(field):
+    assert CostSettings(**{field: OTHER_CHOICES[field]}).digest != CostSettings().digest
+
+
+def test_equal_choices_have_equal_digests():
+    assert CostSettings(collectives="auto", gradient_bytes_per_parameter_byte=1).digest == CostSettings().digest
+
+
+@pytest.mark.parametrize(
+    ("field", "known"),
+    [("compute", compute.MODELS), ("collectives", collectives.ALGORITHMS), ("flows", flows.MODELS)],
+)
+def test_yaml_offers_what_the_layer_has(field, known):
+    assert set(get_args(CostSettings.model_fields[field].annotation)) - {"auto"} == set(known)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"collectives": "rng"}, r"collectives: .*'rng'.*did you mean 'ring'\?"),
+        ({"flow": "cut-through"}, r"flow: .*did you mean 'flows'\?"),
+        ({"gradient_bytes_per_parameter_byte": 0}, r"gradient_bytes_per_parameter_byte: .*0"),
+        ({"gradient_bytes_per_parameter_byte": float("nan")}, r"gradient_bytes_per_parameter_byte: "),
+    ],
+)
+def test_a_bad_setting_is_refused_by_name(data, message):
+    with pytest.raises(ConfigError, match=message):
+        settings.build(CostSettings, data)
