@@ -34,6 +34,7 @@ class EpisodeBatch:
         self._weights = (rewards or RewardSettings()).weights
         self._scale_s = scenario.cluster.num_devices * scenario.workload.mean_interarrival_s
         self._episodes = scenario.new_episodes(num_episodes)
+        self._episodes.job[:] = scenario.settings.num_jobs  # over, until they begin
         self._layout = self.observer.layout
 
     @property
@@ -60,16 +61,18 @@ class EpisodeBatch:
             Rewards ``(e,)`` and which episodes are over ``(e,)``.
 
         Raises:
-            PolicyError: an action is no candidate, or an episode is already over.
+            PolicyError: an action is no candidate, or an episode is over or has not begun.
         """
-        actions = np.asarray(actions, np.int64)
+        given = np.asarray(actions)
         num = self.scenario.problem.num_candidates
-        if actions.shape != (self.num_episodes,) or actions.min() < 0 or actions.max() >= num:
+        is_whole = given.dtype.kind in "iu" and given.shape == (self.num_episodes,)
+        if not is_whole or given.min() < 0 or given.max() >= num:
             raise PolicyError(
-                f"an action is a candidate 0..{num - 1} for each of {self.num_episodes} episodes", value=actions.tolist()
+                f"an action is a candidate 0..{num - 1} for each of {self.num_episodes} episodes", value=given.tolist()
             )
+        actions = given.astype(np.int64)
         if (self._episodes.job >= self.scenario.settings.num_jobs).any():
-            raise PolicyError("the episode is over; reset it first")
+            raise PolicyError("the episode is over or has not begun; reset it first")
         rewards = np.empty(self.num_episodes, np.float32)
         is_over = np.empty(self.num_episodes, np.bool_)
         _step(

@@ -65,7 +65,7 @@ def load_benchmark(spec: str, *, changes: list[str] | None = None) -> BenchmarkS
         InputFileError: the file is missing.
     """
     name = spec.removeprefix("preset:")
-    if spec.startswith("preset:") or (spec in benchmark_names() and not Path(spec).exists()):
+    if spec.startswith("preset:") or (spec in benchmark_names() and not Path(spec).is_file()):
         if name not in benchmark_names():
             raise ConfigError("unknown benchmark", value=name, choices=benchmark_names())
         return settings.load(BenchmarkSettings, _folder() / f"{name}.yaml", changes=changes or ())

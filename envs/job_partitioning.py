@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, SupportsFloat
 
 import gymnasium
@@ -68,7 +69,7 @@ class JobPartitioningEnv(gymnasium.Env[Observation, np.int64]):
 
     def __init__(
         self,
-        benchmark: str | BenchmarkSettings = "preset:quickstart",
+        benchmark: str | Path | BenchmarkSettings = "preset:quickstart",
         *,
         scenario: Scenario | None = None,
         render_mode: str | None = None,
@@ -77,7 +78,7 @@ class JobPartitioningEnv(gymnasium.Env[Observation, np.int64]):
             raise ConfigError(
                 "unknown render mode", field="render_mode", value=render_mode, choices=self.metadata["render_modes"]
             )
-        self.benchmark = load_benchmark(benchmark) if isinstance(benchmark, str) else benchmark
+        self.benchmark = benchmark if isinstance(benchmark, BenchmarkSettings) else load_benchmark(str(benchmark))
         self.scenario = scenario if scenario is not None else self.benchmark.build()
         self.render_mode = render_mode
         self._batch = EpisodeBatch(self.scenario, 1, self.benchmark.reward)
@@ -100,9 +101,9 @@ class JobPartitioningEnv(gymnasium.Env[Observation, np.int64]):
         """Carry out a decision and go to the next arrival.
 
         Raises:
-            PolicyError: the action is no candidate, or the episode is over.
+            PolicyError: the action is no candidate, or the episode is over or has not begun.
         """
-        rewards, is_over = self._batch.step(np.array([action], np.int64))
+        rewards, is_over = self._batch.step(np.array([action]))
         done = bool(is_over[0])
         job = int(self._batch.episodes.job[0]) - 1
         outcome = Outcome(int(self._batch.episodes.outcome[0, job]))

@@ -134,6 +134,8 @@ def verdict(rows: Sequence[dict[str, Any]], best: dict[str, Any] | None) -> str:
     if best is None:
         return f"No baseline was compared with {learned['policy']}."
     difference = learned["against_best_baseline"]
+    if learned["num_seeds"] < 2:
+        return f"No winner: one episode tells nothing about {learned['policy']} and {best['policy']}; ask for more seeds."
     points = f"{100 * difference['mean']:+.1f} points [{100 * difference['low']:+.1f}, {100 * difference['high']:+.1f}]"
     if difference["high"] < 0:
         return f"{learned['policy']} blocks fewer jobs than the best baseline, {best['policy']}: {points}."

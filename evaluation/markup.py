@@ -22,13 +22,13 @@ p, li {{ max-width: 52em; overflow-wrap: anywhere; }}
   background: #eef4f9; }}
 .scroll {{ overflow-x: auto; }}
 table {{ border-collapse: collapse; font-size: 13.5px; font-variant-numeric: tabular-nums; }}
-table.wide {{ width: 100%; }}
+table.wide {{ width: 100%; font-size: 13.5px; }}
 th, td {{ padding: 4px 6px; text-align: right; vertical-align: top; border-bottom: 1px solid #e2e2e2; }}
 th:first-child, td:first-child {{ text-align: left; overflow-wrap: anywhere; }}
 table.texts th, table.texts td {{ text-align: left; }}
-table.wide td:first-child {{ min-width: 190px; }}
+table.wide td:first-child {{ min-width: 150px; }}
 thead th {{ vertical-align: bottom; border-bottom: 2px solid #888888; font-weight: 600; line-height: 1.3; }}
-td small, th small {{ display: block; color: #555555; font-size: 12px; font-weight: 400; white-space: nowrap; }}
+td small, th small {{ display: block; color: #555555; font-size: 11.5px; font-weight: 400; white-space: nowrap; }}
 tr.learned td {{ background: #eef4f9; font-weight: 600; }}
 tr.learned td small {{ font-weight: 400; }}
 figure {{ margin: 18px 0 34px; }}

@@ -72,7 +72,7 @@ def reasons_svg(rows: Sequence[Row]) -> str:
         for y, stack in enumerate(stacks):
             start = 0.0
             for reason, share in zip(REASONS, stack, strict=True):
-                axes.barh(y, share, _BAR, left=start, color=reason.colour, edgecolor="white", linewidth=0.6 * (share > 0))
+                sheet.boxes(axes, [(start, y - _BAR / 2, share, _BAR)] * (share > 0), reason.colour, edge=0.6)
                 if share / widest * (right - left) > text_width(f"{share:.1f}", SMALL) + 8:
                     x = left + (start + share / 2) / widest * (right - left)
                     middle = top + (y + 0.5) * _ROW
@@ -103,16 +103,14 @@ def degrees_svg(rows: Sequence[Row]) -> str:
         axes.set_xticks(range(0, len(used), every), [str(degree) for degree in used[::every]])
         for y, row in enumerate(rows):
             axes.axhline(y + 0.5, color=RULE, linewidth=0.6)
-            for x, degree in enumerate(used):
-                share = _percent(row["degrees"].get(str(degree)))
-                if share <= 0:
-                    continue
-                shade = _shade(share / 100)
-                axes.barh(y, 0.96, 0.88, left=x - 0.48, color=shade)
+            shares = [_percent(row["degrees"].get(str(degree))) for degree in used]
+            cells = [(x, share) for x, share in enumerate(shares) if share > 0]
+            spans = [(x - 0.48, 0.96) for x, _ in cells]
+            axes.broken_barh(spans, (y - 0.44, 0.88), facecolors=[_shade(share / 100) for _, share in cells])
+            for x, share in cells if column > 24 else ():
+                place = left + (x + 0.5) * column, top + (y + 0.5) * _ROW
                 text = f"{share:.0f}" if share >= 1 else "<1"
-                if column > 24:
-                    place = left + (x + 0.5) * column, top + (y + 0.5) * _ROW
-                    sheet.write(*place, text, size=SMALL, colour="#ffffff" if share > 80 else INK, align="center")
+                sheet.write(*place, text, size=SMALL, colour="#ffffff" if share > 80 else INK, align="center")
         if not used:
             sheet.write(left + width / 2, top + _ROW / 2, "no job was accepted", colour=MUTED, align="center")
         return sheet.svg("degrees", f"Degrees of the jobs that {len(rows)} policies accepted")

@@ -2,12 +2,15 @@
 
 ``shipped:NAME`` is a trained policy that comes with the package; a bare name is a baseline (see `planners.rules`,
 and ``best-fixed``, which `evaluation.evaluate` turns into the fixed degree that does best on validation episodes);
+``python:MODULE:NAME`` is the user's own, a callable that takes the scenario and returns a `planners.policy.Policy`;
 anything else is the path of a run folder or of its ``policy.pt``.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from importlib import import_module
 from importlib.resources import files as resources
 from pathlib import Path
 
@@ -17,6 +20,7 @@ from ..planners.rules import NAMES, rule_of_thumb
 from ..simulation.scenario import Scenario
 
 BEST_FIXED = "best-fixed"
+OWN = "python:"
 
 
 def is_baseline(spec: str) -> bool:
@@ -25,8 +29,8 @@ def is_baseline(spec: str) -> bool:
     return bare in (*NAMES, BEST_FIXED) or re.fullmatch(r"fixed-[0-9]+", bare) is not None
 
 
-def policy_file(spec: str) -> Path:
-    """The file of a trained policy.
+def policy_file(spec: str, baselines: Sequence[str] = (*NAMES, BEST_FIXED)) -> Path:
+    """The file of a trained policy; ``baselines`` are the other valid spellings, for the advice in an error.
 
     Raises:
         PolicyError: no shipped policy, file or run folder of that name; the nearest valid spelling is named.
@@ -43,7 +47,7 @@ def policy_file(spec: str) -> Path:
         return path / "policy.pt"
     if path.is_file():
         return path
-    choices = [*NAMES, BEST_FIXED, *(f"shipped:{name}" for name in shipped_names())]
+    choices = [*baselines, *(f"shipped:{name}" for name in shipped_names())]
     raise PolicyError("no such policy, run folder or file", value=spec, choices=choices)
 
 
@@ -56,6 +60,8 @@ def display_name(spec: str) -> str:
     """How a policy is called in tables."""
     if is_baseline(spec) or spec.startswith("shipped:"):
         return spec
+    if spec.startswith(OWN):
+        return spec.rpartition(":")[2]
     path = Path(spec)
     return path.parent.name if path.name == "policy.pt" and path.parent.name else path.stem
 
@@ -69,7 +75,9 @@ def policy(spec: str, scenario: Scenario) -> Policy:
     """
     if is_baseline(spec):
         return rule_of_thumb(spec, degrees=scenario.space.degrees, placements=scenario.settings.placement_rules)
-    path = policy_file(spec)
+    if spec.startswith(OWN):
+        return _own_policy(spec, scenario)
+    path = policy_file(spec, [*NAMES, BEST_FIXED, *fixed_names(scenario, "")])
     import torch
 
     from ..models.saved import NetworkPolicy, SavedNetwork
@@ -81,6 +89,28 @@ def policy(spec: str, scenario: Scenario) -> Policy:
 def fixed_names(scenario: Scenario, placement: str) -> list[str]:
     """Every fixed degree of a scenario, with a placement rule (empty: the default)."""
     return [f"fixed-{degree}{placement}" for degree in scenario.space.degrees]
+
+
+def _own_policy(spec: str, scenario: Scenario) -> Policy:
+    """Import and make a user's policy; what its own code raises is passed on as it is."""
+    module, colon, name = spec.removeprefix(OWN).partition(":")
+    if not colon or not all(part.isidentifier() for part in (*module.split("."), name)):
+        raise PolicyError("a policy of your own is spelled python:MODULE:NAME", value=spec)
+    try:
+        home = import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name != module.split(".")[0] and error.name != module:
+            raise
+        raise PolicyError("no such module on the Python path", field=spec, value=module) from None
+    if not callable(getattr(home, name, None)):
+        names = [n for n, value in vars(home).items() if callable(value) and not n.startswith("_")]
+        raise PolicyError(f"module {module} has no such callable", value=name, choices=names)
+    made = getattr(home, name)(scenario)
+    for method in ("begin", "choose"):
+        if not callable(getattr(made, method, None)):
+            raise PolicyError(f"has no method {method!r} (see planners/policy.py)", value=spec)
+    own: Policy = made
+    return own
 
 
 def _shipped() -> Path:

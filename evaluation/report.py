@@ -129,6 +129,7 @@ def _cells(row: Data, best_baseline: str | None) -> tuple[str, list[str]]:
         against = "<small>best baseline</small>" if row["kind"] == "baseline" and best_baseline is not None else "-"
     else:
         word = "better" if difference["high"] < 0 else "worse" if difference["low"] > 0 else "unclear"
+        word = word if row["num_seeds"] > 1 else "unclear"
         mean, low, high = (100 * difference[key] for key in ("mean", "low", "high"))
         against = f"{mean:+.1f} <small>[{low:+.1f}, {high:+.1f}] {word}</small>"
     cells = [
@@ -218,7 +219,8 @@ def _method(results: Data) -> list[str]:
         f"Every policy played the same {len(results['seeds'])} test episodes (seeds {_seeds(results['seeds'])}) of "
         f"{scenario['num_jobs']} arrivals. The cluster starts empty, so the first {scenario['num_warmup_jobs']} arrivals are a "
         f"warm-up that no figure counts; {counted} arrivals of each episode count.",
-        "Intervals are Student's 95 % intervals over the episodes. Differences are taken episode by episode.",
+        "Intervals are Student's 95 % intervals over the episodes. Differences are taken episode by episode."
+        + (" One episode alone has no interval." if len(results["seeds"]) == 1 else ""),
         "Blocking rate and accepted jobs add up to all jobs. Completion time runs from arrival to end. Slack is the share of "
         "the allowed time that accepted jobs leave unused. Utilisation is the share of device-time that jobs hold.",
         f"A job may be cut into {_degrees(scenario['degrees'])}.",

@@ -56,16 +56,26 @@ def load_graph(
     return JobGraph.from_data(data, file=path)
 
 
+def profile_names(graphs_dir: str | Path) -> list[str]:
+    """The profiles ``NAME/graph.txt`` in a folder, by name.
+
+    Raises:
+        GraphError: the folder is missing or holds none.
+    """
+    folder = Path(graphs_dir)
+    if not folder.is_dir():
+        raise GraphError("no such folder of graphs", file=folder)
+    names = sorted(path.parent.name for path in folder.glob(f"*/{PROFILE}"))
+    if not names:
+        raise GraphError(f"the folder holds no profile (NAME/{PROFILE})", file=folder)
+    return names
+
+
 def _find(spec: str, graphs_dir: str | Path | None) -> Path:
     """The file that a specification other than ``zoo:NAME`` means; where it is absent, the nearest spellings."""
-    profiles: dict[str, Path] = {}
-    if graphs_dir is not None:
-        folder = Path(graphs_dir)
-        if not folder.is_dir():
-            raise GraphError("no such folder of graphs", file=folder)
-        profiles = {path.parent.name: path for path in sorted(folder.glob(f"*/{PROFILE}"))}
-        if spec in profiles:
-            return profiles[spec]
+    profiles = [] if graphs_dir is None else profile_names(graphs_dir)
+    if graphs_dir is not None and spec in profiles:
+        return Path(graphs_dir) / spec / PROFILE
     path = Path(spec)
     if path.is_dir():
         if not (path / PROFILE).is_file():
@@ -73,6 +83,6 @@ def _find(spec: str, graphs_dir: str | Path | None) -> Path:
         return path / PROFILE
     is_bare_name = path.name == spec and path.suffix not in (".txt", ".json")
     if is_bare_name and not path.exists():
-        choices = [f"zoo:{name}" for name in zoo_names()] + list(profiles)
+        choices = [f"zoo:{name}" for name in zoo_names()] + profiles
         raise GraphError("no such job", value=spec, choices=choices)
     return path

@@ -7,7 +7,7 @@ generator state gives the same episode.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.resources import files as resources
 from pathlib import Path
@@ -23,7 +23,7 @@ from ..errors import ConfigError, GraphError
 from .arrivals import Arrivals, FixedArrivals, PoissonArrivals
 from .deadlines import Deadline
 from .graph import JobGraph
-from .load import load_graph
+from .load import load_graph, profile_names
 from .pipedream import without_inputs
 from .trace import Trace, TraceArrivals, load_trace
 
@@ -115,7 +115,8 @@ class Workload:
 
         Args:
             settings: the validated YAML.
-            graphs_dir: folder of profiles in which bare graph names are looked up.
+            graphs_dir: folder of profiles ``NAME/graph.txt`` in which bare graph names are looked up. Where the
+                settings name none of them, all are added to the workload, each as ``profile-NAME``.
             base_folder: folder to which relative paths in the settings refer; by default the current one.
 
         Raises:
@@ -128,16 +129,21 @@ class Workload:
             device = device_type(settings.device)
         except ConfigError as error:
             raise ConfigError(error.problem, field="device", value=error.value, choices=error.choices) from None
+        profiles = profile_names(graphs_dir) if graphs_dir is not None else []
         graphs = []
         for spec in settings.graphs:
             inside = base / spec
-            is_path = not spec.startswith("zoo:") and inside.exists() and not (graphs_dir and (Path(graphs_dir) / spec).is_dir())
-            graph = load_graph(str(inside) if is_path else spec, device=device, graphs_dir=graphs_dir)
-            if settings.drop_input_ops:
-                graph = without_inputs(graph)
+            is_path = not spec.startswith("zoo:") and inside.exists() and spec not in profiles
+            graphs.append(load_graph(str(inside) if is_path else spec, device=device, graphs_dir=graphs_dir))
+        if profiles and not set(profiles) & set(settings.graphs):
+            if settings.weights is not None:
+                raise ConfigError("the profiles of --graphs would have no weight; name them under graphs", field="weights")
+            graphs += [replace(load_graph(name, graphs_dir=graphs_dir), name=f"profile-{name}") for name in profiles]
+        if settings.drop_input_ops:
+            graphs = [without_inputs(graph) for graph in graphs]
+        for graph in graphs:
             if graph.step_s <= 0:
-                raise GraphError("a step of this job takes no time", field="graphs", value=spec)
-            graphs.append(graph)
+                raise GraphError("a step of this job takes no time", field="graphs", value=graph.name)
         trace = None
         if isinstance(settings.arrivals, TraceArrivals):
             trace = load_trace(base / settings.arrivals.file, min_gpus=settings.arrivals.min_gpus)

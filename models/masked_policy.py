@@ -15,7 +15,7 @@ from stable_baselines3.common.type_aliases import Schedule
 from torch import Tensor
 
 from ..envs.static import StaticFeatures
-from .network import CandidateNetwork, NetworkSettings
+from .network import NOT_OFFERED, CandidateNetwork, NetworkSettings
 
 Masks = NDArray[np.bool_] | Tensor | None
 
@@ -47,35 +47,47 @@ class CandidatePolicy(MaskableActorCriticPolicy):
         self.optimizer = self.optimizer_class(self.parameters(), lr=lr_schedule(1), **self.optimizer_kwargs)  # type: ignore[call-arg]
 
     def set_training_mode(self, mode: bool) -> None:
-        """Weights change only in training mode, so leaving or entering it drops what was kept."""
+        """As in Stable-Baselines3; what the network kept is dropped."""
         self.network.forget()
         super().set_training_mode(mode)
 
     def forward(self, obs: Any, deterministic: bool = False, action_masks: Masks = None) -> tuple[Tensor, Tensor, Tensor]:
         """Actions ``(b,)``, values ``(b, 1)`` and log-probabilities ``(b,)``."""
         scores, values = self.network(obs)
-        distribution = self._distribution(scores)
-        actions = distribution.get_actions(deterministic=deterministic)
-        return actions, values.unsqueeze(1), distribution.log_prob(actions)
+        log_share = _log_shares(scores, action_masks)
+        actions = log_share.argmax(dim=1) if deterministic else torch.multinomial(log_share.exp(), 1).squeeze(1)
+        return actions, values.unsqueeze(1), _at(log_share, actions)
 
     def evaluate_actions(self, obs: Any, actions: Tensor, action_masks: Masks = None) -> tuple[Tensor, Tensor, Tensor | None]:
         """Values ``(b, 1)``, log-probabilities and entropies ``(b,)`` of given actions."""
         scores, values = self.network(obs)
-        distribution = self._distribution(scores)
-        return values.unsqueeze(1), distribution.log_prob(actions), distribution.entropy()
+        log_share = _log_shares(scores, action_masks)
+        return values.unsqueeze(1), _at(log_share, actions), -(log_share.exp() * log_share).sum(dim=1)
 
     def get_distribution(self, obs: Any, action_masks: Masks = None) -> MaskableCategoricalDistribution:
         """The distribution over candidates."""
-        return self._distribution(self.network(obs)[0])
+        log_share = _log_shares(self.network(obs)[0], action_masks)
+        return MaskableCategoricalDistribution(log_share.shape[1]).proba_distribution(log_share)
 
     def predict_values(self, obs: Any) -> Tensor:
         """Values ``(b, 1)``."""
         return self.network.values(obs).unsqueeze(1)
 
-    def _distribution(self, scores: Tensor) -> MaskableCategoricalDistribution:
-        distribution = MaskableCategoricalDistribution(scores.shape[1])
-        # Candidates that are not offered score so low that their probability is exactly zero.
-        return distribution.proba_distribution(scores)
+
+def _log_shares(scores: Tensor, action_masks: Masks) -> Tensor:
+    """Log-probabilities of all candidates, ``(b, a)``.
+
+    Candidates that are not offered score so low that their probability is exactly zero. Masks come only from a caller
+    who forbids more than that.
+    """
+    if action_masks is not None:
+        allowed = torch.as_tensor(action_masks, dtype=torch.bool, device=scores.device).reshape(scores.shape)
+        scores = scores.masked_fill(~allowed, NOT_OFFERED)
+    return torch.log_softmax(scores, dim=1)
+
+
+def _at(log_share: Tensor, actions: Tensor) -> Tensor:
+    return log_share.gather(1, actions.long().reshape(-1, 1)).squeeze(1)
 
 
 class _NoFeatures(BaseFeaturesExtractor):

@@ -72,6 +72,7 @@ class CandidateNetwork(nn.Module):
         nn.init.zeros_(last.bias)
         self.static = StaticTensors(static)
         self._kept: Tensor | None = None
+        self._kept_of: tuple[object, ...] = ()
 
     def set_scenario(self, static: StaticFeatures) -> None:
         """Serve another scenario: other graphs, devices, degrees, placement rules."""
@@ -79,15 +80,19 @@ class CandidateNetwork(nn.Module):
         self._kept = None
 
     def forget(self) -> None:
-        """Drop the kept graph embeddings; called whenever the weights have changed."""
+        """Drop the kept graph embeddings; for callers who change weights behind PyTorch's back (``weight.data``)."""
         self._kept = None
 
     def graph_embeddings(self) -> Tensor:
-        """Embedding of each graph of the scenario, ``(g, embedding)``; kept between calls that need no gradient."""
+        """Embedding of each graph of the scenario, ``(g, embedding)``.
+
+        Kept between calls that need no gradient, while the encoder's weights stay as they are and where they are.
+        """
         if torch.is_grad_enabled():
             return self._encode()
-        if self._kept is None:
-            self._kept = self._encode()
+        weights = tuple((weight.data_ptr(), weight._version) for weight in self.graph_encoder.parameters())
+        if self._kept is None or self._kept_of != weights:
+            self._kept, self._kept_of = self._encode(), weights
         return self._kept
 
     def forward(self, observation: dict[str, Tensor]) -> tuple[Tensor, Tensor]:

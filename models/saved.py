@@ -6,8 +6,6 @@ is read with ``weights_only``, so a file from elsewhere cannot run code.
 
 from __future__ import annotations
 
-import pickle
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from io import BytesIO
@@ -17,10 +15,10 @@ from typing import Any
 import torch
 from numpy.typing import NDArray
 
-from .. import files
+from .. import files, settings
 from ..envs.observation import CANDIDATE_FEATURES, CLUSTER_FEATURES, DEVICE_FEATURES, JOB_FEATURES, SLOTS
 from ..envs.static import DEGREE_FEATURES, OP_FEATURES, StaticFeatures, static_features
-from ..errors import CheckpointError
+from ..errors import CheckpointError, ConfigError
 from ..simulation.decision import Decision
 from ..simulation.scenario import Scenario
 from .network import CandidateNetwork, NetworkSettings
@@ -39,11 +37,13 @@ class SavedNetwork:
         settings: widths.
         weights: named tensors.
         trained: how it was trained, plain data (config name, benchmark, seed, steps, figures reached).
+        file: where it was read from, for messages.
     """
 
     settings: NetworkSettings
     weights: dict[str, torch.Tensor]
     trained: dict[str, Any] = field(default_factory=dict)
+    file: str | None = None
 
     @classmethod
     def of(cls, network: CandidateNetwork, trained: dict[str, Any]) -> SavedNetwork:
@@ -66,13 +66,27 @@ class SavedNetwork:
         """The network that `to_data` described.
 
         Raises:
-            CheckpointError: of another version, for other features, or with missing parts.
+            CheckpointError: of another version, for other features, with missing parts or with weights that are not
+                finite.
         """
-        if not isinstance(data, dict) or data.get("format_version") != FORMAT_VERSION or "weights" not in data:
+        if not isinstance(data, dict) or data.get("format_version") != FORMAT_VERSION:
             raise CheckpointError(f"is no policy of version {FORMAT_VERSION}", file=file)
-        if data.get("features") != FEATURES:
+        for part in ("features", "network", "weights", "trained"):
+            if part not in data:
+                raise CheckpointError("the policy lacks a part", file=file, field=part)
+        if data["features"] != FEATURES:
             raise CheckpointError("was trained on other features than this version observes; train it again", file=file)
-        return cls(NetworkSettings(**data["network"]), data["weights"], data["trained"])
+        try:
+            chosen = settings.build(NetworkSettings, data["network"])
+        except ConfigError as error:
+            raise CheckpointError(error.problem, file=file, field=f"network.{error.field}", value=error.value) from None
+        weights = data["weights"]
+        if not isinstance(weights, dict) or not isinstance(data["trained"], dict):
+            raise CheckpointError("a part of the policy is not what it should be", file=file)
+        for name, tensor in weights.items():
+            if not isinstance(tensor, torch.Tensor) or not tensor.is_floating_point() or not bool(tensor.isfinite().all()):
+                raise CheckpointError("holds something other than finite numbers", file=file, field=f"weights.{name}")
+        return cls(chosen, weights, data["trained"], str(file))
 
     def save(self, path: str | Path) -> None:
         """Write the file, whole or not at all."""
@@ -97,7 +111,7 @@ class SavedNetwork:
         try:
             network.load_state_dict(self.weights)
         except RuntimeError:
-            raise CheckpointError("the weights do not fit the widths that stand beside them") from None
+            raise CheckpointError("the weights do not fit the widths that stand beside them", file=self.file) from None
         return network.eval()
 
 
@@ -142,5 +156,5 @@ def load_tensors(path: str | Path) -> Any:
         raise CheckpointError("no such file", file=path)
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
-    except (RuntimeError, EOFError, pickle.UnpicklingError, zipfile.BadZipFile, ValueError, KeyError, OSError):
+    except Exception:  # whatever the reader stumbles over in bytes that are not its own
         raise CheckpointError("is truncated or not a file of tensors", file=path) from None

@@ -68,7 +68,7 @@ class Flows:
     def latency_s(self, links: Links) -> NDArray[np.float64]:
         """Sum of the latencies on each path, ``(f,)``."""
         flow = np.repeat(np.arange(len(self)), np.diff(self.path_start))
-        return np.bincount(flow, weights=links.latency_s[self.path_links], minlength=len(self))
+        return np.bincount(flow, links.latency_s[self.path_links], len(self)).astype(np.float64)
 
     def check_on(self, links: Links) -> None:
         """Refuse links that carry nothing, and paths over links that are not there.

@@ -1,11 +1,12 @@
 """Checkpoints: all that a run needs to go on as if it had never stopped.
 
-A checkpoint is taken between an update and the next decisions. It holds weights, optimizer, both random generators
-that PPO draws from, the state of every episode, and the learning curve so far.
+A checkpoint is taken between an update and the next decisions. It holds weights, optimizer, the random generators
+that PPO draws from, the state of every episode, the returns of the latest ones, and the learning curve so far.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,22 @@ from ..errors import CheckpointError
 from ..models.saved import SavedNetwork, load_tensors, save_tensors
 from .vec_env import JobPartitioningVecEnv
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+KEYS = (
+    "key",
+    "num_timesteps",
+    "num_updates",
+    "policy",
+    "optimizer",
+    "torch_generator",
+    "cuda_generator",
+    "numpy_generator",
+    "episodes",
+    "episode_starts",
+    "recent_episodes",
+    "progress",
+    "best",
+)
 
 
 def save(path: Path, model: MaskablePPO, progress: dict[str, Any], best: SavedNetwork | None, key: str) -> None:
@@ -41,9 +57,11 @@ def save(path: Path, model: MaskablePPO, progress: dict[str, Any], best: SavedNe
             "policy": model.policy.state_dict(),
             "optimizer": model.policy.optimizer.state_dict(),
             "torch_generator": torch.get_rng_state(),
+            "cuda_generator": torch.cuda.get_rng_state(model.device) if model.device.type == "cuda" else None,
             "numpy_generator": [kind, torch.as_tensor(np.asarray(keys, np.int64)), position, has_gauss, gauss],
             "episodes": {name: torch.as_tensor(array) for name, array in _environment(model).state().items()},
             "episode_starts": torch.as_tensor(np.asarray(model._last_episode_starts)),
+            "recent_episodes": list(model.ep_info_buffer or ()),
             "progress": progress,
             "best": None if best is None else best.to_data(),
         },
@@ -57,7 +75,7 @@ def restore(path: Path, model: MaskablePPO, key: str) -> tuple[dict[str, Any], S
         CheckpointError: missing, truncated, of another version, or of another config or scenario.
     """
     data = load_tensors(path)
-    if not isinstance(data, dict) or data.get("format_version") != FORMAT_VERSION or "episodes" not in data:
+    if not isinstance(data, dict) or data.get("format_version") != FORMAT_VERSION or not all(k in data for k in KEYS):
         raise CheckpointError(f"is no checkpoint of version {FORMAT_VERSION}", file=path)
     if data["key"] != key:
         raise CheckpointError("belongs to another config, workload or cluster than this run's", file=path)
@@ -67,7 +85,11 @@ def restore(path: Path, model: MaskablePPO, key: str) -> tuple[dict[str, Any], S
     model._n_updates = data["num_updates"]
     model._last_obs = _environment(model).restore({name: tensor.numpy() for name, tensor in data["episodes"].items()})
     model._last_episode_starts = data["episode_starts"].numpy()
+    model.ep_info_buffer = deque(data["recent_episodes"], maxlen=model._stats_window_size)
+    model.ep_success_buffer = deque(maxlen=model._stats_window_size)
     torch.set_rng_state(data["torch_generator"])
+    if data["cuda_generator"] is not None and model.device.type == "cuda":
+        torch.cuda.set_rng_state(data["cuda_generator"], model.device)
     kind, keys, position, has_gauss, gauss = data["numpy_generator"]
     np.random.set_state((kind, keys.numpy().astype(np.uint32), position, has_gauss, gauss))  # noqa: NPY002
     best = None if data["best"] is None else SavedNetwork.from_data(data["best"], path)

@@ -16,7 +16,6 @@ from __future__ import annotations
 import importlib.metadata
 import platform
 import shlex
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,22 +73,32 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: Path, chosen: TrainSettings, command: Sequence[str], *, overwrite: bool = False) -> RunFolder:
-        """Make a new run folder with its config, command and versions.
+        """Make a new run folder with its config, command and versions; an old one is replaced as a whole.
+
+        Raises:
+            CheckpointError: something is there already, unless it is a run folder and ``overwrite`` is set.
+        """
+        run = cls.check_new(path, overwrite=overwrite)
+        with files.atomic_folder(path, marker=run.config.name if overwrite else None) as fresh:
+            made = cls(fresh)
+            files.write_text(made.config, to_yaml(chosen))
+            files.write_text(fresh / "command.txt", shlex.join(command) + "\n")
+            files.write_json(fresh / "versions.json", versions())
+        return run
+
+    @classmethod
+    def check_new(cls, path: Path, *, overwrite: bool = False) -> RunFolder:
+        """A run folder that `create` may make.
 
         Raises:
             CheckpointError: something is there already, unless it is a run folder and ``overwrite`` is set.
         """
         run = cls(path)
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            if not (overwrite and run.config.is_file()):
-                advice = "give another folder, --resume it or --overwrite it" if run.config.is_file() else "give another folder"
-                raise CheckpointError(f"exists already; {advice}", file=path)
-            shutil.rmtree(path)
-        with files.atomic_folder(path) as fresh:
-            made = cls(fresh)
-            files.write_text(made.config, to_yaml(chosen))
-            files.write_text(fresh / "command.txt", shlex.join(command) + "\n")
-            files.write_json(fresh / "versions.json", versions())
+        is_run = run.config.is_file()
+        is_empty = not path.exists() or (path.is_dir() and not any(path.iterdir()))
+        if not is_empty and not (overwrite and is_run):
+            advice = "give another folder, --resume it or --overwrite it" if is_run else "give another folder"
+            raise CheckpointError(f"exists already; {advice}", file=path)
         return run
 
     @classmethod

@@ -1,4 +1,7 @@
-"""`train`: PPO on the batched environment, from a config to a run folder; the same seed gives the same numbers."""
+"""`train`: PPO on the batched environment, from a config to a run folder.
+
+On a CPU the same seed gives the same numbers, bit for bit; a GPU adds numbers up in no fixed order.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from stable_baselines3.common.logger import KVWriter, Logger
 from .. import files
 from ..envs.benchmark import load_benchmark
 from ..envs.static import static_features
-from ..errors import ConfigError
+from ..errors import CheckpointError, ConfigError
 from ..models.masked_policy import CandidatePolicy
 from ..models.network import CandidateNetwork
 from ..models.saved import SavedNetwork
@@ -29,6 +32,9 @@ from .validation import blocking_rate
 from .vec_env import JobPartitioningVecEnv
 
 Progress = Callable[["TrainProgress"], None]
+
+# Stable-Baselines3's choice for PPO; torch's own is 1e-8.
+ADAM_EPSILON = 1e-5
 
 
 @dataclass(frozen=True)
@@ -73,26 +79,33 @@ def train(
         progress: called after every update.
 
     Raises:
-        MeshwrightError: the config, benchmark or checkpoint is wrong; the folder exists already.
+        MeshwrightError: the config, benchmark or checkpoint is wrong; the folder exists already. Nothing is written then.
     """
+    run = _begun_with(chosen, folder) if resume else RunFolder.check_new(folder, overwrite=overwrite)
     benchmark = load_benchmark(chosen.benchmark)
     scenario = scenario or benchmark.build(graphs_dir=graphs_dir)
-    run = RunFolder.open(folder) if resume else RunFolder.create(folder, chosen, command, overwrite=overwrite)
     torch.set_num_threads(chosen.num_threads)
     env = JobPartitioningVecEnv(scenario, chosen.ppo.num_envs, benchmark.reward, chosen.seed)
     model = _model(chosen, env, scenario)
-    key = files.digest(chosen.model_dump(exclude={"name", "num_threads", "device"}), scenario.digest)
-    callback = _Callback(chosen, run, scenario, key, progress)
-    if resume and run.checkpoint.exists():
-        saved, callback.best = checkpoint.restore(run.checkpoint, model, key)
-        callback.take_up(saved)
-    board = _Board(run.tensorboard, model.num_timesteps)
+    kept = chosen.model_dump(exclude={"name", "num_threads", "device"})
+    key = files.digest(kept, benchmark.reward.model_dump(), scenario.digest)
+    restored = checkpoint.restore(run.checkpoint, model, key) if resume and run.checkpoint.exists() else None
+    if not resume:
+        RunFolder.create(folder, chosen, command, overwrite=overwrite)
+    first_step = None if not resume else 0 if restored is None else model.num_timesteps + 1
+    board = _Board(run.tensorboard, first_step)
+    callback = _Callback(chosen, run, scenario, key, board, progress)
+    if restored is not None:
+        callback.take_up(*restored)
     model.set_logger(Logger(None, [board]))
     remaining = chosen.total_steps - model.num_timesteps
-    if remaining > 0:
-        model.learn(remaining, callback=callback, reset_num_timesteps=False)
-    callback.finish(model)
-    board.close()
+    try:
+        if remaining > 0:
+            # The mask travels in the observation, so PPO need not fetch and keep it again.
+            model.learn(remaining, callback=callback, reset_num_timesteps=False, use_masking=False)
+        callback.finish(model)
+    finally:
+        board.close()
     return run
 
 
@@ -107,6 +120,16 @@ def pick_device(name: str) -> str:
     if name == "cuda" and not torch.cuda.is_available():
         raise ConfigError("torch sees no CUDA device here", field="device", value=name, choices=["cpu", "auto"])
     return name
+
+
+def _begun_with(chosen: TrainSettings, folder: Path) -> RunFolder:
+    """The run folder, if it was begun with this config."""
+    run = RunFolder.open(folder)
+    begun = run.settings().model_dump()
+    for field, value in chosen.model_dump().items():
+        if begun[field] != value:
+            raise CheckpointError("differs from the config that the run was begun with", file=folder, field=field)
+    return run
 
 
 def _model(chosen: TrainSettings, env: JobPartitioningVecEnv, scenario: Scenario) -> MaskablePPO:
@@ -125,7 +148,11 @@ def _model(chosen: TrainSettings, env: JobPartitioningVecEnv, scenario: Scenario
         vf_coef=ppo.value,
         max_grad_norm=ppo.max_grad_norm,
         target_kl=ppo.target_kl,
-        policy_kwargs={"network": chosen.network, "static": static_features(scenario)},
+        policy_kwargs={
+            "network": chosen.network,
+            "static": static_features(scenario),
+            "optimizer_kwargs": {"eps": ADAM_EPSILON, "fused": True},
+        },
         seed=chosen.seed,
         device=pick_device(chosen.device),
     )
@@ -134,9 +161,11 @@ def _model(chosen: TrainSettings, env: JobPartitioningVecEnv, scenario: Scenario
 class _Callback(BaseCallback):
     """Looks at the validation episodes, keeps the best policy, and takes checkpoints, between two updates."""
 
-    def __init__(self, chosen: TrainSettings, run: RunFolder, scenario: Scenario, key: str, progress: Progress | None) -> None:
+    def __init__(
+        self, chosen: TrainSettings, run: RunFolder, scenario: Scenario, key: str, board: _Board, progress: Progress | None
+    ) -> None:
         super().__init__()
-        self.chosen, self.run, self.scenario, self.key, self.report = chosen, run, scenario, key, progress
+        self.chosen, self.run, self.scenario, self.key, self.board, self.report = chosen, run, scenario, key, board, progress
         self.curve: list[dict[str, Any]] = []
         self.best: SavedNetwork | None = None
         self.ended: list[float] = []
@@ -145,8 +174,9 @@ class _Callback(BaseCallback):
         self.next_validation = 0
         self.next_checkpoint = chosen.checkpoint_every_steps
 
-    def take_up(self, saved: dict[str, Any]) -> None:
+    def take_up(self, saved: dict[str, Any], best: SavedNetwork | None) -> None:
         """Continue from a checkpoint's progress."""
+        self.best = best
         self.curve, self.ended, self.before_s = saved["curve"], saved["ended"], saved["elapsed_s"]
         self.next_validation, self.next_checkpoint = saved["next_validation"], saved["next_checkpoint"]
 
@@ -155,6 +185,8 @@ class _Callback(BaseCallback):
         if steps >= self.next_validation:
             self.next_validation = steps + self.chosen.validate_every_steps
             self._validate()
+        # PPO's figures of the update that has just ended would be lost with a process that dies before the next one.
+        self.logger.dump(steps)
         if steps >= self.next_checkpoint:
             self.next_checkpoint = steps + self.chosen.checkpoint_every_steps
             self._save()
@@ -170,6 +202,7 @@ class _Callback(BaseCallback):
         model.policy.set_training_mode(False)
         if not self.curve or self.curve[-1]["steps"] < model.num_timesteps:
             self._validate()
+        self.logger.dump(model.num_timesteps)
         self._save()
         self._tell()
 
@@ -189,7 +222,6 @@ class _Callback(BaseCallback):
         self.logger.record("blocking_rate/validation", rate)
         if row["training_blocking_rate"] is not None:
             self.logger.record("blocking_rate/training", row["training_blocking_rate"])
-        self.logger.dump(steps)
         if self.best is None or rate < self.best.trained["validation_blocking_rate"]:
             trained = {
                 "config": self.chosen.name,
@@ -209,6 +241,7 @@ class _Callback(BaseCallback):
             "next_checkpoint": self.next_checkpoint,
         }
         assert isinstance(self.model, MaskablePPO)
+        self.board.flush()  # what is shown up to here is not shown again by a run that goes on from here
         checkpoint.save(self.run.checkpoint, self.model, progress, self.best, self.key)
         files.write_json(self.run.learning_curve, self.curve)
         if self.best is not None:
@@ -225,17 +258,25 @@ class _Callback(BaseCallback):
 
 
 class _Board(KVWriter):
-    """Scalars for TensorBoard; figures beyond the step of a resumed run are dropped from the display."""
+    """Scalars for TensorBoard.
 
-    def __init__(self, folder: Path, first_step: int) -> None:
+    Args:
+        folder: of the event files.
+        first_step: of a resumed run; what a killed one wrote from this step on is dropped from the display.
+    """
+
+    def __init__(self, folder: Path, first_step: int | None) -> None:
         from torch.utils.tensorboard.writer import SummaryWriter
 
-        self._writer = SummaryWriter(str(folder), purge_step=first_step or None)
+        self._writer = SummaryWriter(str(folder), purge_step=first_step)
 
     def write(self, key_values: dict[str, Any], key_excluded: dict[str, tuple[str, ...]], step: int = 0) -> None:
         for key, value in sorted(key_values.items()):
             if isinstance(value, int | float | np.floating | np.integer):
                 self._writer.add_scalar(key, float(value), step)
+
+    def flush(self) -> None:
+        self._writer.flush()
 
     def close(self) -> None:
         self._writer.close()

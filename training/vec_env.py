@@ -53,7 +53,7 @@ class JobPartitioningVecEnv(VecEnv):
 
     def step_async(self, actions: NDArray[np.int64]) -> None:
         """Take note of the actions."""
-        self._actions = np.asarray(actions, np.int64).reshape(-1)
+        self._actions = np.asarray(actions).reshape(-1)
 
     def step_wait(self) -> tuple[Observations, NDArray[np.float32], NDArray[np.bool_], list[dict[str, Any]]]:
         """Carry out the actions; an episode that ends is truncated and its environment starts the next one."""

@@ -62,12 +62,13 @@ class MirroredJob:
 
     @cached_property
     def step_s(self) -> float:
-        """Duration of a step on one worker, ops one after another, added up in the order of their numbers."""
-        return sum(self.compute_s.tolist())
+        """Duration of a step on one worker, ops one after another.
 
-    def sequential_s(self, num_steps: int) -> float:
-        """Duration of a job on one worker, rounded as the published simulator rounds it."""
-        return sum((self.compute_s * num_steps).tolist())
+        Added up as the published simulator does it, forward ops as in the profile, then backward ops: a deadline of
+        exactly this time is met or missed by the last bit of the sum.
+        """
+        order = np.argsort(self.split_rank[: self.num_forward])
+        return sum(self.compute_s[np.concatenate([order, self.num_ops - 1 - order])].tolist())
 
     @cached_property
     def edge_bytes(self) -> NDArray[np.float64]:

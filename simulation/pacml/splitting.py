@@ -1,7 +1,8 @@
 """Cutting a mirrored job into sub-ops and the dependencies between them.
 
-Legend: ``o`` ops, ``p`` sub-ops (those of one op in a row), ``d`` dependencies: first the sub-edges of each edge in
-the order of edges, then the weight synchronisation.
+Legend: ``o`` ops, ``p`` sub-ops (those of one op in a row), ``d`` dependencies: first the sub-edges, those that leave
+forward ops by source, the others by target, then the weight synchronisation. Sizes are added up in this order, which
+is the published one; a message's last byte hangs on it.
 """
 
 from __future__ import annotations
@@ -86,6 +87,8 @@ def split(job: MirroredJob, degree: int, defects: Defects) -> SplitJob:
     edge, source_piece, target_piece = _bipartite(pieces, job.edges)
     source = first[job.edges[edge, 0]] + source_piece
     target = first[job.edges[edge, 1]] + target_piece
+    order = by_number(np.where(job.edges[edge, 0] < job.num_forward, source, target))
+    edge, source, target = edge[order], source[order], target[order]
     size_bytes = _edge_bytes(job, pieces, defects)[edge]
     sync_source, sync_target, sync_bytes = _sync(job, pieces, first, defects)
     return SplitJob(
@@ -100,6 +103,12 @@ def split(job: MirroredJob, degree: int, defects: Defects) -> SplitJob:
         edge=np.concatenate([edge, np.full(len(sync_source), -1)]),
         num_parents=np.bincount(target, minlength=len(op)),
     )
+
+
+def by_number(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Stable order of small whole numbers; short ones are sorted by counting."""
+    small = numbers.astype(np.uint16) if numbers.max(initial=0) < 2**16 else numbers
+    return np.argsort(small, kind="stable")
 
 
 def _bipartite(pieces: NDArray[np.int64], edges: NDArray[np.int64]) -> tuple[NDArray[np.int64], ...]:

@@ -43,8 +43,8 @@ class Defects(Settings):
     flows_end_at_ticks: bool = _switch(
         "the next tick looks at one flow of each channel, and a flow that ends earlier waits for it; at every flow"
     )
-    ties_by_order: bool = _switch(
-        "of flows with equal run times on a channel, the first in memory order sets the tick; the one that ends first"
+    ties_by_hash: bool = _switch(
+        "of flows with equal run times on a channel, a hash picks the one that sets the tick; the one that ends first"
     )
     times_keyed_by_degree: bool = _switch(
         "an episode's first placement of a model and degree fixes their completion time; each placement has its own"

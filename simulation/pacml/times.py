@@ -6,6 +6,7 @@ Legend: ``d`` dependencies, ``g`` groups (dependencies that form one collective)
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,13 +29,14 @@ class DepTimes:
     Attributes:
         run_s: time on an idle network, ``(d,)``.
         is_flow: whether it leaves its server and carries anything, ``(d,)``.
-        channel: ordered pair of servers, ``source * w + target``, ``(d,)``.
+        source, target: servers at both ends, ``(d,)``.
         group: dependencies of one collective, or one message, have one number, ``(d,)``.
     """
 
     run_s: NDArray[np.float64]
     is_flow: NDArray[np.bool_]
-    channel: NDArray[np.int64]
+    source: NDArray[np.int64]
+    target: NDArray[np.int64]
     group: NDArray[np.int64]
 
 
@@ -93,18 +95,107 @@ def dep_times(job: SplitJob, server: NDArray[np.int64], network: Network, defect
     num_servers = len(network.coordinates)
     source, target = server[job.source], server[job.target]
     is_flow = (source != target) & (job.size_bytes > 0)
-    group, num_groups = _groups(job, defects)
-    leaving = np.bincount(group * num_servers + source, minlength=num_groups * num_servers).reshape(num_groups, num_servers)
-    reaching = np.bincount(group * num_servers + target, minlength=num_groups * num_servers).reshape(num_groups, num_servers)
-    is_collective = (leaving == reaching).all(axis=1) & _may_be_collective(job, group, num_groups)
-    message = np.bincount(group, weights=job.size_bytes, minlength=num_groups)
-    if not defects.sync_is_pairwise:
-        is_sync = np.zeros(num_groups, np.bool_)
-        is_sync[group[job.edge < 0]] = True
-        payload = np.zeros(num_groups)
-        payload[group] = job.job.parameter_bytes[job.job.num_ops - 1 - job.op[job.target]]
-    collective_s = np.zeros(num_groups)
-    collective_s[is_collective] = collective_times_s(leaving[is_collective] > 0, message[is_collective], network, defects)
-    alone_s = network.latency_s + job.size_bytes / network.channel_bytes_per_s
-    run_s = np.where(is_flow, np.where(is_collective[group], collective_s[group], alone_s), 0.0)
-    return DepTimes(run_s, is_flow, source * num_servers + target, group)
+    edges = slice(0, job.num_deps - job.num_sync)
+    sync = slice(edges.stop, job.num_deps)
+    run_s = network.latency_s + job.size_bytes / network.channel_bytes_per_s
+    group = job.job.num_ops + np.arange(job.num_deps)
+
+    op = np.where(job.op[job.source] < job.job.num_forward, job.op[job.source], job.op[job.target])[edges]
+    leaving, reaching = (_per_server(op, end[edges], job.job.num_ops, num_servers) for end in (source, target))
+    is_collective = (leaving == reaching).all(axis=1) & (job.splits > 1) & leaving.any(axis=1)
+    message = np.bincount(op, weights=job.size_bytes[edges], minlength=job.job.num_ops)
+    collective_s = np.zeros(job.job.num_ops)
+    spread = _spread(leaving[is_collective] > 0, network)
+    collective_s[is_collective] = collective_times_s(spread, message[is_collective], network, defects)
+    run_s[edges] = np.where(is_collective[op], collective_s[op], run_s[edges])
+    group[edges] = np.where(is_collective[op], op, group[edges])
+
+    if defects.sync_is_pairwise:
+        differs = network.coordinates[source[sync]] != network.coordinates[target[sync]]
+        pair = Spread(*(1 + differs.T.astype(np.int64)), 1 + (~differs[:, 0] & differs[:, 1]).astype(np.int64))
+        run_s[sync] = collective_times_s(pair, job.size_bytes[sync] + job.size_bytes[sync], network, defects)
+    else:
+        op = job.op[job.source[sync]]
+        members = _per_server(op, source[sync], job.job.num_ops, num_servers) > 0
+        held = np.zeros(job.job.num_ops)  # every sub-op holds the gradient of all the op's weights
+        held[op] = job.size_bytes[sync] * job.splits[op]
+        run_s[sync] = collective_times_s(_spread(members, network), held, network, defects)[op]
+        group[sync] = op
+    return DepTimes(np.where(is_flow, run_s, 0.0), is_flow, source, target, group)
+
+
+class Spread(NamedTuple):
+    """Over how much of the network each group of servers spreads.
+
+    Attributes:
+        groups: communication groups, ``(g,)``.
+        racks: numbers that racks have within their groups, ``(g,)``.
+        servers: numbers that servers have within their racks, ``(g,)``.
+        racks_of_a_group: the most racks in one communication group, ``(g,)``.
+    """
+
+    groups: NDArray[np.int64]
+    racks: NDArray[np.int64]
+    servers: NDArray[np.int64]
+    racks_of_a_group: NDArray[np.int64]
+
+
+def collective_times_s(
+    spread: Spread, message_bytes: NDArray[np.float64], network: Network, defects: Defects
+) -> NDArray[np.float64]:
+    """Time of a reduce-scatter and an all-gather over each group of servers, ``(g,)``.
+
+    Both run in steps over the communication groups, servers and racks that the members spread over; a step's message
+    is the last step's, divided. The reduction is counted once.
+
+    Args:
+        spread: of the members.
+        message_bytes: in all, ``(g,)``.
+        network: constants.
+        defects: which defects are kept.
+
+    Source:
+        Ottino, Benjamin and Zervas, "RAMP: a flat nanosecond optical network and MPI operations for distributed deep
+        learning systems", 2023, as the published simulator computes it.
+    """
+    x = network.num_transceivers
+    c, r, k, contending = spread
+    steps: tuple[NDArray[np.int64], ...] = (c, k, r)
+    if defects.intra_rack_is_free:  # servers count only as far as there are as many communication groups
+        steps = (c, np.minimum(c, k), r, -(-k // x))
+    reach = x if defects.racks_never_contend else np.maximum(1, x // contending)
+    rate = network.channel_bytes_per_s / (x if defects.transceiver_rate_divided_twice else 1)
+    exchange_s, reduce_s = np.zeros((2, len(message_bytes)))
+    left = message_bytes
+    for size in steps:
+        left = np.ceil(left / size)
+        pays = size > 1
+        transceivers = np.minimum(reach, x // np.maximum(1, size - 1))
+        exchange_s += np.where(pays, network.latency_s + left / (transceivers * rate), 0.0)
+        reduce_s += np.where(pays, _reduction_s(left * size, np.maximum(2, size)), 0.0)
+    return 2 * exchange_s + reduce_s
+
+
+def _reduction_s(data_bytes: NDArray[np.float64], size: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Time in which a worker adds up what ``size`` workers hold."""
+    depth = np.ceil(np.log2(size))
+    intensity = depth / ((size + 1) * 2)
+    operations = depth * (data_bytes / size) / 2
+    return np.asarray(operations / np.minimum(MEMORY_BYTES_PER_S * intensity, PEAK_FLOPS))
+
+
+def _per_server(
+    group: NDArray[np.int64], server: NDArray[np.int64], num_groups: int, num_servers: int
+) -> NDArray[np.int64]:
+    """How often each server stands in each group, ``(g, w)``."""
+    counts = np.bincount(group * num_servers + server, minlength=num_groups * num_servers)
+    return counts.reshape(num_groups, num_servers)
+
+
+def _spread(is_member: NDArray[np.bool_], network: Network) -> Spread:
+    """The spread of groups of servers, ``(g, w)``."""
+    shape = tuple((network.coordinates.max(axis=0) + 1).tolist())
+    grid = is_member.reshape(-1, *shape)
+    racks = grid.any(axis=3)
+    counts = racks.any(axis=2).sum(axis=1), racks.any(axis=1).sum(axis=1), grid.any(axis=(1, 2)).sum(axis=1)
+    return Spread(*(np.maximum(1, count) for count in (*counts, racks.sum(axis=2).max(axis=1))))

@@ -247,7 +247,7 @@ def test_quickstart_jobs_last_one_to_ten_hours():
     sequential_s = drawn.num_steps * np.array([graph.step_s for graph in load.graphs])[drawn.graph_id]
     assert 3999 < sequential_s.min() < 6000
     assert 34000 < sequential_s.max() < 36001
-    assert load.mean_interarrival_s == 1000
+    assert load.mean_interarrival_s == 900
     assert len(load.graphs) == 5
 
 
@@ -272,3 +272,14 @@ def test_philly_offers_the_asked_load(reference):
     assert work_s.mean() / (drawn.arrival_s[-1] / 1000) == pytest.approx(0.8 * 256)
     # All 2,884,998,464 device-seconds of 5,620 jobs at 0.8 x 256 devices; rounding to whole steps moves it little.
     assert load.mean_interarrival_s == pytest.approx(2_884_998_464 / 5620 / (0.8 * 256), rel=1e-4)
+
+
+def test_profiles_that_a_workload_does_not_name_are_added_to_it(tmp_path):
+    for name in ("alpha", "beta"):
+        (tmp_path / name).mkdir()
+        line = "node1 -- Conv2d(3, 64) -- forward_compute_time=1.0, backward_compute_time=2.0, activation_size=8.0, parameter_size=4.0"
+        (tmp_path / name / "graph.txt").write_text(line + "\n")
+    added = load_workload("preset:quickstart", graphs_dir=tmp_path)
+    assert [graph.name for graph in added.graphs[5:]] == ["profile-alpha", "profile-beta"]
+    assert set(added.sample(np.random.default_rng(0), 200).graph_id) == set(range(7))
+    assert added.digest != load_workload("preset:quickstart").digest

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,29 +56,29 @@ def demonstrate(config: str, out: Path | None, changes: list[str], graphs: Path 
         MeshwrightError: the config is wrong or the run folder holds other things.
     """
     began = time.perf_counter()
-    from ..envs.benchmark import load_benchmark
-    from ..evaluation.pages import write_evaluation
-    from ..training.settings import TrainSettings
-
-    trained = settings.load(TrainSettings, config_path(config), changes=changes)
-    benchmark = load_benchmark(trained.benchmark)
-    folder = out or Path("runs") / trained.name
     console = output.console()
     with output.progress() as bars:
-        steps = bars.add_task("job graphs on the cluster", total=None, note="")
+        set_up = bars.add_task("job graphs on the cluster", total=None, note="")
+        from ..envs.benchmark import load_benchmark
+        from ..evaluation.pages import write_evaluation
+        from ..training.settings import TrainSettings
+
+        trained = settings.load(TrainSettings, config_path(config), changes=changes)
 
         def simulated(name: str, number: int, of: int) -> None:
-            bars.update(steps, total=of, completed=number, note=name)
+            bars.update(set_up, total=of, completed=number, note=name)
 
-        scenario = benchmark.build(graphs_dir=graphs, progress=simulated)
-        bars.update(steps, total=1, completed=1, note="")
-        run = _train(trained, folder, graphs, scenario, bars)
+        scenario = load_benchmark(trained.benchmark).build(graphs_dir=graphs, progress=simulated)
+        num_graphs = len(scenario.workload.graphs)
+        bars.update(set_up, total=num_graphs, completed=num_graphs, note="")
+        run = _train(trained, out or Path("runs") / trained.name, graphs, scenario, bars)
         found = _evaluate(run, trained.benchmark, graphs, scenario, jobs, bars)
-        writing = bars.add_task("plans, exports and report", total=None, note="")
+        writing = bars.add_task("plans, exports, report", total=len(FORMATS) + 2, note="")
         write_evaluation(found, run.path)
-        exports = _export(run)
+        bars.advance(writing)
+        exports = _export(run, lambda: bars.advance(writing))
         write_evaluation(found, run.path, exports={name: str(path.relative_to(run.path)) for name, path in exports.items()})
-        bars.update(writing, total=1, completed=1)
+        bars.advance(writing)
     evaluating.show(console, found.results)
     _say_where(console, run, exports, time.perf_counter() - began)
     return run
@@ -115,19 +116,18 @@ def _evaluate(run: RunFolder, benchmark: str, graphs: Path | None, scenario: Sce
     )
 
 
-def _export(run: RunFolder) -> dict[str, Path]:
-    """The plans of the episode for each of `FORMATS`; the folder of each."""
+def _export(run: RunFolder, advance: Callable[[], None]) -> dict[str, Path]:
+    """The plans of the episode for each of `FORMATS`; the folder of each, none where no job was placed."""
     from ..export import export_run
     from ..files import read_json
     from ..plans import load_plan
 
     folder = run.path / "plans"
     plans = {name: load_plan(folder / f"{name}.json") for name in read_json(folder / "index.json")["plans"]}
-    written = {name: run.path / "export" / name for name in FORMATS}
-    if not plans:
-        return {}
+    written = {name: run.path / "export" / name for name in FORMATS if plans}
     for name, target in written.items():
         export_run(plans, name, target)
+        advance()
     return written
 
 

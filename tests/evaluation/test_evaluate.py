@@ -1,0 +1,174 @@
+import dataclasses
+
+import numpy as np
+import pytest
+
+from meshwright import files
+from meshwright.errors import CheckpointError, ConfigError, PolicyError
+from meshwright.evaluation.episodes import Player, play
+from meshwright.evaluation.evaluate import evaluate, verdict
+from meshwright.evaluation.metrics import metrics, utilisation
+from meshwright.evaluation.policies import display_name, policy
+from meshwright.simulation.dynamics import Outcome
+from meshwright.simulation.records import EpisodeRecord
+
+
+def _untimed(results):
+    return files.json_text({key: value for key, value in results.items() if key != "timing"})
+
+
+@pytest.fixture(scope="module")
+def found(small, scenario):
+    return evaluate(small, ["fixed-2"], scenario=scenario)
+
+
+def test_a_second_run_gives_the_same_bytes_apart_from_times(small, scenario, found):
+    assert _untimed(evaluate(small, ["fixed-2"], scenario=scenario).results) == _untimed(found.results)
+
+
+@pytest.mark.slow
+def test_two_processes_give_the_same_bytes_as_one(small, scenario, found):
+    assert _untimed(evaluate(small, ["fixed-2"], num_processes=2, scenario=scenario).results) == _untimed(found.results)
+
+
+def test_rows_are_sorted_and_their_shares_add_up(found):
+    rows = found.results["rows"]
+    rates = [row["blocking_rate"]["mean"] for row in rows]
+    assert rates == sorted(rates)
+    for row in rows:
+        assert sum(row["outcomes"].values()) == pytest.approx(1)
+        assert sum(row["degrees"].values()) == pytest.approx(1)
+        assert row["outcomes"]["accepted"] == pytest.approx(row["acceptance_rate"]["mean"])
+        assert row["blocking_rate"]["mean"] + row["acceptance_rate"]["mean"] == pytest.approx(1)
+
+
+def test_best_fixed_is_the_fixed_degree_that_blocks_least_on_the_validation_episodes(small, scenario, found):
+    entry = found.results["best_fixed"]["best-fixed"]
+    rates = {}
+    for degree in scenario.space.degrees:
+        chooser = policy(f"fixed-{degree}", scenario)
+        records = [play(chooser, scenario, seed) for seed in (100, 101)]
+        rates[f"fixed-{degree}"] = np.mean([1 - record.is_accepted[5:].mean() for record in records])
+    assert entry["chosen"] == min(rates, key=rates.get)
+    assert entry["blocking_rate"] == pytest.approx(rates)
+    assert found.records["best-fixed"] == found.records.get(entry["chosen"], found.records["best-fixed"])
+
+
+def test_differences_are_taken_against_the_best_baseline_seed_by_seed(found):
+    rows = {row["policy"]: row for row in found.results["rows"]}
+    best = rows[found.results["best_baseline"]]
+    assert best["against_best_baseline"] is None
+    for name, row in rows.items():
+        if name != best["policy"]:
+            pairs = zip(row["per_seed"]["blocking_rate"], best["per_seed"]["blocking_rate"], strict=True)
+            assert row["against_best_baseline"]["mean"] == pytest.approx(np.mean([a - b for a, b in pairs]))
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "words"), [(-0.02, -0.01, "blocks fewer jobs"), (-0.02, 0.01, "No winner"), (0.01, 0.02, "best wins")]
+)
+def test_the_verdict_claims_no_more_than_the_interval_shows(low, high, words):
+    best = {"policy": "best", "kind": "baseline", "blocking_rate": {"mean": 0.1}, "against_best_baseline": None}
+    learned = {"policy": "mine", "kind": "learned", "num_seeds": 4, "blocking_rate": {"mean": 0.09}}
+    learned["against_best_baseline"] = {"policy": "best", "mean": (low + high) / 2, "low": low, "high": high}
+    assert words in verdict([best, learned], best)
+    assert "one episode tells nothing" in verdict([best, {**learned, "num_seeds": 1}], best)
+
+
+def test_metrics_of_a_record_worked_by_hand(scenario):
+    # Six jobs 700 s apart, five of warm-up left out by num_warmup_jobs = 5: only the sixth counts.
+    k = 6
+    arrival_s = 700.0 * np.arange(k)
+    record = EpisodeRecord(
+        arrival_s=arrival_s,
+        graph_id=np.zeros(k, np.int64),
+        num_steps=np.ones(k, np.int64),
+        allowed_s=np.full(k, 1000.0),
+        sequential_s=np.full(k, 1000.0),
+        degree=np.array([0, 0, 0, 0, 4, 2]),
+        candidate=np.array([0, 0, 0, 0, 1, 1]),
+        block=np.array([-1, -1, -1, -1, 0, 0]),
+        completion_s=np.array([np.nan, np.nan, np.nan, np.nan, 900.0, 250.0]),
+        outcome=np.array([int(Outcome.NO_BLOCK)] * 4 + [int(Outcome.ACCEPTED)] * 2),
+    )
+    figures = metrics(record, scenario)
+    assert figures["blocking_rate"] == 0
+    assert figures["mean_completion_s"] == 250
+    assert figures["mean_slack"] == pytest.approx(0.75)
+    assert figures["mean_degree"] == 2
+    assert figures["utilisation"] is None  # no time passes between the first counted and the last arrival
+    # Counted from the fourth job on, 1,400 s on 8 devices pass; the fifth job holds 4 of them for the last 700 s.
+    earlier = dataclasses.replace(scenario, settings=scenario.settings.model_copy(update={"num_warmup_jobs": 3}))
+    assert utilisation(record, earlier) == pytest.approx(4 * 700 / (8 * 1400))
+
+
+def test_an_episode_without_an_accepted_job_has_no_completion_time(scenario):
+    class Never:
+        name = "never"
+
+        def begin(self, seed):
+            pass
+
+        def choose(self, decision, observation):
+            return 0
+
+    figures = metrics(play(Never(), scenario, 0), scenario)
+    assert figures["blocking_rate"] == 1
+    assert figures["mean_completion_s"] is None
+
+
+def test_play_depends_on_nothing_but_the_seed(small, scenario):
+    player = Player(small, scenario)
+    a, b, c = player.play_all([("random", 3), ("random", 3), ("random", 4)])
+    assert np.array_equal(a.candidate, b.candidate)
+    assert not np.array_equal(a.arrival_s * 0 + a.num_steps, c.num_steps)
+
+
+@pytest.mark.parametrize(
+    ("spec", "near"), [("fixd-4", "fixed-4"), ("fixed-5", "no block"), ("max@bestfit", "best-fit"), ("shipped:quickstat", "quickstart")]
+)
+def test_an_unknown_policy_is_refused_with_the_nearest(small, scenario, spec, near):
+    with pytest.raises(PolicyError, match=near):
+        evaluate(small, [spec], scenario=scenario)
+
+
+def test_two_policies_of_one_name_are_refused(small, scenario, tmp_path):
+    with pytest.raises((PolicyError, CheckpointError)) as error:
+        evaluate(small, [str(_empty(tmp_path / "a" / "x.pt")), str(_empty(tmp_path / "b" / "x.pt"))], scenario=scenario)
+    assert "name" in str(error.value)
+
+
+@pytest.mark.parametrize(("field", "number"), [("num_seeds", 0), ("num_seeds", 101), ("num_processes", 0)])
+def test_impossible_numbers_are_refused(small, scenario, field, number):
+    with pytest.raises(ConfigError):
+        evaluate(small, scenario=scenario, **{field: number})
+
+
+def test_a_policy_of_the_users_own_is_imported_and_played(small, scenario, tmp_path, monkeypatch):
+    (tmp_path / "own_rules.py").write_text(
+        "class Shy:\n"
+        "    name = 'shy'\n"
+        "    def __init__(self, scenario): pass\n"
+        "    def begin(self, seed): pass\n"
+        "    def choose(self, decision, observation): return 0\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    rows = evaluate(small, ["python:own_rules:Shy"], scenario=scenario, num_seeds=2).results["rows"]
+    assert {row["policy"]: row["blocking_rate"]["mean"] for row in rows}["Shy"] == 1
+    with pytest.raises(PolicyError, match="Shy"):
+        policy("python:own_rules:Shi", scenario)
+    with pytest.raises(PolicyError, match="no such module"):
+        policy("python:own_ruls:Shy", scenario)
+
+
+def test_names_for_tables():
+    assert display_name("runs/mine") == "mine"
+    assert display_name("runs/mine/policy.pt") == "mine"
+    assert display_name("fixed-8@best-fit") == "fixed-8@best-fit"
+    assert display_name("python:a.b:C") == "C"
+
+
+def _empty(path):
+    path.parent.mkdir()
+    path.write_bytes(b"")
+    return path

@@ -1,0 +1,64 @@
+import csv
+import json
+
+import numpy as np
+import pytest
+
+from meshwright.evaluation.decisions import plan_of
+from meshwright.evaluation.evaluate import evaluate
+from meshwright.evaluation.pages import best_policy, write_evaluation
+from meshwright.export import export_run
+from meshwright.plans import load_plan
+
+
+@pytest.fixture(scope="module")
+def written(small, scenario, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("out") / "evaluation"
+    found = evaluate(small, scenario=scenario, num_seeds=2)
+    write_evaluation(found, folder)
+    return found, folder
+
+
+def test_an_evaluation_leaves_results_table_report_and_plans(written):
+    found, folder = written
+    assert json.loads((folder / "results.json").read_text()) == json.loads(json.dumps(found.results))
+    with (folder / "results.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["policy"] for row in rows] == [row["policy"] for row in found.results["rows"]]
+    assert float(rows[0]["blocking_rate_mean"]) == found.results["rows"][0]["blocking_rate"]["mean"]
+    assert found.results["verdict"].partition(";")[0] in (folder / "report.html").read_text()
+
+
+def test_every_placed_job_of_the_shown_episode_has_a_plan_that_predicts_what_happened(written, scenario):
+    found, folder = written
+    record = found.records[best_policy(found.results)][0]
+    index = json.loads((folder / "plans" / "index.json").read_text())
+    assert len(index["plans"]) == record.is_accepted.sum()
+    for name in index["plans"]:
+        k = int(name.split("-")[1])
+        plan = load_plan(folder / "plans" / f"{name}.json")
+        assert [rank.device for rank in plan.ranks] == scenario.space.block(int(record.block[k])).tolist()
+        assert plan.figure("completion_s").value == record.completion_s[k]
+        assert plan.figure("step_s").value * record.num_steps[k] == pytest.approx(record.completion_s[k])
+
+
+def test_the_plans_can_be_exported(written, tmp_path):
+    folder = written[1]
+    plans = {path.stem: load_plan(path) for path in (folder / "plans").glob("job-*.json")}
+    done = export_run(plans, "slurm", tmp_path / "slurm")
+    assert set(done.written) == set(plans)
+
+
+def test_writing_again_replaces_the_plans_of_before(written):
+    found, folder = written
+    (folder / "plans" / "job-9999-old.json").write_text("{}")
+    write_evaluation(found, folder)
+    assert not (folder / "plans" / "job-9999-old.json").exists()
+
+
+def test_a_plan_embeds_its_job_and_cluster(written, scenario):
+    record = written[0].records["max"][0]
+    k = int(np.flatnonzero(record.is_accepted)[0])
+    plan = plan_of(record, scenario, k)
+    assert plan.job_graph().digest == scenario.workload.graphs[int(record.graph_id[k])].digest
+    assert plan.embedded_cluster().digest == scenario.cluster.digest

@@ -1,0 +1,41 @@
+import pytest
+
+from meshwright.errors import PlanError
+from meshwright.evaluation.planning import plan
+
+
+def test_the_chosen_candidate_is_the_one_that_the_plan_predicts():
+    chosen = plan("zoo:alexnet", "preset:host-8", num_steps=1000)
+    row = next(row for row in chosen.candidates if row["is_chosen"])
+    assert chosen.plan.num_ranks == row["degree"]
+    assert chosen.plan.figure("step_s").value == row["step_s"]
+    assert chosen.plan.figure("completion_s").value == pytest.approx(1000 * row["step_s"])
+    assert chosen.timeline().step_s == row["step_s"]
+
+
+def test_fastest_is_chosen_without_a_deadline_and_cheapest_with_one():
+    fastest = plan("zoo:vgg16", "preset:host-8")
+    offered = [row for row in fastest.candidates if row["is_offered"]]
+    assert fastest.plan.figure("completion_s").value == min(row["completion_s"] for row in offered)
+    limit_s = 1.01 * sorted(row["completion_s"] for row in offered)[1]
+    cheapest = plan("zoo:vgg16", "preset:host-8", deadline_s=limit_s)
+    within = [row for row in offered if row["completion_s"] <= limit_s]
+    assert cheapest.plan.num_ranks * cheapest.plan.figure("completion_s").value == min(row["device_seconds"] for row in within)
+
+
+def test_a_network_trained_elsewhere_plans_too():
+    assert plan("zoo:resnet18", "preset:dgx-a100-8x8", policy_spec="shipped:quickstart").plan.num_ranks >= 1
+
+
+@pytest.mark.parametrize(
+    ("job", "arguments", "words"),
+    [
+        ("zoo:llama-7b", {}, r"110\.897 GB.*80\.000 GB"),
+        ("zoo:vgg16", {"deadline_s": 1.0}, "no candidate finishes within 1 s; the fastest takes"),
+        ("zoo:vgg16", {"deadline_s": float("nan")}, "finite and positive"),
+        ("zoo:vgg16", {"num_steps": 0}, "at least 1"),
+    ],
+)
+def test_an_impossible_wish_is_refused_with_the_numbers(job, arguments, words):
+    with pytest.raises(PlanError, match=words):
+        plan(job, "preset:host-8", **arguments)
