@@ -163,7 +163,14 @@ def start_up() -> list[Figure]:
     ]
 
 
-SECTIONS = {"kernel": kernel, "environment": environment, "policy": policy, "start-up": start_up}
+def fair_sharing() -> list[Figure]:
+    """An event of max-min fair sharing by the number of flows under way."""
+    from .fair_sharing import fair_sharing_events
+
+    return fair_sharing_events()
+
+
+SECTIONS = {"kernel": kernel, "fair-sharing": fair_sharing, "environment": environment, "policy": policy, "start-up": start_up}
 
 
 def main() -> None:

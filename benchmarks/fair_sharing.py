@@ -17,7 +17,8 @@ from meshwright.clusters.clos import ClosSettings
 from meshwright.clusters.cluster import Cluster
 from meshwright.clusters.settings import ClusterSettings
 from meshwright.simulation import fair_sharing, fair_sharing_reference
-from meshwright.simulation.fair_sharing import Sharing, begin, new_sharing, retire, share
+from meshwright.simulation.fair_sharing import Sharing, new_sharing
+from meshwright.simulation.fair_sharing_kernel import begin, retire, share
 from meshwright.simulation.flows import Flows
 
 from .__main__ import REPEATS, Figure

@@ -16,6 +16,7 @@ from ..clusters.ramp import RampTopology
 from ..errors import ConfigError
 from . import formulas
 from .network import RankNetwork
+from .phases import Flow, Phase, Phases, ring
 
 Ranks = NDArray[np.int64]
 
@@ -31,6 +32,10 @@ class CollectiveModel(Protocol):
 
     def all_reduce_s(self, network: RankNetwork, ranks: Ranks, payload_bytes: float) -> float:
         """Seconds of one all-reduce of ``payload_bytes`` per rank over ``ranks`` in their order."""
+        ...
+
+    def phases(self, network: RankNetwork, ranks: Ranks, payload_bytes: float) -> Phases:
+        """The flows of the same all-reduce; none where it takes its time whatever else is sent."""
         ...
 
 
@@ -50,6 +55,13 @@ class Ring:
         bandwidth, latency = network.ring(ranks)
         return formulas.ring_all_reduce_s(payload_bytes, len(ranks), bandwidth, latency)
 
+    def phases(self, network: RankNetwork, ranks: Ranks, payload_bytes: float) -> Phases:
+        """One phase: each hop carries ``2 (n - 1) / n`` of the payload; ``2 (n - 1)`` latencies of the slowest hop."""
+        if len(ranks) <= 1 or payload_bytes <= 0:
+            return ()
+        steps = 2.0 * (len(ranks) - 1)
+        return (Phase(steps * network.ring(ranks)[1], ring(ranks.tolist(), steps / len(ranks) * payload_bytes)),)
+
 
 class Tree:
     """Two complementary binary trees, as NCCL builds between nodes."""
@@ -66,6 +78,26 @@ class Tree:
             return 0.0
         bandwidth, latency = network.all_pairs(ranks)
         return formulas.tree_all_reduce_s(payload_bytes, len(ranks), bandwidth, latency)
+
+    def phases(self, network: RankNetwork, ranks: Ranks, payload_bytes: float) -> Phases:
+        """One phase: each tree carries half of the payload up and down every edge; ``2 log2(n)`` latencies.
+
+        A rank stands inside one tree and is a leaf of the other, so that it sends and receives at most twice the
+        payload. The formula has all of that cross one link; where a pair of ranks has links of its own, as in a
+        matrix cluster, the flows take less.
+        """
+        n = len(ranks)
+        if n <= 1 or payload_bytes <= 0:
+            return ()
+        half = payload_bytes / 2
+        flows = []
+        for shift in (0, 1):
+            for place in range(1, n + 1):
+                above = _place_above(place, n)
+                if above:
+                    child, parent = int(ranks[(place - 1 + shift) % n]), int(ranks[(above - 1 + shift) % n])
+                    flows += [Flow(child, parent, half), Flow(parent, child, half)]
+        return (Phase(2.0 * math.ceil(math.log2(n)) * network.all_pairs(ranks)[1], tuple(flows)),)
 
 
 class HalvingDoubling:
@@ -84,6 +116,25 @@ class HalvingDoubling:
         bandwidth, latency = network.all_pairs(ranks)
         return formulas.halving_doubling_all_reduce_s(payload_bytes, len(ranks), bandwidth, latency)
 
+    def phases(self, network: RankNetwork, ranks: Ranks, payload_bytes: float) -> Phases:
+        """One phase for each step, with the latency of that step's own pairs.
+
+        The formula takes every step at the slowest pair of all; the steps between near partners are faster.
+        """
+        n = len(ranks)
+        if n <= 1 or payload_bytes <= 0:
+            return ()
+        doublings = math.floor(math.log2(n))
+        power = 1 << doublings
+        beyond = [(power + i, i) for i in range(n - power)]
+        halving = []
+        for k in range(1, doublings + 1):
+            halving.append(([(i, i ^ (power >> k)) for i in range(power)], payload_bytes / 2**k))
+        steps = [*halving, *halving[::-1]]
+        if beyond:
+            steps = [(beyond, payload_bytes), *steps, ([(i, j) for j, i in beyond], payload_bytes)]
+        return tuple(_step(network, ranks, pairs, size) for pairs, size in steps)
+
 
 class Hierarchical:
     """Reduce-scatter inside each host, all-reduce of each shard between hosts, all-gather inside.
@@ -101,19 +152,50 @@ class Hierarchical:
 
     def all_reduce_s(self, network: RankNetwork, ranks: Ranks, payload_bytes: float) -> float:
         """The slowest of the rings in each step; one plain ring where there is one host, or unequal shares of the ranks."""
-        hosts, first, counts = np.unique(network.host[ranks], return_index=True, return_counts=True)
-        if len(ranks) <= 1 or len(hosts) in (1, len(ranks)) or counts.min() != counts.max():
+        members = self._members(network, ranks)
+        if members is None:
             return Ring().all_reduce_s(network, ranks, payload_bytes)
-        hosts = hosts[np.argsort(first)]  # in rank order, so that no number of a host decides
-        members = np.stack([ranks[network.host[ranks] == host] for host in hosts])
         inside = [network.ring(row) for row in members]
         across = [network.ring(column) for column in members.T]
-        per_host = members.shape[1]
+        num_hosts, per_host = members.shape
         intra_s = formulas.ring_all_reduce_s(payload_bytes, per_host, min(b for b, _ in inside), max(a for _, a in inside))
         inter_s = formulas.ring_all_reduce_s(
-            payload_bytes / per_host, len(hosts), min(b for b, _ in across), max(a for _, a in across)
+            payload_bytes / per_host, num_hosts, min(b for b, _ in across), max(a for _, a in across)
         )
         return intra_s + inter_s
+
+    def phases(self, network: RankNetwork, ranks: Ranks, payload_bytes: float) -> Phases:
+        """Three phases: a ring in each host, a ring of each shard across the hosts, the rings in the hosts again.
+
+        The rings of a phase run side by side; where shards leave a host by one card, they share it.
+        """
+        members = self._members(network, ranks)
+        if members is None:
+            return Ring().phases(network, ranks, payload_bytes)
+        if payload_bytes <= 0:
+            return ()
+        num_hosts, per_host = members.shape
+        inside, across = per_host - 1.0, 2.0 * (num_hosts - 1)
+        intra = Phase(
+            inside * max(network.ring(row)[1] for row in members),
+            tuple(flow for row in members for flow in ring(row.tolist(), inside / per_host * payload_bytes)),
+        )
+        inter = Phase(
+            across * max(network.ring(column)[1] for column in members.T),
+            tuple(
+                flow for column in members.T for flow in ring(column.tolist(), across / num_hosts * (payload_bytes / per_host))
+            ),
+        )
+        return intra, inter, intra
+
+    @staticmethod
+    def _members(network: RankNetwork, ranks: Ranks) -> Ranks | None:
+        """Ranks by host and place within it; None where there are not two steps to take."""
+        hosts, first, counts = np.unique(network.host[ranks], return_index=True, return_counts=True)
+        if len(ranks) <= 1 or len(hosts) in (1, len(ranks)) or counts.min() != counts.max():
+            return None
+        hosts = hosts[np.argsort(first)]  # in rank order, so that no number of a host decides
+        return np.stack([ranks[network.host[ranks] == host] for host in hosts])
 
 
 class RampAllReduce:
@@ -149,6 +231,10 @@ class RampAllReduce:
             )
         return 2 * one_way_s
 
+    def phases(self, network: RankNetwork, ranks: Ranks, payload_bytes: float) -> Phases:
+        """None: its circuits are switched for it and nobody else sends over them, so it takes its own time."""
+        return ()
+
 
 ALGORITHMS: dict[str, CollectiveModel] = {
     model.name: model for model in (Ring(), Tree(), HalvingDoubling(), Hierarchical(), RampAllReduce())
@@ -174,6 +260,15 @@ class Fastest:
             return own.all_reduce_s(network, ranks, payload_bytes)
         return min(m.all_reduce_s(network, ranks, payload_bytes) for m in ALGORITHMS.values() if m.runs_on(network))
 
+    def phases(self, network: RankNetwork, ranks: Ranks, payload_bytes: float) -> Phases:
+        """Those of the algorithm whose formula says the least, ties by the order of `ALGORITHMS`."""
+        own = ALGORITHMS["ramp"]
+        if own.runs_on(network):
+            return own.phases(network, ranks, payload_bytes)
+        running = [m for m in ALGORITHMS.values() if m.runs_on(network)]
+        best = min(running, key=lambda m: m.all_reduce_s(network, ranks, payload_bytes))
+        return best.phases(network, ranks, payload_bytes)
+
 
 def chosen(name: str) -> CollectiveModel:
     """The algorithm of a name.
@@ -195,3 +290,19 @@ def _subgroup_sizes(coordinates: NDArray[np.int64]) -> tuple[int, int, int]:
     per_group = np.unique(racks[:, 0], return_counts=True)[1]
     per_rack = np.unique(coordinates[:, :2], axis=0, return_counts=True)[1]
     return len(groups), int(per_group.max()), int(per_rack.max())
+
+
+def _place_above(place: int, num_places: int) -> int:
+    """The parent of a place ``1..n`` in a balanced binary tree numbered in order (odd places are leaves); 0 for the root."""
+    if place == 1 << (num_places.bit_length() - 1):
+        return 0
+    above = place
+    while above == place or above > num_places:
+        lowest = above & -above
+        above = (above & ~lowest) | lowest << 1
+    return above
+
+
+def _step(network: RankNetwork, ranks: Ranks, pairs: list[tuple[int, int]], payload_bytes: float) -> Phase:
+    flows = tuple(Flow(int(ranks[a]), int(ranks[b]), payload_bytes) for a, b in pairs)
+    return Phase(max(float(network.latency_s[a, b]) for a, b, _ in flows), flows)

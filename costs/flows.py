@@ -8,6 +8,7 @@ import numpy as np
 
 from ..errors import ConfigError
 from .network import RankNetwork
+from .phases import Flow, Phase, Phases
 
 
 class FlowModel(Protocol):
@@ -48,6 +49,13 @@ class StoreAndForward:
         cluster = network.cluster
         path = list(cluster.path(int(network.devices[source]), int(network.devices[target])))
         return float(np.sum(cluster.links.latency_s[path] + payload_bytes / cluster.links.bandwidth_bytes_per_s[path]))
+
+
+def transfer(network: RankNetwork, source: int, target: int, payload_bytes: float) -> Phases:
+    """One message as traffic: one flow, and the latencies of its path; none within a rank or for no bytes."""
+    if source == target or payload_bytes <= 0:
+        return ()
+    return (Phase(float(network.latency_s[source, target]), (Flow(source, target, payload_bytes),)),)
 
 
 MODELS: dict[str, FlowModel] = {model.name: model for model in (CutThrough(), StoreAndForward())}

@@ -60,6 +60,8 @@ def benchmark_names() -> list[str]:
 def load_benchmark(spec: str, *, changes: list[str] | None = None) -> BenchmarkSettings:
     """A benchmark by ``preset:NAME`` (or a built-in's bare name) or by path.
 
+    Paths of cluster and workload in it refer to its own folder, or else to the current one.
+
     Raises:
         ConfigError: the preset is unknown, or the YAML is wrong.
         InputFileError: the file is missing.
@@ -67,11 +69,21 @@ def load_benchmark(spec: str, *, changes: list[str] | None = None) -> BenchmarkS
     name = spec.removeprefix("preset:")
     if spec.startswith("preset:") or (spec in benchmark_names() and not Path(spec).is_file()):
         if name not in benchmark_names():
-            raise ConfigError("unknown benchmark", value=name, choices=benchmark_names())
+            raise ConfigError("unknown benchmark", field="benchmark", value=name, choices=benchmark_names())
         return settings.load(BenchmarkSettings, _folder() / f"{name}.yaml", changes=changes or ())
     if not Path(spec).exists() and "/" not in spec and not spec.endswith((".yaml", ".yml")):
-        raise ConfigError("no such benchmark and no such file", value=spec, choices=[f"preset:{n}" for n in benchmark_names()])
-    return settings.load(BenchmarkSettings, spec, changes=changes or ())
+        choices = [f"preset:{n}" for n in benchmark_names()]
+        raise ConfigError("no such benchmark and no such file", field="benchmark", value=spec, choices=choices)
+    loaded = settings.load(BenchmarkSettings, spec, changes=changes or ())
+    chosen, folder = loaded.scenario, Path(spec).parent
+    paths = {"cluster": _beside(chosen.cluster, folder), "workload": _beside(chosen.workload, folder)}
+    return loaded.model_copy(update={"scenario": chosen.model_copy(update=paths)})
+
+
+def _beside(spec: str, folder: Path) -> str:
+    """A path from the folder of the file that names it, where something is there."""
+    inside = folder / spec
+    return str(inside) if not spec.startswith("preset:") and inside.exists() else spec
 
 
 def _folder() -> Path:

@@ -65,7 +65,7 @@ class JobPartitioningEnv(gymnasium.Env[Observation, np.int64]):
     **Version history.** v0: first version.
     """
 
-    metadata: dict[str, Any] = {"render_modes": ["rgb_array", "ansi"], "render_fps": 4}
+    metadata: dict[str, Any] = {"render_modes": ["rgb_array", "ansi"], "render_fps": 4}  # noqa: RUF012 - as in the base
 
     def __init__(
         self,

@@ -32,9 +32,10 @@ def occupants(scenario: Scenario, episodes: Episodes, e: int) -> tuple[NDArray[n
 def ansi(scenario: Scenario, episodes: Episodes, e: int) -> str:
     """One line per job that runs, and the devices as letters: a dot is free, equal letters are one job."""
     holder, now_s = occupants(scenario, episodes, e)
-    letters = {job: chr(ord("A") + i % 26) for i, job in enumerate(sorted(set(holder.tolist()) - {-1}))}
+    letters = {job: _letters(i) for i, job in enumerate(sorted(set(holder.tolist()) - {-1}))}
     rows, columns = _grid(scenario)
-    cells = ["." if job < 0 else letters[int(job)] for job in holder]
+    width = max(map(len, letters.values()), default=1)
+    cells = [("." if job < 0 else letters[int(job)]).rjust(width) for job in holder]
     lines = [f"{scenario.cluster.name} at {now_s:,.0f} s: {int((holder < 0).sum())} of {len(holder)} devices free"]
     lines += [" ".join(cells[row * columns : (row + 1) * columns]) for row in range(rows)]
     for job, letter in letters.items():
@@ -74,6 +75,12 @@ def rgb_array(scenario: Scenario, episodes: Episodes, e: int) -> NDArray[np.uint
         draw.rectangle((x, y + 2, x + 12, y + 14), fill=FREE if i == 0 else PALETTE[(i - 1) % len(PALETTE)])
         draw.text((x + 18, y + 2), name, fill=INK)
     return np.asarray(image, np.uint8)
+
+
+def _letters(number: int) -> str:
+    """A to Z, then AA, AB and so on."""
+    before, last = divmod(number, 26)
+    return (_letters(before - 1) if before else "") + chr(ord("A") + last)
 
 
 def _grid(scenario: Scenario) -> tuple[int, int]:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from pathlib import Path
+from signal import SIG_IGN, SIGINT, signal
+from threading import current_thread, main_thread
 
 import numpy as np
 
 from ..envs.batch import EpisodeBatch
 from ..envs.benchmark import BenchmarkSettings
+from ..errors import MeshwrightError
 from ..planners.policy import Policy
 from ..simulation.decision import decision
 from ..simulation.records import EpisodeRecord
@@ -64,12 +69,35 @@ class Player:
                     progress(len(records), len(tasks))
             return records
         workers = min(self.num_processes, len(tasks))
+        not_ours = set(active_children())
         with ProcessPoolExecutor(workers, get_context("spawn"), _set_up, (self.benchmark, self.graphs_dir)) as pool:
-            for result in pool.map(_play, tasks, chunksize=max(1, len(tasks) // (8 * workers))):
-                records.append(result)
-                if progress is not None:
-                    progress(len(records), len(tasks))
+            try:
+                with _deaf_to_interrupts():
+                    results = pool.map(_play, tasks, chunksize=max(1, len(tasks) // (8 * workers)))
+                for result in results:
+                    records.append(result)
+                    if progress is not None:
+                        progress(len(records), len(tasks))
+            except BrokenProcessPool:
+                raise MeshwrightError("a process that played episodes died; try fewer", field="jobs", value=workers) from None
+            except KeyboardInterrupt:
+                for process in set(active_children()) - not_ours:
+                    process.terminate()
+                raise
         return records
+
+
+@contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """Processes begun in this block ignore Ctrl-C, which a terminal sends to all: the one that began them stops them."""
+    if current_thread() is not main_thread():  # only the main one may say what a signal does
+        yield
+        return
+    before = signal(SIGINT, SIG_IGN)
+    try:
+        yield
+    finally:
+        signal(SIGINT, before)
 
 
 # What a worker process keeps between tasks: the scenario and the policies used so far.

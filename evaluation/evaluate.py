@@ -18,12 +18,13 @@ from ..simulation.records import EpisodeRecord
 from ..simulation.scenario import Scenario
 from .episodes import Player
 from .metrics import METRICS, degree_shares, metrics, outcome_shares
-from .policies import BEST_FIXED, display_name, fixed_names, is_baseline, policy
+from .policies import BEST_FIXED, check_best_fixed, display_name, fixed_names, is_baseline, is_best_fixed, policy
 from .statistics import interval, paired
 
 FORMAT_VERSION = 1
 FIRST_TEST_SEED = 0
 FIRST_VALIDATION_SEED = 100
+MAX_PROCESSES = 256
 
 Progress = Callable[[str, int, int], None]
 
@@ -71,8 +72,7 @@ def evaluate(
     num_seeds = benchmark.num_seeds if num_seeds is None else num_seeds
     if not 1 <= num_seeds <= FIRST_VALIDATION_SEED:
         raise ConfigError(f"must be 1 to {FIRST_VALIDATION_SEED}", field="seeds", value=num_seeds)
-    if num_processes < 1:
-        raise ConfigError("must be at least 1", field="jobs", value=num_processes)
+    check_num_processes(num_processes)
     wanted = list(dict.fromkeys([*specs, *benchmark.policies]))
     if not wanted:
         raise PolicyError("nothing to compare: name a policy, or give the benchmark a list of them")
@@ -82,9 +82,15 @@ def evaluate(
             raise PolicyError("two policies would carry this name in the table; rename one of them", value=name)
     scenario = scenario or benchmark.build(graphs_dir=graphs_dir)
     for spec in wanted:
-        policy(spec.replace(BEST_FIXED, f"fixed-{scenario.space.degrees[0]}"), scenario)  # refuse before playing
+        try:  # refuse before playing
+            if is_best_fixed(spec):
+                check_best_fixed(spec, scenario)
+            else:
+                policy(spec, scenario)
+        except PolicyError as error:
+            raise error if spec in specs else error.at(field=f"policies of benchmark {benchmark.name}") from None
     player = Player(benchmark, scenario, graphs_dir, num_processes)
-    best_fixed = _best_fixed(player, [spec for spec in wanted if spec.partition("@")[0] == BEST_FIXED], progress)
+    best_fixed = _best_fixed(player, [spec for spec in wanted if is_best_fixed(spec)], progress)
     seeds = list(range(FIRST_TEST_SEED, FIRST_TEST_SEED + num_seeds))
     acting = [best_fixed[spec]["chosen"] if spec in best_fixed else spec for spec in wanted]
     tasks = [(spec, seed) for spec in dict.fromkeys(acting) for seed in seeds]
@@ -110,6 +116,16 @@ def evaluate(
         "timing": {"elapsed_s": time.perf_counter() - began},
     }
     return Evaluation(results, records, scenario)
+
+
+def check_num_processes(num_processes: int) -> None:
+    """Refuse a number of episodes played at a time that is none, or more than a machine bears.
+
+    Raises:
+        ConfigError: it is not 1 to `MAX_PROCESSES`.
+    """
+    if not 1 <= num_processes <= MAX_PROCESSES:
+        raise ConfigError(f"must be 1 to {MAX_PROCESSES}", field="jobs", value=num_processes)
 
 
 def describe(scenario: Scenario) -> dict[str, Any]:

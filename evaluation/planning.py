@@ -12,11 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from .. import settings
 from ..clusters import load_cluster
 from ..costs.model import CostSettings
 from ..envs.batch import EpisodeBatch
-from ..errors import PlanError
+from ..errors import GraphError, PlanError
 from ..jobs.arrivals import Arrivals
+from ..jobs.job import MAX_STEPS
 from ..jobs.load import load_graph
 from ..jobs.workload import Workload, WorkloadSettings
 from ..plans import PlacementPlan
@@ -81,8 +83,8 @@ def plan(
         PlanError: the job fits no device, or nothing that the policy would take meets the deadline.
         MeshwrightError: job, cluster or policy are missing or wrong.
     """
-    if num_steps < 1:
-        raise PlanError("must be at least 1", field="steps", value=num_steps)
+    if not 1 <= num_steps <= MAX_STEPS:
+        raise PlanError(f"must be 1 to {MAX_STEPS}", field="steps", value=num_steps)
     if deadline_s is not None and not (np.isfinite(deadline_s) and deadline_s > 0):
         raise PlanError("must be finite and positive", field="deadline_s", value=str(deadline_s))
     scenario = _scenario(job, cluster, max_degree, graphs_dir, costs or CostSettings(), num_steps)
@@ -91,14 +93,14 @@ def plan(
     batch = EpisodeBatch(scenario, 1)
     arrivals = Arrivals(np.zeros(2), np.zeros(2, np.int64), np.full(2, num_steps), np.full(2, fraction))
     batch.begin_with(0, arrivals)
-    spec = policy_spec or ("fastest-feasible" if deadline_s is None else "cheapest-feasible")
+    spec = ("fastest-feasible" if deadline_s is None else "cheapest-feasible") if policy_spec is None else policy_spec
     chooser = policy(spec, scenario)
     chooser.begin(0)
     waiting = decision(scenario, batch.episodes, 0)
     choice = chooser.choose(waiting, {key: value[0] for key, value in batch.observations._asdict().items()})
     rows = _rows(scenario, waiting, choice)
     if choice == 0 or not waiting.can_place[choice]:
-        raise PlanError(_refusal(scenario, waiting, spec, deadline_s, num_steps), field="policy", value=spec)
+        raise _refusal(scenario, waiting, spec, deadline_s, num_steps)
     batch.step(np.array([choice], np.int64))
     chosen = rows[choice - 1]
     why = (
@@ -113,6 +115,8 @@ def plan(
 def _scenario(job: str, cluster: str, max_degree: int, graphs_dir: Path | None, costs: CostSettings, num_steps: int) -> Scenario:
     where = load_cluster(cluster)
     graph = load_graph(job, device=where.device_types[0], graphs_dir=graphs_dir)
+    if graph.step_s <= 0:
+        raise GraphError("a step of this job takes no time", field="job", value=job)
     described = WorkloadSettings.model_validate(
         {
             "graphs": [job],
@@ -122,8 +126,10 @@ def _scenario(job: str, cluster: str, max_degree: int, graphs_dir: Path | None, 
             "deadline": {"kind": "none"},
         }
     )
-    chosen = ScenarioSettings(
-        cluster=cluster, workload=job, num_jobs=1, max_degree=max_degree, placement_rules=tuple(RULE_NAMES), costs=costs
+    rules = list(RULE_NAMES)
+    chosen = settings.build(
+        ScenarioSettings,
+        {"cluster": cluster, "workload": job, "num_jobs": 1, "max_degree": max_degree, "placement_rules": rules, "costs": costs},
     )
     return assemble(chosen, where, Workload(described, (graph,)))
 
@@ -150,8 +156,8 @@ def _rows(scenario: Scenario, waiting: Decision, choice: int) -> list[dict[str, 
     return rows
 
 
-def _refusal(scenario: Scenario, waiting: Decision, spec: str, deadline_s: float | None, num_steps: int) -> str:
+def _refusal(scenario: Scenario, waiting: Decision, spec: str, deadline_s: float | None, num_steps: int) -> PlanError:
     if waiting.can_place[1:].any():
-        return "the policy turns this job away"
+        return PlanError("the policy turns this job away", field="policy", value=spec)
     fastest_s = num_steps * float(scenario.times.step_s[0][scenario.times.can_run[0]].min())
-    return f"no candidate finishes within {deadline_s:g} s; the fastest takes {fastest_s:.4g} s"
+    return PlanError(f"no candidate finishes in time; the fastest takes {fastest_s:.6g} s", field="deadline_s", value=deadline_s)

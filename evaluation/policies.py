@@ -29,6 +29,23 @@ def is_baseline(spec: str) -> bool:
     return bare in (*NAMES, BEST_FIXED) or re.fullmatch(r"fixed-[0-9]+", bare) is not None
 
 
+def is_best_fixed(spec: str) -> bool:
+    """Whether a spelling is ``best-fixed``, with a placement rule or without."""
+    return spec.partition("@")[0] == BEST_FIXED
+
+
+def check_best_fixed(spec: str, scenario: Scenario) -> None:
+    """Refuse a ``best-fixed`` whose placement rule is not among the scenario's.
+
+    Raises:
+        PolicyError: it is not; the nearest one is named.
+    """
+    try:
+        policy(fixed_names(scenario, spec.removeprefix(BEST_FIXED))[0], scenario)
+    except PolicyError as error:
+        raise PolicyError(error.problem, field=spec, value=error.value, choices=error.choices) from None
+
+
 def policy_file(spec: str, baselines: Sequence[str] = (*NAMES, BEST_FIXED)) -> Path:
     """The file of a trained policy; ``baselines`` are the other valid spellings, for the advice in an error.
 
@@ -73,6 +90,9 @@ def policy(spec: str, scenario: Scenario) -> Policy:
         PolicyError: unknown, or its placement rule or degree is not among the scenario's.
         CheckpointError: the file is truncated or no policy.
     """
+    if is_best_fixed(spec):
+        check_best_fixed(spec, scenario)
+        raise PolicyError("is chosen on the validation episodes of an evaluation; name a degree, as in fixed-4", value=spec)
     if is_baseline(spec):
         return rule_of_thumb(spec, degrees=scenario.space.degrees, placements=scenario.settings.placement_rules)
     if spec.startswith(OWN):

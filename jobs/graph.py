@@ -221,6 +221,10 @@ class JobGraph:
             raise GraphError("has no ops", field="op_names", value=self.name)
         if not all(isinstance(text, str) for text in (self.name, *self.op_names, *self.op_kinds)):
             raise GraphError("names and kinds are texts", field="op_names")
+        for field, texts in (("name", (self.name,)), ("op_names", self.op_names), ("op_kinds", self.op_kinds)):
+            for text in texts:
+                if any("\ud800" <= letter <= "\udfff" for letter in text):  # bytes of a file name that are not UTF-8
+                    raise GraphError("is not Unicode, so no file could hold it", field=field, value=text)
         if not isinstance(self.reference_device, str | None):
             raise GraphError("must be a name, or absent", field="reference_device", value=self.reference_device)
         if self.source not in PROVENANCES:

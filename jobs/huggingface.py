@@ -17,6 +17,10 @@ from .transformer import TransformerShape
 
 DEFAULT_BATCH_SIZE = 8
 
+# Every layer becomes ops of the graph, so a slip of the pen in their number must not fill the memory.
+MAX_LAYERS = 10_000
+MAX_SIZE = 2**40
+
 
 def load_config(path: str | Path, *, batch_size: int | None = None, sequence_length: int | None = None) -> JobGraph:
     """The untimed job graph of a ``config.json``.
@@ -65,7 +69,7 @@ class _Keys:
         self.config = config
         self.file = file
 
-    def count(self, key: str, default: int | None = None) -> int:
+    def count(self, key: str, default: int | None = None, most: int = MAX_SIZE) -> int:
         value = self.config.get(key)
         if value is None:
             if default is None:
@@ -73,6 +77,8 @@ class _Keys:
             return default
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise self.error("must be a positive whole number", key, value)
+        if value > most:
+            raise self.error(f"must be {most} at most", key, value)
         return value
 
     def flag(self, key: str, default: bool) -> bool:
@@ -98,7 +104,7 @@ def _gpt2(keys: _Keys, name: str) -> TransformerShape:
     hidden = keys.count("n_embd")
     return TransformerShape(
         name=name,
-        num_layers=keys.count("n_layer"),
+        num_layers=keys.count("n_layer", most=MAX_LAYERS),
         hidden=hidden,
         num_heads=keys.count("n_head"),
         num_key_value_heads=keys.count("n_head"),
@@ -119,7 +125,7 @@ def _gpt2(keys: _Keys, name: str) -> TransformerShape:
 def _bert(keys: _Keys, name: str) -> TransformerShape:
     return TransformerShape(
         name=name,
-        num_layers=keys.count("num_hidden_layers"),
+        num_layers=keys.count("num_hidden_layers", most=MAX_LAYERS),
         hidden=keys.count("hidden_size"),
         num_heads=keys.count("num_attention_heads"),
         num_key_value_heads=keys.count("num_attention_heads"),
@@ -146,7 +152,7 @@ def _llama(keys: _Keys, name: str, **more: Any) -> TransformerShape:
     bias = keys.flag("attention_bias", False)
     return TransformerShape(
         name=name,
-        num_layers=keys.count("num_hidden_layers"),
+        num_layers=keys.count("num_hidden_layers", most=MAX_LAYERS),
         hidden=keys.count("hidden_size"),
         num_heads=heads,
         num_key_value_heads=groups,
@@ -168,7 +174,7 @@ def _mistral(keys: _Keys, name: str, **more: Any) -> TransformerShape:
 
 
 def _mixtral(keys: _Keys, name: str) -> TransformerShape:
-    experts, active = keys.count("num_local_experts"), keys.count("num_experts_per_tok")
+    experts, active = keys.count("num_local_experts", most=MAX_LAYERS), keys.count("num_experts_per_tok")
     if active > experts:
         raise keys.error(f"there are only {experts} experts", "num_experts_per_tok", active)
     return _mistral(keys, name, num_experts=experts, experts_per_token=active)

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from ..errors import GraphError
 from .graph import JobGraph
 
+MAX_STEPS = 2**53
+"""More steps than this a float64 does not count one by one."""
+
 
 @dataclass(frozen=True)
 class Job:
@@ -20,7 +23,7 @@ class Job:
         deadline_s: allowed completion time, counted from the arrival; None means that there is no deadline.
 
     Raises:
-        GraphError: no step, an arrival before time zero, or a deadline that is not positive.
+        GraphError: no step or more than `MAX_STEPS`, an arrival before time zero, or a deadline that is not positive.
     """
 
     graph: JobGraph
@@ -31,6 +34,8 @@ class Job:
     def __post_init__(self) -> None:
         if self.num_steps < 1:
             raise GraphError("a job has at least one step", field="num_steps", value=self.num_steps)
+        if self.num_steps > MAX_STEPS:
+            raise GraphError(f"a job has {MAX_STEPS} steps at most", field="num_steps", value=self.num_steps)
         if not (math.isfinite(self.arrival_s) and self.arrival_s >= 0):
             raise GraphError("must be finite and not negative", field="arrival_s", value=str(self.arrival_s))
         if self.deadline_s is not None and not (math.isfinite(self.deadline_s) and self.deadline_s > 0):

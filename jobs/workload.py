@@ -19,10 +19,11 @@ from pydantic import Field, field_validator, model_validator
 
 from .. import files, settings
 from ..devices import device_type
-from ..errors import ConfigError, GraphError
+from ..errors import ConfigError, GraphError, MeshwrightError
 from .arrivals import Arrivals, FixedArrivals, PoissonArrivals
 from .deadlines import Deadline
 from .graph import JobGraph
+from .job import MAX_STEPS
 from .load import load_graph, profile_names
 from .pipedream import without_inputs
 from .trace import Trace, TraceArrivals, load_trace
@@ -34,7 +35,7 @@ class FixedSteps(settings.Settings):
     """Every job runs the same number of steps."""
 
     kind: Literal["fixed"]
-    num_steps: int = Field(gt=0)
+    num_steps: int = Field(gt=0, le=MAX_STEPS)
 
     def draw(self, rng: np.random.Generator, step_s: NDArray[np.float64]) -> NDArray[np.int64]:
         """Steps of each job, given the seconds of its graph's step; the generator is not used."""
@@ -134,7 +135,10 @@ class Workload:
         for spec in settings.graphs:
             inside = base / spec
             is_path = not spec.startswith("zoo:") and inside.exists() and spec not in profiles
-            graphs.append(load_graph(str(inside) if is_path else spec, device=device, graphs_dir=graphs_dir))
+            try:
+                graphs.append(load_graph(str(inside) if is_path else spec, device=device, graphs_dir=graphs_dir))
+            except GraphError as error:
+                raise error if error.file else error.at(field="graphs") from None
         if profiles and not set(profiles) & set(settings.graphs):
             if settings.weights is not None:
                 raise ConfigError("the profiles of --graphs would have no weight; name them under graphs", field="weights")
@@ -244,14 +248,20 @@ def load_workload(spec: str | Path, *, graphs_dir: str | Path | None = None, cha
     presets = {f"preset:{name}": _folder() / f"{name}.yaml" for name in workload_names()}
     path = presets.get(str(spec), Path(spec))
     if str(spec) not in presets and not path.exists() and (str(spec).startswith("preset:") or path.name == str(spec)):
-        raise ConfigError("no such workload", value=str(spec), choices=presets)
+        raise ConfigError("no such workload", field="workload", value=str(spec), choices=presets)
     loaded = settings.load(WorkloadSettings, path, changes=list(changes))
-    return Workload.from_settings(loaded, graphs_dir=graphs_dir, base_folder=path.parent)
+    try:
+        return Workload.from_settings(loaded, graphs_dir=graphs_dir, base_folder=path.parent)
+    except MeshwrightError as error:
+        raise error.at(file=path) from None
 
 
 def _steps_of(sequential_s: NDArray[np.float64], step_s: NDArray[np.float64]) -> NDArray[np.int64]:
     """Whole steps that fill a time, at least one."""
-    return np.maximum(1, np.round(sequential_s / step_s)).astype(np.int64)
+    steps = np.maximum(1, np.round(sequential_s / step_s))
+    if steps.max(initial=1) > MAX_STEPS:
+        raise ConfigError(f"a job would have more than {MAX_STEPS} steps", field="steps", value=float(steps.max()))
+    return steps.astype(np.int64)
 
 
 def _folder() -> Path:

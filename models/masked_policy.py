@@ -47,7 +47,7 @@ class CandidatePolicy(MaskableActorCriticPolicy):
         self.optimizer = self.optimizer_class(self.parameters(), lr=lr_schedule(1), **self.optimizer_kwargs)  # type: ignore[call-arg]
 
     def set_training_mode(self, mode: bool) -> None:
-        """As in Stable-Baselines3; what the network kept is dropped."""
+        """As in Stable-Baselines3; what the network kept is dropped, for a fused optimizer changes weights uncounted."""
         self.network.forget()
         super().set_training_mode(mode)
 

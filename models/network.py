@@ -80,7 +80,10 @@ class CandidateNetwork(nn.Module):
         self._kept = None
 
     def forget(self) -> None:
-        """Drop the kept graph embeddings; for callers who change weights behind PyTorch's back (``weight.data``)."""
+        """Drop the kept graph embeddings; for callers whose change of the weights PyTorch does not count.
+
+        Fused optimizers and ``weight.data`` are such.
+        """
         self._kept = None
 
     def graph_embeddings(self) -> Tensor:

@@ -1,11 +1,14 @@
 """The execution graph: what the ranks do in one step, as flat arrays that the kernel reads.
 
 Legend: ``t`` tasks, ``d`` dependencies, ``u`` uses of streams, ``s`` streams. A *stream* does one task at a time.
-Rank ``r`` of ``n`` has the compute stream ``r`` and the communication stream ``n + r``.
+Rank ``r`` of ``n`` has the compute stream ``r`` and the communication stream ``n + r``. A task *holds* its streams; a
+message also keeps the communication streams of all ranks that take part in it busy, which several messages may do at
+once if none of them holds one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
@@ -14,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import GraphError
+from .messages import Messages
 
 
 class TaskKind(IntEnum):
@@ -40,10 +44,11 @@ class ExecutionGraph:
         rank: rank of a compute task, sender of a transfer, first rank of a collective, ``(t,)``.
         is_backward: whether it belongs to the backward pass, ``(t,)``.
         payload_bytes: bytes moved, zero for compute, ``(t,)``.
+        describe_messages: tells `messages`, when somebody asks for them; nothing is sent if not given.
 
     Raises:
-        GraphError: a negative or non-finite duration, a priority that is no number, an absent task or stream. A cycle is
-            found by whoever schedules the tasks.
+        GraphError: a negative or non-finite duration, a priority that is no number, an absent task, stream or rank. A
+            cycle is found by whoever schedules the tasks.
     """
 
     num_ranks: int
@@ -57,6 +62,7 @@ class ExecutionGraph:
     rank: NDArray[np.int64]
     is_backward: NDArray[np.bool_]
     payload_bytes: NDArray[np.float64]
+    describe_messages: Callable[[], Messages] | None = None
 
     def __post_init__(self) -> None:
         bad = np.flatnonzero(~(np.isfinite(self.duration_s) & (self.duration_s >= 0)))
@@ -71,6 +77,10 @@ class ExecutionGraph:
             raise GraphError(f"a dependency names a task outside 0..{self.num_tasks - 1}", field="edges")
         if len(self.streams) and not (self.streams.min() >= 0 and self.streams.max() < self.num_streams):
             raise GraphError(f"a task uses a stream outside 0..{self.num_streams - 1}", field="streams")
+        absent = np.flatnonzero((self.rank < 0) | (self.rank >= self.num_ranks))
+        if len(absent):
+            problem = f"is on a rank outside 0..{self.num_ranks - 1}"
+            raise GraphError(problem, field=f"task {absent[0]}", value=int(self.rank[absent[0]]))
 
     @property
     def num_tasks(self) -> int:
@@ -81,6 +91,17 @@ class ExecutionGraph:
     def num_streams(self) -> int:
         """Number of streams: one for compute and one for communication per rank."""
         return 2 * self.num_ranks
+
+    @cached_property
+    def messages(self) -> Messages:
+        """Who takes part in each task's message, and its flows.
+
+        Raises:
+            GraphError: the description is of another number of tasks, or names an absent rank.
+        """
+        messages = Messages.none(self.num_tasks) if self.describe_messages is None else self.describe_messages()
+        messages.check(self.num_tasks, self.num_ranks)
+        return messages
 
     @cached_property
     def successors(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -16,13 +16,18 @@ from numpy.typing import NDArray
 from ..costs import collectives, compute, flows
 from ..costs.model import CostSettings
 from ..costs.network import RankNetwork
+from ..costs.phases import Phases, alone_s
 from ..jobs.graph import JobGraph
 from ..plans.partition import OpSplits
 from .execution import ExecutionGraph, TaskKind
+from .messages import Messages
 
 
 def lower(graph: JobGraph, splits: OpSplits, network: RankNetwork, costs: CostSettings) -> ExecutionGraph:
     """The execution graph of one step.
+
+    Where links are shared fairly (``costs.contention``), a message's duration is the time of its flows if each had its
+    path for itself; otherwise it is what the collective's formula says.
 
     Args:
         graph: the job, ``n`` ops.
@@ -63,8 +68,12 @@ class _Lowering:
         self.position[graph.order] = np.arange(graph.num_ops)
         self.rows: list[tuple[int, float, float, int, int, bool, float]] = []
         self.streams: list[list[int]] = []
+        self.members: list[list[int]] = []
         self.edges: list[tuple[int, int]] = []
         self.share_s = self._shares()
+        # Many layers reduce the same bytes over the same ranks.
+        self.all_reduce_s: dict[tuple[int, float], float] = {}
+        self.all_reduce_phases: dict[tuple[int, float], Phases] = {}
 
     def build(self) -> ExecutionGraph:
         graph, degrees = self.graph, self.degrees.tolist()
@@ -100,7 +109,7 @@ class _Lowering:
         position = float(self.position[op])
         order = 2 * self.graph.num_ops - 1 - position if is_backward else position
         duration_s = float(self.share_s[rank][int(is_backward)][op])
-        return self._task(TaskKind.COMPUTE, duration_s, order, op, rank, is_backward, 0.0, [rank])
+        return self._task(TaskKind.COMPUTE, duration_s, order, op, rank, is_backward, 0.0, [])
 
     def _pass(self, source: int, before: list[int], after: list[int], *, is_backward: bool, consumer: int) -> None:
         """Move the activation of ``source`` along an edge, or its gradient back.
@@ -117,21 +126,40 @@ class _Lowering:
                 self.edges.append((giver, taker))
                 continue
             duration_s = self.flow.transfer_s(self.network, sender, receiver, payload)
-            streams = self._communication([sender, receiver])
-            task = self._task(TaskKind.TRANSFER, duration_s, order - 0.5, source, sender, is_backward, payload, streams)
+            ranks = [sender, receiver]
+            task = self._task(TaskKind.TRANSFER, duration_s, order - 0.5, source, sender, is_backward, payload, ranks)
             self.edges += [(giver, task), (task, taker)]
 
     def _all_reduce(self, op: int, backward: list[int]) -> None:
         ranks = np.arange(len(backward))
         payload = float(self.graph.parameter_bytes[op]) * self.costs.gradient_bytes_per_parameter_byte
-        duration_s = self.collective.all_reduce_s(self.network, ranks, payload)
+        key = len(backward), payload
+        if key not in self.all_reduce_s:
+            phases = self._all_reduce_phases(*key) if self.costs.contention == "fair" else ()
+            formula = self.collective.all_reduce_s
+            self.all_reduce_s[key] = alone_s(self.network, phases) if phases else formula(self.network, ranks, payload)
         order = 2 * self.graph.num_ops - 1 - float(self.position[op])
-        streams = self._communication(ranks.tolist())
-        task = self._task(TaskKind.COLLECTIVE, duration_s, order + 0.5, op, 0, True, payload, streams)
+        duration_s = self.all_reduce_s[key]
+        task = self._task(TaskKind.COLLECTIVE, duration_s, order + 0.5, op, 0, True, payload, ranks.tolist())
         self.edges += [(giver, task) for giver in backward]
 
-    def _communication(self, ranks: list[int]) -> list[int]:
-        return [] if self.costs.contention == "independent" else [self.num_ranks + rank for rank in ranks]
+    def _all_reduce_phases(self, num_ranks: int, payload: float) -> Phases:
+        key = num_ranks, payload
+        if key not in self.all_reduce_phases:
+            self.all_reduce_phases[key] = self.collective.phases(self.network, np.arange(num_ranks), payload)
+        return self.all_reduce_phases[key]
+
+    def _messages(self) -> Messages:
+        """What the tasks send; asked for only where somebody looks at the links."""
+        phases: list[Phases] = []
+        for (kind, *_, payload), members in zip(self.rows, self.members, strict=True):
+            if kind == TaskKind.COMPUTE:
+                phases.append(())
+            elif kind == TaskKind.TRANSFER:
+                phases.append(flows.transfer(self.network, members[0], members[1], payload))
+            else:
+                phases.append(self._all_reduce_phases(len(members), payload))
+        return Messages.of(self.members, phases)
 
     def _task(
         self,
@@ -142,11 +170,16 @@ class _Lowering:
         rank: int,
         is_backward: bool,
         payload: float,
-        streams: list[int],
+        members: list[int],
     ) -> int:
+        if kind == TaskKind.COMPUTE:
+            streams = [rank]
+        else:
+            streams = [self.num_ranks + member for member in members] if self.costs.contention == "serialised" else []
         priority = order if self.costs.priority == "fifo" else duration_s
         self.rows.append((int(kind), duration_s, priority, op, rank, is_backward, payload))
         self.streams.append(streams)
+        self.members.append(members)
         return len(self.rows) - 1
 
     def _frozen(self) -> ExecutionGraph:
@@ -165,4 +198,5 @@ class _Lowering:
             rank=np.array(rank, np.int64),
             is_backward=np.array(is_backward, np.bool_),
             payload_bytes=np.array(payload, np.float64),
+            describe_messages=self._messages,
         )

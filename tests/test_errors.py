@@ -67,3 +67,10 @@ def test_the_nearest_choice_to_a_choice_is_itself(word, others):
 @given(word=st.text(), choices=st.lists(st.text()))
 def test_the_nearest_choice_is_one_of_the_choices(word, choices):
     assert nearest(word, choices) in {*choices, None}
+
+
+def test_an_error_takes_up_the_place_that_its_caller_knows_and_keeps_its_own():
+    error = ConfigError("unknown", value="x", choices=["y"]).at(file="a.yaml", field="graphs")
+    assert str(error) == "a.yaml: graphs: unknown (got 'x'); valid: y"
+    assert str(error.at(file="b.yaml", field="other")) == str(error)
+    assert type(error) is ConfigError

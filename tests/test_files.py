@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -144,6 +145,41 @@ def test_what_cannot_be_written_gives_one_typed_error_and_leaves_no_rest(tmp_pat
     with pytest.raises(InputFileError, match="cannot be written"):
         files.write_text(tmp_path / name, "text")
     assert listing(tmp_path) == ["file", "folder"]
+
+
+@pytest.mark.parametrize("name", ["", "a\0b"])
+def test_what_is_no_name_is_not_written(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputFileError, match="not a file name"):
+        files.write_text(name, "text")
+    with pytest.raises(InputFileError, match="not a file name"), files.atomic_folder(name):
+        pass
+    assert listing(tmp_path) == []
+
+
+def test_what_is_neither_file_nor_folder_is_written_and_not_replaced(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    files.write_text(pipe, "text")
+    assert os.read(reader, 10) == b"text"
+    os.close(reader)
+    assert pipe.is_fifo()
+    files.write_text("/dev/null", "text")
+    assert Path("/dev/null").is_char_device()
+
+
+def test_a_link_is_followed(tmp_path):
+    (tmp_path / "link").symlink_to("target")
+    files.write_text(tmp_path / "link", "text")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "target").read_text() == "text"
+
+
+def test_half_of_a_surrogate_pair_is_not_written(tmp_path):
+    with pytest.raises(InputFileError, match="not Unicode"):
+        files.write_text(tmp_path / "a", "x\ud800y")
+    assert listing(tmp_path) == []
 
 
 def test_a_folder_appears_whole_or_not_at_all(tmp_path):

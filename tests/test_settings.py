@@ -86,10 +86,13 @@ TREE = "name: x\ntopology:\n  kind: tree\n  levels:\n    - bandwidth_gbytes_per_
         ("name: x\nnme: y\n", "a.yaml:2: nme: unknown key (got 'nme'); did you mean 'name'?"),
         ("mode: fats\n", "a.yaml:1: mode: not a valid choice (got 'fats'); did you mean 'fast'?"),
         ("name: a b\n", "a.yaml:1: name: must hold no space (got 'a b')"),
-        ("rate: [1]\n", "a.yaml:1: rate: input should be a valid number"),
+        ("rate: [1]\n", "a.yaml:1: rate: input should be a valid number (got [1])"),
+        ("rate:\n", "a.yaml:1: rate: input should be a valid number, not null"),
+        ("rate: true\n", "a.yaml:1: rate: must be a number (got True)"),
+        ("topology:\n  kind: ring\n  num_devices: true\n", "a.yaml:3: topology.num_devices: must be a number (got True)"),
         ("rate: .nan\n", "a.yaml:1: rate: input should be a finite number (got 'nan')"),
         ("rate: -.inf\n", "a.yaml:1: rate: input should be a finite number (got '-inf')"),
-        ("- 1\n", "a.yaml:1: must be a mapping of keys"),
+        ("- 1\n", "a.yaml:1: must be a mapping of keys (got [1])"),
         ("names:\n  a: 3\n", "a.yaml:2: names.a: must be a mapping of keys (got 3)"),
         ("names: {a: {}}\n", "a.yaml:1: names.a.bandwidth_gbytes_per_s: the key is missing"),
         ("topology:\n  kind: rign\n", "a.yaml:1: topology.kind: not a valid kind (got 'rign'); did you mean 'ring'?"),
@@ -249,6 +252,9 @@ def test_a_wrong_change_is_not_blamed_on_the_file(write):
     assert complaint(path, ["rate=fast"]).startswith("--set: rate: input should be a valid number")
     assert complaint(path, ["rte=2"]) == "--set: rte: unknown key (got 'rte'); did you mean 'rate'?"
     assert complaint(write("rate: fast\n"), ["name=y"]).startswith("a.yaml:1: rate:")
+    tree = write("topology:\n  kind: tree\n  levels: [{bandwidth_gbytes_per_s: 1}]\n")
+    assert complaint(tree, ["topology.levels=[]"]) == "--set: topology: a tree needs a level"
+    assert complaint(tree, ["topology.levls.x=1"]).startswith("--set: topology.levls: unknown key")
 
 
 def test_a_model_without_a_file_is_told_by_field_alone():

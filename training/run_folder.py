@@ -94,7 +94,7 @@ class RunFolder:
             CheckpointError: something is there already, unless it is a run folder and ``overwrite`` is set.
         """
         run = cls(path)
-        is_run = run.config.is_file()
+        is_run = all((path / name).is_file() for name in (run.config.name, "command.txt", "versions.json"))
         is_empty = not path.exists() or (path.is_dir() and not any(path.iterdir()))
         if not is_empty and not (overwrite and is_run):
             advice = "give another folder, --resume it or --overwrite it" if is_run else "give another folder"

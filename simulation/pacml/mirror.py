@@ -68,7 +68,7 @@ class MirroredJob:
         exactly this time is met or missed by the last bit of the sum.
         """
         order = np.argsort(self.split_rank[: self.num_forward])
-        return sum(self.compute_s[np.concatenate([order, self.num_ops - 1 - order])].tolist())
+        return float(sum(self.compute_s[np.concatenate([order, self.num_ops - 1 - order])].tolist()))
 
     @cached_property
     def edge_bytes(self) -> NDArray[np.float64]:

@@ -1,11 +1,14 @@
 """First-fit placement of a cut job on RAMP's servers.
 
-Legend: ``w`` servers, ``p`` sub-ops. A server holds sub-ops of one job only.
+Legend: ``w`` servers, ``n`` forward ops, ``p`` sub-ops. A server holds sub-ops of one job only.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from ...clusters.blocks import blocks
@@ -17,6 +20,7 @@ class Blocks:
     """The blocks of a cluster in first-fit order, by size; a size is scanned once."""
 
     def __init__(self, cluster: Cluster) -> None:
+        self.memory_bytes = cluster.memory_bytes
         self._cluster = cluster
         self._of_size: dict[int, NDArray[np.int64]] = {}
 
@@ -27,8 +31,46 @@ class Blocks:
         return self._of_size[num_servers]
 
 
+class Puzzle(NamedTuple):
+    """What first fit has to place, as flat arrays; the same at every occupancy.
+
+    Attributes:
+        order: forward ops as they are placed, ``(n,)``.
+        pieces: of each forward op, ``(n,)``.
+        memory_bytes: of each forward op, ``(n,)``.
+        parent_start, parents: parents of op ``i`` are ``parents[parent_start[i]:parent_start[i + 1]]``.
+        block_start: where the blocks of ``s`` servers begin in ``block_servers``; entry ``s + 1`` is their end.
+        block_servers: servers of all blocks, by size, block after block.
+    """
+
+    order: NDArray[np.int64]
+    pieces: NDArray[np.int64]
+    memory_bytes: NDArray[np.float64]
+    parent_start: NDArray[np.int64]
+    parents: NDArray[np.int64]
+    block_start: NDArray[np.int64]
+    block_servers: NDArray[np.int64]
+
+
+def puzzle(job: SplitJob, found: Blocks) -> Puzzle:
+    """The arrays of a cut job on a cluster."""
+    mirrored = job.job
+    pieces = job.splits[: mirrored.num_forward]
+    used = set(pieces.tolist())
+    by_size = [found.of_size(s).reshape(-1) if s in used else np.zeros(0, np.int64) for s in range(int(pieces.max()) + 1)]
+    return Puzzle(
+        order=mirrored.forward_order,
+        pieces=pieces,
+        memory_bytes=mirrored.memory_bytes[: mirrored.num_forward],
+        parent_start=np.cumsum([0, *map(len, mirrored.parents)]),
+        parents=np.array([parent for parents in mirrored.parents for parent in parents], np.int64),
+        block_start=np.cumsum([0, *map(len, by_size)]),
+        block_servers=np.concatenate(by_size),
+    )
+
+
 def first_fit(
-    job: SplitJob, found: Blocks, is_free: NDArray[np.bool_], memory_bytes: NDArray[np.float64]
+    job: SplitJob, given: Puzzle, is_free: NDArray[np.bool_], memory_bytes: NDArray[np.float64]
 ) -> NDArray[np.int64] | None:
     """The server of each sub-op, ``(p,)``; None where some op finds no block.
 
@@ -38,35 +80,74 @@ def first_fit(
 
     Args:
         job: what to place.
-        found: blocks of the cluster.
+        given: its arrays.
         is_free: whether no other job holds the server, ``(w,)``.
         memory_bytes: of each server, ``(w,)``.
     """
+    chosen = _first_fit(*given, is_free, memory_bytes)
+    if chosen[0, 0] < 0:
+        return None
+    piece = np.arange(job.num_sub_ops) - job.first[job.op]
+    return np.asarray(chosen[np.minimum(job.op, job.job.num_ops - 1 - job.op), piece], np.int64)
+
+
+def plain_first_fit(
+    job: SplitJob, found: Blocks, is_free: NDArray[np.bool_], memory_bytes: NDArray[np.float64]
+) -> NDArray[np.int64] | None:
+    """The plain reference of `first_fit`."""
     mirrored = job.job
     left = np.where(is_free, memory_bytes, 0.0)
     server = np.empty(job.num_sub_ops, np.int64)
-    chosen: list[NDArray[np.int64] | None] = [None] * mirrored.num_forward
+    chosen: dict[int, NDArray[np.int64]] = {}
     for op in mirrored.forward_order.tolist():
         pieces, needed = int(job.splits[op]), float(mirrored.memory_bytes[op])
-        taken = None
-        for parent in mirrored.parents[op]:
-            servers = chosen[parent]
-            if servers is not None and len(servers) == pieces and left[servers].sum() >= needed:
-                taken = servers
-                break
-        if taken is None:
-            taken = _first_block(found.of_size(pieces), is_free, left, needed / pieces)
-        if taken is None:
+        alike = [chosen[parent] for parent in mirrored.parents[op] if len(chosen[parent]) == pieces]
+        roomy = [servers for servers in alike if sum(left[servers].tolist()) >= needed]
+        fits = [servers for servers in found.of_size(pieces) if (is_free & (left >= needed / pieces))[servers].all()]
+        if not roomy and not fits:
             return None
-        chosen[op] = taken
+        chosen[op] = (roomy or fits)[0]
         for each in (op, mirrored.num_ops - 1 - op):
-            server[job.first[each] : job.first[each + 1]] = taken
-            left[taken] -= needed / pieces
+            server[job.first[each] : job.first[each + 1]] = chosen[op]
+            left[chosen[op]] -= needed / pieces
     return server
 
 
-def _first_block(
-    servers: NDArray[np.int64], is_free: NDArray[np.bool_], left: NDArray[np.float64], needed: float
-) -> NDArray[np.int64] | None:
-    fits = (is_free & (left >= needed))[servers].all(axis=1)
-    return servers[int(fits.argmax())] if fits.any() else None
+@njit(cache=True)
+def _first_fit(  # type: ignore[no-untyped-def]
+    order, pieces, memory_bytes, parent_start, parents, block_start, block_servers, is_free, capacity_bytes
+):
+    """Servers of each forward op, ``(n, most pieces)``; -1 in the first place where some op finds no block."""
+    left = np.where(is_free, capacity_bytes, 0.0)
+    chosen = np.full((len(order), pieces.max()), -1, np.int64)
+    for op in order:
+        s = pieces[op]
+        needed = memory_bytes[op]
+        is_placed = False
+        for parent in parents[parent_start[op] : parent_start[op + 1]]:
+            if pieces[parent] == s:
+                room = 0.0
+                for server in chosen[parent, :s]:
+                    room += left[server]
+                if room >= needed:
+                    chosen[op, :s] = chosen[parent, :s]
+                    is_placed = True
+                    break
+        if not is_placed:
+            for begin in range(block_start[s], block_start[s + 1], s):
+                fits = True
+                for server in block_servers[begin : begin + s]:
+                    if not is_free[server] or left[server] < needed / s:
+                        fits = False
+                        break
+                if fits:
+                    chosen[op, :s] = block_servers[begin : begin + s]
+                    is_placed = True
+                    break
+        if not is_placed:
+            chosen[0, 0] = -1
+            return chosen
+        for server in chosen[op, :s]:  # the forward and the backward sub-op
+            left[server] -= needed / s
+            left[server] -= needed / s
+    return chosen

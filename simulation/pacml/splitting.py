@@ -128,11 +128,11 @@ def _edge_bytes(job: MirroredJob, pieces: NDArray[np.int64], defects: Defects) -
     source, target = job.edges.T
     sub_edges = pieces[source] * pieces[target]
     if not defects.edges_carry_memory:
-        return job.activation_bytes[source] / sub_edges
+        return np.asarray(job.activation_bytes[source] / sub_edges)
     only_source = (pieces[source] > 1) & (pieces[target] == 1)
     both = (pieces[source] > 1) & (pieces[target] > 1)
     target_first = both & (job.split_rank[target] < job.split_rank[source])
-    return job.memory_bytes[np.where(only_source | target_first, target, source)] / sub_edges
+    return np.asarray(job.memory_bytes[np.where(only_source | target_first, target, source)] / sub_edges)
 
 
 def _sync(

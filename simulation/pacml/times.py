@@ -70,7 +70,7 @@ class Network:
             )
         if max(topology.num_racks, topology.servers_per_rack) > topology.num_transceivers + 1:
             raise ConfigError(
-                f"{topology.num_transceivers} transceivers serve at most {topology.num_transceivers + 1} racks, and servers of one",
+                f"{topology.num_transceivers} transceivers serve at most one rack, and one server of a rack, more",
                 field="topology",
                 value="x".join(map(str, topology.shape)),
             )
@@ -112,7 +112,8 @@ def dep_times(job: SplitJob, server: NDArray[np.int64], network: Network, defect
 
     if defects.sync_is_pairwise:
         differs = network.coordinates[source[sync]] != network.coordinates[target[sync]]
-        pair = Spread(*(1 + differs.T.astype(np.int64)), 1 + (~differs[:, 0] & differs[:, 1]).astype(np.int64))
+        groups, racks, servers = 1 + differs.T.astype(np.int64)
+        pair = Spread(groups, racks, servers, 1 + (~differs[:, 0] & differs[:, 1]).astype(np.int64))
         run_s[sync] = collective_times_s(pair, job.size_bytes[sync] + job.size_bytes[sync], network, defects)
     else:
         op = job.op[job.source[sync]]
@@ -184,9 +185,7 @@ def _reduction_s(data_bytes: NDArray[np.float64], size: NDArray[np.int64]) -> ND
     return np.asarray(operations / np.minimum(MEMORY_BYTES_PER_S * intensity, PEAK_FLOPS))
 
 
-def _per_server(
-    group: NDArray[np.int64], server: NDArray[np.int64], num_groups: int, num_servers: int
-) -> NDArray[np.int64]:
+def _per_server(group: NDArray[np.int64], server: NDArray[np.int64], num_groups: int, num_servers: int) -> NDArray[np.int64]:
     """How often each server stands in each group, ``(g, w)``."""
     counts = np.bincount(group * num_servers + server, minlength=num_groups * num_servers)
     return counts.reshape(num_groups, num_servers)
@@ -194,8 +193,15 @@ def _per_server(
 
 def _spread(is_member: NDArray[np.bool_], network: Network) -> Spread:
     """The spread of groups of servers, ``(g, w)``."""
-    shape = tuple((network.coordinates.max(axis=0) + 1).tolist())
-    grid = is_member.reshape(-1, *shape)
-    racks = grid.any(axis=3)
-    counts = racks.any(axis=2).sum(axis=1), racks.any(axis=1).sum(axis=1), grid.any(axis=(1, 2)).sum(axis=1)
-    return Spread(*(np.maximum(1, count) for count in (*counts, racks.sum(axis=2).max(axis=1))))
+    grid = is_member.reshape(-1, *(network.coordinates.max(axis=0) + 1).tolist())
+    racks = np.any(grid, axis=3)
+    return Spread(
+        groups=_at_least_one(np.any(racks, axis=2).sum(axis=1)),
+        racks=_at_least_one(np.any(racks, axis=1).sum(axis=1)),
+        servers=_at_least_one(np.any(grid, axis=(1, 2)).sum(axis=1)),
+        racks_of_a_group=_at_least_one(racks.sum(axis=2).max(axis=1)),
+    )
+
+
+def _at_least_one(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.maximum(1, counts)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Self
 
 
 class MeshwrightError(Exception):
@@ -42,6 +43,17 @@ class MeshwrightError(Exception):
         self.value = value
         self.choices = None if choices is None else sorted(choices)
         super().__init__(self._message())
+
+    def at(self, *, file: str | Path | None = None, field: str | None = None) -> Self:
+        """The same error with the file and field that the caller knows, where it names none itself."""
+        return type(self)(
+            self.problem,
+            file=file if self.file is None else self.file,
+            line=self.line,
+            field=field if self.field is None else self.field,
+            value=self.value,
+            choices=self.choices,
+        )
 
     def _message(self) -> str:
         where = "" if self.file is None else self.file + ("" if self.line is None else f":{self.line}") + ": "

@@ -59,12 +59,21 @@ def read_json(path: str | Path) -> Any:
 def atomic_file(path: str | Path) -> Iterator[IO[bytes]]:
     """A binary file that appears under ``path`` only when the block ends without an error.
 
-    Written beside its destination, flushed to disk, then renamed.
+    Written beside its destination, flushed to disk, then renamed. A link is followed; what is neither a file nor absent
+    (``/dev/null``, a pipe) is written as it is and never replaced.
 
     Raises:
-        InputFileError: the folder cannot be made or written.
+        InputFileError: ``path`` is a folder, or cannot be written.
     """
-    path = Path(path)
+    path = _possible(path)
+    if os.path.isdir(path):  # the functions of os.path, unlike Path's, say no where a name is too long
+        raise InputFileError("cannot be written, it is a folder", file=path)
+    if os.path.exists(path) and not os.path.isfile(path):
+        with _telling(path), path.open("wb") as device:
+            yield device
+        return
+    if os.path.islink(path):
+        path = Path(os.path.realpath(path))
     handle = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -83,9 +92,18 @@ def atomic_file(path: str | Path) -> Iterator[IO[bytes]]:
 
 
 def write_text(path: str | Path, text: str) -> None:
-    """Write text as UTF-8, whole or not at all."""
+    """Write text as UTF-8, whole or not at all.
+
+    Raises:
+        InputFileError: as `atomic_file`, or the text holds what UTF-8 cannot spell (half of a surrogate pair).
+    """
+    try:
+        content = text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        value = text[error.start : error.end]
+        raise InputFileError("cannot be written, a name in it is not Unicode", file=path, value=value) from None
     with atomic_file(path) as file:
-        file.write(text.encode("utf-8"))
+        file.write(content)
 
 
 def write_json(path: str | Path, value: Any) -> None:
@@ -115,8 +133,8 @@ def atomic_folder(path: str | Path, *, check: Callable[[], None] | None = None, 
     """
     import shutil
 
-    path = Path(path)
-    if path.exists() and not path.is_dir():
+    path = _possible(path)
+    if os.path.exists(path) and not os.path.isdir(path):
         raise InputFileError("is a file, a folder is wanted", file=path)
     if _names_in(path) and not (marker is not None and (path / marker).is_file()):
         wanted = "" if marker is None else f" and no {marker}"
@@ -131,13 +149,26 @@ def atomic_folder(path: str | Path, *, check: Callable[[], None] | None = None, 
         yield temporary
         if check is not None:
             check()
-        try:
+        with _telling(path):
             _swap(temporary, path)
-        except OSError as error:
-            raise InputFileError(f"cannot be written ({error.strerror})", file=path) from None
     finally:
         if temporary.exists():
             shutil.rmtree(temporary)
+
+
+def _possible(path: str | Path) -> Path:
+    """The path, where a file can have that name at all."""
+    if not str(path) or "\0" in str(path):
+        raise InputFileError("not a file name", value=str(path))
+    return Path(path)
+
+
+@contextmanager
+def _telling(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise InputFileError(f"cannot be written ({error.strerror or error})", file=path) from None
 
 
 def _swap(new: Path, path: Path) -> None:

@@ -9,9 +9,11 @@ import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from types import UnionType
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from . import files, yaml12
 from .errors import ConfigError
@@ -22,6 +24,20 @@ class Settings(BaseModel):
     """Base of all configuration models: frozen, unknown keys refused, NaN and infinity refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, protected_namespaces=())
+
+    @model_validator(mode="before")
+    @classmethod
+    def _true_is_no_number(cls, data: Any) -> Any:
+        """Refuse ``true`` where a number is wanted; pydantic would take it for 1."""
+        for key, value in data.items() if isinstance(data, dict) else ():
+            if isinstance(value, bool) and key in cls.model_fields:
+                wanted = _types_in(cls.model_fields[key].annotation)
+                if wanted & {int, float} and bool not in wanted:
+                    problem = PydanticCustomError("bool_as_number", "must be a number")
+                    raise ValidationError.from_exception_data(
+                        cls.__name__, [InitErrorDetails(type=problem, loc=(key,), input=value)]
+                    )
+        return data
 
 
 AnySettings = TypeVar("AnySettings", bound=BaseModel)
@@ -39,14 +55,15 @@ def load(model: type[AnySettings], path: str | Path, *, changes: Sequence[str] |
         InputFileError: the file is missing or unreadable.
         ConfigError: bad YAML, a key twice, an unknown key or an impossible value.
     """
-    data, lines = read_yaml(path)
+    found, lines = read_yaml(path)
     changes = changes or ()
+    data = found
     for change in changes:
         data = override(data, change)
     try:
         return build(model, data, file=path, lines=lines)
     except ConfigError as error:
-        if any(_is_under(error.field, _key(change)) for change in changes):  # not the file's fault
+        if any(_is_under(error.field, _key(change)) for change in changes) or (changes and _is_valid(model, found)):
             raise ConfigError(error.problem, file="--set", field=error.field, value=error.value, choices=error.choices) from None
         raise
 
@@ -126,9 +143,11 @@ def _config_error(
             field = dotted((*place, first["ctx"]["discriminator"].strip("'")))
         case "model_type" | "model_attributes_type" | "dict_type":
             problem = "must be a mapping of keys"
+    if value is None and first["type"] not in ("missing", "union_tag_not_found"):
+        problem = f"{problem}, not null"
     if isinstance(value, float) and not math.isfinite(value):
         value = str(value)
-    if not isinstance(value, str | int | float):
+    if not (isinstance(value, str | int | float) or (isinstance(value, list | dict) and first["type"].endswith("_type"))):
         value = None
     return ConfigError(problem, file=file, line=line, field=field, value=value, choices=choices)
 
@@ -166,6 +185,21 @@ def _models_in(annotation: Any) -> list[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     return [m for part in get_args(annotation) for m in _models_in(part)]
+
+
+def _types_in(annotation: Any) -> set[Any]:
+    """The types of which an annotation is a union; what containers hold does not count."""
+    if get_origin(annotation) in (Union, UnionType, Annotated):
+        return {kind for part in get_args(annotation) for kind in _types_in(part)}
+    return {annotation} if isinstance(annotation, type) else set()
+
+
+def _is_valid(model: type[BaseModel], data: Any) -> bool:
+    try:
+        model.model_validate(data)
+    except ValidationError:
+        return False
+    return True
 
 
 def _key(change: str) -> str:

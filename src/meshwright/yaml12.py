@@ -17,6 +17,9 @@ from .errors import ConfigError
 Location = tuple[str | int, ...]
 """Keys and indices from the root of a document."""
 
+MAX_VALUES = 1_000_000
+"""Aliases of aliases blow a small document up; no configuration comes near this."""
+
 Lines = dict[Location, int]
 """The line, from 1, of each place of a document."""
 
@@ -29,7 +32,7 @@ def parse(text: str, *, file: str | Path | None = None) -> tuple[Any, Lines]:
         file: named in errors.
 
     Raises:
-        ConfigError: bad YAML, a key stands twice in one mapping, or an alias contains itself.
+        ConfigError: bad YAML, a key stands twice in one mapping, an alias contains itself, or more than `MAX_VALUES` values.
     """
     lines: Lines = {}
     try:
@@ -87,6 +90,8 @@ def _collect_lines(node: yaml.Node, path: Location, lines: Lines, file: str | Pa
     line = node.start_mark.line + 1
     if id(node) in above:
         raise ConfigError("the alias contains itself", file=file, line=line, field=dotted(path) or None)
+    if len(lines) > MAX_VALUES:
+        raise ConfigError(f"holds more than {MAX_VALUES} values", file=file, line=line)
     above = (*above, id(node))
     lines.setdefault(path, line)
     if isinstance(node, yaml.MappingNode):

@@ -12,7 +12,7 @@ import yaml
 from meshwright.clusters import Cluster, load_cluster, preset_names
 from meshwright.errors import ClusterError, ConfigError, InputFileError
 
-PRESETS = ["clos-256-4to1", "clos-64-4to1", "dgx-a100-8x8", "host-8", "ramp-4x4x2", "ramp-4x4x4", "ramp-8x8x4"]
+PRESETS = ["clos-256-4to1", "clos-64-4to1", "dgx-a100-8x8", "host-8", "ramp-4x4x2", "ramp-4x4x4", "ramp-8x8x4", "toy"]
 
 
 def written(tmp_path, change, preset="clos-64-4to1"):
@@ -29,7 +29,7 @@ def test_these_presets_come_with_the_package():
 
 
 SIZES = {"clos-256-4to1": (256, 32), "clos-64-4to1": (64, 8), "dgx-a100-8x8": (64, 8), "host-8": (8, 1)}
-SIZES |= {"ramp-4x4x2": (32, 32), "ramp-4x4x4": (64, 64), "ramp-8x8x4": (256, 256)}
+SIZES |= {"toy": (4, 1), "ramp-4x4x2": (32, 32), "ramp-4x4x4": (64, 64), "ramp-8x8x4": (256, 256)}
 
 
 @pytest.mark.parametrize("name", PRESETS)

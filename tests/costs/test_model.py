@@ -14,6 +14,7 @@ OTHER_CHOICES = {
     "collectives": "ring",
     "flows": "store-and-forward",
     "contention": "independent",
+    "overlap_slowdown": 1.126,
     "priority": "shortest-first",
     "gradient_bytes_per_parameter_byte": 2.0,
 }
@@ -52,3 +53,14 @@ def test_yaml_offers_what_the_layer_has(field, known):
 def test_a_bad_setting_is_refused_by_name(data, message):
     with pytest.raises(ConfigError, match=message):
         settings.build(CostSettings, data)
+
+
+@pytest.mark.parametrize("value", [0.999, -1.0, float("inf")])
+def test_overlap_never_speeds_up(value):
+    with pytest.raises(ConfigError, match="overlap_slowdown"):
+        settings.build(CostSettings, {"overlap_slowdown": value})
+
+
+def test_fluids_do_not_store_and_forward():
+    with pytest.raises(ConfigError, match="contention fair wants flows cut-through"):
+        settings.build(CostSettings, {"contention": "fair", "flows": "store-and-forward"})

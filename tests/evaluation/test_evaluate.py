@@ -125,7 +125,8 @@ def test_play_depends_on_nothing_but_the_seed(small, scenario):
 
 
 @pytest.mark.parametrize(
-    ("spec", "near"), [("fixd-4", "fixed-4"), ("fixed-5", "no block"), ("max@bestfit", "best-fit"), ("shipped:quickstat", "quickstart")]
+    ("spec", "near"),
+    [("fixd-4", "fixed-4"), ("fixed-5", "no block"), ("max@bestfit", "best-fit"), ("shipped:quickstat", "quickstart")],
 )
 def test_an_unknown_policy_is_refused_with_the_nearest(small, scenario, spec, near):
     with pytest.raises(PolicyError, match=near):

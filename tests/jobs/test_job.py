@@ -15,6 +15,7 @@ def test_sequential_time_is_steps_times_step():
     ("arguments", "field"),
     [
         ({"num_steps": 0}, "num_steps"),
+        ({"num_steps": 2**53 + 1}, "num_steps"),
         ({"num_steps": 1, "arrival_s": -1.0}, "arrival_s"),
         ({"num_steps": 1, "arrival_s": math.nan}, "arrival_s"),
         ({"num_steps": 1, "deadline_s": 0.0}, "deadline_s"),

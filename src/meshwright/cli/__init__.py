@@ -1,42 +1,74 @@
 """The command line: thin commands over the Python API.
 
-Exit status: 0 done; 1 a check that was asked for failed; 2 the user's input is wrong (told in one line).
+Exit status: 0 done; 1 a check that was asked for failed; 2 the user's input is wrong, or the system refuses what it asks
+for (told in one line); 130 interrupted by Ctrl-C; 141 whoever read the output has stopped reading.
 """
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Callable
+from pathlib import Path
+
+INTERRUPTED = 130
+NOBODY_READS = 141
 
 
 def main() -> None:
     """Run the command line and exit with its status."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # the caller closed it
+            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - open until the process ends
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # a name that the terminal cannot show
     sys.exit(run(sys.argv[1:]))
 
 
 def run(arguments: list[str]) -> int:
     """Run one command and return its exit status; errors of the user are printed in one line."""
-    import typer
+    return guarded(lambda: _dispatch(arguments))
+
+
+def guarded(action: Callable[[], int]) -> int:
+    """The exit status of an action; what the user, the system or Ctrl-C did to it is told in one line."""
+    from ..errors import MeshwrightError
+
+    try:
+        status = action()
+        sys.stdout.flush()
+    except MeshwrightError as error:
+        return _refuse(str(error), error.exit_code)
+    except KeyboardInterrupt:
+        return _say("interrupted", INTERRUPTED)
+    except (BrokenPipeError, SystemExit):  # rich leaves by SystemExit where a pipe is broken, and so does typer
+        _abandon_output()
+        return NOBODY_READS
+    except OSError as error:
+        _abandon_output()
+        about = "" if error.filename is None else f"{error.filename}: "
+        return _refuse(f"{about}the system refuses: {error.strerror or error}", 2)
+    except MemoryError as error:
+        return _refuse(f"not enough memory: {error}".rstrip(": "), 2)
+    return _say("interrupted", INTERRUPTED) if status == INTERRUPTED else status
+
+
+def _dispatch(arguments: list[str]) -> int:
     from typer.main import get_command
 
-    from ..errors import MeshwrightError
+    from . import usage
     from .app import app
 
     try:
         status = get_command(app).main(arguments, prog_name="meshwright", standalone_mode=False)
-    except MeshwrightError as error:
-        return _refuse(str(error), error.exit_code)
-    except typer.Exit as stop:
-        return stop.exit_code
-    except (typer.Abort, KeyboardInterrupt):
-        return _say("interrupted", 130)
-    except BrokenPipeError:
-        sys.stderr.close()
-        return 141
     except Exception as error:
-        message = _usage_message(error)
-        if message is None:
+        if usage.is_call_for_help(error):
+            sys.stdout.write(f"{error}\n")
+            return 0
+        told = usage.told(error)
+        if told is None:
             raise
-        return _refuse(message, 2)
+        raise told from None
     return status if isinstance(status, int) else 0
 
 
@@ -45,11 +77,17 @@ def _refuse(message: str, status: int) -> int:
 
 
 def _say(message: str, status: int) -> int:
-    sys.stderr.write(f"meshwright: {message}\n")
+    """One line on standard error, whatever control characters stand in the names that it quotes."""
+    line = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in message)
+    sys.stderr.write(f"meshwright: {line}\n")
     return status
 
 
-def _usage_message(error: Exception) -> str | None:
-    """What a wrong option or argument is told in, without the usage text around it; None for other errors."""
-    format_message = getattr(error, "format_message", None)
-    return " ".join(str(format_message()).split()) if callable(format_message) else None
+def _abandon_output() -> None:
+    """Send what is left for standard output nowhere, so that the interpreter does not trip over it when it ends."""
+    try:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+    except (OSError, ValueError):  # a stream that is no file
+        return

@@ -11,11 +11,10 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from .. import settings
-from ..errors import MeshwrightError
-from . import evaluating, output
+from . import evaluating, guarded, output
 from .training import config_path
 
 if TYPE_CHECKING:
@@ -29,24 +28,29 @@ if TYPE_CHECKING:
 FORMATS = ("slurm", "kubernetes")
 
 
+class _Parser(argparse.ArgumentParser):
+    """Tells a wrong option in one line, as the commands of `cli.app` do."""
+
+    def error(self, message: str) -> NoReturn:
+        """Told by argparse when an option is wrong."""
+        self.exit(2, f"meshwright: error: {message}\n")
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run the demonstration; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m meshwright.cli.demo", description=__doc__.partition("\n")[0])
+    parser = _Parser(prog="python -m meshwright.cli.demo", description=__doc__.partition("\n")[0])
     parser.add_argument("--config", default="preset:quickstart", help="training config: preset:NAME or a path")
     parser.add_argument("--out", type=Path, help="run folder; runs/NAME by default; an older run there is replaced")
     parser.add_argument("--set", dest="changes", action="append", default=[], metavar="KEY=VALUE", help="change the config")
     parser.add_argument("--graphs", type=Path, metavar="DIR", help="add the profiles DIR/*/graph.txt to the jobs")
     parser.add_argument("--jobs", type=int, default=2, help="evaluation episodes played at a time")
     chosen = parser.parse_args(arguments)
-    try:
+
+    def action() -> int:
         demonstrate(chosen.config, chosen.out, chosen.changes, chosen.graphs, chosen.jobs)
-    except MeshwrightError as error:
-        sys.stderr.write(f"meshwright: error: {error}\n")
-        return error.exit_code
-    except KeyboardInterrupt:
-        sys.stderr.write("meshwright: interrupted\n")
-        return 130
-    return 0
+        return 0
+
+    return guarded(action)
 
 
 def demonstrate(config: str, out: Path | None, changes: list[str], graphs: Path | None, jobs: int) -> RunFolder:
@@ -56,6 +60,10 @@ def demonstrate(config: str, out: Path | None, changes: list[str], graphs: Path 
         MeshwrightError: the config is wrong or the run folder holds other things.
     """
     began = time.perf_counter()
+    from ..evaluation.evaluate import check_num_processes
+
+    check_num_processes(jobs)
+    output.check_folder("--out", out)
     console = output.console()
     with output.progress() as bars:
         set_up = bars.add_task("job graphs on the cluster", total=None, note="")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from ..jobs.load import profile_names
 from . import output
 
 
@@ -18,7 +19,12 @@ def run(
     out: Path | None,
     json_file: str | None,
 ) -> None:
-    """Evaluate, print the table and the verdict, and write what was asked for."""
+    """Evaluate, write what was asked for, and print the table and the verdict."""
+    output.check_file("--json", json_file)
+    output.check_folder("--out", out, markers=("results.json", "config.yaml"))
+    output.check_folder("--out", None if out is None else out / "plans", markers=("index.json",))
+    if graphs is not None:
+        profile_names(graphs)  # refuses a folder without any
     from ..envs.benchmark import load_benchmark
     from ..evaluation.evaluate import evaluate
 
@@ -42,8 +48,8 @@ def run(
         from ..evaluation.pages import write_evaluation
 
         write_evaluation(found, out)
-    show(output.console(json_file), found.results)
     output.write_json(json_file, found.results)
+    show(output.console(json_file), found.results)
 
 
 def show(out: Any, results: dict[str, Any]) -> None:

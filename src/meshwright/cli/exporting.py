@@ -15,8 +15,9 @@ def run(
     source: Path | None, target: str | None, changes: list[str], out: Path | None, list_targets: bool, json_file: str | None
 ) -> None:
     """Export a plan or all plans of a run, or list the formats."""
-    from ..export import export, export_run, targets, write
+    from ..export import ExportOptions, export, export_run, targets, write
 
+    output.check_file("--json", json_file)
     console = output.console(json_file)
     if list_targets:
         for entry in targets.values():
@@ -38,27 +39,38 @@ def run(
         raise ExportError("unknown format", field="--format", value=target, choices=targets)
     if out is None:
         raise ExportError("name the folder to write", field="--out")
+    output.check_folder("--out", out)
+    chosen: dict[str, Any] = {}
+    for change in changes:
+        chosen = settings.override(chosen, change)
+    options = settings.build(ExportOptions, chosen, file="--set" if changes else None)
     from ..plans import load_plan
 
-    options: dict[str, Any] = {}
-    for change in changes:
-        options = settings.override(options, change)
     if source.is_dir():
-        index = source / "plans" / "index.json"
-        if not index.is_file():
-            raise ExportError("holds no plans (plans/index.json); meshwright evaluate --out writes them", file=source)
-        plans = {name: load_plan(index.parent / f"{name}.json") for name in read_json(index)["plans"]}
-        if not plans:
-            raise ExportError("no job was placed in the episode, so there is nothing to export", file=index)
+        plans = {name: load_plan(source / "plans" / f"{name}.json") for name in _plan_names(source)}
         done = export_run(plans, target, out, options)
-        console.print(f"{len(done.written)} plans written for {target} to {out}", markup=False)
-        for name, reason in list(done.refused.items())[:10]:
-            console.print(f"  not written: {name}: {reason}", markup=False)
         output.write_json(
             json_file, {"out": str(out), "written": {k: list(v) for k, v in done.written.items()}, "refused": done.refused}
         )
+        console.print(f"{len(done.written)} plans written for {target} to {out}", markup=False)
+        for name, reason in list(done.refused.items())[:10]:
+            console.print(f"  not written: {name}: {reason}", markup=False)
         return
     files = export(load_plan(source), target, options)
     write(files, out)
-    console.print(f"{', '.join(sorted(files))} written for {target} to {out}", markup=False)
     output.write_json(json_file, {"out": str(out), "files": sorted(files)})
+    console.print(f"{', '.join(sorted(files))} written for {target} to {out}", markup=False)
+
+
+def _plan_names(folder: Path) -> list[str]:
+    """The names of the plans that an evaluation left in a folder."""
+    index = folder / "plans" / "index.json"
+    if not index.is_file():
+        raise ExportError("holds no plans (plans/index.json); meshwright evaluate --out writes them", file=folder)
+    content = read_json(index)
+    names = content.get("plans") if isinstance(content, dict) else None
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ExportError("must list the names of the plans", file=index, field="plans")
+    if not names:
+        raise ExportError("no job was placed in the episode, so there is nothing to export", file=index)
+    return names

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -9,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import files
+from ..errors import InputFileError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,9 +30,69 @@ def console(json_file: str | None = None) -> Console:
 def write_json(json_file: str | None, data: Any) -> None:
     """Write data to a file, to standard output (``-``), or nowhere."""
     if json_file == "-":
-        sys.stdout.write(files.json_text(data) + "\n")
+        text = files.json_text(data)
+        try:
+            text.encode(sys.stdout.encoding or "utf-8")
+        except UnicodeEncodeError:  # where standard output cannot spell a name, JSON still can
+            text = json.dumps(json.loads(text), indent=2, sort_keys=True)
+        sys.stdout.write(text + "\n")
+        sys.stdout.flush()  # what goes wrong here is told before any table is shown
     elif json_file is not None:
-        files.write_json(Path(json_file), data)
+        files.write_json(json_file, data)
+
+
+def check_file(option: str, path: str | Path | None) -> None:
+    """Refuse a file that could not be written, before any work is done for it.
+
+    Raises:
+        InputFileError: no name, a folder, or the folder that it would lie in is missing or may not be written.
+    """
+    if path is None or str(path) == "-":
+        return
+    target = _named(option, path)
+    if target.is_dir():
+        raise InputFileError("is a folder, a file is wanted", field=option, value=str(path))
+    if target.exists() and not os.access(target, os.W_OK):
+        raise InputFileError("may not be written", field=option, value=str(path))
+    if not target.exists():
+        _check_writable(option, target.parent, "no such folder")
+
+
+def check_folder(option: str, path: Path | None, *, markers: Sequence[str] = ()) -> None:
+    """Refuse a folder that could not be made or added to, before any work is done for it.
+
+    Args:
+        option: how the command line spells it.
+        path: the folder; None where the option was left out.
+        markers: a folder that holds things already must hold one of these files, by which it is of the right kind; none:
+            the caller looks by itself.
+
+    Raises:
+        InputFileError: no name, a file, below a file, of another kind, or it may not be written.
+    """
+    if path is None:
+        return
+    target = _named(option, path)
+    if target.exists() and not target.is_dir():
+        raise InputFileError("is a file, a folder is wanted", field=option, value=str(path))
+    if target.is_dir() and markers and any(target.iterdir()) and not any((target / name).is_file() for name in markers):
+        problem = f"the folder holds other things and none of {', '.join(markers)}; name a new one"
+        raise InputFileError(problem, field=option, value=str(path))
+    nearest = next(folder for folder in (target, *target.absolute().parents) if folder.exists())
+    _check_writable(option, nearest, "is no folder")
+
+
+def _named(option: str, path: str | Path) -> Path:
+    if not str(path) or "\0" in str(path):
+        raise InputFileError("needs a name", field=option, value=str(path))
+    return Path(path)
+
+
+def _check_writable(option: str, folder: Path, problem: str) -> None:
+    if not folder.is_dir():
+        raise InputFileError(problem, field=option, value=str(folder))
+    if not os.access(folder, os.W_OK):
+        raise InputFileError("the folder may not be written", field=option, value=str(folder))
 
 
 def table(out: Console, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, numbers_from: int = 1) -> None:

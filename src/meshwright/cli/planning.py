@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from .. import files
+from ..errors import InputFileError
+from ..jobs.load import profile_names
 from . import output
 
 
@@ -19,7 +21,13 @@ def run(
     trace: Path | None,
     json_file: str | None,
 ) -> None:
-    """Choose a plan, show it beside the other candidates, and write what was asked for."""
+    """Choose a plan, write what was asked for, and show the plan beside the other candidates."""
+    output.check_file("--json", json_file)
+    output.check_file("--trace", trace)
+    if trace is not None and json_file is not None and trace.resolve() == Path(json_file).resolve():
+        raise InputFileError("is the file of --json too", field="--trace", value=str(trace))
+    if graphs is not None:
+        profile_names(graphs)  # refuses a folder without any
     from ..evaluation.planning import plan
 
     chosen = plan(
@@ -27,6 +35,10 @@ def run(
     )
     if trace is not None:
         files.write_json(trace, chosen.timeline().to_chrome_trace(chosen.scenario.workload.graphs[0]))
+    if json_file == "-":
+        output.write_json(json_file, chosen.plan.model_dump(mode="json", exclude_none=True))
+    elif json_file is not None:
+        chosen.plan.save(json_file)
     out = output.console(json_file)
     rows = [
         [
@@ -48,7 +60,3 @@ def run(
     output.table(out, "Plan", ["", "", "provenance"], summary, numbers_from=3)
     ranks = [[str(row["rank"]), str(row["host"]), str(row["local_rank"])] for row in chosen.plan.rank_rows()]
     output.table(out, "Ranks in order", ["rank", "host", "device of the host"], ranks, numbers_from=3)
-    if json_file == "-":
-        output.write_json(json_file, chosen.plan.model_dump(mode="json"))
-    elif json_file is not None:
-        chosen.plan.save(json_file)

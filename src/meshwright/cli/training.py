@@ -8,6 +8,7 @@ from pathlib import Path
 
 from .. import files, settings
 from ..errors import CheckpointError, ConfigError
+from ..jobs.load import profile_names
 from . import output
 
 
@@ -21,6 +22,10 @@ def run(
     json_file: str | None,
 ) -> None:
     """Train, or go on training, and say where the run folder is and what the policy reached."""
+    output.check_file("--json", json_file)
+    output.check_folder("--out", out)
+    if graphs is not None:
+        profile_names(graphs)  # refuses a folder without any
     if resume is not None and (out is not None or overwrite):
         raise ConfigError("goes on in its own run folder; leave out --out and --overwrite", field="--resume", value=str(resume))
     if resume is None and config is None:
@@ -31,15 +36,10 @@ def run(
 
     chosen = settings.load(TrainSettings, config_path(config), changes=changes) if config is not None else None
     if resume is not None:
-        kept = RunFolder.open(resume).settings()
-        if chosen is not None and chosen != kept:
-            key = next(k for k, v in chosen.model_dump().items() if kept.model_dump()[k] != v)
-            raise CheckpointError(
-                "the config differs from the run's own; a run is resumed as it was begun", file=resume, field=key
-            )
+        begun = RunFolder.open(resume).settings()
         if chosen is None and changes:
-            raise CheckpointError("a run is resumed as it was begun; leave out --set", file=resume)
-        chosen = kept
+            raise CheckpointError("a run is resumed as it was begun; leave out --set", file=resume, value=changes[0])
+        chosen = chosen or begun
     assert chosen is not None
     folder = resume or out or Path("runs") / chosen.name
     with output.progress() as bars:
@@ -64,8 +64,8 @@ def run(
         ["of the untrained network", f"{100 * curve[0]['validation_blocking_rate']:.2f} %"],
         ["time", f"{curve[-1]['elapsed_s']:.0f} s"],
     ]
-    output.table(output.console(json_file), f"Trained {chosen.name}", ["", ""], rows, numbers_from=2)
     output.write_json(json_file, {"run": str(made.path), "policy": str(made.policy), "learning_curve": curve})
+    output.table(output.console(json_file), f"Trained {chosen.name}", ["", ""], rows, numbers_from=2)
 
 
 def preset_names() -> list[str]:
@@ -78,10 +78,13 @@ def config_path(spec: str) -> Path:
     """The YAML that a config's spelling names.
 
     Raises:
-        ConfigError: the preset is unknown.
+        ConfigError: the preset is unknown, or a bare name is neither one nor a file.
     """
     if not spec.startswith("preset:"):
-        return Path(spec)
+        path = Path(spec)
+        if path.name == spec and path.suffix not in (".yaml", ".yml") and not path.exists():
+            raise ConfigError("no such training config and no such file", field="CONFIG", value=spec, choices=preset_names())
+        return path
     if spec not in preset_names():
-        raise ConfigError("no such training config", value=spec, choices=preset_names())
+        raise ConfigError("no such training config", field="CONFIG", value=spec, choices=preset_names())
     return Path(str(resources("meshwright.configs"))) / "train" / f"{spec.removeprefix('preset:')}.yaml"

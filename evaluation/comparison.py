@@ -1,0 +1,94 @@
+"""Figures held against figures from elsewhere: rows, a line for each group of them, a summary for each family."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+Value = float | str | None
+
+
+@dataclass(frozen=True)
+class Row:
+    """One figure.
+
+    Attributes:
+        family: kind of figure, for the summary.
+        group: what is told in one line, for example one job at one degree.
+        figure: which figure of the group.
+        predicted: ours.
+        reference: theirs.
+        tolerance: relative error up to which the two agree.
+    """
+
+    family: str
+    group: str
+    figure: str
+    predicted: Value
+    reference: Value
+    tolerance: float
+
+    @property
+    def relative_error(self) -> float:
+        """Distance over the reference; 0 or 1 where the reference is zero, absent or no number."""
+        if isinstance(self.predicted, int | float) and isinstance(self.reference, int | float) and self.reference != 0:
+            return abs(self.predicted - self.reference) / abs(self.reference)
+        return float(self.predicted != self.reference)
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the relative error is within the tolerance."""
+        return self.relative_error <= self.tolerance
+
+    def to_data(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "item": f"{self.group}: {self.figure}",
+            "family": self.family,
+            "predicted": self.predicted,
+            "reference": self.reference,
+            "relative_error": self.relative_error,
+            "tolerance": self.tolerance,
+            "agrees": self.agrees,
+        }
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All rows of one validation, in order."""
+
+    rows: tuple[Row, ...]
+
+    @property
+    def agrees(self) -> bool:
+        """Whether every row agrees."""
+        return all(row.agrees for row in self.rows)
+
+    def groups(self) -> dict[tuple[str, str], list[Row]]:
+        """The rows of each family and group."""
+        return _gathered(self.rows, lambda row: (row.family, row.group))
+
+    def summary(self) -> dict[str, dict[str, Any]]:
+        """For each family: items, how many disagree, largest and mean relative error."""
+        return {
+            family: {
+                "items": len(rows),
+                "disagreeing": sum(not row.agrees for row in rows),
+                "max_relative_error": max(row.relative_error for row in rows),
+                "mean_relative_error": math.fsum(row.relative_error for row in rows) / len(rows),
+            }
+            for family, rows in _gathered(self.rows, lambda row: row.family).items()
+        }
+
+    def to_data(self) -> dict[str, Any]:
+        """Plain data: every row, the summary, and whether all agree."""
+        return {"rows": [row.to_data() for row in self.rows], "summary": self.summary(), "agrees": self.agrees}
+
+
+def _gathered(rows: Iterable[Row], key: Any) -> dict[Any, list[Row]]:
+    found: dict[Any, list[Row]] = {}
+    for row in rows:
+        found.setdefault(key(row), []).append(row)
+    return found

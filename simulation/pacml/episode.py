@@ -1,0 +1,300 @@
+"""Cluster dynamics as published: jobs arrive at a fixed pace and start at once or are blocked; nothing waits.
+
+A decision is made at each arrival. A job is blocked where it is turned away, where some op finds no block, where its
+predicted completion time exceeds its allowed one, and (a defect) where it still runs when the episode ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import ConfigError, PlanError
+from .lookahead import Step
+from .simulator import Placed, Simulator
+
+DEADLINE_TOLERANCE = 1e-9
+INTERARRIVAL_S = 1000.0
+# The largest degree of the published action space.
+MAX_DEGREE = 16
+# Of the decisions, those before the steady-state window that the defect-free rate is taken over.
+WARM_UP_SHARE = 0.1
+
+
+@dataclass(frozen=True)
+class Demand:
+    """A job that arrives.
+
+    Attributes:
+        graph: name of its graph.
+        fraction: allowed completion time over the sequential one.
+    """
+
+    graph: str
+    fraction: float
+
+
+class Fate(StrEnum):
+    """What became of a job."""
+
+    COMPLETED = "completed"
+    RUNNING = "running at the end"
+    REJECTED = "turned away"
+    NO_BLOCK = "no block for some op"
+    TOO_SLOW = "too slow for its deadline"
+
+
+@dataclass
+class Decision:
+    """A decided job.
+
+    Attributes:
+        demand: what arrived.
+        arrival_s: when.
+        degree: what was chosen, 0 to turn the job away.
+        fate: what became of it.
+        completion_s: its completion time where it was accepted.
+        step: one training step of it where it was accepted.
+        num_servers: that it holds.
+        reward: +1 accepted, -1 not; 0 until the next event.
+    """
+
+    demand: Demand
+    arrival_s: float
+    degree: int
+    fate: Fate
+    completion_s: float = float("nan")
+    step: Step | None = None
+    num_servers: int = 0
+    reward: int = 0
+
+    @property
+    def is_accepted(self) -> bool:
+        """Whether it started."""
+        return self.fate in (Fate.COMPLETED, Fate.RUNNING)
+
+
+@dataclass(frozen=True)
+class Totals:
+    """The figures of an episode that has ended.
+
+    Attributes:
+        arrived: jobs, one of them at the very end, which nobody decides.
+        blocked: jobs.
+        completed: jobs.
+        blocking_rate: blocked over arrived; see `Episode.totals`.
+        mean_completion_s: of completed jobs; None where there is none.
+        demand_bytes_per_s: memory and edge bytes of the jobs, by the share of them that was completed, over the time.
+        mean_communication_share: of completed jobs, time with flows over completion time; None where there is none.
+        worker_utilisation: of completed jobs, busy share of the servers they hold; None where there is none.
+        mean_degree: of accepted jobs; None where there is none.
+    """
+
+    arrived: int
+    blocked: int
+    completed: int
+    blocking_rate: float
+    mean_completion_s: float | None
+    demand_bytes_per_s: float
+    mean_communication_share: float | None
+    worker_utilisation: float | None
+    mean_degree: float | None
+
+
+@dataclass
+class _Running:
+    until_s: float
+    servers: NDArray[np.int64]
+    decision: Decision
+
+
+@dataclass
+class Episode:
+    """One episode, decided arrival by arrival.
+
+    Args:
+        simulator: cluster and jobs; what it has simulated serves later episodes too.
+        demands: the jobs in the order of their arrival, at least one for each decision.
+        num_decisions: decisions until the episode ends; one job more arrives at its end.
+        interarrival_s: seconds between arrivals.
+
+    Raises:
+        ConfigError: fewer demands than decisions, or none.
+    """
+
+    simulator: Simulator
+    demands: Sequence[Demand]
+    num_decisions: int
+    interarrival_s: float = INTERARRIVAL_S
+    decisions: list[Decision] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.num_decisions <= len(self.demands):
+            raise ConfigError(
+                f"must be 1 to {len(self.demands)}, the number of jobs", field="num_decisions", value=self.num_decisions
+            )
+        self.is_free = np.ones(self.simulator.num_servers, np.bool_)
+        self._running: list[_Running] = []
+        self._by_degree: dict[tuple[str, int], Step] = {}
+
+    @property
+    def now_s(self) -> float:
+        """The arrival of the job at hand."""
+        return len(self.decisions) * self.interarrival_s
+
+    @property
+    def end_s(self) -> float:
+        """When the episode ends."""
+        return self.num_decisions * self.interarrival_s
+
+    @property
+    def is_over(self) -> bool:
+        """Whether every job has been decided."""
+        return len(self.decisions) == self.num_decisions
+
+    @property
+    def demand(self) -> Demand:
+        """The job at hand."""
+        return self.demands[len(self.decisions)]
+
+    @property
+    def num_running(self) -> int:
+        """Jobs that run."""
+        return len(self._running)
+
+    @property
+    def num_lookaheads(self) -> int:
+        """Models and degrees whose completion time has been fixed."""
+        return len(self._by_degree)
+
+    def mask(self) -> NDArray[np.bool_]:
+        """Whether each degree, 0 to `MAX_DEGREE`, may be chosen for the job at hand.
+
+        As published: 1 if a worker is free; even degrees if as many are free and an empty cluster has a block of
+        that size. Without the defect `mask_ignores_occupancy`: if the job really fits now.
+        """
+        valid = np.zeros(MAX_DEGREE + 1, np.bool_)
+        valid[0] = True
+        num_free = int(self.is_free.sum())
+        for degree in (1, *range(2, MAX_DEGREE + 1, 2)):
+            if degree > num_free or len(self.simulator.blocks.of_size(degree)) == 0:
+                continue
+            valid[degree] = self.simulator.defects.mask_ignores_occupancy or self._place(degree) is not None
+        return valid
+
+    def would_be_accepted(self, degree: int) -> bool:
+        """Whether the job at hand fits now if it is cut at most ``degree`` ways, and meets its deadline."""
+        placed = self._place(degree)
+        return placed is not None and self._meets_deadline(self.simulator.completion_s(self._step(degree, placed)))
+
+    def decide(self, degree: int) -> Decision:
+        """Cut the job at hand at most ``degree`` ways and place it, or turn it away with 0; go to the next arrival.
+
+        Its reward is told once the next event is known.
+
+        Raises:
+            PlanError: a negative degree, or the episode is over.
+        """
+        if self.is_over:
+            raise PlanError("the episode is over", field="decisions", value=len(self.decisions))
+        if degree < 0:
+            raise PlanError("must be 0 or positive", field="degree", value=degree)
+        decision = self._decided(degree)
+        self.decisions.append(decision)
+        ended = self._release(min(self.now_s, self.end_s))
+        decision.reward = 1 if decision.is_accepted else -1
+        is_last = len(self.decisions) == self.num_decisions
+        if is_last and self.simulator.defects.last_reward_is_lost and not ended:
+            decision.reward = -1
+        return decision
+
+    def totals(self) -> Totals:
+        """The figures of the episode.
+
+        As published, jobs that run at the end count as blocked and the rate is taken over all arrivals. Without the
+        defect `running_jobs_are_blocked` they count as accepted, and the rate is that of the jobs behind the
+        first `WARM_UP_SHARE` of them.
+
+        Raises:
+            PlanError: the episode is not over.
+        """
+        if not self.is_over:
+            raise PlanError("the episode is not over", field="decisions", value=len(self.decisions))
+        defects = self.simulator.defects
+        completed = [d for d in self.decisions if d.fate == Fate.COMPLETED]
+        accepted = [d for d in self.decisions if d.is_accepted]
+        arrived = self.num_decisions + 1
+        blocked = self.num_decisions - len(completed if defects.running_jobs_are_blocked else accepted)
+        rate = blocked / arrived
+        if not defects.running_jobs_are_blocked:
+            window = self.decisions[int(WARM_UP_SHARE * self.num_decisions) :]
+            rate = sum(not d.is_accepted for d in window) / len(window)
+        return Totals(
+            arrived=arrived,
+            blocked=blocked,
+            completed=len(completed),
+            blocking_rate=rate,
+            mean_completion_s=_mean([d.completion_s for d in completed]),
+            demand_bytes_per_s=sum(self._done_bytes(d) for d in accepted) / self.end_s,
+            mean_communication_share=_mean([d.step.communication_s / d.step.step_s for d in completed if d.step]),
+            worker_utilisation=_mean([self._utilisation(d) for d in completed]),
+            mean_degree=_mean([float(d.degree) for d in accepted]),
+        )
+
+    def _decided(self, degree: int) -> Decision:
+        decision = Decision(self.demand, self.now_s, degree, Fate.REJECTED)
+        if degree == 0 or not self.is_free.any():
+            return decision
+        placed = self._place(degree)
+        if placed is None:
+            decision.fate = Fate.NO_BLOCK
+            return decision
+        step = self._step(degree, placed)
+        if self.simulator.defects.times_keyed_by_degree:
+            self._by_degree[self.demand.graph, degree] = step
+        completion_s = self.simulator.completion_s(step)
+        if not self._meets_deadline(completion_s):
+            decision.fate = Fate.TOO_SLOW
+            return decision
+        decision.fate = Fate.RUNNING
+        decision.completion_s, decision.step, decision.num_servers = completion_s, step, len(placed.servers)
+        self.is_free[placed.servers] = False
+        self._running.append(_Running(self.now_s + completion_s, placed.servers, decision))
+        return decision
+
+    def _place(self, degree: int) -> Placed | None:
+        return self.simulator.place(self.demand.graph, degree, self.is_free)
+
+    def _step(self, degree: int, placed: Placed) -> Step:
+        return self._by_degree.get((self.demand.graph, degree)) or self.simulator.step(placed)
+
+    def _meets_deadline(self, completion_s: float) -> bool:
+        allowed_s = self.demand.fraction * self.simulator.sequential_s(self.demand.graph)
+        tolerance = 0.0 if self.simulator.defects.strict_deadline else DEADLINE_TOLERANCE
+        return completion_s <= allowed_s * (1 + tolerance)
+
+    def _release(self, until_s: float) -> int:
+        """Let the jobs leave that have ended by then; how many did before that moment."""
+        gone = [job for job in self._running if job.until_s <= until_s]
+        for job in gone:
+            self.is_free[job.servers] = True
+            job.decision.fate = Fate.COMPLETED
+        self._running = [job for job in self._running if job.until_s > until_s]
+        return sum(job.until_s < until_s for job in gone)
+
+    def _done_bytes(self, decision: Decision) -> float:
+        share = min(1.0, (self.end_s - decision.arrival_s) / decision.completion_s)
+        return share * self.simulator.demand_bytes(decision.demand.graph)
+
+    def _utilisation(self, decision: Decision) -> float:
+        assert decision.step is not None
+        busy = decision.step.busy_worker_s / (decision.step.step_s * decision.num_servers)
+        return busy / self.simulator.num_steps if self.simulator.defects.utilisation_of_one_step else busy
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None

@@ -1,0 +1,151 @@
+"""A cluster, the jobs that may run on it, and how long each of them takes wherever it is placed.
+
+Every figure comes from simulating the job's graph on its placement; what has been simulated once is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...clusters.cluster import Cluster
+from ...errors import GraphError, PlanError
+from ...jobs.graph import JobGraph
+from .lookahead import TIE_SEED, Step, lookahead, problem
+from .mirror import MirroredJob, mirror
+from .placement import Blocks, Puzzle, first_fit, puzzle
+from .splitting import SplitJob, split
+from .switches import Defects
+from .times import DepTimes, Network, dep_times
+
+# Training steps of a job: published, and where its milliseconds are milliseconds (sequential times stay the same).
+NUM_STEPS, NUM_STEPS_CONVERTED = 50, 50_000
+
+
+@dataclass(frozen=True, eq=False)
+class Placed:
+    """A cut job on its servers.
+
+    Attributes:
+        split: the cut job.
+        server: of each sub-op, ``(p,)``.
+        servers: those of the job, ascending.
+        key: tells placements of one job and degree apart.
+    """
+
+    split: SplitJob
+    server: NDArray[np.int64]
+    servers: NDArray[np.int64]
+    key: tuple[str, int, bytes]
+
+
+class Simulator:
+    """The published simulator's view of a cluster and of the jobs that may come.
+
+    Args:
+        cluster: a RAMP cluster.
+        graphs: the jobs, told apart by their names.
+        defects: which defects are kept.
+        num_steps: training steps of every job; the published number unless given.
+        tie_seed: decides ties between flows, as the seed of Python's hash does in the original.
+
+    Raises:
+        ConfigError: the cluster is no RAMP.
+        GraphError: two graphs have one name, or one cannot be mirrored.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        graphs: Iterable[JobGraph],
+        defects: Defects,
+        *,
+        num_steps: int | None = None,
+        tie_seed: int = TIE_SEED,
+    ) -> None:
+        self.cluster = cluster
+        self.defects = defects
+        self.tie_seed = tie_seed
+        self.num_steps = num_steps or (NUM_STEPS if defects.milliseconds_as_seconds else NUM_STEPS_CONVERTED)
+        self.network = Network.of(cluster)
+        self.blocks = Blocks(cluster)
+        self.jobs: dict[str, MirroredJob] = {}
+        for graph in graphs:
+            if graph.name in self.jobs:
+                raise GraphError("two graphs have this name", value=graph.name)
+            self.jobs[graph.name] = mirror(graph, defects)
+        self._splits: dict[tuple[str, int], tuple[SplitJob, Puzzle]] = {}
+        self._placed: dict[tuple[str, int, bytes], Placed | None] = {}
+        self._steps: dict[tuple[tuple[str, int, bytes], int], Step] = {}
+
+    @property
+    def num_servers(self) -> int:
+        """Servers of the cluster, ``w``."""
+        return self.cluster.num_devices
+
+    def job(self, name: str) -> MirroredJob:
+        """A job by its name.
+
+        Raises:
+            GraphError: no such job.
+        """
+        if name not in self.jobs:
+            raise GraphError("no such graph", field="graph", value=name, choices=self.jobs)
+        return self.jobs[name]
+
+    def split(self, name: str, degree: int) -> SplitJob:
+        """A job cut at most ``degree`` ways.
+
+        Raises:
+            PlanError: a degree below 1.
+        """
+        return self._cut(name, degree)[0]
+
+    def place(self, name: str, degree: int, is_free: NDArray[np.bool_]) -> Placed | None:
+        """First fit among the servers that no other job holds, ``(w,)``; None where some op finds no block."""
+        occupancy = (name, degree, is_free.tobytes())
+        if occupancy not in self._placed:
+            cut, given = self._cut(name, degree)
+            server = first_fit(cut, given, is_free, self.cluster.memory_bytes)
+            self._placed[occupancy] = None if server is None else self.placed(name, degree, server)
+        return self._placed[occupancy]
+
+    def placed(self, name: str, degree: int, server: NDArray[np.int64]) -> Placed:
+        """A cut job on given servers, ``(p,)``."""
+        return Placed(self.split(name, degree), server, np.unique(server), (name, degree, server.tobytes()))
+
+    def times(self, placed: Placed) -> DepTimes:
+        """Run times of the dependencies of a placed job."""
+        return dep_times(placed.split, placed.server, self.network, self.defects)
+
+    def step(self, placed: Placed, *, tie_seed: int | None = None) -> Step:
+        """One training step of a placed job, with the simulator's ties or others."""
+        seed = self.tie_seed if tie_seed is None else tie_seed
+        if (placed.key, seed) not in self._steps:
+            given = problem(placed.split, placed.server, self.times(placed), self.defects, seed)
+            self._steps[placed.key, seed] = lookahead(given)
+        return self._steps[placed.key, seed]
+
+    def completion_s(self, step: Step) -> float:
+        """Completion time of a job that starts at once."""
+        return step.step_s * self.num_steps
+
+    def sequential_s(self, name: str) -> float:
+        """Completion time of a job on one worker, ops one after another."""
+        return self.job(name).step_s * self.num_steps
+
+    def demand_bytes(self, name: str) -> float:
+        """Memory of all ops and bytes on all edges of the job as it comes, uncut: what throughput counts."""
+        job = self.job(name)
+        return float(job.memory_bytes.sum() + job.edge_bytes.sum())
+
+    def _cut(self, name: str, degree: int) -> tuple[SplitJob, Puzzle]:
+        if degree < 1:
+            raise PlanError("a split degree is at least 1", field="degree", value=degree)
+        if (name, degree) not in self._splits:
+            cut = split(self.job(name), degree, self.defects)
+            self._splits[name, degree] = cut, puzzle(cut, self.blocks)
+        return self._splits[name, degree]

@@ -1,0 +1,71 @@
+"""``meshwright validate pacml``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from . import output
+
+if TYPE_CHECKING:
+    from ..evaluation.comparison import Comparison, Row
+
+
+def run(file: Path, graphs: Path, statistics: bool, seeds: int, json_file: str | None) -> None:
+    """Compare, print a line for each item, and write what was asked for.
+
+    Raises:
+        typer.Exit: with 1 where a figure disagrees.
+    """
+    output.check_file("--json", json_file)
+    from ..evaluation.validate_pacml import validate
+
+    with output.progress() as bars:
+        tasks: dict[str, Any] = {}
+
+        def report(family: str, done: int, of: int) -> None:
+            if family not in tasks:
+                tasks[family] = bars.add_task(family, total=of, note="")
+            bars.update(tasks[family], completed=done)
+
+        found = validate(file, graphs, with_statistics=statistics, num_seeds=seeds, progress=report)
+    show(found, json_file)
+
+
+def show(found: Comparison, json_file: str | None) -> None:
+    """Print a line for each group and family and every figure that disagrees, write JSON; exit 1 where one does.
+
+    Raises:
+        typer.Exit: with status 1, some figure disagrees.
+    """
+    out = output.console(json_file)
+    lines = [[group, *_line(rows)] for (_, group), rows in found.groups().items()]
+    output.table(out, "Items", ["item", "figures", "largest relative error", ""], lines)
+    wrong = [row for row in found.rows if not row.agrees]
+    if wrong:
+        figures = [
+            [row.group, row.figure, _text(row.predicted), _text(row.reference), f"{row.relative_error:.1e}"] for row in wrong
+        ]
+        output.table(
+            out, "Disagreements", ["item", "figure", "predicted", "reference", "relative error"], figures, numbers_from=2
+        )
+    summary = [
+        [family, str(s["items"]), str(s["disagreeing"]), f"{s['mean_relative_error']:.1e}", f"{s['max_relative_error']:.1e}"]
+        for family, s in found.summary().items()
+    ]
+    output.table(out, "Families", ["family", "figures", "disagree", "mean relative error", "largest"], summary)
+    output.write_json(json_file, found.to_data())
+    if wrong:
+        raise typer.Exit(1)
+
+
+def _line(rows: Sequence[Row]) -> list[str]:
+    verdict = "agrees" if all(row.agrees for row in rows) else "DISAGREES"
+    return [str(len(rows)), f"{max(row.relative_error for row in rows):.1e}", verdict]
+
+
+def _text(value: object) -> str:
+    return f"{value:.12g}" if isinstance(value, float) else str(value)

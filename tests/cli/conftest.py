@@ -1,0 +1,133 @@
+"""A work folder with small good inputs, and the one rule for bad ones: `refused` runs a command that must be refused."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from meshwright.cli import run
+
+OP = (
+    "node{} -- Linear(8, 8) -- forward_compute_time=10.0, backward_compute_time=20.0, "
+    "activation_size=100.0, parameter_size=400.0\n"
+)
+
+GOOD = {
+    "graph.txt": OP.format(1) + OP.format(2) + "\tnode1 -- node2\n",
+    "cluster.yaml": """name: pair
+device: a100
+topology:
+  kind: single-host
+  num_devices: 2
+  fabric: switch
+  bandwidth_gbytes_per_s: 100.0
+  latency_us: 1.0
+""",
+    "workload.yaml": """graphs: [zoo:squeezenet, zoo:resnet18]
+steps: {kind: fixed, num_steps: 1000}
+arrivals: {kind: fixed, interarrival_s: 20.0}
+deadline: {kind: none}
+""",
+    "benchmark.yaml": """name: small
+scenario:
+  cluster: cluster.yaml
+  workload: workload.yaml
+  num_jobs: 10
+  max_degree: 2
+policies: [max, min]
+num_seeds: 2
+num_validation_seeds: 2
+""",
+    "train.yaml": """name: small
+benchmark: benchmark.yaml
+total_steps: 32
+validate_every_steps: 16
+num_validation_seeds: 1
+checkpoint_every_steps: 16
+ppo: {num_envs: 2, rollout_steps: 8, minibatch: 8, epochs: 1}
+network: {graph_hidden: 4, graph_embedding: 3, graph_rounds: 1, slot_hidden: 4, device_hidden: 3, hidden: 8}
+""",
+}
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a command said."""
+
+    status: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Told]
+Refused = Callable[..., str]
+Spoil = Callable[[str, str, str], str]
+
+
+@pytest.fixture
+def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working folder, with the good inputs."""
+    for name, text in GOOD.items():
+        (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run folder of the small training config."""
+    folder = tmp_path_factory.mktemp("trained")
+    for name, text in GOOD.items():
+        (folder / name).write_text(text.replace("benchmark: benchmark.yaml", f"benchmark: {folder}/benchmark.yaml"))
+    assert run(["train", str(folder / "train.yaml"), "--out", str(folder / "run")]) == 0
+    return folder / "run"
+
+
+@pytest.fixture
+def meshwright(work: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+    """``meshwright(*arguments)`` runs a command in the working folder, in this process."""
+
+    def command(*arguments: object) -> Told:
+        capsys.readouterr()
+        status = run([str(argument) for argument in arguments])
+        told = capsys.readouterr()
+        return Told(status, told.out, told.err)
+
+    return command
+
+
+@pytest.fixture
+def refused(work: Path, meshwright: Run) -> Refused:
+    """``refused(*arguments)`` is the error of a command, told by the rule: one line, status 2, no file touched."""
+
+    def command(*arguments: object) -> str:
+        before = contents(work)
+        told = meshwright(*arguments)
+        assert told.status == 2
+        assert told.out == ""
+        assert told.err.startswith("meshwright: error: ")
+        assert told.err.endswith("\n")
+        assert told.err.count("\n") == 1
+        assert contents(work) == before
+        return told.err.removeprefix("meshwright: error: ").rstrip("\n")
+
+    return command
+
+
+@pytest.fixture
+def spoil(work: Path) -> Spoil:
+    """``spoil(name, old, new)`` replaces a text that stands once in a good input, and returns the input's name."""
+
+    def change(name: str, old: str, new: str) -> str:
+        text = (work / name).read_text()
+        assert text.count(old) == 1
+        (work / name).write_text(text.replace(old, new))
+        return name
+
+    return change
+
+
+def contents(folder: Path) -> dict[str, bytes | None]:
+    """Every file and folder below a folder, hidden ones too, with the bytes of the files."""
+    return {str(p.relative_to(folder)): p.read_bytes() if p.is_file() else None for p in sorted(folder.rglob("*"))}

@@ -1,0 +1,155 @@
+"""Laws of wrong YAML: training configs, benchmarks and workloads are told by file, line, key, value and nearest key."""
+
+import pytest
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ("trian.yaml", "trian.yaml: no such file (got 'trian.yaml'); did you mean 'train.yaml'?"),
+        ("quickstart", "CONFIG: no such training config and no such file (got 'quickstart'); did you mean 'preset:quickstart'?"),
+        ("preset:quikstart", "CONFIG: no such training config (got 'preset:quikstart'); did you mean 'preset:quickstart'?"),
+        (".", ".: cannot be read (Is a directory)"),
+    ],
+)
+def test_a_config_that_is_not_there_is_told_with_the_nearest(refused, config, message):
+    assert refused("train", config) == message
+
+
+def test_train_wants_a_config_or_a_run(refused):
+    assert refused("train").startswith("CONFIG: name a config, or a run folder with --resume; valid: preset:")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            "total_steps: 32",
+            "total_step: 32",
+            "train.yaml:3: total_step: unknown key (got 'total_step'); did you mean 'total_steps'?",
+        ),
+        ("total_steps: 32", "total_steps: 32\ntotal_steps: 64", "train.yaml:4: total_steps: the key stands twice"),
+        ("total_steps: 32", "total_steps: [32]", "train.yaml:3: total_steps: input should be a valid integer (got [32])"),
+        ("total_steps: 32", "total_steps: 0", "train.yaml:3: total_steps: input should be greater than or equal to 1 (got 0)"),
+        ("total_steps: 32\n", "", "train.yaml:1: total_steps: the key is missing"),
+        ("epochs: 1", "epoch: 1", "train.yaml:7: ppo.epoch: unknown key (got 'epoch'); did you mean 'epochs'?"),
+        ("hidden: 8", "hidden: wide", "train.yaml:8: network.hidden: input should be a valid integer, unable to parse string"),
+        ("name: small", "name: small\n\tx: 1", "train.yaml:2: not valid YAML: "),
+        ("benchmark: benchmark.yaml", "benchmark: 5", "train.yaml:2: benchmark: input should be a valid string (got 5)"),
+        ("benchmark: benchmark.yaml", "benchmark: preset:toys", "benchmark: unknown benchmark (got 'toys'); did you mean 'toy'?"),
+    ],
+)
+def test_a_wrong_training_config_is_told_by_line_key_and_value(refused, spoil, old, new, message):
+    spoil("train.yaml", old, new)
+    assert refused("train", "train.yaml").startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "message"),
+    [
+        ("quikstart", "benchmark: no such benchmark and no such file (got 'quikstart'); did you mean 'preset:quickstart'?"),
+        ("preset:quikstart", "benchmark: unknown benchmark (got 'quikstart'); did you mean 'quickstart'?"),
+        ("benchmrk.yaml", "benchmrk.yaml: no such file (got 'benchmrk.yaml'); did you mean 'benchmark.yaml'?"),
+    ],
+)
+def test_a_benchmark_that_is_not_there_is_told_with_the_nearest(refused, benchmark, message):
+    assert refused("evaluate", "--benchmark", benchmark) == message
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("num_seeds: 2", "num_seed: 2", "benchmark.yaml:8: num_seed: unknown key (got 'num_seed'); did you mean 'num_seeds'?"),
+        (
+            "num_jobs: 10",
+            "num_job: 10",
+            "benchmark.yaml:5: scenario.num_job: unknown key (got 'num_job'); did you mean 'num_jobs'?",
+        ),
+        ("num_seeds: 2", "num_seeds: 2\nnum_seeds: 3", "benchmark.yaml:9: num_seeds: the key stands twice"),
+        ("num_jobs: 10", "num_jobs: ten", "benchmark.yaml:5: scenario.num_jobs: input should be a valid integer"),
+        ("[max, min]", "[max, max]", "benchmark.yaml:7: policies: must name each policy once"),
+        ("[max, min]", "[max, 5]", "benchmark.yaml:7: policies.1: input should be a valid string (got 5)"),
+        (
+            "[max, min]",
+            "[maxx, min]",
+            "policies of benchmark small: no such policy, run folder or file (got 'maxx'); did you mean 'max'?",
+        ),
+        ("[max, min]", "[]", "nothing to compare: name a policy, or give the benchmark a list of them"),
+        (
+            "workload: workload.yaml",
+            "workload: preset:toys",
+            "workload: no such workload (got 'preset:toys'); did you mean 'preset:toy'?",
+        ),
+        ("cluster: cluster.yaml", "cluster: preset:toys", "cluster: unknown preset (got 'toys'); did you mean 'toy'?"),
+    ],
+)
+def test_a_wrong_benchmark_is_told_by_line_key_and_value(refused, spoil, old, new, message):
+    spoil("benchmark.yaml", old, new)
+    assert refused("evaluate", "--benchmark", "benchmark.yaml").startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("deadline:", "deadlines:", "workload.yaml:4: deadlines: unknown key (got 'deadlines'); did you mean 'deadline'?"),
+        ("deadline:", "graphs: []\ndeadline:", "workload.yaml:4: graphs: the key stands twice"),
+        ("num_steps: 1000", "num_steps: 0", "workload.yaml:2: steps.num_steps: input should be greater than 0 (got 0)"),
+        ("num_steps: 1000", f"num_steps: {10**20}", "workload.yaml:2: steps.num_steps: input should be less than or equal to"),
+        (
+            "interarrival_s: 20.0",
+            "interarrival_s: -20.0",
+            "workload.yaml:3: arrivals.interarrival_s: input should be greater than 0",
+        ),
+        (
+            "interarrival_s: 20.0",
+            "interarrival_s: .nan",
+            "workload.yaml:3: arrivals.interarrival_s: input should be a finite number",
+        ),
+        ("kind: none", "kind: nine", "workload.yaml:4: deadline.kind: not a valid kind (got 'nine'); did you mean 'none'?"),
+        (
+            "zoo:squeezenet",
+            "zoo:squeznet",
+            "workload.yaml: graphs: no such job in the zoo (got 'squeznet'); did you mean 'squeezenet'?",
+        ),
+        ("zoo:squeezenet", "zoo:resnet18", "workload.yaml:1: graphs: zoo:resnet18 stands twice"),
+        ("graphs:", "device: a10\ngraphs:", "workload.yaml: device: unknown device type (got 'a10'); did you mean 'a100'?"),
+    ],
+)
+def test_a_wrong_workload_is_told_by_line_key_and_value(refused, spoil, old, new, message):
+    spoil("workload.yaml", old, new)
+    found = refused("evaluate", "--benchmark", "benchmark.yaml")
+    assert found.removeprefix("./").startswith(message)
+
+
+def test_more_steps_than_can_be_counted_are_refused(refused, spoil):
+    spoil("workload.yaml", "{kind: fixed, num_steps: 1000}", "{kind: sequential_time, low_s: 1.0, high_s: 1.0e+300}")
+    message = refused("evaluate", "--benchmark", "benchmark.yaml")
+    assert message.startswith("steps: a job would have more than 9007199254740992 steps (got ")
+
+
+@pytest.mark.parametrize(
+    ("policy", "message"),
+    [
+        ("bogus", "no such policy, run folder or file (got 'bogus'); valid: best-fixed, cheapest-feasible"),
+        ("best-fixedx", "no such policy, run folder or file (got 'best-fixedx'); did you mean 'best-fixed'?"),
+        (
+            "best-fixed@aligned",
+            "best-fixed@aligned: is not among the scenario's placement rules (got 'aligned'); valid: best-fit",
+        ),
+        ("fixed-3", "no block of 3 devices; degrees are 1, 2 (got 'fixed-3')"),
+        ("shipped:none", "no such shipped policy (got 'none'); valid: quickstart"),
+        ("python:json", "a policy of your own is spelled python:MODULE:NAME (got 'python:json')"),
+        ("python:no_such_module_at_all:X", "python:no_such_module_at_all:X: no such module on the Python path"),
+        ("python:json:lods", "module json has no such callable (got 'lods'); did you mean 'loads'?"),
+    ],
+)
+def test_a_policy_to_compare_is_told_with_the_nearest(refused, policy, message):
+    assert refused("evaluate", policy, "--benchmark", "benchmark.yaml").startswith(message)
+
+
+def test_two_policies_of_one_name_are_refused(refused, work):
+    for folder in ("a/same", "b/same"):
+        (work / folder).mkdir(parents=True)
+        (work / folder / "policy.pt").write_bytes(b"")
+    message = refused("evaluate", "a/same/policy.pt", "b/same/policy.pt", "--benchmark", "benchmark.yaml")
+    assert message == "two policies would carry this name in the table; rename one of them (got 'same')"

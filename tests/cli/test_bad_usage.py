@@ -1,0 +1,99 @@
+"""Laws of a wrong command line: an option, argument or number that cannot be is told like any other bad input."""
+
+import pytest
+
+PLAN = ("plan", "--job", "graph.txt", "--cluster", "cluster.yaml")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("plna",), "no such command (got 'plna'); did you mean 'plan'?"),
+        (("frobnicate",), "no such command (got 'frobnicate'); valid: evaluate, export, plan, train"),
+        (("--jb",), "no such option (got '--jb'); valid: --help, --version, -h"),
+        (("plan", "--jbo", "x"), "no such option (got '--jbo'); did you mean '--job'?"),
+        (("plan", "--job", "graph.txt"), "--cluster: the option is missing"),
+        (("plan", "--job"), "--job: wants a value"),
+        (("train", "--overwrite=yes"), "--overwrite: takes no value"),
+        ((*PLAN, "more"), "more arguments than the command takes (got 'more')"),
+        ((*PLAN, "--steps", "many"), "--steps: must be a whole number (got 'many')"),
+        ((*PLAN, "--steps", "1.5"), "--steps: must be a whole number (got '1.5')"),
+        ((*PLAN, "--deadline-s", "soon"), "--deadline-s: must be a number (got 'soon')"),
+        (("evaluate", "--jobs", "x"), "--jobs: must be a whole number (got 'x')"),
+    ],
+)
+def test_words_that_are_no_command_or_option_are_told_with_the_nearest(refused, arguments, message):
+    assert refused(*arguments).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--steps", "0"), "steps: must be 1 to 9007199254740992 (got 0)"),
+        (("--steps", "-3"), "steps: must be 1 to 9007199254740992 (got -3)"),
+        (("--steps", str(10**30)), f"steps: must be 1 to 9007199254740992 (got {10**30})"),
+        (("--deadline-s", "0"), "deadline_s: must be finite and positive (got '0.0')"),
+        (("--deadline-s", "-1"), "deadline_s: must be finite and positive (got '-1.0')"),
+        (("--deadline-s", "nan"), "deadline_s: must be finite and positive (got 'nan')"),
+        (("--deadline-s", "inf"), "deadline_s: must be finite and positive (got 'inf')"),
+        (("--max-degree", "0"), "max_degree: input should be greater than or equal to 1 (got 0)"),
+        (("--max-degree", "70000"), "max_degree: input should be less than or equal to 65536 (got 70000)"),
+    ],
+)
+def test_a_number_out_of_range_is_told_with_its_bounds(refused, arguments, message):
+    assert refused(*PLAN, *arguments) == message
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--seeds", "0"), "seeds: must be 1 to 100 (got 0)"),
+        (("--seeds", "101"), "seeds: must be 1 to 100 (got 101)"),
+        (("--jobs", "0"), "jobs: must be 1 to 256 (got 0)"),
+        (("--jobs", "100000"), "jobs: must be 1 to 256 (got 100000)"),
+    ],
+)
+def test_numbers_of_an_evaluation_are_checked(refused, arguments, message):
+    assert refused("evaluate", "--benchmark", "benchmark.yaml", *arguments) == message
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("seed", "--set: must read key=value (got 'seed')"),
+        ("", "--set: must read key=value (got '')"),
+        ("=1", "--set: must read key=value (got '=1')"),
+        ("sed=1", "--set: sed: unknown key (got 'sed'); did you mean 'seed'?"),
+        ("ppo.epoch=1", "--set: ppo.epoch: unknown key (got 'epoch'); did you mean 'epochs'?"),
+        ("ppo.epoch.s=1", "--set: ppo.epoch: unknown key (got 'epoch'); did you mean 'epochs'?"),
+        ("seed=[1", "--set: the value is not valid YAML (got 'seed=[1')"),
+        ("seed=", "--set: seed: input should be a valid integer, not null"),
+        ("seed=true", "--set: seed: must be a number (got True)"),
+        ("seed=-1", "--set: seed: input should be greater than or equal to 0 (got -1)"),
+        ("ppo.clip=.nan", "--set: ppo.clip: input should be a finite number (got 'nan')"),
+        ("ppo.minibatch=7", "--set: ppo: num_envs x rollout_steps (16) must be a multiple of minibatch (7)"),
+        ("name.first=x", "--set: 'name' holds a value, not keys (got 'name.first=x')"),
+        ("name=../x", "--set: name: string should match pattern '^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$' (got '../x')"),
+        ("device=tpu", "--set: device: not a valid choice (got 'tpu'); did you mean 'cpu'?"),
+    ],
+)
+def test_a_wrong_change_is_blamed_on_its_option(refused, change, message):
+    assert refused("train", "train.yaml", "--set", change) == message
+
+
+def test_what_the_config_itself_gets_wrong_is_not_blamed_on_a_change(refused, spoil):
+    spoil("train.yaml", "validate_every_steps: 16", "validate_every_steps: -16")
+    message = "train.yaml:4: validate_every_steps: input should be greater than or equal to 1 (got -16)"
+    assert refused("train", "train.yaml", "--set", "seed=3") == message
+
+
+def test_evaluate_and_export_check_their_changes_too(refused, meshwright):
+    assert refused("evaluate", "--benchmark", "benchmark.yaml", "--set", "num_seed=2").startswith(
+        "--set: num_seed: unknown key (got 'num_seed'); did you mean 'num_seeds'?"
+    )
+    assert meshwright(*PLAN, "--json", "plan.json").status == 0
+    export = ("export", "plan.json", "--format", "slurm", "--out", "out", "--set")
+    assert refused(*export, "nme=x") == "--set: nme: unknown key (got 'nme'); did you mean 'name'?"
+    assert refused(*export, "image=$(rm -rf /)").startswith("--set: image: string should match pattern")
+    assert refused(*export, "name").startswith("--set: must read key=value")
+    assert refused(*export, "command='").startswith("--set: the value is not valid YAML")

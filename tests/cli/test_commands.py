@@ -1,0 +1,125 @@
+"""Laws of commands that succeed: status 0, tables for people on one stream, JSON for programs alone on the other."""
+
+import json
+
+import pytest
+import yaml
+
+from meshwright import __version__, load_plan
+from meshwright.cli.app import app
+
+PLAN = ("plan", "--job", "graph.txt", "--cluster", "cluster.yaml")
+EVALUATE = ("evaluate", "--benchmark", "benchmark.yaml")
+
+
+def command_lines():
+    """Every command of the program as typer knows it, the groups too."""
+    from typer.main import get_command
+
+    def below(command, words):
+        yield words
+        for name, inner in getattr(command, "commands", {}).items():
+            yield from below(inner, (*words, name))
+
+    return list(below(get_command(app), ()))
+
+
+@pytest.mark.parametrize("words", command_lines(), ids=" ".join)
+@pytest.mark.parametrize("option", ["--help", "-h"])
+def test_every_command_explains_itself_within_eighty_columns(meshwright, monkeypatch, words, option):
+    monkeypatch.setenv("COLUMNS", "80")
+    told = meshwright(*words, option)
+    assert (told.status, told.err) == (0, "")
+    assert told.out.startswith(" ".join(("Usage: meshwright", *words)))
+    assert max(map(len, told.out.splitlines())) <= 80
+    assert "..." not in told.out.partition("Commands:")[2]  # no description is cut off
+
+
+def test_no_words_at_all_mean_help(meshwright):
+    assert meshwright() == meshwright("--help")
+
+
+def test_the_version_is_the_packages(meshwright):
+    told = meshwright("--version")
+    assert (told.status, told.out, told.err) == (0, f"meshwright {__version__}\n", "")
+
+
+def test_a_plan_is_shown_saved_and_loaded_again(meshwright, work):
+    told = meshwright(*PLAN, "--json", "plan.json", "--trace", "trace.json")
+    assert (told.status, told.err) == (0, "")
+    assert "Candidates for" in told.out
+    plan = load_plan(work / "plan.json")
+    assert plan.cluster is not None
+    assert (plan.num_ranks, plan.cluster.name) == (2, "pair")
+    assert plan.why is not None
+    assert plan.why in " ".join(told.out.split())
+    assert {event["ph"] for event in json.loads((work / "trace.json").read_text())["traceEvents"]} >= {"M", "X"}
+
+
+def test_the_plan_on_standard_output_is_the_one_in_a_file(meshwright, work):
+    meshwright(*PLAN, "--json", "plan.json")
+    told = meshwright(*PLAN, "--json", "-")
+    assert told.status == 0
+    assert told.out == (work / "plan.json").read_text()
+    assert "Candidates for" in told.err
+
+
+def test_an_evaluation_prints_tables_or_json_never_both_on_one_stream(meshwright, work):
+    table = meshwright(*EVALUATE, "--json", "results.json")
+    assert (table.status, table.err) == (0, "")
+    assert "blocked %" in table.out
+    both = meshwright(*EVALUATE, "--json", "-")
+    assert both.status == 0
+    assert "blocked %" in both.err
+    printed, saved = json.loads(both.out), json.loads((work / "results.json").read_text())
+    assert {**printed, "timing": None} == {**saved, "timing": None}
+    assert {row["policy"] for row in printed["rows"]} == {"max", "min"}
+
+
+def test_one_episode_is_enough_for_a_result(meshwright):
+    told = meshwright(*EVALUATE, "--seeds", "1", "--json", "-")
+    assert told.status == 0
+    assert json.loads(told.out)["seeds"] == [0]
+
+
+def test_an_evaluated_folder_is_exported_whole_and_evaluated_again(meshwright, work):
+    assert meshwright(*EVALUATE, "--out", "found").status == 0
+    assert meshwright(*EVALUATE, "--out", "found").status == 0
+    told = meshwright("export", "found", "--format", "kubernetes", "--out", "deploy", "--json", "-")
+    assert told.status == 0
+    plans = json.loads((work / "found" / "plans" / "index.json").read_text())["plans"]
+    assert sorted(json.loads(told.out)["written"]) == plans
+    assert "plans written for kubernetes to deploy" in told.err
+
+
+def test_training_tells_where_its_run_lies(meshwright, trained, work):
+    told = meshwright("train", "train.yaml", "--out", "run", "--json", "-")
+    assert told.status == 0
+    assert json.loads(told.out)["run"] == "run"
+    assert "validation blocking rate" in told.err
+    assert yaml.safe_load((work / "run" / "config.yaml").read_text())["total_steps"] == 32
+
+
+def test_the_formats_are_listed_with_what_they_do_not_promise(meshwright):
+    told = meshwright("export", "--list")
+    assert (told.status, told.err) == (0, "")
+    for name in ("slurm", "kubernetes", "torchrun"):
+        assert f"{name}: " in told.out
+    both = meshwright("export", "--list", "--json", "-")
+    assert all(entry["not_guaranteed"] for entry in json.loads(both.out).values())
+    assert both.err == told.out
+
+
+@pytest.mark.parametrize("command", [PLAN, EVALUATE], ids=lambda command: command[0])
+def test_without_a_terminal_no_progress_appears(meshwright, command):
+    told = meshwright(*command)
+    assert told.err == ""
+    assert "\x1b" not in told.out
+    assert "━" not in told.out
+
+
+def test_a_result_for_the_null_device_leaves_it_a_device(meshwright, work):
+    import stat
+
+    assert meshwright(*PLAN, "--json", "/dev/null").status == 0
+    assert stat.S_ISCHR((work / "/dev/null").stat().st_mode)

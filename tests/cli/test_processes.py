@@ -1,0 +1,176 @@
+"""Laws of the program as a process: how fast it starts, how it stops, what it does with streams that fail it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+PROGRAM = Path(sys.executable).with_name("meshwright")
+PLAN = ("plan", "--job", "graph.txt", "--cluster", "cluster.yaml")
+HEAVY = {"numpy", "torch", "matplotlib", "gymnasium", "numba", "scipy", "networkx", "pydantic", "rich", "typer"}
+
+
+def process(*arguments, **options):
+    """The finished process of a command."""
+    command = [str(PROGRAM), *map(str, arguments)]
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=120, **options)
+
+
+def best_of(repeats, action):
+    """Seconds of the fastest of several runs: what the machine does beside them only ever adds."""
+    seconds = []
+    for _ in range(repeats):
+        began = time.perf_counter()
+        action()
+        seconds.append(time.perf_counter() - began)
+    return min(seconds)
+
+
+def test_the_package_is_imported_in_less_than_three_tenths_of_a_second_and_loads_nothing_heavy():
+    code = f"import sys, meshwright; print(sorted({HEAVY} & set(sys.modules)))"
+    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert found.stdout.strip() == "[]"
+    assert best_of(5, lambda: subprocess.run([sys.executable, "-c", "import meshwright"], check=True)) < 0.3
+
+
+def test_help_answers_in_less_than_half_a_second():
+    assert process("--help").returncode == 0
+    assert best_of(5, lambda: process("--help")) < 0.5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("bogus",), "no such command (got 'bogus'); valid: evaluate, export, plan, train"),
+        (
+            ("plan", "--job", "grap.txt", "--cluster", "cluster.yaml"),
+            "grap.txt: no such file (got 'grap.txt'); did you mean 'graph.txt'?",
+        ),
+        (("export", "--bogus"), "no such option (got '--bogus'); valid: --format, --help, --json, --list, --out, --set, -h"),
+        ((*PLAN, "--json", "missing/plan.json"), "--json: no such folder (got 'missing')"),
+    ],
+)
+def test_a_refusal_is_one_line_on_standard_error_and_status_two(work, arguments, message):
+    before = sorted(work.iterdir())
+    found = process(*arguments)
+    assert found.returncode == 2
+    assert found.stdout == ""
+    assert found.stderr.startswith(f"meshwright: error: {message}")
+    assert found.stderr.count("\n") == 1
+    assert sorted(work.iterdir()) == before
+
+
+def test_json_on_standard_output_is_all_that_stands_there(work):
+    found = process(*PLAN, "--json", "-")
+    assert found.returncode == 0
+    assert json.loads(found.stdout)["schema_version"] == 1
+    assert "Candidates for" in found.stderr
+
+
+def test_a_terminal_that_knows_only_ascii_still_gets_table_and_json(work):
+    (work / "gräph").mkdir()
+    (work / "graph.txt").rename(work / "gräph" / "graph.txt")
+    found = process(
+        "plan", "--job", "gräph", "--cluster", "cluster.yaml", "--json", "-", env=os.environ | {"PYTHONIOENCODING": "ascii"}
+    )
+    assert found.returncode == 0
+    assert json.loads(found.stdout)["job"]["name"] == "gräph"
+    assert r"gr\xe4ph" in found.stderr
+
+
+def test_control_characters_of_a_name_do_not_reach_the_terminal(work):
+    found = process("plan", "--job", "far/\x1b[31mred\n\x07.txt", "--cluster", "cluster.yaml")
+    assert found.returncode == 2
+    assert "\x1b" not in found.stderr
+    assert "\x07" not in found.stderr
+    assert found.stderr.count("\n") == 1
+
+
+def test_a_name_that_is_too_long_for_the_system_is_told_in_one_line(work):
+    found = process("plan", "--job", "x" * 5000, "--cluster", "cluster.yaml")
+    assert found.returncode == 2
+    assert found.stderr.startswith("meshwright: error: xxx")
+    assert found.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["--help", f"{' '.join(PLAN)}", f"{' '.join(PLAN)} --json - 2>&1", "export --list"])
+def test_a_reader_that_stops_reading_causes_no_complaint(work, command):
+    # true never reads; the sleep lets it end before anything is written to it.
+    script = f"set -o pipefail; (sleep 0.2; exec {PROGRAM} {command}) | true; echo ${{PIPESTATUS[0]}}"
+    found = subprocess.run(["bash", "-c", script], check=False, capture_output=True, text=True, timeout=120)
+    assert (found.stdout, found.stderr) == ("141\n", "")
+
+
+@pytest.mark.parametrize("command", ["--version", f"{' '.join(PLAN)} --json -"])
+def test_a_full_disk_is_told_in_one_line(work, command):
+    found = subprocess.run(
+        ["bash", "-c", f"{PROGRAM} {command} >/dev/full"], check=False, capture_output=True, text=True, timeout=120
+    )
+    assert found.returncode == 2
+    assert found.stderr == "meshwright: error: the system refuses: No space left on device\n"
+
+
+def test_closed_streams_do_no_harm(work):
+    script = f"{PROGRAM} {' '.join(PLAN)} --json plan.json >&- 2>&-; echo $?; {PROGRAM} bogus >&- 2>&-; echo $?"
+    found = subprocess.run(["bash", "-c", script], check=False, capture_output=True, text=True, timeout=120)
+    assert (found.stdout, found.stderr) == ("0\n2\n", "")
+    assert json.loads((work / "plan.json").read_text())["schema_version"] == 1
+
+
+def interrupted(work, *arguments, sign):
+    """The process of a command whose whole group got Ctrl-C, as from a terminal, once a text stood in its output."""
+    (work / "slow.py").write_text(SLOW)
+    command = [str(PROGRAM), *arguments]
+    begun = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env=os.environ | {"PYTHONPATH": str(work)},
+    )
+    deadline = time.monotonic() + 60
+    while not any(work.glob(sign)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert any(work.glob(sign))
+    os.killpg(begun.pid, signal.SIGINT)
+    began = time.monotonic()
+    out, err = begun.communicate(timeout=60)
+    return begun.returncode, out, err, time.monotonic() - began
+
+
+SLOW = """import os, time
+from pathlib import Path
+
+class Sleeper:
+    def __init__(self, scenario):
+        self.name = "sleeper"
+    def begin(self, seed):
+        Path(f"began-{os.getpid()}").touch()
+    def choose(self, decision, observation):
+        time.sleep(20)
+        return 0
+"""
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_an_interrupt_ends_an_evaluation_at_once_in_one_line(work, jobs):
+    command = ("evaluate", "python:slow:Sleeper", "--benchmark", "benchmark.yaml", "--jobs", jobs, "--json", "results.json")
+    status, out, err, took_s = interrupted(work, *command, sign="began-*")
+    assert (status, out, err) == (130, "", "meshwright: interrupted\n")
+    assert took_s < 15
+    assert not (work / "results.json").exists()
+
+
+def test_an_interrupted_training_leaves_a_run_that_goes_on(work):
+    command = ("train", "train.yaml", "--out", "run", "--set", "total_steps=400000")
+    status, out, err, _ = interrupted(work, *command, sign="run/policy.pt")
+    assert (status, out, err) == (130, "", "meshwright: interrupted\n")
+    names = {path.name for path in (work / "run").iterdir()}
+    assert names >= {"config.yaml", "command.txt", "versions.json", "checkpoint.pt", "policy.pt"}
+    assert not any(name.startswith(".") for name in names)

@@ -1,0 +1,104 @@
+"""Many episodes side by side are the same as one after another; a state is taken up exactly."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from meshwright.envs.batch import EpisodeBatch
+from meshwright.envs.reward import RewardSettings
+from meshwright.errors import PolicyError
+
+
+def step_all(batch, rng):
+    return batch.step(np.array([rng.choice(np.flatnonzero(mask)) for mask in batch.observations.action_mask]))
+
+
+@settings(max_examples=5)
+@given(seed=st.integers(0, 1000))
+def test_episodes_side_by_side_do_not_disturb_each_other(small, small_benchmark, seed):
+    together = EpisodeBatch(small, 3, small_benchmark.reward)
+    alone = [EpisodeBatch(small, 1, small_benchmark.reward) for _ in range(3)]
+    for e in range(3):
+        together.begin(e, np.random.default_rng([seed, e]))
+        alone[e].begin(0, np.random.default_rng([seed, e]))
+    rng = np.random.default_rng(seed)
+    for _ in range(40):
+        actions = [rng.choice(np.flatnonzero(mask)) for mask in together.observations.action_mask]
+        rewards, is_over = together.step(np.array(actions))
+        for e in range(3):
+            reward, over = alone[e].step(np.array([actions[e]]))
+            assert (reward[0], over[0]) == (rewards[e], is_over[e])
+            for ours, theirs in zip(together.observations, alone[e].observations, strict=True):
+                np.testing.assert_array_equal(ours[e], theirs[0])
+    assert is_over.all()
+
+
+def test_a_state_is_taken_up_exactly(small):
+    batch = EpisodeBatch(small, 2)
+    for e in range(2):
+        batch.begin(e, np.random.default_rng(e))
+    rng = np.random.default_rng(0)
+    for _ in range(15):
+        step_all(batch, rng)
+    kept = batch.state()
+    other = EpisodeBatch(small, 2)
+    other.restore(kept)
+    for _ in range(25):
+        for ours, theirs in zip(batch.observations, other.observations, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+        actions = np.array([rng.choice(np.flatnonzero(mask)) for mask in batch.observations.action_mask])
+        assert batch.step(actions)[0].tolist() == other.step(actions)[0].tolist()
+    assert kept["job"].tolist() == [15, 15]  # copies: the steps since did not change them
+
+
+def test_one_action_for_each_episode(small):
+    batch = EpisodeBatch(small, 2)
+    for e in range(2):
+        batch.begin(e, np.random.default_rng(e))
+    with pytest.raises(PolicyError, match="for each of 2 episodes"):
+        batch.step(np.array([0]))
+    with pytest.raises(PolicyError, match="for each of 2 episodes"):
+        batch.step(np.array([0, 0, 0]))
+
+
+def test_no_episode_is_stepped_while_one_has_not_begun(small):
+    batch = EpisodeBatch(small, 2)
+    batch.begin(0, np.random.default_rng(0))
+    with pytest.raises(PolicyError, match="has not begun"):
+        batch.step(np.array([0, 0]))
+    assert batch.episodes.job[0] == 0
+
+
+# --- rewards ---
+
+
+def test_each_term_of_the_reward_by_hand(small):
+    """Weights that are powers of two keep the terms apart."""
+    weights = RewardSettings(accepted=1.5, blocked=-0.5, slack=0.25, device_seconds=-0.125)
+    batch = EpisodeBatch(small, 1, weights)
+    batch.begin(0, np.random.default_rng(1))
+    rng = np.random.default_rng(1)
+    rewards = np.concatenate([step_all(batch, rng)[0] for _ in range(40)])
+    record = batch.record(0)
+    assert record.is_accepted.any()
+    assert not record.is_accepted.all()
+    for k in range(40):
+        wanted = -0.5
+        if record.is_accepted[k]:
+            unused = 1 - record.completion_s[k] / record.allowed_s[k]
+            # 8 devices, a job every 600 s
+            device_intervals = record.degree[k] * record.completion_s[k] / (8 * 600)
+            wanted = 1.5 + 0.25 * unused - 0.125 * device_intervals
+        assert rewards[k] == pytest.approx(wanted, rel=1e-6)
+
+
+def test_a_job_without_a_deadline_is_paid_no_slack(toy):
+    batch = EpisodeBatch(toy, 1, RewardSettings(slack=100.0))
+    batch.begin(0, np.random.default_rng(0))
+    offered = int(np.flatnonzero(batch.observations.action_mask[0])[-1])
+    assert batch.step(np.array([offered]))[0].tolist() == [1.0]
+
+
+def test_by_default_a_job_is_worth_one_either_way():
+    assert RewardSettings().weights == (1.0, -1.0, 0.0, 0.0)

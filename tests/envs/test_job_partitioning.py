@@ -1,0 +1,276 @@
+"""The environment as its users meet it: Gymnasium's and SB3's contracts, determinism, masks, errors."""
+
+import copy
+import hashlib
+import json
+import pickle
+import subprocess
+import sys
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from gymnasium.utils.env_checker import check_env
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from stable_baselines3 import A2C
+from stable_baselines3.common.env_checker import check_env as check_env_as_sb3
+
+from meshwright.envs.job_partitioning import JobPartitioningEnv
+from meshwright.errors import ConfigError, InputFileError, PolicyError
+
+ID = "meshwright/JobPartitioning-v0"
+
+
+@pytest.fixture(scope="session")
+def make(small_benchmark, small, toy_benchmark, toy):
+    built = {"small": (small_benchmark, small), "toy": (toy_benchmark, toy)}
+
+    def env(name="small", **options):
+        benchmark, scenario = built[name]
+        return JobPartitioningEnv(benchmark, scenario=scenario, **options)
+
+    return env
+
+
+def play(env, seed, first_actions=()):
+    """All that an episode shows: each observation, reward and info; after the given actions random offered ones."""
+    rng = np.random.default_rng(seed)
+    observation, info = env.reset(seed=seed)
+    seen, actions, over = [(observation, 0.0, info)], list(first_actions), False
+    while not over:
+        action = actions.pop(0) if actions else int(rng.choice(np.flatnonzero(observation["action_mask"])))
+        observation, reward, terminated, over, info = env.step(action)
+        assert not terminated
+        seen.append((observation, reward, info))
+    return seen
+
+
+def digest(seen):
+    state = hashlib.sha256()
+    for observation, reward, info in seen:
+        for key in sorted(observation):
+            state.update(key.encode() + observation[key].tobytes())
+        state.update(repr((reward, sorted(info.items(), key=lambda item: item[0]))).encode())
+    return state.hexdigest()
+
+
+def python(code, **options):
+    return subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False, **options)
+
+
+# --- contracts; warnings are errors in these tests ---
+
+
+@pytest.mark.parametrize("name", ["small", "toy"])
+def test_gymnasium_finds_nothing_to_complain_of(small_benchmark, toy_benchmark, name):
+    benchmark = {"small": small_benchmark, "toy": toy_benchmark}[name]
+    check_env(gymnasium.make(ID, benchmark=benchmark, render_mode="rgb_array").unwrapped)
+
+
+# The checker advises against boxes of several axes: such of three might be images, others need a policy that reads them.
+@pytest.mark.filterwarnings("ignore:.*(image|unconventional shape):UserWarning:stable_baselines3")
+@pytest.mark.parametrize("name", ["small", "toy"])
+def test_stable_baselines3_finds_nothing_to_complain_of(make, name):
+    check_env_as_sb3(make(name), warn=True)
+
+
+def test_an_algorithm_of_stable_baselines3_learns_on_it(make):
+    model = A2C("MultiInputPolicy", make("toy"), n_steps=8, device="cpu", seed=0)
+    before = model.policy.action_net.weight.detach().clone()
+    model.learn(64)
+    assert model.num_timesteps == 64
+    assert not torch.equal(before, model.policy.action_net.weight)
+
+
+def test_a_plain_loop_sees_as_many_decisions_as_there_are_jobs(make):
+    env = make()
+    env.reset(seed=3)
+    rewards, over = [], False
+    while not over:
+        _, reward, terminated, over, info = env.step(0)
+        rewards.append(reward)
+        assert not terminated
+    assert rewards == [-0.5] * 40
+    # after 5 of warm-up
+    assert sum(info["episode_counts"].values()) == 35
+    assert info["episode_counts"]["accepted"] == 0
+
+
+@pytest.mark.parametrize("name", [ID, f"meshwright.envs:{ID}"])
+def test_gymnasium_makes_it_by_its_id(name):
+    first = "import gymnasium, meshwright" if name == ID else "import gymnasium"
+    code = (
+        f"{first}\nenv = gymnasium.make({name!r}, benchmark='preset:toy')\nenv.reset(seed=0)\n"
+        "for _ in range(60): step = env.step(0)\nprint(step[2:4])"
+    )
+    result = python(code)
+    assert result.stdout.strip() == "(False, True)", result.stderr
+
+
+def test_the_default_benchmark_is_the_quickstart():
+    env = gymnasium.make(ID).unwrapped
+    assert env.scenario.settings.cluster == "preset:ramp-4x4x2"
+
+
+def test_stepping_needs_neither_torch_nor_matplotlib():
+    code = (
+        "import sys\nfrom meshwright.envs.job_partitioning import JobPartitioningEnv\n"
+        "env = JobPartitioningEnv('preset:toy', render_mode='rgb_array')\nenv.reset(seed=0)\nenv.step(1)\nenv.render()\n"
+        "print(sorted({'torch', 'matplotlib', 'stable_baselines3'} & set(sys.modules)))"
+    )
+    result = python(code)
+    assert result.stdout.strip() == "[]", result.stderr
+
+
+# --- determinism ---
+
+
+def test_the_same_seed_shows_the_same_episode(make):
+    assert digest(play(make(), 7)) == digest(play(make(), 7))
+    assert digest(play(make(), 7)) != digest(play(make(), 8))
+
+
+def test_an_episode_without_a_seed_goes_on_with_the_generator(make):
+    env = make()
+    first = env.reset(seed=5)[0]["job"].tobytes()
+    second = env.reset()[0]["job"].tobytes()
+    assert first != second
+    env.reset(seed=5)
+    assert env.reset()[0]["job"].tobytes() == second
+
+
+def test_another_process_shows_the_same_episode(tmp_path):
+    # The script plays the toy by the same rule as `play`.
+    script = tmp_path / "episode.py"
+    script.write_text(
+        "import multiprocessing, hashlib, json\n"
+        "import numpy as np\n"
+        "def episode(seed):\n"
+        "    from meshwright.envs.job_partitioning import JobPartitioningEnv\n"
+        "    env = JobPartitioningEnv('preset:toy')\n"
+        "    rng = np.random.default_rng(seed)\n"
+        "    observation, _ = env.reset(seed=seed)\n"
+        "    seen, over = [], False\n"
+        "    while not over:\n"
+        "        action = int(rng.choice(np.flatnonzero(observation['action_mask'])))\n"
+        "        observation, reward, _, over, info = env.step(action)\n"
+        "        seen.append([action, reward, info['outcome'],\n"
+        "                     hashlib.sha256(b''.join(observation[k].tobytes() for k in sorted(observation))).hexdigest()])\n"
+        "    return seen\n"
+        "if __name__ == '__main__':\n"
+        "    with multiprocessing.get_context('spawn').Pool(1) as pool:\n"
+        "        print(json.dumps([episode(4), pool.apply(episode, (4,))]))\n"
+    )
+    result = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
+    here, there = json.loads(result.stdout or "[0, 1]")
+    assert here == there, result.stderr
+    assert len(here) == 60
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda env: pickle.loads(pickle.dumps(env))], ids=["deepcopy", "pickle"])
+def test_a_copy_goes_on_alike_and_apart(make, copied):
+    env = make()
+    env.reset(seed=2)
+    for _ in range(10):
+        env.step(int(np.flatnonzero(env.action_masks())[-1]))
+    twin = copied(env)
+    before = env.action_masks().copy()
+    action = int(np.flatnonzero(before)[-1])
+    ours, theirs = [], []
+    for seen, which in ((theirs, twin), (ours, env)):
+        for _ in range(10):
+            observation, reward, *_ = which.step(action if which.action_masks()[action] else 0)
+            seen.append((reward, *(observation[key].tobytes() for key in sorted(observation))))
+    assert ours == theirs
+    assert twin.reset()[0]["job"].tobytes() == env.reset()[0]["job"].tobytes()
+
+
+# --- masks and spaces, whatever is chosen ---
+
+
+@settings(max_examples=25)
+@given(seed=st.integers(0, 10_000), actions=st.lists(st.integers(0, 12), max_size=40))
+@pytest.mark.parametrize("name", ["small", "toy"])
+def test_an_offered_candidate_places_and_any_other_rejects(make, name, seed, actions):
+    env = make(name)
+    observation, _ = env.reset(seed=seed)
+    for action in actions:
+        action %= int(env.action_space.n)
+        offered = bool(observation["action_mask"][action])
+        assert offered == env.action_masks()[action]
+        assert observation["action_mask"][0] == 1
+        observation, reward, _, _, info = env.step(action)
+        assert info["accepted"] == (offered and action > 0)
+        assert (info["outcome"] == "accepted") == info["accepted"]
+        assert (reward > 0) == info["accepted"]
+        assert env.observation_space.contains(observation)
+    record = env.record()
+    assert record.is_accepted.sum() == (record.candidate > 0).sum()
+
+
+@settings(max_examples=10)
+@given(seed=st.integers(0, 10_000))
+def test_every_observation_of_an_episode_lies_in_its_space(make, seed):
+    env = make()
+    seen = play(env, seed)
+    assert len(seen) == 41
+    assert all(env.observation_space.contains(observation) for observation, _, _ in seen)
+
+
+def test_a_rejection_says_what_stood_in_the_way(make):
+    env = make("toy")
+    env.reset(seed=0)
+    *_, info = env.step(0)
+    assert info["outcome"] == "rejected by choice"
+    # Four devices for a job of more than one inter-arrival time: the next job finds none free.
+    while not env.action_masks()[3] or env.decision().completion_s[3] < 1100:
+        env.step(0)
+    env.step(3)
+    assert env.action_masks().tolist() == [True, False, False, False]
+    *_, info = env.step(0)
+    assert info == {"outcome": "no free device", "accepted": False}
+
+
+# --- what is refused ---
+
+
+@pytest.mark.parametrize("action", [-1, 25, 1.0, 1.5, True, None, "1", [1, 2], np.array([0.0])])
+def test_an_action_that_is_no_candidate_is_refused_and_changes_nothing(make, action):
+    env = make()
+    env.reset(seed=0)
+    before = env.record()
+    with pytest.raises(PolicyError, match=r"an action is a candidate 0\.\.20"):
+        env.step(action)
+    assert env.record().outcome.tolist() == before.outcome.tolist()
+    env.step(np.int64(0))
+
+
+def test_an_episode_must_have_begun_and_not_be_over(make):
+    env = make("toy")
+    with pytest.raises(PolicyError, match="reset it first"):
+        env.step(0)
+    play(env, 0)
+    with pytest.raises(PolicyError, match="reset it first"):
+        env.step(0)
+
+
+def test_an_unknown_render_mode_is_told_with_the_nearest():
+    with pytest.raises(ConfigError, match=r"render_mode: unknown render mode \(got 'rgb'\)"):
+        JobPartitioningEnv("preset:toy", render_mode="rgb")
+    with pytest.raises(ConfigError, match="did you mean 'ansi'"):
+        JobPartitioningEnv("preset:toy", render_mode="ansii")
+
+
+def test_a_reset_takes_no_options(make):
+    with pytest.raises(ConfigError, match=r"unknown reset option.*jobs"):
+        make().reset(options={"jobs": 3})
+    assert make().reset(options={})[1] == {}
+
+
+def test_a_benchmark_that_is_not_there_is_told(tmp_path):
+    with pytest.raises(ConfigError, match="did you mean 'preset:toy'"):
+        JobPartitioningEnv("preset-toy")
+    with pytest.raises(InputFileError, match="no such file"):
+        JobPartitioningEnv(tmp_path / "absent.yaml")

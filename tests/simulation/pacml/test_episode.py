@@ -1,0 +1,152 @@
+"""Cluster dynamics: arrivals, blocking, rewards and totals, by hand and as laws."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from meshwright.errors import ConfigError, PlanError
+from meshwright.simulation.pacml.episode import Demand, Episode, Fate
+from meshwright.simulation.pacml.switches import PHYSICAL, Defects
+
+from .conftest import make_graph
+
+# One op of 15 "s" forward and 30 back: 50 steps take 2,250 s on one worker, a little over half of it on two.
+SINGLE = make_graph([15.0], [30.0], [1e9], [1e9], [], name="single")
+HUGE = make_graph([1000.0], [3000.0], [1e9], [1e9], [], name="huge")  # 200,000 s
+
+
+def episode(simulator, demands, num_decisions=None, **settings):
+    return Episode(simulator, [Demand(*d) for d in demands], num_decisions or len(demands), **settings)
+
+
+def test_a_job_runs_alone_by_hand(simulator_of):
+    played = episode(simulator_of(SINGLE), [("single", 1.0)] * 4)
+    decisions = [played.decide(degree) for degree in (1, 2, 0, 1)]
+    assert decisions[0].completion_s == 2250
+    assert decisions[1].completion_s == pytest.approx(1125, rel=1e-3)
+    assert [d.fate for d in decisions] == [Fate.COMPLETED, Fate.COMPLETED, Fate.REJECTED, Fate.RUNNING]
+    totals = played.totals()
+    # The job decided at 3,000 s still runs at the end, at 4,000 s: blocked. A fifth one arrives then.
+    assert (totals.arrived, totals.blocked, totals.completed) == (5, 2, 2)
+    assert totals.blocking_rate == 2 / 5
+    assert totals.mean_completion_s == pytest.approx((2250 + decisions[1].completion_s) / 2)
+    # Two ops of 2e9 B and the join of 1e9 B for each job; of the running one 1,000 of 2,250 s are done. In 4,000 s.
+    assert totals.demand_bytes_per_s == pytest.approx(5e9 * (2 + 1000 / 2250) / 4000)
+
+
+def test_jobs_at_the_end_count_as_accepted_without_the_defect(simulator_of):
+    played = episode(simulator_of(SINGLE, defects=Defects(running_jobs_are_blocked=False)), [("single", 1.0)] * 4)
+    for degree in (0, 2, 0, 1):
+        played.decide(degree)
+    assert (played.totals().blocked, played.totals().completed) == (2, 1)
+    assert played.totals().blocking_rate == 2 / 4
+
+
+def test_the_steady_state_begins_behind_the_first_tenth_of_the_decisions(simulator_of):
+    played = episode(simulator_of(SINGLE, defects=Defects(running_jobs_are_blocked=False)), [("single", 1.0)] * 20)
+    for k in range(20):
+        played.decide(0 if k in (0, 1, 2) else 2)
+    assert played.totals().blocked == 3
+    assert played.totals().blocking_rate == 1 / 18
+
+
+def test_a_job_that_would_miss_its_deadline_is_turned_away_and_holds_nothing(simulator_of):
+    played = episode(simulator_of(SINGLE), [("single", 0.5), ("single", 0.6)])
+    assert played.decide(2).fate == Fate.TOO_SLOW  # a little over half of the sequential time
+    assert played.is_free.all()
+    assert played.decide(2).is_accepted
+
+
+def test_a_deadline_of_exactly_the_completion_time_hangs_on_the_last_bit(simulator_of):
+    # Added up in the order of the file and in that of running, the same ops give 844.9999999999999 and 845.0000000000001.
+    graph = make_graph([2.0, 3.9, 0.4], [2.1, 4.0, 4.5], [1] * 3, [1] * 3, [(0, 1), (1, 2)], name="chain")
+    for strict in (True, False):
+        simulator = simulator_of(graph, defects=Defects(strict_deadline=strict))
+        assert simulator.sequential_s("chain") == 844.9999999999999
+        decision = episode(simulator, [("chain", 1.0)]).decide(1)
+        assert decision.fate == (Fate.TOO_SLOW if strict else Fate.COMPLETED)
+
+
+def test_a_full_cluster_blocks_and_a_mask_that_ignores_occupancy_does_not_say_so(simulator_of):
+    for ignores in (True, False):
+        played = episode(simulator_of(HUGE, defects=Defects(mask_ignores_occupancy=ignores)), [("huge", 1.0)] * 4)
+        played.decide(16)
+        played.decide(4)
+        played.decide(2)
+        # Of the second plane, 2 x 2 and 2 x 1 are taken: 10 servers are free, but neither 2 x 2 x 2 nor 4 x 2 x 1 is.
+        assert played.mask()[8] == ignores
+        assert not played.mask()[16]
+        assert played.decide(8).fate == Fate.NO_BLOCK
+
+
+def test_the_mask_of_an_empty_cluster(simulator_of):
+    played = episode(simulator_of(SINGLE), [("single", 1.0)])
+    assert np.flatnonzero(played.mask()).tolist() == [0, 1, 2, 4, 6, 8, 16]
+
+
+def test_the_last_reward_is_lost_where_nothing_happens_after_it(simulator_of):
+    for lost, expected in ((True, -1), (False, 1)):
+        played = episode(simulator_of(HUGE, SINGLE, defects=Defects(last_reward_is_lost=lost)), [("huge", 1.0)])
+        assert played.decide(1).reward == expected
+    # Where a job ends in the meantime, the reward is known by then.
+    played = episode(simulator_of(HUGE, SINGLE), [("single", 1.0), ("huge", 1.0), ("huge", 1.0)])
+    assert [played.decide(1).reward for _ in range(3)] == [1, 1, 1]
+
+
+def test_the_first_placement_of_a_degree_fixes_the_time_of_later_ones(simulator_of, branching):
+    num_distinct = {}
+    for keyed in (True, False):
+        defects = Defects(times_keyed_by_degree=keyed, milliseconds_as_seconds=False)
+        played = episode(simulator_of(branching, defects=defects, num_steps=10**6), [("toy", 100.0)] * 8)
+        num_distinct[keyed] = len({played.decide(2).completion_s for _ in range(8)})
+    assert num_distinct[True] == 1
+    assert num_distinct[False] > 1
+
+
+def test_decisions_after_the_end_and_negative_degrees_are_refused(simulator_of):
+    played = episode(simulator_of(SINGLE), [("single", 1.0)])
+    with pytest.raises(PlanError, match="not over"):
+        played.totals()
+    with pytest.raises(PlanError, match="positive"):
+        played.decide(-1)
+    played.decide(1)
+    with pytest.raises(PlanError, match="over"):
+        played.decide(1)
+    with pytest.raises(ConfigError, match="num_decisions"):
+        Episode(played.simulator, [Demand("single", 1.0)], 2)
+
+
+@settings(max_examples=40)
+@given(
+    degrees=st.lists(st.sampled_from([0, 1, 2, 4, 6, 8, 16]), min_size=1, max_size=25),
+    fraction=st.sampled_from([0.1, 0.3, 1.0]),
+    defects=st.sampled_from([Defects(), PHYSICAL]),
+)
+def test_laws_of_an_episode(simulator_of, branching, degrees, fraction, defects):
+    simulator = simulator_of(branching, HUGE, defects=defects)
+    played = episode(simulator, [("toy" if k % 2 else "huge", fraction) for k in range(len(degrees))])
+    held = []
+    for degree in degrees:
+        valid = played.mask()[degree]
+        free_before = played.is_free.copy()
+        now = played.now_s
+        fits = degree > 0 and played.would_be_accepted(degree)
+        decision = played.decide(degree)
+        assert decision.is_accepted == fits
+        if not defects.mask_ignores_occupancy:
+            assert decision.fate != Fate.NO_BLOCK or not valid
+        if decision.is_accepted:
+            servers = simulator.place(decision.demand.graph, degree, free_before).servers
+            for until_s, others in held:  # no server runs two jobs
+                assert until_s <= now or not set(others) & set(servers)
+            held.append((now + decision.completion_s, servers))
+            assert decision.completion_s <= fraction * simulator.sequential_s(decision.demand.graph) * (1 + 1e-9)
+        if not played.is_over:
+            busy = {server for until_s, servers in held if until_s > played.now_s for server in servers}
+            assert set(np.flatnonzero(~played.is_free)) == busy
+    totals = played.totals()
+    running = sum(d.fate == Fate.RUNNING for d in played.decisions)
+    turned_away = sum(not d.is_accepted for d in played.decisions)
+    assert totals.completed + running + turned_away == len(degrees) == totals.arrived - 1
+    assert totals.blocked == turned_away + running * defects.running_jobs_are_blocked

@@ -1,0 +1,147 @@
+"""Communication times, worked by hand, and what each switch does to them."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meshwright.clusters import load_cluster
+from meshwright.errors import ConfigError
+from meshwright.simulation.pacml.mirror import mirror
+from meshwright.simulation.pacml.splitting import split
+from meshwright.simulation.pacml.switches import Defects
+from meshwright.simulation.pacml.times import Network, Spread, collective_times_s, dep_times
+
+from .conftest import make_graph
+
+LATENCY_S = 50e-9 + 2 * 100e-9
+
+
+def spread(groups, racks, servers, racks_of_a_group=None):
+    return Spread(*(np.array([v]) for v in (groups, racks, servers, racks if racks_of_a_group is None else racks_of_a_group)))
+
+
+def collective_s(cluster, *shape, message=1e9, **switches):
+    return float(collective_times_s(spread(*shape), np.array([message]), Network.of(cluster), Defects(**switches))[0])
+
+
+def reduction_s(data, size):
+    n = math.ceil(math.log2(size))
+    return n * (data / size) / 2 / min(2e12 * n / ((size + 1) * 2), 130e12)
+
+
+def test_two_groups_by_hand(cluster):
+    # g = [2, 1, 1, 1]; half of the message at trx(2) = 4 transceivers of B/x = 1e11, so 4e11 B/s; both ways
+    assert collective_s(cluster, 2, 1, 1) == pytest.approx(2 * (LATENCY_S + 0.5e9 / 4e11) + reduction_s(1e9, 2), rel=1e-12)
+
+
+def test_two_by_two_by_hand(cluster):
+    # g = [2, 1, 2, 1]: messages of 5e8, then 2.5e8 bytes
+    exchange = 2 * (LATENCY_S + 5e8 / 4e11) + 2 * (LATENCY_S + 2.5e8 / 4e11)
+    assert collective_s(cluster, 2, 2, 1) == pytest.approx(exchange + reduction_s(1e9, 2) + reduction_s(5e8, 2), rel=1e-12)
+
+
+def test_four_groups_by_hand(cluster):
+    # trx(4) = floor(4 / 3) = 1 transceiver: a quarter of the message at 1e11 B/s
+    assert collective_s(cluster, 4, 1, 1) == pytest.approx(2 * (LATENCY_S + 2.5e8 / 1e11) + reduction_s(1e9, 4), rel=1e-12)
+
+
+def test_servers_of_one_rack_exchange_for_nothing_unless_the_defect_is_off(cluster):
+    assert collective_s(cluster, 1, 1, 2) == 0
+    fixed = collective_s(cluster, 1, 1, 2, intra_rack_is_free=False)
+    assert fixed == pytest.approx(2 * (LATENCY_S + 5e8 / 4e11) + reduction_s(1e9, 2), rel=1e-12)
+
+
+def test_one_server_needs_no_exchange(cluster):
+    for free in (True, False):
+        assert collective_s(cluster, 1, 1, 1, intra_rack_is_free=free) == 0
+
+
+def test_a_rate_divided_once_is_four_times_the_rate(cluster):
+    once = collective_s(cluster, 4, 1, 1, transceiver_rate_divided_twice=False)
+    assert once == pytest.approx(2 * (LATENCY_S + 2.5e8 / 4e11) + reduction_s(1e9, 4), rel=1e-12)
+
+
+def test_two_racks_that_contend_have_half_of_the_transceivers_each(cluster):
+    # x / J = 2 transceivers instead of 4
+    contending = collective_s(cluster, 2, 2, 1, racks_never_contend=False)
+    exchange = 2 * (LATENCY_S + 5e8 / 2e11) + 2 * (LATENCY_S + 2.5e8 / 2e11)
+    assert contending == pytest.approx(exchange + reduction_s(1e9, 2) + reduction_s(5e8, 2), rel=1e-12)
+
+
+@given(
+    shape=st.tuples(st.integers(1, 4), st.integers(1, 4), st.integers(1, 2)),
+    message=st.floats(1, 1e12),
+    more=st.floats(1, 10),
+    switches=st.fixed_dictionaries(
+        {key: st.booleans() for key in ("transceiver_rate_divided_twice", "intra_rack_is_free", "racks_never_contend")}
+    ),
+)
+def test_more_bytes_never_take_less_time(cluster, shape, message, more, switches):
+    one, other = (collective_s(cluster, *shape, message=m, **switches) for m in (message, message * more))
+    assert 0 <= one <= other
+
+
+# --- which dependencies form a collective ---
+
+GRAPH = make_graph([0.0, 1.0, 1.0], [1.0] * 3, [4e9, 8e9, 2e10], [0, 0, 0], [(0, 1), (1, 2)])
+
+
+def placed(cluster, servers, **switches):
+    defects = Defects(**switches)
+    job = split(mirror(GRAPH, defects), 2, defects)
+    server = np.array([servers[0], *servers[1:], *servers[1:], *servers[1:], *servers[1:], servers[0]])
+    return job, dep_times(job, server, Network.of(cluster), defects)
+
+
+def between(job, times, source, target):
+    here = (job.op[job.source] == source - 1) & (job.op[job.target] == target - 1)
+    return times.run_s[here].tolist(), times.is_flow[here].tolist()
+
+
+def test_an_uncut_op_sends_messages_of_its_own(cluster):
+    # From server 0 to pieces on 0 and 16: one stays, the other takes the latency and 2e9 B at 4e11 B/s.
+    job, times = placed(cluster, [0, 0, 16])
+    run_s, is_flow = between(job, times, 1, 2)
+    assert is_flow == [False, True]
+    assert run_s == [0.0, pytest.approx(LATENCY_S + 2e9 / 4e11, rel=1e-12)]
+
+
+def test_a_cut_op_and_its_cut_child_on_the_same_servers_form_one_collective(cluster):
+    # Four sub-edges of 8e9 / 4 B are one message of 8e9 B between two communication groups.
+    job, times = placed(cluster, [0, 0, 16])
+    run_s, is_flow = between(job, times, 2, 3)
+    expected = collective_s(cluster, 2, 1, 1, message=8e9)
+    assert is_flow == [False, True, True, False]
+    assert run_s == [0, pytest.approx(expected, rel=1e-12), pytest.approx(expected, rel=1e-12), 0]
+
+
+def test_a_pair_synchronises_by_a_collective_of_both_its_dependencies(cluster):
+    # Memory 2e10 cut in two: 1e10 B each way, 2e10 B in all.
+    job, times = placed(cluster, [0, 0, 16])
+    assert between(job, times, 4, 4)[0] == [pytest.approx(collective_s(cluster, 2, 1, 1, message=2e10), rel=1e-12)] * 2
+
+
+def test_a_collective_between_servers_of_one_rack_is_a_flow_that_takes_no_time(cluster):
+    job, times = placed(cluster, [0, 0, 1])
+    assert between(job, times, 2, 3) == ([0, 0, 0, 0], [False, True, True, False])
+
+
+def test_one_collective_of_four_beats_six_of_two_in_bytes_moved(cluster):
+    graph = make_graph([1.0], [1.0], [4e9], [4e9], [])
+    for pairwise, message, shape in ((True, 2 * 8e9 / 4, (2, 1, 1)), (False, 8e9, (2, 2, 1))):
+        defects = Defects(sync_is_pairwise=pairwise)
+        job = split(mirror(graph, defects), 4, defects)
+        times = dep_times(job, np.array([0, 2, 16, 18] * 2), Network.of(cluster), defects)
+        sync = times.run_s[job.edge < 0]
+        assert len(sync) == 12
+        assert sync[(times.source == 0)[job.edge < 0] & (times.target == 16)[job.edge < 0]] == pytest.approx(
+            collective_s(cluster, *shape, message=message), rel=1e-12
+        )
+
+
+def test_other_topologies_are_refused():
+    with pytest.raises(ConfigError, match="ramp"):
+        Network.of(load_cluster("preset:host-8"))

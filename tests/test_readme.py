@@ -1,0 +1,38 @@
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text()
+
+
+def test_the_python_example_runs_as_printed(tmp_path):
+    (code,) = re.findall(r"```python\n(.*?)```", README, re.S)
+    assert len([line for line in code.splitlines() if line.strip()]) <= 10
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    assert "cheapest-feasible chose 8 ranks" in done.stdout
+    assert "--rdzv-backend=static" in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_every_file_that_the_readme_names_is_there():
+    named = re.findall(r"\]\(([^)#]+)\)", README) + re.findall(r"`((?:configs|planners)/[^` ]*)`", README)
+    assert len(named) >= 6
+    for name in named:
+        assert (ROOT / name).exists(), name
+
+
+@pytest.mark.parametrize("command", sorted(set(re.findall(r"^    \.venv/bin/meshwright (\w+)", README, re.M))))
+def test_every_command_that_the_readme_names_knows_the_options_beside_it(command):
+    from typer.main import get_command
+
+    from meshwright.cli.app import app
+
+    known = {option for parameter in get_command(app).commands[command].params for option in parameter.opts}
+    lines = re.findall(rf"^    \.venv/bin/meshwright {command} (.*)$", README, re.M)
+    for option in re.findall(r"--[a-z-]+", " ".join(lines)):
+        assert option in known, option

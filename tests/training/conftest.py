@@ -1,0 +1,86 @@
+"""A benchmark and a training config that take a second or two."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from meshwright import settings
+from meshwright.envs.benchmark import load_benchmark
+from meshwright.training.settings import TrainSettings
+
+TINY = {
+    "tiny.yaml": """
+name: tiny
+scenario: {cluster: preset:host-8, workload: workload.yaml, num_jobs: 30, num_warmup_jobs: 4, max_degree: 4}
+reward: {slack: 0.5}
+""",
+    "workload.yaml": """
+graphs: [zoo:squeezenet, zoo:alexnet]
+steps: {kind: sequential_time, low_s: 500.0, high_s: 4000.0}
+arrivals: {kind: poisson, mean_interarrival_s: 200.0}
+deadline: {kind: uniform, low: 0.2, high: 1.0}
+""",
+    "train.yaml": """
+name: tiny
+benchmark: FOLDER/tiny.yaml
+seed: 3
+total_steps: 768
+validate_every_steps: 128
+num_validation_seeds: 2
+checkpoint_every_steps: 192
+ppo: {num_envs: 4, rollout_steps: 16, minibatch: 32, epochs: 2}
+network: {graph_hidden: 4, graph_embedding: 3, graph_rounds: 1, slot_hidden: 4, device_hidden: 3, hidden: 8}
+""",
+}
+
+
+@pytest.fixture(scope="session")
+def config(tmp_path_factory):
+    """The path of the tiny training config."""
+    folder = tmp_path_factory.mktemp("tiny")
+    for name, text in TINY.items():
+        (folder / name).write_text(text.replace("FOLDER", str(folder)))
+    return folder / "train.yaml"
+
+
+@pytest.fixture(scope="session")
+def chosen(config):
+    return settings.load(TrainSettings, config)
+
+
+@pytest.fixture(scope="session")
+def tiny(chosen):
+    return load_benchmark(chosen.benchmark)
+
+
+@pytest.fixture(scope="session")
+def scenario(tiny):
+    return tiny.build()
+
+
+@pytest.fixture(scope="session")
+def curve_of():
+    """The learning curve of a run folder without its times."""
+
+    def read(folder):
+        rows = json.loads((folder / "learning_curve.json").read_text())
+        return [{key: value for key, value in row.items() if key != "elapsed_s"} for row in rows]
+
+    return read
+
+
+@pytest.fixture(scope="session")
+def content_of():
+    """Every file below a folder with its bytes and time of change."""
+
+    def read(folder):
+        found = {}
+        for root, _, names in os.walk(folder):
+            for name in names:
+                path = Path(root) / name
+                found[str(path.relative_to(folder))] = (path.read_bytes(), path.stat().st_mtime_ns)
+        return found
+
+    return read

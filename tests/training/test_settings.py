@@ -1,0 +1,126 @@
+"""Training configs and run folders: what is written, what is refused."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+import meshwright
+from meshwright import settings
+from meshwright.errors import CheckpointError, ConfigError
+from meshwright.training.run_folder import RunFolder, to_yaml
+from meshwright.training.settings import TrainSettings
+from meshwright.training.train import pick_device, train
+
+SHIPPED = sorted((Path(__file__).parents[2] / "configs" / "train").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_every_shipped_config_is_whole_and_names_every_key(path):
+    loaded = settings.load(TrainSettings, path)
+    assert loaded.name == path.stem
+    written = yaml.safe_load(path.read_text())
+    for part, model in ((written, loaded), (written["ppo"], loaded.ppo), (written["network"], loaded.network)):
+        assert set(part) == set(type(model).model_fields)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ("totl_steps=5", "totl_steps: unknown key (got 'totl_steps'); did you mean 'total_steps'?"),
+        ("ppo.lerning_rate=5", "ppo.lerning_rate: unknown key (got 'lerning_rate'); did you mean 'learning_rate'?"),
+        ("ppo.minibatch=48", "num_envs x rollout_steps (64) must be a multiple of minibatch"),
+        ("ppo.minibatch=1", "ppo.minibatch"),
+        ("ppo.learning_rate=0", "ppo.learning_rate"),
+        ("ppo.clip=1.0", "ppo.clip"),
+        ("ppo.discount=.nan", "ppo.discount"),
+        ("total_steps=0", "total_steps"),
+        ("seed=-1", "seed"),
+        ("device=gpu", "device: not a valid choice (got 'gpu'); did you mean 'cpu'?"),
+        ("device=tpu9", "device: not a valid choice (got 'tpu9')"),
+        ("network.hidden=0", "network.hidden"),
+        ("name=../away", "name"),
+    ],
+)
+def test_a_wrong_config_is_told_in_one_line(config, change, told):
+    with pytest.raises(ConfigError, match=re.escape(told)) as caught:
+        settings.load(TrainSettings, config, changes=[change])
+    assert "\n" not in str(caught.value)
+
+
+def test_decisions_of_an_update_by_hand(chosen):
+    assert chosen.ppo.update_steps == 4 * 16
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+def test_a_gpu_that_is_not_there_is_told_and_leaves_no_run_folder(chosen, tmp_path):
+    assert pick_device("auto") == "cpu"
+    wanted = chosen.model_copy(update={"device": "cuda"})
+    with pytest.raises(ConfigError, match="device: torch sees no CUDA device here"):
+        train(wanted, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_unknown_benchmark_leaves_no_run_folder(chosen, tmp_path):
+    with pytest.raises(ConfigError, match="did you mean"):
+        train(chosen.model_copy(update={"benchmark": "preset:tooy"}), tmp_path / "run")
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- run folders ---
+
+
+def test_a_run_folder_tells_config_command_and_versions(chosen, tmp_path):
+    run = RunFolder.create(tmp_path / "run", chosen, ["meshwright", "train", "my config.yaml"])
+    assert {path.name for path in run.path.iterdir()} == {"config.yaml", "command.txt", "versions.json"}
+    assert run.settings() == chosen
+    assert (run.path / "command.txt").read_text() == "meshwright train 'my config.yaml'\n"
+    versions = json.loads((run.path / "versions.json").read_text())
+    assert versions["torch"] == torch.__version__.partition("+")[0] or versions["torch"] == torch.__version__
+    assert versions["meshwright"] == meshwright.__version__
+    assert {"python", "machine", "numpy", "stable-baselines3"} <= set(versions)
+
+
+def test_the_written_config_has_every_default(chosen):
+    written = yaml.safe_load(to_yaml(chosen))
+    assert written["ppo"]["gae_lambda"] == 0.9
+    assert TrainSettings.model_validate(written) == chosen
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_folder_of_other_things_is_never_replaced(chosen, tmp_path, overwrite):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.tex").write_text("x")
+    with pytest.raises(CheckpointError, match="exists already; give another folder"):
+        RunFolder.create(tmp_path / "mine", chosen, [], overwrite=overwrite)
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(CheckpointError, match="exists already; give another folder"):
+        RunFolder.create(tmp_path / "file", chosen, [], overwrite=overwrite)
+    assert (tmp_path / "mine" / "thesis.tex").read_text() == "x"
+    assert (tmp_path / "file").read_text() == "x"
+
+
+def test_an_old_run_is_replaced_only_on_demand_and_as_a_whole(chosen, tmp_path):
+    old = RunFolder.create(tmp_path / "run", chosen, ["old"])
+    old.policy.write_text("weights")
+    with pytest.raises(CheckpointError, match="exists already; give another folder, --resume it or --overwrite it"):
+        RunFolder.create(tmp_path / "run", chosen, ["new"])
+    assert old.policy.exists()
+    RunFolder.create(tmp_path / "run", chosen, ["new"], overwrite=True)
+    assert not old.policy.exists()
+    assert (old.path / "command.txt").read_text() == "new\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_an_empty_folder_is_taken(chosen, tmp_path):
+    assert RunFolder.create(tmp_path, chosen, []).config.is_file()
+
+
+@pytest.mark.parametrize("name", ["absent", "empty"])
+def test_what_is_no_run_folder_is_told(tmp_path, name):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(CheckpointError, match=rf"{name}: is no run folder"):
+        RunFolder.open(tmp_path / name)

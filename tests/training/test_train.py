@@ -1,0 +1,303 @@
+"""Runs: the same numbers again, and after being killed; what a resumed run refuses; what TensorBoard shows."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import torch
+
+from meshwright import cli, settings
+from meshwright.errors import CheckpointError
+from meshwright.models.saved import SavedNetwork, load_tensors, save_tensors
+from meshwright.training.settings import TrainSettings
+from meshwright.training.train import train
+from meshwright.training.validation import blocking_rate
+
+
+class InterruptionError(Exception):
+    """Stands in for whatever ends a run between two updates."""
+
+
+def interrupted_at(steps):
+    def progress(now):
+        if now.steps >= steps:
+            raise InterruptionError
+
+    return progress
+
+
+def equal(ours, theirs):
+    """Whether two files of tensors hold the same, bit for bit, but for seconds."""
+    if isinstance(ours, torch.Tensor):
+        return (ours.dtype, ours.shape, ours.numpy().tobytes()) == (theirs.dtype, theirs.shape, theirs.numpy().tobytes())
+    if isinstance(ours, dict):
+        return set(ours) == set(theirs) and all(equal(ours[k], theirs[k]) for k in ours if k != "elapsed_s")
+    if isinstance(ours, list | tuple):
+        return len(ours) == len(theirs) and all(map(equal, ours, theirs))
+    return ours == theirs
+
+
+def scalars(folder):
+    """What TensorBoard shows of a run: steps and values by tag."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(folder / "tensorboard"), size_guidance={"scalars": 0})
+    events.Reload()
+    return {tag: [(event.step, event.value) for event in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
+
+
+def shown(folder):
+    """The same without seconds and without what counts updates since the process began."""
+    return {tag: values for tag, values in scalars(folder).items() if not tag.startswith("time/")}
+
+
+def same_run(ours, theirs, curve_of):
+    assert curve_of(ours) == curve_of(theirs)
+    assert equal(load_tensors(ours / "policy.pt"), load_tensors(theirs / "policy.pt"))
+    assert equal(load_tensors(ours / "checkpoint.pt"), load_tensors(theirs / "checkpoint.pt"))
+    assert shown(ours) == shown(theirs)
+
+
+@pytest.fixture(scope="session")
+def whole(chosen, scenario, tmp_path_factory):
+    """The tiny run, never interrupted."""
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    train(chosen, folder, scenario=scenario, command=["test"])
+    return folder
+
+
+# --- what a run leaves ---
+
+
+def test_a_run_leaves_what_the_run_folder_promises(whole):
+    assert {path.name for path in whole.iterdir()} == {
+        "config.yaml",
+        "command.txt",
+        "versions.json",
+        "checkpoint.pt",
+        "policy.pt",
+        "learning_curve.json",
+        "tensorboard",
+    }
+
+
+def test_the_curve_has_a_row_per_look(whole):
+    curve = json.loads((whole / "learning_curve.json").read_text())
+    # At the start, every 128 decisions, at the end.
+    assert [row["steps"] for row in curve] == [0, 128, 256, 384, 512, 640, 768]
+    assert curve[0]["training_blocking_rate"] is None
+    # Four environments: 30 decisions each end the first episodes at 120.
+    assert all(0 <= row["training_blocking_rate"] <= 1 for row in curve[1:])
+    assert all(0 <= row["validation_blocking_rate"] <= 1 for row in curve)
+    assert [row["elapsed_s"] for row in curve] == sorted(row["elapsed_s"] for row in curve)
+
+
+def test_the_kept_policy_is_the_best_one_and_reaches_its_figure(whole, scenario, chosen):
+    from meshwright.envs.static import static_features
+
+    saved = SavedNetwork.load(whole / "policy.pt")
+    curve = json.loads((whole / "learning_curve.json").read_text())
+    best = min(curve, key=lambda row: row["validation_blocking_rate"])
+    assert saved.trained == {
+        "config": "tiny",
+        "benchmark": chosen.benchmark,
+        "seed": 3,
+        "steps": best["steps"],
+        "validation_blocking_rate": best["validation_blocking_rate"],
+    }
+    network = saved.network(static_features(scenario))
+    assert blocking_rate(network, scenario, 2) == best["validation_blocking_rate"]
+
+
+def test_tensorboard_shows_each_figure_once_per_step(whole, curve_of):
+    found = scalars(whole)
+    curve = curve_of(whole)
+    assert [step for step, _ in found["blocking_rate/validation"]] == [row["steps"] for row in curve]
+    assert [value for _, value in found["blocking_rate/validation"]] == [
+        np.float32(row["validation_blocking_rate"]) for row in curve
+    ]
+    # An update every 64 decisions: PPO's figures of each.
+    updates = list(range(64, 769, 64))
+    for tag in ("train/loss", "train/entropy_loss", "train/approx_kl"):
+        assert [step for step, _ in found[tag]] == updates
+    # Episodes have ended from 120 decisions on.
+    assert [step for step, _ in found["rollout/ep_rew_mean"]] == updates[1:]
+
+
+def test_progress_is_told_from_beginning_to_end(chosen, scenario, tmp_path):
+    told = []
+    train(chosen, tmp_path / "run", scenario=scenario, progress=told.append)
+    assert [now.steps for now in told] == list(range(0, 769, 64))
+    assert {now.total_steps for now in told} == {768}
+    assert told[-1].best == min(now.best for now in told)
+
+
+# --- the same numbers ---
+
+
+def test_the_same_seed_gives_the_same_run(whole, chosen, scenario, tmp_path, curve_of):
+    torch.rand(3)
+    np.random.default_rng().random()
+    train(chosen, tmp_path / "again", scenario=scenario)
+    same_run(tmp_path / "again", whole, curve_of)
+
+
+def test_another_seed_gives_another_run(whole, chosen, scenario, tmp_path, curve_of):
+    train(chosen.model_copy(update={"seed": 4}), tmp_path / "other", scenario=scenario)
+    assert curve_of(tmp_path / "other") != curve_of(whole)
+    assert not equal(load_tensors(tmp_path / "other" / "policy.pt")["weights"], load_tensors(whole / "policy.pt")["weights"])
+
+
+# 64: before the first checkpoint. 192: at one that is no look. 384: at one that is. 448: later. 768: at the very end.
+@pytest.mark.parametrize("steps", [0, 64, 192, 384, 448, 768])
+def test_a_run_goes_on_wherever_it_was_interrupted(whole, chosen, scenario, tmp_path, curve_of, steps):
+    folder = tmp_path / "run"
+    with pytest.raises(InterruptionError):
+        train(chosen, folder, scenario=scenario, progress=interrupted_at(steps))
+    assert (folder / "checkpoint.pt").exists() == (steps >= 192)
+    train(chosen, folder, scenario=scenario, resume=True)
+    same_run(folder, whole, curve_of)
+
+
+def test_a_run_goes_on_after_two_interruptions(whole, chosen, scenario, tmp_path, curve_of):
+    folder = tmp_path / "run"
+    for steps, resume in ((256, False), (576, True)):
+        with pytest.raises(InterruptionError):
+            train(chosen, folder, scenario=scenario, resume=resume, progress=interrupted_at(steps))
+    train(chosen, folder, scenario=scenario, resume=True)
+    same_run(folder, whole, curve_of)
+
+
+def test_resuming_a_run_that_has_ended_changes_no_figure(whole, chosen, scenario, tmp_path, curve_of):
+    train(chosen, tmp_path / "run", scenario=scenario)
+    train(chosen, tmp_path / "run", scenario=scenario, resume=True)
+    same_run(tmp_path / "run", whole, curve_of)
+
+
+@pytest.mark.slow
+def test_a_run_killed_without_warning_goes_on_to_the_same_numbers(config, tmp_path, curve_of):
+    changes = ["total_steps=9600", "checkpoint_every_steps=960", "validate_every_steps=640"]
+    told = [part for change in changes for part in ("--set", change)]
+    script = "import sys; from meshwright.cli import run; sys.exit(run(sys.argv[1:]))"
+    killed, straight = tmp_path / "killed", tmp_path / "straight"
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, "train", str(config), "--out", str(killed), *told],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        while not (killed / "checkpoint.pt").exists():
+            assert process.poll() is None, "ended before its first checkpoint"
+            time.sleep(0.02)
+        first = (killed / "checkpoint.pt").stat().st_mtime_ns
+        while (killed / "checkpoint.pt").stat().st_mtime_ns == first:
+            assert process.poll() is None, "ended before its second checkpoint"
+            time.sleep(0.02)
+        time.sleep(0.1)  # some updates beyond the checkpoint
+        os.kill(process.pid, signal.SIGKILL)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == -signal.SIGKILL
+    reached = load_tensors(killed / "checkpoint.pt")["num_timesteps"]
+    assert 0 < reached < 9600
+    assert cli.run(["train", "--resume", str(killed)]) == 0
+    chosen = settings.load(TrainSettings, config, changes=changes)
+    train(chosen, straight)
+    same_run(killed, straight, curve_of)
+
+
+# --- what a resumed run refuses ---
+
+
+def interrupted(chosen, scenario, folder):
+    with pytest.raises(InterruptionError):
+        train(chosen, folder, scenario=scenario, progress=interrupted_at(256))
+    return folder
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.99])
+def test_a_truncated_checkpoint_is_told_and_nothing_changes(chosen, scenario, tmp_path, content_of, capsys, share):
+    folder = interrupted(chosen, scenario, tmp_path / "run")
+    checkpoint = folder / "checkpoint.pt"
+    content = checkpoint.read_bytes()
+    checkpoint.write_bytes(content[: int(share * len(content))])
+    before = content_of(folder)
+    with pytest.raises(CheckpointError, match=r"checkpoint\.pt: is truncated or not a file of tensors"):
+        train(chosen, folder, scenario=scenario, resume=True)
+    assert cli.run(["train", "--resume", str(folder)]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert [line for line in lines if "error" in line] == [
+        f"meshwright: error: {checkpoint}: is truncated or not a file of tensors"
+    ]
+    assert content_of(folder) == before
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"format_version": 1}, "is no checkpoint of version 2"),
+        ({"key": "0" * 32}, "belongs to another config, workload or cluster"),
+        (None, "is no checkpoint of version 2"),
+    ],
+)
+def test_a_checkpoint_of_another_kind_is_told(chosen, scenario, tmp_path, content_of, change, told):
+    folder = interrupted(chosen, scenario, tmp_path / "run")
+    data = load_tensors(folder / "checkpoint.pt")
+    if change is None:
+        del data["recent_episodes"]
+    save_tensors(folder / "checkpoint.pt", data | (change or {}))
+    before = content_of(folder)
+    with pytest.raises(CheckpointError, match=told):
+        train(chosen, folder, scenario=scenario, resume=True)
+    assert content_of(folder) == before
+
+
+@pytest.mark.parametrize("change", [{"seed": 9}, {"total_steps": 1000}, {"num_threads": 2}, {"name": "other"}])
+def test_another_config_is_refused_by_its_first_field(chosen, scenario, tmp_path, content_of, change):
+    folder = interrupted(chosen, scenario, tmp_path / "run")
+    before = content_of(folder)
+    (field,) = change
+    with pytest.raises(CheckpointError, match=f"{field}: differs from the config that the run was begun with"):
+        train(chosen.model_copy(update=change), folder, scenario=scenario, resume=True)
+    assert content_of(folder) == before
+
+
+@pytest.mark.parametrize("change", ["reward.slack=0.25", "scenario.num_jobs=29", "scenario.max_degree=2"])
+def test_a_benchmark_that_has_changed_meanwhile_is_refused(chosen, config, scenario, tmp_path, change):
+    folder = interrupted(chosen, scenario, tmp_path / "run")
+    key, _, value = change.partition("=")
+    benchmark = config.with_name("tiny.yaml")
+    old = benchmark.read_text()
+    name, shown_value = key.split(".")[1], {"slack": "0.5", "num_jobs": "30", "max_degree": "4"}[key.split(".")[1]]
+    try:
+        benchmark.write_text(old.replace(f"{name}: {shown_value}", f"{name}: {value}"))
+        assert benchmark.read_text() != old
+        with pytest.raises(CheckpointError, match="belongs to another config, workload or cluster"):
+            train(chosen, folder, resume=True)
+    finally:
+        benchmark.write_text(old)
+
+
+def test_a_new_run_refuses_a_folder_that_holds_one(whole, chosen, scenario, content_of):
+    before = content_of(whole)
+    with pytest.raises(CheckpointError, match="exists already"):
+        train(chosen, whole, scenario=scenario)
+    assert content_of(whole) == before
+
+
+def test_overwriting_begins_anew(chosen, scenario, tmp_path, whole, curve_of):
+    folder = interrupted(chosen, scenario, tmp_path / "run")
+    train(chosen, folder, scenario=scenario, overwrite=True)
+    same_run(folder, whole, curve_of)
+
+
+def test_resuming_needs_a_run_folder(chosen, scenario, tmp_path):
+    with pytest.raises(CheckpointError, match="is no run folder"):
+        train(chosen, tmp_path / "absent", scenario=scenario, resume=True)
+    assert list(tmp_path.iterdir()) == []
