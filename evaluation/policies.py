@@ -134,4 +134,4 @@ def _own_policy(spec: str, scenario: Scenario) -> Policy:
 
 
 def _shipped() -> Path:
-    return Path(str(resources("meshwright.models"))) / "shipped"
+    return Path(str(resources("meshwright.models.shipped")))

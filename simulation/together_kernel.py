@@ -18,7 +18,7 @@ from .kernel import _merge, _pop, _push
 SAME_MOMENT = 256 * 2.0**-52
 
 # Places in `State.sizes`.
-CANDIDATES, TIMED, CHANGED, DUE = range(4)
+CANDIDATES, TIMED, DIRTY, ENDED, SENT = range(5)
 
 
 @njit(cache=True, error_model="numpy")
@@ -48,14 +48,13 @@ def run(w, v, s):  # type: ignore[no-untyped-def]
             next_sent_s = _send(w, v, s, now_s)
         if v.sizes[TIMED] == 0 and s.sizes[0] == 0:
             break
-        now_s = _take_what_ends(w, v, s, next_sent_s)
+        now_s, flows_differ = _go_on(w, v, s, next_sent_s)
         num_moments += 1
-        flows_differ = v.ended[0] > 0
-        for k in range(v.sizes[DUE]):
-            i = v.due[k]
-            if v.open_flows[i] == 0 and v.phase[i] >= 0 and v.phase[i] < w.phase_start[i + 1]:
-                _begin_phase(w, v, s, i, now_s)
-                flows_differ = flows_differ or v.open_flows[i] > 0
+        for k in range(v.sizes[ENDED]):
+            i = v.ended[k]
+            if v.phase[i] >= 0 and v.phase[i] + 1 < w.phase_start[i + 1]:
+                v.phase[i] += 1
+                flows_differ = _begin_phase(w, v, s, i, now_s) or flows_differ
             else:
                 _finish(w, v, i, now_s)
                 num_done += 1
@@ -93,8 +92,7 @@ def _start_what_can(w, v, s, now_s):  # type: ignore[no-untyped-def]
             _touch(w, v, i)
         if w.phase_start[i] < w.phase_start[i + 1]:
             v.phase[i] = w.phase_start[i]
-            _begin_phase(w, v, s, i, now_s)
-            flows_begin = flows_begin or v.open_flows[i] > 0
+            flows_begin = _begin_phase(w, v, s, i, now_s) or flows_begin
         else:
             _begin_timed(w, v, i, w.work_s[i], now_s)
     return flows_begin
@@ -128,14 +126,15 @@ def _finish(w, v, i, now_s):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, error_model="numpy")
 def _begin_phase(w, v, s, i, now_s):  # type: ignore[no-untyped-def]
-    """Start the flows of a task's phase; where none is to be sent its latency passes at once."""
+    """Start the flows of a task's phase and tell whether there are any; else its latency passes at once."""
     p = v.phase[i]
     for flow in range(w.flow_start[p], w.flow_start[p + 1]):
         if begin(s, flow, now_s):
             v.open_flows[i] += 1
-    if v.open_flows[i] == 0:
-        v.phase[i] += 1
-        _begin_timed(w, v, i, w.phase_latency_s[p], now_s)
+    if v.open_flows[i] > 0:
+        return True
+    _begin_timed(w, v, i, w.phase_latency_s[p], now_s)
+    return False
 
 
 @njit(cache=True, error_model="numpy")
@@ -144,32 +143,25 @@ def _begin_timed(w, v, i, work_s, now_s):  # type: ignore[no-untyped-def]
     v.left_s[i] = work_s
     v.since_s[i] = now_s
     v.end_s[i] = now_s + work_s * w.slowdown[i] if v.is_slow[i] else now_s + work_s
-    place = v.sizes[TIMED]
-    v.sizes[TIMED] += 1
-    v.timed[place] = i
-    v.timed_place[i] = place
-    _move_up(v, place)
+    v.is_inexact[i] = v.is_inexact[i] or v.is_slow[i]
+    _put_timed(v, i)
 
 
 @njit(cache=True, error_model="numpy")
-def _take_what_ends(w, v, s, next_sent_s):  # type: ignore[no-untyped-def]
-    """Go to the next moment and collect in ``due`` the tasks that have ended a phase or all of their work.
+def _go_on(w, v, s, next_sent_s):  # type: ignore[no-untyped-def]
+    """Go to the next moment and collect the tasks that have ended a phase, or all of their work, in ``ended``.
 
     Returns:
-        The moment. What is simultaneous but for rounding ends together, at the latest of its times.
+        The moment, and whether flows have ended. What is simultaneous but for rounding ends together, at the latest of
+        its times.
     """
     first_s = next_sent_s
     if v.sizes[TIMED] > 0:
         first_s = min(first_s, v.end_s[v.timed[0]])
     latest_s = first_s + SAME_MOMENT * first_s
     now_s = first_s
-    v.sizes[DUE] = 0
-    v.ended[0] = 0
-    while v.sizes[TIMED] > 0 and v.end_s[v.timed[0]] <= latest_s:
-        v.due[v.sizes[DUE]] = v.timed[0]
-        v.sizes[DUE] += 1
-        _take_timed(v, 0)
-    num_timed = v.sizes[DUE]
+    v.sizes[SENT] = 0
+    flows_end = False
     # A flow may be off by a rounding of its bytes, which is more than one of the time where it has become slow.
     if next_sent_s <= first_s * (1.0 + 1e-9):
         k = 0
@@ -177,41 +169,185 @@ def _take_what_ends(w, v, s, next_sent_s):  # type: ignore[no-untyped-def]
             flow = s.active[k]
             left_bytes = s.rate_bytes_per_s[flow] * (s.sent_s[flow] - first_s)
             if s.sent_s[flow] <= latest_s or left_bytes <= SAME_BYTES * s.payload_bytes[flow]:
-                v.ended[0] += 1
+                flows_end = True
                 now_s = max(now_s, min(s.sent_s[flow], latest_s))
                 end(s, flow)  # another flow moves into place k
                 i = w.flow_task[flow]
                 v.open_flows[i] -= 1
                 if v.open_flows[i] == 0:
-                    v.due[v.sizes[DUE]] = i
-                    v.sizes[DUE] += 1
+                    v.sent[v.sizes[SENT]] = i
+                    v.sizes[SENT] += 1
             else:
                 k += 1
-    together = v.ended[0] > 0
-    for k in range(num_timed):
-        together = together or v.is_inexact[v.due[k]]
-    num_due = 0
-    for k in range(v.sizes[DUE]):
-        i = v.due[k]
-        if k < num_timed:
-            if not together and v.end_s[i] > first_s:
-                place = v.sizes[TIMED]
-                v.sizes[TIMED] += 1
-                v.timed[place] = i
-                v.timed_place[i] = place
-                _move_up(v, place)
-                continue
+    v.sizes[ENDED] = 0
+    is_inexact = flows_end
+    while v.sizes[TIMED] > 0 and v.end_s[v.timed[0]] <= latest_s:
+        i = v.timed[0]
+        v.ended[v.sizes[ENDED]] = i
+        v.sizes[ENDED] += 1
+        is_inexact = is_inexact or v.is_inexact[i]
+        _take_timed(v, i)
+    num_ended = 0
+    for k in range(v.sizes[ENDED]):
+        i = v.ended[k]
+        if is_inexact or v.end_s[i] == first_s:
             now_s = max(now_s, v.end_s[i])
-        v.due[num_due] = i
-        num_due += 1
-    v.sizes[DUE] = num_due
-    # Sent, but not yet there: the latency of the phase is still to come.
-    num_due = 0
-    for k in range(v.sizes[DUE]):
-        i = v.due[k]
-        p = v.phase[i]
-        if v.timed_place[i] == -1 and p >= 0 and p < w.phase_start[i + 1] and w.flow_start[p] < w.flow_start[p + 1]:
-            pass
-        v.due[num_due] = i
-        num_due += 1
-    return now_s
+            v.ended[num_ended] = i
+            num_ended += 1
+        else:
+            _put_timed(v, i)
+    v.sizes[ENDED] = num_ended
+    for k in range(v.sizes[SENT]):
+        i = v.sent[k]
+        v.is_inexact[i] = True
+        if w.phase_latency_s[v.phase[i]] > 0.0:
+            _begin_timed(w, v, i, w.phase_latency_s[v.phase[i]], now_s)
+        else:
+            v.ended[v.sizes[ENDED]] = i
+            v.sizes[ENDED] += 1
+    return now_s, flows_end
+
+
+@njit(cache=True, error_model="numpy")
+def _send(w, v, s, now_s):  # type: ignore[no-untyped-def]
+    """Let every flow go on at its share of the links, slower where its ranks compute as well.
+
+    Returns:
+        When the next one will have sent its last byte; infinite where none is under way.
+    """
+    next_sent_s = np.inf
+    for k in range(s.sizes[0]):
+        flow = s.active[k]
+        i = w.flow_task[flow]
+        rate = s.new_rate[flow] / w.slowdown[i] if v.is_slow[i] else s.new_rate[flow]
+        if rate != s.rate_bytes_per_s[flow]:
+            sent_bytes = s.rate_bytes_per_s[flow] * (now_s - s.since_s[flow])
+            s.left_bytes[flow] = max(0.0, s.left_bytes[flow] - sent_bytes)
+            s.since_s[flow] = now_s
+            s.rate_bytes_per_s[flow] = rate
+            s.sent_s[flow] = now_s + s.left_bytes[flow] / rate
+        next_sent_s = min(next_sent_s, s.sent_s[flow])
+    return next_sent_s
+
+
+@njit(cache=True, error_model="numpy")
+def _touch(w, v, i):  # type: ignore[no-untyped-def]
+    """A task makes its streams busy."""
+    _mark(v, i)
+    for c in range(w.touch_start[i], w.touch_start[i + 1]):
+        stream = w.touches[c]
+        place = w.room_start[stream] + v.num_here[stream]
+        v.here[place] = c
+        v.here_place[c] = place
+        v.num_here[stream] += 1
+        if v.num_here[stream] == 1:
+            _mark_all(w, v, w.partner[stream])
+
+
+@njit(cache=True, error_model="numpy")
+def _leave(w, v, i):  # type: ignore[no-untyped-def]
+    """A task no longer makes its streams busy."""
+    for c in range(w.touch_start[i], w.touch_start[i + 1]):
+        stream = w.touches[c]
+        v.num_here[stream] -= 1
+        moved = v.here[w.room_start[stream] + v.num_here[stream]]
+        v.here[v.here_place[c]] = moved
+        v.here_place[moved] = v.here_place[c]
+        if v.num_here[stream] == 0:
+            _mark_all(w, v, w.partner[stream])
+
+
+@njit(cache=True, error_model="numpy")
+def _mark_all(w, v, stream):  # type: ignore[no-untyped-def]
+    for place in range(w.room_start[stream], w.room_start[stream] + v.num_here[stream]):
+        _mark(v, w.touch_task[v.here[place]])
+
+
+@njit(cache=True, error_model="numpy")
+def _mark(v, i):  # type: ignore[no-untyped-def]
+    """Remember that a task's pace may have changed."""
+    if not v.is_dirty[i]:
+        v.is_dirty[i] = True
+        v.dirty[v.sizes[DIRTY]] = i
+        v.sizes[DIRTY] += 1
+
+
+@njit(cache=True, error_model="numpy")
+def _change_paces(w, v, now_s):  # type: ignore[no-untyped-def]
+    """Slow down or speed up what runs on ranks that have begun or ceased to send and compute at once.
+
+    Returns:
+        Whether the pace of a message with flows under way has changed.
+    """
+    flows_differ = False
+    for k in range(v.sizes[DIRTY]):
+        i = v.dirty[k]
+        v.is_dirty[i] = False
+        if not np.isnan(v.finish_s[i]):
+            continue
+        is_slow = False
+        for c in range(w.touch_start[i], w.touch_start[i + 1]):
+            if v.num_here[w.partner[w.touches[c]]] > 0:
+                is_slow = True
+                break
+        if is_slow == v.is_slow[i]:
+            continue
+        if v.open_flows[i] > 0:
+            flows_differ = True
+        else:
+            done_s = now_s - v.since_s[i]
+            if v.is_slow[i]:
+                done_s /= w.slowdown[i]
+            v.left_s[i] = max(0.0, v.left_s[i] - done_s)
+            v.since_s[i] = now_s
+            _take_timed(v, i)
+            v.end_s[i] = now_s + (v.left_s[i] * w.slowdown[i] if is_slow else v.left_s[i])
+            _put_timed(v, i)
+        v.is_slow[i] = is_slow
+        v.is_inexact[i] = True
+    v.sizes[DIRTY] = 0
+    return flows_differ
+
+
+@njit(cache=True, error_model="numpy")
+def _put_timed(v, i):  # type: ignore[no-untyped-def]
+    """Put a task into the heap by its end."""
+    v.sizes[TIMED] += 1
+    _rise(v, v.sizes[TIMED] - 1, i)
+
+
+@njit(cache=True, error_model="numpy")
+def _take_timed(v, i):  # type: ignore[no-untyped-def]
+    """Take a task out of the heap, wherever it stands."""
+    v.sizes[TIMED] -= 1
+    size = v.sizes[TIMED]
+    place = v.timed_place[i]
+    last = v.timed[size]
+    if place == size:
+        return
+    while True:  # down with the last one
+        child = 2 * place + 1
+        if child >= size:
+            break
+        if child + 1 < size and v.end_s[v.timed[child + 1]] < v.end_s[v.timed[child]]:
+            child += 1
+        if v.end_s[last] <= v.end_s[v.timed[child]]:
+            break
+        v.timed[place] = v.timed[child]
+        v.timed_place[v.timed[place]] = place
+        place = child
+    _rise(v, place, last)
+
+
+@njit(cache=True, error_model="numpy")
+def _rise(v, place, i):  # type: ignore[no-untyped-def]
+    """Put a task at a place of the heap and move it up to where it belongs."""
+    while place > 0:
+        parent = (place - 1) >> 1
+        if v.end_s[v.timed[parent]] <= v.end_s[i]:
+            break
+        v.timed[place] = v.timed[parent]
+        v.timed_place[v.timed[place]] = place
+        place = parent
+    v.timed[place] = i
+    v.timed_place[i] = place

@@ -23,6 +23,8 @@ from .times import DepTimes, Network, dep_times
 
 # Training steps of a job: published, and where its milliseconds are milliseconds (sequential times stay the same).
 NUM_STEPS, NUM_STEPS_CONVERTED = 50, 50_000
+# Occupancies whose placements are kept; there are few distinct placements among them.
+MAX_OCCUPANCIES = 200_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +81,7 @@ class Simulator:
             self.jobs[graph.name] = mirror(graph, defects)
         self._splits: dict[tuple[str, int], tuple[SplitJob, Puzzle]] = {}
         self._placed: dict[tuple[str, int, bytes], Placed | None] = {}
+        self._distinct: dict[tuple[str, int, bytes], Placed] = {}
         self._steps: dict[tuple[tuple[str, int, bytes], int], Step] = {}
 
     @property
@@ -108,6 +111,8 @@ class Simulator:
         """First fit among the servers that no other job holds, ``(w,)``; None where some op finds no block."""
         occupancy = (name, degree, is_free.tobytes())
         if occupancy not in self._placed:
+            if len(self._placed) >= MAX_OCCUPANCIES:
+                self._placed.clear()
             cut, given = self._cut(name, degree)
             server = first_fit(cut, given, is_free, self.cluster.memory_bytes)
             self._placed[occupancy] = None if server is None else self.placed(name, degree, server)
@@ -115,7 +120,10 @@ class Simulator:
 
     def placed(self, name: str, degree: int, server: NDArray[np.int64]) -> Placed:
         """A cut job on given servers, ``(p,)``."""
-        return Placed(self.split(name, degree), server, np.unique(server), (name, degree, server.tobytes()))
+        key = (name, degree, server.tobytes())
+        if key not in self._distinct:
+            self._distinct[key] = Placed(self.split(name, degree), server, np.unique(server), key)
+        return self._distinct[key]
 
     def times(self, placed: Placed) -> DepTimes:
         """Run times of the dependencies of a placed job."""

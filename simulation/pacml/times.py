@@ -121,7 +121,7 @@ def dep_times(job: SplitJob, server: NDArray[np.int64], network: Network, defect
         held = np.zeros(job.job.num_ops)  # every sub-op holds the gradient of all the op's weights
         held[op] = job.size_bytes[sync] * job.splits[op]
         run_s[sync] = collective_times_s(_spread(members, network), held, network, defects)[op]
-        group[sync] = op
+        group[sync] = job.job.num_ops + job.num_deps + op
     return DepTimes(np.where(is_flow, run_s, 0.0), is_flow, source, target, group)
 
 

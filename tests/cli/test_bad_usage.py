@@ -10,8 +10,8 @@ PLAN = ("plan", "--job", "graph.txt", "--cluster", "cluster.yaml")
     [
         (("plna",), "no such command (got 'plna'); did you mean 'plan'?"),
         (("frobnicate",), "no such command (got 'frobnicate'); valid: evaluate, export, plan, train"),
-        (("--jb",), "no such option (got '--jb'); valid: --help, --version, -h"),
-        (("plan", "--jbo", "x"), "no such option (got '--jbo'); did you mean '--job'?"),
+        (("--jb",), "--jb: no such option; valid: --help, --version, -h"),
+        (("plan", "--jbo", "x"), "--jbo: no such option; did you mean '--job'?"),
         (("plan", "--job", "graph.txt"), "--cluster: the option is missing"),
         (("plan", "--job"), "--job: wants a value"),
         (("train", "--overwrite=yes"), "--overwrite: takes no value"),

@@ -51,7 +51,7 @@ def test_help_answers_in_less_than_half_a_second():
             ("plan", "--job", "grap.txt", "--cluster", "cluster.yaml"),
             "grap.txt: no such file (got 'grap.txt'); did you mean 'graph.txt'?",
         ),
-        (("export", "--bogus"), "no such option (got '--bogus'); valid: --format, --help, --json, --list, --out, --set, -h"),
+        (("export", "--bogus"), "--bogus: no such option; valid: --format, --help, --json, --list, --out, --set, -h"),
         ((*PLAN, "--json", "missing/plan.json"), "--json: no such folder (got 'missing')"),
     ],
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ..errors import MeshwrightError
+from ..errors import MeshwrightError, nearest
 
 _KINDS = {"int": "must be a whole number", "float": "must be a number"}
 
@@ -26,7 +26,7 @@ def told(error: Exception) -> MeshwrightError | None:
     message = str(getattr(error, "message", error)).rstrip(".")
     if option is not None:
         if message.startswith("No such option"):
-            return MeshwrightError("no such option", value=option, choices=_options(command, context))
+            return _unknown_option(option, _options(command, context))
         return MeshwrightError("wants a value" if "requires" in message else "takes no value", field=option)
     if parameter is not None:
         return _about(parameter, error, message)
@@ -37,6 +37,14 @@ def told(error: Exception) -> MeshwrightError | None:
     if extra:
         return MeshwrightError("more arguments than the command takes", value=extra[1])
     return MeshwrightError(message[:1].lower() + message[1:])
+
+
+def _unknown_option(option: str, known: list[str]) -> MeshwrightError:
+    """The dashes, which all options share, do not make two of them alike."""
+    near = nearest(option.lstrip("-"), [name.removeprefix("--") for name in known if name.startswith("--")])
+    if near is None:
+        return MeshwrightError("no such option", field=option, choices=known)
+    return MeshwrightError(f"no such option; did you mean '--{near}'?", field=option)
 
 
 def _about(parameter: Any, error: Exception, message: str) -> MeshwrightError:

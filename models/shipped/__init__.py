@@ -1,0 +1,1 @@
+"""Trained policies that come with the package, and how each was trained."""

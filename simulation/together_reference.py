@@ -1,0 +1,137 @@
+"""The plain reference of `together`: the rules of jobs side by side, spelled out without an eye on speed.
+
+At every moment at which something ends (and at zero), all ready tasks are looked at in order of priority, ties by
+number; each one starts if no stream that it holds is held. Then paces are set until the next moment: flows have their
+max-min fair rates, and what runs on a rank that sends and computes goes slower. It counts in whatever numbers it is
+given: in rational ones its times are exact, in floating-point ones they are rounded as the kernel rounds them as long
+as nothing is shared and nothing slowed down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from ..clusters.cluster import Cluster
+from . import fair_sharing_reference
+from .together import PlacedJob, Times, check_devices, check_times, flow_paths, offsets_s
+
+
+class _Task:
+    """A task on its way through its phases.
+
+    Attributes:
+        left: seconds of its own work that were left at ``since``, at full pace; None while flows are under way.
+        flows: bytes left of each flow under way and the links that it crosses.
+    """
+
+    def __init__(self, job: PlacedJob, number: int, task: int, paths: list[tuple[int, ...]], num: Callable[[Any], Any]) -> None:
+        execution, messages = job.execution, job.execution.messages
+        n = execution.num_ranks
+        self.key = (number, task)
+        self.order = (execution.priority[task], task)
+        self.held = {(number, s) for s in execution.streams[slice(*execution.stream_start[task : task + 2])].tolist()}
+        self.busy = self.held | {(number, n + rank) for rank in messages.ranks(task)}
+        self.partners = {(number, (stream + n) % (2 * n)) for _, stream in self.busy}
+        self.slowdown = num(job.overlap_slowdown)
+        self.waiting_for = set(execution.edges[execution.edges[:, 1] == task, 0].tolist())
+        self.to_come: list[tuple[list[tuple[Any, tuple[int, ...]]], Any]] = []
+        if job.is_fair:
+            for p in range(*messages.phase_start[task : task + 2].tolist()):
+                flows = range(*messages.flow_start[p : p + 2].tolist())
+                sent = [(num(messages.flow_bytes[f]), paths[f]) for f in flows if messages.flow_bytes[f] > 0 and paths[f]]
+                self.to_come.append((sent, num(messages.phase_latency_s[p])))
+        if not self.to_come:
+            self.to_come = [([], num(execution.duration_s[task]))]
+        self.pace = num(1)
+        self.flows: list[tuple[Any, tuple[int, ...]]] = []
+        self.left: Any = None
+
+    def begin_phase(self, now: Any) -> None:
+        self.flows, latency = self.to_come.pop(0)
+        self.latency = latency
+        self.left = None if self.flows else latency
+        self.since = now
+        self.end = None if self.flows else now + latency * self.pace
+
+    def set_pace(self, pace: Any, now: Any) -> None:
+        """Take ``pace`` times as long from now on."""
+        if pace != self.pace and self.left is not None:
+            self.left -= (now - self.since) / self.pace
+            self.since, self.end = now, now + self.left * pace
+        self.pace = pace
+
+
+def schedule(jobs: Sequence[PlacedJob], cluster: Cluster, number: Callable[[Any], Any] = Fraction) -> list[Times]:
+    """Arguments, result and errors as in `together.schedule`.
+
+    Args:
+        jobs: as there.
+        cluster: as there.
+        number: makes the numbers to count in from floating-point ones, `Fraction` or ``float``.
+    """
+    check_devices(jobs, cluster)
+    bandwidth = [number(value) for value in cluster.links.bandwidth_bytes_per_s.tolist()]
+    paths = [flow_paths(job, cluster) for job in jobs]
+    start_of = [number(offset) for offset in offsets_s(jobs)]
+    asleep = {j: [_Task(job, j, i, paths[j], number) for i in range(job.execution.num_tasks)] for j, job in enumerate(jobs)}
+    starts = [[None] * job.execution.num_tasks for job in jobs]
+    finishes = [[None] * job.execution.num_tasks for job in jobs]
+    waiting: list[_Task] = []
+    running: list[_Task] = []
+    held: set[tuple[int, int]] = set()
+    now: Any = number(0)
+    while True:
+        for j in [j for j in asleep if start_of[j] <= now]:
+            waiting += asleep.pop(j)
+        for task in sorted((task for task in waiting if not task.waiting_for), key=lambda task: task.order):
+            if held.isdisjoint(task.held):
+                held |= task.held
+                starts[task.key[0]][task.key[1]] = now
+                waiting.remove(task)
+                running.append(task)
+                task.begin_phase(now)
+        if not running and not asleep:
+            break
+        busy = set().union(*(task.busy for task in running))
+        for task in running:
+            task.set_pace(number(1) if busy.isdisjoint(task.partners) else task.slowdown, now)
+        under_way = {(task.key, k): path for task in running for k, (_, path) in enumerate(task.flows)}
+        rate = fair_sharing_reference.rates(bandwidth, under_way)  # type: ignore[type-var, arg-type]
+        ends = [task.end for task in running if task.left is not None] + [start_of[j] for j in asleep]
+        for task in running:
+            ends += [now + left * task.pace / rate[task.key, k] for k, (left, _) in enumerate(task.flows)]
+        then = min(ends)
+        for task in list(running):
+            if task.flows:
+                passed = [left - rate[task.key, k] * (then - now) / task.pace for k, (left, _) in enumerate(task.flows)]
+                task.flows = [(left, path) for left, (_, path) in zip(passed, task.flows, strict=True) if left > 0]
+                if task.flows:
+                    continue
+                task.left, task.since, task.end = task.latency, then, then + task.latency * task.pace
+                if task.latency > 0:
+                    continue
+            if task.end > then:
+                continue
+            if task.to_come:
+                task.begin_phase(then)
+                continue
+            running.remove(task)
+            held -= task.held
+            finishes[task.key[0]][task.key[1]] = then
+            for other in waiting:
+                if other.key[0] == task.key[0]:
+                    other.waiting_for.discard(task.key[1])
+        now = then
+    found = []
+    for j, offset in enumerate(start_of):
+        start_s, finish_s = (
+            np.array([np.nan if time is None else float(time - offset) for time in times[j]], np.float64)
+            for times in (starts, finishes)
+        )
+        check_times(finish_s, f"jobs.{j}." if len(jobs) > 1 else "")
+        found.append((start_s, finish_s))
+    return found
