@@ -49,19 +49,23 @@ class _Task:
         self.pace = num(1)
         self.flows: list[tuple[Any, tuple[int, ...]]] = []
         self.left: Any = None
+        self.end: Any = None
 
     def begin_phase(self, now: Any) -> None:
-        self.flows, latency = self.to_come.pop(0)
-        self.latency = latency
-        self.left = None if self.flows else latency
-        self.since = now
-        self.end = None if self.flows else now + latency * self.pace
+        self.flows, self.latency = self.to_come.pop(0)
+        self.left = None
+        if not self.flows:
+            self.work(self.latency, now)
+
+    def work(self, seconds: Any, now: Any) -> None:
+        self.left, self.since, self.end = seconds, now, now + seconds * self.pace
 
     def set_pace(self, pace: Any, now: Any) -> None:
         """Take ``pace`` times as long from now on."""
         if pace != self.pace and self.left is not None:
-            self.left -= (now - self.since) / self.pace
-            self.since, self.end = now, now + self.left * pace
+            left = self.left - (now - self.since) / self.pace
+            self.pace = pace
+            self.work(left, now)
         self.pace = pace
 
 
@@ -99,19 +103,21 @@ def schedule(jobs: Sequence[PlacedJob], cluster: Cluster, number: Callable[[Any]
         busy = set().union(*(task.busy for task in running))
         for task in running:
             task.set_pace(number(1) if busy.isdisjoint(task.partners) else task.slowdown, now)
-        under_way = {(task.key, k): path for task in running for k, (_, path) in enumerate(task.flows)}
-        rate = fair_sharing_reference.rates(bandwidth, under_way)  # type: ignore[type-var, arg-type]
-        ends = [task.end for task in running if task.left is not None] + [start_of[j] for j in asleep]
+        under_way = [(task, left, path) for task in running for left, path in task.flows]
+        rate = fair_sharing_reference.rates(bandwidth, {k: path for k, (_, _, path) in enumerate(under_way)})
+        ends: list[Any] = [task.end for task in running if task.left is not None] + [start_of[j] for j in asleep]
+        then = min(ends + [now + left * task.pace / rate[k] for k, (task, left, _) in enumerate(under_way)])
         for task in running:
-            ends += [now + left * task.pace / rate[task.key, k] for k, (left, _) in enumerate(task.flows)]
-        then = min(ends)
+            task.flows = []
+        for k, (task, left, path) in enumerate(under_way):
+            left -= rate[k] * (then - now) / task.pace
+            if left > 0:
+                task.flows.append((left, path))
         for task in list(running):
-            if task.flows:
-                passed = [left - rate[task.key, k] * (then - now) / task.pace for k, (left, _) in enumerate(task.flows)]
-                task.flows = [(left, path) for left, (_, path) in zip(passed, task.flows, strict=True) if left > 0]
+            if task.left is None:
                 if task.flows:
                     continue
-                task.left, task.since, task.end = task.latency, then, then + task.latency * task.pace
+                task.work(task.latency, then)
                 if task.latency > 0:
                     continue
             if task.end > then:
