@@ -21,7 +21,7 @@ from meshwright.simulation.fair_sharing import Sharing, new_sharing
 from meshwright.simulation.fair_sharing_kernel import begin, retire, share
 from meshwright.simulation.flows import Flows
 
-from .__main__ import REPEATS, Figure
+from .measure import REPEATS, Figure
 
 NUM_FLOWS = (10, 100, 1_000, 10_000)
 NUM_EVENTS = {10: 10_000, 100: 5_000, 1_000: 1_000, 10_000: 200}
