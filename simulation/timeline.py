@@ -5,7 +5,8 @@ Legend: ``t`` tasks, ``n`` ranks.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -17,10 +18,17 @@ from ..costs.model import CostSettings
 from ..costs.network import RankNetwork
 from ..errors import PlanError
 from ..jobs.graph import JobGraph
+from ..plans.memory import check_memory, op_split_memory_bytes
 from ..plans.partition import OpSplits
+from ..plans.placement import Placement
 from . import kernel
+from .chrome_trace import chrome_trace
+from .critical_path import critical_path
 from .execution import ExecutionGraph, TaskKind
 from .lowering import lower
+from .memory_over_time import MemoryOverTime, memory_over_time
+from .together import PlacedJob, flow_paths
+from .together import schedule as schedule_together
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,11 +39,13 @@ class Timeline:
         execution: the tasks.
         start_s: start of each task, ``(t,)``.
         finish_s: finish of each task, ``(t,)``.
+        network: where its ranks ran; only what is said of links needs it.
     """
 
     execution: ExecutionGraph
     start_s: NDArray[np.float64]
     finish_s: NDArray[np.float64]
+    network: RankNetwork | None = None
 
     @cached_property
     def step_s(self) -> float:
@@ -63,38 +73,96 @@ class Timeline:
         """Share of the step that the busiest rank does not compute."""
         return 0.0 if self.step_s == 0 else max(0.0, 1.0 - float(self.compute_busy_s.max()) / self.step_s)
 
-    def to_chrome_trace(self, graph: JobGraph) -> dict[str, Any]:
-        """The timeline in the Trace Event Format that Perfetto and chrome://tracing open; times in microseconds.
-
-        One process per rank, thread 0 computes, thread 1 communicates. A transfer stands at its sender, an all-reduce
-        at its first rank.
-        """
-        events: list[dict[str, Any]] = []
+    @cached_property
+    def communication_busy_s(self) -> NDArray[np.float64]:
+        """Seconds for which each rank takes part in at least one message, ``(n,)``."""
+        messages = self.execution.messages
+        task = np.repeat(np.arange(self.execution.num_tasks), np.diff(messages.member_start))
+        busy = np.zeros(self.execution.num_ranks)
         for rank in range(self.execution.num_ranks):
-            events.append({"ph": "M", "name": "process_name", "pid": rank, "tid": 0, "args": {"name": f"rank {rank}"}})
-            for thread, name in enumerate(("compute", "communication")):
-                events.append({"ph": "M", "name": "thread_name", "pid": rank, "tid": thread, "args": {"name": name}})
-        words = {TaskKind.COMPUTE: "compute", TaskKind.TRANSFER: "transfer", TaskKind.COLLECTIVE: "all-reduce"}
-        for i in np.lexsort((self.execution.rank, self.start_s)).tolist():
-            kind = TaskKind(int(self.execution.kind[i]))
-            direction = "backward" if self.execution.is_backward[i] else "forward"
-            events.append(
-                {
-                    "ph": "X",
-                    "name": f"{graph.op_names[int(self.execution.op[i])]} {direction}",
-                    "cat": words[kind],
-                    "pid": int(self.execution.rank[i]),
-                    "tid": int(kind != TaskKind.COMPUTE),
-                    "ts": float(self.start_s[i] * 1e6),
-                    "dur": float((self.finish_s[i] - self.start_s[i]) * 1e6),
-                    "args": {"bytes": float(self.execution.payload_bytes[i])},
-                }
-            )
-        return {"traceEvents": events, "displayTimeUnit": "ms"}
+            mine = task[messages.members == rank]
+            busy[rank] = _union(self.start_s[mine], self.finish_s[mine])
+        return busy
+
+    @property
+    def device_utilisation(self) -> NDArray[np.float64]:
+        """Share of the step for which each rank's device computes, ``(n,)``; zero of a step that takes no time."""
+        return self.compute_busy_s / self.step_s if self.step_s > 0 else np.zeros(self.execution.num_ranks)
+
+    @cached_property
+    def link_bytes(self) -> NDArray[np.float64]:
+        """Bytes that cross each link of the cluster in the step, ``(L,)``.
+
+        Messages without flows of their own (a RAMP all-reduce, whose circuits are switched for it) do not count.
+
+        Raises:
+            PlanError: the timeline was made without a network.
+        """
+        network, messages = self._placed(), self.execution.messages
+        paths = flow_paths(messages, network.devices, network.cluster)
+        flow = np.repeat(np.arange(len(paths)), [len(path) for path in paths])
+        links = np.fromiter((link for path in paths for link in path), np.int64, count=len(flow))
+        return np.bincount(links, messages.flow_bytes[flow], len(network.cluster.links)).astype(np.float64)
+
+    @property
+    def link_utilisation(self) -> NDArray[np.float64]:
+        """Bytes over each link as a share of what it could have carried during the step, ``(L,)``.
+
+        Where links are shared fairly it never exceeds 1; where messages do not disturb each other, a figure above 1 tells
+        that they would. Zero of a step that takes no time.
+
+        Raises:
+            PlanError: as `link_bytes`.
+        """
+        could = self._placed().cluster.links.bandwidth_bytes_per_s * self.step_s
+        return self.link_bytes / could if self.step_s > 0 else np.zeros(len(could))
+
+    @cached_property
+    def critical_path(self) -> tuple[int, ...]:
+        """Tasks that decide how long the step takes, in order (see `critical_path.critical_path`)."""
+        return tuple(critical_path(self.execution, self.start_s, self.finish_s))
+
+    def memory(self, graph: JobGraph) -> MemoryOverTime:
+        """Memory of each rank over time; ``graph`` is the job that was simulated."""
+        return memory_over_time(self.execution, graph, self.start_s, self.finish_s)
+
+    def to_chrome_trace(self, graph: JobGraph) -> dict[str, Any]:
+        """The timeline for Perfetto and chrome://tracing (see `chrome_trace`); ``graph`` is the job that was simulated."""
+        return chrome_trace(self.execution, graph, self.start_s, self.finish_s, self.memory(graph))
+
+    def _placed(self) -> RankNetwork:
+        if self.network is None:
+            raise PlanError("the timeline does not know on which devices its ranks ran", field="network")
+        return self.network
+
+
+@dataclass(frozen=True, eq=False)
+class JobStep:
+    """One step of a job, to be simulated with others.
+
+    Attributes:
+        graph: the job, ``n`` ops.
+        splits: split degree of each op.
+        devices: device of each rank, in rank order, at least as many as the largest split.
+        start_s: when the step starts, on the clock that all jobs share.
+        costs: one choice per layer; links are shared fairly unless it says otherwise.
+    """
+
+    graph: JobGraph
+    splits: OpSplits
+    devices: ArrayLike
+    start_s: float = 0.0
+    costs: CostSettings = field(default_factory=lambda: CostSettings(contention="fair"))
 
 
 def simulate(
-    graph: JobGraph, cluster: Cluster, splits: OpSplits, devices: ArrayLike, costs: CostSettings | None = None
+    graph: JobGraph,
+    cluster: Cluster,
+    splits: OpSplits,
+    devices: ArrayLike,
+    costs: CostSettings | None = None,
+    *,
+    within_memory: bool = False,
 ) -> Timeline:
     """Lower an op-split partition on its placement and run one step of it.
 
@@ -104,13 +172,44 @@ def simulate(
         splits: split degree of each op.
         devices: device of each rank, in rank order, at least as many as the largest split.
         costs: one choice per layer of the cost model.
+        within_memory: whether to refuse what does not fit the devices' memory.
 
     Raises:
         ConfigError: the all-reduce does not run on the cluster.
         GraphError: the graph cannot be timed on a device of the placement.
-        PlanError: the splits are of another graph, fewer devices than ranks, or a device is absent or named twice.
+        PlanError: the splits are of another graph, fewer devices than ranks, a device is absent or named twice, or a
+            rank needs more memory than its device has.
     """
-    placed = np.asarray(devices, np.int64)
+    job = _placed_job(JobStep(graph, splits, devices, costs=costs or CostSettings()), cluster, within_memory=within_memory)
+    is_plain = not job.is_fair and job.overlap_slowdown == 1
+    times = kernel.schedule(job.execution) if is_plain else schedule_together([job], cluster)[0]
+    return Timeline(job.execution, *times, RankNetwork(cluster, job.devices))
+
+
+def simulate_together(steps: Sequence[JobStep], cluster: Cluster, *, within_memory: bool = False) -> tuple[Timeline, ...]:
+    """Run one step of each of several jobs at the same time on one cluster (see `together`).
+
+    Args:
+        steps: the jobs; each has devices of its own.
+        cluster: where.
+        within_memory: as in `simulate`.
+
+    Returns:
+        A timeline for each job, whose times count from the job's own start.
+
+    Raises:
+        ConfigError, GraphError: as in `simulate`.
+        PlanError: as in `simulate`, or two jobs own one device.
+    """
+    jobs = [_placed_job(step, cluster, within_memory=within_memory) for step in steps]
+    return tuple(
+        Timeline(job.execution, *times, RankNetwork(cluster, job.devices))
+        for job, times in zip(jobs, schedule_together(jobs, cluster), strict=True)
+    )
+
+
+def _placed_job(step: JobStep, cluster: Cluster, *, within_memory: bool) -> PlacedJob:
+    graph, splits, placed = step.graph, step.splits, np.array(step.devices, np.int64)
     if splits.num_ops != graph.num_ops:
         raise PlanError(f"{splits.num_ops} split degrees for a graph of {graph.num_ops} ops", field="splits", value=graph.name)
     if len(placed) < splits.degree:
@@ -119,8 +218,11 @@ def simulate(
         raise PlanError(f"{cluster.name} has devices 0..{cluster.num_devices - 1}", field="devices", value=device)
     if len(np.unique(placed)) < len(placed):
         raise PlanError("a device is named twice", field="devices", value=placed.tolist())
-    execution = lower(graph, splits, RankNetwork(cluster, placed), costs or CostSettings())
-    return Timeline(execution, *kernel.schedule(execution))
+    placed = placed[: splits.degree]
+    if within_memory:
+        check_memory(op_split_memory_bytes(graph, splits), Placement(placed), cluster)
+    execution = lower(graph, splits, RankNetwork(cluster, placed), step.costs)
+    return PlacedJob(execution, placed, step.start_s, step.costs.contention == "fair", step.costs.overlap_slowdown)
 
 
 def _union(start_s: NDArray[np.float64], finish_s: NDArray[np.float64]) -> float:

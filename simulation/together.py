@@ -28,6 +28,7 @@ from . import fair_sharing, together_kernel
 from .execution import ExecutionGraph
 from .flows import Flows
 from .kernel import _rank_of
+from .messages import Messages
 
 Times = tuple[NDArray[np.float64], NDArray[np.float64]]
 """Start and finish of every task of a job in seconds since the job's own start, two arrays ``(t,)``."""
@@ -215,10 +216,10 @@ def check_times(finish_s: NDArray[np.float64], where: str = "") -> None:
         raise GraphError("its times are too large to be told", field=f"{where}tasks")
 
 
-def flow_paths(job: PlacedJob, cluster: Cluster) -> list[tuple[int, ...]]:
-    """Links that each flow of a job crosses."""
-    pairs = list(zip(job.execution.messages.sender.tolist(), job.execution.messages.receiver.tolist(), strict=True))
-    path = {(a, b): cluster.path(int(job.devices[a]), int(job.devices[b])) for a, b in set(pairs)}
+def flow_paths(messages: Messages, devices: NDArray[np.int64], cluster: Cluster) -> list[tuple[int, ...]]:
+    """Links that each flow of a job crosses if its ranks stand on these devices."""
+    pairs = list(zip(messages.sender.tolist(), messages.receiver.tolist(), strict=True))
+    path = {(a, b): cluster.path(int(devices[a]), int(devices[b])) for a, b in set(pairs)}
     return [path[pair] for pair in pairs]
 
 
@@ -327,7 +328,7 @@ def _state(work: Work, waiting_for: Sequence[NDArray[np.int64]], offset_s: Seque
 def _traffic(jobs: Sequence[PlacedJob], cluster: Cluster) -> tuple[Links, Flows]:
     """The flows of all jobs that share links, and the links that they cross."""
     fair = [job for job in jobs if job.is_fair]
-    paths = [path for job in fair for path in flow_paths(job, cluster)]
+    paths = [path for job in fair for path in flow_paths(job.execution.messages, job.devices, cluster)]
     payload_bytes = _joined([job.execution.messages.flow_bytes for job in fair], np.float64)
     flows = Flows.of(paths, payload_bytes, np.zeros(len(paths)))
     used = np.unique(flows.path_links)

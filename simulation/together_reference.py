@@ -79,7 +79,7 @@ def schedule(jobs: Sequence[PlacedJob], cluster: Cluster, number: Callable[[Any]
     """
     check_devices(jobs, cluster)
     bandwidth = [number(value) for value in cluster.links.bandwidth_bytes_per_s.tolist()]
-    paths = [flow_paths(job, cluster) for job in jobs]
+    paths = [flow_paths(job.execution.messages, job.devices, cluster) for job in jobs]
     start_of = [number(offset) for offset in offsets_s(jobs)]
     asleep = {j: [_Task(job, j, i, paths[j], number) for i in range(job.execution.num_tasks)] for j, job in enumerate(jobs)}
     starts = [[None] * job.execution.num_tasks for job in jobs]
