@@ -1,13 +1,22 @@
-"""The decisions of one episode as placement plans, so that they can be exported, priced and drawn one by one."""
+"""The decisions of one episode as placement plans, so that they can be exported, priced and drawn one by one.
+
+A folder of plans holds one JSON file per placed job and `INDEX`, which names them beside all jobs of the episode.
+"""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 
+from .. import files
+from ..errors import PlanError
 from ..jobs.job import Job
-from ..plans import Figure, PlacementPlan, op_split_plan, place
+from ..plans import Figure, PlacementPlan, load_plan, op_split_plan, place
 from ..simulation.records import EpisodeRecord
 from ..simulation.scenario import Scenario
+
+INDEX = "index.json"
 
 
 def plan_of(record: EpisodeRecord, scenario: Scenario, k: int, *, why: str | None = None) -> PlacementPlan:
@@ -49,3 +58,31 @@ def plans_of(record: EpisodeRecord, scenario: Scenario) -> dict[str, PlacementPl
         f"job-{k:04d}-{names[int(record.graph_id[k])]}": plan_of(record, scenario, k)
         for k in np.flatnonzero(record.is_accepted).tolist()
     }
+
+
+def write_plans(record: EpisodeRecord, scenario: Scenario, policy: str, folder: Path) -> None:
+    """Write the plan of each placed job of an episode and the index, the whole folder or nothing."""
+    plans = plans_of(record, scenario)
+    with files.atomic_folder(folder, marker=INDEX) as fresh:
+        for name, plan in plans.items():
+            plan.save(fresh / f"{name}.json")
+        files.write_json(fresh / INDEX, {"policy": policy, "jobs": record.to_data(scenario), "plans": sorted(plans)})
+
+
+def read_plans(folder: Path) -> dict[str, PlacementPlan]:
+    """The plans that `write_plans` wrote, by name.
+
+    Raises:
+        PlanError: there is no index, it names no plan, or a plan is illegal.
+        InputFileError: a file is missing or not JSON.
+    """
+    index = folder / INDEX
+    if not index.is_file():
+        raise PlanError(f"holds no plans ({folder.name}/{INDEX}); meshwright evaluate --out writes them", file=folder.parent)
+    content = files.read_json(index)
+    names = content.get("plans") if isinstance(content, dict) else None
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise PlanError("must list the names of the plans", file=index, field="plans")
+    if not names:
+        raise PlanError("no job was placed in the episode, so there is nothing to export", file=index)
+    return {name: load_plan(folder / f"{name}.json") for name in names}

@@ -18,14 +18,12 @@ from ..simulation.records import EpisodeRecord
 from ..simulation.scenario import Scenario
 from ..simulation.timeline import Timeline, simulate
 from ..training.run_folder import RunFolder, versions
-from .decisions import plans_of
+from .decisions import write_plans
 from .evaluate import Evaluation
 from .gantt import occupancy_svg
 from .metrics import METRICS
 from .report import report_html
 from .step_chart import step_svg
-
-PLANS_MARKER = "index.json"
 
 
 def write_evaluation(found: Evaluation, out: Path, *, exports: dict[str, str] | None = None) -> list[Path]:
@@ -52,15 +50,6 @@ def best_policy(results: dict[str, Any]) -> str:
     """The best learned policy, or the best one where none is learned."""
     rows = [row for row in results["rows"] if row["kind"] == "learned"] or results["rows"]
     return str(rows[0]["policy"])
-
-
-def write_plans(record: EpisodeRecord, scenario: Scenario, policy: str, folder: Path) -> None:
-    """Write the plan of each placed job of an episode and an index, the whole folder or nothing."""
-    plans = plans_of(record, scenario)
-    with files.atomic_folder(folder, marker=PLANS_MARKER) as fresh:
-        for name, plan in plans.items():
-            plan.save(fresh / f"{name}.json")
-        files.write_json(fresh / PLANS_MARKER, {"policy": policy, "jobs": record.to_data(scenario), "plans": sorted(plans)})
 
 
 def to_csv(results: dict[str, Any]) -> str:

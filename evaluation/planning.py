@@ -6,6 +6,7 @@ trained policy can answer.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,7 @@ def plan(
     max_degree: int = 16,
     graphs_dir: Path | None = None,
     costs: CostSettings | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
 ) -> Planned:
     """Choose a plan for one job on an empty cluster.
 
@@ -78,6 +80,7 @@ def plan(
         max_degree: most ranks that the job may be cut into.
         graphs_dir: profiles by folder name.
         costs: one choice per layer of the cost model.
+        progress: called before the job is simulated on the cluster (see `simulation.step_times.step_times`).
 
     Raises:
         PlanError: the job fits no device, or nothing that the policy would take meets the deadline.
@@ -87,7 +90,7 @@ def plan(
         raise PlanError(f"must be 1 to {MAX_STEPS}", field="steps", value=num_steps)
     if deadline_s is not None and not (np.isfinite(deadline_s) and deadline_s > 0):
         raise PlanError("must be finite and positive", field="deadline_s", value=str(deadline_s))
-    scenario = _scenario(job, cluster, max_degree, graphs_dir, costs or CostSettings(), num_steps)
+    scenario = _scenario(job, cluster, max_degree, graphs_dir, costs or CostSettings(), num_steps, progress)
     graph = scenario.workload.graphs[0]
     fraction = np.inf if deadline_s is None else deadline_s / (num_steps * graph.step_s)
     batch = EpisodeBatch(scenario, 1)
@@ -112,7 +115,15 @@ def plan(
     return Planned(made, rows, scenario)
 
 
-def _scenario(job: str, cluster: str, max_degree: int, graphs_dir: Path | None, costs: CostSettings, num_steps: int) -> Scenario:
+def _scenario(
+    job: str,
+    cluster: str,
+    max_degree: int,
+    graphs_dir: Path | None,
+    costs: CostSettings,
+    num_steps: int,
+    progress: Callable[[str, int, int], None] | None,
+) -> Scenario:
     where = load_cluster(cluster)
     graph = load_graph(job, device=where.device_types[0], graphs_dir=graphs_dir)
     if graph.step_s <= 0:
@@ -131,7 +142,7 @@ def _scenario(job: str, cluster: str, max_degree: int, graphs_dir: Path | None, 
         ScenarioSettings,
         {"cluster": cluster, "workload": job, "num_jobs": 1, "max_degree": max_degree, "placement_rules": rules, "costs": costs},
     )
-    return assemble(chosen, where, Workload(described, (graph,)))
+    return assemble(chosen, where, Workload(described, (graph,)), progress=progress)
 
 
 def _rows(scenario: Scenario, waiting: Decision, choice: int) -> list[dict[str, Any]]:

@@ -15,7 +15,8 @@ from stable_baselines3.common.type_aliases import Schedule
 from torch import Tensor
 
 from ..envs.static import StaticFeatures
-from .network import NOT_OFFERED, CandidateNetwork, NetworkSettings
+from .network import NOT_OFFERED, CandidateNetwork
+from .settings import NetworkSettings
 
 Masks = NDArray[np.bool_] | Tensor | None
 

@@ -21,7 +21,8 @@ from ..envs.static import DEGREE_FEATURES, OP_FEATURES, StaticFeatures, static_f
 from ..errors import CheckpointError, ConfigError
 from ..simulation.decision import Decision
 from ..simulation.scenario import Scenario
-from .network import CandidateNetwork, NetworkSettings
+from .network import CandidateNetwork
+from .settings import NetworkSettings
 
 FORMAT_VERSION = 1
 FEATURES = files.digest(

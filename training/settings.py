@@ -7,7 +7,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from .. import settings
-from ..models.network import NetworkSettings
+from ..models.settings import NetworkSettings
 
 
 class PPOSettings(settings.Settings):

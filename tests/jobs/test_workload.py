@@ -275,10 +275,10 @@ def test_philly_offers_the_asked_load(reference):
 
 
 def test_profiles_that_a_workload_does_not_name_are_added_to_it(tmp_path):
+    costs = "forward_compute_time=1.0, backward_compute_time=2.0, activation_size=8.0, parameter_size=4.0"
     for name in ("alpha", "beta"):
         (tmp_path / name).mkdir()
-        line = "node1 -- Conv2d(3, 64) -- forward_compute_time=1.0, backward_compute_time=2.0, activation_size=8.0, parameter_size=4.0"
-        (tmp_path / name / "graph.txt").write_text(line + "\n")
+        (tmp_path / name / "graph.txt").write_text(f"node1 -- Conv2d(3, 64) -- {costs}\n")
     added = load_workload("preset:quickstart", graphs_dir=tmp_path)
     assert [graph.name for graph in added.graphs[5:]] == ["profile-alpha", "profile-beta"]
     assert set(added.sample(np.random.default_rng(0), 200).graph_id) == set(range(7))

@@ -7,7 +7,8 @@ import torch
 from meshwright.envs.batch import EpisodeBatch
 from meshwright.envs.benchmark import load_benchmark
 from meshwright.envs.static import static_features
-from meshwright.models.network import CandidateNetwork, NetworkSettings
+from meshwright.models.network import CandidateNetwork
+from meshwright.models.settings import NetworkSettings
 
 
 @pytest.fixture(scope="session")

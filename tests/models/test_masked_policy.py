@@ -8,7 +8,7 @@ from gymnasium import spaces
 from meshwright.envs.observation import Observer
 from meshwright.envs.static import static_features
 from meshwright.models.masked_policy import CandidatePolicy
-from meshwright.models.network import NetworkSettings
+from meshwright.models.settings import NetworkSettings
 
 
 @pytest.fixture

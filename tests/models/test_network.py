@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from meshwright.envs.static import StaticFeatures, static_features
 from meshwright.models.encoders import GraphEncoder, SetEncoder
-from meshwright.models.network import NOT_OFFERED, CandidateNetwork, NetworkSettings
+from meshwright.models.network import NOT_OFFERED, CandidateNetwork
+from meshwright.models.settings import NetworkSettings
 
 CANDIDATE_KEYS = ("candidates", "candidate_slots", "action_mask")
 

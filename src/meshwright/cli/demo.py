@@ -66,19 +66,14 @@ def demonstrate(config: str, out: Path | None, changes: list[str], graphs: Path 
     output.check_folder("--out", out)
     console = output.console()
     with output.progress() as bars:
-        set_up = bars.add_task("job graphs on the cluster", total=None, note="")
-        from ..envs.benchmark import load_benchmark
+        with output.set_up(bars) as simulated:
+            from ..envs.benchmark import load_benchmark
+            from ..training.settings import TrainSettings
+
+            trained = settings.load(TrainSettings, config_path(config), changes=changes)
+            scenario = load_benchmark(trained.benchmark).build(graphs_dir=graphs, progress=simulated)
         from ..evaluation.pages import write_evaluation
-        from ..training.settings import TrainSettings
 
-        trained = settings.load(TrainSettings, config_path(config), changes=changes)
-
-        def simulated(name: str, number: int, of: int) -> None:
-            bars.update(set_up, total=of, completed=number, note=name)
-
-        scenario = load_benchmark(trained.benchmark).build(graphs_dir=graphs, progress=simulated)
-        num_graphs = len(scenario.workload.graphs)
-        bars.update(set_up, total=num_graphs, completed=num_graphs, note="")
         run = _train(trained, out or Path("runs") / trained.name, graphs, scenario, bars)
         found = _evaluate(run, trained.benchmark, graphs, scenario, jobs, bars)
         writing = bars.add_task("plans, exports, report", total=len(FORMATS) + 2, note="")
@@ -112,13 +107,7 @@ def _evaluate(run: RunFolder, benchmark: str, graphs: Path | None, scenario: Sce
     from ..envs.benchmark import load_benchmark
     from ..evaluation.evaluate import evaluate
 
-    tasks: dict[str, Any] = {}
-
-    def report(phase: str, done: int, of: int) -> None:
-        if phase not in tasks:
-            tasks[phase] = bars.add_task(phase, total=of, note="")
-        bars.update(tasks[phase], completed=done)
-
+    report = output.phases(bars)
     return evaluate(
         load_benchmark(benchmark), [str(run.path)], num_processes=jobs, graphs_dir=graphs, scenario=scenario, progress=report
     )
@@ -126,12 +115,12 @@ def _evaluate(run: RunFolder, benchmark: str, graphs: Path | None, scenario: Sce
 
 def _export(run: RunFolder, advance: Callable[[], None]) -> dict[str, Path]:
     """The plans of the episode for each of `FORMATS`; the folder of each, none where no job was placed."""
+    from ..evaluation.decisions import INDEX, read_plans
     from ..export import export_run
     from ..files import read_json
-    from ..plans import load_plan
 
     folder = run.path / "plans"
-    plans = {name: load_plan(folder / f"{name}.json") for name in read_json(folder / "index.json")["plans"]}
+    plans = read_plans(folder) if read_json(folder / INDEX)["plans"] else {}
     written = {name: run.path / "export" / name for name in FORMATS if plans}
     for name, target in written.items():
         export_run(plans, name, target)

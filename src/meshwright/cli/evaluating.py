@@ -29,20 +29,17 @@ def run(
     from ..evaluation.evaluate import evaluate
 
     with output.progress() as bars:
-        tasks: dict[str, Any] = {}
-
-        def report(phase: str, done: int, of: int) -> None:
-            if phase not in tasks:
-                tasks[phase] = bars.add_task(phase, total=of, note="")
-            bars.update(tasks[phase], completed=done)
-
+        chosen = load_benchmark(benchmark, changes=changes)
+        with output.set_up(bars) as simulated:
+            scenario = chosen.build(graphs_dir=graphs, progress=simulated)
         found = evaluate(
-            load_benchmark(benchmark, changes=changes),
+            chosen,
             policies,
             num_seeds=seeds,
             num_processes=jobs,
             graphs_dir=graphs,
-            progress=report,
+            scenario=scenario,
+            progress=output.phases(bars),
         )
     if out is not None:
         from ..evaluation.pages import write_evaluation

@@ -7,7 +7,6 @@ from typing import Any
 
 from .. import settings
 from ..errors import ExportError
-from ..files import read_json
 from . import output
 
 
@@ -44,11 +43,10 @@ def run(
     for change in changes:
         chosen = settings.override(chosen, change)
     options = settings.build(ExportOptions, chosen, file="--set" if changes else None)
-    from ..plans import load_plan
-
     if source.is_dir():
-        plans = {name: load_plan(source / "plans" / f"{name}.json") for name in _plan_names(source)}
-        done = export_run(plans, target, out, options)
+        from ..evaluation.decisions import read_plans
+
+        done = export_run(read_plans(source / "plans"), target, out, options)
         output.write_json(
             json_file, {"out": str(out), "written": {k: list(v) for k, v in done.written.items()}, "refused": done.refused}
         )
@@ -56,21 +54,9 @@ def run(
         for name, reason in list(done.refused.items())[:10]:
             console.print(f"  not written: {name}: {reason}", markup=False)
         return
+    from ..plans import load_plan
+
     files = export(load_plan(source), target, options)
     write(files, out)
     output.write_json(json_file, {"out": str(out), "files": sorted(files)})
     console.print(f"{', '.join(sorted(files))} written for {target} to {out}", markup=False)
-
-
-def _plan_names(folder: Path) -> list[str]:
-    """The names of the plans that an evaluation left in a folder."""
-    index = folder / "plans" / "index.json"
-    if not index.is_file():
-        raise ExportError("holds no plans (plans/index.json); meshwright evaluate --out writes them", file=folder)
-    content = read_json(index)
-    names = content.get("plans") if isinstance(content, dict) else None
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise ExportError("must list the names of the plans", file=index, field="plans")
-    if not names:
-        raise ExportError("no job was placed in the episode, so there is nothing to export", file=index)
-    return names

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ from ..errors import InputFileError
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.progress import Progress
+    from rich.progress import Progress, TaskID
 
 
 def console(json_file: str | None = None) -> Console:
@@ -126,3 +126,28 @@ def progress() -> Iterator[Progress]:
     terminal = Console(stderr=True)
     with Progress(*columns, console=terminal, disable=not terminal.is_terminal, transient=True) as bars:
         yield bars
+
+
+def phases(bars: Progress) -> Callable[[str, int, int], None]:
+    """A callback ``(phase, done, of)`` that keeps one bar per phase."""
+    tasks: dict[str, TaskID] = {}
+
+    def report(phase: str, done: int, of: int) -> None:
+        if phase not in tasks:
+            tasks[phase] = bars.add_task(phase, total=of, note="")
+        bars.update(tasks[phase], completed=done)
+
+    return report
+
+
+@contextmanager
+def set_up(bars: Progress) -> Iterator[Callable[[str, int, int], None]]:
+    """A bar for the simulation of job graphs on a cluster; yields the callback ``(graph, number, of)``."""
+    task = bars.add_task("job graphs on the cluster", total=None, note="")
+
+    def report(graph: str, number: int, of: int) -> None:
+        bars.update(task, total=of, completed=number, note=graph)
+
+    yield report
+    total = bars.tasks[task].total or 1
+    bars.update(task, total=total, completed=total, note="")

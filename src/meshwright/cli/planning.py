@@ -30,9 +30,17 @@ def run(
         profile_names(graphs)  # refuses a folder without any
     from ..evaluation.planning import plan
 
-    chosen = plan(
-        job, cluster, policy_spec=policy, num_steps=steps, deadline_s=deadline_s, max_degree=max_degree, graphs_dir=graphs
-    )
+    with output.progress() as bars, output.set_up(bars) as simulated:
+        chosen = plan(
+            job,
+            cluster,
+            policy_spec=policy,
+            num_steps=steps,
+            deadline_s=deadline_s,
+            max_degree=max_degree,
+            graphs_dir=graphs,
+            progress=simulated,
+        )
     if trace is not None:
         files.write_json(trace, chosen.timeline().to_chrome_trace(chosen.scenario.workload.graphs[0]))
     if json_file == "-":

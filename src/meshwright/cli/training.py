@@ -32,7 +32,6 @@ def run(
         raise ConfigError("name a config, or a run folder with --resume", field="CONFIG", choices=preset_names())
     from ..training.run_folder import RunFolder
     from ..training.settings import TrainSettings
-    from ..training.train import TrainProgress, train
 
     chosen = settings.load(TrainSettings, config_path(config), changes=changes) if config is not None else None
     if resume is not None:
@@ -43,6 +42,11 @@ def run(
     assert chosen is not None
     folder = resume or out or Path("runs") / chosen.name
     with output.progress() as bars:
+        from ..envs.benchmark import load_benchmark
+
+        with output.set_up(bars) as simulated:
+            scenario = load_benchmark(chosen.benchmark).build(graphs_dir=graphs, progress=simulated)
+            from ..training.train import TrainProgress, train
         task = bars.add_task("training", total=chosen.total_steps, note="")
 
         def report(now: TrainProgress) -> None:
@@ -50,7 +54,14 @@ def run(
             bars.update(task, completed=min(now.steps, now.total_steps), note=note)
 
         made = train(
-            chosen, folder, resume=resume is not None, overwrite=overwrite, command=sys.argv, graphs_dir=graphs, progress=report
+            chosen,
+            folder,
+            resume=resume is not None,
+            overwrite=overwrite,
+            command=sys.argv,
+            graphs_dir=graphs,
+            scenario=scenario,
+            progress=report,
         )
     curve = files.read_json(made.learning_curve)
     best = min(curve, key=lambda row: row["validation_blocking_rate"])
