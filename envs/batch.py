@@ -43,19 +43,23 @@ class EpisodeBatch:
         return self._episodes
 
     def begin(self, e: int, rng: np.random.Generator) -> None:
-        """Draw the jobs of episode ``e`` from ``rng`` and show the first one."""
-        self.begin_with(e, self.scenario.workload.sample(rng, self.scenario.settings.num_jobs + 1))
+        """Draw the jobs of episode ``e``, and what interrupts them, from ``rng`` and show the first one."""
+        arrivals = self.scenario.workload.sample(rng, self.scenario.settings.num_jobs + 1)
+        self.begin_with(e, arrivals, int(rng.integers(2**63)) if self.scenario.problem.interruptions.is_on else 0)
 
-    def begin_with(self, e: int, arrivals: Arrivals) -> None:
-        """Start episode ``e`` with given jobs, one more than it decides."""
-        self.scenario.begin(self._episodes, e, arrivals)
+    def begin_with(self, e: int, arrivals: Arrivals, seed: int = 0) -> None:
+        """Start episode ``e`` with given jobs, one more than it decides, and the seed of what interrupts them."""
+        self.scenario.begin(self._episodes, e, arrivals, seed)
         observe(self.scenario.problem, self._episodes, e, self._layout, self.observations)
 
-    def step(self, actions: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+    def step(
+        self, actions: NDArray[np.int64], only: NDArray[np.bool_] | None = None
+    ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         """Take one candidate in every episode.
 
         Args:
             actions: candidate per episode, ``(e,)``. A candidate that cannot be placed rejects the job.
+            only: which episodes to step, ``(e,)``; the others stay as they are and are paid nothing. All by default.
 
         Returns:
             Rewards ``(e,)`` and which episodes are over ``(e,)``.
@@ -71,22 +75,28 @@ class EpisodeBatch:
                 f"an action is a candidate 0..{num - 1} for each of {self.num_episodes} episodes", value=given.tolist()
             )
         actions = given.astype(np.int64)
-        if (self._episodes.job >= self.scenario.settings.num_jobs).any():
+        is_stepped = np.ones(self.num_episodes, np.bool_) if only is None else only
+        if (self.is_over & is_stepped).any():
             raise PolicyError("the episode is over or has not begun; reset it first")
-        rewards = np.empty(self.num_episodes, np.float32)
-        is_over = np.empty(self.num_episodes, np.bool_)
+        rewards = np.zeros(self.num_episodes, np.float32)
         _step(
             self.scenario.problem,
             self._episodes,
             actions,
+            is_stepped,
             self._layout,
             self._weights,
             self._scale_s,
             self.observations,
             rewards,
-            is_over,
         )
-        return rewards, is_over
+        return rewards, self.is_over
+
+    @property
+    def is_over(self) -> NDArray[np.bool_]:
+        """Which episodes are over, or have not begun, ``(e,)``."""
+        over: NDArray[np.bool_] = self._episodes.job >= self.scenario.settings.num_jobs
+        return over
 
     def record(self, e: int) -> EpisodeRecord:
         """What happened in episode ``e`` so far."""
@@ -105,9 +115,11 @@ class EpisodeBatch:
 
 
 @njit(cache=True)
-def _step(problem, episodes, actions, layout, weights, scale_s, observations, rewards, is_over):  # type: ignore[no-untyped-def]
+def _step(problem, episodes, actions, is_stepped, layout, weights, scale_s, observations, rewards):  # type: ignore[no-untyped-def]
     for e in range(len(actions)):
-        rewards[e] = reward(problem, episodes, e, actions[e], weights, scale_s)
+        if not is_stepped[e]:
+            continue
+        paid = reward(problem, episodes, e, actions[e], weights, scale_s)
         dynamics.decide(problem, episodes, e, actions[e])
-        is_over[e] = episodes.job[e] >= episodes.arrival_s.shape[1] - 1
+        rewards[e] = paid + weights[1] * episodes.num_expired[e]
         observe(problem, episodes, e, layout, observations)

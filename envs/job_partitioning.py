@@ -25,12 +25,20 @@ Observation = dict[str, NDArray[Any]]
 class JobPartitioningEnv(gymnasium.Env[Observation, np.int64]):
     """Decide, job by job, how each arriving training job is cut and where it runs, or turn it away.
 
-    **Id.** ``meshwright/JobPartitioning-v0``. One step is one decision; time jumps to the next arrival in between.
+    **Id.** ``meshwright/JobPartitioning-v0``. One step is one decision; time jumps to the next one in between.
 
     **Action.** ``Discrete(a)``, a candidate. Number 0 rejects the job. Then, for each degree (number of ranks) in
     ascending order, one candidate per placement rule: the block of devices that the rule takes among those that
     are free now, have the memory and let the job meet its deadline. A candidate that is not offered (mask 0)
-    rejects the job. A placed job owns its devices until it ends; there is no queue.
+    rejects the job. A placed job owns its devices until it ends.
+
+    **Queue.** With ``queue_capacity: 0`` a rejected job is gone, and every step is an arrival. With a queue, a rejected
+    job waits while there is room and its deadline can be met; whenever devices become free, the waiting jobs that fit
+    are put up again one by one, first come first served, and number 0 keeps one waiting. The job is then observed with
+    the time that its deadline still allows. It leaves as blocked once no block could meet its deadline.
+
+    **Interruptions.** With ``failures`` or ``preemption`` in the scenario, jobs may end later than predicted. The
+    observation tells what is known by then, never what will happen.
 
     **Observation.** ``Dict``; every feature lies in [0, 1] (``x / (x + y)`` for unbounded figures).
 
@@ -51,13 +59,16 @@ class JobPartitioningEnv(gymnasium.Env[Observation, np.int64]):
     ``action_mask``      (a,)          1 where the candidate is offered
     ===================  ============  =======================================================================
 
-    **Reward.** The benchmark's weighted sum: by default +1 for a job that is placed and -1 for one turned away.
+    **Reward.** The benchmark's weighted sum: by default +1 for a job that is placed and -1 for one turned away. A
+    job that goes on waiting pays nothing; one whose deadline expires in the queue pays as one turned away, in the step
+    that leads up to it.
 
-    **Episode end.** After ``num_jobs`` arrivals the episode is truncated (the cluster would go on); it never
-    terminates by itself. Starts with an empty cluster.
+    **Episode end.** When the arrival after the last of ``num_jobs`` comes, the episode is truncated (the cluster would
+    go on); it never terminates by itself. Jobs that wait then count neither as placed nor as turned away. Starts with
+    an empty cluster.
 
-    **Info.** ``outcome`` of the decision in words, ``accepted``; at the end ``episode_counts`` (jobs by outcome
-    after the warm-up).
+    **Info.** ``outcome`` of the decision in words, ``accepted``; with a queue ``num_expired``, jobs whose deadline
+    expired since the decision; at the end ``episode_counts`` (counted jobs by outcome).
 
     **Arguments.** ``benchmark`` (name, path or settings), ``scenario`` (already built, to share it between
     environments), ``render_mode`` (``rgb_array``, ``ansi``).
@@ -98,18 +109,20 @@ class JobPartitioningEnv(gymnasium.Env[Observation, np.int64]):
         return self._observation(), {}
 
     def step(self, action: np.int64 | int) -> tuple[Observation, SupportsFloat, bool, bool, dict[str, Any]]:
-        """Carry out a decision and go to the next arrival.
+        """Carry out a decision and go to the next one.
 
         Raises:
             PolicyError: the action is no candidate, or the episode is over or has not begun.
         """
+        job = int(self._batch.episodes.job[0])
         rewards, is_over = self._batch.step(np.array([action]))
         done = bool(is_over[0])
-        job = int(self._batch.episodes.job[0]) - 1
         outcome = Outcome(int(self._batch.episodes.outcome[0, job]))
         info: dict[str, Any] = {"outcome": OUTCOME_WORDS[outcome], "accepted": outcome is Outcome.ACCEPTED}
+        if self.scenario.settings.queue_capacity > 0:
+            info["num_expired"] = int(self._batch.episodes.num_expired[0])
         if done:
-            info["episode_counts"] = self.record().counts(self.scenario.settings.num_warmup_jobs)
+            info["episode_counts"] = self.record().counts(self.scenario.settings.counted)
         return self._observation(), float(rewards[0]), False, done, info
 
     def render(self) -> Any:

@@ -4,7 +4,8 @@ Legend: ``a`` candidates, ``n`` devices, ``d`` degrees, ``h`` slots. A *slot* is
 inter-arrival times (`SLOTS`). What blocks jobs is fragmentation, so cluster and candidates are described by when
 blocks of each degree become free: for each degree and slot the share of its blocks that are free by then, and
 whether any is. A candidate's slots show that for the cluster as it will be once the candidate has been taken.
-Every feature lies in [0, 1]; unbounded figures ``x`` are squashed to ``x / (x + scale)``.
+A job that has waited in the queue is shown with the time that its deadline still allows, and running jobs with the end
+that they have if nothing more interrupts them. Every feature lies in [0, 1]; unbounded figures ``x`` are squashed to ``x / (x + scale)``.
 """
 
 from __future__ import annotations
@@ -135,10 +136,10 @@ def observe(problem: Problem, episodes: Episodes, e: int, layout: Layout, out: O
     out.candidate_slots[e] = 0.0
     out.action_mask[e] = 0
     k = episodes.job[e]
-    now_s = episodes.arrival_s[e, k]
+    now_s = episodes.now_s[e]
     graph = episodes.graph_id[e, k]
     num_steps = episodes.num_steps[e, k]
-    allowed_s = episodes.allowed_s[e, k]
+    allowed_s = episodes.allowed_s[e, k] - (now_s - episodes.arrival_s[e, k])
     sequential_s = num_steps * problem.sequential_step_s[graph]
     num_devices = episodes.free_at_s.shape[1]
     num_degrees = len(problem.degrees)

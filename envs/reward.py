@@ -6,7 +6,7 @@ from numba import njit
 from pydantic import Field
 
 from .. import settings
-from ..simulation.dynamics import Episodes, Problem
+from ..simulation.dynamics import Episodes, Problem, can_wait
 
 
 class RewardSettings(settings.Settings):
@@ -14,10 +14,11 @@ class RewardSettings(settings.Settings):
 
     Attributes:
         accepted: paid for a job that is placed.
-        blocked: paid for a job that is turned away, by choice or not (usually negative).
+        blocked: paid for a job that is turned away, by choice or not (usually negative). A job that is put into the
+            queue pays nothing then; if its deadline expires there, it pays at the decision before that.
         slack: times the share of the allowed completion time that a placed job does not use.
         device_seconds: times the device-seconds of a placed job, counted in cluster-wide mean inter-arrival times
-            (usually negative).
+            (usually negative). Slack and device-seconds are those predicted, without interruptions.
     """
 
     accepted: float = 1.0
@@ -46,11 +47,12 @@ def reward(
         scale_s: device-seconds that count as one: devices times mean inter-arrival time.
     """
     if candidate == 0 or not episodes.can_place[e, candidate]:
-        return weights[1]
+        return 0.0 if can_wait(problem, episodes, e) else weights[1]
     k = episodes.job[e]
+    waited_s = episodes.now_s[e] - episodes.arrival_s[e, k]
     time_s = episodes.candidate_s[e, candidate]
     degree = problem.degrees[(candidate - 1) // len(problem.rules)]
     value: float = weights[0] + weights[3] * degree * time_s / scale_s
     if episodes.allowed_s[e, k] < 1e300:
-        value += weights[2] * (1.0 - time_s / episodes.allowed_s[e, k])
+        value += weights[2] * (1.0 - (waited_s + time_s) / episodes.allowed_s[e, k])
     return value

@@ -19,13 +19,10 @@ CELL, GAP, MARGIN, LINE = 34, 4, 16, 18
 
 def occupants(scenario: Scenario, episodes: Episodes, e: int) -> tuple[NDArray[np.int64], float]:
     """The job that holds each device, -1 where it is free, ``(n,)``, and the time of the decision in seconds."""
-    k = int(episodes.job[e])
-    now_s = float(episodes.arrival_s[e, k])
+    now_s = float(episodes.now_s[e])
     holder = np.full(scenario.cluster.num_devices, -1, np.int64)
-    for job in range(k):
-        block = int(episodes.block[e, job])
-        if block >= 0 and episodes.arrival_s[e, job] + episodes.completion_s[e, job] > now_s:
-            holder[scenario.space.block(block)] = job
+    for job in np.flatnonzero((episodes.block[e] >= 0) & (episodes.finish_s[e] > now_s)).tolist():
+        holder[scenario.space.block(int(episodes.block[e, job]))] = job
     return holder, now_s
 
 
@@ -39,7 +36,7 @@ def ansi(scenario: Scenario, episodes: Episodes, e: int) -> str:
     lines = [f"{scenario.cluster.name} at {now_s:,.0f} s: {int((holder < 0).sum())} of {len(holder)} devices free"]
     lines += [" ".join(cells[row * columns : (row + 1) * columns]) for row in range(rows)]
     for job, letter in letters.items():
-        left_s = float(episodes.arrival_s[e, job] + episodes.completion_s[e, job]) - now_s
+        left_s = float(episodes.finish_s[e, job]) - now_s
         name = scenario.workload.graphs[int(episodes.graph_id[e, job])].name
         lines.append(f"{letter}: job {job} {name} on {int((holder == job).sum())} devices, {left_s:,.0f} s left")
     return "\n".join([*lines, _waiting(scenario, episodes, e)]) + "\n"
@@ -95,6 +92,7 @@ def _grid(scenario: Scenario) -> tuple[int, int]:
 def _waiting(scenario: Scenario, episodes: Episodes, e: int) -> str:
     k = int(episodes.job[e])
     name = scenario.workload.graphs[int(episodes.graph_id[e, k])].name
-    allowed_s = float(episodes.allowed_s[e, k])
+    allowed_s = float(episodes.allowed_s[e, k] + episodes.arrival_s[e, k] - episodes.now_s[e])
     limit = f"allowed {allowed_s:,.0f} s" if math.isfinite(allowed_s) else "no deadline"
-    return f"job {k} waits: {name}, {limit}"
+    queue = f"; {int(episodes.num_waiting[e])} in the queue" if scenario.settings.queue_capacity else ""
+    return f"job {k} waits: {name}, {limit}{queue}"

@@ -29,7 +29,7 @@ def play(chooser: Policy, scenario: Scenario, seed: int) -> EpisodeRecord:
     batch = EpisodeBatch(scenario, 1)
     batch.begin(0, np.random.default_rng(seed))
     chooser.begin(seed)
-    for _ in range(scenario.settings.num_jobs):
+    while not batch.is_over[0]:
         observation = {key: value[0] for key, value in batch.observations._asdict().items()}
         choice = chooser.choose(decision(scenario, batch.episodes, 0), observation)
         batch.step(np.array([choice], np.int64))

@@ -138,6 +138,8 @@ def describe(scenario: Scenario) -> dict[str, Any]:
         "placement_rules": list(scenario.settings.placement_rules),
         "num_jobs": scenario.settings.num_jobs,
         "num_warmup_jobs": scenario.settings.num_warmup_jobs,
+        "num_cooldown_jobs": scenario.settings.num_cooldown_jobs,
+        "queue_capacity": scenario.settings.queue_capacity,
         "digest": scenario.digest,
     }
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ..simulation.records import EpisodeRecord
 from ..simulation.scenario import Scenario
 from .canvas import SMALL, WIDTH, Canvas, Key, canvas, legend_height, printable, shortened, text_width
-from .palette import INK, LEARNED, MUTED, REASONS, RULE, graph_look, ink_on
+from .palette import INK, LEARNED, MUTED, RULE, graph_look, ink_on, reasons
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -86,7 +86,7 @@ def occupancy_svg(
     window = Window.of(episodes[0][1].arrival_s, first, num_jobs)
     n = scenario.cluster.num_devices
     keys = [Key(shortened(graph.name, 40), *graph_look(i)) for i, graph in enumerate(scenario.workload.graphs)]
-    keys += [Key(f"turned away: {reason.word}", INK, marker=reason.marker) for reason in REASONS]
+    keys += [Key(f"turned away: {reason.word}", INK, marker=reason.marker) for reason in reasons(scenario.settings.queue_capacity > 0)]
     top = 6 + legend_height(keys, WIDTH - 2 * _EDGE) + 6
     height = min(max(_CELL * n, 150.0), max(_CELL * 32, 2.0 * n))
     left = _EDGE + 66.0
@@ -106,7 +106,7 @@ def held_share(scenario: Scenario, record: EpisodeRecord) -> tuple[NDArray[np.fl
     """Moments at which the share of held devices changes, in seconds, and the share from then on."""
     accepted = record.is_accepted
     sizes = np.diff(scenario.space.start)[record.block[accepted]]
-    times = np.concatenate([[0.0], record.arrival_s[accepted], record.finish_s[accepted]])
+    times = np.concatenate([[0.0], record.start_s[accepted], record.finish_s[accepted]])
     change = np.concatenate([[0], sizes, -sizes])
     moments, which = np.unique(times, return_inverse=True)
     return moments, np.cumsum(np.bincount(which, change)) / scenario.cluster.num_devices
@@ -116,7 +116,7 @@ def mean_held_share(scenario: Scenario, record: EpisodeRecord, window: Window) -
     """Share of the window's device-time that jobs held."""
     accepted = record.is_accepted
     sizes = np.diff(scenario.space.start)[record.block[accepted]]
-    begin_s = np.maximum(record.arrival_s[accepted], window.begin_s)
+    begin_s = np.maximum(record.start_s[accepted], window.begin_s)
     end_s = np.minimum(record.finish_s[accepted], window.end_s)
     held_s = float((sizes * np.maximum(0.0, end_s - begin_s)).sum())
     return held_s / (scenario.cluster.num_devices * window.length_s)
@@ -145,7 +145,7 @@ class _Panel:
         return WIDTH - self.left - _RIGHT
 
     def draw(self, name: str) -> None:
-        away = int((~self.record.is_accepted[self.window.jobs]).sum())
+        away = int((~(self.record.is_accepted | self.record.is_waiting)[self.window.jobs]).sum())
         held = mean_held_share(self.scenario, self.record, self.window)
         title = shortened(name, 64)
         self.sheet.write(_EDGE, self.top + _TITLE / 2, title, bold=True)
@@ -167,7 +167,7 @@ class _Panel:
         self.sheet.write(self.left - 8, self.top + _TITLE + _STRIP / 2, "arrivals", size=SMALL, align="right")
         arrivals = self.record.arrival_s[self.window.jobs] / self.window.unit[0]
         axes.vlines(arrivals, 0, 0.26, color=MUTED, linewidth=0.8)
-        for reason in REASONS:
+        for reason in reasons(True):
             which = arrivals[self.record.outcome[self.window.jobs] == int(reason.outcome)]
             heights = np.full(len(which), 0.66)
             axes.plot(which, heights, reason.marker, color=INK, markersize=6, markeredgewidth=0, clip_on=False)
@@ -187,12 +187,12 @@ class _Panel:
         """A bar for each run of devices of each job, with the job's number where it fits."""
         record, window = self.record, self.window
         cell = self.height / self.scenario.cluster.num_devices
-        seen = record.is_accepted & (record.arrival_s < window.end_s) & (record.finish_s > window.begin_s)
+        seen = record.is_accepted & (record.start_s < window.end_s) & (record.finish_s > window.begin_s)
         for graph in range(len(self.scenario.workload.graphs)):
             colour, hatch = graph_look(graph)
             bars = []
             for job in np.flatnonzero(seen & (record.graph_id == graph)).tolist():
-                begin_s = max(float(record.arrival_s[job]), window.begin_s)
+                begin_s = max(float(record.start_s[job]), window.begin_s)
                 end_s = min(float(record.finish_s[job]), window.end_s)
                 x, end = self._x(begin_s, end_s)
                 runs = consecutive(self.scenario.space.block(int(record.block[job])))

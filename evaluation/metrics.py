@@ -1,9 +1,13 @@
-"""Figures of one episode, from its record. All of them leave out the jobs that arrive during the warm-up."""
+"""Figures of one episode, from its record.
+
+All of them leave out the jobs that arrive during the warm-up and the cool-down, and jobs that still wait in the queue
+when the episode ends. Jobs that still run then count as placed, with the completion time that they will have."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from ..simulation.dynamics import OUTCOME_WORDS, Outcome
 from ..simulation.records import EpisodeRecord
 from ..simulation.scenario import Scenario
 
@@ -21,14 +25,13 @@ METRICS = {
 
 def metrics(record: EpisodeRecord, scenario: Scenario) -> dict[str, float | None]:
     """The figures named in `METRICS`."""
-    first = scenario.settings.num_warmup_jobs
-    accepted = record.is_accepted.copy()
-    accepted[:first] = False
-    num_jobs = len(record.arrival_s) - first
+    counted = scenario.settings.counted
+    accepted = np.zeros(len(record.arrival_s), np.bool_)
+    accepted[counted] = record.is_accepted[counted]
     num_accepted = int(accepted.sum())
     found: dict[str, float | None] = {
-        "blocking_rate": 1.0 - num_accepted / num_jobs,
-        "acceptance_rate": num_accepted / num_jobs,
+        "blocking_rate": record.blocking_rate(counted),
+        "acceptance_rate": 1.0 - record.blocking_rate(counted),
         "utilisation": utilisation(record, scenario),
     }
     if num_accepted == 0:
@@ -44,27 +47,27 @@ def metrics(record: EpisodeRecord, scenario: Scenario) -> dict[str, float | None
 
 
 def utilisation(record: EpisodeRecord, scenario: Scenario) -> float | None:
-    """Share of device-time held between the first counted and the last arrival; None where that takes no time."""
-    begin_s = float(record.arrival_s[scenario.settings.num_warmup_jobs])
-    end_s = float(record.arrival_s[-1])
+    """Share of device-time held from the first to the last counted arrival; None where that takes no time."""
+    begin_s, end_s = (float(record.arrival_s[scenario.settings.counted][i]) for i in (0, -1))
     if end_s <= begin_s:
         return None
     accepted = record.is_accepted
-    held_s = np.minimum(record.finish_s[accepted], end_s) - np.maximum(record.arrival_s[accepted], begin_s)
+    held_s = np.minimum(record.finish_s[accepted], end_s) - np.maximum(record.start_s[accepted], begin_s)
     held = float((np.maximum(held_s, 0.0) * record.degree[accepted]).sum())
     return held / (scenario.cluster.num_devices * (end_s - begin_s))
 
 
 def degree_shares(records: list[EpisodeRecord], scenario: Scenario) -> dict[str, float]:
-    """Share of each degree among the placed jobs of several episodes, after the warm-up."""
-    first = scenario.settings.num_warmup_jobs
-    degrees = np.concatenate([record.degree[first:][record.is_accepted[first:]] for record in records])
+    """Share of each degree among the counted jobs of several episodes that were placed."""
+    counted = scenario.settings.counted
+    degrees = np.concatenate([record.degree[counted][record.is_accepted[counted]] for record in records])
     return {str(d): float((degrees == d).mean()) if len(degrees) else 0.0 for d in scenario.space.degrees}
 
 
 def outcome_shares(records: list[EpisodeRecord], scenario: Scenario) -> dict[str, float]:
-    """Share of each outcome among the jobs of several episodes, after the warm-up."""
-    first = scenario.settings.num_warmup_jobs
-    counts = [record.counts(first) for record in records]
-    total = sum(sum(count.values()) for count in counts)
-    return {word: sum(count[word] for count in counts) / total for word in counts[0]}
+    """Share of each outcome among the counted jobs of several episodes; those that still wait do not count."""
+    counts = [record.counts(scenario.settings.counted) for record in records]
+    waiting = OUTCOME_WORDS[Outcome.WAITING]
+    words = [word for word in OUTCOME_WORDS.values() if word != waiting and any(word in count for count in counts)]
+    found = {word: sum(count.get(word, 0) for count in counts) for word in words}
+    return {word: number / max(1, sum(found.values())) for word, number in found.items()}

@@ -48,6 +48,13 @@ REASONS = tuple(
     )
 )
 
+EXPIRED = Reason(Outcome.EXPIRED, OUTCOME_WORDS[Outcome.EXPIRED], GREEN, "P")
+
+
+def reasons(has_queue: bool) -> tuple[Reason, ...]:
+    """The reasons for which a job may be turned away; with a queue there is one more."""
+    return (*REASONS, EXPIRED) if has_queue else REASONS
+
 
 def graph_look(number: int) -> tuple[str, str]:
     """Colour and hatch of a workload's graph; 32 graphs look different."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .canvas import SMALL, TEXT, WIDTH, Canvas, Key, canvas, legend_height, printable, shortened, spread, text_width
-from .palette import BASELINE, INK, LEARNED, MUTED, ORANGE, REASONS, RULE, ink_on
+from .palette import BASELINE, EXPIRED, INK, LEARNED, MUTED, ORANGE, RULE, ink_on, reasons
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -60,18 +60,19 @@ def blocking_svg(rows: Sequence[Row]) -> str:
 def reasons_svg(rows: Sequence[Row]) -> str:
     """Blocking rate of each policy, stacked by the reason for which jobs were turned away."""
     rows = by_blocking_rate(rows)
-    keys = [Key(reason.word, reason.colour) for reason in REASONS]
+    drawn = reasons(any(EXPIRED.word in row["outcomes"] for row in rows))
+    keys = [Key(reason.word, reason.colour) for reason in drawn]
     left = _names_width(rows)
     right = WIDTH - 70.0
     top = 12 + legend_height(keys, right - left) + 12
     with canvas(WIDTH, top + _ROW * max(1, len(rows)) + _AXIS) as sheet:
         _names(sheet, rows, top)
         axes = _bars(sheet, len(rows), left, top, right - left)
-        stacks = [[_percent(row["outcomes"].get(reason.word)) for reason in REASONS] for row in rows]
+        stacks = [[_percent(row["outcomes"].get(reason.word)) for reason in drawn] for row in rows]
         widest = max([1.0, *(1.02 * sum(stack) for stack in stacks)])
         for y, stack in enumerate(stacks):
             start = 0.0
-            for reason, share in zip(REASONS, stack, strict=True):
+            for reason, share in zip(drawn, stack, strict=True):
                 sheet.boxes(axes, [(start, y - _BAR / 2, share, _BAR)] * (share > 0), reason.colour, edge=0.6)
                 if share / widest * (right - left) > text_width(f"{share:.1f}", SMALL) + 8:
                     x = left + (start + share / 2) / widest * (right - left)

@@ -214,15 +214,18 @@ def _figures(
 
 def _method(results: Data) -> list[str]:
     scenario = results["scenario"]
-    counted = scenario["num_jobs"] - scenario["num_warmup_jobs"]
+    cooldown = scenario.get("num_cooldown_jobs", 0)
+    counted = scenario["num_jobs"] - scenario["num_warmup_jobs"] - cooldown
+    left_out = f", nor the last {cooldown}" if cooldown else ""
     points = [
         f"Every policy played the same {len(results['seeds'])} test episodes (seeds {_seeds(results['seeds'])}) of "
         f"{scenario['num_jobs']} arrivals. The cluster starts empty, so the first {scenario['num_warmup_jobs']} arrivals are a "
-        f"warm-up that no figure counts; {counted} arrivals of each episode count.",
+        f"warm-up that no figure counts{left_out}; {counted} arrivals of each episode count.",
         "Intervals are Student's 95 % intervals over the episodes. Differences are taken episode by episode."
         + (" One episode alone has no interval." if len(results["seeds"]) == 1 else ""),
         "Blocking rate and accepted jobs add up to all jobs. Completion time runs from arrival to end. Slack is the share of "
         "the allowed time that accepted jobs leave unused. Utilisation is the share of device-time that jobs hold.",
+        *_queue(scenario.get("queue_capacity", 0)),
         f"A job may be cut into {_degrees(scenario['degrees'])}.",
     ]
     for name, tuned in results["best_fixed"].items():
@@ -244,6 +247,15 @@ def _method(results: Data) -> list[str]:
         for name, tuned in results["best_fixed"].items()
     ]
     return ["<ul>", *(f"<li>{text(point)}</li>" for point in points), "</ul>", *tables]
+
+
+def _queue(capacity: int) -> list[str]:
+    if capacity == 0:
+        return []
+    return [
+        f"Up to {capacity} jobs may wait in a queue. One whose deadline expires there counts as turned away; one that still "
+        "waits when the episode ends counts neither as accepted nor as turned away."
+    ]
 
 
 def _degrees(degrees: Sequence[int]) -> str:

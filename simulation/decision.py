@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .dynamics import Episodes
+from .dynamics import Episodes, can_wait
 from .scenario import Scenario
 
 
@@ -19,16 +19,18 @@ class Decision:
     """A job that waits for its answer.
 
     Attributes:
-        now_s: the job's arrival.
+        now_s: time of the decision: the job's arrival, or later where it has waited in the queue.
         graph_id: index into the workload's graphs.
         num_steps: training steps.
-        allowed_s: completion time that meets the deadline, infinite without one.
+        allowed_s: time from now that meets the deadline, infinite without one.
         sequential_s: completion time on one reference device.
         degree: ranks of each candidate, ``(a,)``.
         rule: placement rule of each candidate, length ``a``.
         can_place: whether the candidate may be chosen; number 0 always may, ``(a,)``.
-        completion_s: predicted completion time, infinite where there is no block, ``(a,)``.
+        completion_s: predicted time from now to the job's end if nothing interrupts it, infinite where there is no
+            block, ``(a,)``.
         block: block of each candidate, -1 where there is none, ``(a,)``.
+        can_wait: whether the rejection lets the job wait in the queue.
     """
 
     now_s: float
@@ -41,6 +43,7 @@ class Decision:
     can_place: NDArray[np.bool_]
     completion_s: NDArray[np.float64]
     block: NDArray[np.int64]
+    can_wait: bool = False
 
     @property
     def device_seconds(self) -> NDArray[np.float64]:
@@ -65,16 +68,18 @@ class Decision:
 def decision(scenario: Scenario, episodes: Episodes, e: int) -> Decision:
     """The decision that episode ``e`` waits for."""
     k = int(episodes.job[e])
+    now_s = float(episodes.now_s[e])
     graph_id, num_steps = int(episodes.graph_id[e, k]), int(episodes.num_steps[e, k])
     return Decision(
-        now_s=float(episodes.arrival_s[e, k]),
+        now_s=now_s,
         graph_id=graph_id,
         num_steps=num_steps,
-        allowed_s=float(episodes.allowed_s[e, k]),
+        allowed_s=float(episodes.allowed_s[e, k]) - (now_s - float(episodes.arrival_s[e, k])),
         sequential_s=num_steps * float(scenario.problem.sequential_step_s[graph_id]),
         degree=np.array(scenario.candidate_degree, np.int64),
         rule=scenario.candidate_rule,
         can_place=episodes.can_place[e].copy(),
         completion_s=episodes.candidate_s[e].copy(),
         block=episodes.candidate_block[e].copy(),
+        can_wait=bool(can_wait(scenario.problem, episodes, e)),
     )

@@ -1,6 +1,7 @@
 """The record of one episode: each job, what was decided and what came of it; saved, compared and drawn.
 
-Legend: ``k`` jobs.
+The record of an episode that is over tells how every placed job really ends, with all interruptions until then; jobs
+that still wait in the queue are neither placed nor turned away. Legend: ``k`` jobs.
 """
 
 from __future__ import annotations
@@ -11,8 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .dynamics import OUTCOME_WORDS, Episodes, Outcome
+from .dynamics import OUTCOME_WORDS, Episodes, Outcome, drain
 from .scenario import Scenario
+
+# What interruptions did to each job; all zero where none are on.
+INTERRUPTIONS = {"num_failures": np.int64, "num_preemptions": np.int64, "lost_work_s": np.float64, "delay_s": np.float64}
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +34,13 @@ class EpisodeRecord:
         block: block of the decision space, -1 where turned away, ``(k,)``.
         completion_s: from arrival to end, NaN where turned away, ``(k,)``.
         outcome: `Outcome`, ``(k,)``.
+        start_s: when the job began to hold its block, NaN where it was never placed, ``(k,)``.
+        finish_s: end of the job, NaN where it was never placed, ``(k,)``.
+        num_failures: failures of devices that interrupted it, ``(k,)``.
+        num_preemptions: likewise, ``(k,)``.
+        lost_work_s: seconds of running that it had to do again, ``(k,)``.
+        delay_s: by how much it ends later than it would have if nothing had interrupted it: lost work, repairs or
+            pauses, and restarts, ``(k,)``.
     """
 
     arrival_s: NDArray[np.float64]
@@ -42,6 +53,12 @@ class EpisodeRecord:
     block: NDArray[np.int64]
     completion_s: NDArray[np.float64]
     outcome: NDArray[np.int64]
+    start_s: NDArray[np.float64]
+    finish_s: NDArray[np.float64]
+    num_failures: NDArray[np.int64]
+    num_preemptions: NDArray[np.int64]
+    lost_work_s: NDArray[np.float64]
+    delay_s: NDArray[np.float64]
 
     @property
     def is_accepted(self) -> NDArray[np.bool_]:
@@ -49,14 +66,25 @@ class EpisodeRecord:
         return np.equal(self.outcome, int(Outcome.ACCEPTED))
 
     @property
-    def finish_s(self) -> NDArray[np.float64]:
-        """End of each job, NaN where turned away, ``(k,)``."""
-        return self.arrival_s + self.completion_s
+    def is_waiting(self) -> NDArray[np.bool_]:
+        """Which jobs wait in the queue, ``(k,)``; no rate counts them."""
+        return np.equal(self.outcome, int(Outcome.WAITING))
 
-    def counts(self, first: int = 0) -> dict[str, int]:
-        """How many jobs from number ``first`` on met each outcome, by the outcome's word."""
-        found = np.bincount(self.outcome[first:], minlength=len(Outcome))
-        return {OUTCOME_WORDS[o]: int(found[o]) for o in Outcome if o is not Outcome.UNDECIDED or found[o]}
+    @property
+    def wait_s(self) -> NDArray[np.float64]:
+        """From arrival to start, NaN where the job was never placed, ``(k,)``."""
+        return self.start_s - self.arrival_s
+
+    def counts(self, jobs: slice = slice(None)) -> dict[str, int]:
+        """How many of a range of jobs met each outcome, by the outcome's word; rare ones only where there are any."""
+        found = np.bincount(self.outcome[jobs], minlength=len(Outcome))
+        rare = (Outcome.UNDECIDED, Outcome.EXPIRED, Outcome.WAITING)
+        return {OUTCOME_WORDS[o]: int(found[o]) for o in Outcome if o not in rare or found[o]}
+
+    def blocking_rate(self, jobs: slice = slice(None)) -> float:
+        """Share of a range of jobs that were turned away, by choice or not; those that wait do not count."""
+        accepted = self.is_accepted[jobs][~self.is_waiting[jobs]]
+        return float(1.0 - accepted.mean()) if len(accepted) else 0.0
 
     def to_data(self, scenario: Scenario) -> list[dict[str, Any]]:
         """A row per job, with names for numbers; absent values are None."""
@@ -76,14 +104,27 @@ class EpisodeRecord:
                     "rule": scenario.candidate_rule[int(self.candidate[k])] if accepted else None,
                     "devices": scenario.space.block(int(self.block[k])).tolist() if accepted else None,
                     "completion_s": float(self.completion_s[k]) if accepted else None,
+                    **(self._interruptions(k) if self.num_failures[k] or self.num_preemptions[k] else {}),
+                    **({"wait_s": float(self.wait_s[k])} if self.wait_s[k] > 0 else {}),
                 }
             )
         return rows
+
+    def _interruptions(self, k: int) -> dict[str, Any]:
+        return {
+            "num_failures": int(self.num_failures[k]),
+            "num_preemptions": int(self.num_preemptions[k]),
+            "lost_work_s": float(self.lost_work_s[k]),
+            "delay_s": float(self.delay_s[k]),
+        }
 
 
 def record(scenario: Scenario, episodes: Episodes, e: int) -> EpisodeRecord:
     """A copy of what happened in episode ``e`` so far."""
     jobs = slice(0, scenario.settings.num_jobs)
+    if scenario.problem.interruptions.is_on and episodes.job[e] >= scenario.settings.num_jobs:
+        episodes, e = Episodes(*(values[e : e + 1].copy() for values in episodes)), 0
+        drain(scenario.problem, episodes, e)
     graph_id, num_steps = episodes.graph_id[e, jobs].copy(), episodes.num_steps[e, jobs].copy()
     chosen = episodes.chosen[e, jobs].copy()
     return EpisodeRecord(
@@ -97,4 +138,10 @@ def record(scenario: Scenario, episodes: Episodes, e: int) -> EpisodeRecord:
         block=episodes.block[e, jobs].copy(),
         completion_s=episodes.completion_s[e, jobs].copy(),
         outcome=episodes.outcome[e, jobs].copy(),
+        start_s=episodes.start_s[e, jobs].copy(),
+        finish_s=episodes.finish_s[e, jobs].copy(),
+        **{
+            name: getattr(episodes, name)[e, jobs].copy() if scenario.problem.interruptions.is_on else np.zeros(len(chosen), kind)
+            for name, kind in INTERRUPTIONS.items()
+        },
     )

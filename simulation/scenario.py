@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from .. import files, settings
 from ..clusters import load_cluster
@@ -21,11 +21,15 @@ from ..clusters.cluster import Cluster
 from ..costs.model import CostSettings
 from ..jobs.arrivals import Arrivals
 from ..jobs.workload import Workload, load_workload
-from . import dynamics
+from . import dynamics, interruptions
 from .dynamics import RULE_NAMES, Episodes, Problem
+from .interruptions import FailureSettings, PreemptionSettings
 from .space import DecisionSpace, decision_space
 from .splitting import SplitSettings
 from .step_times import StepTimes, step_times
+
+# A job that is interrupted more often than this before each checkpoint needs more than exp(5) = 148 tries for it.
+MAX_INTERRUPTIONS_PER_CHECKPOINT = 5.0
 
 RuleName = Literal["first-fit", "best-fit", "aligned", "fastest"]
 
@@ -38,8 +42,12 @@ class ScenarioSettings(settings.Settings):
         workload: ``preset:NAME`` or a path to a workload's YAML.
         num_jobs: arrivals of one episode.
         num_warmup_jobs: first arrivals of an episode that the statistics leave out.
+        num_cooldown_jobs: last arrivals that they leave out.
+        queue_capacity: jobs that may wait at a time (see `simulation.dynamics`); 0: a job starts on arrival or never.
         max_degree: most ranks that a job may be cut into.
         placement_rules: for each degree, one candidate block per rule.
+        failures: of devices (see `simulation.interruptions`).
+        preemption: pauses of running jobs.
         splitting: how far each op is split when a job gets a number of ranks.
         costs: one choice per layer of the cost model.
     """
@@ -48,8 +56,12 @@ class ScenarioSettings(settings.Settings):
     workload: str
     num_jobs: int = Field(ge=1, le=1_000_000)
     num_warmup_jobs: int = Field(default=0, ge=0)
+    num_cooldown_jobs: int = Field(default=0, ge=0)
+    queue_capacity: int = Field(default=0, ge=0, le=10_000)
     max_degree: int = Field(default=16, ge=1, le=65_536)
     placement_rules: tuple[RuleName, ...] = ("first-fit", "best-fit")
+    failures: FailureSettings = FailureSettings()
+    preemption: PreemptionSettings = PreemptionSettings()
     splitting: SplitSettings = SplitSettings()
     costs: CostSettings = CostSettings()
 
@@ -60,13 +72,39 @@ class ScenarioSettings(settings.Settings):
             raise ValueError("must name at least one rule, each once")
         return rules
 
-    @field_validator("num_warmup_jobs")
+    @field_validator("num_warmup_jobs", "num_cooldown_jobs")
     @classmethod
-    def _some_job_counts(cls, warmup: int, info: object) -> int:
-        num_jobs = getattr(info, "data", {}).get("num_jobs")
-        if num_jobs is not None and warmup >= num_jobs:
-            raise ValueError(f"must be less than num_jobs ({num_jobs})")
-        return warmup
+    def _some_job_counts(cls, left_out: int, info: ValidationInfo) -> int:
+        num_jobs, num_warmup_jobs = info.data.get("num_jobs"), info.data.get("num_warmup_jobs", 0)
+        if num_jobs is not None and left_out + num_warmup_jobs >= num_jobs:
+            others = f" less the {num_warmup_jobs} of the warm-up" if num_warmup_jobs else ""
+            raise ValueError(f"must be less than num_jobs ({num_jobs}){others}")
+        return left_out
+
+    @model_validator(mode="after")
+    def _jobs_reach_their_checkpoints(self) -> ScenarioSettings:
+        failures, mean_h = self.failures, self.failures.mean_time_between_failures_h
+        per_h = self.preemption.rate_per_job_h + (0.0 if mean_h is None else self.max_degree / mean_h)
+        expected = per_h * (failures.checkpoint_every_s + failures.restart_s) / 3600.0
+        if expected > MAX_INTERRUPTIONS_PER_CHECKPOINT:
+            raise ValueError(
+                f"a job of max_degree ranks ({self.max_degree}) would be interrupted {expected:.3g} times between two "
+                f"checkpoints and hardly ever end; at most {MAX_INTERRUPTIONS_PER_CHECKPOINT:g} times is allowed"
+            )
+        return self
+
+    @property
+    def counted(self) -> slice:
+        """The arrivals that the statistics count."""
+        return slice(self.num_warmup_jobs, self.num_jobs - self.num_cooldown_jobs)
+
+    def to_digest(self) -> dict[str, Any]:
+        """What an episode depends on, cluster and workload apart; what is off by default only where it is on."""
+        data = self.model_dump(exclude={"cluster", "workload"})
+        for name in ("num_cooldown_jobs", "queue_capacity", "failures", "preemption"):
+            if getattr(self, name) == type(self).model_fields[name].default:
+                del data[name]
+        return data
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,6 +146,10 @@ class Scenario:
             can_run=self.times.can_run,
             sequential_step_s=np.array([graph.step_s for graph in self.workload.graphs]),
             horizon_s=16.0 * self.workload.mean_interarrival_s,
+            queue_capacity=self.settings.queue_capacity,
+            interruptions=interruptions.interruptions(
+                self.settings.failures, self.settings.preemption, space.start, space.devices, self.cluster.num_devices
+            ),
         )
 
     @cached_property
@@ -124,15 +166,22 @@ class Scenario:
     def digest(self) -> str:
         """A hash of everything that an episode's outcome depends on, the policy and the seed apart."""
         table = (self.times.step_s, self.times.communication_share, self.times.can_run)
-        rest = self.settings.model_dump(exclude={"cluster", "workload"})
-        return files.digest(self.space.digest, self.workload.digest, list(table), rest)
+        return files.digest(self.space.digest, self.workload.digest, list(table), self.settings.to_digest())
 
     def new_episodes(self, num_episodes: int) -> Episodes:
         """Arrays for a number of episodes, to be filled by `begin`."""
         return dynamics.new_episodes(self.problem, num_episodes, self.settings.num_jobs, self.cluster.num_devices)
 
-    def begin(self, episodes: Episodes, e: int, arrivals: Arrivals) -> None:
-        """Start episode ``e`` with given jobs, one more than it decides, and show the first one."""
+    def begin(self, episodes: Episodes, e: int, arrivals: Arrivals, seed: int = 0) -> None:
+        """Start episode ``e`` with given jobs, one more than it decides, and show the first one.
+
+        Args:
+            episodes: the state.
+            e: episode.
+            arrivals: the jobs.
+            seed: of failures and preemptions, from 0 to 2^63 - 1.
+        """
+        episodes.seed[e] = seed
         episodes.arrival_s[e] = arrivals.arrival_s
         episodes.graph_id[e] = arrivals.graph_id
         episodes.num_steps[e] = arrivals.num_steps

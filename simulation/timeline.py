@@ -27,7 +27,7 @@ from .critical_path import critical_path
 from .execution import ExecutionGraph, TaskKind
 from .lowering import lower
 from .memory_over_time import MemoryOverTime, memory_over_time
-from .together import PlacedJob, flow_paths
+from .placed_job import PlacedJob, flow_paths
 from .together import schedule as schedule_together
 
 

@@ -2,7 +2,7 @@
 
 The rules are those of `together_reference.schedule`. Streams are handed out as in `kernel`; `fair_sharing_kernel` says
 how fast each flow is. A task that takes its own time stands in a heap by the moment at which it ends; when its pace
-changes its place there does. ``w`` is a `together.Work`, ``v`` a `together.State`, ``s`` a `fair_sharing.Sharing`.
+changes its place there does. ``w`` is a `together_arrays.Work`, ``v`` a `together_arrays.State`, ``s`` a `fair_sharing.Sharing`.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ import numpy as np
 
 from ..clusters.cluster import Cluster
 from . import fair_sharing_reference
-from .together import PlacedJob, Times, check_devices, check_times, flow_paths, offsets_s
+from .placed_job import PlacedJob, Times, check_devices, check_times, flow_paths, offsets_s
 
 
 class _Task:

@@ -18,7 +18,7 @@ from ..errors import CheckpointError
 from ..models.saved import SavedNetwork, load_tensors, save_tensors
 from .vec_env import JobPartitioningVecEnv
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 KEYS = (
     "key",
     "num_timesteps",

@@ -13,15 +13,14 @@ FIRST_VALIDATION_SEED = 100
 
 
 def blocking_rate(network: CandidateNetwork, scenario: Scenario, num_seeds: int) -> float:
-    """Mean share of jobs turned away after the warm-up, best-scored candidates taken, seeds from 100 on."""
+    """Mean share of jobs turned away among the counted ones, best-scored candidates taken, seeds from 100 on."""
     batch = EpisodeBatch(scenario, num_seeds)
     for e in range(num_seeds):
         batch.begin(e, np.random.default_rng(FIRST_VALIDATION_SEED + e))
     device = next(network.parameters()).device
-    for _ in range(scenario.settings.num_jobs):
+    while not batch.is_over.all():
         observation = {key: torch.as_tensor(value, device=device) for key, value in batch.observations._asdict().items()}
         with torch.no_grad():
             scores = network(observation)[0]
-        batch.step(scores.argmax(dim=1).cpu().numpy())
-    first = scenario.settings.num_warmup_jobs
-    return float(np.mean([1.0 - batch.record(e).is_accepted[first:].mean() for e in range(num_seeds)]))
+        batch.step(scores.argmax(dim=1).cpu().numpy(), ~batch.is_over)
+    return float(np.mean([batch.record(e).blocking_rate(scenario.settings.counted) for e in range(num_seeds)]))

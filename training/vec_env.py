@@ -38,6 +38,7 @@ class JobPartitioningVecEnv(VecEnv):
         self._seed = seed
         self._round = np.zeros(num_envs, np.int64)
         self._return = np.zeros(num_envs)
+        self._length = np.zeros(num_envs, np.int64)
         self._actions = np.zeros(num_envs, np.int64)
         self.render_mode = None
         action_space = spaces.Discrete(scenario.problem.num_candidates)
@@ -47,6 +48,7 @@ class JobPartitioningVecEnv(VecEnv):
         """Start the first episode of every environment."""
         self._round[:] = 0
         self._return[:] = 0
+        self._length[:] = 0
         for e in range(self.num_envs):
             self._begin(e)
         return self._observations()
@@ -59,26 +61,30 @@ class JobPartitioningVecEnv(VecEnv):
         """Carry out the actions; an episode that ends is truncated and its environment starts the next one."""
         rewards, is_over = self._batch.step(self._actions)
         self._return += rewards
+        self._length += 1
         infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
         for e in np.flatnonzero(is_over).tolist():
             infos[e] = {
                 "TimeLimit.truncated": True,
                 "terminal_observation": {key: value[e].copy() for key, value in self._batch.observations._asdict().items()},
-                "episode": {"r": float(self._return[e]), "l": self.scenario.settings.num_jobs, "t": 0.0},
+                "episode": {"r": float(self._return[e]), "l": int(self._length[e]), "t": 0.0},
                 "blocking_rate": self._blocking_rate(e),
             }
             self._return[e] = 0.0
+            self._length[e] = 0
             self._begin(e)
         return self._observations(), rewards, is_over, infos
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Arrays from which `restore` continues exactly."""
-        return {**self._batch.state(), "round": self._round.copy(), "return": self._return.copy()}
+        own = {"round": self._round.copy(), "return": self._return.copy(), "length": self._length.copy()}
+        return {**self._batch.state(), **own}
 
     def restore(self, state: dict[str, NDArray[Any]]) -> Observations:
         """Continue from a state of an equal environment; returns the observations that were current then."""
         self._round[:] = state["round"]
         self._return[:] = state["return"]
+        self._length[:] = state["length"]
         self._batch.restore(state)
         return self._observations()
 
@@ -117,9 +123,9 @@ class JobPartitioningVecEnv(VecEnv):
         self._batch.begin(e, np.random.default_rng(sequence))
 
     def _blocking_rate(self, e: int) -> float:
-        chosen = self.scenario.settings
-        outcome = self._batch.episodes.outcome[e, chosen.num_warmup_jobs : chosen.num_jobs]
-        return float((outcome != int(Outcome.ACCEPTED)).mean())
+        outcome = self._batch.episodes.outcome[e, self.scenario.settings.counted]
+        decided = outcome[outcome != int(Outcome.WAITING)]
+        return float((decided != int(Outcome.ACCEPTED)).mean()) if len(decided) else 0.0
 
     def _observations(self) -> Observations:
         return {key: value.copy() for key, value in self._batch.observations._asdict().items()}

@@ -6,7 +6,7 @@ from meshwright.clusters.cluster import Cluster
 from meshwright.costs.phases import Flow, Phase
 from meshwright.simulation.execution import ExecutionGraph
 from meshwright.simulation.messages import Messages
-from meshwright.simulation.together import PlacedJob
+from meshwright.simulation.placed_job import PlacedJob
 
 SWITCH = {"kind": "single-host", "fabric": "switch", "num_devices": 8, "bandwidth_gbytes_per_s": 4.0, "latency_us": 0.0}
 
@@ -69,8 +69,8 @@ def clos(**changes):
 
 
 def drawn_cluster(rng):
-    """One of four kinds with at least eight devices and bandwidths of few different values."""
-    kind = int(rng.integers(4))
+    """One of five kinds with eight devices and bandwidths of few different values."""
+    kind = int(rng.integers(5))
     if kind == 0:
         return cluster_of({**SWITCH, "fabric": str(rng.choice(["switch", "bus"]))})
     if kind == 1:
@@ -78,6 +78,8 @@ def drawn_cluster(rng):
         return cluster_of({"kind": "matrix", "bandwidth_gbytes_per_s": matrix, "latency_us": [[0.0] * 8] * 8})
     if kind == 2:
         return clos(num_hosts=8, num_spines=int(rng.integers(1, 3)), oversubscription=float(rng.choice([1.0, 3.0])))
+    if kind == 3:
+        return cluster_of({"kind": "torus", "shape": [4, 2], "link_bandwidth_gbytes_per_s": 2.0, "link_latency_us": 0.0})
     hosts = {"num_hosts": 4, "devices_per_host": 2, "hosts_per_leaf": 1}
     return clos(**hosts, oversubscription=float(rng.choice([1.0, 4.0])))
 
