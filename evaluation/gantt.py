@@ -86,7 +86,9 @@ def occupancy_svg(
     window = Window.of(episodes[0][1].arrival_s, first, num_jobs)
     n = scenario.cluster.num_devices
     keys = [Key(shortened(graph.name, 40), *graph_look(i)) for i, graph in enumerate(scenario.workload.graphs)]
-    keys += [Key(f"turned away: {reason.word}", INK, marker=reason.marker) for reason in reasons(scenario.settings.queue_capacity > 0)]
+    keys += [
+        Key(f"turned away: {reason.word}", INK, marker=reason.marker) for reason in reasons(scenario.settings.queue_capacity > 0)
+    ]
     top = 6 + legend_height(keys, WIDTH - 2 * _EDGE) + 6
     height = min(max(_CELL * n, 150.0), max(_CELL * 32, 2.0 * n))
     left = _EDGE + 66.0

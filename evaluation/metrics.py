@@ -29,9 +29,10 @@ def metrics(record: EpisodeRecord, scenario: Scenario) -> dict[str, float | None
     accepted = np.zeros(len(record.arrival_s), np.bool_)
     accepted[counted] = record.is_accepted[counted]
     num_accepted = int(accepted.sum())
+    num_decided = int((~record.is_waiting[counted]).sum())
     found: dict[str, float | None] = {
         "blocking_rate": record.blocking_rate(counted),
-        "acceptance_rate": 1.0 - record.blocking_rate(counted),
+        "acceptance_rate": num_accepted / num_decided if num_decided else 1.0,
         "utilisation": utilisation(record, scenario),
     }
     if num_accepted == 0:

@@ -1,7 +1,8 @@
 """What an evaluation leaves in a folder: ``results.json``, ``results.csv``, ``report.html`` and the decisions of one episode.
 
 ``plans/`` holds the decisions of the first test episode of the best learned policy (of the best policy where none is
-learned), a plan for each placed job, so that the folder can be exported.
+learned), a plan for each placed job, so that the folder can be exported; ``episode.trace.json`` shows in Perfetto who held
+which device in that episode.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from ..simulation.scenario import Scenario
 from ..simulation.timeline import Timeline, simulate
 from ..training.run_folder import RunFolder, versions
 from .decisions import write_plans
+from .episode_trace import to_chrome_trace
 from .evaluate import Evaluation
 from .gantt import occupancy_svg
 from .metrics import METRICS
@@ -37,13 +39,16 @@ def write_evaluation(found: Evaluation, out: Path, *, exports: dict[str, str] | 
     Returns:
         The files and folders written.
     """
-    results_file, csv_file, report_file, plans = (out / name for name in ("results.json", "results.csv", "report.html", "plans"))
+    results_file, csv_file, report_file, trace_file, plans = (
+        out / name for name in ("results.json", "results.csv", "report.html", "episode.trace.json", "plans")
+    )
     files.write_json(results_file, found.results)
     files.write_text(csv_file, to_csv(found.results))
     shown = best_policy(found.results)
     write_plans(found.records[shown][0], found.scenario, shown, plans)
+    files.write_json(trace_file, to_chrome_trace(found.records[shown][0], found.scenario))
     files.write_text(report_file, _report(found, out, shown, exports or {}))
-    return [results_file, csv_file, report_file, plans]
+    return [results_file, csv_file, report_file, trace_file, plans]
 
 
 def best_policy(results: dict[str, Any]) -> str:

@@ -79,6 +79,7 @@ def test_metrics_of_a_record_worked_by_hand(scenario):
     # Six jobs 700 s apart, five of warm-up left out by num_warmup_jobs = 5: only the sixth counts.
     k = 6
     arrival_s = 700.0 * np.arange(k)
+    completion_s = np.array([np.nan, np.nan, np.nan, np.nan, 900.0, 250.0])
     record = EpisodeRecord(
         arrival_s=arrival_s,
         graph_id=np.zeros(k, np.int64),
@@ -88,8 +89,11 @@ def test_metrics_of_a_record_worked_by_hand(scenario):
         degree=np.array([0, 0, 0, 0, 4, 2]),
         candidate=np.array([0, 0, 0, 0, 1, 1]),
         block=np.array([-1, -1, -1, -1, 0, 0]),
-        completion_s=np.array([np.nan, np.nan, np.nan, np.nan, 900.0, 250.0]),
+        completion_s=completion_s,
         outcome=np.array([int(Outcome.NO_BLOCK)] * 4 + [int(Outcome.ACCEPTED)] * 2),
+        start_s=np.where(np.isnan(completion_s), np.nan, arrival_s),
+        finish_s=arrival_s + completion_s,
+        **dict.fromkeys(["num_failures", "num_preemptions", "lost_work_s", "delay_s"], np.zeros(k)),
     )
     figures = metrics(record, scenario)
     assert figures["blocking_rate"] == 0

@@ -1,4 +1,5 @@
 import csv
+import itertools
 import json
 
 import numpy as np
@@ -62,3 +63,18 @@ def test_a_plan_embeds_its_job_and_cluster(written, scenario):
     plan = plan_of(record, scenario, k)
     assert plan.job_graph().digest == scenario.workload.graphs[int(record.graph_id[k])].digest
     assert plan.embedded_cluster().digest == scenario.cluster.digest
+
+
+def test_the_episode_trace_shows_every_placed_job_on_each_of_its_devices_and_no_two_at_once(written, scenario):
+    found, folder = written
+    record = found.records[best_policy(found.results)][0]
+    events = json.loads((folder / "episode.trace.json").read_text())["traceEvents"]
+    slices = [event for event in events if event["ph"] == "X"]
+    assert len(slices) == record.degree[record.is_accepted].sum()
+    assert sum(event["ph"] == "i" for event in events) == (~record.is_accepted).sum()
+    by_device = {}
+    for event in slices:
+        by_device.setdefault((event["pid"], event["tid"]), []).append((event["ts"], event["ts"] + event["dur"]))
+    for spans in by_device.values():
+        spans.sort()
+        assert all(end <= start + 1e-6 for (_, end), (start, _) in itertools.pairwise(spans))

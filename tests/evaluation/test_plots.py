@@ -215,8 +215,10 @@ def episode(scenario, degrees, hours, outcome=Outcome.NO_BLOCK):
     k = len(degrees)
     sizes = np.diff(scenario.space.start)
     blocks = [-1 if d == 0 else int(np.flatnonzero(sizes == d)[0]) for d in degrees]
+    arrival_s = 3600.0 * np.arange(k)
+    completion_s = np.array([np.nan if d == 0 else 3600.0 * h for d, h in zip(degrees, hours, strict=True)])
     return EpisodeRecord(
-        arrival_s=3600.0 * np.arange(k),
+        arrival_s=arrival_s,
         graph_id=np.arange(k) % 2,
         num_steps=np.full(k, 10),
         allowed_s=np.full(k, np.inf),
@@ -224,8 +226,11 @@ def episode(scenario, degrees, hours, outcome=Outcome.NO_BLOCK):
         degree=np.array(degrees, np.int64),
         candidate=np.array(degrees, np.int64),
         block=np.array(blocks, np.int64),
-        completion_s=np.array([np.nan if d == 0 else 3600.0 * h for d, h in zip(degrees, hours, strict=True)]),
+        completion_s=completion_s,
         outcome=np.array([int(outcome if d == 0 else Outcome.ACCEPTED) for d in degrees], np.int64),
+        start_s=np.where(np.isnan(completion_s), np.nan, arrival_s),
+        finish_s=arrival_s + completion_s,
+        **dict.fromkeys(["num_failures", "num_preemptions", "lost_work_s", "delay_s"], np.zeros(k)),
     )
 
 

@@ -133,7 +133,7 @@ def _say_where(console: Any, run: RunFolder, exports: dict[str, Path], elapsed_s
         ["report", str(run.path / "report.html")],
         ["results", f"{run.path / 'results.json'}, {run.path / 'results.csv'}"],
         ["policy", f"{run.policy} (meshwright evaluate {run.path}, meshwright plan --policy {run.path})"],
-        ["plans of one episode", str(run.path / "plans")],
+        ["plans of one episode", f"{run.path / 'plans'}, and for Perfetto {run.path / 'episode.trace.json'}"],
         *([f"the same for {name}", str(path)] for name, path in exports.items()),
         ["TensorBoard", f"tensorboard --logdir {run.tensorboard}"],
         ["config, command, versions", f"{run.config}, {run.path / 'command.txt'}, {run.path / 'versions.json'}"],
