@@ -112,7 +112,7 @@ def nearest(value: str, choices: Iterable[str]) -> str | None:
     return found[0] if found else None
 
 
-def _shortened(value: object, limit: int = 80) -> str:
+def _shortened(value: object, limit: int = 240) -> str:
     text = repr(value)
     return text if len(text) <= limit else text[: limit - 3] + "..."
 

@@ -133,6 +133,8 @@ def interrupted(work, *arguments, sign):
         text=True,
         start_new_session=True,
         env=os.environ | {"PYTHONPATH": str(work)},
+        # A test run in the background of a shell ignores SIGINT, and what it starts would inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     deadline = time.monotonic() + 60
     while not any(work.glob(sign)) and time.monotonic() < deadline:
