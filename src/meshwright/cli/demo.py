@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from .. import settings
-from . import evaluating, guarded, output
+from . import evaluating, guarded, interrupts, output
 from .training import config_path
 
 if TYPE_CHECKING:
@@ -93,6 +93,7 @@ def _train(trained: TrainSettings, folder: Path, graphs: Path | None, scenario: 
     task = bars.add_task("training", total=trained.total_steps, note="")
 
     def report(now: TrainProgress) -> None:
+        check_interrupt()
         note = (
             ""
             if now.blocking_rate is None or now.best is None
@@ -100,7 +101,8 @@ def _train(trained: TrainSettings, folder: Path, graphs: Path | None, scenario: 
         )
         bars.update(task, completed=min(now.steps, now.total_steps), note=note)
 
-    return train(trained, folder, overwrite=True, command=sys.argv, graphs_dir=graphs, scenario=scenario, progress=report)
+    with interrupts.remembered() as check_interrupt:
+        return train(trained, folder, overwrite=True, command=sys.argv, graphs_dir=graphs, scenario=scenario, progress=report)
 
 
 def _evaluate(run: RunFolder, benchmark: str, graphs: Path | None, scenario: Scenario, jobs: int, bars: Progress) -> Evaluation:

@@ -9,7 +9,7 @@ from pathlib import Path
 from .. import files, settings
 from ..errors import CheckpointError, ConfigError
 from ..jobs.load import profile_names
-from . import output
+from . import interrupts, output
 
 
 def run(
@@ -41,7 +41,7 @@ def run(
         chosen = chosen or begun
     assert chosen is not None
     folder = resume or out or Path("runs") / chosen.name
-    with output.progress() as bars:
+    with output.progress() as bars, interrupts.remembered() as check_interrupt:
         from ..envs.benchmark import load_benchmark
 
         with output.set_up(bars) as simulated:
@@ -50,6 +50,7 @@ def run(
         task = bars.add_task("training", total=chosen.total_steps, note="")
 
         def report(now: TrainProgress) -> None:
+            check_interrupt()
             note = "" if now.blocking_rate is None else f"blocking {now.blocking_rate:.3f} (best {now.best:.3f})"
             bars.update(task, completed=min(now.steps, now.total_steps), note=note)
 

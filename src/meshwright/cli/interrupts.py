@@ -1,0 +1,37 @@
+"""Ctrl-C that is not lost: a library's callback or destructor may swallow the exception, but not the memory of it."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+
+@contextmanager
+def remembered() -> Iterator[Callable[[], None]]:
+    """Interrupts inside the block; yields a check that raises KeyboardInterrupt again where one was swallowed.
+
+    Does nothing outside the main thread, or where the process was started to ignore interrupts.
+    """
+    was_asked = False
+    before = signal.getsignal(signal.SIGINT)
+
+    def note(number: int, frame: FrameType | None) -> None:
+        nonlocal was_asked
+        was_asked = True
+        raise KeyboardInterrupt
+
+    def check() -> None:
+        if was_asked:
+            raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread() or before in (signal.SIG_IGN, None):
+        yield check
+        return
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield check
+    finally:
+        signal.signal(signal.SIGINT, before)
