@@ -20,8 +20,8 @@ class CostSettings(settings.Settings):
         contention: ``independent`` (no two messages disturb each other), ``serialised`` (one message at a time
             on each rank's communication stream) or ``fair`` (all messages at once, and every link is shared max-min
             fairly by the flows that cross it, see `simulation.together`).
-        overlap_slowdown: factor by which computing and sending both take longer while a rank does both at once;
-            1.126 was measured on hosts of eight A100 (Calculon's validation against Megatron-LM; 1 is no slowdown).
+        overlap_slowdown: factor by which computing and sending both take longer while a rank does both at once; 1 is no
+            slowdown, 1.126 is what the profiles in Galvatron's repository say of two hosts of eight GPUs.
         priority: order of ready tasks that want the same stream: ``fifo`` (as the model defines them) or
             ``shortest-first``.
         gradient_bytes_per_parameter_byte: size of what is reduced for each byte of parameters.

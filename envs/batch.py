@@ -36,6 +36,7 @@ class EpisodeBatch:
         self._episodes = scenario.new_episodes(num_episodes)
         self._episodes.job[:] = scenario.settings.num_jobs  # over, until they begin
         self._layout = self.observer.layout
+        self._all = np.ones(num_episodes, np.bool_)
 
     @property
     def episodes(self) -> dynamics.Episodes:
@@ -75,22 +76,23 @@ class EpisodeBatch:
                 f"an action is a candidate 0..{num - 1} for each of {self.num_episodes} episodes", value=given.tolist()
             )
         actions = given.astype(np.int64)
-        is_stepped = np.ones(self.num_episodes, np.bool_) if only is None else only
-        if (self.is_over & is_stepped).any():
+        if self.is_over.any() if only is None else self.is_over[only].any():
             raise PolicyError("the episode is over or has not begun; reset it first")
         rewards = np.zeros(self.num_episodes, np.float32)
+        is_over = np.empty(self.num_episodes, np.bool_)
         _step(
             self.scenario.problem,
             self._episodes,
             actions,
-            is_stepped,
+            self._all if only is None else only,
             self._layout,
             self._weights,
             self._scale_s,
             self.observations,
             rewards,
+            is_over,
         )
-        return rewards, self.is_over
+        return rewards, is_over
 
     @property
     def is_over(self) -> NDArray[np.bool_]:
@@ -115,11 +117,13 @@ class EpisodeBatch:
 
 
 @njit(cache=True)
-def _step(problem, episodes, actions, is_stepped, layout, weights, scale_s, observations, rewards):  # type: ignore[no-untyped-def]
+def _step(problem, episodes, actions, is_stepped, layout, weights, scale_s, observations, rewards, is_over):  # type: ignore[no-untyped-def]
     for e in range(len(actions)):
+        is_over[e] = episodes.job[e] >= episodes.arrival_s.shape[1] - 1
         if not is_stepped[e]:
             continue
         paid = reward(problem, episodes, e, actions[e], weights, scale_s)
         dynamics.decide(problem, episodes, e, actions[e])
         rewards[e] = paid + weights[1] * episodes.num_expired[e]
+        is_over[e] = episodes.job[e] >= episodes.arrival_s.shape[1] - 1
         observe(problem, episodes, e, layout, observations)

@@ -5,7 +5,8 @@ inter-arrival times (`SLOTS`). What blocks jobs is fragmentation, so cluster and
 blocks of each degree become free: for each degree and slot the share of its blocks that are free by then, and
 whether any is. A candidate's slots show that for the cluster as it will be once the candidate has been taken.
 A job that has waited in the queue is shown with the time that its deadline still allows, and running jobs with the end
-that they have if nothing more interrupts them. Every feature lies in [0, 1]; unbounded figures ``x`` are squashed to ``x / (x + scale)``.
+that they have if nothing more interrupts them.
+Every feature lies in [0, 1]; unbounded figures ``x`` are squashed to ``x / (x + scale)``.
 """
 
 from __future__ import annotations

@@ -6,7 +6,8 @@ from numba import njit
 from pydantic import Field
 
 from .. import settings
-from ..simulation.dynamics import Episodes, Problem, can_wait
+from ..simulation.dynamics import Episodes, Problem
+from ..simulation.waiting import can_wait
 
 
 class RewardSettings(settings.Settings):

@@ -38,7 +38,7 @@ def plan_of(record: EpisodeRecord, scenario: Scenario, k: int, *, why: str | Non
     times = scenario.times
     predicted = (
         Figure(name="step_s", value=float(times.step_s[graph_id, placement_class]), unit="s", provenance="estimated"),
-        Figure(name="completion_s", value=float(record.completion_s[k]), unit="s", provenance="estimated"),
+        Figure(name="completion_s", value=float(record.completion_s[k] - record.delay_s[k]), unit="s", provenance="estimated"),
         Figure(
             name="communication_share",
             value=float(times.communication_share[graph_id, placement_class]),

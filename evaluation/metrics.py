@@ -20,6 +20,8 @@ METRICS = {
     "mean_slack": "mean share of the allowed time that placed jobs leave unused",
     "utilisation": "share of device-time held by jobs",
     "mean_degree": "mean number of ranks of placed jobs",
+    "mean_wait_s": "mean time that placed jobs waited in the queue, seconds",
+    "mean_delay_s": "mean time by which failures and preemptions made placed jobs end later, seconds",
 }
 
 
@@ -44,6 +46,8 @@ def metrics(record: EpisodeRecord, scenario: Scenario) -> dict[str, float | None
     found["p95_completion_s"] = float(np.percentile(completion_s, 95))
     found["mean_slack"] = float((1.0 - completion_s / allowed_s)[has_deadline].mean()) if has_deadline.any() else None
     found["mean_degree"] = float(record.degree[accepted].mean())
+    found["mean_wait_s"] = float(record.wait_s[accepted].mean())
+    found["mean_delay_s"] = float(record.delay_s[accepted].mean())
     return {name: found[name] for name in METRICS}
 
 

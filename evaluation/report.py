@@ -28,6 +28,8 @@ _HEAD = (
     "utilisation <small>% of devices</small>",
     "mean degree <small>ranks</small>",
 )
+# Shown where jobs wait or are interrupted.
+_FURTHER = {"mean_wait_s": "mean wait <small>h</small>", "mean_delay_s": "delay by interruptions <small>mean, h</small>"}
 
 
 def report_html(
@@ -54,6 +56,7 @@ def report_html(
         exports: what lies where: a description and a path, relative to the page.
     """
     rows = named_rows(results)
+    further = [key for key in _FURTHER if any(_is_positive(row.get(key)) for row in rows)]
     scenario = results["scenario"]
     facts = (
         f"Cluster {scenario['cluster']}, {scenario['num_devices']} devices; "
@@ -64,7 +67,11 @@ def report_html(
         f'<p class="facts">{text(facts)}</p>',
         f'<p class="verdict">{text(results["verdict"])}</p>',
         "<h2>All policies</h2>",
-        table(_HEAD, [_cells(row, results["best_baseline"]) for row in rows], kind="wide"),
+        table(
+            (*_HEAD, *(_FURTHER[key] for key in further)),
+            [_cells(row, results["best_baseline"], further) for row in rows],
+            kind="wide",
+        ),
         "<p><small>Learned policies are shaded. A policy is called better or worse than the best baseline only where the "
         "interval of the paired difference excludes zero; otherwise the difference is unclear.</small></p>",
         "<h2>Figures</h2>",
@@ -123,7 +130,11 @@ def references(results: Data) -> dict[str, float]:
     return found
 
 
-def _cells(row: Data, best_baseline: str | None) -> tuple[str, list[str]]:
+def _is_positive(value: Data | None) -> bool:
+    return value is not None and value["mean"] > 0
+
+
+def _cells(row: Data, best_baseline: str | None, further: Sequence[str] = ()) -> tuple[str, list[str]]:
     difference = row["against_best_baseline"]
     if difference is None:
         against = "<small>best baseline</small>" if row["kind"] == "baseline" and best_baseline is not None else "-"
@@ -142,6 +153,7 @@ def _cells(row: Data, best_baseline: str | None) -> tuple[str, list[str]]:
         _mean(row["mean_slack"], 100.0, 1),
         _mean(row["utilisation"], 100.0, 1),
         _mean(row["mean_degree"], 1.0, 2),
+        *(_mean(row[key], 1 / 3600, 2) for key in further),
     ]
     return ("learned" if row["kind"] == "learned" else ""), cells
 

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .dynamics import Episodes, can_wait
+from .dynamics import Episodes
 from .scenario import Scenario
+from .waiting import can_wait
 
 
 @dataclass(frozen=True, eq=False)

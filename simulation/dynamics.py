@@ -21,11 +21,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from . import interruptions
+from . import interruptions, waiting
+from .candidates import find_candidates
 from .interruptions import Interruptions
-
-# Deadlines are compared with this relative tolerance, so that rounding never blocks a job.
-DEADLINE_TOLERANCE = 1e-9
 
 
 class Outcome(IntEnum):
@@ -260,10 +258,10 @@ def decide(problem, episodes, e, candidate):  # type: ignore[no-untyped-def]
         if problem.interruptions.is_on:
             interruptions.place(problem, episodes, e, k)
         if has_waited:
-            _leave_queue(episodes, e, episodes.at_hand[e])
+            waiting.leave(episodes, e, episodes.at_hand[e])
     elif has_waited:
         episodes.at_hand[e] += 1
-    elif can_wait(problem, episodes, e):
+    elif waiting.can_wait(problem, episodes, e):
         episodes.waiting[e, episodes.num_waiting[e]] = k
         episodes.num_waiting[e] += 1
         episodes.at_hand[e] = episodes.num_waiting[e]
@@ -276,14 +274,6 @@ def decide(problem, episodes, e, candidate):  # type: ignore[no-untyped-def]
         _arrive(episodes, e)
         find_candidates(problem, episodes, e)
     return accepted
-
-
-@njit(cache=True)
-def can_wait(problem, episodes, e):  # type: ignore[no-untyped-def]
-    """Whether the job at hand would wait (or go on waiting) if it were turned down now."""
-    if episodes.at_hand[e] < episodes.num_waiting[e]:
-        return True
-    return episodes.num_waiting[e] < problem.queue_capacity and episodes.obstacle[e] != 4
 
 
 @njit(cache=True)
@@ -333,7 +323,7 @@ def _go_on(problem, episodes, e):  # type: ignore[no-untyped-def]
             interrupted_s = interruptions.next_s(episodes, e, now_s)
         if min(freed_s, interrupted_s) > arrival_s:
             _arrive(episodes, e)
-            _expire(problem, episodes, e)
+            waiting.expire(problem, episodes, e)
             episodes.at_hand[e] = episodes.num_waiting[e]
             find_candidates(problem, episodes, e)
             return
@@ -341,122 +331,5 @@ def _go_on(problem, episodes, e):  # type: ignore[no-untyped-def]
         if interrupted_s <= freed_s:
             interruptions.happen(problem, episodes, e, interrupted_s)
         if freed_s <= interrupted_s:
-            _expire(problem, episodes, e)
+            waiting.expire(problem, episodes, e)
             episodes.at_hand[e] = 0
-
-
-@njit(cache=True)
-def _expire(problem, episodes, e):  # type: ignore[no-untyped-def]
-    """Waiting jobs whose deadline no block could meet any more leave as blocked."""
-    i = 0
-    while i < episodes.num_waiting[e]:
-        k = episodes.waiting[e, i]
-        graph = episodes.graph_id[e, k]
-        fastest_s = np.inf
-        for c in range(problem.step_s.shape[1]):
-            if problem.can_run[graph, c]:
-                fastest_s = min(fastest_s, episodes.num_steps[e, k] * problem.step_s[graph, c])
-        if fastest_s > _limit_s(episodes, e, k):
-            episodes.outcome[e, k] = 6
-            episodes.num_expired[e] += 1
-            _leave_queue(episodes, e, i)
-        else:
-            i += 1
-
-
-@njit(cache=True)
-def _leave_queue(episodes, e, place):  # type: ignore[no-untyped-def]
-    last = episodes.num_waiting[e] - 1
-    for i in range(place, last):
-        episodes.waiting[e, i] = episodes.waiting[e, i + 1]
-    episodes.waiting[e, last] = -1
-    episodes.num_waiting[e] = last
-
-
-@njit(cache=True)
-def _limit_s(episodes, e, k):  # type: ignore[no-untyped-def]
-    """How long job ``k`` may run if it starts now."""
-    waited_s = episodes.now_s[e] - episodes.arrival_s[e, k]
-    return episodes.allowed_s[e, k] * (1.0 + DEADLINE_TOLERANCE) - waited_s
-
-
-@njit(cache=True)
-def find_candidates(problem, episodes, e):  # type: ignore[no-untyped-def]
-    """Fill the candidates of the job at hand.
-
-    For each degree and rule the rule's block among those that are free now, have the memory and meet the deadline.
-    A rule that takes the same block as an earlier one of the same degree yields no candidate of its own.
-    """
-    k = episodes.job[e]
-    now_s = episodes.now_s[e]
-    graph = episodes.graph_id[e, k]
-    num_steps = episodes.num_steps[e, k]
-    allowed_s = _limit_s(episodes, e, k)
-    num_rules = len(problem.rules)
-    free_at_s = episodes.block_free_at_s[e]
-    episodes.candidate_block[e] = -1
-    episodes.candidate_s[e] = np.inf
-    episodes.can_place[e] = False
-    episodes.can_place[e, 0] = True
-    any_candidate = False
-    any_feasible = False
-    num_blocks = len(problem.degree)
-    best = np.empty(num_rules)
-    block = 0
-    for d in range(len(problem.degrees)):
-        best[:] = np.inf
-        base = 1 + d * num_rules
-        while block < num_blocks and problem.degree[block] == d:
-            c = problem.placement_class[block]
-            time_s = num_steps * problem.step_s[graph, c]
-            if problem.can_run[graph, c] and time_s <= allowed_s:
-                any_feasible = True
-                if free_at_s[block] <= now_s:
-                    any_candidate = True
-                    for r in range(num_rules):
-                        if best[r] == -np.inf:
-                            continue
-                        score = _score(problem, free_at_s, now_s, block, time_s, problem.rules[r])
-                        if score < best[r]:
-                            best[r] = score
-                            episodes.candidate_block[e, base + r] = block
-                            episodes.candidate_s[e, base + r] = time_s
-            block += 1
-        for r in range(num_rules):
-            b = episodes.candidate_block[e, base + r]
-            if b < 0:
-                continue
-            unique = True
-            for q in range(r):
-                if episodes.candidate_block[e, base + q] == b:
-                    unique = False
-            episodes.can_place[e, base + r] = unique
-    if any_candidate:
-        episodes.obstacle[e] = 1
-    elif not any_feasible:
-        episodes.obstacle[e] = 4
-    else:
-        episodes.obstacle[e] = 2
-        for i in range(episodes.free_at_s.shape[1]):
-            if episodes.free_at_s[e, i] <= now_s:
-                episodes.obstacle[e] = 3
-                break
-
-
-@njit(cache=True)
-def _score(problem, free_at_s, now_s, block, time_s, rule):  # type: ignore[no-untyped-def]
-    """How bad a free block is by a rule; the least is taken, minus infinity ends the search."""
-    if rule == 0:
-        return -np.inf
-    if rule == 3:
-        return time_s
-    score = 0.0
-    until_s = min(now_s + time_s, now_s + problem.horizon_s)
-    for i in range(problem.neighbour_start[block], problem.neighbour_start[block + 1]):
-        other = problem.neighbours[i]
-        if rule == 1:  # free blocks that would no longer be free
-            if free_at_s[other] <= now_s:
-                score += problem.weight[other]
-        else:  # time for which other blocks would no longer be free
-            score += problem.weight[other] * max(0.0, until_s - max(free_at_s[other], now_s))
-    return score

@@ -123,7 +123,7 @@ def record(scenario: Scenario, episodes: Episodes, e: int) -> EpisodeRecord:
     """A copy of what happened in episode ``e`` so far."""
     jobs = slice(0, scenario.settings.num_jobs)
     if scenario.problem.interruptions.is_on and episodes.job[e] >= scenario.settings.num_jobs:
-        episodes, e = Episodes(*(values[e : e + 1].copy() for values in episodes)), 0
+        episodes, e = Episodes(**{name: values[e : e + 1].copy() for name, values in episodes._asdict().items()}), 0
         drain(scenario.problem, episodes, e)
     graph_id, num_steps = episodes.graph_id[e, jobs].copy(), episodes.num_steps[e, jobs].copy()
     chosen = episodes.chosen[e, jobs].copy()

@@ -17,6 +17,9 @@ from .kernel import _merge, _pop, _push
 # rounding must not part what is simultaneous. Moments that are sums of durations are told apart to the last bit.
 SAME_MOMENT = 256 * 2.0**-52
 
+# Numba counts a reference to every array of a tuple on each call, which would take longer than what the functions do.
+_inlined = njit(cache=True, error_model="numpy", inline="always")
+
 # Places in `State.sizes`.
 CANDIDATES, TIMED, DIRTY, ENDED, SENT = range(5)
 
@@ -61,7 +64,7 @@ def run(w, v, s):  # type: ignore[no-untyped-def]
     return num_done, num_moments, num_fillings
 
 
-@njit(cache=True, error_model="numpy")
+@_inlined
 def _start_what_can(w, v, s, now_s):  # type: ignore[no-untyped-def]
     """Start ready tasks in the order of their priority, as `kernel` does; returns whether flows have begun."""
     flows_begin = False
@@ -98,7 +101,7 @@ def _start_what_can(w, v, s, now_s):  # type: ignore[no-untyped-def]
     return flows_begin
 
 
-@njit(cache=True, error_model="numpy")
+@_inlined
 def _take_hanging(v, stream):  # type: ignore[no-untyped-def]
     """Try the most urgent task that hangs on a stream."""
     top = v.hanging[stream]
@@ -107,7 +110,7 @@ def _take_hanging(v, stream):  # type: ignore[no-untyped-def]
         v.sizes[CANDIDATES] = _push(v.candidates, v.sizes[CANDIDATES], top)
 
 
-@njit(cache=True, error_model="numpy")
+@_inlined
 def _finish(w, v, i, now_s):  # type: ignore[no-untyped-def]
     """Free the streams of a task and tell its successors."""
     v.finish_s[i] = now_s
@@ -124,7 +127,7 @@ def _finish(w, v, i, now_s):  # type: ignore[no-untyped-def]
         _take_hanging(v, w.streams[k])
 
 
-@njit(cache=True, error_model="numpy")
+@_inlined
 def _begin_phase(w, v, s, i, now_s):  # type: ignore[no-untyped-def]
     """Start the flows of a task's phase and tell whether there are any; else its latency passes at once."""
     p = v.phase[i]
@@ -137,7 +140,7 @@ def _begin_phase(w, v, s, i, now_s):  # type: ignore[no-untyped-def]
     return False
 
 
-@njit(cache=True, error_model="numpy")
+@_inlined
 def _begin_timed(w, v, i, work_s, now_s):  # type: ignore[no-untyped-def]
     """Let a task work by itself for so long, longer where its rank sends and computes at once."""
     v.left_s[i] = work_s
@@ -147,7 +150,7 @@ def _begin_timed(w, v, i, work_s, now_s):  # type: ignore[no-untyped-def]
     _put_timed(v, i)
 
 
-@njit(cache=True, error_model="numpy")
+@_inlined
 def _go_on(w, v, s, next_sent_s):  # type: ignore[no-untyped-def]
     """Go to the next moment and collect the tasks that have ended a phase, or all of their work, in ``ended``.
 
@@ -208,7 +211,7 @@ def _go_on(w, v, s, next_sent_s):  # type: ignore[no-untyped-def]
     return now_s, flows_end
 
 
-@njit(cache=True, error_model="numpy")
+@_inlined
 def _send(w, v, s, now_s):  # type: ignore[no-untyped-def]
     """Let every flow go on at its share of the links, slower where its ranks compute as well.
 
@@ -230,7 +233,7 @@ def _send(w, v, s, now_s):  # type: ignore[no-untyped-def]
     return next_sent_s
 
 
-@njit(cache=True, error_model="numpy")
+@_inlined
 def _touch(w, v, i):  # type: ignore[no-untyped-def]
     """A task makes its streams busy."""
     _mark(v, i)
@@ -244,7 +247,7 @@ def _touch(w, v, i):  # type: ignore[no-untyped-def]
             _mark_all(w, v, w.partner[stream])
 
 
-@njit(cache=True, error_model="numpy")
+@_inlined
 def _leave(w, v, i):  # type: ignore[no-untyped-def]
     """A task no longer makes its streams busy."""
     for c in range(w.touch_start[i], w.touch_start[i + 1]):
@@ -257,13 +260,13 @@ def _leave(w, v, i):  # type: ignore[no-untyped-def]
             _mark_all(w, v, w.partner[stream])
 
 
-@njit(cache=True, error_model="numpy")
+@_inlined
 def _mark_all(w, v, stream):  # type: ignore[no-untyped-def]
     for place in range(w.room_start[stream], w.room_start[stream] + v.num_here[stream]):
         _mark(v, w.touch_task[v.here[place]])
 
 
-@njit(cache=True, error_model="numpy")
+@_inlined
 def _mark(v, i):  # type: ignore[no-untyped-def]
     """Remember that a task's pace may have changed."""
     if not v.is_dirty[i]:
@@ -272,7 +275,7 @@ def _mark(v, i):  # type: ignore[no-untyped-def]
         v.sizes[DIRTY] += 1
 
 
-@njit(cache=True, error_model="numpy")
+@_inlined
 def _change_paces(w, v, now_s):  # type: ignore[no-untyped-def]
     """Slow down or speed up what runs on ranks that have begun or ceased to send and compute at once.
 
@@ -309,14 +312,14 @@ def _change_paces(w, v, now_s):  # type: ignore[no-untyped-def]
     return flows_differ
 
 
-@njit(cache=True, error_model="numpy")
+@_inlined
 def _put_timed(v, i):  # type: ignore[no-untyped-def]
     """Put a task into the heap by its end."""
     v.sizes[TIMED] += 1
     _rise(v, v.sizes[TIMED] - 1, i)
 
 
-@njit(cache=True, error_model="numpy")
+@_inlined
 def _take_timed(v, i):  # type: ignore[no-untyped-def]
     """Take a task out of the heap, wherever it stands."""
     v.sizes[TIMED] -= 1
@@ -339,7 +342,7 @@ def _take_timed(v, i):  # type: ignore[no-untyped-def]
     _rise(v, place, last)
 
 
-@njit(cache=True, error_model="numpy")
+@_inlined
 def _rise(v, place, i):  # type: ignore[no-untyped-def]
     """Put a task at a place of the heap and move it up to where it belongs."""
     while place > 0:

@@ -106,13 +106,13 @@ def schedule(jobs: Sequence[PlacedJob], cluster: Cluster, number: Callable[[Any]
         under_way = [(task, left, path) for task in running for left, path in task.flows]
         rate = fair_sharing_reference.rates(bandwidth, {k: path for k, (_, _, path) in enumerate(under_way)})
         ends: list[Any] = [task.end for task in running if task.left is not None] + [start_of[j] for j in asleep]
-        then = min(ends + [now + left * task.pace / rate[k] for k, (task, left, _) in enumerate(under_way)])
+        sent = [now + left * task.pace / rate[k] for k, (task, left, _) in enumerate(under_way)]
+        then = min(ends + sent)
         for task in running:
             task.flows = []
         for k, (task, left, path) in enumerate(under_way):
-            left -= rate[k] * (then - now) / task.pace
-            if left > 0:
-                task.flows.append((left, path))
+            if sent[k] > then:
+                task.flows.append((left - rate[k] * (then - now) / task.pace, path))
         for task in list(running):
             if task.left is None:
                 if task.flows:

@@ -105,7 +105,9 @@ def test_reasons_add_up_to_what_was_turned_away():
 
 
 def test_every_reason_for_blocking_has_its_own_look():
-    assert {reason.outcome for reason in palette.REASONS} == set(Outcome) - {Outcome.ACCEPTED, Outcome.UNDECIDED}
+    turned_away = set(Outcome) - {Outcome.ACCEPTED, Outcome.UNDECIDED, Outcome.WAITING}
+    assert {reason.outcome for reason in palette.reasons(has_queue=True)} == turned_away
+    assert {reason.outcome for reason in palette.reasons(has_queue=False)} == turned_away - {Outcome.EXPIRED}
     assert len({reason.colour for reason in palette.REASONS}) == len({reason.marker for reason in palette.REASONS}) == 4
 
 

@@ -1,8 +1,5 @@
 """Cluster dynamics against a plain player that knows nothing but devices, blocks and step times."""
 
-import functools
-import operator
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -15,6 +12,7 @@ from meshwright.simulation.dynamics import Outcome
 from meshwright.simulation.records import record
 from meshwright.simulation.scenario import ScenarioSettings, assemble
 
+from .plain_player import PlainPlayer
 from .samples import small_workload
 
 seeds = st.integers(0, 10_000)
@@ -45,72 +43,6 @@ def at_random(seed, eager):
     return choose
 
 
-class PlainPlayer:
-    """The same rules by brute force: a list of running jobs, sets of devices, loops over all blocks."""
-
-    def __init__(self, scenario, arrivals):
-        self.scenario, self.arrivals = scenario, arrivals
-        self.space, self.times = scenario.space, scenario.times
-        self.blocks = [frozenset(self.space.block(i).tolist()) for i in range(self.space.num_blocks)]
-        self.neighbours = [[j for j, other in enumerate(self.blocks) if block & other] for block in self.blocks]
-        self.weight = [1.0 / int((self.space.degree == d).sum()) for d in self.space.degree]
-        self.running: list[tuple[float, frozenset[int]]] = []
-
-    def free_at(self, devices):
-        return max((until for until, owned in self.running if owned & devices), default=0.0)
-
-    def look(self, k):
-        """Block and completion time of each candidate, which of them can be placed, and the reason if none is taken."""
-        now, graph = float(self.arrivals.arrival_s[k]), int(self.arrivals.graph_id[k])
-        steps = int(self.arrivals.num_steps[k])
-        sequential = steps * self.scenario.workload.graphs[graph].step_s
-        allowed = float(self.arrivals.deadline_fraction[k]) * sequential * (1 + 1e-9)
-        free_at = [self.free_at(block) for block in self.blocks]
-        found, feasible_at_all = [(-1, np.inf)], False
-        for degree in range(len(self.space.degrees)):
-            options = []
-            for b in np.flatnonzero(self.space.degree == degree).tolist():
-                c = int(self.space.placement_class[b])
-                time = steps * float(self.times.step_s[graph, c])
-                if self.times.can_run[graph, c] and time <= allowed:
-                    feasible_at_all = True
-                    if free_at[b] <= now:
-                        options.append((b, time))
-            for rule in self.scenario.settings.placement_rules:
-                scores = [self.score(rule, b, time, now, free_at) for b, time in options]
-                found.append(options[scores.index(min(scores))] if options else (-1, np.inf))
-        num_rules = len(self.scenario.settings.placement_rules)
-        can_place = [True]
-        for a in range(1, len(found)):
-            first_of_degree = a - (a - 1) % num_rules
-            earlier = [found[q][0] for q in range(first_of_degree, a)]
-            can_place.append(found[a][0] >= 0 and found[a][0] not in earlier)
-        if any(can_place[1:]):
-            reason = Outcome.REJECTED
-        elif not feasible_at_all:
-            reason = Outcome.DEADLINE
-        else:
-            devices = range(self.scenario.cluster.num_devices)
-            is_any_free = any(self.free_at(frozenset([d])) <= now for d in devices)
-            reason = Outcome.NO_BLOCK if is_any_free else Outcome.NO_DEVICE
-        return found, can_place, reason
-
-    def score(self, rule, b, time, now, free_at):
-        if rule == "first-fit":
-            return 0.0
-        if rule == "fastest":
-            return time
-        if rule == "best-fit":
-            lost = [self.weight[j] for j in self.neighbours[b] if free_at[j] <= now]
-        else:
-            until = min(now + time, now + 16 * self.scenario.workload.mean_interarrival_s)
-            lost = [self.weight[j] * max(0.0, until - max(free_at[j], now)) for j in self.neighbours[b]]
-        return functools.reduce(operator.add, lost, 0.0)
-
-    def take(self, k, block, time):
-        self.running.append((float(self.arrivals.arrival_s[k]) + time, self.blocks[block]))
-
-
 @settings(max_examples=20)
 @given(seed=seeds, eager=eagerness)
 def test_every_candidate_of_an_episode_is_the_one_that_brute_force_finds(scenario, seed, eager):
@@ -119,6 +51,7 @@ def test_every_candidate_of_an_episode_is_the_one_that_brute_force_finds(scenari
     episodes = scenario.new_episodes(1)
     scenario.begin(episodes, 0, arrivals)
     for k in range(scenario.settings.num_jobs):
+        plain.now = float(arrivals.arrival_s[k])
         found, can_place, reason = plain.look(k)
         assert episodes.job[0] == k
         assert episodes.candidate_block[0].tolist() == [block for block, _ in found]

@@ -70,7 +70,7 @@ def test_counts_leave_out_the_first_jobs(scenario, episodes):
     found = record(scenario, episodes, 1)
     words = ["accepted", "rejected by choice", "no free device", "no free block", "deadline out of reach"]
     assert found.counts() == dict(zip(words, [2, 1, 1, 0, 0], strict=True))
-    assert found.counts(scenario.settings.num_warmup_jobs) == dict(zip(words, [1, 1, 1, 0, 0], strict=True))
+    assert found.counts(scenario.settings.counted) == dict(zip(words, [1, 1, 1, 0, 0], strict=True))
 
 
 def test_a_record_of_a_running_episode_counts_what_is_undecided(scenario, episodes):

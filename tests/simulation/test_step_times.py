@@ -88,6 +88,8 @@ def test_graphs_share_tables_by_content_not_by_name(tmp_path):
         {"costs": CostSettings(collectives="tree")},
         {"costs": CostSettings(gradient_bytes_per_parameter_byte=2.0)},
         {"costs": CostSettings(contention="independent")},
+        {"costs": CostSettings(contention="fair")},
+        {"costs": CostSettings(overlap_slowdown=1.126)},
         {"where": cluster(bandwidth_gbytes_per_s=150)},
         {"where": cluster(latency_us=2)},
         {"where": cluster(num_devices=2)},

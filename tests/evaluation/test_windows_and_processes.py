@@ -1,0 +1,122 @@
+"""Evaluation where jobs wait and devices fail: the same in other processes; windows at both ends; no job counted twice."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from meshwright import settings
+from meshwright.envs.benchmark import BenchmarkSettings
+from meshwright.evaluation import gantt, plots, report
+from meshwright.evaluation.episodes import Player, play
+from meshwright.evaluation.evaluate import evaluate
+from meshwright.evaluation.metrics import metrics, outcome_shares, utilisation
+from meshwright.evaluation.policies import policy
+from meshwright.simulation.dynamics import OUTCOME_WORDS, Outcome
+from meshwright.simulation.records import EpisodeRecord
+
+CHANGES = {
+    "queue_capacity": 2,
+    "num_cooldown_jobs": 3,
+    "failures": {"mean_time_between_failures_h": 6.0, "repair_s": 300.0, "checkpoint_every_s": 400.0, "restart_s": 60.0},
+    "preemption": {"rate_per_job_h": 0.1, "pause_s": 120.0},
+}
+
+
+@pytest.fixture(scope="module")
+def eventful(small):
+    data = small.model_dump()
+    return settings.build(BenchmarkSettings, {**data, "scenario": {**data["scenario"], **CHANGES}})
+
+
+@pytest.fixture(scope="module")
+def built(eventful):
+    return eventful.build()
+
+
+def same(first: EpisodeRecord, second: EpisodeRecord) -> bool:
+    pairs = ((getattr(first, f.name), getattr(second, f.name)) for f in dataclasses.fields(EpisodeRecord))
+    return all(np.array_equal(a, b, equal_nan=a.dtype == np.float64) for a, b in pairs)
+
+
+def test_another_process_meets_the_same_failures(eventful, built):
+    tasks = [(name, seed) for name in ("random", "min") for seed in (0, 1)]
+    here = Player(eventful, built).play_all(tasks)
+    there = Player(eventful, built, num_processes=2).play_all(tasks)
+    assert all(same(a, b) for a, b in zip(here, there, strict=True))
+    assert sum(record.num_failures.sum() for record in here) > 0
+    assert not same(here[0], here[1])
+
+
+def test_jobs_arrive_alike_with_and_without_failures(small, scenario, built):
+    with_failures, without = (play(policy("min", s), s, 3) for s in (built, scenario))
+    assert with_failures.arrival_s.tolist() == without.arrival_s.tolist()
+    assert with_failures.num_steps.tolist() == without.num_steps.tolist()
+
+
+def test_results_count_each_job_of_the_window_once_and_are_drawn(eventful, built):
+    found = evaluate(eventful, ["min@best-fit"], scenario=built)
+    described = found.results["scenario"]
+    assert (described["num_warmup_jobs"], described["num_cooldown_jobs"], described["queue_capacity"]) == (5, 3, 2)
+    for row in found.results["rows"]:
+        assert sum(row["outcomes"].values()) == pytest.approx(1)
+        assert OUTCOME_WORDS[Outcome.WAITING] not in row["outcomes"]
+        assert row["blocking_rate"]["mean"] + row["acceptance_rate"]["mean"] == pytest.approx(1)
+    assert any(row["outcomes"].get(OUTCOME_WORDS[Outcome.EXPIRED], 0) > 0 for row in found.results["rows"])
+    assert "deadline expired while waiting" in plots.reasons_svg(found.results["rows"])
+    page = report.report_html(found.results)
+    assert "nor the last 3; 22 arrivals of each episode count" in page
+    assert "Up to 2 jobs may wait in a queue" in page
+    assert "mean wait <small>h</small>" in page
+    assert "delay by interruptions" in page
+    assert "expired while waiting" in gantt.occupancy_svg(built, [("min", found.records["min"][0])])
+
+
+def by_hand(*, outcome, start_s, finish_s, degree) -> EpisodeRecord:
+    """Jobs 100 s apart that may take 1000 s."""
+    k = len(outcome)
+    arrival_s, accepted = 100.0 * np.arange(k), np.equal(outcome, int(Outcome.ACCEPTED))
+    return EpisodeRecord(
+        arrival_s=arrival_s,
+        graph_id=np.zeros(k, np.int64),
+        num_steps=np.ones(k, np.int64),
+        allowed_s=np.full(k, 1000.0),
+        sequential_s=np.full(k, 1000.0),
+        degree=np.array(degree),
+        candidate=accepted.astype(np.int64),
+        block=np.where(accepted, 0, -1),
+        completion_s=np.array(finish_s) - arrival_s,
+        outcome=np.array(outcome, np.int64),
+        start_s=np.array(start_s),
+        finish_s=np.array(finish_s),
+        **dict.fromkeys(["num_failures", "num_preemptions", "lost_work_s", "delay_s"], np.zeros(k)),
+    )
+
+
+def test_a_window_at_both_ends_worked_by_hand(scenario):
+    # Ten jobs, the first two and the last three left out: jobs 2 to 6 count, from 200 s to 600 s on 8 devices.
+    chosen = scenario.settings.model_copy(update={"num_jobs": 10, "num_warmup_jobs": 2, "num_cooldown_jobs": 3})
+    windowed = dataclasses.replace(scenario, settings=chosen)
+    nan, placed, no, waits = np.nan, Outcome.ACCEPTED, Outcome.NO_DEVICE, Outcome.WAITING
+    record = by_hand(
+        outcome=[placed, no, placed, Outcome.EXPIRED, waits, placed, no, no, placed, waits],
+        start_s=[0.0, nan, 300.0, nan, nan, 500.0, nan, nan, 800.0, nan],
+        finish_s=[250.0, nan, 500.0, nan, nan, 1500.0, nan, nan, 900.0, nan],
+        degree=[4, 0, 2, 0, 0, 8, 0, 0, 8, 0],
+    )
+    figures = metrics(record, windowed)
+    # 2 placed and 2 turned away; the one that waits counts neither way, the one that still runs counts as placed
+    assert (figures["blocking_rate"], figures["acceptance_rate"]) == (0.5, 0.5)
+    assert figures["mean_completion_s"] == (300 + 1000) / 2
+    assert figures["mean_slack"] == pytest.approx((0.7 + 0.0) / 2)
+    assert figures["mean_degree"] == 5
+    # jobs 2 and 5 came at 200 s and 500 s and started at 300 s and 500 s
+    assert (figures["mean_wait_s"], figures["mean_delay_s"]) == (50, 0)
+    # 4 devices for 50 s, 2 for 200 s from the job's start on, 8 for the last 100 s
+    assert utilisation(record, windowed) == pytest.approx((4 * 50 + 2 * 200 + 8 * 100) / (8 * 400))
+    shares = outcome_shares([record], windowed)
+    assert {word: share for word, share in shares.items() if share} == {
+        "accepted": 0.5,
+        "no free device": 0.25,
+        "deadline expired while waiting": 0.25,
+    }

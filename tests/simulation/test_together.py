@@ -1,0 +1,374 @@
+"""Jobs side by side: cases worked by hand, the kernel against its plain reference, and laws of shared links."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from meshwright.clusters.cluster import Cluster
+from meshwright.clusters.matrix import MatrixTopology
+from meshwright.costs.phases import Flow, Phase
+from meshwright.errors import ClusterError, GraphError, PlanError
+from meshwright.simulation import kernel, together, together_reference
+from meshwright.simulation.messages import Messages
+from meshwright.simulation.placed_job import PlacedJob
+
+from .execution_samples import SWITCH, clos, cluster_of, drawn_execution, drawn_jobs, execution_of, sent
+
+SCHEDULERS = [together.schedule, together_reference.schedule]
+seeds = st.integers(0, 2**32)
+switch = cluster_of(SWITCH)
+
+
+def finishes(schedule, cluster, *jobs):
+    """Finish of each task of each job, all exact: what is worked by hand has no rounding."""
+    return [finish_s.tolist() for _, finish_s in schedule(list(jobs), cluster)]
+
+
+def messages_of(cluster, *flows, devices, **rest):
+    """A job in which each of the flows ``(sender, receiver, GB)`` is a message that starts at once."""
+    phases = [sent(a, b, size * 1e9) for a, b, size in flows]
+    execution = execution_of([0.0] * len(flows), num_ranks=len(devices), phases=phases, members=[flow[:2] for flow in flows])
+    return PlacedJob(execution, np.array(devices), **rest)
+
+
+# --- worked by hand ---
+
+
+@pytest.mark.parametrize("schedule", SCHEDULERS)
+def test_two_transfers_over_one_link_have_half_its_rate_each(schedule):
+    # 4 GB each out of device 0, over one link of 4 GB/s: 2 GB/s each, 2 s. On their own: 1 s.
+    assert finishes(schedule, switch, messages_of(switch, (0, 1, 4), (0, 2, 4), devices=[0, 1, 2])) == [[2.0, 2.0]]
+    assert finishes(schedule, switch, messages_of(switch, (0, 1, 4), devices=[0, 1])) == [[1.0]]
+
+
+@pytest.mark.parametrize("schedule", SCHEDULERS)
+def test_what_comes_does_not_slow_what_goes(schedule):
+    # Full duplex: 4 GB there and 8 GB back, each direction has its own 4 GB/s.
+    assert finishes(schedule, switch, messages_of(switch, (0, 1, 4), (1, 0, 8), devices=[0, 1])) == [[1.0, 2.0]]
+    bus = cluster_of({**SWITCH, "fabric": "bus"})
+    # On a bus both share 4 GB/s: 2 each until 2 s, then 4 GB are left for 4 GB/s.
+    assert finishes(schedule, bus, messages_of(bus, (0, 1, 4), (1, 0, 8), devices=[0, 1])) == [[2.0, 3.0]]
+
+
+@pytest.mark.parametrize("schedule", SCHEDULERS)
+def test_two_jobs_on_one_uplink_slow_each_other(schedule):
+    # Hosts 0 and 1 stand on leaf 0, hosts 2 and 3 on leaf 1; cards and the uplink carry 2 GB/s. Both jobs send 4 GB from
+    # leaf 0 to leaf 1, which takes 2 s alone. The second starts at 1 s, when the first has 2 GB left. 1 GB/s each: the
+    # first ends at 3 s; the second has sent 2 GB by then and sends the other 2 in 1 s: 4 s, 3 s after its start.
+    cluster = clos()
+    first = messages_of(cluster, (0, 1, 4), devices=[0, 2])
+    second = messages_of(cluster, (0, 1, 4), devices=[1, 3], start_s=1.0)
+    assert finishes(schedule, cluster, first, second) == [[3.0], [3.0]]
+    assert finishes(schedule, cluster, first) == finishes(schedule, cluster, second) == [[2.0]]
+
+
+@pytest.mark.parametrize("schedule", SCHEDULERS)
+def test_two_jobs_below_different_leaves_do_not_slow_each_other(schedule):
+    cluster = clos()
+    jobs = [messages_of(cluster, (0, 1, 4), devices=devices) for devices in ([0, 1], [2, 3])]
+    assert finishes(schedule, cluster, *jobs) == [[2.0], [2.0]]
+
+
+@pytest.mark.parametrize("schedule", SCHEDULERS)
+def test_a_message_goes_phase_by_phase(schedule):
+    # 4 GB at 4 GB/s and 0.5 s of latency; then 8 and 4 GB into device 0: 2 GB/s each until 2 s, then 4 for the other 4 GB:
+    # 3 s, and 0.25 s of latency; then 0.125 s in which nothing is sent. 1.5 + 3.25 + 0.125 s.
+    phases = (
+        Phase(0.5, (Flow(0, 1, 4e9),)),
+        Phase(0.25, (Flow(1, 0, 8e9), Flow(2, 0, 4e9))),
+        Phase(0.125, ()),
+    )
+    job = PlacedJob(execution_of([9.0], num_ranks=3, phases=[phases], members=[[0, 1, 2]]), np.arange(3))
+    assert finishes(schedule, switch, job) == [[4.875]]
+    # Where links are not shared the task takes the duration that it was given.
+    assert finishes(schedule, switch, replace(job, is_fair=False)) == [[9.0]]
+
+
+@pytest.mark.parametrize("schedule", SCHEDULERS)
+@pytest.mark.parametrize("is_fair", [False, True])
+def test_computing_and_sending_at_once_slows_both(schedule, is_fair):
+    # Alone: rank 0 computes 4 s and sends 8 GB at 4 GB/s in 2 s. Together at 1.25 times the time: the message takes 2.5 s,
+    # in which 2 s of the computation are done; the other 2 s take 2 s: 4.5 s.
+    def job(compute_s, is_fair):
+        execution = execution_of([compute_s, 2.0], phases=[(), sent(0, 1, 8e9)], members=[[], [0, 1]])
+        return PlacedJob(execution, np.arange(2), is_fair=is_fair, overlap_slowdown=1.25)
+
+    assert finishes(schedule, switch, job(4.0, is_fair)) == [[4.5, 2.5]]
+    # A computation of 1 s takes 1.25 s, in which the message does 1 s of its 2 s.
+    assert finishes(schedule, switch, job(1.0, is_fair)) == [[1.25, 2.25]]
+
+
+@pytest.mark.parametrize("schedule", SCHEDULERS)
+def test_a_message_slows_the_ranks_that_take_part_and_no_other(schedule):
+    # Ranks 0, 1 and 2 compute 4 s; after rank 3's 1 s a message of 1 s joins ranks 2 and 3. It is slow because rank 2
+    # computes: 1 to 3 s at twice the time. Rank 2 does 1 s by then, 1 s during it, and 2 s after it: 5 s.
+    execution = execution_of(
+        [4.0, 4.0, 4.0, 1.0, 1.0], [(3, 4)], num_ranks=4, ranks=[0, 1, 2, 3, 2], members=[(), (), (), (), (2, 3)]
+    )
+    job = PlacedJob(execution, np.arange(4), overlap_slowdown=2.0)
+    assert finishes(schedule, switch, job) == [[4.0, 4.0, 5.0, 1.0, 3.0]]
+
+
+@pytest.mark.parametrize("schedule", SCHEDULERS)
+def test_the_latency_of_a_message_stretches_as_well(schedule):
+    # 4 GB and 1 s of latency, at 1.5 times the time while rank 0 computes 3 s: 1.5 s for the bytes; of the latency 1 s
+    # passes in the next 1.5 s, when the message is there. The computation has done 2 s by then, 1 is left: 4 s.
+    execution = execution_of([3.0, 0.0], phases=[(), sent(0, 1, 4e9, latency_s=1.0)], members=[(), (0, 1)])
+    assert finishes(schedule, switch, PlacedJob(execution, np.arange(2), overlap_slowdown=1.5)) == [[4.0, 3.0]]
+
+
+@pytest.mark.parametrize("schedule", SCHEDULERS)
+def test_a_collective_starts_when_the_last_rank_is_ready(schedule):
+    # Ranks are ready at 1, 3 and 2 s; the message of 4 GB takes 1 s from 3 s on.
+    execution = execution_of(
+        [1.0, 3.0, 2.0, 0.0],
+        [(0, 3), (1, 3), (2, 3)],
+        num_ranks=3,
+        ranks=[0, 1, 2, 0],
+        phases=[(), (), (), sent(0, 1, 4e9)],
+        members=[(), (), (), (0, 1, 2)],
+    )
+    assert finishes(schedule, switch, PlacedJob(execution, np.arange(3))) == [[1.0, 3.0, 2.0, 4.0]]
+
+
+@pytest.mark.parametrize("schedule", SCHEDULERS)
+def test_the_more_urgent_message_gets_a_stream_first(schedule):
+    # Both hold the communication stream of rank 0 (number 2); the second one is more urgent.
+    execution = execution_of([0.0, 0.0], streams=[[2], [2]], phases=[sent(0, 1, 4e9)] * 2, members=[(0, 1)] * 2, priority=[1, 0])
+    assert finishes(schedule, switch, PlacedJob(execution, np.arange(2))) == [[2.0, 1.0]]
+
+
+@pytest.mark.parametrize("schedule", SCHEDULERS)
+def test_unequal_links_have_their_own_rates(schedule):
+    # 0 > 1 carries 1 GB/s, 1 > 0 carries 4 and 0 > 2 carries 2, and each pair has its own link.
+    matrix = [[0.5, 1.0, 2.0], [4.0, 0.5, 0.5], [0.5, 0.5, 0.5]]
+    cluster = cluster_of({"kind": "matrix", "bandwidth_gbytes_per_s": matrix, "latency_us": [[0.0] * 3] * 3})
+    job = messages_of(cluster, (0, 1, 4), (1, 0, 4), (0, 2, 4), devices=[0, 1, 2])
+    assert finishes(schedule, cluster, job) == [[4.0, 1.0, 2.0]]
+
+
+def test_no_jobs_take_no_time():
+    assert [schedule([], switch) for schedule in SCHEDULERS] == [[], []]
+    empty = PlacedJob(execution_of([]), np.arange(2))
+    assert finishes(together.schedule, switch, empty) == [[]]
+
+
+# --- the kernel and its reference ---
+
+
+@settings(max_examples=1000)
+@given(seeds)
+def test_the_kernel_equals_the_exact_reference(seed):
+    jobs, cluster = drawn_jobs(seed)
+    for compiled, plain in zip(together.schedule(jobs, cluster), together_reference.schedule(jobs, cluster), strict=True):
+        for found, exact in zip(compiled, plain, strict=True):
+            np.testing.assert_allclose(found, exact, rtol=1e-12, atol=1e-12)
+
+
+@settings(max_examples=300)
+@given(seeds)
+def test_the_kernel_equals_the_exact_reference_on_larger_jobs(seed):
+    jobs, cluster = drawn_jobs(seed, max_tasks=20, modes=(True,))
+    for compiled, plain in zip(together.schedule(jobs, cluster), together_reference.schedule(jobs, cluster), strict=True):
+        for found, exact in zip(compiled, plain, strict=True):
+            np.testing.assert_allclose(found, exact, rtol=1e-12, atol=1e-12)
+
+
+@settings(max_examples=400)
+@given(seeds)
+def test_where_nothing_is_shared_the_kernel_equals_the_reference_to_the_last_bit(seed):
+    jobs, cluster = drawn_jobs(seed, modes=(False,), slowdowns=(1.0,), max_tasks=20)
+    found, plain = together.schedule(jobs, cluster), together_reference.schedule(jobs, cluster, float)
+    assert [[times.tobytes() for times in job] for job in found] == [[times.tobytes() for times in job] for job in plain]
+
+
+@settings(max_examples=400)
+@given(seeds)
+def test_where_nothing_is_shared_a_job_alone_runs_as_the_plain_kernel_says(seed):
+    rng = np.random.default_rng(seed)
+    execution = drawn_execution(rng, int(rng.integers(0, 30)), 4)
+    (found,) = together.schedule([PlacedJob(execution, np.arange(4), is_fair=False)], switch)
+    assert [times.tobytes() for times in found] == [times.tobytes() for times in kernel.schedule(execution)]
+
+
+@pytest.mark.parametrize("message_first", [False, True])
+@pytest.mark.parametrize("gbytes", [[15, 29, 33], [15, 27, 28], [8, 7, 26, 7, 29], [8, 28, 21, 19, 28, 23, 4, 30]])
+def test_what_is_simultaneous_but_for_rounding_is_simultaneous(gbytes, message_first):
+    # Flows leave device 0 over 7 GB/s; the last and largest ends after a seventh of the sum, as a computation does, but in
+    # floating-point numbers one spacing earlier or later. After each of the two comes a task on rank 1, and the more urgent
+    # one goes first all the same.
+    n, end_s = len(gbytes), sum(gbytes) / 7
+    last, computed, after_message, after_computed = range(n - 1, n + 3)
+    execution = execution_of(
+        [0.0] * n + [end_s, 1.0, 1.0],
+        [(last, after_message), (computed, after_computed)],
+        num_ranks=4,
+        ranks=[0] * (n + 1) + [1, 1],
+        phases=[*(sent(0, 1 + k % 3, size * 1e9) for k, size in enumerate(gbytes)), (), (), ()],
+        priority=[0] * (n + 1) + ([1, 2] if message_first else [2, 1]),
+    )
+    cluster = cluster_of({**SWITCH, "bandwidth_gbytes_per_s": 7.0})
+    ((start_s, _),) = together.schedule([PlacedJob(execution, np.arange(4))], cluster)
+    first, second = (after_message, after_computed) if message_first else (after_computed, after_message)
+    assert start_s[[first, second]] == pytest.approx([end_s, end_s + 1], rel=1e-12)
+
+
+# --- laws ---
+
+
+@settings(max_examples=100)
+@given(seeds)
+def test_no_task_takes_less_than_alone(seed):
+    jobs, cluster = drawn_jobs(seed, max_tasks=20, modes=(True,))
+    for job, (start_s, finish_s) in zip(jobs, together.schedule(jobs, cluster), strict=True):
+        alone_s = [alone(job, task, cluster) for task in range(job.execution.num_tasks)]
+        assert ((finish_s - start_s) >= np.array(alone_s) * (1 - 1e-9) - 1e-12).all()
+
+
+def alone(job, task, cluster):
+    """Seconds of a task if its flows had their paths for themselves and nothing were slow."""
+    messages = job.execution.messages
+    phases = range(*messages.phase_start[task : task + 2])
+    total_s = 0.0 if phases else job.execution.duration_s[task]
+    for p in phases:
+        flows = slice(*messages.flow_start[p : p + 2])
+        ends = zip(messages.flow_bytes[flows], messages.sender[flows], messages.receiver[flows], strict=True)
+        total_s += messages.phase_latency_s[p]
+        total_s += max((size / cluster.bandwidth_bytes_per_s(*job.devices[[a, b]]) for size, a, b in ends), default=0.0)
+    return total_s
+
+
+@settings(max_examples=60)
+@given(seeds)
+def test_jobs_without_a_common_link_do_not_influence_each_other(seed):
+    jobs, _ = drawn_jobs(seed, max_tasks=15, modes=(True,))
+    # Behind a full-duplex switch each device has links of its own, and no two jobs have a device in common.
+    for job, together_s in zip(jobs, together.schedule(jobs, switch), strict=True):
+        (alone_s,) = together.schedule([job], switch)
+        np.testing.assert_allclose(together_s, alone_s, rtol=1e-12, atol=1e-12)
+
+
+@settings(max_examples=60)
+@given(seeds)
+def test_a_common_clock_that_starts_elsewhere_changes_nothing(seed):
+    jobs, cluster = drawn_jobs(seed, max_tasks=15)
+    later = [replace(job, start_s=job.start_s + 64.0) for job in jobs]
+    for a, b in zip(together.schedule(jobs, cluster), together.schedule(later, cluster), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12)
+
+
+@settings(max_examples=60)
+@given(seeds, st.floats(1.0, 8.0))
+def test_on_one_link_more_bandwidth_lets_no_message_end_later(seed, factor):
+    # Messages that wait for computations only, all over one bus. (In general a faster network may end later, as in
+    # test_fair_sharing: a flow that ends earlier elsewhere lets others through. And list scheduling has its anomalies.)
+    rng = np.random.default_rng(seed)
+    num_pairs = int(rng.integers(1, 8))
+    ready_s = rng.choice([0.0, 0.5, 1.0], num_pairs) + rng.random(num_pairs)
+    execution = execution_of(
+        [*ready_s, *np.zeros(num_pairs)],
+        [(i, num_pairs + i) for i in range(num_pairs)],
+        num_ranks=8,
+        ranks=[*range(num_pairs), *range(num_pairs)],
+        phases=[()] * num_pairs + [sent(i, 7, float(rng.integers(0, 6)) * 1e9) for i in range(num_pairs)],
+    )
+    (slow,), (fast,) = (
+        together.schedule(
+            [PlacedJob(execution, np.arange(8))], cluster_of({**SWITCH, "fabric": "bus", "bandwidth_gbytes_per_s": bandwidth})
+        )
+        for bandwidth in (4.0, 4.0 * factor)
+    )
+    assert (fast[1] <= slow[1] * (1 + 1e-12)).all()
+
+
+@settings(max_examples=60)
+@given(seeds, st.sampled_from([0.5, 2.0, 4.0]))
+def test_a_job_that_only_sends_takes_as_many_times_less_as_its_links_are_faster(seed, factor):
+    rng = np.random.default_rng(seed)
+    num = int(rng.integers(1, 10))
+    flows = [(int(a), int(b), float(size)) for a, b, size in rng.integers(0, 4, (num, 3))]
+    edges = [(i, j) for i in range(num) for j in range(i + 1, num) if rng.random() < 0.3]
+    execution = execution_of([0.0] * num, edges, num_ranks=4, phases=[sent(a, b, size * 1e9) for a, b, size in flows])
+    (slow,), (fast,) = (
+        together.schedule([PlacedJob(execution, np.arange(4))], clos(nic_bandwidth_gbytes_per_s=2.0 * f)) for f in (1.0, factor)
+    )
+    np.testing.assert_allclose(fast, np.array(slow) / factor, rtol=1e-12)
+
+
+# --- bad input ---
+
+
+def without_bandwidth():
+    """Three devices; the channel from 0 to 1 carries nothing, which YAML would not have let through."""
+    good = cluster_of({"kind": "matrix", "bandwidth_gbytes_per_s": [[1.0] * 3] * 3, "latency_us": [[0.0] * 3] * 3})
+    assert isinstance(good, Cluster)
+    bandwidth = np.full((3, 3), 1e9)
+    bandwidth[0, 1] = 0.0
+    return replace(good, topology=MatrixTopology(bandwidth, np.zeros((3, 3))))
+
+
+def test_a_link_without_bandwidth_is_refused_where_a_flow_crosses_it():
+    cluster = without_bandwidth()
+    assert finishes(together.schedule, cluster, messages_of(cluster, (1, 0, 1), devices=[0, 1])) == [[1.0]]
+    with pytest.raises(ClusterError, match=r"links\.host-0/0>host-1/0\.bandwidth_bytes_per_s: must be finite and positive"):
+        together.schedule([messages_of(cluster, (0, 1, 1), devices=[0, 1])], cluster)
+
+
+@pytest.mark.parametrize("schedule", SCHEDULERS)
+def test_devices_that_are_absent_or_taken_are_refused(schedule):
+    with pytest.raises(PlanError, match=r"devices: drawn has devices 0\.\.7 \(got 8\)"):
+        schedule([messages_of(switch, (0, 1, 1), devices=[0, 8])], switch)
+    with pytest.raises(PlanError, match=r"devices: a device is named twice"):
+        schedule([messages_of(switch, (0, 1, 1), devices=[3, 3])], switch)
+    jobs = [messages_of(switch, (0, 1, 1), devices=devices) for devices in ([0, 1], [2, 3], [4, 1])]
+    with pytest.raises(PlanError, match=r"devices: jobs 0 and 2 both own a device \(got 1\)"):
+        schedule(jobs, switch)
+
+
+@pytest.mark.parametrize("schedule", SCHEDULERS)
+def test_a_cycle_is_refused_by_the_number_of_its_job_and_nothing_is_changed(schedule):
+    good = messages_of(switch, (0, 1, 1), devices=[0, 1])
+    round_and_round = PlacedJob(execution_of([1.0, 1.0], [(0, 1), (1, 0)]), np.array([2, 3]), start_s=1.0)
+    before = round_and_round.execution.edges.tobytes(), good.devices.tobytes()
+    with pytest.raises(GraphError, match=r"jobs\.1\.edges: the tasks form a cycle \(got '2 tasks never start'\)"):
+        schedule([good, round_and_round], switch)
+    assert (round_and_round.execution.edges.tobytes(), good.devices.tobytes()) == before
+    assert finishes(schedule, switch, good) == [[0.25]]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"devices": np.arange(3)}, "devices: 2 ranks for 3 devices"),
+        ({"start_s": float("inf")}, "start_s: must be finite"),
+        ({"overlap_slowdown": 0.5}, "overlap_slowdown: must be finite and at least 1"),
+        ({"overlap_slowdown": float("nan")}, "overlap_slowdown: must be finite and at least 1"),
+    ],
+)
+def test_an_impossible_job_is_refused(changes, message):
+    with pytest.raises(PlanError, match=message):
+        replace(messages_of(switch, (0, 1, 1), devices=[0, 1]), **changes)
+
+
+@pytest.mark.parametrize(
+    ("phases", "members", "message"),
+    [
+        ([sent(0, 2, 1.0)], [(0, 1)], r"messages\.receiver: names a rank outside 0\.\.1 \(got 2\)"),
+        ([sent(-1, 0, 1.0)], [(0, 1)], r"messages\.sender: names a rank outside"),
+        ([()], [(5,)], r"messages\.members: names a rank outside 0\.\.1 \(got 5\)"),
+        ([sent(0, 1, -1.0)], [(0, 1)], r"messages\.flow_bytes: must be finite and not negative \(got -1\.0\)"),
+        ([sent(0, 1, 1.0, float("nan"))], [(0, 1)], r"messages\.phase_latency_s: must be finite"),
+        ([(), ()], [(), ()], r"messages: must have an entry for each of 1 tasks"),
+    ],
+)
+def test_impossible_messages_are_refused(phases, members, message):
+    with pytest.raises(GraphError, match=message):
+        replace(execution_of([1.0]), describe_messages=lambda: Messages.of(members, phases)).messages  # noqa: B018
+
+
+def test_a_task_on_an_absent_rank_is_refused():
+    with pytest.raises(GraphError, match=r"task 1: is on a rank outside 0\.\.1 \(got 2\)"):
+        execution_of([1.0, 1.0], streams=[[0], [0]], ranks=[0, 2])
