@@ -11,11 +11,11 @@ import statistics
 import time
 
 import numpy as np
-from numba import njit
 
 from meshwright.clusters.clos import ClosSettings
 from meshwright.clusters.cluster import Cluster
 from meshwright.clusters.settings import ClusterSettings
+from meshwright.compiled import njit
 from meshwright.simulation import fair_sharing, fair_sharing_reference
 from meshwright.simulation.fair_sharing import Sharing, new_sharing
 from meshwright.simulation.fair_sharing_kernel import begin, retire, share

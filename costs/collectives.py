@@ -2,6 +2,10 @@
 
 Each algorithm is a small class with one method; `ALGORITHMS` names them, `chosen` picks by name or, for ``auto``,
 the fastest one that the topology can run for the size and group at hand.
+
+A formula knows one link, that of the slowest pair. Where several flows of the same all-reduce cross a link (ranks that
+share a network card, an oversubscribed uplink), the formula gets what is left of the bandwidth, see `phases.slowdown`:
+no all-reduce takes less time than its fullest links need, and without shared links the formula stands as it is.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ from ..clusters.ramp import RampTopology
 from ..errors import ConfigError
 from . import formulas
 from .network import RankNetwork
-from .phases import Flow, Phase, Phases, ring
+from .phases import Flow, Phase, Phases, ring, slowdown
 
 Ranks = NDArray[np.int64]
 
@@ -49,11 +53,12 @@ class Ring:
         return True
 
     def all_reduce_s(self, network: RankNetwork, ranks: Ranks, payload_bytes: float) -> float:
-        """See `formulas.ring_all_reduce_s`."""
-        if len(ranks) <= 1:
+        """See `formulas.ring_all_reduce_s`; slower where hops share a link."""
+        if len(ranks) <= 1 or payload_bytes <= 0:
             return 0.0
         bandwidth, latency = network.ring(ranks)
-        return formulas.ring_all_reduce_s(payload_bytes, len(ranks), bandwidth, latency)
+        shared = _slowdown(self, network, ranks, formulas.ring_all_reduce_s(1.0, len(ranks), 1.0, 0.0), bandwidth)
+        return formulas.ring_all_reduce_s(payload_bytes, len(ranks), bandwidth / shared, latency)
 
     def phases(self, network: RankNetwork, ranks: Ranks, payload_bytes: float) -> Phases:
         """One phase: each hop carries ``2 (n - 1) / n`` of the payload; ``2 (n - 1)`` latencies of the slowest hop."""
@@ -73,11 +78,12 @@ class Tree:
         return True
 
     def all_reduce_s(self, network: RankNetwork, ranks: Ranks, payload_bytes: float) -> float:
-        """See `formulas.tree_all_reduce_s`; priced at the slowest pair."""
-        if len(ranks) <= 1:
+        """See `formulas.tree_all_reduce_s`; priced at the slowest pair, slower where edges share a link."""
+        if len(ranks) <= 1 or payload_bytes <= 0:
             return 0.0
         bandwidth, latency = network.all_pairs(ranks)
-        return formulas.tree_all_reduce_s(payload_bytes, len(ranks), bandwidth, latency)
+        shared = _slowdown(self, network, ranks, formulas.tree_all_reduce_s(1.0, len(ranks), 1.0, 0.0), bandwidth)
+        return formulas.tree_all_reduce_s(payload_bytes, len(ranks), bandwidth / shared, latency)
 
     def phases(self, network: RankNetwork, ranks: Ranks, payload_bytes: float) -> Phases:
         """One phase: each tree carries half of the payload up and down every edge; ``2 log2(n)`` latencies.
@@ -110,11 +116,12 @@ class HalvingDoubling:
         return True
 
     def all_reduce_s(self, network: RankNetwork, ranks: Ranks, payload_bytes: float) -> float:
-        """See `formulas.halving_doubling_all_reduce_s`; priced at the slowest pair."""
-        if len(ranks) <= 1:
+        """See `formulas.halving_doubling_all_reduce_s`; priced at the slowest pair, slower where pairs share a link."""
+        if len(ranks) <= 1 or payload_bytes <= 0:
             return 0.0
         bandwidth, latency = network.all_pairs(ranks)
-        return formulas.halving_doubling_all_reduce_s(payload_bytes, len(ranks), bandwidth, latency)
+        shared = _slowdown(self, network, ranks, formulas.halving_doubling_all_reduce_s(1.0, len(ranks), 1.0, 0.0), bandwidth)
+        return formulas.halving_doubling_all_reduce_s(payload_bytes, len(ranks), bandwidth / shared, latency)
 
     def phases(self, network: RankNetwork, ranks: Ranks, payload_bytes: float) -> Phases:
         """One phase for each step, with the latency of that step's own pairs.
@@ -155,13 +162,10 @@ class Hierarchical:
         members = self._members(network, ranks)
         if members is None:
             return Ring().all_reduce_s(network, ranks, payload_bytes)
-        inside = [network.ring(row) for row in members]
-        across = [network.ring(column) for column in members.T]
-        num_hosts, per_host = members.shape
-        intra_s = formulas.ring_all_reduce_s(payload_bytes, per_host, min(b for b, _ in inside), max(a for _, a in inside))
-        inter_s = formulas.ring_all_reduce_s(
-            payload_bytes / per_host, num_hosts, min(b for b, _ in across), max(a for _, a in across)
-        )
+        if payload_bytes <= 0:
+            return 0.0
+        intra_s = self._rings_s(network, ranks, members, payload_bytes, 1, slice(0, None, 2))
+        inter_s = self._rings_s(network, ranks, members.T, payload_bytes, members.shape[1], slice(1, None, 2))
         return intra_s + inter_s
 
     def phases(self, network: RankNetwork, ranks: Ranks, payload_bytes: float) -> Phases:
@@ -187,6 +191,17 @@ class Hierarchical:
             ),
         )
         return intra, inter, intra
+
+    def _rings_s(
+        self, network: RankNetwork, ranks: Ranks, rings: Ranks, payload_bytes: float, num_shards: int, part: slice
+    ) -> float:
+        """Rings side by side, a row for each, over one shard of the payload; their flows are that part of the phases."""
+        hops = [network.ring(row) for row in rings]
+        bandwidth, latency = min(b for b, _ in hops), max(a for _, a in hops)
+        num_ranks = rings.shape[1]
+        carried_bytes = formulas.ring_all_reduce_s(1.0 / num_shards, num_ranks, 1.0, 0.0)
+        shared = _slowdown(self, network, ranks, carried_bytes, bandwidth, part)
+        return formulas.ring_all_reduce_s(payload_bytes / num_shards, num_ranks, bandwidth / shared, latency)
 
     @staticmethod
     def _members(network: RankNetwork, ranks: Ranks) -> Ranks | None:
@@ -301,6 +316,22 @@ def _place_above(place: int, num_places: int) -> int:
         lowest = above & -above
         above = (above & ~lowest) | lowest << 1
     return above
+
+
+def _slowdown(
+    model: CollectiveModel,
+    network: RankNetwork,
+    ranks: Ranks,
+    carried_bytes: float,
+    bandwidth_bytes_per_s: float,
+    part: slice = slice(None),
+) -> float:
+    """`phases.slowdown` of the phases of one byte, or of a part of them; worked out once for every payload."""
+    key = f"{model.name} {part.start}", ranks.tobytes()
+    if key not in network.slowdowns:
+        phases = model.phases(network, ranks, 1.0)[part]
+        network.slowdowns[key] = slowdown(network, phases, carried_bytes, bandwidth_bytes_per_s)
+    return network.slowdowns[key]
 
 
 def _step(network: RankNetwork, ranks: Ranks, pairs: list[tuple[int, int]], payload_bytes: float) -> Phase:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 
-from numba import njit
+from ..compiled import njit_typed
 
 
-@njit(cache=True)
+@njit_typed
 def ring_all_reduce_s(payload_bytes: float, num_ranks: int, bandwidth_bytes_per_s: float, latency_s: float) -> float:
     """Time of one all-reduce over a ring, in seconds.
 
@@ -33,7 +33,7 @@ def ring_all_reduce_s(payload_bytes: float, num_ranks: int, bandwidth_bytes_per_
     return steps * latency_s + steps / num_ranks * payload_bytes / bandwidth_bytes_per_s
 
 
-@njit(cache=True)
+@njit_typed
 def ring_reduce_scatter_s(payload_bytes: float, num_ranks: int, bandwidth_bytes_per_s: float, latency_s: float) -> float:
     """Time of one reduce-scatter (or, with the gathered size as payload, all-gather) over a ring, in seconds.
 
@@ -43,7 +43,7 @@ def ring_reduce_scatter_s(payload_bytes: float, num_ranks: int, bandwidth_bytes_
     return 0.5 * ring_all_reduce_s(payload_bytes, num_ranks, bandwidth_bytes_per_s, latency_s)
 
 
-@njit(cache=True)
+@njit_typed
 def halving_doubling_all_reduce_s(payload_bytes: float, num_ranks: int, bandwidth_bytes_per_s: float, latency_s: float) -> float:
     """Time of one all-reduce by recursive halving and doubling, in seconds.
 
@@ -64,7 +64,7 @@ def halving_doubling_all_reduce_s(payload_bytes: float, num_ranks: int, bandwidt
     return time_s
 
 
-@njit(cache=True)
+@njit_typed
 def tree_all_reduce_s(payload_bytes: float, num_ranks: int, bandwidth_bytes_per_s: float, latency_s: float) -> float:
     """Time of one all-reduce over two pipelined complementary binary trees, in seconds.
 
@@ -79,7 +79,7 @@ def tree_all_reduce_s(payload_bytes: float, num_ranks: int, bandwidth_bytes_per_
     return 2.0 * depth * latency_s + 2.0 * payload_bytes / bandwidth_bytes_per_s
 
 
-@njit(cache=True)
+@njit_typed
 def ramp_transceivers(group_size: int, num_transceivers: int) -> int:
     """Transceivers that one node can point at the same peer within a RAMP subgroup.
 
@@ -95,7 +95,7 @@ def ramp_transceivers(group_size: int, num_transceivers: int) -> int:
     return max(1, num_transceivers // (group_size - 1))
 
 
-@njit(cache=True)
+@njit_typed
 def ramp_step_s(
     message_bytes: float, group_size: int, num_transceivers: int, node_bandwidth_bytes_per_s: float, latency_s: float
 ) -> float:

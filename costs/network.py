@@ -42,6 +42,15 @@ class RankNetwork:
         """Host of each rank, ``(r,)``."""
         return self.cluster.device_host[self.devices]
 
+    @cached_property
+    def slowdowns(self) -> dict[tuple[str, bytes], float]:
+        """What `phases.slowdown` said of an algorithm over ranks; kept here, since it is the same for every payload."""
+        return {}
+
+    def path(self, sender: int, receiver: int) -> tuple[int, ...]:
+        """The links that a message from rank to rank crosses, as indices into those of the cluster."""
+        return self.cluster.path(int(self.devices[sender]), int(self.devices[receiver]))
+
     def ring(self, ranks: NDArray[np.int64]) -> tuple[float, float]:
         """Bandwidth and latency of the slowest hop of the ring that visits ``ranks`` in their order."""
         following = np.roll(ranks, -1)

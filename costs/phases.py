@@ -6,6 +6,7 @@ the phase's latency passes. Pipelined steps (a ring's, a tree's) are one phase: 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import NamedTuple
 
 from .network import RankNetwork
@@ -50,6 +51,31 @@ def alone_s(network: RankNetwork, phases: Phases) -> float:
         slowest_s = max((size / float(network.bandwidth_bytes_per_s[a, b]) for a, b, size in flows), default=0.0)
         total_s += latency_s + slowest_s
     return total_s
+
+
+def slowdown(network: RankNetwork, phases: Phases, carried_bytes: float, bandwidth_bytes_per_s: float) -> float:
+    """Factor by which sending takes longer than a formula says that puts ``carried_bytes`` on one link; at least 1.
+
+    In each phase the fullest link decides: the one that needs longest for the bytes of all flows that cross it. Flows
+    share a link where devices share a network card, or where more leaves a leaf switch than its uplinks carry.
+
+    Args:
+        network: the ranks.
+        phases: what is sent; both this and ``carried_bytes`` for the same payload.
+        carried_bytes: what the formula divides by its bandwidth.
+        bandwidth_bytes_per_s: the formula's bandwidth.
+    """
+    links_bytes_per_s = network.cluster.links.bandwidth_bytes_per_s
+    fullest_bytes = 0.0  # as many as a link of the formula's bandwidth would send in that time
+    for _, flows in phases:
+        load_bytes: dict[int, float] = defaultdict(float)
+        for sender, receiver, size in flows:
+            for link in network.path(sender, receiver):
+                load_bytes[link] += size
+        # In this order of operations a link of the formula's bandwidth counts as exactly its bytes.
+        counted = (size * (bandwidth_bytes_per_s / float(links_bytes_per_s[link])) for link, size in load_bytes.items())
+        fullest_bytes += max(counted, default=0.0)
+    return max(1.0, fullest_bytes / carried_bytes)
 
 
 def ring(ranks: list[int], payload_bytes: float) -> tuple[Flow, ...]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from ..compiled import njit
 from ..errors import PolicyError
 from ..jobs.arrivals import Arrivals
 from ..simulation import dynamics
@@ -116,7 +116,7 @@ class EpisodeBatch:
             observe(self.scenario.problem, self._episodes, e, self._layout, self.observations)
 
 
-@njit(cache=True)
+@njit
 def _step(problem, episodes, actions, is_stepped, layout, weights, scale_s, observations, rewards, is_over):  # type: ignore[no-untyped-def]
     for e in range(len(actions)):
         is_over[e] = episodes.job[e] >= episodes.arrival_s.shape[1] - 1

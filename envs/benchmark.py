@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from importlib.resources import files as resources
 from pathlib import Path
@@ -76,14 +77,14 @@ def load_benchmark(spec: str, *, changes: list[str] | None = None) -> BenchmarkS
         raise ConfigError("no such benchmark and no such file", field="benchmark", value=spec, choices=choices)
     loaded = settings.load(BenchmarkSettings, spec, changes=changes or ())
     chosen, folder = loaded.scenario, Path(spec).parent
-    paths = {"cluster": _beside(chosen.cluster, folder), "workload": _beside(chosen.workload, folder)}
+    paths = {"cluster": beside(chosen.cluster, folder), "workload": beside(chosen.workload, folder)}
     return loaded.model_copy(update={"scenario": chosen.model_copy(update=paths)})
 
 
-def _beside(spec: str, folder: Path) -> str:
-    """A path from the folder of the file that names it, where something is there."""
+def beside(spec: str, folder: Path) -> str:
+    """A path from the folder of the file that names it, where a file is there; any other spelling as it is."""
     inside = folder / spec
-    return str(inside) if not spec.startswith("preset:") and inside.exists() else spec
+    return str(inside) if not spec.startswith("preset:") and os.path.isfile(inside) else spec
 
 
 def _folder() -> Path:

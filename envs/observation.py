@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 import numpy as np
 from gymnasium import spaces
-from numba import njit
 from numpy.typing import NDArray
 
+from ..compiled import njit
 from ..simulation.dynamics import Episodes, Problem, Rule
 from ..simulation.scenario import Scenario
 
@@ -129,7 +129,7 @@ class Observer:
         }
 
 
-@njit(cache=True)
+@njit
 def observe(problem: Problem, episodes: Episodes, e: int, layout: Layout, out: ObservationArrays) -> None:
     """Write the observation of episode ``e`` into row ``e`` of ``out``."""
     out.devices[e] = 0.0
@@ -215,7 +215,7 @@ def observe(problem: Problem, episodes: Episodes, e: int, layout: Layout, out: O
         _write_slots(after, layout.per_degree, out.candidate_slots[e, a])
 
 
-@njit(cache=True)
+@njit
 def _ratio(x: float, y: float) -> float:
     """``x / (x + y)``: one half where both are equal; one where ``x`` is infinite, zero where ``y`` is."""
     if np.isinf(y):
@@ -225,7 +225,7 @@ def _ratio(x: float, y: float) -> float:
     return x / (x + y) if x + y > 0.0 else 0.0
 
 
-@njit(cache=True)
+@njit
 def _slot(wait_s: float, slots_s: NDArray[np.float64]) -> int:
     for h in range(len(slots_s)):
         if wait_s <= slots_s[h]:
@@ -233,7 +233,7 @@ def _slot(wait_s: float, slots_s: NDArray[np.float64]) -> int:
     return len(slots_s)
 
 
-@njit(cache=True)
+@njit
 def _write_slots(freed, per_degree, out):  # type: ignore[no-untyped-def]
     num_degrees, num_slots = freed.shape[0], freed.shape[1] - 1
     for d in range(num_degrees):

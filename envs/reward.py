@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from numba import njit
 from pydantic import Field
 
 from .. import settings
+from ..compiled import njit
 from ..simulation.dynamics import Episodes, Problem
 from ..simulation.waiting import can_wait
 
@@ -33,7 +33,7 @@ class RewardSettings(settings.Settings):
         return self.accepted, self.blocked, self.slack, self.device_seconds
 
 
-@njit(cache=True)
+@njit
 def reward(
     problem: Problem, episodes: Episodes, e: int, candidate: int, weights: tuple[float, float, float, float], scale_s: float
 ) -> float:

@@ -17,7 +17,7 @@ import numpy as np
 from ..envs.batch import EpisodeBatch
 from ..envs.benchmark import BenchmarkSettings
 from ..errors import MeshwrightError
-from ..planners.policy import Policy
+from ..planners.policy import Policy, checked
 from ..simulation.decision import decision
 from ..simulation.records import EpisodeRecord
 from ..simulation.scenario import Scenario
@@ -32,6 +32,7 @@ def play(chooser: Policy, scenario: Scenario, seed: int) -> EpisodeRecord:
     while not batch.is_over[0]:
         observation = {key: value[0] for key, value in batch.observations._asdict().items()}
         choice = chooser.choose(decision(scenario, batch.episodes, 0), observation)
+        choice = checked(choice, chooser.name, scenario.problem.num_candidates)
         batch.step(np.array([choice], np.int64))
     return batch.record(0)
 

@@ -2,19 +2,22 @@
 
 ``plans/`` holds the decisions of the first test episode of the best learned policy (of the best policy where none is
 learned), a plan for each placed job, so that the folder can be exported; ``episode.trace.json`` shows in Perfetto who held
-which device in that episode.
+which device in that episode. Where ``plans/`` changes, exports of the plans before are taken out of ``export/``.
 """
 
 from __future__ import annotations
 
 import csv
 import io
+import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from .. import files
+from ..errors import InputFileError
+from ..export.folder import INDEX, MANIFEST
 from ..simulation.records import EpisodeRecord
 from ..simulation.scenario import Scenario
 from ..simulation.timeline import Timeline, simulate
@@ -24,12 +27,15 @@ from .episode_trace import to_chrome_trace
 from .evaluate import Evaluation
 from .gantt import occupancy_svg
 from .metrics import METRICS
+from .policies import display_name
 from .report import report_html
 from .step_chart import step_svg
 
 
 def write_evaluation(found: Evaluation, out: Path, *, exports: dict[str, str] | None = None) -> list[Path]:
-    """Write everything; what a training run left in the same folder goes into the report too.
+    """Write everything.
+
+    What a training run left in the same folder goes into the report too, where its policy was evaluated.
 
     Args:
         found: the evaluation.
@@ -45,7 +51,10 @@ def write_evaluation(found: Evaluation, out: Path, *, exports: dict[str, str] | 
     files.write_json(results_file, found.results)
     files.write_text(csv_file, to_csv(found.results))
     shown = best_policy(found.results)
+    plans_before = _contents(plans)
     write_plans(found.records[shown][0], found.scenario, shown, plans)
+    if plans_before != _contents(plans):
+        remove_exports(out / "export")
     files.write_json(trace_file, to_chrome_trace(found.records[shown][0], found.scenario))
     files.write_text(report_file, _report(found, out, shown, exports or {}))
     return [results_file, csv_file, report_file, trace_file, plans]
@@ -68,6 +77,27 @@ def to_csv(results: dict[str, Any]) -> str:
         figures = [row[m][end] if row[m] is not None else "" for m in METRICS for end in ("mean", "low", "high")]
         writer.writerow([row["policy"], row["kind"], row["benchmark"], row["num_seeds"], *figures])
     return text.getvalue()
+
+
+def remove_exports(folder: Path) -> None:
+    """Remove the files that exports wrote into a folder and below it; files of anyone else stay where they are.
+
+    Raises:
+        InputFileError: a file may not be removed.
+    """
+    written: set[Path] = set()
+    for manifest in folder.rglob(MANIFEST):
+        written |= {manifest.parent / name for name in _listed(manifest, "files") if Path(str(name)).name == name}
+    written |= {index for index in folder.rglob(INDEX) if _listed(index, "plans")}
+    try:
+        for path in sorted(written):
+            if path.is_file() or path.is_symlink():
+                path.unlink()
+        for below, _, _ in os.walk(folder, topdown=False):
+            if not os.listdir(below) and not os.path.islink(below):
+                os.rmdir(below)
+    except OSError as error:
+        raise InputFileError(f"an old export cannot be removed ({error.strerror})", file=folder) from None
 
 
 def one_job(record: EpisodeRecord, scenario: Scenario) -> tuple[int, Timeline] | None:
@@ -99,17 +129,34 @@ def _report(found: Evaluation, out: Path, shown: str, exports: dict[str, str]) -
         names = [scenario.cluster.device_name(int(device)) for device in devices]
         timeline = step_svg(step, scenario.workload.graphs[int(record.graph_id[k])], device_names=names)
     run = RunFolder(out)
+    own_names = {display_name(str(path)) for path in (out, out.resolve(), out.resolve() / run.policy.name)}
+    own = any(row["kind"] == "learned" and row["policy"] in own_names for row in results["rows"])
     return report_html(
         results,
-        learning_curve=files.read_json(run.learning_curve) if run.learning_curve.is_file() else None,
+        learning_curve=files.read_json(run.learning_curve) if own and run.learning_curve.is_file() else None,
         gantt=gantt,
         timeline=timeline,
-        config_yaml=_text(run.config),
-        command=_text(out / "command.txt"),
-        versions=files.read_json(out / "versions.json") if (out / "versions.json").is_file() else versions(),
+        config_yaml=_text(run.config) if own else None,
+        command=_text(out / "command.txt") if own else None,
+        versions=files.read_json(out / "versions.json") if own and (out / "versions.json").is_file() else versions(),
         exports=exports,
     )
 
 
 def _text(path: Path) -> str | None:
     return files.read_text(path) if path.is_file() else None
+
+
+def _contents(plans: Path) -> dict[str, bytes]:
+    """The plans in a folder as they are written, by file name."""
+    return {path.name: path.read_bytes() for path in plans.glob("job-*.json")}
+
+
+def _listed(path: Path, key: str) -> list[Any]:
+    """The list that a file of an export holds under a key; empty where it is no such file."""
+    try:
+        content = files.read_json(path)
+    except InputFileError:
+        return []
+    found = content.get(key) if isinstance(content, dict) and "format" in content else None
+    return found if isinstance(found, list) else []

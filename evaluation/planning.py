@@ -15,6 +15,7 @@ import numpy as np
 
 from .. import settings
 from ..clusters import load_cluster
+from ..costs import compute
 from ..costs.model import CostSettings
 from ..envs.batch import EpisodeBatch
 from ..errors import GraphError, PlanError
@@ -22,6 +23,7 @@ from ..jobs.arrivals import Arrivals
 from ..jobs.job import MAX_STEPS
 from ..jobs.load import load_graph
 from ..jobs.workload import Workload, WorkloadSettings
+from ..planners.policy import checked
 from ..plans import PlacementPlan
 from ..simulation.decision import Decision, decision
 from ..simulation.dynamics import RULE_NAMES
@@ -100,16 +102,18 @@ def plan(
     chooser = policy(spec, scenario)
     chooser.begin(0)
     waiting = decision(scenario, batch.episodes, 0)
-    choice = chooser.choose(waiting, {key: value[0] for key, value in batch.observations._asdict().items()})
+    observation = {key: value[0] for key, value in batch.observations._asdict().items()}
+    choice = checked(chooser.choose(waiting, observation), spec, scenario.problem.num_candidates)
     rows = _rows(scenario, waiting, choice)
     if choice == 0 or not waiting.can_place[choice]:
         raise _refusal(scenario, waiting, spec, deadline_s, num_steps)
     batch.step(np.array([choice], np.int64))
     chosen = rows[choice - 1]
     why = (
-        f"{spec} chose {chosen['degree']} ranks on block {chosen['shape']} ({chosen['rule']}) "
-        f"out of {int(waiting.can_place[1:].sum())} candidates on the empty cluster"
-        + ("" if deadline_s is None else f" that finish within {deadline_s:g} s")
+        f"{spec} chose {_counted(chosen['degree'], 'rank')} on block {chosen['shape']} ({chosen['rule']}) "
+        f"out of {_counted(int(waiting.can_place[1:].sum()), 'candidate')} on the empty cluster"
+        + ("" if deadline_s is None else f", counting those that finish within {deadline_s:g} s")
+        + _whose_times(scenario)
     )
     made = plan_of(batch.record(0), scenario, 0, why=why)
     return Planned(made, rows, scenario)
@@ -165,6 +169,19 @@ def _rows(scenario: Scenario, waiting: Decision, choice: int) -> list[dict[str, 
             }
         )
     return rows
+
+
+def _counted(number: int, thing: str) -> str:
+    return f"{number} {thing}{'s' * (number != 1)}"
+
+
+def _whose_times(scenario: Scenario) -> str:
+    """A remark where the job's times are taken as they are and do not say on which device they hold."""
+    graph = scenario.workload.graphs[0]
+    if graph.reference_device is not None or compute.chosen(scenario.settings.costs.compute, graph).name != "profiled":
+        return ""
+    devices = ", ".join(kind.name for kind in scenario.cluster.device_types)
+    return f"; {graph.name} does not say on which device its times hold, so they are taken as those of the cluster's {devices}"
 
 
 def _refusal(scenario: Scenario, waiting: Decision, spec: str, deadline_s: float | None, num_steps: int) -> PlanError:

@@ -9,6 +9,7 @@ anything else is the path of a run folder or of its ``policy.pt``.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.resources import files as resources
@@ -116,19 +117,23 @@ def _own_policy(spec: str, scenario: Scenario) -> Policy:
     module, colon, name = spec.removeprefix(OWN).partition(":")
     if not colon or not all(part.isidentifier() for part in (*module.split("."), name)):
         raise PolicyError("a policy of your own is spelled python:MODULE:NAME", value=spec)
+    if "" not in sys.path and str(Path.cwd()) not in sys.path:  # an installed command does not look there by itself
+        sys.path.insert(0, str(Path.cwd()))
     try:
         home = import_module(module)
     except ModuleNotFoundError as error:
         if error.name != module.split(".")[0] and error.name != module:
             raise
-        raise PolicyError("no such module on the Python path", field=spec, value=module) from None
+        raise PolicyError("no such module in this folder or on the Python path", field=spec, value=module) from None
     if not callable(getattr(home, name, None)):
         names = [n for n, value in vars(home).items() if callable(value) and not n.startswith("_")]
         raise PolicyError(f"module {module} has no such callable", value=name, choices=names)
     made = getattr(home, name)(scenario)
     for method in ("begin", "choose"):
         if not callable(getattr(made, method, None)):
-            raise PolicyError(f"has no method {method!r} (see planners/policy.py)", value=spec)
+            raise PolicyError(f"makes something without a method {method!r} (see planners/policy.py)", value=spec)
+    if not isinstance(getattr(made, "name", None), str):
+        made.name = name
     own: Policy = made
     return own
 

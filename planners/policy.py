@@ -5,9 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+import numpy as np
 from numpy.typing import NDArray
 
+from ..errors import PolicyError
 from ..simulation.decision import Decision
+
+
+def checked(choice: object, name: str, num_candidates: int) -> int:
+    """A policy's answer as a candidate.
+
+    Raises:
+        PolicyError: the answer is no whole number from 0 to ``num_candidates - 1``.
+    """
+    if isinstance(choice, bool | np.bool_) or not isinstance(choice, int | np.integer) or not 0 <= choice < num_candidates:
+        raise PolicyError(f"must choose a candidate 0..{num_candidates - 1}", field=name, value=choice)
+    return int(choice)
 
 
 class Policy(Protocol):

@@ -197,14 +197,17 @@ class PlacementPlan(settings.Settings):
         """Label, value and provenance of what is worth saying about the plan, as rows for a table."""
         rows = [("job", self.job.name, "")]
         if self.job.num_steps is not None:
-            rows.append(("steps", str(self.job.num_steps), ""))
+            rows.append(("steps", f"{self.job.num_steps:,}", ""))
         if self.job.deadline_s is not None:
             rows.append(("deadline", f"{self.job.deadline_s:.6g} s", ""))
         if self.cluster is not None:
             rows.append(("cluster", self.cluster.name, ""))
+        samples = (self.job.graph or {}).get("samples_per_step")
+        if samples is not None:
+            rows.append(("samples per step", f"{samples} over all ranks", ""))
         rows.append(("partition", self._partition_text(), ""))
         rows.append(("ranks", f"{self.num_ranks} on {len(self.host_order)} host{'s' * (len(self.host_order) > 1)}", ""))
-        rows += [(f.name, f"{f.value:.6g} {f.unit}".strip(), f.provenance) for f in self.predicted]
+        rows += [(_label(f), _text(f), f.provenance) for f in self.predicted]
         if self.why is not None:
             rows.append(("why", self.why, ""))
         return rows
@@ -216,6 +219,23 @@ class PlacementPlan(settings.Settings):
             given = self.partition.layout.model_dump(exclude_defaults=True)
             return " ".join(f"{key}={value}" for key, value in given.items())
         return "by hand"
+
+
+def _label(figure: Figure) -> str:
+    """The name of a figure without the unit at its end, in words."""
+    return figure.name.removesuffix(f"_{figure.unit}").replace("_", " ")
+
+
+def _text(figure: Figure) -> str:
+    """The value of a figure in a unit for people."""
+    if figure.unit == "bytes":
+        power, prefix = next(((p, x) for p, x in ((12, "T"), (9, "G"), (6, "M"), (3, "k")) if figure.value >= 10**p), (0, ""))
+        return f"{figure.value / 10**power:.1f} {prefix}B" if prefix else f"{figure.value:.6g} B"
+    if figure.unit == "1":
+        return f"{100 * figure.value:.1f} %"
+    if figure.unit == "s" and 0 < figure.value < 1:
+        return f"{1000 * figure.value:.6g} ms"
+    return f"{figure.value:.6g} {figure.unit}".strip()
 
 
 def _hosts_by_lowest_rank(ranks: tuple[Rank, ...]) -> tuple[str, ...]:

@@ -6,13 +6,14 @@ The compiled functions read the arrays of `simulation.dynamics`.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from ..compiled import njit
 
 # Deadlines are compared with this relative tolerance, so that rounding never blocks a job.
 DEADLINE_TOLERANCE = 1e-9
 
 
-@njit(cache=True)
+@njit
 def find_candidates(problem, episodes, e):  # type: ignore[no-untyped-def]
     """Fill the candidates of the job at hand.
 
@@ -75,14 +76,14 @@ def find_candidates(problem, episodes, e):  # type: ignore[no-untyped-def]
                 break
 
 
-@njit(cache=True)
+@njit
 def limit_s(episodes, e, k):  # type: ignore[no-untyped-def]
     """How long job ``k`` may run if it starts now."""
     waited_s = episodes.now_s[e] - episodes.arrival_s[e, k]
     return episodes.allowed_s[e, k] * (1.0 + DEADLINE_TOLERANCE) - waited_s
 
 
-@njit(cache=True)
+@njit
 def _score(problem, free_at_s, now_s, block, time_s, rule):  # type: ignore[no-untyped-def]
     """How bad a free block is by a rule; the least is taken, minus infinity ends the search."""
     if rule == 0:

@@ -18,9 +18,9 @@ from enum import IntEnum
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from ..compiled import njit
 from . import interruptions, waiting
 from .candidates import find_candidates
 from .interruptions import Interruptions
@@ -206,7 +206,7 @@ def new_episodes(problem: Problem, num_episodes: int, num_jobs: int, num_devices
     )
 
 
-@njit(cache=True)
+@njit
 def start(problem, episodes, e):  # type: ignore[no-untyped-def]
     """Empty the cluster of episode ``e`` and show its first job; its jobs and its seed have been written before."""
     episodes.job[e] = 0
@@ -229,7 +229,7 @@ def start(problem, episodes, e):  # type: ignore[no-untyped-def]
     find_candidates(problem, episodes, e)
 
 
-@njit(cache=True)
+@njit
 def decide(problem, episodes, e, candidate):  # type: ignore[no-untyped-def]
     """Carry out a candidate for the job at hand and go to the next decision.
 
@@ -276,7 +276,7 @@ def decide(problem, episodes, e, candidate):  # type: ignore[no-untyped-def]
     return accepted
 
 
-@njit(cache=True)
+@njit
 def drain(problem, episodes, e):  # type: ignore[no-untyped-def]
     """Let the placed jobs of an episode run to their ends, whatever interrupts them; nothing more is decided."""
     if not problem.interruptions.is_on:
@@ -293,7 +293,7 @@ def drain(problem, episodes, e):  # type: ignore[no-untyped-def]
         interruptions.happen(problem, episodes, e, next_s)
 
 
-@njit(cache=True)
+@njit
 def _arrive(episodes, e):  # type: ignore[no-untyped-def]
     k = episodes.num_arrived[e]
     episodes.job[e] = k
@@ -301,7 +301,7 @@ def _arrive(episodes, e):  # type: ignore[no-untyped-def]
     episodes.num_arrived[e] = k + 1
 
 
-@njit(cache=True)
+@njit
 def _go_on(problem, episodes, e):  # type: ignore[no-untyped-def]
     """Put up the next waiting job that some free block suits, or let time pass until there is one or a job arrives."""
     while True:

@@ -8,7 +8,8 @@ which a link would be full never falls while others are filled, so one heap with
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from ..compiled import njit
 
 # Flows that would end within this share of their bytes, or moments that differ by no more than this many spacings of
 # floating-point numbers, are one event: rounding must not part what is simultaneous. Each keeps its own finish.
@@ -20,7 +21,7 @@ SAME_MOMENT = 8 * 2.0**-52
 BANDWIDTH, USED, CARRY, OPEN = range(4)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(error_model="numpy")
 def run(s, order, begin_s):  # type: ignore[no-untyped-def]
     """Start the flows in their order and go from event to event; returns the number of events."""
     num_events = 0
@@ -41,7 +42,7 @@ def run(s, order, begin_s):  # type: ignore[no-untyped-def]
     return num_events
 
 
-@njit(cache=True, error_model="numpy")
+@njit(error_model="numpy")
 def retire(s, now_s):  # type: ignore[no-untyped-def]
     """End the flows that have sent their last byte by now.
 
@@ -63,7 +64,7 @@ def retire(s, now_s):  # type: ignore[no-untyped-def]
     return num_ended
 
 
-@njit(cache=True, error_model="numpy")
+@njit(error_model="numpy")
 def share(s, now_s):  # type: ignore[no-untyped-def]
     """Give every flow under way its fair rate from now on.
 
@@ -86,14 +87,14 @@ def share(s, now_s):  # type: ignore[no-untyped-def]
     return next_end_s
 
 
-@njit(cache=True, error_model="numpy")
+@njit(error_model="numpy")
 def begin_all(s):  # type: ignore[no-untyped-def]
     """Let all flows start at zero."""
     for flow in range(len(s.payload_bytes)):
         begin(s, flow, 0.0)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(error_model="numpy")
 def begin(s, flow, now_s):  # type: ignore[no-untyped-def]
     """Let a flow start; `share` must follow before time goes on.
 
@@ -124,7 +125,7 @@ def begin(s, flow, now_s):  # type: ignore[no-untyped-def]
     return True
 
 
-@njit(cache=True, error_model="numpy")
+@njit(error_model="numpy")
 def end(s, flow):  # type: ignore[no-untyped-def]
     """Take a flow off its links; `share` must follow before time goes on."""
     s.sizes[0] -= 1
@@ -147,7 +148,7 @@ def end(s, flow):  # type: ignore[no-untyped-def]
             s.busy_place[other] = s.busy_place[link]
 
 
-@njit(cache=True, error_model="numpy")
+@njit(error_model="numpy")
 def fill(s):  # type: ignore[no-untyped-def]
     """Progressive filling: write the fair rate of every flow under way to ``new_rate``."""
     for i in range(s.sizes[0]):
@@ -186,7 +187,7 @@ def fill(s):  # type: ignore[no-untyped-def]
                     _use(tally, s.path_links[c], level)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(error_model="numpy")
 def _use(tally, link, rate):  # type: ignore[no-untyped-def]
     """Count one crossing at a settled rate; the sum carries what rounding loses.
 
@@ -202,7 +203,7 @@ def _use(tally, link, rate):  # type: ignore[no-untyped-def]
     tally[link, OPEN] -= 1.0
 
 
-@njit(cache=True, error_model="numpy")
+@njit(error_model="numpy")
 def _sift_down(heap, level, place, size):  # type: ignore[no-untyped-def]
     """Move the link at a place down to where it belongs; smallest level on top, ties by number."""
     link, own = heap[place], level[place]

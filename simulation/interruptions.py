@@ -17,11 +17,11 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from pydantic import Field
 
 from .. import settings
+from ..compiled import njit
 
 # SplitMix64: Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014 (Stafford's variant 13).
 GAMMA = np.uint64(0x9E3779B97F4A7C15)
@@ -134,7 +134,7 @@ def new_arrays(chosen: Interruptions, num_episodes: int, num_jobs: int, num_devi
     }
 
 
-@njit(cache=True)
+@njit
 def exponential_s(mean_s, seed, drawn, index, event):  # type: ignore[no-untyped-def]
     """An exponential time in seconds, a pure function of its arguments; infinite where the mean is.
 
@@ -160,7 +160,7 @@ def exponential_s(mean_s, seed, drawn, index, event):  # type: ignore[no-untyped
     return -mean_s * math.log((np.float64(bits >> SHIFT_TO_53_BITS) + 0.5) * 2.0**-53)
 
 
-@njit(cache=True)
+@njit
 def begin(problem, episodes, e):  # type: ignore[no-untyped-def]
     """All devices are up and no job has been placed."""
     chosen = problem.interruptions
@@ -177,7 +177,7 @@ def begin(problem, episodes, e):  # type: ignore[no-untyped-def]
     episodes.delay_s[e] = 0.0
 
 
-@njit(cache=True)
+@njit
 def place(problem, episodes, e, k):  # type: ignore[no-untyped-def]
     """Job ``k`` has just been placed on its block and runs."""
     chosen = problem.interruptions
@@ -189,7 +189,7 @@ def place(problem, episodes, e, k):  # type: ignore[no-untyped-def]
     episodes.preempted_at_s[e, k] = now_s + exponential_s(chosen.mean_preemption_s, episodes.seed[e], PREEMPTION, k, 0)
 
 
-@njit(cache=True)
+@njit
 def next_s(episodes, e, now_s):  # type: ignore[no-untyped-def]
     """When the next device fails or the next job is preempted."""
     found_s = np.inf
@@ -201,7 +201,7 @@ def next_s(episodes, e, now_s):  # type: ignore[no-untyped-def]
     return found_s
 
 
-@njit(cache=True)
+@njit
 def happen(problem, episodes, e, now_s):  # type: ignore[no-untyped-def]
     """Carry out the failures and preemptions of this moment; jobs that end now have ended."""
     chosen = problem.interruptions
@@ -229,7 +229,7 @@ def happen(problem, episodes, e, now_s):  # type: ignore[no-untyped-def]
             _interrupt(problem, episodes, e, k, now_s, now_s + chosen.pause_s)
 
 
-@njit(cache=True)
+@njit
 def _interrupt(problem, episodes, e, k, now_s, ready_s):  # type: ignore[no-untyped-def]
     """Job ``k`` falls back to its last checkpoint and restarts when its block is ready, not before ``ready_s``."""
     chosen = problem.interruptions

@@ -7,9 +7,9 @@ busy hangs in the heap of the first busy one, so an event touches only tasks tha
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from ..compiled import njit
 from ..errors import GraphError
 from .execution import ExecutionGraph
 
@@ -43,7 +43,7 @@ def _rank_of(priority: NDArray[np.float64]) -> NDArray[np.int64]:
     return rank
 
 
-@njit(cache=True)
+@njit
 def _schedule(duration_s, rank, stream_start, streams, num_streams, successor_start, successors, waiting_for):  # type: ignore[no-untyped-def]
     t = len(duration_s)
     task_of = np.empty(t, np.int64)
@@ -117,7 +117,7 @@ def _schedule(duration_s, rank, stream_start, streams, num_streams, successor_st
     return start_s, finish_s, num_done
 
 
-@njit(cache=True)
+@njit
 def _merge(a, b, left, right, depth):  # type: ignore[no-untyped-def]
     """Merge two leftist heaps of ranks, smallest on top; -1 is the empty heap."""
     if a < 0:
@@ -136,7 +136,7 @@ def _merge(a, b, left, right, depth):  # type: ignore[no-untyped-def]
     return a
 
 
-@njit(cache=True)
+@njit
 def _push(heap, size, value):  # type: ignore[no-untyped-def]
     k = size
     while k > 0:
@@ -149,7 +149,7 @@ def _push(heap, size, value):  # type: ignore[no-untyped-def]
     return size + 1
 
 
-@njit(cache=True)
+@njit
 def _pop(heap, size):  # type: ignore[no-untyped-def]
     size -= 1
     value = heap[size]
@@ -168,7 +168,7 @@ def _pop(heap, size):  # type: ignore[no-untyped-def]
     return size
 
 
-@njit(cache=True)
+@njit
 def _push_running(heap, size, task, finish_s):  # type: ignore[no-untyped-def]
     k = size
     while k > 0:
@@ -181,7 +181,7 @@ def _push_running(heap, size, task, finish_s):  # type: ignore[no-untyped-def]
     return size + 1
 
 
-@njit(cache=True)
+@njit
 def _pop_running(heap, size, finish_s):  # type: ignore[no-untyped-def]
     size -= 1
     task = heap[size]

@@ -8,6 +8,7 @@ figure. A file is a hash of the figures and then the figures, so a damaged one i
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from .. import files
 from ..costs.model import CostSettings
-from ..errors import PlanError
+from ..errors import InputFileError, PlanError
 from ..jobs.graph import JobGraph
 from ..plans.memory import op_split_memory_bytes
 from .space import DecisionSpace
@@ -25,7 +26,7 @@ from .splitting import SplitSettings
 from .timeline import simulate
 
 # Raised whenever lowering, kernel or cost formulas change their figures.
-FIGURES_VERSION = 3
+FIGURES_VERSION = 4
 
 _FIGURE = np.dtype("<f8")
 _HASH_SIZE = 32
@@ -138,6 +139,10 @@ def _read(path: Path, num_classes: int) -> NDArray[np.float64] | None:
 
 
 def _write(path: Path, table: NDArray[np.float64]) -> None:
+    """Keep a table; where the folder cannot be written, say so and go on: it is simulated again next time."""
     figures = table.astype(_FIGURE).tobytes()
-    with files.atomic_file(path) as file:
-        file.write(files.digest(figures).encode() + figures)
+    try:
+        with files.atomic_file(path) as file:
+            file.write(files.digest(figures).encode() + figures)
+    except InputFileError as error:
+        warnings.warn(f"step times are not kept between runs (set MESHWRIGHT_CACHE): {error}", RuntimeWarning, stacklevel=2)

@@ -8,8 +8,8 @@ changes its place there does. ``w`` is a `together_arrays.Work`, ``v`` a `togeth
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from ..compiled import njit
 from .fair_sharing_kernel import SAME_BYTES, begin, end, fill
 from .kernel import _merge, _pop, _push
 
@@ -18,13 +18,13 @@ from .kernel import _merge, _pop, _push
 SAME_MOMENT = 256 * 2.0**-52
 
 # Numba counts a reference to every array of a tuple on each call, which would take longer than what the functions do.
-_inlined = njit(cache=True, error_model="numpy", inline="always")
+_inlined = njit(error_model="numpy", inline="always")
 
 # Places in `State.sizes`.
 CANDIDATES, TIMED, DIRTY, ENDED, SENT = range(5)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(error_model="numpy")
 def run(w, v, s):  # type: ignore[no-untyped-def]
     """Run all tasks; start and finish stand in ``v``.
 

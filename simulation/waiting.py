@@ -6,12 +6,12 @@ The compiled functions read the arrays of `simulation.dynamics`, which says when
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from ..compiled import njit
 from .candidates import limit_s
 
 
-@njit(cache=True)
+@njit
 def can_wait(problem, episodes, e):  # type: ignore[no-untyped-def]
     """Whether the job at hand would wait (or go on waiting) if it were turned down now."""
     if episodes.at_hand[e] < episodes.num_waiting[e]:
@@ -19,7 +19,7 @@ def can_wait(problem, episodes, e):  # type: ignore[no-untyped-def]
     return episodes.num_waiting[e] < problem.queue_capacity and episodes.obstacle[e] != 4
 
 
-@njit(cache=True)
+@njit
 def expire(problem, episodes, e):  # type: ignore[no-untyped-def]
     """Waiting jobs whose deadline no block could meet any more leave as blocked."""
     i = 0
@@ -38,7 +38,7 @@ def expire(problem, episodes, e):  # type: ignore[no-untyped-def]
             i += 1
 
 
-@njit(cache=True)
+@njit
 def leave(episodes, e, place):  # type: ignore[no-untyped-def]
     """Take the job at a place of the queue out of it; the others move up."""
     last = episodes.num_waiting[e] - 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
@@ -63,7 +65,7 @@ class TrainSettings(settings.Settings):
 
     Attributes:
         name: for tables and the run folder.
-        benchmark: ``preset:NAME`` or a path: scenario and rewards are taken from it.
+        benchmark: ``preset:NAME`` or a path: scenario and rewards are taken from it (see `load_train_settings`).
         seed: of weights, sampling and training episodes (which are numbered from 1,000).
         total_steps: decisions to learn from.
         validate_every_steps: decisions between two looks at the validation episodes.
@@ -86,3 +88,24 @@ class TrainSettings(settings.Settings):
     device: Literal["auto", "cpu", "cuda"] = "cpu"
     ppo: PPOSettings = PPOSettings()
     network: NetworkSettings = NetworkSettings()
+
+
+def load_train_settings(path: str | Path, changes: Sequence[str] = ()) -> TrainSettings:
+    """Read a training config.
+
+    The benchmark's path refers to the folder of the config, or else, as in a change, to the current one.
+
+    Args:
+        path: the YAML file.
+        changes: ``key=value`` texts, applied in order.
+
+    Raises:
+        InputFileError: the file is missing or unreadable.
+        ConfigError: bad YAML, a key twice, an unknown key or an impossible value.
+    """
+    chosen = settings.load(TrainSettings, path, changes=changes)
+    if any(change.partition("=")[0].strip() == "benchmark" for change in changes):
+        return chosen
+    from ..envs.benchmark import beside  # takes a while, and a wrong config is to be told at once
+
+    return chosen.model_copy(update={"benchmark": beside(chosen.benchmark, Path(path).parent)})

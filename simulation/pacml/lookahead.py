@@ -13,9 +13,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from ...compiled import njit
 from ...errors import GraphError
 from .splitting import SplitJob, by_number
 from .switches import Defects
@@ -167,7 +167,7 @@ def _ties(job: SplitJob, seed: int) -> NDArray[np.uint64]:
     return np.asarray(mixed ^ (mixed >> np.uint64(31)), np.uint64)
 
 
-@njit(cache=True)
+@njit
 def _run(  # type: ignore[no-untyped-def]
     compute_s,
     worker,
@@ -303,7 +303,7 @@ def _run(  # type: ignore[no-untyped-def]
     return step_s, communication_s, computation_s, busy_s, num_ticks
 
 
-@njit(cache=True)
+@njit
 def _choose(flows, num_flows, channel, run_s, dep_left, tie, ties_by_hash, chosen):  # type: ignore[no-untyped-def]
     """The ready flow of each channel that may set the tick: that of the shortest run time, into ``chosen``."""
     for k in range(num_flows):

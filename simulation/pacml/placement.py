@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from ...clusters.blocks import blocks
 from ...clusters.cluster import Cluster
+from ...compiled import njit
 from .splitting import SplitJob
 
 
@@ -113,7 +113,7 @@ def plain_first_fit(
     return server
 
 
-@njit(cache=True)
+@njit
 def _first_fit(  # type: ignore[no-untyped-def]
     order, pieces, memory_bytes, parent_start, parents, block_start, block_servers, is_free, capacity_bytes
 ):

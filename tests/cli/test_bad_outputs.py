@@ -48,6 +48,7 @@ def test_a_folder_of_results_that_cannot_be_is_refused(refused, work):
     assert refused("train", "train.yaml", "--out", "graph.txt/run") == f"--out: is no folder (got '{work / 'graph.txt'}')"
 
 
+@pytest.mark.filterwarnings("ignore:step times are not kept:RuntimeWarning")
 def test_a_file_that_stops_a_result_from_being_written_is_told_in_one_line(refused, monkeypatch):
     def full(*arguments):
         raise OSError(28, "No space left on device")

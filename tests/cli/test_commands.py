@@ -48,6 +48,7 @@ def test_a_plan_is_shown_saved_and_loaded_again(meshwright, work):
     told = meshwright(*PLAN, "--json", "plan.json", "--trace", "trace.json")
     assert (told.status, told.err) == (0, "")
     assert "Candidates for" in told.out
+    assert told.out.endswith("written: plan.json\nwritten: trace.json\n")
     plan = load_plan(work / "plan.json")
     assert plan.cluster is not None
     assert (plan.num_ranks, plan.cluster.name) == (2, "pair")
@@ -84,12 +85,20 @@ def test_one_episode_is_enough_for_a_result(meshwright):
 
 def test_an_evaluated_folder_is_exported_whole_and_evaluated_again(meshwright, work):
     assert meshwright(*EVALUATE, "--out", "found").status == 0
-    assert meshwright(*EVALUATE, "--out", "found").status == 0
+    assert meshwright(*EVALUATE, "--out", "found").out.endswith("written: found\n")
     told = meshwright("export", "found", "--format", "kubernetes", "--out", "deploy", "--json", "-")
     assert told.status == 0
     plans = json.loads((work / "found" / "plans" / "index.json").read_text())["plans"]
     assert sorted(json.loads(told.out)["written"]) == plans
     assert "plans written for kubernetes to deploy" in told.err
+
+
+def test_an_evaluation_that_replaces_the_plans_tells_which_exports_it_removed(meshwright, work):
+    assert meshwright(*EVALUATE, "--out", "found").status == 0
+    assert meshwright("export", "found", "--format", "slurm", "--out", "found/export/slurm").status == 0
+    told = meshwright(*EVALUATE, "--set", "scenario.num_jobs=5", "--out", "found")
+    assert told.out.endswith("written: found\nremoved, an export of the plans before: found/export/slurm\n")
+    assert not (work / "found" / "export").exists()
 
 
 def test_training_tells_where_its_run_lies(meshwright, trained, work):

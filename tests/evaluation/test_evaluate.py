@@ -177,3 +177,34 @@ def _empty(path):
     path.parent.mkdir()
     path.write_bytes(b"")
     return path
+
+
+def test_a_policy_begins_each_episode_with_the_episodes_seed(scenario):
+    seeds = []
+
+    class Spy:
+        name = "spy"
+
+        def begin(self, seed):
+            seeds.append(seed)
+
+        def choose(self, decision, observation):
+            return 0
+
+    play(Spy(), scenario, 7)
+    play(Spy(), scenario, 8)
+    assert seeds == [7, 8]
+
+
+def test_a_policy_that_answers_with_half_a_candidate_is_refused(scenario):
+    class Half:
+        name = "half"
+
+        def begin(self, seed):
+            pass
+
+        def choose(self, decision, observation):
+            return 0.5
+
+    with pytest.raises(PolicyError, match="half: must choose a candidate"):
+        play(Half(), scenario, 0)

@@ -1,4 +1,5 @@
 import csv
+import dataclasses
 import itertools
 import json
 
@@ -7,8 +8,8 @@ import pytest
 
 from meshwright.evaluation.decisions import plan_of
 from meshwright.evaluation.evaluate import evaluate
-from meshwright.evaluation.pages import best_policy, write_evaluation
-from meshwright.export import export_run
+from meshwright.evaluation.pages import best_policy, remove_exports, write_evaluation
+from meshwright.export import export, export_run, write
 from meshwright.plans import load_plan
 
 
@@ -55,6 +56,54 @@ def test_writing_again_replaces_the_plans_of_before(written):
     (folder / "plans" / "job-9999-old.json").write_text("{}")
     write_evaluation(found, folder)
     assert not (folder / "plans" / "job-9999-old.json").exists()
+
+
+def test_exports_of_plans_that_are_replaced_are_removed_and_other_files_stay(small, scenario, tmp_path):
+    found = evaluate(small, scenario=scenario, num_seeds=1)
+    out = tmp_path / "run"
+    write_evaluation(found, out)
+    plans = {path.stem: load_plan(path) for path in (out / "plans").glob("job-*.json")}
+    for target in ("slurm", "torchrun"):
+        export_run(plans, target, out / "export" / target)
+    write(export(next(iter(plans.values())), "slurm"), out / "export" / "one")
+    (out / "export" / "slurm" / "notes.txt").write_text("mine")
+    write_evaluation(found, out)
+    assert (out / "export" / "torchrun" / "index.json").is_file()  # the same plans again, so their exports still hold
+    worst = dataclasses.replace(found, records=dict.fromkeys(found.records, found.records["random"]))
+    write_evaluation(worst, out)
+    assert [path.relative_to(out).as_posix() for path in (out / "export").rglob("*")] == [
+        "export/slurm",
+        "export/slurm/notes.txt",
+    ]
+    (out / "export" / "slurm" / "notes.txt").unlink()
+    remove_exports(out / "export")
+    assert not (out / "export").exists()
+
+
+def test_an_export_cannot_name_files_outside_its_folder(tmp_path):
+    (tmp_path / "thesis.tex").write_text("x")
+    (tmp_path / "export").mkdir()
+    manifest = {"format": "slurm", "files": ["../thesis.tex", "..", "absent", 5, "export.json"]}
+    (tmp_path / "export" / "export.json").write_text(json.dumps(manifest))
+    remove_exports(tmp_path / "export")
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+@pytest.mark.parametrize("is_own", [True, False])
+def test_the_report_tells_of_a_training_run_only_beside_its_own_policy(written, tmp_path, is_own):
+    found = written[0]
+    out = tmp_path / "run-1.2"
+    out.mkdir()
+    row = {"steps": 0, "validation_blocking_rate": 0.5, "training_blocking_rate": None, "elapsed_s": 0.0}
+    (out / "learning_curve.json").write_text(json.dumps([row, row | {"steps": 9}]))
+    (out / "command.txt").write_text("meshwright train a-config-of-mine\n")
+    rows = [row | {"policy": "run-1", "kind": "learned"} if row["policy"] == "max" else row for row in found.results["rows"]]
+    results = found.results | {"rows": rows} if is_own else found.results
+    records = found.records | {"run-1": found.records["max"]}
+    write_evaluation(dataclasses.replace(found, results=results, records=records), out)
+    report = (out / "report.html").read_text()
+    assert ("How the policy learned" in report) is is_own
+    assert ("a-config-of-mine" in report) is is_own
 
 
 def test_a_plan_embeds_its_job_and_cluster(written, scenario):

@@ -1,7 +1,10 @@
+import dataclasses
+
 import pytest
 
 from meshwright.errors import PlanError
 from meshwright.evaluation.planning import plan
+from meshwright.jobs import load_graph
 
 
 def test_the_chosen_candidate_is_the_one_that_the_plan_predicts():
@@ -21,6 +24,20 @@ def test_fastest_is_chosen_without_a_deadline_and_cheapest_with_one():
     cheapest = plan("zoo:vgg16", "preset:host-8", deadline_s=limit_s)
     within = [row for row in offered if row["completion_s"] <= limit_s]
     assert cheapest.plan.num_ranks * cheapest.plan.figure("completion_s").value == min(row["device_seconds"] for row in within)
+
+
+def test_the_reason_counts_one_rank_as_one():
+    why = plan("zoo:alexnet", "preset:host-8", max_degree=1).plan.why
+    assert why == "fastest-feasible chose 1 rank on block contiguous (first-fit) out of 1 candidate on the empty cluster"
+
+
+def test_times_that_name_no_device_are_said_to_be_taken_as_the_clusters(tmp_path):
+    profile = load_graph("zoo:squeezenet")
+    remark = "squeezenet does not say on which device its times hold, so they are taken as those of the cluster's a100"
+    for source, device, is_told in (("measured", None, True), ("measured", "a100", False), ("estimated", None, False)):
+        dataclasses.replace(profile, source=source, reference_device=device).save(tmp_path / "graph.json")
+        why = plan(str(tmp_path / "graph.json"), "preset:host-8").plan.why
+        assert (remark in why) is is_told
 
 
 def test_a_network_trained_elsewhere_plans_too():

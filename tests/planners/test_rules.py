@@ -152,3 +152,12 @@ def test_without_first_fit_a_placement_rule_must_be_named():
     with pytest.raises(PolicyError, match="is not among the scenario's placement rules"):
         rule("max", placements=["best-fit"])
     assert rule("max@best-fit", placements=["best-fit"]).name == "max@best-fit"
+
+
+@pytest.mark.parametrize("choice", [-1, 5, 1.9, True, "1", None])
+def test_an_answer_that_is_no_candidate_is_refused(choice):
+    from meshwright.planners.policy import checked
+
+    with pytest.raises(PolicyError, match=r"mine: must choose a candidate 0\.\.4"):
+        checked(choice, "mine", 5)
+    assert checked(np.int64(4), "mine", 5) == 4

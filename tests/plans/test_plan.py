@@ -1,6 +1,7 @@
 """Plans built from parts, kept as JSON, read back, and refused by name where they are wrong."""
 
 import copy
+import dataclasses
 import json
 
 import jsonschema
@@ -97,9 +98,35 @@ def test_a_plan_by_hand_needs_no_more_than_a_job_and_ranks(tmp_path):
 def test_rows_for_tables(split_plan, grid_plan):
     assert split_plan.rank_rows()[0] == {"rank": 0, "host": "gpu-03", "local_rank": 1, "device": 5}
     assert grid_plan.rank_rows()[7]["dp"] == 1
-    assert ("step_s", "4.5 s", "estimated") in split_plan.summary_rows()
+    assert ("step", "4.5 s", "estimated") in split_plan.summary_rows()
     assert ("deadline", "300 s", "") in split_plan.summary_rows()
     assert ("partition", "tp=2 pp=2 dp=2 ep=2 micro_batch=4 global_batch=32", "") in grid_plan.summary_rows()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "unit", "shown"),
+    [
+        ("memory_bytes", 10.23e9, "bytes", ("memory", "10.2 GB")),
+        ("memory_bytes", 1500.0, "bytes", ("memory", "1.5 kB")),
+        ("memory_bytes", 12.0, "bytes", ("memory", "12 B")),
+        ("communication_share", 0.0437, "1", ("communication share", "4.4 %")),
+        ("step_s", 0.0125, "s", ("step", "12.5 ms")),
+        ("completion_s", 0.0, "s", ("completion", "0 s")),
+        ("power", 3.5, "kW", ("power", "3.5 kW")),
+        ("rounds", 7.0, "", ("rounds", "7")),
+    ],
+)
+def test_figures_are_shown_in_units_for_people(split_plan, name, value, unit, shown):
+    figure = Figure(name=name, value=value, unit=unit, provenance="estimated")
+    plan = split_plan.model_copy(update={"predicted": (figure,)})
+    assert (*shown, "estimated") in plan.summary_rows()
+
+
+def test_the_samples_of_a_step_are_shown_where_the_job_tells_them(chain, two_hosts):
+    for samples, rows in ((48, [("samples per step", "48 over all ranks", "")]), (None, [])):
+        job = Job(dataclasses.replace(chain, samples_per_step=samples), 1)
+        plan = op_split_plan(job, two_hosts, OpSplits(np.array([1, 2, 4, 1])), place(two_hosts, [0, 1, 2, 3]))
+        assert [row for row in plan.summary_rows() if row[0] == "samples per step"] == rows
 
 
 def test_the_published_schema_is_that_of_the_models():

@@ -12,7 +12,7 @@ import meshwright
 from meshwright import settings
 from meshwright.errors import CheckpointError, ConfigError
 from meshwright.training.run_folder import RunFolder, to_yaml
-from meshwright.training.settings import TrainSettings
+from meshwright.training.settings import TrainSettings, load_train_settings
 from meshwright.training.train import pick_device, train
 
 SHIPPED = sorted((Path(__file__).parents[2] / "configs" / "train").glob("*.yaml"))
@@ -49,6 +49,27 @@ def test_a_wrong_config_is_told_in_one_line(config, change, told):
     with pytest.raises(ConfigError, match=re.escape(told)) as caught:
         settings.load(TrainSettings, config, changes=[change])
     assert "\n" not in str(caught.value)
+
+
+def test_a_benchmark_is_looked_for_beside_the_config_and_then_in_the_current_folder(config, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine").mkdir()
+    text = re.sub("benchmark: .*", "benchmark: bench.yaml", config.read_text())
+    (tmp_path / "mine" / "train.yaml").write_text(text)
+    assert load_train_settings("mine/train.yaml").benchmark == "bench.yaml"
+    (tmp_path / "bench.yaml").write_text("name: here\n")
+    assert load_train_settings("mine/train.yaml").benchmark == "bench.yaml"
+    (tmp_path / "mine" / "bench.yaml").write_text("name: beside\n")
+    assert load_train_settings("mine/train.yaml").benchmark == "mine/bench.yaml"
+    assert load_train_settings("mine/train.yaml", ["seed=5"]).benchmark == "mine/bench.yaml"
+    assert load_train_settings("mine/train.yaml", ["benchmark=bench.yaml"]).benchmark == "bench.yaml"
+    assert load_train_settings("mine/train.yaml", ["benchmark=preset:toy"]).benchmark == "preset:toy"
+
+
+def test_a_folder_beside_the_config_hides_no_shipped_benchmark(config, tmp_path):
+    (tmp_path / "toy").mkdir()
+    (tmp_path / "train.yaml").write_text(re.sub("benchmark: .*", "benchmark: toy", config.read_text()))
+    assert load_train_settings(tmp_path / "train.yaml").benchmark == "toy"
 
 
 def test_decisions_of_an_update_by_hand(chosen):

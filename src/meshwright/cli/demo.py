@@ -101,8 +101,9 @@ def _train(trained: TrainSettings, folder: Path, graphs: Path | None, scenario: 
         )
         bars.update(task, completed=min(now.steps, now.total_steps), note=note)
 
+    command = ["python", "-m", "meshwright.cli.demo", *sys.argv[1:]]
     with interrupts.remembered() as check_interrupt:
-        return train(trained, folder, overwrite=True, command=sys.argv, graphs_dir=graphs, scenario=scenario, progress=report)
+        return train(trained, folder, overwrite=True, command=command, graphs_dir=graphs, scenario=scenario, progress=report)
 
 
 def _evaluate(run: RunFolder, benchmark: str, graphs: Path | None, scenario: Scenario, jobs: int, bars: Progress) -> Evaluation:

@@ -41,12 +41,23 @@ def run(
             scenario=scenario,
             progress=output.phases(bars),
         )
+    removed: set[str] = set()
     if out is not None:
         from ..evaluation.pages import write_evaluation
 
+        exported = _exports(out)
         write_evaluation(found, out)
+        removed = exported - _exports(out)
     output.write_json(json_file, found.results)
-    show(output.console(json_file), found.results)
+    console = output.console(json_file)
+    show(console, found.results)
+    output.tell_written(console, json_file, out)
+    for name in sorted(removed):
+        console.print(f"removed, an export of the plans before: {name}", markup=False, soft_wrap=True)
+
+
+def _exports(out: Path) -> set[str]:
+    return {str(path) for path in (out / "export").glob("*")}
 
 
 def show(out: Any, results: dict[str, Any]) -> None:

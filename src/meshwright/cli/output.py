@@ -41,6 +41,13 @@ def write_json(json_file: str | None, data: Any) -> None:
         files.write_json(json_file, data)
 
 
+def tell_written(out: Console, *paths: str | Path | None) -> None:
+    """Print a line for each file or folder that was written; None and standard output (``-``) are left out."""
+    for path in paths:
+        if path is not None and str(path) != "-":
+            out.print(f"written: {path}", markup=False, soft_wrap=True)
+
+
 def check_file(option: str, path: str | Path | None) -> None:
     """Refuse a file that could not be written, before any work is done for it.
 

@@ -68,3 +68,4 @@ def run(
     output.table(out, "Plan", ["", "", "provenance"], summary, numbers_from=3)
     ranks = [[str(row["rank"]), str(row["host"]), str(row["local_rank"])] for row in chosen.plan.rank_rows()]
     output.table(out, "Ranks in order", ["rank", "host", "device of the host"], ranks, numbers_from=3)
+    output.tell_written(out, json_file, trace)

@@ -59,7 +59,7 @@ def run(
             folder,
             resume=resume is not None,
             overwrite=overwrite,
-            command=sys.argv,
+            command=["meshwright", *sys.argv[1:]],
             graphs_dir=graphs,
             scenario=scenario,
             progress=report,

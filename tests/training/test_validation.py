@@ -1,0 +1,24 @@
+import numpy as np
+
+from meshwright.envs.batch import EpisodeBatch
+from meshwright.envs.static import static_features
+from meshwright.models.network import CandidateNetwork
+from meshwright.models.saved import NetworkPolicy, SavedNetwork
+from meshwright.models.settings import NetworkSettings
+from meshwright.simulation.decision import decision
+from meshwright.training.validation import blocking_rate
+
+
+def test_validation_plays_the_network_as_its_saved_policy_plays(scenario):
+    network = CandidateNetwork(NetworkSettings(), static_features(scenario))
+    acting = NetworkPolicy("mine", SavedNetwork.of(network, {}), scenario)
+    rates = []
+    for seed in (100, 101):
+        batch = EpisodeBatch(scenario, 1)
+        batch.begin(0, np.random.default_rng(seed))
+        while not batch.is_over[0]:
+            observation = {key: value[0] for key, value in batch.observations._asdict().items()}
+            batch.step(np.array([acting.choose(decision(scenario, batch.episodes, 0), observation)]))
+        rates.append(batch.record(0).blocking_rate(scenario.settings.counted))
+    assert blocking_rate(network, scenario, 2) == np.mean(rates)
+    assert rates[0] != rates[1]
