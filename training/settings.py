@@ -93,7 +93,8 @@ class TrainSettings(settings.Settings):
 def load_train_settings(path: str | Path, changes: Sequence[str] = ()) -> TrainSettings:
     """Read a training config.
 
-    The benchmark's path refers to the folder of the config, or else, as in a change, to the current one.
+    The benchmark's path refers to the folder of the config, or else, as in a change, to the current one; it is made
+    absolute, so that a run can be resumed from anywhere.
 
     Args:
         path: the YAML file.
@@ -104,8 +105,10 @@ def load_train_settings(path: str | Path, changes: Sequence[str] = ()) -> TrainS
         ConfigError: bad YAML, a key twice, an unknown key or an impossible value.
     """
     chosen = settings.load(TrainSettings, path, changes=changes)
-    if any(change.partition("=")[0].strip() == "benchmark" for change in changes):
-        return chosen
-    from ..envs.benchmark import beside  # takes a while, and a wrong config is to be told at once
+    from ..envs.benchmark import benchmark_names, beside  # takes a while, and a wrong config is to be told at once
 
-    return chosen.model_copy(update={"benchmark": beside(chosen.benchmark, Path(path).parent)})
+    is_changed = any(change.partition("=")[0].strip() == "benchmark" for change in changes)
+    named = chosen.benchmark if is_changed else beside(chosen.benchmark, Path(path).parent)
+    if not named.startswith("preset:") and named not in benchmark_names() and Path(named).is_file():
+        named = str(Path(named).resolve())
+    return chosen.model_copy(update={"benchmark": named})

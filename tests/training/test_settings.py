@@ -57,12 +57,13 @@ def test_a_benchmark_is_looked_for_beside_the_config_and_then_in_the_current_fol
     text = re.sub("benchmark: .*", "benchmark: bench.yaml", config.read_text())
     (tmp_path / "mine" / "train.yaml").write_text(text)
     assert load_train_settings("mine/train.yaml").benchmark == "bench.yaml"
+    here = tmp_path.resolve()
     (tmp_path / "bench.yaml").write_text("name: here\n")
-    assert load_train_settings("mine/train.yaml").benchmark == "bench.yaml"
+    assert load_train_settings("mine/train.yaml").benchmark == str(here / "bench.yaml")
     (tmp_path / "mine" / "bench.yaml").write_text("name: beside\n")
-    assert load_train_settings("mine/train.yaml").benchmark == "mine/bench.yaml"
-    assert load_train_settings("mine/train.yaml", ["seed=5"]).benchmark == "mine/bench.yaml"
-    assert load_train_settings("mine/train.yaml", ["benchmark=bench.yaml"]).benchmark == "bench.yaml"
+    assert load_train_settings("mine/train.yaml").benchmark == str(here / "mine" / "bench.yaml")
+    assert load_train_settings("mine/train.yaml", ["seed=5"]).benchmark == str(here / "mine" / "bench.yaml")
+    assert load_train_settings("mine/train.yaml", ["benchmark=bench.yaml"]).benchmark == str(here / "bench.yaml")
     assert load_train_settings("mine/train.yaml", ["benchmark=preset:toy"]).benchmark == "preset:toy"
 
 

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from .. import settings
 from . import evaluating, guarded, interrupts, output
 from .training import config_path
 
@@ -68,9 +67,9 @@ def demonstrate(config: str, out: Path | None, changes: list[str], graphs: Path 
     with output.progress() as bars:
         with output.set_up(bars) as simulated:
             from ..envs.benchmark import load_benchmark
-            from ..training.settings import TrainSettings
+            from ..training.settings import load_train_settings
 
-            trained = settings.load(TrainSettings, config_path(config), changes=changes)
+            trained = load_train_settings(config_path(config), changes)
             scenario = load_benchmark(trained.benchmark).build(graphs_dir=graphs, progress=simulated)
         from ..evaluation.pages import write_evaluation
 

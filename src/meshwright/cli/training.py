@@ -6,7 +6,7 @@ import sys
 from importlib.resources import files as resources
 from pathlib import Path
 
-from .. import files, settings
+from .. import files
 from ..errors import CheckpointError, ConfigError
 from ..jobs.load import profile_names
 from . import interrupts, output
@@ -31,9 +31,9 @@ def run(
     if resume is None and config is None:
         raise ConfigError("name a config, or a run folder with --resume", field="CONFIG", choices=preset_names())
     from ..training.run_folder import RunFolder
-    from ..training.settings import TrainSettings
+    from ..training.settings import load_train_settings
 
-    chosen = settings.load(TrainSettings, config_path(config), changes=changes) if config is not None else None
+    chosen = load_train_settings(config_path(config), changes) if config is not None else None
     if resume is not None:
         begun = RunFolder.open(resume).settings()
         if chosen is None and changes:
