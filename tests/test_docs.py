@@ -64,8 +64,8 @@ def test_every_switch_of_the_cost_model_is_named_with_its_default_first():
         assert row.split("|")[2].strip().strip("`").startswith(str(field.default)), name
 
 
-@pytest.mark.parametrize("page", ["formats.md", "quickstart.md"])
-def test_the_python_of_a_page_runs_in_one_session_as_printed(page, tmp_path):
-    code = "\n".join(blocks(page, "python"))
+def test_a_graph_of_other_sizes_is_saved_as_printed(tmp_path):
+    (code,) = blocks("formats.md", "python")
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
+    assert load_graph(str(tmp_path / "gpt2-64x512.json")).samples_per_step == 64

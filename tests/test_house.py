@@ -421,11 +421,10 @@ def test_with_the_variable_the_whole_suite_must_run_a_reference_test(suite, opti
 # --- documentation ---
 
 
-def test_the_examples_of_the_quickstart_run_as_printed(tmp_path):
+def test_the_examples_of_the_quickstart_run_in_one_session_as_printed(tmp_path):
     examples = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "quickstart.md").read_text(), re.DOTALL)
     assert len(examples) == 2
-    for example in examples:
-        python(example, tmp_path)
+    python("\n".join(examples), tmp_path)
 
 
 # --- files ---

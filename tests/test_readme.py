@@ -36,3 +36,19 @@ def test_every_command_that_the_readme_names_knows_the_options_beside_it(command
     lines = re.findall(rf"^    \.venv/bin/meshwright {command} (.*)$", README, re.M)
     for option in re.findall(r"--[a-z-]+", " ".join(lines)):
         assert option in known, option
+
+
+def test_the_results_table_is_what_the_shipped_network_reaches():
+    from meshwright.envs.benchmark import load_benchmark
+    from meshwright.evaluation.evaluate import evaluate
+
+    found = {row["policy"]: row for row in evaluate(load_benchmark("quickstart"), ["shipped:quickstart"]).results["rows"]}
+    printed = dict(re.findall(r"^\| (?:\*\*|`)([^*`]+)(?:\*\*|`).*? \| ([0-9.]+) \[", README, re.M))
+    assert len(printed) == len(found)
+    for name, value in printed.items():
+        row = found["shipped:quickstart" if name == "trained network" else name]
+        assert f"{100 * row['blocking_rate']['mean']:.1f}" == value, name
+
+
+def test_no_placeholder_is_left():
+    assert not re.search(r"^[A-Z]{5,}$", README, re.M)
