@@ -1,4 +1,5 @@
 import numpy as np
+import torch
 
 from meshwright.envs.batch import EpisodeBatch
 from meshwright.envs.static import static_features
@@ -8,8 +9,11 @@ from meshwright.models.settings import NetworkSettings
 from meshwright.simulation.decision import decision
 from meshwright.training.validation import blocking_rate
 
+SEED = 0
+
 
 def test_validation_plays_the_network_as_its_saved_policy_plays(scenario):
+    torch.manual_seed(SEED)
     network = CandidateNetwork(NetworkSettings(), static_features(scenario))
     acting = NetworkPolicy("mine", SavedNetwork.of(network, {}), scenario)
     rates = []
@@ -21,4 +25,4 @@ def test_validation_plays_the_network_as_its_saved_policy_plays(scenario):
             batch.step(np.array([acting.choose(decision(scenario, batch.episodes, 0), observation)]))
         rates.append(batch.record(0).blocking_rate(scenario.settings.counted))
     assert blocking_rate(network, scenario, 2) == np.mean(rates)
-    assert rates[0] != rates[1]
+    assert 0 < np.mean(rates) < 1  # it neither takes nor rejects every job, so another choice would show
