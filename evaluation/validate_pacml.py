@@ -6,7 +6,6 @@ Every figure comes from simulating the job graphs; none is looked up.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from ..errors import ConfigError, GraphError, MeshwrightError
 from ..jobs.graph import JobGraph
 from ..jobs.pipedream import load_profile
 from ..simulation.pacml.episode import Demand, Episode
-from ..simulation.pacml.lookahead import Step
+from ..simulation.pacml.lookahead import TIE_SEED, Step
 from ..simulation.pacml.simulator import Placed, Simulator
 from ..simulation.pacml.switches import Defects
 from .comparison import Comparison, Row, Value
@@ -27,11 +26,6 @@ TOLERANCE = 1e-9
 # A tie in the original, between flows of equal run time, falls by Python's hash seed; AlexNet cut two ways shows it.
 HASH_DEPENDENT = ("alexnet", 2)
 HASH_TOLERANCE = 1e-6
-# Ties of flows fall by a seed, which the file does not tell. The run that left the converted figures had another one
-# than that of the single jobs; with this one all of its ties fall as they did. Where figures disagree, so many others
-# are tried: a figure that any seed yields is one that the original may have yielded.
-CONVERTED_TIE_SEED = 316320
-NUM_TIE_SEEDS = 256
 # Partly occupied clusters on which placements are looked for, for each job and degree.
 NUM_OCCUPANCIES = 400
 
@@ -45,6 +39,7 @@ def validate(
     *,
     with_statistics: bool = False,
     num_seeds: int = NUM_SEEDS,
+    tie_seed: int = TIE_SEED,
     progress: Progress | None = None,
 ) -> Comparison:
     """Compute every figure of a file again and replay its decision logs.
@@ -54,6 +49,8 @@ def validate(
         graphs_dir: folder of profiles, ``NAME/graph.txt``.
         with_statistics: also play the policies of the file's statistics on episodes of our own.
         num_seeds: episodes for each of them.
+        tie_seed: decides ties between flows of equal run time; figures that change with it hang in the original on the
+            hash seed of its process, which the file does not tell.
         progress: called with a family, how much of it is done and how much there is.
 
     Raises:
@@ -68,13 +65,13 @@ def validate(
     try:
         cluster = told.cluster()
         graphs = _graphs(told, Path(graphs_dir), with_statistics=with_statistics)
-        simulator = Simulator(cluster, graphs, Defects(), num_steps=told.num_steps)
+        simulator = Simulator(cluster, graphs, Defects(), num_steps=told.num_steps, tie_seed=tie_seed)
     except (ConfigError, MeshwrightError) as error:
         raise type(error)(
             error.problem, file=error.file or path, line=error.line, field=error.field, value=error.value, choices=error.choices
         ) from None
     in_milliseconds = Defects(milliseconds_as_seconds=False)
-    converted = Simulator(cluster, graphs, in_milliseconds, num_steps=told.num_steps, tie_seed=CONVERTED_TIE_SEED)
+    converted = Simulator(cluster, graphs, in_milliseconds, num_steps=told.num_steps, tie_seed=tie_seed)
     families: dict[str, list[Iterable[Row]]] = {
         "single job": [
             _single_job(simulator, name, degree, figures)
@@ -132,11 +129,12 @@ def _single_job(simulator: Simulator, name: str, degree: int, told: SingleJob) -
     told_at_one = {"placed": True, "reward_at_frac_1": 1 if episode.would_be_accepted(degree) else -1}
     return [
         valid,
-        *_best_ties(
-            simulator,
-            placed,
-            lambda step: _figures(simulator, name, placed, step) | told_at_one,
-            lambda figures: _rows("single job", group, figures, wanted, _tolerance(name, degree)),
+        *_rows(
+            "single job",
+            group,
+            _figures(simulator, name, placed, simulator.step(placed)) | told_at_one,
+            wanted,
+            _tolerance(name, degree),
         ),
     ]
 
@@ -183,12 +181,7 @@ def _converted(simulator: Simulator, told: Reference, name: str) -> Iterator[Row
         if placed is None:
             yield from rows({}, tolerance=TOLERANCE)
             continue
-        yield from _best_ties(
-            simulator,
-            placed,
-            partial(_converted_figures, simulator, name, placed),
-            partial(rows, tolerance=_tolerance(name, degree)),
-        )
+        yield from rows(_converted_figures(simulator, name, placed, simulator.step(placed)), tolerance=_tolerance(name, degree))
 
 
 def _converted_figures(simulator: Simulator, name: str, placed: Placed, step: Step) -> Figures:
@@ -204,24 +197,6 @@ def _converted_figures(simulator: Simulator, name: str, placed: Placed, step: St
 def _rows(family: str, group: str, figures: Figures, wanted: Mapping[str, Value], tolerance: float) -> list[Row]:
     """A row for each figure that the file tells."""
     return [Row(family, group, figure, figures.get(figure), value, tolerance) for figure, value in wanted.items()]
-
-
-def _best_ties(
-    simulator: Simulator, placed: Placed, figures: Callable[[Step], Figures], rows: Callable[[Figures], list[Row]]
-) -> list[Row]:
-    """The rows of a placed job with the simulator's ties; where they disagree, with the first that agree, if any do."""
-    usual = rows(figures(simulator.step(placed)))
-    if all(row.agrees for row in usual) or not simulator.defects.ties_by_hash:
-        return usual
-    met = {simulator.step(placed)}
-    for seed in range(NUM_TIE_SEEDS):
-        step = simulator.step(placed, tie_seed=seed)
-        if step not in met:
-            met.add(step)
-            others = rows(figures(step))
-            if all(row.agrees for row in others):
-                return [replace(row, group=f"{row.group}, ties of seed {seed}") for row in others]
-    return usual
 
 
 def _placements(simulator: Simulator, told: Reference, name: str) -> Iterator[Row]:
