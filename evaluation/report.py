@@ -7,11 +7,9 @@ and one job's step, and says how the numbers were made.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from .. import files
 from . import plots
 from .markup import figure, folded, listing, page, table, text
 
@@ -83,32 +81,6 @@ def report_html(
         *_record(results, config_yaml, command, versions),
     ]
     return page(f"{results['benchmark']} - meshwright", body)
-
-
-def write(
-    path: str | Path,
-    results: Data,
-    *,
-    learning_curve: Sequence[Data] | None = None,
-    gantt: str | None = None,
-    timeline: str | None = None,
-    config_yaml: str | None = None,
-    command: str | None = None,
-    versions: Mapping[str, str] | None = None,
-    exports: Mapping[str, str] | None = None,
-) -> None:
-    """Write the page (see `report_html`), whole or not at all."""
-    html = report_html(
-        results,
-        learning_curve=learning_curve,
-        gantt=gantt,
-        timeline=timeline,
-        config_yaml=config_yaml,
-        command=command,
-        versions=versions,
-        exports=exports,
-    )
-    files.write_text(path, html)
 
 
 def named_rows(results: Data) -> list[Data]:

@@ -6,7 +6,6 @@ from html.parser import HTMLParser
 
 import pytest
 
-from meshwright.errors import InputFileError
 from meshwright.evaluation import report
 
 VOID = {"meta", "br", "hr", "img", "link", "input"}
@@ -228,16 +227,3 @@ def test_times_do_not_change_the_page_and_the_results_stay_as_they_were():
     assert full_report(found) == html
     found["timing"] = {"elapsed_s": 1.0}
     assert json.dumps(found) == before
-
-
-def test_the_page_is_written_whole_or_not_at_all(tmp_path):
-    report.write(tmp_path / "report.html", results(), learning_curve=CURVE)
-    written = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert written == report.report_html(results(), learning_curve=CURVE)
-    broken = results()
-    del broken["scenario"]
-    with pytest.raises(KeyError):
-        report.write(tmp_path / "broken.html", broken)
-    with pytest.raises(InputFileError):
-        report.write(tmp_path / "report.html" / "inside.html", results())
-    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
