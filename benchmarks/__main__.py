@@ -1,7 +1,7 @@
 """Time the parts that have to be fast, each beside its plain counterpart in the same run.
 
 Every figure is the median of five; compilation is paid before and reported apart. Writes ``benchmarks/out/bench.json``
-and prints the same as a table.
+and prints the same as a table. ``growth`` also draws how cost grows, into ``benchmarks/out/growth.svg``.
 """
 
 from __future__ import annotations
@@ -82,11 +82,15 @@ def environment() -> list[Figure]:
             scores = rng.random(batch.observations.action_mask.shape) * batch.observations.action_mask
             batch.step(scores.argmax(axis=1))
 
+    from .growth import memory, plain_environment
+
     batch = EpisodeBatch(scenario, 256)
     one_s, many_s = median_s(one_episode), median_s(many_episodes)
     return [
         Figure("environment, one episode", scenario.settings.num_jobs / one_s, "decisions/s", "quickstart"),
         Figure("environment, 256 episodes side by side", 256 * 100 / many_s, "decisions/s", "quickstart"),
+        *plain_environment(),
+        *memory(),
     ]
 
 
@@ -157,12 +161,26 @@ def pacml_episodes() -> list[Figure]:
     return figures()
 
 
+def growth() -> list[Figure]:
+    """How cost grows with tasks, devices, flows and episodes; drawn, and its exponents as figures."""
+    from meshwright import files
+
+    from .growth import exponents, points
+    from .plots import growth_svg
+
+    measured = list(points())
+    files.write_text(OUT.with_name("growth.svg"), growth_svg(measured))
+    files.write_json(OUT.with_name("growth.json"), [asdict(point) for point in measured])
+    return exponents(measured)
+
+
 SECTIONS = {
     "kernel": kernel,
     "pacml": pacml_episodes,
     "fair-sharing": fair_sharing,
     "environment": environment,
     "policy": policy,
+    "growth": growth,
     "start-up": start_up,
 }
 
