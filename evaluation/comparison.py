@@ -21,6 +21,8 @@ class Row:
         predicted: ours.
         reference: theirs.
         tolerance: relative error up to which the two agree.
+        alternatives: ours where what the reference leaves to chance falls otherwise; empty where that changes nothing.
+        any_will_do: whether the reference itself tells that chance fell both ways, so that any of ours may agree.
     """
 
     family: str
@@ -29,21 +31,43 @@ class Row:
     predicted: Value
     reference: Value
     tolerance: float
+    alternatives: tuple[float, ...] = ()
+    any_will_do: bool = False
 
     @property
     def relative_error(self) -> float:
         """Distance over the reference; 0 or 1 where the reference is zero, absent or no number."""
-        if isinstance(self.predicted, int | float) and isinstance(self.reference, int | float) and self.reference != 0:
-            return abs(self.predicted - self.reference) / abs(self.reference)
-        return float(self.predicted != self.reference)
+        return self._error(self.predicted)
 
     @property
     def agrees(self) -> bool:
-        """Whether the relative error is within the tolerance."""
-        return self.relative_error <= self.tolerance
+        """Whether the relative error is within the tolerance, or that of an alternative where any will do."""
+        return self.relative_error <= self.tolerance or (self.any_will_do and self.is_attained)
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Least and greatest of ours over all that chance may do; None where it changes nothing."""
+        values = (self.predicted, *self.alternatives)
+        if not self.alternatives or not all(isinstance(value, int | float) for value in values):
+            return None
+        return min(values), max(values)  # type: ignore[type-var, return-value]
+
+    @property
+    def is_within(self) -> bool:
+        """Whether the reference lies in the interval, or ours agrees."""
+        if self.interval is None or not isinstance(self.reference, int | float):
+            return self.agrees
+        slack = self.tolerance * abs(self.reference)
+        return self.interval[0] - slack <= self.reference <= self.interval[1] + slack
+
+    @property
+    def is_attained(self) -> bool:
+        """Whether ours agrees or would if chance fell otherwise."""
+        return any(self._error(value) <= self.tolerance for value in (self.predicted, *self.alternatives))
 
     def to_data(self) -> dict[str, Any]:
-        """Plain data."""
+        """Plain data; what chance changes only where it does."""
+        chance = {"interval": self.interval, "within_interval": self.is_within, "attained": self.is_attained}
         return {
             "item": f"{self.group}: {self.figure}",
             "family": self.family,
@@ -52,7 +76,13 @@ class Row:
             "relative_error": self.relative_error,
             "tolerance": self.tolerance,
             "agrees": self.agrees,
+            **(chance if self.alternatives else {}),
         }
+
+    def _error(self, predicted: Value) -> float:
+        if isinstance(predicted, int | float) and isinstance(self.reference, int | float) and self.reference != 0:
+            return abs(predicted - self.reference) / abs(self.reference)
+        return float(predicted != self.reference)
 
 
 @dataclass(frozen=True)

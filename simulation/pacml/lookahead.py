@@ -21,8 +21,8 @@ from .splitting import SplitJob, by_number
 from .switches import Defects
 from .times import DepTimes
 
-# In the original, ties fall by the seed of Python's hash, another one in each run and not recorded. Ours fall by a seed
-# too; this one was not chosen by any published figure.
+# A tie falls to the dependency that is made last; any other seed shuffles that order, as another seed of Python's hash
+# does in the original.
 TIE_SEED = 0
 
 
@@ -87,7 +87,8 @@ def problem(job: SplitJob, server: NDArray[np.int64], times: DepTimes, defects: 
     """The arrays of a placed job.
 
     Shorter sub-ops go first; of equal ones that which was placed last (ops in the order of placement, forward, then
-    backward). Ties between flows, where a hash decides them, fall by ``tie_seed``, alike for all pieces of two ops.
+    backward). Of flows with equal run times the last made goes first: ops are cut in the profile's order, each makes the
+    sub-edges that leave it, and weight sync comes after all of them. A ``tie_seed`` other than 0 shuffles that order.
     """
     mirrored = job.job
     placed = np.empty(mirrored.num_ops, np.int64)
@@ -115,13 +116,30 @@ def problem(job: SplitJob, server: NDArray[np.int64], times: DepTimes, defects: 
         releases=(job.edge >= 0) | defects.sync_counts_as_parent,
         channel=channel,
         lane=lane,
-        tie=_ties(job, tie_seed),
+        tie=ties(job, tie_seed),
         out_start=out_start,
         outs=by_number(job.source),
         flows_end_at_ticks=defects.flows_end_at_ticks,
         ties_by_hash=defects.ties_by_hash,
         links_never_contend=defects.links_never_contend,
     )
+
+
+def ties(job: SplitJob, seed: int = TIE_SEED) -> NDArray[np.uint64]:
+    """A number of each dependency; of tied flows the one with the smallest sets the tick, ``(d,)``.
+
+    Seed 0 numbers dependencies from the last made to the first. Other seeds give each its own well mixed number
+    (SplitMix64's finaliser), as the hash of a string does.
+    """
+    index = np.arange(job.num_deps)
+    if seed == 0:
+        rank, num_ops = job.job.split_rank[job.op], job.job.num_ops
+        made = (((job.edge < 0) * num_ops + rank[job.source]) * num_ops + rank[job.target]) * job.num_deps + index
+        return np.asarray(made.max(initial=0) - made, np.uint64)
+    mixed = index.astype(np.uint64) + np.uint64(seed * 0x9E3779B97F4A7C15 % 2**64)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+    return np.asarray(mixed ^ (mixed >> np.uint64(31)), np.uint64)
 
 
 def lookahead(given: Problem) -> Step:
@@ -156,15 +174,6 @@ def lookahead(given: Problem) -> Step:
 def never_ends() -> GraphError:
     """Sub-ops wait for each other."""
     return GraphError("the sub-ops wait for each other, so the step never ends", field="edges")
-
-
-def _ties(job: SplitJob, seed: int) -> NDArray[np.uint64]:
-    """A well mixed number of each dependency that its two ops and a seed decide (SplitMix64's finaliser), ``(d,)``."""
-    pair = job.op[job.source] * job.job.num_ops + job.op[job.target]
-    mixed = pair.astype(np.uint64) + np.uint64(seed * 0x9E3779B97F4A7C15 % 2**64)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
-    return np.asarray(mixed ^ (mixed >> np.uint64(31)), np.uint64)
 
 
 @njit

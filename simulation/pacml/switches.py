@@ -44,7 +44,8 @@ class Defects(Settings):
         "the next tick looks at one flow of each channel, and a flow that ends earlier waits for it; at every flow"
     )
     ties_by_hash: bool = _switch(
-        "of flows with equal run times on a channel, a hash picks the one that sets the tick; the one that ends first"
+        "of flows with equal run times on a channel, the order in which a set holds them picks the one that sets the tick "
+        "(`lookahead.ties`); the one that ends first"
     )
     times_keyed_by_degree: bool = _switch(
         "an episode's first placement of a model and degree fixes their completion time; each placement has its own"

@@ -46,12 +46,14 @@ def show(found: Comparison, json_file: str | None) -> None:
     output.table(out, "Items", ["item", "figures", "largest relative error", ""], lines)
     wrong = [row for row in found.rows if not row.agrees]
     if wrong:
+        columns = ["item", "figure", "predicted", "reference", "relative error"]
+        if any(row.interval for row in wrong):
+            columns += ["over other ties", "reference is"]
         figures = [
-            [row.group, row.figure, _text(row.predicted), _text(row.reference), f"{row.relative_error:.1e}"] for row in wrong
+            [row.group, row.figure, _text(row.predicted), _text(row.reference), f"{row.relative_error:.1e}", *_chance(row)]
+            for row in wrong
         ]
-        output.table(
-            out, "Disagreements", ["item", "figure", "predicted", "reference", "relative error"], figures, numbers_from=2
-        )
+        output.table(out, "Disagreements", columns, [line[: len(columns)] for line in figures], numbers_from=2)
     summary = [
         [family, str(s["items"]), str(s["disagreeing"]), f"{s['mean_relative_error']:.1e}", f"{s['max_relative_error']:.1e}"]
         for family, s in found.summary().items()
@@ -64,7 +66,17 @@ def show(found: Comparison, json_file: str | None) -> None:
 
 def _line(rows: Sequence[Row]) -> list[str]:
     verdict = "agrees" if all(row.agrees for row in rows) else "DISAGREES"
+    if verdict == "agrees" and any(row.relative_error > row.tolerance for row in rows):
+        verdict = "agrees, under another order of ties"
     return [str(len(rows)), f"{max(row.relative_error for row in rows):.1e}", verdict]
+
+
+def _chance(row: Row) -> list[str]:
+    """Over which interval a figure moves as ties fall, and where in it the reference is."""
+    if row.interval is None:
+        return ["", ""]
+    least, greatest = map(_text, row.interval)
+    return [f"{least} to {greatest}", "attained" if row.is_attained else "within" if row.is_within else "outside"]
 
 
 def _text(value: object) -> str:

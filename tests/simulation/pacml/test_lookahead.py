@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meshwright.errors import GraphError
-from meshwright.simulation.pacml.lookahead import Problem, lookahead, problem
+from meshwright.simulation.pacml.lookahead import Problem, lookahead, problem, ties
 from meshwright.simulation.pacml.plain_lookahead import plain_lookahead
 from meshwright.simulation.pacml.switches import PHYSICAL, Defects
 
@@ -75,6 +75,17 @@ def test_a_flow_that_ends_earlier_waits_for_the_tick_unless_the_defect_is_off():
     assert lookahead(given_problem(ops, workers, deps, flows_end_at_ticks=False)).step_s == 5
 
 
+def test_of_tied_flows_the_first_in_their_order_sets_the_tick_by_hand():
+    # Two flows of 4 s on one channel, begun at 0 and at 3 s. If the first sets the tick, all goes on at 4 s and op 3 (1 s)
+    # ends at 5 s; if the second does, nothing ends before 7 s, and op 3 ends at 8 s. The second ends at 7 s anyway.
+    tied = given_problem([0, 3, 0, 1], [0, 1, 2, 3], [(0, 3, 4.0, 0), (1, 2, 4.0, 0)])
+    for run in (lookahead, plain_lookahead):
+        assert run(replace(tied, tie=np.array([0, 1], np.uint64))).step_s == 7
+        assert run(replace(tied, tie=np.array([1, 0], np.uint64))).step_s == 8
+        # Without the defect the flow that ends first sets it, whatever the order.
+        assert run(replace(tied, tie=np.array([1, 0], np.uint64), ties_by_hash=False)).step_s == 7
+
+
 def test_two_flows_share_a_channel_by_hand():
     # 2 s and 4 s of work on one channel: both at half rate until 4 s, the rest of the second alone until 6 s.
     deps = [(0, 1, 2.0, 0), (0, 2, 4.0, 0)]
@@ -110,13 +121,14 @@ def problems(draw):
             if draw(st.integers(0, 3)) == 0:
                 channel = -1 if worker[i] == worker[j] else worker[i] * 4 + worker[j]
                 deps.append((i, j, draw(seconds), channel, *(["sync"] if draw(st.integers(0, 5)) == 0 else [])))
-    return given_problem(
+    drawn = given_problem(
         draw(st.lists(seconds, min_size=n, max_size=n)),
         worker,
         deps,
         lane=[16 * draw(st.integers(0, 2)) + max(dep[3], 0) for dep in sorted(deps, key=lambda dep: dep[0])],
         **{key: draw(st.booleans()) for key in ("flows_end_at_ticks", "ties_by_hash", "links_never_contend", "sync_counts")},
     )
+    return replace(drawn, tie=np.array(draw(st.permutations(range(len(deps)))), np.uint64))
 
 
 @settings(max_examples=500)
@@ -142,6 +154,33 @@ def test_the_kernel_is_the_plain_reference_on_a_placed_job(simulator_of, branchi
     placed = simulator.place("toy", degree, np.ones(32, bool))
     given = problem(placed.split, placed.server, simulator.times(placed), defects)
     assert lookahead(given) == plain_lookahead(given)
+
+
+def test_ties_fall_to_what_is_made_last(simulator_of, branching):
+    # Ops are cut in the profile's order, forward before backward, and sync is made after everything else.
+    cut = simulator_of(branching).split("toy", 2)
+    order = np.argsort(ties(cut))
+    assert sorted(order) == list(range(cut.num_deps))
+    is_sync = cut.edge[order] < 0
+    assert is_sync[: cut.num_sync].all()
+    assert not is_sync[cut.num_sync :].any()
+    for part in (order[: cut.num_sync], order[cut.num_sync :]):
+        made = cut.job.split_rank[cut.op[cut.source[part]]]
+        assert (np.diff(made) <= 0).all()
+
+
+def test_a_tie_seed_shuffles_every_dependency_on_its_own(simulator_of, branching):
+    cut = simulator_of(branching).split("toy", 8)
+    orders = [ties(cut, seed) for seed in range(5)]
+    assert all(len(set(order.tolist())) == cut.num_deps for order in orders)
+    assert (ties(cut, 3) == orders[3]).all()
+    # Of the pieces of one edge about half change places with those of another, not all or none.
+    edge = cut.edge.max()
+    one, other = np.flatnonzero(cut.edge == edge), np.flatnonzero(cut.edge == edge - 1)
+    for order in orders[1:]:
+        share = (order[one][:, None] < order[other]).mean()
+        assert 0.1 < share < 0.9
+    assert (orders[0][one][:, None] < orders[0][other]).mean() in (0, 1)
 
 
 def test_uncontended_links_are_never_slower(simulator_of, branching):

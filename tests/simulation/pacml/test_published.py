@@ -12,13 +12,6 @@ def compared(reference):
     return validate(reference / "pacml" / "reference.json", reference / "pipedream")
 
 
-@pytest.fixture(scope="module")
-def others(reference):
-    """The same with other ties."""
-    path = reference / "pacml" / "reference.json"
-    return [validate(path, reference / "pipedream", tie_seed=seed) for seed in range(1, 9)]
-
-
 @pytest.mark.reference
 def test_every_figure_of_the_file_is_compared(compared, reference):
     told = json.loads((reference / "pacml" / "reference.json").read_text())
@@ -34,28 +27,50 @@ def test_every_figure_of_the_file_is_compared(compared, reference):
 
 
 @pytest.mark.reference
-def test_completion_times_of_single_jobs_placements_and_logs_agree_whatever_the_ties(compared, others):
-    for found in (compared, *others):
-        wanted = [
-            row for row in found.rows if row.family in ("placement", "log") or (row.family, row.figure) == ("single job", "jct")
-        ]
-        assert [row.to_data() for row in wanted if not row.agrees] == []
+def test_all_figures_agree_but_one_that_falls_either_way(compared):
+    assert compared.agrees
+    wrong = [row for row in compared.rows if row.relative_error > row.tolerance]
+    assert [(row.group, row.figure) for row in wrong] == [("alexnet at degree 2", "communication_overhead_time")]
+    assert wrong[0].is_attained
+    assert {row.figure for row in compared.rows if row.group == wrong[0].group and row.alternatives} >= {"jct", wrong[0].figure}
 
 
 @pytest.mark.reference
-def test_what_disagrees_hangs_on_ties_that_the_file_does_not_tell(compared, others):
-    """No seed is chosen for its agreement: every figure that disagrees is one that another seed of the ties changes."""
-    disagreeing = [i for i, row in enumerate(compared.rows) if not row.agrees]
-    assert disagreeing
-    for i in disagreeing:
-        assert len({found.rows[i].predicted for found in (compared, *others)}) > 1, compared.rows[i].to_data()
+def test_what_no_hash_seed_leaves_open_agrees_far_closer_than_asked_for(compared):
+    name, degree = HASH_DEPENDENT
+    for row in compared.rows:
+        if row.family != "placement" and not row.group.startswith(f"{name} at degree {degree}"):
+            assert row.relative_error < 1e-12, row.to_data()
 
 
 @pytest.mark.reference
-def test_figures_that_no_tie_changes_agree_far_closer_than_asked_for(compared, others):
-    for i, row in enumerate(compared.rows):
-        if row.family in ("single job", "converted") and all(found.rows[i].predicted == row.predicted for found in others):
-            assert row.relative_error < 1e-12
+def test_no_one_order_of_ties_gives_all_the_figures_of_the_file(compared, reference):
+    """AlexNet cut two ways alone and in a log: the file itself tells both outcomes of one tie.
+
+    Alone it takes 18031.0332 s, where the sub-edge wins; in the log, on servers that lie alike, 18031.0398 s, where the
+    weight sync does.
+    """
+    path = reference / "pacml" / "reference.json"
+    told = json.loads(path.read_text())
+    assert told["single_job_empty_cluster"]["alexnet"]["2"]["jct"] == pytest.approx(18031.033232573976, rel=1e-12)
+    assert told["placement_dependence"]["alexnet"]["2"]["jct_max"] == pytest.approx(18031.039812573174, rel=1e-12)
+    outcomes = set()
+    for seed in range(1, 13):
+        found = validate(path, reference / "pipedream", tie_seed=seed)
+        alone = next(row for row in found.rows if row.figure == "jct" and row.group == "alexnet at degree 2")
+        log = next(row for row in found.rows if row.figure == "mean_jct" and row.group.startswith("log 4"))
+        outcomes.add((alone.relative_error < 1e-12, log.relative_error < 1e-12))
+    assert outcomes == {(True, False), (False, True)}
+
+
+@pytest.mark.reference
+def test_orders_of_single_dependencies_cannot_give_the_converted_figures_but_the_order_of_making_does(compared):
+    """A hash for each dependency always lets some channel pick the flow that ends first; the file has it otherwise."""
+    for degree in (4, 6, 8, 16):
+        rows = [row for row in compared.rows if row.group == f"squeezenet1_0 in milliseconds at degree {degree}"]
+        moved = [row for row in rows if row.figure in ("jct", "comm")]
+        assert all(row.agrees and row.alternatives for row in moved)
+        assert all(abs(value / row.reference - 1) > 1e-4 for row in moved for value in row.alternatives)
 
 
 @pytest.mark.reference
