@@ -80,6 +80,78 @@ def tree_all_reduce_s(payload_bytes: float, num_ranks: int, bandwidth_bytes_per_
 
 
 @njit_typed
+def halving_doubling_reduce_scatter_s(
+    payload_bytes: float, num_ranks: int, bandwidth_bytes_per_s: float, latency_s: float
+) -> float:
+    """Time of one reduce-scatter by recursive halving (or, gathered, all-gather by recursive doubling), in seconds.
+
+    Source:
+        Half of `halving_doubling_all_reduce_s`; Thakur, Rabenseifner and Gropp, 2005.
+    """
+    return 0.5 * halving_doubling_all_reduce_s(payload_bytes, num_ranks, bandwidth_bytes_per_s, latency_s)
+
+
+@njit_typed
+def chain_broadcast_s(payload_bytes: float, num_ranks: int, bandwidth_bytes_per_s: float, latency_s: float) -> float:
+    """Time of one broadcast along a chain, cut into the number of chunks that is best, in seconds.
+
+    ``h = n - 1`` hops pass on ``k`` chunks: ``(h + k - 1) (alpha + S beta / k)``, least at
+    ``k = sqrt((h - 1) S beta / alpha)``, where it is ``(h - 1) alpha + S beta + 2 sqrt((h - 1) alpha S beta)``; as if there
+    could be any number of chunks from one on.
+
+    Source:
+        Derived; Sanders and Sibeyn, "A bandwidth latency tradeoff for broadcast and reduction", 2003.
+    """
+    if num_ranks <= 1 or payload_bytes <= 0.0:
+        return 0.0
+    send_s = payload_bytes / bandwidth_bytes_per_s
+    beyond_s = (num_ranks - 2) * latency_s
+    if send_s * (num_ranks - 2) <= latency_s:  # one chunk is best
+        return (num_ranks - 1) * (latency_s + send_s)
+    return beyond_s + send_s + 2.0 * math.sqrt(beyond_s * send_s)
+
+
+@njit_typed
+def tree_broadcast_s(payload_bytes: float, num_ranks: int, bandwidth_bytes_per_s: float, latency_s: float) -> float:
+    """Time of one broadcast over two pipelined complementary binary trees, in seconds: half of the all-reduce.
+
+    Source:
+        Sanders, Speck and Traeff, 2009 (as `tree_all_reduce_s`).
+    """
+    return 0.5 * tree_all_reduce_s(payload_bytes, num_ranks, bandwidth_bytes_per_s, latency_s)
+
+
+@njit_typed
+def pairwise_all_to_all_s(payload_bytes: float, num_ranks: int, bandwidth_bytes_per_s: float, latency_s: float) -> float:
+    """Time of one all-to-all by pairwise exchange, in seconds: ``n - 1`` steps, in each of which ``1 / n`` is sent.
+
+    Args:
+        payload_bytes: what a rank sends to all, itself included.
+        num_ranks: ranks; one costs nothing.
+        bandwidth_bytes_per_s: of the slowest pair, one direction.
+        latency_s: paid on each of the ``n - 1`` steps.
+
+    Source:
+        Thakur, Rabenseifner and Gropp, 2005.
+    """
+    if num_ranks <= 1 or payload_bytes <= 0.0:
+        return 0.0
+    return (num_ranks - 1.0) * latency_s + (num_ranks - 1.0) / num_ranks * payload_bytes / bandwidth_bytes_per_s
+
+
+@njit_typed
+def message_s(payload_bytes: float, num_ranks: int, bandwidth_bytes_per_s: float, latency_s: float) -> float:
+    """Time in which every rank sends one message to the next, in seconds: one latency, the payload once.
+
+    Source:
+        Hockney, "The communication challenge for MPP: Intel Paragon and Meiko CS-2", 1994.
+    """
+    if num_ranks <= 1 or payload_bytes <= 0.0:
+        return 0.0
+    return latency_s + payload_bytes / bandwidth_bytes_per_s
+
+
+@njit_typed
 def ramp_transceivers(group_size: int, num_transceivers: int) -> int:
     """Transceivers that one node can point at the same peer within a RAMP subgroup.
 

@@ -14,25 +14,52 @@ class CostSettings(settings.Settings):
 
     Attributes:
         compute: ``auto``, ``profiled`` or ``roofline`` (see `costs.compute`).
-        collectives: ``auto`` (fastest per size and group), ``ring``, ``tree``, ``halving-doubling``,
-            ``hierarchical`` or ``ramp`` (see `costs.collectives`).
+        collectives: ``auto`` (fastest per size and group of ``ring``, ``tree``, ``halving-doubling``, ``hierarchical``
+            and ``ramp``, each a latency and the links' nominal bandwidth), one of these, ``rail``, ``joint``,
+            ``in-network``, ``nccl`` (the library's own choice by its tuner's constants) or ``measured`` (tables where
+            there are some, ``nccl`` elsewhere); see `costs.collectives`.
+        collectives_table: a system with measured collectives, by name or file, for ``measured``; none given: that of the
+            cluster's device type.
+        in_network_trees: groups whose collectives switches reduce at the same time, for ``in-network``; the others take
+            a ring.
         flows: ``cut-through`` or ``store-and-forward`` (see `costs.flows`).
         contention: ``independent`` (no two messages disturb each other), ``serialised`` (one message at a time
             on each rank's communication stream) or ``fair`` (all messages at once, and every link is shared max-min
             fairly by the flows that cross it, see `simulation.together`).
         overlap_slowdown: factor by which computing and sending both take longer while a rank does both at once; 1 is no
             slowdown, 1.126 is what the profiles in Galvatron's repository say of two hosts of eight GPUs.
-        priority: order of ready tasks that want the same stream: ``fifo`` (as the model defines them) or
-            ``shortest-first``.
+        priority: order of ready tasks that want the same stream: ``fifo`` (as the model defines them), ``shortest-first`` or
+            ``first-consumer`` (the message whose result is wanted first; gradients that the next step wants go last, those
+            of its first ops before the others).
+        gradient_bucket_bytes: gradients are merged, in the order in which they are there, into buckets that are reduced once
+            they hold so many bytes (PyTorch's DDP: 25 MiB); none given: each op's, or layer's, by itself.
+        message_chunk_bytes: larger messages are cut into equal chunks of at most so many bytes, so that an urgent one need
+            not wait for the end of a long one; none given: not cut.
         gradient_bytes_per_parameter_byte: size of what is reduced for each byte of parameters.
     """
 
     compute: Literal["auto", "profiled", "roofline"] = "auto"
-    collectives: Literal["auto", "ring", "tree", "halving-doubling", "hierarchical", "ramp"] = "auto"
+    collectives: Literal[
+        "auto",
+        "ring",
+        "tree",
+        "halving-doubling",
+        "hierarchical",
+        "rail",
+        "joint",
+        "in-network",
+        "ramp",
+        "nccl",
+        "measured",
+    ] = "auto"
+    collectives_table: str | None = None
+    in_network_trees: int = Field(default=2, ge=0, le=1_000_000)
     flows: Literal["cut-through", "store-and-forward"] = "cut-through"
     contention: Literal["independent", "serialised", "fair"] = "serialised"
     overlap_slowdown: float = Field(default=1.0, ge=1, le=1000)
-    priority: Literal["fifo", "shortest-first"] = "fifo"
+    priority: Literal["fifo", "shortest-first", "first-consumer"] = "fifo"
+    gradient_bucket_bytes: float | None = Field(default=None, gt=0)
+    message_chunk_bytes: float | None = Field(default=None, ge=65_536)
     gradient_bytes_per_parameter_byte: float = Field(default=1.0, gt=0)
 
     @model_validator(mode="after")
@@ -41,7 +68,17 @@ class CostSettings(settings.Settings):
             raise ValueError("flows that share links fairly do not store and forward: contention fair wants flows cut-through")
         return self
 
+    @model_validator(mode="after")
+    def _tables_are_measured(self) -> CostSettings:
+        if self.collectives_table is not None and self.collectives != "measured":
+            raise ValueError("a collectives_table wants collectives: measured")
+        return self
+
     @property
     def digest(self) -> str:
-        """A hash of every choice."""
-        return files.digest(self.model_dump())
+        """A hash of every choice, and of the tables that it reads."""
+        if self.collectives != "measured":
+            return files.digest(self.model_dump())
+        from .collectives import tables  # which stand above the settings
+
+        return files.digest(self.model_dump(), tables.content(self.collectives_table))

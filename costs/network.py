@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..clusters.cluster import Cluster
+from .nccl import Line
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,10 +23,12 @@ class RankNetwork:
     Attributes:
         cluster: where the ranks run.
         devices: device of each rank, ``(r,)``.
+        beside: groups of ranks that do the same at the same time as the group that is asked about, and share its links.
     """
 
     cluster: Cluster
     devices: NDArray[np.int64]
+    beside: tuple[NDArray[np.int64], ...] = ()
 
     @cached_property
     def bandwidth_bytes_per_s(self) -> NDArray[np.float64]:
@@ -45,6 +48,11 @@ class RankNetwork:
     @cached_property
     def slowdowns(self) -> dict[tuple[str, bytes], float]:
         """What `phases.slowdown` said of an algorithm over ranks; kept here, since it is the same for every payload."""
+        return {}
+
+    @cached_property
+    def lines(self) -> dict[tuple[str, bytes], tuple[Line, ...]]:
+        """What `nccl.lines` said of an operation over ranks, for every payload."""
         return {}
 
     def path(self, sender: int, receiver: int) -> tuple[int, ...]:

@@ -78,6 +78,21 @@ def slowdown(network: RankNetwork, phases: Phases, carried_bytes: float, bandwid
     return max(1.0, fullest_bytes / carried_bytes)
 
 
+def fullest_s(network: RankNetwork, phase: Phase) -> float:
+    """Seconds that the fullest link of a phase needs to send what crosses it."""
+    load_bytes: dict[int, float] = defaultdict(float)
+    for sender, receiver, size in phase.flows:
+        for link in network.path(sender, receiver):
+            load_bytes[link] += size
+    speed = network.cluster.links.bandwidth_bytes_per_s
+    return max((size / float(speed[link]) for link, size in load_bytes.items()), default=0.0)
+
+
+def lasting(network: RankNetwork, phase: Phase, total_s: float) -> Phase:
+    """The same flows with a latency by which the phase takes so long when nobody else sends, if its links need no longer."""
+    return Phase(max(0.0, total_s - fullest_s(network, phase)), phase.flows)
+
+
 def ring(ranks: list[int], payload_bytes: float) -> tuple[Flow, ...]:
     """The hops of a ring in the order of ``ranks``, each with the same bytes; none where there is one rank."""
     if len(ranks) <= 1:

@@ -10,7 +10,7 @@ from meshwright.costs import collectives
 from meshwright.costs.network import RankNetwork
 from meshwright.errors import ConfigError
 
-NAMES = sorted(collectives.ALGORITHMS)
+NAMES = sorted(collectives.AUTOMATIC)
 ANYWHERE = [name for name in NAMES if name != "ramp"]
 payloads = st.floats(0, 1e11)
 

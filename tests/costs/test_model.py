@@ -11,11 +11,15 @@ from meshwright.errors import ConfigError
 
 OTHER_CHOICES = {
     "compute": "profiled",
-    "collectives": "ring",
+    "collectives": "measured",
+    "collectives_table": "a100",
+    "in_network_trees": 7,
     "flows": "store-and-forward",
     "contention": "independent",
     "overlap_slowdown": 1.126,
     "priority": "shortest-first",
+    "gradient_bucket_bytes": 25e6,
+    "message_chunk_bytes": 4e6,
     "gradient_bytes_per_parameter_byte": 2.0,
 }
 
@@ -26,7 +30,8 @@ def test_every_layer_has_another_choice_here():
 
 @pytest.mark.parametrize("field", OTHER_CHOICES)
 def test_the_digest_tells_every_choice_apart(field):
-    assert CostSettings(**{field: OTHER_CHOICES[field]}).digest != CostSettings().digest
+    settings_of_it = {"collectives": "measured"} if field == "collectives_table" else {}
+    assert CostSettings(**settings_of_it, **{field: OTHER_CHOICES[field]}).digest != CostSettings(**settings_of_it).digest
 
 
 def test_equal_choices_have_equal_digests():
@@ -53,6 +58,11 @@ def test_yaml_offers_what_the_layer_has(field, known):
 def test_a_bad_setting_is_refused_by_name(data, message):
     with pytest.raises(ConfigError, match=message):
         settings.build(CostSettings, data)
+
+
+def test_a_table_is_refused_where_nothing_reads_it():
+    with pytest.raises(ConfigError, match=r"a collectives_table wants collectives: measured"):
+        settings.build(CostSettings, {"collectives": "nccl", "collectives_table": "a100"})
 
 
 @pytest.mark.parametrize("value", [0.999, -1.0, float("inf")])

@@ -1,0 +1,1 @@
+"""YAML files: fitted constants of measured collectives."""

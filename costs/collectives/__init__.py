@@ -1,0 +1,31 @@
+"""The collective layer: which algorithm, over which ranks, how long it takes, and where that figure comes from.
+
+`price` answers for any ranks of a network, `group_price_s` for regular groups at a planner's speed. `chosen` gives an
+algorithm by its name in YAML, for those who also want its flows.
+"""
+
+from .algorithm import Algorithm, Ranks
+from .choice import ALGORITHMS, AUTOMATIC, Fastest, chosen, of
+from .groups import Fabric, Shape, group_price, group_price_s, price
+from .prices import OPERATIONS, Operation, Price, Provenance, operation, wire_factor
+
+__all__ = [
+    "ALGORITHMS",
+    "AUTOMATIC",
+    "OPERATIONS",
+    "Algorithm",
+    "Fabric",
+    "Fastest",
+    "Operation",
+    "Price",
+    "Provenance",
+    "Ranks",
+    "Shape",
+    "chosen",
+    "group_price",
+    "group_price_s",
+    "of",
+    "operation",
+    "price",
+    "wire_factor",
+]

@@ -1,0 +1,95 @@
+"""The general form of an algorithm: for each operation a time, and the flows of which it is made.
+
+A formula knows one link, that of the slowest hop or pair. Where several flows of the same collective cross a link (ranks
+that share a network card, an oversubscribed uplink), the formula gets what is left of the bandwidth, see
+`phases.slowdown`: nothing takes less time than its fullest links need, and without shared links the formula stands as it is.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..network import RankNetwork
+from ..phases import Flow, Phase, Phases, slowdown
+from .prices import Operation
+
+Ranks = NDArray[np.int64]
+Pricer = Callable[[float], float]
+"""Seconds of a payload in bytes."""
+
+
+class Algorithm(ABC):
+    """How ranks do collectives together."""
+
+    name: str
+
+    def runs_on(self, network: RankNetwork) -> bool:
+        """Whether the topology offers what the algorithm needs; mostly it does."""
+        return True
+
+    def offers(self, operation: Operation) -> bool:
+        """Whether it does an operation in a way of its own; a ring or pairwise exchange does the others."""
+        return True
+
+    def allotted(self, demand_bytes: Mapping[bytes, float]) -> Algorithm:
+        """The same for groups that work at the same time, where what they need is scarce; itself where nothing is.
+
+        Args:
+            demand_bytes: what each group (its ranks as bytes) moves in a step.
+        """
+        return self
+
+    @abstractmethod
+    def pricer(self, network: RankNetwork, ranks: Ranks, operation: Operation) -> Pricer:
+        """Seconds of a positive payload, for two ranks or more: what does not depend on the payload is worked out once.
+
+        Raises:
+            ConfigError: the cluster does not offer what the algorithm needs.
+        """
+
+    @abstractmethod
+    def phases(self, network: RankNetwork, ranks: Ranks, payload_bytes: float, operation: Operation = "all_reduce") -> Phases:
+        """The flows of the same collective; none where it takes its time whatever else is sent."""
+
+    def time_s(self, network: RankNetwork, ranks: Ranks, payload_bytes: float, operation: Operation = "all_reduce") -> float:
+        """Seconds of one collective over ``ranks`` in their order; see `prices` for what the payload is."""
+        if len(ranks) <= 1 or payload_bytes <= 0:
+            return 0.0
+        return self.pricer(network, ranks, operation)(payload_bytes)
+
+    def all_reduce_s(self, network: RankNetwork, ranks: Ranks, payload_bytes: float) -> float:
+        """Seconds of one all-reduce of ``payload_bytes`` per rank over ``ranks`` in their order."""
+        return self.time_s(network, ranks, payload_bytes, "all_reduce")
+
+    def shared(
+        self,
+        network: RankNetwork,
+        ranks: Ranks,
+        operation: Operation,
+        carried_bytes: float,
+        bandwidth_bytes_per_s: float,
+        part: slice = slice(None),
+    ) -> float:
+        """`phases.slowdown` of the phases of one byte, or of a part of them; worked out once for every payload.
+
+        Groups beside this one add their flows to each phase.
+        """
+        key = f"{self.name} {operation} {part.start}", ranks.tobytes()
+        if key not in network.slowdowns:
+            groups = [self.phases(network, group, 1.0, operation)[part] for group in (ranks, *network.beside)]
+            together = tuple(
+                Phase(side[0].latency_s, tuple(flow for phase in side for flow in phase.flows))
+                for side in zip(*groups, strict=True)
+            )
+            network.slowdowns[key] = slowdown(network, together, carried_bytes, bandwidth_bytes_per_s)
+        return network.slowdowns[key]
+
+
+def step(network: RankNetwork, ranks: Ranks, pairs: list[tuple[int, int]], payload_bytes: float) -> Phase:
+    """One step in which each pair of places ``(from, to)`` sends the same bytes, with the latency of these pairs."""
+    flows = tuple(Flow(int(ranks[a]), int(ranks[b]), payload_bytes) for a, b in pairs)
+    return Phase(max((float(network.latency_s[a, b]) for a, b, _ in flows), default=0.0), flows)

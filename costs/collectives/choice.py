@@ -1,0 +1,72 @@
+"""The algorithms by name, and the choice among them."""
+
+from __future__ import annotations
+
+from ...errors import ConfigError
+from ..model import CostSettings
+from ..network import RankNetwork
+from ..phases import Phases
+from .algorithm import Algorithm, Pricer, Ranks
+from .direct import HALVING_DOUBLING, RING, TREE
+from .in_network import InNetwork
+from .joint import Joint
+from .library import Library, Measured
+from .prices import Operation
+from .ramp import Ramp
+from .staged import HIERARCHICAL, RAIL
+
+AUTOMATIC: dict[str, Algorithm] = {model.name: model for model in (RING, TREE, HALVING_DOUBLING, HIERARCHICAL, Ramp())}
+"""What ``auto`` chooses from: what needs nothing but links."""
+
+ALGORITHMS: dict[str, Algorithm] = AUTOMATIC | {
+    model.name: model for model in (RAIL, Joint(), InNetwork(), Library(), Measured())
+}
+
+
+class Fastest(Algorithm):
+    """The fastest of `AUTOMATIC` for each size and group, as a collective library's tuner chooses.
+
+    On a RAMP cluster the network's own algorithm is always taken: its circuits are set up for it.
+    """
+
+    name = "auto"
+
+    def pricer(self, network: RankNetwork, ranks: Ranks, operation: Operation) -> Pricer:
+        """The least of all algorithms that run on the network."""
+        pricers = [model.pricer(network, ranks, operation) for model in self._running(network, operation)]
+        return lambda payload_bytes: min(pricer(payload_bytes) for pricer in pricers)
+
+    def phases(self, network: RankNetwork, ranks: Ranks, payload_bytes: float, operation: Operation = "all_reduce") -> Phases:
+        """Those of the algorithm whose formula says the least, ties by the order of `AUTOMATIC`."""
+        return self.best(network, ranks, payload_bytes, operation).phases(network, ranks, payload_bytes, operation)
+
+    def best(self, network: RankNetwork, ranks: Ranks, payload_bytes: float, operation: Operation) -> Algorithm:
+        """The algorithm that is taken."""
+        return min(self._running(network, operation), key=lambda m: m.time_s(network, ranks, payload_bytes, operation))
+
+    @staticmethod
+    def _running(network: RankNetwork, operation: Operation) -> list[Algorithm]:
+        own = AUTOMATIC["ramp"]
+        return [own] if own.runs_on(network) else [m for m in AUTOMATIC.values() if m.runs_on(network) and m.offers(operation)]
+
+
+def chosen(name: str) -> Algorithm:
+    """The algorithm of a name, with the defaults of `CostSettings`.
+
+    Raises:
+        ConfigError: the name is unknown.
+    """
+    if name == "auto":
+        return Fastest()
+    if name not in ALGORITHMS:
+        raise ConfigError("unknown collective algorithm", field="collectives", value=name, choices=["auto", *ALGORITHMS])
+    return ALGORITHMS[name]
+
+
+def of(costs: CostSettings) -> Algorithm:
+    """The algorithm that settings choose, with all that they say of it."""
+    if costs.collectives == "in-network":
+        return InNetwork(costs.in_network_trees)
+    if costs.collectives == "measured":
+        return Measured(costs.collectives_table)
+    return chosen(costs.collectives)

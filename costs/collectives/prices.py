@@ -1,0 +1,63 @@
+"""What is asked of the collective layer, and what it answers.
+
+A payload is what nccl-tests calls the size: the buffer that a rank holds in full. That is its own buffer for all-reduce,
+all-to-all, broadcast and send, and the *gathered* size for all-gather and reduce-scatter.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from ...errors import ConfigError
+
+Operation = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send_recv"]
+Provenance = Literal["measured", "interpolated", "estimated"]
+
+OPERATIONS: tuple[Operation, ...] = get_args(Operation)
+
+
+@dataclass(frozen=True)
+class Price:
+    """The time of one collective, and where it comes from.
+
+    Attributes:
+        seconds: of one collective that has the links for itself.
+        provenance: ``measured`` at a size of a table, ``interpolated`` between two of them, else ``estimated``.
+        uncertainty: one standard deviation, relative.
+        algorithm: what runs; another one than was asked for where that does not offer the operation.
+        protocol: ``LL``, ``LL128`` or ``Simple`` where the library's protocols are told apart.
+    """
+
+    seconds: float
+    provenance: Provenance
+    uncertainty: float
+    algorithm: str
+    protocol: str | None = None
+
+
+def operation(name: str) -> Operation:
+    """The operation of a name.
+
+    Raises:
+        ConfigError: the name is unknown.
+    """
+    for known in OPERATIONS:
+        if known == name:
+            return known
+    raise ConfigError("unknown collective", field="operation", value=name, choices=OPERATIONS)
+
+
+def wire_factor(kind: Operation, num_ranks: int) -> float:
+    """Payloads that cross the busiest link in one direction if ring or pairwise: bus bandwidth over payload per second.
+
+    Source:
+        NVIDIA/nccl-tests, doc/PERFORMANCE.md.
+    """
+    if num_ranks <= 1:
+        return 0.0
+    if kind == "all_reduce":
+        return 2.0 * (num_ranks - 1) / num_ranks
+    if kind in ("all_gather", "reduce_scatter", "all_to_all"):
+        return (num_ranks - 1) / num_ranks
+    return 1.0

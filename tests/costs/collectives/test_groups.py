@@ -1,0 +1,89 @@
+"""Regular groups by shape: equal to the same ranks on the network, and quick."""
+
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from meshwright.clusters.cluster import load_cluster
+from meshwright.costs import collectives
+from meshwright.costs.collectives import Fabric, Shape, group_price, group_price_s
+from meshwright.costs.model import CostSettings
+from meshwright.costs.network import RankNetwork
+from meshwright.errors import ConfigError
+
+CLUSTERS = {name: load_cluster(f"preset:{name}") for name in ("dgx-a100-8x8", "clos-64-4to1", "host-8", "ramp-4x4x4")}
+NAMES = ["auto", "ring", "tree", "hierarchical", "rail", "nccl", "measured"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("cluster", CLUSTERS)
+@settings(max_examples=20)
+@given(data=st.data(), payload=st.floats(1, 1e11), operation=st.sampled_from(collectives.OPERATIONS))
+def test_a_group_by_shape_costs_what_its_ranks_cost(cluster, name, data, payload, operation):
+    where = CLUSTERS[cluster]
+    per_host = where.num_devices // where.num_hosts
+    g = data.draw(st.sampled_from([n for n in (1, 2, 4, 8) if n <= per_host]))
+    stride = data.draw(st.integers(1, max(1, (per_host - 1) // max(1, g - 1)))) if g > 1 else 1
+    hosts = data.draw(st.integers(1, min(8, where.num_hosts)))
+    devices = [h * per_host + i * stride for h in range(hosts) for i in range(g)]
+    network = RankNetwork(where, np.array(devices))
+    expected = collectives.price(operation, network, np.arange(len(devices)), payload, name)
+    fabric = Fabric(where, collectives.chosen(name))
+    assert group_price_s(operation, payload, len(devices), g, fabric, stride=stride) == expected.seconds
+    assert group_price(operation, payload, len(devices), g, fabric, stride=stride) == expected
+
+
+def test_eight_groups_side_by_side_have_a_card_each(dgx):
+    # one rank on each of 8 hosts, 8 such groups, 8 cards: nobody waits
+    fabric = Fabric(dgx, collectives.chosen("ring"))
+    alone = group_price_s("all_reduce", 1e9, 8, 1, fabric)
+    assert group_price_s("all_reduce", 1e9, 8, 1, fabric, stride=8, side_by_side=8) == pytest.approx(alone, rel=1e-12)
+
+
+def test_two_groups_side_by_side_share_a_card():
+    # devices 0 and 1 of a host have one card: two groups of one rank on each of two hosts of a leaf, 1 GB at 12.5 GB/s each
+    fabric = Fabric(CLUSTERS["clos-64-4to1"], collectives.chosen("ring"))
+    alone, both = (group_price_s("all_reduce", 1e9, 2, 1, fabric, stride=2, side_by_side=k) for k in (1, 2))
+    latency_s = 2 * 2.7e-6
+    assert alone == pytest.approx(latency_s + 1e9 / 12.5e9, rel=1e-12)
+    assert both == pytest.approx(latency_s + 2e9 / 12.5e9, rel=1e-12)
+
+
+@pytest.mark.parametrize("name", ["nccl", "rail", "in-network"])
+@given(beside=st.integers(1, 8), payload=st.floats(1, 1e10))
+def test_neighbours_never_make_a_group_faster(name, beside, payload):
+    fabric = Fabric(CLUSTERS["clos-64-4to1"], collectives.chosen(name))
+    times = [group_price_s("all_reduce", payload, 8, 1, fabric, stride=8, side_by_side=k) for k in (1, beside)]
+    assert times[1] >= times[0]
+
+
+def test_settings_choose_what_a_fabric_does(dgx):
+    assert Fabric.of(dgx, CostSettings()).algorithm.name == "auto"
+    assert Fabric.of(dgx, CostSettings(collectives="in-network", in_network_trees=5)).algorithm.num_trees == 5
+    assert Fabric.of(dgx, CostSettings(collectives="measured", collectives_table="v100")).algorithm.table == "v100"
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [Shape(16, 8, 2), Shape(72, 8), Shape(9, 8), Shape(8, 8, 1, 2), Shape(4, 0)],
+    ids=["wide", "hosts", "uneven", "full", "none"],
+)
+def test_a_group_without_room_is_refused(dgx, shape):
+    with pytest.raises(ConfigError, match=r"group: dgx-a100-8x8 has 64 devices on 8 hosts: no room"):
+        group_price("all_reduce", 1e6, *shape[:2], Fabric(dgx), stride=shape.stride, side_by_side=shape.side_by_side)
+
+
+@pytest.mark.parametrize("name", ["auto", "nccl", "measured"])
+def test_a_planner_gets_thousands_of_prices_a_second(dgx, name):
+    fabric = Fabric(dgx, collectives.chosen(name))
+    group_price_s("all_reduce", 1e6, 64, 8, fabric)
+    best_s = 1.0
+    for _ in range(5):
+        start = time.perf_counter()
+        for k in range(200):
+            group_price_s("all_reduce", 1e6 + k, 64, 8, fabric)
+        best_s = min(best_s, (time.perf_counter() - start) / 200)
+    assert best_s < 200e-6  # some 10 us on an idle core

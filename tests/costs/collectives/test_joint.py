@@ -1,0 +1,60 @@
+"""NVLink and cards at the same time."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meshwright.costs import collectives
+from meshwright.costs.network import RankNetwork
+from meshwright.costs.phases import alone_s
+
+STAGED = ["all_reduce", "all_gather", "reduce_scatter", "all_to_all"]
+
+
+def seconds(name, network, payload, operation="all_reduce"):
+    return collectives.chosen(name).time_s(network, np.arange(len(network.devices)), payload, operation)
+
+
+def test_one_host_uses_its_cards_as_well_worked_by_hand(dgx):
+    # 8 ranks: a ring over the switch at 300 GB/s and 0.6 us, one over the cards at 25 GB/s and 2.7 us, both ending together:
+    # 14 x 0.6 us + 1.75 (1 - x) S / 300 GB/s = 14 x 2.7 us + 1.75 x S / 25 GB/s
+    size = 1e9
+    a, b, c, d = 14 * 0.6e-6, 1.75 / 300e9, 14 * 2.7e-6, 1.75 / 25e9
+    x = (a - c + b * size) / ((b + d) * size)
+    found = seconds("joint", RankNetwork(dgx, np.arange(8)), size)
+    assert found == pytest.approx(c + d * x * size, rel=1e-9)
+    assert found == pytest.approx(a + b * (1 - x) * size, rel=1e-9)
+
+
+def test_chunks_hide_the_shorter_tier(dgx):
+    # two hosts: inside 14 x (0.6 us + S / 8 / 300 GB/s), between 2 x (2.7 us + S / 16 / 25 GB/s); in 32 chunks all but one of
+    # the shorter disappear
+    size = 8e9
+    inside, between = 14 * size / 8 / 300e9, 2 * size / 16 / 25e9
+    found = seconds("joint", RankNetwork(dgx, np.arange(16)), size)
+    assert max(inside, between) < found < max(inside, between) + min(inside, between) / 32 + 1e-3
+    assert found < 0.6 * seconds("rail", RankNetwork(dgx, np.arange(16)), size)
+
+
+@pytest.mark.parametrize("operation", STAGED)
+@given(payload=st.floats(1, 1e11), n=st.integers(2, 64))
+def test_both_networks_are_never_slower_than_one_after_the_other(dgx, operation, payload, n):
+    network = RankNetwork(dgx, np.arange(n))
+    assert seconds("joint", network, payload, operation) <= seconds("rail", network, payload, operation) * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("operation", STAGED)
+@given(payload=st.floats(1e4, 1e11), hosts=st.integers(1, 8))
+def test_its_flows_alone_take_what_it_says(dgx, operation, payload, hosts):
+    network, ranks = RankNetwork(dgx, np.arange(8 * hosts)), np.arange(8 * hosts)
+    model = collectives.chosen("joint")
+    assert alone_s(network, model.phases(network, ranks, payload, operation)) <= seconds("joint", network, payload, operation) * (
+        1 + 1e-9
+    )
+
+
+def test_it_runs_where_hosts_have_cards(dgx, ramp):
+    joint = collectives.chosen("joint")
+    assert joint.runs_on(RankNetwork(dgx, np.arange(2)))
+    assert not joint.runs_on(RankNetwork(ramp, np.arange(2)))

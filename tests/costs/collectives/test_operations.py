@@ -1,0 +1,149 @@
+"""Operations other than all-reduce: hand-worked times, and the links as a bound from below."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from meshwright.clusters.cluster import load_cluster
+from meshwright.costs import collectives
+from meshwright.costs.network import RankNetwork
+from meshwright.errors import ConfigError
+
+CLOS = load_cluster("preset:clos-64-4to1")
+SWITCHED = ["ring", "tree", "halving-doubling", "hierarchical", "rail", "joint", "in-network", "nccl", "measured"]
+payloads = st.floats(1.0, 1e11)
+
+
+def seconds(name, cluster, devices, payload, operation):
+    network = RankNetwork(cluster, np.array(devices, np.int64))
+    return collectives.chosen(name).time_s(network, np.arange(len(devices)), payload, operation)
+
+
+@pytest.mark.parametrize("operation", ["all_gather", "reduce_scatter"])
+def test_half_of_a_ring_worked_by_hand(dgx, operation):
+    # 3 steps of 0.6 us + 75 MB / 300 GB/s
+    assert seconds("ring", dgx, range(4), 300e6, operation) == pytest.approx(0.7518e-3, rel=1e-12)
+
+
+def test_an_all_to_all_worked_by_hand(dgx):
+    # 3 steps of 0.6 us; each rank sends three quarters of its 400 MB at 300 GB/s
+    assert seconds("ring", dgx, range(4), 400e6, "all_to_all") == pytest.approx(1.8e-6 + 1e-3, rel=1e-12)
+
+
+def test_a_broadcast_along_a_chain_worked_by_hand(dgx):
+    # 4 hops of 0.6 us, 900 MB at 300 GB/s: 3 x 0.6 us + 3 ms + 2 sqrt(3 x 0.6 us x 3 ms)
+    expected = 1.8e-6 + 3e-3 + 2 * (1.8e-6 * 3e-3) ** 0.5
+    assert seconds("ring", dgx, range(5), 900e6, "broadcast") == pytest.approx(expected, rel=1e-12)
+
+
+def test_the_best_number_of_chunks_is_found(dgx):
+    # (h + k - 1) (alpha + S beta / k) over all k; that k may be broken gains less than what one chunk more or less loses
+    send_s, found = 90e6 / 300e9, seconds("ring", dgx, range(8), 90e6, "broadcast")
+    by_chunks = [(7 + k - 1) * (0.6e-6 + send_s / k) for k in range(1, 2000)]
+    assert found <= min(by_chunks)
+    assert found == pytest.approx(min(by_chunks), rel=1e-4)
+
+
+def test_a_broadcast_of_few_bytes_goes_in_one_chunk(dgx):
+    # 7 hops of 0.6 us + 30 B / 300 GB/s
+    assert seconds("ring", dgx, range(8), 30.0, "broadcast") == pytest.approx(7 * 0.6001e-6, rel=1e-12)
+
+
+def test_neighbours_send_to_each_other_worked_by_hand(dgx):
+    # along a rail: 2.7 us + 50 MB / 25 GB/s
+    assert seconds("ring", dgx, [0, 8], 50e6, "send_recv") == pytest.approx(2.7e-6 + 2e-3, rel=1e-12)
+
+
+def test_a_staged_all_gather_worked_by_hand(dgx):
+    # on each rail a ring of two over 80 MB / 8, inside 7 steps of 0.6 us + 10 MB / 300 GB/s
+    expected = 2.7e-6 + 5e6 / 25e9 + 7 * (0.6e-6 + 10e6 / 300e9)
+    for operation in ("all_gather", "reduce_scatter"):
+        assert seconds("hierarchical", dgx, range(16), 80e6, operation) == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_staged_all_to_all_worked_by_hand(dgx):
+    # inside 7 x 0.6 us + 7/8 of 80 MB at 300 GB/s; then on each rail half of it at 25 GB/s
+    expected = 7 * 0.6e-6 + 70e6 / 300e9 + 2.7e-6 + 40e6 / 25e9
+    assert seconds("rail", dgx, range(16), 80e6, "all_to_all") == pytest.approx(expected, rel=1e-12)
+
+
+def test_rails_do_not_care_in_which_order_a_host_numbers_its_ranks(dgx):
+    # 0-1 on the first host, 9-8 on the second: hierarchical pairs 0 with 9, another rail, over a spine: 2 x 0.15 us more
+    crossed = [0, 1, 9, 8]
+    assert seconds("rail", dgx, crossed, 8e6, "all_reduce") == seconds("rail", dgx, [0, 1, 8, 9], 8e6, "all_reduce")
+    assert seconds("hierarchical", dgx, crossed, 8e6, "all_reduce") == pytest.approx(
+        seconds("rail", dgx, crossed, 8e6, "all_reduce") + 2 * 0.3e-6, rel=1e-12
+    )
+
+
+def test_ramp_halves_an_all_reduce(ramp):
+    box = [int(np.ravel_multi_index((g, r, s), (4, 4, 2))) for g in (0, 1) for r in (0, 1) for s in (0, 1)]
+    whole = seconds("ramp", ramp, box, 64e6, "all_reduce")
+    assert seconds("ramp", ramp, box, 64e6, "all_gather") == whole / 2
+    # an all-to-all passes all 64 MB on in each of three steps of two nodes: 250 ns + 32 MB / 1600 GB/s
+    assert seconds("ramp", ramp, box, 64e6, "all_to_all") == pytest.approx(3 * 20.25e-6, rel=1e-12)
+
+
+@pytest.mark.parametrize("operation", collectives.OPERATIONS)
+@pytest.mark.parametrize("name", [name for name in SWITCHED if name not in ("nccl", "measured")])
+@settings(max_examples=15)
+@given(payload=payloads, n=st.integers(2, 24), seed=st.integers(0, 99))
+def test_nothing_is_faster_than_its_fullest_links(name, operation, payload, n, seed):
+    devices = np.random.default_rng(seed).permutation(64)[:n] if seed % 2 else np.arange(n)
+    network, ranks = RankNetwork(CLOS, devices), np.arange(n)
+    model = collectives.chosen(name)
+    sending_s = 0.0
+    for phase in model.phases(network, ranks, payload, operation):
+        load = Counter()
+        for sender, receiver, size in phase.flows:
+            for link in network.path(sender, receiver):
+                load[link] += size
+        sending_s += max(size / CLOS.links.bandwidth_bytes_per_s[link] for link, size in load.items())
+    assert model.time_s(network, ranks, payload, operation) >= sending_s * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("operation", collectives.OPERATIONS)
+@pytest.mark.parametrize("name", ["auto", *SWITCHED])
+@settings(max_examples=15)
+@given(payload=payloads, more=st.floats(0, 1e10), n=st.integers(1, 16))
+def test_more_bytes_never_take_less_time(dgx, name, operation, payload, more, n):
+    less_s, more_s = (seconds(name, dgx, range(n), size, operation) for size in (payload, payload + more))
+    assert more_s >= less_s * (1 - 1e-12)
+
+
+@pytest.mark.parametrize("operation", collectives.OPERATIONS)
+@pytest.mark.parametrize("name", ["auto", *SWITCHED])
+def test_one_rank_or_no_bytes_cost_nothing(dgx, name, operation):
+    assert seconds(name, dgx, [5], 1e9, operation) == 0.0
+    assert seconds(name, dgx, [5, 7, 20], 0.0, operation) == 0.0
+    network = RankNetwork(dgx, np.array([5, 7, 20]))
+    assert collectives.chosen(name).phases(network, np.arange(3), 0.0, operation) == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "operation", "does"),
+    [
+        ("tree", "all_gather", "ring"),
+        ("tree", "broadcast", "tree"),
+        ("in-network", "all_gather", "ring"),
+        ("ring", "send_recv", "ring"),
+    ],
+)
+def test_a_price_names_what_runs(dgx, name, operation, does):
+    network = RankNetwork(dgx, np.arange(16))
+    found = collectives.price(operation, network, np.arange(16), 1e8, name)
+    assert (found.algorithm, found.provenance) == (does, "estimated")
+
+
+@pytest.mark.parametrize(("operation", "factor"), [("all_reduce", 1.75), ("all_gather", 0.875), ("broadcast", 1.0)])
+def test_bus_bytes_of_eight_ranks(operation, factor):
+    assert collectives.wire_factor(operation, 8) == factor
+    assert collectives.wire_factor(operation, 1) == 0.0
+
+
+def test_an_unknown_operation_is_answered_with_the_nearest():
+    with pytest.raises(ConfigError, match=r"operation: .*'all_gahter'.*did you mean 'all_gather'\?"):
+        collectives.operation("all_gahter")

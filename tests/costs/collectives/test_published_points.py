@@ -1,0 +1,63 @@
+"""The tuner's constants against bus bandwidths that others measured across hosts; nothing is fitted to them."""
+
+import numpy as np
+import pytest
+
+from meshwright.clusters.cluster import Cluster, load_cluster
+from meshwright.costs import collectives
+from meshwright.costs.network import RankNetwork
+
+GIB = 2**30
+
+
+def hosts(num_hosts, device, inside_gbytes_per_s, num_cards, card_gbytes_per_s):
+    return Cluster.from_data(
+        {
+            "name": "measured",
+            "device": device,
+            "topology": {
+                "kind": "clos",
+                "num_hosts": num_hosts,
+                "devices_per_host": 8,
+                "intra_host_bandwidth_gbytes_per_s": inside_gbytes_per_s,
+                "intra_host_latency_us": 0.6,
+                "nics_per_host": num_cards,
+                "nic_bandwidth_gbytes_per_s": card_gbytes_per_s,
+                "nic_latency_us": 1.35,
+                "hosts_per_leaf": num_hosts,
+                "wiring": "rail",
+                "num_spines": 1,
+                "oversubscription": 1.0,
+                "spine_latency_us": 0.5,
+            },
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("cluster", "operation", "payload", "published_gbytes_per_s", "allowed"),
+    [
+        # Voltage Park, 8 x H100 SXM with 8 x 400 Gb/s InfiniBand
+        (hosts(1, "h100", 450, 8, 50), "all_reduce", 8 * GIB, 479.72, 0.10),
+        (hosts(4, "h100", 450, 8, 50), "all_reduce", 8 * GIB, 330.93, 0.15),
+        (hosts(4, "h100", 450, 8, 50), "all_gather", 8 * GIB, 323.53, 0.15),
+        # nccl-tests issues 175, 100 and 119: 8 x A100 with 4 x 200 Gb/s
+        (hosts(1, "a100", 300, 4, 25), "all_reduce", 4 * GIB, 232.5, 0.05),
+        (hosts(2, "a100", 300, 4, 25), "all_reduce", 4 * GIB, 86.0, 0.10),
+        (hosts(2, "a100", 300, 4, 25), "all_reduce", 4 * GIB, 91.0, 0.05),
+        (hosts(3, "a100", 300, 4, 25), "all_reduce", GIB // 8, 84.8, 0.05),
+    ],
+)
+def test_bus_bandwidths_that_others_measured(cluster, operation, payload, published_gbytes_per_s, allowed):
+    n = cluster.num_devices
+    seconds = collectives.price(operation, RankNetwork(cluster, np.arange(n)), np.arange(n), payload, "nccl").seconds
+    bus_gbytes_per_s = collectives.wire_factor(operation, n) * payload / seconds / 1e9
+    assert bus_gbytes_per_s == pytest.approx(published_gbytes_per_s, rel=allowed)
+
+
+@pytest.mark.parametrize("name", ["nccl", "measured", "rail"])
+@pytest.mark.parametrize("operation", collectives.OPERATIONS)
+@pytest.mark.parametrize("cluster", ["toy", "ramp-4x4x4", "clos-256-4to1", "host-8"])
+def test_every_kind_of_cluster_gets_a_price(cluster, name, operation):
+    network = RankNetwork(load_cluster(f"preset:{cluster}"), np.arange(4))
+    assert 0 < collectives.price(operation, network, np.arange(4), 1e6, name).seconds < 1

@@ -1,0 +1,119 @@
+"""Memory of a layout: the published formulas, what sharding saves, refusal with the number."""
+
+import json
+
+import pytest
+
+from meshwright.costs.layouts.memory import activation_bytes, check_fits, peak_memory, stage_memory
+from meshwright.costs.layouts.work import describe
+from meshwright.errors import PlanError
+from meshwright.evaluation.step_time_rows import gpt
+from meshwright.plans.partition import Layout
+
+GIB = 2.0**30
+
+# Korthikanti et al., 2022, table 3: layers, hidden, heads, tp, pp, virtual stages, micro-batch, global batch
+PUBLISHED = {
+    "22B": (48, 6144, 64, 8, 1, 1, 4, 4),
+    "175B": (96, 12288, 96, 8, 8, 3, 1, 64),
+    "530B": (105, 20480, 128, 8, 35, 3, 1, 280),
+    "1T": (128, 25600, 160, 8, 64, 1, 1, 512),
+}
+
+
+def published(name, *, sequence_parallel=False, recompute="none"):
+    layers, hidden, heads, tp, pp, v, micro, batch = PUBLISHED[name]
+    cut = Layout(
+        tp=tp,
+        pp=pp,
+        virtual_stages=v,
+        schedule="interleaved" if v > 1 else "1f1b",
+        micro_batch=micro,
+        global_batch=batch,
+        sequence_parallel=sequence_parallel,
+        recompute=recompute,
+        attention="unfused",
+    )
+    return describe(gpt(layers, hidden, heads, 51200, 2048), cut, 2048)
+
+
+def small(**keys):
+    return describe(gpt(8, 512, 8, 1024, 128), Layout(**({"micro_batch": 2, "global_batch": 32} | keys)), 128)
+
+
+def test_a_layers_activations_worked_by_hand():
+    # s b h (10 + 24 / t + 5 a s / (h t)) with t = 4: 10 + 6 + 5 x 8 x 128 / 512 / 4 = 18.5
+    work = small(tp=4, attention="unfused")
+    assert activation_bytes(work) == pytest.approx(8 * 128 * 2 * 512 * 18.5)
+    # cut by sequence: (34 + 5 a s / h) / t = 11; without attention's inside 34 / t; the input alone 2
+    assert activation_bytes(small(tp=4, attention="unfused", sequence_parallel=True)) == pytest.approx(8 * 128 * 2 * 512 * 11)
+    one = small(tp=4, attention="unfused", sequence_parallel=True, recompute="selective")
+    assert activation_bytes(one) == pytest.approx(8 * 128 * 2 * 512 * 8.5)
+    assert activation_bytes(small(tp=4, recompute="full")) == 8 * 128 * 2 * 512 * 2
+
+
+@pytest.mark.reference
+def test_published_memory_is_met(reference):
+    # bounds: activations 3 % mean, parameters with optimizer 6 % mean (the figure counts a stage without embedding or head,
+    # so the mean over stages is held against it)
+    data = json.loads((reference / "published" / "step_times.json").read_text())
+    activations, states = [], []
+    for name, row in data["korthikanti_fig1_memory_GiB"]["rows"].items():
+        base = published(name)
+        present = published(name, sequence_parallel=True, recompute="selective")
+        activations.append(activation_bytes(base) / GIB / row["act_tp"] - 1)
+        activations.append(activation_bytes(present) / GIB / row["act_present"] - 1)
+        stages = [stage_memory(base, stage).model_state for stage in range(base.layout.pp)]
+        states.append(sum(stages) / len(stages) / GIB / row["par_opt"] - 1)
+    for name, row in data["korthikanti_fig7_activation_pct"]["rows"].items():
+        whole = activation_bytes(published(name))
+        for key, kind in (
+            ("seq", {"sequence_parallel": True}),
+            ("sel", {"recompute": "selective"}),
+            ("seqsel", {"sequence_parallel": True, "recompute": "selective"}),
+            ("full", {"recompute": "full"}),
+        ):
+            activations.append(100 * activation_bytes(published(name, **kind)) / whole / row[key] - 1)
+    assert sum(map(abs, activations)) / len(activations) < 0.03
+    assert sum(map(abs, states)) / len(states) < 0.06
+
+
+@pytest.mark.parametrize(
+    ("keys", "bytes_per_parameter"),
+    [
+        ({}, 18.0),  # 2 weight, 4 gradient, 12 master weight and moments
+        ({"fp32_gradients": False}, 16.0),
+        ({"zero": 1}, 6 + 12 / 4),
+        ({"distributed_optimizer": True}, 6 + 12 / 4),
+        ({"zero": 2}, 2 + 16 / 4),
+        ({"zero": 3}, 18 / 4),
+        ({"zero": 3, "shard_group": 2}, 18 / 2),
+    ],
+)
+def test_sharding_leaves_its_share_of_the_model_state(keys, bytes_per_parameter):
+    work = small(dp=4, **keys)
+    assert stage_memory(work, 0).model_state == pytest.approx(bytes_per_parameter * work.stages[0].parameters)
+
+
+def test_the_first_stage_keeps_as_many_micro_batches_as_there_are_stages():
+    work = small(pp=4)
+    assert activation_bytes(work, 0) == 4 * activation_bytes(work, 3)
+
+
+def test_zero_bubble_h1_keeps_no_more_than_1f1b_and_2p_nearly_twice():
+    plain, h1, double = (activation_bytes(small(pp=4, schedule=s), 0) for s in ("1f1b", "zb-h1", "zb-2p"))
+    assert h1 == plain
+    assert double == pytest.approx(plain * 7 / 4)
+
+
+def test_the_peak_is_the_largest_of_all_stages():
+    for keys in ({"pp": 4}, {"pp": 8}, {"pp": 3, "global_batch": 48}, {"pp": 4, "recompute": "full"}):
+        work = small(**keys)
+        assert peak_memory(work)[1].total == max(stage_memory(work, s).total for s in range(work.layout.pp))
+
+
+def test_what_does_not_fit_is_refused_with_the_number():
+    work = published("22B")
+    check_fits(work, 200e9)
+    with pytest.raises(PlanError, match=r"needs 1\d\d\.\d GB .* a device has 80\.0 GB"):
+        check_fits(work, 80e9)

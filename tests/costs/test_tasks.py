@@ -1,0 +1,53 @@
+"""The task layer: buckets, chunks and whose turn it is."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meshwright import settings
+from meshwright.costs.model import CostSettings
+from meshwright.costs.tasks import gradient_order, merged, num_chunks
+from meshwright.errors import ConfigError
+
+sizes = st.lists(st.sampled_from([0.0, 1.0, 3.0, 10.0, 25.0]), max_size=12)
+
+
+def test_a_bucket_is_closed_once_it_holds_its_bytes_worked_by_hand():
+    # 10 + 10 < 25, + 10 = 30 closes; 25 closes by itself; 3 is left, and what has no bytes goes nowhere
+    assert merged([10.0, 10.0, 0.0, 10.0, 25.0, 3.0], 25.0) == [(0, 1, 3), (4,), (5,)]
+
+
+def test_without_buckets_each_goes_by_itself():
+    assert merged([10.0, 0.0, 5.0], None) == [(0,), (2,)]
+
+
+@given(given=sizes, bucket=st.sampled_from([None, 1.0, 5.0, 30.0, 1e9]))
+def test_every_gradient_stands_in_one_bucket_in_order_and_only_the_last_may_be_small(given, bucket):
+    found = merged(given, bucket)
+    assert [place for places in found for place in places] == [place for place, size in enumerate(given) if size > 0]
+    if bucket is not None:
+        assert all(sum(given[place] for place in places) >= bucket for places in found[:-1])
+        assert all(sum(given[place] for place in places[:-1]) < bucket for places in found)
+
+
+@given(size=st.floats(0, 1e12), chunk=st.floats(65_536, 1e12))
+def test_chunks_are_as_few_as_their_size_allows(size, chunk):
+    count = num_chunks(size, CostSettings(message_chunk_bytes=chunk))
+    assert count >= 1
+    assert size / count <= chunk * (1 + 1e-12)
+    assert count == 1 or size / (count - 1) > chunk * (1 - 1e-12)
+
+
+def test_nothing_is_cut_by_default():
+    assert num_chunks(1e15, CostSettings()) == 1
+
+
+def test_what_the_next_step_wants_first_goes_by_that_place():
+    assert gradient_order(7.0, 20.0, CostSettings()) == 7.0
+    assert gradient_order(7.0, 20.0, CostSettings(priority="first-consumer")) == 20.0
+
+
+@pytest.mark.parametrize("data", [{"gradient_bucket_bytes": 0}, {"message_chunk_bytes": 1}])
+def test_sizes_that_would_cut_without_end_are_refused(data):
+    with pytest.raises(ConfigError, match=next(iter(data))):
+        settings.build(CostSettings, data)
