@@ -1,6 +1,6 @@
 """Reads a Hugging Face ``config.json`` into the shape of a transformer; the transformers package is not needed.
 
-Known model types: ``gpt2``, ``llama``, ``mistral``, ``mixtral`` and ``bert``. Keys that the format lets absent take
+Known model types: ``gpt2``, ``gpt_neox``, ``llama``, ``mistral``, ``mixtral`` and ``bert``. Keys that the format lets absent take
 the format's own defaults; keys that size the model must stand in the file.
 """
 
@@ -119,6 +119,29 @@ def _gpt2(keys: _Keys, name: str) -> TransformerShape:
         mlp_bias=True,
         norm_vectors=2,
         is_head_tied=keys.flag("tie_word_embeddings", True),
+        has_dropout=True,
+    )
+
+
+def _gpt_neox(keys: _Keys, name: str) -> TransformerShape:
+    bias = keys.flag("attention_bias", True)
+    return TransformerShape(
+        name=name,
+        num_layers=keys.count("num_hidden_layers", most=MAX_LAYERS),
+        hidden=keys.count("hidden_size"),
+        num_heads=keys.count("num_attention_heads"),
+        num_key_value_heads=keys.count("num_attention_heads"),
+        head_dim=keys.head_dim("hidden_size", "num_attention_heads"),
+        feed_forward=keys.count("intermediate_size"),
+        vocabulary=keys.count("vocab_size"),
+        max_positions=keys.count("max_position_embeddings"),
+        is_gated=False,
+        qkv_bias=bias,
+        output_bias=bias,
+        mlp_bias=True,
+        norm_vectors=2,
+        is_head_tied=keys.flag("tie_word_embeddings", False),
+        is_parallel=keys.flag("use_parallel_residual", True),
     )
 
 
@@ -136,6 +159,7 @@ def _bert(keys: _Keys, name: str) -> TransformerShape:
         learned_positions=True,
         token_types=keys.count("type_vocab_size", 2),
         is_encoder=True,
+        has_dropout=True,
         is_gated=False,
         qkv_bias=True,
         output_bias=True,
@@ -183,6 +207,7 @@ def _mixtral(keys: _Keys, name: str) -> TransformerShape:
 _READERS: dict[str, Callable[[_Keys, str], TransformerShape]] = {
     "bert": _bert,
     "gpt2": _gpt2,
+    "gpt_neox": _gpt_neox,
     "llama": _llama,
     "mistral": _mistral,
     "mixtral": _mixtral,

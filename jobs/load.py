@@ -9,7 +9,8 @@ from ..devices import DeviceType, device_type
 from ..errors import GraphError
 from . import huggingface, pipedream
 from .graph import JobGraph
-from .zoo import DEFAULT_DEVICE, zoo_graph, zoo_names
+from .transformer import TransformerShape
+from .zoo import DEFAULT_DEVICE, zoo_graph, zoo_names, zoo_shape
 
 PROFILE = "graph.txt"
 
@@ -54,6 +55,25 @@ def load_graph(
     if not (isinstance(data, dict) and "op_names" in data):
         raise GraphError("neither a saved job graph (op_names) nor a model configuration (model_type)", file=path)
     return JobGraph.from_data(data, file=path)
+
+
+def load_shape(spec: str) -> tuple[TransformerShape, int]:
+    """The transformer that a specification names, and the batch of its graph.
+
+    Args:
+        spec: ``zoo:NAME`` or the path of a Hugging Face ``config.json``.
+
+    Raises:
+        InputFileError: the file is missing or unreadable.
+        GraphError: nothing of that name, or no transformer.
+    """
+    if spec.startswith("zoo:"):
+        return zoo_shape(spec.removeprefix("zoo:"))
+    path = _find(spec, None)
+    data = files.read_json(path) if path.suffix == ".json" else None
+    if not (isinstance(data, dict) and "model_type" in data):
+        raise GraphError("a parallel layout needs a transformer: a config.json or one of the zoo", file=path)
+    return huggingface.read_shape(path), huggingface.DEFAULT_BATCH_SIZE
 
 
 def profile_names(graphs_dir: str | Path) -> list[str]:

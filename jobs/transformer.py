@@ -40,6 +40,8 @@ class TransformerShape:
         num_experts: experts of each feed-forward layer; 1 means an ordinary dense layer without router.
         experts_per_token: experts that each token visits.
         window: tokens that a query looks back at most; None for all.
+        is_parallel: attention and feed-forward layer read the same normed input and add to the same residual.
+        has_dropout: whether attention scores and residuals go through dropout.
     """
 
     name: str
@@ -63,6 +65,8 @@ class TransformerShape:
     num_experts: int = 1
     experts_per_token: int = 1
     window: int | None = None
+    is_parallel: bool = False
+    has_dropout: bool = False
 
     @property
     def default_sequence_length(self) -> int:

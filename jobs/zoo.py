@@ -16,6 +16,7 @@ from ..errors import GraphError
 from . import convnets, huggingface
 from .gnmt import gnmt
 from .graph import JobGraph
+from .transformer import TransformerShape
 
 DEFAULT_DEVICE = "a100"
 
@@ -27,6 +28,7 @@ class _Model:
     build: Callable[[int, int], JobGraph]
     batch_size: int
     sequence_length: int | None = None
+    shape: TransformerShape | None = None
 
 
 def zoo_names() -> list[str]:
@@ -62,13 +64,27 @@ def zoo_graph(
     return model.build(batch, length or 0).timed_on(device or device_type(DEFAULT_DEVICE))
 
 
+def zoo_shape(name: str) -> tuple[TransformerShape, int]:
+    """The shape of a built-in transformer, and its default batch.
+
+    Raises:
+        GraphError: an unknown name, or no transformer.
+    """
+    transformers = [known for known, model in _MODELS.items() if model.shape is not None]
+    model = _MODELS.get(name)
+    if model is None or model.shape is None:
+        problem = "no such job in the zoo" if model is None else "no transformer, which a parallel layout needs"
+        raise GraphError(problem, value=name, choices=transformers)
+    return model.shape, model.batch_size
+
+
 def _images(build: Callable[[int], JobGraph], batch_size: int) -> _Model:
     return _Model(lambda batch, _: build(batch), batch_size)
 
 
 def _transformer(name: str, batch_size: int, sequence_length: int, **config: Any) -> _Model:
     shape = huggingface.shape_of(config, name=name)
-    return _Model(shape.graph, batch_size, sequence_length)
+    return _Model(shape.graph, batch_size, sequence_length, shape)
 
 
 def _gpt2(name: str, batch_size: int, width: int, depth: int, heads: int) -> _Model:

@@ -133,6 +133,24 @@ class Layout(settings.Settings):
     overlap_tp: Switch = Field(default=False, description="whether tensor-parallel communication hides behind computation")
     overlap_pp: Switch = Field(default=False, description="whether pipeline transfers hide behind computation")
     overlap_dp: Switch = Field(default=False, description="whether gradient synchronisation hides behind computation")
+    context_parallel: Literal["ring", "all-gather", "ulysses"] = Field(
+        default="ring", description="how the ranks of cp see the keys and values of the others"
+    )
+    shard_group: Count | None = Field(
+        default=None, description="ranks that share one copy of what ZeRO shards (hybrid sharding); absent: all of dp x cp"
+    )
+    distributed_optimizer: Switch = Field(default=False, description="whether dp shards the optimizer, as ZeRO-1 does")
+    precision: Literal["bf16", "fp16", "fp32"] = Field(default="bf16", description="of weights and activations")
+    fp32_gradients: Switch = Field(default=True, description="whether gradients are summed in 4 bytes under mixed precision")
+    attention: Literal["fused", "unfused"] = Field(
+        default="fused", description="fused never stores the scores; unfused is how it was done before FlashAttention"
+    )
+    async_gradients: Switch = Field(
+        default=True, description="whether input gradients are reduced over tp while weight gradients are computed"
+    )
+    fused_accumulation: Switch = Field(
+        default=True, description="whether the product of a weight gradient adds to the sum by itself"
+    )
 
     @model_validator(mode="after")
     def _check(self) -> Layout:
@@ -144,6 +162,10 @@ class Layout(settings.Settings):
             raise ValueError(f"virtual_stages={self.virtual_stages} needs a pipeline, pp is 1")
         if self.schedule == "none" and self.pp > 1:
             raise ValueError(f"schedule=none leaves a pipeline of pp={self.pp} without an order")
+        if self.shard_group is not None and not self.shards_optimizer:
+            raise ValueError(f"shard_group={self.shard_group} needs zero of at least 1 or the distributed optimizer")
+        if self.shard_group is not None and (self.dp * self.cp) % self.shard_group:
+            raise ValueError(f"shard_group={self.shard_group} does not divide dp x cp = {self.dp * self.cp}")
         if self.global_batch % (self.micro_batch * self.dp):
             raise ValueError(
                 f"global_batch={self.global_batch} is not a multiple of micro_batch x dp = {self.micro_batch * self.dp}"
@@ -180,6 +202,16 @@ class Layout(settings.Settings):
     def world(self) -> int:
         """Number of ranks."""
         return self.tp * self.cp * self.pp * self.dp
+
+    @property
+    def shards_optimizer(self) -> bool:
+        """Whether the ranks of a shard group keep a part of the optimizer's state each."""
+        return self.zero >= 1 or self.distributed_optimizer
+
+    @property
+    def num_shards(self) -> int:
+        """Ranks that share one copy of what is sharded; 1 where nothing is."""
+        return (self.shard_group or self.dp * self.cp) if self.shards_optimizer else 1
 
     @property
     def num_micro_batches(self) -> int:

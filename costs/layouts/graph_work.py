@@ -1,0 +1,211 @@
+"""Any job graph under data and pipeline parallelism: its stages by cut, and the analytic time of a step.
+
+Ops of the topological order stand in contiguous chunks of balanced time (`plans.stages`). A micro-batch of ``b`` samples
+takes of each op what a share of ``b`` of the graph's samples takes (`costs.compute`). What a later chunk needs goes from
+chunk to chunk, also through chunks that do not use it, as PipeDream passes it on. As for op splits, the update of the
+weights is not counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...devices import DeviceType
+from ...errors import PlanError
+from ...jobs.graph import JobGraph
+from ...plans.document import Stage
+from ...plans.partition import Layout
+from ...plans.stages import layout_stages
+from .. import compute
+from ..model import CostSettings
+from . import schedules
+from .items import Message
+from .spans import Span, exposed_after, exposed_before
+from .wires import Wiring, boundary_groups, group_of
+
+
+@dataclass(frozen=True, eq=False)
+class GraphWork:
+    """What the stages of a job graph do in a step.
+
+    Attributes:
+        graph: the job, ``n`` ops.
+        layout: how it is cut.
+        chunks: ops of each chunk, in topological order; chunk ``k`` stands on stage ``k mod pp``.
+        forward_s, backward_s: of a micro-batch, the second with recomputation, ``(n,)``.
+        gradient_bytes: of each op, ``(n,)``.
+        boundary_bytes: what a micro-batch brings from each chunk to the next, ``(pp v,)``; the last brings nothing.
+    """
+
+    graph: JobGraph
+    layout: Layout
+    chunks: tuple[NDArray[np.int64], ...]
+    forward_s: NDArray[np.float64]
+    backward_s: NDArray[np.float64]
+    gradient_bytes: NDArray[np.float64]
+    boundary_bytes: NDArray[np.float64]
+
+    def chunks_of(self, stage: int) -> list[int]:
+        """The chunks on a stage."""
+        return list(range(stage, len(self.chunks), self.layout.pp))
+
+    def boundary(self, chunk: int) -> tuple[Message, ...]:
+        """What goes from a chunk to the next one, and its gradient back."""
+        size = float(self.boundary_bytes[chunk])
+        return (Message("activations", "send_recv", "pp", size),) if self.layout.pp > 1 and size > 0 else ()
+
+    def sync(self, stage: int) -> tuple[Message, ...]:
+        """Gradients of a stage, over the replicas."""
+        layout, size = self.layout, self._gradients(stage)
+        if layout.dp == 1 or size == 0:
+            return ()
+        if not layout.shards_optimizer:
+            return (Message("gradients", "all_reduce", "dp_cp", size),)
+        shards = layout.num_shards
+        scattered = (Message("gradients", "reduce_scatter", "shard", size),) if shards > 1 else ()
+        copies = (Message("gradients of copies", "all_reduce", "replica", size / shards),) if shards < layout.dp else ()
+        return (*scattered, *copies)
+
+    def gather(self, stage: int) -> tuple[Message, ...]:
+        """Parameters of a stage, where the replicas update a part each."""
+        size = sum(float(self.graph.parameter_bytes[self.chunks[chunk]].sum()) for chunk in self.chunks_of(stage))
+        is_sharded = self.layout.num_shards > 1 and size > 0
+        return (Message("parameters", "all_gather", "shard", size),) if is_sharded else ()
+
+    def _gradients(self, stage: int) -> float:
+        return sum(float(self.gradient_bytes[self.chunks[chunk]].sum()) for chunk in self.chunks_of(stage))
+
+
+def describe_graph(
+    graph: JobGraph,
+    layout: Layout,
+    device: DeviceType,
+    costs: CostSettings | None = None,
+    *,
+    stages: Sequence[Stage] = (),
+) -> GraphWork:
+    """The work of a job graph under a layout of data and pipeline parallelism.
+
+    Args:
+        graph: the job; its figures hold for ``samples_per_step`` samples, where it does not say for the global batch.
+        layout: ``dp``, ``pp``, ``virtual_stages``, ``schedule``, ``micro_batch``, ``recompute`` (none or full), ZeRO-1 and the
+            overlaps are read.
+        device: on which it runs.
+        costs: chooses the compute model and the size of gradients.
+        stages: of a plan; by default balanced by time, see `plans.stages.layout_stages`.
+
+    Raises:
+        PlanError: an axis that a graph of ops cannot be cut along, or a micro-batch that is no share of the graph's batch.
+        GraphError: the graph cannot be timed on the device.
+    """
+    costs = costs or CostSettings()
+    samples = graph.samples_per_step or layout.global_batch
+    _check(graph, layout, samples)
+    names = {name: op for op, name in enumerate(graph.op_names)}
+    held = sorted(stages or layout_stages(graph, layout), key=lambda stage: (stage.chunk, stage.stage))
+    chunks = tuple(np.array([names[name] for name in stage.ops], np.int64) for stage in held)
+    if sum(map(len, chunks)) != graph.num_ops or len(chunks) != layout.pp * layout.virtual_stages:
+        raise PlanError("do not hold each op of the job once, in as many chunks as the layout has", field="stages")
+    splits = np.full(graph.num_ops, samples // layout.micro_batch)
+    forward_s, backward_s = compute.chosen(costs.compute, graph).share_s(graph, splits, device)
+    chunk_of = np.empty(graph.num_ops, np.int64)
+    for chunk, ops in enumerate(chunks):
+        chunk_of[ops] = chunk
+    back = np.flatnonzero(chunk_of[graph.edges[:, 0]] > chunk_of[graph.edges[:, 1]])
+    for source, target in graph.edges[back[:1]].tolist():
+        problem = f"{graph.op_names[target]} stands in an earlier chunk than {graph.op_names[source]}, whose output it needs"
+        raise PlanError(problem, field="stages")
+    last_use = chunk_of.copy()
+    np.maximum.at(last_use, graph.edges[:, 0], chunk_of[graph.edges[:, 1]])
+    crossing = [(chunk_of <= chunk) & (last_use > chunk) for chunk in range(len(chunks))]
+    share = layout.micro_batch / samples
+    return GraphWork(
+        graph=graph,
+        layout=layout,
+        chunks=chunks,
+        forward_s=forward_s,
+        backward_s=backward_s + (forward_s if layout.recompute == "full" else 0.0),
+        gradient_bytes=graph.parameter_bytes * costs.gradient_bytes_per_parameter_byte,
+        boundary_bytes=np.array([share * float(graph.activation_bytes[cross].sum()) for cross in crossing]),
+    )
+
+
+def graph_step_s(work: GraphWork, wires: Wiring, slowdown: float = 1.0) -> float:
+    """Seconds of one step.
+
+    Args:
+        work: what the stages do.
+        wires: prices messages.
+        slowdown: factor on computing and sending that run side by side.
+    """
+    layout = work.layout
+    task_s = np.zeros((layout.pp, layout.virtual_stages, 3))
+    for chunk, ops in enumerate(work.chunks):
+        task_s[chunk % layout.pp, chunk // layout.pp, :2] = work.forward_s[ops].sum(), work.backward_s[ops].sum()
+    groups = boundary_groups(layout, wires.devices_per_host)
+    send_s = np.zeros(len(work.chunks))
+    for chunk in range(len(work.chunks)):
+        for message in work.boundary(chunk):
+            send_s[chunk] = wires.group_s(message.operation, message.payload_bytes, groups[chunk % layout.pp])
+    played = schedules.play(
+        layout.schedule, layout.virtual_stages, layout.num_micro_batches, task_s, send_s, overlaps_sends=layout.overlap_pp
+    )
+    return max(float(played.span_s[stage]) + _tail_s(work, stage, wires, slowdown) for stage in range(layout.pp))
+
+
+def _tail_s(work: GraphWork, stage: int, wires: Wiring, slowdown: float) -> float:
+    """Exposed seconds of gradients and of gathered parameters."""
+    layout, total_s = work.layout, 0.0
+    for is_backward, messages in ((True, work.sync(stage)), (False, work.gather(stage))):
+        priced = [
+            (m.axis, wires.group_s(m.operation, m.payload_bytes, group_of(m.axis, layout, wires.devices_per_host)))
+            for m in messages
+        ]
+        whole_s = sum(seconds for _, seconds in priced)
+        if layout.overlap_dp and whole_s > 0:
+            spans = _spans(work, stage, is_backward=is_backward)
+            shown_s = (exposed_after if is_backward else exposed_before)(spans, [(str(axis), s) for axis, s in priced])
+            whole_s = shown_s + (slowdown - 1) * max(0.0, whole_s - shown_s)
+        total_s += whole_s
+    return total_s
+
+
+def _spans(work: GraphWork, stage: int, *, is_backward: bool) -> list[Span]:
+    """The ops of a stage in the order of their passes, see `spans.stage_spans`."""
+    seconds, size = (work.backward_s, work.gradient_bytes) if is_backward else (work.forward_s, work.graph.parameter_bytes)
+    chunks = work.chunks_of(stage)
+    total = sum(float(size[work.chunks[chunk]].sum()) for chunk in chunks)
+    spans: list[Span] = []
+    for place, chunk in enumerate(chunks):
+        if place:
+            between = work.chunks[chunks[place - 1] if is_backward else chunk]
+            spans.append(Span(work.layout.pp - 1, float(seconds[between].sum()), 0.0, 0.0))
+        spans += [Span(1, float(seconds[op]), float(size[op]) / total, 0.0) for op in work.chunks[chunk].tolist()]
+    return spans[::-1] if is_backward else spans
+
+
+def _check(graph: JobGraph, layout: Layout, samples: int) -> None:
+    layers = "cuts layers, which a graph of ops does not tell"
+    for bad, field, value, problem in (
+        *((getattr(layout, axis) > 1, axis, getattr(layout, axis), layers) for axis in ("tp", "cp", "ep")),
+        (layout.zero >= 2, "zero", layout.zero, "gathers and scatters layer by layer, which a graph of ops does not tell"),
+        (layout.recompute == "selective", "recompute", "selective", "is about attention, which a graph of ops does not tell"),
+        (
+            layout.schedule in ("zb-h1", "zb-2p"),
+            "schedule",
+            layout.schedule,
+            "parts the gradients of weights from those of inputs, which a graph of ops does not",
+        ),
+        (
+            samples % layout.micro_batch != 0,
+            "micro_batch",
+            layout.micro_batch,
+            f"does not divide the {samples} samples of a step of {graph.name}",
+        ),
+    ):
+        if bad:
+            raise PlanError(problem, field=f"layout.{field}", value=value)

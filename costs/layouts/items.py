@@ -1,0 +1,139 @@
+"""What the passes of a layout are made of: products, fused attention, sweeps over memory, messages.
+
+A pass is a tuple of items in the order in which one rank does them. Each waits for the one before, with one exception:
+a `Message` with ``beside=k`` starts at its place and runs at the same time as the ``k`` items that follow it; what comes
+after those waits for all of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ..collectives.prices import Operation
+
+Axis = Literal["tp", "cp", "ep", "pp", "dp_cp", "expert_dp", "shard", "replica", "ends"]
+"""Along which ranks a message runs: an axis of the layout; the ranks that hold the same weights (``dp_cp`` the dense ones,
+``expert_dp`` those of experts); those of ``dp_cp`` that share one copy under ZeRO (``shard``) and those that hold the same
+shard of different copies (``replica``); the first and the last pipeline stage (``ends``)."""
+
+
+@dataclass(frozen=True)
+class Product:
+    """``batch`` matrix products of ``m x k`` by ``k x n``.
+
+    Attributes:
+        name: for traces and tables.
+        m, n, k: rows and columns of the result, and the length of the sums.
+        batch: equal products in one kernel.
+        is_weight: part of the weight gradient, which a zero-bubble schedule may put off.
+        is_attention: one of the narrow products of unfused attention, a head's width long or wide.
+    """
+
+    name: str
+    m: int
+    n: int
+    k: int
+    batch: int = 1
+    is_weight: bool = False
+    is_attention: bool = False
+
+    @property
+    def flops(self) -> float:
+        """Floating-point operations."""
+        return 2.0 * self.batch * self.m * self.n * self.k
+
+
+@dataclass(frozen=True)
+class FusedAttention:
+    """Attention in one kernel that keeps no scores.
+
+    Attributes:
+        name: for traces and tables.
+        flops: floating-point operations that are really done.
+        moved_bytes: what goes to and from the device's memory.
+        is_backward: the backward kernel reaches less of the peak.
+    """
+
+    name: str
+    flops: float
+    moved_bytes: float
+    is_backward: bool = False
+    is_weight: bool = False
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Element-wise or reducing kernels, bound by the device's memory.
+
+    Attributes:
+        name: for traces and tables.
+        moved_bytes: read and written.
+        num_kernels: launches.
+        is_weight: part of the weight gradient.
+        kind: ``stream`` for what runs at the memory's pace; the loss over the vocabulary, with its many reductions over
+            long rows, is told apart, on one rank and spread over tp.
+    """
+
+    name: str
+    moved_bytes: float
+    num_kernels: int = 1
+    is_weight: bool = False
+    kind: Literal["stream", "loss", "spread loss"] = "stream"
+
+
+@dataclass(frozen=True)
+class Message:
+    """One collective, or one transfer to the next rank, along an axis.
+
+    Attributes:
+        name: for traces and tables.
+        operation: which.
+        axis: over which ranks.
+        payload_bytes: size as `costs.collectives.prices` counts it (the gathered size of all-gather and reduce-scatter).
+        beside: how many of the items that follow it run at the same time.
+        chunks: pieces in which it goes with those items; the first piece of a chunked message hides behind nothing.
+        is_weight: gathers what only the weight gradient needs.
+        is_backward: of a backward pass; for tables.
+    """
+
+    name: str
+    operation: Operation
+    axis: Axis
+    payload_bytes: float
+    beside: int = 0
+    chunks: int = 1
+    is_weight: bool = False
+
+
+Item = Product | FusedAttention | Sweep | Message
+Pass = tuple[Item, ...]
+
+
+def input_part(items: Pass) -> Pass:
+    """What a backward pass does for the gradient of its input; the rest is `weight_part`."""
+    return _part(items, is_weight=False)
+
+
+def weight_part(items: Pass) -> Pass:
+    """What a backward pass does for the gradients of its weights."""
+    return _part(items, is_weight=True)
+
+
+def product_flops(items: Pass) -> float:
+    """Operations of the matrix products and attention kernels of a pass."""
+    return sum(item.flops for item in items if isinstance(item, Product | FusedAttention))
+
+
+def _part(items: Pass, *, is_weight: bool) -> Pass:
+    """Items of one part; a message keeps beside it those of its companions that are of the same part."""
+    kept: list[Item] = []
+    for place, item in enumerate(items):
+        if item.is_weight != is_weight:
+            continue
+        if isinstance(item, Message) and item.beside:
+            companions = items[place + 1 : place + 1 + item.beside]
+            beside = sum(other.is_weight == is_weight for other in companions)
+            item = Message(item.name, item.operation, item.axis, item.payload_bytes, beside, item.chunks, item.is_weight)
+        kept.append(item)
+    return tuple(kept)

@@ -1,0 +1,151 @@
+"""How long a kernel takes on a device: products by tiles and waves, everything else by the bytes that it moves.
+
+The constants are data (``configs/kernels``), calibrated once, see `evaluation.calibrate_kernels`; a device without a
+calibration of its own takes the shares of its peaks that the calibrated one reaches.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files as resources
+from pathlib import Path
+
+from pydantic import Field
+
+from ... import settings
+from ...devices import DeviceType
+from .items import FusedAttention, Product, Sweep
+
+TILES = ((256, 128, 1.0), (128, 256, 1.0), (128, 128, 0.92), (128, 64, 0.75), (64, 128, 0.75), (64, 64, 0.55))
+"""Rows and columns of the tiles that a library of products chooses from, and what each reaches of the largest one's speed.
+A smaller tile loads more bytes for each operation. Shapes and order: NVIDIA, "Matrix multiplication background user's
+guide", 2023, section 4.2; the shares are an assumption."""
+
+MAX_SPLITS = 16
+"""Into how many parts at most the sums of a product are cut where it has too few tiles for the device."""
+
+
+GRADIENT_SWEEPS = 7
+"""How often one update goes over a gradient: unscaling (read, write), norm (read), clipping (read, write), Adam (read), zero
+for the next step (write). The calibrated bytes hold for gradients of two bytes."""
+
+
+class KernelSettings(settings.Settings):
+    """What kernels reach on one device type; each key is explained in ``configs/kernels/a100.yaml``."""
+
+    device: str
+    calibrated: bool
+    num_multiprocessors: int = Field(gt=0)
+    product_efficiency: float = Field(gt=0, le=1)
+    attention_product_efficiency: float = Field(gt=0, le=1)
+    product_overhead_k: float = Field(ge=0)
+    memory_efficiency: float = Field(gt=0, le=1)
+    loss_efficiency: float = Field(gt=0)
+    spread_loss_efficiency: float = Field(gt=0)
+    fused_attention_efficiency: float = Field(gt=0, le=1)
+    fused_attention_backward_efficiency: float = Field(gt=0, le=1)
+    kernel_gap_us: float = Field(ge=0)
+    host_us_per_kernel: float = Field(ge=0)
+    host_us_per_message: float = Field(ge=0)
+    optimizer_bytes_per_parameter: float = Field(gt=0)
+    step_overhead_ms: float = Field(ge=0)
+    uncertainty: float = Field(gt=0)
+
+
+@dataclass(frozen=True)
+class KernelModel:
+    """Prices kernels on a device.
+
+    Attributes:
+        device: peaks and capacity.
+        constants: what kernels reach of the peaks.
+    """
+
+    device: DeviceType
+    constants: KernelSettings
+
+    def product_s(self, item: Product, element_bytes: int = 2) -> float:
+        """Seconds of a product: the fastest choice of tile and split, at least the time of moving its matrices.
+
+        Tiles are worked off in waves of one per multiprocessor; the last wave costs as much as a full one. Each tile
+        pays its start and end as ``product_overhead_k`` further steps along the sums. Where tiles are fewer than
+        multiprocessors the sums are cut, and partial results are added in float32.
+
+        Source:
+            NVIDIA, "Matrix multiplication background user's guide", 2023 (tile and wave quantisation).
+        """
+        constants, device = self.constants, self.device
+        cores = constants.num_multiprocessors
+        share = constants.attention_product_efficiency if item.is_attention else constants.product_efficiency
+        per_core = device.peak_flops_per_s * share / cores
+        bytes_per_s = device.memory_bandwidth_bytes_per_s * constants.memory_efficiency
+        if element_bytes == 4:
+            per_core /= 2.0  # TF32 runs at half the rate of 16 bits on matrix units
+        best = math.inf
+        for rows, columns, speed in TILES:
+            tiles = item.batch * -(-item.m // rows) * -(-item.n // columns)
+            split = 1
+            while True:
+                k = item.k / split
+                waves = -(-tiles * split // cores)
+                seconds = waves * 2.0 * rows * columns * (k + constants.product_overhead_k) / (per_core * speed)
+                if split > 1:
+                    seconds += 8.0 * item.batch * item.m * item.n * split / bytes_per_s
+                best = min(best, seconds)
+                if tiles * split >= cores or split >= MAX_SPLITS or k < 512:
+                    break
+                split *= 2
+        moved = element_bytes * item.batch * (item.m * item.k + item.k * item.n + item.m * item.n)
+        return max(best, moved / bytes_per_s) + constants.kernel_gap_us / 1e6
+
+    def attention_s(self, item: FusedAttention) -> float:
+        """Seconds of a fused attention kernel: a share of the peak, at least the time of moving its operands."""
+        constants, device = self.constants, self.device
+        share = constants.fused_attention_backward_efficiency if item.is_backward else constants.fused_attention_efficiency
+        moved_s = item.moved_bytes / (device.memory_bandwidth_bytes_per_s * constants.memory_efficiency)
+        return max(item.flops / (device.peak_flops_per_s * share), moved_s) + constants.kernel_gap_us / 1e6
+
+    def sweep_s(self, item: Sweep) -> float:
+        """Seconds of element-wise kernels: bytes over what the memory reaches."""
+        constants = self.constants
+        share = {
+            "stream": constants.memory_efficiency,
+            "loss": constants.loss_efficiency,
+            "spread loss": constants.spread_loss_efficiency,
+        }[item.kind]
+        bytes_per_s = self.device.memory_bandwidth_bytes_per_s * share
+        return item.moved_bytes / bytes_per_s + item.num_kernels * self.constants.kernel_gap_us / 1e6
+
+    def kernel_s(self, item: Product | FusedAttention | Sweep, element_bytes: int = 2) -> float:
+        """Seconds of any kernel."""
+        if isinstance(item, Product):
+            return self.product_s(item, element_bytes)
+        if isinstance(item, FusedAttention):
+            return self.attention_s(item)
+        return self.sweep_s(item)
+
+    def optimizer_s(self, parameters: float, gradient_bytes: int = 2) -> float:
+        """Seconds of one update of so many parameters, with everything else that is done once a step."""
+        bytes_per_s = self.device.memory_bandwidth_bytes_per_s * self.constants.memory_efficiency
+        moved = self.constants.optimizer_bytes_per_parameter + GRADIENT_SWEEPS * (gradient_bytes - 2)
+        return parameters * moved / bytes_per_s + self.constants.step_overhead_ms / 1e3
+
+
+@cache
+def kernel_settings(device_name: str) -> KernelSettings:
+    """The constants of a device type; those of the calibrated device's shares where it has none of its own.
+
+    A name such as ``a100-80gb`` finds the constants of ``a100``.
+    """
+    base = device_name.split("-")[0]
+    path = Path(str(resources("meshwright.configs"))) / "kernels" / f"{base}.yaml"
+    if not path.is_file():
+        path = path.with_name("any.yaml")
+    return settings.load(KernelSettings, path)
+
+
+def kernel_model(device: DeviceType) -> KernelModel:
+    """The kernels of a device type."""
+    return KernelModel(device, kernel_settings(device.name))

@@ -1,0 +1,308 @@
+"""Pipeline schedules: the order of passes on every stage, and the exact time that the order takes.
+
+A schedule is a table of tasks, a row for each stage: ``kind`` (0 forward, 1 backward or input gradient, 2 weight
+gradient), ``place`` (chunk of the stage) and ``micro`` (micro-batch). `makespan` plays it: a task starts when the one
+before it on its stage and the one that it needs on another stage are done.
+
+Legend: ``p`` stages, ``v`` chunks of a stage, ``m`` micro-batches, ``n`` tasks of a stage.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...compiled import njit
+
+FORWARD, BACKWARD, WEIGHT = 0, 1, 2
+
+MAX_TASKS = 16_384
+"""Beyond so many tasks a schedule is played with fewer micro-batches, twice, and continued by its steady state."""
+
+Tasks = NDArray[np.int32]
+
+
+class Played(NamedTuple):
+    """How a schedule went.
+
+    Attributes:
+        period_s: longest time from the first to the last task of a stage. Stages follow each other into the next step as
+            they followed each other into this one, so that this is what a step takes; on the first stage of GPipe, 1F1B and
+            interleaved schedules it is the makespan. A zero-bubble schedule needs an optimizer that does not wait for all
+            stages (Qi et al., 2024, section 4).
+        span_s: from the first to the last task of each stage, ``(p,)``.
+        busy_s: of the tasks of each stage, with its transfers, ``(p,)``.
+        first_s: when each stage starts, ``(p,)``.
+    """
+
+    period_s: float
+    span_s: NDArray[np.float64]
+    busy_s: NDArray[np.float64]
+    first_s: NDArray[np.float64]
+
+
+@lru_cache(maxsize=512)
+def orders(schedule: str, num_stages: int, virtual_stages: int, num_micro_batches: int) -> Tasks:
+    """The tasks of a schedule, ``(p, n, 3)``: kind, place of the chunk on its stage, micro-batch.
+
+    Source:
+        GPipe: Huang et al., 2019. 1F1B and interleaved: Narayanan et al., "Efficient large-scale language model training
+        on GPU clusters", 2021, section 2.2. ZB-H1 and ZB-2P: Qi et al., "Zero bubble pipeline parallelism", 2024.
+    """
+    p, v, m = num_stages, virtual_stages, num_micro_batches
+    made: Tasks
+    if schedule in ("zb-h1", "zb-2p"):
+        made = _zero_bubble(p, m, schedule == "zb-2p")
+    elif v > 1:
+        made = _interleaved(p, v, m)
+    else:
+        made = _plain(p, m, schedule == "gpipe")
+    made.flags.writeable = False
+    return made
+
+
+def play(
+    schedule: str,
+    virtual_stages: int,
+    num_micro_batches: int,
+    task_s: NDArray[np.float64],
+    send_s: float | NDArray[np.float64],
+    *,
+    overlaps_sends: bool = False,
+) -> Played:
+    """The time of a schedule.
+
+    Args:
+        schedule: as `Layout.schedule`.
+        virtual_stages: chunks of a stage, ``v``.
+        num_micro_batches: ``m``.
+        task_s: seconds of a forward, backward and weight-gradient pass of each chunk, ``(p, v, 3)``; the last is not
+            read where the schedule does not part the two gradients.
+        send_s: seconds of a transfer between chunks on different stages: of every one, or of those between each chunk of the
+            model and the next one, ``(p v,)``, of which the last is not read.
+        overlaps_sends: whether a stage goes on while it sends; else both ends are kept until the transfer is done.
+    """
+    p, v, m = task_s.shape[0], virtual_stages, num_micro_batches
+    if p == 1:
+        busy = m * float(task_s.sum())
+        return Played(busy, np.array([busy]), np.array([busy]), np.zeros(1))
+    send_s = np.broadcast_to(np.asarray(send_s, np.float64), p * v)
+    kinds = 3 if schedule in ("zb-h1", "zb-2p") else 2
+    fewer = max(4 * p, MAX_TASKS // (p * v * kinds) // p * p)
+    if m <= fewer + p or (m - fewer) % p:
+        return _played(orders(schedule, p, v, m), v, m, task_s, send_s, overlaps_sends)
+    if schedule == "gpipe":
+        return _gpipe(m, task_s[:, 0], send_s, overlaps_sends)
+    short = _played(orders(schedule, p, v, fewer), v, fewer, task_s, send_s, overlaps_sends)
+    longer = _played(orders(schedule, p, v, fewer + p), v, fewer + p, task_s, send_s, overlaps_sends)
+    times = (m - fewer) // p
+    return Played(
+        short.period_s + times * (longer.period_s - short.period_s),
+        short.span_s + times * (longer.span_s - short.span_s),
+        short.busy_s + times * (longer.busy_s - short.busy_s),
+        short.first_s,
+    )
+
+
+def in_flight(schedule: str, num_stages: int, virtual_stages: int, num_micro_batches: int, stage: int) -> float:
+    """Most micro-batches whose activations a stage keeps at once, counted in chunks over chunks of the stage.
+
+    A weight gradient that is put off keeps its activations.
+
+    Source:
+        Narayanan et al., 2021, section 2.2, and Korthikanti et al., "Reducing activation recomputation in large
+        transformer models", 2022, section 4.2.3: ``1 + (p - 1) / (p v)`` times the layers of the model on the first
+        stage; Qi et al., 2024, table 1.
+    """
+    p, v, m = num_stages, virtual_stages, num_micro_batches
+    if schedule == "gpipe":
+        return float(m)
+    if schedule == "zb-h1":
+        return float(min(m, p))
+    if schedule == "zb-2p":
+        return float(min(m, 2 * p - 1))
+    if v > 1:
+        if m == p:  # then all forward passes come first
+            return float(m)
+        warm_up = (p - stage - 1) * 2 + (v - 1) * p
+        return min(float(m), (min(warm_up, m * v) + 1) / v)
+    return float(min(m, p - stage))
+
+
+def closed_form_s(
+    schedule: str, num_stages: int, virtual_stages: int, num_micro_batches: int, task_s: tuple[float, float, float]
+) -> float:
+    """The time of a schedule of equal stages without transfers, for comparison.
+
+    ``m`` passes of a stage plus a bubble: ``(p - 1) (F + B)`` for GPipe and 1F1B, ``1 / v`` of it interleaved,
+    ``(p - 1) (F + B - W)`` for ZB-H1, ``(p - 1) max(0, F + B - 2 W)`` for ZB-2P.
+
+    Args:
+        schedule: as `Layout.schedule`.
+        num_stages: ``p``.
+        virtual_stages: ``v``.
+        num_micro_batches: ``m``, at least ``p`` (for ZB-2P ``2 p - 1``).
+        task_s: forward, backward and weight seconds of a whole stage, the second without the third.
+
+    Source:
+        Narayanan et al., 2021, section 2.2; Qi et al., 2024, table 1.
+    """
+    forward, backward, weight = task_s
+    p, v, m = num_stages, virtual_stages, num_micro_batches
+    busy = m * (forward + backward + weight)
+    if schedule == "zb-h1":
+        return busy + (p - 1) * (forward + backward - weight)
+    if schedule == "zb-2p":
+        return busy + (p - 1) * max(0.0, forward + backward - 2 * weight)
+    return busy + (p - 1) * (forward + backward + weight) / v
+
+
+def _played(
+    tasks: Tasks, v: int, m: int, task_s: NDArray[np.float64], send_s: NDArray[np.float64], overlaps_sends: bool
+) -> Played:
+    sends = np.ascontiguousarray(send_s)
+    span, busy, first, done = _play(tasks, v, m, np.ascontiguousarray(task_s, np.float64), sends, overlaps_sends)
+    assert done, "a schedule waits for itself"
+    return Played(float(span.max()), span, busy, first)
+
+
+def _gpipe(m: int, task_s: NDArray[np.float64], send_s: NDArray[np.float64], overlaps_sends: bool) -> Played:
+    """A flow shop of forward passes, then one of backward passes: the first micro-batch through all, the others behind the
+    slowest stage."""
+    p = len(task_s)
+    between = send_s[:-1]
+    sends = np.zeros((p, 2)) if overlaps_sends else np.stack([np.append(between, 0.0), np.append(0.0, between)], axis=1)
+    held = task_s[:, :2] + sends
+    way = float(between.sum()) if overlaps_sends else 0.0
+    total = sum(held[:, kind].sum() + way + (m - 1) * held[:, kind].max() for kind in (0, 1))
+    return Played(float(total), np.full(p, float(total)), m * held.sum(axis=1), np.zeros(p))
+
+
+def _plain(p: int, m: int, is_gpipe: bool) -> Tasks:
+    made = np.zeros((p, 2 * m, 3), np.int32)
+    for stage in range(p):
+        warm_up = m if is_gpipe else min(p - stage - 1, m)
+        kinds = [FORWARD] * warm_up + [FORWARD, BACKWARD] * (m - warm_up) + [BACKWARD] * warm_up
+        made[stage, :, 0] = kinds
+        for kind in (FORWARD, BACKWARD):
+            made[stage, made[stage, :, 0] == kind, 2] = np.arange(m)
+    return made
+
+
+def _interleaved(p: int, v: int, m: int) -> Tasks:
+    """Megatron-LM's order: groups of ``p`` micro-batches through every chunk in turn."""
+    total = m * v
+    made = np.zeros((p, 2 * total, 3), np.int32)
+    k = np.arange(total)
+    place = k // p % v
+    micro = k // (p * v) * p + k % p
+    for stage in range(p):
+        warm_up = total if m == p else min((p - stage - 1) * 2 + (v - 1) * p, total)
+        steady = total - warm_up
+        kind = np.concatenate([np.full(warm_up, FORWARD), np.tile([FORWARD, BACKWARD], steady), np.full(warm_up, BACKWARD)])
+        made[stage, :, 0] = kind
+        forward, backward = kind == FORWARD, kind == BACKWARD
+        made[stage, forward, 1], made[stage, forward, 2] = place, micro
+        made[stage, backward, 1], made[stage, backward, 2] = v - 1 - place, micro
+    return made
+
+
+@njit
+def _zero_bubble(p, m, is_double):  # type: ignore[no-untyped-def]
+    """Greedy for passes of equal length: a weight gradient where nothing else can be done.
+
+    ZB-H1 keeps ``p`` micro-batches at most, and before the first gradient comes back as many as 1F1B; a forward pass goes
+    first. ZB-2P keeps ``2 p - 1``, before the first gradient what comes back by then; a gradient goes first.
+    """
+    limit = 2 * p - 1 if is_double else p
+    made = np.zeros((p, 3 * m, 3), np.int32)
+    done = np.full((p, 2, m), -1, np.int64)  # time at which the pass is done
+    count = np.zeros((p, 3), np.int64)
+    chosen = np.zeros(p, np.int64)
+    time = 0
+    left = 3 * m * p
+    while left > 0:
+        for stage in range(p):
+            forwards, backwards, weights = count[stage]
+            first = 2 * (p - stage) - 1 if is_double else p - stage
+            room = limit if backwards > 0 else first
+            can_forward = forwards < m and forwards - weights < room
+            if can_forward and stage > 0:
+                can_forward = 0 <= done[stage - 1, 0, forwards] <= time
+            can_backward = backwards < forwards
+            if can_backward:
+                arrival = done[stage, 0, backwards] if stage == p - 1 else done[stage + 1, 1, backwards]
+                can_backward = 0 <= arrival <= time
+            if can_backward and (is_double or not can_forward):
+                chosen[stage] = 1
+            elif can_forward:
+                chosen[stage] = 0
+            elif weights < backwards:
+                chosen[stage] = 2
+            else:
+                chosen[stage] = -1
+        for stage in range(p):
+            kind = chosen[stage]
+            if kind >= 0:
+                micro = count[stage, kind]
+                place = count[stage].sum()
+                made[stage, place, 0] = kind
+                made[stage, place, 2] = micro
+                count[stage, kind] += 1
+                left -= 1
+                if kind < 2:
+                    done[stage, kind, micro] = time + 1
+        time += 1
+    return made
+
+
+@njit
+def _play(tasks, v, m, task_s, send_s, overlaps_sends):  # type: ignore[no-untyped-def]
+    p, n = tasks.shape[0], tasks.shape[1]
+    chunks = p * v
+    ready = np.full((2, chunks, m), -1.0)  # when a pass may start; below zero: not known yet
+    for i in range(m):
+        ready[0, 0, i] = 0.0
+    done = np.zeros(p, np.int64)
+    clock = np.zeros(p)
+    first = np.zeros(p)
+    busy = np.zeros(p)
+    left = p * n
+    while left > 0:
+        before = left
+        for turn in range(2):
+            for step in range(p):
+                stage = step if turn == 0 else p - 1 - step
+                while done[stage] < n:
+                    kind = tasks[stage, done[stage], 0]
+                    place = tasks[stage, done[stage], 1]
+                    i = tasks[stage, done[stage], 2]
+                    chunk = place * p + stage
+                    held = task_s[stage, place, kind]
+                    if kind == 2:
+                        clock[stage] += held
+                    else:
+                        start = ready[kind, chunk, i]
+                        if start < 0.0:
+                            break
+                        target = chunk + 1 if kind == 0 else chunk - 1
+                        sends = p > 1 and 0 <= target < chunks
+                        way = send_s[max(0, min(chunk, target))]
+                        if sends and not overlaps_sends:
+                            held += way
+                        if done[stage] == 0:
+                            first[stage] = start
+                        clock[stage] = max(clock[stage], start) + held
+                        if 0 <= target < chunks:
+                            ready[kind, target, i] = clock[stage] + (way if sends and overlaps_sends else 0.0)
+                        elif kind == 0:
+                            ready[1, chunk, i] = clock[stage]
+                    busy[stage] += held
+                    done[stage] += 1
+                    left -= 1
+        if left == before:
+            return clock, busy, first, False
+    return clock - first, busy, first, True
