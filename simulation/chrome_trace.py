@@ -1,7 +1,7 @@
 """A timeline in the Trace Event Format that Perfetto and chrome://tracing open; times in microseconds.
 
 One process per rank: thread 0 computes, the threads from 1 on communicate, as many as the rank has messages under way
-at once, because what stands on one thread must not overlap. A transfer stands at its sender, an all-reduce at its first
+at once, because what stands on one thread must not overlap. A transfer stands at its sender, a collective at its first
 rank. Arrows lead from the computation that a transfer comes from to it, and on to the computation that waits for it.
 A counter shows the memory of each rank.
 
@@ -13,12 +13,12 @@ Source:
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..jobs.graph import JobGraph
 from .execution import ExecutionGraph, TaskKind
 from .memory_over_time import MemoryOverTime
 
@@ -27,12 +27,23 @@ _WORDS = {TaskKind.COMPUTE: "compute", TaskKind.TRANSFER: "transfer", TaskKind.C
 Event = dict[str, Any]
 
 
+class Named(Protocol):
+    """Whatever names its ops: a job graph, a lowered layout."""
+
+    @property
+    def op_names(self) -> tuple[str, ...]:
+        """Name of each op."""
+        ...
+
+
 def chrome_trace(
     execution: ExecutionGraph,
-    graph: JobGraph,
+    graph: Named,
     start_s: NDArray[np.float64],
     finish_s: NDArray[np.float64],
     memory: MemoryOverTime,
+    *,
+    operations: Sequence[str] | None = None,
 ) -> dict[str, Any]:
     """The trace as plain data for JSON.
 
@@ -42,6 +53,7 @@ def chrome_trace(
         start_s: start of each task, ``(t,)``.
         finish_s: finish of each task, ``(t,)``.
         memory: of each rank.
+        operations: what the collective of each op is; all-reduces where not given.
     """
     thread = _threads(execution, start_s, finish_s)
     events: list[Event] = []
@@ -58,7 +70,7 @@ def chrome_trace(
             {
                 "ph": "X",
                 "name": f"{graph.op_names[int(execution.op[i])]} {direction}",
-                "cat": _WORDS[kind],
+                "cat": _WORDS[kind] if operations is None or kind != TaskKind.COLLECTIVE else operations[int(execution.op[i])],
                 "pid": int(execution.rank[i]),
                 "tid": int(thread[i]),
                 "ts": float(start_s[i] * 1e6),

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from ..costs import collectives, compute, flows
+from ..costs import collectives, compute, flows, tasks
 from ..costs.model import CostSettings
 from ..costs.network import RankNetwork
 from ..costs.phases import Phases, alone_s
@@ -58,11 +58,21 @@ def overlaps(source_split: int, target_split: int) -> Iterator[tuple[int, int, f
                 yield source, target, (high - low) / (source_split * target_split)
 
 
+def reduced_bytes(graph: JobGraph, degrees: NDArray[np.int64], costs: CostSettings) -> dict[int, float]:
+    """Bytes of gradients that each group of ranks, told by its size, all-reduces in a step."""
+    found: dict[int, float] = {}
+    for op in np.flatnonzero((degrees > 1) & (graph.parameter_bytes > 0)).tolist():
+        size = float(graph.parameter_bytes[op]) * costs.gradient_bytes_per_parameter_byte
+        found[int(degrees[op])] = found.get(int(degrees[op]), 0.0) + size
+    return found
+
+
 class _Lowering:
     def __init__(self, graph: JobGraph, degrees: NDArray[np.int64], network: RankNetwork, costs: CostSettings) -> None:
         self.graph, self.degrees, self.network, self.costs = graph, degrees, network, costs
         self.flow = flows.chosen(costs.flows)
-        self.collective = collectives.chosen(costs.collectives)
+        demand_bytes = {np.arange(n).tobytes(): size for n, size in reduced_bytes(graph, degrees, costs).items()}
+        self.collective = collectives.of(costs).allotted(demand_bytes)
         self.num_ranks = int(degrees.max())
         self.position = np.empty(graph.num_ops, np.int64)
         self.position[graph.order] = np.arange(graph.num_ops)
@@ -90,9 +100,7 @@ class _Lowering:
         for source, target in graph.edges.tolist():
             self._pass(source, forward[source], forward[target], is_backward=False, consumer=target)
             self._pass(source, backward[source], backward[target], is_backward=True, consumer=source)
-        for op in graph.order[::-1].tolist():
-            if degrees[op] > 1 and graph.parameter_bytes[op] > 0:
-                self._all_reduce(op, backward[op])
+        self._all_reduce(backward)
         return self._frozen()
 
     def _shares(self) -> list[tuple[NDArray[np.float64], NDArray[np.float64]]]:
@@ -125,23 +133,46 @@ class _Lowering:
             if sender == receiver or payload == 0:
                 self.edges.append((giver, taker))
                 continue
-            duration_s = self.flow.transfer_s(self.network, sender, receiver, payload)
-            ranks = [sender, receiver]
-            task = self._task(TaskKind.TRANSFER, duration_s, order - 0.5, source, sender, is_backward, payload, ranks)
-            self.edges += [(giver, task), (task, taker)]
+            chunks, before_it = tasks.num_chunks(payload, self.costs), giver
+            duration_s = self.flow.transfer_s(self.network, sender, receiver, payload / chunks)
+            for _ in range(chunks):
+                ranks = [sender, receiver]
+                size = payload / chunks
+                task = self._task(TaskKind.TRANSFER, duration_s, order - 0.5, source, sender, is_backward, size, ranks)
+                self.edges.append((before_it, task))
+                before_it = task
+            self.edges.append((before_it, taker))
 
-    def _all_reduce(self, op: int, backward: list[int]) -> None:
-        ranks = np.arange(len(backward))
-        payload = float(self.graph.parameter_bytes[op]) * self.costs.gradient_bytes_per_parameter_byte
-        key = len(backward), payload
+    def _all_reduce(self, backward: list[list[int]]) -> None:
+        """Sum the gradients of each op, or of the ops of a bucket, over the ranks that have them."""
+        graph, n = self.graph, self.graph.num_ops
+        made = graph.order[::-1][(self.degrees > 1)[graph.order[::-1]]]
+        sizes = graph.parameter_bytes * self.costs.gradient_bytes_per_parameter_byte
+        buckets = []
+        for degree in np.unique(self.degrees[made]).tolist():
+            ops = made[self.degrees[made] == degree]
+            buckets += [ops[list(places)] for places in tasks.merged(sizes[ops].tolist(), self.costs.gradient_bucket_bytes)]
+        for merged in sorted(buckets, key=lambda bucket: -int(self.position[bucket[-1]])):
+            last = int(merged[-1])
+            place = float(self.position[last])
+            order = tasks.gradient_order(2 * n - 1 - place + 0.5, 2 * n + place, self.costs)
+            self._reduce(last, float(sizes[merged].sum()), order, [backward[op] for op in merged.tolist()])
+
+    def _reduce(self, op: int, whole_bytes: float, order: float, givers: list[list[int]]) -> None:
+        """One all-reduce over the ranks of the backward tasks that give to it, in chunks one after the other."""
+        ranks = list(range(len(givers[0])))
+        chunks = tasks.num_chunks(whole_bytes, self.costs)
+        payload = whole_bytes / chunks
+        key = len(ranks), payload
         if key not in self.all_reduce_s:
             phases = self._all_reduce_phases(*key) if self.costs.contention == "fair" else ()
             formula = self.collective.all_reduce_s
-            self.all_reduce_s[key] = alone_s(self.network, phases) if phases else formula(self.network, ranks, payload)
-        order = 2 * self.graph.num_ops - 1 - float(self.position[op])
-        duration_s = self.all_reduce_s[key]
-        task = self._task(TaskKind.COLLECTIVE, duration_s, order + 0.5, op, 0, True, payload, ranks.tolist())
-        self.edges += [(giver, task) for giver in backward]
+            self.all_reduce_s[key] = alone_s(self.network, phases) if phases else formula(self.network, np.array(ranks), payload)
+        before = [giver for of_op in givers for giver in of_op]
+        for _ in range(chunks):
+            task = self._task(TaskKind.COLLECTIVE, self.all_reduce_s[key], order, op, 0, True, payload, ranks)
+            self.edges += [(giver, task) for giver in before]
+            before = [task]
 
     def _all_reduce_phases(self, num_ranks: int, payload: float) -> Phases:
         key = num_ranks, payload
@@ -176,7 +207,7 @@ class _Lowering:
             streams = [rank]
         else:
             streams = [self.num_ranks + member for member in members] if self.costs.contention == "serialised" else []
-        priority = order if self.costs.priority == "fifo" else duration_s
+        priority = duration_s if self.costs.priority == "shortest-first" else order
         self.rows.append((int(kind), duration_s, priority, op, rank, is_backward, payload))
         self.streams.append(streams)
         self.members.append(members)

@@ -6,7 +6,7 @@ Legend: ``t`` tasks, ``n`` ranks.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -25,9 +25,10 @@ from . import kernel
 from .chrome_trace import chrome_trace
 from .critical_path import critical_path
 from .execution import ExecutionGraph, TaskKind
-from .lowering import lower
+from .lowering import lower, reduced_bytes
 from .memory_over_time import MemoryOverTime, memory_over_time
 from .placed_job import PlacedJob, flow_paths
+from .repetition import repeated
 from .together import schedule as schedule_together
 
 
@@ -138,7 +139,7 @@ class Timeline:
 
 @dataclass(frozen=True, eq=False)
 class JobStep:
-    """One step of a job, to be simulated with others.
+    """One step of a job, or several one after another, to be simulated with others.
 
     Attributes:
         graph: the job, ``n`` ops.
@@ -146,6 +147,7 @@ class JobStep:
         devices: device of each rank, in rank order, at least as many as the largest split.
         start_s: when the step starts, on the clock that all jobs share.
         costs: one choice per layer; links are shared fairly unless it says otherwise.
+        num_steps: steps; its timeline then tells all of them as if they were one (see `repetition`).
     """
 
     graph: JobGraph
@@ -153,6 +155,7 @@ class JobStep:
     devices: ArrayLike
     start_s: float = 0.0
     costs: CostSettings = field(default_factory=lambda: CostSettings(contention="fair"))
+    num_steps: int = 1
 
 
 def simulate(
@@ -189,6 +192,9 @@ def simulate(
 def simulate_together(steps: Sequence[JobStep], cluster: Cluster, *, within_memory: bool = False) -> tuple[Timeline, ...]:
     """Run one step of each of several jobs at the same time on one cluster (see `together`).
 
+    Where switches reduce (``collectives: in-network``), the jobs share their trees: each takes as many as its settings
+    allow and the jobs before it have left.
+
     Args:
         steps: the jobs; each has devices of its own.
         cluster: where.
@@ -201,7 +207,13 @@ def simulate_together(steps: Sequence[JobStep], cluster: Cluster, *, within_memo
         ConfigError, GraphError: as in `simulate`.
         PlanError: as in `simulate`, or two jobs own one device.
     """
-    jobs = [_placed_job(step, cluster, within_memory=within_memory) for step in steps]
+    jobs, num_trees = [], 0
+    for step in steps:
+        left = max(0, step.costs.in_network_trees - num_trees)
+        allotted = replace(step, costs=step.costs.model_copy(update={"in_network_trees": left}))
+        jobs.append(_placed_job(allotted, cluster, within_memory=within_memory))
+        if step.costs.collectives == "in-network":
+            num_trees += min(left, len(reduced_bytes(step.graph, step.splits.splits, step.costs)))
     return tuple(
         Timeline(job.execution, *times, RankNetwork(cluster, job.devices))
         for job, times in zip(jobs, schedule_together(jobs, cluster), strict=True)
@@ -221,7 +233,7 @@ def _placed_job(step: JobStep, cluster: Cluster, *, within_memory: bool) -> Plac
     placed = placed[: splits.degree]
     if within_memory:
         check_memory(op_split_memory_bytes(graph, splits), Placement(placed), cluster)
-    execution = lower(graph, splits, RankNetwork(cluster, placed), step.costs)
+    execution = repeated(lower(graph, splits, RankNetwork(cluster, placed), step.costs), step.num_steps)
     return PlacedJob(execution, placed, step.start_s, step.costs.contention == "fair", step.costs.overlap_slowdown)
 
 

@@ -245,3 +245,78 @@ def test_an_impossible_placement_is_refused(host, two_ops, splits, devices, mess
 def test_an_all_reduce_that_the_network_cannot_run_is_refused(host, two_ops):
     with pytest.raises(ConfigError, match=r"collectives: .*RAMP"):
         simulate(two_ops, host, uniform_splits(two_ops, 2), [0, 1], CostSettings(collectives="ramp"))
+
+
+GB = 1e9
+CHAIN = profile(
+    "chain",
+    [0.0] * 3,
+    [1.0, 1.0, 1.0],
+    [[0, 1], [1, 2]],
+    activation_bytes=[0.0, 0.0, 0.0],
+    parameter_bytes=[300 * GB, 300 * GB, 300 * GB],
+)
+
+
+def reduced_at(graph, host, **changes):
+    """Start and finish of each all-reduce on two ranks in the order of the ops that close them."""
+    timeline = simulate(graph, host, uniform_splits(graph, 2), [0, 1], CostSettings(**changes))
+    tasks = np.flatnonzero(timeline.execution.kind == TaskKind.COLLECTIVE)
+    tasks = tasks[np.argsort(timeline.start_s[tasks], kind="stable")]
+    rows = zip(timeline.execution.op[tasks], timeline.start_s[tasks], timeline.finish_s[tasks], strict=True)
+    return [(int(op), round(float(start), 3), round(float(finish), 3)) for op, start, finish in rows]
+
+
+def test_gradients_are_merged_into_buckets_worked_by_hand(host):
+    # Two ranks, 0.5 s backward each: op 2 is done at 0.5, 1 at 1.0, 0 at 1.5 s. 300 GB over 300 GB/s take 1 s.
+    assert reduced_at(CHAIN, host) == [(2, 0.5, 1.5), (1, 1.5, 2.5), (0, 2.5, 3.5)]
+    # A bucket closes once it holds 400 GB: with op 1, at 1.0 s, 600 GB take 2 s. What is left goes by itself.
+    assert reduced_at(CHAIN, host, gradient_bucket_bytes=400 * GB) == [(1, 1.0, 3.0), (0, 3.0, 4.0)]
+    assert reduced_at(CHAIN, host, gradient_bucket_bytes=1e15) == [(0, 1.5, 4.5)]
+
+
+def test_the_gradients_that_the_next_step_wants_first_go_first_worked_by_hand(host):
+    # While those of op 2 go until 1.5 s, those of op 1 (at 1.0) and of op 0 (at 1.5) are made; op 0 runs first in the next step.
+    assert reduced_at(CHAIN, host, priority="first-consumer") == [(2, 0.5, 1.5), (0, 1.5, 2.5), (1, 2.5, 3.5)]
+
+
+def test_chunks_of_a_long_message_let_an_urgent_one_go_between_worked_by_hand(host):
+    # In chunks of 100 GB: op 2's three take 1/3 s each from 0.5 s on. Behind the first two (until 1.167) op 1's first one is
+    # there (1.0 s) and is wanted earlier: 1.167-1.5; then op 0's, made at 1.5 s, until 2.5; op 1's other two and op 2's last.
+    found = reduced_at(CHAIN, host, priority="first-consumer", message_chunk_bytes=100 * GB)
+    assert [op for op, _, _ in found] == [2, 2, 1, 0, 0, 0, 1, 1, 2]
+    assert found[-1][2] == pytest.approx(3.5, abs=1e-3)
+    assert found[5] == (0, 2.167, 2.5)
+
+
+def test_a_transfer_in_chunks_moves_the_same_bytes_one_after_the_other(host):
+    graph = profile("pair", [1.0, 2.0], [1.0, 2.0], [[0, 1]], activation_bytes=[600e9, 0.0])
+    # op 0 on one rank, op 1 on two: half of the activation (300 GB, 1 s) goes to rank 1 and half of the gradient back
+    whole, cut = (
+        simulate(graph, host, OpSplits(np.array([1, 2])), [0, 1], CostSettings(message_chunk_bytes=size)) for size in (None, 1e11)
+    )
+    assert (whole.execution.kind == TaskKind.TRANSFER).sum() == 2
+    assert (cut.execution.kind == TaskKind.TRANSFER).sum() == 6
+    assert cut.execution.payload_bytes.sum() == pytest.approx(whole.execution.payload_bytes.sum(), rel=1e-12)
+    assert cut.step_s == pytest.approx(whole.step_s, abs=1e-5)
+
+
+@settings(max_examples=30)
+@given(
+    graph=job_graphs(), data=st.data(), bucket=st.sampled_from([None, 1e9, 4e9, 1e12]), chunk=st.sampled_from([None, 5e8, 3e9])
+)
+def test_merging_and_cutting_move_the_same_bytes_and_never_lose_a_dependency(host, graph, data, bucket, chunk):
+    splits = splits_of(graph, data)
+    plain = simulate(graph, host, splits, range(splits.degree)).execution
+    costs = CostSettings(gradient_bucket_bytes=bucket, message_chunk_bytes=chunk, priority="first-consumer")
+    found = simulate(graph, host, splits, range(splits.degree), costs)
+    for kind in (TaskKind.TRANSFER, TaskKind.COLLECTIVE):
+        moved = [e.payload_bytes[e.kind == kind].sum() for e in (found.execution, plain)]
+        assert moved[0] == pytest.approx(moved[1], rel=1e-9)
+    before, after = found.execution.edges.T
+    assert (found.finish_s[before] <= found.start_s[after]).all()
+    for task in np.flatnonzero(found.execution.kind == TaskKind.COLLECTIVE).tolist():
+        degree = len(found.execution.messages.ranks(task))
+        # every rank that reduces gave its gradients before
+        ops = np.flatnonzero((splits.splits == degree) & (graph.parameter_bytes > 0))
+        assert int(found.execution.op[task]) in ops

@@ -1,0 +1,83 @@
+"""A pipeline of any job graph as the lowering reads it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ...costs.layouts.graph_work import GraphWork
+from ...costs.layouts.items import Message
+from ...costs.layouts.schedules import FORWARD
+from ...costs.layouts.wires import Group, Wiring
+from ...plans.memory import STATE_BYTES_PER_WEIGHT_BYTE
+from ...plans.partition import Layout
+from .segments import Segments, Template
+
+
+@dataclass(frozen=True, eq=False)
+class GraphStep:
+    """A job graph under a layout; see `step.Step`.
+
+    Attributes:
+        work: what the stages do.
+        wires: prices messages.
+    """
+
+    work: GraphWork
+    wires: Wiring
+    _templates: dict[tuple[int, int, bool], Template] = field(default_factory=dict, repr=False)
+
+    @property
+    def layout(self) -> Layout:
+        """How the job is cut."""
+        return self.work.layout
+
+    def template(self, chunk: int, kind: int, *, cut: bool) -> Template:
+        """The ops of a chunk, one after the other; a block each."""
+        key = chunk, kind, cut
+        if key not in self._templates:
+            work, graph = self.work, self.work.graph
+            is_forward = kind == FORWARD
+            seconds, size = (work.forward_s, graph.parameter_bytes) if is_forward else (work.backward_s, work.gradient_bytes)
+            flops = graph.forward_flops if is_forward else graph.backward_flops
+            share = work.layout.micro_batch / (graph.samples_per_step or work.layout.global_batch)
+            made = Segments(f"chunk {chunk}", lambda message: False, cut)
+            for op in (work.chunks[chunk] if is_forward else work.chunks[chunk][::-1]).tolist():
+                moved = share * float(graph.moved_bytes[op]) + (1 - share) * float(graph.parameter_bytes[op])
+                made.begin()
+                made.run(graph.op_names[op], float(seconds[op]), share * float(flops[op]), (1 if is_forward else 2) * moved)
+                made.end(graph.op_names[op], float(size[op]))
+            self._templates[key] = made.template()
+        return self._templates[key]
+
+    def boundary(self, chunk: int, kind: int) -> tuple[Message, ...]:
+        """What goes to the next chunk, or its gradient to the one before."""
+        return self.work.boundary(chunk if kind == FORWARD else chunk - 1)
+
+    def sync(self, stage: int) -> tuple[Message, ...]:
+        """Gradients."""
+        return self.work.sync(stage)
+
+    def gather(self, stage: int) -> tuple[Message, ...]:
+        """Parameters."""
+        return self.work.gather(stage)
+
+    def optimizer_s(self, stage: int) -> float:
+        """None is counted, as for op splits."""
+        return 0.0
+
+    def message_s(self, message: Message, group: Group) -> float:
+        """As the analytic path prices it."""
+        return self.wires.group_s(message.operation, message.payload_bytes, group)
+
+    def held_bytes(self, stage: int) -> float:
+        """Weights, gradients and optimizer; a rank of those that share the optimizer keeps its part of that."""
+        work, shards = self.work, self.layout.num_shards
+        weights = sum(float(work.graph.parameter_bytes[work.chunks[chunk]].sum()) for chunk in work.chunks_of(stage))
+        return weights * (2.0 + (STATE_BYTES_PER_WEIGHT_BYTE - 2.0) / shards)
+
+    def kept_bytes(self, chunk: int) -> float:
+        """Activations of a chunk that a micro-batch keeps for its backward pass."""
+        share = self.layout.micro_batch / (self.work.graph.samples_per_step or self.layout.global_batch)
+        return share * float(np.sum(self.work.graph.activation_bytes[self.work.chunks[chunk]]))

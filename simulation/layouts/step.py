@@ -1,0 +1,190 @@
+"""What the ranks of a layout do in a step, as the lowering reads it: a transformer's `LayoutWork`, priced.
+
+`Step` is the form; a pipeline of any job graph has it too, see `graph_step`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from ...costs.layouts.items import Message, Pass, input_part, weight_part
+from ...costs.layouts.memory import FRAGMENTATION, activation_bytes, layer_activation_bytes, stage_memory
+from ...costs.layouts.passes import PassTime, pass_time
+from ...costs.layouts.schedules import BACKWARD, FORWARD
+from ...costs.layouts.spans import block_parameters
+from ...costs.layouts.step_time import Pricer
+from ...costs.layouts.wires import Group
+from ...costs.layouts.work import ZERO_BUBBLE, LayoutWork
+from ...plans.partition import Layout
+from .segments import Segments, Template
+
+
+class Step(Protocol):
+    """The work of every stage of a layout."""
+
+    @property
+    def layout(self) -> Layout:
+        """How the job is cut."""
+        ...
+
+    def template(self, chunk: int, kind: int, *, cut: bool) -> Template:
+        """The pass of a chunk; ``kind`` as in `costs.layouts.schedules`, ``cut`` as in `segments`."""
+        ...
+
+    def boundary(self, chunk: int, kind: int) -> tuple[Message, ...]:
+        """What goes on when a chunk's forward or backward pass is done; the first goes between stages."""
+        ...
+
+    def sync(self, stage: int) -> tuple[Message, ...]:
+        """What follows the last backward pass."""
+        ...
+
+    def gather(self, stage: int) -> tuple[Message, ...]:
+        """What follows the optimizer."""
+        ...
+
+    def optimizer_s(self, stage: int) -> float:
+        """Seconds of the optimizer."""
+        ...
+
+    def message_s(self, message: Message, group: Group) -> float:
+        """Seconds of a message over a group that stands so."""
+        ...
+
+    def held_bytes(self, stage: int) -> float:
+        """What a rank holds all the time."""
+        ...
+
+    def kept_bytes(self, chunk: int) -> float:
+        """Activations of a chunk that a micro-batch keeps for its backward pass."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class TransformerStep:
+    """A transformer under a layout.
+
+    Attributes:
+        work: what each rank does.
+        pricer: prices kernels and messages.
+    """
+
+    work: LayoutWork
+    pricer: Pricer
+    _templates: dict[tuple[int, int, bool], Template] = field(default_factory=dict, repr=False)
+    _times: dict[tuple[str, int], PassTime] = field(default_factory=dict, repr=False)
+
+    @property
+    def layout(self) -> Layout:
+        """How the model is cut."""
+        return self.work.layout
+
+    @property
+    def parts_gradients(self) -> bool:
+        """Whether weight gradients are a pass of their own."""
+        return self.layout.schedule in ZERO_BUBBLE and self.layout.pp > 1
+
+    def template(self, chunk: int, kind: int, *, cut: bool) -> Template:
+        """The pass of a chunk, see `Step.template`.
+
+        What its kernels wait for the host, as `PassTime.seconds` says of the whole pass, stands at the ends of its blocks.
+        """
+        key = chunk, kind, cut
+        if key not in self._templates:
+            self._templates[key] = self._made(chunk, kind, cut)
+        return self._templates[key]
+
+    def boundary(self, chunk: int, kind: int) -> tuple[Message, ...]:
+        """The activations of a micro-batch, or their gradients."""
+        return tuple(item for item in self.work.boundary if isinstance(item, Message))
+
+    def sync(self, stage: int) -> tuple[Message, ...]:
+        """Gradients, see `work.StageWork`."""
+        return tuple(item for item in self.work.stages[stage].sync if isinstance(item, Message))
+
+    def gather(self, stage: int) -> tuple[Message, ...]:
+        """Parameters, see `work.StageWork`."""
+        return tuple(item for item in self.work.stages[stage].gather if isinstance(item, Message))
+
+    def optimizer_s(self, stage: int) -> float:
+        """Seconds of the update of what a rank holds."""
+        return self.pricer.optimizer_s(self.work, stage)
+
+    def message_s(self, message: Message, group: Group) -> float:
+        """As the analytic path prices it."""
+        return self.pricer.message_s(message, self.layout, group)
+
+    def held_bytes(self, stage: int) -> float:
+        """Everything but the activations of layers; see `costs.layouts.memory`."""
+        return stage_memory(self.work, stage).total - (1 + FRAGMENTATION) * activation_bytes(self.work, stage)
+
+    def kept_bytes(self, chunk: int) -> float:
+        """Activations of a chunk's layers, with what an allocator cannot reuse of them."""
+        layout, work = self.layout, self.work
+        one = layer_activation_bytes(
+            work.shape,
+            layout.tp,
+            layout.micro_batch * work.sequence_length // layout.cp,
+            work.sequence_length,
+            layout.sequence_parallel,
+            layout.recompute,
+            layout.attention,
+            work.key.element_bytes,
+        )
+        return (1 + FRAGMENTATION) * work.chunks[chunk].num_layers * one
+
+    def _made(self, chunk: int, kind: int, cut: bool) -> Template:
+        blocks = self._blocks(chunk) if kind == FORWARD else self._blocks(chunk)[::-1]
+        total = PassTime()
+        for _, name, _ in blocks:
+            total = total + self._time(name, kind)
+        lag_s = total.seconds - total.device_s
+        width = self.work.key.element_bytes
+        made = Segments(f"chunk {chunk}", self._moves, cut)
+        for label, name, (dense, experts) in blocks:
+            made.begin()
+            for items in self._passes(name, kind):
+                made.items(label, items, lambda item: self.pricer.model.kernel_s(item, width))
+            if lag_s > 0:
+                made.run(label, lag_s * self._time(name, kind).host_s / total.host_s)
+            made.end(label, dense, experts)
+        return made.template()
+
+    def _blocks(self, chunk: int) -> list[tuple[str, str, tuple[float, float]]]:
+        """Label, kind and parameters of each block, in forward order."""
+        work, held = self.work, self.work.chunks[chunk]
+        first = sum(other.num_layers for other in work.chunks[:chunk])
+        layer = work.layer.dense_parameters, work.layer.expert_parameters
+        blocks = [(f"layer {first + n}", "layer", layer) for n in range(held.num_layers)]
+        if held.has_embedding:
+            blocks.insert(0, ("embedding", "embedding", (work.embedding.dense_parameters, 0.0)))
+        if held.has_head:
+            blocks.append(("head", "head", (block_parameters(work, held.stage)["head"], 0.0)))
+        return blocks
+
+    def _passes(self, name: str, kind: int) -> tuple[Pass, ...]:
+        block = {"layer": self.work.layer, "embedding": self.work.embedding, "head": self.work.head}[name]
+        if kind == FORWARD:
+            return (block.forward,)
+        if not self.parts_gradients:
+            return block.recompute, block.backward
+        return (block.recompute, input_part(block.backward)) if kind == BACKWARD else (weight_part(block.backward),)
+
+    def _time(self, name: str, kind: int) -> PassTime:
+        key = name, kind
+        if key not in self._times:
+            pricer, layout, total = self.pricer, self.layout, PassTime()
+            for items in self._passes(name, kind):
+                total = total + pass_time(
+                    items,
+                    pricer.model,
+                    lambda item: pricer.message_s(item, layout),
+                    self.work.key.element_bytes,
+                    pricer.slowdown,
+                )
+            self._times[key] = total
+        return self._times[key]
+
+    def _moves(self, message: Message) -> bool:
+        return message.payload_bytes > 0 and self.pricer.message_s(message, self.layout) > 0

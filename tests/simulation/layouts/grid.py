@@ -1,0 +1,86 @@
+"""Layouts of several models on several clusters, drawn from a seed: the same in every run."""
+
+import random
+from dataclasses import replace
+from functools import cache
+
+from meshwright.clusters.cluster import load_cluster
+from meshwright.costs.layouts.work import is_legal
+from meshwright.errors import ConfigError
+from meshwright.jobs.huggingface import shape_of
+from meshwright.jobs.load import load_shape
+from meshwright.plans.partition import Layout
+from meshwright.settings import build
+
+CLUSTERS = ("dgx-a100-8x8", "dgx-a100-8x8", "dgx-a100-8x8", "host-8", "clos-64-4to1", "ramp-4x4x2")
+
+LLAMA = {
+    "model_type": "llama",
+    "hidden_size": 2048,
+    "num_hidden_layers": 8,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 4,
+    "intermediate_size": 5632,
+    "vocab_size": 32000,
+    "max_position_embeddings": 4096,
+}
+MIXTRAL = LLAMA | {"model_type": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 2, "intermediate_size": 2816}
+
+
+@cache
+def shapes():
+    """Shape and tokens of a sequence by name: dense with and without a tied table, an encoder, experts."""
+    gpt2, llama, bert = (load_shape(f"zoo:{name}")[0] for name in ("gpt2-small", "llama-7b", "bert-base"))
+    return {
+        "gpt2": (replace(gpt2, num_layers=8), 1024),
+        "llama-7b": (replace(llama, num_layers=8), 2048),
+        "bert": (replace(bert, num_layers=8), 512),
+        "config": (shape_of(LLAMA, name="config"), 1024),
+        "experts": (shape_of(MIXTRAL, name="experts"), 1024),
+    }
+
+
+@cache
+def cluster(name):
+    return load_cluster(f"preset:{name}")
+
+
+def layouts(count, seed):
+    """``(model, cluster, layout)``, each legal and no larger than the cluster."""
+    rng, found = random.Random(seed), []
+    while len(found) < count:
+        name, place = rng.choice(sorted(shapes())), rng.choice(CLUSTERS)
+        tp, cp = rng.choice([1, 1, 2, 4, 8]), rng.choice([1, 1, 1, 2, 4])
+        pp, dp = rng.choice([1, 1, 2, 4, 8]), rng.choice([1, 2, 4, 8])
+        if tp * cp * pp * dp > cluster(place).num_devices:
+            continue
+        schedule = rng.choice(["1f1b", "gpipe", "interleaved", "zb-h1", "zb-2p"]) if pp > 1 else "1f1b"
+        micro_batch = rng.choice([1, 2, 4])
+        chosen = {
+            "tp": tp,
+            "cp": cp,
+            "pp": pp,
+            "dp": dp,
+            "ep": rng.choice([1, 2, 4]) if name == "experts" else 1,
+            "schedule": schedule,
+            "virtual_stages": 2 if schedule == "interleaved" and pp <= 4 else 1,
+            "micro_batch": micro_batch,
+            "global_batch": micro_batch * dp * (rng.choice([1, 2, 4]) if pp == 1 else rng.choice([pp, 2 * pp])),
+            "sequence_parallel": rng.random() < 0.5,
+            "recompute": rng.choice(["none", "none", "selective", "full"]),
+            "zero": rng.choice([0, 0, 1, 2, 3]),
+            "overlap_tp": rng.random() < 0.4,
+            "overlap_pp": rng.random() < 0.5,
+            "overlap_dp": rng.random() < 0.5,
+            "context_parallel": rng.choice(["ring", "all-gather", "ulysses"]),
+            "distributed_optimizer": rng.random() < 0.2,
+            "attention": rng.choice(["fused", "fused", "unfused"]),
+            "shard_group": rng.choice([None, None, 2]),
+        }
+        try:
+            layout = build(Layout, chosen)
+        except ConfigError:
+            continue
+        if is_legal(shapes()[name][0], layout, shapes()[name][1]):
+            found.append((name, place, layout))
+    return found

@@ -1,0 +1,116 @@
+"""The analytic path and the event path give the same step time where links do not contend.
+
+The two share what a kernel and a message cost; what they do not share is how these follow from each other: closed forms
+and a played schedule on one side, every rank's tasks on streams on the other.
+"""
+
+import random
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from meshwright.costs.layouts.graph_work import describe_graph, graph_step_s
+from meshwright.costs.layouts.step_time import Pricer
+from meshwright.costs.layouts.wires import wiring
+from meshwright.costs.layouts.work import describe
+from meshwright.costs.model import CostSettings
+from meshwright.jobs import load_graph
+from meshwright.plans.partition import Layout
+from meshwright.plans.rank_order import ORDERS, coordinates
+from meshwright.simulation.layouts.graph_step import GraphStep
+from meshwright.simulation.layouts.running import layout_step, run
+
+from .grid import cluster, layouts, shapes
+
+INDEPENDENT = CostSettings(contention="independent")
+GRID = layouts(340, seed=1)
+GROUPS = 10
+
+
+def both_s(name, place, layout, costs):
+    """Analytic and simulated seconds of a step."""
+    shape, length = shapes()[name]
+    work = describe(shape, layout, length)
+    pricer = Pricer(cluster(place).device_types[0], wiring(cluster(place), costs), costs.overlap_slowdown)
+    return pricer.step_s(work), run(layout_step(work, cluster(place), costs, pricer=pricer), cluster(place), costs=costs).step_s
+
+
+@pytest.mark.parametrize("group", range(GROUPS))
+def test_both_paths_agree_within_three_percent_on_every_layout(group):
+    errors = {}
+    for name, place, layout in GRID[group::GROUPS]:
+        analytic_s, simulated_s = both_s(name, place, layout, INDEPENDENT)
+        errors[name, place, str(layout)] = simulated_s / analytic_s - 1
+    assert {key: error for key, error in errors.items() if abs(error) > 0.03} == {}
+    assert np.mean(np.abs(list(errors.values()))) < 0.002
+
+
+def test_the_grid_has_at_least_three_hundred_layouts_and_all_there_is_to_choose():
+    assert len({(name, place, str(layout)) for name, place, layout in GRID}) >= 300
+    fields = ("schedule", "recompute", "zero", "context_parallel", "overlap_tp", "overlap_pp", "overlap_dp", "attention")
+    fields += ("sequence_parallel", "tp", "cp", "pp", "dp", "ep", "virtual_stages", "shard_group", "distributed_optimizer")
+    seen = Counter((field, getattr(layout, field)) for _, _, layout in GRID for field in fields)
+    for field in fields:
+        assert len([value for (other, value) in seen if other == field]) >= 2, field
+    for schedule in ("gpipe", "1f1b", "interleaved", "zb-h1", "zb-2p"):
+        assert seen["schedule", schedule] >= 10
+    assert seen["zero", 3] >= 10
+    assert {place for _, place, _ in GRID} == {"dgx-a100-8x8", "host-8", "clos-64-4to1", "ramp-4x4x2"}
+    assert {name for name, _, _ in GRID} == set(shapes())
+
+
+@pytest.mark.parametrize(("name", "place", "layout"), [case for case in layouts(60, seed=2) if case[2].world <= 16][:12])
+def test_both_paths_agree_where_overlap_slows_down(name, place, layout):
+    analytic_s, simulated_s = both_s(name, place, layout, CostSettings(contention="independent", overlap_slowdown=1.1))
+    assert simulated_s == pytest.approx(analytic_s, rel=0.03)
+
+
+@pytest.mark.parametrize(("name", "place", "layout"), [case for case in layouts(60, seed=3) if case[2].world <= 16][:12])
+def test_flows_that_meet_nobody_take_what_the_analytic_path_says(name, place, layout):
+    # groups side by side share cards in the price; their flows do on the links
+    analytic_s, simulated_s = both_s(name, place, layout, CostSettings(contention="fair"))
+    assert simulated_s == pytest.approx(analytic_s, rel=0.04)
+
+
+def test_both_paths_agree_in_every_order_of_ranks():
+    errors = {}
+    for number, (name, place, layout) in enumerate(layouts(72, seed=6)):
+        order, where = ORDERS[number % len(ORDERS)], cluster(place)
+        shape, length = shapes()[name]
+        work = describe(shape, layout, length)
+        pricer = Pricer(where.device_types[0], wiring(where, INDEPENDENT), 1.0, order=order)
+        devices = np.empty(layout.world, np.int64)  # of the ranks in the layout's own order
+        for device, at in enumerate(coordinates(layout, order)):
+            devices[((at.pp * layout.dp + at.dp) * layout.cp + at.cp) * layout.tp + at.tp] = device
+        simulated_s = run(layout_step(work, where, INDEPENDENT, pricer=pricer), where, devices, INDEPENDENT).step_s
+        errors[name, place, order, str(layout)] = simulated_s / pricer.step_s(work) - 1
+    assert {key: error for key, error in errors.items() if abs(error) > 0.03} == {}
+
+
+def test_any_job_graph_takes_what_its_analytic_path_says():
+    rng, errors = random.Random(4), {}
+    graphs = {name: load_graph(f"zoo:{name}") for name in ("resnet50", "gnmt", "vgg16", "gpt2-small")}
+    for name, graph in graphs.items():
+        for _ in range(10):
+            pp, dp, schedule = rng.choice([1, 2, 4]), rng.choice([1, 2, 8]), rng.choice(["1f1b", "gpipe", "interleaved"])
+            place = "dgx-a100-8x8" if pp * dp > 8 else rng.choice(["dgx-a100-8x8", "host-8", "ramp-4x4x2"])
+            micro_batch = max(1, graph.samples_per_step // (dp * pp))
+            layout = Layout(
+                pp=pp,
+                dp=dp,
+                schedule=schedule if pp > 1 else "1f1b",
+                virtual_stages=2 if schedule == "interleaved" and pp > 1 else 1,
+                micro_batch=micro_batch,
+                global_batch=micro_batch * dp * pp * rng.choice([1, 2]),
+                overlap_pp=rng.random() < 0.5,
+                overlap_dp=rng.random() < 0.5,
+                zero=rng.choice([0, 1]),
+                recompute=rng.choice(["none", "full"]),
+            )
+            wires = wiring(cluster(place), INDEPENDENT)
+            work = describe_graph(graph, layout, cluster(place).device_types[0], INDEPENDENT)
+            simulated_s = run(GraphStep(work, wires), cluster(place), costs=INDEPENDENT).step_s
+            errors[name, place, str(layout)] = simulated_s / graph_step_s(work, wires) - 1
+    assert len(errors) == 40
+    assert {key: error for key, error in errors.items() if abs(error) > 0.03} == {}

@@ -1,0 +1,222 @@
+"""Lowering of layouts: steps worked by hand, and what holds of every lowered layout."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from meshwright.costs.layouts.items import Message
+from meshwright.costs.layouts.memory import stage_memory
+from meshwright.costs.layouts.work import describe
+from meshwright.costs.model import CostSettings
+from meshwright.costs.network import RankNetwork
+from meshwright.errors import PlanError
+from meshwright.simulation import kernel, reference
+from meshwright.simulation.execution import TaskKind
+from meshwright.simulation.layouts.lowering import lower
+from meshwright.simulation.layouts.running import layout_step, run, simulated_step_s
+from meshwright.simulation.layouts.views import layout_memory, layout_trace
+from meshwright.simulation.placed_job import PlacedJob
+from meshwright.simulation.together import schedule as schedule_together
+from meshwright.simulation.together_reference import schedule as plain_schedule
+
+from .grid import cluster, layouts, shapes
+from .stub import StubStep, layout
+
+HOST = cluster("host-8")
+INDEPENDENT = CostSettings(contention="independent")
+CASES = [case for case in layouts(120, seed=7) if case[2].world <= 16]
+
+
+def step_s(step, costs=INDEPENDENT, **rest):
+    return run(step, HOST, costs=costs, **rest).step_s
+
+
+def finish_s(step, costs=INDEPENDENT):
+    """Of one step alone."""
+    return run(step, HOST, costs=costs, num_steps=1).timeline.step_s
+
+
+def priced(name, place, chosen, costs=INDEPENDENT):
+    shape, length = shapes()[name]
+    return layout_step(describe(shape, chosen, length), cluster(place), costs)
+
+
+def test_two_stages_with_transfers_worked_by_hand():
+    # 1F1B, two micro-batches, F 1 s, B 2 s, transfers of 0.5 s that hold the sender:
+    # stage 0: F 0-1, sends -1.5, F -2.5, sends -3; stage 1: F 1.5-2.5, B -4.5, sends -5, F 5-6, B -8, sends -8.5;
+    # stage 0: B 5-7 and 8.5-10.5
+    step = StubStep(layout(pp=2, num_micro_batches=2), send_bytes=0.5)
+    assert finish_s(step) == pytest.approx(10.5, rel=1e-12)
+    # sent beside: stage 0 F 0-1, 1-2; stage 1 F 1.5-2.5, B -4.5, F 4.5-5.5, B -7.5; stage 0 B 5-7, 8-10
+    assert finish_s(StubStep(layout(pp=2, num_micro_batches=2, overlap_pp=True), send_bytes=0.5)) == pytest.approx(
+        10.0, rel=1e-12
+    )
+
+
+def test_gradients_go_while_the_backward_pass_runs_on_worked_by_hand():
+    # Two blocks, one micro-batch: F 0-1; B of block 1 1-2, of block 0 2-3. Gradients of 3 s, a half each: 2-3.5 and 3.5-5;
+    # then the update of 1 s. Without overlap 3-6 and the update.
+    alone = StubStep(layout(dp=2), num_blocks=2, gradient_bytes=3.0, update_s=1.0)
+    beside = StubStep(layout(dp=2, overlap_dp=True), num_blocks=2, gradient_bytes=3.0, update_s=1.0)
+    assert finish_s(alone) == pytest.approx(7.0, rel=1e-12)
+    assert finish_s(beside) == pytest.approx(6.0, rel=1e-12)
+
+
+def test_gathered_parameters_are_wanted_block_by_block_worked_by_hand():
+    # Two blocks: F 1 s, B 2 s, then parameters of 3 s, a half each. Alone: steps of 6 s. Beside: the first half 1.5 s, F of
+    # block 0 0.5 s, but block 1 waits for the second half until 3 s; F 0.5 and B 2 s: steps of 5.5 s.
+    assert step_s(StubStep(layout(dp=2), num_blocks=2, parameter_bytes=3.0)) == pytest.approx(6.0, rel=1e-12)
+    beside = StubStep(layout(dp=2, overlap_dp=True), num_blocks=2, parameter_bytes=3.0)
+    assert step_s(beside, num_steps=3) == pytest.approx(5.5, rel=1e-12)
+
+
+def test_buckets_pay_latency_once_for_several_blocks_worked_by_hand():
+    # Four blocks, B 0.5 s each from 1 s on, 0.25 s of gradients each, latency 1 s on each message.
+    # Buckets of 0.5: after blocks 3, 2 at 2 s until 3.5; after blocks 1, 0 at 3 s, so 3.5-5.
+    # Buckets of 0.25: 1.5-2.75, -4, -5.25, -6.5. One of all: 3-5. By default latency is paid once: the whole takes 2 s, each
+    # block 0.5 s of it: 1.5-2, 2-2.5, 2.5-3, 3-3.5.
+    step = StubStep(layout(dp=2, overlap_dp=True), num_blocks=4, gradient_bytes=1.0, latency_s=1.0)
+    ends = {size: finish_s(step, CostSettings(contention="independent", gradient_bucket_bytes=size)) for size in (0.25, 0.5, 1.0)}
+    assert ends == pytest.approx({0.25: 6.5, 0.5: 5.0, 1.0: 5.0}, rel=1e-12)
+    assert finish_s(step) == pytest.approx(3.5, rel=1e-12)
+
+
+def test_chunks_let_an_urgent_message_go_between_worked_by_hand():
+    # Stream of one message at a time. Two blocks; B of block 1 0.5-1, its tensor-parallel message of 0.25 s -1.25, then its
+    # gradients of 200,000 s go and B of block 0 runs 1.25-1.75. The message behind it is urgent: the backward pass ends
+    # with it. Whole gradients hold the stream until 200,001.25 s; in chunks of 100,000 s until 100,001.25 s, if the urgent
+    # one is the next to go.
+    urgent = (Message("sum", "all_reduce", "tp", 0.25),)
+    step = StubStep(layout(dp=2, tp=2, overlap_dp=True), 0.5, 1.0, num_blocks=2, gradient_bytes=400_000.0, items=urgent)
+
+    def backward_end_s(**changes):
+        found = run(step, HOST, costs=CostSettings(**changes), num_steps=1)
+        return max(found.timeline.finish_s[row].max() for passed in found.lowered.passes for row in passed.ends)
+
+    # forward: two blocks of 0.25 s, each with its message: 1 s in all; so everything above is 0.5 s later
+    assert backward_end_s() == pytest.approx(200_002.0, rel=1e-12)
+    assert backward_end_s(message_chunk_bytes=100_000.0) == pytest.approx(200_002.0, rel=1e-12)
+    chunked = backward_end_s(message_chunk_bytes=100_000.0, priority="first-consumer")
+    assert chunked == pytest.approx(100_002.0, rel=1e-12)
+
+
+SMALL = (
+    layout(pp=2, num_micro_batches=3, overlap_pp=True),
+    layout(pp=2, dp=2, num_micro_batches=2, schedule="zb-h1", overlap_dp=True),
+    layout(tp=2, dp=2, num_micro_batches=2, overlap_dp=True, overlap_tp=True, sequence_parallel=True),
+    layout(pp=2, tp=2, virtual_stages=2, schedule="interleaved", num_micro_batches=2, recompute="full"),
+    layout(dp=2, cp=2, zero=3, num_micro_batches=2),
+    layout(dp=4, ep=2, num_micro_batches=1, zero=1, overlap_dp=True),
+)
+
+
+@pytest.mark.parametrize("chosen", SMALL, ids=str)
+@pytest.mark.parametrize("contention", ["independent", "serialised"])
+def test_the_kernel_and_the_plain_reference_agree_on_lowered_layouts(chosen, contention):
+    shape = replace(shapes()["experts"][0], num_layers=4)
+    step = layout_step(describe(shape, chosen, 512), HOST)
+    execution = lower(step, RankNetwork(HOST, np.arange(chosen.world)), CostSettings(contention=contention)).execution
+    for ours, theirs in zip(kernel.schedule(execution), reference.schedule(execution), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_shared_links_and_their_plain_reference_agree_on_lowered_layouts():
+    for chosen in (layout(dp=2, tp=2, overlap_dp=True, num_micro_batches=1), layout(pp=2, dp=2, num_micro_batches=2)):
+        shape, _ = shapes()["config"]
+        step = layout_step(describe(shape, chosen, 256), HOST)
+        lowered = lower(step, RankNetwork(HOST, np.arange(4)), CostSettings(contention="fair"))
+        job = PlacedJob(lowered.execution, np.arange(4), overlap_slowdown=1.25)
+        for ours, theirs in zip(schedule_together([job], HOST)[0], plain_schedule([job], HOST)[0], strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-9)
+
+
+@pytest.mark.parametrize(("name", "place", "chosen"), CASES[:20])
+def test_every_rank_computes_each_pass_of_its_stage_and_messages_have_members_of_their_group(name, place, chosen):
+    lowered = run(priced(name, place, chosen), cluster(place), costs=INDEPENDENT, num_steps=1).lowered
+    execution, messages = lowered.execution, lowered.execution.messages
+    is_compute = execution.kind == TaskKind.COMPUTE
+    work_s = np.bincount(execution.rank[is_compute], execution.duration_s[is_compute], chosen.world).reshape(chosen.pp, -1)
+    np.testing.assert_allclose(work_s, work_s[:, :1] * np.ones(work_s.shape[1]), rtol=1e-12)
+    kinds = 3 if chosen.schedule.startswith("zb") and chosen.pp > 1 else 2
+    assert len(lowered.passes) == kinds * chosen.num_micro_batches * chosen.pp * chosen.virtual_stages
+    width = chosen.world // chosen.pp
+    for task in np.flatnonzero(execution.kind == TaskKind.COLLECTIVE)[:200].tolist():
+        members = messages.ranks(task)
+        stages = {rank // width for rank in members}
+        assert len(set(members)) == len(members) >= 2
+        assert stages == {0, chosen.pp - 1} if "tied" in lowered.op_names[execution.op[task]] else len(stages) == 1
+    for task in np.flatnonzero(execution.kind == TaskKind.TRANSFER)[:200].tolist():
+        sender, receiver = messages.ranks(task)
+        assert sender % width == receiver % width
+        assert sender == execution.rank[task]
+
+
+@pytest.mark.parametrize(("name", "place", "chosen"), CASES[:25])
+def test_memory_over_time_peaks_at_what_the_formula_says(name, place, chosen):
+    step = priced(name, place, chosen)
+    found = run(step, cluster(place), costs=INDEPENDENT, num_steps=1)
+    peaks = layout_memory(step, found).peak_bytes.reshape(chosen.pp, -1)
+    expected = [[stage_memory(step.work, stage).total] for stage in range(chosen.pp)]
+    np.testing.assert_allclose(peaks, expected * np.ones(peaks.shape[1]), rtol=1e-9)
+
+
+def test_memory_worked_by_hand():
+    # two stages, three micro-batches: the first stage keeps two at once (10 each), the last one
+    step = StubStep(layout(pp=2, num_micro_batches=3))
+    assert layout_memory(step, run(step, HOST, costs=INDEPENDENT, num_steps=1)).peak_bytes.tolist() == [120.0, 110.0]
+
+
+def test_exposed_communication_of_a_rank_worked_by_hand():
+    # as above: 3 s of gradients of which 1 s is beside the backward pass
+    step = StubStep(layout(dp=2, overlap_dp=True), num_blocks=2, gradient_bytes=3.0, update_s=1.0)
+    found = run(step, HOST, costs=INDEPENDENT, num_steps=1)
+    assert found.exposed_communication_s.tolist() == pytest.approx([2.0, 2.0], rel=1e-12)
+    assert found.timeline.exposed_communication_s == pytest.approx(2.0, rel=1e-12)
+
+
+def test_the_trace_names_passes_and_collectives():
+    step = StubStep(layout(dp=2, pp=2, num_micro_batches=2), send_bytes=0.5, gradient_bytes=3.0)
+    events = layout_trace(step, run(step, HOST, costs=INDEPENDENT, num_steps=1))["traceEvents"]
+    named = {(event["name"], event["cat"]) for event in events if event["ph"] == "X"}
+    assert ("chunk 0, micro-batch 1 backward", "compute") in named
+    assert ("gradients all-reduce backward", "all-reduce") in named
+    assert ("activations, micro-batch 0 send-recv forward", "transfer") in named
+    assert {event["pid"] for event in events} == {0, 1, 2, 3}
+
+
+def test_steps_follow_each_other_in_the_time_of_the_second():
+    for name, place, chosen in CASES[:10]:
+        step = priced(name, place, chosen)
+        two, four = (run(step, cluster(place), costs=INDEPENDENT, num_steps=n).step_s for n in (2, 4))
+        assert two == pytest.approx(four, rel=1e-9)
+
+
+def test_a_tensor_parallel_group_across_hosts_takes_longer_than_inside_one():
+    chosen = layout(tp=8, num_micro_batches=1)
+    step = priced("config", "dgx-a100-8x8", chosen)
+    inside = run(step, cluster("dgx-a100-8x8"), costs=INDEPENDENT).step_s
+    across = run(step, cluster("dgx-a100-8x8"), np.arange(0, 64, 8), INDEPENDENT).step_s
+    uneven = run(step, cluster("dgx-a100-8x8"), np.arange(3, 11), INDEPENDENT).step_s
+    assert inside < across
+    assert inside < uneven
+
+
+def test_a_switch_of_the_task_layer_changes_the_step_where_links_are_shared():
+    work = describe(shapes()["llama-7b"][0], layout(tp=4, dp=2, num_micro_batches=2, overlap_dp=True), 1024)
+    changes = ({}, {"message_chunk_bytes": 16e6}, {"message_chunk_bytes": 16e6, "priority": "first-consumer"})
+    whole, cut, urgent = (simulated_step_s(work, HOST, CostSettings(contention="serialised", **change)) for change in changes)
+    free = simulated_step_s(work, HOST, INDEPENDENT)
+    assert free < whole
+    assert free < urgent < cut
+
+
+def test_where_its_ranks_stand_is_checked():
+    step = StubStep(layout(dp=2))
+    for devices, told in (([0], "2 ranks for 1 devices"), ([0, 8], r"has devices 0\.\.7 .*8"), ([1, 1], "named twice")):
+        with pytest.raises(PlanError, match=told):
+            run(step, HOST, devices)
+    with pytest.raises(PlanError, match="num_steps: must be at least 1"):
+        run(step, HOST, num_steps=0)
+    with pytest.raises(PlanError, match="2 ranks for 3 devices"):
+        lower(step, RankNetwork(HOST, np.arange(3)), INDEPENDENT)
