@@ -14,7 +14,10 @@ from ..simulation import dynamics
 from ..simulation.records import EpisodeRecord, record
 from ..simulation.scenario import Scenario
 from .observation import ObservationArrays, Observer, observe
-from .reward import RewardSettings, reward
+from .reward import RewardSettings, is_lost, reward
+
+# What becomes of a call of `_step`.
+DONE, WANTING, NO_ACTION, OVER = 0, 1, 2, 3
 
 
 class EpisodeBatch:
@@ -24,9 +27,12 @@ class EpisodeBatch:
         scenario: cluster, workload and rules.
         num_episodes: ``e``.
         observations: the current observation of each episode, arrays with a leading ``e``; they change in place.
+            Without ``observes``, for deciders that look at no observation, they stay as they were made.
     """
 
-    def __init__(self, scenario: Scenario, num_episodes: int, rewards: RewardSettings | None = None) -> None:
+    def __init__(
+        self, scenario: Scenario, num_episodes: int, rewards: RewardSettings | None = None, *, observes: bool = True
+    ) -> None:
         self.scenario = scenario
         self.num_episodes = num_episodes
         self.observer = Observer(scenario)
@@ -37,6 +43,7 @@ class EpisodeBatch:
         self._episodes.job[:] = scenario.settings.num_jobs  # over, until they begin
         self._layout = self.observer.layout
         self._all = np.ones(num_episodes, np.bool_)
+        self._observes = observes
 
     @property
     def episodes(self) -> dynamics.Episodes:
@@ -45,13 +52,14 @@ class EpisodeBatch:
 
     def begin(self, e: int, rng: np.random.Generator) -> None:
         """Draw the jobs of episode ``e``, and what interrupts them, from ``rng`` and show the first one."""
-        arrivals = self.scenario.workload.sample(rng, self.scenario.settings.num_jobs + 1)
+        arrivals = self.scenario.sample(rng, self.scenario.settings.num_jobs + 1)
         self.begin_with(e, arrivals, int(rng.integers(2**63)) if self.scenario.problem.interruptions.is_on else 0)
 
     def begin_with(self, e: int, arrivals: Arrivals, seed: int = 0) -> None:
         """Start episode ``e`` with given jobs, one more than it decides, and the seed of what interrupts them."""
         self.scenario.begin(self._episodes, e, arrivals, seed)
-        observe(self.scenario.problem, self._episodes, e, self._layout, self.observations)
+        if self._observes:
+            observe(self.scenario.problem, self._episodes, e, self._layout, self.observations)
 
     def step(
         self, actions: NDArray[np.int64], only: NDArray[np.bool_] | None = None
@@ -69,30 +77,28 @@ class EpisodeBatch:
             PolicyError: an action is no candidate, or an episode is over or has not begun.
         """
         given = np.asarray(actions)
-        num = self.scenario.problem.num_candidates
-        is_whole = given.dtype.kind in "iu" and given.shape == (self.num_episodes,)
-        if not is_whole or given.min() < 0 or given.max() >= num:
-            raise PolicyError(
-                f"an action is a candidate 0..{num - 1} for each of {self.num_episodes} episodes", value=given.tolist()
-            )
-        actions = given.astype(np.int64)
-        if self.is_over.any() if only is None else self.is_over[only].any():
-            raise PolicyError("the episode is over or has not begun; reset it first")
+        if given.dtype.kind not in "iu" or given.shape != (self.num_episodes,):
+            raise self._no_action(given)
         rewards = np.zeros(self.num_episodes, np.float32)
         is_over = np.empty(self.num_episodes, np.bool_)
-        _step(
-            self.scenario.problem,
-            self._episodes,
-            actions,
-            self._all if only is None else only,
-            self._layout,
-            self._weights,
-            self._scale_s,
-            self.observations,
-            rewards,
-            is_over,
-        )
+        stepped = self._all if only is None else only
+        found = self._layout, self._weights, self.observations, self._observes, rewards, is_over
+        came = _step(self.scenario.problem, self._episodes, given.astype(np.int64), stepped, self._scale_s, *found)
+        if came == NO_ACTION:
+            raise self._no_action(given)
+        if came == OVER:
+            raise PolicyError("the episode is over or has not begun; reset it first")
+        if came == WANTING:
+            wanting = self._episodes.is_wanting & stepped
+            for e in np.flatnonzero(wanting).tolist():
+                self.scenario.settle(self._episodes, e)
+            _finish(self.scenario.problem, self._episodes, wanting, *found)
         return rewards, is_over
+
+    def _no_action(self, given: NDArray[Any]) -> PolicyError:
+        last = self.scenario.problem.num_candidates - 1
+        wanted = f"an action is a candidate 0..{last} for each of {self.num_episodes} episodes"
+        return PolicyError(wanted, value=given.tolist())
 
     @property
     def is_over(self) -> NDArray[np.bool_]:
@@ -106,24 +112,66 @@ class EpisodeBatch:
 
     def state(self) -> dict[str, Any]:
         """Copies of all arrays; with the generators they make a checkpoint."""
-        return {key: value.copy() for key, value in self._episodes._asdict().items()}
+        state = {key: value.copy() for key, value in self._episodes._asdict().items()}
+        if self.scenario.placements is not None:
+            state["placements"] = self.scenario.placements.keys()
+        return state
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take up a state of the same scenario and number of episodes."""
         for key, value in self._episodes._asdict().items():
             value[...] = state[key]
-        for e in range(self.num_episodes):
+        if self.scenario.placements is not None:
+            self._renumber(self.scenario.placements.adopt(state["placements"]))
+        for e in range(self.num_episodes if self._observes else 0):
             observe(self.scenario.problem, self._episodes, e, self._layout, self.observations)
+
+    def _renumber(self, numbers: NDArray[np.int64]) -> None:
+        """Placements of the published rule get the numbers that they have here; other blocks keep theirs."""
+        num_blocks = self.scenario.problem.num_blocks
+        for blocks in (self._episodes.block, self._episodes.candidate_block, self._episodes.fixed_block):
+            is_placement = blocks >= num_blocks
+            blocks[is_placement] = numbers[blocks[is_placement] - num_blocks]
 
 
 @njit
-def _step(problem, episodes, actions, is_stepped, layout, weights, scale_s, observations, rewards, is_over):  # type: ignore[no-untyped-def]
+def _step(problem, episodes, actions, is_stepped, scale_s, layout, weights, observations, observes, rewards, is_over):  # type: ignore[no-untyped-def]
+    """Step the episodes; `WANTING` where any waits for a placement to be found, and is not finished yet.
+
+    Where an action is no candidate or an episode is over, `NO_ACTION` or `OVER`, and nothing has changed.
+    """
+    for e in range(len(actions)):
+        if actions[e] < 0 or actions[e] >= len(problem.candidate_rule):
+            return NO_ACTION
+    for e in range(len(actions)):
+        if is_stepped[e] and episodes.job[e] >= episodes.arrival_s.shape[1] - 1:
+            return OVER
+    came = DONE
     for e in range(len(actions)):
         is_over[e] = episodes.job[e] >= episodes.arrival_s.shape[1] - 1
         if not is_stepped[e]:
             continue
-        paid = reward(problem, episodes, e, actions[e], weights, scale_s)
+        rewards[e] = reward(problem, episodes, e, actions[e], weights, scale_s)
         dynamics.decide(problem, episodes, e, actions[e])
-        rewards[e] = paid + weights[1] * episodes.num_expired[e]
-        is_over[e] = episodes.job[e] >= episodes.arrival_s.shape[1] - 1
+        if episodes.is_wanting[e]:
+            came = WANTING
+        else:
+            _finish_one(problem, episodes, e, layout, weights, observations, observes, rewards, is_over)
+    return came
+
+
+@njit
+def _finish(problem, episodes, is_left, layout, weights, observations, observes, rewards, is_over):  # type: ignore[no-untyped-def]
+    for e in np.flatnonzero(is_left):
+        _finish_one(problem, episodes, e, layout, weights, observations, observes, rewards, is_over)
+
+
+@njit
+def _finish_one(problem, episodes, e, layout, weights, observations, observes, rewards, is_over):  # type: ignore[no-untyped-def]
+    """What is known only after a decision: who expired, whether the episode is over, what the next one looks like."""
+    rewards[e] += weights[1] * episodes.num_expired[e]
+    if is_lost(problem, episodes, e):
+        rewards[e] = weights[1]
+    is_over[e] = episodes.job[e] >= episodes.arrival_s.shape[1] - 1
+    if observes:
         observe(problem, episodes, e, layout, observations)

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from ..errors import ConfigError
 from ..simulation.decision import Decision, decision
-from ..simulation.dynamics import OUTCOME_WORDS, Outcome
 from ..simulation.records import EpisodeRecord
 from ..simulation.scenario import Scenario
+from ..simulation.state import OUTCOME_WORDS, Outcome
 from . import viewer
 from .batch import EpisodeBatch
 from .benchmark import BenchmarkSettings, load_benchmark
@@ -31,6 +31,13 @@ class JobPartitioningEnv(gymnasium.Env[Observation, np.int64]):
     ascending order, one candidate per placement rule: the block of devices that the rule takes among those that
     are free now, have the memory and let the job meet its deadline. A candidate that is not offered (mask 0)
     rejects the job. A placed job owns its devices until it ends.
+
+    After these, with the rule ``all-blocks``, come up to ``max_listed_blocks`` candidates: every free block that suits,
+    those that nothing tells apart once (see `simulation.listing`).
+
+    **PAC-ML.** With ``semantics: {kind: pacml}`` jobs are cut, priced and blocked as in the published PAC-ML simulator,
+    with or without its defects. The rule ``published`` is its first fit, by which a job may hold several blocks; the mask
+    always tells what really fits, but this rule's candidates may be tried where it does not, as its agents do.
 
     **Queue.** With ``queue_capacity: 0`` a rejected job is gone, and every step is an arrival. With a queue, a rejected
     job waits while there is room and its deadline can be met; whenever devices become free, the waiting jobs that fit
@@ -59,6 +66,9 @@ class JobPartitioningEnv(gymnasium.Env[Observation, np.int64]):
     ``action_mask``      (a,)          1 where the candidate is offered
     ===================  ============  =======================================================================
 
+    With ``shape_slots: h`` in the scenario five more keys tell of the next h arrivals and of the end of the episode:
+    ``cluster_shapes``, ``cluster_any``, ``candidate_shapes``, ``candidate_any``, ``episode`` (see `envs.foresight`).
+
     **Reward.** The benchmark's weighted sum: by default +1 for a job that is placed and -1 for one turned away. A
     job that goes on waiting pays nothing; one whose deadline expires in the queue pays as one turned away, in the step
     that leads up to it.
@@ -71,7 +81,7 @@ class JobPartitioningEnv(gymnasium.Env[Observation, np.int64]):
     expired since the decision; at the end ``episode_counts`` (counted jobs by outcome).
 
     **Arguments.** ``benchmark`` (name, path or settings), ``scenario`` (already built, to share it between
-    environments), ``render_mode`` (``rgb_array``, ``ansi``).
+    environments), ``graphs_dir`` (folder of profiles by name), ``render_mode`` (``rgb_array``, ``ansi``).
 
     **Version history.** v0: first version.
     """
@@ -83,6 +93,7 @@ class JobPartitioningEnv(gymnasium.Env[Observation, np.int64]):
         benchmark: str | Path | BenchmarkSettings = "preset:quickstart",
         *,
         scenario: Scenario | None = None,
+        graphs_dir: str | Path | None = None,
         render_mode: str | None = None,
     ) -> None:
         if render_mode is not None and render_mode not in self.metadata["render_modes"]:
@@ -90,7 +101,11 @@ class JobPartitioningEnv(gymnasium.Env[Observation, np.int64]):
                 "unknown render mode", field="render_mode", value=render_mode, choices=self.metadata["render_modes"]
             )
         self.benchmark = benchmark if isinstance(benchmark, BenchmarkSettings) else load_benchmark(str(benchmark))
-        self.scenario = scenario if scenario is not None else self.benchmark.build()
+        self.scenario = (
+            scenario
+            if scenario is not None
+            else self.benchmark.build(graphs_dir=None if graphs_dir is None else Path(graphs_dir))
+        )
         self.render_mode = render_mode
         self._batch = EpisodeBatch(self.scenario, 1, self.benchmark.reward)
         self.observation_space: spaces.Space[Any] = self._batch.observer.space
@@ -99,10 +114,13 @@ class JobPartitioningEnv(gymnasium.Env[Observation, np.int64]):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Observation, dict[str, Any]]:
         """Draw new jobs and empty the cluster; the same seed gives the same jobs.
 
+        As published, unless the benchmark turns this defect off, only the first seed of an environment counts.
+
         Raises:
             ConfigError: any option is given; there are none.
         """
-        super().reset(seed=seed)
+        ignores = self.scenario.settings.defects.reset_ignores_seed and self._np_random is not None
+        super().reset(seed=None if ignores else seed)
         if options:
             raise ConfigError("unknown reset option", value=next(iter(options)), choices=[])
         self._batch.begin(0, self.np_random)
@@ -147,4 +165,4 @@ class JobPartitioningEnv(gymnasium.Env[Observation, np.int64]):
         return self._batch.record(0)
 
     def _observation(self) -> Observation:
-        return {key: value[0].copy() for key, value in self._batch.observations._asdict().items()}
+        return {key: value[0].copy() for key, value in self._batch.observations.shown().items()}

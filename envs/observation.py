@@ -12,15 +12,18 @@ Every feature lies in [0, 1]; unbounded figures ``x`` are squashed to ``x / (x +
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
 from ..compiled import njit
-from ..simulation.dynamics import Episodes, Problem, Rule
+from ..simulation.durations import class_durations_s, timed_as
+from ..simulation.problem import ONE_BLOCK_RULES, Problem
 from ..simulation.scenario import Scenario
+from ..simulation.state import Episodes
+from .foresight import KEYS, Shapes, foresee, shapes, sizes
 
 # Moments ahead, in mean inter-arrival times.
 SLOTS = (1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
@@ -33,7 +36,7 @@ DEVICE_FEATURES = ("is free", "time left")
 CANDIDATE_FEATURES = (
     "can place",
     "is reject",
-    *(f"rule {rule.name.lower().replace('_', '-')}" for rule in Rule),
+    *(f"rule {rule}" for rule in ONE_BLOCK_RULES),
     "share of devices",
     "doublings",
     "completion against deadline",
@@ -52,15 +55,17 @@ class Layout(NamedTuple):
         slots_s: moments ahead in seconds, ``(h,)``.
         scale_s: durations are squashed around this.
         per_degree: blocks of each degree, ``(d,)``.
+        shapes: what foresight by shape needs.
     """
 
     slots_s: NDArray[np.float64]
     scale_s: float
     per_degree: NDArray[np.float64]
+    shapes: Shapes
 
 
 class ObservationArrays(NamedTuple):
-    """Observations of ``e`` episodes, one array per key of the observation space."""
+    """Observations of ``e`` episodes, one array per key of the observation space; the last ones are those of `foresight`."""
 
     graph_id: NDArray[np.int64]
     job: NDArray[np.float32]
@@ -70,6 +75,16 @@ class ObservationArrays(NamedTuple):
     candidates: NDArray[np.float32]
     candidate_slots: NDArray[np.float32]
     action_mask: NDArray[np.int8]
+    cluster_shapes: NDArray[np.float32]
+    cluster_any: NDArray[np.float32]
+    candidate_shapes: NDArray[np.float32]
+    candidate_any: NDArray[np.float32]
+    episode: NDArray[np.float32]
+
+    def shown(self) -> dict[str, NDArray[Any]]:
+        """The arrays by key; those of the foresight only where it is switched on."""
+        shown = self._asdict()
+        return {key: shown[key] for key in shown if key not in KEYS or self.episode.size}
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,15 +102,18 @@ class Observer:
         """Slots and scales in seconds."""
         mean_s = self.scenario.workload.mean_interarrival_s
         counts = np.bincount(self.scenario.space.degree, minlength=len(self.scenario.space.degrees))
-        return Layout(np.array(SLOTS) * mean_s, DURATION_SCALE * mean_s, counts.astype(np.float64))
+        by_shape = shapes(self.scenario.space, mean_s)
+        return Layout(np.array(SLOTS) * mean_s, DURATION_SCALE * mean_s, counts.astype(np.float64), by_shape)
 
     @property
     def space(self) -> spaces.Dict:
         """The observation space; see `JobPartitioningEnv` for the meaning of each key."""
-        sizes = self._sizes(1)
+        held = self._sizes(1)
+        if self.scenario.settings.shape_slots:
+            held |= {key: (1, *shape) for key, shape in self._foresight.items()}
         boxes: dict[str, spaces.Space[NDArray[np.float32]]] = {
             key: spaces.Box(0.0, 1.0, shape[1:], np.float32)
-            for key, shape in sizes.items()
+            for key, shape in held.items()
             if key not in ("graph_id", "action_mask")
         }
         last_graph = max(len(self.scenario.workload.graphs) - 1, 1)
@@ -103,16 +121,21 @@ class Observer:
             {
                 "graph_id": spaces.Box(0, last_graph, (1,), np.int64),
                 **boxes,
-                "action_mask": spaces.Box(0, 1, sizes["action_mask"][1:], np.int8),
+                "action_mask": spaces.Box(0, 1, held["action_mask"][1:], np.int8),
             }
         )
 
     def arrays(self, num_episodes: int) -> ObservationArrays:
         """Empty observations of a number of episodes."""
         types = {"graph_id": np.int64, "action_mask": np.int8}
-        return ObservationArrays(
-            **{key: np.zeros(shape, types.get(key, np.float32)) for key, shape in self._sizes(num_episodes).items()}
-        )
+        foreseen = {key: (num_episodes, *shape) for key, shape in self._foresight.items()}
+        held = {**self._sizes(num_episodes), **foreseen}
+        return ObservationArrays(**{key: np.zeros(shape, types.get(key, np.float32)) for key, shape in held.items()})
+
+    @property
+    def _foresight(self) -> dict[str, tuple[int, ...]]:
+        scenario = self.scenario
+        return sizes(scenario.space, scenario.problem.num_candidates, scenario.settings.shape_slots)
 
     def _sizes(self, e: int) -> dict[str, tuple[int, ...]]:
         slots = (len(self.scenario.space.degrees), 2 * len(SLOTS))
@@ -133,9 +156,11 @@ class Observer:
 def observe(problem: Problem, episodes: Episodes, e: int, layout: Layout, out: ObservationArrays) -> None:
     """Write the observation of episode ``e`` into row ``e`` of ``out``."""
     out.devices[e] = 0.0
-    out.candidates[e] = 0.0
-    out.candidate_slots[e] = 0.0
-    out.action_mask[e] = 0
+    for a in range(out.action_mask.shape[1]):
+        if out.action_mask[e, a]:  # the other rows are empty
+            out.candidates[e, a] = 0.0
+            out.candidate_slots[e, a] = 0.0
+            out.action_mask[e, a] = 0
     k = episodes.job[e]
     now_s = episodes.now_s[e]
     graph = episodes.graph_id[e, k]
@@ -145,13 +170,9 @@ def observe(problem: Problem, episodes: Episodes, e: int, layout: Layout, out: O
     num_devices = episodes.free_at_s.shape[1]
     num_degrees = len(problem.degrees)
     num_slots = len(layout.slots_s)
-    num_rules = len(problem.rules)
     num_candidates = out.candidates.shape[1]
 
-    fastest_s = np.inf
-    for c in range(problem.step_s.shape[1]):
-        if problem.can_run[graph, c]:
-            fastest_s = min(fastest_s, num_steps * problem.step_s[graph, c])
+    fastest_s = class_durations_s(problem, episodes, e, k).min()
     out.graph_id[e, 0] = graph
     out.job[e, 0] = _ratio(allowed_s, sequential_s)
     out.job[e, 1] = sequential_s / (sequential_s + layout.scale_s)
@@ -171,7 +192,7 @@ def observe(problem: Problem, episodes: Episodes, e: int, layout: Layout, out: O
     out.cluster[e, 1] = left / num_devices
 
     # First slot by which each block is free; num_slots where none is.
-    num_blocks = len(problem.degree)
+    num_blocks = problem.num_blocks
     first_slot = np.empty(num_blocks, np.int64)
     freed = np.zeros((num_degrees, num_slots + 1))
     for b in range(num_blocks):
@@ -193,18 +214,20 @@ def observe(problem: Problem, episodes: Episodes, e: int, layout: Layout, out: O
             if block < 0 or not episodes.can_place[e, a]:
                 continue
             time_s = episodes.candidate_s[e, a]
-            degree = problem.degrees[(a - 1) // num_rules]
+            degree = problem.degrees[problem.degree[block]]
+            held = problem.start[block + 1] - problem.start[block]
             row[0] = 1.0
-            row[2 + problem.rules[(a - 1) % num_rules]] = 1.0
-            row[6] = degree / num_devices
+            if problem.candidate_rule[a] < 4:
+                row[2 + problem.candidate_rule[a]] = 1.0
+            row[6] = held / num_devices
             row[7] = np.log2(degree) / max(1.0, np.log2(num_devices))
             row[8] = _ratio(time_s, allowed_s)
             row[9] = time_s / (time_s + layout.scale_s)
-            device_s = degree * time_s / num_devices
+            device_s = held * time_s / num_devices
             row[10] = device_s / (device_s + layout.slots_s[0])
-            row[11] = problem.communication_share[graph, problem.placement_class[block]]
-            row[12] = _ratio(sequential_s, degree * time_s)
-            row[13] = (num_free - degree) / num_devices
+            row[11] = problem.communication_share[graph, timed_as(problem, episodes, e, graph, block)]
+            row[12] = _ratio(sequential_s, held * time_s)
+            row[13] = (num_free - held) / num_devices
             out.action_mask[e, a] = 1
             until = _slot(time_s, layout.slots_s)
             for i in range(problem.neighbour_start[block], problem.neighbour_start[block + 1]):
@@ -213,6 +236,8 @@ def observe(problem: Problem, episodes: Episodes, e: int, layout: Layout, out: O
                     after[problem.degree[other], first_slot[other]] -= 1.0
                     after[problem.degree[other], until] += 1.0
         _write_slots(after, layout.per_degree, out.candidate_slots[e, a])
+    if out.episode.shape[1] > 0:
+        foresee(problem, episodes, e, layout.shapes, out)
 
 
 @njit

@@ -22,7 +22,7 @@ def occupants(scenario: Scenario, episodes: Episodes, e: int) -> tuple[NDArray[n
     now_s = float(episodes.now_s[e])
     holder = np.full(scenario.cluster.num_devices, -1, np.int64)
     for job in np.flatnonzero((episodes.block[e] >= 0) & (episodes.finish_s[e] > now_s)).tolist():
-        holder[scenario.space.block(int(episodes.block[e, job]))] = job
+        holder[scenario.devices_of(int(episodes.block[e, job]))] = job
     return holder, now_s
 
 

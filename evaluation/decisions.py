@@ -25,7 +25,7 @@ def plan_of(record: EpisodeRecord, scenario: Scenario, k: int, *, why: str | Non
     Args:
         record: the episode.
         scenario: what was played.
-        k: number of the job, which must have been placed.
+        k: number of the job, which must have been placed, on one block.
         why: a sentence for the plan's reader.
     """
     graph_id, block = int(record.graph_id[k]), int(record.block[k])
@@ -34,11 +34,14 @@ def plan_of(record: EpisodeRecord, scenario: Scenario, k: int, *, why: str | Non
     placement_class = int(scenario.space.placement_class[block])
     allowed_s = float(record.allowed_s[k])
     job = Job(graph, int(record.num_steps[k]), float(record.arrival_s[k]), allowed_s if np.isfinite(allowed_s) else None)
-    splits = scenario.settings.splitting.splits(graph, len(devices))
+    splits = scenario.splits(graph, len(devices))
     times = scenario.times
+    step_s, completion_s = float(times.step_s[graph_id, placement_class]), float(record.completion_s[k] - record.delay_s[k])
+    if scenario.simulator is not None:  # an earlier placement may have fixed the time of this one
+        step_s = completion_s / job.num_steps
     predicted = (
-        Figure(name="step_s", value=float(times.step_s[graph_id, placement_class]), unit="s", provenance="estimated"),
-        Figure(name="completion_s", value=float(record.completion_s[k] - record.delay_s[k]), unit="s", provenance="estimated"),
+        Figure(name="step_s", value=step_s, unit="s", provenance="estimated"),
+        Figure(name="completion_s", value=completion_s, unit="s", provenance="estimated"),
         Figure(
             name="communication_share",
             value=float(times.communication_share[graph_id, placement_class]),
@@ -52,11 +55,14 @@ def plan_of(record: EpisodeRecord, scenario: Scenario, k: int, *, why: str | Non
 
 
 def plans_of(record: EpisodeRecord, scenario: Scenario) -> dict[str, PlacementPlan]:
-    """A plan for each placed job of an episode, by ``job-NUMBER-GRAPH``."""
+    """A plan for each placed job of an episode, by ``job-NUMBER-GRAPH``.
+
+    Jobs that hold several blocks, as the published PAC-ML first fit places them, have none: a plan tells ranks on one.
+    """
     names = [graph.name for graph in scenario.workload.graphs]
     return {
         f"job-{k:04d}-{names[int(record.graph_id[k])]}": plan_of(record, scenario, k)
-        for k in np.flatnonzero(record.is_accepted).tolist()
+        for k in np.flatnonzero(record.is_accepted & (record.block >= 0)).tolist()
     }
 
 

@@ -38,7 +38,7 @@ def to_chrome_trace(record: EpisodeRecord, scenario: Scenario) -> dict[str, Any]
             continue
         allowed_s = float(record.allowed_s[k])
         told = {"ranks": int(record.degree[k]), "allowed_s": allowed_s if np.isfinite(allowed_s) else None}
-        for rank, device in enumerate(scenario.space.block(int(record.block[k])).tolist()):
+        for rank, device in enumerate(record.devices_of(k, scenario).tolist()):
             place = {"pid": int(cluster.device_host[device]), "tid": int(cluster.local_rank[device])}
             duration = float(record.completion_s[k]) * UNITS_PER_S
             events.append(

@@ -107,7 +107,7 @@ def occupancy_svg(
 def held_share(scenario: Scenario, record: EpisodeRecord) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Moments at which the share of held devices changes, in seconds, and the share from then on."""
     accepted = record.is_accepted
-    sizes = np.diff(scenario.space.start)[record.block[accepted]]
+    sizes = record.num_held[accepted]
     times = np.concatenate([[0.0], record.start_s[accepted], record.finish_s[accepted]])
     change = np.concatenate([[0], sizes, -sizes])
     moments, which = np.unique(times, return_inverse=True)
@@ -117,7 +117,7 @@ def held_share(scenario: Scenario, record: EpisodeRecord) -> tuple[NDArray[np.fl
 def mean_held_share(scenario: Scenario, record: EpisodeRecord, window: Window) -> float:
     """Share of the window's device-time that jobs held."""
     accepted = record.is_accepted
-    sizes = np.diff(scenario.space.start)[record.block[accepted]]
+    sizes = record.num_held[accepted]
     begin_s = np.maximum(record.start_s[accepted], window.begin_s)
     end_s = np.minimum(record.finish_s[accepted], window.end_s)
     held_s = float((sizes * np.maximum(0.0, end_s - begin_s)).sum())
@@ -197,7 +197,7 @@ class _Panel:
                 begin_s = max(float(record.start_s[job]), window.begin_s)
                 end_s = min(float(record.finish_s[job]), window.end_s)
                 x, end = self._x(begin_s, end_s)
-                runs = consecutive(self.scenario.space.block(int(record.block[job])))
+                runs = consecutive(record.devices_of(job, self.scenario))
                 bars += [(x, device - 0.5, end - x, float(count)) for device, count in runs]
                 device, count = max(runs, key=lambda run: run[1])
                 pixels = self.width / window.length_s

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from ..errors import PolicyError
 from ..planners.policy import Policy
-from ..planners.rules import NAMES, rule_of_thumb
+from ..planners.rules import DEGREES, NAMES, rule_of_thumb
 from ..simulation.scenario import Scenario
 
 BEST_FIXED = "best-fixed"
@@ -27,7 +27,7 @@ OWN = "python:"
 def is_baseline(spec: str) -> bool:
     """Whether a spelling is a baseline's bare name."""
     bare = spec.partition("@")[0]
-    return bare in (*NAMES, BEST_FIXED) or re.fullmatch(r"fixed-[0-9]+", bare) is not None
+    return bare in (*NAMES, BEST_FIXED) or re.fullmatch(DEGREES, bare) is not None
 
 
 def is_best_fixed(spec: str) -> bool:

@@ -2,10 +2,15 @@
 
 Each rule has a name and, after ``@``, the placement rule that picks its block (``first-fit`` unless said
 otherwise): ``fixed-8``, ``fixed-8@best-fit``, ``max``, ``min@aligned``.
+
+With ``@published``, first fit as the published PAC-ML simulator has it, rules choose among what its mask shows. As
+published that mask ignores which devices are free, so the job may then find no place: ``max@published`` is the paper's
+Para_max, ``acceptable-jct@published`` its Para_min.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -19,6 +24,8 @@ from ..simulation.dynamics import RULE_NAMES
 from .policy import Policy
 
 DEFAULT_PLACEMENT = "first-fit"
+# Of a quotient of times.
+ROUNDING = 1e-9
 
 Choice = Callable[[Decision, NDArray[np.int64]], int]
 
@@ -67,11 +74,23 @@ def _smallest(decision: Decision, offered: NDArray[np.int64]) -> int:
 
 
 def _cheapest(decision: Decision, offered: NDArray[np.int64]) -> int:
-    return int(offered[np.argmin(decision.device_seconds[offered])])
+    return _least(decision, offered, decision.device_seconds)
 
 
 def _fastest(decision: Decision, offered: NDArray[np.int64]) -> int:
-    return int(offered[np.argmin(decision.completion_s[offered])])
+    return _least(decision, offered, decision.completion_s)
+
+
+def _least(decision: Decision, offered: NDArray[np.int64], figure: NDArray[np.float64]) -> int:
+    fits = offered[decision.can_place[offered]]
+    return int(fits[np.argmin(figure[fits])]) if len(fits) else 0
+
+
+def _acceptable(decision: Decision, offered: NDArray[np.int64]) -> int:
+    """The least degree that would meet the deadline if ranks shared the work evenly, else the largest."""
+    wanted = math.ceil(decision.sequential_s / decision.allowed_s - ROUNDING) if decision.allowed_s > 0 else math.inf
+    enough = offered[decision.degree[offered] >= wanted]
+    return int(enough[0] if len(enough) else offered[-1])
 
 
 def _of_degree(degree: int) -> Choice:
@@ -82,16 +101,32 @@ def _of_degree(degree: int) -> Choice:
     return pick
 
 
-RULES: dict[str, Choice] = {"max": _largest, "min": _smallest, "cheapest-feasible": _cheapest, "fastest-feasible": _fastest}
+def _ladder(degrees: list[int]) -> Choice:
+    def pick(decision: Decision, offered: NDArray[np.int64]) -> int:
+        fits = offered[decision.can_place[offered]]
+        return next((int(match[0]) for d in degrees if len(match := fits[decision.degree[fits] == d])), 0)
+
+    return pick
+
+
+RULES: dict[str, Choice] = {
+    "max": _largest,
+    "min": _smallest,
+    "cheapest-feasible": _cheapest,
+    "fastest-feasible": _fastest,
+    "acceptable-jct": _acceptable,
+}
 NAMES = ("random", *RULES)
+# Rules that name degrees.
+DEGREES = r"(fixed|ladder)-([0-9]{1,6}(?:-[0-9]{1,6})*)"
 
 
 def rule_of_thumb(name: str, *, degrees: Iterable[int], placements: Iterable[str]) -> Policy:
     """The rule of a name.
 
     Args:
-        name: ``random``, ``max``, ``min``, ``cheapest-feasible``, ``fastest-feasible`` or ``fixed-K``, each with an
-            optional ``@PLACEMENT``.
+        name: ``random``, ``max``, ``min``, ``cheapest-feasible``, ``fastest-feasible``, ``acceptable-jct``, ``fixed-K`` or
+            ``ladder-K-K-...`` (the first of these degrees that fits), each with an optional ``@PLACEMENT``.
         degrees: degrees of the scenario, the valid ``K``.
         placements: placement rules of the scenario.
 
@@ -99,8 +134,8 @@ def rule_of_thumb(name: str, *, degrees: Iterable[int], placements: Iterable[str
         PolicyError: an unknown rule, degree or placement; the nearest valid one is named.
     """
     bare, at, placement = name.partition("@")
-    placement = placement if at else DEFAULT_PLACEMENT
     placements, degrees = list(placements), list(degrees)
+    placement = placement if at else DEFAULT_PLACEMENT
     if placement not in placements:
         known = "is not among the scenario's placement rules" if placement in RULE_NAMES else "unknown placement rule"
         raise PolicyError(known, field=name, value=placement, choices=placements)
@@ -108,9 +143,12 @@ def rule_of_thumb(name: str, *, degrees: Iterable[int], placements: Iterable[str
         return Random(name, placement)
     if bare in RULES:
         return RuleOfThumb(name, placement, RULES[bare])
-    fixed = re.fullmatch(r"fixed-([0-9]{1,6})", bare)
-    if fixed and int(fixed[1]) in degrees:
-        return RuleOfThumb(name, placement, _of_degree(int(fixed[1])))
-    if fixed:
-        raise PolicyError(f"no block of {fixed[1]} devices; degrees are {', '.join(map(str, degrees))}", value=name)
+    named = re.fullmatch(DEGREES, bare)
+    if named:
+        wanted = [int(degree) for degree in named[2].split("-")]
+        for degree in wanted:
+            if degree not in degrees:
+                raise PolicyError(f"no block of {degree} devices; degrees are {', '.join(map(str, degrees))}", value=name)
+        if named[1] == "ladder" or len(wanted) == 1:
+            return RuleOfThumb(name, placement, _ladder(wanted) if named[1] == "ladder" else _of_degree(wanted[0]))
     raise PolicyError("unknown policy", value=name, choices=[*NAMES, "best-fixed", *(f"fixed-{d}" for d in degrees)])

@@ -1,6 +1,6 @@
-"""The candidates of a decision: for each degree and placement rule, one block on which the job at hand can start now.
+"""The candidates of a decision: for each degree and placement rule, where the job at hand can start now.
 
-The compiled functions read the arrays of `simulation.dynamics`.
+The compiled functions read the arrays of `simulation.problem` and `simulation.state`.
 """
 
 from __future__ import annotations
@@ -8,95 +8,124 @@ from __future__ import annotations
 import numpy as np
 
 from ..compiled import njit
-
-# Deadlines are compared with this relative tolerance, so that rounding never blocks a job.
-DEADLINE_TOLERANCE = 1e-9
+from .durations import class_durations_s, limit_s
+from .listing import list_blocks
+from .published import place_all
+from .scoring import free_by, lost_time, lost_weight
 
 
 @njit
 def find_candidates(problem, episodes, e):  # type: ignore[no-untyped-def]
     """Fill the candidates of the job at hand.
 
-    For each degree and rule the rule's block among those that are free now, have the memory and meet the deadline.
-    A rule that takes the same block as an earlier one of the same degree yields no candidate of its own.
+    For each degree and rule the rule's block among those that are free now, have the memory and meet the deadline; then
+    the listed blocks. A candidate that takes the same block as an earlier one of the same degree cannot be chosen: the
+    earlier one stands for both. The published first fit looks at no deadline: where its placement would miss it, the
+    placement is told but cannot be chosen. Where that placement is not known yet, ``episodes.is_wanting[e]`` is set and
+    nothing else is of any worth until `simulation.placements` has found it.
     """
     k = episodes.job[e]
     now_s = episodes.now_s[e]
-    graph = episodes.graph_id[e, k]
-    num_steps = episodes.num_steps[e, k]
-    allowed_s = limit_s(episodes, e, k)
-    num_rules = len(problem.rules)
-    free_at_s = episodes.block_free_at_s[e]
+    allowed_s = limit_s(problem, episodes, e, k)
     episodes.candidate_block[e] = -1
     episodes.candidate_s[e] = np.inf
     episodes.can_place[e] = False
     episodes.can_place[e, 0] = True
-    any_candidate = False
-    any_feasible = False
-    num_blocks = len(problem.degree)
-    best = np.empty(num_rules)
-    block = 0
-    for d in range(len(problem.degrees)):
-        best[:] = np.inf
-        base = 1 + d * num_rules
-        while block < num_blocks and problem.degree[block] == d:
-            c = problem.placement_class[block]
-            time_s = num_steps * problem.step_s[graph, c]
-            if problem.can_run[graph, c] and time_s <= allowed_s:
-                any_feasible = True
-                if free_at_s[block] <= now_s:
-                    any_candidate = True
-                    for r in range(num_rules):
-                        if best[r] == -np.inf:
-                            continue
-                        score = _score(problem, free_at_s, now_s, block, time_s, problem.rules[r])
-                        if score < best[r]:
-                            best[r] = score
-                            episodes.candidate_block[e, base + r] = block
-                            episodes.candidate_s[e, base + r] = time_s
-            block += 1
-        for r in range(num_rules):
-            b = episodes.candidate_block[e, base + r]
-            if b < 0:
-                continue
-            unique = True
-            for q in range(r):
-                if episodes.candidate_block[e, base + q] == b:
-                    unique = False
-            episodes.can_place[e, base + r] = unique
+    episodes.is_wanting[e] = False
+    class_s = class_durations_s(problem, episodes, e, k)
+    first_free = np.full(len(problem.degrees), -1, np.int64)
+    blocks = np.empty(problem.num_blocks, np.int64)
+    num_found = 0
+    degree, placement_class, block_free_at_s = problem.degree, problem.placement_class, episodes.block_free_at_s[e]
+    for block in range(len(block_free_at_s)):
+        if block_free_at_s[block] <= now_s:
+            if first_free[degree[block]] < 0:
+                first_free[degree[block]] = block
+            time_s = class_s[placement_class[block]]
+            if time_s <= allowed_s and time_s < np.inf:
+                blocks[num_found] = block
+                num_found += 1
+    if problem.published.is_on and not place_all(problem, episodes, e, first_free):
+        episodes.is_wanting[e] = True
+        return
+    _choose(problem, episodes, e, blocks, num_found, class_s)
+    any_candidate = _mark_placeable(problem, episodes, e, allowed_s)
     if any_candidate:
         episodes.obstacle[e] = 1
-    elif not any_feasible:
+    elif not (class_s <= allowed_s).any() or class_s.min() == np.inf:
         episodes.obstacle[e] = 4
     else:
-        episodes.obstacle[e] = 2
-        for i in range(episodes.free_at_s.shape[1]):
-            if episodes.free_at_s[e, i] <= now_s:
-                episodes.obstacle[e] = 3
+        episodes.obstacle[e] = obstacle_of_place(episodes, e)
+
+
+@njit(inline="always")
+def obstacle_of_place(episodes, e):  # type: ignore[no-untyped-def]
+    """Why a job finds no block now: no device is free, or no block is."""
+    for i in range(episodes.free_at_s.shape[1]):
+        if episodes.free_at_s[e, i] <= episodes.now_s[e]:
+            return 3
+    return 2
+
+
+@njit(inline="always")
+def _choose(problem, episodes, e, blocks, num_found, class_s):  # type: ignore[no-untyped-def]
+    """Fill the candidates of the rules that take one block."""
+    now_s = episodes.now_s[e]
+    num_rules = len(problem.rules)
+    listed = 1 + len(problem.degrees) * num_rules
+    is_listing = listed < len(problem.candidate_rule)
+    is_aligning, is_scoring = is_listing, is_listing
+    for rule in problem.rules:
+        is_aligning |= rule == 2
+        is_scoring |= rule == 1 or rule == 2
+    if is_scoring:
+        begin_s, free = free_by(problem, episodes, e, not is_aligning)
+    best = np.empty(num_rules)
+    neighbours, degree_start, weight = problem.bits.neighbours, problem.bits.degree_start, problem.weight
+    degree, placement_class, rules = problem.degree, problem.placement_class, problem.rules
+    candidate_block, candidate_s = episodes.candidate_block[e], episodes.candidate_s[e]
+    last = -1
+    for i in range(num_found):
+        block = blocks[i]
+        d = degree[block]
+        if d != last:
+            best[:] = np.inf
+            last = d
+        time_s = class_s[placement_class[block]]
+        for r in range(num_rules):
+            rule = rules[r]
+            score = -np.inf
+            if rule == 4 or best[r] == -np.inf:
+                continue
+            if rule == 1:
+                score = lost_weight(neighbours[block], free[0], degree_start, weight)
+            elif rule == 2:
+                until_s = now_s + min(time_s, problem.horizon_s)
+                score = lost_time(neighbours[block], free, degree_start, weight, begin_s, until_s, best[r])
+            elif rule == 3:
+                score = time_s
+            if score < best[r]:
+                best[r] = score
+                candidate_block[1 + d * num_rules + r] = block
+                candidate_s[1 + d * num_rules + r] = time_s
+    if is_listing:
+        list_blocks(problem, episodes, e, listed, blocks, num_found, class_s, free)
+
+
+@njit(inline="always")
+def _mark_placeable(problem, episodes, e, allowed_s):  # type: ignore[no-untyped-def]
+    """Which candidates can be chosen: those with a block, in time, that no earlier one has; whether any can."""
+    any_candidate = False
+    for a in range(1, len(problem.candidate_rule)):
+        block = episodes.candidate_block[e, a]
+        if block < 0 or episodes.candidate_s[e, a] > allowed_s:
+            continue
+        d = problem.degree[block]
+        is_first = True
+        for other in range(1 + d * len(problem.rules), min(a, 1 + (d + 1) * len(problem.rules))):
+            if episodes.candidate_block[e, other] == block and episodes.can_place[e, other]:
+                is_first = False
                 break
-
-
-@njit
-def limit_s(episodes, e, k):  # type: ignore[no-untyped-def]
-    """How long job ``k`` may run if it starts now."""
-    waited_s = episodes.now_s[e] - episodes.arrival_s[e, k]
-    return episodes.allowed_s[e, k] * (1.0 + DEADLINE_TOLERANCE) - waited_s
-
-
-@njit
-def _score(problem, free_at_s, now_s, block, time_s, rule):  # type: ignore[no-untyped-def]
-    """How bad a free block is by a rule; the least is taken, minus infinity ends the search."""
-    if rule == 0:
-        return -np.inf
-    if rule == 3:
-        return time_s
-    score = 0.0
-    until_s = min(now_s + time_s, now_s + problem.horizon_s)
-    for i in range(problem.neighbour_start[block], problem.neighbour_start[block + 1]):
-        other = problem.neighbours[i]
-        if rule == 1:  # free blocks that would no longer be free
-            if free_at_s[other] <= now_s:
-                score += problem.weight[other]
-        else:  # time for which other blocks would no longer be free
-            score += problem.weight[other] * max(0.0, until_s - max(free_at_s[other], now_s))
-    return score
+        episodes.can_place[e, a] = is_first
+        any_candidate = True
+    return any_candidate

@@ -10,9 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .dynamics import Episodes
+from .problem import Rule
 from .scenario import Scenario
+from .state import Episodes
 from .waiting import can_wait
+
+PUBLISHED = "published"
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,13 +28,17 @@ class Decision:
         num_steps: training steps.
         allowed_s: time from now that meets the deadline, infinite without one.
         sequential_s: completion time on one reference device.
-        degree: ranks of each candidate, ``(a,)``.
+        degree: ranks of each candidate, zero for the rejection and for listed blocks that there are not, ``(a,)``.
         rule: placement rule of each candidate, length ``a``.
         can_place: whether the candidate may be chosen; number 0 always may, ``(a,)``.
         completion_s: predicted time from now to the job's end if nothing interrupts it, infinite where there is no
             block, ``(a,)``.
         block: block of each candidate, -1 where there is none, ``(a,)``.
         can_wait: whether the rejection lets the job wait in the queue.
+        num_devices: devices that each candidate holds, zero where there is no block, ``(a,)``; None where each holds as
+            many as it has ranks.
+        is_valid: what the published simulator's mask shows its agents, for candidates of its first fit, ``(a,)``; None
+            where there are none. A valid candidate may turn out to have no place, or to be too slow.
     """
 
     now_s: float
@@ -45,24 +52,37 @@ class Decision:
     completion_s: NDArray[np.float64]
     block: NDArray[np.int64]
     can_wait: bool = False
+    num_devices: NDArray[np.int64] | None = None
+    is_valid: NDArray[np.bool_] | None = None
 
     @property
     def device_seconds(self) -> NDArray[np.float64]:
         """Devices held times seconds held, infinite where there is no block, ``(a,)``."""
         held = np.full(len(self.degree), np.inf)
-        np.multiply(self.degree, self.completion_s, out=held, where=self.block >= 0)
+        num_devices = self.degree if self.num_devices is None else self.num_devices
+        np.multiply(num_devices, self.completion_s, out=held, where=self.block >= 0)
         return held
 
     def offered(self, rule: str) -> NDArray[np.int64]:
-        """For each degree that the rule can place now, ascending, the candidate that takes the rule's block.
+        """The candidates of a placement rule that can be chosen, by degree, then by scan order.
 
-        Where two rules take the same block only the first one is offered; it then stands for both.
+        Where two rules take the same block only the first one is offered; it then stands for both. Of the published first
+        fit, what its own mask shows is offered, whether it can be placed or not.
         """
         found = []
-        for candidate in range(1, len(self.degree)):
-            if self.rule[candidate] == rule and self.block[candidate] >= 0:
+        for candidate, name in enumerate(self.rule):
+            if name != rule or (rule == PUBLISHED and self.is_valid is not None and not self.is_valid[candidate]):
+                continue
+            if self.can_place[candidate]:
+                found.append(candidate)
+                continue
+            if self.block[candidate] >= 0:
                 same = self.can_place & (self.degree == self.degree[candidate]) & (self.block == self.block[candidate])
-                found.append(int(np.flatnonzero(same)[0]))
+                if same.any():
+                    found.append(int(np.flatnonzero(same)[0]))
+                    continue
+            if rule == PUBLISHED and self.is_valid is not None:
+                found.append(candidate)
         return np.array(found, np.int64)
 
 
@@ -70,17 +90,29 @@ def decision(scenario: Scenario, episodes: Episodes, e: int) -> Decision:
     """The decision that episode ``e`` waits for."""
     k = int(episodes.job[e])
     now_s = float(episodes.now_s[e])
+    problem, block = scenario.problem, episodes.candidate_block[e].copy()
     graph_id, num_steps = int(episodes.graph_id[e, k]), int(episodes.num_steps[e, k])
     return Decision(
         now_s=now_s,
         graph_id=graph_id,
         num_steps=num_steps,
         allowed_s=float(episodes.allowed_s[e, k]) - (now_s - float(episodes.arrival_s[e, k])),
-        sequential_s=num_steps * float(scenario.problem.sequential_step_s[graph_id]),
-        degree=np.array(scenario.candidate_degree, np.int64),
+        sequential_s=num_steps * float(problem.sequential_step_s[graph_id]),
+        degree=np.where(block >= 0, scenario.degree_of(block), scenario.ranks),
         rule=scenario.candidate_rule,
         can_place=episodes.can_place[e].copy(),
         completion_s=episodes.candidate_s[e].copy(),
-        block=episodes.candidate_block[e].copy(),
-        can_wait=bool(can_wait(scenario.problem, episodes, e)),
+        block=block,
+        can_wait=bool(can_wait(problem, episodes, e)),
+        num_devices=np.where(block >= 0, problem.start[block + 1] - problem.start[block], 0),
+        is_valid=None if scenario.placements is None else _shown_by_published_mask(scenario, episodes, e),
     )
+
+
+def _shown_by_published_mask(scenario: Scenario, episodes: Episodes, e: int) -> NDArray[np.bool_]:
+    """As published, degrees for which as many devices are free; without that defect, those that have a place now."""
+    is_published = scenario.problem.candidate_rule == Rule.PUBLISHED
+    if not scenario.settings.defects.mask_ignores_occupancy:
+        return np.asarray(is_published & (episodes.candidate_block[e] >= 0))
+    num_free = int((episodes.free_at_s[e] <= episodes.now_s[e]).sum())
+    return np.asarray(is_published & (scenario.ranks <= num_free))

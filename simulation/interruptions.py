@@ -124,6 +124,7 @@ def new_arrays(chosen: Interruptions, num_episodes: int, num_jobs: int, num_devi
         "holder": np.full(devices, -1, np.int64),
         "fails_at_s": np.full(devices, np.inf),
         "device_failures": np.zeros(devices, np.int64),
+        "work_s": np.full(jobs, np.nan),
         "runs_from_s": np.full(jobs, np.nan),
         "saved_s": np.zeros(jobs),
         "preempted_at_s": np.full(jobs, np.inf),
@@ -168,6 +169,7 @@ def begin(problem, episodes, e):  # type: ignore[no-untyped-def]
     episodes.device_failures[e] = 0
     for i in range(episodes.fails_at_s.shape[1]):
         episodes.fails_at_s[e, i] = exponential_s(chosen.mean_failure_s, episodes.seed[e], FAILURE, i, 0)
+    episodes.work_s[e] = np.nan
     episodes.runs_from_s[e] = np.nan
     episodes.saved_s[e] = 0.0
     episodes.preempted_at_s[e] = np.inf
@@ -178,13 +180,14 @@ def begin(problem, episodes, e):  # type: ignore[no-untyped-def]
 
 
 @njit
-def place(problem, episodes, e, k):  # type: ignore[no-untyped-def]
-    """Job ``k`` has just been placed on its block and runs."""
+def place(problem, episodes, e, k, work_s):  # type: ignore[no-untyped-def]
+    """Job ``k`` has just been placed on its block and runs for so long if nothing interrupts it."""
     chosen = problem.interruptions
     block = episodes.block[e, k]
     for i in range(problem.start[block], problem.start[block + 1]):
         episodes.holder[e, problem.devices[i]] = k
     now_s = episodes.start_s[e, k]
+    episodes.work_s[e, k] = work_s
     episodes.runs_from_s[e, k] = now_s
     episodes.preempted_at_s[e, k] = now_s + exponential_s(chosen.mean_preemption_s, episodes.seed[e], PREEMPTION, k, 0)
 
@@ -234,7 +237,7 @@ def _interrupt(problem, episodes, e, k, now_s, ready_s):  # type: ignore[no-unty
     """Job ``k`` falls back to its last checkpoint and restarts when its block is ready, not before ``ready_s``."""
     chosen = problem.interruptions
     block = episodes.block[e, k]
-    work_s = episodes.num_steps[e, k] * problem.step_s[episodes.graph_id[e, k], problem.placement_class[block]]
+    work_s = episodes.work_s[e, k]
     if now_s >= episodes.runs_from_s[e, k]:
         done_s = episodes.saved_s[e, k] + (now_s - episodes.runs_from_s[e, k])
         saved_s = max(episodes.saved_s[e, k], math.floor(done_s / chosen.checkpoint_every_s) * chosen.checkpoint_every_s)

@@ -1,19 +1,22 @@
 """The record of one episode: each job, what was decided and what came of it; saved, compared and drawn.
 
 The record of an episode that is over tells how every placed job really ends, with all interruptions until then; jobs
-that still wait in the queue are neither placed nor turned away. Legend: ``k`` jobs.
+that still wait in the queue are neither placed nor turned away. Under the published PAC-ML rules jobs that run when
+the episode ends count as blocked, and the arrival at its end counts as one that is not. Legend: ``k`` jobs.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .dynamics import OUTCOME_WORDS, Episodes, Outcome, drain
+from .dynamics import drain
 from .scenario import Scenario
+from .state import OUTCOME_WORDS, Episodes, Outcome
 
 # What interruptions did to each job; all zero where none are on.
 INTERRUPTIONS = {"num_failures": np.int64, "num_preemptions": np.int64, "lost_work_s": np.float64, "delay_s": np.float64}
@@ -31,7 +34,7 @@ class EpisodeRecord:
         sequential_s: completion time on one reference device, ``(k,)``.
         degree: ranks, zero where turned away, ``(k,)``.
         candidate: the candidate chosen, ``(k,)``.
-        block: block of the decision space, -1 where turned away, ``(k,)``.
+        block: block of the decision space, -1 where turned away or where the job holds several, ``(k,)``.
         completion_s: from arrival to end, NaN where turned away, ``(k,)``.
         outcome: `Outcome`, ``(k,)``.
         start_s: when the job began to hold its block, NaN where it was never placed, ``(k,)``.
@@ -41,6 +44,8 @@ class EpisodeRecord:
         lost_work_s: seconds of running that it had to do again, ``(k,)``.
         delay_s: by how much it ends later than it would have if nothing had interrupted it: lost work, repairs or
             pauses, and restarts, ``(k,)``.
+        several: devices of each job that holds several blocks, ascending.
+        num_undecided: arrivals that nobody decided but that count as arrived.
     """
 
     arrival_s: NDArray[np.float64]
@@ -59,10 +64,17 @@ class EpisodeRecord:
     num_preemptions: NDArray[np.int64]
     lost_work_s: NDArray[np.float64]
     delay_s: NDArray[np.float64]
+    several: Mapping[int, NDArray[np.int64]] = field(default_factory=dict)
+    num_undecided: int = 0
 
     @property
     def is_accepted(self) -> NDArray[np.bool_]:
         """Which jobs were placed, ``(k,)``."""
+        return np.equal(self.outcome, int(Outcome.ACCEPTED)) | np.equal(self.outcome, int(Outcome.RUNNING))
+
+    @property
+    def is_served(self) -> NDArray[np.bool_]:
+        """Which jobs were placed and do not count as blocked, ``(k,)``."""
         return np.equal(self.outcome, int(Outcome.ACCEPTED))
 
     @property
@@ -78,13 +90,26 @@ class EpisodeRecord:
     def counts(self, jobs: slice = slice(None)) -> dict[str, int]:
         """How many of a range of jobs met each outcome, by the outcome's word; rare ones only where there are any."""
         found = np.bincount(self.outcome[jobs], minlength=len(Outcome))
-        rare = (Outcome.UNDECIDED, Outcome.EXPIRED, Outcome.WAITING)
+        rare = (Outcome.UNDECIDED, Outcome.EXPIRED, Outcome.WAITING, Outcome.RUNNING)
         return {OUTCOME_WORDS[o]: int(found[o]) for o in Outcome if o not in rare or found[o]}
 
     def blocking_rate(self, jobs: slice = slice(None)) -> float:
-        """Share of a range of jobs that were turned away, by choice or not; those that wait do not count."""
-        accepted = self.is_accepted[jobs][~self.is_waiting[jobs]]
-        return float(1.0 - accepted.mean()) if len(accepted) else 0.0
+        """Share of a range of jobs that count as blocked; those that wait do not count."""
+        served = self.is_served[jobs][~self.is_waiting[jobs]]
+        arrived = len(served) + self.num_undecided
+        return float((len(served) - served.sum()) / arrived) if arrived else 0.0
+
+    def devices_of(self, k: int, scenario: Scenario) -> NDArray[np.int64]:
+        """Devices of a placed job, in rank order where it holds one block."""
+        return self.several[k] if k in self.several else scenario.space.block(int(self.block[k]))
+
+    @property
+    def num_held(self) -> NDArray[np.int64]:
+        """Devices that each job holds, zero where it was turned away, ``(k,)``: one for each rank, on one block."""
+        held = self.degree.copy()
+        for k, devices in self.several.items():
+            held[k] = len(devices)
+        return held
 
     def to_data(self, scenario: Scenario) -> list[dict[str, Any]]:
         """A row per job, with names for numbers; absent values are None."""
@@ -102,7 +127,7 @@ class EpisodeRecord:
                     "outcome": OUTCOME_WORDS[Outcome(int(self.outcome[k]))],
                     "degree": int(self.degree[k]) if accepted else None,
                     "rule": scenario.candidate_rule[int(self.candidate[k])] if accepted else None,
-                    "devices": scenario.space.block(int(self.block[k])).tolist() if accepted else None,
+                    "devices": self.devices_of(k, scenario).tolist() if accepted else None,
                     "completion_s": float(self.completion_s[k]) if accepted else None,
                     **(self._interruptions(k) if self.num_failures[k] or self.num_preemptions[k] else {}),
                     **({"wait_s": float(self.wait_s[k])} if self.wait_s[k] > 0 else {}),
@@ -126,22 +151,30 @@ def record(scenario: Scenario, episodes: Episodes, e: int) -> EpisodeRecord:
         episodes, e = Episodes(**{name: values[e : e + 1].copy() for name, values in episodes._asdict().items()}), 0
         drain(scenario.problem, episodes, e)
     graph_id, num_steps = episodes.graph_id[e, jobs].copy(), episodes.num_steps[e, jobs].copy()
-    chosen = episodes.chosen[e, jobs].copy()
+    chosen, block = episodes.chosen[e, jobs].copy(), episodes.block[e, jobs].copy()
+    outcome, finish_s = episodes.outcome[e, jobs].copy(), episodes.finish_s[e, jobs].copy()
+    num_undecided = 0
+    if scenario.settings.defects.running_jobs_are_blocked and episodes.job[e] >= scenario.settings.num_jobs:
+        outcome[(outcome == Outcome.ACCEPTED) & (finish_s > episodes.arrival_s[e, scenario.settings.num_jobs])] = Outcome.RUNNING
+        num_undecided = 1
+    several = np.flatnonzero(block >= scenario.space.num_blocks).tolist()
     return EpisodeRecord(
         arrival_s=episodes.arrival_s[e, jobs].copy(),
         graph_id=graph_id,
         num_steps=num_steps,
         allowed_s=episodes.allowed_s[e, jobs].copy(),
         sequential_s=num_steps * scenario.problem.sequential_step_s[graph_id],
-        degree=np.array(scenario.candidate_degree, np.int64)[chosen],
+        degree=scenario.degree_of(block),
         candidate=chosen,
-        block=episodes.block[e, jobs].copy(),
+        block=np.where(block < scenario.space.num_blocks, block, -1),
         completion_s=episodes.completion_s[e, jobs].copy(),
-        outcome=episodes.outcome[e, jobs].copy(),
+        outcome=outcome,
         start_s=episodes.start_s[e, jobs].copy(),
-        finish_s=episodes.finish_s[e, jobs].copy(),
+        finish_s=finish_s,
         **{
             name: getattr(episodes, name)[e, jobs].copy() if scenario.problem.interruptions.is_on else np.zeros(len(chosen), kind)
             for name, kind in INTERRUPTIONS.items()
         },
+        several={k: scenario.devices_of(int(block[k])).copy() for k in several},
+        num_undecided=num_undecided,
     )

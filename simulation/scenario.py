@@ -1,110 +1,50 @@
 """A scenario: a cluster, a workload and the rules of the game, joined into the arrays that the dynamics step.
 
-`ScenarioSettings` is the ``scenario`` part of a benchmark's YAML. Building a scenario simulates every job graph on
-every placement class once (see `simulation.step_times`); after that an episode costs microseconds per decision.
+Building a scenario simulates every job graph on every placement class once (see `simulation.step_times`); after that
+an episode costs microseconds per decision.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
 
 import numpy as np
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from numpy.typing import NDArray
 
-from .. import files, settings
+from .. import files
 from ..clusters import load_cluster
 from ..clusters.cluster import Cluster
-from ..costs.model import CostSettings
+from ..errors import ConfigError, GraphError
 from ..jobs.arrivals import Arrivals
-from ..jobs.workload import Workload, load_workload
-from . import dynamics, interruptions
-from .dynamics import RULE_NAMES, Episodes, Problem
-from .interruptions import FailureSettings, PreemptionSettings
+from ..jobs.deadlines import SkewNormalDeadline
+from ..jobs.graph import JobGraph
+from ..jobs.pipedream import without_inputs
+from ..jobs.workload import FixedSteps, Workload, load_workload
+from ..plans.partition import OpSplits
+from . import dynamics
+from .arrays import problem_of
+from .pacml.block_times import block_step_times
+from .pacml.demands import draw_without_clipping
+from .pacml.simulator import Simulator
+from .pacml.splitting import QUANTUM_MS
+from .placements import Placements
+from .problem import ONE_BLOCK_RULES, Problem
+from .scenario_settings import ScenarioSettings
+from .semantics import PacmlSemantics
 from .space import DecisionSpace, decision_space
 from .splitting import SplitSettings
+from .state import Episodes, new_episodes
 from .step_times import StepTimes, step_times
 
-# A job that is interrupted more often than this before each checkpoint needs more than exp(5) = 148 tries for it.
-MAX_INTERRUPTIONS_PER_CHECKPOINT = 5.0
+__all__ = ["Scenario", "ScenarioSettings", "assemble", "build"]
 
-RuleName = Literal["first-fit", "best-fit", "aligned", "fastest"]
+# Above this many blocks a list of all of them takes too long to make, and is too long to choose from.
+MAX_BLOCKS_TO_LIST = 1024
 
-
-class ScenarioSettings(settings.Settings):
-    """A cluster, a workload and the rules of the game.
-
-    Attributes:
-        cluster: ``preset:NAME`` or a path to a cluster's YAML.
-        workload: ``preset:NAME`` or a path to a workload's YAML.
-        num_jobs: arrivals of one episode.
-        num_warmup_jobs: first arrivals of an episode that the statistics leave out.
-        num_cooldown_jobs: last arrivals that they leave out.
-        queue_capacity: jobs that may wait at a time (see `simulation.dynamics`); 0: a job starts on arrival or never.
-        max_degree: most ranks that a job may be cut into.
-        placement_rules: for each degree, one candidate block per rule.
-        failures: of devices (see `simulation.interruptions`).
-        preemption: pauses of running jobs.
-        splitting: how far each op is split when a job gets a number of ranks.
-        costs: one choice per layer of the cost model.
-    """
-
-    cluster: str
-    workload: str
-    num_jobs: int = Field(ge=1, le=1_000_000)
-    num_warmup_jobs: int = Field(default=0, ge=0)
-    num_cooldown_jobs: int = Field(default=0, ge=0)
-    queue_capacity: int = Field(default=0, ge=0, le=10_000)
-    max_degree: int = Field(default=16, ge=1, le=65_536)
-    placement_rules: tuple[RuleName, ...] = ("first-fit", "best-fit")
-    failures: FailureSettings = FailureSettings()
-    preemption: PreemptionSettings = PreemptionSettings()
-    splitting: SplitSettings = SplitSettings()
-    costs: CostSettings = CostSettings()
-
-    @field_validator("placement_rules")
-    @classmethod
-    def _some_rule_once(cls, rules: tuple[RuleName, ...]) -> tuple[RuleName, ...]:
-        if not rules or len(set(rules)) < len(rules):
-            raise ValueError("must name at least one rule, each once")
-        return rules
-
-    @field_validator("num_warmup_jobs", "num_cooldown_jobs")
-    @classmethod
-    def _some_job_counts(cls, left_out: int, info: ValidationInfo) -> int:
-        num_jobs, num_warmup_jobs = info.data.get("num_jobs"), info.data.get("num_warmup_jobs", 0)
-        if num_jobs is not None and left_out + num_warmup_jobs >= num_jobs:
-            others = f" less the {num_warmup_jobs} of the warm-up" if num_warmup_jobs else ""
-            raise ValueError(f"must be less than num_jobs ({num_jobs}){others}")
-        return left_out
-
-    @model_validator(mode="after")
-    def _jobs_reach_their_checkpoints(self) -> ScenarioSettings:
-        failures, mean_h = self.failures, self.failures.mean_time_between_failures_h
-        per_h = self.preemption.rate_per_job_h + (0.0 if mean_h is None else self.max_degree / mean_h)
-        expected = per_h * (failures.checkpoint_every_s + failures.restart_s) / 3600.0
-        if expected > MAX_INTERRUPTIONS_PER_CHECKPOINT:
-            raise ValueError(
-                f"a job of max_degree ranks ({self.max_degree}) would be interrupted {expected:.3g} times between two "
-                f"checkpoints and hardly ever end; at most {MAX_INTERRUPTIONS_PER_CHECKPOINT:g} times is allowed"
-            )
-        return self
-
-    @property
-    def counted(self) -> slice:
-        """The arrivals that the statistics count."""
-        return slice(self.num_warmup_jobs, self.num_jobs - self.num_cooldown_jobs)
-
-    def to_digest(self) -> dict[str, Any]:
-        """What an episode depends on, cluster and workload apart; what is off by default only where it is on."""
-        data = self.model_dump(exclude={"cluster", "workload"})
-        for name in ("num_cooldown_jobs", "queue_capacity", "failures", "preemption"):
-            if getattr(self, name) == type(self).model_fields[name].default:
-                del data[name]
-        return data
+Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,6 +57,7 @@ class Scenario:
         workload: which jobs arrive, and when.
         space: the blocks that a job may own.
         times: step time of each graph on each placement class.
+        simulator: the published PAC-ML simulator where its semantics hold.
     """
 
     settings: ScenarioSettings
@@ -124,43 +65,59 @@ class Scenario:
     workload: Workload
     space: DecisionSpace
     times: StepTimes
+    simulator: Simulator | None = None
+
+    @property
+    def problem(self) -> Problem:
+        """The arrays that the compiled dynamics read; placements of the published rule that are found later join them."""
+        return self._problem if self.placements is None else self.placements.problem
 
     @cached_property
-    def problem(self) -> Problem:
-        """The arrays that the compiled dynamics read."""
-        space = self.space
-        per_degree = np.bincount(space.degree, minlength=len(space.degrees))
-        return Problem(
-            start=space.start,
-            devices=space.devices,
-            degree=space.degree,
-            placement_class=space.placement_class,
-            intersects=space.intersects,
-            neighbour_start=np.concatenate([[0], np.cumsum(space.intersects.sum(axis=1))]).astype(np.int64),
-            neighbours=np.nonzero(space.intersects)[1].astype(np.int64),
-            weight=1.0 / per_degree[space.degree],
-            degrees=np.array(space.degrees, np.int64),
-            rules=np.array([int(RULE_NAMES[name]) for name in self.settings.placement_rules], np.int64),
-            step_s=self.times.step_s,
-            communication_share=self.times.communication_share,
-            can_run=self.times.can_run,
-            sequential_step_s=np.array([graph.step_s for graph in self.workload.graphs]),
-            horizon_s=16.0 * self.workload.mean_interarrival_s,
-            queue_capacity=self.settings.queue_capacity,
-            interruptions=interruptions.interruptions(
-                self.settings.failures, self.settings.preemption, space.start, space.devices, self.cluster.num_devices
-            ),
-        )
+    def placements(self) -> Placements | None:
+        """The placements of the published rule that are known, where it is in use."""
+        if self.simulator is None or "published" not in self.settings.placement_rules:
+            return None
+        return Placements(self._problem, self.simulator, self.space)
+
+    @cached_property
+    def _problem(self) -> Problem:
+        if self.simulator is None:
+            sequential_step_s = [graph.step_s for graph in self.workload.graphs]
+        else:
+            sequential_step_s = [job.step_s for job in self.simulator.jobs.values()]
+        return problem_of(self.settings, self.space, self.times, np.array(sequential_step_s), self.workload.mean_interarrival_s)
 
     @cached_property
     def candidate_degree(self) -> tuple[int, ...]:
-        """Ranks of each candidate; zero for the rejection."""
-        return (0, *(d for d in self.space.degrees for _ in self.settings.placement_rules))
+        """Ranks of each candidate; zero for the rejection and for listed blocks, of which each has its own."""
+        return tuple(int(self.space.degrees[d]) if d >= 0 else 0 for d in self._problem.candidate_degree)
+
+    @cached_property
+    def ranks(self) -> NDArray[np.int64]:
+        """``candidate_degree`` as an array, ``(a,)``."""
+        return np.array(self.candidate_degree, np.int64)
 
     @cached_property
     def candidate_rule(self) -> tuple[str, ...]:
         """Placement rule of each candidate; empty for the rejection."""
-        return ("", *(rule for _ in self.space.degrees for rule in self.settings.placement_rules))
+        one_each = [rule for rule in self.settings.placement_rules if rule != "all-blocks"]
+        named = ["", *(rule for _ in self.space.degrees for rule in one_each)]
+        return (*named, *("all-blocks" for _ in range(len(self._problem.candidate_rule) - len(named))))
+
+    def degree_of(self, block: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Ranks of jobs on blocks or placements; zero where there is none (-1)."""
+        found: NDArray[np.int64] = np.where(block >= 0, self.problem.degrees[self.problem.degree[block]], 0)
+        return found
+
+    def devices_of(self, block: int) -> NDArray[np.int64]:
+        """Devices of a block in rank order, or of a placement by the published rule, ascending."""
+        problem = self.problem
+        return problem.devices[problem.start[block] : problem.start[block + 1]]
+
+    def splits(self, graph: JobGraph, degree: int) -> OpSplits:
+        """How far each op of a job is cut that gets so many ranks."""
+        rule = self.settings.splitting if self.simulator is None else SplitSettings(rule="sip-ml", quantum_us=QUANTUM_MS * 1e3)
+        return rule.splits(graph, degree)
 
     @property
     def digest(self) -> str:
@@ -168,9 +125,20 @@ class Scenario:
         table = (self.times.step_s, self.times.communication_share, self.times.can_run)
         return files.digest(self.space.digest, self.workload.digest, list(table), self.settings.to_digest())
 
+    def sample(self, rng: np.random.Generator, num_jobs: int) -> Arrivals:
+        """Draw the jobs of one episode (see `jobs.workload.Workload.sample`).
+
+        As published, deadlines below the cut-off are raised to it; without the defect they are drawn again.
+        """
+        arrivals = self.workload.sample(rng, num_jobs)
+        deadline = self.workload.settings.deadline
+        if self.simulator is None or self.simulator.defects.resample_clips or not isinstance(deadline, SkewNormalDeadline):
+            return arrivals
+        return replace(arrivals, deadline_fraction=draw_without_clipping(rng, deadline, num_jobs))
+
     def new_episodes(self, num_episodes: int) -> Episodes:
         """Arrays for a number of episodes, to be filled by `begin`."""
-        return dynamics.new_episodes(self.problem, num_episodes, self.settings.num_jobs, self.cluster.num_devices)
+        return new_episodes(self.problem, num_episodes, self.settings.num_jobs, self.cluster.num_devices)
 
     def begin(self, episodes: Episodes, e: int, arrivals: Arrivals, seed: int = 0) -> None:
         """Start episode ``e`` with given jobs, one more than it decides, and show the first one.
@@ -188,6 +156,18 @@ class Scenario:
         sequential_s = arrivals.num_steps * self.problem.sequential_step_s[arrivals.graph_id]
         episodes.allowed_s[e] = arrivals.deadline_fraction * sequential_s
         dynamics.start(self.problem, episodes, e)
+        self.settle(episodes, e)
+
+    def decide(self, episodes: Episodes, e: int, candidate: int) -> bool:
+        """Carry out a candidate for the job at hand and go to the next decision; whether the job was accepted."""
+        accepted = bool(dynamics.decide(self.problem, episodes, e, candidate))
+        self.settle(episodes, e)
+        return accepted
+
+    def settle(self, episodes: Episodes, e: int) -> None:
+        """Find the placements that episode ``e`` waits for, if any."""
+        if self.placements is not None:
+            self.placements.settle(episodes, e)
 
 
 def build(
@@ -195,7 +175,7 @@ def build(
     *,
     graphs_dir: Path | None = None,
     cache: Path | None = None,
-    progress: Callable[[str, int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Scenario:
     """Load cluster and workload and simulate the step times (see `simulation.step_times.step_times`).
 
@@ -203,7 +183,16 @@ def build(
         MeshwrightError: cluster or workload are missing or wrong, or a graph cannot be timed on the cluster.
     """
     cluster = load_cluster(chosen.cluster)
-    workload = load_workload(chosen.workload, graphs_dir=graphs_dir)
+    try:
+        workload = load_workload(chosen.workload, graphs_dir=graphs_dir)
+    except GraphError as error:
+        if graphs_dir is not None or not isinstance(chosen.semantics, PacmlSemantics):
+            raise
+        problem = (
+            "this benchmark runs PipeDream's profiles, which are not part of the package: give their folder with --graphs DIR, "
+            "one DIR/NAME/graph.txt each, as the repository msr-fiddle/pipedream has them under profiler/*/profiles"
+        )
+        raise GraphError(problem, file=error.file, field=error.field, value=error.value) from None
     return assemble(chosen, cluster, workload, cache=cache, progress=progress)
 
 
@@ -213,9 +202,38 @@ def assemble(
     workload: Workload,
     *,
     cache: Path | None = None,
-    progress: Callable[[str, int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Scenario:
     """As `build`, from a cluster and a workload that are loaded already."""
     space = decision_space(cluster, chosen.max_degree)
+    if "all-blocks" in chosen.placement_rules and space.num_blocks > MAX_BLOCKS_TO_LIST:
+        raise ConfigError(
+            f"{cluster.name} has {space.num_blocks:,} blocks, more than the {MAX_BLOCKS_TO_LIST:,} that may be listed",
+            field="placement_rules",
+            value="all-blocks",
+            choices=ONE_BLOCK_RULES,
+        )
+    if isinstance(chosen.semantics, PacmlSemantics):
+        return _assemble_as_published(chosen, cluster, workload, space, cache, progress)
     times = step_times(workload.graphs, space, chosen.costs, chosen.splitting, cache=cache, progress=progress)
     return Scenario(chosen, cluster, workload, space, times)
+
+
+def _assemble_as_published(
+    chosen: ScenarioSettings,
+    cluster: Cluster,
+    workload: Workload,
+    space: DecisionSpace,
+    cache: Path | None,
+    progress: Progress | None,
+) -> Scenario:
+    defects = chosen.defects
+    if defects.milliseconds_as_seconds and not isinstance(workload.settings.steps, FixedSteps):
+        raise ConfigError("where milliseconds pass as seconds, a workload tells the number of steps (kind: fixed)", field="steps")
+    if not defects.pool_in_given_order and workload.settings.weights is None:
+        workload = replace(workload, graphs=tuple(sorted(workload.graphs, key=lambda graph: graph.name)))
+    simulator = Simulator(cluster, workload.graphs, defects)
+    times = block_step_times(simulator, workload.graphs, space, cache=cache, progress=progress)
+    if not defects.input_ops_run:
+        workload = replace(workload, graphs=tuple(without_inputs(graph) for graph in workload.graphs))
+    return Scenario(chosen, cluster, workload, space, times, simulator)

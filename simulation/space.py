@@ -29,6 +29,7 @@ class DecisionSpace:
         start: devices of block ``i`` are ``devices[start[i]:start[i + 1]]`` in rank order, ``(b + 1,)``.
         devices: device numbers.
         shape_names: name of each block's shape, length ``b``.
+        shape: number of each block's degree and shape, ascending, ``(b,)``.
         placement_class: class of each block, ``(b,)``.
         representative: one block of each class, ``(c,)``.
         intersects: whether two blocks share a device, ``(b, b)``.
@@ -40,6 +41,7 @@ class DecisionSpace:
     start: NDArray[np.int64]
     devices: NDArray[np.int64]
     shape_names: tuple[str, ...]
+    shape: NDArray[np.int64]
     placement_class: NDArray[np.int64]
     representative: NDArray[np.int64]
     intersects: NDArray[np.bool_]
@@ -91,7 +93,14 @@ def decision_space(cluster: Cluster, max_degree: int) -> DecisionSpace:
         start=start,
         devices=np.concatenate(rows).astype(np.int64),
         shape_names=tuple(bs.shape_names[s] for bs in found.values() for s in bs.shape.tolist()),
+        shape=_shapes([(d, int(shape)) for d, bs in found.items() for shape in bs.shape]),
         placement_class=placement_class,
         representative=representative.astype(np.int64),
         intersects=(owns @ owns.T) > 0,
     )
+
+
+def _shapes(of_block: list[tuple[int, int]]) -> NDArray[np.int64]:
+    """Numbers of (degree, shape) pairs by first appearance; equal pairs stand in a row."""
+    numbers: dict[tuple[int, int], int] = {}
+    return np.array([numbers.setdefault(pair, len(numbers)) for pair in of_block], np.int64)

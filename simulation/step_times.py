@@ -30,7 +30,9 @@ FIGURES_VERSION = 4
 
 _FIGURE = np.dtype("<f8")
 _HASH_SIZE = 32
-_NUM_FIGURES = 5  # step, communication share, whether it can run, bytes that the tightest rank needs and has
+# Step, communication share, whether it can run, bytes that the tightest rank needs and has.
+Row = tuple[float, float, float, float, float]
+_NUM_FIGURES = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,14 +81,41 @@ def step_times(
     for number, graph in enumerate(graphs):
         # The source of a graph's times decides which compute model prices it; the graph's own digest leaves it out.
         key = files.digest(FIGURES_VERSION, graph.digest, graph.source, space.digest, costs.digest, splitting.model_dump())
-        table = _read(folder / f"{key}.steps", len(space.representative))
-        if table is None:
+
+        def row(devices: NDArray[np.int64], graph: JobGraph = graph) -> Row:
+            return _simulate(graph, space, devices, costs, splitting)
+
+        def begins(name: str = graph.name, number: int = number) -> None:
             if progress is not None:
-                progress(graph.name, number, len(graphs))
-            table = _simulate(graph, space, costs, splitting)
-            _write(folder / f"{key}.steps", table)
-        _check_memory(graph, space, table)
-        tables.append(table)
+                progress(name, number, len(graphs))
+
+        tables.append(kept(folder, key, space, row, begins))
+        check_memory(graph.name, space, tables[-1])
+    return joined(tables)
+
+
+def kept(
+    folder: Path, key: str, space: DecisionSpace, simulate_on: Callable[[NDArray[np.int64]], Row], begins: Callable[[], object]
+) -> NDArray[np.float64]:
+    """The figures of one graph on one block of each class, ``(5, c)``: from disk, or simulated and put there.
+
+    Args:
+        folder: of the tables.
+        key: a hash of everything that the figures depend on.
+        space: the blocks.
+        simulate_on: gives the figures on the devices of a block in rank order.
+        begins: called before anything is simulated.
+    """
+    table = _read(folder / f"{key}.steps", len(space.representative))
+    if table is None:
+        begins()
+        table = np.array([simulate_on(space.block(block)) for block in space.representative.tolist()]).T
+        _write(folder / f"{key}.steps", table)
+    return table
+
+
+def joined(tables: Sequence[NDArray[np.float64]]) -> StepTimes:
+    """The tables of all graphs in one."""
     stacked = np.stack(tables)
     return StepTimes(stacked[:, 0], stacked[:, 1], stacked[:, 2] > 0)
 
@@ -99,21 +128,24 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "meshwright" / "step_times"
 
 
-def _simulate(graph: JobGraph, space: DecisionSpace, costs: CostSettings, splitting: SplitSettings) -> NDArray[np.float64]:
-    table = np.empty((_NUM_FIGURES, len(space.representative)))
-    for c, block in enumerate(space.representative.tolist()):
-        devices = space.block(block)
-        splits = splitting.splits(graph, len(devices))
-        timeline = simulate(graph, space.cluster, splits, devices[: splits.degree], costs)
-        needed = op_split_memory_bytes(graph, splits)
-        capacity = space.cluster.memory_bytes[devices[: splits.degree]]
-        tightest = int(np.argmax(needed - capacity))
-        can_run = needed[tightest] <= capacity[tightest] and splits.degree == len(devices)
-        table[:, c] = timeline.step_s, timeline.communication_share, float(can_run), needed[tightest], capacity[tightest]
-    return table
+def _simulate(
+    graph: JobGraph, space: DecisionSpace, devices: NDArray[np.int64], costs: CostSettings, splitting: SplitSettings
+) -> Row:
+    splits = splitting.splits(graph, len(devices))
+    timeline = simulate(graph, space.cluster, splits, devices[: splits.degree], costs)
+    needed = op_split_memory_bytes(graph, splits)
+    capacity = space.cluster.memory_bytes[devices[: splits.degree]]
+    tightest = int(np.argmax(needed - capacity))
+    can_run = needed[tightest] <= capacity[tightest] and splits.degree == len(devices)
+    return timeline.step_s, timeline.communication_share, float(can_run), float(needed[tightest]), float(capacity[tightest])
 
 
-def _check_memory(graph: JobGraph, space: DecisionSpace, table: NDArray[np.float64]) -> None:
+def check_memory(name: str, space: DecisionSpace, table: NDArray[np.float64]) -> None:
+    """Refuse a graph that fits no block.
+
+    Raises:
+        PlanError: it does; the error tells how much is lacking.
+    """
     if table[2].any():
         return
     lacking = table[3] - table[4]  # a block on which it fits, but that it would not fill, does not count
@@ -122,7 +154,7 @@ def _check_memory(graph: JobGraph, space: DecisionSpace, table: NDArray[np.float
         f"fits no block of {space.cluster.name}: even where it lacks the least, "
         f"a rank needs {needed_gbytes:.3f} GB and its device has {capacity_gbytes:.3f} GB",
         field="job",
-        value=graph.name,
+        value=name,
     )
 
 

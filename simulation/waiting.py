@@ -1,14 +1,13 @@
 """The queue of waiting jobs: who may enter, who leaves because its deadline is out of reach; first come, first served.
 
-The compiled functions read the arrays of `simulation.dynamics`, which says when waiting jobs are put up for decision.
+The compiled functions read the arrays of `simulation.state`; `simulation.dynamics` says when waiting jobs
+are put up for decision.
 """
 
 from __future__ import annotations
 
-import numpy as np
-
 from ..compiled import njit
-from .candidates import limit_s
+from .durations import class_durations_s, limit_s
 
 
 @njit
@@ -25,12 +24,7 @@ def expire(problem, episodes, e):  # type: ignore[no-untyped-def]
     i = 0
     while i < episodes.num_waiting[e]:
         k = episodes.waiting[e, i]
-        graph = episodes.graph_id[e, k]
-        fastest_s = np.inf
-        for c in range(problem.step_s.shape[1]):
-            if problem.can_run[graph, c]:
-                fastest_s = min(fastest_s, episodes.num_steps[e, k] * problem.step_s[graph, c])
-        if fastest_s > limit_s(episodes, e, k):
+        if class_durations_s(problem, episodes, e, k).min() > limit_s(problem, episodes, e, k):
             episodes.outcome[e, k] = 6
             episodes.num_expired[e] += 1
             leave(episodes, e, i)

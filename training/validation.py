@@ -19,7 +19,7 @@ def blocking_rate(network: CandidateNetwork, scenario: Scenario, num_seeds: int)
         batch.begin(e, np.random.default_rng(FIRST_VALIDATION_SEED + e))
     device = next(network.parameters()).device
     while not batch.is_over.all():
-        observation = {key: torch.as_tensor(value, device=device) for key, value in batch.observations._asdict().items()}
+        observation = {key: torch.as_tensor(value, device=device) for key, value in batch.observations.shown().items()}
         with torch.no_grad():
             scores = network(observation)[0]
         batch.step(scores.argmax(dim=1).cpu().numpy(), ~batch.is_over)

@@ -12,7 +12,6 @@ from stable_baselines3.common.vec_env import VecEnv
 
 from ..envs.batch import EpisodeBatch
 from ..envs.reward import RewardSettings
-from ..simulation.dynamics import Outcome
 from ..simulation.scenario import Scenario
 
 Observations = dict[str, NDArray[Any]]
@@ -66,7 +65,7 @@ class JobPartitioningVecEnv(VecEnv):
         for e in np.flatnonzero(is_over).tolist():
             infos[e] = {
                 "TimeLimit.truncated": True,
-                "terminal_observation": {key: value[e].copy() for key, value in self._batch.observations._asdict().items()},
+                "terminal_observation": {key: value[e].copy() for key, value in self._batch.observations.shown().items()},
                 "episode": {"r": float(self._return[e]), "l": int(self._length[e]), "t": 0.0},
                 "blocking_rate": self._blocking_rate(e),
             }
@@ -123,9 +122,7 @@ class JobPartitioningVecEnv(VecEnv):
         self._batch.begin(e, np.random.default_rng(sequence))
 
     def _blocking_rate(self, e: int) -> float:
-        outcome = self._batch.episodes.outcome[e, self.scenario.settings.counted]
-        decided = outcome[outcome != int(Outcome.WAITING)]
-        return float((decided != int(Outcome.ACCEPTED)).mean()) if len(decided) else 0.0
+        return self._batch.record(e).blocking_rate(self.scenario.settings.counted)
 
     def _observations(self) -> Observations:
-        return {key: value.copy() for key, value in self._batch.observations._asdict().items()}
+        return {key: value.copy() for key, value in self._batch.observations.shown().items()}

@@ -13,6 +13,7 @@ from .episode import Demand
 from .switches import Defects
 
 LOWEST, HIGHEST, DECIMALS = 0.1, 1.0, 2
+TINY = 1e-9
 # Skewness of the published distributions of deadlines; A is uniform.
 SKEWNESS: dict[str, float | None] = {"A": None, "B": 5.0, "C": 0.0, "D": -5.0}
 
@@ -52,9 +53,14 @@ def draw_fractions(rng: np.random.Generator, distribution: str, num_jobs: int, d
     skewness = SKEWNESS[distribution]
     if skewness is None:
         return UniformDeadline(kind="uniform", low=LOWEST, high=HIGHEST, decimals=DECIMALS).draw(rng, num_jobs)
-    low = LOWEST if defects.resample_clips else 1e-9
-    deadline = SkewNormalDeadline(kind="skew_normal", low=low, high=HIGHEST, skewness=skewness)
-    found = deadline.draw(rng, num_jobs)
-    while not defects.resample_clips and (found < LOWEST).any():
-        found = np.where(found < LOWEST, deadline.draw(rng, num_jobs), found)
-    return np.round(found, DECIMALS)
+    deadline = SkewNormalDeadline(kind="skew_normal", low=LOWEST, high=HIGHEST, skewness=skewness, decimals=DECIMALS)
+    return deadline.draw(rng, num_jobs) if defects.resample_clips else draw_without_clipping(rng, deadline, num_jobs)
+
+
+def draw_without_clipping(rng: np.random.Generator, deadline: SkewNormalDeadline, num_jobs: int) -> NDArray[np.float64]:
+    """Fractions of a distribution of which those below its least are drawn again, not raised to it, ``(num_jobs,)``."""
+    unclipped = deadline.model_copy(update={"low": TINY, "decimals": None})
+    found = unclipped.draw(rng, num_jobs)
+    while (found < deadline.low).any():
+        found = np.where(found < deadline.low, unclipped.draw(rng, num_jobs), found)
+    return found if deadline.decimals is None else np.round(found, deadline.decimals)

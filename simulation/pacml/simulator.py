@@ -52,7 +52,8 @@ class Simulator:
         graphs: the jobs, told apart by their names.
         defects: which defects are kept.
         num_steps: training steps of every job; the published number unless given.
-        tie_seed: decides ties between flows, as the seed of Python's hash does in the original.
+        tie_seed: decides ties between flows, as the seed of Python's hash does in the original; 0 takes them as they are
+            made (`lookahead.ties`).
 
     Raises:
         ConfigError: the cluster is no RAMP.

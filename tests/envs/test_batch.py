@@ -1,5 +1,7 @@
 """Many episodes side by side are the same as one after another; a state is taken up exactly."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -8,6 +10,7 @@ from hypothesis import strategies as st
 from meshwright.envs.batch import EpisodeBatch
 from meshwright.envs.reward import RewardSettings
 from meshwright.errors import PolicyError
+from meshwright.jobs.arrivals import Arrivals
 
 
 def step_all(batch, rng):
@@ -101,4 +104,32 @@ def test_a_job_without_a_deadline_is_paid_no_slack(toy):
 
 
 def test_by_default_a_job_is_worth_one_either_way():
-    assert RewardSettings().weights == (1.0, -1.0, 0.0, 0.0)
+    assert RewardSettings().weights[:4] == (1.0, -1.0, 0.0, 0.0)
+
+
+def test_a_job_that_runs_beyond_the_end_is_paid_as_unfinished(small, small_benchmark):
+    # Two jobs; the second ends after the arrival at 60 s that ends the episode, whatever its block, as does the first.
+    scenario = dataclasses.replace(small, settings=small.settings.model_copy(update={"num_jobs": 2, "num_warmup_jobs": 0}))
+    jobs = Arrivals(np.array([0.0, 50.0, 60.0]), np.zeros(3, int), np.full(3, 10**6), np.full(3, np.inf))
+    for unfinished, paid in ((None, 1.0), (-0.25, -0.25)):
+        batch = EpisodeBatch(scenario, 1, RewardSettings(unfinished=unfinished))
+        batch.begin_with(0, jobs)
+        for _ in range(2):
+            assert batch.step(np.flatnonzero(batch.observations.action_mask[0])[1:2])[0].tolist() == [paid]
+    in_time = Arrivals(np.array([0.0, 50.0, 1e12]), np.zeros(3, int), np.full(3, 10**6), np.full(3, np.inf))
+    batch.begin_with(0, in_time)
+    assert batch.step(np.flatnonzero(batch.observations.action_mask[0])[1:2])[0].tolist() == [1.0]
+
+
+def test_what_is_not_observed_changes_no_decision(small):
+    seen, blind = EpisodeBatch(small, 2), EpisodeBatch(small, 2, observes=False)
+    for batch in (seen, blind):
+        for e in range(2):
+            batch.begin(e, np.random.default_rng(e))
+    rng = np.random.default_rng(0)
+    while not seen.is_over.all():
+        actions = np.array([rng.choice(np.flatnonzero(mask)) for mask in seen.observations.action_mask])
+        for ours, theirs in zip(seen.step(actions), blind.step(actions), strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+        assert seen.episodes.can_place.tobytes() == blind.episodes.can_place.tobytes()
+    assert not blind.observations.job.any()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from meshwright.envs.batch import EpisodeBatch
 from meshwright.envs.observation import CANDIDATE_FEATURES, DURATION_SCALE, SLOTS
 from meshwright.jobs.arrivals import Arrivals
-from meshwright.simulation.dynamics import RULE_NAMES
+from meshwright.simulation.problem import ONE_BLOCK_RULES
 
 
 def squashed(x, scale):
@@ -115,7 +115,7 @@ def test_every_feature_is_what_a_plain_implementation_finds(small, toy, name, se
     for _ in range(steps):
         batch.step(rng.choice(np.flatnonzero(batch.observations.action_mask[0]), 1))
     plain = Plain(batch.scenario, batch.episodes, 0).observation()
-    assert set(plain) == set(batch.observations._fields)
+    assert set(plain) == set(batch.observations.shown())
     for key, value in plain.items():
         np.testing.assert_allclose(getattr(batch.observations, key)[0], value, rtol=1e-5, atol=1e-6, err_msg=key)
 
@@ -173,5 +173,7 @@ def test_rules_of_candidates_are_marked_by_name(small):
     batch = EpisodeBatch(small, 1)
     batch.begin(0, np.random.default_rng(0))
     for a in np.flatnonzero(batch.observations.action_mask[0])[1:]:
-        marked = [name for name in RULE_NAMES if batch.observations.candidates[0, a, CANDIDATE_FEATURES.index(f"rule {name}")]]
+        marked = [
+            name for name in ONE_BLOCK_RULES if batch.observations.candidates[0, a, CANDIDATE_FEATURES.index(f"rule {name}")]
+        ]
         assert marked == [small.candidate_rule[a]]

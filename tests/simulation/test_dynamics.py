@@ -162,8 +162,14 @@ def test_a_candidate_that_cannot_be_placed_rejects_the_job(scenario):
 
 def assert_same(first, second):
     for name in first.__dataclass_fields__:
-        a, b = getattr(first, name), getattr(second, name)
-        assert np.array_equal(a, b, equal_nan=a.dtype == np.float64), name
+        assert is_same(getattr(first, name), getattr(second, name)), name
+
+
+def is_same(a, b):
+    """Whether two fields of records are equal, NaN where NaN is."""
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(is_same(a[key], b[key]) for key in a)
+    return np.array_equal(a, b, equal_nan=np.asarray(a).dtype == np.float64)
 
 
 @pytest.fixture(scope="module")

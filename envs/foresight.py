@@ -1,0 +1,115 @@
+"""When blocks of each shape become free, arrival by arrival, now and after each candidate; and how near the end is.
+
+Switched on by ``shape_slots`` of a scenario, the number ``h`` of next arrivals that are looked at: slot ``i`` is the moment
+``i + 1`` mean inter-arrival times from now. Legend: ``a`` candidates, ``b`` blocks, ``s`` shapes of all degrees, ``d``
+degrees.
+
+- ``cluster_shapes``: share of the blocks of each shape that are free by each slot, ``(s, h)``.
+- ``cluster_any``: whether any block of each degree is, ``(d, h)``.
+- ``candidate_shapes``, ``candidate_any``: the same as it will be once the candidate has been taken, ``(a, s, h)`` and
+  ``(a, d, h)``.
+- ``episode``: arrivals ``x`` until the episode ends, the one at hand among them, as ``x / (x + h)``, ``(1,)``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..compiled import njit
+from ..simulation.problem import Problem
+from ..simulation.space import DecisionSpace
+from ..simulation.state import Episodes
+
+KEYS = ("cluster_shapes", "cluster_any", "candidate_shapes", "candidate_any", "episode")
+
+
+class Shapes(NamedTuple):
+    """Figures that `foresee` needs beside the problem.
+
+    Attributes:
+        mean_s: mean inter-arrival time.
+        shape: of each block, ``(b,)``.
+        degree: of each shape, ``(s,)``.
+        num_blocks: of each shape, ``(s,)``.
+    """
+
+    mean_s: float
+    shape: NDArray[np.int64]
+    degree: NDArray[np.int64]
+    num_blocks: NDArray[np.float64]
+
+
+def shapes(space: DecisionSpace, mean_s: float) -> Shapes:
+    """The shapes of a cluster's blocks."""
+    first = np.unique(space.shape, return_index=True)[1]
+    return Shapes(mean_s, space.shape, space.degree[first], np.bincount(space.shape).astype(np.float64))
+
+
+def sizes(space: DecisionSpace, num_candidates: int, num_slots: int) -> dict[str, tuple[int, ...]]:
+    """Shape of each array for one episode; without slots, nothing is held."""
+    num_shapes, num_degrees = int(space.shape[-1]) + 1, len(space.degrees)
+    return {
+        "cluster_shapes": (num_shapes, num_slots),
+        "cluster_any": (num_degrees, num_slots),
+        "candidate_shapes": (num_candidates if num_slots else 0, num_shapes, num_slots),
+        "candidate_any": (num_candidates if num_slots else 0, num_degrees, num_slots),
+        "episode": (1 if num_slots else 0,),
+    }
+
+
+@njit
+def foresee(problem: Problem, episodes: Episodes, e: int, given: Shapes, out: Any) -> None:
+    """Write what is foreseen in episode ``e`` into row ``e`` of ``out``, an `envs.observation.ObservationArrays`."""
+    num_slots = out.cluster_shapes.shape[2]
+    now_s, degree, shape = episodes.now_s[e], given.degree, given.shape
+    left = float(episodes.arrival_s.shape[1] - 1 - episodes.job[e])
+    out.episode[e, 0] = left / (left + num_slots)
+    first_slot = np.empty(problem.num_blocks, np.int64)
+    freed = np.zeros((len(given.num_blocks), num_slots + 1))
+    for b in range(problem.num_blocks):
+        first_slot[b] = _slot(episodes.block_free_at_s[e, b] - now_s, given.mean_s, num_slots)
+        freed[shape[b], first_slot[b]] += 1.0
+    _write(freed, degree, given.num_blocks, out.cluster_shapes[e], out.cluster_any[e])
+    after = np.empty_like(freed)
+    for a in range(out.candidate_shapes.shape[1]):
+        if not episodes.can_place[e, a]:
+            if out.candidate_any[e, a, :, num_slots - 1].any():  # else it has been cleared before
+                out.candidate_shapes[e, a] = 0.0
+                out.candidate_any[e, a] = 0.0
+            continue
+        after[:] = freed
+        if a > 0:
+            block = episodes.candidate_block[e, a]
+            until = _slot(episodes.candidate_s[e, a], given.mean_s, num_slots)
+            for i in range(problem.neighbour_start[block], problem.neighbour_start[block + 1]):
+                other = problem.neighbours[i]
+                if first_slot[other] < until:
+                    after[shape[other], first_slot[other]] -= 1.0
+                    after[shape[other], until] += 1.0
+        _write(after, degree, given.num_blocks, out.candidate_shapes[e, a], out.candidate_any[e, a])
+
+
+@njit
+def _slot(wait_s: float, mean_s: float, num_slots: int) -> int:
+    """First slot by which a time has passed; the number of slots where none is."""
+    if wait_s > num_slots * mean_s:
+        return num_slots
+    slot = max(0, int(wait_s / mean_s) - 1)
+    while wait_s > (slot + 1) * mean_s:
+        slot += 1
+    return slot
+
+
+@njit
+def _write(freed, degree, count, shares, is_any):  # type: ignore[no-untyped-def]
+    is_any[:] = 0.0
+    for s in range(len(count)):
+        total = 0.0
+        for h in range(shares.shape[1]):
+            total += freed[s, h]
+            shares[s, h] = total / count[s]
+            if total > 0.5:
+                is_any[degree[s], h] = 1.0

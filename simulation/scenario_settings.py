@@ -1,0 +1,116 @@
+"""The rules of the game as YAML: the ``scenario`` part of a benchmark."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, ValidationInfo, field_validator, model_validator
+
+from .. import settings
+from ..costs.model import CostSettings
+from .interruptions import FailureSettings, PreemptionSettings
+from .pacml.switches import PHYSICAL, Defects
+from .semantics import GeneralSemantics, PacmlSemantics, Semantics
+from .splitting import SplitSettings
+
+# A job that is interrupted more often than this before each checkpoint needs more than exp(5) = 148 tries for it.
+MAX_INTERRUPTIONS_PER_CHECKPOINT = 5.0
+
+RuleName = Literal["first-fit", "best-fit", "aligned", "fastest", "published", "all-blocks"]
+
+
+class ScenarioSettings(settings.Settings):
+    """A cluster, a workload and the rules of the game.
+
+    Attributes:
+        cluster: ``preset:NAME`` or a path to a cluster's YAML.
+        workload: ``preset:NAME`` or a path to a workload's YAML.
+        num_jobs: arrivals of one episode.
+        num_warmup_jobs: first arrivals of an episode that the statistics leave out.
+        num_cooldown_jobs: last arrivals that they leave out.
+        queue_capacity: jobs that may wait at a time (see `simulation.dynamics`); 0: a job starts on arrival or never.
+        max_degree: most ranks that a job may be cut into.
+        placement_rules: for each degree, one candidate block per rule; ``all-blocks`` lists every free block of every
+            degree, ``published`` is the first fit of the published PAC-ML simulator and goes with its semantics only.
+        max_listed_blocks: most candidates of ``all-blocks`` (see `simulation.listing`).
+        semantics: whose rules hold, our own or those of the published PAC-ML simulator.
+        shape_slots: next arrivals for which observations tell when blocks of each shape become free, and how near the end
+            is (see `envs.foresight`); 0: they do not.
+        failures: of devices (see `simulation.interruptions`).
+        preemption: pauses of running jobs.
+        splitting: how far each op is split when a job gets a number of ranks.
+        costs: one choice per layer of the cost model.
+    """
+
+    cluster: str
+    workload: str
+    num_jobs: int = Field(ge=1, le=1_000_000)
+    num_warmup_jobs: int = Field(default=0, ge=0)
+    num_cooldown_jobs: int = Field(default=0, ge=0)
+    queue_capacity: int = Field(default=0, ge=0, le=10_000)
+    max_degree: int = Field(default=16, ge=1, le=65_536)
+    placement_rules: tuple[RuleName, ...] = ("first-fit", "best-fit")
+    max_listed_blocks: int = Field(default=48, ge=1, le=4096)
+    semantics: Semantics = GeneralSemantics()
+    shape_slots: int = Field(default=0, ge=0, le=256)
+    failures: FailureSettings = FailureSettings()
+    preemption: PreemptionSettings = PreemptionSettings()
+    splitting: SplitSettings = SplitSettings()
+    costs: CostSettings = CostSettings()
+
+    @field_validator("placement_rules")
+    @classmethod
+    def _some_rule_once(cls, rules: tuple[RuleName, ...]) -> tuple[RuleName, ...]:
+        if not rules or len(set(rules)) < len(rules):
+            raise ValueError("must name at least one rule, each once")
+        return rules
+
+    @field_validator("num_warmup_jobs", "num_cooldown_jobs")
+    @classmethod
+    def _some_job_counts(cls, left_out: int, info: ValidationInfo) -> int:
+        num_jobs, num_warmup_jobs = info.data.get("num_jobs"), info.data.get("num_warmup_jobs", 0)
+        if num_jobs is not None and left_out + num_warmup_jobs >= num_jobs:
+            others = f" less the {num_warmup_jobs} of the warm-up" if num_warmup_jobs else ""
+            raise ValueError(f"must be less than num_jobs ({num_jobs}){others}")
+        return left_out
+
+    @model_validator(mode="after")
+    def _jobs_reach_their_checkpoints(self) -> ScenarioSettings:
+        failures, mean_h = self.failures, self.failures.mean_time_between_failures_h
+        per_h = self.preemption.rate_per_job_h + (0.0 if mean_h is None else self.max_degree / mean_h)
+        expected = per_h * (failures.checkpoint_every_s + failures.restart_s) / 3600.0
+        if expected > MAX_INTERRUPTIONS_PER_CHECKPOINT:
+            raise ValueError(
+                f"a job of max_degree ranks ({self.max_degree}) would be interrupted {expected:.3g} times between two "
+                f"checkpoints and hardly ever end; at most {MAX_INTERRUPTIONS_PER_CHECKPOINT:g} times is allowed"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _semantics_agree(self) -> ScenarioSettings:
+        if not isinstance(self.semantics, PacmlSemantics):
+            if "published" in self.placement_rules:
+                raise ValueError("placement_rules: published is a rule of the semantics pacml")
+            return self
+        for name in ("splitting", "costs"):
+            if getattr(self, name) != type(self).model_fields[name].default:
+                raise ValueError(f"{name}: the semantics pacml cut and price jobs by rules of their own; leave this key out")
+        return self
+
+    @property
+    def defects(self) -> Defects:
+        """Defects of the published simulator that are kept; none under our own semantics."""
+        return self.semantics.defects if isinstance(self.semantics, PacmlSemantics) else PHYSICAL
+
+    @property
+    def counted(self) -> slice:
+        """The arrivals that the statistics count."""
+        return slice(self.num_warmup_jobs, self.num_jobs - self.num_cooldown_jobs)
+
+    def to_digest(self) -> dict[str, Any]:
+        """What an episode depends on, cluster and workload apart; what is off by default only where it is on."""
+        data = self.model_dump(exclude={"cluster", "workload", "shape_slots"})
+        for name in ("num_cooldown_jobs", "queue_capacity", "failures", "preemption", "semantics", "max_listed_blocks"):
+            if getattr(self, name) == type(self).model_fields[name].default:
+                del data[name]
+        return data
