@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from itertools import pairwise
 
 from ..errors import ExportError
 from ..plans.document import PlacementPlan, is_host_name
@@ -53,6 +54,12 @@ def check_contiguous(plan: PlacementPlan, scheduler: str) -> int:
             problem = f"{scheduler} numbers ranks host by host, {count} on each, and would start this rank on {wanted}"
             raise ExportError(problem, field=f"rank {rank.rank}", value=rank.host)
     return count
+
+
+def is_contiguous(plan: PlacementPlan) -> bool:
+    """Whether the ranks of every host follow one another."""
+    changes = sum(rank.host != after.host for rank, after in pairwise(plan.ranks))
+    return changes == len(plan.host_order) - 1
 
 
 def devices_to_request(plan: PlacementPlan) -> int:

@@ -16,10 +16,22 @@ from .. import files, settings
 from ..errors import ConfigError, ExportError, InputFileError
 from ..plans import legality
 from ..plans.document import PlacementPlan
-from . import kubernetes, slurm, torchrun
-from .target import ExportOptions, Target, dns_label
+from . import chakra, deepspeed, kubernetes, megatron, openmpi, ray, slurm, torchrun
+from .target import ExportOptions, Files, Target, dns_label
 
-targets: dict[str, Target] = {target.name: target for target in (slurm.TARGET, kubernetes.TARGET, torchrun.TARGET)}
+targets: dict[str, Target] = {
+    target.name: target
+    for target in (
+        slurm.TARGET,
+        kubernetes.TARGET,
+        torchrun.TARGET,
+        ray.TARGET,
+        openmpi.TARGET,
+        megatron.TARGET,
+        deepspeed.TARGET,
+        chakra.TARGET,
+    )
+}
 """Every target, by the name that ``--format`` takes."""
 
 MANIFEST = "export.json"
@@ -39,7 +51,7 @@ class ExportedRun:
     refused: dict[str, str]
 
 
-def export(plan: PlacementPlan, target: str, options: ExportOptions | Mapping[str, Any] | None = None) -> dict[str, str]:
+def export(plan: PlacementPlan, target: str, options: ExportOptions | Mapping[str, Any] | None = None) -> Files:
     """A plan in a target's form.
 
     Args:
@@ -48,7 +60,7 @@ def export(plan: PlacementPlan, target: str, options: ExportOptions | Mapping[st
         options: what the plan does not say.
 
     Returns:
-        ``{file name: text}``.
+        ``{file name: text or bytes}``; a name may lead into a subfolder, as ``traces/rank0.et``.
 
     Raises:
         ExportError: an unknown target or option, or a plan that the target cannot express.
@@ -61,7 +73,7 @@ def export(plan: PlacementPlan, target: str, options: ExportOptions | Mapping[st
     return {**rendered, MANIFEST: _manifest(plan, chosen, given.job_name(plan), rendered)}
 
 
-def write(contents: Mapping[str, str], out_dir: str | Path) -> None:
+def write(contents: Mapping[str, str | bytes], out_dir: str | Path) -> None:
     """Write exported files into a folder, all or none.
 
     A folder of an earlier export is replaced as a whole.
@@ -101,7 +113,7 @@ def export_run(
     if not plans:
         raise ExportError("there are no plans to export")
     job_names = _job_names(plans, given)
-    contents: dict[str, dict[str, str]] = {}
+    contents: dict[str, Files] = {}
     refused: dict[str, str] = {}
     for name, plan in plans.items():
         named = given.model_copy(update={"name": job_names[name]})
@@ -154,7 +166,7 @@ def _options(options: ExportOptions | Mapping[str, Any] | None) -> ExportOptions
         raise ExportError(error.problem, field=error.field, value=error.value, choices=error.choices) from None
 
 
-def _manifest(plan: PlacementPlan, target: Target, name: str, rendered: Mapping[str, str]) -> str:
+def _manifest(plan: PlacementPlan, target: Target, name: str, rendered: Mapping[str, str | bytes]) -> str:
     ranks = [rank.model_dump(mode="json", exclude_none=True) for rank in plan.ranks]
     content = {
         "format": target.name,
@@ -168,12 +180,17 @@ def _manifest(plan: PlacementPlan, target: Target, name: str, rendered: Mapping[
     return files.json_text(content) + "\n"
 
 
-def _fill(folder: Path, contents: Mapping[str, str]) -> None:
-    for name, text in contents.items():
+def _fill(folder: Path, contents: Mapping[str, str | bytes]) -> None:
+    for name, content in contents.items():
         path = folder / name
-        files.write_text(path, text)
-        if text.startswith("#!"):
-            path.chmod(path.stat().st_mode | 0o111)
+        if isinstance(content, bytes):
+            with files.atomic_file(path) as file:
+                file.write(content)
+            continue
+        files.write_text(path, content)
+        if content.startswith("#!"):
+            mode = path.stat().st_mode
+            path.chmod(mode | (mode & 0o444) >> 2)  # whoever may read it may run it
 
 
 def _check_replaceable(out_dir: Path) -> None:

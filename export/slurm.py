@@ -11,13 +11,15 @@ import shlex
 
 from ..errors import ExportError
 from ..plans.document import PlacementPlan
-from .expressible import comma_separated, devices_to_request, hosts_of, ranks_per_host
-from .target import ExportOptions, Target, header
+from .expressible import devices_to_request, ranks_per_host
+from .switches import topology_conf
+from .target import ExportOptions, Files, Target, header
+from .task import rank_task
 
 FILE_NAME = "job.sbatch"
+TOPOLOGY_FILE = "topology.conf"
 
-_MAX_ARGUMENT_BYTES = 131_071
-"""Linux passes no longer single argument (MAX_ARG_STRLEN of 32 pages, less the final zero)."""
+_VARIABLES = {"rank": "SLURM_PROCID", "world": "SLURM_NTASKS", "local": "SLURM_LOCALID", "host": "SLURMD_NODENAME"}
 
 _NOT_GUARANTEED = (
     "GPU numbering: CUDA_VISIBLE_DEVICES names devices by PCI order; where cgroups hide some of a host's GPUs the numbers "
@@ -29,17 +31,16 @@ _NOT_GUARANTEED = (
 )
 
 
-def render(plan: PlacementPlan, options: ExportOptions) -> dict[str, str]:
-    """The batch script.
+def render(plan: PlacementPlan, options: ExportOptions) -> Files:
+    """The batch script and, if wanted, the cluster's ``topology.conf``.
 
     Raises:
-        ExportError: unequal ranks per host, or too many runs of ranks for one command.
+        ExportError: unequal ranks per host, too many runs of ranks for one command, or a ``topology.conf`` is wanted and
+            the plan has no cluster or one that is no tree.
     """
     per_host = ranks_per_host(plan, "Slurm")
     name = options.job_name(plan)
-    task = _task(plan, options)
-    if len(task.encode()) > _MAX_ARGUMENT_BYTES:
-        raise ExportError(f"the rank map of {plan.num_ranks} ranks is too long for one srun command", field="ranks")
+    task = rank_task(plan, options, "srun", **_VARIABLES)
     hostfile = "".join(f"{rank.host}\n" for rank in plan.ranks)
     text = f"""#!/bin/bash
 #SBATCH --job-name={name}
@@ -71,40 +72,21 @@ export MASTER_ADDR MASTER_PORT={options.master_port}
 
 srun --distribution=arbitrary --ntasks={plan.num_ranks} --kill-on-bad-exit=1 bash -c {shlex.quote(task)}
 """
-    return {FILE_NAME: text}
+    return {FILE_NAME: text, **(_switches(plan, name) if options.topology_conf else {})}
 
 
-def _task(plan: PlacementPlan, options: ExportOptions) -> str:
-    """What each task runs: find the rank's line in the map, refuse a wrong host, set the environment, start the program.
-
-    A line of the map reads ``last rank of a run, host, devices of the host in local order``.
-    """
-    devices = hosts_of(plan)
-    runs = [
-        f"{rank.rank} {rank.host} {comma_separated(devices[rank.host])}"
-        for rank, after in zip(plan.ranks, [*plan.ranks[1:], None], strict=True)
-        if after is None or after.host != rank.host
-    ]
-    table = "\n".join(runs)
-    return f"""set -eu
-while read -r last host devices; do
-  if [ "$SLURM_PROCID" -le "$last" ]; then break; fi
-done <<\\END_OF_MAP
-{table}
-END_OF_MAP
-if [ "$SLURMD_NODENAME" != "$host" ]; then
-  echo "rank $SLURM_PROCID is on $SLURMD_NODENAME, the plan puts it on $host" >&2
-  exit 1
-fi
-export RANK="$SLURM_PROCID" WORLD_SIZE="$SLURM_NTASKS" LOCAL_RANK="$SLURM_LOCALID"
-export CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES="$devices"
-exec {shlex.join(options.rank_words)}
-"""
+def _switches(plan: PlacementPlan, name: str) -> Files:
+    cluster = plan.embedded_cluster()
+    if cluster is None:
+        raise ExportError("topology.conf is made from the plan's cluster, and the plan has none", field="cluster")
+    head = header(name, plan, "Slurm", _NOT_GUARANTEED)
+    note = f"# Switches of cluster {cluster.name}, for TopologyPlugin=topology/tree; belongs beside slurm.conf on every host.\n"
+    return {TOPOLOGY_FILE: head + note + topology_conf(cluster)}
 
 
 TARGET = Target(
     name="slurm",
-    summary="one sbatch script with a hostfile in rank order",
+    summary="one sbatch script with a hostfile in rank order; on request the cluster's topology.conf",
     guaranteed=(
         "Each rank runs on its host, in order; a task that finds itself elsewhere ends the job.",
         "The master address is the host of rank 0.",

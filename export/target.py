@@ -5,13 +5,19 @@ from __future__ import annotations
 import re
 import shlex
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from pydantic import Field, field_validator
 
 from .. import files, settings
 from ..plans.document import PlacementPlan
+from .probe import PROBE_WORDS
+
+Files = dict[str, str | bytes]
+"""What a target writes: content by name. A name is a relative path with ``/`` (``traces/rank0.et``); text is written as
+UTF-8, bytes as they are; what starts with ``#!`` becomes executable."""
 
 MAX_NAME = 40
 """Longest job name: a pod adds ``-node9999-0-0`` and a random suffix to it and may not pass 63 characters."""
@@ -36,6 +42,39 @@ class ExportOptions(settings.Settings):
     )
     script: str = Field(default="train.py", description="Python script of each rank with its arguments, in shell words")
     master_port: int = Field(default=29500, ge=1, le=65535, description="port of the rendezvous on the first rank's host")
+    probe: bool = Field(
+        default=False,
+        strict=True,
+        description="run the probe in place of the training: each rank prints where it is, for verify-export to read",
+    )
+    topology_conf: bool = Field(
+        default=False, strict=True, description="also write the switches of the plan's cluster as topology.conf (slurm)"
+    )
+    kubernetes: Literal["jobset", "trainjob", "volcano", "kueue", "all"] = Field(
+        default="jobset",
+        description="what to write (kubernetes); all leaves out, with the reason, what cannot express the plan",
+    )
+    queue: str = Field(
+        default="default",
+        max_length=253,
+        pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
+        description="queue that the job is submitted to (kubernetes: Volcano's, or Kueue's local queue)",
+    )
+    runtime: str = Field(
+        default="torch-distributed",
+        max_length=253,
+        pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
+        description="ClusterTrainingRuntime of a TrainJob (kubernetes)",
+    )
+    host_label: str = Field(
+        default="host",
+        max_length=63,
+        pattern="^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$",
+        description="label of a Ray node that holds its host's name (ray)",
+    )
+    wait_s: float = Field(
+        default=300.0, gt=0, le=86_400, description="longest wait for the placement of all ranks, in seconds (ray)"
+    )
 
     @field_validator("command", "script")
     @classmethod
@@ -55,16 +94,24 @@ class ExportOptions(settings.Settings):
     @property
     def rank_words(self) -> list[str]:
         """The command of one rank, word by word."""
+        if self.probe:
+            return list(PROBE_WORDS)
         return shlex.split(self.command) if self.command is not None else ["python", "-u", *shlex.split(self.script)]
 
     @property
     def torchrun_words(self) -> list[str]:
         """What follows torchrun's own options, word by word."""
+        if self.probe:
+            return ["--no-python", *PROBE_WORDS]
         return ["--no-python", *shlex.split(self.command)] if self.command is not None else shlex.split(self.script)
 
     def job_name(self, plan: PlacementPlan) -> str:
         """The name to submit under."""
         return self.name or dns_label(plan.job.name)
+
+
+def _unchanged(plan: PlacementPlan) -> PlacementPlan:
+    return plan
 
 
 @dataclass(frozen=True)
@@ -76,14 +123,19 @@ class Target:
         summary: what is written, in one line.
         guaranteed: what the target keeps, a sentence each.
         not_guaranteed: what it does not keep, a sentence each; heads every file.
-        render: plan and options to ``{file name: text}``; raises `ExportError` where the target cannot express the plan.
+        render: plan and options to files; raises `ExportError` where the target cannot express the plan.
+        names_devices: whether CUDA_VISIBLE_DEVICES of its ranks counts as the host's driver does, so that what a rank says
+            of its device can be held against the plan.
+        as_launched: the plan with the rank numbers that the target uses, where they are not the plan's own.
     """
 
     name: str
     summary: str
     guaranteed: tuple[str, ...]
     not_guaranteed: tuple[str, ...]
-    render: Callable[[PlacementPlan, ExportOptions], dict[str, str]]
+    render: Callable[[PlacementPlan, ExportOptions], Mapping[str, str | bytes]]
+    names_devices: bool = True
+    as_launched: Callable[[PlacementPlan], PlacementPlan] = _unchanged
 
 
 def dns_label(text: str) -> str:

@@ -1,7 +1,7 @@
 """The decision: partition, placement, plan, its JSON schema and legality."""
 
 from .document import Figure, PlacementPlan
-from .legality import check
+from .legality import check, check_cluster
 from .memory import check_memory, op_split_memory_bytes
 from .partition import Coordinates, Layout, OpSplits, sip_ml_splits, uniform_splits
 from .placement import Placement, place
@@ -15,6 +15,7 @@ __all__ = [
     "Placement",
     "PlacementPlan",
     "check",
+    "check_cluster",
     "check_memory",
     "layout_plan",
     "load_plan",

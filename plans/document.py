@@ -11,15 +11,14 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from .. import files, settings
 from ..clusters.cluster import Cluster
 from ..jobs.graph import JobGraph
 from .partition import Coordinates, Count, Index, Layout, OpSplits
 from .placement import Placement
-
-SCHEMA_VERSION: Literal[1] = 1
+from .versions import SCHEMA_VERSION, to_current
 
 _LABEL = "[A-Za-z0-9]([-A-Za-z0-9]{0,61}[A-Za-z0-9])?"
 _HOST_NAME = rf"{_LABEL}(\.{_LABEL})*"
@@ -117,7 +116,7 @@ class PlacementPlan(settings.Settings):
     hand out checked plans only.
     """
 
-    schema_version: Literal[1] = Field(default=SCHEMA_VERSION, description="version of this form")
+    schema_version: Literal[2] = Field(default=SCHEMA_VERSION, description="version of this form; older ones are read too")
     job: PlannedJob
     cluster: PlannedCluster | None = None
     partition: Annotated[OpSplitsPartition | LayoutPartition, Field(discriminator="kind")] | None = None
@@ -130,6 +129,11 @@ class PlacementPlan(settings.Settings):
     micro_batches: Count | None = Field(default=None, description="micro-batches of a replica in one step")
     predicted: tuple[Figure, ...] = ()
     why: str | None = Field(default=None, description="the reason for the choice, for people")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_older_versions(cls, data: Any) -> Any:
+        return to_current(data) if isinstance(data, dict) else data
 
     @property
     def num_ranks(self) -> int:
@@ -219,6 +223,11 @@ class PlacementPlan(settings.Settings):
             given = self.partition.layout.model_dump(exclude_defaults=True)
             return " ".join(f"{key}={value}" for key, value in given.items())
         return "by hand"
+
+
+def figure_text(figure: Figure) -> tuple[str, str]:
+    """Label and value of a figure, for people."""
+    return _label(figure), _text(figure)
 
 
 def _label(figure: Figure) -> str:

@@ -20,7 +20,7 @@ _AXES = ("pp", "dp", "cp", "ep", "tp")
 def check(plan: PlacementPlan, *, file: str | Path | None = None) -> None:
     """Refuse a plan that contradicts itself.
 
-    Each rank stands once, in order; no device has two ranks; hosts and devices exist in the embedded cluster and agree;
+    Each rank stands once, in order; no device has two ranks; no host has two spellings; hosts and devices exist in the embedded cluster and agree;
     the host order is that of the lowest ranks; coordinates form a full grid with world = tp x cp x pp x dp and ep
     dividing dp x cp; op splits have no coordinates and as many ranks as their degree; stages name ranks that exist.
 
@@ -49,9 +49,32 @@ def check(plan: PlacementPlan, *, file: str | Path | None = None) -> None:
         raise problem from None
 
 
+def check_cluster(plan: PlacementPlan, cluster: Cluster, *, file: str | Path | None = None) -> None:
+    """Refuse a plan for another cluster: each rank's host is there and has the rank's device.
+
+    A plan by hand may number its devices as it likes; where it embeds a cluster they are checked against that one.
+
+    Raises:
+        PlanError: the first rank whose place the cluster does not have.
+    """
+    hosts = {name: number for number, name in enumerate(cluster.host_names)}
+    sizes = np.bincount(cluster.device_host, minlength=cluster.num_hosts)
+    for rank in plan.ranks:
+        field = f"rank {rank.rank}"
+        if rank.host not in hosts:
+            problem = f"cluster {cluster.name} has no such host"
+            raise PlanError(problem, file=file, field=field, value=rank.host, choices=cluster.host_names)
+        if rank.local_rank >= sizes[hosts[rank.host]]:
+            problem = f"host {rank.host} of cluster {cluster.name} has devices 0..{sizes[hosts[rank.host]] - 1}"
+            raise PlanError(problem, file=file, field=field, value=rank.local_rank)
+
+
 def _check_ranks(plan: PlacementPlan) -> None:
+    if not plan.ranks:
+        raise PlanError("a plan has at least one rank", field="ranks")
     places: dict[tuple[str, int], int] = {}
     devices: dict[tuple[str, int], int] = {}
+    spellings: dict[str, str] = {}
     numbers: set[int] = set()
     for number in (rank.rank for rank in plan.ranks):
         if number in numbers:
@@ -62,6 +85,10 @@ def _check_ranks(plan: PlacementPlan) -> None:
     for position, rank in enumerate(plan.ranks):
         if rank.rank != position:
             raise PlanError(f"stands at place {position}; ranks stand in order", field=f"rank {rank.rank}")
+        known = spellings.setdefault(rank.host.lower(), rank.host)
+        if known != rank.host:
+            problem = f"is host {known} in other letters; names of hosts do not tell capitals apart"
+            raise PlanError(problem, field=f"rank {position}", value=rank.host)
         for seen, key in ((places, (rank.host, rank.local_rank)), (devices, (rank.host, rank.device))):
             first = seen.setdefault(key, position)
             if first != position:
@@ -108,12 +135,16 @@ def _check_partition(plan: PlacementPlan) -> None:
         if graph is not None and graph.num_ops != splits.num_ops:
             raise PlanError(f"{splits.num_ops} split degrees for a graph of {graph.num_ops} ops", field="partition.splits")
         if splits.degree != plan.num_ranks:
-            raise PlanError(f"splits up to {splits.degree} ways need as many ranks", field="ranks", value=plan.num_ranks)
+            told = "is one too many" if plan.num_ranks > splits.degree else "is missing"
+            problem = f"{told}: splits up to {splits.degree} ways need as many ranks"
+            raise PlanError(problem, field=f"rank {min(splits.degree, plan.num_ranks)}", value=plan.num_ranks)
         if with_coordinates:
             raise PlanError("ranks of op splits have no coordinates", field=f"rank {with_coordinates[0]}")
     if layout is not None:
         if layout.world != plan.num_ranks:
-            raise PlanError(f"tp x cp x pp x dp = {layout.world} ranks are wanted", field="ranks", value=plan.num_ranks)
+            told = "is one too many" if plan.num_ranks > layout.world else "is missing"
+            problem = f"{told}: tp x cp x pp x dp = {layout.world} ranks are wanted"
+            raise PlanError(problem, field=f"rank {min(layout.world, plan.num_ranks)}", value=plan.num_ranks)
         if plan.micro_batches not in (None, layout.num_micro_batches):
             raise PlanError(f"the layout has {layout.num_micro_batches}", field="micro_batches", value=plan.micro_batches)
     if with_coordinates or layout is not None:
@@ -125,13 +156,18 @@ def _check_grid(plan: PlacementPlan, layout: Layout | None) -> None:
     for rank in plan.ranks:
         if rank.coordinates is None:
             raise PlanError("has no coordinates", field=f"rank {rank.rank}")
+        for axis in _AXES if layout is None else ():  # a coordinate typed wrongly must not make a grid that fills the memory
+            if (at := getattr(rank.coordinates, axis)) >= plan.num_ranks:
+                problem = f"{axis} counts from 0, and {plan.num_ranks} ranks have no such place"
+                raise PlanError(problem, field=f"rank {rank.rank}", value=at)
     given = np.array([[getattr(rank.coordinates, axis) for axis in _AXES] for rank in plan.ranks])
     sizes = given.max(axis=0) + 1 if layout is None else np.array([getattr(layout, axis) for axis in _AXES])
     for rank, axis in np.argwhere(given >= sizes)[:1].tolist():
         raise PlanError(f"{_AXES[axis]} counts from 0 to {sizes[axis] - 1}", field=f"rank {rank}", value=int(given[rank, axis]))
     pp, dp, cp, ep, tp = sizes.tolist()
     if (dp * cp) % ep:
-        raise PlanError(f"ep does not divide dp x cp = {dp * cp}", field="coordinates", value=ep)
+        problem = f"ep counts to {ep - 1}, and {ep} does not divide dp x cp = {dp * cp}"
+        raise PlanError(problem, field=f"rank {int(given[:, _AXES.index('ep')].argmax())}")
     seen: dict[tuple[int, ...], int] = {}
     experts: dict[tuple[int, int, int], int] = {}
     for number, (stage, replica, part, expert, slice_) in enumerate(given.tolist()):
@@ -143,8 +179,11 @@ def _check_grid(plan: PlacementPlan, layout: Layout | None) -> None:
         if experts[group] > dp * cp // ep:
             problem = f"more than {dp * cp // ep} ranks of stage {stage} and tp {slice_} hold these experts"
             raise PlanError(problem, field=f"rank {number}", value=expert)
-    if len(given) != pp * dp * cp * tp:
-        raise PlanError(f"tp x cp x pp x dp = {pp * dp * cp * tp} ranks are wanted", field="ranks", value=len(given))
+    for place in np.ndindex(pp, dp, cp, tp):
+        if place not in seen:
+            absent = " ".join(f"{axis}={at}" for axis, at in zip(("pp", "dp", "cp", "tp"), place, strict=True))
+            problem = f"is missing, none stands at {absent}: tp x cp x pp x dp = {pp * dp * cp * tp} ranks are wanted"
+            raise PlanError(problem, field=f"rank {len(given)}", value=len(given))
 
 
 def _check_stages(plan: PlacementPlan) -> None:

@@ -13,9 +13,8 @@ from .. import files
 from ..clusters.cluster import Cluster
 from ..errors import InputFileError, PlanError
 from ..jobs.job import Job
-from . import legality
+from . import legality, versions
 from .document import (
-    SCHEMA_VERSION,
     Figure,
     LayoutPartition,
     OpSplitsPartition,
@@ -27,6 +26,7 @@ from .document import (
 from .memory import check_memory, op_split_memory_bytes
 from .partition import Coordinates, Layout, OpSplits, build
 from .placement import Placement, place
+from .rank_order import DEFAULT_ORDER, coordinates
 from .stages import layout_stages, op_split_stages
 
 __all__ = ["Figure", "PlacementPlan", "layout_plan", "load_plan", "op_split_plan"]
@@ -83,16 +83,20 @@ def layout_plan(
     layout: Layout,
     placement: Placement,
     *,
+    order: str = DEFAULT_ORDER,
+    layers: Sequence[int] | None = None,
     predicted: Sequence[Figure] = (),
     why: str | None = None,
 ) -> PlacementPlan:
-    """A plan that cuts a job by a parallel layout, its ops in contiguous pipeline stages of balanced time.
+    """A plan that cuts a job by a parallel layout, its ops in contiguous pipeline stages.
 
     Args:
         job: what is run.
         cluster: where.
         layout: degrees, schedule and batch.
-        placement: device of each rank, ranks in the layout's order.
+        placement: device of each rank.
+        order: how ranks are numbered, see `rank_order`.
+        layers: layers of each model chunk in model order; by default stages are balanced by time.
         predicted: figures for this plan, for example ``step_s``.
         why: the reason for the choice, for people.
 
@@ -100,13 +104,13 @@ def layout_plan(
         PlanError: parts that do not go together, or more stages than ops.
     """
     _check_num_ranks(placement, layout.world)
-    coordinates = [layout.coordinates(rank) for rank in range(layout.world)]
+    places = coordinates(layout, order)
     plan = PlacementPlan(
         job=_planned_job(job),
         cluster=PlannedCluster(name=cluster.name, data=cluster.to_data()),
         partition=LayoutPartition(layout=layout),
-        ranks=_ranks(cluster, placement, coordinates),
-        stages=layout_stages(job.graph, layout),
+        ranks=_ranks(cluster, placement, places),
+        stages=layout_stages(job.graph, layout, places, layers),
         micro_batches=layout.num_micro_batches,
         predicted=tuple(predicted),
         why=why,
@@ -116,7 +120,7 @@ def layout_plan(
 
 
 def load_plan(path: str | Path) -> PlacementPlan:
-    """Read a plan and check it.
+    """Read a plan of this or an older version and check it.
 
     Raises:
         InputFileError: the file is missing, not JSON or no JSON object.
@@ -128,9 +132,9 @@ def load_plan(path: str | Path) -> PlacementPlan:
         raise InputFileError("a plan is a JSON object", file=path, value=type(data).__name__)
     if "schema_version" not in data:
         raise PlanError("the key is missing", file=path, field="schema_version")
-    version = data["schema_version"]
-    if type(version) is not int or version != SCHEMA_VERSION:
-        raise PlanError(f"only version {SCHEMA_VERSION} is known", file=path, field="schema_version", value=version)
+    if not versions.is_known(data["schema_version"]):
+        problem = f"versions 1 to {versions.SCHEMA_VERSION} are known"
+        raise PlanError(problem, file=path, field="schema_version", value=data["schema_version"])
     plan = build(PlacementPlan, data, file=path)
     legality.check(plan, file=path)
     return plan
@@ -141,7 +145,7 @@ def _check_num_ranks(placement: Placement, wanted: int) -> None:
         raise PlanError(f"the partition has {wanted} ranks", field="placement", value=placement.num_ranks)
 
 
-def _ranks(cluster: Cluster, placement: Placement, coordinates: Sequence[Coordinates] | None = None) -> tuple[Rank, ...]:
+def _ranks(cluster: Cluster, placement: Placement, places: Sequence[Coordinates] | None = None) -> tuple[Rank, ...]:
     devices = place(cluster, placement.devices).devices
     hosts, local_ranks = cluster.device_host[devices].tolist(), cluster.local_rank[devices].tolist()
     return tuple(
@@ -150,7 +154,7 @@ def _ranks(cluster: Cluster, placement: Placement, coordinates: Sequence[Coordin
             host=cluster.host_names[hosts[rank]],
             local_rank=local_ranks[rank],
             device=device,
-            coordinates=None if coordinates is None else coordinates[rank],
+            coordinates=None if places is None else places[rank],
         )
         for rank, device in enumerate(devices.tolist())
     )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+import re
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,10 +12,12 @@ from numpy.typing import NDArray
 from ..errors import PlanError
 from ..jobs.graph import JobGraph
 from .document import Stage
-from .partition import Layout, OpSplits
+from .partition import Coordinates, Layout, OpSplits
+
+_LAYER = re.compile(r"layer\d+\.")
 
 
-def balanced_cuts(load_s: NDArray[np.float64], num_stages: int) -> NDArray[np.int64]:
+def balanced_cuts(load_s: NDArray[np.float64], num_stages: int, *, of: str = "ops") -> NDArray[np.int64]:
     """Cut a chain into contiguous stages, none empty, so that the heaviest is as light as possible.
 
     A load ``B`` is enough if filling stages greedily up to ``B`` needs no more than ``num_stages``; the least such
@@ -22,6 +26,7 @@ def balanced_cuts(load_s: NDArray[np.float64], num_stages: int) -> NDArray[np.in
     Args:
         load_s: load of each op along the chain, ``(n,)``.
         num_stages: stages wanted.
+        of: what the chain is made of, for the error.
 
     Returns:
         First op of each stage and, last, ``n``: ``(num_stages + 1,)``.
@@ -34,7 +39,7 @@ def balanced_cuts(load_s: NDArray[np.float64], num_stages: int) -> NDArray[np.in
     """
     n = len(load_s)
     if n < num_stages:
-        raise PlanError(f"{num_stages} stages are more than the job's ops", field="layout.pp", value=n)
+        raise PlanError(f"{num_stages} stages are more than the job's {of}", field="layout.pp", value=n)
     total = np.concatenate([[0.0], np.cumsum(load_s)])
     low, high = max(float(np.max(load_s, initial=0.0)), float(total[-1]) / num_stages), float(total[-1])
     if _greedy_cuts(total, num_stages, low)[-1] == n:
@@ -47,24 +52,67 @@ def balanced_cuts(load_s: NDArray[np.float64], num_stages: int) -> NDArray[np.in
     return _greedy_cuts(total, num_stages, high)
 
 
-def layout_stages(graph: JobGraph, layout: Layout) -> tuple[Stage, ...]:
+def layer_starts(graph: JobGraph) -> NDArray[np.int64]:
+    """Places in the topological order at which a pipeline may be cut: where a transformer layer begins or ends.
+
+    Ops called ``layerN.`` and something belong to layer ``N``; what stands before the first layer and behind the last
+    one stays together. A graph without such names may be cut before every op.
+
+    Returns:
+        First op of each unit that stays whole, ``(num_units,)``, beginning with 0.
+    """
+    layers = [_LAYER.match(graph.op_names[op]) for op in graph.order.tolist()]
+    if not any(layers):
+        return np.arange(graph.num_ops)
+    labels = [layer[0] if layer else "" for layer in layers]
+    return np.flatnonzero([True, *(a != b for a, b in pairwise(labels))]).astype(np.int64)
+
+
+def layout_stages(
+    graph: JobGraph, layout: Layout, places: Sequence[Coordinates] | None = None, layers: Sequence[int] | None = None
+) -> tuple[Stage, ...]:
     """The model chunks of a layout's pipeline, balanced by forward plus backward seconds along the topological order.
 
-    Chunk ``k`` of ``pp * virtual_stages`` stands on pipeline stage ``k mod pp``, as interleaved schedules want it.
+    Layers of a transformer stay whole (see `layer_starts`), as launchers such as Megatron want them. Chunk ``k`` of
+    ``pp * virtual_stages`` stands on pipeline stage ``k mod pp``, as interleaved schedules want it.
+
+    Args:
+        graph: the job.
+        layout: its pipeline.
+        places: of the ranks; by default in the layout's own order.
+        layers: layers of each chunk, in place of balance; what stands before and behind them goes to both ends.
 
     Raises:
-        PlanError: fewer ops than chunks.
+        PlanError: fewer layers, or ops of a graph without layers, than chunks; or ``layers`` that are not the graph's.
     """
-    order = graph.order
-    cuts = balanced_cuts((graph.forward_s + graph.backward_s)[order], layout.pp * layout.virtual_stages).tolist()
-    per_stage = layout.world // layout.pp
+    order, starts = graph.order, layer_starts(graph)
+    num_chunks = layout.pp * layout.virtual_stages
+    if layers is None:
+        load_s = np.add.reduceat((graph.forward_s + graph.backward_s)[order], starts)
+        what = "ops" if len(starts) == graph.num_ops else "layers"
+        unit_cuts = balanced_cuts(load_s, num_chunks, of=what).tolist()
+    else:
+        unit_cuts = _cuts_by_layers(graph, starts, layers, num_chunks)
+    first_ops = [*starts, graph.num_ops]
+    cuts = [int(first_ops[unit]) for unit in unit_cuts]
+    stage_of = [layout.coordinates(rank).pp for rank in range(layout.world)] if places is None else [place.pp for place in places]
     stages = []
     for chunk, (first, last) in enumerate(pairwise(cuts)):
         stage = chunk % layout.pp
-        ranks = tuple(range(stage * per_stage, (stage + 1) * per_stage))
+        ranks = tuple(rank for rank, at in enumerate(stage_of) if at == stage)
         names = tuple(graph.op_names[op] for op in order[first:last].tolist())
         stages.append(Stage(stage=stage, chunk=chunk // layout.pp, ranks=ranks, num_ops=last - first, ops=names))
     return tuple(stages)
+
+
+def _cuts_by_layers(graph: JobGraph, starts: NDArray[np.int64], layers: Sequence[int], num_chunks: int) -> list[int]:
+    """First unit of each chunk and, last, the number of units."""
+    is_layer = [_LAYER.match(graph.op_names[graph.order[start]]) is not None for start in starts.tolist()]
+    if len(layers) != num_chunks or min(layers) < 1 or sum(layers) != sum(is_layer):
+        problem = f"{num_chunks} chunks share the {sum(is_layer)} layers of {graph.name}"
+        raise PlanError(problem, field="layers", value=",".join(map(str, layers)))
+    before = is_layer.index(True)
+    return [0, *(before + end for end in accumulate(layers[:-1])), len(starts)]
 
 
 def op_split_stages(splits: OpSplits) -> tuple[Stage, ...]:

@@ -1,8 +1,11 @@
 """Laws of exporting: a plan that contradicts itself, an unknown format or a folder in the way writes nothing."""
 
 import json
+import shlex
 
 import pytest
+
+from meshwright.export import targets
 
 EXPORT = ("export", "plan.json", "--format", "slurm", "--out", "out")
 
@@ -25,7 +28,7 @@ def plan(meshwright, work):
     ("arguments", "message"),
     [
         ((), "PLAN|RUN: name a plan's JSON file or a run folder"),
-        (("plan.json",), "--format: name a format; valid: kubernetes, slurm, torchrun"),
+        (("plan.json",), f"--format: name a format; valid: {', '.join(sorted(targets))}"),
         (("plan.json", "--format", "slrum"), "--format: unknown format (got 'slrum'); did you mean 'slurm'?"),
         (("plan.json", "--format", "slurm"), "--out: name the folder to write"),
         (
@@ -77,7 +80,7 @@ def test_a_host_that_the_cluster_lacks_is_told_with_those_it_has(refused, plan):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"schema_version": 2}, "plan.json: schema_version: only version 1 is known (got 2)"),
+        ({"schema_version": 3}, "plan.json: schema_version: versions 1 to 2 are known (got 3)"),
         ({"rank": []}, "plan.json: rank: unknown key (got 'rank'); did you mean 'ranks'?"),
         ({"ranks": []}, "plan.json: ranks: tuple should have at least 1 item"),
         ({"ranks": 5}, "plan.json: ranks: input should be a valid tuple (got 5)"),
@@ -91,6 +94,22 @@ def test_a_part_of_a_plan_that_cannot_be_is_told_by_its_field(refused, plan, cha
     assert refused(*EXPORT).startswith(message)
 
 
+def test_a_plan_for_another_cluster_is_refused(meshwright, refused, plan, spoil):
+    assert meshwright(*EXPORT, "--cluster", "cluster.yaml").status == 0
+    spoil("cluster.yaml", "num_devices: 2", "num_devices: 1")
+    content = plan()
+    del content["cluster"], content["partition"], content["host_order"]
+    plan(content)
+    assert len(content["ranks"]) == 2
+    assert refused(*EXPORT, "--cluster", "cluster.yaml").startswith(
+        "plan.json: rank 1: host host-0 of cluster pair has devices 0"
+    )
+    content["ranks"][0]["host"] = "gpu-07"
+    plan(content)
+    assert refused(*EXPORT, "--cluster", "cluster.yaml").startswith("plan.json: rank 0: cluster pair has no such host")
+    assert refused(*EXPORT, "--cluster", "nowhere.yaml").startswith("nowhere.yaml: no such file")
+
+
 def test_a_job_name_that_a_shell_would_read_is_written_harmlessly(meshwright, plan, work):
     content = plan()
     content["job"]["name"] = "$(reboot)`id`\n#SBATCH --x"
@@ -99,6 +118,13 @@ def test_a_job_name_that_a_shell_would_read_is_written_harmlessly(meshwright, pl
     script = (work / "out" / "job.sbatch").read_text()
     assert "$(reboot)" not in script
     assert "#SBATCH --x" not in script
+
+
+@pytest.mark.parametrize(("words", "run"), [('"my program" a: b #1', "'my program' a: b '#1'"), ("123", "123")])
+def test_a_command_is_read_in_shell_words_and_not_as_yaml(meshwright, plan, work, words, run):
+    assert meshwright(*EXPORT[:-2], "--out", "mpi", "--format", "openmpi", "--set", f"command={words}").status == 0
+    _, _, task = (work / "mpi" / "run.sh").read_text().partition(" bash -c ")
+    assert f"exec {run}\n" in shlex.split(task)[0]
 
 
 def test_a_folder_of_other_things_is_not_replaced(refused, plan, work):

@@ -1,12 +1,40 @@
-"""Hand-made plans: nothing but a job's name and a rank map."""
+"""Hand-made plans, nothing but a job's name and a rank map; and for every target a plan that it can express."""
 
 from collections.abc import Callable, Sequence
+from functools import cache
 
 import pytest
 
+from meshwright.clusters.cluster import Cluster
+from meshwright.errors import ExportError
+from meshwright.export import export
+from meshwright.jobs import load_graph
+from meshwright.jobs.job import Job
+from meshwright.plans import Layout, layout_plan, place
 from meshwright.plans.document import PlacementPlan
 
 MakePlan = Callable[..., PlacementPlan]
+PlanFor = Callable[[str], PlacementPlan]
+
+TWO_HOSTS = {
+    "name": "two-hosts",
+    "device": "a100",
+    "host_names": ["gpu-07", "gpu-03"],
+    "topology": {
+        "kind": "clos",
+        "num_hosts": 2,
+        "devices_per_host": 4,
+        "intra_host_bandwidth_gbytes_per_s": 300,
+        "intra_host_latency_us": 2,
+        "nics_per_host": 4,
+        "nic_bandwidth_gbytes_per_s": 25,
+        "nic_latency_us": 1,
+        "hosts_per_leaf": 1,
+        "num_spines": 1,
+        "oversubscription": 1,
+        "spine_latency_us": 1,
+    },
+}
 
 
 @pytest.fixture(scope="session")
@@ -29,3 +57,37 @@ def make_plan() -> MakePlan:
 def running_example(make_plan: MakePlan) -> PlacementPlan:
     """Two hosts, not in alphabetical order, devices of the first in reverse."""
     return make_plan(["gpu-07"] * 4 + ["gpu-03"] * 4, [3, 2, 1, 0, 0, 1, 2, 3])
+
+
+def on_two_hosts(layout: str) -> PlacementPlan:
+    """A transformer cut by a layout of eight ranks, with its job and its cluster."""
+    cluster = Cluster.from_data(TWO_HOSTS)
+    graph = load_graph("zoo:gpt2-small")
+    cut = Layout.parse(layout, samples_per_step=graph.samples_per_step)
+    return layout_plan(Job(graph, 100), cluster, cut, place(cluster, range(8)), why="a sample")
+
+
+@pytest.fixture(scope="session")
+def layout_example() -> PlacementPlan:
+    """Two pipeline stages of two tensor-parallel pairs."""
+    return on_two_hosts("tp=2,pp=2,dp=2,micro_batch=2")
+
+
+@pytest.fixture(scope="session")
+def plan_for(running_example: PlacementPlan, layout_example: PlacementPlan) -> PlanFor:
+    """``plan_for(target)``: the first of several plans that the target can express, the one by hand first."""
+    samples = [running_example, layout_example, on_two_hosts("tp=2,dp=4,micro_batch=2"), on_two_hosts("dp=8,micro_batch=2")]
+
+    @cache
+    def choose(target: str) -> PlacementPlan:
+        refused = []
+        for plan in samples:
+            try:
+                export(plan, target)
+            except ExportError as error:
+                refused.append(str(error))
+            else:
+                return plan
+        raise AssertionError(f"{target} can express none of the samples: {refused}")
+
+    return choose

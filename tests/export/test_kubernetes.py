@@ -1,24 +1,34 @@
-"""The JobSet: what it says, and that the published schema of JobSet v0.12.0 accepts it.
+"""The JobSet, which is the default: what it says, and that the CRD of JobSet v0.12.0 accepts it; and the choice of forms."""
 
-The schema is made from the CRD's ``openAPIV3Schema``. This checks form only: it runs no CEL rules and no webhooks.
-"""
-
-import copy
+import shlex
+import subprocess
 from typing import Any
 
 import jsonschema
+import kubernetes_validate
 import pytest
 import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from meshwright.errors import ExportError
 from meshwright.export import export
 
+from .across_hosts import two_stages_of_two_groups
+from .custom_resources import broken, check_pod, documents, form, pinned_to
+
+FILES = {
+    "jobset": ["jobset.yaml"],
+    "trainjob": ["trainjob.yaml"],
+    "volcano": ["volcano-job.yaml", "hypernodes.yaml"],
+    "kueue": ["kueue-topology.yaml", "kueue-jobset.yaml"],
+}
+FORMS = list(FILES)
+
 
 @pytest.fixture(scope="module")
 def jobset_form(reference) -> jsonschema.Draft202012Validator:
-    crd = yaml.load((reference / "schedulers/crds/jobset-v0.12.0.yaml").read_text(), Loader=yaml.CSafeLoader)
-    version = next(version for version in crd["spec"]["versions"] if version["name"] == "v1alpha2")
-    return jsonschema.Draft202012Validator(_closed(version["schema"]["openAPIV3Schema"]))
+    return form(reference, "jobset-v0.12.0", "v1alpha2")
 
 
 def test_one_pinned_job_for_each_host_in_order(running_example):
@@ -106,13 +116,124 @@ def test_the_crd_accepts_the_jobset(make_plan, jobset_form, count):
 def test_the_crd_rejects_broken_jobsets(running_example, jobset_form, path, value):
     jobset = _jobset(running_example, {})
     jobset_form.validate(jobset)
-    broken = copy.deepcopy(jobset)
-    here = broken
-    for key in path[:-1]:
-        here = here[key]
-    here[path[-1]] = value
     with pytest.raises(jsonschema.ValidationError):
-        jobset_form.validate(broken)
+        jobset_form.validate(broken(jobset, path, value))
+
+
+@pytest.mark.parametrize("count", [1, 8])
+def test_kubernetes_knows_the_pods(make_plan, count):
+    jobset = _jobset(make_plan([host for host in ["gpu-07", "gpu-03"] for _ in range(count)]), {"command": "sh -c 'echo $HOME'"})
+    for job in jobset["spec"]["replicatedJobs"]:
+        check_pod(job["template"]["spec"]["template"])
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("spec", "containers", 0, "comand"), ["x"]),
+        (("spec", "containers", 0, "name"), ...),
+        (("spec", "containers", 0, "resources", "limits"), 8),
+        (("spec", "restartPolicy"), 1),
+        (("spec", "affinity", "nodeAffinity", "required"), {}),
+    ],
+)
+def test_kubernetes_rejects_broken_pods(running_example, path, value):
+    template = _jobset(running_example, {})["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]
+    check_pod(template)
+    with pytest.raises(kubernetes_validate.ValidationError):
+        check_pod(broken(template, path, value))
+
+
+def test_a_pod_tells_the_probe_the_name_of_its_node(running_example):
+    jobset = _jobset(running_example, {"probe": True})
+    container = jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"][0]
+    assert {"name": "MESHWRIGHT_HOST", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}} in container["env"]
+
+
+def test_all_forms_are_written_for_a_plan_that_every_form_can_express():
+    files = export(two_stages_of_two_groups(), "kubernetes", {"kubernetes": "all"})
+    wanted = ["jobset.yaml", "kueue-jobset.yaml", "kueue-topology.yaml", "label-nodes.sh", "trainjob.yaml", "volcano-job.yaml"]
+    assert sorted(files) == sorted([*wanted, "export.json", "hypernodes.yaml"])
+
+
+def test_of_all_forms_those_that_cannot_express_the_plan_are_left_out_with_the_reason(running_example):
+    files = export(running_example, "kubernetes", {"kubernetes": "all"})
+    assert sorted(files) == ["export.json", "jobset.yaml", "left-out.txt", "volcano-job.yaml"]
+    told = [line for line in files["left-out.txt"].splitlines() if not line.startswith("#")]
+    assert told[0].startswith("trainjob: rank 4: pods of a TrainJob share one order of devices, that of gpu-07 (3,2,1,0)")
+    assert told[1:] == ["kueue: cluster: the plan embeds no cluster, so its topology is unknown"]
+
+
+@settings(max_examples=20)
+@given(hosts=st.permutations(["gpu-07", "gpu-03", "a", "b.c", "gpu-10"]))
+def test_any_order_of_hosts_is_kept_by_the_jobset_and_by_volcanos_pinned_tasks(make_plan, hosts):
+    files = export(make_plan(hosts), "kubernetes", {"kubernetes": "all"})
+    (jobset,), (job,) = documents(files["jobset.yaml"]), documents(files["volcano-job.yaml"])
+    assert [_pinned_to(each) for each in jobset["spec"]["replicatedJobs"]] == hosts
+    assert [pinned_to(task["template"]["spec"]) for task in job["spec"]["tasks"]] == [[host] for host in hosts]
+    ranks = [command[3] for content in (jobset, job) for command in _commands(content)]
+    assert ranks == [f"--node-rank={rank}" for rank in range(5)] * 2
+
+
+def test_a_plan_that_no_form_can_express_is_refused(make_plan):
+    with pytest.raises(ExportError, match="the JobSet's torchrun wants the same number of ranks on every host"):
+        export(make_plan(["b", "b", "a"]), "kubernetes", {"kubernetes": "all"})
+
+
+@pytest.mark.parametrize("chosen", FORMS)
+def test_each_form_refuses_by_itself_what_its_torchrun_would_renumber(make_plan, chosen):
+    with pytest.raises(ExportError, match=r"rank 1: .* would start this rank on b \(got 'a'\)"):
+        export(make_plan(["b", "a", "b", "a"]), "kubernetes", {"kubernetes": chosen})
+
+
+@pytest.mark.parametrize("chosen", FORMS)
+def test_each_file_says_first_what_is_not_guaranteed(chosen):
+    files = export(two_stages_of_two_groups(), "kubernetes", {"kubernetes": chosen})
+    for name, text in files.items():
+        if name != "export.json":
+            assert "# What Kubernetes does not guarantee:\n# - GPU choice" in text[:200]
+            # the sentences of the form itself are there
+            own = {"jobset": "Gang start (JobSet)", "trainjob": "Order of hosts (TrainJob)"}
+            own |= {"volcano": "Order in a task (Volcano)", "kueue": "Order of hosts (Kueue)"}
+            assert f"# - {own[chosen]}:" in text
+
+
+HOSTILE = [
+    "$(HOME)",
+    "$$",
+    "`touch owned`",
+    "'; touch owned; '",
+    '"; touch owned; "',
+    "$((1))",
+    "a b",
+    "--",
+    "*",
+    "~",
+    "\u00e4",
+    "{{x}}",
+]
+
+
+@pytest.mark.parametrize("chosen", FORMS)
+@settings(max_examples=20)
+@given(word=st.sampled_from(HOSTILE) | st.text(max_size=10).filter(str.isprintable))
+def test_a_containers_command_hands_on_its_words_as_they_are(tmp_path_factory, chosen, word):
+    folder = tmp_path_factory.mktemp("sandbox")
+    (folder / "torchrun").write_text('#!/bin/bash\nprintf "%s\\0" "$@" >"$SANDBOX/words"\n')
+    (folder / "torchrun").chmod(0o755)
+    environment = {"PATH": f"{folder}:/usr/bin:/bin", "SANDBOX": str(folder), "LC_ALL": "C.UTF-8"}
+    environment |= {"VC_TASK_INDEX": "3", "JOB_COMPLETION_INDEX": "3"}
+    files = export(two_stages_of_two_groups(), "kubernetes", {"kubernetes": chosen, "script": shlex.join(["train.py", word])})
+    # the last pod: of a JobSet's eight jobs, of the second stage's four pods, of four; a TrainJob's runtime tells the rank
+    command = [each for name in FILES[chosen] for content in documents(files[name]) for each in _commands(content)][-1]
+    subprocess.run([part.replace("$$", "$") for part in command], cwd=folder, env=environment, check=True, timeout=60)
+    words = (folder / "words").read_text().split("\0")[:-1]
+    assert words[-2:] == ["train.py", word]
+    ranks = [word for word in words if word.startswith("--node-rank")]
+    assert (
+        ranks == {"jobset": ["--node-rank=7"], "volcano": ["--node-rank=7"], "kueue": ["--node-rank=3"], "trainjob": []}[chosen]
+    )
+    assert {path.name for path in folder.iterdir()} == {"torchrun", "words"}
 
 
 def _jobset(plan, options) -> dict[str, Any]:
@@ -120,27 +241,15 @@ def _jobset(plan, options) -> dict[str, Any]:
 
 
 def _pinned_to(job: dict[str, Any]) -> str:
-    pod = job["template"]["spec"]["template"]["spec"]
-    (term,) = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
-    (field,) = term["matchFields"]
-    assert (field["key"], field["operator"]) == ("metadata.name", "In")
-    (host,) = field["values"]
+    (host,) = pinned_to(job["template"]["spec"]["template"]["spec"])
     return host
 
 
-def _closed(schema: Any) -> Any:
-    """A CRD's schema as JSON Schema in which unknown keys are errors."""
-    if isinstance(schema, list):
-        return [_closed(item) for item in schema]
-    if not isinstance(schema, dict):
-        return schema
-    if schema.get("x-kubernetes-int-or-string"):
-        return {"type": ["integer", "string"]}
-    closed = {key: _closed(value) for key, value in schema.items() if key != "properties"}
-    if "properties" in schema:
-        closed["properties"] = {
-            key: {"type": "object"} if key == "metadata" else _closed(value) for key, value in schema["properties"].items()
-        }
-        if schema.get("type") == "object" and not schema.get("x-kubernetes-preserve-unknown-fields"):
-            closed["additionalProperties"] = False
-    return closed
+def _commands(value: Any) -> list[list[str]]:
+    """The command of every container in a document."""
+    if isinstance(value, list):
+        return [command for part in value for command in _commands(part)]
+    if not isinstance(value, dict):
+        return []
+    own = [value["command"]] if "command" in value else []
+    return own + [command for part in value.values() for command in _commands(part)]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from meshwright.errors import ExportError
-from meshwright.export import export, write
+from meshwright.export import export, read_places, verify, write
 
 # Stands in for ssh: `remote HOST COMMAND` runs the command here and tells it which host it is.
 REMOTE = '#!/bin/bash\nON_HOST="$1" exec bash -c "$2"\n'
@@ -91,22 +91,20 @@ def test_the_launcher_fails_when_one_host_fails(running_example, tmp_path):
 @pytest.mark.slow
 def test_two_agents_form_the_planned_group(make_plan, tmp_path):
     # Alphabetically 127.0.0.1 would come first; the plan says otherwise.
-    plan = make_plan(["localhost", "127.0.0.1"], [2, 1])
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    out, remote = _prepared(plan, {"script": "show.py", "master_port": port}, tmp_path)
-    (tmp_path / "show.py").write_text(SHOW)
-    fake = tmp_path / "bin"
-    fake.mkdir()
-    (fake / "torchrun").write_text(f'#!/bin/bash\nexec {shlex.quote(sys.executable)} -m torch.distributed.run "$@"\n')
-    (fake / "torchrun").chmod(0o755)
-    # the fake remote shell finds Python's own folder first
-    path = f"{fake}:{Path(sys.executable).parent}:{os.environ['PATH']}"
-    ran = _launch(out, remote, tmp_path, PATH=path, OMP_NUM_THREADS="1", GLOO_SOCKET_IFNAME="lo")
+    ran = launch_here(make_plan(["localhost", "127.0.0.1"], [2, 1]), SHOW, tmp_path)
     assert ran.returncode == 0, ran.stderr
     # rank, host, device, 1 + 2
     assert sorted(ran.stdout.splitlines()) == ["0 localhost 2 3", "1 127.0.0.1 1 3"]
+
+
+@pytest.mark.slow
+def test_the_probe_of_two_agents_agrees_with_the_plan(make_plan, tmp_path):
+    plan = make_plan(["localhost", "localhost", "127.0.0.1", "127.0.0.1"], [2, 1, 0, 3])
+    ran = launch_here(plan, "", tmp_path, {"probe": True})
+    assert ran.returncode == 0, ran.stderr
+    found = verify(plan, "torchrun", read_places(ran.stdout))
+    assert found.agrees, found.first
+    assert found.compared == ("device", "world")
 
 
 def _commands(files: dict[str, str]) -> list[tuple[str, list[str]]]:
@@ -120,6 +118,22 @@ def _prepared(plan, options, tmp_path: Path) -> tuple[Path, Path]:
     remote.write_text(REMOTE)
     remote.chmod(0o755)
     return tmp_path / "out", remote
+
+
+def launch_here(plan, program: str, folder: Path, options=None) -> subprocess.CompletedProcess[str]:
+    """Launch a program as the plan says, all hosts being this machine."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    out, remote = _prepared(plan, {"script": "program.py", "master_port": port, **(options or {})}, folder)
+    (folder / "program.py").write_text(program)
+    fake = folder / "bin"
+    fake.mkdir()
+    (fake / "torchrun").write_text(f'#!/bin/bash\nexec {shlex.quote(sys.executable)} -m torch.distributed.run "$@"\n')
+    (fake / "torchrun").chmod(0o755)
+    # the stand-in for the remote shell finds Python's own folder first
+    path = f"{fake}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+    return _launch(out, remote, folder, PATH=path, PYTHONPATH=str(out), OMP_NUM_THREADS="1", GLOO_SOCKET_IFNAME="lo")
 
 
 def _launch(out: Path, remote: Path, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -3,16 +3,30 @@
 import copy
 import dataclasses
 import json
+from pathlib import Path
 
 import jsonschema
 import numpy as np
 import pytest
 
+from meshwright.clusters.cluster import Cluster
 from meshwright.errors import ClusterError, ConfigError, GraphError, InputFileError, PlanError
 from meshwright.files import json_text
 from meshwright.jobs.job import Job
-from meshwright.plans import Figure, Layout, OpSplits, PlacementPlan, check, layout_plan, load_plan, op_split_plan, place
+from meshwright.plans import (
+    Figure,
+    Layout,
+    OpSplits,
+    PlacementPlan,
+    check,
+    check_cluster,
+    layout_plan,
+    load_plan,
+    op_split_plan,
+    place,
+)
 from meshwright.plans.schema import json_schema, published_text
+from meshwright.plans.versions import SCHEMA_VERSION, known_versions
 
 
 @pytest.fixture
@@ -95,6 +109,49 @@ def test_a_plan_by_hand_needs_no_more_than_a_job_and_ranks(tmp_path):
     assert dict(row[:2] for row in plan.summary_rows()) == {"job": "mine", "partition": "by hand", "ranks": "2 on 2 hosts"}
 
 
+def test_the_least_plan_by_hand_has_no_key_that_can_be_left_out(tmp_path):
+    least = {"schema_version": 2, "job": {"name": "mine"}, "ranks": [{"rank": 0, "host": "a", "local_rank": 0, "device": 0}]}
+    assert _load(tmp_path, least).num_ranks == 1
+    for part in (least, least["job"], least["ranks"][0]):
+        for key in list(part):
+            value = part.pop(key)
+            with pytest.raises(PlanError, match=f"{key}: the key is missing"):
+                _load(tmp_path, least)
+            part[key] = value
+
+
+def test_a_plan_for_another_cluster_names_the_first_rank_without_a_place(split_plan, two_hosts):
+    check_cluster(split_plan, two_hosts)
+    renamed = Cluster.from_data({**two_hosts.to_data(), "host_names": ["gpu-07", "gpu-04"]})
+    with pytest.raises(PlanError, match=r"p\.json: rank 0: cluster two-hosts has no such host \(got 'gpu-03'\); did you mean"):
+        check_cluster(split_plan, renamed, file="p.json")
+    smaller = two_hosts.to_data()
+    smaller["topology"] = {**smaller["topology"], "devices_per_host": 2, "nics_per_host": 2}
+    with pytest.raises(PlanError, match=r"rank 3: host gpu-07 of cluster two-hosts has devices 0\.\.1 \(got 3\)"):
+        check_cluster(split_plan, Cluster.from_data(smaller))
+
+
+@pytest.mark.parametrize("version", known_versions()[:-1])
+def test_plans_of_older_versions_are_read_as_they_were_meant(version, tmp_path, chain, two_hosts):
+    """Stored as that version saved them; every older version has its example."""
+    loaded = load_plan(Path(__file__).with_name(f"plan_version_{version}.json"))
+    step = Figure(name="step_s", value=4.5, unit="s", provenance="estimated")
+    layout = Layout.parse("tp=2,pp=2,dp=2,ep=2,micro_batch=4,zero=1", samples_per_step=chain.samples_per_step)
+    job = Job(chain, 50, deadline_s=300.0)
+    order = place(two_hosts, [4, 5, 6, 7, 0, 1, 2, 3])
+    assert loaded == layout_plan(job, two_hosts, layout, order, predicted=[step], why="lowest step time")
+    loaded.save(tmp_path / "plan.json")
+    assert json.loads((tmp_path / "plan.json").read_text())["schema_version"] == SCHEMA_VERSION
+    assert load_plan(tmp_path / "plan.json") == loaded
+
+
+def test_reading_an_older_version_leaves_the_given_data_alone():
+    data = {"schema_version": 1, "job": {"name": "x"}, "ranks": [{"rank": 0, "host": "a", "local_rank": 0, "device": 0}]}
+    before = copy.deepcopy(data)
+    assert PlacementPlan.model_validate(data).schema_version == SCHEMA_VERSION
+    assert data == before
+
+
 def test_rows_for_tables(split_plan, grid_plan):
     assert split_plan.rank_rows()[0] == {"rank": 0, "host": "gpu-03", "local_rank": 1, "device": 5}
     assert grid_plan.rank_rows()[7]["dp"] == 1
@@ -141,7 +198,7 @@ def test_the_published_schema_accepts_a_saved_plan(name, request):
 
 
 BROKEN = [
-    (("schema_version",), 2, "schema_version"),
+    (("schema_version",), 3, "schema_version"),
     (("ranks",), [], "ranks"),
     (("ranks", 0, "rank"), -1, r"ranks\.0\.rank"),
     (("ranks", 0, "rank"), "0", r"ranks\.0\.rank"),
@@ -179,7 +236,7 @@ ILLEGAL = [
     (("host_order",), ["gpu-07", "gpu-03"], r"host_order\.0: the next host is that of rank 0, gpu-03"),
     (("host_order",), ["gpu-03"], r"host_order: names 1 hosts where the ranks use 2"),
     (("partition", "splits"), [1, 2, 4], "3 split degrees for a graph of 4 ops"),
-    (("partition", "splits"), [1, 2, 2, 1], r"splits up to 2 ways need as many ranks \(got 4\)"),
+    (("partition", "splits"), [1, 2, 2, 1], r"rank 2: is one too many: splits up to 2 ways need as many ranks \(got 4\)"),
     (
         ("ranks", 2, "coordinates"),
         {"pp": 0, "dp": 0, "cp": 0, "ep": 0, "tp": 0},
@@ -216,7 +273,7 @@ BAD_GRIDS = [
     (("ranks", 5, "coordinates", "ep"), 1, r"rank 7: more than 1 ranks of stage 1 and tp 1"),
     (("ranks", 5, "coordinates"), None, "rank 5: has no coordinates"),
     (("micro_batches",), 5, r"micro_batches: the layout has 4 \(got 5\)"),
-    (("partition", "layout", "tp"), 1, r"ranks: tp x cp x pp x dp = 4 ranks are wanted \(got 8\)"),
+    (("partition", "layout", "tp"), 1, r"rank 4: is one too many: tp x cp x pp x dp = 4 ranks are wanted \(got 8\)"),
     (("partition", "layout", "ep"), 3, "ep=3 does not divide dp x cp = 2"),
     (("stages", 0, "stage"), 1, r"stages\.0: rank 0 is of pipeline stage 0"),
     (("stages", 0, "num_ops"), 7, r"stages\.0\.num_ops: names 2 ops"),
@@ -235,7 +292,32 @@ def test_coordinates_by_hand_are_checked_without_a_layout(grid_plan, tmp_path):
     assert _load(tmp_path, data).layout() is None
     for missing in data["ranks"]:
         missing["coordinates"]["dp"] += missing["coordinates"]["pp"]  # replicas 0, 1 of stage 0 and 1, 2 of stage 1
-    with pytest.raises(PlanError, match=r"ranks: tp x cp x pp x dp = 12 ranks|ep does not divide|more than"):
+    with pytest.raises(PlanError, match=r"rank 2: ep counts to 1, and 2 does not divide dp x cp = 3"):
+        _load(tmp_path, data)
+    for missing in data["ranks"]:
+        missing["coordinates"]["ep"] = 0
+    absent = r"rank 8: is missing, none stands at pp=0 dp=2 cp=0 tp=0: tp x cp x pp x dp = 12 ranks are wanted \(got 8\)"
+    with pytest.raises(PlanError, match=absent):
+        _load(tmp_path, data)
+
+
+@pytest.mark.parametrize("at", [8, 10**9, 2**63 - 1, 10**30])
+@pytest.mark.parametrize("axis", ["pp", "dp", "cp", "ep", "tp"])
+def test_a_coordinate_beyond_any_grid_of_the_ranks_is_told_at_once(grid_plan, tmp_path, axis, at):
+    data = _data(grid_plan)
+    del data["partition"]
+    data["ranks"][5]["coordinates"][axis] = at
+    with pytest.raises(PlanError, match=rf"rank 5: {axis} counts from 0, and 8 ranks have no such place \(got {at}\)"):
+        _load(tmp_path, data)
+
+
+def test_a_host_in_two_spellings_is_refused(split_plan, tmp_path):
+    """Else a device could be given away twice, and ranks that changed places between the two would pass for planned."""
+    data = _data(split_plan)
+    for part in ("cluster", "partition", "host_order", "stages"):
+        del data[part]
+    data["ranks"][3] |= {"host": "GPU-03"}
+    with pytest.raises(PlanError, match=r"rank 3: is host gpu-03 in other letters.*\(got 'GPU-03'\)"):
         _load(tmp_path, data)
 
 
@@ -253,8 +335,8 @@ def test_relabelled_coordinates_stay_legal(grid_plan, tmp_path):
         ("[]", InputFileError, "a plan is a JSON object"),
         ("{", InputFileError, "not valid JSON"),
         ("{}", PlanError, "schema_version: the key is missing"),
-        ('{"schema_version": 7}', PlanError, r"only version 1 is known \(got 7\)"),
-        ('{"schema_version": true}', PlanError, "only version 1 is known"),
+        ('{"schema_version": 7}', PlanError, r"versions 1 to 2 are known \(got 7\)"),
+        ('{"schema_version": true}', PlanError, "versions 1 to 2 are known"),
         ('{"schema_version": 1, "job": {"name": "x"}}', PlanError, "ranks: the key is missing"),
         ('{"schema_version": 1, "jop": {"name": "x"}, "ranks": []}', PlanError, "job: the key is missing|jop: unknown key"),
     ],

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.errors import PlanError
+from meshwright.jobs import load_graph
 from meshwright.plans.partition import Layout, OpSplits
 from meshwright.plans.stages import balanced_cuts, layout_stages, op_split_stages
 
@@ -48,6 +49,23 @@ def test_more_stages_than_ops_are_refused(chain):
         layout_stages(chain, Layout(pp=5, micro_batch=1, global_batch=8))
 
 
+def test_no_stage_cuts_a_transformer_layer():
+    graph = load_graph("zoo:gpt2-small")
+    for pp, virtual in ((2, 1), (5, 1), (3, 2), (14, 1)):
+        schedule = "interleaved" if virtual > 1 else "1f1b"
+        layout = Layout(pp=pp, virtual_stages=virtual, schedule=schedule, micro_batch=1, global_batch=8)
+        stages = layout_stages(graph, layout)
+        assert [op for stage in stages for op in stage.ops] == [graph.op_names[op] for op in graph.order]
+        for before, after in pairwise(stages):
+            assert before.ops[-1].partition(".")[0] != after.ops[0].partition(".")[0]
+
+
+def test_more_stages_than_layers_are_refused():
+    # 12 layers, the embedding before and norm, head and loss behind
+    with pytest.raises(PlanError, match=r"15 stages are more than the job's layers \(got 14\)"):
+        layout_stages(load_graph("zoo:gpt2-small"), Layout(pp=15, micro_batch=1, global_batch=8))
+
+
 def test_runs_of_ranks_worked_by_hand():
     # rank 0 holds 4 ops, rank 1 the two that are split 2 ways or more, ranks 2 and 3 the one that is split 4 ways
     stages = op_split_stages(OpSplits(np.array([1, 2, 4, 1])))
@@ -64,3 +82,20 @@ def test_runs_cover_every_rank_once(splits):
 
 def _heaviest(loads, cuts):
     return max(loads[first:last].sum() for first, last in pairwise(cuts))
+
+
+def test_chunks_hold_the_layers_that_are_asked_for_and_the_ends_what_stands_around_them():
+    graph = load_graph("zoo:gpt2-small", batch_size=8)
+    layout = Layout(pp=2, micro_batch=1, global_batch=8)
+    first, last = layout_stages(graph, layout, layers=[5, 7])
+    assert first.ops[0] == "embedding"
+    assert {op.split(".")[0] for op in first.ops[1:]} == {f"layer{n}" for n in range(5)}
+    assert last.ops[0].startswith("layer5.")
+    assert last.ops[-1] == "loss"
+    assert first.num_ops + last.num_ops == graph.num_ops
+
+
+@pytest.mark.parametrize("layers", [[12], [0, 12], [6, 7], [4, 4, 4]])
+def test_layers_that_are_not_the_graphs_are_refused(layers):
+    with pytest.raises(PlanError, match="2 chunks share the 12 layers of gpt2-small"):
+        layout_stages(load_graph("zoo:gpt2-small", batch_size=8), Layout(pp=2, micro_batch=1, global_batch=8), layers=layers)

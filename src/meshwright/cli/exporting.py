@@ -3,32 +3,34 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import settings
 from ..errors import ExportError
 from . import output
 
+if TYPE_CHECKING:
+    from ..plans import PlacementPlan
+
+_SHELL_WORDS = ("command", "script")
+"""Options that are read as they are, in place of YAML."""
+
 
 def run(
-    source: Path | None, target: str | None, changes: list[str], out: Path | None, list_targets: bool, json_file: str | None
+    source: Path | None,
+    target: str | None,
+    changes: list[str],
+    out: Path | None,
+    cluster: str | None,
+    list_targets: bool,
+    json_file: str | None,
 ) -> None:
     """Export a plan or all plans of a run, or list the formats."""
     from ..export import ExportOptions, export, export_run, targets, write
 
     output.check_file("--json", json_file)
-    console = output.console(json_file)
     if list_targets:
-        for entry in targets.values():
-            console.print(f"{entry.name}: {entry.summary}", markup=False)
-            for line in entry.guaranteed:
-                console.print(f"  + {line}", markup=False)
-            for line in entry.not_guaranteed:
-                console.print(f"  - {line}", markup=False)
-        described = {
-            e.name: {"guaranteed": list(e.guaranteed), "not_guaranteed": list(e.not_guaranteed)} for e in targets.values()
-        }
-        output.write_json(json_file, described)
+        _list(json_file)
         return
     if source is None:
         raise ExportError("name a plan's JSON file or a run folder", field="PLAN|RUN")
@@ -41,12 +43,23 @@ def run(
     output.check_folder("--out", out)
     chosen: dict[str, Any] = {}
     for change in changes:
-        chosen = settings.override(chosen, change)
+        key, equals, words = change.partition("=")
+        if equals and key in _SHELL_WORDS:  # YAML would take their quotation marks away, and what follows " #"
+            chosen[key] = words
+        else:
+            chosen = settings.override(chosen, change)
     options = settings.build(ExportOptions, chosen, file="--set" if changes else None)
-    if source.is_dir():
-        from ..evaluation.decisions import read_plans
+    plans = _plans(source)
+    if cluster is not None:
+        from ..clusters import load_cluster
+        from ..plans import check_cluster
 
-        done = export_run(read_plans(source / "plans"), target, out, options)
+        wanted = load_cluster(cluster)
+        for name, plan in plans.items():
+            check_cluster(plan, wanted, file=source / "plans" / f"{name}.json" if source.is_dir() else source)
+    console = output.console(json_file)
+    if source.is_dir():
+        done = export_run(plans, target, out, options)
         output.write_json(
             json_file, {"out": str(out), "written": {k: list(v) for k, v in done.written.items()}, "refused": done.refused}
         )
@@ -54,9 +67,40 @@ def run(
         for name, reason in list(done.refused.items())[:10]:
             console.print(f"  not written: {name}: {reason}", markup=False)
         return
-    from ..plans import load_plan
-
-    files = export(load_plan(source), target, options)
+    files = export(plans[source.name], target, options)
     write(files, out)
     output.write_json(json_file, {"out": str(out), "files": sorted(files)})
     console.print(f"{', '.join(sorted(files))} written for {target} to {out}", markup=False)
+
+
+def _list(json_file: str | None) -> None:
+    """Every format with what it guarantees and what not."""
+    from ..export import targets
+
+    console = output.console(json_file)
+    for entry in targets.values():
+        console.print(f"{entry.name}: {entry.summary}", markup=False)
+        for line in entry.guaranteed:
+            console.print(f"  + {line}", markup=False)
+        for line in entry.not_guaranteed:
+            console.print(f"  - {line}", markup=False)
+    described = {
+        entry.name: {
+            "summary": entry.summary,
+            "guaranteed": list(entry.guaranteed),
+            "not_guaranteed": list(entry.not_guaranteed),
+        }
+        for entry in targets.values()
+    }
+    output.write_json(json_file, described)
+
+
+def _plans(source: Path) -> dict[str, PlacementPlan]:
+    """The plans of a run folder by name, or the one plan of a file."""
+    if source.is_dir():
+        from ..evaluation.decisions import read_plans
+
+        return dict(read_plans(source / "plans"))
+    from ..plans import load_plan
+
+    return {source.name: load_plan(source)}

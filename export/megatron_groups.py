@@ -1,0 +1,101 @@
+"""Megatron's process groups: which ranks Megatron-LM lets communicate, from the parallel degrees and its rank order.
+
+Megatron numbers ranks by an order string such as ``tp-cp-ep-dp-pp``, fastest axis first, and cuts the ranks into groups
+along one or more axes. It does so twice: the *dense* ranks have no ``ep`` axis, the *expert* ranks have ``ep`` and no
+``cp``, and both must agree about the pipeline. Legend: ``world`` ranks in Megatron's numbering.
+
+Source:
+    The documentation of ``RankGenerator`` and ``generate_masked_orthogonal_rank_groups`` in megatron-core 0.16.1; the
+    groups are held against that release's own in the tests.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+DEFAULT_ORDER = "tp-cp-ep-dp-pp"
+MAPPED_ORDER = "tp-cp-ep-pp-dp"
+"""The order under ``--use-tp-pp-dp-mapping``."""
+
+
+def rank_groups(sizes: Mapping[str, int], order: str, axes: str) -> NDArray[np.int64]:
+    """The groups of ranks that differ along some axes only, in Megatron's sequence.
+
+    Args:
+        sizes: degree of each axis in ``order``.
+        order: axes with hyphens between, fastest first.
+        axes: one or more axes of ``order`` with hyphens between, for example ``dp-cp``.
+
+    Returns:
+        ``(num_groups, group_size)``; within a group and among groups the first axis of ``order`` counts fastest.
+    """
+    names = order.split("-")[::-1]
+    inside = set(axes.split("-"))
+    grid = np.arange(math.prod(sizes[name] for name in names)).reshape([sizes[name] for name in names])
+    outer = [place for place, name in enumerate(names) if name not in inside]
+    inner = [place for place, name in enumerate(names) if name in inside]
+    group_size = math.prod(sizes[names[place]] for place in inner)
+    return np.ascontiguousarray(grid.transpose(outer + inner).reshape(-1, group_size))
+
+
+@dataclass(frozen=True)
+class Degrees:
+    """The parallel degrees of a job; the experts' tensor-parallel degree is that of the dense layers.
+
+    Attributes:
+        pp, dp, cp, ep, tp: as in `plans.partition.Layout`; ``ep`` divides ``dp * cp``.
+    """
+
+    pp: int = 1
+    dp: int = 1
+    cp: int = 1
+    ep: int = 1
+    tp: int = 1
+
+    @property
+    def world(self) -> int:
+        """Number of ranks."""
+        return self.pp * self.dp * self.cp * self.tp
+
+    @property
+    def dense(self) -> dict[str, int]:
+        """Axes of the ranks that hold the dense layers."""
+        return {"tp": self.tp, "cp": self.cp, "ep": 1, "dp": self.dp, "pp": self.pp}
+
+    @property
+    def expert(self) -> dict[str, int]:
+        """Axes of the ranks that hold the experts: what is left of ``dp * cp`` are replicas."""
+        return {"tp": self.tp, "cp": 1, "ep": self.ep, "dp": self.dp * self.cp // self.ep, "pp": self.pp}
+
+    def allows(self, order: str) -> bool:
+        """Whether Megatron starts in this order.
+
+        The pipelines of dense and expert ranks must be the same ranks, and any order but the default counts as unusable
+        with expert parallelism: groups of experts would leave their pipeline stage.
+        """
+        if order == DEFAULT_ORDER or self.pp == 1:
+            return order == DEFAULT_ORDER or self.ep == 1
+        return self.ep == 1 and bool((rank_groups(self.dense, order, "pp") == rank_groups(self.expert, order, "pp")).all())
+
+    def groups(self, order: str) -> dict[str, NDArray[np.int64]]:
+        """Every kind of group that Megatron makes of these degrees, by the axes along which its ranks differ.
+
+        ``expert-dp`` and ``tp-ep`` are groups of the expert ranks, ``ep`` too; all others of the dense ranks.
+        """
+        dense = {axes: rank_groups(self.dense, order, axes) for axes in ("tp", "cp", "dp", "pp", "dp-cp", "tp-pp", "tp-cp")}
+        expert = {axes: rank_groups(self.expert, order, axes) for axes in ("ep", "tp-ep", "dp")}
+        return {**dense, "ep": expert["ep"], "tp-ep": expert["tp-ep"], "expert-dp": expert["dp"]}
+
+    def coordinates(self, order: str) -> NDArray[np.int64]:
+        """Place of each of Megatron's ranks along pp, dp, cp, ep and tp, ``(world, 5)``: its position in those groups."""
+        groups = self.groups(order)
+        places = np.empty((self.world, 5), np.int64)
+        for column, axis in enumerate(("pp", "dp", "cp", "ep", "tp")):
+            members = groups[axis]
+            places[members, column] = np.arange(members.shape[1])
+        return places

@@ -1,0 +1,54 @@
+"""In which order the ranks of a layout are numbered, and so which of them share a host.
+
+An order names the axes with hyphens between, fastest first: in ``tp-cp-dp-pp``, Megatron-LM's default, the ranks of a
+tensor-parallel group follow each other. Ranks stand on devices in their order, host by host, so the first axes stay
+inside hosts.
+"""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import numpy as np
+
+from ..errors import PlanError
+from .partition import Coordinates, Layout
+
+DEFAULT_ORDER = "tp-cp-dp-pp"
+
+ORDERS = tuple("-".join(order) for order in permutations(DEFAULT_ORDER.split("-")))
+"""Every order, the default first."""
+
+
+def check_order(order: str) -> str:
+    """The order itself.
+
+    Raises:
+        PlanError: it does not name each of tp, cp, dp and pp once.
+    """
+    if order not in ORDERS:
+        raise PlanError("an order names tp, cp, dp and pp once each", field="order", value=order, choices=ORDERS)
+    return order
+
+
+def strides(layout: Layout, order: str = DEFAULT_ORDER) -> dict[str, int]:
+    """By how much the number of a rank grows from one place along an axis to the next."""
+    found, stride = {}, 1
+    for axis in order.split("-"):
+        found[axis] = stride
+        stride *= getattr(layout, axis)
+    return found
+
+
+def coordinates(layout: Layout, order: str = DEFAULT_ORDER) -> tuple[Coordinates, ...]:
+    """The place of every rank in the grid; ``ep`` counts along ``cp``, then ``dp``, whatever the order.
+
+    Raises:
+        PlanError: no such order.
+    """
+    steps, ranks = strides(layout, check_order(order)), np.arange(layout.world)
+    place = {axis: (ranks // step % getattr(layout, axis)).tolist() for axis, step in steps.items()}
+    return tuple(
+        Coordinates(pp=pp, dp=dp, cp=cp, ep=(dp * layout.cp + cp) % layout.ep, tp=tp)
+        for pp, dp, cp, tp in zip(place["pp"], place["dp"], place["cp"], place["tp"], strict=True)
+    )

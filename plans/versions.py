@@ -1,0 +1,46 @@
+"""Older versions of the plan's form, each brought to the next one, so that every plan ever saved can be read.
+
+Version 2 (current)
+    Layouts also say how the context is exchanged, what is sharded over whom, the precision, and how attention and
+    gradients are computed (``context_parallel``, ``shard_group``, ``precision``, ...).
+Version 1
+    Layouts end with ``overlap_dp``. What version 2 adds has the defaults of version 2, which is what was meant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+Data = dict[str, Any]
+
+SCHEMA_VERSION: Literal[2] = 2
+
+
+def known_versions() -> range:
+    """The versions that can be read."""
+    return range(1, SCHEMA_VERSION + 1)
+
+
+def is_known(version: object) -> bool:
+    """Whether plans of a version can be read; True and 1.0 are none."""
+    return type(version) is int and version in known_versions()
+
+
+def to_current(data: Data) -> Data:
+    """A plan's data in the form of the current version; what names no known older version is left as it is."""
+    version = data.get("schema_version")
+    if not is_known(version):
+        return data
+    assert isinstance(version, int)
+    for older in range(version, SCHEMA_VERSION):
+        data = {**_STEPS[older](data), "schema_version": older + 1}
+    return data
+
+
+def _from_1(data: Data) -> Data:
+    """Version 2 adds keys with defaults only."""
+    return data
+
+
+_STEPS: dict[int, Callable[[Data], Data]] = {1: _from_1}

@@ -1,0 +1,113 @@
+"""The TrainJob: what it says, that the CRD of Trainer v2.3.0 accepts it, and what it refuses."""
+
+import re
+
+import pytest
+from jsonschema import ValidationError
+
+from meshwright.errors import ExportError
+from meshwright.export import export
+
+from .custom_resources import broken, check_pod, documents, form, pinned_to
+
+OPTIONS = {"kubernetes": "trainjob", "name": "gpt7b", "image": "ghcr.io/acme/train:1", "script": "train.py --epochs 3"}
+
+
+@pytest.fixture(scope="module")
+def trainjob_form(reference):
+    return form(reference, "trainjob-v2.3.0", "v1alpha1")
+
+
+def test_the_runtime_is_patched_to_the_plans_set_of_nodes(make_plan):
+    job = _trainjob(make_plan(["gpu-07", "gpu-07", "gpu-03", "gpu-03"], [5, 4, 3, 1]))
+    trainer = job["spec"]["trainer"]
+    assert (trainer["numNodes"], trainer["numProcPerNode"], trainer["image"]) == (2, 2, "ghcr.io/acme/train:1")
+    assert trainer["command"] == ["torchrun", "--rdzv-backend=static", "train.py", "--epochs", "3"]
+    assert trainer["resourcesPerNode"] == {"limits": {"nvidia.com/gpu": 2}}
+    # the second of the two GPUs comes first on both hosts
+    assert {"name": "CUDA_VISIBLE_DEVICES", "value": "1,0"} in trainer["env"]
+    (patch,) = job["spec"]["runtimePatches"]
+    (node,) = patch["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"]
+    pod = node["template"]["spec"]["template"]["spec"]
+    assert pinned_to(pod) == ["gpu-07", "gpu-03"]
+    (apart,) = pod["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert apart["labelSelector"] == {"matchLabels": {"jobset.sigs.k8s.io/jobset-name": "gpt7b"}}
+
+
+def test_the_file_says_that_the_order_is_not_kept(running_example):
+    text = export(_equal(running_example), "kubernetes", {"kubernetes": "trainjob"})["trainjob.yaml"]
+    assert "# - Order of hosts (TrainJob): the pods take the planned nodes, one each, in an order that Kubernetes" in text
+
+
+def test_the_runtime_is_the_users_choice(make_plan):
+    job = _trainjob(make_plan(["a"]), runtime="torch.of-mine")
+    assert job["spec"]["runtimeRef"]["name"] == "torch.of-mine"
+
+
+def test_devices_in_another_order_are_refused_by_rank_and_host(running_example):
+    problem = "rank 4: pods of a TrainJob share one order of devices, that of gpu-07 (3,2,1,0); here it is 0,1,2,3 (got 'gpu-03')"
+    with pytest.raises(ExportError, match=re.escape(problem)):
+        _trainjob(running_example)
+
+
+def test_a_command_of_more_words_than_the_crd_takes_is_refused(make_plan):
+    with pytest.raises(ExportError, match=r"command: a TrainJob's command has at most 128 words .*'129 words'"):
+        _trainjob(make_plan(["a"]), script="x" + " y" * 126)
+    assert len(_trainjob(make_plan(["a"]), script="x" + " y" * 125)["spec"]["trainer"]["command"]) == 128
+
+
+@pytest.mark.reference
+def test_the_crd_accepts_it(make_plan, trainjob_form):
+    trainjob_form.validate(_trainjob(make_plan(["gpu-07"] * 8 + ["gpu-03"] * 8)))
+    trainjob_form.validate(_trainjob(make_plan(["gpu-07"]), command="bash -c 'echo $HOME'"))
+
+
+@pytest.mark.reference
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("spec", "runtimeRef", "name"), ...),
+        (("spec", "runtimeRef", "names"), "x"),
+        (("spec", "trainer", "numProcPerNode"), "auto"),
+        (("spec", "trainer", "command"), "torchrun"),
+        (("spec", "trainer", "env", 0, "nane"), "x"),
+        (("spec", "podTemplateOverrides"), []),
+        (("spec", "runtimePatches", 0, "manager"), ...),
+        (("spec", "runtimePatches", 0, "trainingRuntimeSpec", "template", "spec", "replicatedJobs", 0, "name"), ...),
+        (("spec", "runtimePatches", 0, "trainingRuntimeSpec", "template", "spec", "replicatedJobs", 0, "replicas"), 1),
+        (("apiVersion",), "trainer.kubeflow.org/v2alpha1"),
+    ],
+)
+def test_the_crd_rejects_broken_ones(make_plan, trainjob_form, path, value):
+    job = _trainjob(make_plan(["a", "b"]))
+    trainjob_form.validate(job)
+    with pytest.raises(ValidationError):
+        trainjob_form.validate(broken(job, path, value))
+
+
+def test_the_name_keeps_the_crds_rules(make_plan):
+    # CEL of the CRD: RFC 1035 label of at most 63 characters.
+    for job in ("x" * 300, "9 lives", "Ä"):
+        name = documents(export(make_plan(["a"], job=job), "kubernetes", {"kubernetes": "trainjob"})["trainjob.yaml"])[0]
+        assert re.fullmatch("[a-z]([-a-z0-9]{0,61}[a-z0-9])?", name["metadata"]["name"])
+
+
+def test_the_patch_makes_a_pod_that_kubernetes_knows(make_plan):
+    spec = _trainjob(make_plan(["a", "b"]))["spec"]
+    (node,) = spec["runtimePatches"][0]["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"]
+    pod = node["template"]["spec"]["template"]["spec"]
+    (mounts,) = pod["containers"]
+    trainer = spec["trainer"]
+    container = mounts | {key: trainer[key] for key in ("image", "command", "env")} | {"resources": trainer["resourcesPerNode"]}
+    check_pod({"spec": {**pod, "restartPolicy": "Never", "containers": [container]}})
+
+
+def _trainjob(plan, **options):
+    (job,) = documents(export(plan, "kubernetes", OPTIONS | options)["trainjob.yaml"])
+    return job
+
+
+def _equal(plan):
+    """The same hosts, devices in the same order on each."""
+    ranks = [rank.model_copy(update={"local_rank": rank.rank % 4, "device": rank.rank % 4}) for rank in plan.ranks]
+    return plan.model_copy(update={"ranks": tuple(ranks)})

@@ -1,0 +1,80 @@
+"""Real schedulers on one machine, and plans whose host order no sort gives."""
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from meshwright.clusters.cluster import Cluster
+from meshwright.export.switches import topology_conf
+from meshwright.plans.document import PlacementPlan
+
+from . import openmpi, processes, slurm
+
+HOSTS = ["gpu-07", "gpu-03", "gpu-11", "gpu-05"]
+CLUSTER = {
+    "name": "four-hosts",
+    "device": "a100",
+    "host_names": HOSTS,
+    "topology": {
+        "kind": "clos",
+        "num_hosts": 4,
+        "devices_per_host": slurm.DEVICES_PER_HOST,
+        "intra_host_bandwidth_gbytes_per_s": 300,
+        "intra_host_latency_us": 2,
+        "nics_per_host": 4,
+        "nic_bandwidth_gbytes_per_s": 25,
+        "nic_latency_us": 1,
+        "hosts_per_leaf": 2,
+        "num_spines": 2,
+        "oversubscription": 1,
+        "spine_latency_us": 1,
+    },
+}
+
+PlanOn = Callable[[Sequence[str]], PlacementPlan]
+
+
+@pytest.fixture(scope="session")
+def plan_on() -> PlanOn:
+    """``plan_on(["gpu-07/1", "gpu-03/0"])``: a plan on the four hosts, a rank for each device named."""
+
+    def make(devices: Sequence[str]) -> PlacementPlan:
+        ranks = []
+        for number, device in enumerate(devices):
+            host, _, local = device.partition("/")
+            identity = HOSTS.index(host) * slurm.DEVICES_PER_HOST + int(local)
+            ranks.append({"rank": number, "host": host, "local_rank": int(local), "device": identity})
+        cluster = {"name": CLUSTER["name"], "data": CLUSTER}
+        return PlacementPlan.model_validate({"job": {"name": "proof"}, "cluster": cluster, "ranks": ranks})
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def loopback_slurm() -> Iterator[slurm.LoopbackSlurm]:
+    """A running Slurm with the four hosts below the switches that our exporter wrote."""
+    processes.require("slurm", *slurm.PROGRAMS)
+    with tempfile.TemporaryDirectory(prefix="meshwright-slurm-") as folder:
+        running = slurm.LoopbackSlurm(Path(folder), HOSTS, topology_conf(Cluster.from_data(CLUSTER)))
+        try:
+            yield running
+        finally:
+            running.stop()
+
+
+@pytest.fixture(scope="session")
+def loopback_mpi() -> Iterator[openmpi.LoopbackMpi]:
+    """Open MPI with a remote shell that starts each host's daemon on this machine, under the host's name."""
+    processes.require("openmpi", "mpirun", "orted", "unshare", "hostname")
+    with tempfile.TemporaryDirectory(prefix="meshwright-mpi-") as folder:
+        named = openmpi.LoopbackMpi(Path(folder))
+        probe = subprocess.run(
+            [named.agent, "other-name", "hostname"], env=dict(os.environ), capture_output=True, text=True, check=False
+        )
+        if probe.stdout.strip() != "other-name":
+            pytest.skip(f"openmpi: this machine lets no process have a host name of its own: {probe.stderr.strip()[-200:]}")
+        yield named

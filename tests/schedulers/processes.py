@@ -1,0 +1,80 @@
+"""Programs that a test starts and ends: exactly those, by their own handles."""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+REASONS = Path(sys.prefix) / ".schedulers"
+"""Where ``.ci/schedulers`` writes why a scheduler could not be installed: ``name: reason``, a line each."""
+
+
+def search_path() -> str:
+    """Where programs are looked for: this interpreter's own folder first, the system's daemons last."""
+    return os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
+
+
+def require(scheduler: str, *programs: str) -> None:
+    """Skip the test where a program of a scheduler is absent, with the reason why it could not be installed."""
+    missing = [program for program in programs if shutil.which(program, path=search_path()) is None]
+    if missing:
+        pytest.skip(f"{scheduler} is not installed ({', '.join(missing)}): {why_absent(scheduler)}")
+
+
+def why_absent(scheduler: str) -> str:
+    """What ``.ci/schedulers`` wrote about a scheduler that it could not install."""
+    lines = REASONS.read_text().splitlines() if REASONS.is_file() else []
+    told = [line.partition(": ")[2] for line in lines if line.startswith(f"{scheduler}: ")]
+    return told[-1] if told else "make test-schedulers installs it where it can"
+
+
+def wait_for(condition: Callable[[], bool], what: str, *, limit_s: float = 60.0, told: Callable[[], str] = str) -> None:
+    """Wait until a condition holds; fail with what was waited for, and what is told of it."""
+    end = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < end, f"{what} did not come within {limit_s:g} s. {told()}"
+        time.sleep(0.1)
+
+
+class Daemons:
+    """Programs that run until `stop`."""
+
+    def __init__(self, environment: dict[str, str], logs: Path) -> None:
+        self.environment = environment
+        self.logs = logs
+        self.running: list[subprocess.Popen[bytes]] = []
+
+    def start(self, name: str, *words: str) -> None:
+        """Start a program in a session of its own; what it prints goes to a log of that name."""
+        log = (self.logs / name).open("wb")
+        with log:
+            self.running.append(
+                subprocess.Popen(
+                    words,
+                    env=self.environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+            )
+
+    def stop(self) -> None:
+        """End the programs, the last started first."""
+        for process in reversed(self.running):
+            process.terminate()
+        for process in reversed(self.running):
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait(10)
+
+    def told(self) -> str:
+        """The end of every log."""
+        return "\n".join(f"{path.name}: {path.read_text(errors='replace')[-600:]}" for path in sorted(self.logs.iterdir()))

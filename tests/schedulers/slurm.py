@@ -1,0 +1,146 @@
+"""A real Slurm on one machine: munged, slurmctld and a slurmd for each host, on free ports of the loopback, as this user."""
+
+import os
+import pwd
+import re
+import socket
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+
+from .processes import Daemons, search_path, wait_for
+
+PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scontrol", "sinfo", "scancel")
+DEVICES_PER_HOST = 4
+
+CONFIGURATION = """\
+ClusterName=loopback
+SlurmctldHost={machine}(127.0.0.1)
+SlurmctldPort={port}
+SlurmUser={user}
+SlurmdUser={user}
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge/socket
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool/%n
+SlurmdPidFile={folder}/slurmd-%n.pid
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdLogFile={folder}/log/%n.log
+SlurmctldLogFile={folder}/log/slurmctld.log
+ProctrackType=proctrack/pgid
+TaskPlugin=task/none
+SwitchType=switch/none
+MpiDefault=none
+ReturnToService=2
+SchedulerType=sched/backfill
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+AccountingStorageType=accounting_storage/none
+JobAcctGatherType=jobacct_gather/none
+SlurmdParameters=config_overrides
+TopologyPlugin=topology/tree
+GresTypes=gpu
+TreeWidth=1000
+"""
+NODE = (
+    "NodeName={host} NodeHostname={machine} NodeAddr=127.0.0.1 Port={port} CPUs=4 Boards=1 SocketsPerBoard=1 "
+    "CoresPerSocket=4 ThreadsPerCore=1 RealMemory=1000 Gres=gpu:{devices} State=UNKNOWN\n"
+)
+
+
+class LoopbackSlurm:
+    """A running Slurm.
+
+    Args:
+        folder: an empty folder; its name is short, as a socket lies in it.
+        hosts: names of the hosts.
+        topology_conf: the switches, as our exporter wrote them.
+    """
+
+    def __init__(self, folder: Path, hosts: list[str], topology_conf: str) -> None:
+        self.folder = folder
+        self.hosts = hosts
+        for name in ("state", "log", "munge", *(f"spool/{host}" for host in hosts)):
+            (folder / name).mkdir(parents=True)
+        for device in range(DEVICES_PER_HOST):
+            (folder / f"gpu{device}").touch()
+        (folder / "munge" / "key").write_bytes(os.urandom(128))
+        (folder / "munge" / "key").chmod(0o400)
+        self._configure(topology_conf)
+        self.environment = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf"), "PATH": search_path()}
+        self.daemons = Daemons(self.environment, folder / "log")
+        try:
+            self._start()
+        except BaseException:
+            self.daemons.stop()
+            raise
+
+    def _configure(self, topology_conf: str) -> None:
+        machine = socket.gethostname().partition(".")[0]
+        user = pwd.getpwuid(os.getuid()).pw_name
+        ports = _free_ports(1 + len(self.hosts))
+        text = CONFIGURATION.format(machine=machine, user=user, folder=self.folder, port=ports[0])
+        for host, port in zip(self.hosts, ports[1:], strict=True):
+            text += NODE.format(host=host, machine=machine, port=port, devices=DEVICES_PER_HOST)
+        gres = [f"NodeName={host} Name=gpu File={self.folder}/gpu[0-{DEVICES_PER_HOST - 1}]\n" for host in self.hosts]
+        (self.folder / "slurm.conf").write_text(text + "PartitionName=debug Nodes=ALL Default=YES State=UP\n")
+        (self.folder / "gres.conf").write_text("".join(gres))
+        (self.folder / "topology.conf").write_text(topology_conf)
+
+    def _start(self) -> None:
+        munge = self.folder / "munge"
+        files = [f"--{option}={munge / name}" for option, name in (("socket", "socket"), ("key-file", "key"))]
+        files += [f"--{name}-file={munge / name}" for name in ("log", "pid", "seed")]
+        self.daemons.start("munged", "/usr/bin/env", "munged", "--foreground", "--force", "--num-threads=2", *files)
+        wait_for((munge / "socket").exists, "munged's socket", told=self.daemons.told)
+        self.daemons.start("slurmctld", "/usr/bin/env", "slurmctld", "-D", "-c")
+        for host in self.hosts:
+            self.daemons.start(f"slurmd-{host}", "/usr/bin/env", "slurmd", "-D", "-N", host)
+        wait_for(self._is_idle, f"{len(self.hosts)} idle hosts", told=self.daemons.told)
+
+    def _is_idle(self) -> bool:
+        return self.run("sinfo", "--noheader", "--format=%T %D").stdout.split() == ["idle", str(len(self.hosts))]
+
+    def run(self, *words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+        """A command under this Slurm."""
+        return subprocess.run(
+            words,
+            cwd=cwd or self.folder,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    def submit(self, folder: Path, script: str) -> tuple[int, str]:
+        """Submit a script of a folder and wait for the job; its exit status, and what it printed."""
+        submitted = self.run("sbatch", "--parsable", "--output=printed.txt", script, cwd=folder)
+        assert submitted.returncode == 0, submitted.stderr
+        job = submitted.stdout.strip()
+        told: dict[str, str] = {}
+
+        def has_ended() -> bool:
+            told.update(re.findall(r"(\w+)=(\S*)", self.run("scontrol", "--oneliner", "show", "job", job).stdout))
+            return told.get("JobState") not in ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING")
+
+        wait_for(has_ended, f"the end of job {job}", told=lambda: f"{told} {self.daemons.told()}")
+        wait_for(self._is_idle, "idle hosts")
+        return int(told["ExitCode"].split(":")[0]), (folder / "printed.txt").read_text()
+
+    def stop(self) -> None:
+        """Cancel what still runs and end every daemon."""
+        with suppress(subprocess.TimeoutExpired):
+            self.run("scancel", "--me")
+        self.daemons.stop()
+
+
+def _free_ports(count: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(count)]
+    for free in sockets:
+        free.bind(("127.0.0.1", 0))
+    ports = [free.getsockname()[1] for free in sockets]
+    for free in sockets:
+        free.close()
+    return ports

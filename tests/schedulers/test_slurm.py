@@ -1,0 +1,77 @@
+"""The Slurm export under a real slurmctld and four slurmd: what the ranks say is what the plan says."""
+
+import re
+import subprocess
+
+import pytest
+
+from meshwright.cli import run as meshwright
+from meshwright.export import export, read_places, verify, write
+
+pytestmark = pytest.mark.scheduler("slurm")
+
+BLOCK = ["gpu-07/3", "gpu-07/0", "gpu-03/1", "gpu-03/2", "gpu-11/0", "gpu-11/1", "gpu-05/2", "gpu-05/3"]
+INTERLEAVED = ["gpu-07/1", "gpu-03/0", "gpu-07/0", "gpu-11/3", "gpu-03/2", "gpu-11/2", "gpu-05/0", "gpu-05/1"]
+PROBE = {"probe": True}
+
+
+@pytest.mark.parametrize("devices", [BLOCK, INTERLEAVED], ids=["block", "interleaved"])
+def test_the_ranks_run_where_the_plan_puts_them(loopback_slurm, plan_on, tmp_path, capsys, devices):
+    plan = plan_on(devices)
+    plan.save(tmp_path / "plan.json")
+    write(export(plan, "slurm", PROBE), tmp_path / "job")
+    status, printed = loopback_slurm.submit(tmp_path / "job", "job.sbatch")
+    assert status == 0, printed
+    places = {place.rank: place for place in read_places(printed)}
+    assert [f"{places[rank].host}/{places[rank].device}" for rank in range(8)] == devices
+    arguments = ["verify-export", "--format", "slurm", str(tmp_path / "plan.json"), str(tmp_path / "job" / "printed.txt")]
+    assert meshwright(arguments) == 0
+    assert "all 8 ranks are where the plan puts them (compared beside the host: device, world)" in capsys.readouterr().out
+
+
+def test_the_order_is_not_the_one_that_slurm_gives_by_itself(loopback_slurm, plan_on):
+    """The negative control: the same hosts without our hostfile come in sorted order, and that is seen."""
+    plan = plan_on(BLOCK)
+    ran = loopback_slurm.run(
+        "srun", "--label", "--nodes=4", "--ntasks=8", "--nodelist=gpu-07,gpu-03,gpu-11,gpu-05", "printenv", "SLURMD_NODENAME"
+    )
+    assert ran.returncode == 0, ran.stderr
+    found = verify(plan, "slurm", read_places(ran.stdout))
+    assert found.first.startswith("rank 0 is on gpu-03, the plan puts it on gpu-07")
+
+
+def test_a_task_that_finds_itself_elsewhere_ends_the_job(loopback_slurm, plan_on, tmp_path):
+    text = export(plan_on(BLOCK), "slurm", PROBE)["job.sbatch"]
+    hostfile = text[text.index("<<\\END_OF_HOSTS\n") + 16 : text.index("END_OF_HOSTS\n\n")]
+    (tmp_path / "job.sbatch").write_text(text.replace(hostfile, "".join(sorted(hostfile.splitlines(keepends=True)))))
+    status, printed = loopback_slurm.submit(tmp_path, "job.sbatch")
+    assert status != 0
+    assert "rank 0 is on gpu-03, the plan puts it on gpu-07" in printed
+
+
+def test_a_hostfile_that_is_too_short_ends_the_job(loopback_slurm, plan_on, tmp_path):
+    text = export(plan_on(BLOCK), "slurm", PROBE)["job.sbatch"]
+    short = text.replace("gpu-05\nEND_OF_HOSTS", "END_OF_HOSTS")
+    assert short != text
+    (tmp_path / "job.sbatch").write_text(short)
+    accepted = loopback_slurm.run("sbatch", "--test-only", "job.sbatch", cwd=tmp_path)
+    assert accepted.returncode == 0  # Slurm itself sees nothing wrong
+    status, printed = loopback_slurm.submit(tmp_path, "job.sbatch")
+    assert status == 1
+    assert "7 lines in the hostfile, 8 tasks, 8 ranks in the plan" in printed
+
+
+def test_the_switches_that_slurm_reads_are_those_of_the_cluster(loopback_slurm):
+    told = loopback_slurm.run("scontrol", "show", "topology").stdout
+    rows = [dict(re.findall(r"(\w+)=(\S*)", line)) for line in told.splitlines()]
+    shown = {row["SwitchName"]: (int(row["Level"]), frozenset(_expanded(loopback_slurm, row["Nodes"]))) for row in rows}
+    assert shown == {
+        "group0": (0, frozenset({"gpu-07", "gpu-03"})),
+        "group1": (0, frozenset({"gpu-11", "gpu-05"})),
+        "top": (1, frozenset({"gpu-03", "gpu-05", "gpu-07", "gpu-11"})),
+    }
+
+
+def _expanded(slurm, names: str) -> list[str]:
+    shown: subprocess.CompletedProcess[str] = slurm.run("scontrol", "show", "hostnames", names)
+    return shown.stdout.split()
