@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from .calibrating import calibrate
 from .validating import validate
 
 app = typer.Typer(
@@ -20,6 +21,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.add_typer(validate, short_help="Hold our figures against figures from elsewhere.")
+app.add_typer(calibrate, short_help="Fit constants of the cost model to measurements.")
 
 JsonFile = Annotated[str | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON; - for standard output.")]
 GraphsDir = Annotated[
@@ -75,6 +77,10 @@ def evaluate(
     ] = None,
     jobs: Annotated[int, typer.Option(metavar="N", help="Episodes played at a time; results do not depend on it.")] = 1,
     changes: Changes = None,
+    references: Annotated[
+        str | None,
+        typer.Option(metavar="NAMES", help="Clairvoyant references to show too: linear-programme, clairvoyant-beam, or both."),
+    ] = None,
     graphs: GraphsDir = None,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write results, report and the plans of one episode there.")
@@ -88,7 +94,26 @@ def evaluate(
     """
     from . import evaluating
 
-    evaluating.run(policies or [], benchmark, seeds, jobs, changes or [], graphs, out, json_file)
+    evaluating.run(policies or [], benchmark, seeds, jobs, changes or [], graphs, out, json_file, references)
+
+
+@app.command(short_help="Put several evaluations and training runs on one page.")
+def summarise(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="What lies above the folders of evaluate --out and train.")],
+    against: Annotated[
+        str | None, typer.Option(metavar="POLICY", help="Make an ablation table: every learned policy against this one.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Write summary.html and summary.md there.")] = None,
+    json_file: JsonFile = None,
+) -> None:
+    """Put several evaluations and training runs on one page, without playing anything again.
+
+    A table of all policies on all benchmarks, load curves where one cluster was evaluated at several loads, learning curves
+    of training runs that differ in their seed, and an ablation table.
+    """
+    from . import summarising
+
+    summarising.run(folder, against, out, json_file)
 
 
 @app.command(short_help="Choose a plan for one job on an empty cluster, and say why.")
@@ -103,17 +128,107 @@ def plan(
     ] = None,
     steps: Annotated[int, typer.Option(metavar="N", help="Training steps of the job.")] = 10_000,
     deadline_s: Annotated[float | None, typer.Option("--deadline-s", metavar="SECONDS", help="Allowed completion time.")] = None,
-    max_degree: Annotated[int, typer.Option(metavar="N", help="Most ranks that the job may be cut into.")] = 16,
+    max_degree: Annotated[
+        int | None, typer.Option(metavar="N", help="Most ranks that the job may be cut into; 16 by default.")
+    ] = None,
     graphs: GraphsDir = None,
     trace: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write one step as a Chrome trace, which Perfetto opens.")
     ] = None,
+    search: Annotated[
+        bool, typer.Option("--search", help="Search all parallel layouts of a transformer; the options below are for this.")
+    ] = False,
+    batch: Annotated[int | None, typer.Option(metavar="N", help="Sequences of a step over all ranks.")] = None,
+    sequence_length: Annotated[
+        int | None, typer.Option(metavar="N", help="Tokens of a sequence; by default the model's own, 2,048 at most.")
+    ] = None,
+    devices: Annotated[
+        str | None, typer.Option(metavar="N", help="Devices to use, as 64 or 64,128 or 64-512; all by default.")
+    ] = None,
+    keep: Annotated[
+        str | None, typer.Option(metavar="KEYS", help="Keep keys of the layout, as 'tp=4|8,schedule=1f1b|interleaved'.")
+    ] = None,
+    order: Annotated[
+        str | None, typer.Option(metavar="AXES", help="The only rank order to try, as tp-cp-dp-pp; all by default.")
+    ] = None,
+    collectives: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Algorithm of all collectives; auto takes the measured figures.")
+    ] = None,
+    overlap_slowdown: Annotated[
+        float | None, typer.Option(metavar="X", help="Factor on computing and sending at once; 1.126 by default.")
+    ] = None,
+    top: Annotated[int | None, typer.Option(metavar="N", help="Layouts to rank; 10 by default.")] = None,
+    whole: Annotated[
+        Path | None, typer.Option("--all", metavar="FILE", help="Rank every layout that fits, and write all as .csv or .json.")
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw time over memory, the Pareto front marked, as .svg.")
+    ] = None,
     json_file: JsonFile = None,
 ) -> None:
-    """Choose a plan for one job on an empty cluster, with its predicted times and why."""
-    from . import planning
+    """Choose a plan for one job on an empty cluster, with its predicted times and why.
 
-    planning.run(job, cluster, policy, steps, deadline_s, max_degree, graphs, trace, json_file)
+    By a policy that cuts the job op by op, or with --search among all parallel layouts of a transformer.
+    """
+    from ..errors import MeshwrightError
+
+    by_policy: dict[str, object] = {
+        "--policy": policy,
+        "--deadline-s": deadline_s,
+        "--max-degree": max_degree,
+        "--graphs": graphs,
+        "--trace": trace,
+    }
+    by_search: dict[str, object] = {
+        "--batch": batch,
+        "--sequence-length": sequence_length,
+        "--devices": devices,
+        "--keep": keep,
+        "--order": order,
+    }
+    by_search |= {"--collectives": collectives, "--overlap-slowdown": overlap_slowdown, "--top": top, "--all": whole}
+    by_search |= {"--plot": plot}
+    for option, value in (by_policy if search else by_search).items():
+        if value is not None:
+            raise MeshwrightError("does not go with --search" if search else "goes with --search only", field=option)
+    if not search:
+        from . import planning
+
+        planning.run(job, cluster, policy, steps, deadline_s, 16 if max_degree is None else max_degree, graphs, trace, json_file)
+        return
+    from . import searching
+
+    slowdown = 1.126 if overlap_slowdown is None else overlap_slowdown
+    rows = 10 if top is None else top
+    asked = searching.Asked(
+        batch, sequence_length, devices, keep or "", order, collectives or "auto", slowdown, rows, whole, plot
+    )
+    searching.run(job, cluster, steps, asked, json_file)
+
+
+@app.command(short_help="Price one parallel layout of a transformer: time, utilisation, memory.")
+def estimate(
+    job: Annotated[str, typer.Option(metavar="JOB", help="A transformer: zoo:NAME or the path of a config.json.")],
+    cluster: Annotated[str, typer.Option(metavar="CLUSTER", help="preset:NAME or a path to YAML.")],
+    layout: Annotated[
+        str, typer.Option(metavar="KEYS", help="As tp=8,pp=8,dp=2,micro_batch=1,global_batch=128; absent keys are 1 or off.")
+    ],
+    sequence_length: Annotated[
+        int | None, typer.Option(metavar="N", help="Tokens of a sequence; by default the model's own, 2,048 at most.")
+    ] = None,
+    overlap_slowdown: Annotated[
+        float, typer.Option(metavar="X", help="Factor on computing and sending while both go on at once; 1 is none.")
+    ] = 1.126,
+    collectives: Annotated[
+        str, typer.Option(metavar="NAME", help="Algorithm of all collectives; auto takes the measured figures.")
+    ] = "auto",
+    explain: Annotated[bool, typer.Option("--explain", help="Also tell what each co-design switch would change.")] = False,
+    json_file: JsonFile = None,
+) -> None:
+    """Price one parallel layout of a transformer: step time, tokens a second, utilisation, what it is made of, memory."""
+    from . import estimating
+
+    estimating.run(job, cluster, layout, sequence_length, overlap_slowdown, collectives, explain, json_file)
 
 
 @app.command(short_help="Write a plan in the form of a scheduler or launcher.")
@@ -121,13 +236,17 @@ def export(
     source: Annotated[
         Path | None, typer.Argument(metavar="PLAN|RUN", help="A plan's JSON file, or a folder of evaluate --out.")
     ] = None,
-    target: Annotated[str | None, typer.Option("--format", metavar="NAME", help="slurm, kubernetes or torchrun.")] = None,
+    target: Annotated[str | None, typer.Option("--format", metavar="NAME", help="One of those that --list names.")] = None,
     changes: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="name, image, command, script or master_port; as often as needed."),
+        typer.Option("--set", metavar="KEY=VALUE", help="What the plan does not say, as script=train.py; as often as needed."),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Folder to write; one of an earlier export is replaced.")
+    ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(metavar="CLUSTER", help="Refuse plans for another cluster than this: preset:NAME or a path to YAML."),
     ] = None,
     list_targets: Annotated[bool, typer.Option("--list", help="List the formats: what each guarantees, and what not.")] = False,
     json_file: JsonFile = None,
@@ -135,4 +254,22 @@ def export(
     """Write a plan in the form of a scheduler or launcher."""
     from . import exporting
 
-    exporting.run(source, target, changes or [], out, list_targets, json_file)
+    exporting.run(source, target, changes or [], out, cluster, list_targets, json_file)
+
+
+@app.command(name="verify-export", short_help="Hold what a launched job printed against its plan.")
+def verify_export(
+    plan: Annotated[Path, typer.Argument(metavar="PLAN", help="The plan's JSON file.")],
+    logs: Annotated[list[str], typer.Argument(metavar="LOG...", help="What the job printed; - for standard input.")],
+    target: Annotated[
+        str | None, typer.Option("--format", metavar="NAME", help="The format that it was exported to; see export --list.")
+    ] = None,
+    json_file: JsonFile = None,
+) -> None:
+    """Hold the places that a launched job's ranks printed against its plan; exit 1 where one is elsewhere.
+
+    Export with --set probe=true, launch, and keep what the ranks print. The first rank that is elsewhere is named.
+    """
+    from . import verifying
+
+    verifying.run(plan, logs, target, json_file)

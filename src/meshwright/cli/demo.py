@@ -133,7 +133,7 @@ def _export(run: RunFolder, advance: Callable[[], None]) -> dict[str, Path]:
 def _say_where(console: Any, run: RunFolder, exports: dict[str, Path], elapsed_s: float) -> None:
     rows = [
         ["report", str(run.path / "report.html")],
-        ["results", f"{run.path / 'results.json'}, {run.path / 'results.csv'}"],
+        ["results", f"{run.path / 'results.json'}, and as a table in results.csv and results.md"],
         ["policy", f"{run.policy} (meshwright evaluate {run.path}, meshwright plan --policy {run.path})"],
         ["plans of one episode", f"{run.path / 'plans'}, and for Perfetto {run.path / 'episode.trace.json'}"],
         *([f"the same for {name}", str(path)] for name, path in exports.items()),

@@ -18,6 +18,7 @@ def run(
     graphs: Path | None,
     out: Path | None,
     json_file: str | None,
+    references: str | None = None,
 ) -> None:
     """Evaluate, write what was asked for, and print the table and the verdict."""
     output.check_file("--json", json_file)
@@ -35,6 +36,7 @@ def run(
         found = evaluate(
             chosen,
             policies,
+            references=() if references is None else references.split(","),
             num_seeds=seeds,
             num_processes=jobs,
             graphs_dir=graphs,
@@ -64,15 +66,13 @@ def show(out: Any, results: dict[str, Any]) -> None:
     """Print the table of an evaluation and its verdict."""
     rows = []
     for row in results["rows"]:
-        against = row["against_best_baseline"]
+        against = row["against_best_baseline"] if row["kind"] != "reference" else None
         chosen = results["best_fixed"].get(row["policy"], {}).get("chosen")
         rows.append(
             [
-                row["policy"] + (f" ({chosen})" if chosen else ""),
+                row["policy"] + (f" ({chosen})" if chosen else "") + (" (reference)" if row["kind"] == "reference" else ""),
                 percent(row["blocking_rate"]),
-                ""
-                if against is None
-                else f"{100 * against['mean']:+.1f} [{100 * against['low']:+.1f}, {100 * against['high']:+.1f}]",
+                "" if against is None else f"{100 * against['mean']:+.1f}" + ends(against, "+.1f"),
                 "-" if row["mean_completion_s"] is None else f"{row['mean_completion_s']['mean'] / 3600:.2f}",
                 "-" if row["utilisation"] is None else f"{100 * row['utilisation']['mean']:.0f}",
                 "-" if row["mean_degree"] is None else f"{row['mean_degree']['mean']:.1f}",
@@ -85,6 +85,13 @@ def show(out: Any, results: dict[str, Any]) -> None:
     out.print(results["verdict"], markup=False)
 
 
-def percent(interval: dict[str, float]) -> str:
+def percent(interval: dict[str, Any]) -> str:
     """A share with its interval, in per cent."""
-    return f"{100 * interval['mean']:.1f} [{100 * interval['low']:.1f}, {100 * interval['high']:.1f}]"
+    return f"{100 * interval['mean']:.1f}" + ends(interval, ".1f")
+
+
+def ends(interval: dict[str, Any], form: str) -> str:
+    """The ends of an interval of shares in per cent; nothing where a single episode has none."""
+    if interval["low"] is None:
+        return ""
+    return f" [{format(100 * interval['low'], form)}, {format(100 * interval['high'], form)}]"

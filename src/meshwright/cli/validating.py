@@ -49,3 +49,59 @@ def pacml(
     from . import validating_pacml
 
     validating_pacml.run(file, graphs, statistics, seeds, json_file)
+
+
+@validate.command(short_help="Messages of gloo over shaped wires between network namespaces (as root).")
+def network(
+    quick: Annotated[bool, typer.Option("--quick", help="A selection that takes less than a minute.")] = False,
+    max_mean_error: Annotated[
+        float | None, typer.Option(metavar="X", help="Mean relative error allowed, alone and with two jobs; 0.1 by default.")
+    ] = None,
+    json_file: JsonFile = None,
+) -> None:
+    """Build network namespaces with shaped links, measure gloo over them, and hold our predictions against that."""
+    from . import validating_network
+
+    validating_network.run(quick, max_mean_error, json_file)
+
+
+@validate.command(short_help="Measured collectives, of sizes and groups that were left out.")
+def collectives(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="CSV of measured collectives, or what nccl-tests wrote.")],
+    operation: Annotated[
+        str | None, typer.Option(metavar="NAME", help="What an nccl-tests file measures that does not say so itself.")
+    ] = None,
+    max_mean_error: Annotated[
+        float | None, typer.Option(metavar="X", help="Mean relative error that the sizes left out may have.")
+    ] = None,
+    max_mean_group_error: Annotated[
+        float | None, typer.Option(metavar="X", help="Mean relative error that the group sizes left out may have.")
+    ] = None,
+    json_file: JsonFile = None,
+) -> None:
+    """Calibrate on every second size of each table, predict the others, then whole group sizes from their neighbours.
+
+    Exit 1 only where a mean error is larger than an option allows.
+    """
+    from . import validating_collectives
+
+    validating_collectives.run(file, operation, max_mean_error, max_mean_group_error, json_file)
+
+
+@validate.command(name="step-times", short_help="Measured training steps of published runs.")
+def step_times(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="JSON of published steps, or vTrain's single-host table as CSV.")
+    ],
+    max_mean_error: Annotated[
+        float | None, typer.Option(metavar="X", help="Mean relative error that each family may have, as 0.05.")
+    ] = None,
+    json_file: JsonFile = None,
+) -> None:
+    """Predict every published step; what a source leaves open is the fastest legal value by the model.
+
+    Exit 1 only where a family's mean error is larger than the option allows. Rows that cannot be priced are listed.
+    """
+    from . import validating_step_times
+
+    validating_step_times.run(files, max_mean_error, json_file)

@@ -1,0 +1,249 @@
+"""Refits what kernels reach on an A100, on figures that are never used to validate.
+
+The calibration set: vTrain's single-host table, rows of hidden size 1024 only, and the times of one layer of the 22B model
+(Korthikanti et al. 2022, table 4). Both are read from the files that `validate_step_times` reads; nothing else in them is
+looked at. The fit is least squares of logarithms: each of the ten layer times counts with a deviation of 2 %, the many
+rows of the table together as much as `INDEPENDENT_ROWS` rows with one of 10 % (they are sums of that many different
+measurements), and what neither of them tells is held by wide beliefs, `BELIEFS`. The table's times are exactly linear in the
+number of micro-batches, so that what a step does once stands out: ``2 T(m) - T(2 m)``; those parts count as rows do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import files
+from ..costs.layouts import blocks
+from ..costs.layouts.bricks import BlockKey
+from ..costs.layouts.kernels import KernelModel, KernelSettings, kernel_settings
+from ..costs.layouts.passes import pass_time
+from ..costs.layouts.step_time import Pricer
+from ..costs.layouts.wires import Wires, message_s
+from ..costs.layouts.work import LayoutWork, describe
+from ..devices import device_type
+from ..errors import InputFileError
+from ..plans.partition import Layout
+from .step_time_rows import CALIBRATION_HIDDEN, Row, gpt, read_rows
+from .validate_step_times import _layout
+
+FITTED = {
+    "product_efficiency": (0.3, 0.8, 1.0),
+    "attention_product_efficiency": (0.1, 0.4, 1.0),
+    "product_overhead_k": (0.0, 10.0, 400.0),
+    "memory_efficiency": (0.3, 0.85, 1.0),
+    "loss_efficiency": (0.1, 0.5, 2.0),
+    "spread_loss_efficiency": (0.1, 1.0, 2.0),
+    "host_us_per_kernel": (1.0, 50.0, 200.0),
+    "host_us_per_message": (1.0, 60.0, 2000.0),
+    "optimizer_bytes_per_parameter": (10.0, 34.0, 200.0),
+    "step_overhead_ms": (0.0, 0.5, 50.0),
+}
+"""The constants: lower bound, where the fit starts, upper bound."""
+
+BELIEFS = {
+    "product_efficiency": (0.8, 0.1),
+    "attention_product_efficiency": (0.5, 0.2),
+    "product_overhead_k": (64.0, 64.0),
+    "memory_efficiency": (0.85, 0.07),
+}
+"""Mean and deviation of what is believed before any figure: large products reach 70 to 90 % of the peak, a product's start
+and end cost a few steps of 32 along its sums, copies reach 80 to 90 % of the memory's bandwidth."""
+
+INDEPENDENT_ROWS = 32
+LAYER_DEVIATION, ROW_DEVIATION = 0.02, 0.10
+
+LAYER_TIMES = (
+    ("baseline no recompute", False, "none"),
+    ("sequence parallelism", True, "none"),
+    ("baseline with full recompute", False, "full"),
+    ("selective recompute", False, "selective"),
+    ("selective + sequence", True, "selective"),
+)
+
+
+@dataclass(frozen=True)
+class Residual:
+    """One figure of the calibration set after the fit."""
+
+    item: str
+    fitted: float
+    measured: float
+
+    @property
+    def relative_error(self) -> float:
+        """Signed distance over what was measured."""
+        return self.fitted / self.measured - 1
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Fitted constants with what is left.
+
+    Attributes:
+        constants: all constants of the device, fitted ones replaced.
+        layers: the ten layer times, milliseconds.
+        rows: the rows of the table, seconds.
+    """
+
+    constants: KernelSettings
+    layers: tuple[Residual, ...]
+    rows: tuple[Residual, ...]
+
+    def to_data(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "constants": self.constants.model_dump(),
+            "fitted": sorted(FITTED),
+            "residuals": {
+                "layer times": [{"item": r.item, "fitted": r.fitted, "measured": r.measured} for r in self.layers],
+                "rows": {
+                    "items": len(self.rows),
+                    "mean_relative_error": _mean_error(self.rows),
+                    "max_relative_error": max(abs(r.relative_error) for r in self.rows),
+                },
+            },
+        }
+
+
+def calibrate(paths: Sequence[str | Path], *, progress: Callable[[str, int, int], None] | None = None) -> Calibration:
+    """Fit the constants.
+
+    Args:
+        paths: the JSON that holds ``korthikanti_table4_per_layer_22B`` and the CSV of vTrain, in any order.
+        progress: called with a phase, steps done and steps.
+
+    Raises:
+        InputFileError: one of the two is missing.
+    """
+    from scipy.optimize import least_squares
+
+    layers = _layer_figures(paths)
+    rows = _rows(paths)
+    pairs = _pairs(rows)
+    start = kernel_settings("a100")
+    names = list(FITTED)
+    low, middle, high = (np.array([FITTED[name][side] for name in names]) for side in range(3))
+    count = [0]
+
+    def residuals(values: NDArray[np.float64]) -> NDArray[np.float64]:
+        count[0] += 1
+        if progress is not None:
+            progress("evaluations", count[0], max(200, count[0]))
+        model = _model(start, dict(zip(names, values.tolist(), strict=True)))
+        one = [math.log(r.fitted / r.measured) / LAYER_DEVIATION for r in _layer_residuals(model, layers)]
+        many = np.array([math.log(r.fitted / r.measured) for r in _row_residuals(model, rows)])
+        once = np.array([math.log(r.fitted / r.measured) for r in _once_residuals(model, pairs)])
+        many *= math.sqrt(INDEPENDENT_ROWS / len(rows)) / ROW_DEVIATION
+        once *= math.sqrt(INDEPENDENT_ROWS / len(pairs)) / ROW_DEVIATION
+        held = [(dict(zip(names, values, strict=True))[name] - mean) / deviation for name, (mean, deviation) in BELIEFS.items()]
+        return np.concatenate([one, many, once, held])
+
+    fit = least_squares(
+        residuals,
+        middle,
+        bounds=(low, high),
+        x_scale=np.maximum(middle, 1e-2),
+        diff_step=[1e-3] * len(names),
+        max_nfev=60,
+        loss="soft_l1",
+    )
+    constants = dict(zip(names, (float(f"{value:.4g}") for value in fit.x.tolist()), strict=True))
+    model = _model(start, constants)
+    of_layers, of_rows = _layer_residuals(model, layers), _row_residuals(model, rows)
+    settled = start.model_copy(update=constants)
+    return Calibration(settled, tuple(of_layers), tuple(of_rows))
+
+
+def _model(start: KernelSettings, values: dict[str, float]) -> KernelModel:
+    return KernelModel(device_type("a100"), start.model_copy(update=values))
+
+
+def _layer_figures(paths: Sequence[str | Path]) -> dict[str, tuple[float, float]]:
+    for path in paths:
+        if Path(path).suffix.lower() != ".json":
+            continue
+        data = files.read_json(path)
+        table = data.get("korthikanti_table4_per_layer_22B") if isinstance(data, dict) else None
+        if table is not None:
+            try:
+                return {row["experiment"]: (float(row["fwd_ms"]), float(row["bwd_ms"])) for row in table["rows"]}
+            except (KeyError, TypeError, ValueError):
+                raise InputFileError(
+                    "not the table of layer times", file=path, field="korthikanti_table4_per_layer_22B"
+                ) from None
+    raise InputFileError("no JSON with the layer times is given", field="korthikanti_table4_per_layer_22B")
+
+
+def _rows(paths: Sequence[str | Path]) -> list[tuple[Row, LayoutWork]]:
+    for path in paths:
+        if Path(path).suffix.lower() == ".csv":
+            rows = [row for row in read_rows(path) if row.shape is not None and row.shape.hidden == CALIBRATION_HIDDEN]
+            if rows:
+                return [(row, describe(row.shape, _layout(row, {}), row.sequence_length)) for row in rows if row.shape]
+    raise InputFileError(f"no CSV with rows of hidden size {CALIBRATION_HIDDEN} is given")
+
+
+def _layer_residuals(model: KernelModel, figures: dict[str, tuple[float, float]]) -> list[Residual]:
+    shape = gpt(48, 6144, 64, 51_200, 2048)
+    wires = Wires(8, 300e9, 200e9)
+    found = []
+    for name, sequence_parallel, recompute in LAYER_TIMES:
+        if name not in figures:
+            raise InputFileError("the table of layer times lacks a row", field=name)
+        layout = Layout(
+            tp=8,
+            micro_batch=4,
+            global_batch=4,
+            sequence_parallel=sequence_parallel,
+            recompute=recompute,
+            attention="unfused",
+        )
+        work = blocks.layer(shape, BlockKey.of(layout, 2048))
+        for part, items, measured_ms in (
+            ("forward", work.forward, figures[name][0]),
+            ("backward", work.recompute + work.backward, figures[name][1]),
+        ):
+            time = pass_time(items, model, lambda message: message_s(message, layout, wires), 2)  # noqa: B023
+            found.append(Residual(f"{name}, {part}", 1e3 * time.seconds, measured_ms))
+    return found
+
+
+def _row_residuals(model: KernelModel, rows: list[tuple[Row, LayoutWork]]) -> list[Residual]:
+    first = rows[0][0]
+    assert first.device is not None
+    assert first.wires is not None
+    pricer = Pricer(first.device, first.wires, kernels=model)
+    return [Residual(row.name, pricer.price_work(work).step_s, row.measured_s) for row, work in rows]
+
+
+def _pairs(rows: list[tuple[Row, LayoutWork]]) -> list[tuple[tuple[Row, LayoutWork], tuple[Row, LayoutWork]]]:
+    """Rows without a pipeline, with those of twice as many micro-batches and nothing else changed."""
+    by_layout: dict[tuple[Any, ...], tuple[Row, LayoutWork]] = {}
+    for row, work in rows:
+        if work.layout.pp == 1 and row.shape is not None:
+            keys = ("tp", "dp", "micro_batch", "global_batch")
+            by_layout[(row.shape.num_layers, *(row.layout[key] for key in keys))] = (row, work)
+    doubled = [(one, by_layout.get((*key[:-1], 2 * key[-1]))) for key, one in by_layout.items()]
+    return [(one, other) for one, other in doubled if other is not None]
+
+
+def _once_residuals(model: KernelModel, pairs: list[tuple[tuple[Row, LayoutWork], tuple[Row, LayoutWork]]]) -> list[Residual]:
+    one = _row_residuals(model, [pair[0] for pair in pairs])
+    other = _row_residuals(model, [pair[1] for pair in pairs])
+    return [
+        Residual(a.item, max(2 * a.fitted - b.fitted, 1e-9), 2 * a.measured - b.measured) for a, b in zip(one, other, strict=True)
+    ]
+
+
+def _mean_error(residuals: Sequence[Residual]) -> float:
+    return math.fsum(abs(r.relative_error) for r in residuals) / len(residuals)
+
+
+__all__ = ["BELIEFS", "FITTED", "Calibration", "Residual", "calibrate"]

@@ -1,0 +1,263 @@
+"""Step times of published runs held against ours: a row each, and for each family error, rank order and regret.
+
+A field that a source leaves open is taken as the fastest legal value by the model, never by the error; a value with which
+the step does not fit the devices' memory is not legal.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..costs.layouts.kernels import kernel_settings
+from ..costs.layouts.memory import peak_memory
+from ..costs.layouts.step_time import Pricer, StepTime
+from ..costs.layouts.work import describe, is_legal
+from ..errors import ConfigError, PlanError
+from ..plans.partition import Layout, build
+from .step_time_rows import CALIBRATION_FAMILY, Row, read_rows
+
+CALIBRATION_SET = (
+    "vTrain's single-host table, rows of hidden size 1024 (VIA-Research/vTrain)",
+    "time of one layer of the 22B model (Korthikanti et al. 2022, table 4)",
+    "NCCL all-reduce on DGX A100 (VIA-Research/vTrain, trace/a100)",
+    "every second message size of nccl-tests on A100 (ai-dynamo/aiconfigurator)",
+)
+
+MAX_MICRO_BATCH = 64
+
+
+@dataclass(frozen=True)
+class Found:
+    """One row as predicted.
+
+    Attributes:
+        row: what was published.
+        predicted: our step; None where the row is unsupported.
+        chosen: fields that the source leaves open, with the value taken.
+        memory_bytes: of the fullest rank.
+        remark: why the row is unsupported, or what is odd about it.
+    """
+
+    row: Row
+    predicted: StepTime | None
+    chosen: dict[str, Any] = field(default_factory=dict)
+    memory_bytes: float = 0.0
+    remark: str | None = None
+
+    @property
+    def relative_error(self) -> float:
+        """Distance over what was measured."""
+        assert self.predicted is not None
+        return abs(self.predicted.step_s - self.row.measured_s) / self.row.measured_s
+
+    def to_data(self) -> dict[str, Any]:
+        """Plain data."""
+        data: dict[str, Any] = {"item": self.row.name, "family": self.row.family, "reference": self.row.measured_s}
+        if self.predicted is None:
+            return data | {"unsupported": self.remark}
+        return data | {
+            "predicted": self.predicted.step_s,
+            "relative_error": self.relative_error,
+            "uncertainty": self.predicted.uncertainty,
+            "chosen": self.chosen,
+            "memory_bytes": self.memory_bytes,
+            "breakdown_s": self.predicted.breakdown_s,
+            "remark": self.remark,
+        }
+
+
+@dataclass(frozen=True)
+class StepTimes:
+    """All rows of a validation.
+
+    Attributes:
+        found: the rows, in order.
+        calibration: constants by device type.
+    """
+
+    found: tuple[Found, ...]
+    calibration: dict[str, dict[str, Any]]
+
+    def summary(self) -> dict[str, dict[str, Any]]:
+        """For each family: rows, unsupported ones, mean and largest error, bias, Kendall's tau and regret."""
+        families: dict[str, list[Found]] = {}
+        for one in self.found:
+            families.setdefault(one.row.family, []).append(one)
+        return {family: _summary(rows) for family, rows in families.items()}
+
+    def to_data(self) -> dict[str, Any]:
+        """Plain data: every row, the summary, what the constants were fitted on and what they are."""
+        return {
+            "rows": [one.to_data() for one in self.found],
+            "summary": self.summary(),
+            "calibration_set": list(CALIBRATION_SET),
+            "calibration": self.calibration,
+        }
+
+
+def validate(paths: Sequence[str | Path], *, progress: Callable[[str, int, int], None] | None = None) -> StepTimes:
+    """Predict every row of some files.
+
+    Args:
+        paths: files of either form, see `step_time_rows`.
+        progress: called with the file, rows done and rows.
+
+    Raises:
+        InputFileError: a file is missing or of neither form.
+    """
+    pricers: dict[Any, Pricer] = {}
+    found = []
+    for path in paths:
+        rows = read_rows(path)
+        for number, row in enumerate(rows):
+            if progress is not None:
+                progress(str(path), number, len(rows))
+            found.append(predict(row, pricers))
+        if progress is not None:
+            progress(str(path), len(rows), len(rows))
+    names = sorted({one.row.device.name for one in found if one.row.device is not None})
+    return StepTimes(tuple(found), {name: kernel_settings(name).model_dump() for name in names})
+
+
+def predict(row: Row, pricers: dict[Any, Pricer] | None = None) -> Found:
+    """The step of one row, open fields taken as the fastest legal ones."""
+    if row.unsupported is not None or row.shape is None or row.device is None or row.wires is None:
+        return Found(row, None, remark=row.unsupported)
+    pricers = {} if pricers is None else pricers
+    key = (row.device, row.wires)
+    pricer = pricers.setdefault(key, Pricer(row.device, row.wires)) if key not in pricers else pricers[key]
+    fitting: list[Found] = []
+    other: list[Found] = []
+    problem = "no legal value of the open fields"
+    for chosen in _choices(row):
+        try:
+            layout = _layout(row, chosen)
+            if not is_legal(row.shape, layout, row.sequence_length):
+                describe(row.shape, layout, row.sequence_length)
+        except PlanError as error:
+            problem = str(error)
+            continue
+        work = describe(row.shape, layout, row.sequence_length)
+        memory = peak_memory(work)[1].total
+        found = Found(row, pricer.price_work(work), chosen, memory)
+        (fitting if memory <= row.device.memory_bytes else other).append(found)
+    if fitting:
+        return min(fitting, key=lambda one: one.predicted.step_s)  # type: ignore[union-attr]
+    if other:
+        best = min(other, key=lambda one: one.memory_bytes)
+        remark = f"we count {best.memory_bytes / 1e9:.1f} GB on a rank, the device has {row.device.memory_bytes / 1e9:.1f} GB"
+        return Found(row, best.predicted, best.chosen, best.memory_bytes, remark)
+    return Found(row, None, remark=problem)
+
+
+def _layout(row: Row, chosen: dict[str, Any]) -> Layout:
+    given = {key: value for key, value in row.layout.items() if key != "num_devices" and value is not None} | chosen
+    if given.get("pp", 1) == 1 and given.get("schedule") not in (None, "none"):
+        given["schedule"] = "1f1b"
+    layout = build(Layout, given, prefix="layout.")
+    if layout.world != row.layout["num_devices"]:
+        raise PlanError(f"the layout has {layout.world} ranks, the cluster {row.layout['num_devices']} devices")
+    return layout
+
+
+def _choices(row: Row) -> list[dict[str, Any]]:
+    """Every combination of values of the fields that the row leaves open."""
+    given = row.layout
+    open_fields = [
+        key for key in ("tp", "pp", "dp", "micro_batch", "virtual_stages", "schedule", "recompute") if given.get(key) is None
+    ]
+    open_fields += [key for key in ("sequence_parallel", "zero") if key in given and given[key] is None]
+    assert row.shape is not None
+    if given.get("pp") == 1:
+        open_fields = [key for key in open_fields if key != "virtual_stages"]
+    devices = given["num_devices"]
+    divisors = [d for d in range(1, devices + 1) if devices % d == 0]
+    heads = row.shape.num_heads
+    chunks = list(range(1, row.shape.num_layers + 1))
+    batch = given.get("global_batch")
+    options: dict[str, list[Any]] = {
+        "tp": [d for d in divisors if d <= 8 and heads % d == 0],
+        "pp": [d for d in divisors if d <= row.shape.num_layers],
+        "dp": divisors,
+        "micro_batch": [b for b in range(1, MAX_MICRO_BATCH + 1) if batch is None or batch % b == 0],
+        "virtual_stages": chunks,
+        "schedule": ["1f1b", "interleaved"],
+        "recompute": ["none", "selective", "full"],
+        "sequence_parallel": [False, True],
+        "zero": [0],
+    }
+    found = []
+    for values in itertools.product(*(options[key] for key in open_fields)):
+        choice = dict(zip(open_fields, values, strict=True))
+        full = given | choice
+        tp, pp, dp = (full.get(key) or 1 for key in ("tp", "pp", "dp"))
+        v = full.get("virtual_stages") or 1
+        cp = full.get("cp") or 1
+        if tp * pp * dp * cp != devices and "num_devices" in given and any(key in open_fields for key in ("tp", "pp", "dp")):
+            continue
+        schedule = full.get("schedule")
+        if v > 1 and (schedule != "interleaved" or pp == 1 or row.shape.num_layers % (pp * v)):
+            continue
+        if "schedule" in open_fields and schedule == "interleaved" and v == 1:
+            continue
+        found.append(choice)
+    return found or [{}]
+
+
+def _summary(rows: list[Found]) -> dict[str, Any]:
+    known = [one for one in rows if one.predicted is not None]
+    data: dict[str, Any] = {
+        "items": len(rows),
+        "unsupported": len(rows) - len(known),
+        "is_calibration": rows[0].row.family.endswith(CALIBRATION_FAMILY),
+    }
+    if not known:
+        return data
+    errors = [one.relative_error for one in known]
+    signed = [one.predicted.step_s / one.row.measured_s - 1 for one in known if one.predicted is not None]
+    return data | {
+        "mean_relative_error": math.fsum(errors) / len(errors),
+        "max_relative_error": max(errors),
+        "mean_signed_error": math.fsum(signed) / len(signed),
+        "kendall_tau": kendall_tau(known),
+        **_regret(known),
+    }
+
+
+def kendall_tau(rows: Sequence[Found]) -> float | None:
+    """Kendall's tau-b of predicted and measured times; None for a single row."""
+    if len(rows) < 2:
+        return None
+    from scipy.stats import kendalltau
+
+    predicted = [one.predicted.step_s for one in rows if one.predicted is not None]
+    tau = float(kendalltau(predicted, [one.row.measured_s for one in rows]).statistic)
+    return None if math.isnan(tau) else tau
+
+
+def _regret(rows: Sequence[Found]) -> dict[str, Any]:
+    """How much longer than the best measured layout the one takes that we would have chosen, over groups of rows that do
+    the same work on the same devices."""
+    groups: dict[tuple[Any, ...], list[Found]] = {}
+    for one in rows:
+        groups.setdefault(one.row.group, []).append(one)
+    regrets = []
+    for group in groups.values():
+        if len(group) < 2:
+            continue
+        ours = min(group, key=lambda one: one.predicted.step_s)  # type: ignore[union-attr]
+        regrets.append(ours.row.measured_s / min(one.row.measured_s for one in group) - 1)
+    if not regrets:
+        return {"regret_groups": 0}
+    return {"regret_groups": len(regrets), "mean_regret": math.fsum(regrets) / len(regrets), "max_regret": max(regrets)}
+
+
+def check_allowed(max_mean_error: float | None) -> None:
+    """Refuse an allowed error that is no number of at least 0."""
+    if max_mean_error is not None and not max_mean_error >= 0:
+        raise ConfigError("must be a number of at least 0", field="--max-mean-error", value=max_mean_error)

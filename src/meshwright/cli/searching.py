@@ -1,0 +1,151 @@
+"""``meshwright plan --search``."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .. import files
+from ..errors import InputFileError
+from . import output
+
+if TYPE_CHECKING:
+    from ..evaluation.layout_planning import LayoutsFound, Row
+    from ..planners.layout_front import Counts, Found
+
+COLUMNS = ("", "layout", "rank order", "devices", "step s", "tokens/s", "MFU %", "GB", "bubble %", "exposed %")
+
+MOST_ROWS = 40
+"""Of the Pareto front; --all writes the whole of it."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The options of a search, as `evaluation.layout_planning.search_layouts` explains them.
+
+    Attributes:
+        batch, sequence_length, devices, keep, order, collectives, overlap_slowdown: for the search.
+        top: rows of the table.
+        whole_file: where the whole ranking goes.
+        plot_file: where the picture goes.
+    """
+
+    batch: int | None
+    sequence_length: int | None
+    devices: str | None
+    keep: str
+    order: str | None
+    collectives: str
+    overlap_slowdown: float
+    top: int
+    whole_file: Path | None
+    plot_file: Path | None
+
+
+def run(job: str, cluster: str, steps: int, asked: Asked, json_file: str | None) -> None:
+    """Search, write what was asked for, and show the best layouts, the front and what became of the others."""
+    from .. import settings
+    from ..costs.model import CostSettings
+    from ..evaluation.layout_planning import search_layouts
+
+    _check_files(asked, json_file)
+    costs = settings.build(CostSettings, {"overlap_slowdown": asked.overlap_slowdown, "collectives": asked.collectives})
+    found = search_layouts(
+        job,
+        cluster,
+        batch=asked.batch,
+        sequence_length=asked.sequence_length,
+        devices=asked.devices,
+        keep=asked.keep,
+        order=asked.order,
+        top=None if asked.whole_file else asked.top,
+        num_steps=steps,
+        costs=costs,
+        on_best=_Teller(),
+    )
+    plan = found.plan
+    if json_file == "-":
+        output.write_json(json_file, plan.model_dump(mode="json", exclude_none=True))
+    elif json_file is not None:
+        plan.save(json_file)
+    if asked.whole_file is not None:
+        is_csv = asked.whole_file.suffix == ".csv"
+        files.write_text(asked.whole_file, found.to_csv() if is_csv else files.json_text(found.to_data()) + "\n")
+    if asked.plot_file is not None:
+        from ..evaluation.layout_plot import layouts_svg
+
+        files.write_text(asked.plot_file, layouts_svg(found))
+    _show(found, asked.top, json_file)
+    output.tell_written(output.console(json_file), json_file, asked.whole_file, asked.plot_file)
+
+
+class _Teller:
+    """Tells each layout that is better than all before, where a terminal is there."""
+
+    def __init__(self) -> None:
+        self._begin_s = time.perf_counter()
+        self._best_s = float("inf")
+
+    def __call__(self, found: Found, counts: Counts) -> None:
+        if sys.stderr.isatty() and found.step_s < self._best_s:
+            self._best_s = found.step_s
+            passed_s = time.perf_counter() - self._begin_s
+            sys.stderr.write(f"{passed_s:6.2f} s: {found.step_s:.4g} s a step with {found.text}\n")
+
+
+def _check_files(asked: Asked, json_file: str | None) -> None:
+    named: dict[Path, str] = {}
+    for option, path in (("--json", json_file), ("--all", asked.whole_file), ("--plot", asked.plot_file)):
+        output.check_file(option, path)
+        if path is None or str(path) == "-":
+            continue
+        first = named.setdefault(Path(path).resolve(), option)
+        if first != option:
+            raise InputFileError(f"is the file of {first} too", field=option, value=str(path))
+    for option, path, suffixes in (("--all", asked.whole_file, (".json", ".csv")), ("--plot", asked.plot_file, (".svg",))):
+        if path is not None and path.suffix not in suffixes:
+            raise InputFileError(f"the name must end in {' or '.join(suffixes)}", field=option, value=str(path))
+
+
+def _show(found: LayoutsFound, top: int, json_file: str | None) -> None:
+    out = output.console(json_file)
+    counts, best, name = found.searched.counts, found.best, found.cluster.name
+    title = f"{found.shape.name} on {name}, {found.search.space.global_batch} sequences of {found.search.space.sequence_length}"
+    output.table(out, f"Best layouts of {title}", COLUMNS, _lines(found.rows(top)), numbers_from=3)
+    numbers = sorted({one.devices for one in found.searched.front}, reverse=True)
+    if len(numbers) > 1:
+        fastest = [next(one for one in found.searched.front if one.devices == number) for number in numbers]
+        output.table(out, "Fastest by devices", COLUMNS, _lines([found.row(one) for one in fastest]), numbers_from=3)
+    front = [found.row(one) for one in found.searched.front[:MOST_ROWS]]
+    more = len(found.searched.front) - len(front)
+    title = "Pareto front of time, memory and devices" + (f", {more} more of less memory or devices" if more else "")
+    output.table(out, title, COLUMNS, _lines(front), numbers_from=3)
+    out.print(
+        f"{counts.legal:,} legal layouts: {counts.examined:,} priced ({counts.prices:,} prices in different rank orders), "
+        f"{counts.pruned:,} pruned by bounds, {counts.infeasible:,} too large for a device; {counts.illegal:,} illegal",
+        markup=False,
+        soft_wrap=True,
+    )
+    summary = [[label, value, provenance] for label, value, provenance in found.plan.summary_rows()]
+    output.table(out, f"Plan of the best, {best.text}", ["", "", "provenance"], summary, numbers_from=3)
+
+
+def _lines(rows: list[Row]) -> list[list[str]]:
+    return [
+        [
+            str(place),
+            row.found.text,
+            row.found.order,
+            str(row.found.devices),
+            f"{row.step.step_s:.4g} ± {100 * row.step.uncertainty:.0f} %",
+            f"{row.step.tokens_per_s:,.0f}",
+            f"{100 * row.step.mfu:.1f}",
+            f"{row.found.memory_bytes / 1e9:.1f}",
+            f"{100 * row.bubble_share:.1f}",
+            f"{100 * row.exposed_share:.1f}",
+        ]
+        for place, row in enumerate(rows, start=1)
+    ]

@@ -1,0 +1,54 @@
+"""One layout on one cluster: figures with provenance, refusals with numbers, what each switch changes."""
+
+import json
+
+import pytest
+
+from meshwright.errors import GraphError, PlanError
+from meshwright.evaluation.estimating import estimate, explain
+
+LAYOUT = "tp=4,dp=16,micro_batch=1,global_batch=128,sequence_parallel=true,distributed_optimizer=true"
+
+
+@pytest.fixture(scope="module")
+def llama():
+    return estimate("zoo:llama-7b", "preset:dgx-a100-8x8", LAYOUT)
+
+
+def test_every_figure_has_a_provenance_and_an_uncertainty(llama):
+    figures = {figure.name: (figure, spread) for figure, spread in llama.figures()}
+    assert set(figures) == {"step_s", "tokens_per_s", "mfu", "hfu", "memory_bytes"}
+    assert all(figure.provenance == "estimated" and 0 < spread < 1 for figure, spread in figures.values())
+    assert figures["tokens_per_s"][0].value == pytest.approx(128 * 2048 / llama.step.step_s)
+    assert figures["memory_bytes"][0].value == max(one.total for one in llama.memory)
+    data = json.loads(json.dumps(llama.to_data()))
+    assert sum(part["seconds"] for part in data["breakdown"]) == pytest.approx(llama.step.step_s)
+
+
+def test_model_operations_are_about_six_for_each_parameter_and_token(llama):
+    # 6.7 billion parameters, 128 x 2,048 tokens; the embedding is looked up, attention comes on top: within 15 %
+    assert llama.step.model_flops == pytest.approx(6 * 6.74e9 * 128 * 2048, rel=0.15)
+
+
+def test_each_switch_is_told_with_its_change_or_why_it_changes_nothing(llama):
+    found = {one.name: one for one in explain(llama)}
+    assert found["overlap_tp=true"].change < 0
+    assert found["overlap_dp=true"].change < 0
+    assert found["overlap_pp=true"].change is None
+    assert "pp is 1" in found["overlap_pp=true"].remark
+    assert found["jobs interleaved"].change < 0
+    assert {one.kind for one in found.values()} == {"vertical", "horizontal", "intra-inter", "host-net"}
+
+
+@pytest.mark.parametrize(
+    ("job", "layout", "kind", "told"),
+    [
+        ("zoo:resnet50", LAYOUT, GraphError, "no transformer"),
+        ("zoo:llama-7b", "dp=1,micro_batch=1,global_batch=1", PlanError, r"needs \d+\.\d GB .* a device has 80\.0 GB"),
+        ("zoo:llama-7b", "dp=128,micro_batch=1,global_batch=128", PlanError, "128 ranks, dgx-a100-8x8 only 64 devices"),
+        ("zoo:llama-7b", "tp=3,micro_batch=1,global_batch=3", PlanError, r"layout\.tp: does not divide the 32 heads"),
+    ],
+)
+def test_what_cannot_be_priced_is_refused(job, layout, kind, told):
+    with pytest.raises(kind, match=told):
+        estimate(job, "preset:dgx-a100-8x8", layout)

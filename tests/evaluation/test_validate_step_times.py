@@ -1,0 +1,189 @@
+"""Published steps against ours: open fields, unsupported rows, summaries, and the bounds on the published families."""
+
+import json
+from itertools import pairwise
+
+import pytest
+
+from meshwright.costs.layouts.step_time import Pricer
+from meshwright.costs.layouts.wires import Wires
+from meshwright.devices import device_type
+from meshwright.errors import ConfigError, InputFileError
+from meshwright.evaluation.calibrate_kernels import calibrate
+from meshwright.evaluation.step_time_rows import VTRAIN_COLUMNS, gpt, read_rows
+from meshwright.evaluation.validate_step_times import check_allowed, validate
+from meshwright.plans.partition import Layout
+
+ROW = {
+    "id": "run-1",
+    "family": "mine",
+    "model": {"layers": 24, "hidden": 2048, "heads": 16, "vocab": 51200, "sequence": 1024},
+    "cluster": {"device": "a100-80gb", "devices_per_host": 8, "num_devices": 16, "nics_per_host": 8, "nic_gbit_per_s": 200},
+    "layout": {
+        "tp": 2,
+        "pp": 4,
+        "dp": 2,
+        "micro_batch": 2,
+        "global_batch": 64,
+        "schedule": "1f1b",
+        "virtual_stages": 1,
+        "recompute": "none",
+    },
+    "measured": {"step_time_s": 1.0},
+    "source": "somebody 2024",
+}
+
+
+def changed(**keys):
+    row = json.loads(json.dumps(ROW))
+    for key, values in keys.items():
+        row[key] = row[key] | values if isinstance(values, dict) else values
+    return row
+
+
+@pytest.fixture
+def of_rows(tmp_path):
+    def validated(*rows):
+        path = tmp_path / "rows.json"
+        path.write_text(json.dumps({"rows": rows}))
+        return validate([path])
+
+    return validated
+
+
+def test_a_row_that_leaves_nothing_open_is_priced_as_it_stands(of_rows):
+    found = of_rows(ROW).found[0]
+    layout = Layout(tp=2, pp=4, dp=2, micro_batch=2, global_batch=64)
+    step = Pricer(device_type("a100"), Wires(8, 300e9, 200e9)).price(gpt(24, 2048, 16, 51200, 1024), layout, 1024)
+    # the sums of gradients in the row's 2024 software are the layout's defaults
+    assert found.predicted.step_s == pytest.approx(step.step_s)
+    assert found.chosen == {}
+    assert found.relative_error == pytest.approx(abs(step.step_s - 1))
+
+
+def test_an_open_field_takes_the_fastest_value_whatever_was_measured(of_rows):
+    one = of_rows(changed(layout={"micro_batch": None})).found[0]
+    other = of_rows(changed(layout={"micro_batch": None}, measured={"step_time_s": 77.0})).found[0]
+    assert one.chosen == other.chosen
+    for micro in (1, 2, 4, 8, 16, 32):
+        assert one.predicted.step_s <= of_rows(changed(layout={"micro_batch": micro})).found[0].predicted.step_s
+
+
+def test_an_open_field_takes_no_value_that_does_not_fit(of_rows):
+    wide = {"layers": 48, "hidden": 6144, "heads": 64, "sequence": 2048}
+    row = changed(model=wide, layout={"tp": 8, "pp": 2, "dp": 1, "micro_batch": None, "global_batch": 64})
+    found = of_rows(row).found[0]
+    assert found.remark is None
+    assert found.memory_bytes <= 80 * 2**30
+    too_many = of_rows(changed(model=wide, layout={"tp": 8, "pp": 2, "dp": 1, "micro_batch": 64})).found[0]
+    assert "the device has 85.9 GB" in too_many.remark
+
+
+@pytest.mark.parametrize(
+    ("keys", "told"),
+    [
+        ({"cluster": {"device": "tpu-v4"}}, "no such device type: tpu-v4"),
+        ({"model": {"hidden": None}}, "model.hidden is not printed"),
+        ({"measured": {"step_time_s": None}}, "measured.step_time_s is not printed"),
+        ({"layout": {"dp": 3}}, "not a multiple"),
+        ({"layout": {"dp": 4}}, "32 ranks, the cluster 16 devices"),
+        ({"layout": {"tpp": 4}}, "unknown key"),
+    ],
+)
+def test_a_row_that_cannot_be_priced_is_listed_with_its_reason(of_rows, keys, told):
+    found = of_rows(changed(**keys), ROW)
+    assert told in found.found[0].remark
+    summary = found.summary()["mine"]
+    assert (summary["items"], summary["unsupported"]) == (2, 1)
+    assert found.to_data()["rows"][0]["unsupported"] == found.found[0].remark
+
+
+def test_other_devices_are_priced_with_a_wider_uncertainty(of_rows):
+    a100, h100, v100 = (of_rows(changed(cluster={"device": name})).found[0] for name in ("a100-80gb", "h100-80gb", "v100-32gb"))
+    assert h100.predicted.step_s < a100.predicted.step_s < v100.predicted.step_s
+    assert h100.predicted.uncertainty > a100.predicted.uncertainty
+
+
+def test_regret_is_what_the_chosen_row_takes_longer_than_the_best(of_rows):
+    slow, fast = changed(id="x-a"), changed(id="x-b", layout={"recompute": "full"})
+    slow["measured"]["step_time_s"], fast["measured"]["step_time_s"] = 1.5, 1.0
+    summary = of_rows(slow, fast).summary()["mine"]
+    # without recomputation is predicted faster and was measured at 1.5 times the other
+    assert summary["max_regret"] == pytest.approx(0.5)
+    assert summary["kendall_tau"] == pytest.approx(-1.0)
+
+
+def test_bad_files_are_refused_by_name(tmp_path):
+    path = tmp_path / "rows.json"
+    path.write_text('{"rows": []}')
+    with pytest.raises(InputFileError, match="no list of rows"):
+        read_rows(path)
+    path.write_text(json.dumps({"rows": [{key: value for key, value in ROW.items() if key != "layout"}]}))
+    with pytest.raises(InputFileError, match=r"rows\.0\.layout: the key is missing"):
+        read_rows(path)
+    table = tmp_path / "table.csv"
+    table.write_text("a,b\n1,2\n")
+    with pytest.raises(InputFileError, match=r"table\.csv:1"):
+        read_rows(table)
+    table.write_text(",".join(VTRAIN_COLUMNS) + "\n2,16,8,1024,16,24,1024,1,1,2\n")
+    with pytest.raises(InputFileError, match=r"table\.csv:2: eleven numbers"):
+        read_rows(table)
+    with pytest.raises(ConfigError, match="--max-mean-error"):
+        check_allowed(float("nan"))
+    with pytest.raises(InputFileError, match="no JSON with the layer times"):
+        calibrate([table])
+
+
+@pytest.mark.reference
+def test_published_families_are_met(reference):
+    found = validate([reference / "published" / "step_times.json"])
+    summary = found.summary()
+    assert [family["unsupported"] for family in summary.values()] == [0, 0, 0]
+    assert summary["korthikanti-2022"]["mean_relative_error"] < 0.035
+    assert summary["korthikanti-2022"]["max_relative_error"] < 0.09
+    assert summary["megatron-lm-2021"]["mean_relative_error"] < 0.05
+    assert summary["megatron-lm-2021-zero3-vs-ptd"]["mean_relative_error"] < 0.12
+    by_name = {one.row.name: one for one in found.found}
+    pairs = [("174.6B-384", "174.6B-384"), ("174.6B-768", "174.6B-768"), ("174.6B-1536", "174.6B-1536")]
+    pairs += [("529.6B-640", "529.6B-560"), ("529.6B-1120", "529.6B-1120"), ("529.6B-2240", "529.6B-2240")]
+    for zero3, ptd in pairs:  # device-seconds of one sample, in the order in which they were measured
+        ours, theirs = (
+            [
+                seconds(one) * one.row.layout["num_devices"] / one.row.layout["global_batch"]
+                for one in (by_name[f"megatron21-t2-zero3-{zero3}"], by_name[f"megatron21-t2-ptd-{ptd}"])
+            ]
+            for seconds in (lambda one: one.predicted.step_s, lambda one: one.row.measured_s)
+        )
+        assert (ours[0] > ours[1]) == (theirs[0] > theirs[1]), zero3
+
+
+@pytest.mark.reference
+def test_measured_layouts_of_one_host_are_ranked(reference):
+    # The bound on the mean error, 9 %, is not met (see the docs): what is held is the rank order, and that the error does
+    # not grow beyond what is documented.
+    summary = validate([reference / "published" / "vtrain_single_node.csv"]).summary()["vtrain-h2048"]
+    assert summary["items"] == 720
+    assert summary["unsupported"] == 0
+    assert summary["kendall_tau"] > 0.9
+    assert summary["mean_relative_error"] < 0.12
+
+
+@pytest.mark.reference
+@pytest.mark.parametrize("has_new_blocks", [False, True])
+def test_overlap_gains_what_was_measured_on_256_devices(reference, has_new_blocks):
+    # Jiang et al., "MegaScale", 2024, table 3: 53.3 % to 59.5 % of MFU by overlapping tensor, pipeline and data parallelism
+    # in turn, after a parallel block and a sliding window; 6.2 +- 2 points
+    data = json.loads((reference / "published" / "step_times.json").read_text())["megascale_ablation"]["config"]
+    model, given = data["model"], data["layout"]
+    more = {"is_parallel": True, "window": model["sequence"] // 2} if has_new_blocks else {}
+    shape = gpt(model["layers"], model["hidden"], model["heads"], model["vocab"], model["sequence"], **more)
+    pricer = Pricer(device_type("a100"), Wires(8, 300e9, 200e9))
+    keys = {key: value for key, value in given.items() if value is not None} | {"sequence_parallel": True}
+    found = []
+    for switches in ((), ("overlap_tp",), ("overlap_tp", "overlap_pp"), ("overlap_tp", "overlap_pp", "overlap_dp")):
+        steps = [
+            pricer.price(shape, Layout(**(keys | {"micro_batch": micro} | dict.fromkeys(switches, True)))) for micro in (1, 2, 4)
+        ]
+        found.append(100 * max(step.mfu for step in steps))
+    assert all(after > before for before, after in pairwise(found))
+    assert found[-1] - found[0] == pytest.approx(6.2, abs=2.0)
