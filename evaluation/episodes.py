@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing import active_children, get_context
 from pathlib import Path
 from signal import SIG_IGN, SIGINT, signal
@@ -18,20 +19,34 @@ from ..envs.batch import EpisodeBatch
 from ..envs.benchmark import BenchmarkSettings
 from ..errors import MeshwrightError
 from ..planners.policy import Policy, checked
+from ..planners.rules import Random, RuleOfThumb
 from ..simulation.decision import decision
 from ..simulation.records import EpisodeRecord
 from ..simulation.scenario import Scenario
 from .policies import policy
+from .references import beam_record, is_beam
 
 
-def play(chooser: Policy, scenario: Scenario, seed: int) -> EpisodeRecord:
-    """One episode; all randomness, the policy's too, follows from the seed."""
-    batch = EpisodeBatch(scenario, 1)
+def play(chooser: Policy, scenario: Scenario, seed: int, latency_s: list[float] | None = None) -> EpisodeRecord:
+    """One episode; all randomness, the policy's too, follows from the seed.
+
+    Args:
+        chooser: the policy.
+        scenario: what is played.
+        seed: of the episode.
+        latency_s: seconds that each decision took the policy are added to it.
+    """
+    observes = not isinstance(chooser, RuleOfThumb | Random)  # these look at plain figures only
+    batch = EpisodeBatch(scenario, 1, observes=observes)
     batch.begin(0, np.random.default_rng(seed))
     chooser.begin(seed)
     while not batch.is_over[0]:
-        observation = {key: value[0] for key, value in batch.observations._asdict().items()}
-        choice = chooser.choose(decision(scenario, batch.episodes, 0), observation)
+        observation = {key: value[0] for key, value in batch.observations.shown().items()} if observes else {}
+        shown = decision(scenario, batch.episodes, 0)
+        began = time.perf_counter()
+        choice = chooser.choose(shown, observation)
+        if latency_s is not None:
+            latency_s.append(time.perf_counter() - began)
         choice = checked(choice, chooser.name, scenario.problem.num_candidates)
         batch.step(np.array([choice], np.int64))
     return batch.record(0)
@@ -46,28 +61,36 @@ class Player:
         scenario: built from it.
         graphs_dir: profiles by folder name.
         num_processes: how many episodes are played at a time; the records are the same for any number.
+        latency_s: seconds that each decision took, by policy; they grow as episodes are played, and are never the same.
     """
 
     benchmark: BenchmarkSettings
     scenario: Scenario
     graphs_dir: Path | None = None
     num_processes: int = 1
+    latency_s: dict[str, list[float]] = field(default_factory=dict, compare=False)
 
     def play_all(
         self, tasks: Sequence[tuple[str, int]], progress: Callable[[int, int], None] | None = None
     ) -> list[EpisodeRecord]:
-        """A record for each (policy, seed), in the order of the tasks.
+        """A record for each (policy or beam search, seed), in the order of the tasks.
 
         Raises:
             MeshwrightError: a policy is unknown or does not fit.
         """
-        choosers = {spec: policy(spec, self.scenario) for spec in dict.fromkeys(spec for spec, _ in tasks)}
+        specs = dict.fromkeys(spec for spec, _ in tasks)
+        choosers = {spec: None if is_beam(spec) else policy(spec, self.scenario) for spec in specs}
         records: list[EpisodeRecord] = []
+
+        def keep(spec: str, played: tuple[EpisodeRecord, list[float]]) -> None:
+            records.append(played[0])
+            self.latency_s.setdefault(spec, []).extend(played[1])
+            if progress is not None:
+                progress(len(records), len(tasks))
+
         if self.num_processes == 1 or len(tasks) < 2:
             for spec, seed in tasks:
-                records.append(play(choosers[spec], self.scenario, seed))
-                if progress is not None:
-                    progress(len(records), len(tasks))
+                keep(spec, _timed(spec, choosers[spec], self.scenario, seed))
             return records
         workers = min(self.num_processes, len(tasks))
         not_ours = set(active_children())
@@ -75,10 +98,8 @@ class Player:
             try:
                 with _deaf_to_interrupts():
                     results = pool.map(_play, tasks, chunksize=max(1, len(tasks) // (8 * workers)))
-                for result in results:
-                    records.append(result)
-                    if progress is not None:
-                        progress(len(records), len(tasks))
+                for (spec, _), result in zip(tasks, results, strict=True):
+                    keep(spec, result)
             except BrokenProcessPool:
                 raise MeshwrightError("a process that played episodes died; try fewer", field="jobs", value=workers) from None
             except KeyboardInterrupt:
@@ -103,7 +124,7 @@ def _deaf_to_interrupts() -> Iterator[None]:
 
 # What a worker process keeps between tasks: the scenario and the policies used so far.
 _scenario: Scenario
-_choosers: dict[str, Policy]
+_choosers: dict[str, Policy | None]
 
 
 def _set_up(benchmark: BenchmarkSettings, graphs_dir: Path | None) -> None:
@@ -111,8 +132,16 @@ def _set_up(benchmark: BenchmarkSettings, graphs_dir: Path | None) -> None:
     _scenario, _choosers = benchmark.build(graphs_dir=graphs_dir), {}
 
 
-def _play(task: tuple[str, int]) -> EpisodeRecord:
+def _play(task: tuple[str, int]) -> tuple[EpisodeRecord, list[float]]:
     spec, seed = task
     if spec not in _choosers:
-        _choosers[spec] = policy(spec, _scenario)
-    return play(_choosers[spec], _scenario, seed)
+        _choosers[spec] = None if is_beam(spec) else policy(spec, _scenario)
+    return _timed(spec, _choosers[spec], _scenario, seed)
+
+
+def _timed(spec: str, chooser: Policy | None, scenario: Scenario, seed: int) -> tuple[EpisodeRecord, list[float]]:
+    """One episode and how long each decision took; a beam search (no chooser) decides all at once and has none."""
+    if chooser is None:
+        return beam_record(spec, scenario, seed), []
+    latency_s: list[float] = []
+    return play(chooser, scenario, seed, latency_s), latency_s

@@ -12,16 +12,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ..envs.benchmark import BenchmarkSettings
 from ..errors import ConfigError, PolicyError
 from ..simulation.records import EpisodeRecord
 from ..simulation.scenario import Scenario
 from .episodes import Player
-from .metrics import METRICS, degree_shares, metrics, outcome_shares
+from .metrics import METRICS, completion_percentiles_s, degree_shares, metrics, outcome_shares, rule_shares, shape_shares
 from .policies import BEST_FIXED, check_best_fixed, display_name, fixed_names, is_baseline, is_best_fixed, policy
-from .statistics import interval, paired
+from .references import check as check_references
+from .references import is_beam, least_blocking_rate
+from .statistics import excludes_zero, interval, paired
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 FIRST_TEST_SEED = 0
 FIRST_VALIDATION_SEED = 100
 MAX_PROCESSES = 256
@@ -48,6 +52,7 @@ def evaluate(
     benchmark: BenchmarkSettings,
     specs: Sequence[str] = (),
     *,
+    references: Sequence[str] = (),
     num_seeds: int | None = None,
     num_processes: int = 1,
     graphs_dir: Path | None = None,
@@ -59,6 +64,7 @@ def evaluate(
     Args:
         benchmark: scenario, seeds and the policies that are always compared.
         specs: policies beside those (see `evaluation.policies`).
+        references: clairvoyant references to show beside them (see `evaluation.references`).
         num_seeds: test episodes; the benchmark's own number by default.
         num_processes: episodes played at a time.
         graphs_dir: profiles by folder name.
@@ -81,6 +87,7 @@ def evaluate(
         if names.count(name) > 1:
             raise PolicyError("two policies would carry this name in the table; rename one of them", value=name)
     scenario = scenario or benchmark.build(graphs_dir=graphs_dir)
+    check_references(references, scenario)
     for spec in wanted:
         try:  # refuse before playing
             if is_best_fixed(spec):
@@ -97,8 +104,10 @@ def evaluate(
     played = player.play_all(tasks, None if progress is None else lambda done, of: progress("test episodes", done, of))
     by_spec = {spec: played[i * num_seeds : (i + 1) * num_seeds] for i, spec in enumerate(dict.fromkeys(acting))}
     records = {name: by_spec[spec] for name, spec in zip(names, acting, strict=True)}
-    rows = [_row(name, spec, benchmark, scenario, records[name]) for name, spec in zip(names, wanted, strict=True)]
+    kinds = ["baseline" if is_baseline(spec) else "learned" for spec in wanted]
+    rows = [_row(name, kind, benchmark, scenario, records[name]) for name, kind in zip(names, kinds, strict=True)]
     best = _best([row for row in rows if row["kind"] == "baseline"])
+    rows += _reference_rows(player, references, seeds, records, progress)
     for row in rows:
         row["against_best_baseline"] = None
         if best is not None and row is not best:
@@ -113,7 +122,10 @@ def evaluate(
         "rows": sorted(rows, key=lambda row: (row["blocking_rate"]["mean"], row["policy"])),
         "best_baseline": None if best is None else best["policy"],
         "verdict": verdict(rows, best),
-        "timing": {"elapsed_s": time.perf_counter() - began},
+        "timing": {
+            "elapsed_s": time.perf_counter() - began,
+            "decision_latency_s": _latencies(player, dict(zip(names, acting, strict=True))),
+        },
     }
     return Evaluation(results, records, scenario)
 
@@ -136,6 +148,7 @@ def describe(scenario: Scenario) -> dict[str, Any]:
         "graphs": [graph.name for graph in scenario.workload.graphs],
         "degrees": list(scenario.space.degrees),
         "placement_rules": list(scenario.settings.placement_rules),
+        "mean_interarrival_s": scenario.workload.mean_interarrival_s,
         "num_jobs": scenario.settings.num_jobs,
         "num_warmup_jobs": scenario.settings.num_warmup_jobs,
         "num_cooldown_jobs": scenario.settings.num_cooldown_jobs,
@@ -155,25 +168,76 @@ def verdict(rows: Sequence[dict[str, Any]], best: dict[str, Any] | None) -> str:
     if learned["num_seeds"] < 2:
         return f"No winner: one episode tells nothing about {learned['policy']} and {best['policy']}; ask for more seeds."
     points = f"{100 * difference['mean']:+.1f} points [{100 * difference['low']:+.1f}, {100 * difference['high']:+.1f}]"
-    if difference["high"] < 0:
+    if excludes_zero(difference) < 0:
         return f"{learned['policy']} blocks fewer jobs than the best baseline, {best['policy']}: {points}."
-    if difference["low"] > 0:
+    if excludes_zero(difference) > 0:
         return f"{best['policy']} wins: {learned['policy']} blocks more jobs than this baseline: {points}."
     return f"No winner: {learned['policy']} against the best baseline, {best['policy']}: {points}, which does not exclude zero."
 
 
-def _row(name: str, spec: str, benchmark: BenchmarkSettings, scenario: Scenario, records: list[EpisodeRecord]) -> dict[str, Any]:
+def _row(name: str, kind: str, benchmark: BenchmarkSettings, scenario: Scenario, records: list[EpisodeRecord]) -> dict[str, Any]:
     per_seed = [metrics(record, scenario) for record in records]
     return {
         "policy": name,
-        "kind": "baseline" if is_baseline(spec) else "learned",
+        "kind": kind,
         "benchmark": benchmark.name,
         "num_seeds": len(records),
         **{metric: interval([figures[metric] for figures in per_seed]) for metric in METRICS},
         "outcomes": outcome_shares(records, scenario),
         "degrees": degree_shares(records, scenario),
+        "shapes": shape_shares(records, scenario),
+        "rules": rule_shares(records, scenario) if kind != "reference" else {},
+        "completion_percentiles_s": completion_percentiles_s(records, scenario),
         "per_seed": {metric: [figures[metric] for figures in per_seed] for metric in METRICS},
     }
+
+
+def _reference_rows(
+    player: Player, specs: Sequence[str], seeds: list[int], records: dict[str, list[EpisodeRecord]], progress: Progress | None
+) -> list[dict[str, Any]]:
+    """A row for each clairvoyant reference; the records of beam searches join the others."""
+    rows = []
+    for spec in specs:
+
+        def report(done: int, of: int, spec: str = spec) -> None:
+            if progress is not None:
+                progress(spec, done, of)
+
+        if is_beam(spec):
+            records[spec] = player.play_all([(spec, seed) for seed in seeds], report)
+            rows.append(_row(spec, "reference", player.benchmark, player.scenario, records[spec]))
+        else:
+            rates = []
+            for seed in seeds:
+                rates.append(least_blocking_rate(player.scenario, seed))
+                report(len(rates), len(seeds))
+            rows.append(_bound_row(spec, player.benchmark, rates))
+    return rows
+
+
+def _bound_row(name: str, benchmark: BenchmarkSettings, rates: list[float]) -> dict[str, Any]:
+    """A row of which nothing but blocking rates is known."""
+    per_seed: dict[str, list[Any]] = {metric: [None] * len(rates) for metric in METRICS}
+    per_seed["blocking_rate"] = rates
+    return {
+        "policy": name,
+        "kind": "reference",
+        "benchmark": benchmark.name,
+        "num_seeds": len(rates),
+        **{metric: interval(values) for metric, values in per_seed.items()},
+        **{figure: {} for figure in ("outcomes", "degrees", "shapes", "rules")},
+        "completion_percentiles_s": None,
+        "per_seed": per_seed,
+    }
+
+
+def _latencies(player: Player, acting: dict[str, str]) -> dict[str, dict[str, float]]:
+    """How long a decision took each policy, the observation apart: median and 99th percentile over its test episodes."""
+    found = {}
+    for name, spec in acting.items():
+        p50, p99 = np.percentile(player.latency_s[spec], [50, 99])
+        found[name] = {"p50": float(p50), "p99": float(p99)}
+    return found
 
 
 def _best_fixed(player: Player, specs: Sequence[str], progress: Progress | None) -> dict[str, dict[str, Any]]:

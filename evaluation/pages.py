@@ -1,4 +1,4 @@
-"""What an evaluation leaves in a folder: ``results.json``, ``results.csv``, ``report.html`` and the decisions of one episode.
+"""What an evaluation leaves in a folder: ``results.json``, ``.csv`` and ``.md``, ``report.html``, the decisions of one episode.
 
 ``plans/`` holds the decisions of the first test episode of the best learned policy (of the best policy where none is
 learned), a plan for each placed job, so that the folder can be exported; ``episode.trace.json`` shows in Perfetto who held
@@ -7,8 +7,6 @@ which device in that episode. Where ``plans/`` changes, exports of the plans bef
 
 from __future__ import annotations
 
-import csv
-import io
 import os
 from pathlib import Path
 from typing import Any
@@ -26,10 +24,10 @@ from .decisions import write_plans
 from .episode_trace import to_chrome_trace
 from .evaluate import Evaluation
 from .gantt import occupancy_svg
-from .metrics import METRICS
 from .policies import display_name
 from .report import report_html
 from .step_chart import step_svg
+from .tables import to_csv, to_markdown
 
 
 def write_evaluation(found: Evaluation, out: Path, *, exports: dict[str, str] | None = None) -> list[Path]:
@@ -45,11 +43,12 @@ def write_evaluation(found: Evaluation, out: Path, *, exports: dict[str, str] | 
     Returns:
         The files and folders written.
     """
-    results_file, csv_file, report_file, trace_file, plans = (
-        out / name for name in ("results.json", "results.csv", "report.html", "episode.trace.json", "plans")
+    results_file, csv_file, markdown_file, report_file, trace_file, plans = (
+        out / name for name in ("results.json", "results.csv", "results.md", "report.html", "episode.trace.json", "plans")
     )
     files.write_json(results_file, found.results)
     files.write_text(csv_file, to_csv(found.results))
+    files.write_text(markdown_file, to_markdown(found.results))
     shown = best_policy(found.results)
     plans_before = _contents(plans)
     write_plans(found.records[shown][0], found.scenario, shown, plans)
@@ -57,26 +56,14 @@ def write_evaluation(found: Evaluation, out: Path, *, exports: dict[str, str] | 
         remove_exports(out / "export")
     files.write_json(trace_file, to_chrome_trace(found.records[shown][0], found.scenario))
     files.write_text(report_file, _report(found, out, shown, exports or {}))
-    return [results_file, csv_file, report_file, trace_file, plans]
+    return [results_file, csv_file, markdown_file, report_file, trace_file, plans]
 
 
 def best_policy(results: dict[str, Any]) -> str:
-    """The best learned policy, or the best one where none is learned."""
-    rows = [row for row in results["rows"] if row["kind"] == "learned"] or results["rows"]
+    """The best learned policy, or the best one where none is learned; no reference."""
+    policies = [row for row in results["rows"] if row["kind"] != "reference"]
+    rows = [row for row in policies if row["kind"] == "learned"] or policies
     return str(rows[0]["policy"])
-
-
-def to_csv(results: dict[str, Any]) -> str:
-    """The rows of the results as CSV: a line per policy, mean, low and high of each figure."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(
-        ["policy", "kind", "benchmark", "num_seeds", *(f"{m}_{end}" for m in METRICS for end in ("mean", "low", "high"))]
-    )
-    for row in results["rows"]:
-        figures = [row[m][end] if row[m] is not None else "" for m in METRICS for end in ("mean", "low", "high")]
-        writer.writerow([row["policy"], row["kind"], row["benchmark"], row["num_seeds"], *figures])
-    return text.getvalue()
 
 
 def remove_exports(folder: Path) -> None:
@@ -101,7 +88,12 @@ def remove_exports(folder: Path) -> None:
 
 
 def one_job(record: EpisodeRecord, scenario: Scenario) -> tuple[int, Timeline] | None:
-    """A placed job worth looking at, with one step of it: the first after the warm-up with the most common degree above 1."""
+    """A placed job worth looking at, with one step of it: the first after the warm-up with the most common degree above 1.
+
+    None under the published PAC-ML rules, whose look-ahead leaves no timeline.
+    """
+    if scenario.simulator is not None:
+        return None
     first = scenario.settings.num_warmup_jobs
     degrees = np.where(record.is_accepted, record.degree, 0)
     degrees[:first] = 0
@@ -110,7 +102,7 @@ def one_job(record: EpisodeRecord, scenario: Scenario) -> tuple[int, Timeline] |
         return None
     k = int(np.flatnonzero(degrees == np.bincount(wanted).argmax())[0])
     graph = scenario.workload.graphs[int(record.graph_id[k])]
-    devices = scenario.space.block(int(record.block[k]))
+    devices = record.devices_of(k, scenario)
     splits = scenario.settings.splitting.splits(graph, len(devices))
     return k, simulate(graph, scenario.cluster, splits, devices, scenario.settings.costs)
 
@@ -125,7 +117,7 @@ def _report(found: Evaluation, out: Path, shown: str, exports: dict[str, str]) -
     job = one_job(record, scenario)
     if job is not None:
         k, step = job
-        devices = scenario.space.block(int(record.block[k]))
+        devices = record.devices_of(k, scenario)
         names = [scenario.cluster.device_name(int(device)) for device in devices]
         timeline = step_svg(step, scenario.workload.graphs[int(record.graph_id[k])], device_names=names)
     run = RunFolder(out)

@@ -14,7 +14,7 @@ BLUE, ORANGE, GREEN, PINK = "#0072b2", "#e69f00", "#009e73", "#cc79a7"
 SKY, VERMILION, YELLOW, GREY = "#56b4e9", "#d55e00", "#f0e442", "#999999"
 INK, MUTED, RULE, PALE = "#222222", "#666666", "#dddddd", "#b8bec6"
 
-LEARNED, BASELINE = BLUE, PALE
+LEARNED, BASELINE, REFERENCE = BLUE, PALE, GREEN
 COMPUTE_FORWARD, COMPUTE_BACKWARD, TRANSFER, ALL_REDUCE = BLUE, SKY, GREEN, VERMILION
 
 _GRAPHS = (BLUE, ORANGE, GREEN, PINK, SKY, VERMILION, YELLOW, GREY)
@@ -47,6 +47,9 @@ REASONS = tuple(
         (Outcome.DEADLINE, PINK, "d"),
     )
 )
+
+# Under the published PAC-ML rules only; such a job was placed, so no figure marks its arrival.
+RUNNING = Reason(Outcome.RUNNING, OUTCOME_WORDS[Outcome.RUNNING], GREY, "o")
 
 EXPIRED = Reason(Outcome.EXPIRED, OUTCOME_WORDS[Outcome.EXPIRED], GREEN, "P")
 

@@ -26,13 +26,14 @@ from ..jobs.workload import Workload, WorkloadSettings
 from ..planners.policy import checked
 from ..plans import PlacementPlan
 from ..simulation.decision import Decision, decision
-from ..simulation.dynamics import RULE_NAMES
 from ..simulation.scenario import Scenario, ScenarioSettings, assemble
 from ..simulation.timeline import Timeline, simulate
 from .decisions import plan_of
 from .policies import policy
 
 DEFAULT_NUM_STEPS = 10_000
+RULES = ("first-fit", "best-fit", "aligned", "fastest")
+"""Placement rules whose candidates are shown."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ def plan(
     chooser = policy(spec, scenario)
     chooser.begin(0)
     waiting = decision(scenario, batch.episodes, 0)
-    observation = {key: value[0] for key, value in batch.observations._asdict().items()}
+    observation = {key: value[0] for key, value in batch.observations.shown().items()}
     choice = checked(chooser.choose(waiting, observation), spec, scenario.problem.num_candidates)
     rows = _rows(scenario, waiting, choice)
     if choice == 0 or not waiting.can_place[choice]:
@@ -141,10 +142,9 @@ def _scenario(
             "deadline": {"kind": "none"},
         }
     )
-    rules = list(RULE_NAMES)
     chosen = settings.build(
         ScenarioSettings,
-        {"cluster": cluster, "workload": job, "num_jobs": 1, "max_degree": max_degree, "placement_rules": rules, "costs": costs},
+        {"cluster": cluster, "workload": job, "num_jobs": 1, "max_degree": max_degree, "placement_rules": RULES, "costs": costs},
     )
     return assemble(chosen, where, Workload(described, (graph,)), progress=progress)
 

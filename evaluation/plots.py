@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .canvas import SMALL, TEXT, WIDTH, Canvas, Key, canvas, legend_height, printable, shortened, spread, text_width
-from .palette import BASELINE, EXPIRED, INK, LEARNED, MUTED, ORANGE, RULE, ink_on, reasons
+from .palette import BASELINE, EXPIRED, INK, LEARNED, MUTED, ORANGE, REFERENCE, RULE, RUNNING, ink_on, reasons
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,7 +29,7 @@ def by_blocking_rate(rows: Sequence[Row]) -> list[Row]:
 
 
 def blocking_svg(rows: Sequence[Row]) -> str:
-    """Blocking rate of each policy with its 95 % interval, least first, learned policies in colour."""
+    """Blocking rate of each policy with its 95 % interval, least first, learned policies and references in colour."""
     rows = by_blocking_rate(rows)
     top, height = 44.0, _ROW * max(1, len(rows))
     values = [_interval(row) for row in rows]
@@ -44,23 +44,32 @@ def blocking_svg(rows: Sequence[Row]) -> str:
                 sheet.write(right + 44, middle, "none", colour=MUTED, align="right")
                 continue
             mean, low, high = value
-            axes.barh(y, mean, _BAR, color=LEARNED if is_learned else BASELINE)
-            axes.plot([max(0.0, low), high], [y, y], color=INK, linewidth=1.2, marker="|", markersize=6)
+            if row["kind"] == "reference":
+                axes.barh(y, mean, _BAR, facecolor="white", edgecolor=REFERENCE, hatch="////", linewidth=1.0)
+            else:
+                axes.barh(y, mean, _BAR, color=LEARNED if is_learned else BASELINE)
             sheet.write(right + 44, middle, f"{mean:.1f}", align="right", bold=is_learned)
+            if low is None or high is None:
+                sheet.write(right + 52, middle, "one episode", colour=MUTED)
+                continue
+            axes.plot([max(0.0, low), high], [y, y], color=INK, linewidth=1.2, marker="|", markersize=6)
             sheet.write(right + 52, middle, f"[{low:.1f}, {high:.1f}]", colour=MUTED)
-        axes.set_xlim(0, 1.04 * max([1.0, *(value[2] for value in values if value is not None)]))
+        axes.set_xlim(0, 1.04 * max([1.0, *(max(v for v in value if v is not None) for value in values if value is not None)]))
         axes.set_xlabel("blocking rate (% of jobs after warm-up)")
         sheet.write(right + 44, top - 12, "mean", size=SMALL, colour=MUTED, align="right")
         sheet.write(right + 52, top - 12, "[95 % interval]", size=SMALL, colour=MUTED)
         keys = [Key("learned policy", LEARNED), Key("baseline", BASELINE)]
+        if any(row["kind"] == "reference" for row in rows):
+            keys.append(Key("knows all arrivals beforehand: no policy", REFERENCE, "////"))
         sheet.legend(keys, left, 6, right - left)
         return sheet.svg("blocking", f"Blocking rate of {len(rows)} policies")
 
 
 def reasons_svg(rows: Sequence[Row]) -> str:
     """Blocking rate of each policy, stacked by the reason for which jobs were turned away."""
-    rows = by_blocking_rate(rows)
+    rows = [row for row in by_blocking_rate(rows) if row["outcomes"]]
     drawn = reasons(any(EXPIRED.word in row["outcomes"] for row in rows))
+    drawn += (RUNNING,) * any(RUNNING.word in row["outcomes"] for row in rows)
     keys = [Key(reason.word, reason.colour) for reason in drawn]
     left = _names_width(rows)
     right = WIDTH - 70.0
@@ -90,21 +99,53 @@ def reasons_svg(rows: Sequence[Row]) -> str:
 
 def degrees_svg(rows: Sequence[Row]) -> str:
     """Into how many ranks each policy cuts the jobs that it accepts: a histogram per policy, shares as shades."""
-    rows = by_blocking_rate(rows)
     used = sorted({int(degree) for row in rows for degree, share in row["degrees"].items() if _percent(share) > 0})
+    says = "degree (ranks of an accepted job); numbers: % of accepted jobs"
+    label = f"Degrees of the jobs that {len(rows)} policies accepted"
+    return _histograms(rows, "degrees", [str(degree) for degree in used], says, "degrees", label)
+
+
+def shapes_svg(rows: Sequence[Row]) -> str:
+    """On which shapes of block each policy places the jobs that it accepts; shapes in the order of the decision space."""
+    used = _used(rows, "shapes")
+    label = f"Shapes of the blocks on which {len(rows)} policies placed jobs"
+    return _histograms(rows, "shapes", used, "shape of the block; numbers: % of accepted jobs", "shapes", label)
+
+
+def rules_svg(rows: Sequence[Row]) -> str:
+    """By which placement rule each policy places the jobs that it accepts."""
+    label = f"Placement rules by which {len(rows)} policies placed jobs"
+    return _histograms(rows, "rules", _used(rows, "rules"), "placement rule; numbers: % of accepted jobs", "rules", label)
+
+
+def _used(rows: Sequence[Row], key: str) -> list[str]:
+    """The names that any row has a share of; the row that has most of them tells their order, others come after."""
+    ordered = sorted(rows, key=lambda row: -len(row[key]))
+    return list(dict.fromkeys(name for row in ordered for name, share in row[key].items() if _percent(share) > 0))
+
+
+def _histograms(rows: Sequence[Row], key: str, used: Sequence[str], says: str, name: str, label: str) -> str:
+    """A row per policy, a column per name, shares as shades; policies of which nothing is known are left out."""
+    rows = [row for row in by_blocking_rate(rows) if row[key]]
+    width_of_names = max((text_width(text, SMALL) for text in used), default=0.0)
+    is_slanted = len(used) > 1 and any(not text.isdigit() for text in used) and width_of_names > 60
     top = 20.0
-    with canvas(WIDTH, top + _ROW * max(1, len(rows)) + _AXIS) as sheet:
+    with canvas(WIDTH, top + _ROW * max(1, len(rows)) + _AXIS + (0.75 * width_of_names if is_slanted else 0)) as sheet:
         left = _names(sheet, rows, top)
         width = min(WIDTH - left - 20, 110.0 * max(1, len(used)))
         axes = _bars(sheet, len(rows), left, top, width)
-        axes.set(xlim=(-0.5, max(1, len(used)) - 0.5), xlabel="degree (ranks of an accepted job); numbers: % of accepted jobs")
+        axes.set(xlim=(-0.5, max(1, len(used)) - 0.5), xlabel=says)
         axes.grid(visible=False)
         column = width / max(1, len(used))
         every = math.ceil(26 / column)
-        axes.set_xticks(range(0, len(used), every), [str(degree) for degree in used[::every]])
+        axes.set_xticks(range(0, len(used), every), [printable(text) for text in used[::every]])
+        if is_slanted:
+            axes.tick_params(axis="x", labelrotation=40)
+            for tick in axes.get_xticklabels():
+                tick.set_horizontalalignment("right")
         for y, row in enumerate(rows):
             axes.axhline(y + 0.5, color=RULE, linewidth=0.6)
-            shares = [_percent(row["degrees"].get(str(degree))) for degree in used]
+            shares = [_percent(row[key].get(text)) for text in used]
             cells = [(x, share) for x, share in enumerate(shares) if share > 0]
             spans = [(x - 0.48, 0.96) for x, _ in cells]
             axes.broken_barh(spans, (y - 0.44, 0.88), facecolors=[_shade(share / 100) for _, share in cells])
@@ -114,7 +155,7 @@ def degrees_svg(rows: Sequence[Row]) -> str:
                 sheet.write(*place, text, size=SMALL, colour="#ffffff" if share > 80 else INK, align="center")
         if not used:
             sheet.write(left + width / 2, top + _ROW / 2, "no job was accepted", colour=MUTED, align="center")
-        return sheet.svg("degrees", f"Degrees of the jobs that {len(rows)} policies accepted")
+        return sheet.svg(name, label)
 
 
 def learning_curve_svg(curve: Sequence[Row], references: Mapping[str, float] | None = None) -> str:
@@ -195,10 +236,13 @@ def _name(row: Row) -> str:
     return printable(shortened(str(row["policy"]), LONGEST_NAME))
 
 
-def _interval(row: Row) -> tuple[float, float, float] | None:
+def _interval(row: Row) -> tuple[float, float | None, float | None] | None:
     """Mean and interval of the blocking rate in percent; None where there is none."""
     value = row["blocking_rate"]
-    return None if value is None else (100.0 * value["mean"], 100.0 * value["low"], 100.0 * value["high"])
+    if value is None:
+        return None
+    low, high = (None if value[end] is None else 100.0 * value[end] for end in ("low", "high"))
+    return 100.0 * value["mean"], low, high
 
 
 def _percent(share: float | None) -> float:

@@ -10,8 +10,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from . import plots
+from . import curves, plots
 from .markup import figure, folded, listing, page, table, text
+from .palette import RUNNING
+from .statistics import excludes_zero
 
 Data = Mapping[str, Any]
 
@@ -24,6 +26,7 @@ _HEAD = (
     "95th percentile <small>h</small>",
     "slack <small>% of allowed</small>",
     "utilisation <small>% of devices</small>",
+    "fragmen&shy;tation <small>% of ranks</small>",
     "mean degree <small>ranks</small>",
 )
 # Shown where jobs wait or are interrupted.
@@ -54,6 +57,7 @@ def report_html(
         exports: what lies where: a description and a path, relative to the page.
     """
     rows = named_rows(results)
+    has_references = any(row["kind"] == "reference" for row in rows)
     further = [key for key in _FURTHER if any(_is_positive(row.get(key)) for row in rows)]
     scenario = results["scenario"]
     facts = (
@@ -70,7 +74,9 @@ def report_html(
             [_cells(row, results["best_baseline"], further) for row in rows],
             kind="wide",
         ),
-        "<p><small>Learned policies are shaded. A policy is called better or worse than the best baseline only where the "
+        "<p><small>Learned policies are shaded. "
+        + ("Clairvoyant references know all arrivals beforehand and are no policies. " if has_references else "")
+        + "A policy is called better or worse than the best baseline only where the "
         "interval of the paired difference excludes zero; otherwise the difference is unclear.</small></p>",
         "<h2>Figures</h2>",
         *_figures(rows, results, learning_curve, gantt, timeline),
@@ -108,13 +114,13 @@ def _is_positive(value: Data | None) -> bool:
 
 def _cells(row: Data, best_baseline: str | None, further: Sequence[str] = ()) -> tuple[str, list[str]]:
     difference = row["against_best_baseline"]
-    if difference is None:
+    if row["kind"] == "reference":
+        against = "<small>clairvoyant reference</small>"
+    elif difference is None:
         against = "<small>best baseline</small>" if row["kind"] == "baseline" and best_baseline is not None else "-"
     else:
-        word = "better" if difference["high"] < 0 else "worse" if difference["low"] > 0 else "unclear"
-        word = word if row["num_seeds"] > 1 else "unclear"
-        mean, low, high = (100 * difference[key] for key in ("mean", "low", "high"))
-        against = f"{mean:+.1f} <small>[{low:+.1f}, {high:+.1f}] {word}</small>"
+        word = ("unclear", "worse", "better")[excludes_zero(difference)]
+        against = f"{100 * difference['mean']:+.1f} <small>{_ends(difference, 100.0, '+.1f')} {word}</small>"
     cells = [
         text(row["policy"]),
         _with_interval(row["blocking_rate"], 100.0, 1),
@@ -124,6 +130,7 @@ def _cells(row: Data, best_baseline: str | None, further: Sequence[str] = ()) ->
         _mean(row["p95_completion_s"], 1 / 3600, 2),
         _mean(row["mean_slack"], 100.0, 1),
         _mean(row["utilisation"], 100.0, 1),
+        _mean(row["fragmentation"], 100.0, 1),
         _mean(row["mean_degree"], 1.0, 2),
         *(_mean(row[key], 1 / 3600, 2) for key in further),
     ]
@@ -133,8 +140,14 @@ def _cells(row: Data, best_baseline: str | None, further: Sequence[str] = ()) ->
 def _with_interval(value: Data | None, scale: float, digits: int) -> str:
     if value is None:
         return "-"
-    low, high = scale * value["low"], scale * value["high"]
-    return f"{_mean(value, scale, digits)} <small>[{low:.{digits}f}, {high:.{digits}f}]</small>"
+    return f"{_mean(value, scale, digits)} <small>{_ends(value, scale, f'.{digits}f')}</small>"
+
+
+def _ends(value: Data, scale: float, form: str) -> str:
+    """The interval, or that there is none."""
+    if value["low"] is None:
+        return "one episode"
+    return f"[{scale * value['low']:{form}}, {scale * value['high']:{form}}]"
 
 
 def _mean(value: Data | None, scale: float, digits: int) -> str:
@@ -156,7 +169,12 @@ def _figures(
             "Why jobs were turned away. <i>No free block</i>: devices were free, but no set of them that a job may own and "
             "that meets the deadline, which is fragmentation. <i>No free device</i>: all were held. <i>Rejected by choice</i>: "
             "the policy had somewhere to put the job and did not. <i>Deadline out of reach</i>: too short even on an empty "
-            "cluster, the same jobs for every policy.",
+            "cluster, the same jobs for every policy."
+            + (
+                " <i>Running at the end</i>: placed, but counted as blocked by the rules of this benchmark."
+                if any(RUNNING.word in row["outcomes"] for row in rows)
+                else ""
+            ),
         ),
     ]
     if learning_curve:
@@ -184,6 +202,30 @@ def _figures(
             "the share of its accepted jobs.",
         )
     )
+    if any(row["shapes"] for row in rows):
+        drawn.append(
+            (
+                plots.shapes_svg(rows),
+                "On which blocks accepted jobs ran. A row is a policy's histogram over the shapes of the cluster's blocks, from "
+                "few ranks to many.",
+            )
+        )
+    if len({rule for row in rows for rule in row["rules"]}) > 1:
+        drawn.append(
+            (
+                plots.rules_svg(rows),
+                "By which placement rule the blocks were taken. Where several rules take the same block, the first of them in "
+                "the benchmark's order stands for all.",
+            )
+        )
+    if any(row["completion_percentiles_s"] for row in rows):
+        drawn.append(
+            (
+                curves.completion_svg(rows),
+                "Completion times of accepted jobs, all episodes together: the share that took no longer. Each policy accepts "
+                "other jobs, so a curve to the left is no merit by itself.",
+            )
+        )
     if timeline is not None:
         drawn.append(
             (
@@ -205,10 +247,14 @@ def _method(results: Data) -> list[str]:
         f"Every policy played the same {len(results['seeds'])} test episodes (seeds {_seeds(results['seeds'])}) of "
         f"{scenario['num_jobs']} arrivals. The cluster starts empty, so the first {scenario['num_warmup_jobs']} arrivals are a "
         f"warm-up that no figure counts{left_out}; {counted} arrivals of each episode count.",
-        "Intervals are Student's 95 % intervals over the episodes. Differences are taken episode by episode."
+        "Intervals are 95 % bootstrap intervals over the episodes (10,000 resamples, bias-corrected and accelerated). "
+        "Differences are taken episode by episode."
         + (" One episode alone has no interval." if len(results["seeds"]) == 1 else ""),
         "Blocking rate and accepted jobs add up to all jobs. Completion time runs from arrival to end. Slack is the share of "
-        "the allowed time that accepted jobs leave unused. Utilisation is the share of device-time that jobs hold.",
+        "the allowed time that accepted jobs leave unused. Utilisation is the share of device-time that jobs hold. "
+        "Fragmentation is the share of ranks that the free devices would suffice for and no free block has, at the moments "
+        "when jobs arrive.",
+        *_references(results),
         *_queue(scenario.get("queue_capacity", 0)),
         f"A job may be cut into {_degrees(scenario['degrees'])}.",
     ]
@@ -230,7 +276,28 @@ def _method(results: Data) -> list[str]:
         )
         for name, tuned in results["best_fixed"].items()
     ]
-    return ["<ul>", *(f"<li>{text(point)}</li>" for point in points), "</ul>", *tables]
+    return ["<ul>", *(f"<li>{text(point)}</li>" for point in points), "</ul>", *tables, *_latency(results)]
+
+
+def _references(results: Data) -> list[str]:
+    names = [row["policy"] for row in results["rows"] if row["kind"] == "reference"]
+    points = {
+        "linear-programme": "linear-programme is a bound that no policy can pass: all arrivals are known, jobs may be "
+        "accepted in part, and only the number of devices limits them.",
+        "clairvoyant-beam": "clairvoyant-beam is what a beam search that knows all arrivals decides, played in the simulator; a "
+        "wider search may do better.",
+    }
+    return [said for name, said in points.items() if any(found.startswith(name) for found in names)]
+
+
+def _latency(results: Data) -> list[str]:
+    """How long decisions took, folded away: measured, so never the same twice."""
+    told = results.get("timing", {}).get("decision_latency_s")
+    if not told:
+        return []
+    head = ["policy", "median <small>ms</small>", "99th percentile <small>ms</small>"]
+    rows = [("", [text(name), *(f"{1e3 * taken[p]:.3f}" for p in ("p50", "p99"))]) for name, taken in told.items()]
+    return [folded("Time that a decision took, on the machine of this evaluation, what it looks at apart", table(head, rows))]
 
 
 def _queue(capacity: int) -> list[str]:

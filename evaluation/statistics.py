@@ -1,37 +1,57 @@
-"""Means over seeds with 95 % intervals, and paired differences between policies that met the same episodes."""
+"""Means over seeds with 95 % bootstrap intervals, and paired differences between policies that met the same episodes.
+
+Seeds are independent episodes, so an interval resamples them: `NUM_RESAMPLES` times as many values as there are, drawn
+from them with replacement. The ends are bias-corrected and accelerated (BCa), because figures of episodes are skewed,
+and taken at levels a little further out, because a resampled mean of few values varies too little: without this,
+intervals of 10 or 20 values hold the true mean in 91 or 92 of 100 cases, not in 95. The generator is fixed, so that the
+same values give the same bytes.
+
+Source:
+    Efron, "Better bootstrap confidence intervals", 1987; Hesterberg, "What teachers should know about the bootstrap",
+    2015, section 5.3 (the expanded percentile interval).
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 CONFIDENCE = 0.95
+NUM_RESAMPLES = 10_000
+
+Interval = dict[str, Any]
 
 
-def interval(values: Sequence[float | None]) -> dict[str, float] | None:
-    """Mean and 95 % interval of a sample; None where there is no value at all.
+def interval(values: Sequence[float | None]) -> Interval | None:
+    """Mean and 95 % interval of a sample as ``mean``, ``low`` and ``high``; None where there is no value at all.
 
-    The interval is Student's t over the seeds, which are independent episodes. A single value has none: low and
-    high are then the value itself.
-
-    Source:
-        Student, "The probable error of a mean", 1908.
+    A single value has no interval: its low and high are None.
     """
-    sample = np.array([v for v in values if v is not None and math.isfinite(v)])
+    sample = np.array([v for v in values if v is not None and math.isfinite(v)], np.float64)
     if len(sample) == 0:
         return None
-    mean = float(sample.mean())
-    half = 0.0
-    if len(sample) > 1:
-        from scipy.stats import t
+    if len(sample) == 1:
+        return {"mean": float(sample[0]), "low": None, "high": None}
+    mean, spread = float(sample.mean()), float(sample.std())
+    if sample.min() == sample.max() or spread == 0:  # equal values, or equal but for the last digit
+        return {"mean": float(sample[0]), "low": float(sample.min()), "high": float(sample.max())}
+    from scipy.stats import bootstrap
 
-        half = float(t.ppf(0.5 + CONFIDENCE / 2, len(sample) - 1) * sample.std(ddof=1) / math.sqrt(len(sample)))
-    return {"mean": mean, "low": mean - half, "high": mean + half}
+    ends = bootstrap(
+        ((sample - mean) / spread,),
+        np.mean,
+        n_resamples=NUM_RESAMPLES,
+        confidence_level=1.0 - 2.0 * _tail(len(sample)),
+        method="BCa",
+        rng=np.random.default_rng(0),
+    ).confidence_interval
+    return {"mean": mean, "low": mean + spread * float(ends.low), "high": mean + spread * float(ends.high)}
 
 
-def paired(values: Sequence[float], against: Sequence[float]) -> dict[str, float]:
+def paired(values: Sequence[float], against: Sequence[float]) -> Interval:
     """Mean and 95 % interval of the differences of two policies seed by seed.
 
     Raises:
@@ -41,3 +61,18 @@ def paired(values: Sequence[float], against: Sequence[float]) -> dict[str, float
     if found is None:
         raise ValueError("no seed to compare on")
     return found
+
+
+def excludes_zero(difference: Interval) -> int:
+    """-1 where an interval lies below zero, 1 where it lies above, 0 where it holds zero or there is none."""
+    if difference["low"] is None:
+        return 0
+    return int(difference["low"] > 0) - int(difference["high"] < 0)
+
+
+def _tail(num_values: int) -> float:
+    """What each end leaves out, so that the interval of normal values is as wide as Student's."""
+    from scipy.special import ndtr, stdtrit
+
+    widened = math.sqrt(num_values / (num_values - 1)) * stdtrit(num_values - 1, 0.5 - CONFIDENCE / 2)
+    return max(float(ndtr(widened)), 1.0 / NUM_RESAMPLES)  # no end lies beyond the outermost resample

@@ -7,7 +7,8 @@ from meshwright import files
 from meshwright.errors import CheckpointError, ConfigError, PolicyError
 from meshwright.evaluation.episodes import Player, play
 from meshwright.evaluation.evaluate import evaluate, verdict
-from meshwright.evaluation.metrics import metrics, utilisation
+from meshwright.evaluation.metrics import PERCENTILES, metrics, utilisation
+from meshwright.evaluation.pages import best_policy
 from meshwright.evaluation.policies import display_name, policy
 from meshwright.simulation.dynamics import Outcome
 from meshwright.simulation.records import EpisodeRecord
@@ -24,6 +25,52 @@ def found(small, scenario):
 
 def test_a_second_run_gives_the_same_bytes_apart_from_times(small, scenario, found):
     assert _untimed(evaluate(small, ["fixed-2"], scenario=scenario).results) == _untimed(found.results)
+
+
+def test_references_stand_beside_the_policies_and_enter_no_verdict(small, scenario, found):
+    with_them = evaluate(small, ["fixed-2"], references=["linear-programme", "clairvoyant-beam-32"], scenario=scenario)
+    rows = {row["policy"]: row for row in with_them.results["rows"]}
+    bound, beam = rows["linear-programme"], rows["clairvoyant-beam-32"]
+    assert bound["kind"] == beam["kind"] == "reference"
+    assert bound["mean_completion_s"] is None
+    policies = [row for row in rows.values() if row["kind"] != "reference"]
+    for seed in range(4):
+        least = bound["per_seed"]["blocking_rate"][seed]
+        assert all(least <= row["per_seed"]["blocking_rate"][seed] for row in (beam, *policies))
+    assert beam["blocking_rate"]["mean"] <= min(row["blocking_rate"]["mean"] for row in policies)
+    assert with_them.results["verdict"] == found.results["verdict"]
+    assert with_them.results["best_baseline"] == found.results["best_baseline"]
+    assert [row for row in with_them.results["rows"] if row["kind"] != "reference"] == found.results["rows"]
+    assert best_policy(with_them.results) == best_policy(found.results)
+
+
+@pytest.mark.parametrize(
+    ("names", "says"),
+    [(["linear-program"], "linear-programme"), (["clairvoyant-beam"] * 2, "twice"), (["clairvoyant-beam-0"], "a width is")],
+)
+def test_a_reference_that_is_none_is_refused(small, scenario, names, says):
+    with pytest.raises(PolicyError, match=says):
+        evaluate(small, references=names, scenario=scenario)
+
+
+def test_a_decision_has_a_latency_that_no_result_depends_on(found):
+    latency = found.results["timing"]["decision_latency_s"]
+    assert set(latency) == {row["policy"] for row in found.results["rows"]}
+    assert all(0 < taken["p50"] <= taken["p99"] < 1 for taken in latency.values())
+
+
+def test_shares_of_shapes_and_rules_add_up_and_quantiles_are_in_order(found, scenario):
+    for row in found.results["rows"]:
+        assert sum(row["shapes"].values()) == pytest.approx(1)
+        assert sum(row["rules"].values()) == pytest.approx(1)
+        assert set(row["shapes"]) <= set(scenario.space.shape_names)
+        times = row["completion_percentiles_s"]
+        assert times == sorted(times)
+        assert len(times) == len(PERCENTILES)
+        assert row["p5_slack"]["mean"] <= row["p50_slack"]["mean"]
+        assert row["p50_completion_s"]["mean"] <= row["p95_completion_s"]["mean"] <= row["p99_completion_s"]["mean"]
+        # Jobs arrive 700 s apart, and what is not blocked is placed.
+        assert row["throughput_per_h"]["mean"] == pytest.approx(3600 / 700 * row["acceptance_rate"]["mean"])
 
 
 @pytest.mark.slow

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from meshwright.clusters import load_cluster
 from meshwright.costs.model import CostSettings
-from meshwright.evaluation import canvas, gantt, palette, plots, step_chart
+from meshwright.evaluation import canvas, curves, gantt, palette, plots, step_chart
+from meshwright.evaluation.metrics import PERCENTILES
 from meshwright.jobs import load_graph
 from meshwright.jobs.workload import Workload, WorkloadSettings
 from meshwright.plans.partition import sip_ml_splits
@@ -34,6 +35,9 @@ def row(policy, mean, kind="baseline", degrees=None):
         "blocking_rate": interval,
         "outcomes": outcomes,
         "degrees": degrees or {"2": 0.25, "8": 0.75},
+        "shapes": {"2x1x1": 0.25, "2x2x2": 0.75},
+        "rules": {"first-fit": 1.0},
+        "completion_percentiles_s": [36.0 * p for p in PERCENTILES],
     }
 
 
@@ -47,6 +51,8 @@ DRAWINGS = {
     "blocking": lambda rows=ROWS: plots.blocking_svg(rows),
     "reasons": lambda rows=ROWS: plots.reasons_svg(rows),
     "degrees": lambda rows=ROWS: plots.degrees_svg(rows),
+    "shapes": lambda rows=ROWS: plots.shapes_svg(rows),
+    "rules": lambda rows=ROWS: plots.rules_svg(rows),
 }
 
 
@@ -63,7 +69,8 @@ def test_the_same_data_gives_the_same_bytes_in_another_process_with_another_styl
     code = (
         "from meshwright.evaluation import plots\n"
         f"rows, curve = {ROWS!r}, {CURVE!r}\n"
-        "for draw in (plots.blocking_svg, plots.reasons_svg, plots.degrees_svg): print(draw(rows), end='')\n"
+        "for name in ('blocking', 'reasons', 'degrees', 'shapes', 'rules'):\n"
+        "    print(getattr(plots, name + '_svg')(rows), end='')\n"
         "print(plots.learning_curve_svg(curve, {'min': 0.2}), end='')\n"
     )
     command = [sys.executable, "-c", code]
@@ -105,7 +112,7 @@ def test_reasons_add_up_to_what_was_turned_away():
 
 
 def test_every_reason_for_blocking_has_its_own_look():
-    turned_away = set(Outcome) - {Outcome.ACCEPTED, Outcome.UNDECIDED, Outcome.WAITING}
+    turned_away = set(Outcome) - {Outcome.ACCEPTED, Outcome.UNDECIDED, Outcome.WAITING, Outcome.RUNNING}
     assert {reason.outcome for reason in palette.reasons(has_queue=True)} == turned_away
     assert {reason.outcome for reason in palette.reasons(has_queue=False)} == turned_away - {Outcome.EXPIRED}
     assert len({reason.colour for reason in palette.REASONS}) == len({reason.marker for reason in palette.REASONS}) == 4
@@ -169,6 +176,71 @@ def test_units_of_the_learning_curve_follow_its_length():
     long = [{"steps": 3_000_000, "validation_blocking_rate": 0.1, "training_blocking_rate": None}]
     assert "decisions (millions)" in texts(plots.learning_curve_svg(long))
     assert "decisions (number)" in texts(plots.learning_curve_svg(CURVE[:1]))
+
+
+def bound(name, mean):
+    """A clairvoyant bound: a blocking rate and nothing else."""
+    nothing = {"outcomes": {}, "degrees": {}, "shapes": {}, "rules": {}, "completion_percentiles_s": None}
+    return row(name, mean, "reference") | nothing
+
+
+def test_a_reference_is_drawn_as_what_it_is_and_only_where_it_has_figures():
+    rows = [*ROWS, bound("linear-programme", 0.02)]
+    assert texts(plots.blocking_svg(ROWS)).count("knows all arrivals beforehand: no policy") == 0
+    assert texts(plots.blocking_svg(rows)).count("knows all arrivals beforehand: no policy") == 1
+    assert f"stroke: {palette.REFERENCE}" in plots.blocking_svg(rows)
+    for draw in (plots.reasons_svg, plots.degrees_svg, plots.shapes_svg, plots.rules_svg, curves.completion_svg):
+        assert "linear-programme" not in " ".join(texts(draw(rows)))
+
+
+def test_one_episode_has_no_whiskers():
+    single = row("mine", 0.1) | {"blocking_rate": {"mean": 0.1, "low": None, "high": None}}
+    found = texts(plots.blocking_svg([single]))
+    assert "one episode" in found
+    assert "10.0" in found
+
+
+def test_jobs_that_run_at_the_end_are_a_reason_where_they_count_as_blocked():
+    cut_off = row("max", 0.2)
+    cut_off["outcomes"] = {"accepted": 0.8, "no free device": 0.15, palette.RUNNING.word: 0.05}
+    assert palette.RUNNING.word in texts(plots.reasons_svg([cut_off]))
+    assert palette.RUNNING.word not in texts(plots.reasons_svg(ROWS))
+    assert "20.0" in texts(plots.reasons_svg([cut_off]))
+
+
+def test_shapes_stand_in_the_order_of_the_decision_space():
+    few = row("few", 0.3) | {"shapes": {"2x2x2": 1.0}}
+    found = [text for text in texts(plots.shapes_svg([few, *ROWS])) if text in ("2x1x1", "2x2x2")]
+    assert found == ["2x1x1", "2x2x2"]
+
+
+def test_completion_times_tell_the_median_of_each_policy():
+    # percentile p takes 36 p seconds, so half take 1,800 s = 0.50 h
+    found = texts(curves.completion_svg(ROWS))
+    assert {"mine: half within 0.50 h", "max: half within 0.50 h"} <= set(found)
+    many = [row(f"policy {i}", 0.01 * i) for i in range(20)]
+    assert len([text for text in texts(curves.completion_svg(many)) if "half within" in text]) == curves.MOST_CURVES
+
+
+def test_a_load_curve_tells_where_each_policy_ends():
+    def rate(mean):
+        return {"mean": mean, "low": mean - 0.01, "high": mean + 0.01}
+
+    # 3,600 s between arrivals is one an hour, 900 s four
+    of = {"mine": [(3600.0, rate(0.1)), (900.0, rate(0.3))], "max": [(3600.0, rate(0.2)), (900.0, rate(0.4))]}
+    kinds = {"mine": "learned", "max": "baseline"}
+    found = texts(curves.load_svg(of, kinds))
+    assert {"mine: 30.0", "max: 40.0", "arrivals per hour"} <= set(found)
+    assert curves.load_svg(of, kinds) == curves.load_svg({name: list(reversed(of[name])) for name in of}, kinds)
+
+
+def test_training_seeds_are_told_with_their_mean_and_spread():
+    worse = [point | {"validation_blocking_rate": point["validation_blocking_rate"] + 0.02} for point in CURVE]
+    found = texts(curves.learning_svg({"seed-1": CURVE, "seed-2": worse}))
+    # best 12.0 and 14.0: mean 13.0, standard deviation sqrt(2)
+    assert {"seed-1: best 12.0", "seed-2: best 14.0", "mean of 2 runs: best of each 13.0 ± 1.4"} <= set(found)
+    unvalidated = [{"steps": 0, "validation_blocking_rate": None}]
+    assert "seed-1: best 12.0" in texts(curves.learning_svg({"seed-1": CURVE, "seed-2": unvalidated}))
 
 
 def test_an_empty_learning_curve_says_so():

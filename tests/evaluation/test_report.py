@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 import pytest
 
 from meshwright.evaluation import report
+from meshwright.evaluation.metrics import PERCENTILES
 
 VOID = {"meta", "br", "hr", "img", "link", "input"}
 HOSTILE = "<script>alert(1)</script> & \"'</table> \x07"
@@ -56,11 +57,15 @@ def row(policy, rate, kind="baseline", against=None):
         "acceptance_rate": interval(1 - rate),
         "mean_completion_s": interval(5400.0),
         "p95_completion_s": interval(9000.0),
+        "fragmentation": interval(0.125),
         "mean_slack": interval(0.25),
         "utilisation": interval(0.5),
         "mean_degree": interval(4.0),
         "outcomes": {"accepted": 1 - rate, "no free block": rate},
         "degrees": {"1": 0.0, "4": 1.0},
+        "shapes": {"2x2x1": 1.0},
+        "rules": {"first-fit": 0.5, "best-fit": 0.5},
+        "completion_percentiles_s": [36.0 * p for p in PERCENTILES],
         "per_seed": {"blocking_rate": [rate] * 3},
         "against_best_baseline": against,
     }
@@ -108,8 +113,8 @@ def full_report(found):
 
 
 def test_a_full_report_is_balanced_and_a_bare_one_too():
-    assert Page(full_report(results())).tags.count("figure") == 6
-    assert Page(report.report_html(results())).tags.count("figure") == 3
+    assert Page(full_report(results())).tags.count("figure") == 9
+    assert Page(report.report_html(results())).tags.count("figure") == 6
 
 
 def test_every_policy_stands_in_the_table_with_its_figures():
@@ -118,7 +123,20 @@ def test_every_policy_stands_in_the_table_with_its_figures():
     assert [text for text in table if text in {"mine", "min", "best-fixed (fixed-4)"}] == ["mine", "min", "best-fixed (fixed-4)"]
     mine = table[table.index("mine") : table.index("min")]
     # 5400 s = 1.50 h, 9000 s = 2.50 h
-    assert mine == ["mine", "5.0", "[4.0, 6.0]", "-5.0", "[-6.0, -4.0] better", "95.0", "1.50", "2.50", "25.0", "50.0", "4.00"]
+    assert mine == [
+        "mine",
+        "5.0",
+        "[4.0, 6.0]",
+        "-5.0",
+        "[-6.0, -4.0] better",
+        "95.0",
+        "1.50",
+        "2.50",
+        "25.0",
+        "50.0",
+        "12.5",
+        "4.00",
+    ]
     assert "[-2.0, +22.0] unclear" in table
     assert "best baseline" in table[table.index("min") :]
 
@@ -143,9 +161,39 @@ def test_one_episode_alone_decides_nothing():
     single = results(seeds=[0])
     for found in single["rows"]:
         found["num_seeds"] = 1
+        found["blocking_rate"] |= {"low": None, "high": None}
+        if found["against_best_baseline"] is not None:
+            found["against_best_baseline"] |= {"low": None, "high": None}
     page = Page(report.report_html(single))
     assert not [text for text in page.texts if text.endswith((" better", " worse"))]
     assert any("One episode alone has no interval." in text for text in page.texts)
+    assert page.texts.count("one episode") == 6  # three policies, in the table and in the figure
+
+
+def test_a_clairvoyant_reference_is_told_apart_from_policies_and_explained():
+    nothing = {"outcomes": {}, "degrees": {}, "shapes": {}, "rules": {}, "completion_percentiles_s": None}
+    absent = [
+        "acceptance_rate",
+        "mean_completion_s",
+        "p95_completion_s",
+        "mean_slack",
+        "utilisation",
+        "fragmentation",
+        "mean_degree",
+    ]
+    against = {"policy": "min", "mean": -0.09, "low": -0.1, "high": -0.08}
+    bound = row("linear-programme", 0.01, "reference", against) | nothing | dict.fromkeys(absent)
+    said = Page(report.report_html(results(bound))).texts
+    assert "clairvoyant reference" in said
+    assert any("a bound that no policy can pass" in text for text in said)
+    assert not any("-10.0, -8.0" in text for text in said)
+    assert not any("bound that no policy" in text for text in Page(report.report_html(results())).texts)
+
+
+def test_the_time_that_decisions_took_is_told_where_it_was_measured():
+    found = results()
+    found["timing"]["decision_latency_s"] = {"mine": {"p50": 0.0004, "p99": 0.0021}}
+    assert {"0.400", "2.100"} <= set(Page(report.report_html(found)).texts)
 
 
 def test_no_text_of_the_user_becomes_markup():
@@ -188,7 +236,7 @@ def test_identifiers_are_unique_in_the_page():
 
 def test_every_drawing_has_a_numbered_caption():
     page = Page(full_report(results()))
-    assert [text for text in page.texts if text.startswith("Figure ")] == [f"Figure {i}." for i in range(1, 7)]
+    assert [text for text in page.texts if text.startswith("Figure ")] == [f"Figure {i}." for i in range(1, 10)]
 
 
 def test_an_empty_learning_curve_is_left_out():
@@ -197,11 +245,11 @@ def test_an_empty_learning_curve_is_left_out():
 
 def test_figures_that_are_absent_are_shown_as_a_dash():
     found = row("nobody", 1.0, against={"policy": "min", "mean": 0.9, "low": 0.8, "high": 1.0})
-    found |= dict.fromkeys(["mean_completion_s", "p95_completion_s", "mean_slack", "utilisation", "mean_degree"])
+    found |= dict.fromkeys(["mean_completion_s", "p95_completion_s", "mean_slack", "utilisation", "fragmentation", "mean_degree"])
     found["degrees"] = {"1": 0.0, "4": 0.0}
     table = Page(report.report_html(results(found))).texts
     first = table.index("nobody")
-    assert table[first + 5 : first + 11] == ["0.0", "-", "-", "-", "-", "-"]
+    assert table[first + 5 : first + 12] == ["0.0", "-", "-", "-", "-", "-", "-"]
 
 
 def test_results_without_a_baseline_are_shown():

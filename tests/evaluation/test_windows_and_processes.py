@@ -36,7 +36,9 @@ def built(eventful):
 
 def same(first: EpisodeRecord, second: EpisodeRecord) -> bool:
     pairs = ((getattr(first, f.name), getattr(second, f.name)) for f in dataclasses.fields(EpisodeRecord))
-    return all(np.array_equal(a, b, equal_nan=a.dtype == np.float64) for a, b in pairs)
+    return all(
+        a == b if isinstance(a, dict) else np.array_equal(a, b, equal_nan=np.asarray(a).dtype == np.float64) for a, b in pairs
+    )
 
 
 def test_another_process_meets_the_same_failures(eventful, built):

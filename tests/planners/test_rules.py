@@ -1,6 +1,7 @@
 """Each rule of thumb on a decision made by hand, and the spelling of rules."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -82,6 +83,45 @@ def test_device_seconds_by_hand():
 def test_each_rule_by_hand(name, candidate):
     assert choose(name, decision()) == candidate
     assert rule(name).name == name
+
+
+PUBLISHED_VALID = [False, True, False, True, False, True, False, False, False]
+
+
+def published(can_place, valid=PUBLISHED_VALID, **changes):
+    """Candidates 1, 3, 5, 7 follow the published first fit, the others best fit; two devices fit but miss the deadline."""
+    made = decision(can_place=can_place)
+    names = ("", *("published" if i % 2 == 0 else "best-fit" for i in range(8)))
+    return replace(made, rule=names, is_valid=np.array(valid), **changes)
+
+
+@pytest.mark.parametrize(
+    ("name", "candidate"),
+    [
+        ("max", 5),  # what the mask shows, though no block of four is free
+        ("min", 1),
+        ("fixed-4", 5),
+        ("fixed-8", 0),  # the mask does not show it
+        ("fixed-2", 3),
+        ("cheapest-feasible", 1),  # these look at what fits
+        ("ladder-4-2-1", 1),
+        ("acceptable-jct", 3),  # 100 s of work in 50 s ask for two ranks
+    ],
+)
+def test_published_rules_choose_by_the_published_mask(name, candidate):
+    at = published([True, True, True, False, False, False, False, True, True], allowed_s=50.0)
+    assert rule(f"{name}@published", placements=("published", "best-fit")).choose(at, {}) == candidate
+
+
+def test_an_acceptable_time_out_of_reach_asks_for_the_largest_degree():
+    at = published([True, True, True, False, False, False, False, True, True], allowed_s=1.0)
+    assert rule("acceptable-jct@published", placements=("published",)).choose(at, {}) == 5
+
+
+def test_a_ladder_takes_the_first_degree_that_fits():
+    assert choose("ladder-4-8-1", decision()) == 7
+    assert choose("ladder-4", decision()) == 0
+    assert choose("ladder-1-8@best-fit", decision()) == 2
 
 
 def test_equal_figures_go_to_fewer_devices():

@@ -1,0 +1,110 @@
+"""The rows of an evaluation as text: CSV with every figure, Markdown with the ones that matter."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .metrics import METRICS
+from .statistics import excludes_zero
+
+Data = Mapping[str, Any]
+
+MARKDOWN_HEAD = (
+    "policy",
+    "blocked, % of jobs",
+    "against the best baseline, points",
+    "mean completion, h",
+    "95th percentile, h",
+    "slack, % of allowed",
+    "devices held, %",
+    "fragmentation, %",
+    "mean ranks",
+    "decision, ms (99th percentile)",
+)
+
+
+def to_csv(results: Data) -> str:
+    """A line per policy: mean, low and high of each figure."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(
+        ["policy", "kind", "benchmark", "num_seeds", *(f"{m}_{end}" for m in METRICS for end in ("mean", "low", "high"))]
+    )
+    for row in results["rows"]:
+        figures = [_cell(row[m], end) for m in METRICS for end in ("mean", "low", "high")]
+        writer.writerow([row["policy"], row["kind"], row["benchmark"], row["num_seeds"], *figures])
+    return text.getvalue()
+
+
+def to_markdown(results: Data) -> str:
+    """A heading, a table with a line per policy, and the verdict."""
+    scenario, seeds = results["scenario"], results["seeds"]
+    lines = [
+        f"# Benchmark {escaped(results['benchmark'])}",
+        "",
+        f"Cluster {escaped(scenario['cluster'])}, {scenario['num_devices']} devices; {len(seeds)} episodes of "
+        f"{scenario['num_jobs']} arrivals (seeds {min(seeds)} to {max(seeds)}); 95 % bootstrap intervals over the episodes, "
+        "differences paired.",
+        "",
+        *table(MARKDOWN_HEAD, [_markdown_cells(results, row) for row in results["rows"]]),
+        "",
+        escaped(results["verdict"]),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """The lines of a Markdown table; the cells are Markdown already."""
+    return [f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows)]
+
+
+def with_ends(value: Data | None, scale: float, digits: int, *, sign: str = "") -> str:
+    """Mean and interval, as ``4.6 [3.9, 5.3]``; the mean alone where there is no interval."""
+    if value is None:
+        return "-"
+    mean, *ends = (None if value[end] is None else f"{scale * value[end]:{sign}.{digits}f}" for end in ("mean", "low", "high"))
+    return f"{mean}" if None in ends else f"{mean} [{ends[0]}, {ends[1]}]"
+
+
+def _markdown_cells(results: Data, row: Data) -> list[str]:
+    name = escaped(row["policy"])
+    chosen = results["best_fixed"].get(row["policy"], {}).get("chosen")
+    against = row["against_best_baseline"]
+    if row["kind"] == "reference":
+        beside = "clairvoyant reference"
+    elif against is None:
+        beside = "best baseline" if row["policy"] == results["best_baseline"] else "-"
+    else:
+        word = ("unclear", "worse", "better")[excludes_zero(against)]
+        beside = f"{with_ends(against, 100.0, 1, sign='+')} {word}"
+    latency = results.get("timing", {}).get("decision_latency_s", {}).get(row["policy"])
+    return [
+        f"**{name}**" if row["kind"] == "learned" else name + (f" ({escaped(chosen)})" if chosen else ""),
+        with_ends(row["blocking_rate"], 100.0, 1),
+        beside,
+        _mean(row["mean_completion_s"], 1 / 3600, 2),
+        _mean(row["p95_completion_s"], 1 / 3600, 2),
+        _mean(row["mean_slack"], 100.0, 1),
+        _mean(row["utilisation"], 100.0, 1),
+        _mean(row["fragmentation"], 100.0, 1),
+        _mean(row["mean_degree"], 1.0, 2),
+        "-" if latency is None else f"{1e3 * latency['p99']:.2f}",
+    ]
+
+
+def _mean(value: Data | None, scale: float, digits: int) -> str:
+    return "-" if value is None else f"{scale * value['mean']:.{digits}f}"
+
+
+def _cell(value: Data | None, end: str) -> object:
+    return "" if value is None or value[end] is None else value[end]
+
+
+def escaped(text: object) -> str:
+    """Text that stands for itself in a cell of a Markdown table."""
+    plain = "".join(letter if letter.isprintable() else "?" for letter in str(text))
+    return "".join("\\" + letter if letter in "\\`*_[]<>|" else letter for letter in plain)

@@ -1,0 +1,259 @@
+"""Branch and bound over the layouts of a transformer: the best ones, and the Pareto front of time, memory and devices.
+
+Nothing is left out by a rule of thumb. A node of the tree (`layout_space.Node`) or a layout is passed by only where
+
+- a rank of it does not fit a device: its memory, or that of the leanest layout of the node, is above the capacity; or
+- its time is bounded from below (`costs.layouts.bounds`) by more than the time of the last layout of the wanted ranking,
+  *and* a layout that was found takes no more time than the bound, no more memory and no more devices, one of the three
+  being less. Whatever it would cost, the first puts it behind the ranking and the second off the front.
+
+The leanest layout of a node: 1F1B with one chunk a stage keeps at most ``min(m, p - s)`` micro-batches on stage ``s``,
+and no schedule keeps fewer (``m`` for GPipe, ``min(m, p)`` and ``min(m, 2 p - 1)`` with zero bubble, and with ``v`` chunks
+``((v + 1) p - 2 s - 1) / v >= p - s``); all other memory is that of the ZeRO stage, and each is tried. Memory grows with
+the micro-batch of ``b`` sequences: ``b min(B / b, p - s)`` does, and everything else that depends on it is in proportion to
+it. So behind the first node of a level that does not fit no other fits.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+from bisect import insort
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+from itertools import islice
+from typing import NamedTuple
+
+from ..costs.layouts.bounds import BoundedPricer, Optimist, RememberedKernels
+from ..costs.layouts.kernels import kernel_model
+from ..costs.layouts.memory import peak_memory
+from ..costs.layouts.passes import OVERLAP_SLOWDOWN
+from ..costs.layouts.wires import Wiring
+from ..costs.layouts.work import LayoutWork, describe
+from ..devices import DeviceType
+from ..errors import PlanError
+from ..plans.partition import Layout
+from .layout_front import Counts, Found, Front, Searched, spelled
+from .layout_space import LayoutSpace, Node
+
+FIRST_LEVELS = 24
+"""Of so many levels of the tree, those of the most promising degrees, a layout each is priced for an early answer."""
+
+
+class Shortfall(NamedTuple):
+    """The layout that comes closest to fitting, where none does."""
+
+    memory_bytes: float
+    layout: Layout
+
+
+class _Waiting(NamedTuple):
+    """A node, or a layout below it, that is still to be looked at; the least bound is next.
+
+    Attributes:
+        bound_s: no layout of it takes less.
+        memory_bytes: none needs less.
+        number: of the node, with a fraction for its layouts: no two are alike.
+        node: the node.
+        work: of the layout; None for a whole node.
+        bounds: by rank order, see `LayoutSearch._bounds`; empty as long as the bound is that of any order.
+    """
+
+    bound_s: float
+    memory_bytes: float
+    number: float
+    node: Node
+    work: LayoutWork | None
+    bounds: tuple[tuple[float, int, str], ...]
+
+
+@dataclass
+class LayoutSearch:
+    """One search.
+
+    Attributes:
+        space: the layouts.
+        device: what each rank runs on.
+        capacity_bytes: memory of a device.
+        wires: prices messages.
+        slowdown: factor on kernels and messages that run side by side.
+        top: how many layouts are ranked; None ranks all that fit.
+        on_best: called with each layout that is better than all before.
+    """
+
+    space: LayoutSpace
+    device: DeviceType
+    capacity_bytes: float
+    wires: Wiring
+    slowdown: float = OVERLAP_SLOWDOWN
+    top: int | None = 10
+    on_best: Callable[[Found, Counts], None] = lambda found, counts: None
+    counts: Counts = field(default_factory=Counts)
+
+    def __post_init__(self) -> None:
+        model = kernel_model(self.device)
+        self._kernels = RememberedKernels(model.device, model.constants)
+        self._pricers: dict[str, BoundedPricer] = {}
+        self._optimists: dict[int, Optimist] = {}
+        self._ranking: list[Found] = []
+        self._examined: list[Found] = []
+        self._front = Front()
+        self._closest: Shortfall | None = None
+
+    def run(self, worlds: Sequence[int]) -> Searched:
+        """Search layouts of every given number of devices.
+
+        Raises:
+            PlanError: no layout is legal, or none fits; the closest one is told.
+        """
+        collects = gc.isenabled()
+        gc.disable()  # nothing here refers to itself, and walking over what is kept costs a quarter of the time
+        try:
+            return self._run(worlds)
+        finally:
+            if collects:
+                gc.enable()
+
+    def _run(self, worlds: Sequence[int]) -> Searched:
+        self._dive(worlds[-1])
+        waiting: list[_Waiting] = []
+        for world in worlds:
+            for node, work, memory_bytes in self._fitting(world):
+                waiting.append(_Waiting(self.optimist(world).node_s(work), memory_bytes, len(waiting), node, None, ()))
+        heapify(waiting)
+        while waiting:
+            one = heappop(waiting)
+            if self._is_beaten(one.bound_s, one.memory_bytes, one.node.world):
+                self.counts.pruned += len(one.node.leaves) if one.work is None else 1
+            elif one.work is None:
+                for made in self._leaves(one):
+                    heappush(waiting, made)
+            elif not one.bounds:
+                bounds = self._bounds(one.work)
+                heappush(waiting, one._replace(bound_s=max(one.bound_s, bounds[0][0]), bounds=tuple(bounds)))
+            else:
+                self.counts.examined += 1
+                self._take(self._priced(one.work, one.memory_bytes, one.bounds))
+        if not self._ranking:
+            raise self._refusal(worlds)
+        return Searched(tuple(self._ranking), self._front.members(), tuple(self._examined), self.counts)
+
+    def optimist(self, world: int) -> Optimist:
+        """What bounds layouts of so many ranks."""
+        if world not in self._optimists:
+            self._optimists[world] = Optimist(self.device, self.wires, self.slowdown, self._kernels, world=world)
+        return self._optimists[world]
+
+    def pricer(self, order: str) -> BoundedPricer:
+        """What prices layouts in a rank order; blocks are shared by all orders, since their groups tell them apart."""
+        if order not in self._pricers:
+            made = BoundedPricer(self.device, self.wires, self.slowdown, self._kernels, order)
+            first = next(iter(self._pricers.values()), made)
+            self._pricers[order] = made.sharing(first)
+        return self._pricers[order]
+
+    def _dive(self, world: int) -> None:
+        """Price some promising layouts, so that there is an answer early.
+
+        They are priced again in their turn; what is said now is only told, and never ranked.
+        """
+        told_s = math.inf
+        for level in islice(self.space.levels(world), FIRST_LEVELS):
+            for node in level.nodes[:1]:
+                works = [self._describe(self.space.layout(node, leaf)) for leaf in node.leaves]
+                fits = [
+                    (work, memory_bytes) for work in works if (memory_bytes := peak_memory(work)[1].total) <= self.capacity_bytes
+                ]
+                if not fits:
+                    continue
+                work, memory_bytes = min(fits, key=lambda pair: self.optimist(world).bound_s(pair[0]))
+                bounds = self._bounds(work)
+                if bounds and (found := self._priced(work, memory_bytes, bounds)).step_s < told_s:
+                    told_s = found.step_s
+                    self.on_best(found, self.counts)
+        self.counts.prices = 0
+
+    def _fitting(self, world: int) -> Iterator[tuple[Node, LayoutWork, float]]:
+        """Nodes of which a layout may fit, each with its base's work and the memory of its leanest layout."""
+        for level in self.space.levels(world):
+            self.counts.illegal += level.num_illegal
+            for place, node in enumerate(level.nodes):
+                if place == 0 and not self.space.rank_orders(node.base, self.wires):
+                    self.counts.illegal += sum(len(other.leaves) for other in level.nodes)
+                    break
+                works = [self._describe(layout) for layout in self._by_zero(node)]
+                memory_bytes, leanest = min((peak_memory(work)[1].total, place) for place, work in enumerate(works))
+                if memory_bytes > self.capacity_bytes:
+                    self._note(memory_bytes, works[leanest].layout)
+                    self.counts.infeasible += sum(len(other.leaves) for other in level.nodes[place:])
+                    break
+                yield node, works[0], memory_bytes
+
+    def _by_zero(self, node: Node) -> list[Layout]:
+        """The base of a node with each of its ZeRO stages, its own first."""
+        zeros = sorted({leaf.zero for leaf in node.leaves})
+        return [node.base, *(node.leanest(zero) for zero in zeros[1:])]
+
+    def _leaves(self, one: _Waiting) -> Iterator[_Waiting]:
+        """The layouts of a node that fit, each with its bound in any rank order."""
+        optimist = self.optimist(one.node.world)
+        for place, leaf in enumerate(one.node.leaves):
+            work = self._describe(self.space.layout(one.node, leaf))
+            memory_bytes = peak_memory(work)[1].total
+            if memory_bytes > self.capacity_bytes:
+                self._note(memory_bytes, work.layout)
+                self.counts.infeasible += 1
+            else:
+                bound_s = max(one.bound_s, optimist.bound_s(work))
+                yield _Waiting(bound_s, memory_bytes, one.number + place / 1000, one.node, work, ())
+
+    def _bounds(self, work: LayoutWork) -> list[tuple[float, int, str]]:
+        """A bound for each rank order, the most promising first, and how the orders stand by themselves."""
+        orders = self.space.rank_orders(work.layout, self.wires)
+        return sorted((self.pricer(order).bound_s(work), place, order) for place, order in enumerate(orders))
+
+    def _priced(self, work: LayoutWork, memory_bytes: float, bounds: Sequence[tuple[float, int, str]]) -> Found:
+        """A layout in its best rank order, of equal ones the first."""
+        best_s, best_place, best = math.inf, 0, ""
+        for bound_s, place, order in bounds:
+            if bound_s > best_s:
+                break
+            self.counts.prices += 1
+            step_s = self.pricer(order).step_s(work)
+            if (step_s, place) < (best_s, best_place):
+                best_s, best_place, best = step_s, place, order
+        return Found(best_s, memory_bytes, work.layout.world, spelled(work.layout), work.layout, best)
+
+    def _take(self, found: Found) -> None:
+        if not self._ranking or found.step_s < self._ranking[0].step_s:
+            self.on_best(found, self.counts)
+        self._examined.append(found)
+        insort(self._ranking, found, key=lambda one: one[:4])
+        if self.top is not None:
+            del self._ranking[self.top :]
+        self._front.add(found)
+
+    def _is_beaten(self, bound_s: float, memory_bytes: float, world: int) -> bool:
+        if self.top is None or len(self._ranking) < self.top or bound_s <= self._ranking[-1].step_s:
+            return False
+        return self._front.dominates(bound_s, memory_bytes, world)
+
+    def _describe(self, layout: Layout) -> LayoutWork:
+        return describe(self.space.shape, layout, self.space.sequence_length)
+
+    def _note(self, memory_bytes: float, layout: Layout) -> None:
+        if self._closest is None or memory_bytes < self._closest.memory_bytes:
+            self._closest = Shortfall(memory_bytes, layout)
+
+    def _refusal(self, worlds: Sequence[int]) -> PlanError:
+        devices = "-".join(str(world) for world in sorted({worlds[0], worlds[-1]}))
+        if self._closest is None:
+            problem = f"no layout is legal on {devices} devices: tp x cp x pp x dp ranks, dp dividing the batch"
+            return PlanError(problem, field="batch", value=self.space.global_batch)
+        need, has = self._closest.memory_bytes / 1e9, self.capacity_bytes / 1e9
+        problem = (
+            f"no layout of {self.space.shape.name} fits {devices} devices; closest is {spelled(self._closest.layout)}, "
+            f"which needs {need:.1f} GB where a device has {has:.1f} GB: {need - has:.1f} GB short"
+        )
+        return PlanError(problem, field="memory")

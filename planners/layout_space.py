@@ -1,0 +1,321 @@
+"""Every layout of a transformer on a number of devices: which there are, which are legal, in which orders their ranks may run.
+
+Layouts that differ in name alone stand once: without tensor parallelism there is nothing to cut by sequence, without
+copies nothing to shard, in a pipeline ZeRO-2 is ZeRO-1, fused attention leaves selective recomputation nothing to do, and
+a pipeline of one stage has no schedule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import product
+from typing import Any, NamedTuple
+
+from .. import settings
+from ..costs.layouts.wires import FabricWires, Group, Wiring, groups_of, is_regular
+from ..costs.layouts.work import ZERO_BUBBLE, is_legal
+from ..errors import ConfigError, PlanError
+from ..jobs.transformer import TransformerShape
+from ..plans.partition import Layout, build
+from ..plans.rank_order import ORDERS
+
+SEARCHED = (
+    "tp",
+    "cp",
+    "pp",
+    "dp",
+    "ep",
+    "virtual_stages",
+    "schedule",
+    "micro_batch",
+    "sequence_parallel",
+    "recompute",
+    "zero",
+)
+"""Keys of which every value is tried unless some are kept; the others have one value."""
+
+SCHEDULES = ("1f1b", "gpipe", "interleaved", *ZERO_BUBBLE)
+
+DEFAULTS: dict[str, Any] = {name: spec.get_default() for name, spec in Layout.model_fields.items() if not spec.is_required()}
+DEFAULTS |= {"overlap_dp": True}
+"""Of the keys that are not searched, those of `Layout`, but for ``overlap_dp``, which PyTorch's DDP and FSDP do unasked.
+``overlap_pp`` follows Megatron-LM, which hides transfers in the interleaved schedule."""
+
+
+class Leaf(NamedTuple):
+    """What is left to choose below a `Node`."""
+
+    schedule: str
+    virtual_stages: int
+    zero: int
+
+
+@dataclass(frozen=True)
+class Node:
+    """Legal layouts that share everything but schedule, virtual stages and ZeRO stage.
+
+    Attributes:
+        keys: what they share.
+        leaves: what there is to choose, never empty.
+    """
+
+    keys: dict[str, Any]
+    leaves: tuple[Leaf, ...]
+
+    @cached_property
+    def base(self) -> Layout:
+        """The layout with 1F1B, one chunk a stage and the least ZeRO stage."""
+        return self.leanest(min(leaf.zero for leaf in self.leaves))
+
+    @property
+    def world(self) -> int:
+        """Ranks."""
+        return int(self.keys["tp"] * self.keys["cp"] * self.keys["pp"] * self.keys["dp"])
+
+    def leanest(self, zero: int) -> Layout:
+        """The layout with 1F1B, one chunk a stage and a ZeRO stage."""
+        return Layout.model_construct(**(self.keys | {"schedule": "1f1b", "virtual_stages": 1, "zero": zero}))
+
+
+class Level(NamedTuple):
+    """Nodes that differ in the size of a micro-batch alone, the least first, and illegal layouts passed by."""
+
+    nodes: tuple[Node, ...]
+    num_illegal: int
+
+
+@dataclass(frozen=True)
+class LayoutSpace:
+    """The layouts of a model, a batch and a sequence length.
+
+    Attributes:
+        shape: the model.
+        sequence_length: tokens of a sequence.
+        global_batch: sequences of a step.
+        devices_per_host: devices of a host.
+        keep: by key of the layout, the values that are tried; a key that is not searched takes each of its values too.
+        orders: rank orders that are tried.
+    """
+
+    shape: TransformerShape
+    sequence_length: int
+    global_batch: int
+    devices_per_host: int
+    keep: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    orders: tuple[str, ...] = ORDERS
+    _legal: dict[tuple[Any, ...], bool] = field(default_factory=dict, repr=False, compare=False)
+
+    @cached_property
+    def fixed(self) -> tuple[dict[str, Any], ...]:
+        """The combinations of values of the keys that are not searched."""
+        kept = {key: values for key, values in self.keep.items() if key not in SEARCHED}
+        return tuple(DEFAULTS | dict(zip(kept, values, strict=True)) for values in product(*kept.values()))
+
+    def levels(self, world: int) -> Iterator[Level]:
+        """All nodes of so many ranks."""
+        shape, batch = self.shape, self.global_batch
+        for tp, cp, pp in self._degrees(world):
+            dp = world // (tp * cp * pp)
+            if batch % dp:
+                yield Level((), 1)
+                continue
+            experts = self._kept("ep", [ep for ep in divisors(shape.num_experts) if (dp * cp) % ep == 0])
+            can_cut = tp > 1 or self._is_only("sequence_parallel", True)
+            cut = self._kept("sequence_parallel", [False, True] if can_cut else [False])
+            for other in self.fixed:
+                again = ["none", "full"] if other["attention"] == "fused" else ["none", "selective", "full"]
+                again += ["selective"] if "selective" not in again and self._is_only("recompute", "selective") else []
+                for ep, is_cut, recompute in product(experts, cut, self._kept("recompute", again)):
+                    degrees = {"tp": tp, "cp": cp, "pp": pp, "dp": dp, "ep": ep}
+                    yield self._level(other | degrees | {"sequence_parallel": is_cut, "recompute": recompute})
+
+    def layouts(self, world: int) -> Iterator[Layout]:
+        """All legal layouts of so many ranks."""
+        for level in self.levels(world):
+            for node in level.nodes:
+                yield from (self.layout(node, leaf) for leaf in node.leaves)
+
+    def layout(self, node: Node, leaf: Leaf) -> Layout:
+        """The layout of a leaf."""
+        chosen = node.keys | leaf._asdict()
+        if "overlap_pp" not in self.keep:
+            chosen["overlap_pp"] = leaf.virtual_stages > 1
+        return Layout.model_construct(**chosen)
+
+    def rank_orders(self, layout: Layout, wires: Wiring) -> tuple[str, ...]:
+        """The orders of a layout's ranks that its price tells apart and whose groups are regular, the default first."""
+        degrees, sees_strides = _Degrees.of(layout), isinstance(wires, FabricWires)
+        return _orders(degrees, self.devices_per_host, self.orders, sees_strides, self._known_orders)
+
+    @cached_property
+    def _known_leaves(self) -> dict[tuple[Any, ...], tuple[int, tuple[Leaf, ...]]]:
+        return {}
+
+    @cached_property
+    def _known_orders(self) -> dict[_Degrees, tuple[str, ...]]:
+        return {}
+
+    def _degrees(self, world: int) -> list[tuple[int, int, int]]:
+        """tp, cp and pp; first those that fill hosts with tensor parallelism and have a short pipeline."""
+        found = [
+            (tp, cp, pp)
+            for tp in self._kept("tp", divisors(world))
+            for cp in self._kept("cp", divisors(world // tp))
+            for pp in self._kept("pp", divisors(world // tp // cp))
+            if not self.keep.get("dp") or world // (tp * cp * pp) in self.keep["dp"]
+        ]
+        return sorted(found, key=lambda one: (one[1], abs(one[0] - self.devices_per_host), one[2]))
+
+    def _level(self, chosen: dict[str, Any]) -> Level:
+        nodes, num_illegal = [], 0
+        dp, copies = chosen["dp"], chosen["dp"] * chosen["cp"]
+        for micro_batch in self._kept("micro_batch", divisors(self.global_batch // dp)):
+            base = chosen | {"micro_batch": micro_batch, "global_batch": self.global_batch}
+            num_tried, leaves = self._leaves(base, copies > 1)
+            shards = chosen["shard_group"]
+            if not self._is_legal_block(base) or (shards is not None and copies % shards):
+                num_illegal += num_tried
+                continue
+            num_illegal += num_tried - len(leaves)
+            if leaves:
+                nodes.append(Node(base, leaves))
+        return Level(tuple(nodes), num_illegal)
+
+    def _leaves(self, chosen: dict[str, Any], has_copies: bool) -> tuple[int, tuple[Leaf, ...]]:
+        """How many leaves there are, and those that are legal."""
+        num_micro_batches = self.global_batch // (chosen["micro_batch"] * chosen["dp"])
+        key = (chosen["pp"], num_micro_batches, chosen["recompute"], has_copies, chosen["shard_group"] is None)
+        if key not in self._known_leaves:
+            tried = self._tried(chosen["pp"], has_copies)
+            if chosen["shard_group"] is not None:
+                tried = [leaf for leaf in tried if leaf.zero or chosen["distributed_optimizer"]]
+            legal = tuple(leaf for leaf in tried if self._is_legal_pipeline(chosen, leaf, num_micro_batches))
+            self._known_leaves[key] = len(tried), legal
+        return self._known_leaves[key]
+
+    def _tried(self, pp: int, has_copies: bool) -> list[Leaf]:
+        zeros = self._kept("zero", [0, 1, 2, 3] if has_copies else [0])
+        zeros = [zero for zero in zeros if zero != 2 or pp == 1 or 1 not in zeros]
+        schedules = self._kept("schedule", list(SCHEDULES))
+        if pp == 1:
+            schedules = list(self.keep.get("schedule", SCHEDULES))[:1]
+        leaves = []
+        for schedule in schedules:
+            is_cut = schedule == "interleaved" and pp > 1
+            chunks = [v for v in divisors(self.shape.num_layers) if v > 1] if is_cut else [1]
+            for v in self._kept("virtual_stages", chunks):
+                leaves += [Leaf(schedule, v, zero) for zero in zeros]
+        return leaves
+
+    def _is_legal_block(self, chosen: dict[str, Any]) -> bool:
+        """What of legality a micro-batch decides, asked of a layout without pipeline."""
+        key = tuple(chosen[name] for name in ("tp", "cp", "ep", "micro_batch", "sequence_parallel", "context_parallel"))
+        key += (chosen["precision"], chosen["attention"])
+        if key not in self._legal:
+            alone = {"pp": 1, "dp": chosen["ep"], "schedule": "1f1b", "virtual_stages": 1, "zero": 0, "recompute": "none"}
+            alone |= {"global_batch": chosen["micro_batch"] * chosen["ep"], "shard_group": None}
+            self._legal[key] = is_legal(self.shape, Layout.model_construct(**(chosen | alone)), self.sequence_length)
+        return self._legal[key]
+
+    def _is_legal_pipeline(self, chosen: dict[str, Any], leaf: Leaf, num_micro_batches: int) -> bool:
+        """What of legality the pipeline decides, asked of a layout of one rank a stage."""
+        alone = {"tp": 1, "cp": 1, "dp": 1, "ep": 1, "micro_batch": 1, "sequence_parallel": False, "attention": "fused"}
+        alone |= {"global_batch": num_micro_batches, "precision": "bf16", "shard_group": None}
+        return is_legal(self.shape, Layout.model_construct(**(chosen | alone | leaf._asdict())), 1)
+
+    def _kept(self, key: str, values: list[Any]) -> list[Any]:
+        kept = self.keep.get(key)
+        return values if kept is None else [value for value in values if value in kept]
+
+    def _is_only(self, key: str, value: Any) -> bool:
+        return self.keep.get(key) == (value,)
+
+
+def parse_keep(text: str) -> dict[str, tuple[Any, ...]]:
+    """The values that a text such as ``tp=4|8,schedule=1f1b|interleaved,overlap_dp=false`` keeps.
+
+    Raises:
+        PlanError: a key that is unknown or twice, ``global_batch``, or a value that the key cannot have.
+    """
+    kept: dict[str, tuple[Any, ...]] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        key, equals, values = (word.strip() for word in part.partition("="))
+        if not equals or not key:
+            raise PlanError("must read key=value or key=value|value", field="keep", value=part)
+        if key == "global_batch":
+            raise PlanError("is given by --batch", field="keep.global_batch", value=part)
+        if key not in Layout.model_fields:
+            raise PlanError("unknown key", field=f"keep.{key}", value=key, choices=set(Layout.model_fields) - {"global_batch"})
+        if key in kept:
+            raise PlanError("the key stands twice", field=f"keep.{key}", value=part)
+        kept[key] = tuple(dict.fromkeys(_value(key, value.strip()) for value in values.split("|")))
+    return kept
+
+
+def _value(key: str, text: str) -> Any:
+    """A value as `Layout` reads it; the other keys are such that it stands by itself."""
+    try:
+        data = settings.override({}, f"{key}={text}")
+    except ConfigError as error:
+        raise PlanError(error.problem, field=f"keep.{key}", value=text) from None
+    degree = data[key] if isinstance(data[key], int) and not isinstance(data[key], bool) and data[key] > 0 else 1
+    around: dict[str, dict[str, Any]] = {
+        "virtual_stages": {"schedule": "interleaved", "pp": 2},
+        "ep": {"dp": degree},
+        "shard_group": {"dp": degree, "zero": 1},
+    }
+    rest = {"micro_batch": 1, **around.get(key, {}), **data}
+    rest["global_batch"] = rest["micro_batch"] * rest.get("dp", 1) if isinstance(rest["micro_batch"], int) else 1
+    if isinstance(data[key], bool) or not isinstance(data[key], int) or data[key] < 1:
+        rest["global_batch"] = 1 if key in ("micro_batch", "dp") else rest["global_batch"]
+    return getattr(build(Layout, rest, prefix="keep."), key)
+
+
+class _Degrees(NamedTuple):
+    tp: int
+    cp: int
+    dp: int
+    pp: int
+    ep: int
+    shards: int
+
+    @classmethod
+    def of(cls, layout: Layout) -> _Degrees:
+        # A layout that shards nothing has the groups of one that shards over all.
+        same = layout.dp * layout.cp
+        return cls(layout.tp, layout.cp, layout.dp, layout.pp, layout.ep, layout.shard_group or same)
+
+
+def _orders(
+    degrees: _Degrees, devices_per_host: int, orders: tuple[str, ...], sees_strides: bool, known: dict[_Degrees, tuple[str, ...]]
+) -> tuple[str, ...]:
+    if degrees not in known:
+        tp, cp, dp, pp, ep, shards = degrees
+        sharded = Layout.model_construct(
+            tp=tp,
+            cp=cp,
+            dp=dp,
+            pp=pp,
+            ep=ep,
+            zero=1,
+            shard_group=shards,
+            distributed_optimizer=False,
+            micro_batch=1,
+            global_batch=dp,
+        )
+        distinct: dict[tuple[Group, ...], str] = {}
+        for order in sorted(orders, key=ORDERS.index):
+            if is_regular(sharded, devices_per_host, order):
+                groups = groups_of(sharded, devices_per_host, order).values()
+                seen = tuple(g._replace(stride=g.stride if sees_strides and g.per_host > 1 else 1) for g in groups)
+                distinct.setdefault(seen, order)
+        known[degrees] = tuple(distinct.values())
+    return known[degrees]
+
+
+def divisors(number: int) -> list[int]:
+    """The divisors of a number, rising."""
+    low = [n for n in range(1, int(number**0.5) + 1) if number % n == 0]
+    return low + [number // n for n in reversed(low) if n * n != number]
