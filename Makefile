@@ -1,6 +1,7 @@
 # The words of this project. Each one sets up .venv by itself when it has to.
 #
-#   make test ARGS="-k ring"    hands ARGS to the command behind the word (test, bench, demo)
+#   make test ARGS="-k ring"    hands ARGS to the command behind the word (test, test-schedulers, validate-network, bench,
+#                               demo)
 #   make test WORKERS=8         runs the tests in eight processes instead of two
 #   make lint PYTHON=python3.12 builds .venv from that interpreter
 #
@@ -19,10 +20,10 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help format lint type test docs bench demo clean
+.PHONY: help format lint type test test-schedulers validate-network docs bench demo clean
 
 help: ## List these words
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
 format: $(STAMP) ## Rewrite the code in the project's format and mend what lint can mend
 	@$(BIN)/ruff check --fix .
@@ -37,8 +38,15 @@ lint: $(STAMP) ## Check code style, format, direction of imports, and files
 type: $(STAMP) ## Check types
 	@$(BIN)/mypy
 
-test: $(STAMP) ## Run the tests
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
+test: $(STAMP) ## Run the tests, all but those that start real schedulers
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not scheduler" $(ARGS)
+
+test-schedulers: $(STAMP) ## Install and start real schedulers, launch what was exported, read the ranks back
+	@bash .ci/schedulers
+	@PYTHONPATH=$(CURDIR)/$(VENV)/launchers $(BIN)/python -m pytest -m scheduler tests/schedulers tests/export $(ARGS)
+
+validate-network: $(STAMP) ## As root: hold the network model against gloo over shaped wires between namespaces
+	@$(BIN)/meshwright validate network $(ARGS)
 
 docs: $(STAMP) ## Build the documentation into docs/_build; a warning is an error
 	@$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build

@@ -161,6 +161,13 @@ def pacml_episodes() -> list[Figure]:
     return figures()
 
 
+def search() -> list[Figure]:
+    """All layouts of a 175B model on 1,024 devices, and pruning beside pricing them all."""
+    from .search import search_figures
+
+    return search_figures()
+
+
 def growth() -> list[Figure]:
     """How cost grows with tasks, devices, flows and episodes; drawn, and its exponents as figures."""
     from meshwright import files
@@ -180,6 +187,7 @@ SECTIONS = {
     "fair-sharing": fair_sharing,
     "environment": environment,
     "policy": policy,
+    "search": search,
     "growth": growth,
     "start-up": start_up,
 }

@@ -6,6 +6,7 @@ Needs the PipeDream profiles of the reference data (``MESHWRIGHT_REFERENCE`` or 
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -72,4 +73,56 @@ def figures() -> list[measure.Figure]:
         measure.Figure("PAC-ML: the look-ahead alone, plain reference", plain_s * 1e3, "ms", on),
         measure.Figure("PAC-ML: episode, empty table", cold_s, "s", "1,001 arrivals, random policy"),
         measure.Figure("PAC-ML: episode, warm table", warm_s, "s", "1,001 arrivals, random policy"),
+        *_batched(folder, 1000 / warm_s),
     ]
+
+
+def _batched(folder: Path, plain_per_s: float) -> list[measure.Figure]:
+    """The same episodes through the batched dynamics and the environment, beside the plain simulator's decisions a second."""
+    from meshwright.envs.batch import EpisodeBatch
+    from meshwright.envs.benchmark import load_benchmark
+    from meshwright.envs.job_partitioning import JobPartitioningEnv
+
+    published = load_benchmark("preset:pacml-compat-A", changes=["scenario.placement_rules=[published]"])
+    rng = np.random.default_rng(0)
+
+    def play(batch: EpisodeBatch, num_decisions: int, *, fixed: bool) -> None:
+        for e in range(batch.num_episodes):
+            batch.begin(e, np.random.default_rng(e))
+        degree = np.array(batch.scenario.candidate_degree)
+        actions = np.full(batch.num_episodes, int(np.flatnonzero(degree == 8)[0]))
+        for _ in range(num_decisions):
+            if not fixed:
+                num_free = (batch.episodes.free_at_s <= batch.episodes.now_s[:, None]).sum(axis=1)
+                shown = (degree > 0) & (degree <= num_free[:, None])
+                actions = (rng.random(shown.shape) * shown).argmax(axis=1)
+            batch.step(actions)
+
+    def cold_episode() -> None:
+        with tempfile.TemporaryDirectory() as cache:
+            scenario = published.build(graphs_dir=folder / "pipedream", cache=Path(cache))
+            play(EpisodeBatch(scenario, 1), 1000, fixed=False)
+
+    batch = EpisodeBatch(published.build(graphs_dir=folder / "pipedream"), 64, observes=False)
+    cold_s = measure.median_s(cold_episode)
+    fixed_s, random_s = (measure.median_s(lambda fixed=fixed: play(batch, 1000, fixed=fixed)) for fixed in (True, False))
+    figures = [
+        measure.Figure(
+            "PAC-ML: batched dynamics, episode, empty table", cold_s, "s", "1,001 arrivals, random policy, step times too"
+        ),
+        measure.Figure("PAC-ML: batched dynamics, fixed degree 8", 64_000 / fixed_s, "decisions/s", "64 episodes, warm table"),
+        measure.Figure("PAC-ML: batched dynamics, random", 64_000 / random_s, "decisions/s", "64 episodes, warm table"),
+        measure.Figure("PAC-ML: plain simulator, random", plain_per_s, "decisions/s", "one episode, warm table"),
+    ]
+    for rules in ("[published, first-fit, best-fit]", "[published, first-fit, best-fit, all-blocks]"):
+        chosen = load_benchmark("preset:pacml-compat-A", changes=[f"scenario.placement_rules={rules}"])
+        env = JobPartitioningEnv(chosen, graphs_dir=folder / "pipedream")
+
+        def steps(env: JobPartitioningEnv = env) -> None:
+            env.reset(seed=0)
+            for draw in np.random.default_rng(0).random(1000):
+                offered = np.flatnonzero(env.action_masks())
+                env.step(int(offered[int(draw * len(offered))]))
+
+        figures.append(measure.Figure("PAC-ML: Env.step", 1000 / measure.median_s(steps), "steps/s", f"compat A, rules {rules}"))
+    return figures

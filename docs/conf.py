@@ -25,7 +25,8 @@ add_module_names = False
 autodoc_member_order = "bysource"
 autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented"
-autodoc_default_options = {"members": True, "exclude-members": "model_config"}
+# What a module hands on by `__all__` is documented where it is defined.
+autodoc_default_options = {"members": True, "exclude-members": "model_config", "ignore-module-all": True}
 napoleon_use_ivar = True
 napoleon_custom_sections = ["Source"]
 

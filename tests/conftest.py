@@ -1,8 +1,11 @@
-"""Fixtures that several floors share, the setting of hypothesis, and the rule for tests that need reference data.
+"""Fixtures that several floors share, the setting of hypothesis, and the rules for reference data and real schedulers.
 
 Where ``MESHWRIGHT_REFERENCE`` is set, no test marked ``reference`` may be skipped, and a run of the whole suite must
 have run at least one of them. Where it is not set they use ``../shared/reference`` if that is there and are skipped
 otherwise.
+
+Tests marked ``scheduler(NAME)`` start the real one. They are skipped where it is not installed; the last line of a run
+says which schedulers were proved and, of the others, why not.
 """
 
 import os
@@ -20,6 +23,8 @@ hypothesis.settings.load_profile("project")
 
 VARIABLE = "MESHWRIGHT_REFERENCE"
 _ran_reference: set[str] = set()
+_schedulers: dict[str, dict[str, list[str]]] = {}
+"""For each scheduler, for each outcome, the tests or, where they were skipped, the reasons."""
 
 
 @pytest.fixture(scope="session")
@@ -48,18 +53,43 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[Any]:
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
         report.outcome = "failed"
         report.longrepr = f"{VARIABLE} is set, so this reference test must not be skipped. {reason}"
+    marked = item.get_closest_marker("scheduler")
+    if marked and (report.when == "call" or not report.passed):
+        report.user_properties.append(("scheduler", str(marked.args[0]) if marked.args else item.path.stem))
     return report
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     if report.when == "call" and "reference" in report.keywords:
         _ran_reference.add(report.nodeid)
+    for scheduler in {value for name, value in report.user_properties if name == "scheduler"}:
+        is_skip = report.skipped and isinstance(report.longrepr, tuple)
+        told = report.longrepr[2].removeprefix("Skipped: ") if is_skip else report.nodeid
+        _schedulers.setdefault(scheduler, {}).setdefault(report.outcome, []).append(told)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    told = []
+    for scheduler, outcomes in sorted(_schedulers.items()):
+        passed, failed, skipped = (outcomes.get(outcome, []) for outcome in ("passed", "failed", "skipped"))
+        if failed:
+            told.append(f"{scheduler} FAILED ({len(failed)} of {len(passed) + len(failed)})")
+        elif passed:
+            but = f", {len(skipped)} skipped: {skipped[0]}" if skipped else ""
+            told.append(f"{scheduler} proved ({len(passed)} test{'s' * (len(passed) > 1)}{but})")
+        else:
+            told.append(f"{scheduler} NOT proved: {skipped[0]}")
+    if told:
+        terminalreporter.write_line(f"schedulers: {'; '.join(told)}")
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     config = session.config
     whole_suite = config.args_source is pytest.Config.ArgsSource.TESTPATHS and not (
-        config.option.keyword or config.option.markexpr or config.option.collectonly or getattr(config.option, "lf", False)
+        config.option.keyword
+        or config.option.markexpr not in ("", "not scheduler")
+        or config.option.collectonly
+        or getattr(config.option, "lf", False)
     )
     is_worker = hasattr(config, "workerinput")
     if os.environ.get(VARIABLE) and whole_suite and not is_worker and exitstatus == 0 and not _ran_reference:

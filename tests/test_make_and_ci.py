@@ -96,6 +96,8 @@ def test_an_interpreter_that_is_too_old_is_named(fresh):
 FAKE_MAKEFILE = """
 .venv/.installed lint type docs:
 	@echo "made $@"; [ "$@" != "$$BROKEN" ]
+test-schedulers:
+	@echo "made $@"; [ "$@" != "$$BROKEN" ]
 test:
 	@echo "made test with [$$MESHWRIGHT_REFERENCE]"; [ "$@" != "$$BROKEN" ]
 """
@@ -119,12 +121,20 @@ def made(result):
 def test_the_whole_check_runs_every_stage_in_order(checkout):
     result = run("bash", ".ci/run", cwd=checkout)
     assert result.returncode == 0, result.stdout + result.stderr
-    assert made(result) == [".venv/.installed", "lint", "type", "docs", "test with []"]
-    assert re.search(r"== tests: \d+ s\n== all stages passed in \d+ s", result.stdout)
+    assert made(result) == [".venv/.installed", "lint", "type", "docs", "test with []", "test-schedulers"]
+    assert re.search(r"== schedulers: \d+ s\n== all stages passed in \d+ s", result.stdout)
 
 
 @pytest.mark.parametrize(
-    ("stage", "word"), [("setup", ".venv/.installed"), ("lint", "lint"), ("types", "type"), ("docs", "docs"), ("tests", "test")]
+    ("stage", "word"),
+    [
+        ("setup", ".venv/.installed"),
+        ("lint", "lint"),
+        ("types", "type"),
+        ("docs", "docs"),
+        ("tests", "test"),
+        ("schedulers", "test-schedulers"),
+    ],
 )
 def test_a_failing_stage_fails_the_whole_check_and_is_named(checkout, stage, word):
     result = run("bash", ".ci/run", cwd=checkout, BROKEN=word)
@@ -154,6 +164,116 @@ def test_the_readme_names_the_test_command():
     assert re.search(r"^ *make test( *| +#.*)$", (ROOT / "README.md").read_text(), re.MULTILINE)
 
 
+# --- schedulers ---
+
+
+FAKE_APT = """#!/bin/bash
+echo "apt-get $*" >> "$CALLS"
+echo "Reading package lists..."
+echo "E: Unable to locate package" >&2
+exit 100
+"""
+
+
+@pytest.fixture
+def bare_system(tmp_path):
+    """A checkout on a system without any scheduler; ``programs`` are all that there is beside the shell's own."""
+    tree, programs = tmp_path / "checkout", tmp_path / "programs"
+    (tree / ".ci").mkdir(parents=True)
+    (tree / ".venv" / "bin").mkdir(parents=True)
+    shutil.copy(ROOT / ".ci" / "schedulers", tree / ".ci")
+    (tree / ".venv" / "bin" / "python").write_text("#!/bin/sh\necho 'no matching distribution' >&2\nexit 1\n")
+    (tree / ".venv" / "bin" / "python").chmod(0o755)
+    programs.mkdir()
+    for name in ("bash", "cut", "dirname", "id", "tail", "timeout"):
+        (programs / name).symlink_to(shutil.which(name))
+    # The script adds the system's own folders for the daemons; there the path ends.
+    script = (tree / ".ci" / "schedulers").read_text()
+    (tree / ".ci" / "schedulers").write_text(script.replace(":/usr/sbin:/sbin", ""))
+    return tree, programs
+
+
+def schedulers(bare_system):
+    tree, programs = bare_system
+    result = run(programs / "bash", ".ci/schedulers", cwd=tree, PATH=str(programs), CALLS=str(tree / "calls"))
+    return result, dict(line.split(": ", 1) for line in (tree / ".venv" / ".schedulers").read_text().splitlines())
+
+
+def test_schedulers_that_cannot_be_installed_are_no_failure_and_each_reason_is_kept(bare_system):
+    result, reasons = schedulers(bare_system)
+    assert result.returncode == 0
+    assert reasons == {
+        "slurm": "no apt-get to install slurm-wlm munge with",
+        "openmpi": "no apt-get to install openmpi-bin with",
+        "ray": "pip: no matching distribution",
+        "megatron": "pip: no matching distribution",
+        "deepspeed": "pip: no matching distribution",
+    }
+    assert "slurm: not installable: no apt-get to install slurm-wlm munge with\n" in result.stdout
+
+
+def test_what_the_package_tool_says_last_is_the_reason(bare_system):
+    tree, programs = bare_system
+    (programs / "apt-get").write_text(FAKE_APT)
+    (programs / "apt-get").chmod(0o755)
+    (programs / "id").unlink()
+    (programs / "id").write_text("#!/bin/bash\necho 0\n")
+    (programs / "id").chmod(0o755)
+    result, reasons = schedulers(bare_system)
+    assert result.returncode == 0
+    assert reasons["openmpi"] == "apt-get: E: Unable to locate package"
+    assert (tree / "calls").read_text().splitlines() == ["apt-get update -qq"] * 2
+    (programs / "id").write_text("#!/bin/bash\necho 1000\n")
+    assert schedulers(bare_system)[1]["openmpi"] == "installing openmpi-bin wants root"
+
+
+def test_schedulers_that_are_there_are_not_installed_again(bare_system):
+    tree, programs = bare_system
+    for name in ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scontrol", "mpirun", "orted"):
+        (programs / name).symlink_to(shutil.which("bash"))
+    (tree / ".venv" / "bin" / "python").write_text("#!/bin/sh\nexit 0\n")
+    result, reasons = schedulers(bare_system)
+    names = ("slurm", "openmpi", "ray", "megatron", "deepspeed")
+    assert (result.stdout, reasons) == ("".join(f"{name}: installed\n" for name in names), {})
+
+
+PROOFS = """
+import pytest
+
+@pytest.mark.scheduler("slurm")
+def test_one(): pass
+
+@pytest.mark.scheduler("slurm")
+def test_two(): pass
+
+@pytest.mark.scheduler("ray")
+def test_three(): pytest.skip("ray is not installed (ray): no network")
+
+@pytest.mark.scheduler("openmpi")
+def test_four(): assert {openmpi}
+"""
+
+
+@pytest.mark.parametrize("options", [(), ("-n", "2")])
+def test_the_summary_counts_what_was_proved_and_says_why_the_rest_was_not(suite, options):
+    (suite / "tests" / "test_all.py").write_text(PROOFS.format(openmpi=True))
+    result = pytest_run(suite, *options)
+    assert result.returncode == 0
+    told = "schedulers: openmpi proved (1 test); ray NOT proved: ray is not installed (ray): no network; slurm proved (2 tests)"
+    assert told in result.stdout.splitlines()
+
+
+def test_the_summary_names_the_scheduler_whose_proof_failed(suite):
+    (suite / "tests" / "test_all.py").write_text(PROOFS.format(openmpi=False))
+    result = pytest_run(suite)
+    assert result.returncode == 1
+    assert "schedulers: openmpi FAILED (1 of 1); ray NOT proved" in result.stdout
+
+
+def test_without_a_proof_there_is_no_line_about_schedulers(suite):
+    assert "schedulers:" not in pytest_run(suite, "-m", "not scheduler").stdout
+
+
 # --- reference tests ---
 
 
@@ -174,7 +294,9 @@ def test_known_gap(reference): assert not reference.is_dir()
 @pytest.fixture
 def suite(tmp_path):
     """A small suite under the project's conftest."""
-    (tmp_path / "pytest.ini").write_text("[pytest]\ntestpaths = tests\nmarkers =\n    reference: needs data\n")
+    (tmp_path / "pytest.ini").write_text(
+        "[pytest]\ntestpaths = tests\nmarkers =\n    reference: needs data\n    scheduler: starts one\n"
+    )
     (tmp_path / "tests").mkdir()
     shutil.copy(ROOT / "tests" / "conftest.py", tmp_path / "tests")
     (tmp_path / "tests" / "test_all.py").write_text(SUITE)

@@ -11,7 +11,7 @@ PLAN = ("plan", "--job", "graph.txt", "--cluster", "cluster.yaml")
     ("arguments", "message"),
     [
         (("plna",), "no such command (got 'plna'); did you mean 'plan'?"),
-        (("frobnicate",), "no such command (got 'frobnicate'); valid: evaluate, export, plan, train"),
+        (("frobnicate",), "no such command (got 'frobnicate'); valid: calibrate, estimate, evaluate, export, plan, "),
         (("--jb",), "--jb: no such option; valid: --help, --version, -h"),
         (("plan", "--jbo", "x"), "--jbo: no such option; did you mean '--job'?"),
         (("plan", "--job", "graph.txt"), "--cluster: the option is missing"),
@@ -98,7 +98,8 @@ def test_evaluate_and_export_check_their_changes_too(refused, meshwright):
     assert refused(*export, "nme=x") == "--set: nme: unknown key (got 'nme'); did you mean 'name'?"
     assert refused(*export, "image=$(rm -rf /)").startswith("--set: image: string should match pattern")
     assert refused(*export, "name").startswith("--set: must read key=value")
-    assert refused(*export, "command='").startswith("--set: the value is not valid YAML")
+    assert refused(*export, "queue='").startswith("--set: the value is not valid YAML")
+    assert refused(*export, "command='").startswith("--set: command: a quotation mark is not closed")
 
 
 @pytest.mark.parametrize(

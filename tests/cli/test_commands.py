@@ -77,6 +77,36 @@ def test_an_evaluation_prints_tables_or_json_never_both_on_one_stream(meshwright
     assert {row["policy"] for row in printed["rows"]} == {"max", "min"}
 
 
+def test_references_are_shown_beside_the_policies(meshwright):
+    told = meshwright(*EVALUATE, "--references", "linear-programme,clairvoyant-beam-8", "--json", "-")
+    assert told.status == 0
+    assert "linear-programme (reference)" in told.err
+    kinds = {row["policy"]: row["kind"] for row in json.loads(told.out)["rows"]}
+    assert {name for name, kind in kinds.items() if kind == "reference"} == {"linear-programme", "clairvoyant-beam-8"}
+
+
+def test_evaluations_below_a_folder_are_summarised_on_one_page(meshwright, trained, work):
+    assert meshwright(*EVALUATE, "--out", "runs/plain").status == 0
+    assert meshwright(*EVALUATE, trained, "--out", "runs/mine").status == 0
+    told = meshwright("summarise", "runs", "--against", "run", "--out", "page", "--json", "-")
+    assert told.status == 0
+    assert json.loads(told.out)["benchmarks"] == ["small"]
+    assert sorted(path.name for path in (work / "page").iterdir()) == ["summary.html", "summary.md"]
+    assert "| min |" in (work / "page" / "summary.md").read_text()
+
+
+def test_a_summary_names_the_nearest_policy_and_refuses_a_folder_without_any(meshwright, refused, trained, work):
+    assert meshwright(*EVALUATE, trained, "--out", "runs/mine").status == 0
+    assert "did you mean 'run'" in refused("summarise", "runs", "--against", "rum")
+    (work / "none").mkdir()
+    assert "nothing below it was evaluated" in refused("summarise", "none")
+    assert "no such folder" in refused("summarise", "absent")
+
+
+def test_an_unknown_reference_is_refused_before_anything_is_played(refused):
+    assert "did you mean 'linear-programme'" in refused(*EVALUATE, "--references", "linear-program")
+
+
 def test_one_episode_is_enough_for_a_result(meshwright):
     told = meshwright(*EVALUATE, "--seeds", "1", "--json", "-")
     assert told.status == 0

@@ -68,7 +68,7 @@ def test_a_refusal_is_one_line_on_standard_error_and_status_two(work, arguments,
 def test_json_on_standard_output_is_all_that_stands_there(work):
     found = process(*PLAN, "--json", "-")
     assert found.returncode == 0
-    assert json.loads(found.stdout)["schema_version"] == 1
+    assert json.loads(found.stdout)["schema_version"] == 2
     assert "Candidates for" in found.stderr
 
 
@@ -119,7 +119,7 @@ def test_closed_streams_do_no_harm(work):
     script = f"{PROGRAM} {' '.join(PLAN)} --json plan.json >&- 2>&-; echo $?; {PROGRAM} bogus >&- 2>&-; echo $?"
     found = subprocess.run(["bash", "-c", script], check=False, capture_output=True, text=True, timeout=120)
     assert (found.stdout, found.stderr) == ("0\n2\n", "")
-    assert json.loads((work / "plan.json").read_text())["schema_version"] == 1
+    assert json.loads((work / "plan.json").read_text())["schema_version"] == 2
 
 
 def interrupted(work, *arguments, sign):

@@ -1,0 +1,68 @@
+"""``meshwright estimate`` and ``meshwright validate step-times``: exit codes, JSON alone on standard output, one-line errors."""
+
+import json
+
+import pytest
+
+from meshwright.cli import run
+
+ESTIMATE = [
+    "estimate",
+    "--job",
+    "zoo:gpt2-small",
+    "--cluster",
+    "preset:host-8",
+    "--layout",
+    "tp=2,dp=4,micro_batch=1,global_batch=32",
+]
+ROW = {
+    "id": "run-1",
+    "family": "mine",
+    "model": {"layers": 24, "hidden": 2048, "heads": 16, "vocab": 51200, "sequence": 1024},
+    "cluster": {"device": "a100-80gb", "devices_per_host": 8, "num_devices": 8},
+    "layout": {"tp": 2, "pp": 1, "dp": 4, "micro_batch": 2, "global_batch": 64},
+    "measured": {"step_time_s": 100.0},
+    "source": "somebody 2024",
+}
+
+
+@pytest.fixture
+def rows(tmp_path):
+    path = tmp_path / "rows.json"
+    path.write_text(json.dumps({"rows": [ROW, ROW | {"id": "run-2", "cluster": {"device": "abacus", "num_devices": 8}}]}))
+    return path
+
+
+def test_an_estimate_is_a_table_or_json(capsys):
+    assert run(ESTIMATE) == 0
+    assert "mfu" in capsys.readouterr().out
+    assert run([*ESTIMATE, "--explain", "--json", "-"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert {figure["name"] for figure in data["figures"]} >= {"step_s", "mfu", "memory_bytes"}
+    assert data["switches"]
+
+
+def test_an_impossible_layout_exits_2_with_one_line(capsys):
+    assert run([*ESTIMATE[:-1], "tp=8,micro_batch=1,global_batch=3"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_step_times_are_told_with_the_calibration_and_the_unsupported(rows, capsys):
+    assert run(["validate", "step-times", str(rows)]) == 0
+    told = capsys.readouterr().out
+    assert "unsupported: run-2: no such device type: abacus" in told
+    assert "Constants fitted on" in told
+
+
+def test_step_times_as_json_have_what_every_validation_has(rows, capsys):
+    assert run(["validate", "step-times", str(rows), "--json", "-"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert {"item", "predicted", "reference", "relative_error"} <= set(data["rows"][0])
+    assert data["summary"]["mine"]["unsupported"] == 1
+    assert data["calibration_set"]
+
+
+def test_a_family_beyond_the_allowed_error_exits_1(rows):
+    assert run(["validate", "step-times", str(rows), "--max-mean-error", "0.05"]) == 1
+    assert run(["validate", "step-times", str(rows), "--max-mean-error", "2"]) == 0
+    assert run(["validate", "step-times", str(rows), "--max-mean-error", "-1"]) == 2

@@ -1,0 +1,154 @@
+"""``plan --search``: what it shows and writes, plans that export, and what it refuses."""
+
+import csv
+import io
+import json
+
+import pytest
+
+from meshwright import load_plan
+
+GPT = {"model_type": "gpt2", "n_embd": 1024, "n_layer": 8, "n_head": 16, "n_positions": 1024, "vocab_size": 50304}
+SEARCH = ("plan", "--search", "--job", "config.json", "--cluster", "preset:dgx-a100-8x8", "--devices", "16", "--batch", "32")
+
+
+@pytest.fixture
+def work(work):
+    (work / "config.json").write_text(json.dumps(GPT))
+    return work
+
+
+def test_a_search_shows_the_best_the_front_and_what_became_of_all(meshwright, work):
+    told = meshwright(*SEARCH, "--top", 3)
+    assert (told.status, told.err) == (0, "")
+    assert f"Best layouts of {work.name} on dgx-a100-8x8, 32 sequences of 1024" in told.out
+    assert "Pareto front of time, memory and devices" in told.out
+    assert "legal layouts:" in told.out
+    assert "pruned by bounds" in told.out
+    assert "too large for a device" in told.out
+    ranking = told.out.partition("Pareto front")[0]
+    assert [line.split()[0] for line in ranking.splitlines() if line.split()[:1] and line.split()[0].isdigit()] == ["1", "2", "3"]
+
+
+def test_the_plan_of_the_winner_stands_alone_and_exports(meshwright, work):
+    told = meshwright(
+        *SEARCH, "--keep", "schedule=1f1b|interleaved,zero=0|1,pp=2", "--order", "tp-cp-dp-pp", "--json", "plan.json"
+    )
+    assert told.status == 0
+    plan = load_plan(work / "plan.json")
+    layout = plan.layout()
+    assert (plan.num_ranks, layout.world, layout.pp, layout.global_batch) == (16, 16, 2, 32)
+    assert plan.micro_batches == layout.num_micro_batches
+    assert len(plan.host_order) == 2
+    assert {f.name for f in plan.predicted} >= {"step_s", "tokens_per_s", "mfu", "memory_bytes", "bubble_share"}
+    assert {f.provenance for f in plan.predicted} == {"estimated"}
+    assert "legal layouts" in plan.why
+    assert plan.job_graph().samples_per_step == 32
+    assert sum(stage.num_ops for stage in plan.stages) == plan.job_graph().num_ops
+    for target in ("megatron", "torchrun", "slurm"):
+        exported = meshwright("export", "plan.json", "--format", target, "--out", f"as-{target}")
+        assert exported.status == 0, exported.err
+    words = (work / "as-megatron" / "megatron.args").read_text().split("\n")
+    at = words.index("--tensor-model-parallel-size")
+    assert words[at + 1] == str(layout.tp)
+    assert "--pipeline-model-parallel-layout" in words
+
+
+@pytest.mark.parametrize("order", ["pp-tp-cp-dp", "dp-tp-cp-pp", "tp-cp-pp-dp"])
+def test_every_rank_order_exports_to_launchers_that_number_ranks_host_by_host(meshwright, work, order):
+    told = meshwright(*SEARCH, "--keep", "tp=2,pp=2,dp=4,schedule=1f1b,zero=1", "--order", order, "--json", "plan.json")
+    assert told.status == 0
+    plan = load_plan(work / "plan.json")
+    first, second = plan.ranks[:2]
+    fastest = order.split("-")[0]
+    assert getattr(second.coordinates, fastest) - getattr(first.coordinates, fastest) == 1
+    assert [rank.device for rank in plan.ranks] == list(range(16))
+    assert meshwright("export", "plan.json", "--format", "torchrun", "--out", "out").status == 0
+    assert "DeviceMesh" in (work / "out" / "mesh.py").read_text()
+
+
+def test_the_plan_on_standard_output_is_the_one_in_a_file(meshwright, work):
+    meshwright(*SEARCH, "--json", "plan.json")
+    told = meshwright(*SEARCH, "--json", "-")
+    assert told.out == (work / "plan.json").read_text()
+    assert "Best layouts of" in told.err
+
+
+def test_all_layouts_are_written_as_csv_or_json_best_first(meshwright, work):
+    keep = ("--keep", "tp=1|2,pp=1|2,cp=1")
+    assert meshwright(*SEARCH, *keep, "--all", "all.csv").status == 0
+    assert meshwright(*SEARCH, *keep, "--all", "all.json").status == 0
+    rows = list(csv.DictReader(io.StringIO((work / "all.csv").read_text())))
+    data = json.loads((work / "all.json").read_text())
+    assert len(rows) == len(data["layouts"]) == data["counts"]["examined"] > 50
+    assert data["counts"]["pruned"] == 0
+    times = [row["step_s"] for row in data["layouts"]]
+    assert times == sorted(times)
+    assert [float(row["step_s"]) for row in rows] == times
+    assert {row["tp"] for row in rows} == {"1", "2"}
+    assert data["layouts"][0]["on_front"] is True
+
+
+def test_the_same_figures_as_estimate_gives(meshwright, work):
+    meshwright(*SEARCH, "--order", "tp-cp-dp-pp", "--json", "plan.json")
+    plan = load_plan(work / "plan.json")
+    keys = ",".join(f"{key}={str(value).lower()}" for key, value in plan.layout().model_dump(exclude_none=True).items())
+    told = meshwright("estimate", "--job", "config.json", "--cluster", "preset:dgx-a100-8x8", "--layout", keys, "--json", "-")
+    figures = {figure["name"]: figure["value"] for figure in json.loads(told.out)["figures"]}
+    for name in ("step_s", "mfu", "memory_bytes"):
+        assert plan.figure(name).value == pytest.approx(figures[name], rel=1e-12)
+
+
+def test_fewer_devices_stand_on_the_front_and_in_the_picture(meshwright, work):
+    search = [word for word in SEARCH if word not in ("--devices", "16")]
+    told = meshwright(*search, "--devices", "4,8,16-32", "--keep", "cp=1", "--plot", "front.svg")
+    assert told.status == 0
+    assert "Fastest by devices" in told.out
+    drawn = (work / "front.svg").read_text()
+    assert drawn.startswith("<svg")
+    for number in (4, 8, 16, 32):
+        assert f"on the front, {number} devices" in drawn
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--batch", None), "--batch: a config.json has no batch"),
+        (("--batch", "0"), "--batch: must be at least 1 (got 0)"),
+        (("--batch", "x"), "--batch: must be a whole number"),
+        (("--top", "0"), "--top: must be at least 1"),
+        (("--devices", "12"), "--devices: whole hosts of 8 are wanted; next are 8 and 16"),
+        (("--devices", "0"), "--devices: dgx-a100-8x8 has 1 to 64 devices"),
+        (("--devices", "8-"), "--devices: must be a number, several with commas between, or a range A-B"),
+        (("--devices", "128"), "--devices: dgx-a100-8x8 has 1 to 64 devices"),
+        (("--sequence-length", "2048"), "has only 1024 positions"),
+        (("--keep", "tp=3"), "no layout is legal on 16 devices"),
+        (("--keep", "pt=3"), "unknown key"),
+        (("--order", "tp-dp-pp"), "order: an order names tp, cp, dp and pp once each"),
+        (("--policy", "max"), "--policy: does not go with --search"),
+        (("--trace", "t.json"), "--trace: does not go with --search"),
+        (("--all", "all.txt"), "--all: the name must end in .json or .csv"),
+        (("--plot", "plot.png"), "--plot: the name must end in .svg"),
+        (("--json", "a.json", "--all", "a.json"), "--all: is the file of --json too"),
+        (("--collectives", "rings"), "did you mean 'ring'"),
+        (("--job", "zoo:resnet50"), "no transformer, which a parallel layout needs"),
+        (("--job", "zoo:gpt2-huge"), "no such job in the zoo"),
+        (("--job", "graph.txt"), "a parallel layout needs a transformer"),
+        (("--job", "missing.json"), "missing.json"),
+    ],
+)
+def test_what_a_search_cannot_do_is_refused(refused, arguments, message):
+    words = dict(zip(SEARCH[2::2], SEARCH[3::2], strict=True)) | dict(zip(arguments[::2], arguments[1::2], strict=True))
+    given = [word for pair in words.items() if pair[1] is not None for word in pair]
+    assert message in refused("plan", "--search", *given)
+
+
+def test_options_of_a_search_want_a_search(refused):
+    assert "--batch: goes with --search only" in refused(
+        "plan", "--job", "graph.txt", "--cluster", "cluster.yaml", "--batch", "4"
+    )
+
+
+def test_a_model_that_fits_nowhere_is_told_with_what_it_lacks(refused, work):
+    (work / "config.json").write_text(json.dumps(GPT | {"n_embd": 16384, "n_layer": 64, "n_head": 128}))
+    assert "GB short" in refused(*SEARCH)
