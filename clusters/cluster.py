@@ -29,7 +29,7 @@ class Cluster:
 
     Attributes:
         name: for tables and plans.
-        host_names: unique DNS label of each host.
+        host_names: name of each host by RFC 1123, unique whatever its capitals.
         device_host: host of each device, ``(n,)``.
         device_types: the distinct device types, in order of first appearance.
         device_type: index into ``device_types`` of each device, ``(n,)``.

@@ -21,7 +21,8 @@ from ..errors import ClusterError
 MAX_DEVICES = 65_536
 """Largest cluster that is built; a larger one is refused by name."""
 
-_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_LABEL = r"[A-Za-z0-9]([-A-Za-z0-9]{0,61}[A-Za-z0-9])?"
+_HOST_NAME = re.compile(rf"{_LABEL}(\.{_LABEL})*")
 
 
 def _positive_count(value: int) -> int:
@@ -143,16 +144,16 @@ def relabelled(labels: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def check_host_names(names: tuple[str, ...]) -> None:
-    """Refuse host names that are no DNS labels (RFC 1123, lower case), or stand twice: they go into scripts.
+    """Refuse host names that are none by RFC 1123, or stand twice but for capitals: they go into scripts.
 
     Raises:
         ClusterError: naming the first bad one.
     """
     for index, name in enumerate(names):
-        if not _LABEL.fullmatch(name):
-            problem = "a host name is 1-63 lower-case letters, digits and inner hyphens"
+        if len(name) > 253 or not _HOST_NAME.fullmatch(name):
+            problem = "a host name is labels of letters, digits and inner hyphens, 1-63 each, with dots between, 253 in all"
             raise ClusterError(problem, field=f"host_names.{index}", value=name)
-    twice, count = Counter(names).most_common(1)[0]
+    twice, count = Counter(name.lower() for name in names).most_common(1)[0]
     if count > 1:
         raise ClusterError("the host name stands twice", field="host_names", value=twice)
 

@@ -1,9 +1,15 @@
 """How the documentation is built. The API reference is written from the floors' modules each time."""
 
 import pkgutil
+import re
+from contextlib import suppress
 from importlib import import_module
 from importlib.metadata import version as version_of
 from pathlib import Path
+from types import FunctionType
+from typing import get_type_hints
+
+from sphinx.application import Sphinx
 
 project = "meshwright"
 author = "the meshwright authors"
@@ -44,6 +50,38 @@ FLOORS = [
     "export",
 ]
 FOUNDATION = ["devices", "settings", "yaml12", "files", "errors"]
+
+
+FIELDS = re.compile(r":(ivar|param) (\w+(?:, \w+)+):")
+
+
+def setup(app: Sphinx) -> None:
+    """Mend what autodoc and napoleon make of docstrings and annotations; fields of sections exist by priority 900."""
+    app.connect("autodoc-process-docstring", part_fields, priority=900)
+    app.connect("autodoc-before-process-signature", resolve_annotations)
+
+
+def part_fields(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
+    """Give each name of ``a, b: text`` a field of its own; Sphinx would read ``a,`` as the type of ``b``."""
+    parted: list[str] = []
+    start = 0
+    while start < len(lines):
+        end = start + 1
+        while end < len(lines) and lines[end].startswith(" "):
+            end += 1
+        found = FIELDS.match(lines[start])
+        for field in found[2].split(", ") if found else [""]:
+            first = f":{found[1]} {field}:{lines[start][found.end() :]}" if found else lines[start]
+            parted += [first, *lines[start + 1 : end]]
+        start = end
+    lines[:] = parted
+
+
+def resolve_annotations(app: Sphinx, obj: object, bound_method: bool) -> None:
+    """Make types of the texts that annotations are; of a class's ``__init__`` autodoc would take the bare names."""
+    if isinstance(obj, FunctionType):
+        with suppress(NameError):  # imported for type checking only
+            obj.__annotations__ = get_type_hints(obj, include_extras=True)
 
 
 def write_reference(folder: Path) -> None:

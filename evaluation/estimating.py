@@ -1,7 +1,7 @@
 """`estimate`: one transformer under one layout on one cluster, its step time, utilisation and memory, and why.
 
-The figures are analytic (`costs.layouts`). Each has a provenance and an uncertainty of one standard deviation. `explain`
-tells what each co-design of the literature changes: switches of the layout, and those of the collective layer.
+The figures are analytic (`costs.layouts`). Each has a provenance and an uncertainty of one standard deviation. What each
+co-design switch would change is told by `explaining`.
 """
 
 from __future__ import annotations
@@ -16,36 +16,13 @@ from ..costs.layouts.step_time import Pricer, StepTime
 from ..costs.layouts.wires import wiring
 from ..costs.layouts.work import LayoutWork, describe
 from ..costs.model import CostSettings
-from ..errors import MeshwrightError, PlanError
+from ..errors import PlanError
 from ..jobs.load import load_shape
 from ..plans.document import Figure
 from ..plans.partition import Layout
 
 MEMORY_UNCERTAINTY = 0.06
 """Relative: the larger of the two errors that the memory of published runs leaves (parameters and optimizer)."""
-
-
-@dataclass(frozen=True)
-class Switch:
-    """What one co-design changes.
-
-    Attributes:
-        kind: ``vertical``, ``horizontal``, ``intra-inter`` or ``host-net``.
-        name: the switch, as the layout or the cost settings spell it.
-        step_s: step time with the switch the other way.
-        change: relative change of the step time; None where it does not apply, with the reason in ``remark``.
-        remark: what it does, or why it does not apply.
-    """
-
-    kind: str
-    name: str
-    step_s: float | None
-    change: float | None
-    remark: str
-
-    def to_data(self) -> dict[str, Any]:
-        """Plain data."""
-        return {"kind": self.kind, "switch": self.name, "step_s": self.step_s, "change": self.change, "remark": self.remark}
 
 
 @dataclass(frozen=True)
@@ -136,77 +113,10 @@ def estimate(
         names = ", ".join(kind.name for kind in place.device_types)
         raise PlanError(f"an analytic price wants devices of one type, {place.name} has {names}", field="cluster")
     check_fits(work, float(place.memory_bytes.min()))
-    step = _pricer(place, costs or CostSettings()).price_work(work)
+    step = pricer(place, costs or CostSettings()).price_work(work)
     return Estimate(shape.name, place, work, step, tuple(stage_memory(work, stage) for stage in range(cut.pp)))
 
 
-def explain(priced: Estimate, costs: CostSettings | None = None) -> list[Switch]:
-    """What each co-design switch changes, one at a time, the others left as they are."""
-    chosen = costs or CostSettings()
-    layout, base_s = priced.work.layout, priced.step.step_s
-    found = []
-    for name, applies, why in (
-        ("overlap_tp", layout.tp > 1, "tp is 1"),
-        ("overlap_pp", layout.pp > 1, "pp is 1"),
-        ("overlap_dp", layout.dp * layout.cp > 1, "dp x cp is 1"),
-        ("async_gradients", layout.tp > 1, "tp is 1"),
-        ("sequence_parallel", layout.tp > 1, "tp is 1"),
-    ):
-        other = not getattr(layout, name)
-        label = f"{name}={str(other).lower()}"
-        if not applies:
-            found.append(Switch("vertical", label, None, None, f"changes nothing: {why}"))
-            continue
-        changed = Layout(**(layout.model_dump() | {name: other}))
-        found.append(_switch("vertical", label, base_s, lambda changed=changed: _step_s(priced, changed, chosen)))
-    # Algorithms are told against a ring, both at the links' nominal figures; ``auto`` takes measured ones.
-    ring = CostSettings(**(chosen.model_dump() | {"collectives": "ring", "collectives_table": None}))
-    ring_s = _step_s(priced, layout, ring)
-    field = CostSettings.model_fields["collectives"]
-    names = [name for name in getattr(field.annotation, "__args__", ()) if name != chosen.collectives]
-    kinds = {"hierarchical": "intra-inter", "joint": "intra-inter", "rail": "intra-inter", "in-network": "host-net"}
-    for name in names:
-        if name in kinds:
-            other_costs = CostSettings(**(chosen.model_dump() | {"collectives": name, "collectives_table": None}))
-            found.append(
-                _switch(kinds[name], f"collectives={name}, not ring", ring_s, lambda c=other_costs: _step_s(priced, layout, c))
-            )
-    found.append(_horizontal(priced))
-    return found
-
-
-def _horizontal(priced: Estimate) -> Switch:
-    """Two such jobs whose messages between hosts share every card: at once, or shifted so that their bursts take turns.
-
-    With ``n`` seconds on the cards in a step of ``T``, both at once wait for each other's share, ``T + n``; shifted, they
-    disturb each other only where the cards would be busy for more than a step, ``max(T, 2 n)``.
-
-    Source:
-        Rajasekaran et al., "CASSINI: network-aware job scheduling in machine learning clusters", 2024, section 3; the two
-        ends of its compatibility.
-    """
-    parts = priced.step.breakdown_s
-    crossing = ("gradient sync", "parameter gather", "pipeline transfers", "exposed shard", "exposed ep", "exposed cp")
-    if priced.work.layout.world <= priced.cluster.num_devices // priced.cluster.num_hosts:
-        return Switch("horizontal", "jobs interleaved", None, None, "changes nothing: the job stays within one host")
-    busy_s, step_s = sum(parts.get(name, 0.0) for name in crossing), priced.step.step_s
-    together_s, shifted_s = step_s + busy_s, max(step_s, 2 * busy_s)
-    remark = f"beside an equal job on the same cards, {1e3 * together_s:.1f} ms where their bursts meet"
-    return Switch("horizontal", "jobs interleaved", shifted_s, shifted_s / together_s - 1, remark)
-
-
-def _switch(kind: str, name: str, base_s: float, priced: Any) -> Switch:
-    try:
-        step_s = float(priced())
-    except MeshwrightError as problem:
-        return Switch(kind, name, None, None, str(problem))
-    return Switch(kind, name, step_s, step_s / base_s - 1, "")
-
-
-def _step_s(priced: Estimate, layout: Layout, costs: CostSettings) -> float:
-    work = describe(priced.work.shape, layout, priced.work.sequence_length)
-    return _pricer(priced.cluster, costs).step_s(work)
-
-
-def _pricer(cluster: Cluster, costs: CostSettings) -> Pricer:
+def pricer(cluster: Cluster, costs: CostSettings) -> Pricer:
+    """What prices layouts on a cluster of equal devices."""
     return Pricer(cluster.device_types[0], wiring(cluster, costs), costs.overlap_slowdown)

@@ -122,6 +122,8 @@ class LayoutsFound:
             layers=[chunk.num_layers for chunk in work.chunks],
             predicted=self.row(found).figures(),
             why=why,
+            shape=self.shape,
+            sequence_length=length,
         )
 
     def rows(self, num_rows: int) -> list[Row]:

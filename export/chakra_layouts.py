@@ -1,8 +1,8 @@
 """Layouts as Chakra traces: which description of the job tells what its ranks do.
 
 A layout of data and pipeline parallelism needs the plan's job graph and its stages alone. One that cuts layers, or
-gathers their parameters, needs the shape of a transformer, which a job graph does not tell (it knows no heads); it is
-looked up in the zoo and must give the plan's graph.
+gathers their parameters, needs the shape of a transformer, which a job graph does not tell (it knows no heads): the
+plan embeds it, or it is looked up in the zoo and must give the plan's graph.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from ..jobs.transformer import TransformerShape
 from ..jobs.zoo import zoo_shape
 from ..plans.document import PlacementPlan
 from ..plans.partition import Layout
+from ..plans.transformer import gives
 
 if TYPE_CHECKING:
     from ..simulation.layouts.step import Step
@@ -34,7 +35,7 @@ def layout_step_of(plan: PlacementPlan, layout: Layout, graph: JobGraph, cluster
     """One simulated step of a layout, and what its tasks are.
 
     Raises:
-        ExportError: the layout cuts layers and the job is no transformer of the zoo, or the ranks have devices of several
+        ExportError: the layout cuts layers and the plan tells no shape of a transformer, or the ranks have devices of several
             types.
         GraphError, PlanError, ConfigError: the job cannot be cut or timed so.
     """
@@ -68,7 +69,7 @@ def _step(plan: PlacementPlan, layout: Layout, graph: JobGraph, cluster: Cluster
     if not _cuts_layers(layout):
         work = describe_graph(graph, layout, cluster.device_types[int(types[0])], CostSettings(), stages=plan.stages)
         return GraphStep(work, wiring(cluster, CostSettings()))
-    shape, length = _transformer(graph, layout)
+    shape, length = _transformer(plan, graph, layout)
     return layout_step(describe(shape, layout, length), cluster)
 
 
@@ -77,26 +78,24 @@ def _cuts_layers(layout: Layout) -> bool:
     return max(layout.tp, layout.cp, layout.ep) > 1 or layout.zero >= 2 or layout.recompute == "selective" or is_parted
 
 
-def _transformer(graph: JobGraph, layout: Layout) -> tuple[TransformerShape, int]:
-    """The shape of a transformer of the zoo, and the tokens of a sequence, that give this graph.
+def _transformer(plan: PlacementPlan, graph: JobGraph, layout: Layout) -> tuple[TransformerShape, int]:
+    """The shape of a transformer, and the tokens of a sequence, that give this graph: the plan's own, or the zoo's.
 
     Raises:
         ExportError: there is none.
     """
     problem = (
-        "a layout with tp, cp, ep, ZeRO-2 or 3, selective recomputation or a zero-bubble schedule needs a transformer of the "
-        "zoo; the job graph does not say what its ranks exchange"
+        "a layout with tp, cp, ep, ZeRO-2 or 3, selective recomputation or a zero-bubble schedule needs job.transformer or a "
+        "transformer of the zoo; the job graph does not say what its ranks exchange"
     )
+    if plan.job.transformer is not None:
+        return plan.job.transformer.shape(graph.name), plan.job.transformer.sequence_length
     try:
         shape = zoo_shape(graph.name)[0]
     except GraphError:
         raise ExportError(problem, field="job", value=graph.name) from None
     samples = graph.samples_per_step or layout.global_batch
     first = graph.activation_bytes[0] / (samples * shape.hidden * 2)  # the embedding's output in half precision
-    if first == int(first) and 0 < first <= shape.max_positions:
-        same = shape.graph(samples, int(first))
-        if same.op_names == graph.op_names and all(
-            np.array_equal(getattr(same, of), getattr(graph, of)) for of in ("parameter_bytes", "forward_flops", "edges")
-        ):
-            return shape, int(first)
+    if first == int(first) and 0 < first <= shape.max_positions and gives(shape.graph(samples, int(first)), graph):
+        return shape, int(first)
     raise ExportError(f"{problem}, and this graph is not that of the zoo", field="job", value=graph.name)

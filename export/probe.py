@@ -53,7 +53,8 @@ _KEYS = ("rank", "world", "host", "local_rank", "visible", *AXES)
 
 # "3: gpu-07" of srun --label, "[1,3]<stdout>:gpu-07" of mpirun --tag-output.
 _LABELLED = re.compile(
-    r"(?:\s*(?P<slurm>[0-9]{1,9}): |\[[0-9]+,(?P<mpi>[0-9]{1,9})\]<stdout>: ?)(?P<host>[A-Za-z0-9]([-.A-Za-z0-9]*[A-Za-z0-9])?)\s*"
+    r"(?:\s*(?P<slurm>[0-9]{1,9}): |\[[0-9]+,(?P<mpi>[0-9]{1,9})\]<stdout>: ?)"
+    r"(?P<host>[A-Za-z0-9]([-.A-Za-z0-9]*[A-Za-z0-9])?)\s*"
 )
 _MAP_NODE = re.compile(r"\s*Data for node: (?P<host>\S+)")
 _MAP_RANK = re.compile(r"\s*Process OMPI jobid: \[[0-9]+,[0-9]+\].*Process rank: (?P<rank>[0-9]{1,9})")

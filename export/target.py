@@ -89,6 +89,8 @@ class ExportOptions(settings.Settings):
             raise ValueError("a quotation mark is not closed") from None
         if not words:
             raise ValueError("is empty")
+        if words[0].startswith("-"):  # --node-rank=0 would pass for the launcher's own
+            raise ValueError("begins with an option; name a program (a module runs as the command 'python -m NAME')")
         return text
 
     @property

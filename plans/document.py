@@ -18,6 +18,7 @@ from ..clusters.cluster import Cluster
 from ..jobs.graph import JobGraph
 from .partition import Coordinates, Count, Index, Layout, OpSplits
 from .placement import Placement
+from .transformer import PlannedTransformer
 from .versions import SCHEMA_VERSION, to_current
 
 _LABEL = "[A-Za-z0-9]([-A-Za-z0-9]{0,61}[A-Za-z0-9])?"
@@ -53,6 +54,9 @@ class PlannedJob(settings.Settings):
         default=None, description="allowed completion time from arrival; absent where there is no deadline"
     )
     graph: dict[str, Any] | None = Field(default=None, description="the job graph as JobGraph.to_data writes it")
+    transformer: PlannedTransformer | None = Field(
+        default=None, description="the model's shape where it is a transformer; layouts that cut layers are traced by it"
+    )
 
 
 class PlannedCluster(settings.Settings):

@@ -5,6 +5,7 @@ A plan may come from a user's editor, so nothing is taken for granted that the f
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -20,9 +21,10 @@ _AXES = ("pp", "dp", "cp", "ep", "tp")
 def check(plan: PlacementPlan, *, file: str | Path | None = None) -> None:
     """Refuse a plan that contradicts itself.
 
-    Each rank stands once, in order; no device has two ranks; no host has two spellings; hosts and devices exist in the embedded cluster and agree;
-    the host order is that of the lowest ranks; coordinates form a full grid with world = tp x cp x pp x dp and ep
-    dividing dp x cp; op splits have no coordinates and as many ranks as their degree; stages name ranks that exist.
+    Each rank stands once, in order; no device has two ranks; no host has two spellings; hosts and devices exist in the
+    embedded cluster and agree; the host order is that of the lowest ranks; coordinates form a full grid with
+    world = tp x cp x pp x dp and ep dividing dp x cp; op splits have no coordinates and as many ranks as their degree;
+    stages name ranks that exist; the shape of a transformer gives the embedded job graph.
 
     Args:
         plan: the plan.
@@ -131,6 +133,8 @@ def _check_partition(plan: PlacementPlan) -> None:
     except GraphError as error:
         field = f"job.graph.{error.field}" if error.field else "job.graph"
         raise GraphError(error.problem, field=field, value=error.value, choices=error.choices) from None
+    if graph is not None and plan.job.transformer is not None:
+        plan.job.transformer.check(graph)
     if splits is not None:
         if graph is not None and graph.num_ops != splits.num_ops:
             raise PlanError(f"{splits.num_ops} split degrees for a graph of {graph.num_ops} ops", field="partition.splits")
@@ -187,8 +191,17 @@ def _check_grid(plan: PlacementPlan, layout: Layout | None) -> None:
 
 
 def _check_stages(plan: PlacementPlan) -> None:
+    holder: dict[str, int] = {}
+    is_layout = any(rank.coordinates is not None for rank in plan.ranks)
     for position, stage in enumerate(plan.stages):
         field = f"stages.{position}"
+        for rank, count in Counter(stage.ranks).items():
+            if count > 1:
+                raise PlanError(f"names rank {rank} twice", field=f"{field}.ranks", value=rank)
+        for op in stage.ops if is_layout else ():
+            if op in holder:
+                raise PlanError(f"holds an op that stands in stages.{holder[op]} already", field=f"{field}.ops", value=op)
+            holder[op] = position
         for rank in stage.ranks:
             if rank >= plan.num_ranks:
                 raise PlanError(f"there is no rank {rank}; ranks count from 0 to {plan.num_ranks - 1}", field=field)

@@ -13,6 +13,7 @@ from .. import files
 from ..clusters.cluster import Cluster
 from ..errors import InputFileError, PlanError
 from ..jobs.job import Job
+from ..jobs.transformer import TransformerShape
 from . import legality, versions
 from .document import (
     Figure,
@@ -28,6 +29,7 @@ from .partition import Coordinates, Layout, OpSplits, build
 from .placement import Placement, place
 from .rank_order import DEFAULT_ORDER, coordinates
 from .stages import layout_stages, op_split_stages
+from .transformer import PlannedTransformer
 
 __all__ = ["Figure", "PlacementPlan", "layout_plan", "load_plan", "op_split_plan"]
 
@@ -85,6 +87,8 @@ def layout_plan(
     *,
     order: str = DEFAULT_ORDER,
     layers: Sequence[int] | None = None,
+    shape: TransformerShape | None = None,
+    sequence_length: int | None = None,
     predicted: Sequence[Figure] = (),
     why: str | None = None,
 ) -> PlacementPlan:
@@ -97,6 +101,8 @@ def layout_plan(
         placement: device of each rank.
         order: how ranks are numbered, see `rank_order`.
         layers: layers of each model chunk in model order; by default stages are balanced by time.
+        shape: of the transformer that the job is; embedded, so that exports can tell what the ranks of a layer exchange.
+        sequence_length: tokens of a sequence of the shape; by default the model's own, 2,048 at most.
         predicted: figures for this plan, for example ``step_s``.
         why: the reason for the choice, for people.
 
@@ -105,8 +111,9 @@ def layout_plan(
     """
     _check_num_ranks(placement, layout.world)
     places = coordinates(layout, order)
+    transformer = None if shape is None else PlannedTransformer.of(shape, sequence_length)
     plan = PlacementPlan(
-        job=_planned_job(job),
+        job=_planned_job(job).model_copy(update={"transformer": transformer}),
         cluster=PlannedCluster(name=cluster.name, data=cluster.to_data()),
         partition=LayoutPartition(layout=layout),
         ranks=_ranks(cluster, placement, places),

@@ -2,9 +2,10 @@
 
 Version 2 (current)
     Layouts also say how the context is exchanged, what is sharded over whom, the precision, and how attention and
-    gradients are computed (``context_parallel``, ``shard_group``, ``precision``, ...).
+    gradients are computed (``context_parallel``, ``shard_group``, ``precision``, ...). Jobs may say the shape of a
+    transformer (``transformer``).
 Version 1
-    Layouts end with ``overlap_dp``. What version 2 adds has the defaults of version 2, which is what was meant.
+    Layouts end with ``overlap_dp``. What version 2 adds to them has its defaults, which is what was meant.
 """
 
 from __future__ import annotations

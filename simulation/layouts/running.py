@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ...clusters.cluster import Cluster
+from ...costs.layouts.schedules import BACKWARD, FORWARD, WEIGHT
 from ...costs.layouts.step_time import Pricer
 from ...costs.layouts.wires import wiring
-from ...costs.layouts.work import LayoutWork
+from ...costs.layouts.work import ZERO_BUBBLE, LayoutWork
 from ...costs.model import CostSettings
 from ...costs.network import RankNetwork
 from ...errors import PlanError
@@ -20,6 +21,7 @@ from ..execution import TaskKind
 from ..placed_job import PlacedJob, check_devices
 from ..timeline import Timeline
 from ..together import schedule as schedule_together
+from .axes import Axes
 from .lowering import Lowered, lower
 from .step import Step, TransformerStep
 
@@ -129,6 +131,22 @@ def simulated_step_s(
         PlanError, ConfigError: as `layout_step` and `run`.
     """
     return run(layout_step(work, cluster, costs), cluster, devices, costs).step_s
+
+
+def num_tasks(step: Step, network: RankNetwork, num_steps: int = STEPS) -> int:
+    """About how many tasks a layout lowers to, told in milliseconds: those of its passes and of the transfers between stages.
+
+    Gradients and parameters are left out, so it is some more, above all where they are cut into many chunks.
+    """
+    layout, axes = step.layout, Axes(step.layout, network)
+    parts_gradients = layout.schedule in ZERO_BUBBLE and layout.pp > 1
+    found = 0
+    for chunk in range(layout.pp * layout.virtual_stages):
+        for kind in (FORWARD, BACKWARD, WEIGHT) if parts_gradients else (FORWARD, BACKWARD):
+            for entry in step.template(chunk, kind, cut=False).entries:
+                found += axes.width if entry.message is None else axes.width // axes.size(entry.message.axis)
+    sends = 2 * (layout.pp * layout.virtual_stages - 1) * axes.width if layout.pp > 1 else 0
+    return num_steps * layout.num_micro_batches * (found + sends)
 
 
 def _union(timeline: Timeline, tasks: NDArray[np.int64]) -> float:

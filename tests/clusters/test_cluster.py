@@ -144,7 +144,22 @@ def test_impossible_clusters_are_refused(tmp_path, change, message):
     assert "cluster.yaml" in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["", "a b", "a;b", "$(x)", "Node", "-a", "a-", "ä", "a" * 64, "a\n", "a.b", "a/b", "a>b"])
+@pytest.mark.parametrize("names", [["Node"], ["ip-10-0-0-1.ec2.internal"], ["a" * 63 + ".b"], ["10.0.0.1"]])
+def test_host_names_of_real_clusters_are_taken(tmp_path, names):
+    cluster = load_cluster(written(tmp_path, lambda d: d.update(host_names=names), preset="host-8"))
+    assert list(cluster.host_names) == names
+    assert Cluster.from_data(cluster.to_data()).host_names == cluster.host_names
+
+
+def test_host_names_that_differ_in_capitals_alone_are_refused(tmp_path):
+    with pytest.raises(ClusterError, match=r"the host name stands twice \(got 'a'\)"):
+        load_cluster(written(tmp_path, lambda d: d.update(host_names=["a", "A", *"bcdefg"])))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "a b", "a;b", "$(x)", "-a", "a-", "ä", "a" * 64, "a\n", "a..b", ".a", "a.", "a.b-", "a." * 126 + "ab", "a/b", "a>b"],
+)
 def test_host_names_that_scripts_could_misread_are_refused(tmp_path, name):
     with pytest.raises(ClusterError, match=r"host_names.0: a host name is"):
         load_cluster(written(tmp_path, lambda d: d.update(host_names=[name]), preset="host-8"))
@@ -205,7 +220,7 @@ def test_bad_matrix_files_name_their_line(tmp_path, text, message):
         ("ip,DSW,PSW,ASW\n", InputFileError, r"topo.csv: names no host"),
         ("ip,DSW,PSW,ASW\nh,G1,P,S\ni,G2,P,S\n", ConfigError, r"no link joins the cores G1 and G2"),
         ("ip,DSW,PSW,ASW\nh,G,P,S\nh,G,P,S\n", ClusterError, r"the host name stands twice \(got 'h'\)"),
-        ("ip,DSW,PSW,ASW\n10.0.0.1,G,P,S\n", ClusterError, r"a host name is .*got '10.0.0.1'"),
+        ("ip,DSW,PSW,ASW\n10.0.0.1;,G,P,S\n", ClusterError, r"a host name is .*got '10.0.0.1;'"),
     ],
 )
 def test_bad_traces_name_file_and_line(tmp_path, text, error, message):

@@ -1,8 +1,9 @@
 """A package that stands in for Ray: as much of it as the exported driver asks for, without a cluster.
 
-``STAND_IN_NODES`` holds, as JSON, a list of ``[label, free GPUs, all GPUs]`` for the nodes. Actors run at once, in the
-driver's own process. A bundle goes to the first node with its label that has a GPU left, or, with ``STAND_IN_SHUFFLED``,
-to any: then labels are ignored, as some releases of Ray did. With ``STAND_IN_OLD`` bundles know no labels.
+``STAND_IN_NODES`` holds, as JSON, a list of ``[label, free GPUs, all GPUs]`` for the nodes; node ``i`` is 192.0.2.i. Actors
+run at once, in the driver's own process. A bundle goes to the first node with its label that has a GPU left, or, with
+``STAND_IN_SHUFFLED``, to any: then labels are ignored, as some releases of Ray did. With ``STAND_IN_OLD`` bundles know no
+labels.
 """
 
 from pathlib import Path
@@ -132,11 +133,11 @@ def shutdown():
 _UTIL = """
 import os
 
-from ray import Group, give_back
+from ray import HERE, Group, give_back
 
 
 def get_node_ip_address():
-    return "192.0.2.7"
+    return f"192.0.2.{HERE['place'][0]}"
 
 
 def placement_group(bundles, strategy="PACK", bundle_label_selector=()):

@@ -16,8 +16,9 @@ from meshwright.export.chakra_schema import KINDS, Collective, NodeType, decode,
 from meshwright.export.target import ExportOptions
 from meshwright.jobs.graph import JobGraph
 from meshwright.jobs.job import Job
+from meshwright.jobs.load import load_graph, load_shape
 from meshwright.jobs.zoo import zoo_graph
-from meshwright.plans import Layout, OpSplits, layout_plan, op_split_plan, place, sip_ml_splits, uniform_splits
+from meshwright.plans import Layout, OpSplits, layout_plan, load_plan, op_split_plan, place, sip_ml_splits, uniform_splits
 from meshwright.simulation.execution import TaskKind
 
 from .chakra_readers import attributes_of, decoded, framed, number_at, packed, replay
@@ -328,6 +329,35 @@ def test_the_laws_hold_of_layouts(name, changed):
     assert replay([trace.nodes for trace in traces], groups) == [len(trace.nodes) for trace in traces]
 
 
+CUTS = [
+    {"tp": 2, "sequence_parallel": True, "pp": 2},
+    {"cp": 2, "dp": 2},
+    {"ep": 2, "dp": 2},
+    {"zero": 2, "dp": 4},
+    {"zero": 3, "dp": 4},
+    {"recompute": "selective", "pp": 2, "dp": 2},
+    {"schedule": "zb-h1", "pp": 2, "dp": 2},
+]
+
+
+@pytest.mark.parametrize("changed", CUTS, ids=[" ".join(f"{key}={value}" for key, value in cut.items()) for cut in CUTS])
+def test_layouts_of_a_model_configuration_are_traced_where_the_plan_says_its_shape(changed, tmp_path):
+    data = {"model_type": "mixtral", "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 4, "vocab_size": 1000}
+    data |= {"num_attention_heads": 4, "num_key_value_heads": 2, "num_local_experts": 4, "num_experts_per_tok": 2}
+    (tmp_path / "config.json").write_text(json.dumps(data | {"max_position_embeddings": 512}))
+    shape, batch = load_shape(str(tmp_path / "config.json"))
+    graph = load_graph(str(tmp_path / "config.json"), batch_size=batch, sequence_length=128)
+    layout = Layout(**({"micro_batch": 1, "global_batch": batch} | changed))
+    devices = place(CLUSTER, np.arange(layout.world))
+    plan = layout_plan(Job(graph, 1), CLUSTER, layout, devices, shape=shape, sequence_length=128)
+    plan.save(tmp_path / "plan.json")
+    traces, groups = traces_of(load_plan(tmp_path / "plan.json"))
+    assert len(traces) == layout.world
+    assert replay([trace.nodes for trace in traces], groups) == [len(trace.nodes) for trace in traces]
+    with pytest.raises(ExportError, match=r"needs job\.transformer"):
+        traces_of(layout_plan(Job(graph, 1), CLUSTER, layout, devices))
+
+
 def test_collectives_of_layouts_tell_their_kind():
     traces, _ = traces_of(layout_plan_of("gpt2-small", tp=2, sequence_parallel=True, dp=2, zero=1))
     kinds = {node.attributes["comm_type"] for node in traces[0].nodes if node.type == NodeType.COMM_COLL}
@@ -361,7 +391,7 @@ def test_ranks_that_are_numbered_otherwise_keep_their_numbers():
 
 def test_layouts_that_need_a_shape_are_refused_for_other_jobs():
     for changed in ({"tp": 2}, {"cp": 2}, {"zero": 2, "dp": 2}, {"recompute": "selective"}, {"pp": 2, "schedule": "zb-h1"}):
-        with pytest.raises(ExportError, match=r"job: .*needs a transformer of the zoo.*resnet18"):
+        with pytest.raises(ExportError, match=r"job: .*needs job.transformer or a transformer of the zoo.*resnet18"):
             traces_of(layout_plan_of("resnet18", **changed))
     plan = layout_plan_of("gpt2-small", tp=2)
     data = plan.job.graph | {"parameter_bytes": [2 * size for size in plan.job.graph["parameter_bytes"]]}

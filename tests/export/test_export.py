@@ -66,6 +66,8 @@ def test_an_unknown_format_or_option_gets_the_nearest(running_example):
         ({"command": "python 'open"}, "command: a quotation mark is not closed"),
         ({"command": "  "}, "command: is empty"),
         ({"script": "a\nb"}, "script: holds a control character"),
+        ({"script": "--node-rank=0 train.py"}, "script: begins with an option"),
+        ({"command": "'-x' y"}, "command: begins with an option"),
         ({"master_port": 0}, "master_port"),
         ({"master_port": 65536}, "master_port"),
     ],
@@ -135,6 +137,13 @@ def test_write_makes_a_folder_and_replaces_only_its_own(running_example, tmp_pat
     assert (out / "results.log").read_text() == "precious"
 
 
+def test_write_refuses_a_folder_with_a_link(running_example, tmp_path):
+    write(export(running_example, "slurm"), tmp_path / "out")
+    (tmp_path / "out" / "data").symlink_to(tmp_path)
+    with pytest.raises(ExportError, match=r"holds a file that no export wrote.*'data'"):
+        write(export(running_example, "slurm"), tmp_path / "out")
+
+
 def test_bytes_and_subfolders_are_written_as_they_are_and_replaced_whole(running_example, tmp_path):
     manifest = {"files": ["export.json", "run.sh", "traces/rank0.et"]}
     write({"traces/rank0.et": b"\x00\xff", "run.sh": "#!/bin/bash\n", "export.json": json.dumps(manifest)}, tmp_path / "out")
@@ -194,8 +203,10 @@ def test_a_run_in_which_no_plan_can_be_expressed_is_refused(make_plan, tmp_path)
 
 
 def test_the_page_tells_every_target_and_every_option():
-    rows = [line.split("|")[1].strip(" `") for line in (DOCS / "export.md").read_text().splitlines() if line.startswith("| `")]
-    assert sorted(rows) == sorted([*targets, *ExportOptions.model_fields])
+    sections = {part.partition("\n")[0]: part for part in (DOCS / "export.md").read_text().split("\n## ")}
+    for title, named in (("Targets", targets), ("Options", ExportOptions.model_fields)):
+        rows = [line.split("|")[1].strip(" `") for line in sections[title].splitlines() if line.startswith("| `")]
+        assert sorted(rows) == sorted(named)
 
 
 def test_the_least_plan_of_the_page_is_enough_for_the_targets_that_it_names():

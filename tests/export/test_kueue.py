@@ -36,6 +36,13 @@ def test_groups_that_span_hosts_are_slices_in_the_narrowest_tier_that_holds_them
     }
 
 
+def test_slices_are_as_wide_as_the_widest_group_needs():
+    # the first group has a leaf of its own, the second one lies on two
+    assert _annotations(plan_across([0, 1, 2, 4], "tp=16,dp=2"))["kueue.x-k8s.io/podset-slice-required-topology"] == (
+        "meshwright/tier-2"
+    )
+
+
 def test_groups_within_hosts_want_no_slices():
     assert _annotations(plan_across([3, 1], "tp=8,dp=2")) == {"kueue.x-k8s.io/podset-required-topology": "meshwright/tier-2"}
 

@@ -72,6 +72,15 @@ def test_a_plan_with_ranks_in_another_order_is_permuted_onto_its_devices():
     assert lines(render(plan, ExportOptions())["hosts.txt"]) == ["gpu-09\t3,2,1,0", "gpu-08\t3,2,1,0"]
 
 
+def test_the_master_is_the_host_of_megatrons_first_rank():
+    # the plan counts the last stage first, so its own rank 0 is Megatron's rank 4
+    plan = plan_of(EXAMPLE, [4, 5, 6, 7, 0, 1, 2, 3])
+    assert plan.ranks[4].coordinates.pp == 0
+    files = render(plan, ExportOptions())
+    assert lines(files["hosts.txt"])[0].split("\t")[0] == plan.ranks[4].host != plan.host_order[0]
+    assert f"--master-addr={plan.ranks[4].host} " in files["launch.sh"]
+
+
 def test_hosts_that_hold_a_pipeline_each_take_the_other_order():
     # host of replica d: tp 2 x pp 2; Megatron's default order would spread a replica over both hosts
     plan = plan_of(EXAMPLE, host_of=lambda rank: f"replica-{rank // 2 % 2}")

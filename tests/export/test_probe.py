@@ -35,6 +35,14 @@ def test_the_variables_of_slurm_and_open_mpi_do_as_well():
     assert mpi == f"meshwright-rank[rank=3 world=8 host={socket.gethostname()} local_rank=1]\n"
 
 
+def test_mpirun_inside_a_slurm_job_counts_the_ranks():
+    # every rank of mpirun inherits the numbers of the one Slurm task that started it
+    slurm = {"SLURM_PROCID": "0", "SLURM_NTASKS": "1", "SLURM_LOCALID": "0"}
+    said = probe(OMPI_COMM_WORLD_RANK="3", OMPI_COMM_WORLD_SIZE="8", OMPI_COMM_WORLD_LOCAL_RANK="1", **slurm)
+    assert " ".join(said.split(" ")[:2]) == "meshwright-rank[rank=3 world=8"
+    assert said.endswith(" local_rank=1]\n")
+
+
 def test_a_program_that_knows_its_coordinates_says_them():
     said = probe(RANK="0", MESHWRIGHT_HOST="a", MESHWRIGHT_PP="1", MESHWRIGHT_TP="0")
     assert read_places(said)[0].coordinates == {"pp": 1, "tp": 0}

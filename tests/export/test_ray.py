@@ -82,15 +82,21 @@ def test_ranks_get_the_plans_numbers_also_where_hosts_have_unequal_shares(make_p
     ran, said = _drive(plan, {"command": SHOW}, tmp_path, [["a", 1, 1], ["b", 3, 3], ["c", 2, 2]])
     assert ran.returncode == 0, ran.stderr
     assert said == [
-        "0 0 3 5 2,0,1 192.0.2.7 29500",
-        "1 0 1 5 0 192.0.2.7 29500",
-        "2 1 3 5 2,0,1 192.0.2.7 29500",
-        "3 0 1 5 0 192.0.2.7 29500",
-        "4 2 3 5 2,0,1 192.0.2.7 29500",
+        "0 0 3 5 2,0,1 192.0.2.1 29500",
+        "1 0 1 5 0 192.0.2.1 29500",
+        "2 1 3 5 2,0,1 192.0.2.1 29500",
+        "3 0 1 5 0 192.0.2.1 29500",
+        "4 2 3 5 2,0,1 192.0.2.1 29500",
     ]
     # Ray gave GPU 0 of c, where 1 is planned: said by the driver, and seen when its words are held against the plan.
     assert ran.stderr == "driver.py: Ray gave the job GPU 0 of c where rank 3 is planned on 1\n"
     assert verify(plan, "ray", read_places(ran.stdout)).elsewhere.keys() == {3}
+
+
+def test_the_master_is_the_node_of_the_first_rank(make_plan, tmp_path):
+    ran, said = _drive(make_plan(["b", "a"]), {"command": SHOW}, tmp_path, [["a", 1, 1], ["b", 1, 1]])
+    assert ran.returncode == 0, ran.stderr
+    assert [line.split()[-2] for line in said] == ["192.0.2.1"] * 2
 
 
 def test_bundles_that_cannot_be_placed_are_named(make_plan, tmp_path):

@@ -81,6 +81,14 @@ def test_another_number_of_tasks_ends_the_job(running_example, tmp_path):
     assert "8 lines in the hostfile, 6 tasks, 8 ranks in the plan" in ran.stderr
 
 
+def test_a_hostfile_that_is_too_short_ends_the_job(running_example, tmp_path):
+    script = export(running_example, "slurm", {"command": SHOW})["job.sbatch"]
+    ran = _submit(script.replace("gpu-03\nEND_OF_HOSTS", "END_OF_HOSTS"), tmp_path, tasks=8)
+    assert ran.returncode == 1
+    assert ran.stdout == ""
+    assert "7 lines in the hostfile, 8 tasks, 8 ranks in the plan" in ran.stderr
+
+
 def test_outside_a_job_the_script_says_how_to_submit_it(running_example, tmp_path):
     (tmp_path / "job.sbatch").write_text(export(running_example, "slurm")["job.sbatch"])
     ran = subprocess.run(["bash", "job.sbatch"], cwd=tmp_path, capture_output=True, text=True, env={"PATH": os.environ["PATH"]})

@@ -41,6 +41,6 @@ def observations():
             batch.begin(e, np.random.default_rng([seed, e]))
         for _ in range(steps):
             batch.step(np.array([rng.choice(np.flatnonzero(mask)) for mask in batch.observations.action_mask]))
-        return {key: torch.as_tensor(value.copy()) for key, value in batch.observations._asdict().items()}
+        return {key: torch.as_tensor(value.copy()) for key, value in batch.observations.shown().items()}
 
     return seen

@@ -29,6 +29,20 @@ def test_the_ranks_run_where_the_plan_puts_them(loopback_mpi, plan_on, tmp_path,
     assert "compared beside the host: device, world" in capsys.readouterr().out
 
 
+def test_the_allocation_of_a_batch_job_around_it_changes_nothing(loopback_mpi, plan_on, tmp_path):
+    plan = plan_on(BLOCK)
+    write(export(plan, "openmpi", {"probe": True}), tmp_path / "job")
+    slurm = {"SLURM_JOBID": "7", "SLURM_NODELIST": "gpu-03,gpu-05", "SLURM_TASKS_PER_NODE": "4(x2)"}
+    ran = loopback_mpi.run(tmp_path / "job" / "run.sh", cwd=tmp_path, **TAGGED, **slurm)
+    assert ran.returncode == 0, ran.stderr
+    assert verify(plan, "openmpi", read_places(ran.stdout)).agrees
+    # The negative control: without our settings mpirun takes the hosts of the job.
+    script = tmp_path / "job" / "run.sh"
+    script.write_text(script.read_text().replace("OMPI_MCA_ras=^slurm,tm,lsf,gridengine OMPI_MCA_plm=rsh", ""))
+    ran = loopback_mpi.run(script, cwd=tmp_path, **TAGGED, **slurm)
+    assert ran.returncode != 0
+
+
 def test_the_map_that_mpirun_displays_is_the_plan(loopback_mpi, plan_on, tmp_path):
     plan = plan_on(INTERLEAVED)
     write(export(plan, "openmpi", {"command": "true"}), tmp_path / "job")

@@ -164,7 +164,8 @@ def test_a_driver_that_is_ended_ends_its_ranks_and_until_then_their_devices_are_
     finally:
         job.kill()
         job.communicate()
-    assert loopback_ray.run(second).returncode == 0
+    _, third = driver_for(["gpu-03/0", "gpu-07/0"], command="true")
+    assert loopback_ray.run(third).returncode == 0
 
 
 def test_a_rank_that_fails_ends_the_job(loopback_ray, driver_for, said):

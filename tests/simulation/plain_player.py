@@ -1,8 +1,6 @@
 """The rules of the dynamics by brute force: lists of jobs, sets of devices, loops over everything; Python's own numbers."""
 
-import functools
 import math
-import operator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -50,7 +48,7 @@ class PlainPlayer:
         self.space, self.times = scenario.space, scenario.times
         self.blocks = [frozenset(self.space.block(i).tolist()) for i in range(self.space.num_blocks)]
         self.neighbours = [[j for j, other in enumerate(self.blocks) if block & other] for block in self.blocks]
-        self.weight = [1.0 / int((self.space.degree == d).sum()) for d in self.space.degree]
+        self.weight = [1.0 / int((self.space.degree == d).sum()) for d in range(len(self.space.degrees))]
         self.jobs: list[PlacedJob] = []
         self.queue: list[int] = []
         self.outcome: dict[int, Outcome] = {}
@@ -120,11 +118,23 @@ class PlainPlayer:
         if rule == "fastest":
             return time
         if rule == "best-fit":
-            lost = [self.weight[j] for j in self.neighbours[b] if free_at[j] <= self.now]
-        else:
-            until = min(self.now + time, self.now + 16 * self.scenario.workload.mean_interarrival_s)
-            lost = [self.weight[j] * max(0.0, until - max(free_at[j], self.now)) for j in self.neighbours[b]]
-        return functools.reduce(operator.add, lost, 0.0)
+            return self.lost_weight(b, free_at, self.now)
+        horizon = 16 * self.scenario.workload.mean_interarrival_s
+        devices = [self.free_at(frozenset([d])) for d in range(self.scenario.cluster.num_devices)]
+        moments = [self.now, *sorted({t for t in devices if self.now < t < self.now + horizon})]
+        until, lost = self.now + min(time, horizon), 0.0
+        for begin, end in zip(moments, [*moments[1:], math.inf], strict=True):
+            if begin < until:
+                lost += (min(end, until) - begin) * self.lost_weight(b, free_at, begin)
+        return lost
+
+    def lost_weight(self, b, free_at, moment):
+        """Weight of the blocks that are free by a moment and that block b is in the way of, degree by degree."""
+        total = 0.0
+        for degree in range(len(self.space.degrees)):
+            lost = sum(self.space.degree[j] == degree and free_at[j] <= moment for j in self.neighbours[b])
+            total += self.weight[degree] * lost
+        return total
 
     def take(self, k, block, time):
         preempted_at = self.now + exponential_s(self.mean_preemption_s, self.seed, PREEMPTION, k, 0)

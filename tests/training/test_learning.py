@@ -75,7 +75,7 @@ def turned_away(policy, scenario):
         batch.begin(0, np.random.default_rng(seed))
         policy.begin(seed)
         for _ in range(scenario.settings.num_jobs):
-            observation = {key: value[0] for key, value in batch.observations._asdict().items()}
+            observation = {key: value[0] for key, value in batch.observations.shown().items()}
             batch.step(np.array([policy.choose(decision(scenario, batch.episodes, 0), observation)]))
         record = batch.record(0)
         counts.append(int((~record.is_accepted).sum()))

@@ -18,7 +18,8 @@ def run(
     """Price a layout, print its figures, what the step is made of and the memory of a rank, and write what was asked for."""
     from .. import settings
     from ..costs.model import CostSettings
-    from ..evaluation.estimating import estimate, explain
+    from ..evaluation.estimating import estimate
+    from ..evaluation.explaining import explain
     from ..plans.document import figure_text
 
     output.check_file("--json", json_file)
@@ -47,14 +48,19 @@ def run(
             [
                 one.kind,
                 one.name,
-                "" if one.step_s is None else f"{1e3 * one.step_s:.3f}",
+                one.provenance,
+                *("" if seconds is None else f"{1e3 * seconds:.3f}" for seconds in (one.base_s, one.step_s)),
                 "" if one.change is None else f"{one.change:+.2%}",
                 one.remark,
             ]
             for one in switches
         ]
         output.table(
-            out, "What each co-design switch changes", ["co-design", "switch", "step ms", "change", ""], told, numbers_from=2
+            out,
+            "What each co-design switch changes",
+            ["co-design", "switch", "provenance", "base ms", "step ms", "change", ""],
+            told,
+            numbers_from=3,
         )
     data = found.to_data()
     output.write_json(json_file, data | ({"switches": [one.to_data() for one in switches]} if is_explained else {}))
