@@ -277,6 +277,8 @@ BAD_GRIDS = [
     (("partition", "layout", "ep"), 3, "ep=3 does not divide dp x cp = 2"),
     (("stages", 0, "stage"), 1, r"stages\.0: rank 0 is of pipeline stage 0"),
     (("stages", 0, "num_ops"), 7, r"stages\.0\.num_ops: names 2 ops"),
+    (("stages", 0, "ranks"), [0, 0, 1, 2], r"stages\.0\.ranks: names rank 0 twice"),
+    (("stages", 1, "ops"), ["c", "b"], r"stages\.1\.ops: holds an op that stands in stages\.0 already \(got 'b'\)"),
 ]
 
 
