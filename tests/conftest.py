@@ -9,6 +9,7 @@ says which schedulers were proved and, of the others, why not.
 """
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,10 @@ import pytest
 # examples are the same in every run: a failure there is one of the change at hand.
 hypothesis.settings.register_profile("project", deadline=None, derandomize=bool(os.environ.get("CI")))
 hypothesis.settings.load_profile("project")
+
+# A program that is started in the background may have been told to ignore Ctrl-C, and so would all that it starts.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 VARIABLE = "MESHWRIGHT_REFERENCE"
 _ran_reference: set[str] = set()

@@ -130,7 +130,7 @@ def test_more_steps_than_can_be_counted_are_refused(refused, spoil):
 @pytest.mark.parametrize(
     ("policy", "message"),
     [
-        ("bogus", "no such policy, run folder or file (got 'bogus'); valid: best-fixed, cheapest-feasible"),
+        ("bogus", "no such policy, run folder or file (got 'bogus'); valid: acceptable-jct, best-fixed, cheapest-feasible"),
         ("best-fixedx", "no such policy, run folder or file (got 'best-fixedx'); did you mean 'best-fixed'?"),
         (
             "best-fixed@aligned",

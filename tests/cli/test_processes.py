@@ -46,12 +46,12 @@ def test_help_answers_in_less_than_half_a_second():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("bogus",), "no such command (got 'bogus'); valid: evaluate, export, plan, train"),
+        (("bogus",), "no such command (got 'bogus'); valid: calibrate, estimate, evaluate, export, plan"),
         (
             ("plan", "--job", "grap.txt", "--cluster", "cluster.yaml"),
             "grap.txt: no such file (got 'grap.txt'); did you mean 'graph.txt'?",
         ),
-        (("export", "--bogus"), "--bogus: no such option; valid: --format, --help, --json, --list, --out, --set, -h"),
+        (("export", "--bogus"), "--bogus: no such option; valid: --cluster, --format, --help, --json, --list, --out, --set, -h"),
         ((*PLAN, "--json", "missing/plan.json"), "--json: no such folder (got 'missing')"),
     ],
 )
