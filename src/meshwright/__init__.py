@@ -6,9 +6,12 @@ The public names, each imported from its floor when it is first used::
     load_cluster, Cluster                 where
     PlacementPlan, load_plan, Layout      the decision
     simulate                              one training step of a partition on a placement
+    simulate_together, JobStep            steps of several jobs that share the cluster's links
+    estimate, search_layouts              price one parallel layout of a transformer; find the best of all
     load_benchmark, JobPartitioningEnv    many jobs that compete, as a Gymnasium environment
     plan                                  one job, one cluster, the chosen plan
     train, evaluate, export               learn a policy, compare policies, hand plans to schedulers
+    verify                                hold what a launched job printed against its plan
     MeshwrightError                       everything that a user can cause
 """
 
@@ -23,14 +26,17 @@ if TYPE_CHECKING:
     from .envs.benchmark import load_benchmark
     from .envs.job_partitioning import JobPartitioningEnv
     from .errors import MeshwrightError
+    from .evaluation.estimating import estimate
     from .evaluation.evaluate import evaluate
+    from .evaluation.layout_planning import search_layouts
     from .evaluation.planning import plan
     from .export import export
+    from .export.verify import verify
     from .jobs.graph import JobGraph
     from .jobs.job import Job
     from .jobs.load import load_graph
     from .plans import Layout, PlacementPlan, load_plan
-    from .simulation.timeline import simulate
+    from .simulation.timeline import JobStep, simulate, simulate_together
     from .training.train import train
 
 __version__ = "0.1.0"
@@ -39,10 +45,12 @@ _HOMES = {
     "Cluster": "clusters.cluster",
     "Job": "jobs.job",
     "JobGraph": "jobs.graph",
+    "JobStep": "simulation.timeline",
     "JobPartitioningEnv": "envs.job_partitioning",
     "Layout": "plans",
     "MeshwrightError": "errors",
     "PlacementPlan": "plans",
+    "estimate": "evaluation.estimating",
     "evaluate": "evaluation.evaluate",
     "export": "export",
     "load_benchmark": "envs.benchmark",
@@ -50,8 +58,11 @@ _HOMES = {
     "load_graph": "jobs.load",
     "load_plan": "plans",
     "plan": "evaluation.planning",
+    "search_layouts": "evaluation.layout_planning",
     "simulate": "simulation.timeline",
+    "simulate_together": "simulation.timeline",
     "train": "training.train",
+    "verify": "export.verify",
 }
 
 __all__ = [  # noqa: RUF022 - in the order of the table above
@@ -64,12 +75,17 @@ __all__ = [  # noqa: RUF022 - in the order of the table above
     "load_plan",
     "Layout",
     "simulate",
+    "simulate_together",
+    "JobStep",
+    "estimate",
+    "search_layouts",
     "load_benchmark",
     "JobPartitioningEnv",
     "plan",
     "train",
     "evaluate",
     "export",
+    "verify",
     "MeshwrightError",
 ]
 
