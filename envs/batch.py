@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..compiled import njit
+from ..compiled import for_types_of, njit
 from ..errors import PolicyError
 from ..jobs.arrivals import Arrivals
 from ..simulation import dynamics
+from ..simulation.problem import Problem
 from ..simulation.records import EpisodeRecord, record
 from ..simulation.scenario import Scenario
 from .observation import ObservationArrays, Observer, observe
@@ -44,6 +46,11 @@ class EpisodeBatch:
         self._layout = self.observer.layout
         self._all = np.ones(num_episodes, np.bool_)
         self._observes = observes
+        self._stepper: tuple[Problem, Callable[..., int]] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All but what is compiled for this process."""
+        return {**self.__dict__, "_stepper": None}
 
     @property
     def episodes(self) -> dynamics.Episodes:
@@ -81,9 +88,13 @@ class EpisodeBatch:
             raise self._no_action(given)
         rewards = np.zeros(self.num_episodes, np.float32)
         is_over = np.empty(self.num_episodes, np.bool_)
-        stepped = self._all if only is None else only
+        stepped = self._all if only is None else np.ascontiguousarray(only, np.bool_)
+        problem, chosen = self.scenario.problem, given.astype(np.int64)
         found = self._layout, self._weights, self.observations, self._observes, rewards, is_over
-        came = _step(self.scenario.problem, self._episodes, given.astype(np.int64), stepped, self._scale_s, *found)
+        arguments = problem, self._episodes, chosen, stepped, self._scale_s, *found
+        if self._stepper is None or self._stepper[0] is not problem:
+            self._stepper = problem, for_types_of(_step, *arguments)
+        came = self._stepper[1](*arguments)
         if came == NO_ACTION:
             raise self._no_action(given)
         if came == OVER:

@@ -4,6 +4,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from meshwright.compiled import for_types_of
+from meshwright.costs.formulas import ring_all_reduce_s
+
 ROOT = Path(__file__).resolve().parents[1]
 ASK = "from meshwright import compiled; print(compiled.sources_digest())"
 
@@ -42,3 +45,12 @@ def test_every_floor_with_compiled_code_is_hashed():
         if "import njit" in path.read_text()
     }
     assert found == set(FLOORS)
+
+
+def test_a_function_for_types_gives_what_the_function_gives():
+    arguments = (1e9, 4, 100e9, 1e-6)
+    assert for_types_of(ring_all_reduce_s, *arguments)(*arguments) == ring_all_reduce_s(*arguments)
+
+
+def test_a_plain_function_is_taken_as_it_is():
+    assert for_types_of(len, "abc") is len

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 import numba
 import numba.core.config
+import numba.core.dispatcher
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -48,6 +49,21 @@ def njit_typed(function: Function) -> Function:
     """`njit` without options for an annotated function, which keeps its signature for type checkers."""
     made: Function = _njit(function)
     return made
+
+
+def for_types_of(function: Callable[..., Any], *arguments: Any) -> Callable[..., Any]:
+    """A compiled function for arguments of exactly the types of these.
+
+    It is called without looking at the types of its arguments again, which for tuples of many arrays takes numba longer
+    than handing them over: the caller must see to it that they stay (dtype, dimensions, contiguity, writeability).
+    """
+    if not isinstance(function, numba.core.dispatcher.Dispatcher):
+        return function  # compilation is switched off
+    types = tuple(function.typeof_pyval(argument) for argument in arguments)
+    function.compile(types)
+    compiled: Any = function.overloads[types]
+    entry: Callable[..., Any] = compiled.entry_point
+    return entry
 
 
 @cache

@@ -154,6 +154,7 @@ def plan(
     collectives: Annotated[
         str | None, typer.Option(metavar="NAME", help="Algorithm of all collectives; auto takes the measured figures.")
     ] = None,
+    collectives_table: CollectivesTable = None,
     overlap_slowdown: Annotated[
         float | None, typer.Option(metavar="X", help="Factor on computing and sending at once; 1.126 by default.")
     ] = None,
@@ -186,7 +187,7 @@ def plan(
         "--keep": keep,
         "--order": order,
     }
-    by_search |= {"--collectives": collectives, "--overlap-slowdown": overlap_slowdown, "--top": top, "--all": whole}
+    by_search |= {"--collectives": collectives, "--collectives-table": collectives_table, "--overlap-slowdown": overlap_slowdown, "--top": top, "--all": whole}
     by_search |= {"--plot": plot}
     for option, value in (by_policy if search else by_search).items():
         if value is not None:
@@ -201,7 +202,17 @@ def plan(
     slowdown = 1.126 if overlap_slowdown is None else overlap_slowdown
     rows = 10 if top is None else top
     asked = searching.Asked(
-        batch, sequence_length, devices, keep or "", order, collectives or "auto", slowdown, rows, whole, plot
+        batch,
+        sequence_length,
+        devices,
+        keep or "",
+        order,
+        collectives or ("measured" if collectives_table else "auto"),
+        collectives_table,
+        slowdown,
+        rows,
+        whole,
+        plot,
     )
     searching.run(job, cluster, steps, asked, json_file)
 
@@ -211,7 +222,10 @@ def estimate(
     job: Annotated[str, typer.Option(metavar="JOB", help="A transformer: zoo:NAME or the path of a config.json.")],
     cluster: Annotated[str, typer.Option(metavar="CLUSTER", help="preset:NAME or a path to YAML.")],
     layout: Annotated[
-        str, typer.Option(metavar="KEYS", help="As tp=8,pp=8,dp=2,micro_batch=1,global_batch=128; absent keys are 1 or off.")
+        str,
+        typer.Option(
+            metavar="KEYS", help="As tp=8,pp=8,dp=2,micro_batch=1,global_batch=128; degrees that are absent are 1, switches off."
+        ),
     ],
     sequence_length: Annotated[
         int | None, typer.Option(metavar="N", help="Tokens of a sequence; by default the model's own, 2,048 at most.")
@@ -220,15 +234,17 @@ def estimate(
         float, typer.Option(metavar="X", help="Factor on computing and sending while both go on at once; 1 is none.")
     ] = 1.126,
     collectives: Annotated[
-        str, typer.Option(metavar="NAME", help="Algorithm of all collectives; auto takes the measured figures.")
-    ] = "auto",
+        str | None, typer.Option(metavar="NAME", help="Algorithm of all collectives; auto takes the measured figures.")
+    ] = None,
+    collectives_table: CollectivesTable = None,
     explain: Annotated[bool, typer.Option("--explain", help="Also tell what each co-design switch would change.")] = False,
     json_file: JsonFile = None,
 ) -> None:
     """Price one parallel layout of a transformer: step time, tokens a second, utilisation, what it is made of, memory."""
     from . import estimating
 
-    estimating.run(job, cluster, layout, sequence_length, overlap_slowdown, collectives, explain, json_file)
+    algorithm = collectives or ("measured" if collectives_table else "auto")
+    estimating.run(job, cluster, layout, sequence_length, overlap_slowdown, algorithm, collectives_table, explain, json_file)
 
 
 @app.command(short_help="Write a plan in the form of a scheduler or launcher.")

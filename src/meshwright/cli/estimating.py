@@ -12,6 +12,7 @@ def run(
     sequence_length: int | None,
     overlap_slowdown: float,
     collectives: str,
+    collectives_table: str | None,
     is_explained: bool,
     json_file: str | None,
 ) -> None:
@@ -23,7 +24,8 @@ def run(
     from ..plans.document import figure_text
 
     output.check_file("--json", json_file)
-    costs = settings.build(CostSettings, {"overlap_slowdown": overlap_slowdown, "collectives": collectives})
+    choices = {"overlap_slowdown": overlap_slowdown, "collectives": collectives, "collectives_table": collectives_table}
+    costs = settings.build(CostSettings, choices)
     found = estimate(job, cluster, layout, sequence_length=sequence_length, costs=costs)
     switches = explain(found, costs) if is_explained else []
     out = output.console(json_file)

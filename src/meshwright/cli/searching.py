@@ -27,7 +27,7 @@ class Asked:
     """The options of a search, as `evaluation.layout_planning.search_layouts` explains them.
 
     Attributes:
-        batch, sequence_length, devices, keep, order, collectives, overlap_slowdown: for the search.
+        batch, sequence_length, devices, keep, order, collectives, collectives_table, overlap_slowdown: for the search.
         top: rows of the table.
         whole_file: where the whole ranking goes.
         plot_file: where the picture goes.
@@ -39,6 +39,7 @@ class Asked:
     keep: str
     order: str | None
     collectives: str
+    collectives_table: str | None
     overlap_slowdown: float
     top: int
     whole_file: Path | None
@@ -52,7 +53,8 @@ def run(job: str, cluster: str, steps: int, asked: Asked, json_file: str | None)
     from ..evaluation.layout_planning import search_layouts
 
     _check_files(asked, json_file)
-    costs = settings.build(CostSettings, {"overlap_slowdown": asked.overlap_slowdown, "collectives": asked.collectives})
+    keys = ("overlap_slowdown", "collectives", "collectives_table")
+    costs = settings.build(CostSettings, {key: getattr(asked, key) for key in keys})
     found = search_layouts(
         job,
         cluster,
