@@ -145,7 +145,7 @@ def test_split_points_are_the_first_ops_of_every_stage_but_the_first():
         ),
         (
             [(1, 0, 0, 0, 0), (0, 0, 0, 0, 0)],
-            [{"stage": stage, "ranks": [1 - stage], "num_ops": 1, "ops": ["a"]} for stage in (0, 1)],
+            [{"stage": stage, "ranks": [1 - stage], "num_ops": 1, "ops": ["ab"[stage]]} for stage in (0, 1)],
             "ranks fall along the pipeline, and process groups are sorted by rank",
         ),
         (
@@ -170,7 +170,8 @@ hostile = st.sampled_from(['"""', "'''", "\\", "{x}", "{", "a\nimport os", "# x"
 
 @given(st.text(min_size=1) | hostile)
 def test_hostile_op_names_are_data(grid_plan, name):
-    stages = [{"stage": stage, "ranks": [stage], "num_ops": 1, "ops": [name]} for stage in (0, 1)]
+    ops = (name + "!", name)
+    stages = [{"stage": stage, "ranks": [stage], "num_ops": 1, "ops": [ops[stage]]} for stage in (0, 1)]
     text = export(grid_plan([(0, 0, 0, 0, 0), (1, 0, 0, 0, 0)], stages), "torchrun")["mesh.py"]
     (found,) = _module(text).FIRST_OPS
     assert found == name
