@@ -136,21 +136,23 @@ def _from_json(data: Any, path: str | Path, named: Operation | None) -> Iterator
         raise InputFileError("the key is missing: not the report of nccl-tests", file=path, field="results")
     config = data.get("config")
     config = config if isinstance(config, dict) else {}
-    devices = [one for one in config.get("devices") or [] if isinstance(one, dict)]
+    devices = [one for one in _listed(config.get("devices")) if isinstance(one, dict)]
     group = [one for one in devices if one.get("group", 0) == devices[0].get("group", 0)]
     asked = [config.get("nthreads", 1), config.get("ngpus", 0)]
     num_here = math.prod(asked) if all(isinstance(n, int) for n in asked) else 0
-    num_ranks = max(len(group), num_here if len(devices) <= 1 else 0)
-    hosts = len({one.get("hostname") for one in group}) or 1
+    processes = {(str(one.get("hostname")), str(one["pid"])) for one in group if "pid" in one}
+    # of a process with several devices the report names the first one only
+    num_ranks = max(len(group), max(1, len(processes)) * num_here)
+    hosts = len({str(one.get("hostname")) for one in group}) or 1
     device = str(group[0].get("device_info", "")) if group else ""
-    arguments = " ".join(str(part) for part in data.get("args") or [])
+    arguments = " ".join(str(part) for part in _listed(data.get("args")))
     for number, row in enumerate(results):
         field = f"results.{number}"
         if not isinstance(row, dict):
             raise InputFileError("must be a mapping of keys", file=path, field=field)
         kind = named or _program(f"{row.get('experiment_name') or ''} {arguments}", path, "args")
         told = row.get("out_of_place") or row.get("in_place") or {}
-        if "time" not in told:
+        if not isinstance(told, dict) or "time" not in told:
             raise InputFileError("holds no time of the devices", file=path, field=field)
         size = _number(row.get("size"), path, None, f"{field}.size", least=0.0)
         if size == 0:  # a share of so few bytes that no rank has any
@@ -183,6 +185,8 @@ def _from_text(text: str, path: str | Path, named: Operation | None) -> Iterator
             size = float(words[0])
             if size == 0:
                 continue
+            if not 0 <= _time_column(columns, words) < len(words):
+                raise InputFileError("the row is cut short", file=path, line=line)
             seconds = _number(words[_time_column(columns, words)], path, line, "time") / 1e6
             num_ranks = _ranks(len(ranks) or num_here, path, line, "ranks")
             data_type = words[columns.index("type")] if "type" in columns else ""
@@ -194,15 +198,28 @@ def _from_text(text: str, path: str | Path, named: Operation | None) -> Iterator
             program = content
 
 
+def _listed(told: Any) -> list[Any]:
+    """A list as it is; nothing of anything else."""
+    return told if isinstance(told, list) else []
+
+
 def _time_column(columns: list[str], words: list[str]) -> int:
-    """Where the first time stands; a row without out-of-place figures has but one, in the same column."""
-    return min(columns.index("time"), len(words) - 1)
+    """Where the first time stands.
+
+    A row without out-of-place figures has but one, in the same column. One that leaves ``redop`` or ``root`` blank, as
+    older versions do where they say nothing, has all columns from there on further to the left.
+    """
+    first = columns.index("time")
+    block = len(columns) - first if columns.count("time") == 1 else columns.index("time", first + 1) - first
+    num_missing = len(columns) - len(words)
+    return first - num_missing if 0 < num_missing < block else first
 
 
 def _operation(name: str, path: str | Path, field: str, line: int | None = None) -> Operation:
-    if name not in SPELLINGS:
+    spelled = name.lower()
+    if spelled not in SPELLINGS:
         raise InputFileError("unknown collective", file=path, line=line, field=field, value=name, choices=SPELLINGS)
-    return SPELLINGS[name]
+    return SPELLINGS[spelled]
 
 
 def _program(text: str, path: str | Path, field: str) -> Operation:

@@ -1,16 +1,19 @@
 """`estimate`: one transformer under one layout on one cluster, its step time, utilisation and memory, and why.
 
-The figures are analytic (`costs.layouts`). Each has a provenance and an uncertainty of one standard deviation. What each
+The figures are analytic (`costs.layouts`). Each has a provenance and an uncertainty of one standard deviation; a whole is
+estimated, of its parts the communications may be read from measurements. What each
 co-design switch would change is told by `explaining`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..clusters import load_cluster
 from ..clusters.cluster import Cluster
+from ..costs.collectives.prices import Provenance
+from ..costs.collectives.system import UNCERTAINTY
 from ..costs.layouts.memory import StageMemory, check_fits, stage_memory
 from ..costs.layouts.step_time import Pricer, StepTime
 from ..costs.layouts.wires import wiring
@@ -25,6 +28,24 @@ MEMORY_UNCERTAINTY = 0.06
 """Relative: the larger of the two errors that the memory of published runs leaves (parameters and optimizer)."""
 
 
+class Part(NamedTuple):
+    """A part of the step.
+
+    Attributes:
+        name: as in `StepTime.breakdown_s`.
+        seconds: of the stage that ends last.
+        share: of the step.
+        provenance: of a communication that of its messages, see `Pricer.provenance`; all else is estimated.
+        uncertainty: relative, one standard deviation.
+    """
+
+    name: str
+    seconds: float
+    share: float
+    provenance: Provenance
+    uncertainty: float
+
+
 @dataclass(frozen=True)
 class Estimate:
     """A layout as priced.
@@ -35,6 +56,8 @@ class Estimate:
         work: what every rank does.
         step: the step.
         memory: of a rank of each stage.
+        provenance: of the communications in the step's breakdown; the rest of it is estimated.
+        compute_uncertainty: relative, of what kernels take.
     """
 
     job: str
@@ -42,6 +65,8 @@ class Estimate:
     work: LayoutWork
     step: StepTime
     memory: tuple[StageMemory, ...]
+    provenance: dict[str, Provenance]
+    compute_uncertainty: float
 
     @property
     def peak(self) -> StageMemory:
@@ -61,6 +86,18 @@ class Estimate:
         ]
         return [(Figure(name=n, value=v, unit=u, provenance="estimated"), s) for n, v, u, s in values]
 
+    def parts(self) -> list[Part]:
+        """What the step is made of.
+
+        A communication is at least as uncertain as kernels, behind which a part of it may hide.
+        """
+        found = []
+        for name, seconds in self.step.breakdown_s.items():
+            told = self.provenance.get(name)
+            spread = self.compute_uncertainty if told is None else max(self.compute_uncertainty, UNCERTAINTY[told])
+            found.append(Part(name, seconds, seconds / self.step.step_s, told or "estimated", spread))
+        return found
+
     def to_data(self) -> dict[str, Any]:
         """Plain data."""
         return {
@@ -70,12 +107,11 @@ class Estimate:
             "world": self.work.layout.world,
             "sequence_length": self.work.sequence_length,
             "figures": [figure.model_dump(mode="json") | {"uncertainty": spread} for figure, spread in self.figures()],
-            "breakdown": [
-                {"name": name, "seconds": seconds, "share": seconds / self.step.step_s, "provenance": "estimated"}
-                for name, seconds in self.step.breakdown_s.items()
-            ],
+            "breakdown": [part._asdict() for part in self.parts()],
             "memory": [
-                {"stage": stage, "total": one.total, "model_state": one.model_state} | one.__dict__
+                {"stage": stage, "total": one.total, "model_state": one.model_state}
+                | one.__dict__
+                | {"provenance": "estimated", "uncertainty": MEMORY_UNCERTAINTY}
                 for stage, one in enumerate(self.memory)
             ],
         }
@@ -113,8 +149,10 @@ def estimate(
         names = ", ".join(kind.name for kind in place.device_types)
         raise PlanError(f"an analytic price wants devices of one type, {place.name} has {names}", field="cluster")
     check_fits(work, float(place.memory_bytes.min()))
-    step = pricer(place, costs or CostSettings()).price_work(work)
-    return Estimate(shape.name, place, work, step, tuple(stage_memory(work, stage) for stage in range(cut.pp)))
+    prices = pricer(place, costs or CostSettings())
+    memory = tuple(stage_memory(work, stage) for stage in range(cut.pp))
+    spread = prices.model.constants.uncertainty
+    return Estimate(shape.name, place, work, prices.price_work(work), memory, prices.provenance(work), spread)
 
 
 def pricer(cluster: Cluster, costs: CostSettings) -> Pricer:

@@ -8,6 +8,7 @@ header. A row that cannot be priced keeps the reason.
 from __future__ import annotations
 
 import csv
+import math
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,6 +41,8 @@ VTRAIN_VOCABULARY = 51_200
 CALIBRATION_HIDDEN = 1024
 CALIBRATION_FAMILY = " (calibration)"
 """Rows of that hidden size are part of the calibration set; what is said of their family is no validation."""
+
+COUNTS = ("tp", "pp", "dp", "cp", "ep", "virtual_stages", "micro_batch", "global_batch")
 
 LINK_BYTES_PER_S = {"v100": 150e9, "a100": 300e9, "a800": 200e9, "h100": 450e9, "h800": 200e9, "h200": 450e9}
 """NVLink of a device, one direction (NVIDIA's data sheets)."""
@@ -148,7 +151,7 @@ def _supported(row: dict[str, Any], name: str, family: str) -> Row:
     measured_s = _number(row["measured"], "step_time_s", "measured")
     model, cluster, given = row["model"], row["cluster"], dict(row["layout"])
     layers, hidden, heads, vocabulary, length = (
-        int(_number(model, key, "model")) for key in ("layers", "hidden", "heads", "vocab", "sequence")
+        _whole(model, key, "model") for key in ("layers", "hidden", "heads", "vocab", "sequence")
     )
     if hidden % heads:
         raise _UnsupportedError(f"{heads} heads do not divide the hidden width {hidden}")
@@ -156,6 +159,13 @@ def _supported(row: dict[str, Any], name: str, family: str) -> Row:
     shape = gpt(layers, hidden, heads, vocabulary, length, name=name, **_more(model))
     device, wires = _device(cluster), _wires(cluster)
     layout = {key: value for key, value in given.items() if key not in ("overlap_dp",) or value is not None}
+    for key in COUNTS:
+        if layout.get(key) is not None:
+            layout[key] = _whole(layout, key, "layout")
+    if isinstance(layout.get("schedule"), str):
+        layout["schedule"] = layout["schedule"].lower()
+    if layout.get("schedule") == "1f1b" and (layout.get("virtual_stages") or 1) > 1:
+        layout["schedule"] = "interleaved"  # Megatron-LM's own name for it is interleaved 1F1B
     if layout.get("schedule") == "none" and layout.get("pp") not in (1, None):
         layout["schedule"] = None
     defaults = {
@@ -164,9 +174,10 @@ def _supported(row: dict[str, Any], name: str, family: str) -> Row:
         "fused_accumulation": year >= FUSED_ACCUMULATION_SINCE,
     }
     layout = defaults | layout
-    num_devices = int(_number(cluster, "num_devices", "cluster"))
+    num_devices = _whole(cluster, "num_devices", "cluster")
     layout["num_devices"] = num_devices
-    group = (family, name.split("-")[0], layers, hidden, num_devices, layout.get("global_batch"))
+    work = (layers, hidden, heads, vocabulary, length, layout.get("global_batch"))
+    group = (family, name.split("-")[0], num_devices, *work)
     return Row(name, family, shape, length, device, wires, layout, measured_s, group)
 
 
@@ -185,7 +196,9 @@ def _more(model: dict[str, Any]) -> dict[str, Any]:
         "experts_per_token": "experts_per_token",
         "window": "window",
     }
-    more = {names[key]: int(value) for key, value in model.items() if key in names and value is not None}
+    more: dict[str, Any] = {
+        names[key]: _whole(model, key, "model") for key, value in model.items() if key in names and value is not None
+    }
     for key, name in (("gated", "is_gated"), ("parallel_block", "is_parallel")):
         if model.get(key) is not None:
             more[name] = bool(model[key])
@@ -195,25 +208,33 @@ def _more(model: dict[str, Any]) -> dict[str, Any]:
 def _device(cluster: dict[str, Any]) -> DeviceType:
     """The device type that a name such as ``a100-80gb`` means, with its memory in GiB."""
     spelled = str(cluster.get("device") or "").lower()
-    base = re.match(r"[a-z]+\d+", spelled)
-    if base is None or base.group() not in device_names():
+    base = _base(spelled)
+    if base not in device_names():
         raise _UnsupportedError(f"no such device type: {spelled or 'none named'} (known: {', '.join(device_names())})")
-    found = device_type(base.group())
+    found = device_type(base)
     size = re.search(r"(\d+)\s*gi?b", spelled)
     memory = (int(size.group(1)) if size else found.memory_bytes / 1e9) * GIB
     data = found.__dict__ | {"memory_bytes": memory}
     return DeviceType(**data)
 
 
+def _base(spelled: str) -> str:
+    """The part of a device's name that says which one it is: ``a100`` of ``nvidia a100-sxm4-80gb``."""
+    known = [word for word in re.findall(r"[a-z]+\d+[a-z]*", spelled) if word in device_names() or word in LINK_BYTES_PER_S]
+    return known[0] if known else ""
+
+
 def _wires(cluster: dict[str, Any]) -> Wires:
-    spelled = str(cluster.get("device") or "").lower()
-    base = re.match(r"[a-z]+\d+", spelled)
-    link = LINK_BYTES_PER_S.get(base.group() if base else "", 300e9)
+    link = LINK_BYTES_PER_S.get(_base(str(cluster.get("device") or "").lower()), 300e9)
     if "pci" in str(cluster.get("host_link") or "").lower():
         link = PCIE_BYTES_PER_S
-    per_host = int(cluster.get("devices_per_host") or 8)
-    cards = int(cluster.get("nics_per_host") or 1)
-    rate = float(cluster.get("nic_gbit_per_s") or 100.0)
+    per_host, cards, rate = 8, 1, 100.0  # where the source does not say
+    if cluster.get("devices_per_host") is not None:
+        per_host = _whole(cluster, "devices_per_host", "cluster")
+    if cluster.get("nics_per_host") is not None:
+        cards = _whole(cluster, "nics_per_host", "cluster")
+    if cluster.get("nic_gbit_per_s") is not None:
+        rate = _number(cluster, "nic_gbit_per_s", "cluster")
     switched = "switch" in str(cluster.get("host_link") or "").lower() or link != LINK_BYTES_PER_S["v100"]
     return Wires(per_host, link, cards * rate * 1e9 / 8, "nvswitch" if switched else "cube mesh")
 
@@ -229,11 +250,18 @@ def _year(text: str) -> int:
 
 def _number(data: dict[str, Any], key: str, where: str) -> float:
     value = data.get(key)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
         raise _UnsupportedError(
-            f"{where}.{key} is not printed" if value is None else f"{where}.{key} must be positive, got {value!r}"
+            f"{where}.{key} is not printed" if value is None else f"{where}.{key} must be a positive number, got {value!r}"
         )
     return float(value)
+
+
+def _whole(data: dict[str, Any], key: str, where: str) -> int:
+    value = _number(data, key, where)
+    if value != int(value):
+        raise _UnsupportedError(f"{where}.{key} must be a whole number, got {value!r}")
+    return int(value)
 
 
 def _vtrain(path: Path) -> list[Row]:
@@ -254,6 +282,8 @@ def _vtrain(path: Path) -> list[Row]:
             measured_s = float(cells[10]) / 1e3
         except (ValueError, IndexError):
             raise InputFileError("eleven numbers are wanted", file=path, line=line, value=",".join(cells)) from None
+        if min(devices, batch, micro, hidden, heads, layers, length, tp, dp, pp) < 1 or not 0 < measured_s < math.inf:
+            raise InputFileError("eleven positive numbers are wanted", file=path, line=line, value=",".join(cells))
         layout = {
             "tp": tp,
             "dp": dp,
@@ -272,7 +302,7 @@ def _vtrain(path: Path) -> list[Row]:
         }
         shape = gpt(layers, hidden, heads, VTRAIN_VOCABULARY, length)
         name = f"h{hidden}-l{layers}-tp{tp}-dp{dp}-pp{pp}-mb{micro}-gb{batch}"
-        group = (devices, batch, hidden, layers)
+        group = (devices, batch, hidden, layers, heads, length)
         family = f"vtrain-h{hidden}" + (CALIBRATION_FAMILY if hidden == CALIBRATION_HIDDEN else "")
         rows.append(Row(name, family, shape, length, device, Wires(8, 300e9, 200e9), layout, measured_s, group))
     if not rows:

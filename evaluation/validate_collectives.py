@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from ..costs import nccl
 from ..costs.collectives.curves import Curve
 from ..costs.collectives.prices import Provenance
-from ..costs.collectives.system import FittedLine, Key, System, protocol_of
+from ..costs.collectives.system import FittedLine, Key, System, curve_of
 from ..errors import ConfigError, InputFileError
 from .collective_files import Measurement, read
 
@@ -237,7 +237,7 @@ def system_of(name: str, device: str, tables: dict[Key, Sequence[Point]]) -> Sys
     inside = nccl.nominal_bytes_per_s(device)
     curves: dict[Key, Curve | FittedLine] = {}
     for key, points in tables.items():
-        curves[key] = Curve(points, protocol_of(key, device, inside))
+        curves[key] = curve_of(key, points, device, inside)
     return System(name, device, inside, curves)
 
 

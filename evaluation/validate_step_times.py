@@ -133,14 +133,14 @@ def predict(row: Row, pricers: dict[Any, Pricer] | None = None) -> Found:
     pricer = pricers.setdefault(key, Pricer(row.device, row.wires)) if key not in pricers else pricers[key]
     fitting: list[Found] = []
     other: list[Found] = []
-    problem = "no legal value of the open fields"
+    problem = None
     for chosen in _choices(row):
         try:
             layout = _layout(row, chosen)
             if not is_legal(row.shape, layout, row.sequence_length):
                 describe(row.shape, layout, row.sequence_length)
         except PlanError as error:
-            problem = str(error)
+            problem = problem or str(error)  # of the smallest values of the open fields: what is wrong with the given ones
             continue
         work = describe(row.shape, layout, row.sequence_length)
         memory = peak_memory(work)[1].total
@@ -152,7 +152,7 @@ def predict(row: Row, pricers: dict[Any, Pricer] | None = None) -> Found:
         best = min(other, key=lambda one: one.memory_bytes)
         remark = f"we count {best.memory_bytes / 1e9:.1f} GB on a rank, the device has {row.device.memory_bytes / 1e9:.1f} GB"
         return Found(row, best.predicted, best.chosen, best.memory_bytes, remark)
-    return Found(row, None, remark=problem)
+    return Found(row, None, remark=problem or "no values of the open fields go with the given ones")
 
 
 def _layout(row: Row, chosen: dict[str, Any]) -> Layout:
@@ -201,12 +201,13 @@ def _choices(row: Row) -> list[dict[str, Any]]:
         if tp * pp * dp * cp != devices and "num_devices" in given and any(key in open_fields for key in ("tp", "pp", "dp")):
             continue
         schedule = full.get("schedule")
-        if v > 1 and (schedule != "interleaved" or pp == 1 or row.shape.num_layers % (pp * v)):
+        is_cut_open = "virtual_stages" in open_fields or "schedule" in open_fields
+        if is_cut_open and v > 1 and (schedule != "interleaved" or pp == 1 or row.shape.num_layers % (pp * v)):
             continue
         if "schedule" in open_fields and schedule == "interleaved" and v == 1:
             continue
         found.append(choice)
-    return found or [{}]
+    return found if open_fields else [{}]
 
 
 def _summary(rows: list[Found]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from numba import types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from ..compiled import njit
+from ..compiled import config, njit
 
 WORD = 64
 
@@ -69,8 +69,8 @@ def _build_ctpop(typing_context: Any, word: Any) -> Any:
     return types.int64(types.uint64), build
 
 
-# The processor's count of the bits that are set in a word.
-_ctpop: Any = intrinsic(_build_ctpop)
+# The processor's count of the bits that are set in a word; Python's own where compilation is switched off.
+_ctpop: Any = (lambda word: int(word).bit_count()) if config.DISABLE_JIT else intrinsic(_build_ctpop)
 
 
 @njit

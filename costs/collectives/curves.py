@@ -48,18 +48,25 @@ class Curve:
         num_outliers: measurements left out.
     """
 
-    def __init__(self, measured: Sequence[Point], protocol: Callable[[float], str] | None = None) -> None:
+    def __init__(
+        self,
+        measured: Sequence[Point],
+        protocol: Callable[[float], str] | None = None,
+        expected_s: Callable[[float], float] | None = None,
+    ) -> None:
         """Make a curve.
 
         Args:
             measured: sizes in bytes and seconds in any order, at least one; of a size that stands several times the
                 lower median counts.
             protocol: what the library uses at a size; None where nobody knows.
+            expected_s: the time that its tuner expects, by whose growth a single size is continued; None where nobody knows.
         """
         known = merged(measured)
         self.points = _without_outliers(known)
         self.num_outliers = len(known) - len(self.points)
         self.protocol = protocol
+        self.expected_s = expected_s
         self._sizes = [size for size, _ in self.points]
 
     @cached_property
@@ -71,7 +78,7 @@ class Curve:
         """The time of a size.
 
         Below the smallest size a collective takes as long as there, above the largest each further byte takes as long as
-        between the last two.
+        between the last two; a single size is continued as the tuner's expectation grows.
         """
         place = bisect_left(self._sizes, payload_bytes * (1 - SAME_SIZE))
         if place < len(self.points) and self._sizes[place] <= payload_bytes * (1 + SAME_SIZE):
@@ -110,6 +117,8 @@ class Curve:
 
     def _beyond(self, payload_bytes: float) -> float:
         size, seconds = self.points[-1]
+        if len(self.points) == 1 and self.expected_s is not None:
+            return seconds * max(1.0, self.expected_s(payload_bytes) / self.expected_s(size))
         if len(self.points) == 1:  # one size says nothing of latency: all of it counts as bandwidth
             return seconds * payload_bytes / size
         return seconds + max(0.0, self._s_per_byte(len(self.points) - 2)) * (payload_bytes - size)

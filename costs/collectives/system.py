@@ -6,7 +6,7 @@ Between group sizes the parameters are interpolated and not the times: the laten
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
@@ -181,6 +181,12 @@ def tuner(
     wires = nccl.Wires(num_ranks, num_hosts, inside_bytes_per_s, inside_bytes_per_s, nccl.generation(device))
     known = nccl.lines(operation, wires)
     return lambda payload_bytes: nccl.best(known, payload_bytes)
+
+
+def curve_of(key: Key, points: Sequence[tuple[float, float]], device: str, inside_bytes_per_s: float) -> Curve:
+    """Measured sizes and seconds as a curve that knows what the library's tuner says of such a group."""
+    best = tuner(key.operation, key.num_ranks, key.num_hosts, device, inside_bytes_per_s)
+    return Curve(points, protocol_of(key, device, inside_bytes_per_s), lambda size: best(size).time_s(size))
 
 
 def protocol_of(key: Key, device: str, inside_bytes_per_s: float) -> Callable[[float], str] | None:

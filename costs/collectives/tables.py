@@ -16,7 +16,7 @@ from ...settings import Settings
 from .. import nccl
 from .curves import Curve
 from .prices import Operation, wire_factor
-from .system import FittedLine, Key, System, protocol_of
+from .system import FittedLine, Key, System, curve_of
 
 Positive = Annotated[float, Field(gt=0)]
 
@@ -101,7 +101,7 @@ class SystemSettings(Settings):
                 curves[one.key] = FittedLine(one.latency_us / 1e6, one.bus_gbytes_per_s * 1e9, one.from_bytes, to_bytes, factor)
             else:
                 points = [(size, us / 1e6) for size, us in zip(one.payload_bytes, one.time_us, strict=True)]
-                curves[one.key] = Curve(points, protocol_of(one.key, self.device, inside))
+                curves[one.key] = curve_of(one.key, points, self.device, inside)
         return System(self.name, self.device, inside, curves)
 
 

@@ -7,9 +7,10 @@ a search over thousands of layouts prices each in well under a millisecond.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from ...devices import DeviceType
 from ...jobs.transformer import TransformerShape
 from ...plans.partition import Layout
 from ...plans.rank_order import DEFAULT_ORDER
+from ..collectives.prices import Provenance
 from . import schedules
 from .items import Message, Pass, input_part, weight_part
 from .kernels import KernelModel, kernel_model
@@ -28,6 +30,10 @@ from .work import ZERO_BUBBLE, LayoutWork, describe
 
 NETWORK_UNCERTAINTY = 0.25
 """Relative standard deviation of what crosses hosts, whose figures are nominal."""
+
+
+MINOR = 0.05
+"""Share of a communication's seconds below which a message does not decide where it is said to come from."""
 
 
 @dataclass(frozen=True)
@@ -182,6 +188,25 @@ class Pricer:
             return self.wires.flat_s(message.operation, message.payload_bytes, stands)
         return self.wires.group_s(message.operation, message.payload_bytes, stands)
 
+    def provenance(self, work: LayoutWork) -> dict[str, Provenance]:
+        """Of each communication in the breakdown of a step: that of its messages, the least sure one where they differ.
+
+        What makes up less than `MINOR` of its seconds does not count.
+        """
+        groups = groups_of(work.layout, self.wires.devices_per_host, self.order)
+        seconds: dict[str, dict[Provenance, float]] = {}
+        for name, item, times in _messages(work):
+            group = groups[item.axis]
+            if group.size > 1 and item.payload_bytes > 0:
+                told = self.wires.provenance(item.operation, item.payload_bytes, group)
+                part = seconds.setdefault(name, {})
+                part[told] = part.get(told, 0.0) + times * self.message_s(item, work.layout, group)
+        ranked: tuple[Provenance, ...] = get_args(Provenance)
+        return {
+            name: max((told for told, s in part.items() if s >= MINOR * sum(part.values())), key=ranked.index)
+            for name, part in seconds.items()
+        }
+
     def optimizer_s(self, work: LayoutWork, stage: int) -> float:
         """Seconds in which a rank of a stage updates what it holds."""
         gradient_bytes = 4 if work.key.fp32_gradients else work.key.element_bytes
@@ -274,6 +299,17 @@ class Pricer:
     def _with_slowdown(self, whole_s: float, exposed_s: float) -> float:
         """What is exposed, and what the rest slows down."""
         return exposed_s + (self.slowdown - 1) * max(0.0, whole_s - exposed_s)
+
+
+def _messages(work: LayoutWork) -> Iterator[tuple[str, Message, int]]:
+    """The communications of a step: under which name of the breakdown, what, and how often for each micro-batch."""
+    for block, times in ((work.layer, work.shape.num_layers), (work.embedding, 1), (work.head, 1)):
+        for items in (block.forward, block.recompute, block.backward):
+            yield from ((f"exposed {item.axis}", item, times) for item in items if isinstance(item, Message))
+    yield from (("pipeline transfers", item, 1) for item in work.boundary if isinstance(item, Message))
+    for held in work.stages:
+        yield from (("gradient sync", item, 1) for item in held.sync if isinstance(item, Message))
+        yield from (("parameter gather", item, 1) for item in held.gather if isinstance(item, Message))
 
 
 def _span_s(work: LayoutWork, played: schedules.Played) -> NDArray[np.float64]:

@@ -17,8 +17,8 @@ from ...clusters.cluster import Cluster
 from ...clusters.single_host import SingleHostTopology
 from ...plans.partition import Layout
 from ...plans.rank_order import DEFAULT_ORDER
-from ..collectives.groups import Fabric, group_price_s
-from ..collectives.prices import Operation
+from ..collectives.groups import Fabric, group_price, group_price_s
+from ..collectives.prices import Operation, Provenance
 from ..model import CostSettings
 from .items import Message
 
@@ -35,6 +35,9 @@ MEASURED_LINK_BYTES_PER_S = {"nvswitch": 300e9, "cube mesh": 150e9}
 GATHER_LATENCY_SHARE, GATHER_BANDWIDTH_SHARE = 0.6, 0.9
 """All-gather, reduce-scatter and all-to-all against the all-reduce: fitted on every second size of the nccl-tests tables of
 ai-dynamo/aiconfigurator for A100 (eight ranks: about 45 us and 205 GB/s)."""
+
+MEASURED_FROM_BYTES, MEASURED_TO_BYTES = 2**20, 2**30
+"""Sizes over which the lines of `HOST_ALL_REDUCE` were fitted."""
 
 NETWORK_LATENCY_S = 14e-6
 """One hop between hosts by NCCL's protocol Simple (NVIDIA/nccl, src/graph/tuning.cc, hardware latency NET, ring)."""
@@ -65,6 +68,10 @@ class Wiring(Protocol):
 
     def group_s(self, operation: Operation, payload_bytes: float, group: Group) -> float:
         """Seconds of one collective, or of one transfer to the next rank."""
+        ...
+
+    def provenance(self, operation: Operation, payload_bytes: float, group: Group) -> Provenance:
+        """Where these seconds come from; of a group of more than one rank, and some bytes."""
         ...
 
     @property
@@ -214,6 +221,16 @@ class Wires:
         rounds = 2.0 if operation == "all_reduce" else 1.0
         return NETWORK_LATENCY_S + rounds * (group.size - 1) / group.size * payload_bytes / share
 
+    def provenance(self, operation: Operation, payload_bytes: float, group: Group) -> Provenance:
+        """``interpolated`` on the measured lines: inside a host with the links and over the sizes that they were fitted to."""
+        is_measured = (
+            group.size <= group.per_host
+            and operation != "send_recv"
+            and self.link_bytes_per_s == MEASURED_LINK_BYTES_PER_S[self.links]
+            and MEASURED_FROM_BYTES <= payload_bytes <= MEASURED_TO_BYTES
+        )
+        return "interpolated" if is_measured else "estimated"
+
     def _send_s(self, payload_bytes: float, group: Group) -> float:
         latency_s, bandwidth = self._host(2)
         if group.per_host < 2:
@@ -250,7 +267,7 @@ class FabricWires:
             return 0.0
         key = (operation, payload_bytes, group)
         if key not in self._known:
-            stride = min(group.stride, self.devices_per_host) if group.per_host > 1 else 1
+            stride = self._stride(group)
             self._known[key] = group_price_s(
                 operation,
                 payload_bytes,
@@ -261,6 +278,16 @@ class FabricWires:
                 side_by_side=self._fitting(group, stride),
             )
         return self._known[key]
+
+    def provenance(self, operation: Operation, payload_bytes: float, group: Group) -> Provenance:
+        """That of the collective layer's price."""
+        stride = self._stride(group)
+        beside = self._fitting(group, stride)
+        price = group_price(operation, payload_bytes, group.size, group.per_host, self.fabric, stride=stride, side_by_side=beside)
+        return price.provenance
+
+    def _stride(self, group: Group) -> int:
+        return min(group.stride, self.devices_per_host) if group.per_host > 1 else 1
 
     def _fitting(self, group: Group, stride: int) -> int:
         """Of the groups beside each other, as many as there is room for on whole strides of one host (see `Fabric`)."""

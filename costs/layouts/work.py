@@ -130,8 +130,10 @@ def check(shape: TransformerShape, layout: Layout, sequence_length: int) -> None
     """Refuse a layout into which the model cannot be cut.
 
     Raises:
-        PlanError: naming the key of the layout.
+        PlanError: naming the key of the layout, or a sequence without tokens.
     """
+    if sequence_length < 1:
+        raise PlanError("a sequence has at least one token", field="sequence_length", value=sequence_length)
     for bad, field, value, problem in _objections(shape, layout, sequence_length):
         if bad:
             raise PlanError(problem, field=f"layout.{field}", value=value)

@@ -62,6 +62,20 @@ def test_calibrated_tables_are_written_whole_and_can_be_chosen(table, tmp_path, 
     assert sorted(os.listdir(tmp_path)) == ["mine.yaml", "table.csv"]
 
 
+def test_a_written_table_prices_an_estimate(tmp_path, capsys):
+    rows = ["op_name,nccl_dtype,num_gpus,message_size,latency", *(f"all_reduce,half,8,{2**k},500" for k in (10, 20, 30))]
+    (tmp_path / "slow.csv").write_text("\n".join(rows))
+    out = tmp_path / "slow.yaml"
+    assert run(["calibrate", "collectives", str(tmp_path / "slow.csv"), "--out", str(out), "--device", "a100"]) == 0
+    capsys.readouterr()
+    asked = ["estimate", "--job", "zoo:gpt2-small", "--cluster", "preset:host-8", "--layout", "dp=8,micro_batch=1,global_batch=8"]
+    assert run([*asked, "--collectives-table", str(out), "--json", "-"]) == 0
+    told = {part["name"]: part["seconds"] for part in json.loads(capsys.readouterr().out)["breakdown"]}
+    assert told["gradient sync"] >= 0.5  # one all-reduce takes half a second by the table
+    assert run([*asked, "--collectives", "ring", "--collectives-table", str(out)]) == 2
+    assert "a collectives_table wants collectives: measured" in capsys.readouterr().err
+
+
 def test_json_goes_to_standard_output_alone(table, tmp_path, capsys):
     out = tmp_path / "mine.yaml"
     assert run(["calibrate", "collectives", str(table), "--out", str(out), "--device", "a100", "--half", "--json", "-"]) == 0

@@ -120,6 +120,41 @@ def test_json_of_one_process_counts_its_devices(tmp_path):
     assert read(write(tmp_path, data))[0].key == Key("reduce_scatter", 8, 1, "float")
 
 
+def test_json_of_processes_with_several_devices_counts_them_all(tmp_path):
+    # two processes with four devices each: the report names the first of each, ranks 0 and 4
+    devices = [{"rank": 4 * p, "group": 0, "pid": 70 + p, "hostname": f"node-{p}", "device_info": "NVIDIA B200"} for p in (0, 1)]
+    data = copy.deepcopy(JSON)
+    data["config"] |= {"ngpus": 4, "devices": devices}
+    assert read(write(tmp_path, data))[0].key == Key("reduce_scatter", 8, 2, "float")
+
+
+@pytest.mark.parametrize("blank", ["none", "-1"])
+def test_text_that_leaves_a_column_blank_is_read_from_its_end(tmp_path, blank):
+    # older versions print nothing where a collective has no reduction or no root
+    gather = TEXT.replace("all_reduce", "all_gather").replace("   sum ", "  none ")
+    found = read(write(tmp_path, gather.replace(blank, " " * len(blank))))
+    assert [one.seconds for one in found] == [pytest.approx(6.25e-6), pytest.approx(145.2e-6)]
+
+
+def test_a_row_that_ends_before_its_times_is_refused_with_its_line(tmp_path):
+    text = "# all_reduce_perf\n# nThread 1 nGpus 2\n# size count type redop root algbw busbw time\n 1024 256 float sum -1\n"
+    with pytest.raises(InputFileError, match=r":4: the row is cut short"):
+        read(write(tmp_path, text))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"args": -1}, {"config": {"devices": True}}, {"config": {"devices": [{"pid": [], "hostname": {}}]}}],
+)
+def test_a_report_with_parts_of_another_kind_is_refused_and_nothing_breaks(tmp_path, change):
+    with pytest.raises(InputFileError, match=r"does not say which collective|at least two ranks"):
+        read(write(tmp_path, JSON | change))
+
+
+def test_a_collective_is_known_in_any_case(tmp_path):
+    assert read(write(tmp_path, CSV.replace("all_gather", "AllGather")))[0].key.operation == "all_gather"
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [

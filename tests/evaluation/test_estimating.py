@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from meshwright.costs.model import CostSettings
 from meshwright.errors import GraphError, PlanError
 from meshwright.evaluation.estimating import estimate
 
@@ -23,6 +24,31 @@ def test_every_figure_has_a_provenance_and_an_uncertainty(llama):
     assert figures["memory_bytes"][0].value == max(one.total for one in llama.memory)
     data = json.loads(json.dumps(llama.to_data()))
     assert sum(part["seconds"] for part in data["breakdown"]) == pytest.approx(llama.step.step_s)
+
+
+def test_a_sequence_has_tokens():
+    with pytest.raises(PlanError, match=r"sequence_length: a sequence has at least one token \(got 0\)"):
+        estimate("zoo:llama-7b", "preset:dgx-a100-8x8", LAYOUT, sequence_length=0)
+
+
+def test_communications_tell_where_their_times_come_from(llama):
+    # tp of four is inside a host, on the measured lines; gradients go between hosts, where only nominal figures are known
+    parts = {part.name: part for part in llama.parts()}
+    assert parts["exposed tp"].provenance == "interpolated"
+    assert parts["gradient sync"].provenance == parts["compute"].provenance == "estimated"
+    assert parts["gradient sync"].uncertainty > parts["exposed tp"].uncertainty >= parts["compute"].uncertainty == 0.1
+    # no parallelism along the pipeline: nothing is sent, so nothing is told of it
+    assert "pipeline transfers" not in llama.provenance
+
+
+def test_a_table_of_the_very_sizes_makes_a_communication_measured():
+    # a micro-batch of one: 2,048 tokens x 768 numbers of two bytes are 3 MiB; between 2 and 4 MiB of the table
+    costs = CostSettings(collectives="measured", collectives_table="a100")
+    found = estimate("zoo:gpt2-small", "preset:host-8", "tp=2,dp=4,micro_batch=1,global_batch=32", costs=costs)
+    assert {part.name: part.provenance for part in found.parts()}["exposed tp"] == "interpolated"
+    nominal = CostSettings(collectives="ring")
+    found = estimate("zoo:gpt2-small", "preset:host-8", "tp=2,dp=4,micro_batch=1,global_batch=32", costs=nominal)
+    assert {part.name: part.provenance for part in found.parts()}["exposed tp"] == "estimated"
 
 
 def test_model_operations_are_about_six_for_each_parameter_and_token(llama):

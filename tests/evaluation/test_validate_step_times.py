@@ -88,6 +88,13 @@ def test_an_open_field_takes_no_value_that_does_not_fit(of_rows):
         ({"layout": {"dp": 3}}, "not a multiple"),
         ({"layout": {"dp": 4}}, "32 ranks, the cluster 16 devices"),
         ({"layout": {"tpp": 4}}, "unknown key"),
+        ({"layout": {"tp": "two"}}, "layout.tp must be a positive number, got 'two'"),
+        ({"layout": {"dp": 4, "micro_batch": None}}, "32 ranks, the cluster 16 devices"),
+        ({"layout": {"virtual_stages": 5, "schedule": "interleaved", "micro_batch": None}}, "to divide the 24 layers"),
+        ({"cluster": {"nic_gbit_per_s": "200 Gbit/s"}}, "cluster.nic_gbit_per_s must be a positive number"),
+        ({"cluster": {"nics_per_host": 0}}, "cluster.nics_per_host must be a positive number, got 0"),
+        ({"cluster": {"devices_per_host": 2.5}}, "cluster.devices_per_host must be a whole number"),
+        ({"model": {"experts": "eight"}}, "model.experts must be a positive number"),
     ],
 )
 def test_a_row_that_cannot_be_priced_is_listed_with_its_reason(of_rows, keys, told):
@@ -102,6 +109,19 @@ def test_other_devices_are_priced_with_a_wider_uncertainty(of_rows):
     a100, h100, v100 = (of_rows(changed(cluster={"device": name})).found[0] for name in ("a100-80gb", "h100-80gb", "v100-32gb"))
     assert h100.predicted.step_s < a100.predicted.step_s < v100.predicted.step_s
     assert h100.predicted.uncertainty > a100.predicted.uncertainty
+
+
+def test_names_of_devices_and_schedules_are_read_as_people_write_them(of_rows):
+    plain, spelled = of_rows(ROW, changed(cluster={"device": "NVIDIA A100-SXM4 80GB"}, layout={"schedule": "1F1B"})).found
+    assert spelled.predicted.step_s == plain.predicted.step_s
+    chunked = {"virtual_stages": 3}
+    named, meant = of_rows(*(changed(layout=chunked | {"schedule": name}) for name in ("1f1b", "interleaved"))).found
+    assert named.predicted.step_s == meant.predicted.step_s
+
+
+def test_rows_of_other_models_are_no_choice_of_each_other(of_rows):
+    summary = of_rows(changed(id="x-a"), changed(id="x-b", model={"sequence": 2048})).summary()["mine"]
+    assert summary["regret_groups"] == 0
 
 
 def test_regret_is_what_the_chosen_row_takes_longer_than_the_best(of_rows):
@@ -128,6 +148,10 @@ def test_bad_files_are_refused_by_name(tmp_path):
     table.write_text(",".join(VTRAIN_COLUMNS) + "\n2,16,8,1024,16,24,1024,1,1,2\n")
     with pytest.raises(InputFileError, match=r"table\.csv:2: eleven numbers"):
         read_rows(table)
+    for cells in ("2,16,8,1024,0,24,1024,1,1,2,100", "2,16,8,1024,16,24,1024,1,1,2,0", "2,16,8,1024,16,24,1024,1,1,2,nan"):
+        table.write_text(",".join(VTRAIN_COLUMNS) + f"\n{cells}\n")
+        with pytest.raises(InputFileError, match=r"table\.csv:2: eleven positive numbers"):
+            read_rows(table)
     with pytest.raises(ConfigError, match="--max-mean-error"):
         check_allowed(float("nan"))
     with pytest.raises(InputFileError, match="no JSON with the layer times"):

@@ -27,6 +27,10 @@ JsonFile = Annotated[str | None, typer.Option("--json", metavar="FILE", help="Wr
 GraphsDir = Annotated[
     Path | None, typer.Option("--graphs", metavar="DIR", help="Add the profiles DIR/NAME/graph.txt to the jobs, by NAME.")
 ]
+CollectivesTable = Annotated[
+    str | None,
+    typer.Option(metavar="TABLE", help="Measured collectives: a file of calibrate collectives, or a100, h100, v100."),
+]
 Changes = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the YAML; as often as needed.")
 ]
@@ -187,8 +191,8 @@ def plan(
         "--keep": keep,
         "--order": order,
     }
-    by_search |= {"--collectives": collectives, "--collectives-table": collectives_table, "--overlap-slowdown": overlap_slowdown, "--top": top, "--all": whole}
-    by_search |= {"--plot": plot}
+    by_search |= {"--collectives": collectives, "--collectives-table": collectives_table}
+    by_search |= {"--overlap-slowdown": overlap_slowdown, "--top": top, "--all": whole, "--plot": plot}
     for option, value in (by_policy if search else by_search).items():
         if value is not None:
             raise MeshwrightError("does not go with --search" if search else "goes with --search only", field=option)

@@ -34,9 +34,9 @@ def run(
     title = f"{found.job} on {given.world} of {found.cluster.num_devices} devices of {found.cluster.name}"
     output.table(out, title, ["", "", "uncertainty", "provenance"], lines)
     shares = [
-        [name, f"{1e3 * seconds:.3f}", f"{seconds / found.step.step_s:.1%}", f"{found.step.uncertainty:.0%}", "estimated"]
-        for name, seconds in found.step.breakdown_s.items()
-        if seconds > 0
+        [part.name, f"{1e3 * part.seconds:.3f}", f"{part.share:.1%}", f"{part.uncertainty:.0%}", part.provenance]
+        for part in found.parts()
+        if part.seconds > 0
     ]
     output.table(out, "One step of the stage that ends last", ["", "ms", "share", "uncertainty", "provenance"], shares)
     columns = ["stage", "total GB", "parameters", "gradients", "optimizer", "activations", "buffers", "runtime"]

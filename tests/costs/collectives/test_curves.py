@@ -55,6 +55,12 @@ def test_protocols_that_do_not_show_are_ignored():
     assert Curve(known, lambda s: jumping(s)[0]).at(1.4e6).seconds == pytest.approx(24e-6)
 
 
+def test_a_single_size_grows_as_the_tuner_expects_where_there_is_one():
+    # expected 10 us + 1 us for each kB: 11 us at 1 kB and 20 us at 10 kB; measured 22 us at 1 kB, so 40 us at 10 kB
+    curve = Curve([(1e3, 22e-6)], expected_s=lambda size: 10e-6 + size * 1e-9)
+    assert curve.at(1e4) == (pytest.approx(40e-6), "estimated")
+
+
 def test_an_outlier_of_a_single_run_is_left_out():
     curve = Curve([(1024, 7.4e-6), (4096, 16.6e-6), (16384, 7.5e-6), (65536, 8.0e-6)])
     assert curve.num_outliers == 1

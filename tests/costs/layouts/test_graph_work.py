@@ -24,6 +24,9 @@ class Line:
     def group_s(self, operation: str, payload_bytes: float, group: Group) -> float:
         return payload_bytes if group.size > 1 else 0.0
 
+    def provenance(self, operation: str, payload_bytes: float, group: Group) -> str:
+        return "estimated"
+
 
 def graph_of(forward_s, edges, activation_bytes, parameter_bytes, samples=4):
     n = len(forward_s)
