@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from matplotlib.ticker import EngFormatter, FuncFormatter
+from matplotlib.ticker import EngFormatter, FuncFormatter, NullFormatter
 
 from meshwright.evaluation.canvas import WIDTH, Key, canvas, legend_height, text_width
 from meshwright.evaluation.palette import BLUE, GREEN, MUTED, ORANGE, SKY, VERMILION
@@ -44,6 +44,8 @@ def growth_svg(points: Sequence[Point]) -> str:
             axes.set_yscale("log")
             axes.xaxis.set_major_formatter(FuncFormatter(_counted))
             axes.yaxis.set_major_formatter(EngFormatter("s") if PLOTS[name][1].startswith("seconds") else FuncFormatter(_counted))
+            axes.xaxis.set_minor_formatter(NullFormatter())
+            axes.yaxis.set_minor_formatter(NullFormatter())
             axes.set_xlabel(PLOTS[name][0])
             sheet.legend(keys[name], left, top - above + 4, width)
             unit = PLOTS[name][1]
