@@ -22,7 +22,6 @@ class Row:
         reference: theirs.
         tolerance: relative error up to which the two agree.
         alternatives: ours where what the reference leaves to chance falls otherwise; empty where that changes nothing.
-        any_will_do: whether the reference itself tells that chance fell both ways, so that any of ours may agree.
     """
 
     family: str
@@ -32,7 +31,6 @@ class Row:
     reference: Value
     tolerance: float
     alternatives: tuple[float, ...] = ()
-    any_will_do: bool = False
 
     @property
     def relative_error(self) -> float:
@@ -41,8 +39,8 @@ class Row:
 
     @property
     def agrees(self) -> bool:
-        """Whether the relative error is within the tolerance, or that of an alternative where any will do."""
-        return self.relative_error <= self.tolerance or (self.any_will_do and self.is_attained)
+        """Whether the relative error is within the tolerance."""
+        return self.relative_error <= self.tolerance
 
     @property
     def interval(self) -> tuple[float, float] | None:
