@@ -20,7 +20,11 @@ from numpy.typing import ArrayLike, NDArray
 from pydantic import Field
 
 from .hosts import Hosts, HostSettings
+from .routes import Carried
 from .topology import Count, Latency, Links, Topology, frozen, relabelled
+
+_ACROSS = 3
+"""Tier of two devices below different leaves."""
 
 
 class ClosSettings(HostSettings):
@@ -147,10 +151,41 @@ class ClosTopology(Topology):
         hosts = self.hosts
         if source // hosts.devices_per_host == target // hosts.devices_per_host:
             return hosts.inside(source, target)
-        first, last = int(self.device_leaf[source]), int(self.device_leaf[target])
-        if first == last:
+        if self.device_leaf[source] == self.device_leaf[target]:
             return (hosts.way_out(source), hosts.way_in(target))
-        spine = int(hosts.nic[target]) % self.num_spines
+        return self._across(source, target, int(hosts.nic[target]) % self.num_spines)
+
+    @property
+    def has_equal_paths(self) -> bool:
+        """Where there are several leaves and several spines."""
+        return self.num_leaves > 1 and self.num_spines > 1
+
+    def num_paths(self, source: int, target: int) -> int:
+        """One through each spine, between leaves."""
+        return self.num_spines if int(self._tier(source, target)) == _ACROSS else 1
+
+    def equal_path(self, source: int, target: int, number: int) -> tuple[int, ...]:
+        """Through the spine of that number, between leaves."""
+        crosses = int(self._tier(source, target)) == _ACROSS
+        return self._across(source, target, number) if crosses else self.path(source, target)
+
+    def spread(self, source: int, target: int) -> Carried:
+        """All of it through both cards, and an equal part up to and down from each spine."""
+        if int(self._tier(source, target)) != _ACROSS:
+            return super().spread(source, target)
+        every = [self._across(source, target, spine) for spine in range(self.num_spines)]
+        out, _, _, into = every[0]
+        share = 1.0 / self.num_spines
+        return ((out, 1.0), *((link, share) for path in every for link in path[1:3]), (into, 1.0))
+
+    def spread_bandwidth_bytes_per_s(self, source: ArrayLike, target: ArrayLike) -> NDArray[np.float64]:
+        """The card's, or that of all uplinks together where these are narrower."""
+        between = min(self.hosts.nic_bandwidth_bytes_per_s, self.num_spines * self.uplink_bandwidth_bytes_per_s)
+        return np.where(self._tier(source, target) == _ACROSS, between, self.bandwidth_bytes_per_s(source, target))
+
+    def _across(self, source: int, target: int, spine: int) -> tuple[int, ...]:
+        """Up to a spine and down."""
+        hosts, first, last = self.hosts, int(self.device_leaf[source]), int(self.device_leaf[target])
         up = hosts.num_links + 2 * (first * self.num_spines + spine)
         down = hosts.num_links + 2 * (last * self.num_spines + spine) + 1
         return (hosts.way_out(source), up, down, hosts.way_in(target))

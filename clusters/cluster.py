@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from .. import files, settings
 from ..devices import DeviceSettings, DeviceType, device_type
 from ..errors import ClusterError, ConfigError, InputFileError, nearest
+from .routes import Carried
 from .settings import ClusterSettings
 from .topology import Links, Topology, check_host_names, check_size, frozen
 
@@ -141,6 +142,41 @@ class Cluster:
             ClusterError: an absent device.
         """
         return self.topology.path(int(self._present(source)), int(self._present(target)))
+
+    def num_paths(self, source: int, target: int) -> int:
+        """Number of paths of the same cost as `path`, itself among them; 1 to itself.
+
+        Raises:
+            ClusterError: an absent device.
+        """
+        return self.topology.num_paths(int(self._present(source)), int(self._present(target)))
+
+    def equal_path(self, source: int, target: int, number: int) -> tuple[int, ...]:
+        """One of these paths by its number, from 0 on.
+
+        Raises:
+            ClusterError: an absent device, or fewer paths.
+        """
+        count = self.num_paths(source, target)
+        if not 0 <= number < count:
+            raise ClusterError(f"{count} paths join devices {source} and {target}", field=self.name, value=number)
+        return self.topology.equal_path(source, target, number)
+
+    def spread(self, source: int, target: int) -> Carried:
+        """Links that a message crosses if all these paths take equal parts of it, with the part that crosses each.
+
+        Raises:
+            ClusterError: an absent device.
+        """
+        return self.topology.spread(int(self._present(source)), int(self._present(target)))
+
+    def spread_bandwidth_bytes_per_s(self, source: ArrayLike, target: ArrayLike) -> NDArray[np.float64]:
+        """Bytes in a second from device to device over all these paths, elementwise; infinite to itself.
+
+        Raises:
+            ClusterError: an absent device.
+        """
+        return self.topology.spread_bandwidth_bytes_per_s(self._present(source), self._present(target))
 
     def device_name(self, device: int) -> str:
         """``host/local``, for example ``g0-r1-s0/0``."""

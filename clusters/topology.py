@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from pydantic import AfterValidator, Field
 
 from ..errors import ClusterError
+from .routes import Carried
 
 MAX_DEVICES = 65_536
 """Largest cluster that is built; a larger one is refused by name."""
@@ -96,6 +97,31 @@ class Topology(ABC):
     @abstractmethod
     def path(self, source: int, target: int) -> tuple[int, ...]:
         """Indices of the links that a message from one device to another crosses, in order; empty for itself."""
+
+    @property
+    def has_equal_paths(self) -> bool:
+        """Whether any two devices are joined by more than one path of the same cost."""
+        return False
+
+    def num_paths(self, source: int, target: int) -> int:
+        """Number of paths of the same cost as `path`, itself among them; 1 from a device to itself."""
+        return 1
+
+    def equal_path(self, source: int, target: int, number: int) -> tuple[int, ...]:
+        """One of these paths by its number, from 0 on.
+
+        Groups of devices with the same `pattern` share links in the same way if all of their pairs take the paths of the
+        same numbers.
+        """
+        return self.path(source, target)
+
+    def spread(self, source: int, target: int) -> Carried:
+        """Each link that a message crosses if equal parts of it take all these paths, with the part that crosses it."""
+        return tuple((link, 1.0) for link in self.path(source, target))
+
+    def spread_bandwidth_bytes_per_s(self, source: ArrayLike, target: ArrayLike) -> NDArray[np.float64]:
+        """Bytes in a second from device to device if all these paths are used evenly, elementwise; infinite to itself."""
+        return self.bandwidth_bytes_per_s(source, target)
 
     @abstractmethod
     def bandwidth_bytes_per_s(self, source: ArrayLike, target: ArrayLike) -> NDArray[np.float64]:

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from pydantic import Field, model_validator
 
 from ..settings import Settings
+from .routes import Carried, ShortestPaths
 from .topology import Count, GBytesPerS, Latency, Links, Topology, check_size, frozen, relabelled
 
 
@@ -116,6 +117,36 @@ class TorusTopology(Topology):
                 place = after
         return tuple(path)
 
+    @property
+    def has_equal_paths(self) -> bool:
+        """Where there are two axes to go along, or a way round that is as long as the other."""
+        longer = [length for length in self.shape if length > 1]
+        return len(longer) > 1 or any(length > 2 and length % 2 == 0 for length in longer)
+
+    def num_paths(self, source: int, target: int) -> int:
+        """Ways of the fewest hops: steps along the axes in any order, and both ways round where these are equally long."""
+        return self._from_first.num_paths[self._relative(source, target)]
+
+    def equal_path(self, source: int, target: int, number: int) -> tuple[int, ...]:
+        """A way of the fewest hops."""
+        links = self._from_first.path(self._relative(source, target), number)
+        return tuple(self._moved(link, source) for link in links)
+
+    def spread(self, source: int, target: int) -> Carried:
+        """As the ways of the fewest hops cross each link."""
+        carried = self._from_first.carried(self._relative(source, target))
+        return tuple((self._moved(link, source), share) for link, share in carried)
+
+    def spread_bandwidth_bytes_per_s(self, source: ArrayLike, target: ArrayLike) -> NDArray[np.float64]:
+        """That of a link over the largest share that a link carries."""
+        ahead = (self.coordinates[np.asarray(target)] - self.coordinates[np.asarray(source)]) % self.shape
+        offset = ahead @ np.array(self._strides)
+        figures = np.full(math.prod(self.shape), np.inf)
+        for target_of_first in np.unique(offset[offset > 0]).tolist():
+            largest = max(share for _, share in self._from_first.carried(target_of_first))
+            figures[target_of_first] = self.link_bandwidth_bytes_per_s / largest
+        return np.asarray(figures[offset])
+
     def bandwidth_bytes_per_s(self, source: ArrayLike, target: ArrayLike) -> NDArray[np.float64]:
         """That of a link, all being equal."""
         return np.where(np.equal(source, target), np.inf, self.link_bandwidth_bytes_per_s)
@@ -146,6 +177,31 @@ class TorusTopology(Topology):
         """Axis and step of each of a device's links."""
         steps = {1: (), 2: (1,)}
         return [(axis, step) for axis, length in enumerate(self.shape) for step in steps.get(length, (1, -1))]
+
+    @cached_property
+    def _from_first(self) -> ShortestPaths:
+        """Ways from the first device; those from another one are the same, moved along."""
+        ends = []
+        for device, at in enumerate(self.coordinates.tolist()):
+            for axis, step in self._directions:
+                ends.append((device, device + ((at[axis] + step) % self.shape[axis] - at[axis]) * self._strides[axis]))
+        return ShortestPaths.of(math.prod(self.shape), ends, 0)
+
+    def _relative(self, source: int, target: int) -> int:
+        """The device that stands to the first one as the target does to the source."""
+        return self._added(target, source, -1)
+
+    def _moved(self, link: int, source: int) -> int:
+        """The link that stands to the source as this one does to the first device."""
+        device, direction = divmod(link, len(self._directions))
+        return self._added(device, source, 1) * len(self._directions) + direction
+
+    def _added(self, device: int, other: int, sign: int) -> int:
+        """The device whose coordinates are the sum, or the difference, of two devices' round the torus."""
+        return sum(
+            (device // stride % length + sign * (other // stride % length)) % length * stride
+            for length, stride in zip(self.shape, self._strides, strict=True)
+        )
 
     def _name(self, device: int) -> str:
         return f"{self.host_names[device // self.devices_per_host]}/{device % self.devices_per_host}"

@@ -46,9 +46,8 @@ class StoreAndForward:
         """Sum over the path's links of ``latency + bytes / bandwidth``."""
         if source == target or payload_bytes <= 0:
             return 0.0
-        cluster = network.cluster
-        path = list(cluster.path(int(network.devices[source]), int(network.devices[target])))
-        return float(np.sum(cluster.links.latency_s[path] + payload_bytes / cluster.links.bandwidth_bytes_per_s[path]))
+        links, path = network.cluster.links, [link for link, _ in network.carried(source, target)]
+        return float(np.sum(links.latency_s[path] + payload_bytes / links.bandwidth_bytes_per_s[path]))
 
 
 def transfer(network: RankNetwork, source: int, target: int, payload_bytes: float) -> Phases:

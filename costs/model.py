@@ -23,6 +23,10 @@ class CostSettings(settings.Settings):
         in_network_trees: groups whose collectives switches reduce at the same time, for ``in-network``; the others take
             a ring.
         flows: ``cut-through`` or ``store-and-forward`` (see `costs.flows`).
+        routing: which of the paths of equal cost a message takes (see `costs.routing`): ``shortest-path``, the topology's
+            own, one for each pair of devices; ``ecmp``, one of all by a hash of the two devices; ``spread``, all, an equal
+            part each.
+        routing_seed: of that hash.
         contention: ``independent`` (no two messages disturb each other), ``serialised`` (one message at a time
             on each rank's communication stream) or ``fair`` (all messages at once, and every link is shared max-min
             fairly by the flows that cross it, see `simulation.together`).
@@ -55,6 +59,8 @@ class CostSettings(settings.Settings):
     collectives_table: str | None = None
     in_network_trees: int = Field(default=2, ge=0, le=1_000_000)
     flows: Literal["cut-through", "store-and-forward"] = "cut-through"
+    routing: Literal["shortest-path", "ecmp", "spread"] = "shortest-path"
+    routing_seed: int = Field(default=0, ge=0, lt=2**63)
     contention: Literal["independent", "serialised", "fair"] = "serialised"
     overlap_slowdown: float = Field(default=1.0, ge=1, le=1000)
     priority: Literal["fifo", "shortest-first", "first-consumer"] = "fifo"
@@ -66,6 +72,14 @@ class CostSettings(settings.Settings):
     def _fluids_cut_through(self) -> CostSettings:
         if self.contention == "fair" and self.flows == "store-and-forward":
             raise ValueError("flows that share links fairly do not store and forward: contention fair wants flows cut-through")
+        return self
+
+    @model_validator(mode="after")
+    def _parts_cut_through(self) -> CostSettings:
+        if self.routing == "spread" and self.flows == "store-and-forward":
+            raise ValueError(
+                "a message that is spread over paths is not stored as a whole: routing spread wants flows cut-through"
+            )
         return self
 
     @model_validator(mode="after")

@@ -6,14 +6,16 @@ priced by rank and not by device.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..clusters.cluster import Cluster
+from ..clusters.routes import Carried
 from .nccl import Line
+from .routing import SHORTEST_PATH, Routing
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,16 +26,19 @@ class RankNetwork:
         cluster: where the ranks run.
         devices: device of each rank, ``(r,)``.
         beside: groups of ranks that do the same at the same time as the group that is asked about, and share its links.
+        routing: which paths messages take.
     """
 
     cluster: Cluster
     devices: NDArray[np.int64]
     beside: tuple[NDArray[np.int64], ...] = ()
+    routing: Routing = SHORTEST_PATH
+    _carried: dict[tuple[int, int], Carried] = field(default_factory=dict, repr=False)
 
     @cached_property
     def bandwidth_bytes_per_s(self) -> NDArray[np.float64]:
-        """Narrowest link from rank to rank, one direction, infinite on the diagonal, ``(r, r)``."""
-        return self.cluster.bandwidth_bytes_per_s(self.devices[:, None], self.devices[None, :])
+        """Narrowest link from rank to rank (of all paths together, if spread), one way, infinite on the diagonal, ``(r, r)``."""
+        return self.routing.bandwidth_bytes_per_s(self.cluster, self.devices[:, None], self.devices[None, :])
 
     @cached_property
     def latency_s(self) -> NDArray[np.float64]:
@@ -55,9 +60,12 @@ class RankNetwork:
         """What `nccl.lines` said of an operation over ranks, for every payload."""
         return {}
 
-    def path(self, sender: int, receiver: int) -> tuple[int, ...]:
-        """The links that a message from rank to rank crosses, as indices into those of the cluster."""
-        return self.cluster.path(int(self.devices[sender]), int(self.devices[receiver]))
+    def carried(self, sender: int, receiver: int) -> Carried:
+        """The links that a message from rank to rank crosses, as indices into those of the cluster, with the part on each."""
+        pair = sender, receiver
+        if pair not in self._carried:
+            self._carried[pair] = self.routing.carried(self.cluster, int(self.devices[sender]), int(self.devices[receiver]))
+        return self._carried[pair]
 
     def ring(self, ranks: NDArray[np.int64]) -> tuple[float, float]:
         """Bandwidth and latency of the slowest hop of the ring that visits ``ranks`` in their order."""

@@ -70,8 +70,8 @@ def slowdown(network: RankNetwork, phases: Phases, carried_bytes: float, bandwid
     for _, flows in phases:
         load_bytes: dict[int, float] = defaultdict(float)
         for sender, receiver, size in flows:
-            for link in network.path(sender, receiver):
-                load_bytes[link] += size
+            for link, share in network.carried(sender, receiver):
+                load_bytes[link] += share * size
         # In this order of operations a link of the formula's bandwidth counts as exactly its bytes.
         counted = (size * (bandwidth_bytes_per_s / float(links_bytes_per_s[link])) for link, size in load_bytes.items())
         fullest_bytes += max(counted, default=0.0)
@@ -82,8 +82,8 @@ def fullest_s(network: RankNetwork, phase: Phase) -> float:
     """Seconds that the fullest link of a phase needs to send what crosses it."""
     load_bytes: dict[int, float] = defaultdict(float)
     for sender, receiver, size in phase.flows:
-        for link in network.path(sender, receiver):
-            load_bytes[link] += size
+        for link, share in network.carried(sender, receiver):
+            load_bytes[link] += share * size
     speed = network.cluster.links.bandwidth_bytes_per_s
     return max((size / float(speed[link]) for link, size in load_bytes.items()), default=0.0)
 

@@ -2,10 +2,13 @@
 
 The calibration set: vTrain's single-host table, rows of hidden size 1024 only, and the times of one layer of the 22B model
 (Korthikanti et al. 2022, table 4). Both are read from the files that `validate_step_times` reads; nothing else in them is
-looked at. The fit is least squares of logarithms: each of the ten layer times counts with a deviation of 2 %, the many
-rows of the table together as much as `INDEPENDENT_ROWS` rows with one of 10 % (they are sums of that many different
-measurements), and what neither of them tells is held by wide beliefs, `BELIEFS`. The table's times are exactly linear in the
-number of micro-batches, so that what a step does once stands out: ``2 T(m) - T(2 m)``; those parts count as rows do.
+looked at. The fit is least squares of logarithms. The table's times are exactly linear in layers and micro-batches, sums of
+few measured parts: a layer, and embedding with head, of each pair of tensor-parallel degree and micro-batch, and what a
+step does once. So the parts are fitted (`_Parts`), each with a deviation of 10 %, and not the hundreds of sums of them.
+What a step does once counts as ``2 T(m) - T(2 m)``, all of it together as much as `INDEPENDENT` such figures. The ten
+layer times are seven figures, since a forward pass without sequence parallelism is the same in three rows and one with it
+in two, and four of those are independent of each other (two forward passes, a backward pass, attention computed again): the
+seven count as four, with a deviation of 2 % each. What neither tells is held by wide beliefs, `BELIEFS`.
 """
 
 from __future__ import annotations
@@ -14,14 +17,14 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .. import files
 from ..costs.layouts import blocks
-from ..costs.layouts.bricks import BlockKey
+from ..costs.layouts.block_key import BlockKey
 from ..costs.layouts.kernels import KernelModel, KernelSettings, kernel_settings
 from ..costs.layouts.passes import pass_time
 from ..costs.layouts.step_time import Pricer
@@ -56,8 +59,8 @@ BELIEFS = {
 """Mean and deviation of what is believed before any figure: large products reach 70 to 90 % of the peak, a product's start
 and end cost a few steps of 32 along its sums, copies reach 80 to 90 % of the memory's bandwidth."""
 
-INDEPENDENT_ROWS = 32
-LAYER_DEVIATION, ROW_DEVIATION = 0.02, 0.10
+INDEPENDENT, INDEPENDENT_LAYER_TIMES = 32, 4
+LAYER_DEVIATION, PART_DEVIATION = 0.02, 0.10
 
 LAYER_TIMES = (
     ("baseline no recompute", False, "none"),
@@ -66,6 +69,7 @@ LAYER_TIMES = (
     ("selective recompute", False, "selective"),
     ("selective + sequence", True, "selective"),
 )
+"""Rows of the table: name, sequence parallelism, recomputation."""
 
 
 @dataclass(frozen=True)
@@ -89,11 +93,13 @@ class Calibration:
     Attributes:
         constants: all constants of the device, fitted ones replaced.
         layers: the ten layer times, milliseconds.
+        parts: of which the table's times are sums, seconds.
         rows: the rows of the table, seconds.
     """
 
     constants: KernelSettings
     layers: tuple[Residual, ...]
+    parts: tuple[Residual, ...]
     rows: tuple[Residual, ...]
 
     def to_data(self) -> dict[str, Any]:
@@ -103,6 +109,7 @@ class Calibration:
             "fitted": sorted(FITTED),
             "residuals": {
                 "layer times": [{"item": r.item, "fitted": r.fitted, "measured": r.measured} for r in self.layers],
+                "parts": [{"item": r.item, "fitted": r.fitted, "measured": r.measured} for r in self.parts],
                 "rows": {
                     "items": len(self.rows),
                     "mean_relative_error": _mean_error(self.rows),
@@ -126,7 +133,8 @@ def calibrate(paths: Sequence[str | Path], *, progress: Callable[[str, int, int]
 
     layers = _layer_figures(paths)
     rows = _rows(paths)
-    pairs = _pairs(rows)
+    alone = [(row, work) for row, work in rows if work.layout.pp == 1]
+    parts, pairs = _parts(alone), _pairs(alone)
     start = kernel_settings("a100")
     names = list(FITTED)
     low, middle, high = (np.array([FITTED[name][side] for name in names]) for side in range(3))
@@ -137,13 +145,15 @@ def calibrate(paths: Sequence[str | Path], *, progress: Callable[[str, int, int]
         if progress is not None:
             progress("evaluations", count[0], max(200, count[0]))
         model = _model(start, dict(zip(names, values.tolist(), strict=True)))
-        one = [math.log(r.fitted / r.measured) / LAYER_DEVIATION for r in _layer_residuals(model, layers)]
-        many = np.array([math.log(r.fitted / r.measured) for r in _row_residuals(model, rows)])
-        once = np.array([math.log(r.fitted / r.measured) for r in _once_residuals(model, pairs)])
-        many *= math.sqrt(INDEPENDENT_ROWS / len(rows)) / ROW_DEVIATION
-        once *= math.sqrt(INDEPENDENT_ROWS / len(pairs)) / ROW_DEVIATION
+        times = {(r.fitted, r.measured): math.log(r.fitted / r.measured) for r in _layer_residuals(model, layers)}
+        one = np.array(list(times.values()))  # each figure once
+        of_rows = _row_residuals(model, alone)
+        many = np.array([math.log(r.fitted / r.measured) for r in _part_residuals(parts, of_rows)])
+        once = np.array([math.log(r.fitted / r.measured) for r in _once_residuals(pairs, of_rows)])
+        one *= math.sqrt(INDEPENDENT_LAYER_TIMES / len(one)) / LAYER_DEVIATION
+        once *= math.sqrt(INDEPENDENT / len(once)) / PART_DEVIATION
         held = [(dict(zip(names, values, strict=True))[name] - mean) / deviation for name, (mean, deviation) in BELIEFS.items()]
-        return np.concatenate([one, many, once, held])
+        return np.concatenate([one, many / PART_DEVIATION, once, held])
 
     fit = least_squares(
         residuals,
@@ -156,9 +166,10 @@ def calibrate(paths: Sequence[str | Path], *, progress: Callable[[str, int, int]
     )
     constants = dict(zip(names, (float(f"{value:.4g}") for value in fit.x.tolist()), strict=True))
     model = _model(start, constants)
+    of_parts = _part_residuals(parts, _row_residuals(model, alone))
     of_layers, of_rows = _layer_residuals(model, layers), _row_residuals(model, rows)
     settled = start.model_copy(update=constants)
-    return Calibration(settled, tuple(of_layers), tuple(of_rows))
+    return Calibration(settled, tuple(of_layers), tuple(of_parts), tuple(of_rows))
 
 
 def _model(start: KernelSettings, values: dict[str, float]) -> KernelModel:
@@ -186,7 +197,7 @@ def _rows(paths: Sequence[str | Path]) -> list[tuple[Row, LayoutWork]]:
         if Path(path).suffix.lower() == ".csv":
             rows = [row for row in read_rows(path) if row.shape is not None and row.shape.hidden == CALIBRATION_HIDDEN]
             if rows:
-                return [(row, describe(row.shape, _layout(row, {}), row.sequence_length)) for row in rows if row.shape]
+                return [(row, _described(row)) for row in rows]
     raise InputFileError(f"no CSV with rows of hidden size {CALIBRATION_HIDDEN} is given")
 
 
@@ -215,7 +226,12 @@ def _layer_residuals(model: KernelModel, figures: dict[str, tuple[float, float]]
     return found
 
 
-def _row_residuals(model: KernelModel, rows: list[tuple[Row, LayoutWork]]) -> list[Residual]:
+def _described(row: Row) -> LayoutWork:
+    assert row.shape is not None
+    return describe(row.shape, _layout(row, {}), row.sequence_length)
+
+
+def _row_residuals(model: KernelModel, rows: Sequence[tuple[Row, LayoutWork]]) -> list[Residual]:
     first = rows[0][0]
     assert first.device is not None
     assert first.wires is not None
@@ -223,22 +239,68 @@ def _row_residuals(model: KernelModel, rows: list[tuple[Row, LayoutWork]]) -> li
     return [Residual(row.name, pricer.price_work(work).step_s, row.measured_s) for row, work in rows]
 
 
-def _pairs(rows: list[tuple[Row, LayoutWork]]) -> list[tuple[tuple[Row, LayoutWork], tuple[Row, LayoutWork]]]:
-    """Rows without a pipeline, with those of twice as many micro-batches and nothing else changed."""
-    by_layout: dict[tuple[Any, ...], tuple[Row, LayoutWork]] = {}
-    for row, work in rows:
-        if work.layout.pp == 1 and row.shape is not None:
-            keys = ("tp", "dp", "micro_batch", "global_batch")
-            by_layout[(row.shape.num_layers, *(row.layout[key] for key in keys))] = (row, work)
+class _Parts(NamedTuple):
+    """How the times of some rows of one tensor-parallel degree give the parts that they are sums of.
+
+    A row of ``m`` micro-batches and ``l`` layers is ``m l`` times a layer and ``m`` times embedding and head, each of its
+    micro-batch's size, and what it does once: ``l`` times a share of it and another one.
+
+    Attributes:
+        rows: places of the rows.
+        names: of the parts, without what is done once.
+        solve: the parts by least squares, ``(parts, rows)``.
+    """
+
+    rows: list[int]
+    names: list[str]
+    solve: NDArray[np.floating[Any]]
+
+
+def _parts(rows: Sequence[tuple[Row, LayoutWork]]) -> list[_Parts]:
+    """The parts of rows without a pipeline, from those of the least data-parallel degree."""
+    found = []
+    for tp in sorted({work.layout.tp for _, work in rows}):
+        of_tp = [place for place, (_, work) in enumerate(rows) if work.layout.tp == tp]
+        dp = min(rows[place][1].layout.dp for place in of_tp)
+        places = [place for place in of_tp if rows[place][1].layout.dp == dp]
+        sizes = sorted({rows[place][1].layout.micro_batch for place in places})
+        columns = np.zeros((len(places), 2 * len(sizes) + 2))
+        for number, place in enumerate(places):
+            work = rows[place][1]
+            m, layers = work.layout.num_micro_batches, work.shape.num_layers
+            kind = 2 * sizes.index(work.layout.micro_batch)
+            columns[number, kind : kind + 2] = m * layers, m
+            columns[number, -2:] = layers, 1
+        names = [f"{part}, tp {tp}, micro-batch {size}" for size in sizes for part in ("layer", "embedding and head")]
+        found.append(_Parts(places, names, np.linalg.pinv(columns)[: len(names)]))
+    return found
+
+
+def _part_residuals(parts: Sequence[_Parts], rows: Sequence[Residual]) -> list[Residual]:
+    found = []
+    for one in parts:
+        fitted, measured = (
+            one.solve @ np.array([getattr(rows[place], figure) for place in one.rows]) for figure in ("fitted", "measured")
+        )
+        found += [Residual(*each) for each in zip(one.names, np.maximum(fitted, 1e-9).tolist(), measured.tolist(), strict=True)]
+    return found
+
+
+def _pairs(rows: Sequence[tuple[Row, LayoutWork]]) -> list[tuple[int, int]]:
+    """Places of rows, each with that of twice as many micro-batches and nothing else changed."""
+    by_layout: dict[tuple[int, ...], int] = {}
+    for place, (_, work) in enumerate(rows):
+        layout = work.layout
+        by_layout[work.shape.num_layers, layout.tp, layout.dp, layout.micro_batch, layout.global_batch] = place
     doubled = [(one, by_layout.get((*key[:-1], 2 * key[-1]))) for key, one in by_layout.items()]
     return [(one, other) for one, other in doubled if other is not None]
 
 
-def _once_residuals(model: KernelModel, pairs: list[tuple[tuple[Row, LayoutWork], tuple[Row, LayoutWork]]]) -> list[Residual]:
-    one = _row_residuals(model, [pair[0] for pair in pairs])
-    other = _row_residuals(model, [pair[1] for pair in pairs])
+def _once_residuals(pairs: Sequence[tuple[int, int]], rows: Sequence[Residual]) -> list[Residual]:
+    """What a step does once, of each pair."""
     return [
-        Residual(a.item, max(2 * a.fitted - b.fitted, 1e-9), 2 * a.measured - b.measured) for a, b in zip(one, other, strict=True)
+        Residual(a.item, max(2 * a.fitted - b.fitted, 1e-9), 2 * a.measured - b.measured)
+        for a, b in ((rows[one], rows[other]) for one, other in pairs)
     ]
 
 

@@ -11,7 +11,7 @@ import csv
 import io
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -68,28 +68,43 @@ class Measurement:
     where: int | str
 
 
-def read(path: str | Path, *, operation: str | None = None) -> tuple[Measurement, ...]:
+Refuse = Callable[[InputFileError], None]
+"""Told of a row that cannot be read; raises, or lets the others be read."""
+
+
+def read(
+    path: str | Path, *, operation: str | None = None, refused: list[InputFileError] | None = None
+) -> tuple[Measurement, ...]:
     """The measurements of a file, in its order.
 
     Args:
         path: the file, of any of the three forms.
         operation: which collective an nccl-tests file is about that does not say so itself.
+        refused: takes what is wrong with single rows, which are then left out; without it the first one is raised.
 
     Raises:
         InputFileError: missing, unreadable, of another form or empty; an unknown operation or data type, a size or time
-            that is none (with the line).
+            that is none (with the line), of all rows if ``refused`` is given.
     """
+
+    def refuse(error: InputFileError) -> None:
+        if refused is None:
+            raise error
+        refused.append(error)
+
     text = files.read_text(path)
     named = None if operation is None else _operation(operation, path, "--operation")
     lead = text.lstrip()[:1]
     if not lead:
         raise InputFileError("the file is empty", file=path)
     if lead == "{":
-        found = tuple(_from_json(files.read_json(path), path, named))
+        found = tuple(_from_json(files.read_json(path), path, named, refuse))
     elif _is_csv(text):
-        found = tuple(_from_csv(text, path))
+        found = tuple(_from_csv(text, path, refuse))
     else:
-        found = tuple(_from_text(text, path, named))
+        found = tuple(_from_text(text, path, named, refuse))
+    if not found and refused:
+        raise refused[0]
     if not found:
         wanted = f"neither nccl-tests output (text, or JSON by -J) nor CSV with the columns {', '.join(COLUMNS)}"
         raise InputFileError(f"holds no measurement of a collective: {wanted}", file=path)
@@ -102,7 +117,7 @@ def _is_csv(text: str) -> bool:
     return len(names & set(COLUMNS)) >= 2
 
 
-def _from_csv(text: str, path: str | Path) -> Iterator[Measurement]:
+def _from_csv(text: str, path: str | Path, refuse: Refuse) -> Iterator[Measurement]:
     rows = csv.DictReader(io.StringIO(text, newline=""), strict=True, skipinitialspace=True)
     missing = [name for name in COLUMNS if name not in (rows.fieldnames or ())]
     if missing:
@@ -114,22 +129,30 @@ def _from_csv(text: str, path: str | Path) -> Iterator[Measurement]:
             return
         except csv.Error as error:
             raise InputFileError(f"not valid CSV: {error}", file=path, line=rows.line_num) from None
-        line = rows.line_num
-        if any(row[name] is None for name in COLUMNS):
-            raise InputFileError("the row is cut short", file=path, line=line)
-        data_type = row["nccl_dtype"].strip()
-        if data_type not in ELEMENT_BYTES:
-            problem = "unknown data type"
-            raise InputFileError(problem, file=path, line=line, field="nccl_dtype", value=data_type, choices=ELEMENT_BYTES)
-        elements = _number(row["message_size"], path, line, "message_size")
-        seconds = _number(row["latency"], path, line, "latency") / 1e3
-        ranks = _ranks(row["num_gpus"], path, line, "num_gpus")
-        key = Key(_operation(row["op_name"].strip(), path, "op_name", line), ranks, 1, data_type)
-        told = (row.get("device") or "").strip(), (row.get("version") or "").strip()
-        yield Measurement(key, elements * ELEMENT_BYTES[data_type], seconds, *told, line)
+        try:
+            made = _csv_row(row, path, rows.line_num)
+        except InputFileError as error:
+            refuse(error)
+        else:
+            yield made
 
 
-def _from_json(data: Any, path: str | Path, named: Operation | None) -> Iterator[Measurement]:
+def _csv_row(row: dict[str, str], path: str | Path, line: int) -> Measurement:
+    if any(row[name] is None for name in COLUMNS):
+        raise InputFileError("the row is cut short", file=path, line=line)
+    data_type = row["nccl_dtype"].strip()
+    if data_type not in ELEMENT_BYTES:
+        problem = "unknown data type"
+        raise InputFileError(problem, file=path, line=line, field="nccl_dtype", value=data_type, choices=ELEMENT_BYTES)
+    elements = _number(row["message_size"], path, line, "message_size")
+    seconds = _number(row["latency"], path, line, "latency") / 1e3
+    ranks = _ranks(row["num_gpus"], path, line, "num_gpus")
+    key = Key(_operation(row["op_name"].strip(), path, "op_name", line), ranks, 1, data_type)
+    told = (row.get("device") or "").strip(), (row.get("version") or "").strip()
+    return Measurement(key, elements * ELEMENT_BYTES[data_type], seconds, *told, line)
+
+
+def _from_json(data: Any, path: str | Path, named: Operation | None, refuse: Refuse) -> Iterator[Measurement]:
     """The report of ``-J``, of versions 1 and 2."""
     results = data.get("results") if isinstance(data, dict) else None
     if not isinstance(results, list):
@@ -146,8 +169,8 @@ def _from_json(data: Any, path: str | Path, named: Operation | None) -> Iterator
     hosts = len({str(one.get("hostname")) for one in group}) or 1
     device = str(group[0].get("device_info", "")) if group else ""
     arguments = " ".join(str(part) for part in _listed(data.get("args")))
-    for number, row in enumerate(results):
-        field = f"results.{number}"
+
+    def made(row: Any, field: str) -> Measurement | None:
         if not isinstance(row, dict):
             raise InputFileError("must be a mapping of keys", file=path, field=field)
         kind = named or _program(f"{row.get('experiment_name') or ''} {arguments}", path, "args")
@@ -156,13 +179,22 @@ def _from_json(data: Any, path: str | Path, named: Operation | None) -> Iterator
             raise InputFileError("holds no time of the devices", file=path, field=field)
         size = _number(row.get("size"), path, None, f"{field}.size", least=0.0)
         if size == 0:  # a share of so few bytes that no rank has any
-            continue
+            return None
         seconds = _number(told["time"], path, None, f"{field}.time") / 1e6
         key = Key(kind, _ranks(num_ranks, path, None, "config.devices"), hosts, str(row.get("type") or ""))
-        yield Measurement(key, size, seconds, device, _version(str(data.get("nccl_version") or "")), field)
+        return Measurement(key, size, seconds, device, _version(str(data.get("nccl_version") or "")), field)
+
+    for number, row in enumerate(results):
+        try:
+            one = made(row, f"results.{number}")
+        except InputFileError as error:
+            refuse(error)
+        else:
+            if one is not None:
+                yield one
 
 
-def _from_text(text: str, path: str | Path, named: Operation | None) -> Iterator[Measurement]:
+def _from_text(text: str, path: str | Path, named: Operation | None, refuse: Refuse) -> Iterator[Measurement]:
     """What nccl-tests prints; lines of other programs between its own are not read."""
     program, device, version, columns = "", "", "", [""]
     ranks: dict[str, str] = {}
@@ -181,19 +213,23 @@ def _from_text(text: str, path: str | Path, named: Operation | None) -> Iterator
         elif content.startswith("#") and {"size", "time"} <= set(words):
             columns = words[1:]
         elif not content.startswith("#") and columns != [""] and words and words[0].isdigit() and len(words) >= len(columns) // 2:
-            kind = named or _program(program, path, "--operation")
             size = float(words[0])
             if size == 0:
                 continue
-            if not 0 <= _time_column(columns, words) < len(words):
-                raise InputFileError("the row is cut short", file=path, line=line)
-            seconds = _number(words[_time_column(columns, words)], path, line, "time") / 1e6
-            num_ranks = _ranks(len(ranks) or num_here, path, line, "ranks")
+            try:
+                kind = named or _program(program, path, "--operation")
+                if not 0 <= _time_column(columns, words) < len(words):
+                    raise InputFileError("the row is cut short", file=path, line=line)
+                seconds = _number(words[_time_column(columns, words)], path, line, "time") / 1e6
+                num_ranks = _ranks(len(ranks) or num_here, path, line, "ranks")
+            except InputFileError as error:
+                refuse(error)
+                continue
             data_type = words[columns.index("type")] if "type" in columns else ""
             key = Key(kind, num_ranks, len(set(ranks.values())) or 1, data_type)
             yield Measurement(key, size, seconds, device, version, line)
         elif not content.startswith("#") and columns != [""] and words and re.fullmatch(r"-\d+", words[0]):
-            raise InputFileError("must be positive", file=path, line=line, field="size", value=words[0])
+            refuse(InputFileError("must be positive", file=path, line=line, field="size", value=words[0]))
         if _PROGRAM.search(content):
             program = content
 

@@ -1,7 +1,8 @@
 """`estimate --explain`: what each co-design switch changes, one at a time, the others left as they are.
 
 Switches of the layout and of the collective layer are priced as the estimate is, by the analytic path. It does not read the
-choices of the task layer, nor how messages share links; these are simulated, with and without the switch.
+choices of the task layer, nor how messages share links and which paths they take; these are simulated, with and without the
+switch.
 """
 
 from __future__ import annotations
@@ -11,16 +12,11 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Literal
 
-import numpy as np
-
 from .. import settings
-from ..costs.layouts.work import describe
 from ..costs.model import CostSettings
-from ..costs.network import RankNetwork
 from ..errors import MeshwrightError
 from ..plans.partition import Layout
-from ..simulation.layouts.running import STEPS, layout_step, num_tasks, simulated_step_s
-from .estimating import Estimate, pricer
+from .priced import Priced
 
 MOST_TASKS = 250_000
 """Tasks of the execution graph up to which switches are simulated: all together then take some 5 s on one core, 25 s where
@@ -38,7 +34,7 @@ class Switch:
     """What one co-design changes.
 
     Attributes:
-        kind: ``vertical``, ``horizontal``, ``intra-inter`` or ``host-net``.
+        kind: the co-design, ``vertical``, ``horizontal``, ``intra-inter`` or ``host-net``; or ``flows``, the layer of routes.
         name: the switch, as the layout or the cost settings spell it.
         provenance: ``estimated`` by the analytic path or ``simulated`` by the event path.
         base_s: step time that it is compared with, by the same path; None where it does not apply.
@@ -64,7 +60,7 @@ class Switch:
         return {"kind": data.pop("kind"), "switch": data.pop("name"), "change": self.change} | data
 
 
-def explain(priced: Estimate, costs: CostSettings | None = None) -> list[Switch]:
+def explain(priced: Priced, costs: CostSettings | None = None) -> list[Switch]:
     """What each co-design switch changes.
 
     Args:
@@ -72,9 +68,11 @@ def explain(priced: Estimate, costs: CostSettings | None = None) -> list[Switch]
         costs: choices of the cost model by which it was priced.
     """
     chosen = costs or CostSettings()
+    simulator = _Simulator(priced, chosen)
     return [
         *_layout_switches(priced, chosen),
-        *_task_switches(priced, chosen),
+        *_task_switches(simulator, chosen),
+        *_routing_switches(priced, simulator, chosen),
         *_collective_switches(priced, chosen),
         _horizontal(priced),
     ]
@@ -97,8 +95,8 @@ def side_by_side_s(step_s: float, busy_s: float) -> tuple[float, float]:
     return step_s + busy_s, max(step_s, 2 * busy_s)
 
 
-def _layout_switches(priced: Estimate, costs: CostSettings) -> list[Switch]:
-    layout, found = priced.work.layout, []
+def _layout_switches(priced: Priced, costs: CostSettings) -> list[Switch]:
+    layout, found = priced.layout, []
     for name, applies, why in (
         ("overlap_tp", layout.tp > 1, "tp is 1"),
         ("overlap_pp", layout.pp > 1, "pp is 1"),
@@ -116,7 +114,52 @@ def _layout_switches(priced: Estimate, costs: CostSettings) -> list[Switch]:
     return found
 
 
-def _task_switches(priced: Estimate, costs: CostSettings) -> list[Switch]:
+class _Simulator:
+    """The event path of a layout, run once for each choice of the cost model.
+
+    Attributes:
+        problem: why the layout is not simulated; empty where it is.
+    """
+
+    def __init__(self, priced: Priced, costs: CostSettings) -> None:
+        self._priced = priced
+        self._known: dict[str, float] = {}
+        try:
+            tasks = priced.num_tasks(costs)
+            too_large = f"not simulated: about {tasks:,} tasks, {MOST_TASKS:,} at most"
+            self.problem = too_large if tasks > MOST_TASKS else ""
+        except MeshwrightError as problem:
+            self.problem = f"not simulated: {problem}"
+
+    def seconds(self, costs: CostSettings, **changed: Any) -> float:
+        """A step by some choices, a few of them changed.
+
+        Raises:
+            MeshwrightError: they do not go together, or the layout cannot be simulated by them.
+        """
+        chosen = settings.build(CostSettings, costs.model_dump() | changed)
+        if chosen.digest not in self._known:
+            self._known[chosen.digest] = self._priced.simulated_s(chosen)
+        return self._known[chosen.digest]
+
+    def switches(self, kind: str, base: CostSettings, changes: list[tuple[str, Any]], remark: str = "") -> list[Switch]:
+        """What some choices change, each by itself."""
+        labels = [f"{name}={'none' if value is None else value}" for name, value in changes]
+        problem = self.problem
+        if not problem:
+            try:
+                self.seconds(base)
+            except MeshwrightError as error:
+                problem = f"not simulated: {error}"
+        if problem:
+            return [Switch(kind, label, "simulated", None, None, problem) for label in labels]
+        return [
+            _switch(kind, label, "simulated", self.seconds(base), partial(self.seconds, base, **{name: value}), remark)
+            for label, (name, value) in zip(labels, changes, strict=True)
+        ]
+
+
+def _task_switches(simulator: _Simulator, costs: CostSettings) -> list[Switch]:
     """The task layer, and how messages that meet share a rank or a link."""
     changes: list[tuple[str, Any]] = [
         ("priority", name) for name in ("fifo", "first-consumer", "shortest-first") if name != costs.priority
@@ -124,36 +167,26 @@ def _task_switches(priced: Estimate, costs: CostSettings) -> list[Switch]:
     changes.append(("gradient_bucket_bytes", BUCKET_BYTES if costs.gradient_bucket_bytes is None else None))
     changes.append(("message_chunk_bytes", CHUNK_BYTES if costs.message_chunk_bytes is None else None))
     changes += [("contention", name) for name in ("independent", "serialised", "fair") if name != costs.contention]
-    labels = [f"{name}={'none' if value is None else value}" for name, value in changes]
-    problem, base_s = _simulation(priced, costs)
-    if base_s is None:
-        return [Switch("vertical", label, "simulated", None, None, problem) for label in labels]
-
-    def simulated(name: str, value: Any) -> float:
-        return simulated_step_s(priced.work, priced.cluster, settings.build(CostSettings, costs.model_dump() | {name: value}))
-
-    return [
-        _switch("vertical", label, "simulated", base_s, partial(simulated, name, value))
-        for label, (name, value) in zip(labels, changes, strict=True)
-    ]
+    return simulator.switches("vertical", costs, changes)
 
 
-def _simulation(priced: Estimate, costs: CostSettings) -> tuple[str, float | None]:
-    """Step time as simulated, or why it is not."""
+def _routing_switches(priced: Priced, simulator: _Simulator, costs: CostSettings) -> list[Switch]:
+    """Other paths of equal cost, where flows share links fairly: only there do those that meet slow each other down."""
+    changes = [("routing", name) for name in ("shortest-path", "ecmp", "spread") if name != costs.routing]
+    if not priced.cluster.topology.has_equal_paths:
+        why = "changes nothing: one path joins any two devices"
+        return [Switch("flows", f"{name}={value}", "simulated", None, None, why) for name, value in changes]
     try:
-        step = layout_step(priced.work, priced.cluster, costs)
-        tasks = num_tasks(step, RankNetwork(priced.cluster, np.arange(step.layout.world)), STEPS)
-        if tasks > MOST_TASKS:
-            return f"not simulated: about {tasks:,} tasks, {MOST_TASKS:,} at most", None
-        return "", simulated_step_s(priced.work, priced.cluster, costs)
+        fair = settings.build(CostSettings, costs.model_dump() | {"contention": "fair"})
     except MeshwrightError as problem:
-        return f"not simulated: {problem}", None
+        return [Switch("flows", f"{name}={value}", "simulated", None, None, str(problem)) for name, value in changes]
+    return simulator.switches("flows", fair, changes, f"base: contention=fair, {costs.routing}")
 
 
-def _collective_switches(priced: Estimate, costs: CostSettings) -> list[Switch]:
+def _collective_switches(priced: Priced, costs: CostSettings) -> list[Switch]:
     """Algorithms are told against a ring, both at the links' nominal figures; ``auto`` takes measured ones."""
-    layout, nominal = priced.work.layout, costs.model_dump() | {"collectives_table": None}
-    ring_s = _step_s(priced, layout, CostSettings(**(nominal | {"collectives": "ring"})))
+    layout, nominal = priced.layout, costs.model_dump() | {"collectives_table": None}
+    ring_s = priced.repriced_s(layout, CostSettings(**(nominal | {"collectives": "ring"})))
     kinds = {"hierarchical": "intra-inter", "joint": "intra-inter", "rail": "intra-inter", "in-network": "host-net"}
     return [
         _estimated(
@@ -169,12 +202,12 @@ def _collective_switches(priced: Estimate, costs: CostSettings) -> list[Switch]:
     ]
 
 
-def _horizontal(priced: Estimate) -> Switch:
+def _horizontal(priced: Priced) -> Switch:
     """Two such jobs whose messages between hosts share every card: at once, or shifted so that their bursts take turns."""
     parts = priced.step.breakdown_s
     crossing = ("gradient sync", "parameter gather", "pipeline transfers", "exposed shard", "exposed ep", "exposed cp")
     name = "jobs interleaved"
-    if priced.work.layout.world <= priced.cluster.num_devices // priced.cluster.num_hosts:
+    if priced.layout.world <= priced.cluster.num_devices // priced.cluster.num_hosts:
         return Switch("horizontal", name, "estimated", None, None, "changes nothing: the job stays within one host")
     busy_s = sum(parts.get(part, 0.0) for part in crossing)
     together_s, shifted_s = side_by_side_s(priced.step.step_s, busy_s)
@@ -182,9 +215,9 @@ def _horizontal(priced: Estimate) -> Switch:
 
 
 def _estimated(
-    kind: str, name: str, priced: Estimate, layout: Layout, costs: CostSettings, base_s: float, remark: str = ""
+    kind: str, name: str, priced: Priced, layout: Layout, costs: CostSettings, base_s: float, remark: str = ""
 ) -> Switch:
-    return _switch(kind, name, "estimated", base_s, lambda: _step_s(priced, layout, costs), remark)
+    return _switch(kind, name, "estimated", base_s, lambda: priced.repriced_s(layout, costs), remark)
 
 
 def _switch(
@@ -199,8 +232,3 @@ def _switch(
         return Switch(kind, name, provenance, base_s, step_s(), remark)
     except MeshwrightError as problem:
         return Switch(kind, name, provenance, None, None, str(problem))
-
-
-def _step_s(priced: Estimate, layout: Layout, costs: CostSettings) -> float:
-    work = describe(priced.work.shape, layout, priced.work.sequence_length)
-    return pricer(priced.cluster, costs).step_s(work)

@@ -1,105 +1,77 @@
-"""`plan --search`: every parallel layout of a transformer on a cluster, the best first, and a plan of the winner.
+"""`plan --search`: every parallel layout of a job on a cluster, the best first, and a plan of the winner.
 
-The search itself is `planners.layout_search`. Here job and cluster are read, what was found becomes rows for tables, and the
-winner becomes a `PlacementPlan`: ranks host by host in the chosen order, stages with the layers that were priced.
+The search itself is `planners.layout_search` for a transformer and `planners.layout_graphs` for any other job. Here job and
+cluster are read, what was found becomes rows for tables, and the winner becomes a `PlacementPlan`: ranks host by host in the
+chosen order, stages with the layers that were priced.
 """
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from pathlib import Path
 
 import numpy as np
 
 from ..clusters import load_cluster
 from ..clusters.cluster import Cluster
-from ..costs.layouts.step_time import StepTime
 from ..costs.layouts.wires import wiring
 from ..costs.layouts.work import describe
 from ..costs.model import CostSettings
 from ..errors import PlanError
 from ..jobs.job import Job
-from ..jobs.load import load_graph, load_shape
+from ..jobs.load import load_graph
 from ..jobs.transformer import TransformerShape
-from ..planners.layout_front import Counts, Found, Searched
+from ..planners.layout_front import Counts, Found
 from ..planners.layout_search import LayoutSearch
 from ..planners.layout_space import LayoutSpace, parse_keep
 from ..plans import PlacementPlan, layout_plan, place
-from ..plans.document import Figure
 from ..plans.rank_order import ORDERS, check_order
+from .estimating import transformer
+from .layout_graphs import GraphSearchAsked, search_graph
+from .layout_rows import RankedLayouts, Row
 
 DEFAULT_NUM_STEPS = 10_000
 
 
 @dataclass(frozen=True)
-class Row:
-    """A layout with its figures.
+class LayoutsFound(RankedLayouts):
+    """What a search over a transformer's layouts found.
 
     Attributes:
-        found: the layout.
-        step: what its step consists of.
-        on_front: whether no other layout beats it in time, memory and devices at once.
-    """
-
-    found: Found
-    step: StepTime
-    on_front: bool
-
-    @property
-    def bubble_share(self) -> float:
-        """Share of the step in which the stage that ends last waits for others."""
-        return self.step.breakdown_s["bubble"] / self.step.step_s
-
-    @property
-    def exposed_share(self) -> float:
-        """Share of the step in which it waits for messages."""
-        names = ("pipeline transfers", "gradient sync", "parameter gather")
-        waits = [s for name, s in self.step.breakdown_s.items() if name.startswith("exposed ") or name in names]
-        return sum(waits) / self.step.step_s
-
-    def figures(self) -> tuple[Figure, ...]:
-        """What is predicted of it; all of it estimated."""
-        values = [
-            ("step_s", self.step.step_s, "s"),
-            ("step_s_uncertainty", self.step.uncertainty, "1"),
-            ("tokens_per_s", self.step.tokens_per_s, "1/s"),
-            ("mfu", self.step.mfu, "1"),
-            ("hfu", self.step.hfu, "1"),
-            ("memory_bytes", self.found.memory_bytes, "bytes"),
-            ("bubble_share", self.bubble_share, "1"),
-            ("exposed_communication_share", self.exposed_share, "1"),
-        ]
-        return tuple(Figure(name=name, value=value, unit=unit, provenance="estimated") for name, value, unit in values)
-
-
-@dataclass(frozen=True)
-class LayoutsFound:
-    """What a search found.
-
-    Attributes:
-        job: how the job was named.
-        num_steps: training steps of the plan.
         shape: the model.
-        cluster: where.
         search: what priced it.
-        searched: ranking, front and counts.
     """
 
-    job: str
-    num_steps: int
     shape: TransformerShape
-    cluster: Cluster
     search: LayoutSearch
-    searched: Searched
 
     @property
-    def best(self) -> Found:
-        """The fastest layout; of equal ones the one with the least memory."""
-        return self.searched.ranking[0]
+    def name(self) -> str:
+        """The model's name."""
+        return self.shape.name
+
+    @property
+    def batch_text(self) -> str:
+        """Sequences and their length."""
+        return f"{self.search.space.global_batch} sequences of {self.search.space.sequence_length}"
+
+    @property
+    def batch(self) -> dict[str, int]:
+        """Sequences and their length."""
+        return {"sequence_length": self.search.space.sequence_length, "global_batch": self.search.space.global_batch}
+
+    @property
+    def capacity_bytes(self) -> float:
+        """Memory of a device."""
+        return self.search.capacity_bytes
+
+    def row(self, found: Found) -> Row:
+        """A layout with its figures."""
+        work = describe(self.shape, found.layout, self.search.space.sequence_length)
+        step = self.search.pricer(found.order).price_work(work)
+        return Row(found, step, ("tokens_per_s", step.tokens_per_s), found[:3] in self.front)
 
     @cached_property
     def plan(self) -> PlacementPlan:
@@ -108,11 +80,6 @@ class LayoutsFound:
         length, batch = space.sequence_length, space.global_batch
         graph = load_graph(self.job, device=self.search.device, batch_size=batch, sequence_length=length)
         work = describe(self.shape, found.layout, length)
-        counts = self.searched.counts
-        why = (
-            f"fastest of {counts.legal:,} legal layouts: {counts.examined:,} priced, {counts.pruned:,} passed by because their "
-            f"bounds are worse, {counts.infeasible:,} too large for a device; ranks in the order {found.order}"
-        )
         return layout_plan(
             Job(graph, self.num_steps),
             self.cluster,
@@ -121,61 +88,10 @@ class LayoutsFound:
             order=found.order,
             layers=[chunk.num_layers for chunk in work.chunks],
             predicted=self.row(found).figures(),
-            why=why,
+            why=self.why,
             shape=self.shape,
             sequence_length=length,
         )
-
-    def rows(self, num_rows: int) -> list[Row]:
-        """The first of the ranking."""
-        return [self.row(found) for found in self.searched.ranking[:num_rows]]
-
-    def row(self, found: Found) -> Row:
-        """A layout with its figures."""
-        work = describe(self.shape, found.layout, self.search.space.sequence_length)
-        return Row(found, self.search.pricer(found.order).price_work(work), found[:3] in self._front)
-
-    @cached_property
-    def _front(self) -> frozenset[tuple[float, float, int]]:
-        return frozenset(found[:3] for found in self.searched.front)
-
-    def table(self) -> list[dict[str, Any]]:
-        """The whole ranking as plain rows."""
-        front, step = {found[:4] for found in self.searched.front}, self.row(self.best).step
-        peak, rows = self.search.device.peak_flops_per_s, []
-        for place_, found in enumerate(self.searched.ranking, start=1):
-            figures = {
-                "rank": place_,
-                "step_s": found.step_s,
-                "tokens_per_s": step.tokens / found.step_s,
-                "mfu": step.model_flops / found.step_s / (peak * found.devices),
-                "memory_bytes": found.memory_bytes,
-                "devices": found.devices,
-                "on_front": found[:4] in front,
-                "order": found.order,
-            }
-            rows.append(figures | found.layout.model_dump(mode="json"))
-        return rows
-
-    def to_data(self) -> dict[str, Any]:
-        """The whole ranking with what became of the other layouts, for JSON."""
-        counts = self.searched.counts
-        return {
-            "job": self.shape.name,
-            "cluster": self.cluster.name,
-            "sequence_length": self.search.space.sequence_length,
-            "global_batch": self.search.space.global_batch,
-            "counts": counts.__dict__ | {"legal": counts.legal},
-            "layouts": self.table(),
-        }
-
-    def to_csv(self) -> str:
-        """The whole ranking as CSV."""
-        rows, text = self.table(), io.StringIO()
-        writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-        return text.getvalue()
 
 
 def search_layouts(
@@ -190,48 +106,63 @@ def search_layouts(
     top: int | None = 10,
     num_steps: int = DEFAULT_NUM_STEPS,
     costs: CostSettings | None = None,
+    graphs_dir: str | Path | None = None,
     on_best: Callable[[Found, Counts], None] = lambda found, counts: None,
-) -> LayoutsFound:
+) -> RankedLayouts:
     """Search all layouts.
 
     Args:
-        job: ``zoo:NAME`` of a transformer or the path of a ``config.json``.
+        job: as `load_graph` reads it; a transformer (``zoo:NAME`` or the path of a ``config.json``) is cut along all axes, any
+            other job graph by ``dp`` and ``pp``.
         cluster: ``preset:NAME``, a path, or a cluster of equal devices.
-        batch: sequences of a step over all ranks; by default the job's own, which a ``config.json`` does not have.
-        sequence_length: tokens of a sequence; by default the model's own, 2,048 at most.
+        batch: sequences, or samples, of a step over all ranks; by default the job's own, which a ``config.json`` or a profile
+            does not have.
+        sequence_length: tokens of a transformer's sequence; by default the model's own, 2,048 at most.
         devices: how many to use: all, or a number, several with commas between, or a range ``A-B``.
         keep: values to which keys of the layout are kept (see `planners.layout_space.parse_keep`).
         order: the only rank order to try.
         top: how many layouts to rank; None ranks every one that fits.
         num_steps: training steps of the plan.
         costs: choices of the cost model, as for `estimating.estimate`.
+        graphs_dir: where bare names are looked up.
         on_best: called with each layout that is better than all before.
+
+    Returns:
+        `LayoutsFound` of a transformer, `GraphLayoutsFound` of any other job.
 
     Raises:
         PlanError: no batch, an impossible number of devices, or no layout is legal or fits.
         MeshwrightError: job or cluster are missing or wrong.
     """
-    shape, own_batch = load_shape(job)
     where = load_cluster(cluster) if isinstance(cluster, str) else cluster
     chosen = costs or CostSettings(overlap_slowdown=1.126)
-    if batch is None and not job.startswith("zoo:"):
-        raise PlanError("a config.json has no batch; say how many sequences a step has over all ranks", field="--batch")
-    length = shape.default_sequence_length if sequence_length is None else sequence_length
-    for field, value, least in (("--batch", batch, 1), ("--sequence-length", length, 1), ("--top", top, 1)):
-        if value is not None and value < least:
-            raise PlanError(f"must be at least {least}", field=field, value=value)
-    if shape.learned_positions and length > shape.max_positions:
-        raise PlanError(f"{shape.name} has only {shape.max_positions} positions", field="--sequence-length", value=length)
+    for field, value in (("--batch", batch), ("--sequence-length", sequence_length), ("--top", top)):
+        if value is not None and value < 1:
+            raise PlanError("must be at least 1", field=field, value=value)
     if len(where.device_types) > 1:
         names = ", ".join(kind.name for kind in where.device_types)
         raise PlanError(f"a search wants devices of one type, {where.name} has {names}", field="cluster")
+    orders = ORDERS if order is None else (check_order(order),)
+    kept, counts = parse_keep(keep), device_counts(devices, where)
+    known = transformer(job, graphs_dir)
+    if known is None:
+        if sequence_length is not None:
+            raise PlanError("the job has no sequences", field="--sequence-length", value=sequence_length)
+        asked = GraphSearchAsked(batch, kept, orders, top, num_steps, graphs_dir, on_best)
+        return search_graph(job, where, counts, chosen, asked)
+    shape, own_batch = known
+    if batch is None and not job.startswith("zoo:"):
+        raise PlanError("a config.json has no batch; say how many sequences a step has over all ranks", field="--batch")
+    length = shape.default_sequence_length if sequence_length is None else sequence_length
+    if shape.learned_positions and length > shape.max_positions:
+        raise PlanError(f"{shape.name} has only {shape.max_positions} positions", field="--sequence-length", value=length)
     space = LayoutSpace(
         shape,
         length,
         own_batch if batch is None else batch,
         where.num_devices // where.num_hosts,
-        parse_keep(keep),
-        ORDERS if order is None else (check_order(order),),
+        kept,
+        orders,
     )
     search = LayoutSearch(
         space,
@@ -242,8 +173,8 @@ def search_layouts(
         top,
         on_best,
     )
-    searched = search.run(device_counts(devices, where))
-    return LayoutsFound(job, num_steps, shape, where, search, searched)
+    searched = search.run(counts)
+    return LayoutsFound(job, num_steps, where, searched, shape, search)
 
 
 def device_counts(wanted: str | Sequence[int] | None, cluster: Cluster) -> list[int]:

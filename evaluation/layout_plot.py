@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..planners.layout_front import Found
 from .canvas import SMALL, WIDTH, Key, canvas, legend_height, printable, shortened
-from .layout_planning import LayoutsFound
+from .layout_rows import RankedLayouts
 from .palette import BLUE, GREEN, INK, ORANGE, PALE, PINK, SKY, VERMILION
 
 _COLOURS = (BLUE, VERMILION, GREEN, ORANGE, PINK, SKY)
@@ -14,7 +14,7 @@ _MARKS = ("o", "s", "^", "D", "v", "P", "X")
 _LEFT, _RIGHT, _TITLE, _HEIGHT, _BELOW = 76.0, 16.0, 28.0, 420.0, 52.0
 
 
-def layouts_svg(found: LayoutsFound) -> str:
+def layouts_svg(found: RankedLayouts) -> str:
     """A scatter plot of all priced layouts; fronts are joined, the fastest layout is named."""
     from matplotlib.ticker import FuncFormatter
 
@@ -27,7 +27,7 @@ def layouts_svg(found: LayoutsFound) -> str:
     keys.append(Key("priced", PALE, marker="o"))
     width = WIDTH - _LEFT - _RIGHT
     top = _TITLE + legend_height(keys, width) + 12
-    title = f"{shortened(found.shape.name, 40)} on {shortened(found.cluster.name, 40)}: {len(searched.examined):,} layouts priced"
+    title = f"{shortened(found.name, 40)} on {shortened(found.cluster.name, 40)}: {len(searched.examined):,} layouts priced"
     with canvas(WIDTH, top + _HEIGHT + _BELOW) as sheet:
         sheet.write(_LEFT, _TITLE / 2, title, bold=True)
         sheet.legend(keys, _LEFT, _TITLE, width)
@@ -40,7 +40,7 @@ def layouts_svg(found: LayoutsFound) -> str:
             axes.plot(*_points(front), key.marker, color=key.colour, markersize=6, markeredgewidth=0)
         axes.set_yscale("log")
         axes.set_ylim(bottom=best.step_s * 0.75)  # room for its name
-        axes.set_xlim(0, found.search.capacity_bytes / 1e9)
+        axes.set_xlim(0, found.capacity_bytes / 1e9)
         axes.set_ylabel("seconds of a step")
         axes.set_xlabel("GB of the fullest rank; the axis ends where a device is full")
         axes.yaxis.set_major_formatter(FuncFormatter(_seconds))

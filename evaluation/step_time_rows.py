@@ -2,7 +2,8 @@
 
 Two forms are read. JSON: ``{"rows": [{"id", "family", "model", "cluster", "layout", "measured", "source", ...}]}``, where
 ``null`` in ``layout`` means that the source does not print the field. CSV: the single-host table of vTrain, told by its
-header. A row that cannot be priced keeps the reason.
+header. A row that cannot be priced keeps the reason, and spoils no other one; what is taken for granted where a row does not
+say it, and what a row says that is not read, stands in its notes.
 """
 
 from __future__ import annotations
@@ -36,7 +37,11 @@ VTRAIN_COLUMNS = (
     "iteration time (ms)",
 )
 VTRAIN_VOCABULARY = 51_200
-"""The table names no vocabulary: GPT-2's 50,257 tokens padded as Megatron-LM pads them for eight ranks."""
+"""The table names no vocabulary: GPT-2's 50,257 tokens padded as Megatron-LM pads them for eight ranks. That activations are
+recomputed stands in the source's configurations of these rows (config/validation/single, ``use_checkpoint``)."""
+
+VTRAIN_YEAR = 2023
+"""Bang et al., "vTrain", arXiv 2312.12391."""
 
 CALIBRATION_HIDDEN = 1024
 CALIBRATION_FAMILY = " (calibration)"
@@ -44,18 +49,59 @@ CALIBRATION_FAMILY = " (calibration)"
 
 COUNTS = ("tp", "pp", "dp", "cp", "ep", "virtual_stages", "micro_batch", "global_batch")
 
-LINK_BYTES_PER_S = {"v100": 150e9, "a100": 300e9, "a800": 200e9, "h100": 450e9, "h800": 200e9, "h200": 450e9}
+LINK_BYTES_PER_S = {
+    "v100": 150e9,
+    "a100": 300e9,
+    "a800": 200e9,
+    "h100": 450e9,
+    "h800": 200e9,
+    "h200": 450e9,
+    "b200": 900e9,
+}
 """NVLink of a device, one direction (NVIDIA's data sheets)."""
 
-PCIE_BYTES_PER_S = 12e9
-"""PCIe 3.0 x16 as NCCL counts it (NVIDIA/nccl, src/graph/topo.h)."""
+PCIE_BYTES_PER_S = {"v100": 15.75e9, "a100": 31.5e9, "a800": 31.5e9, "l40s": 31.5e9}
+"""PCIe 3.0 and 4.0 x16, one direction (PCI-SIG); where nothing stands 5.0, twice as much again. A device that has no NVLink
+takes these. Two L40S sum 20 GB/s over it (ai-dynamo/aiconfigurator, NCCL 2.27.3), and 20.3 GB/s here."""
+
+CARDS = {"v100": (0.5, 100.0), "a100": (1.0, 200.0), "a800": (1.0, 200.0), "l40s": (1.0, 200.0)}
+"""Network cards for each device and their Gbit/s where a source prints none: one of 400 for each as in a DGX H100, H200 or
+B200, of 200 as in a DGX A100, and four of 100 for eight as in a DGX-1 (NVIDIA's user guides); for an L40S an assumption."""
+
+OTHER_BANDWIDTH_BYTES_PER_S = {("a100", 40): 1555e9, ("a800", 40): 1555e9}
+"""Memory bandwidth of a device with another size of memory than the built-in one (NVIDIA, "A100 40GB" data sheet, 2020)."""
 
 FUSED_ATTENTION_SINCE = 2023
 ASYNC_GRADIENTS_SINCE = 2022
 FUSED_ACCUMULATION_SINCE = 2022
+UNEVEN_ROUNDS_SINCE = 2024
 """From which year on a source's software is taken to have what a row cannot say. FlashAttention came to Megatron-LM in
 January 2023; sums of input gradients beside weight gradients, and weight gradients that add to the sum by themselves, with
-version 3.0 in early 2022."""
+version 3.0 in early 2022; interleaved schedules whose stages do not divide the micro-batches with Megatron Core 0.9 and
+PyTorch 2.5 in 2024."""
+
+READ = {
+    "": {"id", "family", "model", "cluster", "layout", "measured", "source", "not_printed", "note"},
+    "model": {"layers", "hidden", "heads", "vocab", "sequence", "parameters_billion", "name"},
+    "cluster": {"device", "devices_per_host", "num_devices", "host_link", "nics_per_host", "nic_gbit_per_s", "name"},
+}
+"""Keys of a row that are read, or say nothing that a price depends on; `MODEL_KEYS` and `MODEL_FLAGS` too."""
+
+MODEL_KEYS = {
+    "kv_heads": "num_key_value_heads",
+    "num_key_value_heads": "num_key_value_heads",
+    "head_dim": "head_dim",
+    "feed_forward": "feed_forward",
+    "ffn": "feed_forward",
+    "ffn_hidden": "feed_forward",
+    "experts": "num_experts",
+    "num_experts": "num_experts",
+    "top_k": "experts_per_token",
+    "experts_per_token": "experts_per_token",
+    "window": "window",
+}
+MODEL_FLAGS = {"gated": "is_gated", "parallel_block": "is_parallel"}
+"""What a model may say beyond the keys that all have, and how a shape calls it."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +118,8 @@ class Row:
         layout: keys of `Layout`; None where the source leaves one open.
         measured_s: seconds of a step.
         group: rows that could have been chosen instead of each other have the same.
+        year: of the source; the present where it tells none.
+        notes: what is taken for granted, and what the row says that is not read.
         unsupported: why the row cannot be priced.
     """
 
@@ -84,6 +132,8 @@ class Row:
     layout: dict[str, Any] = field(default_factory=dict)
     measured_s: float = 0.0
     group: tuple[Any, ...] = ()
+    year: int = 2026
+    notes: tuple[str, ...] = ()
     unsupported: str | None = None
 
 
@@ -91,7 +141,7 @@ def read_rows(path: str | Path) -> list[Row]:
     """The rows of a file of either form.
 
     Raises:
-        InputFileError: missing, neither form, or a row that lacks what every row has.
+        InputFileError: missing, or neither form.
     """
     path = Path(path)
     if path.suffix.lower() == ".csv":
@@ -100,7 +150,7 @@ def read_rows(path: str | Path) -> list[Row]:
     rows = data.get("rows") if isinstance(data, dict) else None
     if not isinstance(rows, list) or not rows:
         raise InputFileError("holds no list of rows", file=path, field="rows")
-    return [_published(row, number, path) for number, row in enumerate(rows)]
+    return [_published(row, number) for number, row in enumerate(rows)]
 
 
 def gpt(layers: int, hidden: int, heads: int, vocabulary: int, sequence_length: int, **more: Any) -> TransformerShape:
@@ -127,20 +177,24 @@ def gpt(layers: int, hidden: int, heads: int, vocabulary: int, sequence_length: 
     return TransformerShape(**(keys | more))
 
 
-def _published(row: Any, number: int, path: Path) -> Row:
-    where = f"rows.{number}"
-    if not isinstance(row, dict):
-        raise InputFileError("must be a mapping of keys", file=path, field=where, value=type(row).__name__)
-    for key in ("id", "family", "model", "cluster", "layout", "measured"):
-        if key not in row:
-            raise InputFileError("the key is missing", file=path, field=f"{where}.{key}")
-        if key in ("model", "cluster", "layout", "measured") and not isinstance(row[key], dict):
-            raise InputFileError("must be a mapping of keys", file=path, field=f"{where}.{key}")
-    name, family = str(row["id"]), str(row["family"])
+def _published(row: Any, number: int) -> Row:
+    named = row if isinstance(row, dict) else {}
+    name, family = str(named.get("id") or f"row {number}"), str(named.get("family") or "without a family")
     try:
-        return _supported(row, name, family)
+        if not named:
+            raise _UnsupportedError(f"must be a mapping of keys, got {row!r}")
+        for key in ("id", "family", "model", "cluster", "layout", "measured"):
+            if key not in named:
+                raise _UnsupportedError(f"{key}: the key is missing")
+            if key in ("model", "cluster", "layout", "measured") and not isinstance(named[key], dict):
+                raise _UnsupportedError(f"{key}: must be a mapping of keys, got {named[key]!r}")
+        return _supported(named, name, family)
     except (_UnsupportedError, MeshwrightError) as problem:
-        return Row(name, family, None, 0, None, None, unsupported=str(problem))
+        return _refused(name, family, str(problem))
+
+
+def _refused(name: str, family: str, problem: str) -> Row:
+    return Row(name, family, None, 0, None, None, unsupported=problem)
 
 
 class _UnsupportedError(Exception):
@@ -157,7 +211,8 @@ def _supported(row: dict[str, Any], name: str, family: str) -> Row:
         raise _UnsupportedError(f"{heads} heads do not divide the hidden width {hidden}")
     year = _year(str(row.get("source") or "") + " " + str(row.get("family") or ""))
     shape = gpt(layers, hidden, heads, vocabulary, length, name=name, **_more(model))
-    device, wires = _device(cluster), _wires(cluster)
+    device = _device(cluster)
+    wires, notes = _wires(cluster)
     layout = {key: value for key, value in given.items() if key not in ("overlap_dp",) or value is not None}
     for key in COUNTS:
         if layout.get(key) is not None:
@@ -178,30 +233,29 @@ def _supported(row: dict[str, Any], name: str, family: str) -> Row:
     layout["num_devices"] = num_devices
     work = (layers, hidden, heads, vocabulary, length, layout.get("global_batch"))
     group = (family, name.split("-")[0], num_devices, *work)
-    return Row(name, family, shape, length, device, wires, layout, measured_s, group)
+    told = (*notes, *_unread(row))
+    return Row(name, family, shape, length, device, wires, layout, measured_s, group, year=year, notes=told)
+
+
+def _unread(row: dict[str, Any]) -> list[str]:
+    """A note on each key that nothing is made of; unknown keys of a layout are refused instead."""
+    known = READ | {"model": READ["model"] | set(MODEL_KEYS) | set(MODEL_FLAGS)}
+    parts = (("", row), ("model", row["model"]), ("cluster", row["cluster"]))
+    found = [f"{where}.{key}".lstrip(".") for where, part in parts for key in part if key not in known[where]]
+    return [f"{key} is not read" for key in found]
 
 
 def _more(model: dict[str, Any]) -> dict[str, Any]:
     """What a model says beyond the keys that all have."""
-    names = {
-        "kv_heads": "num_key_value_heads",
-        "num_key_value_heads": "num_key_value_heads",
-        "head_dim": "head_dim",
-        "feed_forward": "feed_forward",
-        "ffn": "feed_forward",
-        "ffn_hidden": "feed_forward",
-        "experts": "num_experts",
-        "num_experts": "num_experts",
-        "top_k": "experts_per_token",
-        "experts_per_token": "experts_per_token",
-        "window": "window",
-    }
     more: dict[str, Any] = {
-        names[key]: _whole(model, key, "model") for key, value in model.items() if key in names and value is not None
+        MODEL_KEYS[key]: _whole(model, key, "model") for key, value in model.items() if key in MODEL_KEYS and value is not None
     }
-    for key, name in (("gated", "is_gated"), ("parallel_block", "is_parallel")):
-        if model.get(key) is not None:
-            more[name] = bool(model[key])
+    for key, name in MODEL_FLAGS.items():
+        value = model.get(key)
+        if value is not None and not isinstance(value, bool):
+            raise _UnsupportedError(f"model.{key} must be true or false, got {value!r}")
+        if value is not None:
+            more[name] = value
     return more
 
 
@@ -213,30 +267,42 @@ def _device(cluster: dict[str, Any]) -> DeviceType:
         raise _UnsupportedError(f"no such device type: {spelled or 'none named'} (known: {', '.join(device_names())})")
     found = device_type(base)
     size = re.search(r"(\d+)\s*gi?b", spelled)
-    memory = (int(size.group(1)) if size else found.memory_bytes / 1e9) * GIB
-    data = found.__dict__ | {"memory_bytes": memory}
+    memory = int(size.group(1)) if size else found.memory_bytes / 1e9
+    bandwidth = OTHER_BANDWIDTH_BYTES_PER_S.get((base, round(memory)), found.memory_bandwidth_bytes_per_s)
+    data = found.__dict__ | {"memory_bytes": memory * GIB, "memory_bandwidth_bytes_per_s": bandwidth}
     return DeviceType(**data)
 
 
 def _base(spelled: str) -> str:
     """The part of a device's name that says which one it is: ``a100`` of ``nvidia a100-sxm4-80gb``."""
-    known = [word for word in re.findall(r"[a-z]+\d+[a-z]*", spelled) if word in device_names() or word in LINK_BYTES_PER_S]
+    known = [word for word in re.findall(r"[a-z]+\d+[a-z]*", spelled) if word in device_names()]
     return known[0] if known else ""
 
 
-def _wires(cluster: dict[str, Any]) -> Wires:
-    link = LINK_BYTES_PER_S.get(_base(str(cluster.get("device") or "").lower()), 300e9)
-    if "pci" in str(cluster.get("host_link") or "").lower():
-        link = PCIE_BYTES_PER_S
-    per_host, cards, rate = 8, 1, 100.0  # where the source does not say
+def _wires(cluster: dict[str, Any]) -> tuple[Wires, list[str]]:
+    """Hosts and cards, with a note on each thing that the source does not print and a price depends on."""
+    notes: list[str] = []
+    device = _base(str(cluster.get("device") or "").lower())
+    is_pcie = device not in LINK_BYTES_PER_S or "pci" in str(cluster.get("host_link") or "").lower()
+    link = PCIE_BYTES_PER_S.get(device, 63e9) if is_pcie else LINK_BYTES_PER_S[device]
+    per_host, (share, rate) = 8, CARDS.get(device, (1.0, 400.0))
     if cluster.get("devices_per_host") is not None:
         per_host = _whole(cluster, "devices_per_host", "cluster")
+    elif _whole(cluster, "num_devices", "cluster") > per_host:
+        notes.append(f"cluster.devices_per_host is not printed: {per_host}")
+    is_spread = _whole(cluster, "num_devices", "cluster") > per_host
+    cards = max(1, round(share * per_host))
     if cluster.get("nics_per_host") is not None:
         cards = _whole(cluster, "nics_per_host", "cluster")
+    elif is_spread:
+        each = "one for each device" if share == 1 else "one for two devices"
+        notes.append(f"cluster.nics_per_host is not printed: {cards}, {each} as in a DGX")
     if cluster.get("nic_gbit_per_s") is not None:
         rate = _number(cluster, "nic_gbit_per_s", "cluster")
+    elif is_spread:
+        notes.append(f"cluster.nic_gbit_per_s is not printed: {rate:g}, as in a DGX with {device} devices")
     switched = "switch" in str(cluster.get("host_link") or "").lower() or link != LINK_BYTES_PER_S["v100"]
-    return Wires(per_host, link, cards * rate * 1e9 / 8, "nvswitch" if switched else "cube mesh")
+    return Wires(per_host, link, cards * rate * 1e9 / 8, "nvswitch" if switched else "cube mesh"), notes
 
 
 def _year(text: str) -> int:
@@ -270,20 +336,33 @@ def _vtrain(path: Path) -> list[Row]:
             table = list(csv.reader(file))
     except (OSError, UnicodeDecodeError) as error:
         raise InputFileError(f"cannot be read: {error}", file=path) from None
-    if not table or tuple(cell.strip() for cell in table[0]) != VTRAIN_COLUMNS:
-        raise InputFileError("the header is not that of vTrain's single-host table", file=path, line=1, choices=VTRAIN_COLUMNS)
+    header = [cell.strip() for cell in table[0]] if table else []
+    if missing := [name for name in VTRAIN_COLUMNS if name not in header]:
+        problem = "the header is not that of vTrain's single-host table"
+        raise InputFileError(problem, file=path, line=1, field=missing[0], choices=header)
+    places = [header.index(name) for name in VTRAIN_COLUMNS]
+    notes = tuple(f"column {name!r} is not read" for name in header if name not in VTRAIN_COLUMNS)
     rows = []
     device = device_type("a100")
     for line, cells in enumerate(table[1:], start=2):
         if not any(cells):
             continue
         try:
-            devices, batch, micro, hidden, heads, layers, length, tp, dp, pp = (int(cell) for cell in cells[:10])
-            measured_s = float(cells[10]) / 1e3
-        except (ValueError, IndexError):
-            raise InputFileError("eleven numbers are wanted", file=path, line=line, value=",".join(cells)) from None
+            if len(cells) != len(header):
+                raise ValueError
+            *counts, time_ms = (cells[place] for place in places)
+            devices, batch, micro, hidden, heads, layers, length, tp, dp, pp = map(int, counts)
+            measured_s = float(time_ms) / 1e3
+        except ValueError:
+            rows.append(_refused(f"line {line}", "vtrain", f"{len(header)} numbers are wanted, got {','.join(cells)!r}"))
+            continue
+        family = f"vtrain-h{hidden}" + (CALIBRATION_FAMILY if hidden == CALIBRATION_HIDDEN else "")
         if min(devices, batch, micro, hidden, heads, layers, length, tp, dp, pp) < 1 or not 0 < measured_s < math.inf:
-            raise InputFileError("eleven positive numbers are wanted", file=path, line=line, value=",".join(cells))
+            rows.append(_refused(f"line {line}", family, f"positive numbers are wanted, got {','.join(cells)!r}"))
+            continue
+        if hidden % heads:
+            rows.append(_refused(f"line {line}", family, f"{heads} heads do not divide the hidden width {hidden}"))
+            continue
         layout = {
             "tp": tp,
             "dp": dp,
@@ -303,8 +382,8 @@ def _vtrain(path: Path) -> list[Row]:
         shape = gpt(layers, hidden, heads, VTRAIN_VOCABULARY, length)
         name = f"h{hidden}-l{layers}-tp{tp}-dp{dp}-pp{pp}-mb{micro}-gb{batch}"
         group = (devices, batch, hidden, layers, heads, length)
-        family = f"vtrain-h{hidden}" + (CALIBRATION_FAMILY if hidden == CALIBRATION_HIDDEN else "")
-        rows.append(Row(name, family, shape, length, device, Wires(8, 300e9, 200e9), layout, measured_s, group))
+        wires = Wires(8, 300e9, 200e9)
+        rows.append(Row(name, family, shape, length, device, wires, layout, measured_s, group, VTRAIN_YEAR, notes))
     if not rows:
         raise InputFileError("holds no rows", file=path)
     return rows

@@ -131,12 +131,14 @@ class Validation:
         num_tables: tables of the file.
         num_calibrated: sizes that it was calibrated on.
         num_outliers: of these, left out since a larger size takes less time.
+        unsupported: what is wrong with rows of the file that cannot be read.
     """
 
     rows: tuple[Row, ...]
     num_tables: int
     num_calibrated: int
     num_outliers: int
+    unsupported: tuple[str, ...] = ()
 
     def families(self) -> dict[str, Errors]:
         """The errors of each family."""
@@ -171,6 +173,7 @@ class Validation:
         return {
             "rows": [row.to_data() for row in self.rows],
             "summary": summary,
+            "unsupported": list(self.unsupported),
             "calibration": {
                 "tables": self.num_tables,
                 "sizes": self.num_calibrated,
@@ -188,9 +191,10 @@ def validate(path: str | Path, *, operation: str | None = None) -> Validation:
         operation: as there.
 
     Raises:
-        InputFileError: as there, or no table has two sizes.
+        InputFileError: as there, where no row can be read, or no table has two sizes.
     """
-    tables = by_table(read(path, operation=operation))
+    refused: list[InputFileError] = []
+    tables = by_table(read(path, operation=operation, refused=refused))
     known = {table: every_second(points) for table, points in tables.items()}
     if not any(left_out for _, left_out in known.values()):
         raise InputFileError("no table has two sizes, so none can be left out", file=path)
@@ -204,6 +208,7 @@ def validate(path: str | Path, *, operation: str | None = None) -> Validation:
         num_tables=len(tables),
         num_calibrated=sum(len({size for size, _ in calibration}) for calibration, _ in known.values()),
         num_outliers=sum(curve.num_outliers for curve in curves),
+        unsupported=tuple(str(error) for error in refused),
     )
 
 

@@ -1,7 +1,7 @@
 """Step times of published runs held against ours: a row each, and for each family error, rank order and regret.
 
 A field that a source leaves open is taken as the fastest legal value by the model, never by the error; a value with which
-the step does not fit the devices' memory is not legal.
+the step does not fit the devices' memory is not legal, nor is one that the source's software did not have yet.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Any
 from ..costs.layouts.kernels import kernel_settings
 from ..costs.layouts.memory import peak_memory
 from ..costs.layouts.step_time import Pricer, StepTime
-from ..costs.layouts.work import describe, is_legal
+from ..costs.layouts.work import describe
 from ..errors import ConfigError, PlanError
 from ..plans.partition import Layout, build
-from .step_time_rows import CALIBRATION_FAMILY, Row, read_rows
+from .step_time_rows import CALIBRATION_FAMILY, UNEVEN_ROUNDS_SINCE, Row, read_rows
 
 CALIBRATION_SET = (
     "vTrain's single-host table, rows of hidden size 1024 (VIA-Research/vTrain)",
@@ -58,6 +58,7 @@ class Found:
     def to_data(self) -> dict[str, Any]:
         """Plain data."""
         data: dict[str, Any] = {"item": self.row.name, "family": self.row.family, "reference": self.row.measured_s}
+        data["notes"] = list(self.row.notes)
         if self.predicted is None:
             return data | {"unsupported": self.remark}
         return data | {
@@ -137,12 +138,10 @@ def predict(row: Row, pricers: dict[Any, Pricer] | None = None) -> Found:
     for chosen in _choices(row):
         try:
             layout = _layout(row, chosen)
-            if not is_legal(row.shape, layout, row.sequence_length):
-                describe(row.shape, layout, row.sequence_length)
+            work = describe(row.shape, layout, row.sequence_length)
         except PlanError as error:
             problem = problem or str(error)  # of the smallest values of the open fields: what is wrong with the given ones
             continue
-        work = describe(row.shape, layout, row.sequence_length)
         memory = peak_memory(work)[1].total
         found = Found(row, pricer.price_work(work), chosen, memory)
         (fitting if memory <= row.device.memory_bytes else other).append(found)
@@ -205,6 +204,9 @@ def _choices(row: Row) -> list[dict[str, Any]]:
         if is_cut_open and v > 1 and (schedule != "interleaved" or pp == 1 or row.shape.num_layers % (pp * v)):
             continue
         if "schedule" in open_fields and schedule == "interleaved" and v == 1:
+            continue
+        micro_batches = (batch or 0) // ((full.get("micro_batch") or 1) * dp)
+        if is_cut_open and v > 1 and row.year < UNEVEN_ROUNDS_SINCE and micro_batches % pp:
             continue
         found.append(choice)
     return found if open_fields else [{}]

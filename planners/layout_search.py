@@ -1,17 +1,18 @@
 """Branch and bound over the layouts of a transformer: the best ones, and the Pareto front of time, memory and devices.
 
-Nothing is left out by a rule of thumb. A node of the tree (`layout_space.Node`) or a layout is passed by only where
+Nothing is left out by a rule of thumb. The layouts of a node of the tree (`layout_space.Node`) with one ZeRO stage, or one of
+them, are passed by only where
 
-- a rank of it does not fit a device: its memory, or that of the leanest layout of the node, is above the capacity; or
+- a rank of it does not fit a device: its memory, or that of the leanest one, is above the capacity; or
 - its time is bounded from below (`costs.layouts.bounds`) by more than the time of the last layout of the wanted ranking,
   *and* a layout that was found takes no more time than the bound, no more memory and no more devices, one of the three
   being less. Whatever it would cost, the first puts it behind the ranking and the second off the front.
 
-The leanest layout of a node: 1F1B with one chunk a stage keeps at most ``min(m, p - s)`` micro-batches on stage ``s``,
-and no schedule keeps fewer (``m`` for GPipe, ``min(m, p)`` and ``min(m, 2 p - 1)`` with zero bubble, and with ``v`` chunks
-``((v + 1) p - 2 s - 1) / v >= p - s``); all other memory is that of the ZeRO stage, and each is tried. Memory grows with
-the micro-batch of ``b`` sequences: ``b min(B / b, p - s)`` does, and everything else that depends on it is in proportion to
-it. So behind the first node of a level that does not fit no other fits.
+The leanest layout: 1F1B with one chunk a stage keeps at most ``min(m, p - s)`` micro-batches on stage ``s``,
+and no schedule keeps fewer (``m`` for GPipe, ``min(m, p)`` and ``min(m, 2 p - 1)`` with zero bubble, and with ``v`` chunks in
+rounds of ``n`` at least ``min(m, ((v - 1) n + 2 (p - s) - 1) / v)``, where ``n >= min(m, p)``); one that puts weight gradients
+off has as many waiting as 1F1B before the first gradient comes back. All other memory is that of the ZeRO stage. Memory grows with the micro-batch of ``b`` sequences: ``b min(B / b, p - s)`` does, and everything else that depends on
+it is in proportion to it. So behind the first node of a level that does not fit no other fits.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from ..devices import DeviceType
 from ..errors import PlanError
 from ..plans.partition import Layout
 from .layout_front import Counts, Found, Front, Searched, spelled
-from .layout_space import LayoutSpace, Node
+from .layout_space import LayoutSpace, Leaf, Node
 
 FIRST_LEVELS = 24
 """Of so many levels of the tree, those of the most promising degrees, a layout each is priced for an early answer."""
@@ -49,14 +50,15 @@ class Shortfall(NamedTuple):
 
 
 class _Waiting(NamedTuple):
-    """A node, or a layout below it, that is still to be looked at; the least bound is next.
+    """The layouts of a node with one ZeRO stage, or one of them, that are still to be looked at; the least bound is next.
 
     Attributes:
         bound_s: no layout of it takes less.
         memory_bytes: none needs less.
-        number: of the node, with a fraction for its layouts: no two are alike.
+        number: with a fraction for a layout by itself: no two are alike.
         node: the node.
-        work: of the layout; None for a whole node.
+        leaves: of the node, as far as they are meant.
+        work: of the layout; None for several.
         bounds: by rank order, see `LayoutSearch._bounds`; empty as long as the bound is that of any order.
     """
 
@@ -64,6 +66,7 @@ class _Waiting(NamedTuple):
     memory_bytes: float
     number: float
     node: Node
+    leaves: tuple[Leaf, ...]
     work: LayoutWork | None
     bounds: tuple[tuple[float, int, str], ...]
 
@@ -119,13 +122,13 @@ class LayoutSearch:
         self._dive(worlds[-1])
         waiting: list[_Waiting] = []
         for world in worlds:
-            for node, work, memory_bytes in self._fitting(world):
-                waiting.append(_Waiting(self.optimist(world).node_s(work), memory_bytes, len(waiting), node, None, ()))
+            for node, leaves, work, memory_bytes in self._fitting(world):
+                waiting.append(_Waiting(self.optimist(world).node_s(work), memory_bytes, len(waiting), node, leaves, None, ()))
         heapify(waiting)
         while waiting:
             one = heappop(waiting)
             if self._is_beaten(one.bound_s, one.memory_bytes, one.node.world):
-                self.counts.pruned += len(one.node.leaves) if one.work is None else 1
+                self.counts.pruned += len(one.leaves)
             elif one.work is None:
                 for made in self._leaves(one):
                     heappush(waiting, made)
@@ -174,8 +177,8 @@ class LayoutSearch:
                     self.on_best(found, self.counts)
         self.counts.prices = 0
 
-    def _fitting(self, world: int) -> Iterator[tuple[Node, LayoutWork, float]]:
-        """Nodes of which a layout may fit, each with its base's work and the memory of its leanest layout."""
+    def _fitting(self, world: int) -> Iterator[tuple[Node, tuple[Leaf, ...], LayoutWork, float]]:
+        """Leaves of one ZeRO stage of which one may fit, each with the work and the memory of the leanest such layout."""
         for level in self.space.levels(world):
             self.counts.illegal += level.num_illegal
             for place, node in enumerate(level.nodes):
@@ -183,12 +186,18 @@ class LayoutSearch:
                     self.counts.illegal += sum(len(other.leaves) for other in level.nodes)
                     break
                 works = [self._describe(layout) for layout in self._by_zero(node)]
-                memory_bytes, leanest = min((peak_memory(work)[1].total, place) for place, work in enumerate(works))
-                if memory_bytes > self.capacity_bytes:
-                    self._note(memory_bytes, works[leanest].layout)
+                needs = [peak_memory(work)[1].total for work in works]
+                least = min(needs)
+                if least > self.capacity_bytes:
+                    self._note(least, works[needs.index(least)].layout)
                     self.counts.infeasible += sum(len(other.leaves) for other in level.nodes[place:])
                     break
-                yield node, works[0], memory_bytes
+                for work, memory_bytes in zip(works, needs, strict=True):
+                    leaves = tuple(leaf for leaf in node.leaves if leaf.zero == work.layout.zero)
+                    if memory_bytes <= self.capacity_bytes:
+                        yield node, leaves, work, memory_bytes
+                    else:
+                        self.counts.infeasible += len(leaves)
 
     def _by_zero(self, node: Node) -> list[Layout]:
         """The base of a node with each of its ZeRO stages, its own first."""
@@ -196,9 +205,9 @@ class LayoutSearch:
         return [node.base, *(node.leanest(zero) for zero in zeros[1:])]
 
     def _leaves(self, one: _Waiting) -> Iterator[_Waiting]:
-        """The layouts of a node that fit, each with its bound in any rank order."""
+        """The layouts that fit, each with its bound in any rank order."""
         optimist = self.optimist(one.node.world)
-        for place, leaf in enumerate(one.node.leaves):
+        for place, leaf in enumerate(one.leaves):
             work = self._describe(self.space.layout(one.node, leaf))
             memory_bytes = peak_memory(work)[1].total
             if memory_bytes > self.capacity_bytes:
@@ -206,7 +215,7 @@ class LayoutSearch:
                 self.counts.infeasible += 1
             else:
                 bound_s = max(one.bound_s, optimist.bound_s(work))
-                yield _Waiting(bound_s, memory_bytes, one.number + place / 1000, one.node, work, ())
+                yield _Waiting(bound_s, memory_bytes, one.number + place / 1000, one.node, (leaf,), work, ())
 
     def _bounds(self, work: LayoutWork) -> list[tuple[float, int, str]]:
         """A bound for each rank order, the most promising first, and how the orders stand by themselves."""
@@ -240,7 +249,7 @@ class LayoutSearch:
         return self._front.dominates(bound_s, memory_bytes, world)
 
     def _describe(self, layout: Layout) -> LayoutWork:
-        return describe(self.space.shape, layout, self.space.sequence_length)
+        return describe(self.space.shape, layout, self.space.sequence_length, checks=False)
 
     def _note(self, memory_bytes: float, layout: Layout) -> None:
         if self._closest is None or memory_bytes < self._closest.memory_bytes:

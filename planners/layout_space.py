@@ -146,15 +146,14 @@ class LayoutSpace:
 
     def rank_orders(self, layout: Layout, wires: Wiring) -> tuple[str, ...]:
         """The orders of a layout's ranks that its price tells apart and whose groups are regular, the default first."""
-        degrees, sees_strides = _Degrees.of(layout), isinstance(wires, FabricWires)
-        return _orders(degrees, self.devices_per_host, self.orders, sees_strides, self._known_orders)
+        return regular_orders(layout, self.devices_per_host, self.orders, wires, self._known_orders)
 
     @cached_property
     def _known_leaves(self) -> dict[tuple[Any, ...], tuple[int, tuple[Leaf, ...]]]:
         return {}
 
     @cached_property
-    def _known_orders(self) -> dict[_Degrees, tuple[str, ...]]:
+    def _known_orders(self) -> KnownOrders:
         return {}
 
     def _degrees(self, world: int) -> list[tuple[int, int, int]]:
@@ -273,7 +272,9 @@ def _value(key: str, text: str) -> Any:
     return getattr(build(Layout, rest, prefix="keep."), key)
 
 
-class _Degrees(NamedTuple):
+class Degrees(NamedTuple):
+    """What of a layout decides which of its groups are regular in a rank order."""
+
     tp: int
     cp: int
     dp: int
@@ -282,17 +283,31 @@ class _Degrees(NamedTuple):
     shards: int
 
     @classmethod
-    def of(cls, layout: Layout) -> _Degrees:
-        # A layout that shards nothing has the groups of one that shards over all.
+    def of(cls, layout: Layout) -> Degrees:
+        """Those of a layout; one that shards nothing has the groups of one that shards over all."""
         same = layout.dp * layout.cp
         return cls(layout.tp, layout.cp, layout.dp, layout.pp, layout.ep, layout.shard_group or same)
 
 
-def _orders(
-    degrees: _Degrees, devices_per_host: int, orders: tuple[str, ...], sees_strides: bool, known: dict[_Degrees, tuple[str, ...]]
+KnownOrders = dict[Degrees, tuple[str, ...]]
+
+
+def regular_orders(
+    layout: Layout, devices_per_host: int, orders: tuple[str, ...], wires: Wiring, known: KnownOrders
 ) -> tuple[str, ...]:
+    """The orders of a layout's ranks that its price tells apart and whose groups are regular, the default first.
+
+    Args:
+        layout: how a job is cut.
+        devices_per_host: devices of a host.
+        orders: what may be told.
+        wires: what prices messages.
+        known: what was told of other layouts with these arguments; added to.
+    """
+    degrees = Degrees.of(layout)
     if degrees not in known:
         tp, cp, dp, pp, ep, shards = degrees
+        sees_strides = isinstance(wires, FabricWires)
         sharded = Layout.model_construct(
             tp=tp,
             cp=cp,

@@ -19,7 +19,6 @@ from itertools import pairwise
 import numpy as np
 
 from ..errors import ConfigError, PlanError
-from .placed_job import flow_paths
 from .timeline import Timeline
 
 MOST_ROUNDS = 64
@@ -80,8 +79,9 @@ def bursts(timeline: Timeline, link: int) -> Bursts:
         raise PlanError("the timeline does not know on which devices its ranks ran", field="network")
     speed = float(network.cluster.links.bandwidth_bytes_per_s[link])
     over_link_bytes = np.zeros(timeline.execution.num_tasks)
-    for flow, path in enumerate(flow_paths(messages, network.devices, network.cluster)):
-        over_link_bytes[messages.flow_task[flow]] += messages.flow_bytes[flow] * (link in path)
+    flows = zip(messages.flow_task, messages.sender.tolist(), messages.receiver.tolist(), messages.flow_bytes, strict=True)
+    for task, sender, receiver, flow_bytes in flows:
+        over_link_bytes[task] += flow_bytes * dict(network.carried(sender, receiver)).get(link, 0.0)
     sent = [
         (float(timeline.start_s[task]), float(timeline.finish_s[task]), float(over_link_bytes[task]))
         for task in np.flatnonzero(over_link_bytes).tolist()

@@ -6,7 +6,7 @@ Legend: ``t`` tasks, ``m`` memberships, ``p`` phases of all messages, ``f`` flow
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, chain
 
 import numpy as np
@@ -82,6 +82,23 @@ class Messages:
         """The task of each flow, ``(f,)``."""
         phase_task = np.repeat(np.arange(len(self.phase_start) - 1), np.diff(self.phase_start))
         return np.repeat(phase_task, np.diff(self.flow_start))
+
+    def parted(self, counts: NDArray[np.int64]) -> Messages:
+        """The same with each flow cut into equal ones, which run side by side in its phase.
+
+        Args:
+            counts: into how many each flow is cut, ``(f,)``, at least 1.
+        """
+        if (counts == 1).all():
+            return self
+        first = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+        return replace(
+            self,
+            flow_start=first[self.flow_start],
+            sender=np.repeat(self.sender, counts),
+            receiver=np.repeat(self.receiver, counts),
+            flow_bytes=np.repeat(self.flow_bytes / counts, counts),
+        )
 
     def ranks(self, task: int) -> list[int]:
         """Ranks that take part in a task."""

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..clusters.cluster import Cluster
+from ..costs.routing import SHORTEST_PATH, Routing
 from ..errors import GraphError, PlanError
 from .execution import ExecutionGraph
 from .fair_sharing import LATEST_S
@@ -29,6 +30,7 @@ class PlacedJob:
         start_s: when it starts, on the clock that all jobs share.
         is_fair: whether its messages share links; otherwise each one takes its duration and disturbs nobody.
         overlap_slowdown: factor on what a rank does while it sends and computes at once.
+        routing: which paths its messages take.
 
     Raises:
         PlanError: fewer or more devices than ranks, a start that is not finite, a slowdown below 1.
@@ -39,6 +41,7 @@ class PlacedJob:
     start_s: float = 0.0
     is_fair: bool = True
     overlap_slowdown: float = 1.0
+    routing: Routing = SHORTEST_PATH
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "devices", np.array(self.devices, np.int64))
@@ -86,8 +89,16 @@ def check_times(finish_s: NDArray[np.float64], where: str = "") -> None:
         raise GraphError("its times are too large to be told", field=f"{where}tasks")
 
 
-def flow_paths(messages: Messages, devices: NDArray[np.int64], cluster: Cluster) -> list[tuple[int, ...]]:
-    """Links that each flow of a job crosses if its ranks stand on these devices."""
+def routed(job: PlacedJob, cluster: Cluster) -> tuple[Messages, list[tuple[int, ...]]]:
+    """The messages of a job and the links that each of their flows crosses.
+
+    A flow that is spread over several paths becomes that many flows, one on each, with equal parts of its bytes.
+
+    Raises:
+        ConfigError: too many paths, see `costs.routing.MAX_PARTS`.
+    """
+    messages, devices = job.execution.messages, job.devices
     pairs = list(zip(messages.sender.tolist(), messages.receiver.tolist(), strict=True))
-    path = {(a, b): cluster.path(int(devices[a]), int(devices[b])) for a, b in set(pairs)}
-    return [path[pair] for pair in pairs]
+    paths = {(a, b): job.routing.paths(cluster, int(devices[a]), int(devices[b])) for a, b in set(pairs)}
+    counts = np.fromiter((len(paths[pair]) for pair in pairs), np.int64, count=len(pairs))
+    return messages.parted(counts), [path for pair in pairs for path in paths[pair]]

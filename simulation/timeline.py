@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..clusters.cluster import Cluster
 from ..costs.model import CostSettings
 from ..costs.network import RankNetwork
+from ..costs.routing import Routing
 from ..errors import PlanError
 from ..jobs.graph import JobGraph
 from ..plans.memory import check_memory, op_split_memory_bytes
@@ -27,7 +28,7 @@ from .critical_path import critical_path
 from .execution import ExecutionGraph, TaskKind
 from .lowering import lower, reduced_bytes
 from .memory_over_time import MemoryOverTime, memory_over_time
-from .placed_job import PlacedJob, flow_paths
+from .placed_job import PlacedJob
 from .repetition import repeated
 from .together import schedule as schedule_together
 
@@ -100,10 +101,12 @@ class Timeline:
             PlanError: the timeline was made without a network.
         """
         network, messages = self._placed(), self.execution.messages
-        paths = flow_paths(messages, network.devices, network.cluster)
-        flow = np.repeat(np.arange(len(paths)), [len(path) for path in paths])
-        links = np.fromiter((link for path in paths for link in path), np.int64, count=len(flow))
-        return np.bincount(links, messages.flow_bytes[flow], len(network.cluster.links)).astype(np.float64)
+        pairs = list(zip(messages.sender.tolist(), messages.receiver.tolist(), strict=True))
+        crossed = [network.carried(*pair) for pair in pairs]
+        flow = np.repeat(np.arange(len(pairs)), [len(links) for links in crossed])
+        links = np.fromiter((link for one in crossed for link, _ in one), np.int64, count=len(flow))
+        share = np.fromiter((part for one in crossed for _, part in one), np.float64, count=len(flow))
+        return np.bincount(links, share * messages.flow_bytes[flow], len(network.cluster.links)).astype(np.float64)
 
     @property
     def link_utilisation(self) -> NDArray[np.float64]:
@@ -186,7 +189,7 @@ def simulate(
     job = _placed_job(JobStep(graph, splits, devices, costs=costs or CostSettings()), cluster, within_memory=within_memory)
     is_plain = not job.is_fair and job.overlap_slowdown == 1
     times = kernel.schedule(job.execution) if is_plain else schedule_together([job], cluster)[0]
-    return Timeline(job.execution, *times, RankNetwork(cluster, job.devices))
+    return Timeline(job.execution, *times, RankNetwork(cluster, job.devices, routing=job.routing))
 
 
 def simulate_together(steps: Sequence[JobStep], cluster: Cluster, *, within_memory: bool = False) -> tuple[Timeline, ...]:
@@ -215,7 +218,7 @@ def simulate_together(steps: Sequence[JobStep], cluster: Cluster, *, within_memo
         if step.costs.collectives == "in-network":
             num_trees += min(left, len(reduced_bytes(step.graph, step.splits.splits, step.costs)))
     return tuple(
-        Timeline(job.execution, *times, RankNetwork(cluster, job.devices))
+        Timeline(job.execution, *times, RankNetwork(cluster, job.devices, routing=job.routing))
         for job, times in zip(jobs, schedule_together(jobs, cluster), strict=True)
     )
 
@@ -233,8 +236,10 @@ def _placed_job(step: JobStep, cluster: Cluster, *, within_memory: bool) -> Plac
     placed = placed[: splits.degree]
     if within_memory:
         check_memory(op_split_memory_bytes(graph, splits), Placement(placed), cluster)
-    execution = repeated(lower(graph, splits, RankNetwork(cluster, placed), step.costs), step.num_steps)
-    return PlacedJob(execution, placed, step.start_s, step.costs.contention == "fair", step.costs.overlap_slowdown)
+    routing = Routing.of(step.costs)
+    network = RankNetwork(cluster, placed, routing=routing)
+    execution = repeated(lower(graph, splits, network, step.costs), step.num_steps)
+    return PlacedJob(execution, placed, step.start_s, step.costs.contention == "fair", step.costs.overlap_slowdown, routing)
 
 
 def _union(start_s: NDArray[np.float64], finish_s: NDArray[np.float64]) -> float:

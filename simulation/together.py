@@ -22,7 +22,8 @@ from ..clusters.cluster import Cluster
 from ..clusters.topology import Links
 from . import fair_sharing, together_kernel
 from .flows import Flows
-from .placed_job import PlacedJob, Times, check_devices, check_times, flow_paths, offsets_s
+from .messages import Messages
+from .placed_job import PlacedJob, Times, check_devices, check_times, offsets_s, routed
 from .together_arrays import new_state, work_of
 
 
@@ -32,13 +33,16 @@ def schedule(jobs: Sequence[PlacedJob], cluster: Cluster) -> list[Times]:
     Raises:
         PlanError: a device is absent, or two ranks have the same one.
         ClusterError: a link on the way has no positive bandwidth.
+        ConfigError: a message is spread over too many paths.
         GraphError: the dependencies of a job form a cycle, or its times are too large to be told.
     """
     check_devices(jobs, cluster)
     offset_s = offsets_s(jobs)
-    work = work_of(jobs)
+    traffic = [routed(job, cluster) if job.is_fair else (job.execution.messages, []) for job in jobs]
+    work = work_of(jobs, [messages for messages, _ in traffic])
     state = new_state(work)
-    together_kernel.run(work, state, fair_sharing.new_sharing(*_traffic(jobs, cluster)))
+    fair = [one for job, one in zip(jobs, traffic, strict=True) if job.is_fair]
+    together_kernel.run(work, state, fair_sharing.new_sharing(*_traffic(fair, cluster)))
     found, first = [], 0
     for number, (job, offset) in enumerate(zip(jobs, offset_s, strict=True)):
         rows = slice(first, first + job.execution.num_tasks)
@@ -49,11 +53,10 @@ def schedule(jobs: Sequence[PlacedJob], cluster: Cluster) -> list[Times]:
     return found
 
 
-def _traffic(jobs: Sequence[PlacedJob], cluster: Cluster) -> tuple[Links, Flows]:
+def _traffic(sent_by: Sequence[tuple[Messages, list[tuple[int, ...]]]], cluster: Cluster) -> tuple[Links, Flows]:
     """The flows of all jobs that share links, and the links that they cross."""
-    fair = [job for job in jobs if job.is_fair]
-    paths = [path for job in fair for path in flow_paths(job.execution.messages, job.devices, cluster)]
-    payload_bytes = np.concatenate([np.zeros(0), *(job.execution.messages.flow_bytes for job in fair)])
+    paths = [path for _, of_job in sent_by for path in of_job]
+    payload_bytes = np.concatenate([np.zeros(0), *(messages.flow_bytes for messages, _ in sent_by)])
     flows = Flows.of(paths, payload_bytes, np.zeros(len(paths)))
     used = np.unique(flows.path_links)
     names = tuple(cluster.links.names[link] for link in used.tolist())

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from .execution import ExecutionGraph
 from .kernel import _rank_of
+from .messages import Messages
 from .placed_job import PlacedJob, offsets_s
 
 
@@ -107,14 +108,19 @@ class State(NamedTuple):
     sizes: NDArray[np.int64]
 
 
-def work_of(jobs: Sequence[PlacedJob]) -> Work:
-    """The tasks of all jobs, one job after another."""
+def work_of(jobs: Sequence[PlacedJob], sent: Sequence[Messages]) -> Work:
+    """The tasks of all jobs, one job after another.
+
+    Args:
+        jobs: what runs.
+        sent: the messages of each, as `placed_job.routed` says.
+    """
     offset_s = offsets_s(jobs)
     priority, work_s, slowdown, holds, streams, touch_counts, touches, partner = ([] for _ in range(8))
     edges, phase_counts, phase_latency_s, flow_counts, flow_task = ([] for _ in range(5))
     tasks = num_streams = 0
-    for job, offset in zip(jobs, offset_s, strict=True):
-        execution, messages = job.execution, job.execution.messages
+    for job, messages, offset in zip(jobs, sent, offset_s, strict=True):
+        execution = job.execution
         t, late = execution.num_tasks, int(offset > 0)
         priority.append(np.append(execution.priority, [0.0] * late))
         work_s.append(np.append(execution.duration_s, [offset] * late))

@@ -17,7 +17,11 @@ import numpy as np
 
 from ..clusters.cluster import Cluster
 from . import fair_sharing_reference
-from .placed_job import PlacedJob, Times, check_devices, check_times, flow_paths, offsets_s
+from .messages import Messages
+from .placed_job import PlacedJob, Times, check_devices, check_times, offsets_s, routed
+
+Traffic = tuple[Messages, list[tuple[int, ...]]]
+"""See `placed_job.routed`."""
 
 
 class _Task:
@@ -28,8 +32,8 @@ class _Task:
         flows: bytes left of each flow under way and the links that it crosses.
     """
 
-    def __init__(self, job: PlacedJob, number: int, task: int, paths: list[tuple[int, ...]], num: Callable[[Any], Any]) -> None:
-        execution, messages = job.execution, job.execution.messages
+    def __init__(self, job: PlacedJob, number: int, task: int, traffic: Traffic, num: Callable[[Any], Any]) -> None:
+        execution, (messages, paths) = job.execution, traffic
         n = execution.num_ranks
         self.key = (number, task)
         self.order = (execution.priority[task], task)
@@ -79,9 +83,9 @@ def schedule(jobs: Sequence[PlacedJob], cluster: Cluster, number: Callable[[Any]
     """
     check_devices(jobs, cluster)
     bandwidth = [number(value) for value in cluster.links.bandwidth_bytes_per_s.tolist()]
-    paths = [flow_paths(job.execution.messages, job.devices, cluster) for job in jobs]
+    traffic = [routed(job, cluster) for job in jobs]
     start_of = [number(offset) for offset in offsets_s(jobs)]
-    asleep = {j: [_Task(job, j, i, paths[j], number) for i in range(job.execution.num_tasks)] for j, job in enumerate(jobs)}
+    asleep = {j: [_Task(job, j, i, traffic[j], number) for i in range(job.execution.num_tasks)] for j, job in enumerate(jobs)}
     starts = [[None] * job.execution.num_tasks for job in jobs]
     finishes = [[None] * job.execution.num_tasks for job in jobs]
     waiting: list[_Task] = []

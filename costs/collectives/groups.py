@@ -15,6 +15,7 @@ from ...clusters.cluster import Cluster
 from ...errors import ConfigError
 from ..model import CostSettings
 from ..network import RankNetwork
+from ..routing import SHORTEST_PATH, Routing
 from .algorithm import Algorithm, Pricer, Ranks
 from .choice import Fastest, chosen, of
 from .direct import RING
@@ -76,17 +77,19 @@ class Fabric:
     Attributes:
         cluster: where they run.
         algorithm: what does their collectives.
+        routing: which paths messages take; hashed ones are those of the first groups of a shape.
     """
 
     cluster: Cluster
     algorithm: Algorithm = field(default_factory=Fastest)
+    routing: Routing = SHORTEST_PATH
     _networks: dict[Shape, tuple[RankNetwork, Ranks]] = field(default_factory=dict, repr=False)
     _seconds: dict[tuple[Operation, Shape], Pricer] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, cluster: Cluster, costs: CostSettings) -> Fabric:
-        """A cluster with the algorithm that settings choose."""
-        return cls(cluster, of(costs))
+        """A cluster with the algorithm and the routing that settings choose."""
+        return cls(cluster, of(costs), Routing.of(costs))
 
     def network(self, shape: Shape) -> tuple[RankNetwork, Ranks]:
         """The first group of a shape and those beside it, on the first hosts of the cluster, and the ranks of the first.
@@ -97,7 +100,8 @@ class Fabric:
         if shape not in self._networks:
             groups = self._groups(shape)
             ranks = np.arange(groups.size).reshape(groups.shape)
-            self._networks[shape] = RankNetwork(self.cluster, groups.reshape(-1), tuple(ranks[1:])), ranks[0]
+            network = RankNetwork(self.cluster, groups.reshape(-1), tuple(ranks[1:]), self.routing)
+            self._networks[shape] = network, ranks[0]
         return self._networks[shape]
 
     def seconds(self, operation: Operation, shape: Shape) -> Pricer:

@@ -132,8 +132,8 @@ def _rate(network: RankNetwork, flows: list[list[_Flow]]) -> float:
     mine: set[int] = set()
     for number, group in enumerate(flows):
         for sender, receiver, share in group:
-            for link in network.path(sender, receiver):
-                load[link] += share
+            for link, part in network.carried(sender, receiver):
+                load[link] += part * share
                 if number == 0:
                     mine.add(link)
     speed = network.cluster.links.bandwidth_bytes_per_s

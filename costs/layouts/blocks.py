@@ -15,7 +15,8 @@ from typing import Literal
 
 from ...jobs.transformer import TransformerShape
 from ..collectives.prices import Operation
-from .bricks import BlockKey, Bricks
+from .block_key import BlockKey
+from .bricks import Bricks
 from .items import Axis, Item, Message, Pass, Product, Sweep
 
 PREFETCHED_PARAMETERS = 5e7
@@ -26,6 +27,11 @@ DeepSpeed's buffer for that is fetched when it is wanted, and nothing hides it. 
 LOSS_FORWARD_BYTES, LOSS_BACKWARD_BYTES = 38, 14
 """Bytes that Megatron-LM's vocabulary-parallel cross-entropy moves for each logit: to float32 (6), maximum (4), minus
 maximum (8), exponential (8), sum (4), division (8); backward: times the gradient (8), back to half precision (6)."""
+
+LOOK_UP_KERNELS, SORTED_KERNELS = 10, 12
+"""Launches in which PyTorch looks tokens up (with the masks of those that another rank holds), and in which it adds their
+gradients to a table (it sorts them first, in several passes). Counts that reproduce the host's time best in the calibration
+set; 3 and 3, 8 and 8 were tried too."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +77,7 @@ def embedding(shape: TransformerShape, key: BlockKey) -> BlockWork:
     table = shape.vocabulary / key.tp * shape.hidden
     positions = (shape.max_positions if shape.learned_positions else 0) * shape.hidden
     drop = 1.0 if shape.has_dropout else 0.0
-    forward: list[Item] = [Sweep("embedding", 2 * width, 3)]
+    forward: list[Item] = [Sweep("embedding", 2 * width, LOOK_UP_KERNELS)]
     backward: list[Item] = []
     if key.tp > 1:
         operation: Operation = "reduce_scatter" if key.sequence_parallel else "all_reduce"
@@ -79,14 +85,13 @@ def embedding(shape: TransformerShape, key: BlockKey) -> BlockWork:
         if key.sequence_parallel:
             backward.append(Message("embedding gradient", "all_gather", "tp", width))
     if shape.learned_positions or shape.token_types:
-        forward.append(Sweep("positions", 3 * width / made.split, 1))
-        backward.append(Sweep("position gradient", width, 2, is_weight=True))
+        forward.append(Sweep("positions", 3 * width / made.split, 3))
+        backward.append(Sweep("position gradient", width, SORTED_KERNELS, is_weight=True))
     if drop:
         forward.append(Sweep("embedding dropout", 2.5 * width / made.split, 1))
         backward.append(Sweep("embedding dropout gradient", 2.5 * width / made.split, 1))
-    backward.append(
-        Sweep("embedding gradient", 3 * width + made.sum_bytes(table) + made.element_bytes * table, 3, is_weight=True)
-    )
+    table_bytes = made.sum_bytes(table) + made.element_bytes * table
+    backward.append(Sweep("embedding gradient", 3 * width + table_bytes, SORTED_KERNELS + 3, is_weight=True))
     return BlockWork(tuple(forward), (), tuple(backward), table + positions)
 
 
@@ -118,7 +123,9 @@ def _with_zero(work: BlockWork, key: BlockKey) -> BlockWork:
     """The messages of ZeRO-3 (and of ZeRO-2 without a pipeline) around a layer.
 
     Parameters are gathered for the forward pass, for the recomputed one and for the backward pass; those that are fetched
-    ahead (see `PREFETCHED_PARAMETERS`) beside the layer before. Gradients are scattered beside the layer that follows.
+    ahead (see `PREFETCHED_PARAMETERS`) beside the layer before. Gradients are scattered beside the layer that follows. In a
+    pipeline that is so for every micro-batch; where a zero-bubble schedule puts weight gradients off, they are scattered
+    with those, which need no weights.
 
     Source:
         Rajbhandari et al., "ZeRO: memory optimizations toward training trillion parameter models", 2020, section 7.2.
@@ -131,7 +138,8 @@ def _with_zero(work: BlockWork, key: BlockKey) -> BlockWork:
             continue
         payload = key.element_bytes * parameters
         if key.reduces_gradients:
-            backward = (Message("gradients", "reduce_scatter", axis, payload, len(backward)), *backward)
+            beside = len(backward)
+            backward = (Message("gradients", "reduce_scatter", axis, payload, beside, is_weight=True), *backward)
         if key.gathers_parameters:
             gather = Message("parameters", "all_gather", axis, payload)
             forward, recompute, backward = (

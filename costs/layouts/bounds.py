@@ -13,9 +13,8 @@ from ...plans.partition import Layout
 from ..collectives.prices import Operation
 from .items import FusedAttention, Message, Product, Sweep
 from .kernels import KernelModel
-from .passes import HOST_POWER, PassTime
 from .step_time import Pricer
-from .wires import FabricWires, Group, Wires, groups_of
+from .wires import FabricWires, Group, groups_of
 from .work import ZERO_BUBBLE, LayoutWork
 
 ROUNDING = 1e-9
@@ -25,21 +24,18 @@ ROUNDING = 1e-9
 Task = tuple[float, float, float]
 """Seconds of a forward, a backward and a weight-gradient pass."""
 
-Shares = tuple[tuple[float, float], tuple[float, float], tuple[float, float]]
-"""What the device and what the host needs for each of the three."""
-
 
 @dataclass(frozen=True)
 class RememberedKernels(KernelModel):
     """Kernels priced once for each shape of product; thousands of layouts share a few hundred."""
 
-    _known: dict[tuple[int, int, int, int, bool, int], float] = field(default_factory=dict, repr=False, compare=False)
+    _known: dict[tuple[int, int, int, int, bool, bool, int, int], float] = field(default_factory=dict, repr=False, compare=False)
 
     def kernel_s(self, item: Product | FusedAttention | Sweep, element_bytes: int = 2) -> float:
         """As `KernelModel.kernel_s`."""
         if not isinstance(item, Product):
             return super().kernel_s(item, element_bytes)
-        key = item.m, item.n, item.k, item.batch, item.is_attention, element_bytes
+        key = item.m, item.n, item.k, item.batch, item.is_attention, item.is_weight, item.sum_bytes, element_bytes
         seconds = self._known.get(key)
         if seconds is None:
             seconds = self._known[key] = self.product_s(item, element_bytes)
@@ -50,7 +46,7 @@ class RememberedKernels(KernelModel):
 class BoundedPricer(Pricer):
     """A pricer that also tells, without playing the pipeline, what a step takes at least."""
 
-    _shares: dict[int, dict[str, Shares]] = field(default_factory=dict, repr=False, compare=False)
+    _shares: dict[int, dict[str, Task]] = field(default_factory=dict, repr=False, compare=False)
 
     def sharing(self, other: BoundedPricer) -> BoundedPricer:
         """The same pricer, which keeps the blocks that it prices where another one does that differs in order alone."""
@@ -87,7 +83,7 @@ class BoundedPricer(Pricer):
         """Seconds of the tasks of each chunk, as `Pricer` sums them up."""
         blocks = self._block_times(work)
         if id(blocks) not in self._shares:  # the blocks stay in `_blocks`, so that the id stays theirs
-            self._shares[id(blocks)] = {name: _shares(times) for name, times in blocks.items()}
+            self._shares[id(blocks)] = {name: times.task_s() for name, times in blocks.items()}
         shares = self._shares[id(blocks)]
         known: dict[tuple[int, bool, bool], Task] = {}
         for chunk in work.chunks:
@@ -125,7 +121,7 @@ class Optimist(BoundedPricer):
     def message_s(self, message: Message, layout: Layout, group: Group | None = None) -> float:
         """The least time over all regular groups of the same size."""
         size = (group or groups_of(layout, self.wires.devices_per_host, self.order)[message.axis]).size
-        is_flat = message.axis == "shard" and layout.zero >= 3 and isinstance(self.wires, Wires)
+        is_flat = message.axis == "shard" and layout.zero >= 3
         is_pipeline = message.axis in ("pp", "ends")
         key = message.operation, message.payload_bytes, size, is_pipeline, is_flat
         if key not in self._least:
@@ -133,15 +129,16 @@ class Optimist(BoundedPricer):
         return self._least[key]
 
     def node_s(self, work: LayoutWork) -> float:
-        """At most the step of every layout that differs in schedule, virtual stages and ZeRO stage alone.
+        """At most the step of every layout that differs in schedule and virtual stages alone.
 
         The busiest of the first, second and last stage works through ``m`` micro-batches, one after the other. Cut into
-        more chunks, or with weight gradients apart, its passes take no less: the time of a pass is a norm of the device's
-        and the host's share (`passes.HOST_POWER`), and a norm of a sum is at most the sum of norms. A higher ZeRO stage
-        adds messages to passes and takes none away.
+        more chunks its passes take as long; with weight gradients apart they take no less: the time of a block is a norm of
+        the device's and the host's share (`passes.HOST_POWER`), a norm of a sum is at most the sum of norms, and messages
+        hide behind all kernels no worse than each behind a part of them. A higher ZeRO stage adds messages to passes and
+        takes none away, so that it holds for those too.
 
         Args:
-            work: with schedule 1F1B, one chunk a stage and the least ZeRO stage.
+            work: with schedule 1F1B and one chunk a stage.
         """
         tasks = self._tasks(work)
         busiest_s = max(sum(tasks[stage]) for stage in _ends(work.layout.pp))
@@ -169,14 +166,8 @@ def _ends(pp: int) -> tuple[int, ...]:
     return tuple(sorted({0, min(1, pp - 1), pp - 1}))
 
 
-def _shares(times: tuple[PassTime, PassTime, PassTime, PassTime]) -> Shares:
-    forward, recompute, backward, weight = ((part.device_s, part.host_s) for part in times)
-    return forward, (recompute[0] + backward[0], recompute[1] + backward[1]), weight
-
-
-def _task(shares: dict[str, Shares], num_layers: int, has_embedding: bool, has_head: bool) -> Task:
-    seconds = []
-    for layer, embedding, head in zip(shares["layer"], shares["embedding"], shares["head"], strict=True):
-        device_s, host_s = (num_layers * layer[i] + has_embedding * embedding[i] + has_head * head[i] for i in (0, 1))
-        seconds.append((device_s**HOST_POWER + host_s**HOST_POWER) ** (1 / HOST_POWER))
-    return seconds[0], seconds[1], seconds[2]
+def _task(blocks: dict[str, Task], num_layers: int, has_embedding: bool, has_head: bool) -> Task:
+    """Seconds of a chunk's tasks."""
+    layer, embedding, head = blocks["layer"], blocks["embedding"], blocks["head"]
+    made = [num_layers * layer[i] + has_embedding * embedding[i] + has_head * head[i] for i in range(3)]
+    return made[0], made[1], made[2]

@@ -7,11 +7,10 @@ bytes of a number.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
 
 from ...jobs.transformer import TransformerShape
-from ...plans.partition import Layout
 from ..collectives.prices import Operation
+from .block_key import BlockKey
 from .items import FusedAttention, Item, Message, Pass, Product, Sweep
 
 OVERLAP_CHUNKS = 4
@@ -19,49 +18,10 @@ OVERLAP_CHUNKS = 4
 section 3.2, cut into small chunks without naming their number; 4 is an assumption)."""
 
 
-class BlockKey(NamedTuple):
-    """What of a layout the work on one micro-batch depends on, so that layouts that share it share the work."""
-
-    tp: int
-    cp: int
-    ep: int
-    micro_batch: int
-    sequence_length: int
-    sequence_parallel: bool
-    recompute: str
-    context_parallel: str
-    element_bytes: int
-    fp32_gradients: bool
-    attention: str
-    async_gradients: bool
-    fused_accumulation: bool
-    overlap_tp: bool
-    gathers_parameters: bool
-    reduces_gradients: bool
-    overlap_dp: bool
-
-    @classmethod
-    def of(cls, layout: Layout, sequence_length: int) -> BlockKey:
-        """The key of a layout."""
-        return cls(
-            layout.tp,
-            layout.cp,
-            layout.ep,
-            layout.micro_batch,
-            sequence_length,
-            layout.sequence_parallel,
-            layout.recompute,
-            layout.context_parallel,
-            4 if layout.precision == "fp32" else 2,
-            layout.fp32_gradients or layout.precision == "fp32",
-            layout.attention,
-            layout.async_gradients,
-            layout.fused_accumulation,
-            layout.overlap_tp,
-            layout.zero >= 3,
-            layout.zero >= 3 or (layout.zero == 2 and layout.pp == 1),
-            layout.overlap_dp and layout.zero >= 2,
-        )
+FUSED_SOFTMAX_BATCHES, FUSED_SOFTMAX_KEYS = 4, 16_384
+"""Megatron-LM's kernel of scale, mask and softmax wants heads times sequences to be a multiple of the first and no more keys
+than the second; else it runs kernel by kernel in float32 (NVIDIA/Megatron-LM, megatron/core/fusions/fused_softmax.py,
+``is_kernel_available``)."""
 
 
 class Bricks:
@@ -124,12 +84,21 @@ class Bricks:
         forward = Sweep(name, (3 * self.element_bytes + drop) * part, 1)
         return forward, Sweep(f"{name} gradient", (3 * self.element_bytes + drop * (2 * self.element_bytes + 1)) * part, 1 + drop)
 
+    @property
+    def summed_bytes(self) -> int:
+        """Of a number of the sum of gradients."""
+        return 4 if self.key.fp32_gradients else self.element_bytes
+
     def sum_bytes(self, parameters: float) -> float:
         """Bytes that adding one micro-batch's gradient to the sum moves, beyond what the product itself does."""
         if self.key.fused_accumulation:
             return 0.0
-        summed = 4 if self.key.fp32_gradients else self.element_bytes
-        return (2.0 * summed + self.element_bytes) * parameters
+        return (2.0 * self.summed_bytes + self.element_bytes) * parameters
+
+    def weight_gradient(self, name: str, m: int, n: int, k: int, batch: int = 1) -> Product:
+        """The product of a weight's gradient, which adds to the sum by itself if it may."""
+        sum_bytes = self.summed_bytes if self.key.fused_accumulation else 0
+        return Product(f"{name} weight gradient", m, n, k, batch, is_weight=True, sum_bytes=sum_bytes)
 
     def product_backward(
         self, name: str, m: int, n: float, k: float, *, is_column: bool, bias: bool = False, batch: int = 1
@@ -145,7 +114,7 @@ class Bricks:
         n, k = round(n), round(k)
         weights = batch * n * k
         to_input = Product(f"{name} input gradient", m, k, n, batch)
-        to_weight: list[Item] = [Product(f"{name} weight gradient", n, k, m, batch, is_weight=True)]
+        to_weight: list[Item] = [self.weight_gradient(name, n, k, m, batch)]
         if self.sum_bytes(weights):
             to_weight.append(Sweep(f"{name} gradient sum", self.sum_bytes(weights), 1, is_weight=True))
         if bias:
@@ -173,13 +142,29 @@ class Bricks:
         e = self.element_bytes
         items: list[Item] = [
             Product("scores", rows, columns, self.shape.head_dim, heads, is_attention=True),
-            # The kernel of a causal mask reads the lower triangle and writes all.
-            Sweep("softmax", (2.0 if self.shape.is_encoder else 1.5) * e * scores, 1),
+            self._softmax(heads, columns, scores)[0],
         ]
         if self.shape.has_dropout:
             items.append(Sweep("attention dropout", (2 * e + 1.0) * scores, 1))
         items.append(Product("context", rows, self.shape.head_dim, columns, heads, is_attention=True))
         return tuple(items)
+
+    def _softmax(self, heads: int, keys: int, scores: float) -> tuple[Sweep, Sweep]:
+        """Scale, mask and softmax of unfused attention, in one kernel if it may.
+
+        The kernel of a causal mask reads the lower triangle and writes all, backward it reads two triangles. Without it
+        scores of 16 bits are brought to float32, scaled, masked, put through the softmax and brought back, each by a
+        kernel that reads and writes; the softmax's gradient reads two.
+        """
+        e = self.element_bytes
+        is_fused = e == 2 and heads % FUSED_SOFTMAX_BATCHES == 0 and keys <= FUSED_SOFTMAX_KEYS
+        if is_fused:
+            forward, backward = (2.0, 3.0) if self.shape.is_encoder else (1.5, 2.0)
+            return Sweep("softmax", forward * e * scores, 1), Sweep("softmax gradient", backward * e * scores, 1)
+        casts, in_float32 = (2, 3) if e == 2 else (0, 3)
+        there = casts * (e + 4.0) + in_float32 * 8.0
+        num_kernels = casts + in_float32
+        return Sweep("softmax", there * scores, num_kernels), Sweep("softmax gradient", (there + 4.0) * scores, num_kernels)
 
     def attention(self) -> tuple[list[Item], list[Item]]:
         """Norm to output product, without the residual, forward and backward."""
@@ -188,10 +173,15 @@ class Bricks:
         width = round(self.query_width)
         copy = Sweep("context copy", 2.0 * self.element_bytes * tokens * width, 1)
         core_forward, core_backward = self._core()
-        forward: list[Item] = [*self._gathered("qkv", [Product("qkv", tokens, joint, shape.hidden)]), *core_forward, copy]
+        # The joint bias is added by a kernel of its own; the others are added with what follows their products.
+        bias = [Sweep("qkv bias", 2.0 * self.element_bytes * tokens * joint, 1)] if shape.qkv_bias else []
+        qkv: list[Item] = [*self._gathered("qkv", [Product("qkv", tokens, joint, shape.hidden)]), *bias]
+        forward: list[Item] = [*qkv, *core_forward, copy]
         forward += self._scattered("attention output", [Product("attention output", tokens, shape.hidden, width)])
         backward = self.product_backward("attention output", tokens, shape.hidden, width, is_column=False, bias=shape.output_bias)
         backward += [replace(copy, name="context gradient copy"), *core_backward]
+        if self.key.attention == "unfused":  # the gradients of the three are put side by side again
+            backward.append(Sweep("joined gradient copy", 2.0 * self.element_bytes * tokens * joint, 1))
         backward += self.product_backward("qkv", tokens, joint, shape.hidden, is_column=True, bias=shape.qkv_bias)
         return forward, backward
 
@@ -269,7 +259,7 @@ class Bricks:
                 Product("value gradient", columns, shape.head_dim, rows, heads, is_attention=True),
                 Product("probability gradient", rows, columns, shape.head_dim, heads, is_attention=True),
                 *drop,
-                Sweep("softmax gradient", (3.0 if shape.is_encoder else 2.5) * e * scores, 1),
+                self._softmax(heads, columns, scores)[1],
                 Product("query gradient", rows, shape.head_dim, columns, heads, is_attention=True),
                 Product("key gradient", columns, shape.head_dim, rows, heads, is_attention=True),
             ]
@@ -360,15 +350,15 @@ class Bricks:
             *sends[1],
             *gathers,
             Product("experts down input gradient", rows, round(inner), shape.hidden, local),
-            Product("experts down weight gradient", shape.hidden, round(inner), rows, local, is_weight=True),
+            self.weight_gradient("experts down", shape.hidden, round(inner), rows, local),
             act_gradient,
             Product("experts up input gradient", rows, shape.hidden, wide, local),
-            Product("experts up weight gradient", wide, shape.hidden, rows, local, is_weight=True),
+            self.weight_gradient("experts up", wide, shape.hidden, rows, local),
             Sweep("expert gradient sum", self.sum_bytes(weights), 2, is_weight=True),
             *sums,
             *sends[0],
             replace(order, name="token order back gradient"),
             Product("router input gradient", round(own), shape.hidden, shape.num_experts),
-            Product("router weight gradient", shape.num_experts, shape.hidden, round(own), is_weight=True),
+            self.weight_gradient("router", shape.num_experts, shape.hidden, round(own)),
         ]
         return forward, backward

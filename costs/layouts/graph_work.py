@@ -1,15 +1,16 @@
-"""Any job graph under data and pipeline parallelism: its stages by cut, and the analytic time of a step.
+"""Any job graph under data and pipeline parallelism: what its stages do, by cut.
 
-Ops of the topological order stand in contiguous chunks of balanced time (`plans.stages`). A micro-batch of ``b`` samples
-takes of each op what a share of ``b`` of the graph's samples takes (`costs.compute`). What a later chunk needs goes from
-chunk to chunk, also through chunks that do not use it, as PipeDream passes it on. As for op splits, the update of the
-weights is not counted.
+Ops of the topological order stand in contiguous chunks: where `graph_cuts` puts them, or of balanced time (`plans.stages`).
+A micro-batch of ``b`` samples takes of each op what a share of ``b`` of the graph's samples takes (`costs.compute`). What a
+later chunk needs goes from chunk to chunk, also through chunks that do not use it, as PipeDream passes it on. As for op
+splits, the update of the weights is not counted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,10 +23,7 @@ from ...plans.partition import Layout
 from ...plans.stages import layout_stages
 from .. import compute
 from ..model import CostSettings
-from . import schedules
 from .items import Message
-from .spans import Span, exposed_after, exposed_before
-from .wires import Wiring, boundary_groups, group_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +34,8 @@ class GraphWork:
         graph: the job, ``n`` ops.
         layout: how it is cut.
         chunks: ops of each chunk, in topological order; chunk ``k`` stands on stage ``k mod pp``.
+        share: of the graph's samples that a micro-batch has.
+        is_profiled: whether times are a profile's, and not a roofline's.
         forward_s, backward_s: of a micro-batch, the second with recomputation, ``(n,)``.
         gradient_bytes: of each op, ``(n,)``.
         boundary_bytes: what a micro-batch brings from each chunk to the next, ``(pp v,)``; the last brings nothing.
@@ -44,6 +44,8 @@ class GraphWork:
     graph: JobGraph
     layout: Layout
     chunks: tuple[NDArray[np.int64], ...]
+    share: float
+    is_profiled: bool
     forward_s: NDArray[np.float64]
     backward_s: NDArray[np.float64]
     gradient_bytes: NDArray[np.float64]
@@ -52,6 +54,10 @@ class GraphWork:
     def chunks_of(self, stage: int) -> list[int]:
         """The chunks on a stage."""
         return list(range(stage, len(self.chunks), self.layout.pp))
+
+    def ops_of(self, stage: int) -> NDArray[np.int64]:
+        """The ops on a stage, chunk by chunk."""
+        return np.concatenate([self.chunks[chunk] for chunk in self.chunks_of(stage)])
 
     def boundary(self, chunk: int) -> tuple[Message, ...]:
         """What goes from a chunk to the next one, and its gradient back."""
@@ -72,12 +78,12 @@ class GraphWork:
 
     def gather(self, stage: int) -> tuple[Message, ...]:
         """Parameters of a stage, where the replicas update a part each."""
-        size = sum(float(self.graph.parameter_bytes[self.chunks[chunk]].sum()) for chunk in self.chunks_of(stage))
+        size = float(self.graph.parameter_bytes[self.ops_of(stage)].sum())
         is_sharded = self.layout.num_shards > 1 and size > 0
         return (Message("parameters", "all_gather", "shard", size),) if is_sharded else ()
 
     def _gradients(self, stage: int) -> float:
-        return sum(float(self.gradient_bytes[self.chunks[chunk]].sum()) for chunk in self.chunks_of(stage))
+        return float(self.gradient_bytes[self.ops_of(stage)].sum())
 
 
 def describe_graph(
@@ -87,6 +93,7 @@ def describe_graph(
     costs: CostSettings | None = None,
     *,
     stages: Sequence[Stage] = (),
+    cuts: Sequence[int] = (),
 ) -> GraphWork:
     """The work of a job graph under a layout of data and pipeline parallelism.
 
@@ -97,21 +104,15 @@ def describe_graph(
         device: on which it runs.
         costs: chooses the compute model and the size of gradients.
         stages: of a plan; by default balanced by time, see `plans.stages.layout_stages`.
+        cuts: in place of stages, the first op of each chunk by its place in the topological order and, last, ``n``.
 
     Raises:
         PlanError: an axis that a graph of ops cannot be cut along, or a micro-batch that is no share of the graph's batch.
         GraphError: the graph cannot be timed on the device.
     """
     costs = costs or CostSettings()
-    samples = graph.samples_per_step or layout.global_batch
-    _check(graph, layout, samples)
-    names = {name: op for op, name in enumerate(graph.op_names)}
-    held = sorted(stages or layout_stages(graph, layout), key=lambda stage: (stage.chunk, stage.stage))
-    chunks = tuple(np.array([names[name] for name in stage.ops], np.int64) for stage in held)
-    if sum(map(len, chunks)) != graph.num_ops or len(chunks) != layout.pp * layout.virtual_stages:
-        raise PlanError("do not hold each op of the job once, in as many chunks as the layout has", field="stages")
-    splits = np.full(graph.num_ops, samples // layout.micro_batch)
-    forward_s, backward_s = compute.chosen(costs.compute, graph).share_s(graph, splits, device)
+    forward_s, backward_s = op_times_s(graph, layout, device, costs)
+    chunks = _chunks(graph, layout, stages, cuts)
     chunk_of = np.empty(graph.num_ops, np.int64)
     for chunk, ops in enumerate(chunks):
         chunk_of[ops] = chunk
@@ -122,70 +123,51 @@ def describe_graph(
     last_use = chunk_of.copy()
     np.maximum.at(last_use, graph.edges[:, 0], chunk_of[graph.edges[:, 1]])
     crossing = [(chunk_of <= chunk) & (last_use > chunk) for chunk in range(len(chunks))]
-    share = layout.micro_batch / samples
+    share = share_of(graph, layout)
     return GraphWork(
         graph=graph,
         layout=layout,
         chunks=chunks,
+        share=share,
+        is_profiled=graph.source == "measured" and compute.chosen(costs.compute, graph).provenance == "measured",
         forward_s=forward_s,
-        backward_s=backward_s + (forward_s if layout.recompute == "full" else 0.0),
+        backward_s=backward_s,
         gradient_bytes=graph.parameter_bytes * costs.gradient_bytes_per_parameter_byte,
         boundary_bytes=np.array([share * float(graph.activation_bytes[cross].sum()) for cross in crossing]),
     )
 
 
-def graph_step_s(work: GraphWork, wires: Wiring, slowdown: float = 1.0) -> float:
-    """Seconds of one step.
+def share_of(graph: JobGraph, layout: Layout) -> float:
+    """The part of the graph's samples that a micro-batch has."""
+    return layout.micro_batch / (graph.samples_per_step or layout.global_batch)
 
-    Args:
-        work: what the stages do.
-        wires: prices messages.
-        slowdown: factor on computing and sending that run side by side.
+
+def op_times_s(
+    graph: JobGraph, layout: Layout, device: DeviceType, costs: CostSettings
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Seconds of a micro-batch's forward pass, and of its backward pass with recomputation, through each op, ``(n,)``.
+
+    Raises:
+        PlanError, GraphError: as `describe_graph`.
     """
-    layout = work.layout
-    task_s = np.zeros((layout.pp, layout.virtual_stages, 3))
-    for chunk, ops in enumerate(work.chunks):
-        task_s[chunk % layout.pp, chunk // layout.pp, :2] = work.forward_s[ops].sum(), work.backward_s[ops].sum()
-    groups = boundary_groups(layout, wires.devices_per_host)
-    send_s = np.zeros(len(work.chunks))
-    for chunk in range(len(work.chunks)):
-        for message in work.boundary(chunk):
-            send_s[chunk] = wires.group_s(message.operation, message.payload_bytes, groups[chunk % layout.pp])
-    played = schedules.play(
-        layout.schedule, layout.virtual_stages, layout.num_micro_batches, task_s, send_s, overlaps_sends=layout.overlap_pp
-    )
-    return max(float(played.span_s[stage]) + _tail_s(work, stage, wires, slowdown) for stage in range(layout.pp))
+    samples = graph.samples_per_step or layout.global_batch
+    _check(graph, layout, samples)
+    splits = np.full(graph.num_ops, samples // layout.micro_batch)
+    forward_s, backward_s = compute.chosen(costs.compute, graph).share_s(graph, splits, device)
+    return forward_s, backward_s + (forward_s if layout.recompute == "full" else 0.0)
 
 
-def _tail_s(work: GraphWork, stage: int, wires: Wiring, slowdown: float) -> float:
-    """Exposed seconds of gradients and of gathered parameters."""
-    layout, total_s = work.layout, 0.0
-    for is_backward, messages in ((True, work.sync(stage)), (False, work.gather(stage))):
-        priced = [
-            (m.axis, wires.group_s(m.operation, m.payload_bytes, group_of(m.axis, layout, wires.devices_per_host)))
-            for m in messages
-        ]
-        whole_s = sum(seconds for _, seconds in priced)
-        if layout.overlap_dp and whole_s > 0:
-            spans = _spans(work, stage, is_backward=is_backward)
-            shown_s = (exposed_after if is_backward else exposed_before)(spans, [(str(axis), s) for axis, s in priced])
-            whole_s = shown_s + (slowdown - 1) * max(0.0, whole_s - shown_s)
-        total_s += whole_s
-    return total_s
-
-
-def _spans(work: GraphWork, stage: int, *, is_backward: bool) -> list[Span]:
-    """The ops of a stage in the order of their passes, see `spans.stage_spans`."""
-    seconds, size = (work.backward_s, work.gradient_bytes) if is_backward else (work.forward_s, work.graph.parameter_bytes)
-    chunks = work.chunks_of(stage)
-    total = sum(float(size[work.chunks[chunk]].sum()) for chunk in chunks)
-    spans: list[Span] = []
-    for place, chunk in enumerate(chunks):
-        if place:
-            between = work.chunks[chunks[place - 1] if is_backward else chunk]
-            spans.append(Span(work.layout.pp - 1, float(seconds[between].sum()), 0.0, 0.0))
-        spans += [Span(1, float(seconds[op]), float(size[op]) / total, 0.0) for op in work.chunks[chunk].tolist()]
-    return spans[::-1] if is_backward else spans
+def _chunks(graph: JobGraph, layout: Layout, stages: Sequence[Stage], cuts: Sequence[int]) -> tuple[NDArray[np.int64], ...]:
+    """The ops of each chunk."""
+    if len(cuts):
+        chunks = tuple(graph.order[first:last] for first, last in pairwise(cuts))
+    else:
+        names = {name: op for op, name in enumerate(graph.op_names)}
+        held = sorted(stages or layout_stages(graph, layout), key=lambda stage: (stage.chunk, stage.stage))
+        chunks = tuple(np.array([names[name] for name in stage.ops], np.int64) for stage in held)
+    if sum(map(len, chunks)) != graph.num_ops or len(chunks) != layout.pp * layout.virtual_stages:
+        raise PlanError("do not hold each op of the job once, in as many chunks as the layout has", field="stages")
+    return chunks
 
 
 def _check(graph: JobGraph, layout: Layout, samples: int) -> None:

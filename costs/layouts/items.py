@@ -28,6 +28,7 @@ class Product:
         batch: equal products in one kernel.
         is_weight: part of the weight gradient, which a zero-bubble schedule may put off.
         is_attention: one of the narrow products of unfused attention, a head's width long or wide.
+        sum_bytes: of a number of the sum that it adds its result to; 0 where it writes the result by itself.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Product:
     batch: int = 1
     is_weight: bool = False
     is_attention: bool = False
+    sum_bytes: int = 0
 
     @property
     def flops(self) -> float:

@@ -18,14 +18,22 @@ from ... import settings
 from ...devices import DeviceType
 from .items import FusedAttention, Product, Sweep
 
-TILES = ((256, 128, 1.0), (128, 256, 1.0), (128, 128, 0.92), (128, 64, 0.75), (64, 128, 0.75), (64, 64, 0.55))
+TILES = (
+    (256, 128, 1.0),
+    (128, 256, 1.0),
+    (128, 128, 0.92),
+    (256, 64, 0.85),
+    (64, 256, 0.85),
+    (128, 64, 0.75),
+    (64, 128, 0.75),
+    (64, 64, 0.55),
+)
 """Rows and columns of the tiles that a library of products chooses from, and what each reaches of the largest one's speed.
 A smaller tile loads more bytes for each operation. Shapes and order: NVIDIA, "Matrix multiplication background user's
 guide", 2023, section 4.2; the shares are an assumption."""
 
-MAX_SPLITS = 16
-"""Into how many parts at most the sums of a product are cut where it has too few tiles for the device."""
-
+MAX_SPLITS, LEAST_SUM = 16, 512
+"""Into how many parts at most the sums of a product are cut, and what must be left of them to be cut again."""
 
 GRADIENT_SWEEPS = 7
 """How often one update goes over a gradient: unscaling (read, write), norm (read), clipping (read, write), Adam (read), zero
@@ -70,8 +78,9 @@ class KernelModel:
         """Seconds of a product: the fastest choice of tile and split, at least the time of moving its matrices.
 
         Tiles are worked off in waves of one per multiprocessor; the last wave costs as much as a full one. Each tile
-        pays its start and end as ``product_overhead_k`` further steps along the sums. Where tiles are fewer than
-        multiprocessors the sums are cut, and partial results are added in float32.
+        pays its start and end as ``product_overhead_k`` further steps along the sums: it loads its first operands and
+        stores its result while it multiplies nothing, and one that adds to a sum of float32 moves four times the bytes.
+        The sums may be cut, also where tiles would not fill the last wave; partial results are then added in float32.
 
         Source:
             NVIDIA, "Matrix multiplication background user's guide", 2023 (tile and wave quantisation).
@@ -83,21 +92,23 @@ class KernelModel:
         bytes_per_s = device.memory_bandwidth_bytes_per_s * constants.memory_efficiency
         if element_bytes == 4:
             per_core /= 2.0  # TF32 runs at half the rate of 16 bits on matrix units
+        result_bytes = 2 * item.sum_bytes or element_bytes
+        overhead_k = constants.product_overhead_k * result_bytes / element_bytes
         best = math.inf
         for rows, columns, speed in TILES:
             tiles = item.batch * -(-item.m // rows) * -(-item.n // columns)
+            step_s = 2.0 * rows * columns / (per_core * speed)
             split = 1
             while True:
                 k = item.k / split
-                waves = -(-tiles * split // cores)
-                seconds = waves * 2.0 * rows * columns * (k + constants.product_overhead_k) / (per_core * speed)
+                seconds = -(-tiles * split // cores) * step_s * (k + overhead_k)
                 if split > 1:
                     seconds += 8.0 * item.batch * item.m * item.n * split / bytes_per_s
                 best = min(best, seconds)
-                if tiles * split >= cores or split >= MAX_SPLITS or k < 512:
+                if split >= MAX_SPLITS or k < LEAST_SUM:
                     break
                 split *= 2
-        moved = element_bytes * item.batch * (item.m * item.k + item.k * item.n + item.m * item.n)
+        moved = item.batch * (element_bytes * (item.m * item.k + item.k * item.n) + result_bytes * item.m * item.n)
         return max(best, moved / bytes_per_s) + constants.kernel_gap_us / 1e6
 
     def attention_s(self, item: FusedAttention) -> float:

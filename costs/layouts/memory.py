@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from ...errors import PlanError
 from ...jobs.transformer import TransformerShape
 from ...plans.partition import Layout
-from .schedules import in_flight
-from .work import LayoutWork
+from .schedules import in_flight, waiting
+from .work import ZERO_BUBBLE, LayoutWork
 
 FRAGMENTATION = 0.04
 """Share of what changes size during a step that a caching allocator cannot reuse. An assumption."""
@@ -112,42 +113,56 @@ def layer_activation_bytes(
     return tokens * (stream + inner + extra + attended)
 
 
+class _OfLayer(NamedTuple):
+    """Bytes of one layer and micro-batch: from the forward to the backward pass, then for a weight gradient that is put off;
+    without recomputation, and with selective one."""
+
+    kept: float
+    put_off: float
+    whole: float
+    selective: float
+
+    @classmethod
+    def of(cls, work: LayoutWork) -> _OfLayer:
+        kept, whole, selective = (_layer_bytes(work, recompute) for recompute in (work.layout.recompute, "none", "selective"))
+        return cls(kept, selective if _computes_again(work.layout) else kept, whole, selective)
+
+
 def stage_memory(work: LayoutWork, stage: int) -> StageMemory:
     """Memory of a rank of one stage.
 
     ZeRO-1 (or the distributed optimizer) shards the optimizer, ZeRO-2 also the gradients where they are reduced for every
     micro-batch (without a pipeline), ZeRO-3 the weights, of which some are whole at a time.
     """
+    return _stage_memory(work, stage, _OfLayer.of(work))
+
+
+def peak_memory(work: LayoutWork) -> tuple[int, StageMemory]:
+    """The stage whose ranks need most, and what they hold."""
+    pp, of_layer = work.layout.pp, _OfLayer.of(work)
+    least = min(held.num_layers for held in work.stages)
+    stages = {0, pp // 2, pp - 1} | {stage for stage, held in enumerate(work.stages) if held.num_layers > least}
+    found = [(stage, _stage_memory(work, stage, of_layer)) for stage in sorted(stages)]
+    return max(found, key=lambda pair: pair[1].total)
+
+
+def _stage_memory(work: LayoutWork, stage: int, of_layer: _OfLayer) -> StageMemory:
     layout = work.layout
     held = work.stages[stage]
     width = 4 if layout.precision == "fp32" else 2
     gradient_width = 4 if layout.fp32_gradients else width
     shards = layout.num_shards
     expert_shards = min(shards, layout.dp * layout.cp // layout.ep) if layout.shards_optimizer else 1
-
-    def sharded(if_sharded: bool) -> float:
-        if not if_sharded:
-            return held.parameters
-        return held.dense_parameters / shards + held.expert_parameters / expert_shards
-
-    parameters = width * sharded(layout.zero >= 3)
-    gradients = gradient_width * sharded(layout.zero >= 3 or (layout.zero == 2 and layout.pp == 1))
+    shared = held.dense_parameters / shards + held.expert_parameters / expert_shards
+    parameters = width * (shared if layout.zero >= 3 else held.parameters)
+    is_reduced = layout.zero >= 3 or (layout.zero == 2 and layout.pp == 1)
+    gradients = gradient_width * (shared if is_reduced else held.parameters)
     optimizer = (8.0 if layout.precision == "fp32" else 12.0) * held.optimizer_parameters
-    activations = _activations(work, stage)
+    activations = _activations(work, stage, of_layer)
     buffers = _buffers(work, stage, width, gradient_width)
     return StageMemory(
         parameters, gradients, optimizer, activations, buffers, RUNTIME_BYTES + FRAGMENTATION * (activations + buffers)
     )
-
-
-def peak_memory(work: LayoutWork) -> tuple[int, StageMemory]:
-    """The stage whose ranks need most, and what they hold."""
-    layout = work.layout
-    stages = sorted(
-        {0, layout.pp // 2, layout.pp - 1} | {c.stage for c in work.chunks if c.num_layers > work.chunks[0].num_layers}
-    )
-    found = [(stage, stage_memory(work, stage)) for stage in stages]
-    return max(found, key=lambda pair: pair[1].total)
 
 
 def check_fits(work: LayoutWork, capacity_bytes: float) -> None:
@@ -167,10 +182,40 @@ def check_fits(work: LayoutWork, capacity_bytes: float) -> None:
 
 
 def activation_bytes(work: LayoutWork, stage: int = 0) -> float:
-    """Activations of the layers alone that a stage keeps, without embedding, head and the block that is recomputed."""
+    """Activations of the layers alone that a stage keeps, without embedding, head and the block that is recomputed.
+
+    A weight gradient that a zero-bubble schedule puts off keeps its activations, see `put_off_bytes`.
+    """
+    return _layers_bytes(work, stage, _OfLayer.of(work))
+
+
+def kept_bytes(work: LayoutWork) -> float:
+    """Activations of one layer that a micro-batch keeps from its forward pass to its backward pass."""
+    return _OfLayer.of(work).kept
+
+
+def put_off_bytes(work: LayoutWork) -> float:
+    """What of them it keeps on for a weight gradient that a zero-bubble schedule puts off.
+
+    That is all of it; a layer that is recomputed as a whole has by then all activations again but those inside attention,
+    which holds no weights.
+    """
+    return _OfLayer.of(work).put_off
+
+
+def _computes_again(layout: Layout) -> bool:
+    """Whether what is kept for a weight gradient is not what was kept for the backward pass."""
+    return layout.recompute == "full" and layout.pp > 1 and layout.schedule in ZERO_BUBBLE
+
+
+def _layers_bytes(work: LayoutWork, stage: int, of_layer: _OfLayer) -> float:
     layout = work.layout
-    count = sum(chunk.num_layers for chunk in work.chunks if chunk.stage == stage)
-    return count * _layer_bytes(work, layout.recompute) * _kept(layout, stage)
+    if _computes_again(layout):
+        pairs = waiting(layout.schedule, layout.pp, layout.num_micro_batches, stage)
+        most = max(before * of_layer.kept + after * of_layer.put_off for before, after in pairs)
+    else:
+        most = _kept(layout, stage) * of_layer.kept
+    return work.stages[stage].num_layers * most
 
 
 def _kept(layout: Layout, stage: int) -> float:
@@ -186,19 +231,18 @@ def _layer_bytes(work: LayoutWork, recompute: str) -> float:
     )
 
 
-def _activations(work: LayoutWork, stage: int) -> float:
+def _activations(work: LayoutWork, stage: int, of_layer: _OfLayer) -> float:
     layout, shape = work.layout, work.shape
-    kept = _kept(layout, stage)
-    total = activation_bytes(work, stage)
+    total = _layers_bytes(work, stage, of_layer)
     tokens = layout.micro_batch * work.sequence_length // layout.cp
     width = 4 if layout.precision == "fp32" else 2
     split = layout.tp if layout.sequence_parallel else 1
     if layout.recompute == "full":
-        total += _layer_bytes(work, "none")
+        total += of_layer.whole
     elif layout.recompute == "selective" and layout.attention == "unfused":
-        total += _layer_bytes(work, "none") - _layer_bytes(work, "selective")
+        total += of_layer.whole - of_layer.selective
     if stage == 0 and shape.has_dropout:
-        total += kept * tokens * shape.hidden / split
+        total += _kept(layout, stage) * tokens * shape.hidden / split
     return total + (2 * width * tokens * shape.hidden / split if stage == layout.pp - 1 else 0.0)
 
 
@@ -216,8 +260,9 @@ def _buffers(work: LayoutWork, stage: int, width: int, gradient_width: int) -> f
     parameters = work.stages[stage].parameters
     if layout.zero >= 3:
         layer = work.layer.dense_parameters + work.layer.expert_parameters
-        whole = max(2 * layer, work.embedding.dense_parameters)
-        weight = max(work.layer.largest_weight, work.embedding.dense_parameters)
+        table = work.embedding.dense_parameters if stage in (0, layout.pp - 1) else 0.0
+        whole = max(2 * layer, table)
+        weight = max(work.layer.largest_weight, table)
         total += width * min(whole, max(LIVE_PARAMETERS, weight)) + gradient_width * min(layer, BUCKET_PARAMETERS)
     elif layout.shards_optimizer and layout.num_shards > 1:
         total += gradient_width * min(parameters, BUCKET_PARAMETERS)

@@ -22,6 +22,9 @@ FORWARD, BACKWARD, WEIGHT = 0, 1, 2
 MAX_TASKS = 16_384
 """Beyond so many tasks a schedule is played with fewer micro-batches, twice, and continued by its steady state."""
 
+STEADY_ROUNDS = 4
+"""Rounds of `round_size` micro-batches of which a stage keeps as much as of any more."""
+
 Tasks = NDArray[np.int32]
 
 
@@ -44,24 +47,56 @@ class Played(NamedTuple):
     first_s: NDArray[np.float64]
 
 
-@lru_cache(maxsize=512)
-def orders(schedule: str, num_stages: int, virtual_stages: int, num_micro_batches: int) -> Tasks:
+def round_size(num_stages: int, num_micro_batches: int) -> int:
+    """Micro-batches that an interleaved schedule takes through every chunk before the next ones, ``n``.
+
+    As many as stages, ``p``, where these divide the micro-batches, as the first published schedule wants it. Else Megatron
+    Core takes any ``n`` of ``p`` to ``m`` whose last round has at least ``p`` too, since fewer leave bubbles; the least
+    such one is taken here. Fewer micro-batches than stages, which Megatron Core refuses, are one round, as in PyTorch.
+
+    Source:
+        Narayanan et al., "Efficient large-scale language model training on GPU clusters", 2021, section 2.2; NVIDIA/Megatron-LM,
+        megatron/core/pipeline_parallel/schedules.py since core 0.9 (``microbatch_group_size_per_vp_stage``); pytorch/pytorch,
+        pull request 129597 (``ScheduleInterleaved1F1B``).
+    """
+    p, m = num_stages, num_micro_batches
+    if m <= p:
+        return m
+    return next(n for n in range(p, m + 1) if m % n == 0 or m % n >= p)
+
+
+def orders(schedule: str, num_stages: int, virtual_stages: int, num_micro_batches: int, round_of: int | None = None) -> Tasks:
     """The tasks of a schedule, ``(p, n, 3)``: kind, place of the chunk on its stage, micro-batch.
+
+    Args:
+        schedule: as `Layout.schedule`.
+        num_stages: ``p``.
+        virtual_stages: ``v``.
+        num_micro_batches: ``m``.
+        round_of: micro-batches of a round of an interleaved schedule; by default `round_size`.
 
     Source:
         GPipe: Huang et al., 2019. 1F1B and interleaved: Narayanan et al., "Efficient large-scale language model training
         on GPU clusters", 2021, section 2.2. ZB-H1 and ZB-2P: Qi et al., "Zero bubble pipeline parallelism", 2024.
     """
     p, v, m = num_stages, virtual_stages, num_micro_batches
+    made = _kept_orders if 3 * p * v * m <= 4 * MAX_TASKS else _made_orders
+    return made(schedule, p, v, m, round_size(p, m) if round_of is None else round_of)
+
+
+def _made_orders(schedule: str, p: int, v: int, m: int, round_of: int) -> Tasks:
     made: Tasks
     if schedule in ("zb-h1", "zb-2p"):
         made = _zero_bubble(p, m, schedule == "zb-2p")
     elif v > 1:
-        made = _interleaved(p, v, m)
+        made = _interleaved(p, v, m, round_of)
     else:
         made = _plain(p, m, schedule == "gpipe")
     made.flags.writeable = False
     return made
+
+
+_kept_orders = lru_cache(maxsize=512)(_made_orders)
 
 
 def play(
@@ -91,14 +126,17 @@ def play(
         return Played(busy, np.array([busy]), np.array([busy]), np.zeros(1))
     send_s = np.broadcast_to(np.asarray(send_s, np.float64), p * v)
     kinds = 3 if schedule in ("zb-h1", "zb-2p") else 2
-    fewer = max(4 * p, MAX_TASKS // (p * v * kinds) // p * p)
-    if m <= fewer + p or (m - fewer) % p:
+    # The steady state repeats round by round; what is left over after the last whole round stays as it is.
+    n = round_size(p, m) if v > 1 else p
+    rounds = max(STEADY_ROUNDS, MAX_TASKS // (p * v * kinds) // n)
+    fewer = rounds * n + m % n
+    if m <= fewer + n:
         return _played(orders(schedule, p, v, m), v, m, task_s, send_s, overlaps_sends)
     if schedule == "gpipe":
         return _gpipe(m, task_s[:, 0], send_s, overlaps_sends)
-    short = _played(orders(schedule, p, v, fewer), v, fewer, task_s, send_s, overlaps_sends)
-    longer = _played(orders(schedule, p, v, fewer + p), v, fewer + p, task_s, send_s, overlaps_sends)
-    times = (m - fewer) // p
+    short = _played(orders(schedule, p, v, fewer, n), v, fewer, task_s, send_s, overlaps_sends)
+    longer = _played(orders(schedule, p, v, fewer + n, n), v, fewer + n, task_s, send_s, overlaps_sends)
+    times = (m - fewer) // n
     return Played(
         short.period_s + times * (longer.period_s - short.period_s),
         short.span_s + times * (longer.span_s - short.span_s),
@@ -125,11 +163,29 @@ def in_flight(schedule: str, num_stages: int, virtual_stages: int, num_micro_bat
     if schedule == "zb-2p":
         return float(min(m, 2 * p - 1))
     if v > 1:
-        if m == p:  # then all forward passes come first
-            return float(m)
-        warm_up = (p - stage - 1) * 2 + (v - 1) * p
-        return min(float(m), (min(warm_up, m * v) + 1) / v)
+        return min(float(m), (_warm_up(p, v, m, stage, round_size(p, m)) + 1) / v)
     return float(min(m, p - stage))
+
+
+@lru_cache(maxsize=65_536)
+def waiting(schedule: str, num_stages: int, num_micro_batches: int, stage: int) -> tuple[tuple[int, int], ...]:
+    """What a stage of a zero-bubble schedule keeps at once: micro-batches that wait for their backward pass, and others of
+    which the weight gradient alone is still to come.
+
+    Every pair of numbers of which no other one has more of both. The two keep different things where the backward pass
+    computes again what it needs.
+    """
+    p, m = num_stages, num_micro_batches
+    kind = orders(schedule, p, 1, min(m, STEADY_ROUNDS * p + m % p))[stage, :, 0]
+    done = [np.cumsum(kind == one) for one in (FORWARD, BACKWARD, WEIGHT)]
+    pairs = set(zip((done[0] - done[1]).tolist(), (done[1] - done[2]).tolist(), strict=True))
+    return tuple(sorted(one for one in pairs if not any(o != one and o[0] >= one[0] and o[1] >= one[1] for o in pairs)))
+
+
+def _warm_up(p: int, v: int, m: int, stage: int, round_of: int) -> int:
+    """Forward passes of an interleaved schedule before the first backward one; all, if there are as many micro-batches as
+    stages."""
+    return m * v if m == p else min((p - stage - 1) * 2 + (v - 1) * round_of, m * v)
 
 
 def closed_form_s(
@@ -192,15 +248,17 @@ def _plain(p: int, m: int, is_gpipe: bool) -> Tasks:
     return made
 
 
-def _interleaved(p: int, v: int, m: int) -> Tasks:
-    """Megatron-LM's order: groups of ``p`` micro-batches through every chunk in turn."""
+def _interleaved(p: int, v: int, m: int, round_of: int) -> Tasks:
+    """Megatron-LM's order: rounds of micro-batches through every chunk in turn, the last one of what is left."""
     total = m * v
     made = np.zeros((p, 2 * total, 3), np.int32)
     k = np.arange(total)
-    place = k // p % v
-    micro = k // (p * v) * p + k % p
+    first = k // (round_of * v) * round_of
+    size = np.minimum(round_of, m - first)
+    place = (k - first * v) // size
+    micro = first + (k - first * v) % size
     for stage in range(p):
-        warm_up = total if m == p else min((p - stage - 1) * 2 + (v - 1) * p, total)
+        warm_up = _warm_up(p, v, m, stage, round_of)
         steady = total - warm_up
         kind = np.concatenate([np.full(warm_up, FORWARD), np.tile([FORWARD, BACKWARD], steady), np.full(warm_up, BACKWARD)])
         made[stage, :, 0] = kind

@@ -21,16 +21,13 @@ from ...plans.partition import Layout
 from ...plans.rank_order import DEFAULT_ORDER
 from ..collectives.prices import Provenance
 from . import schedules
+from .doubts import doubts, fused_attention_s, operations, per_step, uncertainty
 from .items import Message, Pass, input_part, weight_part
 from .kernels import KernelModel, kernel_model
 from .passes import OVERLAP_SLOWDOWN, PassTime, pass_time
 from .spans import exposed_after, exposed_before, stage_spans
-from .wires import Group, Wires, Wiring, boundary_groups, group_of, groups_of
+from .wires import Group, Wiring, boundary_groups, group_of, groups_of
 from .work import ZERO_BUBBLE, LayoutWork, describe
-
-NETWORK_UNCERTAINTY = 0.25
-"""Relative standard deviation of what crosses hosts, whose figures are nominal."""
-
 
 MINOR = 0.05
 """Share of a communication's seconds below which a message does not decide where it is said to come from."""
@@ -48,7 +45,7 @@ class StepTime:
         model_flops: of one step over all ranks, without recomputation; attention counts in full.
         hardware_flops: with recomputation.
         tokens: of one step.
-        uncertainty: relative, one standard deviation.
+        doubts: what the uncertainty is made of, see `doubts.doubts`.
         peak_flops_per_s: of all devices together.
     """
 
@@ -57,8 +54,13 @@ class StepTime:
     model_flops: float
     hardware_flops: float
     tokens: int
-    uncertainty: float
+    doubts: dict[str, float]
     peak_flops_per_s: float
+
+    @property
+    def uncertainty(self) -> float:
+        """Relative, one standard deviation."""
+        return uncertainty(self.doubts)
 
     @property
     def tokens_per_s(self) -> float:
@@ -85,7 +87,7 @@ class _Times(NamedTuple):
     weight: PassTime
 
     def task_s(self) -> tuple[float, float, float]:
-        """Seconds of the tasks of a schedule."""
+        """Seconds of the tasks of a schedule, of one block."""
         return self.forward.seconds, (self.recompute + self.backward).seconds, self.weight.seconds
 
 
@@ -158,14 +160,20 @@ class Pricer:
             "optimizer": optimizer_s,
         }
         model_flops, hardware_flops = _flops(work)
-        crossing_s = total["pipeline transfers"] + sync_s + gather_s + total.get("exposed shard", 0.0)
         return StepTime(
             step_s=step_s,
             breakdown_s=total,
             model_flops=model_flops,
             hardware_flops=hardware_flops,
             tokens=layout.global_batch * work.sequence_length,
-            uncertainty=float(np.hypot(self.model.constants.uncertainty, NETWORK_UNCERTAINTY * crossing_s / step_s)),
+            doubts=doubts(
+                kernels=self.model.constants.uncertainty,
+                step_s=step_s,
+                crossing_s=total["pipeline transfers"] + sync_s + gather_s + total.get("exposed shard", 0.0),
+                fused_attention_s=per_step(work, last, lambda items: fused_attention_s(items, self.model)),
+                hidden_s=self._hidden_s(work, last, [times for times, _ in of_stage[last]], sync_s + gather_s),
+                utilisation=per_step(work, last, operations) / (step_s * self.device.peak_flops_per_s),
+            ),
             peak_flops_per_s=layout.world * self.device.peak_flops_per_s,
         )
 
@@ -184,7 +192,7 @@ class Pricer:
             which counts ZeRO-3's traffic so: three times the parameters for each rank, across hosts.
         """
         stands = group or group_of(message.axis, layout, self.wires.devices_per_host, self.order)
-        if message.axis == "shard" and layout.zero >= 3 and isinstance(self.wires, Wires):
+        if message.axis == "shard" and layout.zero >= 3:
             return self.wires.flat_s(message.operation, message.payload_bytes, stands)
         return self.wires.group_s(message.operation, message.payload_bytes, stands)
 
@@ -250,7 +258,9 @@ class Pricer:
             parts = [(blocks["layer"], num_layers)]
             parts += [(blocks["embedding"], 1)] * has_embedding + [(blocks["head"], 1)] * has_head
             times = _Times(*(_total([(part[kind], times) for part, times in parts]) for kind in range(4)))
-            self._chunks[key] = (times, times.task_s())
+            seconds = [[count * one for one in part.task_s()] for part, count in parts]
+            forward_s, backward_s, weight_s = map(sum, zip(*seconds, strict=True))
+            self._chunks[key] = (times, (forward_s, backward_s, weight_s))
         return self._chunks[key]
 
     def _block_times(self, work: LayoutWork) -> dict[str, _Times]:
@@ -295,6 +305,24 @@ class Pricer:
             spans = stage_spans(work, stage, {name: times.task_s()[0] for name, times in blocks.items()}, is_backward=False)
             gather_s = self._with_slowdown(gather_s, exposed_before(spans, [(item.axis, s) for item, s in gather]))
         return sync_s, gather_s, self.optimizer_s(work, stage)
+
+    def _hidden_s(self, work: LayoutWork, stage: int, chunks: list[_Times], tail_s: float) -> float:
+        """Seconds of communication in a step that a stage is taken to hide, as no run did that was predicted.
+
+        Those of input gradients beside weight gradients were hidden in such runs; they do not count.
+        """
+        layout, held, m = work.layout, work.stages[stage], work.layout.num_micro_batches
+        hidden_s = 0.0
+        for times in chunks:
+            for one in times:
+                hidden_s += m * sum(s for axis, s in one.hidden_s.items() if axis != "tp" or layout.overlap_tp)
+        if layout.overlap_pp and layout.pp > 1:
+            sends = 2 * layout.virtual_stages - (stage == 0) - (stage == layout.pp - 1)
+            hidden_s += m * sends * float(self._sends(work).mean())
+        if layout.overlap_dp:
+            whole_s = sum(self.message_s(item, layout) for item in (*held.sync, *held.gather) if isinstance(item, Message))
+            hidden_s += max(0.0, whole_s - tail_s)
+        return hidden_s
 
     def _with_slowdown(self, whole_s: float, exposed_s: float) -> float:
         """What is exposed, and what the rest slows down."""

@@ -70,6 +70,10 @@ class Wiring(Protocol):
         """Seconds of one collective, or of one transfer to the next rank."""
         ...
 
+    def flat_s(self, operation: Operation, payload_bytes: float, group: Group) -> float:
+        """As `group_s`, but over hosts each rank fetches all by its own share of the cards, as if its neighbours had nothing."""
+        ...
+
     def provenance(self, operation: Operation, payload_bytes: float, group: Group) -> Provenance:
         """Where these seconds come from; of a group of more than one rank, and some bytes."""
         ...
@@ -278,6 +282,18 @@ class FabricWires:
                 side_by_side=self._fitting(group, stride),
             )
         return self._known[key]
+
+    def flat_s(self, operation: Operation, payload_bytes: float, group: Group) -> float:
+        """A group of one rank on each host, beside as many as a host has devices, fetches what each rank does not hold.
+
+        The algorithm is the chosen one; it takes no less than where the ranks of a host share what they fetch.
+        """
+        n, hosts = group.size, group.size // group.per_host
+        shared_s = self.group_s(operation, payload_bytes, group)
+        if hosts <= 1:
+            return shared_s
+        fetched = payload_bytes * ((n - 1) / n) / ((hosts - 1) / hosts)
+        return max(shared_s, self.group_s(operation, fetched, Group(hosts, 1, 1, self.devices_per_host)))
 
     def provenance(self, operation: Operation, payload_bytes: float, group: Group) -> Provenance:
         """That of the collective layer's price."""

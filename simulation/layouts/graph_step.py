@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import numpy as np
-
+from ...costs.layouts.graph_memory import graph_stage_memory, kept_bytes, most_kept_bytes
 from ...costs.layouts.graph_work import GraphWork
 from ...costs.layouts.items import Message
+from ...costs.layouts.memory import FRAGMENTATION
 from ...costs.layouts.schedules import FORWARD
 from ...costs.layouts.wires import Group, Wiring
-from ...plans.memory import STATE_BYTES_PER_WEIGHT_BYTE
 from ...plans.partition import Layout
 from .segments import Segments, Template
 
@@ -41,7 +40,7 @@ class GraphStep:
             is_forward = kind == FORWARD
             seconds, size = (work.forward_s, graph.parameter_bytes) if is_forward else (work.backward_s, work.gradient_bytes)
             flops = graph.forward_flops if is_forward else graph.backward_flops
-            share = work.layout.micro_batch / (graph.samples_per_step or work.layout.global_batch)
+            share = work.share
             made = Segments(f"chunk {chunk}", lambda message: False, cut)
             for op in (work.chunks[chunk] if is_forward else work.chunks[chunk][::-1]).tolist():
                 moved = share * float(graph.moved_bytes[op]) + (1 - share) * float(graph.parameter_bytes[op])
@@ -72,12 +71,9 @@ class GraphStep:
         return self.wires.group_s(message.operation, message.payload_bytes, group)
 
     def held_bytes(self, stage: int) -> float:
-        """Weights, gradients and optimizer; a rank of those that share the optimizer keeps its part of that."""
-        work, shards = self.work, self.layout.num_shards
-        weights = sum(float(work.graph.parameter_bytes[work.chunks[chunk]].sum()) for chunk in work.chunks_of(stage))
-        return weights * (2.0 + (STATE_BYTES_PER_WEIGHT_BYTE - 2.0) / shards)
+        """Everything but what micro-batches keep for their backward passes; see `costs.layouts.graph_memory`."""
+        return graph_stage_memory(self.work, stage).total - (1 + FRAGMENTATION) * most_kept_bytes(self.work, stage)
 
     def kept_bytes(self, chunk: int) -> float:
-        """Activations of a chunk that a micro-batch keeps for its backward pass."""
-        share = self.layout.micro_batch / (self.work.graph.samples_per_step or self.layout.global_batch)
-        return share * float(np.sum(self.work.graph.activation_bytes[self.work.chunks[chunk]]))
+        """Activations of a chunk that a micro-batch keeps for its backward pass, with what an allocator cannot reuse of them."""
+        return (1 + FRAGMENTATION) * kept_bytes(self.work, chunk)

@@ -15,6 +15,7 @@ from ...costs.layouts.wires import wiring
 from ...costs.layouts.work import ZERO_BUBBLE, LayoutWork
 from ...costs.model import CostSettings
 from ...costs.network import RankNetwork
+from ...costs.routing import Routing
 from ...errors import PlanError
 from .. import kernel
 from ..execution import TaskKind
@@ -110,9 +111,10 @@ def run(
         raise PlanError(f"{step.layout.world} ranks for {len(placed)} devices", field="devices")
     for device in placed[(placed < 0) | (placed >= cluster.num_devices)][:1].tolist():
         raise PlanError(f"{cluster.name} has devices 0..{cluster.num_devices - 1}", field="devices", value=device)
-    network = RankNetwork(cluster, placed)
+    routing = Routing.of(costs)
+    network = RankNetwork(cluster, placed, routing=routing)
     lowered = lower(step, network, costs, num_steps=num_steps)
-    job = PlacedJob(lowered.execution, placed, 0.0, costs.contention == "fair", costs.overlap_slowdown)
+    job = PlacedJob(lowered.execution, placed, 0.0, costs.contention == "fair", costs.overlap_slowdown, routing)
     check_devices([job], cluster)
     is_plain = not job.is_fair and job.overlap_slowdown == 1
     times = kernel.schedule(job.execution) if is_plain else schedule_together([job], cluster)[0]

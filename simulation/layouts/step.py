@@ -8,8 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from ...costs.layouts import memory
 from ...costs.layouts.items import Message, Pass, input_part, weight_part
-from ...costs.layouts.memory import FRAGMENTATION, activation_bytes, layer_activation_bytes, stage_memory
+from ...costs.layouts.memory import FRAGMENTATION, activation_bytes, stage_memory
 from ...costs.layouts.passes import PassTime, pass_time
 from ...costs.layouts.schedules import BACKWARD, FORWARD
 from ...costs.layouts.spans import block_parameters
@@ -88,7 +89,7 @@ class TransformerStep:
     def template(self, chunk: int, kind: int, *, cut: bool) -> Template:
         """The pass of a chunk, see `Step.template`.
 
-        What its kernels wait for the host, as `PassTime.seconds` says of the whole pass, stands at the ends of its blocks.
+        What the kernels of a block wait for the host, see `PassTime.seconds`, stands at its end.
         """
         key = chunk, kind, cut
         if key not in self._templates:
@@ -121,33 +122,23 @@ class TransformerStep:
 
     def kept_bytes(self, chunk: int) -> float:
         """Activations of a chunk's layers, with what an allocator cannot reuse of them."""
-        layout, work = self.layout, self.work
-        one = layer_activation_bytes(
-            work.shape,
-            layout.tp,
-            layout.micro_batch * work.sequence_length // layout.cp,
-            work.sequence_length,
-            layout.sequence_parallel,
-            layout.recompute,
-            layout.attention,
-            work.key.element_bytes,
-        )
-        return (1 + FRAGMENTATION) * work.chunks[chunk].num_layers * one
+        return (1 + FRAGMENTATION) * self.work.chunks[chunk].num_layers * memory.kept_bytes(self.work)
+
+    def put_off_bytes(self, chunk: int) -> float:
+        """What of them a weight gradient that is put off keeps."""
+        return (1 + FRAGMENTATION) * self.work.chunks[chunk].num_layers * memory.put_off_bytes(self.work)
 
     def _made(self, chunk: int, kind: int, cut: bool) -> Template:
         blocks = self._blocks(chunk) if kind == FORWARD else self._blocks(chunk)[::-1]
-        total = PassTime()
-        for _, name, _ in blocks:
-            total = total + self._time(name, kind)
-        lag_s = total.seconds - total.device_s
         width = self.work.key.element_bytes
         made = Segments(f"chunk {chunk}", self._moves, cut)
         for label, name, (dense, experts) in blocks:
             made.begin()
             for items in self._passes(name, kind):
                 made.items(label, items, lambda item: self.pricer.model.kernel_s(item, width))
-            if lag_s > 0:
-                made.run(label, lag_s * self._time(name, kind).host_s / total.host_s)
+            time = self._time(name, kind)
+            if time.seconds > time.device_s:
+                made.run(label, time.seconds - time.device_s)
             made.end(label, dense, experts)
         return made.template()
 

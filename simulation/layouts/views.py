@@ -1,8 +1,9 @@
 """Views of a layout that ran: memory of each rank, moment by moment, and a trace for people.
 
 A rank holds model state and buffers all the time, and of each micro-batch that has begun its forward pass through a chunk
-the chunk's activations, until the pass that needs them last (of weight gradients, where these are put off) is done. So
-the peak is what the schedule really keeps; `costs.layouts.memory` counts the same by formula.
+the chunk's activations, until the pass that needs them last (of weight gradients, where these are put off) is done; after
+a backward pass that computed them again more than the forward pass had left. So the peak is what the schedule really keeps;
+`costs.layouts.memory` counts the same by formula.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...costs.layouts.schedules import FORWARD
+from ...costs.layouts.schedules import BACKWARD, FORWARD, WEIGHT
 from ..chrome_trace import chrome_trace
 from ..memory_over_time import MemoryOverTime
 from .instances import Row
 from .running import LayoutRun
-from .step import Step
+from .step import Step, TransformerStep
 
 
 def layout_memory(step: Step, run: LayoutRun) -> MemoryOverTime:
@@ -30,14 +31,13 @@ def layout_memory(step: Step, run: LayoutRun) -> MemoryOverTime:
     layout = step.layout
     width = layout.world // layout.pp
     start_s, finish_s = run.timeline.start_s, run.timeline.finish_s
-    last_kind = max(passed.kind for passed in run.lowered.passes)
     time_s: list[NDArray[np.float64]] = []
     memory_bytes: list[NDArray[np.float64]] = []
     for stage in range(layout.pp):
         held = float(step.held_bytes(stage))
-        passes = [passed for passed in run.lowered.passes if passed.stage == stage and passed.kind in (FORWARD, last_kind)]
+        passes = [passed for passed in run.lowered.passes if passed.stage == stage]
         at_s = np.stack([_first(start_s, p.starts) if p.kind == FORWARD else _last(finish_s, p.ends) for p in passes])
-        change = np.array([step.kept_bytes(p.chunk) * (1 if p.kind == FORWARD else -1) for p in passes])
+        change = np.array([_change(step, passed.chunk, passed.kind) for passed in passes])
         for rank in range(width):
             # What ends when another pass begins is freed first.
             order = np.lexsort((change, at_s[:, rank]))
@@ -53,6 +53,13 @@ def layout_trace(step: Step, run: LayoutRun) -> dict[str, Any]:
     words = tuple(operation.replace("_", "-") for operation in lowered.operations)
     memory = layout_memory(step, run)
     return chrome_trace(lowered.execution, lowered, timeline.start_s, timeline.finish_s, memory, operations=words)
+
+
+def _change(step: Step, chunk: int, kind: int) -> float:
+    """By how much the memory changes when a forward pass begins, or when another one is done."""
+    kept = step.kept_bytes(chunk)
+    put_off = step.put_off_bytes(chunk) if isinstance(step, TransformerStep) and step.parts_gradients else 0.0
+    return {FORWARD: kept, BACKWARD: put_off - kept, WEIGHT: -put_off}[kind]
 
 
 def _first(start_s: NDArray[np.float64], rows: list[Row]) -> NDArray[np.float64]:

@@ -15,6 +15,8 @@ OTHER_CHOICES = {
     "collectives_table": "a100",
     "in_network_trees": 7,
     "flows": "store-and-forward",
+    "routing": "ecmp",
+    "routing_seed": 1,
     "contention": "independent",
     "overlap_slowdown": 1.126,
     "priority": "shortest-first",

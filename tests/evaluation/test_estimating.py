@@ -4,8 +4,9 @@ import json
 
 import pytest
 
+from meshwright.costs.layouts.doubts import SEEN_UTILISATION, UTILISATION, operations, per_step
 from meshwright.costs.model import CostSettings
-from meshwright.errors import GraphError, PlanError
+from meshwright.errors import PlanError
 from meshwright.evaluation.estimating import estimate
 
 LAYOUT = "tp=4,dp=16,micro_batch=1,global_batch=128,sequence_parallel=true,distributed_optimizer=true"
@@ -37,6 +38,7 @@ def test_communications_tell_where_their_times_come_from(llama):
     assert parts["exposed tp"].provenance == "interpolated"
     assert parts["gradient sync"].provenance == parts["compute"].provenance == "estimated"
     assert parts["gradient sync"].uncertainty > parts["exposed tp"].uncertainty >= parts["compute"].uncertainty == 0.1
+    assert llama.step.doubts["kernels"] == 0.1
     # no parallelism along the pipeline: nothing is sent, so nothing is told of it
     assert "pipeline transfers" not in llama.provenance
 
@@ -59,7 +61,7 @@ def test_model_operations_are_about_six_for_each_parameter_and_token(llama):
 @pytest.mark.parametrize(
     ("job", "layout", "kind", "told"),
     [
-        ("zoo:resnet50", LAYOUT, GraphError, "no transformer"),
+        ("zoo:resnet50", LAYOUT, PlanError, "layout.tp: cuts layers, which a graph of ops does not tell"),
         ("zoo:llama-7b", "dp=1,micro_batch=1,global_batch=1", PlanError, r"needs \d+\.\d GB .* a device has 80\.0 GB"),
         ("zoo:llama-7b", "dp=128,micro_batch=1,global_batch=128", PlanError, "128 ranks, dgx-a100-8x8 only 64 devices"),
         ("zoo:llama-7b", "tp=3,micro_batch=1,global_batch=3", PlanError, r"layout\.tp: does not divide the 32 heads"),
@@ -68,3 +70,19 @@ def test_model_operations_are_about_six_for_each_parameter_and_token(llama):
 def test_what_cannot_be_priced_is_refused(job, layout, kind, told):
     with pytest.raises(kind, match=told):
         estimate(job, "preset:dgx-a100-8x8", layout)
+
+
+def test_what_no_measured_run_has_shown_makes_a_step_less_sure(llama):
+    hidden = estimate("zoo:llama-7b", "preset:dgx-a100-8x8", LAYOUT + ",overlap_dp=true,overlap_tp=true")
+    assert hidden.step.step_s < llama.step.step_s
+    assert "hidden communication" not in llama.step.doubts
+    assert hidden.step.doubts["hidden communication"] > 0.02
+    assert hidden.step.uncertainty > llama.step.uncertainty > 0.1
+    # without tensor parallelism, with large micro-batches and gradients that hide, about the most that a search finds
+    fast = estimate("zoo:llama-7b", "preset:dgx-a100-8x8", "dp=64,micro_batch=4,global_batch=256,zero=2,overlap_dp=true")
+    done = per_step(fast.work, 0, operations) / (fast.step.step_s * fast.cluster.device_types[0].peak_flops_per_s)
+    assert done > SEEN_UTILISATION
+    assert fast.step.doubts[UTILISATION] == pytest.approx(done / SEEN_UTILISATION - 1)
+    told = json.loads(json.dumps(fast.to_data()))["uncertainty"]
+    assert told == fast.step.doubts
+    assert sum(spread**2 for spread in told.values()) ** 0.5 == pytest.approx(fast.figures()[0][1])

@@ -18,7 +18,7 @@ from meshwright.simulation.timeline import JobStep, simulate, simulate_together
 
 LAYOUT = "tp=4,dp=16,micro_batch=1,global_batch=128,sequence_parallel=true,distributed_optimizer=true"
 SMALL = "pp=2,dp=8,micro_batch=1,global_batch=16,overlap_dp=true"
-CO_DESIGNS = {"vertical", "horizontal", "intra-inter", "host-net"}
+KINDS = {"vertical", "horizontal", "intra-inter", "host-net", "flows"}
 STEPS = 12
 
 
@@ -39,7 +39,7 @@ def test_each_switch_is_told_with_its_change_or_why_it_changes_nothing(llama):
     assert found["overlap_pp=true"].change is None
     assert "pp is 1" in found["overlap_pp=true"].remark
     assert found["jobs interleaved"].change < 0
-    assert {one.kind for one in found.values()} == CO_DESIGNS
+    assert {one.kind for one in found.values()} == KINDS
 
 
 def test_switches_that_the_analytic_path_does_not_read_are_simulated_on_both_sides(small):
@@ -51,13 +51,17 @@ def test_switches_that_the_analytic_path_does_not_read_are_simulated_on_both_sid
         "message_chunk_bytes=33554432",
         "contention=independent",
         "contention=fair",
+        "routing=ecmp",
+        "routing=spread",
     ]
     base_s = simulated_step_s(small.work, small.cluster)
-    assert {one.base_s for one in found.values()} == {base_s}
+    assert {one.base_s for one in found.values() if one.kind == "vertical"} == {base_s}
+    fair_s = simulated_step_s(small.work, small.cluster, CostSettings(contention="fair"))
+    assert {one.base_s for one in found.values() if one.kind == "flows"} == {fair_s}
     bucketed_s = simulated_step_s(small.work, small.cluster, CostSettings(gradient_bucket_bytes=25 * 2**20))
     assert found["gradient_bucket_bytes=26214400"].step_s == bucketed_s
     assert found["gradient_bucket_bytes=26214400"].change == bucketed_s / base_s - 1
-    assert {one.kind for one in explain(small) if one.change is not None} == CO_DESIGNS
+    assert {one.kind for one in explain(small) if one.change is not None} == KINDS
 
 
 def test_choices_that_are_made_are_switched_back(small):
@@ -81,7 +85,7 @@ def test_what_is_too_large_to_simulate_says_so_with_its_size(llama):
     tasks = num_tasks(layout_step(llama.work, llama.cluster), RankNetwork(llama.cluster, np.arange(64)))
     assert tasks > MOST_TASKS
     told = [one for one in explain(llama) if one.provenance == "simulated"]
-    assert len(told) == 6
+    assert len(told) == 8
     assert {one.remark for one in told} == {f"not simulated: about {tasks:,} tasks, 250,000 at most"}
     assert {one.change for one in told} == {None}
 

@@ -117,6 +117,8 @@ def test_no_bound_is_above_the_price_in_any_rank_order(data, shape, name):
     step_s = pricer.step_s(work)
     assert step_s == Pricer(A100, wires, order=order).step_s(work)
     assert optimist.node_s(describe(shape, base, LENGTH)) <= step_s
+    same = base.model_copy(update={"zero": layout.zero, "shard_group": layout.shard_group})
+    assert optimist.node_s(describe(shape, same, LENGTH)) <= step_s
     assert optimist.bound_s(work) <= step_s
     assert pricer.bound_s(work) <= step_s
 

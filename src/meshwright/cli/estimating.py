@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 from . import output
+from .cost_options import CostOptions
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ..evaluation.explaining import Switch
+    from ..evaluation.priced import Priced
 
 
 def run(
@@ -10,29 +20,39 @@ def run(
     cluster: str,
     layout: str,
     sequence_length: int | None,
-    overlap_slowdown: float,
-    collectives: str,
-    collectives_table: str | None,
+    graphs: Path | None,
+    costs: CostOptions,
     is_explained: bool,
     json_file: str | None,
 ) -> None:
     """Price a layout, print its figures, what the step is made of and the memory of a rank, and write what was asked for."""
-    from .. import settings
-    from ..costs.model import CostSettings
     from ..evaluation.estimating import estimate
     from ..evaluation.explaining import explain
-    from ..plans.document import figure_text
+    from ..jobs.load import profile_names
 
     output.check_file("--json", json_file)
-    choices = {"overlap_slowdown": overlap_slowdown, "collectives": collectives, "collectives_table": collectives_table}
-    costs = settings.build(CostSettings, choices)
-    found = estimate(job, cluster, layout, sequence_length=sequence_length, costs=costs)
-    switches = explain(found, costs) if is_explained else []
+    if graphs is not None:
+        profile_names(graphs)  # refuses a folder without any
+    chosen = costs.settings()
+    found = estimate(job, cluster, layout, sequence_length=sequence_length, costs=chosen, graphs_dir=graphs)
+    switches = explain(found, chosen) if is_explained else []
     out = output.console(json_file)
-    given = found.work.layout
+    _show(out, found)
+    if is_explained:
+        _explain(out, switches)
+    data = found.to_data()
+    output.write_json(json_file, data | ({"switches": [one.to_data() for one in switches]} if is_explained else {}))
+    output.tell_written(out, json_file)
+
+
+def _show(out: Console, found: Priced) -> None:
+    from ..plans.document import figure_text
+
     lines = [[*figure_text(figure), f"{spread:.0%}", figure.provenance] for figure, spread in found.figures()]
-    title = f"{found.job} on {given.world} of {found.cluster.num_devices} devices of {found.cluster.name}"
+    title = f"{found.job} on {found.layout.world} of {found.cluster.num_devices} devices of {found.cluster.name}"
     output.table(out, title, ["", "", "uncertainty", "provenance"], lines)
+    doubts = [[name, f"{spread:.1%}"] for name, spread in found.step.doubts.items()]
+    output.table(out, "Uncertainty of the step", ["made of", ""], doubts)
     shares = [
         [part.name, f"{1e3 * part.seconds:.3f}", f"{part.share:.1%}", f"{part.uncertainty:.0%}", part.provenance]
         for part in found.parts()
@@ -45,25 +65,23 @@ def run(
         parts = (one.total, one.parameters, one.gradients, one.optimizer, one.activations, one.buffers, one.runtime)
         rows.append([str(stage), *(f"{part / 1e9:.2f}" for part in parts)])
     output.table(out, "Memory of a rank (estimated, uncertainty 6%)", columns, rows)
-    if is_explained:
-        told = [
-            [
-                one.kind,
-                one.name,
-                one.provenance,
-                *("" if seconds is None else f"{1e3 * seconds:.3f}" for seconds in (one.base_s, one.step_s)),
-                "" if one.change is None else f"{one.change:+.2%}",
-                one.remark,
-            ]
-            for one in switches
+    stages = found.details.get("stages", ())
+    if len(stages) > 1:
+        ops = [[str(one["stage"]), str(one["num_ops"]), one["first"], one["last"]] for one in stages]
+        output.table(out, "Stages of the pipeline", ["stage", "ops", "first", "last"], ops, numbers_from=3)
+
+
+def _explain(out: Console, switches: list[Switch]) -> None:
+    told = [
+        [
+            one.kind,
+            one.name,
+            one.provenance,
+            *("" if seconds is None else f"{1e3 * seconds:.3f}" for seconds in (one.base_s, one.step_s)),
+            "" if one.change is None else f"{one.change:+.2%}",
+            one.remark,
         ]
-        output.table(
-            out,
-            "What each co-design switch changes",
-            ["co-design", "switch", "provenance", "base ms", "step ms", "change", ""],
-            told,
-            numbers_from=3,
-        )
-    data = found.to_data()
-    output.write_json(json_file, data | ({"switches": [one.to_data() for one in switches]} if is_explained else {}))
-    output.tell_written(out, json_file)
+        for one in switches
+    ]
+    columns = ["co-design", "switch", "provenance", "base ms", "step ms", "change", ""]
+    output.table(out, "What each co-design switch changes", columns, told, numbers_from=3)

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING
 from .. import files
 from ..errors import InputFileError
 from . import output
+from .cost_options import CostOptions
 
 if TYPE_CHECKING:
-    from ..evaluation.layout_planning import LayoutsFound, Row
+    from ..evaluation.layout_rows import RankedLayouts, Row
     from ..planners.layout_front import Counts, Found
 
-COLUMNS = ("", "layout", "rank order", "devices", "step s", "tokens/s", "MFU %", "GB", "bubble %", "exposed %")
+COLUMNS = ("", "layout", "rank order", "devices", "step s", "{}/s", "MFU %", "GB", "bubble %", "exposed %")
+"""With what a second brings: tokens or samples."""
 
 MOST_ROWS = 40
 """Of the Pareto front; --all writes the whole of it."""
@@ -27,7 +29,8 @@ class Asked:
     """The options of a search, as `evaluation.layout_planning.search_layouts` explains them.
 
     Attributes:
-        batch, sequence_length, devices, keep, order, collectives, collectives_table, overlap_slowdown: for the search.
+        batch, sequence_length, devices, keep, order, graphs: for the search.
+        costs: choices of the cost model.
         top: rows of the table.
         whole_file: where the whole ranking goes.
         plot_file: where the picture goes.
@@ -38,9 +41,8 @@ class Asked:
     devices: str | None
     keep: str
     order: str | None
-    collectives: str
-    collectives_table: str | None
-    overlap_slowdown: float
+    graphs: Path | None
+    costs: CostOptions
     top: int
     whole_file: Path | None
     plot_file: Path | None
@@ -48,13 +50,12 @@ class Asked:
 
 def run(job: str, cluster: str, steps: int, asked: Asked, json_file: str | None) -> None:
     """Search, write what was asked for, and show the best layouts, the front and what became of the others."""
-    from .. import settings
-    from ..costs.model import CostSettings
     from ..evaluation.layout_planning import search_layouts
+    from ..jobs.load import profile_names
 
     _check_files(asked, json_file)
-    keys = ("overlap_slowdown", "collectives", "collectives_table")
-    costs = settings.build(CostSettings, {key: getattr(asked, key) for key in keys})
+    if asked.graphs is not None:
+        profile_names(asked.graphs)  # refuses a folder without any
     found = search_layouts(
         job,
         cluster,
@@ -65,7 +66,8 @@ def run(job: str, cluster: str, steps: int, asked: Asked, json_file: str | None)
         order=asked.order,
         top=None if asked.whole_file else asked.top,
         num_steps=steps,
-        costs=costs,
+        costs=asked.costs.settings(),
+        graphs_dir=asked.graphs,
         on_best=_Teller(),
     )
     plan = found.plan
@@ -112,19 +114,20 @@ def _check_files(asked: Asked, json_file: str | None) -> None:
             raise InputFileError(f"the name must end in {' or '.join(suffixes)}", field=option, value=str(path))
 
 
-def _show(found: LayoutsFound, top: int, json_file: str | None) -> None:
+def _show(found: RankedLayouts, top: int, json_file: str | None) -> None:
     out = output.console(json_file)
     counts, best, name = found.searched.counts, found.best, found.cluster.name
-    title = f"{found.shape.name} on {name}, {found.search.space.global_batch} sequences of {found.search.space.sequence_length}"
-    output.table(out, f"Best layouts of {title}", COLUMNS, _lines(found.rows(top)), numbers_from=3)
+    rows = found.rows(top)
+    columns = [column.format(rows[0].rate[0].removesuffix("_per_s")) for column in COLUMNS]
+    output.table(out, f"Best layouts of {found.name} on {name}, {found.batch_text}", columns, _lines(rows), numbers_from=3)
     numbers = sorted({one.devices for one in found.searched.front}, reverse=True)
     if len(numbers) > 1:
         fastest = [next(one for one in found.searched.front if one.devices == number) for number in numbers]
-        output.table(out, "Fastest by devices", COLUMNS, _lines([found.row(one) for one in fastest]), numbers_from=3)
+        output.table(out, "Fastest by devices", columns, _lines([found.row(one) for one in fastest]), numbers_from=3)
     front = [found.row(one) for one in found.searched.front[:MOST_ROWS]]
     more = len(found.searched.front) - len(front)
     title = "Pareto front of time, memory and devices" + (f", {more} more of less memory or devices" if more else "")
-    output.table(out, title, COLUMNS, _lines(front), numbers_from=3)
+    output.table(out, title, columns, _lines(front), numbers_from=3)
     out.print(
         f"{counts.legal:,} legal layouts: {counts.examined:,} priced ({counts.prices:,} prices in different rank orders), "
         f"{counts.pruned:,} pruned by bounds, {counts.infeasible:,} too large for a device; {counts.illegal:,} illegal",
@@ -143,8 +146,8 @@ def _lines(rows: list[Row]) -> list[list[str]]:
             row.found.order,
             str(row.found.devices),
             f"{row.step.step_s:.4g} ± {100 * row.step.uncertainty:.0f} %",
-            f"{row.step.tokens_per_s:,.0f}",
-            f"{100 * row.step.mfu:.1f}",
+            f"{row.rate[1]:,.0f}",
+            "" if row.step.mfu is None else f"{100 * row.step.mfu:.1f}",
             f"{row.found.memory_bytes / 1e9:.1f}",
             f"{100 * row.bubble_share:.1f}",
             f"{100 * row.exposed_share:.1f}",

@@ -41,6 +41,8 @@ def run(
         columns = ["operation", "ranks", "items", "mean error", "largest", "at", *names]
         lines = [[operation, str(n), *_line(some, len(names))] for (operation, n), some in found.groups(family).items()]
         output.table(out, family.capitalize(), columns, [*lines, ["all", "", *_line(errors, len(names))]])
+    for problem in found.unsupported:
+        out.print(f"unsupported: {problem}", markup=False)
     if GROUPS not in families:
         out.print("No group size stands between two others, so none was left out.", markup=False)
     output.write_json(json_file, found.to_data())

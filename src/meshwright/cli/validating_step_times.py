@@ -11,6 +11,7 @@ from . import output
 
 SHOWN = 40  # rows of a family that are shown; of a larger family the worst ten, the JSON holds all
 WORST = 10
+NAMED = 3  # rows that a note names; the JSON has it at each
 
 
 def run(paths: list[Path], max_mean_error: float | None, json_file: str | None) -> None:
@@ -51,6 +52,9 @@ def run(paths: list[Path], max_mean_error: float | None, json_file: str | None) 
         for one in known:
             if one.remark:
                 out.print(f"{one.row.name}: {one.remark}", markup=False)
+        for note, names in _notes(rows).items():
+            more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+            out.print(f"note: {note} ({', '.join(names[:NAMED])}{more})", markup=False)
     summary = found.summary()
     columns = ["family", "rows", "unsupported", "mean error", "largest", "bias", "tau", "mean regret", "largest"]
     output.table(out, "Families", columns, [_summary_line(family, data) for family, data in summary.items()])
@@ -67,6 +71,15 @@ def run(paths: list[Path], max_mean_error: float | None, json_file: str | None) 
         out.print(line, markup=False)
     if exceeded:
         raise typer.Exit(1)
+
+
+def _notes(rows: list[Any]) -> dict[str, list[str]]:
+    """The names of the rows that have a note, by note."""
+    found: dict[str, list[str]] = {}
+    for one in rows:
+        for note in one.row.notes:
+            found.setdefault(note, []).append(one.row.name)
+    return found
 
 
 def _summary_line(family: str, data: dict[str, Any]) -> list[str]:

@@ -1,55 +1,19 @@
 """Pipelines of any job graph: what stands in which stage, and step times worked by hand."""
 
-import numpy as np
 import pytest
 
-from meshwright.costs.layouts.graph_work import describe_graph, graph_step_s
-from meshwright.costs.layouts.wires import Group
+from meshwright.costs.layouts.graph_step_time import graph_step_s
+from meshwright.costs.layouts.graph_work import describe_graph
 from meshwright.costs.model import CostSettings
 from meshwright.devices import device_type
 from meshwright.errors import PlanError
 from meshwright.jobs import load_graph
-from meshwright.jobs.graph import JobGraph
 from meshwright.plans.document import Stage
 from meshwright.plans.partition import Layout
 
+from .graphs import CHAIN, Line
+
 A100 = device_type("a100")
-
-
-class Line:
-    """One byte takes one second, a collective as long as one of its buffers."""
-
-    devices_per_host = 8
-
-    def group_s(self, operation: str, payload_bytes: float, group: Group) -> float:
-        return payload_bytes if group.size > 1 else 0.0
-
-    def provenance(self, operation: str, payload_bytes: float, group: Group) -> str:
-        return "estimated"
-
-
-def graph_of(forward_s, edges, activation_bytes, parameter_bytes, samples=4):
-    n = len(forward_s)
-    zeros, forward_s = np.zeros(n), np.array(forward_s, float)
-    return JobGraph(
-        "g",
-        tuple(f"op{i}" for i in range(n)),
-        ("Linear",) * n,
-        forward_s,
-        2 * forward_s,
-        zeros,
-        zeros,
-        np.array(activation_bytes, float),
-        np.array(parameter_bytes, float),
-        zeros,
-        np.array(edges, np.int64).reshape(-1, 2),
-        samples_per_step=samples,
-        source="measured",
-    )
-
-
-# a -> b -> c -> d, and a -> d: what a gives is kept for d on the way
-CHAIN = graph_of([4, 4, 4, 4], [(0, 1), (1, 2), (2, 3), (0, 3)], [8.0, 4.0, 2.0, 1.0], [0, 0, 0, 6.0])
 
 
 def test_a_micro_batch_is_a_share_of_every_op_and_what_is_wanted_later_is_passed_on():

@@ -39,11 +39,21 @@ def test_a_product_of_full_waves_runs_at_the_peak():
     assert MODEL.product_s(product) == pytest.approx(product.flops / 100e12)
 
 
-def test_one_row_of_tiles_more_costs_another_wave_where_no_smaller_tile_saves_it():
-    # 110 large tiles want two waves, twice the time; 220 tiles of 128 x 128 three waves of half a tile each at 92 % of the
-    # speed: 3 / 2 / 0.92 = 1.63 times
+def test_one_row_of_tiles_more_costs_part_of_a_wave_and_adding_parts_of_sums_worked_by_hand():
+    # 110 large tiles want two waves, twice the time. Best are 220 tiles of 128 x 128 in four parts: 880 of an eighth of the
+    # work, nine waves at 92 % of the speed, and four partial results of 4 bytes written and read
     one, more = (MODEL.product_s(Product("p", m, 1280, 8192)) for m in (2560, 2816))
-    assert more / one == pytest.approx(1.5 / 0.92)
+    assert more == pytest.approx(9 / 8 / 0.92 * one + 4 * 8 * 2816 * 1280 / 1e12)
+
+
+def test_a_tile_that_adds_to_float32_stores_four_times_as_long_worked_by_hand():
+    # one wave of 100 tiles of 256 x 128: 1024 steps along the sums and 64 for the start and end of a tile, or 256 where it
+    # reads and writes 4 bytes a number instead of writing 2
+    model = KernelModel(DEVICE, CONSTANTS.model_copy(update={"product_overhead_k": 64.0}))
+    step_s = 2 * 256 * 128 / 1e12
+    assert model.product_s(Product("p", 2560, 1280, 1024)) == pytest.approx(1088 * step_s)
+    assert model.product_s(Product("p", 2560, 1280, 1024, sum_bytes=4)) == pytest.approx(1280 * step_s)
+    assert model.product_s(Product("p", 2560, 1280, 1024, sum_bytes=2)) == pytest.approx(1152 * step_s)
 
 
 @given(m=sizes, n=sizes, k=sizes)

@@ -106,8 +106,51 @@ def test_zero_bubble_h1_keeps_no_more_than_1f1b_and_2p_nearly_twice():
     assert double == pytest.approx(plain * 7 / 4)
 
 
+def test_full_recomputation_keeps_inputs_until_the_backward_pass_and_more_for_the_weight_gradient_worked_by_hand():
+    # Two stages of four layers, fused attention: a layer's input is 2 bytes a number; for its weight gradient it has again
+    # all activations of the layer. ZB-H1 keeps two inputs on the first stage, or one and one such layer; on the last two such.
+    work = small(pp=2, schedule="zb-h1", recompute="full")
+    numbers = 128 * 2 * 512
+    again = activation_bytes(small(pp=2, schedule="zb-h1", micro_batch=2, global_batch=2), 0)  # of one micro-batch
+    assert activation_bytes(work, 0) == pytest.approx(max(2 * 4 * 2 * numbers, 4 * 2 * numbers + again))
+    assert activation_bytes(work, 1) == pytest.approx(2 * again)
+
+
+@pytest.mark.parametrize("schedule", ["zb-h1", "zb-2p"])
+def test_full_recomputation_saves_a_zero_bubble_pipeline_what_waits_for_backward_passes_alone(schedule):
+    kept, again, plain = (
+        small(pp=4, attention="unfused", **keys)
+        for keys in ({"schedule": schedule}, {"schedule": schedule, "recompute": "full"}, {"recompute": "full"})
+    )
+    for stage in range(4):
+        assert activation_bytes(plain, stage) <= activation_bytes(again, stage) <= activation_bytes(kept, stage)
+
+
+def test_zero_3_leaves_its_share_of_the_model_state_on_every_stage():
+    work = small(pp=4, dp=4, zero=3)
+    for stage in range(4):
+        assert stage_memory(work, stage).model_state == pytest.approx(18 / 4 * work.stages[stage].parameters)
+
+
+def test_uneven_interleaving_keeps_what_its_rounds_are_long():
+    # four stages, two chunks: seven micro-batches in one round keep (6 + 7 + 1) / 2 on the first stage, eight in two
+    # rounds (6 + 4 + 1) / 2
+    keys = {"pp": 4, "schedule": "interleaved", "virtual_stages": 2}
+    seven, eight = (activation_bytes(small(global_batch=2 * m, **keys)) for m in (7, 8))
+    one = activation_bytes(small(pp=4, global_batch=2))
+    assert (seven, eight) == (pytest.approx(7 * one), pytest.approx(5.5 * one))
+
+
 def test_the_peak_is_the_largest_of_all_stages():
-    for keys in ({"pp": 4}, {"pp": 8}, {"pp": 3, "global_batch": 48}, {"pp": 4, "recompute": "full"}):
+    full = {"pp": 4, "recompute": "full"}
+    for keys in (
+        {"pp": 4},
+        {"pp": 8},
+        {"pp": 3, "global_batch": 48},
+        full,
+        full | {"schedule": "zb-h1"},
+        full | {"zero": 3, "dp": 2},
+    ):
         work = small(**keys)
         assert peak_memory(work)[1].total == max(stage_memory(work, s).total for s in range(work.layout.pp))
 

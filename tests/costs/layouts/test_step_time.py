@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.clusters import load_cluster
+from meshwright.costs.layouts.items import Message
 from meshwright.costs.layouts.step_time import Pricer
 from meshwright.costs.layouts.wires import Group, Wires, boundary_groups, group_of, wiring
 from meshwright.costs.layouts.work import describe
@@ -85,8 +86,56 @@ def test_more_micro_batches_shrink_the_share_of_the_bubble(m):
 
 
 def test_zero_bubble_beats_1f1b():
-    plain, h1, double = (PRICER.price(SHAPE, layout(pp=8, schedule=s)).step_s for s in ("1f1b", "zb-h1", "zb-2p"))
+    schedules = ("1f1b", "zb-h1", "zb-2p")
+    even = gpt(24, 2048, 16, 1024, 1024)
+    plain, h1, double = (PRICER.price(even, layout(pp=8, schedule=s)).step_s for s in schedules)
     assert double < h1 < plain
+    # a last stage that takes twice as long as the others bounds both
+    plain, h1, double = (PRICER.price(SHAPE, layout(pp=8, schedule=s)).step_s for s in schedules)
+    assert double <= h1 < plain
+
+
+@pytest.mark.parametrize("schedule", ["zb-h1", "zb-2p"])
+def test_full_recomputation_adds_a_forward_pass_to_zero_bubble_and_both_keep_their_order(schedule):
+    kept, again, plain = (
+        PRICER.price(SHAPE, layout(pp=4, **keys))
+        for keys in ({"schedule": schedule}, {"schedule": schedule, "recompute": "full"}, {"recompute": "full"})
+    )
+    m, layers = 32, 6
+    forward = PRICER._block_times(describe(SHAPE, layout(pp=4)))["layer"].forward
+    assert again.breakdown_s["recompute"] == pytest.approx(m * layers * forward.kernels_s)
+    assert kept.step_s < again.step_s < plain.step_s
+
+
+def test_zero_3_gathers_for_every_micro_batch_of_every_stage():
+    # each layer's weights come twice and its gradients go once for every micro-batch, hidden behind nothing at this width
+    wide = gpt(8, 4096, 32, 1024, 128)
+    cut = {"tp": 1, "pp": 4, "dp": 16, "micro_batch": 1, "global_batch": 64, "zero": 3}
+    pricer = Pricer(device_type("a100"), WIRES, slowdown=1.0)
+    step = pricer.price(wide, layout(**cut))
+    layer = describe(wide, layout(**cut)).layer
+    gathers = [i for i in (*layer.forward, *layer.backward) if isinstance(i, Message) and i.operation == "all_gather"]
+    assert len(gathers) == 2
+    gather_s = pricer.message_s(gathers[0], layout(**cut))
+    m, layers = 4, 2
+    assert step.breakdown_s["exposed shard"] >= m * layers * 2 * gather_s * (1 - 1e-12)
+    alone = pricer.price(wide, layout(**(cut | {"zero": 1})))
+    assert step.breakdown_s["gradient sync"] < alone.breakdown_s["gradient sync"]
+
+
+def test_shards_within_a_host_are_gathered_at_the_hosts_pace():
+    cut = {"pp": 2, "dp": 16, "global_batch": 64, "zero": 3}
+    whole, hybrid = (PRICER.price(SHAPE, layout(**cut, **more)).step_s for more in ({}, {"shard_group": 8}))
+    assert hybrid < whole
+
+
+def test_more_micro_batches_never_take_an_interleaved_schedule_less_time():
+    # also where stages do not divide them
+    steps = [
+        PRICER.price(SHAPE, layout(pp=4, schedule="interleaved", virtual_stages=2, global_batch=2 * m)).step_s
+        for m in range(1, 20)
+    ]
+    assert steps == sorted(steps)
 
 
 def test_groups_stand_on_hosts_as_ranks_are_numbered():

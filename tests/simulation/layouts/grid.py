@@ -65,7 +65,7 @@ def layouts(count, seed):
             "schedule": schedule,
             "virtual_stages": 2 if schedule == "interleaved" and pp <= 4 else 1,
             "micro_batch": micro_batch,
-            "global_batch": micro_batch * dp * (rng.choice([1, 2, 4]) if pp == 1 else rng.choice([pp, 2 * pp])),
+            "global_batch": micro_batch * dp * rng.choice([1, 2, 4] if pp == 1 else [pp, 2 * pp, pp // 2, pp + 1, 2 * pp + 1]),
             "sequence_parallel": rng.random() < 0.5,
             "recompute": rng.choice(["none", "none", "selective", "full"]),
             "zero": rng.choice([0, 0, 1, 2, 3]),

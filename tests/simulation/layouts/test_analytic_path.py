@@ -10,7 +10,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from meshwright.costs.layouts.graph_work import describe_graph, graph_step_s
+from meshwright.costs.layouts.graph_step_time import graph_step_s
+from meshwright.costs.layouts.graph_work import describe_graph
 from meshwright.costs.layouts.step_time import Pricer
 from meshwright.costs.layouts.wires import wiring
 from meshwright.costs.layouts.work import describe
@@ -24,7 +25,7 @@ from meshwright.simulation.layouts.running import layout_step, run
 from .grid import cluster, layouts, shapes
 
 INDEPENDENT = CostSettings(contention="independent")
-GRID = layouts(340, seed=1)
+GRID = layouts(420, seed=1)
 GROUPS = 10
 
 
@@ -56,6 +57,14 @@ def test_the_grid_has_at_least_three_hundred_layouts_and_all_there_is_to_choose(
     for schedule in ("gpipe", "1f1b", "interleaved", "zb-h1", "zb-2p"):
         assert seen["schedule", schedule] >= 10
     assert seen["zero", 3] >= 10
+    chosen = [layout for _, _, layout in GRID if layout.pp > 1]
+    assert len([one for one in chosen if one.zero == 3 and one.shard_group is None]) >= 10
+    assert len([one for one in chosen if one.zero == 3 and one.shard_group]) >= 5
+    assert len([one for one in chosen if one.schedule.startswith("zb") and one.recompute == "full"]) >= 10
+    assert len([one for one in chosen if one.schedule.startswith("zb") and one.zero == 3]) >= 5
+    uneven = [one for one in chosen if one.virtual_stages > 1 and one.num_micro_batches % one.pp]
+    assert len([one for one in uneven if one.num_micro_batches > one.pp]) >= 5
+    assert len([one for one in uneven if one.num_micro_batches < one.pp]) >= 3
     assert {place for _, place, _ in GRID} == {"dgx-a100-8x8", "host-8", "clos-64-4to1", "ramp-4x4x2"}
     assert {name for name, _, _ in GRID} == set(shapes())
 

@@ -1,0 +1,121 @@
+"""`estimate` of any job graph: data parallelism, and a pipeline whose stages are runs of ops."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..clusters.cluster import Cluster
+from ..costs.collectives.prices import Provenance
+from ..costs.layouts.graph_cuts import best_cuts
+from ..costs.layouts.graph_memory import check_graph_fits, graph_stage_memory
+from ..costs.layouts.graph_step_time import GraphStepTime, graph_provenance, graph_step_s, price_graph
+from ..costs.layouts.graph_work import GraphWork, describe_graph
+from ..costs.layouts.wires import wiring
+from ..costs.model import CostSettings
+from ..costs.network import RankNetwork
+from ..errors import GraphError
+from ..jobs.graph import JobGraph
+from ..jobs.load import load_graph
+from ..plans.partition import Layout
+from ..simulation.layouts.graph_step import GraphStep
+from ..simulation.layouts.running import STEPS, num_tasks, run
+from .priced import Priced, check_place
+
+
+@dataclass(frozen=True)
+class GraphEstimate(Priced):
+    """A job graph's layout as priced.
+
+    Attributes:
+        step: the step.
+        work: what every stage does.
+    """
+
+    step: GraphStepTime
+    work: GraphWork
+
+    @property
+    def layout(self) -> Layout:
+        """How the job is cut."""
+        return self.work.layout
+
+    @property
+    def rate(self) -> tuple[str, float, str]:
+        """Samples in a second."""
+        return "samples_per_s", self.step.samples_per_s, "1/s"
+
+    @property
+    def details(self) -> dict[str, Any]:
+        """The ops at both ends of each chunk of the pipeline."""
+        names = self.work.graph.op_names
+        return {
+            "stages": [
+                {"stage": k % self.layout.pp, "num_ops": len(ops), "first": names[ops[0]], "last": names[ops[-1]]}
+                for k, ops in enumerate(self.work.chunks)
+            ]
+        }
+
+    def repriced_s(self, layout: Layout, costs: CostSettings) -> float:
+        """With the cut that is best for it."""
+        work = cut(self.work.graph, self.cluster, layout, costs)
+        return graph_step_s(work, wiring(self.cluster, costs), costs.overlap_slowdown)
+
+    def simulated_s(self, costs: CostSettings) -> float:
+        """Of the same cut."""
+        return run(self._step(costs), self.cluster, costs=costs).step_s
+
+    def num_tasks(self, costs: CostSettings) -> int:
+        """See `running.num_tasks`."""
+        return num_tasks(self._step(costs), RankNetwork(self.cluster, np.arange(self.layout.world)), STEPS)
+
+    def _step(self, costs: CostSettings) -> GraphStep:
+        return GraphStep(self.work, wiring(self.cluster, costs))
+
+
+def estimate_graph(
+    job: str, cluster: Cluster, layout: str | Layout, costs: CostSettings, graphs_dir: str | Path | None = None
+) -> GraphEstimate:
+    """Price one layout of a job graph; see `estimating.estimate`.
+
+    Raises:
+        MeshwrightError: as there.
+    """
+    graph = timed_graph(job, cluster, graphs_dir)
+    parsed = Layout.parse(layout, samples_per_step=graph.samples_per_step) if isinstance(layout, str) else layout
+    check_place(cluster, parsed)
+    work = cut(graph, cluster, parsed, costs)
+    check_graph_fits(work, float(cluster.memory_bytes.min()))
+    wires = wiring(cluster, costs)
+    step = price_graph(work, wires, cluster.device_types[0], costs.overlap_slowdown)
+    memory = tuple(graph_stage_memory(work, stage) for stage in range(parsed.pp))
+    compute: Provenance = "measured" if work.is_profiled and work.share == 1 else "estimated"
+    return GraphEstimate(graph.name, cluster, memory, graph_provenance(work, wires), compute, step, work)
+
+
+def timed_graph(job: str, cluster: Cluster, graphs_dir: str | Path | None = None, batch_size: int | None = None) -> JobGraph:
+    """The job graph that a specification names, timed on a cluster of equal devices; see `load_graph`.
+
+    Raises:
+        MeshwrightError: it is missing or wrong, or its ops take no time.
+    """
+    graph = load_graph(job, device=cluster.device_types[0], graphs_dir=graphs_dir, batch_size=batch_size)
+    if graph.step_s <= 0:
+        raise GraphError("its ops take no time, so that there is nothing to price", value=graph.name)
+    return graph
+
+
+def cut(graph: JobGraph, cluster: Cluster, layout: Layout, costs: CostSettings) -> GraphWork:
+    """The work of a job graph whose pipeline is cut where its busiest stage is least busy, see `costs.layouts.graph_cuts`.
+
+    Where no cut fits the devices it is that of devices without bounds, so that its memory can be told.
+
+    Raises:
+        PlanError, GraphError: the job cannot be cut or timed so.
+    """
+    device, wires, capacity = cluster.device_types[0], wiring(cluster, costs), float(cluster.memory_bytes.min())
+    cuts = best_cuts(graph, layout, device, wires, costs, capacity_bytes=capacity)
+    return describe_graph(graph, layout, device, costs, cuts=cuts or best_cuts(graph, layout, device, wires, costs) or ())

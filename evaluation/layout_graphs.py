@@ -1,0 +1,145 @@
+"""`plan --search` of any job graph: what `planners.layout_graphs` finds as rows, and the winner as a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..clusters.cluster import Cluster
+from ..costs.layouts.graph_step_time import price_graph
+from ..costs.layouts.graph_work import GraphWork
+from ..costs.layouts.wires import wiring
+from ..costs.model import CostSettings
+from ..errors import PlanError
+from ..jobs.graph import JobGraph
+from ..jobs.job import Job
+from ..planners.layout_front import Counts, Found
+from ..planners.layout_graphs import GraphSearch
+from ..plans import PlacementPlan, check, layout_plan, place
+from ..plans.document import Rank, Stage
+from .estimating_graphs import timed_graph
+from .layout_rows import RankedLayouts, Row
+
+
+@dataclass(frozen=True)
+class GraphSearchAsked:
+    """What is asked of a search, as `layout_planning.search_layouts` explains it."""
+
+    batch: int | None
+    keep: Mapping[str, tuple[Any, ...]]
+    orders: tuple[str, ...]
+    top: int | None
+    num_steps: int
+    graphs_dir: str | Path | None
+    on_best: Callable[[Found, Counts], None]
+
+
+@dataclass(frozen=True)
+class GraphLayoutsFound(RankedLayouts):
+    """What a search over a job graph's layouts found.
+
+    Attributes:
+        graph: the job.
+        search: what priced it.
+    """
+
+    graph: JobGraph
+    search: GraphSearch
+
+    @property
+    def name(self) -> str:
+        """The graph's name."""
+        return self.graph.name
+
+    @property
+    def batch_text(self) -> str:
+        """Samples."""
+        return f"{self.search.global_batch} samples"
+
+    @property
+    def batch(self) -> dict[str, int]:
+        """Samples."""
+        return {"global_batch": self.search.global_batch}
+
+    @property
+    def capacity_bytes(self) -> float:
+        """Memory of a device."""
+        return self.search.capacity_bytes
+
+    def row(self, found: Found) -> Row:
+        """A layout with its figures."""
+        search, work = self.search, self.search.work(found.layout, found.order)
+        step = price_graph(work, search.wires, self.device, search.costs.overlap_slowdown, found.order)
+        return Row(found, step, ("samples_per_s", step.samples_per_s), found[:3] in self.front)
+
+    @cached_property
+    def plan(self) -> PlacementPlan:
+        """The plan of the best layout, its stages those that were priced."""
+        found = self.best
+        plan = layout_plan(
+            Job(self.graph, self.num_steps),
+            self.cluster,
+            found.layout,
+            place(self.cluster, np.arange(found.devices)),
+            order=found.order,
+            predicted=self.row(found).figures(),
+            why=self.why,
+        )
+        made = plan.model_copy(update={"stages": stages(self.search.work(found.layout, found.order), plan.ranks)})
+        check(made)
+        return made
+
+
+def stages(work: GraphWork, ranks: Sequence[Rank]) -> tuple[Stage, ...]:
+    """The chunks of a pipeline as a plan names them."""
+    found = []
+    for chunk, ops in enumerate(work.chunks):
+        stage = chunk % work.layout.pp
+        found.append(
+            Stage(
+                stage=stage,
+                chunk=chunk // work.layout.pp,
+                ranks=tuple(rank.rank for rank in ranks if rank.coordinates is not None and rank.coordinates.pp == stage),
+                num_ops=len(ops),
+                ops=tuple(work.graph.op_names[op] for op in ops.tolist()),
+            )
+        )
+    return tuple(found)
+
+
+def search_graph(
+    job: str, cluster: Cluster, device_counts: Sequence[int], costs: CostSettings, asked: GraphSearchAsked
+) -> GraphLayoutsFound:
+    """Search all layouts of a job graph on a cluster of equal devices.
+
+    Raises:
+        PlanError: no batch, or no layout is legal or fits.
+        GraphError: the job is missing or wrong, or cannot be timed on the devices.
+    """
+    device = cluster.device_types[0]
+    is_analytic = job.startswith("zoo:")
+    graph = timed_graph(job, cluster, asked.graphs_dir, asked.batch if is_analytic else None)
+    batch = asked.batch or graph.samples_per_step
+    if batch is None:
+        problem = f"{graph.name} does not say how many samples its figures hold for, which is then taken for the batch of a step"
+        raise PlanError(problem, field="--batch")
+    search = GraphSearch(
+        graph,
+        batch,
+        device,
+        float(cluster.memory_bytes.min()),
+        cluster.num_devices // cluster.num_hosts,
+        wiring(cluster, costs),
+        costs,
+        asked.keep,
+        asked.orders,
+        asked.top,
+        asked.on_best,
+    )
+    searched = search.run(device_counts)
+    return GraphLayoutsFound(job, asked.num_steps, cluster, searched, graph, search)

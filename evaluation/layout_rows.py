@@ -1,0 +1,171 @@
+"""What a search over layouts found, as rows for tables, whatever the job is."""
+
+from __future__ import annotations
+
+import csv
+import io
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from ..clusters.cluster import Cluster
+from ..devices import DeviceType
+from ..planners.layout_front import Found, Searched
+from ..plans import PlacementPlan
+from ..plans.document import Figure
+from .priced import PricedStep
+
+
+@dataclass(frozen=True)
+class Row:
+    """A layout with its figures.
+
+    Attributes:
+        found: the layout.
+        step: what its step consists of.
+        rate: name and value of what a second brings.
+        on_front: whether no other layout beats it in time, memory and devices at once.
+    """
+
+    found: Found
+    step: PricedStep
+    rate: tuple[str, float]
+    on_front: bool
+
+    @property
+    def bubble_share(self) -> float:
+        """Share of the step in which the stage that ends last waits for others."""
+        return self.step.breakdown_s["bubble"] / self.step.step_s
+
+    @property
+    def exposed_share(self) -> float:
+        """Share of the step in which it waits for messages."""
+        names = ("pipeline transfers", "gradient sync", "parameter gather")
+        waits = [s for name, s in self.step.breakdown_s.items() if name.startswith("exposed ") or name in names]
+        return sum(waits) / self.step.step_s
+
+    def figures(self) -> tuple[Figure, ...]:
+        """What is predicted of it; all of it estimated."""
+        values = [
+            ("step_s", self.step.step_s, "s"),
+            ("step_s_uncertainty", self.step.uncertainty, "1"),
+            (*self.rate, "1/s"),
+            ("mfu", self.step.mfu, "1"),
+            ("hfu", self.step.hfu, "1"),
+            ("memory_bytes", self.found.memory_bytes, "bytes"),
+            ("bubble_share", self.bubble_share, "1"),
+            ("exposed_communication_share", self.exposed_share, "1"),
+        ]
+        return tuple(Figure(name=n, value=v, unit=u, provenance="estimated") for n, v, u in values if v is not None)
+
+
+@dataclass(frozen=True)
+class RankedLayouts(ABC):
+    """What a search found.
+
+    Attributes:
+        job: how the job was named.
+        num_steps: training steps of the plan.
+        cluster: where.
+        searched: ranking, front and counts.
+    """
+
+    job: str
+    num_steps: int
+    cluster: Cluster
+    searched: Searched
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The job's name."""
+
+    @property
+    @abstractmethod
+    def batch_text(self) -> str:
+        """The batch of a step, in words."""
+
+    @property
+    @abstractmethod
+    def batch(self) -> dict[str, int]:
+        """The batch of a step, for JSON."""
+
+    @property
+    @abstractmethod
+    def capacity_bytes(self) -> float:
+        """Memory of a device."""
+
+    @abstractmethod
+    def row(self, found: Found) -> Row:
+        """A layout with its figures."""
+
+    @property
+    @abstractmethod
+    def plan(self) -> PlacementPlan:
+        """The plan of the best layout."""
+
+    @property
+    def device(self) -> DeviceType:
+        """What each rank runs on."""
+        return self.cluster.device_types[0]
+
+    @property
+    def best(self) -> Found:
+        """The fastest layout; of equal ones the one with the least memory."""
+        return self.searched.ranking[0]
+
+    @property
+    def why(self) -> str:
+        """Why the best layout was chosen, for people."""
+        counts = self.searched.counts
+        return (
+            f"fastest of {counts.legal:,} legal layouts: {counts.examined:,} priced, {counts.pruned:,} passed by because their "
+            f"bounds are worse, {counts.infeasible:,} too large for a device; ranks in the order {self.best.order}"
+        )
+
+    def rows(self, num_rows: int) -> list[Row]:
+        """The first of the ranking."""
+        return [self.row(found) for found in self.searched.ranking[:num_rows]]
+
+    @cached_property
+    def front(self) -> frozenset[tuple[float, float, int]]:
+        """Time, memory and devices of the layouts on the Pareto front."""
+        return frozenset(found[:3] for found in self.searched.front)
+
+    def table(self) -> list[dict[str, Any]]:
+        """The whole ranking as plain rows."""
+        front, first = {found[:4] for found in self.searched.front}, self.row(self.best)
+        rate, step_s, mfu = first.rate, first.step.step_s, first.step.mfu
+        rows = []
+        for place, found in enumerate(self.searched.ranking, start=1):
+            figures: dict[str, Any] = {"rank": place, "step_s": found.step_s, rate[0]: rate[1] * step_s / found.step_s}
+            if mfu is not None:
+                figures["mfu"] = mfu * step_s / found.step_s * self.best.devices / found.devices
+            figures |= {
+                "memory_bytes": found.memory_bytes,
+                "devices": found.devices,
+                "on_front": found[:4] in front,
+                "order": found.order,
+            }
+            rows.append(figures | found.layout.model_dump(mode="json"))
+        return rows
+
+    def to_data(self) -> dict[str, Any]:
+        """The whole ranking with what became of the other layouts, for JSON."""
+        counts = self.searched.counts
+        return {
+            "job": self.name,
+            "cluster": self.cluster.name,
+            **self.batch,
+            "counts": counts.__dict__ | {"legal": counts.legal},
+            "layouts": self.table(),
+        }
+
+    def to_csv(self) -> str:
+        """The whole ranking as CSV."""
+        rows, text = self.table(), io.StringIO()
+        writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        return text.getvalue()

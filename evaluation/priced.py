@@ -1,0 +1,194 @@
+"""A layout as priced, whatever the job is: figures with provenance and uncertainty, parts of the step, memory by stage."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from ..clusters.cluster import Cluster
+from ..costs.collectives.prices import Provenance
+from ..costs.collectives.system import UNCERTAINTY
+from ..costs.layouts.memory import StageMemory
+from ..costs.model import CostSettings
+from ..errors import PlanError
+from ..plans.document import Figure
+from ..plans.partition import Layout
+
+MEMORY_UNCERTAINTY = 0.06
+"""Relative: the larger of the two errors that the memory of published runs leaves (parameters and optimizer)."""
+
+
+class Part(NamedTuple):
+    """A part of the step.
+
+    Attributes:
+        name: as in ``breakdown_s`` of the step.
+        seconds: of the stage that ends last.
+        share: of the step.
+        provenance: of a communication that of its messages; all else is as sure as the kernels or ops.
+        uncertainty: relative, one standard deviation.
+    """
+
+    name: str
+    seconds: float
+    share: float
+    provenance: Provenance
+    uncertainty: float
+
+
+class PricedStep(Protocol):
+    """What the analytic path says of a step; see `StepTime` and `GraphStepTime`."""
+
+    @property
+    def step_s(self) -> float:
+        """The whole."""
+        ...
+
+    @property
+    def breakdown_s(self) -> dict[str, float]:
+        """What the stage that ends last does."""
+        ...
+
+    @property
+    def doubts(self) -> dict[str, float]:
+        """What the uncertainty is made of."""
+        ...
+
+    @property
+    def uncertainty(self) -> float:
+        """Relative, one standard deviation."""
+        ...
+
+    @property
+    def mfu(self) -> float | None:
+        """Model FLOPs utilisation, where operations are known."""
+        ...
+
+    @property
+    def hfu(self) -> float | None:
+        """Hardware FLOPs utilisation, where operations are known."""
+        ...
+
+
+@dataclass(frozen=True)
+class Priced(ABC):
+    """A layout as priced.
+
+    Attributes:
+        job: its name.
+        cluster: where.
+        memory: of a rank of each stage.
+        provenance: of the communications in the step's breakdown.
+        compute_provenance: of the rest of it.
+        step: the step.
+    """
+
+    job: str
+    cluster: Cluster
+    memory: tuple[StageMemory, ...]
+    provenance: dict[str, Provenance]
+    compute_provenance: Provenance
+    step: PricedStep
+
+    @property
+    @abstractmethod
+    def layout(self) -> Layout:
+        """How the job is cut."""
+
+    @property
+    @abstractmethod
+    def rate(self) -> tuple[str, float, str]:
+        """Name, value and unit of what a second brings."""
+
+    @property
+    @abstractmethod
+    def details(self) -> dict[str, Any]:
+        """What else there is to say of the job, for JSON."""
+
+    @abstractmethod
+    def repriced_s(self, layout: Layout, costs: CostSettings) -> float:
+        """Seconds of a step under another layout, or by other choices of the cost model.
+
+        Raises:
+            MeshwrightError: the job cannot be cut so.
+        """
+
+    @abstractmethod
+    def simulated_s(self, costs: CostSettings) -> float:
+        """Seconds of a step by the event path.
+
+        Raises:
+            MeshwrightError: it cannot be simulated by such choices.
+        """
+
+    @abstractmethod
+    def num_tasks(self, costs: CostSettings) -> int:
+        """About how many tasks the event path would run."""
+
+    @property
+    def peak(self) -> StageMemory:
+        """What the fullest rank holds."""
+        return max(self.memory, key=lambda one: one.total)
+
+    def figures(self) -> list[tuple[Figure, float]]:
+        """Every figure with its relative uncertainty; a whole is estimated, whatever its parts are."""
+        step = self.step
+        spread = step.uncertainty
+        values: list[tuple[str, float | None, str, float]] = [
+            ("step_s", step.step_s, "s", spread),
+            (*self.rate, spread),
+            ("mfu", step.mfu, "1", spread),
+            ("hfu", step.hfu, "1", spread),
+            ("memory_bytes", self.peak.total, "bytes", MEMORY_UNCERTAINTY),
+        ]
+        return [(Figure(name=n, value=v, unit=u, provenance="estimated"), s) for n, v, u, s in values if v is not None]
+
+    def parts(self) -> list[Part]:
+        """What the step is made of.
+
+        A communication is at least as uncertain as kernels, behind which a part of it may hide.
+        """
+        found, step = [], self.step
+        kernels = step.doubts["kernels"]
+        for name, seconds in step.breakdown_s.items():
+            told = self.provenance.get(name)
+            spread = kernels if told is None else max(kernels, UNCERTAINTY[told])
+            share = seconds / step.step_s if step.step_s else 0.0
+            found.append(Part(name, seconds, share, told or self._own(name), spread))
+        return found
+
+    def to_data(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "job": self.job,
+            "cluster": self.cluster.name,
+            "layout": self.layout.model_dump(mode="json"),
+            "world": self.layout.world,
+            **self.details,
+            "figures": [figure.model_dump(mode="json") | {"uncertainty": spread} for figure, spread in self.figures()],
+            "uncertainty": dict(self.step.doubts),
+            "breakdown": [part._asdict() for part in self.parts()],
+            "memory": [
+                {"stage": stage, "total": one.total, "model_state": one.model_state}
+                | one.__dict__
+                | {"provenance": "estimated", "uncertainty": MEMORY_UNCERTAINTY}
+                for stage, one in enumerate(self.memory)
+            ],
+        }
+
+    def _own(self, name: str) -> Provenance:
+        return self.compute_provenance if name in ("compute", "recompute") else "estimated"
+
+
+def check_place(cluster: Cluster, layout: Layout) -> None:
+    """Refuse a cluster on which a layout cannot be priced.
+
+    Raises:
+        PlanError: too few devices, or devices of several types.
+    """
+    if layout.world > cluster.num_devices:
+        raise PlanError(f"has {layout.world} ranks, {cluster.name} only {cluster.num_devices} devices", field="layout")
+    if len(cluster.device_types) > 1:
+        names = ", ".join(kind.name for kind in cluster.device_types)
+        raise PlanError(f"an analytic price wants devices of one type, {cluster.name} has {names}", field="cluster")

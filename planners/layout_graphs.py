@@ -1,0 +1,254 @@
+"""Every layout of any job graph on a number of devices: data parallelism beside a pipeline of its ops, the best first.
+
+A layout is ``dp`` x ``pp`` with a size of micro-batches, a schedule, recomputation and ZeRO-1 or not; its stages are cut
+exactly (`costs.layouts.graph_cuts`). Nothing is left out by a rule of thumb: a layout is passed by only where a stage of it
+does not fit a device, or where its busiest stage alone takes longer than the last layout of the wanted ranking *and* a layout
+that was found takes no more time, memory and devices than that bound, its memory and its devices (as in `layout_search`).
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any, NamedTuple
+
+from ..costs.layouts.graph_cuts import Chain, best_cuts
+from ..costs.layouts.graph_memory import graph_peak_memory
+from ..costs.layouts.graph_step_time import graph_step_s
+from ..costs.layouts.graph_work import GraphWork, describe_graph
+from ..costs.layouts.wires import Wiring
+from ..costs.model import CostSettings
+from ..devices import DeviceType
+from ..errors import PlanError
+from ..jobs.graph import JobGraph
+from ..plans.partition import Layout
+from ..plans.rank_order import ORDERS
+from ..plans.stages import layer_starts
+from .layout_front import Counts, Found, Front, Searched, spelled
+from .layout_space import DEFAULTS, KnownOrders, divisors, regular_orders
+
+SCHEDULES = ("1f1b", "gpipe", "interleaved")
+RECOMPUTATIONS = ("none", "full")
+
+MAX_VIRTUAL_STAGES = 8
+"""Chunks of a stage that are tried unless others are kept."""
+
+ROUNDING = 1e-9
+"""Relative. A bound adds in another order than what it bounds, and must not pass it by a rounding error."""
+
+UNCUT = ("tp", "cp", "ep")
+"""Axes along which a graph of ops cannot be cut."""
+
+
+class _Cut(NamedTuple):
+    """A layout in a rank order, cut for it.
+
+    Attributes:
+        order: how its ranks are numbered.
+        work: what its stages do.
+        memory_bytes: of the fullest rank.
+    """
+
+    order: str
+    work: GraphWork
+    memory_bytes: float
+
+
+@dataclass
+class GraphSearch:
+    """One search.
+
+    Attributes:
+        graph: the job; its figures hold for ``samples_per_step`` samples, where it does not say for the global batch.
+        global_batch: samples of a step.
+        device: what each rank runs on.
+        capacity_bytes: memory of a device.
+        devices_per_host: devices of a host.
+        wires: prices messages.
+        costs: chooses the compute model, and the slowdown of what runs side by side.
+        keep: by key of the layout, the values that are tried; a key that is not searched takes each of its values too.
+        orders: rank orders that are tried.
+        top: how many layouts are ranked; None ranks all that fit.
+        on_best: called with each layout that is better than all before.
+
+    Raises:
+        PlanError: an axis is kept along which a graph of ops cannot be cut.
+    """
+
+    graph: JobGraph
+    global_batch: int
+    device: DeviceType
+    capacity_bytes: float
+    devices_per_host: int
+    wires: Wiring
+    costs: CostSettings = field(default_factory=CostSettings)
+    keep: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    orders: tuple[str, ...] = ORDERS
+    top: int | None = 10
+    on_best: Callable[[Found, Counts], None] = lambda found, counts: None
+    counts: Counts = field(default_factory=Counts)
+
+    def __post_init__(self) -> None:
+        for axis in UNCUT:
+            if self.keep.get(axis, (1,)) != (1,):
+                problem = "cuts layers, which a graph of ops does not tell; it is cut by dp and pp"
+                raise PlanError(problem, field=f"keep.{axis}", value="|".join(map(str, self.keep[axis])))
+        self._chains: dict[tuple[int, str], Chain] = {}
+        self._known_orders: KnownOrders = {}
+        self._ranking: list[Found] = []
+        self._examined: list[Found] = []
+        self._front = Front()
+        self._closest: tuple[float, Layout] | None = None
+
+    def run(self, worlds: Sequence[int]) -> Searched:
+        """Search layouts of every given number of devices.
+
+        Raises:
+            PlanError: no layout is legal, or none fits; the closest one is told.
+            GraphError: the graph cannot be timed on the device.
+        """
+        waiting: list[tuple[float, int, list[_Cut]]] = []
+        for world in worlds:
+            for layout in self.layouts(world):
+                orders = regular_orders(layout, self.devices_per_host, self.orders, self.wires, self._known_orders)
+                works = [found for order in orders if (found := self._fitting(layout, order)) is not None]
+                if not orders:
+                    self.counts.illegal += 1
+                elif not works:
+                    self.counts.infeasible += 1
+                else:
+                    waiting.append((min(_bound_s(one.work) for one in works), len(waiting), works))
+        for bound_s, _, works in sorted(waiting, key=lambda one: one[:2]):
+            if self._is_beaten(bound_s, min(one.memory_bytes for one in works), works[0].work.layout.world):
+                self.counts.pruned += 1
+                continue
+            self.counts.examined += 1
+            self._take(min((self._priced(one) for one in works), key=lambda one: one[:2]))
+        if not self._ranking:
+            raise self._refusal(worlds)
+        return Searched(tuple(self._ranking), self._front.members(), tuple(self._examined), self.counts)
+
+    def layouts(self, world: int) -> Iterator[Layout]:
+        """All legal layouts of so many ranks."""
+        batch, samples = self.global_batch, self.graph.samples_per_step or self.global_batch
+        num_units = len(layer_starts(self.graph))
+        kept = {key: values for key, values in self.keep.items() if key not in _SEARCHED}
+        others = [DEFAULTS | dict(zip(kept, values, strict=True)) for values in product(*kept.values())]
+        for pp in self._kept("pp", divisors(world)):
+            dp = world // pp
+            if pp > num_units or batch % dp or dp not in self._kept("dp", [dp]):
+                self.counts.illegal += 1
+                continue
+            sizes = [size for size in self._kept("micro_batch", divisors(batch // dp)) if samples % size == 0]
+            zeros = self._kept("zero", [0, 1] if dp > 1 else [0])
+            again = self._kept("recompute", list(RECOMPUTATIONS))
+            for other, size, zero, recompute in product(others, sizes, zeros, again):
+                shards = other["shard_group"]
+                if shards is not None and (dp % shards or not (zero or other["distributed_optimizer"])):
+                    self.counts.illegal += 1
+                    continue
+                for schedule, chunks in self._pipelines(pp, num_units):
+                    keys = other | {"dp": dp, "pp": pp, "micro_batch": size, "global_batch": batch, "zero": zero}
+                    keys |= {"schedule": schedule, "virtual_stages": chunks, "recompute": recompute}
+                    if "overlap_pp" not in self.keep:  # as for transformers, see `layout_space.DEFAULTS`
+                        keys["overlap_pp"] = chunks > 1
+                    yield Layout(**keys)
+
+    def work(self, layout: Layout, order: str) -> GraphWork:
+        """What the stages of a layout that was found do.
+
+        Raises:
+            PlanError: no cut of it fits.
+        """
+        found = self._fitting(layout, order)
+        if found is None:
+            raise PlanError("no cut of the pipeline fits the devices", field="layout", value=spelled(layout))
+        return found.work
+
+    def _pipelines(self, pp: int, num_units: int) -> list[tuple[str, int]]:
+        """Schedules, each with numbers of chunks of a stage."""
+        if pp == 1:
+            return [(next(iter(self.keep.get("schedule", SCHEDULES))), 1)] if 1 in self._kept("virtual_stages", [1]) else []
+        found = []
+        for schedule in self._kept("schedule", list(SCHEDULES)):
+            most = num_units // pp
+            is_cut = schedule == "interleaved"
+            tried = list(self.keep.get("virtual_stages", range(2, MAX_VIRTUAL_STAGES + 1) if is_cut else (1,)))
+            found += [(schedule, v) for v in tried if v <= most and (v > 1) == is_cut]
+        return found
+
+    def _fitting(self, layout: Layout, order: str) -> _Cut | None:
+        """A layout cut where it is best; None where it does not fit a device."""
+        key = layout.micro_batch, layout.recompute
+        if key not in self._chains:
+            self._chains[key] = Chain.of(self.graph, layout, self.device, self.costs)
+        found: GraphWork | None = None
+        for capacity_bytes in (self.capacity_bytes, float("inf")):
+            cuts = best_cuts(
+                self.graph,
+                layout,
+                self.device,
+                self.wires,
+                self.costs,
+                order=order,
+                capacity_bytes=capacity_bytes,
+                chain=self._chains[key],
+            )
+            if cuts is not None:
+                found = describe_graph(self.graph, layout, self.device, self.costs, cuts=cuts)
+                break
+        assert found is not None  # without bounds every cut fits
+        memory_bytes = graph_peak_memory(found)[1].total
+        if memory_bytes <= self.capacity_bytes:
+            return _Cut(order, found, memory_bytes)
+        if self._closest is None or memory_bytes < self._closest[0]:
+            self._closest = memory_bytes, layout
+        return None
+
+    def _priced(self, one: _Cut) -> Found:
+        self.counts.prices += 1
+        step_s = graph_step_s(one.work, self.wires, self.costs.overlap_slowdown, one.order)
+        layout = one.work.layout
+        return Found(step_s, one.memory_bytes, layout.world, spelled(layout), layout, one.order)
+
+    def _take(self, found: Found) -> None:
+        if not self._ranking or found.step_s < self._ranking[0].step_s:
+            self.on_best(found, self.counts)
+        self._examined.append(found)
+        insort(self._ranking, found, key=lambda one: one[:4])
+        if self.top is not None:
+            del self._ranking[self.top :]
+        self._front.add(found)
+
+    def _is_beaten(self, bound_s: float, memory_bytes: float, world: int) -> bool:
+        if self.top is None or len(self._ranking) < self.top or bound_s <= self._ranking[-1].step_s:
+            return False
+        return self._front.dominates(bound_s, memory_bytes, world)
+
+    def _kept(self, key: str, values: list[Any]) -> list[Any]:
+        kept = self.keep.get(key)
+        return values if kept is None else [value for value in values if value in kept]
+
+    def _refusal(self, worlds: Sequence[int]) -> PlanError:
+        devices = "-".join(str(world) for world in sorted({worlds[0], worlds[-1]}))
+        if self._closest is None:
+            problem = f"no layout of {self.graph.name} is legal on {devices} devices: dp x pp ranks, dp dividing the batch"
+            return PlanError(problem, field="batch", value=self.global_batch)
+        need, has = self._closest[0] / 1e9, self.capacity_bytes / 1e9
+        problem = (
+            f"no layout of {self.graph.name} fits {devices} devices; closest is {spelled(self._closest[1])}, "
+            f"which needs {need:.1f} GB where a device has {has:.1f} GB: {need - has:.1f} GB short"
+        )
+        return PlanError(problem, field="memory")
+
+
+_SEARCHED = ("tp", "cp", "ep", "pp", "dp", "micro_batch", "schedule", "virtual_stages", "recompute", "zero")
+
+
+def _bound_s(work: GraphWork) -> float:
+    """Seconds that the busiest stage computes in a step: no schedule takes less."""
+    total_s = work.forward_s + work.backward_s
+    busiest_s = max(float(total_s[work.ops_of(stage)].sum()) for stage in range(work.layout.pp))
+    return work.layout.num_micro_batches * busiest_s * (1 - ROUNDING)

@@ -1,0 +1,158 @@
+"""Layouts of any job graph on the command line: ``estimate`` and ``plan --search`` agree, and the plan exports."""
+
+import csv
+import io
+import json
+
+import pytest
+
+from meshwright import load_plan
+from meshwright.jobs import load_graph
+
+CLUSTER = ("--cluster", "preset:dgx-a100-8x8")
+SEARCH = ("plan", "--search", "--job", "zoo:vgg16", *CLUSTER, "--devices", "16", "--batch", "64")
+
+OP = "node{} -- {} -- forward_compute_time={}, backward_compute_time={}, activation_size={}, parameter_size={}\n"
+PROFILE = (
+    OP.format(1, "Input0", 0.0, 0.0, 4e6, 0.0)
+    + OP.format(2, "Conv2d", 4.0, 8.0, 8e6, 1e6)
+    + OP.format(3, "Linear", 6.0, 12.0, 4e5, 9e7)
+    + "\tnode1 -- node2\n\tnode2 -- node3\n"
+)
+
+
+def figures_of(told):
+    return {figure["name"]: figure["value"] for figure in json.loads(told.out)["figures"]}
+
+
+def test_a_search_shows_the_best_the_front_and_what_became_of_all(meshwright, work):
+    told = meshwright(*SEARCH, "--top", 3)
+    assert (told.status, told.err) == (0, "")
+    assert "Best layouts of vgg16 on dgx-a100-8x8, 64 samples" in told.out
+    assert "samples/s" in told.out
+    assert "Pareto front of time, memory and devices" in told.out
+    assert "legal layouts:" in told.out
+
+
+@pytest.mark.parametrize("keep", ["pp=4,schedule=1f1b", "pp=2,schedule=interleaved,virtual_stages=2", "pp=1"])
+def test_the_plan_of_the_winner_stands_alone_and_exports(meshwright, work, keep):
+    told = meshwright(*SEARCH, "--keep", keep, "--json", "plan.json")
+    assert told.status == 0
+    plan = load_plan(work / "plan.json")
+    layout, graph = plan.layout(), plan.job_graph()
+    assert (plan.num_ranks, layout.world, layout.global_batch) == (16, 16, 64)
+    assert plan.micro_batches == layout.num_micro_batches
+    assert graph.samples_per_step == 64
+    assert len(plan.stages) == layout.pp * layout.virtual_stages
+    # stage after stage, chunk after chunk: the topological order
+    ordered = sorted(plan.stages, key=lambda stage: (stage.chunk, stage.stage))
+    assert [op for stage in ordered for op in stage.ops] == [graph.op_names[op] for op in graph.order]
+    for stage in plan.stages:
+        assert {plan.ranks[rank].coordinates.pp for rank in stage.ranks} == {stage.stage}
+        assert len(stage.ranks) == layout.dp
+    assert {f.name for f in plan.predicted} >= {"step_s", "samples_per_s", "mfu", "memory_bytes", "bubble_share"}
+    assert "legal layouts" in plan.why
+    for target in ("slurm", "torchrun"):
+        exported = meshwright("export", "plan.json", "--format", target, "--out", f"as-{target}")
+        assert exported.status == 0, exported.err
+    assert "DeviceMesh" in (work / "as-torchrun" / "mesh.py").read_text()
+
+
+def test_the_same_figures_as_estimate_gives(meshwright, work):
+    for keep in ("pp=4", "pp=2,schedule=interleaved", "pp=1,zero=1"):
+        meshwright(*SEARCH, "--keep", keep, "--order", "tp-cp-dp-pp", "--json", "plan.json")
+        plan = load_plan(work / "plan.json")
+        keys = ",".join(f"{key}={str(value).lower()}" for key, value in plan.layout().model_dump(exclude_none=True).items())
+        plan.job_graph().save(work / "job.json")  # at the batch of the search
+        told = meshwright("estimate", "--job", "job.json", *CLUSTER, "--layout", keys, "--json", "-")
+        figures = figures_of(told)
+        for name in ("step_s", "samples_per_s", "mfu", "memory_bytes"):
+            assert plan.figure(name).value == pytest.approx(figures[name], rel=1e-12)
+        stages = [stage["num_ops"] for stage in json.loads(told.out)["stages"]]
+        ordered = sorted(plan.stages, key=lambda stage: (stage.chunk, stage.stage))
+        assert stages == [stage.num_ops for stage in ordered]
+
+
+def test_a_profile_is_searched_by_name_with_the_batch_that_is_said(meshwright, refused, work):
+    (work / "graphs" / "mine").mkdir(parents=True)
+    (work / "graphs" / "mine" / "graph.txt").write_text(PROFILE)
+    search = ("plan", "--search", "--job", "mine", "--graphs", "graphs", *CLUSTER, "--devices", "8")
+    assert "--batch: mine does not say how many samples its figures hold for" in refused(*search)
+    told = meshwright(*search, "--batch", "32", "--all", "all.csv", "--plot", "front.svg", "--json", "plan.json")
+    assert told.status == 0
+    rows = list(csv.DictReader(io.StringIO((work / "all.csv").read_text())))
+    assert "mfu" not in rows[0]  # a profile tells no operations
+    assert {row["pp"] for row in rows} == {"1", "2"}  # three ops: eight devices are one or two stages of whole replicas
+    assert float(rows[0]["samples_per_s"]) == pytest.approx(32 / float(rows[0]["step_s"]))
+    assert (work / "front.svg").read_text().startswith("<svg")
+    # 30 ms of 32 samples on eight replicas are 3.75 ms and gradients
+    assert 3.75e-3 <= float(rows[0]["step_s"]) < 6e-3
+    layout = "dp=8,micro_batch=4,global_batch=32,overlap_dp=true"
+    told = meshwright("estimate", "--job", "mine", "--graphs", "graphs", *CLUSTER, "--layout", layout, "--json", "-")
+    assert figures_of(told)["step_s"] >= 3.75e-3
+
+
+def test_an_estimate_shows_stages_and_what_its_uncertainty_is_made_of(meshwright, work):
+    told = meshwright("estimate", "--job", "zoo:resnet18", *CLUSTER, "--layout", "dp=2,pp=2,micro_batch=8,global_batch=64")
+    assert told.status == 0
+    assert "samples per s" in told.out
+    assert "Uncertainty of the step" in told.out
+    assert "Stages of the pipeline" in told.out
+
+
+def test_routes_are_chosen_in_the_yaml_of_the_cost_model_and_told_by_explain(meshwright, refused, work):
+    (work / "costs.yaml").write_text("routing: ecmp\nrouting_seed: 5\ncontention: fair\n")
+    estimate = ("estimate", "--job", "zoo:alexnet", "--cluster", "preset:clos-64-4to1", "--json", "-")
+    estimate += ("--layout", "dp=32,micro_batch=1,global_batch=32", "--explain")
+    rows = {one["switch"]: one for one in json.loads(meshwright(*estimate, "--costs", "costs.yaml").out)["switches"]}
+    assert {"routing=shortest-path", "routing=spread"} <= set(rows)
+    assert rows["routing=spread"]["kind"] == "flows"
+    assert rows["routing=spread"]["remark"] == "base: contention=fair, ecmp"
+    plain = json.loads(meshwright(*estimate, "--set", "contention=fair").out)["switches"]
+    there = next(one for one in plain if one["switch"] == "routing=spread")
+    assert there["remark"] == "base: contention=fair, shortest-path"
+    assert rows["routing=shortest-path"]["step_s"] == pytest.approx(there["base_s"])
+    # the analytic path reads the routes of a named algorithm
+    steps = {}
+    for routing in ("shortest-path", "spread"):
+        told = meshwright(*estimate[:-1], "--set", f"routing={routing}", "--set", "collectives=ring")
+        steps[routing] = figures_of(told)["step_s"]
+    assert steps["spread"] <= steps["shortest-path"]
+    assert "costs.yaml:1: rooting: unknown key" in refused_with(refused, work, "rooting: ecmp\n", estimate)
+    assert "--set: routing_seed" in refused(*estimate, "--set", "routing_seed=-1")
+
+
+def refused_with(refused, work, text, estimate):
+    (work / "costs.yaml").write_text(text)
+    return refused(*estimate, "--costs", "costs.yaml")
+
+
+def test_an_option_of_its_own_goes_before_the_file(meshwright, work):
+    (work / "costs.yaml").write_text("collectives: tree\noverlap_slowdown: 3\n")
+    estimate = ("estimate", "--job", "zoo:vgg16", *CLUSTER, "--layout", "dp=8,micro_batch=4,global_batch=256,overlap_dp=true")
+    steps = {}
+    for name, options in {
+        "file": ("--costs", "costs.yaml"),
+        "same": ("--collectives", "tree", "--overlap-slowdown", "3"),
+        "ring": ("--costs", "costs.yaml", "--collectives", "ring"),
+        "just ring": ("--collectives", "ring", "--overlap-slowdown", "3"),
+        "set": ("--costs", "costs.yaml", "--set", "overlap_slowdown=1.126"),
+        "usual": ("--collectives", "tree"),
+    }.items():
+        steps[name] = figures_of(meshwright(*estimate, *options, "--json", "-"))["step_s"]
+    assert steps["file"] == steps["same"]
+    assert steps["ring"] == steps["just ring"] != steps["file"]
+    assert steps["set"] == steps["usual"] != steps["file"]
+
+
+def test_a_saved_graph_has_a_batch_of_its_own(meshwright, work):
+    load_graph("zoo:alexnet", batch_size=32).save(work / "job.json")
+    told = meshwright("plan", "--search", "--job", "job.json", *CLUSTER, "--devices", "4", "--json", "plan.json")
+    assert told.status == 0
+    assert load_plan(work / "plan.json").layout().global_batch == 32
+    # a larger batch is made of more micro-batches of at most as many samples as the figures hold for
+    told = meshwright("plan", "--search", "--job", "job.json", *CLUSTER, "--devices", "4", "--batch", "64", "--json", "plan.json")
+    assert told.status == 0
+    layout = load_plan(work / "plan.json").layout()
+    assert layout.global_batch == 64
+    assert 32 % layout.micro_batch == 0

@@ -1,0 +1,150 @@
+"""Cuts are those of brute force: the least busy stage, then the least waiting, among those that fit."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from meshwright.costs.layouts.graph_cuts import Chain, best_cuts
+from meshwright.costs.layouts.graph_memory import graph_peak_memory, graph_stage_memory
+from meshwright.costs.layouts.graph_work import describe_graph
+from meshwright.costs.layouts.memory import RUNTIME_BYTES
+from meshwright.costs.layouts.wires import boundary_groups
+from meshwright.costs.model import CostSettings
+from meshwright.devices import device_type
+from meshwright.errors import PlanError
+from meshwright.jobs import load_graph
+from meshwright.plans.partition import Layout
+from meshwright.plans.stages import layout_stages
+
+from .graphs import CHAIN, Hosts, Line, all_cuts, drawn_graphs, graph_of, sizes
+
+A100 = device_type("a100")
+
+
+def busy_s(work, wires):
+    """Seconds of the busiest chunk for a micro-batch, and of all transfers."""
+    layout, last = work.layout, len(work.chunks) - 1
+    groups = boundary_groups(layout, wires.devices_per_host)
+    sends = [wires.group_s("send_recv", size, groups[k % layout.pp]) for k, size in enumerate(work.boundary_bytes)]
+    sends[last] = 0.0
+    found = []
+    for chunk, ops in enumerate(work.chunks):
+        own, given = float((work.forward_s + work.backward_s)[ops].sum()), sends[chunk - 1] if chunk else 0.0
+        found.append(max(own, given + sends[chunk]) if layout.overlap_pp else own + given + sends[chunk])
+    return max(found), sum(sends)
+
+
+layouts = st.builds(
+    lambda pp, dp, m, recompute, schedule, overlap, zero: Layout(
+        pp=pp,
+        dp=dp,
+        micro_batch=1,
+        global_batch=dp * m,
+        recompute=recompute,
+        schedule=schedule,
+        overlap_pp=overlap,
+        zero=zero if dp > 1 else 0,
+    ),
+    st.integers(1, 4),
+    st.integers(1, 2),
+    st.integers(1, 5),
+    st.sampled_from(["none", "full"]),
+    st.sampled_from(["1f1b", "gpipe"]),
+    st.booleans(),
+    st.integers(0, 1),
+)
+
+
+@settings(max_examples=200)
+@given(drawn_graphs(), layouts, st.sampled_from([Line(), Hosts()]), st.floats(0, 1))
+def test_the_busiest_stage_is_as_little_busy_as_in_any_cut_that_fits(graph, layout, wires, tightness):
+    if graph.num_ops < layout.pp:
+        with pytest.raises(PlanError, match="stages are more than the job's ops"):
+            best_cuts(graph, layout, A100, wires)
+        return
+    every = {cuts: describe_graph(graph, layout, A100, cuts=cuts) for cuts in all_cuts(graph, layout.pp)}
+    peaks = {cuts: graph_peak_memory(work)[1].total for cuts, work in every.items()}
+    # Halfway between two cuts' peaks, so that no rounding decides what fits.
+    levels = sorted(set(peaks.values()))
+    at = round(tightness * (len(levels) - 1))
+    capacity = levels[at] + (levels[at + 1] - levels[at]) / 2 if at + 1 < len(levels) else levels[at] + 1.0
+    found = best_cuts(graph, layout, A100, wires, capacity_bytes=capacity)
+    best = min(busy_s(every[cuts], wires) for cuts in every if peaks[cuts] <= capacity)
+    assert peaks[found] <= capacity
+    assert busy_s(every[found], wires) == pytest.approx(best, rel=1e-9, abs=1e-9)
+    if layout.pp > 1:
+        assert best_cuts(graph, layout, A100, wires, capacity_bytes=levels[0] - 1.0) is None
+
+
+@settings(max_examples=60)
+@given(drawn_graphs(least=4, most=8), st.sampled_from([(2, 2), (2, 3), (3, 2)]), st.booleans())
+def test_chunks_of_an_interleaved_schedule_are_cut_as_exactly(graph, degrees, overlap):
+    pp, v = degrees
+    layout = Layout(pp=pp, virtual_stages=v, schedule="interleaved", micro_batch=1, global_batch=pp, overlap_pp=overlap)
+    if graph.num_ops < pp * v:
+        return
+    found = best_cuts(graph, layout, A100, Hosts(), capacity_bytes=0.0)  # memory is not asked here
+    every = [describe_graph(graph, layout, A100, cuts=cuts) for cuts in all_cuts(graph, pp * v)]
+    best = min(busy_s(work, Hosts()) for work in every)
+    assert busy_s(describe_graph(graph, layout, A100, cuts=found), Hosts()) == pytest.approx(best, rel=1e-9, abs=1e-9)
+
+
+def test_transfers_decide_where_ops_are_alike():
+    # 3 s an op and micro-batch of one of four samples; 8 / 4 bytes cross behind a, 12 / 4 behind b, 10 / 4 behind c (a's
+    # are kept for d). Two and two: 6 + 3 = 9 s. One and three: 3 + 2 and 9 + 2 = 11. Three and one: 9 + 2.5 = 11.5.
+    layout = Layout(pp=2, micro_batch=1, global_batch=4)
+    assert best_cuts(CHAIN, layout, A100, Line()) == (0, 2, 4)
+    # with 40 bytes from b instead of 4 two and two need 6 + 12 s: behind a it is less
+    heavy = graph_of([4, 4, 4, 4], [(0, 1), (1, 2), (2, 3), (0, 3)], [8.0, 40.0, 2.0, 1.0], [0, 0, 0, 6.0])
+    assert best_cuts(heavy, layout, A100, Line()) == (0, 1, 4)
+    # where transfers hide, the longer of computing and sending counts: 9 behind a, 12 behind b
+    hidden = Layout(pp=2, micro_batch=1, global_batch=4, overlap_pp=True)
+    assert best_cuts(heavy, hidden, A100, Line()) == (0, 1, 4)
+    assert best_cuts(CHAIN, hidden, A100, Line()) == (0, 2, 4)
+
+
+def test_memory_moves_a_cut():
+    # Four ops of one second; the first holds 10 GB of weights, 80 GB with its state, which fills a device by itself.
+    graph = graph_of([1, 1, 1, 1], [(0, 1), (1, 2), (2, 3)], [0.0] * 4, [10e9, 1e9, 1e9, 1e9], samples=1)
+    layout = Layout(pp=2, micro_batch=1, global_batch=1)
+    assert best_cuts(graph, layout, A100, Line()) == (0, 2, 4)
+    assert best_cuts(graph, layout, A100, Line(), capacity_bytes=80e9 + RUNTIME_BYTES + 1) == (0, 1, 4)
+    assert best_cuts(graph, layout, A100, Line(), capacity_bytes=80e9) is None
+
+
+@pytest.mark.parametrize("pp", [2, 3, 5, 8])
+def test_without_transfers_it_is_the_bisection_of_plans(pp):
+    class Free(Line):
+        def group_s(self, operation, payload_bytes, group):
+            return 0.0
+
+    graph = load_graph("zoo:resnet50", device=A100)
+    layout = Layout(pp=pp, micro_batch=graph.samples_per_step, global_batch=graph.samples_per_step)
+    ours = describe_graph(graph, layout, A100, cuts=best_cuts(graph, layout, A100, Free()))
+    theirs = describe_graph(graph, layout, A100, stages=layout_stages(graph, layout))
+    busiest = [max(float((w.forward_s + w.backward_s)[ops].sum()) for ops in w.chunks) for w in (ours, theirs)]
+    assert busiest[0] == pytest.approx(busiest[1], rel=1e-9)
+
+
+def test_layers_of_a_transformer_stay_whole():
+    graph = load_graph("zoo:gpt2-small", device=A100)
+    layout = Layout(pp=4, micro_batch=1, global_batch=graph.samples_per_step)
+    cuts = best_cuts(graph, layout, A100, Line())
+    for place in cuts[1:-1]:
+        before, after = (graph.op_names[graph.order[at]].split(".")[0] for at in (place - 1, place))
+        assert before != after
+    with pytest.raises(PlanError, match=r"layout\.pp: 32 stages are more than the job's layers"):
+        best_cuts(graph, Layout(pp=32, micro_batch=1, global_batch=16), A100, Line())
+
+
+@settings(max_examples=60)
+@given(drawn_graphs())
+def test_what_crosses_a_place_is_what_a_pipeline_cut_there_sends(graph):
+    layout = Layout(pp=graph.num_ops, micro_batch=1, global_batch=4)
+    chain = Chain.of(graph, layout, A100, CostSettings())
+    work = describe_graph(graph, layout, A100, cuts=range(graph.num_ops + 1))
+    assert chain.crossing_bytes[1:] == pytest.approx(work.boundary_bytes, abs=1e-12)
+    assert chain.crossing_bytes[0] == 0.0
+    assert [graph_stage_memory(work, stage).parameters for stage in range(layout.pp)] == np.diff(chain.weight_bytes).tolist()
+    assert sizes(chain.starts) == [1] * graph.num_ops

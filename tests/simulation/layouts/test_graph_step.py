@@ -1,0 +1,47 @@
+"""Pipelines of any job graph as they run: memory is what the formula says, and cuts of unequal stages take what is priced."""
+
+import pytest
+
+from meshwright.costs.layouts.graph_cuts import best_cuts
+from meshwright.costs.layouts.graph_memory import graph_stage_memory
+from meshwright.costs.layouts.graph_step_time import graph_step_s
+from meshwright.costs.layouts.graph_work import describe_graph
+from meshwright.costs.layouts.wires import wiring
+from meshwright.costs.model import CostSettings
+from meshwright.jobs import load_graph
+from meshwright.plans.partition import Layout
+from meshwright.simulation.layouts.graph_step import GraphStep
+from meshwright.simulation.layouts.running import run
+from meshwright.simulation.layouts.views import layout_memory
+
+from .grid import cluster
+
+INDEPENDENT = CostSettings(contention="independent")
+HOST = cluster("host-8")
+CUTS = [
+    {"pp": 4, "micro_batch": 8},
+    {"pp": 2, "dp": 2, "micro_batch": 8, "recompute": "full"},
+    {"pp": 4, "micro_batch": 4, "schedule": "gpipe", "overlap_pp": True},
+    {"pp": 2, "micro_batch": 8, "schedule": "interleaved", "virtual_stages": 3},
+    {"pp": 2, "dp": 4, "micro_batch": 4, "schedule": "interleaved", "virtual_stages": 2, "zero": 1, "recompute": "full"},
+    {"dp": 8, "micro_batch": 8, "overlap_dp": True},
+]
+
+
+def step_of(name, keys):
+    graph = load_graph(f"zoo:{name}", device=HOST.device_types[0], batch_size=64)
+    layout = Layout(**({"global_batch": 64} | keys))
+    wires = wiring(HOST, INDEPENDENT)
+    cuts = best_cuts(graph, layout, HOST.device_types[0], wires, INDEPENDENT)
+    return GraphStep(describe_graph(graph, layout, HOST.device_types[0], INDEPENDENT, cuts=cuts), wires)
+
+
+@pytest.mark.parametrize("keys", CUTS)
+@pytest.mark.parametrize("name", ["alexnet", "vgg16"])
+def test_it_takes_and_keeps_what_the_analytic_path_says(name, keys):
+    step = step_of(name, keys)
+    ran = run(step, HOST, costs=INDEPENDENT)
+    assert ran.step_s == pytest.approx(graph_step_s(step.work, step.wires), rel=0.03)
+    peaks = layout_memory(step, ran).peak_bytes.reshape(step.layout.pp, -1)
+    expected = [[graph_stage_memory(step.work, stage).total] for stage in range(step.layout.pp)]
+    assert peaks == pytest.approx(peaks * 0 + expected, rel=1e-9)
