@@ -55,9 +55,9 @@ def problem_of(
         candidate_rule=np.concatenate([[-1], np.tile(one_each, num_degrees), np.full(listed, int(Rule.ALL_BLOCKS))]).astype(
             np.int64
         ),
-        step_s=times.step_s,
-        communication_share=times.communication_share,
-        can_run=times.can_run,
+        step_s=np.ascontiguousarray(times.step_s),
+        communication_share=np.ascontiguousarray(times.communication_share),
+        can_run=np.ascontiguousarray(times.can_run),
         sequential_step_s=sequential_step_s,
         horizon_s=HORIZON * mean_interarrival_s,
         deadline_tolerance=0.0 if chosen.defects.strict_deadline else DEADLINE_TOLERANCE,

@@ -48,7 +48,7 @@ def find_candidates(problem, episodes, e):  # type: ignore[no-untyped-def]
     if problem.published.is_on and not place_all(problem, episodes, e, first_free):
         episodes.is_wanting[e] = True
         return
-    _choose(problem, episodes, e, blocks, num_found, class_s)
+    _choose(problem, episodes, e, blocks[:num_found], class_s)
     any_candidate = _mark_placeable(problem, episodes, e, allowed_s)
     if any_candidate:
         episodes.obstacle[e] = 1
@@ -58,7 +58,7 @@ def find_candidates(problem, episodes, e):  # type: ignore[no-untyped-def]
         episodes.obstacle[e] = obstacle_of_place(episodes, e)
 
 
-@njit(inline="always")
+@njit
 def obstacle_of_place(episodes, e):  # type: ignore[no-untyped-def]
     """Why a job finds no block now: no device is free, or no block is."""
     for i in range(episodes.free_at_s.shape[1]):
@@ -67,8 +67,8 @@ def obstacle_of_place(episodes, e):  # type: ignore[no-untyped-def]
     return 2
 
 
-@njit(inline="always")
-def _choose(problem, episodes, e, blocks, num_found, class_s):  # type: ignore[no-untyped-def]
+@njit
+def _choose(problem, episodes, e, blocks, class_s):  # type: ignore[no-untyped-def]
     """Fill the candidates of the rules that take one block."""
     now_s = episodes.now_s[e]
     num_rules = len(problem.rules)
@@ -85,8 +85,7 @@ def _choose(problem, episodes, e, blocks, num_found, class_s):  # type: ignore[n
     degree, placement_class, rules = problem.degree, problem.placement_class, problem.rules
     candidate_block, candidate_s = episodes.candidate_block[e], episodes.candidate_s[e]
     last = -1
-    for i in range(num_found):
-        block = blocks[i]
+    for block in blocks:
         d = degree[block]
         if d != last:
             best[:] = np.inf
@@ -109,10 +108,10 @@ def _choose(problem, episodes, e, blocks, num_found, class_s):  # type: ignore[n
                 candidate_block[1 + d * num_rules + r] = block
                 candidate_s[1 + d * num_rules + r] = time_s
     if is_listing:
-        list_blocks(problem, episodes, e, listed, blocks, num_found, class_s, free)
+        list_blocks(problem, episodes, e, listed, blocks, class_s, free)
 
 
-@njit(inline="always")
+@njit
 def _mark_placeable(problem, episodes, e, allowed_s):  # type: ignore[no-untyped-def]
     """Which candidates can be chosen: those with a block, in time, that no earlier one has; whether any can."""
     any_candidate = False

@@ -1,7 +1,4 @@
-"""How long the job at hand runs, and how long it may: what candidates, the queue and observations ask alike.
-
-They are inlined: to hand all arrays of a scenario to a function costs more than what these compute.
-"""
+"""How long the job at hand runs, and how long it may: what candidates, the queue and observations ask alike."""
 
 from __future__ import annotations
 
@@ -10,14 +7,14 @@ import numpy as np
 from ..compiled import njit
 
 
-@njit(inline="always")
+@njit
 def limit_s(problem, episodes, e, k):  # type: ignore[no-untyped-def]
     """How long job ``k`` may run if it starts now."""
     waited_s = episodes.now_s[e] - episodes.arrival_s[e, k]
     return episodes.allowed_s[e, k] * (1.0 + problem.deadline_tolerance) - waited_s
 
 
-@njit(inline="always")
+@njit
 def timed_as(problem, episodes, e, graph, block):  # type: ignore[no-untyped-def]
     """Placement class whose figures hold for a graph on a block or placement: its own, or that which the episode has fixed."""
     if problem.is_keyed_by_degree:
@@ -27,7 +24,7 @@ def timed_as(problem, episodes, e, graph, block):  # type: ignore[no-untyped-def
     return problem.placement_class[block]
 
 
-@njit(inline="always")
+@njit
 def class_durations_s(problem, episodes, e, k):  # type: ignore[no-untyped-def]
     """How long job ``k`` runs on the blocks of each class, infinite where it cannot, ``(c,)``."""
     graph, num_steps = episodes.graph_id[e, k], episodes.num_steps[e, k]

@@ -19,7 +19,7 @@ from .scoring import lost_weight
 
 
 @njit
-def list_blocks(problem, episodes, e, first, blocks, num_found, class_s, free):  # type: ignore[no-untyped-def]
+def list_blocks(problem, episodes, e, first, blocks, class_s, free):  # type: ignore[no-untyped-def]
     """Fill the candidates from number ``first`` on with free blocks.
 
     Args:
@@ -28,17 +28,15 @@ def list_blocks(problem, episodes, e, first, blocks, num_found, class_s, free): 
         e: episode.
         first: candidate.
         blocks: blocks that are free and on which the job at hand can run in time, ascending.
-        num_found: how many they are.
         class_s: how long it runs on the blocks of each class.
         free: blocks that are free at each level, see `simulation.scoring.free_by`.
     """
     room = episodes.candidate_block.shape[1] - first
-    kept = np.empty(num_found, np.int64)
-    marks = np.empty(num_found, np.uint64)
+    kept = np.empty(len(blocks), np.int64)
+    marks = np.empty(len(blocks), np.uint64)
     neighbours, group_start = problem.bits.neighbours, problem.bits.group_start
     num_kept, begin = 0, 0
-    for i in range(num_found):
-        block = blocks[i]
+    for block in blocks:
         time_s = class_s[problem.placement_class[block]]
         if num_kept > begin and problem.degree[kept[begin]] != problem.degree[block]:
             begin = num_kept

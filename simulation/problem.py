@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .bits import BlockBits
+from .by_reference import by_reference
 from .interruptions import Interruptions
 
 
@@ -67,6 +68,7 @@ class Published(NamedTuple):
 DEVICES_PER_WORD = 62
 
 
+@by_reference
 class Problem(NamedTuple):
     """The arrays.
 

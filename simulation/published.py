@@ -16,7 +16,7 @@ from .interruptions import GAMMA, MIX_1, MIX_2, SHIFT_1, SHIFT_2, SHIFT_3
 from .problem import DEVICES_PER_WORD
 
 
-@njit(inline="always")
+@njit
 def place_all(problem, episodes, e, first_free):  # type: ignore[no-untyped-def]
     """Fill the candidates of the published rule for the job at hand.
 

@@ -12,7 +12,7 @@ from ..compiled import njit
 from .bits import count
 
 
-@njit(inline="always")
+@njit
 def free_by(problem, episodes, e, is_one_level):  # type: ignore[no-untyped-def]
     """When each level begins, ``(l,)``, and which blocks are free by then, as bits, ``(l, w)``."""
     now_s = episodes.now_s[e]

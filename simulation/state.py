@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import interruptions
+from .by_reference import by_reference
 from .problem import Problem
 
 
@@ -47,6 +48,7 @@ OUTCOME_WORDS = {
 }
 
 
+@by_reference
 class Episodes(NamedTuple):
     """The state of ``e`` episodes and the record of what happened in them.
 

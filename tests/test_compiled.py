@@ -21,7 +21,13 @@ def test_any_change_of_a_compiled_source_leads_to_another_cache(tmp_path):
     shutil.copytree(ROOT / "src" / "meshwright", tmp_path / "meshwright", ignore=shutil.ignore_patterns("__pycache__"))
     before = _digest(tmp_path)
     assert _digest(tmp_path) == before
-    for name in ("envs/reward.py", "simulation/dynamics.py", "simulation/pacml/lookahead.py", "costs/formulas.py"):
+    for name in (
+        "envs/reward.py",
+        "simulation/dynamics.py",
+        "simulation/by_reference.py",
+        "simulation/pacml/lookahead.py",
+        "costs/formulas.py",
+    ):
         path = tmp_path / "meshwright" / name
         path.write_text(path.read_text() + "\n")
         after = _digest(tmp_path)

@@ -83,7 +83,7 @@ def sources_digest() -> str:
         for folder in (found.submodule_search_locations or []) if found is not None else []:
             for path in sorted(Path(folder).glob("*.py")):
                 text = path.read_bytes()
-                if b"njit" in text:
+                if b"numba" in text or b"njit" in text:
                     state.update(f"{floor}.{path.name}:{len(text)};".encode())
                     state.update(text)
     return state.hexdigest()[:20]
