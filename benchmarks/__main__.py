@@ -134,6 +134,13 @@ def policy() -> list[Figure]:
     ]
 
 
+def latency() -> list[Figure]:
+    """One decision of a network on 256 devices, from the arrival to the choice."""
+    from .latency import latency_figures
+
+    return latency_figures()
+
+
 def start_up() -> list[Figure]:
     """Seconds until the package is imported and until the command line has printed its help."""
     python = sys.executable
@@ -187,6 +194,7 @@ SECTIONS = {
     "fair-sharing": fair_sharing,
     "environment": environment,
     "policy": policy,
+    "latency": latency,
     "search": search,
     "growth": growth,
     "start-up": start_up,

@@ -47,10 +47,11 @@ class EpisodeBatch:
         self._all = np.ones(num_episodes, np.bool_)
         self._observes = observes
         self._stepper: tuple[Problem, Callable[..., int]] | None = None
+        self._payer: tuple[Problem, Callable[..., None]] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """All but what is compiled for this process."""
-        return {**self.__dict__, "_stepper": None}
+        return {**self.__dict__, "_stepper": None, "_payer": None}
 
     @property
     def episodes(self) -> dynamics.Episodes:
@@ -105,6 +106,19 @@ class EpisodeBatch:
                 self.scenario.settle(self._episodes, e)
             _finish(self.scenario.problem, self._episodes, wanting, *found)
         return rewards, is_over
+
+    def pays(self) -> NDArray[np.float32]:
+        """What `step` would pay for each candidate of each episode, ``(e, a)``, but for what is known only afterwards.
+
+        That is jobs whose deadline expires in the queue, and the last reward of an episode where it is lost.
+        """
+        problem = self.scenario.problem
+        out = np.empty((self.num_episodes, problem.num_candidates), np.float32)
+        arguments = problem, self._episodes, self._weights, self._scale_s, out
+        if self._payer is None or self._payer[0] is not problem:
+            self._payer = problem, for_types_of(_pay, *arguments)
+        self._payer[1](*arguments)
+        return out
 
     def _no_action(self, given: NDArray[Any]) -> PolicyError:
         last = self.scenario.problem.num_candidates - 1
@@ -169,6 +183,14 @@ def _step(problem, episodes, actions, is_stepped, scale_s, layout, weights, obse
         else:
             _finish_one(problem, episodes, e, layout, weights, observations, observes, rewards, is_over)
     return came
+
+
+@njit
+def _pay(problem, episodes, weights, scale_s, out):  # type: ignore[no-untyped-def]
+    for e in range(out.shape[0]):
+        refused = reward(problem, episodes, e, 0, weights, scale_s)
+        for a in range(out.shape[1]):
+            out[e, a] = reward(problem, episodes, e, a, weights, scale_s) if episodes.can_place[e, a] else refused
 
 
 @njit

@@ -1,19 +1,27 @@
-"""A benchmark as YAML: a scenario, its rewards, and what an evaluation of it compares."""
+"""A benchmark as YAML: a scenario, its rewards, and what an evaluation of it compares.
+
+A *family* is a benchmark with ``variants``, each a list of changes to it in the language of ``--set``. A variant is a
+benchmark of its own, ``preset:FAMILY/VARIANT`` (or ``PATH/VARIANT``); the family's own scenario is what a policy is trained
+on, its variants are what it is tested on.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.resources import files as resources
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from .. import settings
 from ..errors import ConfigError
 from ..simulation import scenario
 from ..simulation.scenario import Scenario, ScenarioSettings
 from .reward import RewardSettings
+
+NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
 
 
 class BenchmarkSettings(settings.Settings):
@@ -26,14 +34,16 @@ class BenchmarkSettings(settings.Settings):
         policies: compared where the command names none beside those given.
         num_seeds: test episodes (seeds 0, 1, ...), the same for every policy.
         num_validation_seeds: episodes (seeds 100, 101, ...) on which a tuned baseline is chosen.
+        variants: of a family, the changes that make each of its variants, ``key=value`` as for ``--set``.
     """
 
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
+    name: str = Field(pattern=NAME)
     scenario: ScenarioSettings
     reward: RewardSettings = RewardSettings()
     policies: tuple[str, ...] = ()
     num_seeds: int = Field(default=10, ge=2, le=100)
     num_validation_seeds: int = Field(default=5, ge=1, le=100)
+    variants: dict[Annotated[str, Field(pattern=NAME)], tuple[str, ...]] = Field(default_factory=dict)
 
     @field_validator("policies")
     @classmethod
@@ -41,6 +51,32 @@ class BenchmarkSettings(settings.Settings):
         if len(set(policies)) < len(policies):
             raise ValueError("must name each policy once")
         return policies
+
+    @field_validator("variants")
+    @classmethod
+    def _are_possible(cls, variants: dict[str, tuple[str, ...]], info: ValidationInfo) -> dict[str, tuple[str, ...]]:
+        if "scenario" in info.data and "name" in info.data:  # else something else is wrong
+            family = cls.model_construct(**info.data, variants=variants)
+            for name in variants:
+                try:
+                    family.variant(name)
+                except ConfigError as error:
+                    raise ValueError(f"{name}: {error}") from None
+        return variants
+
+    def variant(self, name: str) -> BenchmarkSettings:
+        """One variant of a family as a benchmark of its own, called ``FAMILY/VARIANT``.
+
+        Raises:
+            ConfigError: there is none of this name, or its changes are wrong.
+        """
+        if name not in self.variants:
+            problem = "no such variant" if self.variants else "this benchmark has no variants"
+            raise ConfigError(problem, field=f"benchmark {self.name}", value=name, choices=self.variants)
+        data = self.model_dump(mode="json", exclude={"variants"})
+        for change in self.variants[name]:
+            data = settings.override(data, change)
+        return settings.build(BenchmarkSettings, data).model_copy(update={"name": f"{self.name}/{name}"})
 
     def build(
         self,
@@ -58,33 +94,79 @@ def benchmark_names() -> list[str]:
     return sorted(p.name.removesuffix(".yaml") for p in _folder().iterdir() if p.name.endswith(".yaml"))
 
 
-def load_benchmark(spec: str, *, changes: list[str] | None = None) -> BenchmarkSettings:
-    """A benchmark by ``preset:NAME`` (or a built-in's bare name) or by path.
+def load_benchmark(spec: str, *, changes: Sequence[str] | None = None, trace: str | Path | None = None) -> BenchmarkSettings:
+    """A benchmark by ``preset:NAME`` (or a built-in's bare name) or by path; a family's variant by ``/VARIANT`` after these.
 
     Paths of cluster and workload in it refer to its own folder, or else to the current one.
 
+    Args:
+        spec: which one.
+        changes: ``key=value`` texts that change its keys; those of a variant are changed after its own changes.
+        trace: the CSV file of the trace that its jobs follow.
+
     Raises:
-        ConfigError: the preset is unknown, or the YAML is wrong.
+        ConfigError: the preset or variant is unknown, the YAML is wrong, or a trace is given to a benchmark that follows none.
         InputFileError: the file is missing.
     """
-    name = spec.removeprefix("preset:")
-    if spec.startswith("preset:") or (spec in benchmark_names() and not Path(spec).is_file()):
-        if name not in benchmark_names():
-            raise ConfigError("unknown benchmark", field="benchmark", value=name, choices=benchmark_names())
-        return settings.load(BenchmarkSettings, _folder() / f"{name}.yaml", changes=changes or ())
-    if not Path(spec).exists() and "/" not in spec and not spec.endswith((".yaml", ".yml")):
-        choices = [f"preset:{n}" for n in benchmark_names()]
-        raise ConfigError("no such benchmark and no such file", field="benchmark", value=spec, choices=choices)
-    loaded = settings.load(BenchmarkSettings, spec, changes=changes or ())
-    chosen, folder = loaded.scenario, Path(spec).parent
-    paths = {"cluster": beside(chosen.cluster, folder), "workload": beside(chosen.workload, folder)}
-    return loaded.model_copy(update={"scenario": chosen.model_copy(update=paths)})
+    wanted = list(changes or ())
+    if trace is not None:
+        wanted += settings.as_changes({"scenario": {"workload_changes": {"arrivals": {"file": str(Path(trace).absolute())}}}})
+    family, variant = _parted(spec)
+    if variant is None:
+        return _load(family, wanted)
+    found = _load(family, [])
+    if variant not in found.variants:
+        return found.variant(variant)  # tells what there is
+    changed = found.model_copy(update={"variants": {variant: (*found.variants[variant], *wanted)}})
+    try:
+        return _with_paths(changed.variant(variant), family)
+    except ConfigError as error:  # the variant's own changes were looked at before
+        raise error if error.field == "--set" else error.at(file="--set") from None
+
+
+def load_variants(
+    spec: str, *, changes: Sequence[str] | None = None, trace: str | Path | None = None
+) -> tuple[BenchmarkSettings, ...]:
+    """What an evaluation of a benchmark plays: each variant of a family in its order, any other benchmark alone.
+
+    Arguments and errors are those of `load_benchmark`.
+    """
+    found = load_benchmark(spec, changes=changes, trace=trace)
+    if not found.variants:
+        return (found,)
+    return tuple(load_benchmark(f"{spec}/{name}", changes=changes, trace=trace) for name in found.variants)
 
 
 def beside(spec: str, folder: Path) -> str:
     """A path from the folder of the file that names it, where a file is there; any other spelling as it is."""
     inside = folder / spec
     return str(inside) if not spec.startswith("preset:") and os.path.isfile(inside) else spec
+
+
+def _load(spec: str, changes: Sequence[str]) -> BenchmarkSettings:
+    name = spec.removeprefix("preset:")
+    if spec.startswith("preset:") or (spec in benchmark_names() and not Path(spec).is_file()):
+        if name not in benchmark_names():
+            raise ConfigError("unknown benchmark", field="benchmark", value=name, choices=benchmark_names())
+        return settings.load(BenchmarkSettings, _folder() / f"{name}.yaml", changes=changes)
+    if not Path(spec).exists() and "/" not in spec and not spec.endswith((".yaml", ".yml")):
+        choices = [f"preset:{n}" for n in benchmark_names()]
+        raise ConfigError("no such benchmark and no such file", field="benchmark", value=spec, choices=choices)
+    return _with_paths(settings.load(BenchmarkSettings, spec, changes=changes), spec)
+
+
+def _with_paths(loaded: BenchmarkSettings, spec: str) -> BenchmarkSettings:
+    """The same with paths that refer to the current folder, for a benchmark that a file holds."""
+    chosen, folder = loaded.scenario, Path(spec).parent
+    paths = {"cluster": beside(chosen.cluster, folder), "workload": beside(chosen.workload, folder)}
+    return loaded.model_copy(update={"scenario": chosen.model_copy(update=paths)})
+
+
+def _parted(spec: str) -> tuple[str, str | None]:
+    """The spelling of a benchmark and the variant after it, if there is one."""
+    before, slash, name = spec.rpartition("/")
+    is_variant = before.startswith("preset:") or before in benchmark_names() or Path(before).is_file()
+    return (before, name) if slash and is_variant and not Path(spec).exists() else (spec, None)
 
 
 def _folder() -> Path:

@@ -8,6 +8,7 @@ degrees.
 - ``cluster_any``: whether any block of each degree is, ``(d, h)``.
 - ``candidate_shapes``, ``candidate_any``: the same as it will be once the candidate has been taken, ``(a, s, h)`` and
   ``(a, d, h)``.
+- ``candidate_ends``: whether the job would end within the episode, ``(a, 1)``.
 - ``episode``: arrivals ``x`` until the episode ends, the one at hand among them, as ``x / (x + h)``, ``(1,)``.
 """
 
@@ -23,7 +24,7 @@ from ..simulation.problem import Problem
 from ..simulation.space import DecisionSpace
 from ..simulation.state import Episodes
 
-KEYS = ("cluster_shapes", "cluster_any", "candidate_shapes", "candidate_any", "episode")
+KEYS = ("cluster_shapes", "cluster_any", "candidate_shapes", "candidate_any", "candidate_ends", "episode")
 
 
 class Shapes(NamedTuple):
@@ -56,6 +57,7 @@ def sizes(space: DecisionSpace, num_candidates: int, num_slots: int) -> dict[str
         "cluster_any": (num_degrees, num_slots),
         "candidate_shapes": (num_candidates if num_slots else 0, num_shapes, num_slots),
         "candidate_any": (num_candidates if num_slots else 0, num_degrees, num_slots),
+        "candidate_ends": (num_candidates if num_slots else 0, 1),
         "episode": (1 if num_slots else 0,),
     }
 
@@ -79,10 +81,12 @@ def foresee(problem: Problem, episodes: Episodes, e: int, given: Shapes, out: An
             if out.candidate_any[e, a, :, num_slots - 1].any():  # else it has been cleared before
                 out.candidate_shapes[e, a] = 0.0
                 out.candidate_any[e, a] = 0.0
+            out.candidate_ends[e, a, 0] = 0.0
             continue
         after[:] = freed
         if a > 0:
             block = episodes.candidate_block[e, a]
+            out.candidate_ends[e, a, 0] = 1.0 if now_s + episodes.candidate_s[e, a] <= episodes.arrival_s[e, -1] else 0.0
             until = _slot(episodes.candidate_s[e, a], given.mean_s, num_slots)
             for i in range(problem.neighbour_start[block], problem.neighbour_start[block + 1]):
                 other = problem.neighbours[i]

@@ -66,8 +66,9 @@ class JobPartitioningEnv(gymnasium.Env[Observation, np.int64]):
     ``action_mask``      (a,)          1 where the candidate is offered
     ===================  ============  =======================================================================
 
-    With ``shape_slots: h`` in the scenario five more keys tell of the next h arrivals and of the end of the episode:
-    ``cluster_shapes``, ``cluster_any``, ``candidate_shapes``, ``candidate_any``, ``episode`` (see `envs.foresight`).
+    With ``shape_slots: h`` in the scenario six more keys tell of the next h arrivals and of the end of the episode:
+    ``cluster_shapes``, ``cluster_any``, ``candidate_shapes``, ``candidate_any``, ``candidate_ends``, ``episode`` (see
+    `envs.foresight`).
 
     **Reward.** The benchmark's weighted sum: by default +1 for a job that is placed and -1 for one turned away. A
     job that goes on waiting pays nothing; one whose deadline expires in the queue pays as one turned away, in the step

@@ -19,6 +19,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from ..compiled import njit
+from ..simulation.by_reference import by_reference
 from ..simulation.durations import class_durations_s, timed_as
 from ..simulation.problem import ONE_BLOCK_RULES, Problem
 from ..simulation.scenario import Scenario
@@ -48,6 +49,7 @@ CANDIDATE_FEATURES = (
 )
 
 
+@by_reference
 class Layout(NamedTuple):
     """Figures that the compiled feature functions need beside the problem.
 
@@ -64,6 +66,7 @@ class Layout(NamedTuple):
     shapes: Shapes
 
 
+@by_reference
 class ObservationArrays(NamedTuple):
     """Observations of ``e`` episodes, one array per key of the observation space; the last ones are those of `foresight`."""
 
@@ -79,6 +82,7 @@ class ObservationArrays(NamedTuple):
     cluster_any: NDArray[np.float32]
     candidate_shapes: NDArray[np.float32]
     candidate_any: NDArray[np.float32]
+    candidate_ends: NDArray[np.float32]
     episode: NDArray[np.float32]
 
     def shown(self) -> dict[str, NDArray[Any]]:

@@ -19,7 +19,6 @@ from ..envs.batch import EpisodeBatch
 from ..envs.benchmark import BenchmarkSettings
 from ..errors import MeshwrightError
 from ..planners.policy import Policy, checked
-from ..planners.rules import Random, RuleOfThumb
 from ..simulation.decision import decision
 from ..simulation.records import EpisodeRecord
 from ..simulation.scenario import Scenario
@@ -36,7 +35,7 @@ def play(chooser: Policy, scenario: Scenario, seed: int, latency_s: list[float] 
         seed: of the episode.
         latency_s: seconds that each decision took the policy are added to it.
     """
-    observes = not isinstance(chooser, RuleOfThumb | Random)  # these look at plain figures only
+    observes = getattr(chooser, "observes", True)
     batch = EpisodeBatch(scenario, 1, observes=observes)
     batch.begin(0, np.random.default_rng(seed))
     chooser.begin(seed)

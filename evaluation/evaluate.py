@@ -20,9 +20,10 @@ from ..simulation.records import EpisodeRecord
 from ..simulation.scenario import Scenario
 from .episodes import Player
 from .metrics import METRICS, completion_percentiles_s, degree_shares, metrics, outcome_shares, rule_shares, shape_shares
-from .policies import BEST_FIXED, check_best_fixed, display_name, fixed_names, is_baseline, is_best_fixed, policy
+from .policies import check_best_fixed, display_name, each_fixed, is_best_fixed, kind, policy
 from .references import check as check_references
 from .references import is_beam, least_blocking_rate
+from .states import degrees_by_state
 from .statistics import excludes_zero, interval, paired
 
 FORMAT_VERSION = 2
@@ -87,15 +88,7 @@ def evaluate(
         if names.count(name) > 1:
             raise PolicyError("two policies would carry this name in the table; rename one of them", value=name)
     scenario = scenario or benchmark.build(graphs_dir=graphs_dir)
-    check_references(references, scenario)
-    for spec in wanted:
-        try:  # refuse before playing
-            if is_best_fixed(spec):
-                check_best_fixed(spec, scenario)
-            else:
-                policy(spec, scenario)
-        except PolicyError as error:
-            raise error if spec in specs else error.at(field=f"policies of benchmark {benchmark.name}") from None
+    check_fit(benchmark, specs, scenario, references)
     player = Player(benchmark, scenario, graphs_dir, num_processes)
     best_fixed = _best_fixed(player, [spec for spec in wanted if is_best_fixed(spec)], progress)
     seeds = list(range(FIRST_TEST_SEED, FIRST_TEST_SEED + num_seeds))
@@ -104,8 +97,7 @@ def evaluate(
     played = player.play_all(tasks, None if progress is None else lambda done, of: progress("test episodes", done, of))
     by_spec = {spec: played[i * num_seeds : (i + 1) * num_seeds] for i, spec in enumerate(dict.fromkeys(acting))}
     records = {name: by_spec[spec] for name, spec in zip(names, acting, strict=True)}
-    kinds = ["baseline" if is_baseline(spec) else "learned" for spec in wanted]
-    rows = [_row(name, kind, benchmark, scenario, records[name]) for name, kind in zip(names, kinds, strict=True)]
+    rows = [_row(name, kind(spec), benchmark, scenario, records[name]) for name, spec in zip(names, wanted, strict=True)]
     best = _best([row for row in rows if row["kind"] == "baseline"])
     rows += _reference_rows(player, references, seeds, records, progress)
     for row in rows:
@@ -128,6 +120,29 @@ def evaluate(
         },
     }
     return Evaluation(results, records, scenario)
+
+
+def check_fit(benchmark: BenchmarkSettings, specs: Sequence[str], scenario: Scenario, references: Sequence[str] = ()) -> None:
+    """Refuse, before anything is played, what does not fit a benchmark's scenario.
+
+    Args:
+        benchmark: its policies are looked at too.
+        specs: policies beside those.
+        scenario: built from it.
+        references: clairvoyant ones.
+
+    Raises:
+        MeshwrightError: a policy or reference is unknown or does not fit.
+    """
+    check_references(references, scenario)
+    for spec in dict.fromkeys([*specs, *benchmark.policies]):
+        try:
+            if is_best_fixed(spec):
+                check_best_fixed(spec, scenario)
+            else:
+                policy(spec, scenario)
+        except PolicyError as error:
+            raise error if spec in specs else error.at(field=f"policies of benchmark {benchmark.name}") from None
 
 
 def check_num_processes(num_processes: int) -> None:
@@ -154,6 +169,7 @@ def describe(scenario: Scenario) -> dict[str, Any]:
         "num_cooldown_jobs": scenario.settings.num_cooldown_jobs,
         "queue_capacity": scenario.settings.queue_capacity,
         "digest": scenario.digest,
+        "digest_but_arrivals": scenario.digest_but_arrivals,
     }
 
 
@@ -187,6 +203,7 @@ def _row(name: str, kind: str, benchmark: BenchmarkSettings, scenario: Scenario,
         "degrees": degree_shares(records, scenario),
         "shapes": shape_shares(records, scenario),
         "rules": rule_shares(records, scenario) if kind != "reference" else {},
+        "states": degrees_by_state(records, scenario),
         "completion_percentiles_s": completion_percentiles_s(records, scenario),
         "per_seed": {metric: [figures[metric] for figures in per_seed] for metric in METRICS},
     }
@@ -225,7 +242,7 @@ def _bound_row(name: str, benchmark: BenchmarkSettings, rates: list[float]) -> d
         "benchmark": benchmark.name,
         "num_seeds": len(rates),
         **{metric: interval(values) for metric, values in per_seed.items()},
-        **{figure: {} for figure in ("outcomes", "degrees", "shapes", "rules")},
+        **{figure: {} for figure in ("outcomes", "degrees", "shapes", "rules", "states")},
         "completion_percentiles_s": None,
         "per_seed": per_seed,
     }
@@ -243,8 +260,9 @@ def _latencies(player: Player, acting: dict[str, str]) -> dict[str, dict[str, fl
 def _best_fixed(player: Player, specs: Sequence[str], progress: Progress | None) -> dict[str, dict[str, Any]]:
     """For each ``best-fixed`` the degree with the least blocking on the validation episodes, ties to the smaller."""
     seeds = list(range(FIRST_VALIDATION_SEED, FIRST_VALIDATION_SEED + player.benchmark.num_validation_seeds))
-    fixed = {spec: fixed_names(player.scenario, spec.removeprefix(BEST_FIXED)) for spec in specs}
-    tasks = [(name, seed) for names in fixed.values() for name in names for seed in seeds]
+    fixed = {spec: each_fixed(spec, player.scenario) for spec in specs}
+    names = dict.fromkeys(name for degrees in fixed.values() for name in degrees)
+    tasks = [(name, seed) for name in names for seed in seeds]
     if not tasks:
         return {}
     records = player.play_all(tasks, None if progress is None else lambda done, of: progress("validation episodes", done, of))
@@ -252,11 +270,11 @@ def _best_fixed(player: Player, specs: Sequence[str], progress: Progress | None)
     mean = {task[0]: sum(rates[i : i + len(seeds)]) / len(seeds) for i, task in enumerate(tasks) if i % len(seeds) == 0}
     return {
         spec: {
-            "chosen": min(names, key=lambda name: mean[name]),
+            "chosen": degrees[min(degrees, key=lambda name: mean[name])],
             "validation_seeds": seeds,
-            "blocking_rate": {name: mean[name] for name in names},
+            "blocking_rate": {name: mean[name] for name in degrees},
         }
-        for spec, names in fixed.items()
+        for spec, degrees in fixed.items()
     }
 
 

@@ -2,8 +2,10 @@
 
 ``shipped:NAME`` is a trained policy that comes with the package; a bare name is a baseline (see `planners.rules`,
 and ``best-fixed``, which `evaluation.evaluate` turns into the fixed degree that does best on validation episodes);
+``rollout(BASE)`` is a rollout planner over a base policy (see `planners.rollout`): a fixed degree or a ladder, ``max``,
+``min``, ``best-fixed`` or a linear scorer; ``rollout`` alone is ``rollout(best-fixed@best-fit)``;
 ``python:MODULE:NAME`` is the user's own, a callable that takes the scenario and returns a `planners.policy.Policy`;
-anything else is the path of a run folder or of its ``policy.pt``.
+anything else is the path of a run folder, of its ``policy.pt``, or of the ``policy.json`` of a linear scorer.
 """
 
 from __future__ import annotations
@@ -16,12 +18,17 @@ from importlib.resources import files as resources
 from pathlib import Path
 
 from ..errors import PolicyError
+from ..planners.linear import LinearScorer, LinearWeights
 from ..planners.policy import Policy
-from ..planners.rules import DEGREES, NAMES, rule_of_thumb
+from ..planners.rollout import Ladder, Rollout
+from ..planners.rules import DEFAULT_PLACEMENT, DEGREES, NAMES, rule_of_thumb
 from ..simulation.scenario import Scenario
 
 BEST_FIXED = "best-fixed"
+ROLLOUT = "rollout"
 OWN = "python:"
+# Files of policies, as run folders hold them: a network, a linear scorer.
+POLICY_FILES = ("policy.pt", "policy.json")
 
 
 def is_baseline(spec: str) -> bool:
@@ -30,21 +37,54 @@ def is_baseline(spec: str) -> bool:
     return bare in (*NAMES, BEST_FIXED) or re.fullmatch(DEGREES, bare) is not None
 
 
+def is_rollout(spec: str) -> bool:
+    """Whether a spelling is a rollout planner's."""
+    return spec == ROLLOUT or re.fullmatch(rf"{ROLLOUT}\(.+\)", spec) is not None
+
+
+def base_of(spec: str) -> str:
+    """The spelling of a rollout planner's base policy."""
+    return spec[len(ROLLOUT) + 1 : -1] or f"{BEST_FIXED}@best-fit"
+
+
 def is_best_fixed(spec: str) -> bool:
-    """Whether a spelling is ``best-fixed``, with a placement rule or without."""
-    return spec.partition("@")[0] == BEST_FIXED
+    """Whether a spelling is ``best-fixed``, with a placement rule or without, or a rollout planner over it."""
+    named = base_of(spec) if is_rollout(spec) else spec
+    return named.partition("@")[0] == BEST_FIXED
+
+
+def each_fixed(spec: str, scenario: Scenario) -> dict[str, str]:
+    """What a ``best-fixed`` chooses among, every fixed degree, and the spelling that it stands for if that one is best."""
+    named = base_of(spec) if is_rollout(spec) else spec
+    names = fixed_names(scenario, named.removeprefix(BEST_FIXED))
+    return {name: f"{ROLLOUT}({name})" if is_rollout(spec) else name for name in names}
 
 
 def check_best_fixed(spec: str, scenario: Scenario) -> None:
-    """Refuse a ``best-fixed`` whose placement rule is not among the scenario's.
+    """Refuse a ``best-fixed`` whose placement rule is not among the scenario's, or that does not fit it as a base.
 
     Raises:
-        PolicyError: it is not; the nearest one is named.
+        PolicyError: so it is; the nearest placement rule is named.
     """
     try:
-        policy(fixed_names(scenario, spec.removeprefix(BEST_FIXED))[0], scenario)
+        policy(next(iter(each_fixed(spec, scenario).values())), scenario)
     except PolicyError as error:
         raise PolicyError(error.problem, field=spec, value=error.value, choices=error.choices) from None
+
+
+def kind(spec: str) -> str:
+    """What a policy counts as in a comparison: ``baseline``, ``learned``, or ``planner``, which no verdict takes for either.
+
+    A linear scorer is a baseline.
+
+    Raises:
+        PolicyError: no shipped policy, file or run folder of that name.
+    """
+    if is_rollout(spec):
+        return "planner"
+    if is_baseline(spec):
+        return "baseline"
+    return "learned" if spec.startswith(OWN) or policy_file(spec).suffix != ".json" else "baseline"
 
 
 def policy_file(spec: str, baselines: Sequence[str] = (*NAMES, BEST_FIXED)) -> Path:
@@ -57,12 +97,13 @@ def policy_file(spec: str, baselines: Sequence[str] = (*NAMES, BEST_FIXED)) -> P
         name = spec.removeprefix("shipped:")
         if name not in shipped_names():
             raise PolicyError("no such shipped policy", value=name, choices=shipped_names())
-        return _shipped() / f"{name}.pt"
+        return next(path for path in (_shipped() / f"{name}.pt", _shipped() / f"{name}.json") if path.is_file())
     path = Path(spec)
     if path.is_dir():
-        if not (path / "policy.pt").is_file():
+        held = [path / name for name in POLICY_FILES if (path / name).is_file()]
+        if not held:
             raise PolicyError("the run folder holds no policy.pt (was anything trained yet?)", file=path)
-        return path / "policy.pt"
+        return held[0]
     if path.is_file():
         return path
     choices = [*baselines, *(f"shipped:{name}" for name in shipped_names())]
@@ -71,17 +112,17 @@ def policy_file(spec: str, baselines: Sequence[str] = (*NAMES, BEST_FIXED)) -> P
 
 def shipped_names() -> list[str]:
     """The trained policies that come with the package."""
-    return sorted(p.name.removesuffix(".pt") for p in _shipped().iterdir() if p.name.endswith(".pt"))
+    return sorted(path.stem for path in _shipped().iterdir() if path.suffix in (".pt", ".json"))
 
 
 def display_name(spec: str) -> str:
     """How a policy is called in tables."""
-    if is_baseline(spec) or spec.startswith("shipped:"):
+    if is_baseline(spec) or is_rollout(spec) or spec.startswith("shipped:"):
         return spec
     if spec.startswith(OWN):
         return spec.rpartition(":")[2]
     path = Path(spec)
-    return path.parent.name if path.name == "policy.pt" and path.parent.name else path.stem
+    return path.parent.name if path.name in POLICY_FILES and path.parent.name else path.stem
 
 
 def policy(spec: str, scenario: Scenario) -> Policy:
@@ -96,9 +137,13 @@ def policy(spec: str, scenario: Scenario) -> Policy:
         raise PolicyError("is chosen on the validation episodes of an evaluation; name a degree, as in fixed-4", value=spec)
     if is_baseline(spec):
         return rule_of_thumb(spec, degrees=scenario.space.degrees, placements=scenario.settings.placement_rules)
+    if is_rollout(spec):
+        return Rollout(spec, scenario, _base(base_of(spec), scenario))
     if spec.startswith(OWN):
         return _own_policy(spec, scenario)
-    path = policy_file(spec, [*NAMES, BEST_FIXED, *fixed_names(scenario, "")])
+    path = policy_file(spec, [*NAMES, BEST_FIXED, ROLLOUT, *fixed_names(scenario, "")])
+    if path.suffix == ".json":
+        return LinearScorer(display_name(spec), LinearWeights.load(path), scenario)
     import torch
 
     from ..models.saved import NetworkPolicy, SavedNetwork
@@ -110,6 +155,27 @@ def policy(spec: str, scenario: Scenario) -> Policy:
 def fixed_names(scenario: Scenario, placement: str) -> list[str]:
     """Every fixed degree of a scenario, with a placement rule (empty: the default)."""
     return [f"fixed-{degree}{placement}" for degree in scenario.space.degrees]
+
+
+def _base(spec: str, scenario: Scenario) -> Ladder | LinearWeights:
+    """The base policy of a rollout planner.
+
+    Raises:
+        PolicyError: unknown, or none that the planner can play on with.
+    """
+    bare, _, placement = spec.partition("@")
+    if is_baseline(spec):
+        policy(spec, scenario)  # refuses a degree or placement rule that the scenario does not have
+        named = re.fullmatch(DEGREES, bare)
+        degrees = {"max": scenario.space.degrees[::-1], "min": scenario.space.degrees}
+        if named is None and bare not in degrees:
+            choices = ["max", "min", BEST_FIXED, "fixed-K", "ladder-K-K"]
+            raise PolicyError("cannot be the base of a rollout planner", field=ROLLOUT, value=bare, choices=choices)
+        return Ladder(degrees[bare] if named is None else tuple(map(int, named[2].split("-"))), placement or DEFAULT_PLACEMENT)
+    path = policy_file(spec, [*NAMES, BEST_FIXED, *fixed_names(scenario, "")])
+    if path.suffix != ".json":
+        raise PolicyError("the base of a rollout planner is a baseline or a linear scorer", field=ROLLOUT, value=spec)
+    return LinearWeights.load(path)
 
 
 def _own_policy(spec: str, scenario: Scenario) -> Policy:

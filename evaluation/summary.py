@@ -107,15 +107,24 @@ def ablations(summary: Summary, against: str) -> dict[str, Cells]:
 
 
 def loads(summary: Summary) -> dict[str, dict[str, list[tuple[float, Data]]]]:
-    """For each cluster and set of graphs that was evaluated at several loads: by policy, inter-arrival time and blocking rate."""
+    """For each scenario that was evaluated at several loads: by policy, inter-arrival time and blocking rate.
+
+    Results belong together whose scenarios differ in nothing but when jobs arrive.
+    """
     groups: dict[str, dict[str, dict[float, Data]]] = {}
+    titles: dict[str, str] = {}
     for result in summary.results.values():
         scenario = result["scenario"]
         where = f"{scenario['cluster']}, {', '.join(scenario['graphs'])}"
+        key = str(scenario.get("digest_but_arrivals", where))
+        title = f"{where} ({str(result['benchmark']).partition('/')[0]})"
+        titles.setdefault(key, title if title not in titles.values() else f"{title}, scenario {key[:8]}")
         for row in result["rows"]:
-            curve = groups.setdefault(where, {}).setdefault(str(row["policy"]), {})
+            curve = groups.setdefault(key, {}).setdefault(str(row["policy"]), {})
             curve.setdefault(float(scenario["mean_interarrival_s"]), row["blocking_rate"])
-    found = {where: {name: sorted(curve.items()) for name, curve in of.items() if len(curve) > 1} for where, of in groups.items()}
+    found = {
+        titles[key]: {name: sorted(curve.items()) for name, curve in of.items() if len(curve) > 1} for key, of in groups.items()
+    }
     return {where: of for where, of in found.items() if of}
 
 

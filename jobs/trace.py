@@ -2,6 +2,10 @@
 
 Columns read are ``timestamp`` (``YYYY-MM-DD HH:MM:SS``), ``duration`` (seconds) and ``num_gpus``; others only count
 for the hash of the row. The rows need not be sorted. Microsoft's Philly trace has this form.
+
+Test, validation and training episodes take their jobs from three parts of the trace that share no row, in order of time
+the training part first (`PARTS`). Which part a generator draws from is told by its seed, as everywhere in this project:
+below 100 test, below 1,000 validation, all others training.
 """
 
 from __future__ import annotations
@@ -23,18 +27,26 @@ from .. import files
 from ..errors import InputFileError
 from ..settings import Settings
 
+# Where each part of a trace begins and ends, as shares of its rows.
+PARTS = {"training": (0.0, 0.4), "validation": (0.4, 0.65), "test": (0.65, 1.0)}
+# First seeds of validation episodes and of those that belong to neither test nor validation.
+FIRST_VALIDATION_SEED, FIRST_OTHER_SEED = 100, 1000
+# Multiples of it, less their whole parts, lie apart from each other however many there are.
+_GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
+
 _COLUMNS = ("timestamp", "duration", "num_gpus")
 
 
 class TraceArrivals(Settings):
     """Jobs as a trace recorded them, with time scaled to an offered load.
 
-    An episode is a run of consecutive rows that starts at a random one; its time is scaled so that the work that
-    arrives, per second and device, is ``offered_load``.
+    An episode is a run of consecutive rows (see `Trace.window`); its time is scaled so that the work that arrives, per
+    second and device, is ``offered_load``. Without a ``file`` the user has to name one; ``source`` tells where it is found.
     """
 
     kind: Literal["trace"]
-    file: str
+    file: str | None = None
+    source: str | None = None
     offered_load: float = Field(gt=0)
     num_devices: int = Field(gt=0)
     min_gpus: int = Field(default=2, gt=0)
@@ -57,16 +69,23 @@ class Trace:
     file: str
 
     def window(self, rng: np.random.Generator, num_jobs: int) -> slice:
-        """Consecutive rows that start at a random one.
+        """Consecutive rows within the part of the trace that the generator's seed stands for.
+
+        Where test and validation windows begin follows from the seed alone, so that those of different seeds lie as far
+        apart as the part allows; they still share rows where it is shorter than all of them together. Training windows
+        begin anywhere.
 
         Raises:
-            InputFileError: the trace has fewer rows.
+            InputFileError: that part has fewer rows.
         """
-        rows = len(self.time_s)
-        if num_jobs > rows:
-            raise InputFileError(f"holds only {rows} jobs of the wanted size", file=self.file, field="num_jobs", value=num_jobs)
-        start = int(rng.integers(rows - num_jobs + 1))
-        return slice(start, start + num_jobs)
+        part, number = part_of(rng)
+        first, end = (round(share * len(self.time_s)) for share in PARTS[part])
+        num_starts = end - first - num_jobs + 1
+        if num_starts < 1:
+            problem = f"holds only {end - first} jobs of the wanted size in its {part} part"
+            raise InputFileError(problem, file=self.file, field="num_jobs", value=num_jobs)
+        start = int(rng.integers(num_starts)) if number is None else int(num_starts * (number * _GOLDEN % 1.0))
+        return slice(first + start, first + start + num_jobs)
 
     def scaled_times_s(self, window: slice, mean_interarrival_s: float) -> NDArray[np.float64]:
         """The window's arrival times from zero on, stretched to a mean time between arrivals.
@@ -80,6 +99,21 @@ class Trace:
         if times[-1] == 0:
             raise InputFileError(f"{len(times)} jobs in a row arrive at one time, which no scale can spread", file=self.file)
         return np.asarray(times * (mean_interarrival_s * (len(times) - 1) / times[-1]), np.float64)
+
+
+def part_of(rng: np.random.Generator) -> tuple[str, int | None]:
+    """The part of a trace that a generator draws from, and the number of its test or validation seed, from 0.
+
+    Only a generator made of a single whole number below 1,000 belongs to a test or validation episode; one made of
+    several, as of training episodes and of what a policy draws for itself, belongs to neither.
+    """
+    sequence = rng.bit_generator.seed_seq
+    seed = getattr(sequence, "entropy", None)
+    if not isinstance(seed, int | np.integer) or getattr(sequence, "spawn_key", None) or seed >= FIRST_OTHER_SEED:
+        return "training", None
+    if seed >= FIRST_VALIDATION_SEED:
+        return "validation", int(seed) - FIRST_VALIDATION_SEED
+    return "test", int(seed)
 
 
 def load_trace(path: str | Path, *, min_gpus: int = 2) -> Trace:

@@ -68,6 +68,7 @@ class WorkloadSettings(settings.Settings):
     draw: Literal["independent", "pool"] = "independent"
     device: str = "a100"
     drop_input_ops: bool = False
+    add_profiles: bool = True
     steps: Annotated[FixedSteps | SequentialTimeSteps, Field(discriminator="kind")] | None = None
     arrivals: Annotated[FixedArrivals | PoissonArrivals | TraceArrivals, Field(discriminator="kind")]
     deadline: Deadline
@@ -117,13 +118,14 @@ class Workload:
         Args:
             settings: the validated YAML.
             graphs_dir: folder of profiles ``NAME/graph.txt`` in which bare graph names are looked up. Where the
-                settings name none of them, all are added to the workload, each as ``profile-NAME``.
+                settings name none of them, all are added to the workload, each as ``profile-NAME``, unless
+                ``add_profiles`` is off.
             base_folder: folder to which relative paths in the settings refer; by default the current one.
 
         Raises:
             InputFileError: a file is missing or malformed.
             GraphError: a graph is unknown, malformed, or takes no time.
-            ConfigError: the device is unknown.
+            ConfigError: the device is unknown, or a trace is wanted and none is named.
         """
         base = Path(base_folder or ".")
         try:
@@ -139,7 +141,7 @@ class Workload:
                 graphs.append(load_graph(str(inside) if is_path else spec, device=device, graphs_dir=graphs_dir))
             except GraphError as error:
                 raise error if error.file else error.at(field="graphs") from None
-        if profiles and not set(profiles) & set(settings.graphs):
+        if settings.add_profiles and profiles and not set(profiles) & set(settings.graphs):
             if settings.weights is not None:
                 raise ConfigError("the profiles of --graphs would have no weight; name them under graphs", field="weights")
             graphs += [replace(load_graph(name, graphs_dir=graphs_dir), name=f"profile-{name}") for name in profiles]
@@ -150,6 +152,12 @@ class Workload:
                 raise GraphError("a step of this job takes no time", field="graphs", value=graph.name)
         trace = None
         if isinstance(settings.arrivals, TraceArrivals):
+            if settings.arrivals.file is None:
+                problem = (
+                    "jobs arrive as a trace recorded them, which is not part of the package: give its CSV file with --trace FILE"
+                )
+                source = settings.arrivals.source
+                raise ConfigError(problem + ("" if source is None else f"; {source}"), field="arrivals.file")
             trace = load_trace(base / settings.arrivals.file, min_gpus=settings.arrivals.min_gpus)
         return cls(settings, tuple(graphs), trace)
 
@@ -190,9 +198,17 @@ class Workload:
     @cached_property
     def digest(self) -> str:
         """A hash of everything that a simulation of this workload depends on; names of files and graphs do not count."""
-        kept = self.settings.model_dump(mode="json", exclude={"graphs": True, "device": True, "arrivals": {"file"}})
+        kept = self.settings.model_dump(
+            mode="json", exclude={"graphs": True, "device": True, "add_profiles": True, "arrivals": {"file", "source"}}
+        )
         trace = [] if self.trace is None else [self.trace.time_s, self.trace.work_s, self.trace.hash_fraction]
         return files.digest([graph.digest for graph in self.graphs], kept, trace)
+
+    @cached_property
+    def digest_but_arrivals(self) -> str:
+        """A hash that workloads share which differ in nothing but when and how often jobs arrive."""
+        kept = self.settings.model_dump(mode="json", exclude={"graphs", "device", "add_profiles", "arrivals"})
+        return files.digest([graph.digest for graph in self.graphs], kept)
 
     @cached_property
     def _step_s(self) -> NDArray[np.float64]:

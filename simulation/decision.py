@@ -1,6 +1,6 @@
 """The decision at hand in plain figures: what a rule of thumb, a planner or a curious user looks at.
 
-Legend: ``a`` candidates, number 0 rejects the job.
+Legend: ``a`` candidates, number 0 rejects the job; ``n`` devices, ``b`` blocks, ``g`` graphs, ``d`` degrees.
 """
 
 from __future__ import annotations
@@ -16,6 +16,24 @@ from .state import Episodes
 from .waiting import can_wait
 
 PUBLISHED = "published"
+
+
+@dataclass(frozen=True, eq=False)
+class Occupancy:
+    """What the cluster is committed to at a decision, and how near the end of the episode is.
+
+    Attributes:
+        free_at_s: when each device becomes free, so far as is known, ``(n,)``.
+        block_free_at_s: when all devices of each block are free, ``(b,)``.
+        fixed_block: block whose step time holds for a graph and degree for the rest of the episode, -1 before there is one,
+            ``(g, d)``; empty where each has its own.
+        num_left: arrivals to come, the one that ends the episode among them.
+    """
+
+    free_at_s: NDArray[np.float64]
+    block_free_at_s: NDArray[np.float64]
+    fixed_block: NDArray[np.int64]
+    num_left: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +57,7 @@ class Decision:
             many as it has ranks.
         is_valid: what the published simulator's mask shows its agents, for candidates of its first fit, ``(a,)``; None
             where there are none. A valid candidate may turn out to have no place, or to be too slow.
+        occupancy: the cluster; None where a decision is made up without one.
     """
 
     now_s: float
@@ -54,6 +73,7 @@ class Decision:
     can_wait: bool = False
     num_devices: NDArray[np.int64] | None = None
     is_valid: NDArray[np.bool_] | None = None
+    occupancy: Occupancy | None = None
 
     @property
     def device_seconds(self) -> NDArray[np.float64]:
@@ -106,6 +126,12 @@ def decision(scenario: Scenario, episodes: Episodes, e: int) -> Decision:
         can_wait=bool(can_wait(problem, episodes, e)),
         num_devices=np.where(block >= 0, problem.start[block + 1] - problem.start[block], 0),
         is_valid=None if scenario.placements is None else _shown_by_published_mask(scenario, episodes, e),
+        occupancy=Occupancy(
+            free_at_s=episodes.free_at_s[e].copy(),
+            block_free_at_s=episodes.block_free_at_s[e].copy(),
+            fixed_block=episodes.fixed_block[e].copy(),
+            num_left=int(episodes.arrival_s.shape[1] - episodes.num_arrived[e]),
+        ),
     )
 
 

@@ -14,9 +14,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import files
+from .. import files, settings
 from ..clusters import load_cluster
 from ..clusters.cluster import Cluster
+from ..costs.routing import Routing
 from ..errors import ConfigError, GraphError
 from ..jobs.arrivals import Arrivals
 from ..jobs.deadlines import SkewNormalDeadline
@@ -125,6 +126,11 @@ class Scenario:
         table = (self.times.step_s, self.times.communication_share, self.times.can_run)
         return files.digest(self.space.digest, self.workload.digest, list(table), self.settings.to_digest())
 
+    @property
+    def digest_but_arrivals(self) -> str:
+        """A hash that scenarios share which differ in nothing but when and how often jobs arrive."""
+        return files.digest(self.space.digest, self.workload.digest_but_arrivals, self.settings.to_digest())
+
     def sample(self, rng: np.random.Generator, num_jobs: int) -> Arrivals:
         """Draw the jobs of one episode (see `jobs.workload.Workload.sample`).
 
@@ -184,9 +190,17 @@ def build(
     """
     cluster = load_cluster(chosen.cluster)
     try:
-        workload = load_workload(chosen.workload, graphs_dir=graphs_dir)
+        workload = load_workload(chosen.workload, graphs_dir=graphs_dir, changes=settings.as_changes(chosen.workload_changes))
+    except ConfigError as error:
+        if error.file != "--set":
+            raise
+        if error.field == "arrivals.file":
+            raise ConfigError("jobs of this workload do not arrive as a trace recorded them", field="--trace") from None
+        field = f"scenario.workload_changes.{error.field}"
+        raise ConfigError(error.problem, field=field, value=error.value, choices=error.choices) from None
     except GraphError as error:
-        if graphs_dir is not None or not isinstance(chosen.semantics, PacmlSemantics):
+        may_want_profiles = isinstance(chosen.semantics, PacmlSemantics) or chosen.workload.startswith("preset:")
+        if graphs_dir is not None or not may_want_profiles or error.problem != "no such job":
             raise
         problem = (
             "this benchmark runs PipeDream's profiles, which are not part of the package: give their folder with --graphs DIR, "
@@ -205,7 +219,7 @@ def assemble(
     progress: Progress | None = None,
 ) -> Scenario:
     """As `build`, from a cluster and a workload that are loaded already."""
-    space = decision_space(cluster, chosen.max_degree)
+    space = decision_space(cluster, chosen.max_degree, Routing.of(chosen.costs))
     if "all-blocks" in chosen.placement_rules and space.num_blocks > MAX_BLOCKS_TO_LIST:
         raise ConfigError(
             f"{cluster.name} has {space.num_blocks:,} blocks, more than the {MAX_BLOCKS_TO_LIST:,} that may be listed",

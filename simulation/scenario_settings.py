@@ -25,6 +25,8 @@ class ScenarioSettings(settings.Settings):
     Attributes:
         cluster: ``preset:NAME`` or a path to a cluster's YAML.
         workload: ``preset:NAME`` or a path to a workload's YAML.
+        workload_changes: keys of the workload that are other than in its YAML, nested as there (with a ``kind``, all keys
+            beside it); paths among them refer to the folder of the workload.
         num_jobs: arrivals of one episode.
         num_warmup_jobs: first arrivals of an episode that the statistics leave out.
         num_cooldown_jobs: last arrivals that they leave out.
@@ -44,6 +46,7 @@ class ScenarioSettings(settings.Settings):
 
     cluster: str
     workload: str
+    workload_changes: dict[str, Any] = Field(default_factory=dict)
     num_jobs: int = Field(ge=1, le=1_000_000)
     num_warmup_jobs: int = Field(default=0, ge=0)
     num_cooldown_jobs: int = Field(default=0, ge=0)
@@ -109,7 +112,7 @@ class ScenarioSettings(settings.Settings):
 
     def to_digest(self) -> dict[str, Any]:
         """What an episode depends on, cluster and workload apart; what is off by default only where it is on."""
-        data = self.model_dump(exclude={"cluster", "workload", "shape_slots"})
+        data = self.model_dump(exclude={"cluster", "workload", "workload_changes", "shape_slots"})
         for name in ("num_cooldown_jobs", "queue_capacity", "failures", "preemption", "semantics", "max_listed_blocks"):
             if getattr(self, name) == type(self).model_fields[name].default:
                 del data[name]

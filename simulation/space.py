@@ -15,6 +15,7 @@ from .. import files
 from ..clusters.blocks import blocks
 from ..clusters.cluster import Cluster
 from ..clusters.symmetry import signatures
+from ..costs.routing import SHORTEST_PATH, Routing
 from ..errors import ConfigError
 
 
@@ -61,10 +62,11 @@ class DecisionSpace:
         return files.digest(self.cluster.digest, [self.block(int(i)) for i in self.representative])
 
 
-def decision_space(cluster: Cluster, max_degree: int) -> DecisionSpace:
+def decision_space(cluster: Cluster, max_degree: int, routing: Routing = SHORTEST_PATH) -> DecisionSpace:
     """Every block of every degree that the cluster has, up to ``max_degree`` ranks.
 
-    Degrees are 1 and the even numbers, as SiP-ML's rule splits ops (see `plans.partition.sip_ml_splits`).
+    Degrees are 1 and the even numbers, as SiP-ML's rule splits ops (see `plans.partition.sip_ml_splits`). Blocks whose
+    messages a hash puts on other paths are of different classes.
 
     Raises:
         ConfigError: ``max_degree`` is below 1 or the cluster has no block at all.
@@ -80,7 +82,11 @@ def decision_space(cluster: Cluster, max_degree: int) -> DecisionSpace:
     start = np.zeros(len(rows) + 1, np.int64)
     np.cumsum([len(row) for row in rows], out=start[1:])
     classes: dict[bytes, int] = {}
-    seen = [signature for bs in found.values() for signature in signatures(cluster, bs.devices)]
+    seen = [
+        signature + routing.signature(cluster, row)
+        for bs in found.values()
+        for row, signature in zip(bs.devices, signatures(cluster, bs.devices), strict=True)
+    ]
     placement_class = np.array([classes.setdefault(signature, len(classes)) for signature in seen], np.int64)
     representative = np.unique(placement_class, return_index=True)[1]
     owns = np.zeros((len(rows), cluster.num_devices), np.float32)

@@ -243,6 +243,28 @@ def test_a_list_holds_no_keys_to_change(write):
         settings.load(Root, write("- 1\n"), changes=["name=x"])
 
 
+def test_nested_keys_become_changes_worked_by_hand():
+    nested = {"arrivals": {"interarrival_s": 400.0}, "graphs": ["zoo:gnmt", "a b"], "deadline": {"kind": "none"}, "steps": {}}
+    assert settings.as_changes(nested) == [
+        "arrivals.interarrival_s=400.0",
+        'graphs=["zoo:gnmt", "a b"]',
+        'deadline={"kind": "none"}',  # another kind has other keys, so none of the old ones stay
+        "steps={}",
+    ]
+
+
+KEYS = st.text("abc", min_size=1, max_size=3)
+LEAVES = st.none() | st.booleans() | st.integers(-9, 9) | st.floats(-9, 9) | st.text("xy:=, ", max_size=4) | st.just({})
+
+
+@given(keys=st.recursive(st.dictionaries(KEYS, LEAVES), lambda below: st.dictionaries(KEYS, below | LEAVES, max_size=3)))
+def test_nested_keys_come_back_from_their_changes(keys):
+    data = {}
+    for change in settings.as_changes(keys):
+        data = settings.override(data, change)
+    assert data == keys
+
+
 def test_later_changes_win_and_the_file_loses(write):
     assert settings.load(Root, write("name: x\n"), changes=["name=y", "name=z"]).name == "z"
 

@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
@@ -114,6 +115,20 @@ def override(data: Any, change: str) -> Any:
     return root
 
 
+def as_changes(keys: Mapping[str, Any]) -> list[str]:
+    """The ``key.subkey=value`` texts by which `override` sets nested keys, each to what stands at the end of it.
+
+    A mapping that names a ``kind`` is set as a whole, for keys of another kind would make no sense beside its own.
+    """
+    changes = []
+    for key, value in keys.items():
+        if isinstance(value, Mapping) and value and "kind" not in value:
+            changes += [f"{key}.{change}" for change in as_changes(value)]
+        else:
+            changes.append(f"{key}={json.dumps(value)}")
+    return changes
+
+
 def _config_error(
     error: ValidationError, model: type[BaseModel], data: Any, file: str | Path | None, lines: Lines
 ) -> ConfigError:
@@ -155,13 +170,17 @@ def _config_error(
 def _in_data(location: Location, data: Any, *, names_absent_key: bool) -> Location:
     """The part of pydantic's location that is keys and indices of the data; the tags of unions are not."""
     place: list[str | int] = []
-    here = data
+    here, is_tagged = data, False
     for part in location:
+        if not is_tagged and isinstance(here, dict) and here.get("kind") == part:
+            is_tagged = True  # a tag may be the name of a key beside it, too
+            continue
         try:
             here = here[part]
         except (KeyError, IndexError, TypeError):
             continue
         place.append(part)
+        is_tagged = False
     return (*place, location[-1]) if names_absent_key else tuple(place)
 
 

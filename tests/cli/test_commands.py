@@ -162,3 +162,52 @@ def test_a_result_for_the_null_device_leaves_it_a_device(meshwright, work):
 
     assert meshwright(*PLAN, "--json", "/dev/null").status == 0
     assert stat.S_ISCHR((work / "/dev/null").stat().st_mode)
+
+
+FAMILY = """variants:
+  rare: [scenario.workload_changes.arrivals.interarrival_s=40]
+  often: [scenario.workload_changes.arrivals.interarrival_s=10]
+"""
+
+
+def test_all_variants_of_a_family_are_evaluated_and_shown_side_by_side(meshwright, work):
+    (work / "benchmark.yaml").write_text((work / "benchmark.yaml").read_text() + FAMILY)
+    told = meshwright(*EVALUATE, "--out", "found", "--json", "family.json")
+    assert told.status == 0
+    found = json.loads((work / "family.json").read_text())
+    assert [row["benchmark"] for row in found["rows"]] == ["small/rare"] * 2 + ["small/often"] * 2
+    assert found["variants"]["small/rare"]["scenario"]["mean_interarrival_s"] == 40
+    for name in ("rare", "often"):
+        written = json.loads((work / "found" / name / "results.json").read_text())
+        assert written["rows"] == [row for row in found["rows"] if row["benchmark"] == f"small/{name}"]
+        assert (work / "found" / name / "report.html").is_file()
+    page = (work / "found" / "summary.html").read_text()
+    assert "Blocking rate against load" in page
+    assert "small/often" in page
+    assert not (work / "found" / "results.json").exists()  # a summary of the folder counts each variant once
+    assert meshwright(*EVALUATE, "--seeds", "1", "--out", "found").status == 0  # the folder is one of its own kind
+
+
+def test_one_variant_is_evaluated_as_a_benchmark(meshwright, work):
+    (work / "benchmark.yaml").write_text((work / "benchmark.yaml").read_text() + FAMILY)
+    told = meshwright("evaluate", "--benchmark", "benchmark.yaml/often", "--json", "-")
+    assert json.loads(told.out)["benchmark"] == "small/often"
+    assert json.loads(told.out)["scenario"]["mean_interarrival_s"] == 10
+
+
+def test_what_does_not_fit_the_last_variant_is_told_before_the_first_is_played(refused, work):
+    variants = FAMILY + "  alone: [scenario.max_degree=1]\n"
+    (work / "benchmark.yaml").write_text((work / "benchmark.yaml").read_text() + variants)
+    assert "no block of 2 devices" in refused(*EVALUATE, "fixed-2", "--out", "found")
+
+
+def test_a_trace_is_named_on_the_command_line(meshwright, refused, work):
+    assert "--trace: jobs of this workload do not arrive as a trace" in refused(*EVALUATE, "--trace", "philly.csv")
+    text = (work / "workload.yaml").read_text().replace("steps: {kind: fixed, num_steps: 1000}\n", "")
+    arrivals = "{kind: trace, offered_load: 0.5, num_devices: 2}"
+    (work / "workload.yaml").write_text(text.replace("{kind: fixed, interarrival_s: 20.0}", arrivals))
+    assert "give its CSV file with --trace FILE" in refused(*EVALUATE)
+    assert "philly.csv: no such file" in refused(*EVALUATE, "--trace", "philly.csv")
+    rows = "".join(f"2017-10-09 {i // 60:02}:{i % 60:02}:00,{30 + i},2\n" for i in range(100))
+    (work / "philly.csv").write_text("timestamp,duration,num_gpus\n" + rows)
+    assert meshwright(*EVALUATE, "--trace", "philly.csv").status == 0

@@ -1,11 +1,14 @@
 """When blocks of each shape become free, against sets of devices; and that nothing changes where it is switched off."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from meshwright.envs.batch import EpisodeBatch
 from meshwright.envs.foresight import KEYS
 from meshwright.envs.job_partitioning import JobPartitioningEnv
+from meshwright.jobs.arrivals import Arrivals
 
 SLOTS = 20
 
@@ -27,6 +30,7 @@ def test_the_keys_stand_in_the_space_only_where_they_are_switched_on(foreseeing,
         (degrees, SLOTS),
         (candidates, shapes, SLOTS),
         (candidates, degrees, SLOTS),
+        (candidates, 1),
         (1,),
     ]
     plain, _ = JobPartitioningEnv(small_benchmark, scenario=small).reset(seed=0)
@@ -67,4 +71,55 @@ def test_shares_are_those_that_sets_of_devices_give(foreseeing, seed):
         for shapes, degrees, state in states:
             np.testing.assert_allclose(shapes, [free_by(state, blocks) for blocks in by_shape], rtol=1e-6)
             np.testing.assert_array_equal(degrees, [free_by(state, blocks) > 0 for blocks in by_degree])
+        end_s = float(episodes.arrival_s[0, -1])
+        would_end = episodes.can_place[0] & (episodes.now_s[0] + episodes.candidate_s[0] <= end_s)
+        assert seen.candidate_ends[0, :, 0].tolist() == would_end.tolist()
         batch.step(rng.choice(np.flatnonzero(seen.action_mask[0]), 1))
+
+
+def of_the_toy(toy, num_jobs, num_slots=4):
+    """An episode of so many jobs on the toy, and what begins it with squeezenets of 100,000 steps at given times."""
+    changes = {"num_jobs": num_jobs, "num_warmup_jobs": 0, "shape_slots": num_slots}
+    batch = EpisodeBatch(dataclasses.replace(toy, settings=toy.settings.model_copy(update=changes)), 1)
+
+    def begin(*arrival_s):
+        jobs = num_jobs + 1
+        batch.begin_with(0, Arrivals(np.array(arrival_s), np.zeros(jobs, int), np.full(jobs, 100_000), np.full(jobs, np.inf)))
+        return batch
+
+    return begin
+
+
+def test_which_jobs_would_end_within_the_episode_by_hand(toy):
+    # 1394 s on two devices, 732 s on four; too big for one. Arrivals at 0 and 1100 s, and at 2200 s the end.
+    batch = of_the_toy(toy, 2)(0.0, 1100.0, 2200.0)
+    assert toy.candidate_degree == (0, 1, 2, 4)
+    # Both end in time. To turn the job away is no job that ends, and one device is not offered.
+    assert batch.observations.candidate_ends[0, :, 0].tolist() == [0.0, 0.0, 1.0, 1.0]
+    batch.step(np.array([0]))
+    # 1100 + 1394 = 2494 is beyond 2200, 1100 + 732 = 1832 is not.
+    assert batch.observations.candidate_ends[0, :, 0].tolist() == [0.0, 0.0, 0.0, 1.0]
+
+
+def test_a_job_that_ends_with_the_episode_ends_within_it(toy):
+    begin = of_the_toy(toy, 1)
+    time_s = float(begin(0.0, 1e6).episodes.candidate_s[0, 2])
+    assert begin(0.0, time_s).observations.candidate_ends[0, 2, 0] == 1.0
+    assert begin(0.0, np.nextafter(time_s, 0.0)).observations.candidate_ends[0, 2, 0] == 0.0
+
+
+@pytest.mark.parametrize("num_slots", [1, 4])
+def test_what_is_seen_hangs_on_the_state_alone_and_not_on_what_was_seen_before(toy, num_slots):
+    # With one slot, nothing is free by its end once all devices are taken: there is nothing to tell that more was seen.
+    changes = {"shape_slots": num_slots, "num_jobs": 40}
+    scenario = dataclasses.replace(toy, settings=toy.settings.model_copy(update=changes))
+    batch, rng, full = EpisodeBatch(scenario, 1), np.random.default_rng(0), 0
+    batch.begin(0, rng)
+    for _ in range(40):
+        fresh = EpisodeBatch(scenario, 1)
+        fresh.restore(batch.state())
+        for key, seen in batch.observations.shown().items():
+            np.testing.assert_array_equal(seen, fresh.observations.shown()[key], err_msg=key)
+        full += not batch.observations.cluster_any[0, :, 0].any()
+        batch.step(np.flatnonzero(batch.observations.action_mask[0])[-1:])
+    assert full > 0 or num_slots > 1

@@ -70,6 +70,17 @@ def test_loads_of_one_cluster_make_a_curve(folder, results):
     assert "Blocking rate against load" in summary.to_html(summary.read(folder))
 
 
+def test_another_scenario_on_the_same_cluster_and_graphs_is_no_point_of_the_curve(folder, results):
+    other = learned(results, "full", 0.0, mean_interarrival_s=1400.0, digest_but_arrivals="of another scenario")
+    write(folder / "other" / "results.json", other)
+    assert summary.loads(summary.read(folder)) == {}
+    write(folder / "third" / "results.json", other | {"scenario": {**other["scenario"], "mean_interarrival_s": 2800.0}})
+    write(folder / "slow" / "results.json", learned(results, "full", 0.0, mean_interarrival_s=1400.0))
+    found = summary.loads(summary.read(folder))
+    assert sorted([gap_s for gap_s, _ in of["full"]] for of in found.values()) == [[700.0, 1400.0], [1400.0, 2800.0]]
+    assert all(title.startswith("host-8, alexnet, squeezenet (small)") for title in found)
+
+
 def test_training_runs_that_differ_in_their_seed_stand_together(folder):
     found = summary.read(folder)
     ((_, runs),) = found.learning.items()

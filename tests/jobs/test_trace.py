@@ -1,8 +1,10 @@
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from meshwright.errors import InputFileError
-from meshwright.jobs.trace import load_trace
+from meshwright.jobs.trace import PARTS, Trace, load_trace, part_of
 
 HEADER = "timestamp,duration,num_gpus,cluster\n"
 ROWS = """\
@@ -60,6 +62,59 @@ def test_jobs_of_one_second_cannot_be_scaled(tmp_path):
         trace.scaled_times_s(slice(1, 3), 2.0)
 
 
+SEEDS = {"test": range(100), "validation": range(100, 200), "training": range(1000, 1100)}
+
+
+def of_rows(rows):
+    numbers = np.arange(rows, dtype=float)
+    return Trace(numbers, numbers, numbers / rows, "trace.csv")
+
+
+def windows(trace, part, num_jobs):
+    found = [trace.window(np.random.default_rng(seed), num_jobs) for seed in SEEDS[part]]
+    assert all(window.stop - window.start == num_jobs for window in found)
+    return found
+
+
+@given(rows=st.integers(20, 3000), share=st.floats(0.001, 1.0))
+def test_test_validation_and_training_share_no_row(rows, share):
+    trace = of_rows(rows)
+    shortest = min(round(end * rows) - round(first * rows) for first, end in PARTS.values())
+    num_jobs = max(1, int(share * shortest))
+    rows_of = {part: {row for w in windows(trace, part, num_jobs) for row in range(w.start, w.stop)} for part in PARTS}
+    assert not rows_of["test"] & rows_of["validation"]
+    assert not rows_of["test"] & rows_of["training"]
+    assert not rows_of["validation"] & rows_of["training"]
+    assert max(rows_of["training"]) < min(rows_of["validation"])
+    assert max(rows_of["validation"]) < min(rows_of["test"])
+
+
+@given(num_seeds=st.integers(2, 100), num_starts=st.integers(1, 2000))
+def test_windows_of_different_seeds_differ_where_there_is_room(num_seeds, num_starts):
+    rows = -(-(num_starts + 9) * 100 // 35) + 2  # the test part is 35 % of them
+    found = [of_rows(rows).window(np.random.default_rng(seed), 10).start for seed in range(num_seeds)]
+    room = round(rows) - round(0.65 * rows) - 9
+    # Of n multiples of the golden ratio, less their whole parts, no two lie nearer than 1 / (2.62 n) (three-distance theorem).
+    if room >= 2.62 * num_seeds:
+        assert len(set(found)) == num_seeds
+
+
+def test_a_seed_tells_the_part():
+    assert part_of(np.random.default_rng(0)) == ("test", 0)
+    assert part_of(np.random.default_rng(np.int64(99))) == ("test", 99)
+    assert part_of(np.random.default_rng(100)) == ("validation", 0)
+    assert part_of(np.random.default_rng(1000)) == ("training", None)
+    # Of training episodes, of what a policy draws for itself, of no seed at all, and of a generator that another made.
+    for rng in (np.random.default_rng([1003, 2, 1]), np.random.default_rng([7, 1]), np.random.default_rng()):
+        assert part_of(rng) == ("training", None)
+    assert part_of(np.random.default_rng(0).spawn(1)[0]) == ("training", None)
+
+
+def test_training_windows_go_on_changing():
+    rng = np.random.default_rng(1000)
+    assert len({of_rows(500).window(rng, 10).start for _ in range(20)}) > 10
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -88,3 +143,13 @@ def test_philly_keeps_its_distributed_jobs(reference):
     assert (np.diff(trace.time_s) >= 0).all()
     # 2017-09-04 10:30:41 to 2017-12-22 06:14:04
     assert trace.time_s[-1] == ((30 - 4 + 31 + 30 + 22) * 24 - 10 + 6) * 3600 + (14 - 30) * 60 + 4 - 41
+
+
+@pytest.mark.reference
+def test_episodes_of_philly_differ_and_share_no_row_between_test_validation_and_training(reference):
+    trace = load_trace(reference / "traces" / "philly.csv")
+    found = {part: windows(trace, part, 1001) for part in PARTS}
+    assert len({window.start for window in found["test"][:20]}) == 20
+    assert len({window.start for window in found["validation"][:20]}) == 20
+    ends = {part: (min(w.start for w in of), max(w.stop for w in of)) for part, of in found.items()}
+    assert ends["training"][1] <= ends["validation"][0] < ends["validation"][1] <= ends["test"][0]

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from meshwright import settings
 from meshwright.errors import ConfigError, GraphError, InputFileError
 from meshwright.jobs.arrivals import Arrivals
+from meshwright.jobs.trace import PARTS
 from meshwright.jobs.workload import Workload, WorkloadSettings, load_workload, workload_names
 
 BASE = {
@@ -34,7 +35,7 @@ def sample(load, num_jobs=500, seed=0):
 def traced(tmp_path):
     rng = np.random.default_rng(3)
     rows = "".join(
-        f"2017-10-{1 + i // 24:02} {i % 24:02}:00:00,{rng.integers(1, 9999)},{rng.choice([1, 2, 8])}\n" for i in range(200)
+        f"2017-10-{1 + i // 24:02} {i % 24:02}:00:00,{rng.integers(1, 9999)},{rng.choice([1, 2, 8])}\n" for i in range(600)
     )
     (tmp_path / "trace.csv").write_text("timestamp,duration,num_gpus\n" + rows)
     return tmp_path
@@ -146,25 +147,60 @@ def test_a_trace_offers_the_asked_load(traced):
 
 def test_steps_of_a_trace_match_its_work(traced):
     load = workload(traced, arrivals=TRACE, steps=None)
-    num_jobs = len(load.trace.work_s)
-    drawn = sample(load, num_jobs)  # the whole trace
+    num_rows = len(load.trace.work_s)
+    first, end = (round(share * num_rows) for share in PARTS["test"])
+    drawn = sample(load, end - first)  # all of the test part
     step_s = np.array([graph.step_s for graph in load.graphs])[drawn.graph_id]
-    assert (np.abs(drawn.num_steps * step_s - load.trace.work_s) <= step_s).all()
-    assert drawn.arrival_s[-1] / (num_jobs - 1) == pytest.approx(load.mean_interarrival_s)
+    assert (np.abs(drawn.num_steps * step_s - load.trace.work_s[first:end]) <= step_s).all()
     assert 0.3 < (drawn.graph_id == 0).mean() < 0.7  # the hash spreads rows over both graphs
+
+
+def test_rows_of_a_trace_worked_by_hand(tmp_path):
+    # One graph of 3 ms a step; all rows are in the training part but the last two, which are test and validation in order.
+    rows = [(0, 10, 4), (60, 7, 1), (100, 6, 2), (160, 1, 2), (200, 3, 2)]
+    lines = [f"2017-10-01 00:{at // 60:02}:{at % 60:02},{duration},{gpus}\n" for at, duration, gpus in rows]
+    (tmp_path / "trace.csv").write_text("timestamp,duration,num_gpus\n" + "".join(lines[::-1]))
+    (tmp_path / "graph.txt").write_text(PROFILE.format("ReLU", 3))
+    load = workload(tmp_path, graphs=["graph.txt"], arrivals=TRACE, steps=None)
+    # Four rows of two GPUs and more; 40 % of 4 rows is 1.6, so two rows are training, 65 % is 2.6, so one is validation.
+    drawn = sample(load, 2, seed=1000)
+    assert drawn.num_steps.tolist() == [13_333, 4_000]  # 40 and 12 device-seconds
+    # Work of 52 device-seconds at 0.5 x 4 devices: 26 s for two jobs, 13 s between them.
+    assert drawn.arrival_s.tolist() == pytest.approx([0.0, (13_333 + 4_000) * 0.003 / 2 / 2])
+    assert sample(load, 1, seed=100).num_steps.tolist() == [667]  # 2 device-seconds
+    assert sample(load, 1, seed=0).num_steps.tolist() == [2_000]  # 6 device-seconds
+    # All 60 device-seconds of four jobs at 2 devices.
+    assert load.mean_interarrival_s == pytest.approx(20_000 * 0.003 / 4 / 2)
 
 
 def test_a_row_keeps_its_graph_in_every_episode(traced):
     load = workload(traced, arrivals=TRACE, steps=None)
-    whole = sample(load, len(load.trace.work_s))
-    part = sample(load, 30, seed=5)
-    windows = np.lib.stride_tricks.sliding_window_view(whole.graph_id, 30)
-    assert (windows == part.graph_id).all(axis=1).any()
+    drawn = [sample(load, 30, seed) for seed in range(8)]
+    graph_of = {}
+    for episode in drawn:
+        for steps, graph in zip(episode.num_steps.tolist(), episode.graph_id.tolist(), strict=True):
+            # Works are so many different numbers that one number of steps is one row.
+            assert graph_of.setdefault(steps, graph) == graph
+    assert sum(len(set(episode.num_steps.tolist())) for episode in drawn) > len(graph_of)  # some row came twice
 
 
 def test_a_trace_that_is_too_short_is_refused(traced):
-    with pytest.raises(InputFileError, match=r"trace.csv: num_jobs: holds only \d+ jobs of the wanted size \(got 999\)"):
-        sample(workload(traced, arrivals=TRACE, steps=None), 999)
+    load = workload(traced, arrivals=TRACE, steps=None)
+    for seed, part in ((0, "test"), (100, "validation"), (1000, "training")):
+        told = rf"trace.csv: num_jobs: holds only \d+ jobs of the wanted size in its {part} part \(got 999\)"
+        with pytest.raises(InputFileError, match=told):
+            sample(load, 999, seed)
+
+
+def test_a_trace_that_nobody_named_is_asked_for():
+    nameless = {key: value for key, value in TRACE.items() if key != "file"}
+    with pytest.raises(ConfigError, match=r"arrivals.file: .* give its CSV file with --trace FILE; found there$"):
+        workload(arrivals={**nameless, "source": "found there"}, steps=None)
+
+
+def test_the_name_and_source_of_a_trace_change_no_digest(traced):
+    named = workload(traced, arrivals={**TRACE, "source": "here"}, steps=None)
+    assert named.digest == workload(traced, arrivals=TRACE, steps=None).digest
 
 
 def test_graphs_are_found_beside_the_file_and_in_the_graphs_folder(tmp_path):
@@ -231,8 +267,9 @@ def test_arrivals_refuse_what_a_simulation_could_not_read():
 @pytest.mark.parametrize("name", workload_names())
 def test_a_shipped_workload_loads_and_explains_every_key(name):
     path = Path(__file__).resolve().parents[2] / "configs" / "workloads" / f"{name}.yaml"
-    if any(not spec.startswith("zoo:") for spec in yaml.safe_load(path.read_text())["graphs"]):
-        settings.load(WorkloadSettings, path)  # its graphs come from a folder of the user's
+    found = yaml.safe_load(path.read_text())
+    if any(not spec.startswith("zoo:") for spec in found["graphs"]) or found["arrivals"]["kind"] == "trace":
+        settings.load(WorkloadSettings, path)  # its graphs or its trace come from the user
     else:
         assert sample(load_workload(f"preset:{name}"), 20).num_jobs == 20
     lines = path.read_text().splitlines()
@@ -274,6 +311,21 @@ def test_philly_offers_the_asked_load(reference):
     assert load.mean_interarrival_s == pytest.approx(2_884_998_464 / 5620 / (0.8 * 256), rel=1e-4)
 
 
+@pytest.mark.reference
+def test_episodes_of_the_philly_benchmark_offer_its_load(reference):
+    load = load_workload("preset:clos-256-philly", changes=[f"arrivals.file={reference / 'traces' / 'philly.csv'}"])
+    step_s = np.array([graph.step_s for graph in load.graphs])
+    for seed in (0, 19, 100, 1000):
+        window = load.trace.window(np.random.default_rng(seed), 1001)
+        drawn = sample(load, 1001, seed)
+        work_s = drawn.num_steps * step_s[drawn.graph_id]
+        # At least one step, so a job of a few seconds on a slow graph may have more work than was recorded, up to a step.
+        assert (np.abs(work_s - load.trace.work_s[window]) <= step_s[drawn.graph_id]).all()
+        offered = work_s.mean() / (drawn.arrival_s[-1] / 1000) / 256
+        assert offered == pytest.approx(load.settings.arrivals.offered_load)
+        assert drawn.deadline_fraction.min() >= 0.1
+
+
 def test_profiles_that_a_workload_does_not_name_are_added_to_it(tmp_path):
     costs = "forward_compute_time=1.0, backward_compute_time=2.0, activation_size=8.0, parameter_size=4.0"
     for name in ("alpha", "beta"):
@@ -283,3 +335,11 @@ def test_profiles_that_a_workload_does_not_name_are_added_to_it(tmp_path):
     assert [graph.name for graph in added.graphs[5:]] == ["profile-alpha", "profile-beta"]
     assert set(added.sample(np.random.default_rng(0), 200).graph_id) == set(range(7))
     assert added.digest != load_workload("preset:quickstart").digest
+
+
+def test_a_workload_that_adds_no_profiles_keeps_to_its_own_graphs(tmp_path):
+    (tmp_path / "alpha").mkdir()
+    (tmp_path / "alpha" / "graph.txt").write_text(PROFILE.format("ReLU", 2))
+    load = workload(graphs_dir=tmp_path, add_profiles=False)
+    assert [graph.name for graph in load.graphs] == ["alexnet", "gnmt"]
+    assert load.digest == workload().digest

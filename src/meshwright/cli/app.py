@@ -31,6 +31,14 @@ CollectivesTable = Annotated[
     str | None,
     typer.Option(metavar="TABLE", help="Measured collectives: a file of calibrate collectives, or a100, h100, v100."),
 ]
+CostsFile = Annotated[
+    Path | None,
+    typer.Option("--costs", metavar="FILE", help="Choices of the cost model: YAML of the keys of a scenario's costs."),
+]
+CostChanges = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change a choice of the cost model, as routing=ecmp; as often as needed."),
+]
 Changes = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the YAML; as often as needed.")
 ]
@@ -74,7 +82,8 @@ def evaluate(
         typer.Argument(metavar="POLICY", help="Compared beside those that the benchmark names."),
     ] = None,
     benchmark: Annotated[
-        str, typer.Option(metavar="NAME", help="preset:NAME, the bare name of a preset, or a path to YAML.")
+        str,
+        typer.Option(metavar="NAME", help="preset:NAME, a preset's bare name, or a path to YAML; of a family NAME/VARIANT too."),
     ] = "quickstart",
     seeds: Annotated[
         int | None, typer.Option(metavar="N", help="Test episodes, 1 to 100; by default as the benchmark says.")
@@ -86,6 +95,9 @@ def evaluate(
         typer.Option(metavar="NAMES", help="Clairvoyant references to show too: linear-programme, clairvoyant-beam, or both."),
     ] = None,
     graphs: GraphsDir = None,
+    trace: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The CSV file of the trace that the jobs of the benchmark follow.")
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write results, report and the plans of one episode there.")
     ] = None,
@@ -95,10 +107,12 @@ def evaluate(
 
     A policy is a run folder, a policy.pt, shipped:NAME, python:MODULE:NAME, or one of the baselines random, max, min,
     cheapest-feasible, fastest-feasible, fixed-K and best-fixed, each with an optional @PLACEMENT, as in min@aligned.
+
+    Of a family of benchmarks, such as load-sweep, every variant is evaluated, and a page shows them side by side.
     """
     from . import evaluating
 
-    evaluating.run(policies or [], benchmark, seeds, jobs, changes or [], graphs, out, json_file, references)
+    evaluating.run(policies or [], benchmark, seeds, jobs, changes or [], graphs, trace, out, json_file, references)
 
 
 @app.command(short_help="Put several evaluations and training runs on one page.")
@@ -140,9 +154,9 @@ def plan(
         Path | None, typer.Option(metavar="FILE", help="Write one step as a Chrome trace, which Perfetto opens.")
     ] = None,
     search: Annotated[
-        bool, typer.Option("--search", help="Search all parallel layouts of a transformer; the options below are for this.")
+        bool, typer.Option("--search", help="Search all parallel layouts; the options below are for this.")
     ] = False,
-    batch: Annotated[int | None, typer.Option(metavar="N", help="Sequences of a step over all ranks.")] = None,
+    batch: Annotated[int | None, typer.Option(metavar="N", help="Sequences, or samples, of a step over all ranks.")] = None,
     sequence_length: Annotated[
         int | None, typer.Option(metavar="N", help="Tokens of a sequence; by default the model's own, 2,048 at most.")
     ] = None,
@@ -162,6 +176,8 @@ def plan(
     overlap_slowdown: Annotated[
         float | None, typer.Option(metavar="X", help="Factor on computing and sending at once; 1.126 by default.")
     ] = None,
+    costs: CostsFile = None,
+    changes: CostChanges = None,
     top: Annotated[int | None, typer.Option(metavar="N", help="Layouts to rank; 10 by default.")] = None,
     whole: Annotated[
         Path | None, typer.Option("--all", metavar="FILE", help="Rank every layout that fits, and write all as .csv or .json.")
@@ -173,7 +189,8 @@ def plan(
 ) -> None:
     """Choose a plan for one job on an empty cluster, with its predicted times and why.
 
-    By a policy that cuts the job op by op, or with --search among all parallel layouts of a transformer.
+    By a policy that cuts the job op by op, or with --search among all parallel layouts: of a transformer, or of any other job
+    by data parallelism and a pipeline of its ops.
     """
     from ..errors import MeshwrightError
 
@@ -181,7 +198,6 @@ def plan(
         "--policy": policy,
         "--deadline-s": deadline_s,
         "--max-degree": max_degree,
-        "--graphs": graphs,
         "--trace": trace,
     }
     by_search: dict[str, object] = {
@@ -192,7 +208,8 @@ def plan(
         "--order": order,
     }
     by_search |= {"--collectives": collectives, "--collectives-table": collectives_table}
-    by_search |= {"--overlap-slowdown": overlap_slowdown, "--top": top, "--all": whole, "--plot": plot}
+    by_search |= {"--overlap-slowdown": overlap_slowdown, "--costs": costs, "--set": changes}
+    by_search |= {"--top": top, "--all": whole, "--plot": plot}
     for option, value in (by_policy if search else by_search).items():
         if value is not None:
             raise MeshwrightError("does not go with --search" if search else "goes with --search only", field=option)
@@ -202,28 +219,19 @@ def plan(
         planning.run(job, cluster, policy, steps, deadline_s, 16 if max_degree is None else max_degree, graphs, trace, json_file)
         return
     from . import searching
+    from .cost_options import CostOptions
 
-    slowdown = 1.126 if overlap_slowdown is None else overlap_slowdown
+    chosen = CostOptions(costs, tuple(changes or ()), collectives, collectives_table, overlap_slowdown)
     rows = 10 if top is None else top
-    asked = searching.Asked(
-        batch,
-        sequence_length,
-        devices,
-        keep or "",
-        order,
-        collectives or ("measured" if collectives_table else "auto"),
-        collectives_table,
-        slowdown,
-        rows,
-        whole,
-        plot,
-    )
+    asked = searching.Asked(batch, sequence_length, devices, keep or "", order, graphs, chosen, rows, whole, plot)
     searching.run(job, cluster, steps, asked, json_file)
 
 
-@app.command(short_help="Price one parallel layout of a transformer: time, utilisation, memory.")
+@app.command(short_help="Price one parallel layout of a job: time, utilisation, memory.")
 def estimate(
-    job: Annotated[str, typer.Option(metavar="JOB", help="A transformer: zoo:NAME or the path of a config.json.")],
+    job: Annotated[
+        str, typer.Option(metavar="JOB", help="zoo:NAME, a NAME of --graphs, or a path: config.json, graph.txt, JSON.")
+    ],
     cluster: Annotated[str, typer.Option(metavar="CLUSTER", help="preset:NAME or a path to YAML.")],
     layout: Annotated[
         str,
@@ -234,21 +242,30 @@ def estimate(
     sequence_length: Annotated[
         int | None, typer.Option(metavar="N", help="Tokens of a sequence; by default the model's own, 2,048 at most.")
     ] = None,
+    graphs: GraphsDir = None,
     overlap_slowdown: Annotated[
-        float, typer.Option(metavar="X", help="Factor on computing and sending while both go on at once; 1 is none.")
-    ] = 1.126,
+        float | None,
+        typer.Option(metavar="X", help="Factor on computing and sending while both go on at once; 1 is none, 1.126 the default."),
+    ] = None,
     collectives: Annotated[
         str | None, typer.Option(metavar="NAME", help="Algorithm of all collectives; auto takes the measured figures.")
     ] = None,
     collectives_table: CollectivesTable = None,
+    costs: CostsFile = None,
+    changes: CostChanges = None,
     explain: Annotated[bool, typer.Option("--explain", help="Also tell what each co-design switch would change.")] = False,
     json_file: JsonFile = None,
 ) -> None:
-    """Price one parallel layout of a transformer: step time, tokens a second, utilisation, what it is made of, memory."""
-    from . import estimating
+    """Price one parallel layout of a job: step time, throughput, utilisation, what it is made of, memory.
 
-    algorithm = collectives or ("measured" if collectives_table else "auto")
-    estimating.run(job, cluster, layout, sequence_length, overlap_slowdown, algorithm, collectives_table, explain, json_file)
+    A transformer is cut by all keys of a layout; any other job by dp and pp, its ops in stages whose busiest one is as little
+    busy as can be.
+    """
+    from . import estimating
+    from .cost_options import CostOptions
+
+    chosen = CostOptions(costs, tuple(changes or ()), collectives, collectives_table, overlap_slowdown)
+    estimating.run(job, cluster, layout, sequence_length, graphs, chosen, explain, json_file)
 
 
 @app.command(short_help="Write a plan in the form of a scheduler or launcher.")

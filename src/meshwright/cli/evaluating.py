@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..jobs.load import profile_names
 from . import output
+
+if TYPE_CHECKING:
+    from ..envs.benchmark import BenchmarkSettings
 
 
 def run(
@@ -16,46 +20,100 @@ def run(
     jobs: int,
     changes: list[str],
     graphs: Path | None,
+    trace: Path | None,
     out: Path | None,
     json_file: str | None,
     references: str | None = None,
 ) -> None:
-    """Evaluate, write what was asked for, and print the table and the verdict."""
+    """Evaluate, write what was asked for, and print the table and the verdict; of a family, those of each variant."""
     output.check_file("--json", json_file)
-    output.check_folder("--out", out, markers=("results.json", "config.yaml"))
-    output.check_folder("--out", None if out is None else out / "plans", markers=("index.json",))
     if graphs is not None:
         profile_names(graphs)  # refuses a folder without any
-    from ..envs.benchmark import load_benchmark
-    from ..evaluation.evaluate import evaluate
+    from ..envs.benchmark import load_variants
+    from ..evaluation.evaluate import Evaluation, check_fit, check_num_processes, evaluate
+    from ..evaluation.families import combined
 
-    with output.progress() as bars:
-        chosen = load_benchmark(benchmark, changes=changes)
-        with output.set_up(bars) as simulated:
-            scenario = chosen.build(graphs_dir=graphs, progress=simulated)
-        found = evaluate(
-            chosen,
-            policies,
-            references=() if references is None else references.split(","),
-            num_seeds=seeds,
-            num_processes=jobs,
-            graphs_dir=graphs,
-            scenario=scenario,
-            progress=output.phases(bars),
-        )
-    removed: set[str] = set()
-    if out is not None:
-        from ..evaluation.pages import write_evaluation
-
-        exported = _exports(out)
-        write_evaluation(found, out)
-        removed = exported - _exports(out)
-    output.write_json(json_file, found.results)
+    wanted = [] if references is None else references.split(",")
+    check_num_processes(jobs)
     console = output.console(json_file)
-    show(console, found.results)
+    chosen = load_variants(benchmark, changes=changes, trace=trace)
+    folders = _folders(out, chosen)
+    removed: set[str] = set()
+    results: list[dict[str, Any]] = []
+    with output.progress() as bars:
+        scenarios = []
+        for each in chosen:
+            with output.set_up(bars) as simulated:
+                scenarios.append(each.build(graphs_dir=graphs, progress=simulated))
+            if len(chosen) > 1:  # what does not fit the last one is told before the first one is played
+                check_fit(each, policies, scenarios[-1], wanted)
+        for each, scenario, folder in zip(chosen, scenarios, folders, strict=True):
+            found: Evaluation = evaluate(
+                each,
+                policies,
+                references=wanted,
+                num_seeds=seeds,
+                num_processes=jobs,
+                graphs_dir=graphs,
+                scenario=scenario,
+                progress=output.phases(bars),
+            )
+            results.append(found.results)
+            if folder is not None:
+                removed |= _write(found, folder)
+    if len(chosen) == 1:
+        output.write_json(json_file, results[0])
+    else:
+        output.write_json(json_file, combined(chosen[0].name.partition("/")[0], results))
+        if out is not None:
+            _summarise(out)
+    for result in results:
+        show(console, result)
+    if len(chosen) > 1:
+        _show_standings(console, results)
     output.tell_written(console, json_file, out)
     for name in sorted(removed):
         console.print(f"removed, an export of the plans before: {name}", markup=False, soft_wrap=True)
+
+
+def _folders(out: Path | None, chosen: Sequence[BenchmarkSettings]) -> list[Path | None]:
+    """Where the results of each benchmark go: ``out``, or a folder below it for each variant of a family."""
+    if out is None:
+        return [None] * len(chosen)
+    folders = [out] if len(chosen) == 1 else [out / each.name.partition("/")[2] for each in chosen]
+    if len(chosen) > 1:
+        output.check_folder("--out", out, markers=("summary.html", *(f"{folder.name}/results.json" for folder in folders)))
+    for folder in folders:
+        output.check_folder("--out", folder, markers=("results.json", "config.yaml"))
+        output.check_folder("--out", folder / "plans", markers=("index.json",))
+    return [*folders]
+
+
+def _write(found: Any, folder: Path) -> set[str]:
+    """Write an evaluation; returns the exports of former plans that were removed."""
+    from ..evaluation.pages import write_evaluation
+
+    exported = _exports(folder)
+    write_evaluation(found, folder)
+    return exported - _exports(folder)
+
+
+def _summarise(out: Path) -> None:
+    """The variants of a family on one page, as ``meshwright summarise`` writes it."""
+    from .. import files
+    from ..evaluation import summary
+
+    found = summary.read(out)
+    files.write_text(out / "summary.html", summary.to_html(found))
+    files.write_text(out / "summary.md", summary.to_markdown(found))
+
+
+def _show_standings(out: Any, results: Sequence[dict[str, Any]]) -> None:
+    from ..evaluation.families import standing_cells, standings
+
+    head, rows = standing_cells(standings(results))
+    if rows:
+        output.table(out, f"Learned policies over {len(results)} benchmarks", head, rows, numbers_from=2)
 
 
 def _exports(out: Path) -> set[str]:

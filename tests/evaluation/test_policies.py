@@ -1,0 +1,94 @@
+"""The spelling of policies: linear scorers and rollout planners beside baselines and networks."""
+
+import re
+
+import numpy as np
+import pytest
+
+from meshwright.errors import PolicyError
+from meshwright.evaluation.evaluate import evaluate
+from meshwright.evaluation.policies import base_of, display_name, each_fixed, is_best_fixed, is_rollout, kind, policy
+from meshwright.planners.linear import FEATURES, LinearScorer, LinearWeights
+from meshwright.planners.rollout import Rollout
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A run folder with a linear scorer."""
+    weights = np.random.default_rng(0).normal(size=len(FEATURES))
+    LinearWeights(weights, ("best-fit",)).save(tmp_path / "mine" / "policy.json")
+    return tmp_path / "mine"
+
+
+def test_a_rollout_planner_is_spelled_with_its_base_or_alone():
+    assert [is_rollout(spec) for spec in ("rollout", "rollout(max)", "rollout()", "rollout(max", "rollouts")] == [
+        True,
+        True,
+        False,
+        False,
+        False,
+    ]
+    assert base_of("rollout") == "best-fixed@best-fit"
+    assert base_of("rollout(fixed-8@best-fit)") == "fixed-8@best-fit"
+    fixed = ("rollout", "rollout(best-fixed)", "best-fixed@best-fit", "rollout(fixed-8)", "max")
+    assert [is_best_fixed(spec) for spec in fixed] == [True, True, True, False, False]
+
+
+def test_a_best_fixed_base_stands_for_a_rollout_over_each_degree(scenario):
+    assert scenario.space.degrees == (1, 2, 4, 6, 8)
+    each = {f"fixed-{d}@best-fit": f"rollout(fixed-{d}@best-fit)" for d in scenario.space.degrees}
+    assert each_fixed("rollout", scenario) == each
+    assert each_fixed("best-fixed", scenario) == {f"fixed-{d}": f"fixed-{d}" for d in scenario.space.degrees}
+
+
+def test_a_linear_scorer_is_named_by_its_run_folder_or_its_file(run, scenario):
+    for spec in (str(run), str(run / "policy.json")):
+        assert isinstance(policy(spec, scenario), LinearScorer)
+        assert display_name(spec) == "mine"
+        assert kind(spec) == "baseline"
+    assert isinstance(policy(f"rollout({run})", scenario), Rollout)
+
+
+@pytest.mark.parametrize("base", ["fixed-4@best-fit", "ladder-8-2", "max", "min@best-fit"])
+def test_rules_that_name_degrees_can_be_played_on_with(base, scenario):
+    made = policy(f"rollout({base})", scenario)
+    assert isinstance(made, Rollout)
+    assert made.name == f"rollout({base})"
+
+
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        ("rollout(random)", "rollout: cannot be the base of a rollout planner (got 'random')"),
+        ("rollout(cheapest-feasible)", "rollout: cannot be the base of a rollout planner (got 'cheapest-feasible')"),
+        ("rollout(fixed-5)", "no block of 5 devices"),
+        ("rollout(max@bestfit)", "did you mean 'best-fit'?"),
+        ("rollout(shipped:quickstart)", "the base of a rollout planner is a baseline or a linear scorer"),
+        ("rollout(rollout)", "no such policy, run folder or file (got 'rollout')"),
+        ("rollout(best-fixed)", "is chosen on the validation episodes of an evaluation"),
+        ("rollout", "is chosen on the validation episodes of an evaluation"),
+        ("rollout()", "no such policy, run folder or file (got 'rollout()'); did you mean 'rollout'?"),
+        ("rolout", "did you mean 'rollout'?"),
+    ],
+)
+def test_what_is_no_rollout_planner_is_told(spec, told, scenario):
+    with pytest.raises(PolicyError, match=re.escape(told)):
+        policy(spec, scenario)
+
+
+def test_a_rollout_over_the_best_fixed_degree_is_chosen_on_validation_episodes_and_enters_no_verdict(small, scenario, run):
+    found = evaluate(small, ["rollout(best-fixed)", str(run)], num_seeds=2, scenario=scenario).results
+    rows = {row["policy"]: row for row in found["rows"]}
+    tuned = found["best_fixed"]
+    assert tuned["rollout(best-fixed)"]["chosen"] == f"rollout({tuned['best-fixed']['chosen']})"
+    assert tuned["rollout(best-fixed)"]["blocking_rate"] == tuned["best-fixed"]["blocking_rate"]
+    assert rows["rollout(best-fixed)"]["kind"] == "planner"
+    assert rows["mine"]["kind"] == "baseline"
+    assert found["best_baseline"] != "rollout(best-fixed)"
+    assert "rollout" not in found["verdict"]
+    assert rows["rollout(best-fixed)"]["against_best_baseline"]["policy"] == found["best_baseline"]
+
+
+def test_a_rollout_over_a_placement_rule_that_is_absent_is_refused_before_anything_is_played(small, scenario):
+    with pytest.raises(PolicyError, match=r"rollout\(best-fixed@aligned\): is not among the scenario's placement rules"):
+        evaluate(small, ["rollout(best-fixed@aligned)"], scenario=scenario)
