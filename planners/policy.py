@@ -26,6 +26,9 @@ def checked(choice: object, name: str, num_candidates: int) -> int:
 class Policy(Protocol):
     """Maps a decision to a candidate.
 
+    One that looks at plain figures only may say so by an attribute ``observes = False``; it is then handed no observation,
+    which saves making one.
+
     Attributes:
         name: for tables.
     """

@@ -33,6 +33,8 @@ Choice = Callable[[Decision, NDArray[np.int64]], int]
 class RuleOfThumb:
     """Looks at the candidates of one placement rule and picks one by a simple criterion; rejects where none is offered."""
 
+    observes = False
+
     def __init__(self, name: str, placement: str, pick: Choice) -> None:
         self.name = name
         self.placement = placement
@@ -49,6 +51,8 @@ class RuleOfThumb:
 
 class Random:
     """Any offered candidate of a placement rule with equal probability; never rejects where one is offered."""
+
+    observes = False
 
     def __init__(self, name: str, placement: str) -> None:
         self.name = name

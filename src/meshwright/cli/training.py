@@ -6,10 +6,12 @@ import sys
 from importlib.resources import files as resources
 from pathlib import Path
 
-from .. import files
-from ..errors import CheckpointError, ConfigError
+from .. import files, settings
+from ..errors import CheckpointError, ConfigError, MeshwrightError
 from ..jobs.load import profile_names
 from . import interrupts, output
+
+LINEAR = "linear"
 
 
 def run(
@@ -30,6 +32,11 @@ def run(
         raise ConfigError("goes on in its own run folder; leave out --out and --overwrite", field="--resume", value=str(resume))
     if resume is None and config is None:
         raise ConfigError("name a config, or a run folder with --resume", field="CONFIG", choices=preset_names())
+    if method(config, changes, resume) == LINEAR:
+        from . import tuning
+
+        tuning.run(None if config is None else config_path(config), changes, resume, out, overwrite, graphs, json_file)
+        return
     from ..training.run_folder import RunFolder
     from ..training.settings import load_train_settings
 
@@ -45,14 +52,14 @@ def run(
         from ..envs.benchmark import load_benchmark
 
         with output.set_up(bars) as simulated:
-            scenario = load_benchmark(chosen.benchmark).build(graphs_dir=graphs, progress=simulated)
+            scenario = load_benchmark(chosen.benchmark, changes=chosen.changes).build(graphs_dir=graphs, progress=simulated)
             from ..training.train import TrainProgress, train
         task = bars.add_task("training", total=chosen.total_steps, note="")
 
         def report(now: TrainProgress) -> None:
             check_interrupt()
             note = "" if now.blocking_rate is None else f"blocking {now.blocking_rate:.3f} (best {now.best:.3f})"
-            bars.update(task, completed=min(now.steps, now.total_steps), note=note)
+            bars.update(task, total=now.total_steps, completed=min(now.steps, now.total_steps), note=note)
 
         made = train(
             chosen,
@@ -66,6 +73,7 @@ def run(
         )
     curve = files.read_json(made.learning_curve)
     best = min(curve, key=lambda row: row["validation_blocking_rate"])
+    untrained = curve[0]["steps"] == 0
     rows = [
         ["run folder", str(made.path)],
         ["decisions learned from", f"{curve[-1]['steps']:,}"],
@@ -73,11 +81,41 @@ def run(
             "validation blocking rate",
             f"{100 * best['validation_blocking_rate']:.2f} % at {best['steps']:,} decisions (kept as policy.pt)",
         ],
-        ["of the untrained network", f"{100 * curve[0]['validation_blocking_rate']:.2f} %"],
+        ["of the untrained network" if untrained else "at the first look", f"{100 * curve[0]['validation_blocking_rate']:.2f} %"],
         ["time", f"{curve[-1]['elapsed_s']:.0f} s"],
     ]
     output.write_json(json_file, {"run": str(made.path), "policy": str(made.policy), "learning_curve": curve})
     output.table(output.console(json_file), f"Trained {chosen.name}", ["", ""], rows, numbers_from=2)
+
+
+def method(config: str | None, changes: list[str], resume: Path | None) -> str | None:
+    """How the policy is found: the key ``method`` of the config, or else of the run folder's; None without one, for PPO.
+
+    What is wrong with a config otherwise is told by those who read all of it.
+
+    Raises:
+        ConfigError: no such method.
+        CheckpointError: config and run folder differ in it.
+    """
+    found: list[str | None] = []
+    for path, changed in ((None if config is None else config_path(config), changes), (resume and resume / "config.yaml", [])):
+        if path is None:
+            continue
+        try:
+            data, _ = settings.read_yaml(path)
+            for change in changed:
+                data = settings.override(data, change)
+        except MeshwrightError:
+            continue
+        named = data.get("method") if isinstance(data, dict) else None
+        if named not in (None, LINEAR):
+            raise ConfigError(
+                "no such method; leave the key out for PPO", file=path, field="method", value=named, choices=[LINEAR]
+            )
+        found.append(named)
+    if len(found) == 2 and found[0] != found[1]:
+        raise CheckpointError("differs from the config that the run was begun with", file=resume, field="method")
+    return found[0] if found else None
 
 
 def preset_names() -> list[str]:

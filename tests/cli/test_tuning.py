@@ -1,0 +1,62 @@
+"""Laws of ``train`` with ``method: linear``: it tunes, goes on, and its run folder is a policy like any other."""
+
+import json
+
+import pytest
+
+LINEAR = """method: linear
+name: scorer
+benchmark: benchmark.yaml
+generations: 3
+population: 4
+elite: 2
+num_episodes: 1
+validate_every_generations: 1
+num_validation_seeds: 2
+"""
+
+
+@pytest.fixture
+def linear(work):
+    """The config of a tiny tuning run."""
+    (work / "linear.yaml").write_text(LINEAR)
+    return "linear.yaml"
+
+
+def test_tuning_tells_where_its_run_lies_and_the_run_is_a_policy(meshwright, linear):
+    told = meshwright("train", linear, "--out", "run", "--json", "-")
+    assert told.status == 0
+    found = json.loads(told.out)
+    assert (found["run"], found["policy"]) == ("run", "run/policy.json")
+    assert [row["generation"] for row in found["learning_curve"]] == [0, 1, 2, 3]
+    assert "Tuned scorer" in told.err
+    assert "kept as policy.json" in told.err
+    compared = ("evaluate", "run", "rollout(run)", "rollout(best-fixed)", "--benchmark", "benchmark.yaml", "--json", "-")
+    rows = {row["policy"]: row["kind"] for row in json.loads(meshwright(*compared).out)["rows"]}
+    assert rows["run"] == rows["max"] == "baseline"
+    assert rows["rollout(run)"] == rows["rollout(best-fixed)"] == "planner"
+    assert meshwright("plan", "--job", "graph.txt", "--cluster", "cluster.yaml", "--policy", "run").status == 0
+
+
+def test_a_tuning_run_goes_on_and_ends_at_once(meshwright, linear, work):
+    assert meshwright("train", linear, "--out", "run").status == 0
+    before = json.loads((work / "run" / "policy.json").read_text())
+    assert meshwright("train", "--resume", "run").status == 0
+    assert json.loads((work / "run" / "policy.json").read_text()) == before
+
+
+def test_a_tuning_run_is_resumed_as_it_was_begun(meshwright, refused, linear):
+    assert meshwright("train", linear, "--out", "run").status == 0
+    assert refused("train", "--resume", "run", "--set", "seed=1") == (
+        "run: a run is resumed as it was begun; leave out --set (got 'seed=1')"
+    )
+    assert refused("train", linear, "--resume", "run", "--set", "seed=1").startswith("run: ")
+    assert refused("train", "train.yaml", "--resume", "run") == "run: method: differs from the config that the run was begun with"
+    assert refused("train", linear, "--out", "run") == "run: exists already; give another folder, --resume it or --overwrite it"
+
+
+def test_an_unknown_method_is_refused(refused, linear):
+    message = "method: no such method; leave the key out for PPO (got 'lineal'); did you mean 'linear'?"
+    assert refused("train", linear, "--set", "method=lineal") == f"{linear}: {message}"
+    assert "unknown key" in refused("train", "train.yaml", "--set", "method=linear")
+    assert refused("train", "missing.yaml").startswith("missing.yaml: no such file")
