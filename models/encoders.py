@@ -1,6 +1,6 @@
 """Encoders of the parts of an observation.
 
-Legend: ``b`` samples, ``g`` graphs, ``n`` devices, ``d`` degrees, ``h`` slots, ``f`` features.
+Legend: ``b`` samples, ``g`` graphs, ``n`` devices, ``d`` degrees, ``s`` shapes, ``h`` slots, ``f`` features.
 """
 
 from __future__ import annotations
@@ -48,6 +48,22 @@ class GraphEncoder(nn.Module):
         return torch.tanh(self.read(pooled))
 
 
+class GraphTotals(nn.Module):
+    """Embeds each distinct job graph by the means of its ops' features alone, as if no edge joined them.
+
+    Args:
+        embedding: width of a graph's embedding.
+    """
+
+    def __init__(self, embedding: int) -> None:
+        super().__init__()
+        self.read = nn.Linear(len(OP_FEATURES), embedding)
+
+    def forward(self, ops: Tensor, edges: Tensor, graph_of_op: Tensor, num_graphs: int) -> Tensor:
+        """As `GraphEncoder`; the edges are not looked at."""
+        return torch.tanh(self.read(global_mean_pool(ops, graph_of_op, num_graphs)))
+
+
 class SetEncoder(nn.Module):
     """Embeds a set of equal things (devices, degrees) of any size: a shared layer, then mean and maximum.
 
@@ -67,6 +83,34 @@ class SetEncoder(nn.Module):
         return torch.cat([lifted.mean(dim=0), lifted.amax(dim=0)], dim=1)
 
 
+class ProfileEncoder(nn.Module):
+    """Sums profiles over slots of any number of kinds (shapes, degrees), each through a linear map made from its features.
+
+    It is a linear layer over all profiles at once, for kinds that it knows as for others: what it learns is how the
+    weights follow from the features of a kind.
+
+    Args:
+        features: of a kind.
+        num_slots: ``h``.
+        width: of the sum.
+        hidden: of the network that makes the weights.
+    """
+
+    def __init__(self, features: int, num_slots: int, width: int, hidden: int) -> None:
+        super().__init__()
+        self.num_slots, self.width = num_slots, width
+        self.weights = nn.Sequential(nn.Linear(features, hidden), nn.ReLU(), nn.Linear(hidden, num_slots * width))
+        last = self.weights[-1]
+        assert isinstance(last, nn.Linear)
+        nn.init.normal_(last.weight, std=hidden**-0.5)
+
+    def forward(self, kinds: Tensor, profiles: Tensor) -> Tensor:
+        """Kinds ``(s, f)`` and their profiles ``(b, s, h)`` to ``(b, width)``."""
+        weights = self.weights(kinds).reshape(-1, self.width) / profiles[0].numel() ** 0.5
+        summed: Tensor = profiles.flatten(1) @ weights
+        return summed
+
+
 class StaticTensors(nn.Module):
     """A scenario's static features as buffers; they move with the network but are not saved with it."""
 
@@ -74,10 +118,12 @@ class StaticTensors(nn.Module):
     edges: Tensor
     graph_of_op: Tensor
     degrees: Tensor
+    shapes: Tensor
 
     def __init__(self, static: StaticFeatures) -> None:
         super().__init__()
         self.num_graphs = static.num_graphs
+        self.register_buffer("shapes", torch.as_tensor(static.shapes), persistent=False)
         self.register_buffer("ops", torch.as_tensor(static.ops), persistent=False)
         self.register_buffer("edges", torch.as_tensor(static.edges.T.copy()), persistent=False)
         self.register_buffer("graph_of_op", torch.as_tensor(static.graph_of_op), persistent=False)

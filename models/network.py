@@ -4,20 +4,48 @@ Legend: ``b`` samples, ``a`` candidates, ``v`` offered candidates of all samples
 through an embedding that is computed once per forward pass for each distinct graph (and kept while the weights do
 not change); everything that changes from decision to decision joins late and is cheap. Candidates that are not
 offered are left out of all arithmetic.
+
+With the layers ``after``, a candidate's score is what it pays at once and what the state after it is worth, times a
+sharpness, and a correction by all else; without them, the correction alone. The value of a state is then the mean
+of what the candidates are worth, each counted as often as it is chosen, and a correction. Worth is learned before PPO
+and stays as it is then: PPO learns the sharpness and the corrections. PPO may be paid in another unit than worth is told
+in; ``value_scale`` turns the one into the other.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from ..envs.observation import CANDIDATE_FEATURES, CLUSTER_FEATURES, DEVICE_FEATURES, JOB_FEATURES, SLOTS
 from ..envs.static import DEGREE_FEATURES, StaticFeatures
-from .encoders import GraphEncoder, SetEncoder, StaticTensors
+from .after import AfterstateValue
+from .encoders import GraphEncoder, GraphTotals, SetEncoder, StaticTensors
 from .settings import NetworkSettings
+from .unseen import unseen
 
 # Score of a candidate that is not offered; finite, so that no gradient becomes NaN.
 NOT_OFFERED = -1e8
+
+
+@dataclass(frozen=True)
+class Worth:
+    """What the offered candidates of all samples are worth.
+
+    Attributes:
+        sample, candidate: which they are, ``(v,)``.
+        pays: reward at once, ``(v,)``.
+        after: discounted reward that follows, ``(v,)``.
+        hidden: what ``after`` is read from, ``(v, f)``.
+    """
+
+    sample: Tensor
+    candidate: Tensor
+    pays: Tensor
+    after: Tensor
+    hidden: Tensor
 
 
 class CandidateNetwork(nn.Module):
@@ -28,27 +56,36 @@ class CandidateNetwork(nn.Module):
         static: the scenario's graphs and degrees; `set_scenario` changes them later.
     """
 
+    value_scale: Tensor
+
     def __init__(self, chosen: NetworkSettings, static: StaticFeatures) -> None:
         super().__init__()
         self.settings = chosen
         slots = 2 * len(SLOTS) + len(DEGREE_FEATURES)
-        self.graph_encoder = GraphEncoder(chosen.graph_hidden, chosen.graph_embedding, chosen.graph_rounds)
+        if "graph" in chosen.without:
+            self.graph_encoder: GraphEncoder | GraphTotals = GraphTotals(chosen.graph_embedding)
+        else:
+            self.graph_encoder = GraphEncoder(chosen.graph_hidden, chosen.graph_embedding, chosen.graph_rounds)
         self.device_encoder = SetEncoder(len(DEVICE_FEATURES), chosen.device_hidden)
         self.slot_encoder = SetEncoder(slots, chosen.slot_hidden)
         context = (
             len(JOB_FEATURES) + len(CLUSTER_FEATURES) + chosen.graph_embedding + self.device_encoder.size + self.slot_encoder.size
         )
         self.context = nn.Sequential(nn.Linear(context, chosen.hidden), nn.ReLU())
-        self.candidate = nn.Linear(len(CANDIDATE_FEATURES) + self.slot_encoder.size, chosen.hidden)
+        seen = len(CANDIDATE_FEATURES) + self.slot_encoder.size + (chosen.after[-1] if chosen.after else 0)
+        self.candidate = nn.Linear(seen, chosen.hidden)
         self.candidate_context = nn.Linear(chosen.hidden, chosen.hidden)
         self.score = nn.Sequential(nn.ReLU(), nn.Linear(chosen.hidden, chosen.hidden), nn.ReLU(), nn.Linear(chosen.hidden, 1))
         self.value = nn.Sequential(
             nn.Linear(chosen.hidden + chosen.graph_embedding, chosen.hidden), nn.ReLU(), nn.Linear(chosen.hidden, 1)
         )
-        last = self.score[-1]
-        assert isinstance(last, nn.Linear)
-        nn.init.uniform_(last.weight, -0.01, 0.01)
-        nn.init.zeros_(last.bias)
+        _begin_small(self.score[-1])
+        if chosen.after:
+            self.after = AfterstateValue(static.shape_slots, chosen.after)
+            self.pays = nn.Linear(len(CANDIDATE_FEATURES) + 1, 1)
+            self.log_sharpness = nn.Parameter(torch.zeros(()))
+            self.register_buffer("value_scale", torch.ones(()))
+            _begin_small(self.value[-1])
         self.static = StaticTensors(static)
         self._kept: Tensor | None = None
         self._kept_of: tuple[object, ...] = ()
@@ -79,21 +116,58 @@ class CandidateNetwork(nn.Module):
 
     def forward(self, observation: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         """Scores ``(b, a)`` and values ``(b,)`` of a batch of observations (see `envs.job_partitioning`)."""
+        observation = unseen(observation, self.settings.without)
         embedded = self.graph_embeddings()[observation["graph_id"].reshape(-1).long()]
         context = self._context(observation, embedded)
         offered = observation["action_mask"] > 0
         sample, candidate = offered.nonzero(as_tuple=True)
         slots = self._with_degrees(observation["candidate_slots"][sample, candidate])
-        features = torch.cat([observation["candidates"][sample, candidate], self.slot_encoder(slots)], dim=1)
-        hidden = self.candidate(features) + self.candidate_context(context)[sample]
+        features = [observation["candidates"][sample, candidate], self.slot_encoder(slots)]
+        worth = self._worth(observation, sample, candidate) if self.settings.after else None
+        if worth is not None:
+            features.append(worth.hidden.detach())
+        hidden = self.candidate(torch.cat(features, dim=1)) + self.candidate_context(context)[sample]
         found = self.score(hidden).squeeze(1)
+        value = self._value(context, embedded)
         scores = torch.full(offered.shape, NOT_OFFERED, dtype=found.dtype, device=found.device)
-        return scores.index_put((sample, candidate), found), self._value(context, embedded)
+        if worth is None:
+            return scores.index_put((sample, candidate), found), value
+        # What PPO learns is the correction; worth is a value, and choosing by it must not bend it.
+        total = (worth.pays + worth.after).detach()
+        scores = scores.index_put((sample, candidate), found + self.log_sharpness.exp() * total)
+        share = torch.softmax(scores.detach(), dim=1)[sample, candidate]
+        return scores, value.index_add(0, sample, self.value_scale * share * total)
 
     def values(self, observation: dict[str, Tensor]) -> Tensor:
         """Values ``(b,)`` alone."""
+        if self.settings.after:
+            return self.forward(observation)[1]
+        observation = unseen(observation, self.settings.without)
         embedded = self.graph_embeddings()[observation["graph_id"].reshape(-1).long()]
         return self._value(self._context(observation, embedded), embedded)
+
+    def worth(self, observation: dict[str, Tensor]) -> Worth:
+        """What candidates are worth by the state after them; for networks with the layers ``after``."""
+        observation = unseen(observation, self.settings.without)
+        return self._worth(observation, *(observation["action_mask"] > 0).nonzero(as_tuple=True))
+
+    def after_worth(self, candidates: dict[str, Tensor]) -> Tensor:
+        """What the state after given candidates is worth, ``(v,)``.
+
+        Args:
+            candidates: the keys ``candidate_shapes``, ``candidate_any`` and ``episode`` of an observation, a row each.
+        """
+        return self._after(unseen(candidates, self.settings.without))[0]
+
+    def _worth(self, observation: dict[str, Tensor], sample: Tensor, candidate: Tensor) -> Worth:
+        rows = {key: observation[key][sample, candidate] for key in ("candidate_shapes", "candidate_any")}
+        after, hidden = self._after({**rows, "episode": observation["episode"][sample]})
+        told = [observation[key][sample, candidate] for key in ("candidates", "candidate_ends")]
+        return Worth(sample, candidate, self.pays(torch.cat(told, dim=1)).squeeze(1), after, hidden)
+
+    def _after(self, rows: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        worth: tuple[Tensor, Tensor] = self.after(self.static, rows["candidate_shapes"], rows["candidate_any"], rows["episode"])
+        return worth
 
     def _encode(self) -> Tensor:
         static = self.static
@@ -118,3 +192,9 @@ class CandidateNetwork(nn.Module):
     def _value(self, context: Tensor, embedded: Tensor) -> Tensor:
         value: Tensor = self.value(torch.cat([context, embedded], dim=1))
         return value.squeeze(1)
+
+
+def _begin_small(last: nn.Module) -> None:
+    assert isinstance(last, nn.Linear)
+    nn.init.uniform_(last.weight, -0.01, 0.01)
+    nn.init.zeros_(last.bias)

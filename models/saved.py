@@ -6,7 +6,7 @@ is read with ``weights_only``, so a file from elsewhere cannot run code.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
@@ -20,6 +20,7 @@ from ..envs.observation import CANDIDATE_FEATURES, CLUSTER_FEATURES, DEVICE_FEAT
 from ..envs.static import DEGREE_FEATURES, OP_FEATURES, StaticFeatures, static_features
 from ..errors import CheckpointError, ConfigError
 from ..simulation.decision import Decision
+from ..simulation.problem import ONE_BLOCK_RULES, RULE_NAMES
 from ..simulation.scenario import Scenario
 from .network import CandidateNetwork
 from .settings import NetworkSettings
@@ -28,6 +29,7 @@ FORMAT_VERSION = 1
 FEATURES = files.digest(
     [OP_FEATURES, DEGREE_FEATURES, JOB_FEATURES, CLUSTER_FEATURES, DEVICE_FEATURES, CANDIDATE_FEATURES, SLOTS]
 )
+_RULE_COLUMNS = [CANDIDATE_FEATURES.index(f"rule {rule}") for rule in ONE_BLOCK_RULES]
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +86,9 @@ class SavedNetwork:
         weights = data["weights"]
         if not isinstance(weights, dict) or not isinstance(data["trained"], dict):
             raise CheckpointError("a part of the policy is not what it should be", file=file)
+        rules, slots = data["trained"].get("rules", []), data["trained"].get("shape_slots", 0)
+        if not isinstance(rules, list) or not all(rule in list(RULE_NAMES) for rule in rules) or not isinstance(slots, int):
+            raise CheckpointError("a part of the policy is not what it should be", file=file, field="trained")
         for name, tensor in weights.items():
             if not isinstance(tensor, torch.Tensor) or not tensor.is_floating_point() or not bool(tensor.isfinite().all()):
                 raise CheckpointError("holds something other than finite numbers", file=file, field=f"weights.{name}")
@@ -106,8 +111,12 @@ class SavedNetwork:
         """A network with these weights that serves a scenario.
 
         Raises:
-            CheckpointError: the weights do not fit the widths.
+            CheckpointError: the weights do not fit the widths, or the scenario does not tell what they read.
         """
+        wanted = self.trained.get("shape_slots", 0)
+        if self.settings.after and static.shape_slots != wanted:
+            problem = f"reads when blocks become free over the next {wanted} arrivals: add --set scenario.shape_slots={wanted}"
+            raise CheckpointError(problem, file=self.file, field="shape_slots", value=static.shape_slots)
         network = CandidateNetwork(self.settings, static)
         try:
             network.load_state_dict(self.weights)
@@ -117,18 +126,44 @@ class SavedNetwork:
 
 
 class NetworkPolicy:
-    """A saved network bound to a scenario; takes the best-scored candidate, without randomness."""
+    """A saved network bound to a scenario; takes the best-scored candidate, without randomness.
+
+    It chooses among the candidates of the placement rules that it was trained with and sees them as it did then, whatever
+    other rules the scenario has.
+
+    Raises:
+        CheckpointError: the scenario lacks what the network reads, or has none of the rules that it was trained with.
+    """
 
     def __init__(self, name: str, saved: SavedNetwork, scenario: Scenario) -> None:
         self.name = name
         self._network = saved.network(static_features(scenario))
+        offered = scenario.settings.placement_rules
+        rules = saved.trained.get("rules", offered)
+        if not set(rules) & set(offered):
+            problem = f"chooses among {', '.join(rules)}, none of which is among the benchmark's placement_rules"
+            raise CheckpointError(problem, file=saved.file, field="placement_rules", value=list(offered))
+        self._rules = None if tuple(rules) == tuple(offered) else [rule for rule in rules if rule in offered]
 
     def begin(self, seed: int) -> None:
         """Nothing to do: the policy has no state."""
 
     def choose(self, decision: Decision, observation: Mapping[str, NDArray[Any]]) -> int:
         """See `planners.policy.Policy`."""
-        return int(self.scores(observation).argmax())
+        if self._rules is None:
+            return int(self.scores(observation).argmax())
+        own = self._own(decision, self._rules)
+        candidates = observation["candidates"].copy()
+        candidates[:, _RULE_COLUMNS] = 0.0
+        for candidate, rule in own.items():
+            if rule in ONE_BLOCK_RULES:
+                candidates[candidate, _RULE_COLUMNS[ONE_BLOCK_RULES.index(rule)]] = 1.0
+        job = observation["job"].copy()
+        job[JOB_FEATURES.index("has candidate")] = len(own) > 1
+        seen = {**observation, "job": job, "candidates": candidates}
+        numbers = list(own)
+        of_candidates = {key: value[numbers] for key, value in seen.items() if key.startswith(("candidate", "action_mask"))}
+        return numbers[int(self.scores({**seen, **of_candidates}).argmax())]
 
     def scores(self, observation: Mapping[str, NDArray[Any]]) -> torch.Tensor:
         """The score of each candidate, ``(a,)``."""
@@ -136,6 +171,23 @@ class NetworkPolicy:
         with torch.no_grad():
             scores: torch.Tensor = self._network(batch)[0][0]
         return scores
+
+    @staticmethod
+    def _own(decision: Decision, rules: Sequence[str]) -> dict[int, str]:
+        """The candidates that would be offered if there were no other rules, in the order that they would have, and whose.
+
+        Where an earlier rule of the scenario takes the same block, its candidate stands for theirs.
+        """
+        one_each = [rule for rule in rules if rule != "all-blocks"]
+        found = [(int(decision.degree[c]), i, int(c)) for i, rule in enumerate(one_each) for c in decision.offered(rule)]
+        own = {0: ""}
+        for _, i, candidate in sorted(found):
+            if decision.can_place[candidate]:
+                own.setdefault(candidate, one_each[i])
+        if "all-blocks" in rules:
+            for candidate in decision.offered("all-blocks").tolist():
+                own.setdefault(candidate, "all-blocks")
+        return own
 
 
 def save_tensors(path: str | Path, data: dict[str, Any]) -> None:

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from typing import Literal
+
+from pydantic import Field, field_validator
 
 from .. import settings
+
+# What a network may be made to do without, to see what it is worth: the job graphs' structure (a job is then described by
+# its totals), what the look-ahead tells of candidates, when devices and blocks become free, and turning jobs away that
+# could be placed.
+Part = Literal["graph", "look-ahead", "time-to-free", "reject"]
 
 
 class NetworkSettings(settings.Settings):
@@ -17,6 +24,9 @@ class NetworkSettings(settings.Settings):
         slot_hidden: state of a degree in the encoders of when blocks become free.
         device_hidden: state of a device.
         hidden: the layers that score candidates and estimate the value.
+        after: the layers that estimate what the state after a candidate is worth, from when blocks of each shape become
+            free (needs ``shape_slots``); empty: there is no such estimate.
+        without: what the network does without.
     """
 
     graph_hidden: int = Field(default=32, ge=1, le=1024)
@@ -25,3 +35,12 @@ class NetworkSettings(settings.Settings):
     slot_hidden: int = Field(default=24, ge=1, le=1024)
     device_hidden: int = Field(default=16, ge=1, le=1024)
     hidden: int = Field(default=64, ge=1, le=4096)
+    after: tuple[int, ...] = ()
+    without: tuple[Part, ...] = ()
+
+    @field_validator("after")
+    @classmethod
+    def _two_widths(cls, after: tuple[int, ...]) -> tuple[int, ...]:
+        if after and (len(after) != 2 or not all(1 <= width <= 1024 for width in after)):
+            raise ValueError("must be empty or two widths from 1 to 1024")
+        return after

@@ -18,7 +18,7 @@ from ..errors import CheckpointError
 from ..models.saved import SavedNetwork, load_tensors, save_tensors
 from .vec_env import JobPartitioningVecEnv
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 KEYS = (
     "key",
     "num_timesteps",
@@ -74,9 +74,7 @@ def restore(path: Path, model: MaskablePPO, key: str) -> tuple[dict[str, Any], S
     Raises:
         CheckpointError: missing, truncated, of another version, or of another config or scenario.
     """
-    data = load_tensors(path)
-    if not isinstance(data, dict) or data.get("format_version") != FORMAT_VERSION or not all(k in data for k in KEYS):
-        raise CheckpointError(f"is no checkpoint of version {FORMAT_VERSION}", file=path)
+    data = _load(path)
     if data["key"] != key:
         raise CheckpointError("belongs to another config, workload or cluster than this run's", file=path)
     model.policy.load_state_dict(data["policy"])
@@ -94,6 +92,22 @@ def restore(path: Path, model: MaskablePPO, key: str) -> tuple[dict[str, Any], S
     np.random.set_state((kind, keys.numpy().astype(np.uint32), position, has_gauss, gauss))  # noqa: NPY002
     best = None if data["best"] is None else SavedNetwork.from_data(data["best"], path)
     return data["progress"], best
+
+
+def steps(path: Path) -> int:
+    """Decisions of PPO before a checkpoint was taken.
+
+    Raises:
+        CheckpointError: missing, truncated or of another version.
+    """
+    return int(_load(path)["num_timesteps"])
+
+
+def _load(path: Path) -> dict[str, Any]:
+    data = load_tensors(path)
+    if not isinstance(data, dict) or data.get("format_version") != FORMAT_VERSION or not all(k in data for k in KEYS):
+        raise CheckpointError(f"is no checkpoint of version {FORMAT_VERSION}", file=path)
+    return data
 
 
 def _environment(model: MaskablePPO) -> JobPartitioningVecEnv:

@@ -6,6 +6,7 @@
     command.txt           the command line
     versions.json         versions of Python and of the packages that figures depend on
     checkpoint.pt         the newest checkpoint (see `training.checkpoint`)
+    pretrained.pt         the network as it was when PPO began, if it was pretrained
     policy.pt             the best policy on the validation episodes so far (see `models.saved`)
     learning_curve.json   a row per look at the validation episodes
     tensorboard/          the same and PPO's own figures, for TensorBoard
@@ -55,6 +56,11 @@ class RunFolder:
     def checkpoint(self) -> Path:
         """The newest checkpoint."""
         return self.path / "checkpoint.pt"
+
+    @property
+    def pretrained(self) -> Path:
+        """The network before PPO."""
+        return self.path / "pretrained.pt"
 
     @property
     def policy(self) -> Path:

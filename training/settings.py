@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
 from .. import settings
 from ..models.settings import NetworkSettings
+from .pretraining_settings import RulePretraining, ValuePretraining
+
+Pretraining = Annotated[ValuePretraining | RulePretraining, Field(discriminator="kind")]
 
 
 class PPOSettings(settings.Settings):
@@ -29,6 +33,8 @@ class PPOSettings(settings.Settings):
         value: weight of the value loss.
         max_grad_norm: gradients are scaled down to this norm.
         target_kl: an update stops early beyond 1.5 times this divergence; null: never.
+        averaging: weight of the newest weights in the running average of them that is looked at and kept, per update;
+            1: the newest alone.
 
     Source:
         Schulman et al., "Proximal policy optimization algorithms", 2017.
@@ -47,6 +53,7 @@ class PPOSettings(settings.Settings):
     value: float = Field(default=0.5, ge=0)
     max_grad_norm: float = Field(default=0.5, gt=0)
     target_kl: float | None = Field(default=None, gt=0)
+    averaging: float = Field(default=1.0, gt=0, le=1)
 
     @model_validator(mode="after")
     def _minibatches_fit(self) -> Self:
@@ -60,40 +67,88 @@ class PPOSettings(settings.Settings):
         return self.num_envs * self.rollout_steps
 
 
+class Lesson(settings.Settings):
+    """A part of a training run that is played on other benchmarks than the rest.
+
+    Attributes:
+        share: of ``total_steps``.
+        benchmarks: ``preset:NAME`` or paths; equally many environments of each.
+    """
+
+    share: float = Field(gt=0, lt=1)
+    benchmarks: tuple[str, ...] = Field(min_length=1)
+
+
 class TrainSettings(settings.Settings):
     """A training run.
 
     Attributes:
         name: for tables and the run folder.
         benchmark: ``preset:NAME`` or a path: scenario and rewards are taken from it (see `load_train_settings`).
+        mixed: further benchmarks of which equally many environments are played, and which validation counts alike.
+        changes: ``key=value`` texts applied to every benchmark of the run, for example ``scenario.shape_slots=20``.
+        curriculum: what is played first, lesson after lesson, in place of ``benchmark`` and ``mixed``.
         seed: of weights, sampling and training episodes (which are numbered from 1,000).
         total_steps: decisions to learn from.
         validate_every_steps: decisions between two looks at the validation episodes.
         num_validation_seeds: validation episodes (seeds 100, 101, ...); the best policy on them is kept.
+        patience: looks without a better one after which PPO stops; null: never.
         checkpoint_every_steps: decisions between two checkpoints.
+        staggered: whether the environments' first episodes begin at different places.
         num_threads: threads of torch; one is fastest while another core steps something else.
         device: ``cpu``, ``cuda`` or ``auto`` (a GPU where there is one).
+        pretraining: how the network is prepared before PPO; null: not at all.
         ppo: constants of PPO.
         network: widths of the network.
     """
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
     benchmark: str
+    mixed: tuple[str, ...] = ()
+    changes: tuple[str, ...] = ()
+    curriculum: tuple[Lesson, ...] = ()
     seed: int = Field(default=0, ge=0, le=1_000_000)
     total_steps: int = Field(ge=1)
     validate_every_steps: int = Field(default=50_000, ge=1)
     num_validation_seeds: int = Field(default=4, ge=1, le=100)
+    patience: int | None = Field(default=None, ge=1)
     checkpoint_every_steps: int = Field(default=50_000, ge=1)
+    staggered: bool = False
     num_threads: int = Field(default=1, ge=1, le=256)
     device: Literal["auto", "cpu", "cuda"] = "cpu"
+    pretraining: Pretraining | None = None
     ppo: PPOSettings = PPOSettings()
     network: NetworkSettings = NetworkSettings()
+
+    @model_validator(mode="after")
+    def _lessons_leave_room(self) -> Self:
+        if math.fsum(lesson.share for lesson in self.curriculum) >= 1:
+            raise ValueError("the lessons of the curriculum must leave a share to the benchmark itself")
+        return self
+
+    @model_validator(mode="after")
+    def _values_have_layers(self) -> Self:
+        if isinstance(self.pretraining, ValuePretraining) and not self.network.after:
+            raise ValueError("pretraining of kind 'values' needs the layers network.after, as in [64, 32]")
+        if isinstance(self.pretraining, ValuePretraining) and self.ppo.discount == 1:
+            raise ValueError("pretraining of kind 'values' needs a ppo.discount below 1")
+        return self
+
+    @model_validator(mode="after")
+    def _environments_are_shared_out(self) -> Self:
+        for benchmarks in ((self.benchmark, *self.mixed), *(lesson.benchmarks for lesson in self.curriculum)):
+            if self.ppo.num_envs % len(benchmarks):
+                raise ValueError(
+                    f"ppo.num_envs ({self.ppo.num_envs}) must be a multiple of the {len(benchmarks)} benchmarks that are "
+                    "played side by side"
+                )
+        return self
 
 
 def load_train_settings(path: str | Path, changes: Sequence[str] = ()) -> TrainSettings:
     """Read a training config.
 
-    The benchmark's path refers to the folder of the config, or else, as in a change, to the current one; it is made
+    Paths of benchmarks refer to the folder of the config, or else, as in a change, to the current one; they are made
     absolute, so that a run can be resumed from anywhere.
 
     Args:
@@ -107,8 +162,16 @@ def load_train_settings(path: str | Path, changes: Sequence[str] = ()) -> TrainS
     chosen = settings.load(TrainSettings, path, changes=changes)
     from ..envs.benchmark import benchmark_names, beside  # takes a while, and a wrong config is to be told at once
 
-    is_changed = any(change.partition("=")[0].strip() == "benchmark" for change in changes)
-    named = chosen.benchmark if is_changed else beside(chosen.benchmark, Path(path).parent)
-    if not named.startswith("preset:") and named not in benchmark_names() and Path(named).is_file():
-        named = str(Path(named).resolve())
-    return chosen.model_copy(update={"benchmark": named})
+    changed = {change.partition("=")[0].strip() for change in changes}
+
+    def found(spec: str, field: str) -> str:
+        named = spec if field in changed else beside(spec, Path(path).parent)
+        is_path = not named.startswith("preset:") and named not in benchmark_names() and Path(named).is_file()
+        return str(Path(named).resolve()) if is_path else named
+
+    lessons = [
+        lesson.model_copy(update={"benchmarks": tuple(found(spec, "curriculum") for spec in lesson.benchmarks)})
+        for lesson in chosen.curriculum
+    ]
+    benchmarks = {"benchmark": found(chosen.benchmark, "benchmark"), "curriculum": tuple(lessons)}
+    return chosen.model_copy(update={**benchmarks, "mixed": tuple(found(spec, "mixed") for spec in chosen.mixed)})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 
@@ -12,8 +14,16 @@ from ..simulation.scenario import Scenario
 FIRST_VALIDATION_SEED = 100
 
 
-def blocking_rate(network: CandidateNetwork, scenario: Scenario, num_seeds: int) -> float:
-    """Mean share of jobs turned away among the counted ones, best-scored candidates taken, seeds from 100 on."""
+def blocking_rate(network: CandidateNetwork, scenarios: Scenario | Sequence[Scenario], num_seeds: int) -> float:
+    """Mean share of jobs turned away among the counted ones, best-scored candidates taken, seeds from 100 on.
+
+    Of several scenarios, the mean over all of them; the network must serve them alike.
+    """
+    several = [scenarios] if isinstance(scenarios, Scenario) else scenarios
+    return float(np.mean([_blocking_rate(network, scenario, num_seeds) for scenario in several]))
+
+
+def _blocking_rate(network: CandidateNetwork, scenario: Scenario, num_seeds: int) -> float:
     batch = EpisodeBatch(scenario, num_seeds)
     for e in range(num_seeds):
         batch.begin(e, np.random.default_rng(FIRST_VALIDATION_SEED + e))

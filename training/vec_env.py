@@ -12,6 +12,7 @@ from stable_baselines3.common.vec_env import VecEnv
 
 from ..envs.batch import EpisodeBatch
 from ..envs.reward import RewardSettings
+from ..errors import ConfigError
 from ..simulation.scenario import Scenario
 
 Observations = dict[str, NDArray[Any]]
@@ -24,24 +25,57 @@ class JobPartitioningVecEnv(VecEnv):
     The ``i``-th episode of environment ``j`` draws its jobs from the seed sequence
     ``(1000 + seed, j, i)``, so that what is seen does not depend on when it is seen.
 
+    Several scenarios may share the environments, equally many each: those of the first come first.
+
     Args:
-        scenario: cluster, workload and rules.
-        num_envs: ``e``.
-        rewards: weights of the reward's terms.
+        scenario: cluster, workload and rules, or several of them that offer the same observations.
+        num_envs: ``e``, a multiple of the number of scenarios.
+        rewards: weights of the reward's terms, or those of each scenario.
         seed: of the run.
+        staggered: whether the first episodes begin at different places, ``j / e`` of their jobs decided by chance, so
+            that not all environments are at the beginning or at the end of an episode at a time.
+
+    Attributes:
+        reward_centre: taken off every reward.
+        reward_scale: times which rewards are then paid; `pays` tells them unscaled.
+
+    Raises:
+        ConfigError: the scenarios offer different observations, or the environments cannot be shared out.
     """
 
-    def __init__(self, scenario: Scenario, num_envs: int, rewards: RewardSettings, seed: int) -> None:
-        self._batch = EpisodeBatch(scenario, num_envs, rewards)
-        self.scenario = scenario
+    def __init__(
+        self,
+        scenario: Scenario | Sequence[Scenario],
+        num_envs: int,
+        rewards: RewardSettings | Sequence[RewardSettings],
+        seed: int,
+        *,
+        staggered: bool = False,
+    ) -> None:
+        self.scenarios = (scenario,) if isinstance(scenario, Scenario) else tuple(scenario)
+        weights = [rewards] * len(self.scenarios) if isinstance(rewards, RewardSettings) else rewards
+        share, rest = divmod(num_envs, len(self.scenarios))
+        if rest:
+            raise ConfigError(f"must be a multiple of the {len(self.scenarios)} benchmarks", field="num_envs", value=num_envs)
+        self.batches = [EpisodeBatch(one, share, paid) for one, paid in zip(self.scenarios, weights, strict=True)]
+        self.scenario = self.scenarios[0]
+        space = self.batches[0].observer.space
+        for one, batch in zip(self.scenarios, self.batches, strict=True):
+            if batch.observer.space != space or one.problem.num_candidates != self.scenario.problem.num_candidates:
+                problem = "benchmarks that are mixed must have the same cluster, degrees, rules, slots and number of graphs"
+                raise ConfigError(problem, field="benchmark", value=one.settings.workload)
         self._seed = seed
+        self._staggered = staggered
+        # Where jobs that run beyond the end are paid as blocked, nothing of worth follows it.
+        self._goes_on = all(paid.unfinished is None for paid in weights)
+        self.reward_centre = 0.0
+        self.reward_scale = 1.0
         self._round = np.zeros(num_envs, np.int64)
         self._return = np.zeros(num_envs)
         self._length = np.zeros(num_envs, np.int64)
         self._actions = np.zeros(num_envs, np.int64)
         self.render_mode = None
-        action_space = spaces.Discrete(scenario.problem.num_candidates)
-        super().__init__(num_envs, self._batch.observer.space, action_space)
+        super().__init__(num_envs, space, spaces.Discrete(self.scenario.problem.num_candidates))
 
     def reset(self) -> Observations:
         """Start the first episode of every environment."""
@@ -50,48 +84,65 @@ class JobPartitioningVecEnv(VecEnv):
         self._length[:] = 0
         for e in range(self.num_envs):
             self._begin(e)
-        return self._observations()
+        if self._staggered:
+            self._stagger()
+        return self.observations()
 
     def step_async(self, actions: NDArray[np.int64]) -> None:
         """Take note of the actions."""
         self._actions = np.asarray(actions).reshape(-1)
 
     def step_wait(self) -> tuple[Observations, NDArray[np.float32], NDArray[np.bool_], list[dict[str, Any]]]:
-        """Carry out the actions; an episode that ends is truncated and its environment starts the next one."""
-        rewards, is_over = self._batch.step(self._actions)
+        """Carry out the actions; an environment whose episode ends starts the next one.
+
+        The episode counts as truncated, unless jobs that run beyond its end are paid as blocked: then it is over.
+        """
+        parts = np.split(self._actions, len(self.batches))
+        stepped = [batch.step(actions) for batch, actions in zip(self.batches, parts, strict=True)]
+        rewards, is_over = (np.concatenate(both) for both in zip(*stepped, strict=True))
         self._return += rewards
         self._length += 1
         infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
         for e in np.flatnonzero(is_over).tolist():
+            batch, i = self._at(e)
             infos[e] = {
-                "TimeLimit.truncated": True,
-                "terminal_observation": {key: value[e].copy() for key, value in self._batch.observations.shown().items()},
+                "TimeLimit.truncated": self._goes_on,
+                "terminal_observation": {key: value[i].copy() for key, value in batch.observations.shown().items()},
                 "episode": {"r": float(self._return[e]), "l": int(self._length[e]), "t": 0.0},
-                "blocking_rate": self._blocking_rate(e),
+                "blocking_rate": batch.record(i).blocking_rate(batch.scenario.settings.counted),
             }
             self._return[e] = 0.0
             self._length[e] = 0
             self._begin(e)
-        return self._observations(), rewards, is_over, infos
+        paid = np.float32(self.reward_scale) * (rewards - np.float32(self.reward_centre))
+        return self.observations(), paid, is_over, infos
+
+    def pays(self) -> NDArray[np.float32]:
+        """What each candidate pays at once, centred, ``(e, a)`` (see `EpisodeBatch.pays`)."""
+        return np.concatenate([batch.pays() for batch in self.batches]) - np.float32(self.reward_centre)
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Arrays from which `restore` continues exactly."""
         own = {"round": self._round.copy(), "return": self._return.copy(), "length": self._length.copy()}
-        return {**self._batch.state(), **own}
+        batches = {_key(i, name): array for i, batch in enumerate(self.batches) for name, array in batch.state().items()}
+        return {**batches, **own, "reward_terms": np.array([self.reward_centre, self.reward_scale])}
 
     def restore(self, state: dict[str, NDArray[Any]]) -> Observations:
         """Continue from a state of an equal environment; returns the observations that were current then."""
         self._round[:] = state["round"]
         self._return[:] = state["return"]
         self._length[:] = state["length"]
-        self._batch.restore(state)
-        return self._observations()
+        self.reward_centre, self.reward_scale = state["reward_terms"].tolist()
+        for i, batch in enumerate(self.batches):
+            batch.restore({name: state[_key(i, name)] for name in batch.state()})
+        return self.observations()
 
     def env_method(self, method_name: str, *args: Any, indices: Any = None, **kwargs: Any) -> list[Any]:
         """Only ``action_masks`` is offered."""
         if method_name != "action_masks":
             raise AttributeError(method_name)
-        return list(self._batch.observations.action_mask[list(self._get_indices(indices))].astype(np.bool_))
+        masks = np.concatenate([batch.observations.action_mask for batch in self.batches])
+        return list(masks[list(self._get_indices(indices))].astype(np.bool_))
 
     def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
         """An attribute, equal for all environments."""
@@ -116,13 +167,31 @@ class JobPartitioningVecEnv(VecEnv):
     def close(self) -> None:
         """Nothing to close."""
 
+    def observations(self) -> Observations:
+        """Copies of the current observations, ``(e, ...)`` each."""
+        shown = [batch.observations.shown() for batch in self.batches]
+        return {key: np.concatenate([one[key] for one in shown]) for key in shown[0]}
+
+    def _at(self, e: int) -> tuple[EpisodeBatch, int]:
+        """Where an environment's episode is played."""
+        i, place = divmod(e, self.num_envs // len(self.batches))
+        return self.batches[i], place
+
     def _begin(self, e: int) -> None:
         sequence = np.random.SeedSequence([FIRST_TRAINING_SEED + self._seed, e, int(self._round[e])])
         self._round[e] += 1
-        self._batch.begin(e, np.random.default_rng(sequence))
+        batch, i = self._at(e)
+        batch.begin(i, np.random.default_rng(sequence))
 
-    def _blocking_rate(self, e: int) -> float:
-        return self._batch.record(e).blocking_rate(self.scenario.settings.counted)
+    def _stagger(self) -> None:
+        rng = np.random.default_rng([FIRST_TRAINING_SEED + self._seed, self.num_envs])
+        for batch, places in zip(self.batches, np.split(np.arange(self.num_envs), len(self.batches)), strict=True):
+            left = places * batch.scenario.settings.num_jobs // self.num_envs
+            while left.any():
+                offered = batch.observations.action_mask > 0
+                batch.step((rng.random(offered.shape) * offered).argmax(axis=1), left > 0)
+                left = np.maximum(left - 1, 0)
 
-    def _observations(self) -> Observations:
-        return {key: value.copy() for key, value in self._batch.observations.shown().items()}
+
+def _key(i: int, name: str) -> str:
+    return name if i == 0 else f"{i}.{name}"

@@ -1,5 +1,7 @@
 """Two scenarios that differ in everything: devices, degrees, placement rules, graphs, deadlines."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -9,6 +11,11 @@ from meshwright.envs.benchmark import load_benchmark
 from meshwright.envs.static import static_features
 from meshwright.models.network import CandidateNetwork
 from meshwright.models.settings import NetworkSettings
+
+# Matrices are small: a second thread costs more than it does, most of all where another core is busy.
+torch.set_num_threads(1)
+
+SLOTS = 6
 
 
 @pytest.fixture(scope="session")
@@ -21,13 +28,39 @@ def quickstart():
     return load_benchmark("preset:quickstart").build()
 
 
+@pytest.fixture(scope="session")
+def changed():
+    """A scenario with some of its settings changed."""
+
+    def made(scenario, **changes):
+        return dataclasses.replace(scenario, settings=scenario.settings.model_copy(update=changes))
+
+    return made
+
+
+@pytest.fixture(scope="session")
+def foreseeing(quickstart, changed):
+    """The second one, where observations tell when blocks of each shape become free."""
+    return changed(quickstart, shape_slots=SLOTS)
+
+
+@pytest.fixture(scope="session")
+def random_network():
+    """A network of random weights, and last layers as wide as the others so that scores and values differ."""
+
+    def made(scenario, **widths):
+        torch.manual_seed(0)
+        network = CandidateNetwork(NetworkSettings(**{"hidden": 16, "graph_hidden": 8, **widths}), static_features(scenario))
+        for last in (network.score[-1], network.value[-1]):
+            torch.nn.init.normal_(last.weight)
+        return network
+
+    return made
+
+
 @pytest.fixture
-def network(quickstart):
-    """Random weights, and score layers as wide as the others so that scores differ."""
-    torch.manual_seed(0)
-    network = CandidateNetwork(NetworkSettings(hidden=16, graph_hidden=8), static_features(quickstart))
-    torch.nn.init.normal_(network.score[-1].weight)
-    return network
+def network(quickstart, random_network):
+    return random_network(quickstart)
 
 
 @pytest.fixture(scope="session")

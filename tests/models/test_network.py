@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meshwright.envs.static import StaticFeatures, static_features
+from meshwright.envs.static import static_features
 from meshwright.models.encoders import GraphEncoder, SetEncoder
 from meshwright.models.network import NOT_OFFERED, CandidateNetwork
 from meshwright.models.settings import NetworkSettings
@@ -184,7 +184,8 @@ def test_a_graphs_embedding_does_not_depend_on_its_company(quickstart):
     network = CandidateNetwork(NetworkSettings(), static)
     is_first = static.graph_of_op == 0
     edges = static.edges[static.graph_of_op[static.edges[:, 0]] == 0]
-    alone = StaticFeatures(static.ops[is_first], edges, static.graph_of_op[is_first], 1, static.degrees)
+    parts = {"ops": static.ops[is_first], "edges": edges, "graph_of_op": static.graph_of_op[is_first], "num_graphs": 1}
+    alone = dataclasses.replace(static, **parts)
     with torch.no_grad():
         together = network.graph_embeddings()[0]
         network.set_scenario(alone)

@@ -18,57 +18,7 @@ from meshwright.training.settings import TrainSettings
 from meshwright.training.train import train
 from meshwright.training.validation import blocking_rate
 
-
-class InterruptionError(Exception):
-    """Stands in for whatever ends a run between two updates."""
-
-
-def interrupted_at(steps):
-    def progress(now):
-        if now.steps >= steps:
-            raise InterruptionError
-
-    return progress
-
-
-def go_on(chosen, folder, scenario, **options):
-    """Resume as a later process would: not in the second in which the last event file was begun, for files sort by it."""
-    began = max((int(path.name.split(".")[3]) for path in (folder / "tensorboard").iterdir()), default=0)
-    while int(time.time()) <= began:
-        time.sleep(0.02)
-    return train(chosen, folder, scenario=scenario, resume=True, **options)
-
-
-def equal(ours, theirs):
-    """Whether two files of tensors hold the same, bit for bit, but for seconds."""
-    if isinstance(ours, torch.Tensor):
-        return (ours.dtype, ours.shape, ours.numpy().tobytes()) == (theirs.dtype, theirs.shape, theirs.numpy().tobytes())
-    if isinstance(ours, dict):
-        return set(ours) == set(theirs) and all(equal(ours[k], theirs[k]) for k in ours if k != "elapsed_s")
-    if isinstance(ours, list | tuple):
-        return len(ours) == len(theirs) and all(map(equal, ours, theirs))
-    return ours == theirs
-
-
-def scalars(folder):
-    """What TensorBoard shows of a run: steps and values by tag."""
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    events = EventAccumulator(str(folder / "tensorboard"), size_guidance={"scalars": 0})
-    events.Reload()
-    return {tag: [(event.step, event.value) for event in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
-
-
-def shown(folder):
-    """The same without seconds and without what counts updates since the process began."""
-    return {tag: values for tag, values in scalars(folder).items() if not tag.startswith("time/")}
-
-
-def same_run(ours, theirs, curve_of):
-    assert curve_of(ours) == curve_of(theirs)
-    assert equal(load_tensors(ours / "policy.pt"), load_tensors(theirs / "policy.pt"))
-    assert equal(load_tensors(ours / "checkpoint.pt"), load_tensors(theirs / "checkpoint.pt"))
-    assert shown(ours) == shown(theirs)
+from .runs import InterruptionError, curve, equal, go_on, interrupted_at, same_run, scalars
 
 
 @pytest.fixture(scope="session")
@@ -95,39 +45,42 @@ def test_a_run_leaves_what_the_run_folder_promises(whole):
 
 
 def test_the_curve_has_a_row_per_look(whole):
-    curve = json.loads((whole / "learning_curve.json").read_text())
+    rows = json.loads((whole / "learning_curve.json").read_text())
     # At the start, every 128 decisions, at the end.
-    assert [row["steps"] for row in curve] == [0, 128, 256, 384, 512, 640, 768]
-    assert curve[0]["training_blocking_rate"] is None
+    assert [row["steps"] for row in rows] == [0, 128, 256, 384, 512, 640, 768]
+    assert {row["phase"] for row in rows} == {"ppo"}
+    assert rows[0]["training_blocking_rate"] is None
     # Four environments: 30 decisions each end the first episodes at 120.
-    assert all(0 <= row["training_blocking_rate"] <= 1 for row in curve[1:])
-    assert all(0 <= row["validation_blocking_rate"] <= 1 for row in curve)
-    assert [row["elapsed_s"] for row in curve] == sorted(row["elapsed_s"] for row in curve)
+    assert all(0 <= row["training_blocking_rate"] <= 1 for row in rows[1:])
+    assert all(0 <= row["validation_blocking_rate"] <= 1 for row in rows)
+    assert [row["elapsed_s"] for row in rows] == sorted(row["elapsed_s"] for row in rows)
 
 
 def test_the_kept_policy_is_the_best_one_and_reaches_its_figure(whole, scenario, chosen):
     from meshwright.envs.static import static_features
 
     saved = SavedNetwork.load(whole / "policy.pt")
-    curve = json.loads((whole / "learning_curve.json").read_text())
-    best = min(curve, key=lambda row: row["validation_blocking_rate"])
+    best = min(curve(whole), key=lambda row: row["validation_blocking_rate"])
     assert saved.trained == {
         "config": "tiny",
         "benchmark": chosen.benchmark,
         "seed": 3,
+        "phase": "ppo",
         "steps": best["steps"],
         "validation_blocking_rate": best["validation_blocking_rate"],
+        "rules": ["first-fit", "best-fit"],
+        "shape_slots": 0,
     }
     network = saved.network(static_features(scenario))
     assert blocking_rate(network, scenario, 2) == best["validation_blocking_rate"]
 
 
-def test_tensorboard_shows_each_figure_once_per_step(whole, curve_of):
+def test_tensorboard_shows_each_figure_once_per_step(whole):
     found = scalars(whole)
-    curve = curve_of(whole)
-    assert [step for step, _ in found["blocking_rate/validation"]] == [row["steps"] for row in curve]
+    rows = curve(whole)
+    assert [step for step, _ in found["blocking_rate/validation"]] == [row["steps"] for row in rows]
     assert [value for _, value in found["blocking_rate/validation"]] == [
-        np.float32(row["validation_blocking_rate"]) for row in curve
+        np.float32(row["validation_blocking_rate"]) for row in rows
     ]
     # An update every 64 decisions: PPO's figures of each.
     updates = list(range(64, 769, 64))
@@ -148,47 +101,47 @@ def test_progress_is_told_from_beginning_to_end(chosen, scenario, tmp_path):
 # --- the same numbers ---
 
 
-def test_the_same_seed_gives_the_same_run(whole, chosen, scenario, tmp_path, curve_of):
+def test_the_same_seed_gives_the_same_run(whole, chosen, scenario, tmp_path):
     torch.rand(3)
     np.random.default_rng().random()
     train(chosen, tmp_path / "again", scenario=scenario)
-    same_run(tmp_path / "again", whole, curve_of)
+    same_run(tmp_path / "again", whole)
 
 
-def test_another_seed_gives_another_run(whole, chosen, scenario, tmp_path, curve_of):
+def test_another_seed_gives_another_run(whole, chosen, scenario, tmp_path):
     train(chosen.model_copy(update={"seed": 4}), tmp_path / "other", scenario=scenario)
-    assert curve_of(tmp_path / "other") != curve_of(whole)
+    assert curve(tmp_path / "other") != curve(whole)
     assert not equal(load_tensors(tmp_path / "other" / "policy.pt")["weights"], load_tensors(whole / "policy.pt")["weights"])
 
 
 # 64: before the first checkpoint. 192: at one that is no look. 384: at one that is. 448: later. 768: at the very end.
 @pytest.mark.parametrize("steps", [0, 64, 192, 384, 448, 768])
-def test_a_run_goes_on_wherever_it_was_interrupted(whole, chosen, scenario, tmp_path, curve_of, steps):
+def test_a_run_goes_on_wherever_it_was_interrupted(whole, chosen, scenario, tmp_path, steps):
     folder = tmp_path / "run"
     with pytest.raises(InterruptionError):
         train(chosen, folder, scenario=scenario, progress=interrupted_at(steps))
     assert (folder / "checkpoint.pt").exists() == (steps >= 192)
     go_on(chosen, folder, scenario)
-    same_run(folder, whole, curve_of)
+    same_run(folder, whole)
 
 
-def test_a_run_goes_on_after_two_interruptions(whole, chosen, scenario, tmp_path, curve_of):
+def test_a_run_goes_on_after_two_interruptions(whole, chosen, scenario, tmp_path):
     folder = tmp_path / "run"
     for steps, begin in ((256, train), (576, go_on)):
         with pytest.raises(InterruptionError):
             begin(chosen, folder, scenario=scenario, progress=interrupted_at(steps))
     go_on(chosen, folder, scenario)
-    same_run(folder, whole, curve_of)
+    same_run(folder, whole)
 
 
-def test_resuming_a_run_that_has_ended_changes_no_figure(whole, chosen, scenario, tmp_path, curve_of):
+def test_resuming_a_run_that_has_ended_changes_no_figure(whole, chosen, scenario, tmp_path):
     train(chosen, tmp_path / "run", scenario=scenario)
     go_on(chosen, tmp_path / "run", scenario)
-    same_run(tmp_path / "run", whole, curve_of)
+    same_run(tmp_path / "run", whole)
 
 
 @pytest.mark.slow
-def test_a_run_killed_without_warning_goes_on_to_the_same_numbers(config, tmp_path, curve_of):
+def test_a_run_killed_without_warning_goes_on_to_the_same_numbers(config, tmp_path):
     changes = ["total_steps=9600", "checkpoint_every_steps=960", "validate_every_steps=640"]
     told = [part for change in changes for part in ("--set", change)]
     script = "import sys; from meshwright.cli import run; sys.exit(run(sys.argv[1:]))"
@@ -217,7 +170,7 @@ def test_a_run_killed_without_warning_goes_on_to_the_same_numbers(config, tmp_pa
     assert cli.run(["train", "--resume", str(killed)]) == 0
     chosen = settings.load(TrainSettings, config, changes=changes)
     train(chosen, straight)
-    same_run(killed, straight, curve_of)
+    same_run(killed, straight)
 
 
 # --- what a resumed run refuses ---
@@ -249,9 +202,9 @@ def test_a_truncated_checkpoint_is_told_and_nothing_changes(chosen, scenario, tm
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"format_version": 2}, "is no checkpoint of version 3"),
+        ({"format_version": 3}, "is no checkpoint of version 4"),
         ({"key": "0" * 32}, "belongs to another config, workload or cluster"),
-        (None, "is no checkpoint of version 3"),
+        (None, "is no checkpoint of version 4"),
     ],
 )
 def test_a_checkpoint_of_another_kind_is_told(chosen, scenario, tmp_path, content_of, change, told):
@@ -299,10 +252,10 @@ def test_a_new_run_refuses_a_folder_that_holds_one(whole, chosen, scenario, cont
     assert content_of(whole) == before
 
 
-def test_overwriting_begins_anew(chosen, scenario, tmp_path, whole, curve_of):
+def test_overwriting_begins_anew(chosen, scenario, tmp_path, whole):
     folder = interrupted(chosen, scenario, tmp_path / "run")
     train(chosen, folder, scenario=scenario, overwrite=True)
-    same_run(folder, whole, curve_of)
+    same_run(folder, whole)
 
 
 def test_resuming_needs_a_run_folder(chosen, scenario, tmp_path):

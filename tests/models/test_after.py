@@ -1,0 +1,196 @@
+"""What the state after a candidate is worth: how it is read from profiles, and how scores and values follow from it."""
+
+import dataclasses
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from meshwright.envs.static import static_features
+from meshwright.models.encoders import ProfileEncoder
+from meshwright.models.network import NOT_OFFERED
+
+KEYS = ("candidate_shapes", "candidate_any", "candidate_ends", "episode")
+
+
+@pytest.fixture
+def network(foreseeing, random_network):
+    made = random_network(foreseeing, after=(12, 7))
+    with torch.no_grad():
+        made.log_sharpness.fill_(0.5)
+    return made
+
+
+# --- profiles ---
+
+
+def encoder(seed=0, **sizes):
+    torch.manual_seed(seed)
+    return ProfileEncoder(**{"features": 3, "num_slots": 4, "width": 5, "hidden": 6, **sizes})
+
+
+@settings(max_examples=20)
+@given(seed=st.integers(0, 1000), num_kinds=st.integers(1, 6))
+def test_over_known_kinds_it_is_one_linear_layer(seed, num_kinds):
+    encode, kinds = encoder(seed), torch.rand(num_kinds, 3)
+    # A layer's weights are what it makes of one slot of one kind at a time.
+    weights = encode(kinds, torch.eye(num_kinds * 4).reshape(-1, num_kinds, 4))
+    profiles = torch.rand(7, num_kinds, 4)
+    torch.testing.assert_close(encode(kinds, profiles), profiles.flatten(1) @ weights, rtol=1e-4, atol=1e-5)
+    # Weights of each kind follow from its features alone, and the sum of many varies as that of few does.
+    for kind in range(num_kinds):
+        alone = encode(kinds[kind : kind + 1], profiles[:, kind : kind + 1])
+        zeros = torch.zeros_like(profiles)
+        zeros[:, kind] = profiles[:, kind]
+        torch.testing.assert_close(encode(kinds, zeros), alone / num_kinds**0.5, rtol=1e-4, atol=1e-5)
+
+
+@settings(max_examples=20)
+@given(seed=st.integers(0, 1000))
+def test_the_order_of_kinds_does_not_matter(seed):
+    encode, kinds, profiles = encoder(seed), torch.rand(5, 3), torch.rand(7, 5, 4)
+    order = torch.randperm(5)
+    torch.testing.assert_close(encode(kinds[order], profiles[:, order]), encode(kinds, profiles), rtol=1e-4, atol=1e-5)
+
+
+def test_a_profile_worked_by_hand():
+    encode = encoder(features=1, num_slots=2, width=1, hidden=1)
+    with torch.no_grad():
+        for layer, weight, bias in ((encode.weights[0], [[2.0]], [1.0]), (encode.weights[2], [[1.0], [10.0]], [0.0, 3.0])):
+            layer.weight.copy_(torch.tensor(weight))
+            layer.bias.copy_(torch.tensor(bias))
+        # Kinds 0 and 1 have 2 x 0 + 1 = 1 and 2 x 1 + 1 = 3 inside, so slots weigh 1 and 13, 3 and 33:
+        # (0.5 x 1 + 1 x 13 + 0 x 3 + 1 x 33) / sqrt(4) = 46.5 / 2
+        found = encode(torch.tensor([[0.0], [1.0]]), torch.tensor([[[0.5, 1.0], [0.0, 1.0]]]))
+    assert found.tolist() == [[23.25]]
+
+
+# --- scores and values ---
+
+
+def offered(seen, network):
+    worth = network.worth(seen)
+    return worth, (worth.sample, worth.candidate)
+
+
+def test_a_score_is_what_a_candidate_is_worth_times_the_sharpness_and_a_correction(network, foreseeing, observations):
+    seen = observations(foreseeing)
+    with torch.no_grad():
+        worth, at = offered(seen, network)
+        assert torch.equal(torch.stack(at), (seen["action_mask"] > 0).nonzero().T)
+        corrections = []
+        for sharpness in (0.25, 4.0):
+            network.log_sharpness.fill_(torch.tensor(sharpness).log())
+            scores = network(seen)[0]
+            assert ((scores == NOT_OFFERED) == (seen["action_mask"] == 0)).all()
+            corrections.append(scores[at] - sharpness * (worth.pays + worth.after))
+        torch.testing.assert_close(*corrections, rtol=1e-3, atol=1e-4)
+        assert corrections[0].abs().max() > 0.1
+        network.score[-1].weight.zero_()
+        network.score[-1].bias.zero_()
+        torch.testing.assert_close(network(seen)[0][at], 4.0 * (worth.pays + worth.after))
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.25])
+def test_a_value_is_the_expected_worth_in_the_unit_of_rewards_and_a_correction(network, foreseeing, observations, scale):
+    seen = observations(foreseeing)
+    with torch.no_grad():
+        network.value_scale.fill_(scale)
+        worth, at = offered(seen, network)
+        scores, values = network(seen)
+        total = torch.zeros_like(scores)
+        total[at] = worth.pays + worth.after
+        expected = scale * (torch.softmax(scores, dim=1) * total).sum(dim=1)
+        assert (values - expected).abs().max() > 0.1
+        network.value[-1].weight.zero_()
+        network.value[-1].bias.fill_(0.125)
+        torch.testing.assert_close(network(seen)[1], expected + 0.125)
+        torch.testing.assert_close(network.values(seen), expected + 0.125)
+
+
+def test_at_first_corrections_are_next_to_nothing(foreseeing, observations):
+    from meshwright.models.network import CandidateNetwork
+    from meshwright.models.settings import NetworkSettings
+
+    torch.manual_seed(1)
+    fresh = CandidateNetwork(NetworkSettings(after=(12, 7)), static_features(foreseeing))
+    seen = observations(foreseeing)
+    with torch.no_grad():
+        worth, at = offered(seen, fresh)
+        total = worth.pays + worth.after
+        assert (fresh(seen)[0][at] - total).abs().max() < 0.1 * total.std()
+
+
+def taught(network):
+    """The parts whose weights have a gradient."""
+    return {name.split(".")[0] for name, weight in network.named_parameters() if weight.grad is not None and weight.grad.any()}
+
+
+def test_ppo_teaches_the_sharpness_and_the_corrections_but_not_what_afterstates_are_worth(network, foreseeing, observations):
+    scores, values = network(observations(foreseeing))
+    (torch.log_softmax(scores, dim=1)[:, 0].sum() + values.sum()).backward()
+    encoders = {"context", "graph_encoder", "device_encoder", "slot_encoder"}
+    assert taught(network) == encoders | {"candidate", "candidate_context", "score", "value", "log_sharpness"}
+    for name, weight in network.named_parameters():
+        if not name.startswith(("after", "pays")):
+            assert weight.grad.isfinite().all(), name
+            assert weight.grad.any(), name
+    # The errors of the value teach its own correction, not what is chosen.
+    network.zero_grad()
+    network(observations(foreseeing))[1].sum().backward()
+    assert taught(network) == encoders | {"value"}
+    # What afterstates are worth is taught by itself.
+    network.zero_grad()
+    worth = network.worth(observations(foreseeing))
+    (worth.pays + worth.after).square().sum().backward()
+    assert taught(network) == {"after", "pays"}
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_every_part_that_tells_of_the_future_matters(network, foreseeing, observations, key):
+    seen = observations(foreseeing)
+    with torch.no_grad():
+        assert not torch.allclose(network(seen)[0], network(seen | {key: 1 - seen[key]})[0])
+
+
+def test_what_is_not_offered_does_not_matter(network, foreseeing, observations):
+    seen = observations(foreseeing)
+    changed = dict(seen)
+    for key in KEYS[:3]:
+        changed[key] = seen[key].clone()
+        changed[key][seen["action_mask"] == 0] = 0.7
+    with torch.no_grad():
+        torch.testing.assert_close(network(changed), network(seen), rtol=0, atol=0)
+
+
+def test_the_worth_of_given_afterstates_is_that_of_the_candidates_that_lead_to_them(network, foreseeing, observations):
+    seen = observations(foreseeing)
+    with torch.no_grad():
+        worth, at = offered(seen, network)
+        rows = {key: seen[key][at] for key in ("candidate_shapes", "candidate_any")}
+        alone = network.after_worth({**rows, "episode": seen["episode"][worth.sample]})
+    torch.testing.assert_close(alone, worth.after)
+
+
+def test_shapes_and_degrees_are_told_by_their_features_and_not_by_their_places(network, foreseeing, observations):
+    seen, static = observations(foreseeing), static_features(foreseeing)
+    shapes, degrees = torch.randperm(len(static.shapes)), torch.randperm(len(static.degrees))
+    with torch.no_grad():
+        before = network.worth(seen)
+        network.set_scenario(dataclasses.replace(static, shapes=static.shapes[shapes], degrees=static.degrees[degrees]))
+        other = {
+            "candidate_shapes": seen["candidate_shapes"][:, :, shapes],
+            "candidate_any": seen["candidate_any"][:, :, degrees],
+        }
+        after = network.worth({**seen, **other})
+    torch.testing.assert_close(after.after, before.after)
+
+
+def test_one_network_serves_clusters_of_other_shapes(network, foreseeing, toy, changed, observations):
+    other = changed(toy, shape_slots=6)
+    network.set_scenario(static_features(other))
+    with torch.no_grad():
+        scores, values = network(observations(other))
+    assert scores.shape == (6, other.problem.num_candidates)
+    assert values.isfinite().all()

@@ -1,0 +1,109 @@
+"""A saved network in scenarios other than that of its training: what it needs, and what it chooses among."""
+
+import numpy as np
+import pytest
+import torch
+
+from meshwright.envs.batch import EpisodeBatch
+from meshwright.envs.static import static_features
+from meshwright.errors import CheckpointError
+from meshwright.models.saved import NetworkPolicy, SavedNetwork
+from meshwright.simulation.decision import decision
+
+AFTER = {"after": (12, 7), "without": ("look-ahead",)}
+
+
+@pytest.fixture
+def foreseeing_network(foreseeing, random_network):
+    return random_network(foreseeing, **AFTER)
+
+
+def test_a_network_with_afterstates_comes_back_as_it_was(foreseeing, foreseeing_network, observations, tmp_path):
+    path = tmp_path / "policy.pt"
+    SavedNetwork.of(foreseeing_network, {"rules": ["first-fit", "best-fit"], "shape_slots": 6}).save(path)
+    saved = SavedNetwork.load(path)
+    assert (saved.settings.after, saved.settings.without) == (AFTER["after"], AFTER["without"])
+    seen = observations(foreseeing)
+    with torch.no_grad():
+        ours, theirs = saved.network(static_features(foreseeing))(seen), foreseeing_network(seen)
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
+    SavedNetwork.load(path).save(tmp_path / "again.pt")
+    assert (tmp_path / "again.pt").read_bytes() == path.read_bytes()
+
+
+@pytest.mark.parametrize("slots", [0, 5])
+def test_a_scenario_that_does_not_tell_what_the_network_reads_is_refused(
+    foreseeing, foreseeing_network, changed, tmp_path, slots
+):
+    path = tmp_path / "policy.pt"
+    SavedNetwork.of(foreseeing_network, {"shape_slots": 6}).save(path)
+    with pytest.raises(CheckpointError) as caught:
+        NetworkPolicy("mine", SavedNetwork.load(path), changed(foreseeing, shape_slots=slots))
+    assert str(caught.value) == (
+        f"{path}: shape_slots: reads when blocks become free over the next 6 arrivals: add --set scenario.shape_slots=6 "
+        f"(got {slots})"
+    )
+
+
+def test_a_network_without_afterstates_acts_whatever_else_is_told(foreseeing, network, observations):
+    policy = NetworkPolicy("mine", SavedNetwork.of(network, {"shape_slots": 0}), foreseeing)
+    seen = {key: value[0].numpy() for key, value in observations(foreseeing).items()}
+    assert seen["action_mask"][policy.choose(None, seen)] == 1
+
+
+def test_a_scenario_with_none_of_its_rules_is_refused(quickstart, network, changed):
+    saved = SavedNetwork.of(network, {"rules": ["all-blocks", "aligned"]})
+    with pytest.raises(CheckpointError) as caught:
+        NetworkPolicy("mine", saved, quickstart)
+    assert str(caught.value) == (
+        "placement_rules: chooses among all-blocks, aligned, none of which is among the benchmark's placement_rules "
+        "(got ['first-fit', 'best-fit'])"
+    )
+
+
+def played(policy, scenario, seed):
+    """The blocks of an episode's jobs, and the rules of the candidates that were taken."""
+    batch, rules = EpisodeBatch(scenario, 1), []
+    batch.begin(0, np.random.default_rng(seed))
+    while not batch.is_over[0]:
+        at = decision(scenario, batch.episodes, 0)
+        choice = policy.choose(at, {key: value[0] for key, value in batch.observations.shown().items()})
+        rules.append(at.rule[choice] if at.can_place[choice] else "not offered")
+        batch.step(np.array([choice]))
+    return batch.record(0).block.tolist(), rules
+
+
+ALL = ("first-fit", "best-fit", "aligned", "fastest", "all-blocks")
+
+
+@pytest.mark.parametrize(
+    ("trained", "offered"),
+    [
+        (("best-fit",), ("first-fit", "best-fit")),
+        (("all-blocks",), ("first-fit", "best-fit", "all-blocks")),
+        (("best-fit", "aligned"), ALL),
+        (("aligned", "all-blocks"), ALL),
+        # Another order, and a rule that the scenario does not have.
+        (("best-fit", "first-fit", "fastest"), ("first-fit", "best-fit", "aligned")),
+    ],
+)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_other_rules_of_the_scenario_change_nothing(quickstart, changed, network, trained, offered, seed):
+    # Where two rules take one block, the earlier one's candidate stands for both; the policy takes it for its own.
+    common = tuple(rule for rule in trained if rule in offered)
+    alone = changed(quickstart, placement_rules=common, max_listed_blocks=64)
+    among = changed(quickstart, placement_rules=offered, max_listed_blocks=64)
+    saved = SavedNetwork.of(network, {"rules": list(trained)})
+    ours, rules = played(NetworkPolicy("mine", saved, among), among, seed)
+    theirs, _ = played(NetworkPolicy("mine", saved, alone), alone, seed)
+    assert ours == theirs
+    assert sum(block >= 0 for block in ours) > 20
+    assert "not offered" not in rules
+    assert "first-fit" in rules  # in place of the rules that the policy was trained with
+
+
+def test_a_policy_of_all_the_rules_of_a_scenario_sees_it_as_it_is(quickstart, network, observations):
+    seen = {key: value[0].numpy() for key, value in observations(quickstart).items()}
+    told = [NetworkPolicy("mine", SavedNetwork.of(network, trained), quickstart) for trained in ({}, {"rules": list(ALL[:2])})]
+    assert len({policy.choose(None, seen) for policy in told}) == 1
+    assert torch.equal(told[0].scores(seen), told[1].scores(seen))

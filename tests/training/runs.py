@@ -1,0 +1,68 @@
+"""Runs that are interrupted and go on, and whether two runs are the same."""
+
+import json
+import time
+
+import torch
+
+from meshwright.models.saved import load_tensors
+from meshwright.training.train import train
+
+
+class InterruptionError(Exception):
+    """Stands in for whatever ends a run between two updates."""
+
+
+def interrupted_at(steps):
+    def progress(now):
+        if now.steps >= steps:
+            raise InterruptionError
+
+    return progress
+
+
+def go_on(chosen, folder, scenario, **options):
+    """Resume as a later process would: not in the second in which the last event file was begun, for files sort by it."""
+    began = max((int(path.name.split(".")[3]) for path in (folder / "tensorboard").iterdir()), default=0)
+    while int(time.time()) <= began:
+        time.sleep(0.02)
+    return train(chosen, folder, scenario=scenario, resume=True, **options)
+
+
+def equal(ours, theirs):
+    """Whether two files of tensors hold the same, bit for bit, but for seconds."""
+    if isinstance(ours, torch.Tensor):
+        return (ours.dtype, ours.shape, ours.numpy().tobytes()) == (theirs.dtype, theirs.shape, theirs.numpy().tobytes())
+    if isinstance(ours, dict):
+        return set(ours) == set(theirs) and all(equal(ours[k], theirs[k]) for k in ours if k != "elapsed_s")
+    if isinstance(ours, list | tuple):
+        return len(ours) == len(theirs) and all(map(equal, ours, theirs))
+    return ours == theirs
+
+
+def curve(folder):
+    """The learning curve of a run folder without its times."""
+    rows = json.loads((folder / "learning_curve.json").read_text())
+    return [{key: value for key, value in row.items() if key != "elapsed_s"} for row in rows]
+
+
+def scalars(folder):
+    """What TensorBoard shows of a run: steps and values by tag."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(folder / "tensorboard"), size_guidance={"scalars": 0})
+    events.Reload()
+    return {tag: [(event.step, event.value) for event in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
+
+
+def shown(folder):
+    """The same without seconds and without what counts updates since the process began."""
+    return {tag: values for tag, values in scalars(folder).items() if not tag.startswith("time/")}
+
+
+def same_run(ours, theirs):
+    assert curve(ours) == curve(theirs)
+    for name in ("policy.pt", "checkpoint.pt", "pretrained.pt"):
+        assert (ours / name).exists() == (theirs / name).exists()
+        assert not (ours / name).exists() or equal(load_tensors(ours / name), load_tensors(theirs / name))
+    assert shown(ours) == shown(theirs)

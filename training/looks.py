@@ -1,0 +1,246 @@
+"""What is looked at while a policy is trained: validation episodes, the best policy so far, checkpoints, TensorBoard."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sb3_contrib import MaskablePPO
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.logger import KVWriter
+
+from .. import files
+from ..models.network import CandidateNetwork
+from ..models.saved import SavedNetwork
+from . import checkpoint
+from .lessons import Course
+from .pretraining import finish_pretraining, pretrain
+from .run_folder import RunFolder
+from .settings import TrainSettings
+from .validation import blocking_rate
+from .vec_env import JobPartitioningVecEnv
+
+Progress = Callable[["TrainProgress"], None]
+
+
+@dataclass(frozen=True)
+class TrainProgress:
+    """What a progress display may show.
+
+    Attributes:
+        steps: decisions so far, those of the pretraining among them.
+        total_steps: decisions in all.
+        blocking_rate: of the latest look at the validation episodes; None before the first.
+        best: the least so far.
+    """
+
+    steps: int
+    total_steps: int
+    blocking_rate: float | None
+    best: float | None
+
+
+class Looks(BaseCallback):
+    """Looks at the validation episodes, keeps the best policy, and takes checkpoints, between two updates."""
+
+    def __init__(
+        self, chosen: TrainSettings, run: RunFolder, course: Course, key: str, board: Board, progress: Progress | None
+    ) -> None:
+        super().__init__()
+        self.chosen, self.run, self.course, self.key, self.board, self.report = chosen, run, course, key, board, progress
+        self.curve: list[dict[str, Any]] = []
+        self.best: SavedNetwork | None = None
+        self.best_centre = 0.0
+        self.ended: list[float] = []
+        self.before_s = 0.0
+        self.since = time.perf_counter()
+        self.next_validation = 0
+        self.next_checkpoint = chosen.checkpoint_every_steps
+        self.before_ppo = 0
+        self.averaged: CandidateNetwork | None = None
+        self.averaged_at = 0
+        self.averaged_weights: dict[str, torch.Tensor] | None = None
+
+    @property
+    def is_done(self) -> bool:
+        """Whether so many looks went by without a better one that PPO stops."""
+        looks = [row["validation_blocking_rate"] for row in self.curve if row["phase"] == "ppo"]
+        patience = self.chosen.patience
+        return patience is not None and len(looks) - 1 - int(np.argmin(looks or [0.0])) >= patience
+
+    def pretrain(self, model: MaskablePPO) -> None:
+        """Prepare the network before PPO, which begins with what was best at a look."""
+        self.model = model
+        assert self.chosen.pretraining is not None
+        self.before_ppo = self.chosen.pretraining.steps
+        env = self._env
+        pretrain(self._network, env, self.chosen, self._on_pretrained)
+        self._validate("pretraining", self.before_ppo)
+        assert self.best is not None
+        self._network.load_state_dict(self.best.weights)
+        env.reward_centre = self.best_centre  # what these weights hold worth to be is centred by it
+        finish_pretraining(self._network, env, self.chosen)
+        self.best.save(self.run.pretrained)
+        self.next_validation = 0
+
+    def _on_pretrained(self, steps: int) -> None:
+        if steps >= self.next_validation and steps < self.before_ppo:
+            self.next_validation = steps + self.chosen.validate_every_steps
+            self._validate("pretraining", steps)
+        self._tell(min(steps, self.before_ppo))
+
+    @property
+    def _env(self) -> JobPartitioningVecEnv:
+        env = self.model.get_env()
+        assert isinstance(env, JobPartitioningVecEnv)
+        return env
+
+    @property
+    def _network(self) -> CandidateNetwork:
+        network = self.model.policy.get_submodule("network")
+        assert isinstance(network, CandidateNetwork)
+        return network
+
+    def take_up(self, saved: dict[str, Any], best: SavedNetwork | None) -> None:
+        """Continue from a checkpoint's progress."""
+        self.best = best
+        self.curve, self.ended, self.before_s = saved["curve"], saved["ended"], saved["elapsed_s"]
+        self.next_validation, self.next_checkpoint = saved["next_validation"], saved["next_checkpoint"]
+        self.before_ppo = saved["before_ppo"]
+        self.averaged_at = saved["averaged_at"]
+        if saved["averaged"] is not None:
+            self.averaged_weights = saved["averaged"]
+
+    def _on_training_start(self) -> None:
+        if self.averaged is None and self.chosen.ppo.averaging < 1.0:
+            self.averaged = copy.deepcopy(self._network)
+            if self.averaged_weights is not None:
+                self.averaged.load_state_dict(self.averaged_weights)
+
+    def _average(self) -> None:
+        """Take the newest weights into the average, once per update."""
+        if self.averaged is None or self.model.num_timesteps <= self.averaged_at:
+            return
+        self.averaged_at = self.model.num_timesteps
+        with torch.no_grad():
+            newest = [weight.detach() for weight in self._network.parameters()]
+            torch._foreach_lerp_([*self.averaged.parameters()], newest, self.chosen.ppo.averaging)
+
+    def _on_rollout_start(self) -> None:
+        steps = self.model.num_timesteps
+        self._average()
+        if steps >= self.next_validation:
+            self.next_validation = steps + self.chosen.validate_every_steps
+            self._validate("ppo", self.before_ppo + steps)
+        # PPO's figures of the update that has just ended would be lost with a process that dies before the next one.
+        self.logger.dump(steps)
+        if steps >= self.next_checkpoint:
+            self.next_checkpoint = steps + self.chosen.checkpoint_every_steps
+            self._save()
+        self._tell(self.before_ppo + steps)
+
+    def _on_step(self) -> bool:
+        self.ended += [info["blocking_rate"] for info in self.locals["infos"] if "blocking_rate" in info]
+        return not self.is_done
+
+    def finish(self, model: MaskablePPO) -> None:
+        """The last look and the last checkpoint."""
+        self.model = model
+        model.policy.set_training_mode(False)
+        steps = self.before_ppo + model.num_timesteps
+        self._average()
+        if not self.is_done and (not self.curve or self.curve[-1]["steps"] < steps):
+            self._validate("ppo", steps)
+        self.logger.dump(model.num_timesteps)
+        self._save()
+        self._tell(steps)
+
+    def _validate(self, phase: str, steps: int) -> None:
+        network = self.averaged or self._network
+        rate = blocking_rate(network, self.course.scenarios, self.chosen.num_validation_seeds)
+        row = {
+            "phase": phase,
+            "steps": steps,
+            "validation_blocking_rate": rate,
+            "training_blocking_rate": float(np.mean(self.ended)) if self.ended else None,
+            "elapsed_s": self._elapsed_s(),
+        }
+        self.curve.append(row)
+        self.ended = []
+        self.logger.record("blocking_rate/validation", rate)
+        if row["training_blocking_rate"] is not None:
+            self.logger.record("blocking_rate/training", row["training_blocking_rate"])
+        if self.best is None or rate < self.best.trained["validation_blocking_rate"]:
+            trained = {
+                "config": self.chosen.name,
+                "benchmark": self.chosen.benchmark,
+                "seed": self.chosen.seed,
+                "phase": phase,
+                "steps": steps,
+                "validation_blocking_rate": rate,
+                "rules": list(self.course.scenarios[0].settings.placement_rules),
+                "shape_slots": self.course.scenarios[0].settings.shape_slots,
+            }
+            self.best = SavedNetwork.of(network, trained)
+            self.best_centre = self._env.reward_centre
+
+    def _save(self) -> None:
+        progress = {
+            "curve": self.curve,
+            "ended": self.ended,
+            "elapsed_s": self._elapsed_s(),
+            "next_validation": self.next_validation,
+            "next_checkpoint": self.next_checkpoint,
+            "before_ppo": self.before_ppo,
+            "averaged_at": self.averaged_at,
+            "averaged": self.averaged_weights if self.averaged is None else self.averaged.state_dict(),
+        }
+        assert isinstance(self.model, MaskablePPO)
+        self.board.flush()  # what is shown up to here is not shown again by a run that goes on from here
+        checkpoint.save(self.run.checkpoint, self.model, progress, self.best, self.key)
+        files.write_json(self.run.learning_curve, self.curve)
+        if self.best is not None:
+            self.best.save(self.run.policy)
+
+    def _tell(self, steps: int) -> None:
+        if self.report is not None:
+            latest = self.curve[-1]["validation_blocking_rate"] if self.curve else None
+            best = self.best.trained["validation_blocking_rate"] if self.best else None
+            self.report(TrainProgress(steps, self.before_ppo + self.chosen.total_steps, latest, best))
+
+    def _elapsed_s(self) -> float:
+        return self.before_s + time.perf_counter() - self.since
+
+
+class Board(KVWriter):
+    """Scalars for TensorBoard.
+
+    Args:
+        folder: of the event files.
+        first_step: of a resumed run; what a killed one wrote from this step on is dropped from the display.
+    """
+
+    def __init__(self, folder: Path, first_step: int | None) -> None:
+        from torch.utils.tensorboard.writer import SummaryWriter
+
+        self._writer = SummaryWriter(str(folder), purge_step=first_step)
+
+    def write(self, key_values: dict[str, Any], key_excluded: dict[str, tuple[str, ...]], step: int = 0) -> None:
+        """Note numbers under their names."""
+        for key, value in sorted(key_values.items()):
+            if isinstance(value, int | float | np.floating | np.integer):
+                self._writer.add_scalar(key, float(value), step)
+
+    def flush(self) -> None:
+        """Put on disk what was noted."""
+        self._writer.flush()
+
+    def close(self) -> None:
+        """Write no more."""
+        self._writer.close()

@@ -1,0 +1,54 @@
+"""What happens before PPO: the worth of states is learned, or a baseline is imitated."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import torch
+
+from ..models.network import CandidateNetwork
+from ..simulation.scenario import Scenario
+from .cloning import clone, teacher
+from .pretraining_settings import RulePretraining, ValuePretraining
+from .settings import TrainSettings
+from .temporal_difference import pretrain_values
+from .vec_env import JobPartitioningVecEnv
+
+
+def check_pretraining(chosen: TrainSettings, scenarios: Sequence[Scenario]) -> None:
+    """Refuse a baseline that cannot be imitated, before anything is written.
+
+    Raises:
+        PolicyError: it is unknown or not among a scenario's.
+    """
+    if isinstance(chosen.pretraining, RulePretraining):
+        for scenario in scenarios:
+            teacher(chosen.pretraining.rule, scenario)
+
+
+def pretrain(network: CandidateNetwork, env: JobPartitioningVecEnv, chosen: TrainSettings, look: Callable[[int], None]) -> None:
+    """Prepare a network as a config says.
+
+    Args:
+        network: as it was made.
+        env: the episodes; they begin anew.
+        chosen: the config, with a pretraining.
+        look: called with the number of decisions so far, after each update.
+
+    Raises:
+        PolicyError: the baseline that is to be imitated is unknown or not among the scenario's.
+    """
+    if isinstance(chosen.pretraining, ValuePretraining):
+        pretrain_values(network, env, chosen.pretraining, chosen.ppo.discount, chosen.seed, look)
+    elif isinstance(chosen.pretraining, RulePretraining):
+        clone(network, env, chosen.pretraining, chosen.seed, look)
+
+
+def finish_pretraining(network: CandidateNetwork, env: JobPartitioningVecEnv, chosen: TrainSettings) -> None:
+    """Set how sharply PPO's first policy prefers what is worth more, and in which unit PPO is paid."""
+    if isinstance(chosen.pretraining, ValuePretraining):
+        env.reward_scale = chosen.pretraining.reward_scale
+        with torch.no_grad():
+            network.log_sharpness.fill_(-math.log(chosen.pretraining.temperature))
+            network.value_scale.fill_(chosen.pretraining.reward_scale)

@@ -1,0 +1,66 @@
+"""How a network is prepared before PPO."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from .. import settings
+
+
+class ValuePretraining(settings.Settings):
+    """The worth of states after decisions is learned by TD(lambda) from a policy that always takes the best of it.
+
+    Attributes:
+        kind: ``values``.
+        steps: decisions to learn from.
+        learning_rate: Adam's step size at the start.
+        final_learning_rate: the same at the end; in between it falls linearly.
+        rollout_steps: decisions of each episode between two updates.
+        minibatch: decisions of one gradient step.
+        epochs: passes over the decisions of one update.
+        trace: lambda of the returns that are learned.
+        averaging: weight of the newest weights in the running average of them that plays, per update.
+        explore: share of decisions taken by chance at the start; it falls linearly to none.
+        reward_scale: times which PPO's rewards are paid, so that the errors of its values do not outweigh its choices.
+        temperature: difference in worth at which PPO's first policy prefers the better candidate by a factor e.
+
+    Source:
+        Sutton and Barto, "Reinforcement learning: an introduction", 2018, chapter 12.
+    """
+
+    kind: Literal["values"] = "values"
+    steps: int = Field(default=1_000_000, ge=1)
+    learning_rate: float = Field(default=1e-3, gt=0)
+    final_learning_rate: float = Field(default=5e-5, gt=0)
+    rollout_steps: int = Field(default=64, ge=2, le=65_536)
+    minibatch: int = Field(default=256, ge=2)
+    epochs: int = Field(default=2, ge=1, le=100)
+    trace: float = Field(default=0.85, ge=0, le=1)
+    averaging: float = Field(default=0.1, gt=0, le=1)
+    explore: float = Field(default=0.05, ge=0, le=1)
+    reward_scale: float = Field(default=0.1, gt=0)
+    temperature: float = Field(default=0.05, gt=0)
+
+
+class RulePretraining(settings.Settings):
+    """The network is taught to choose as a baseline does, on the states that the baseline comes to.
+
+    Attributes:
+        kind: ``rule``.
+        rule: a baseline's name, for example ``fixed-8@best-fit``.
+        steps: decisions to learn from.
+        learning_rate: Adam's step size.
+        rollout_steps: decisions of each episode between two updates.
+        minibatch: decisions of one gradient step.
+        epochs: passes over the decisions of one update.
+    """
+
+    kind: Literal["rule"]
+    rule: str
+    steps: int = Field(default=200_000, ge=1)
+    learning_rate: float = Field(default=1e-3, gt=0)
+    rollout_steps: int = Field(default=64, ge=2, le=65_536)
+    minibatch: int = Field(default=256, ge=2)
+    epochs: int = Field(default=2, ge=1, le=100)
