@@ -1,7 +1,7 @@
 # The words of this project. Each one sets up .venv by itself when it has to.
 #
 #   make test ARGS="-k ring"    hands ARGS to the command behind the word (test, test-schedulers, validate-network, bench,
-#                               demo)
+#                               demo, results, results-quick)
 #   make test WORKERS=8         runs the tests in eight processes instead of two
 #   make lint PYTHON=python3.12 builds .venv from that interpreter
 #
@@ -20,7 +20,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help format lint type test test-schedulers validate-network docs bench demo clean
+.PHONY: help format lint type test test-schedulers validate-network docs bench demo results results-quick clean
 
 help: ## List these words
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -57,6 +57,12 @@ bench: $(STAMP) ## Time the parts that have to be fast
 
 demo: $(STAMP) ## Train a small policy, evaluate it, export its decisions, write a report
 	@$(BIN)/python -m meshwright.cli.demo $(ARGS)
+
+results: $(STAMP) ## Train and evaluate everything anew and write the tables of docs/results.md; hours; ARGS="--graphs DIR --trace FILE"
+	@$(BIN)/python -m meshwright.cli.results $(ARGS)
+
+results-quick: $(STAMP) ## The same in minutes, to see that everything runs, into runs/results-quick
+	@$(BIN)/python -m meshwright.cli.results --quick $(ARGS)
 
 clean: ## Remove caches and build outputs; .venv and runs/ stay
 	@rm -rf build dist *.egg-info docs/_build docs/api benchmarks/out .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -11,7 +11,20 @@ ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 FLOORS = sorted(p for p in PROJECT["tool"]["setuptools"]["packages"] if p.count(".") == 1)
 WITH_TORCH = {"meshwright.models", "meshwright.training", "meshwright.evaluation"}
-WORDS = ["format", "lint", "type", "test", "test-schedulers", "validate-network", "docs", "bench", "demo", "clean"]
+WORDS = [
+    "format",
+    "lint",
+    "type",
+    "test",
+    "test-schedulers",
+    "validate-network",
+    "docs",
+    "bench",
+    "demo",
+    "results",
+    "results-quick",
+    "clean",
+]
 
 
 def run(*command, cwd, **variables):
