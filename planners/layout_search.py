@@ -8,11 +8,12 @@ them, are passed by only where
   *and* a layout that was found takes no more time than the bound, no more memory and no more devices, one of the three
   being less. Whatever it would cost, the first puts it behind the ranking and the second off the front.
 
-The leanest layout: 1F1B with one chunk a stage keeps at most ``min(m, p - s)`` micro-batches on stage ``s``,
-and no schedule keeps fewer (``m`` for GPipe, ``min(m, p)`` and ``min(m, 2 p - 1)`` with zero bubble, and with ``v`` chunks in
-rounds of ``n`` at least ``min(m, ((v - 1) n + 2 (p - s) - 1) / v)``, where ``n >= min(m, p)``); one that puts weight gradients
-off has as many waiting as 1F1B before the first gradient comes back. All other memory is that of the ZeRO stage. Memory grows with the micro-batch of ``b`` sequences: ``b min(B / b, p - s)`` does, and everything else that depends on
-it is in proportion to it. So behind the first node of a level that does not fit no other fits.
+The leanest layout: 1F1B with one chunk a stage keeps at most ``min(m, p - s)`` micro-batches on stage ``s``, and no schedule
+keeps fewer (``m`` for GPipe, ``min(m, p)`` and ``min(m, 2 p - 1)`` with zero bubble, and with ``v`` chunks in rounds of ``n``
+at least ``min(m, ((v - 1) n + 2 (p - s) - 1) / v)``, where ``n >= min(m, p)``); one that puts weight gradients off has as many
+waiting as 1F1B before the first gradient comes back. All other memory is that of the ZeRO stage. Memory grows with the
+micro-batch of ``b`` sequences: ``b min(B / b, p - s)`` does, and everything else that depends on it is in proportion to it. So
+behind the first node of a level that does not fit no other fits.
 """
 
 from __future__ import annotations

@@ -91,8 +91,8 @@ ALL = ("first-fit", "best-fit", "aligned", "fastest", "all-blocks")
 def test_other_rules_of_the_scenario_change_nothing(quickstart, changed, network, trained, offered, seed):
     # Where two rules take one block, the earlier one's candidate stands for both; the policy takes it for its own.
     common = tuple(rule for rule in trained if rule in offered)
-    alone = changed(quickstart, placement_rules=common, max_listed_blocks=64)
-    among = changed(quickstart, placement_rules=offered, max_listed_blocks=64)
+    alone = changed(quickstart, placement_rules=common, max_listed_blocks=64, num_jobs=150)
+    among = changed(quickstart, placement_rules=offered, max_listed_blocks=64, num_jobs=150)
     saved = SavedNetwork.of(network, {"rules": list(trained)})
     ours, rules = played(NetworkPolicy("mine", saved, among), among, seed)
     theirs, _ = played(NetworkPolicy("mine", saved, alone), alone, seed)

@@ -9,7 +9,7 @@ import torch
 from meshwright import cli, settings
 from meshwright.errors import ConfigError
 from meshwright.models.saved import SavedNetwork, load_tensors
-from meshwright.training import looks
+from meshwright.training import looks, temporal_difference
 from meshwright.training import train as training
 from meshwright.training.pretraining_settings import RulePretraining
 from meshwright.training.settings import TrainSettings
@@ -18,6 +18,14 @@ from meshwright.training.train import train
 from .runs import InterruptionError, curve, equal, go_on, interrupted_at, same_run, scalars
 
 VALUES = "pretraining={kind: values, steps: 512, rollout_steps: 16, minibatch: 32, epochs: 1, explore: 0.2}"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _short_preparation():
+    """What decisions pay is learned from fewer of them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(temporal_difference, "PREPARING_STEPS", 48)
+        yield
 
 
 @pytest.fixture(scope="module")
