@@ -10,6 +10,7 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass
 
+from ..costs.layouts.schedules import round_size
 from ..errors import ExportError
 from ..plans.document import PlacementPlan
 from ..plans.partition import Layout
@@ -214,7 +215,13 @@ def _layout_words(layout: Layout) -> list[str]:
     if layout.overlap_pp and layout.pp > 1 and not is_interleaved:
         problem = "Megatron hides pipeline transfers in the interleaved schedule only"
         raise ExportError(problem, field="partition.layout.overlap_pp", value=True)
+    if is_interleaved and layout.num_micro_batches < layout.pp:
+        problem = f"Megatron interleaves no fewer micro-batches than stages, here {layout.num_micro_batches} of {layout.pp}"
+        raise ExportError(problem, field="partition.layout.virtual_stages", value=layout.virtual_stages)
     words = ["--micro-batch-size", str(layout.micro_batch), "--global-batch-size", str(layout.global_batch)]
+    if is_interleaved and layout.num_micro_batches % layout.pp:
+        size = round_size(layout.pp, layout.num_micro_batches)
+        words += ["--microbatch-group-size-per-virtual-pipeline-stage", str(size)]
     flags = {
         "--sequence-parallel": layout.sequence_parallel,
         "--use-distributed-optimizer": layout.zero == 1,

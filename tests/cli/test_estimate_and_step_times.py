@@ -54,6 +54,17 @@ def test_step_times_are_told_with_the_calibration_and_the_unsupported(rows, caps
     assert "Constants fitted on" in told
 
 
+def test_step_times_tell_what_was_taken_for_granted(tmp_path, capsys):
+    cluster = {"device": "h200", "devices_per_host": 8, "num_devices": 16}
+    spread = ROW | {"cluster": cluster, "layout": ROW["layout"] | {"dp": 8}}
+    path = tmp_path / "rows.json"
+    path.write_text(json.dumps({"rows": [spread, spread | {"id": "run-2"}]}))
+    assert run(["validate", "step-times", str(path)]) == 0
+    told = capsys.readouterr().out
+    assert "note: cluster.nics_per_host is not printed: 8, one for each device as in a DGX (run-1, run-2)" in told
+    assert "note: cluster.nic_gbit_per_s is not printed: 400, as in a DGX with h200 devices (run-1, run-2)" in told
+
+
 def test_step_times_as_json_have_what_every_validation_has(rows, capsys):
     assert run(["validate", "step-times", str(rows), "--json", "-"]) == 0
     data = json.loads(capsys.readouterr().out)

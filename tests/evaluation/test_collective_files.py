@@ -221,3 +221,45 @@ def test_a_missing_file_and_bytes_are_refused(tmp_path):
     (tmp_path / "bytes").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InputFileError, match="not a UTF-8 text file"):
         read(tmp_path / "bytes")
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("TRTLLM,2.29.2,NVIDIA H100 80GB HBM3,broadcast_all,NCCL,half,2,256,0.0053", "unknown collective"),
+        ("TRTLLM,2.29.2,NVIDIA H100 80GB HBM3,all_gather,NCCL,fp4,2,256,0.0053", "unknown data type"),
+        ("TRTLLM,2.29.2,NVIDIA H100 80GB HBM3,all_gather,NCCL,half,2,256,soon", "must be a positive number"),
+        ("TRTLLM,2.29.2,NVIDIA H100 80GB HBM3,all_gather,NCCL,half,1,256,0.0053", "at least two ranks"),
+        ("TRTLLM,2.29.2,NVIDIA H100 80GB HBM3,all_gather", "cut short"),
+    ],
+)
+def test_a_row_of_a_table_that_cannot_be_read_spoils_no_other_one_if_that_is_asked_for(tmp_path, line, told):
+    path = tmp_path / "table.csv"
+    path.write_text(CSV + line + "\n" + CSV.splitlines()[1] + "\n")
+    with pytest.raises(InputFileError, match=told):
+        read(path)
+    refused = []
+    assert len(read(path, refused=refused)) == 3
+    (error,) = refused
+    assert told in str(error)
+    assert ":4" in str(error)
+
+
+def test_a_result_of_nccl_tests_that_cannot_be_read_spoils_no_other_one(tmp_path):
+    path, refused = tmp_path / "out.json", []
+    data = copy.deepcopy(JSON)
+    data["results"] += [{"size": 512, "type": "float"}, data["results"][0] | {"size": 4096}]
+    path.write_text(json.dumps(data))
+    assert [one.payload_bytes for one in read(path, refused=refused)] == [1024, 2048, 4096]
+    assert "holds no time" in str(refused[0])
+    text, refused = tmp_path / "out.txt", []
+    text.write_text(TEXT.replace("145.2", "nan"))
+    assert [one.payload_bytes for one in read(text, refused=refused)] == [1024]
+    assert "must be a positive number" in str(refused[0])
+
+
+def test_a_file_of_which_no_row_can_be_read_is_refused_whole(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text(CSV.splitlines()[0] + "\nTRTLLM,2.29.2,H100,all_gather,NCCL,fp4,2,256,0.0053\n")
+    with pytest.raises(InputFileError, match="unknown data type"):
+        read(path, refused=[])

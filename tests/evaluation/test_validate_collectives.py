@@ -35,6 +35,16 @@ def test_lines_and_groups_that_follow_the_formula_are_told_exactly(tmp_path):
     assert found[GROUPS].mean == pytest.approx(0, abs=2e-3)  # the latency is taken from the smallest size
 
 
+def test_rows_that_cannot_be_read_are_listed_and_change_nothing(tmp_path):
+    plain = validate(made(tmp_path))
+    bad = "2.27.3,NVIDIA A100-SXM4-80GB,all_gather,fp4,2,512,0.1\n2.27.3,NVIDIA A100-SXM4-80GB,gossip,int8,2,512,0.1\n"
+    found = validate(made(tmp_path, name="bad.csv", extra=bad))
+    assert [row.predicted_s for row in found.rows] == [row.predicted_s for row in plain.rows]
+    assert plain.unsupported == ()
+    assert ["unknown data type" in found.unsupported[0], "unknown collective" in found.unsupported[1]] == [True, True]
+    assert found.to_data()["unsupported"] == list(found.unsupported)
+
+
 def test_every_second_size_is_left_out_and_never_calibrated_on(tmp_path):
     found = validate(made(tmp_path, ranks=(2,)))
     assert [row.payload_bytes for row in found.rows] == [2**k for k in range(10, 20, 2)]

@@ -5,12 +5,13 @@ from itertools import pairwise
 
 import pytest
 
+from meshwright.costs.layouts.kernels import kernel_settings
 from meshwright.costs.layouts.step_time import Pricer
-from meshwright.costs.layouts.wires import Wires
+from meshwright.costs.layouts.wires import Group, Wires
 from meshwright.devices import device_type
 from meshwright.errors import ConfigError, InputFileError
 from meshwright.evaluation.calibrate_kernels import calibrate
-from meshwright.evaluation.step_time_rows import VTRAIN_COLUMNS, gpt, read_rows
+from meshwright.evaluation.step_time_rows import VTRAIN_COLUMNS, _published, gpt, read_rows
 from meshwright.evaluation.validate_step_times import check_allowed, validate
 from meshwright.plans.partition import Layout
 
@@ -39,6 +40,10 @@ def changed(**keys):
     for key, values in keys.items():
         row[key] = row[key] | values if isinstance(values, dict) else values
     return row
+
+
+def read(row):
+    return _published(row, 0)
 
 
 @pytest.fixture
@@ -91,6 +96,7 @@ def test_an_open_field_takes_no_value_that_does_not_fit(of_rows):
         ({"layout": {"tp": "two"}}, "layout.tp must be a positive number, got 'two'"),
         ({"layout": {"dp": 4, "micro_batch": None}}, "32 ranks, the cluster 16 devices"),
         ({"layout": {"virtual_stages": 5, "schedule": "interleaved", "micro_batch": None}}, "to divide the 24 layers"),
+        ({"layout": {"schedule": "zb-h2"}}, "not a valid choice"),
         ({"cluster": {"nic_gbit_per_s": "200 Gbit/s"}}, "cluster.nic_gbit_per_s must be a positive number"),
         ({"cluster": {"nics_per_host": 0}}, "cluster.nics_per_host must be a positive number, got 0"),
         ({"cluster": {"devices_per_host": 2.5}}, "cluster.devices_per_host must be a whole number"),
@@ -103,6 +109,115 @@ def test_a_row_that_cannot_be_priced_is_listed_with_its_reason(of_rows, keys, to
     summary = found.summary()["mine"]
     assert (summary["items"], summary["unsupported"]) == (2, 1)
     assert found.to_data()["rows"][0]["unsupported"] == found.found[0].remark
+
+
+@pytest.mark.parametrize("key", ["id", "family", "model", "cluster", "layout", "measured"])
+def test_a_row_that_lacks_a_key_spoils_no_other_one(of_rows, key):
+    found = of_rows({name: value for name, value in ROW.items() if name != key}, ["no row"], ROW)
+    assert found.found[0].remark == f"{key}: the key is missing"
+    assert "must be a mapping of keys" in found.found[1].remark
+    assert found.found[2].predicted is not None
+
+
+def test_a_line_that_cannot_be_read_spoils_no_other_one(tmp_path):
+    good = "2,16,4,1024,16,24,1024,1,1,2,300"
+    bad = {
+        "2,16,8,1024,16,24,1024,1,1,2": "11 numbers are wanted",
+        "2,16,8,1024,16,24,1024,1,1,two,100": "11 numbers are wanted",
+        "2,16,8,1024,0,24,1024,1,1,2,100": "positive numbers are wanted",
+        "2,16,8,1024,16,24,1024,1,1,2,nan": "positive numbers are wanted",
+        "2,16,8,1024,15,24,1024,1,1,2,100": "15 heads do not divide the hidden width 1024",
+    }
+    table = tmp_path / "table.csv"
+    table.write_text("\n".join([",".join(VTRAIN_COLUMNS), *bad, good]) + "\n")
+    rows = read_rows(table)
+    assert [told in (row.unsupported or "") for told, row in zip(bad.values(), rows, strict=False)] == [True] * len(bad)
+    assert [row.name for row in rows[:2]] == ["line 2", "line 3"]
+    assert rows[-1].unsupported is None
+    found = validate([table])
+    assert found.found[-1].predicted is not None
+    assert sum(family["unsupported"] for family in found.summary().values()) == len(bad)
+
+
+def test_columns_may_stand_in_any_order_and_unknown_ones_are_noted(tmp_path):
+    one, other = tmp_path / "one.csv", tmp_path / "other.csv"
+    cells = ["2", "16", "4", "1024", "16", "24", "1024", "1", "1", "2", "300"]
+    one.write_text(",".join(VTRAIN_COLUMNS) + "\n" + ",".join(cells) + "\n")
+    other.write_text(",".join([*VTRAIN_COLUMNS[::-1], "room"]) + "\n" + ",".join([*cells[::-1], "cold"]) + "\n")
+    (plain,), (turned,) = read_rows(one), read_rows(other)
+    assert plain.notes == ()
+    assert turned.notes == ("column 'room' is not read",)
+    assert (plain.layout, plain.shape, plain.measured_s) == (turned.layout, turned.shape, turned.measured_s)
+
+
+def test_what_is_taken_for_granted_is_noted(of_rows):
+    def without(*keys, **more):
+        row = changed(cluster=more)
+        for key in keys:
+            del row["cluster"][key]
+        return of_rows(row).found[0]
+
+    assert of_rows(ROW).found[0].row.notes == ()
+    found = without("nics_per_host", "nic_gbit_per_s")
+    assert found.row.notes == (
+        "cluster.nics_per_host is not printed: 8, one for each device as in a DGX",
+        "cluster.nic_gbit_per_s is not printed: 200, as in a DGX with a100 devices",
+    )
+    assert found.to_data()["notes"] == list(found.row.notes)
+    assert found.row.wires == Wires(8, 300e9, 200e9)
+    assert without("nics_per_host", "nic_gbit_per_s", device="h800").row.wires == Wires(8, 200e9, 400e9)
+    older = without("nics_per_host", device="v100-32gb", nic_gbit_per_s=100)
+    assert older.row.notes == ("cluster.nics_per_host is not printed: 4, one for two devices as in a DGX",)
+    assert older.row.wires.card_bytes_per_s == 50e9
+    # on one host no card is used
+    alone = changed(cluster={"num_devices": 8, "nics_per_host": None, "nic_gbit_per_s": None}, layout={"dp": 1})
+    assert of_rows(alone).found[0].row.notes == ()
+
+
+def test_what_is_not_read_is_noted_and_what_changes_a_price_is_refused(of_rows):
+    row = changed(model={"rotary": True}, cluster={"cooling": "water"}, layout={"precision": "fp8"}) | {"weather": "fine"}
+    assert "precision" in of_rows(row).found[0].remark
+    row["layout"]["precision"] = "bf16"
+    found = of_rows(row).found[0]
+    assert found.row.notes == ("weather is not read", "model.rotary is not read", "cluster.cooling is not read")
+    assert found.predicted.step_s == of_rows(ROW).found[0].predicted.step_s
+    assert "must be true or false" in of_rows(changed(model={"gated": "yes"})).found[0].remark
+
+
+@pytest.mark.parametrize(
+    ("device", "peak", "bandwidth", "link"),
+    [
+        ("NVIDIA H200 SXM 141GB", 989.4e12, 4.8e12, 450e9),
+        ("b200", 2250e12, 8e12, 900e9),
+        ("L40S-48GB", 362.05e12, 864e9, 31.5e9),
+        ("a800-80gb", 312e12, 2039e9, 200e9),
+        ("h800", 989.4e12, 3350e9, 200e9),
+        ("a100-40gb", 312e12, 1555e9, 300e9),
+    ],
+)
+def test_devices_of_the_data_sheets_are_priced_as_estimates(of_rows, device, peak, bandwidth, link):
+    found = of_rows(changed(cluster={"device": device})).found[0]
+    assert found.predicted is not None
+    kind = found.row.device
+    assert (kind.peak_flops_per_s, kind.memory_bandwidth_bytes_per_s) == (peak, bandwidth)
+    assert found.row.wires.link_bytes_per_s == link
+    assert kernel_settings(kind.name).calibrated == (kind.name == "a100")
+
+
+def test_two_l40s_sum_what_was_measured_over_pcie():
+    # ai-dynamo/aiconfigurator, NCCL 2.27.3: 512 MiB in 26.7 ms, 20 GB/s
+    row = changed(cluster={"device": "l40s"})
+    wires = read(row).wires
+    assert wires.group_s("all_reduce", 2**29, Group(2, 2, 1, 1)) == pytest.approx(26.7e-3, rel=0.03)
+
+
+def test_open_virtual_stages_of_older_sources_divide_as_their_software_wanted(of_rows):
+    # six micro-batches on four stages: interleaved since 2024 only
+    row = changed(layout={"virtual_stages": None, "schedule": None, "global_batch": 24, "micro_batch": 2})
+    older, newer = (of_rows(row | {"source": f"somebody {year}"}).found[0] for year in (2022, 2024))
+    assert older.chosen == {"virtual_stages": 1, "schedule": "1f1b"}
+    assert newer.chosen["virtual_stages"] > 1
+    assert newer.predicted.step_s < older.predicted.step_s
 
 
 def test_other_devices_are_priced_with_a_wider_uncertainty(of_rows):
@@ -187,7 +302,7 @@ def test_measured_layouts_of_one_host_are_ranked(reference):
     assert summary["items"] == 720
     assert summary["unsupported"] == 0
     assert summary["kendall_tau"] > 0.9
-    assert summary["mean_relative_error"] < 0.12
+    assert summary["mean_relative_error"] < 0.105
 
 
 @pytest.mark.reference

@@ -187,6 +187,18 @@ def test_interleaved_stages_without_names_are_counted():
     ]
 
 
+def test_uneven_micro_batches_are_interleaved_in_the_rounds_that_were_priced():
+    keys = {"tp": 1, "pp": 4, "micro_batch": 1, "virtual_stages": 2, "schedule": "interleaved"}
+    flag = "--microbatch-group-size-per-virtual-pipeline-stage"
+    assert flag not in words(plan_of(Layout(global_batch=8, **keys)))
+    # six in one round; nine in rounds of five, of which the last has four
+    for batch, size in ((6, "6"), (9, "5")):
+        given_words = words(plan_of(Layout(global_batch=batch, **keys)))
+        assert given_words[given_words.index(flag) + 1] == size
+    with pytest.raises(ExportError, match="no fewer micro-batches than stages, here 3 of 4"):
+        words(plan_of(Layout(global_batch=3, **keys)))
+
+
 def test_a_plan_without_a_layout_leaves_the_batch_to_the_script():
     given_words = words(plan_of(EXAMPLE, keep_layout=False))
     assert given_words[:4] == ["--tensor-model-parallel-size", "2", "--pipeline-model-parallel-size", "2"]

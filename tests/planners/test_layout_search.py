@@ -88,6 +88,22 @@ def test_the_space_is_every_legal_layout_and_nothing_else(shape):
     assert set(listed) == {canonical(layout) for layout in every_layout(shape, 4, 4)}
 
 
+def test_the_search_examines_shards_in_pipelines_recomputed_zero_bubble_and_uneven_rounds():
+    listed = list(LayoutSpace(GPT, LENGTH, 12, 2).layouts(4))
+    found = {one.layout for one in search(GPT, [4], 12, ROOMY, top=None).ranking}
+    kinds = {
+        "ZeRO-3 in a pipeline": lambda one: one.pp > 1 and one.zero == 3,
+        "recomputed zero bubble": lambda one: one.pp > 1 and one.schedule == "zb-h1" and one.recompute == "full",
+        "uneven rounds": lambda one: one.virtual_stages > 1 and one.num_micro_batches % one.pp and one.num_micro_batches > one.pp,
+        "less than a round": lambda one: one.virtual_stages > 1 and one.num_micro_batches < one.pp,
+    }
+    for name, is_such in kinds.items():
+        assert [one for one in listed if is_such(one)], name
+        assert [one for one in found if is_such(one)], name
+    kept = LayoutSpace(GPT, LENGTH, 4, 2, parse_keep("zero=3,shard_group=2,pp=2")).layouts(4)
+    assert {(one.pp, one.zero, one.shard_group) for one in kept} == {(2, 3, 2)}
+
+
 FABRICS = {
     "pairs": (PAIRS, 8),
     "hosts of four": (Wires(4, 300e9, 100e9), 8),

@@ -21,7 +21,7 @@ from meshwright.training.vec_env import JobPartitioningVecEnv
 WIDTHS = {"graph_hidden": 4, "graph_embedding": 3, "graph_rounds": 1, "slot_hidden": 8, "device_hidden": 4, "hidden": 24}
 
 
-def taught(scenario, tiny, rule, *, steps=6144, seed=0, without=(), look=lambda steps: None):
+def taught(scenario, tiny, rule, *, steps=4096, seed=0, without=(), look=lambda steps: None):
     torch.manual_seed(7)
     network = CandidateNetwork(NetworkSettings(**WIDTHS, without=without), static_features(scenario))
     chosen = RulePretraining(kind="rule", rule=rule, steps=steps, learning_rate=1e-2, rollout_steps=32, minibatch=64, epochs=3)
@@ -44,8 +44,8 @@ def choices(network, scenario, rule, seeds):
     return np.array(both)
 
 
-@pytest.mark.parametrize("rule", ["fixed-2@best-fit", "min"])
-def test_a_rule_is_learned_on_states_that_were_never_seen(scenario, tiny, rule):
+def test_a_rule_is_learned_on_states_that_were_never_seen(scenario, tiny):
+    rule = "fixed-2@best-fit"
     ours, theirs, offered = choices(taught(scenario, tiny, rule), scenario, rule, seeds=range(6)).T
     asked = offered > 1
     # 180 decisions, in about half of which the rejection is not the only candidate; the rule does not do the same in all.

@@ -57,6 +57,8 @@ def run(tmp_path_factory, toy):
 class ByGraph:
     """A number of devices for each graph, zero to turn it away."""
 
+    observes = False
+
     def __init__(self, degrees):
         self.degrees = degrees
 
@@ -71,7 +73,7 @@ def turned_away(policy, scenario):
     """Jobs turned away in each test episode, and the degrees that the placed ones of each graph were given."""
     counts, given = [], {graph_id: set() for graph_id in range(3)}
     for seed in SEEDS:
-        batch = EpisodeBatch(scenario, 1)
+        batch = EpisodeBatch(scenario, 1, observes=getattr(policy, "observes", True))
         batch.begin(0, np.random.default_rng(seed))
         policy.begin(seed)
         for _ in range(scenario.settings.num_jobs):

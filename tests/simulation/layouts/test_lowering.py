@@ -167,6 +167,44 @@ def test_memory_worked_by_hand():
     assert layout_memory(step, run(step, HOST, costs=INDEPENDENT, num_steps=1)).peak_bytes.tolist() == [120.0, 110.0]
 
 
+def test_memory_of_recomputed_layers_in_a_zero_bubble_pipeline_worked_by_hand():
+    # Two stages, two micro-batches, ZB-H1: stage 0 does F F B W B W, stage 1 F B F B W W. From F to B a micro-batch keeps
+    # inputs, from B to W all activations of its layers; the latter are most on stage 1 when both gradients are put off.
+    chosen = layout(pp=2, num_micro_batches=2, schedule="zb-h1", recompute="full")
+    step = layout_step(describe(shapes()["config"][0], chosen, 512), HOST)
+    kept, put_off = step.kept_bytes(0), step.put_off_bytes(0)
+    assert put_off > 4 * kept
+    peaks = layout_memory(step, run(step, HOST, costs=INDEPENDENT, num_steps=1)).peak_bytes
+    assert peaks[0] == pytest.approx(step.held_bytes(0) + kept + put_off)
+    assert peaks[1] == pytest.approx(step.held_bytes(1) + 2 * put_off)
+
+
+NEW = (
+    layout(pp=2, dp=2, num_micro_batches=3, zero=3),
+    layout(pp=2, dp=4, num_micro_batches=2, zero=3, shard_group=2, schedule="zb-h1", recompute="full"),
+    layout(pp=4, num_micro_batches=4, schedule="zb-2p", recompute="full", attention="unfused"),
+    layout(pp=4, num_micro_batches=6, schedule="interleaved", virtual_stages=2),
+    layout(pp=4, dp=2, num_micro_batches=3, schedule="interleaved", virtual_stages=2, zero=3, recompute="full"),
+    layout(pp=2, num_micro_batches=5, schedule="interleaved", virtual_stages=4, overlap_pp=True),
+)
+
+
+@pytest.mark.parametrize("chosen", NEW, ids=str)
+def test_pipelines_of_shards_of_recomputed_weight_gradients_and_of_uneven_rounds_run_and_keep_what_is_told(chosen):
+    step = layout_step(describe(shapes()["config"][0], chosen, 512), HOST)
+    found = run(step, HOST, costs=INDEPENDENT, num_steps=1)
+    kinds = 3 if chosen.schedule.startswith("zb") else 2
+    assert len(found.lowered.passes) == kinds * chosen.num_micro_batches * chosen.pp * chosen.virtual_stages
+    peaks = layout_memory(step, found).peak_bytes.reshape(chosen.pp, -1)
+    expected = [[stage_memory(step.work, stage).total] for stage in range(chosen.pp)]
+    np.testing.assert_allclose(peaks, expected * np.ones(peaks.shape[1]), rtol=1e-9)
+    names = [found.lowered.op_names[op] for op in found.lowered.execution.op]
+    gathers = sum("parameters" in name for name in names)
+    # of each layer, for each micro-batch and each pass that wants them, by each group of ranks that share them
+    wanted = 8 * chosen.num_micro_batches * (3 if chosen.recompute == "full" else 2) * (chosen.dp // chosen.num_shards)
+    assert gathers == (wanted if chosen.zero == 3 else 0)
+
+
 def test_exposed_communication_of_a_rank_worked_by_hand():
     # as above: 3 s of gradients of which 1 s is beside the backward pass
     step = StubStep(layout(dp=2, overlap_dp=True), num_blocks=2, gradient_bytes=3.0, update_s=1.0)
