@@ -92,12 +92,19 @@ def embedding(shape: TransformerShape, key: BlockKey) -> BlockWork:
         backward.append(Sweep("embedding dropout gradient", 2.5 * width / made.split, 1))
     table_bytes = made.sum_bytes(table) + made.element_bytes * table
     backward.append(Sweep("embedding gradient", 3 * width + table_bytes, SORTED_KERNELS + 3, is_weight=True))
-    return BlockWork(tuple(forward), (), tuple(backward), table + positions)
+    return _with_zero(BlockWork(tuple(forward), (), tuple(backward), table + positions, largest_weight=table), key)
 
 
 @lru_cache(maxsize=65_536)
-def head(shape: TransformerShape, key: BlockKey) -> BlockWork:
-    """Final norm, product with the vocabulary and loss. A tied table stands here too, where the head is on its own stage."""
+def head(shape: TransformerShape, key: BlockKey, has_own_table: bool) -> BlockWork:
+    """Final norm, product with the vocabulary and loss. A tied table stands here too, where the head is on its own stage.
+
+    Args:
+        shape: the model.
+        key: what of the layout counts.
+        has_own_table: whether gradients of the head's table are summed by themselves; those of a tied table that stands
+            beside the embedding join the embedding's first.
+    """
     made = Bricks(shape, key)
     columns = -(-shape.vocabulary // key.tp)
     logits = made.tokens * columns
@@ -116,16 +123,23 @@ def head(shape: TransformerShape, key: BlockKey) -> BlockWork:
     backward += made.product_backward("logits", made.tokens, columns, shape.hidden, is_column=True)
     backward.append(norm_backward)
     weights = shape.vocabulary / key.tp * shape.hidden
-    return BlockWork(tuple(forward), (), tuple(backward), weights + shape.norm_vectors * shape.hidden)
+    norms = shape.norm_vectors * shape.hidden
+    made_block = BlockWork(tuple(forward), (), tuple(backward), weights + norms, largest_weight=weights)
+    return _with_zero(made_block, key, scattered=weights + norms if has_own_table else norms)
 
 
-def _with_zero(work: BlockWork, key: BlockKey) -> BlockWork:
-    """The messages of ZeRO-3 (and of ZeRO-2 without a pipeline) around a layer.
+def _with_zero(work: BlockWork, key: BlockKey, scattered: float | None = None) -> BlockWork:
+    """The messages of ZeRO-3 (and of ZeRO-2 without a pipeline) around a block.
 
     Parameters are gathered for the forward pass, for the recomputed one and for the backward pass; those that are fetched
-    ahead (see `PREFETCHED_PARAMETERS`) beside the layer before. Gradients are scattered beside the layer that follows. In a
+    ahead (see `PREFETCHED_PARAMETERS`) beside the block before. Gradients are scattered beside the block that follows. In a
     pipeline that is so for every micro-batch; where a zero-bubble schedule puts weight gradients off, they are scattered
-    with those, which need no weights.
+    with those, which need no weights. DeepSpeed fetches a table for the embedding's backward pass as well.
+
+    Args:
+        work: the block.
+        key: what of the layout counts.
+        scattered: dense parameters whose gradients are scattered here; by default all.
 
     Source:
         Rajbhandari et al., "ZeRO: memory optimizations toward training trillion parameter models", 2020, section 7.2.
@@ -137,9 +151,10 @@ def _with_zero(work: BlockWork, key: BlockKey) -> BlockWork:
         if not parameters:
             continue
         payload = key.element_bytes * parameters
+        summed = key.element_bytes * scattered if axis == "shard" and scattered is not None else payload
         if key.reduces_gradients:
             beside = len(backward)
-            backward = (Message("gradients", "reduce_scatter", axis, payload, beside, is_weight=True), *backward)
+            backward = (Message("gradients", "reduce_scatter", axis, summed, beside, is_weight=True), *backward)
         if key.gathers_parameters:
             gather = Message("parameters", "all_gather", axis, payload)
             forward, recompute, backward = (

@@ -115,7 +115,8 @@ def describe(shape: TransformerShape, layout: Layout, sequence_length: int | Non
         check(shape, layout, length)
     key = BlockKey.of(layout, length)
     chunks = _chunks(shape.num_layers, layout.pp, layout.virtual_stages)
-    layer, embedding, head = blocks.layer(shape, key), blocks.embedding(shape, key), blocks.head(shape, key)
+    layer, embedding = blocks.layer(shape, key), blocks.embedding(shape, key)
+    head = blocks.head(shape, key, layout.pp > 1 or not shape.is_head_tied)
     return LayoutWork(
         shape,
         layout,

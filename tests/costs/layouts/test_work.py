@@ -1,5 +1,7 @@
 """The description of a layout: operations add up, the cut changes where work is done and not how much, bad cuts are refused."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -142,6 +144,33 @@ def test_zero_3_gathers_for_each_pass_and_scatters_once():
     moved = [i for p in (layer.forward, layer.recompute, layer.backward) for i in p if isinstance(i, Message)]
     assert sorted(i.operation for i in moved) == ["all_gather"] * 3 + ["reduce_scatter"]
     assert {i.payload_bytes for i in moved} == {2 * layer.dense_parameters}
+
+
+@pytest.mark.parametrize(
+    ("keys", "is_tied", "gathers", "scattered"),
+    [
+        ({"zero": 1}, True, 0, None),
+        ({"zero": 2}, True, 0, "once"),  # a tied table's gradients meet before they are sent
+        ({"zero": 3}, True, 4, "once"),
+        ({"zero": 3}, False, 4, "twice"),
+        ({"zero": 3, "pp": 2}, True, 4, "twice"),  # each end holds a table
+        ({"zero": 2, "pp": 2}, True, 0, None),
+    ],
+)
+def test_the_tables_at_the_ends_are_gathered_and_scattered_as_well(keys, is_tied, gathers, scattered):
+    work = describe(replace(SMALL, is_head_tied=is_tied), layout(dp=4, **keys), 128)
+    moved = [
+        item
+        for end in (work.embedding, work.head)
+        for item in (*end.forward, *end.recompute, *end.backward)
+        if isinstance(item, Message) and item.axis == "shard"
+    ]
+    held = work.embedding.dense_parameters, work.head.dense_parameters
+    table = SMALL.vocabulary * SMALL.hidden
+    both = {None: 0, "once": sum(held) - table, "twice": sum(held)}[scattered]
+    assert [item.operation for item in moved].count("all_gather") == gathers
+    assert sum(item.payload_bytes for item in moved if item.operation == "all_gather") == gathers * sum(held)  # 2 bytes, 2 passes
+    assert sum(item.payload_bytes for item in moved if item.operation == "reduce_scatter") == 2 * both
 
 
 def test_under_a_zero_bubble_schedule_gradients_are_scattered_with_the_weight_gradients():

@@ -200,8 +200,10 @@ def test_pipelines_of_shards_of_recomputed_weight_gradients_and_of_uneven_rounds
     np.testing.assert_allclose(peaks, expected * np.ones(peaks.shape[1]), rtol=1e-9)
     names = [found.lowered.op_names[op] for op in found.lowered.execution.op]
     gathers = sum("parameters" in name for name in names)
-    # of each layer, for each micro-batch and each pass that wants them, by each group of ranks that share them
-    wanted = 8 * chosen.num_micro_batches * (3 if chosen.recompute == "full" else 2) * (chosen.dp // chosen.num_shards)
+    # of eight layers for each pass that wants them, of embedding and head for the forward and the backward pass, for each
+    # micro-batch, by each group of ranks that share them
+    passes = 8 * (3 if chosen.recompute == "full" else 2) + 2 * 2
+    wanted = passes * chosen.num_micro_batches * (chosen.dp // chosen.num_shards)
     assert gathers == (wanted if chosen.zero == 3 else 0)
 
 
