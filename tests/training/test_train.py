@@ -142,7 +142,7 @@ def test_resuming_a_run_that_has_ended_changes_no_figure(whole, chosen, scenario
 
 @pytest.mark.slow
 def test_a_run_killed_without_warning_goes_on_to_the_same_numbers(config, tmp_path):
-    changes = ["total_steps=9600", "checkpoint_every_steps=960", "validate_every_steps=640"]
+    changes = ["total_steps=6720", "checkpoint_every_steps=960", "validate_every_steps=640"]
     told = [part for change in changes for part in ("--set", change)]
     script = "import sys; from meshwright.cli import run; sys.exit(run(sys.argv[1:]))"
     killed, straight = tmp_path / "killed", tmp_path / "straight"
@@ -166,7 +166,7 @@ def test_a_run_killed_without_warning_goes_on_to_the_same_numbers(config, tmp_pa
         process.wait()
     assert process.returncode == -signal.SIGKILL
     reached = load_tensors(killed / "checkpoint.pt")["num_timesteps"]
-    assert 0 < reached < 9600
+    assert 0 < reached < 6720
     assert cli.run(["train", "--resume", str(killed)]) == 0
     chosen = settings.load(TrainSettings, config, changes=changes)
     train(chosen, straight)
