@@ -40,6 +40,8 @@ class Counts:
         pruned: neither among the best nor on the front, by their bounds.
         examined: priced.
         prices: in all rank orders that the price tells apart.
+        unproven: of the legal ones, those of which not every cut that may be better, or fit, was tried: interleaved schedules
+            of a job graph whose best cut does not fit.
     """
 
     illegal: int = 0
@@ -47,6 +49,7 @@ class Counts:
     pruned: int = 0
     examined: int = 0
     prices: int = 0
+    unproven: int = 0
 
     @property
     def legal(self) -> int:

@@ -4,6 +4,8 @@ A layout is ``dp`` x ``pp`` with a size of micro-batches, a schedule, recomputat
 exactly (`costs.layouts.graph_cuts`). Nothing is left out by a rule of thumb: a layout is passed by only where a stage of it
 does not fit a device, or where its busiest stage alone takes longer than the last layout of the wanted ranking *and* a layout
 that was found takes no more time, memory and devices than that bound, its memory and its devices (as in `layout_search`).
+The cut of an interleaved schedule whose best one is too large for the devices is looked for among a limited number
+(`costs.layouts.interleaved_cuts.MAX_TRIED`); layouts for which that was too few are counted as unproven.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, NamedTuple
 
-from ..costs.layouts.graph_cuts import Chain, best_cuts
+from ..costs.layouts.graph_cuts import Chain, find_cuts
 from ..costs.layouts.graph_memory import graph_peak_memory
 from ..costs.layouts.graph_step_time import graph_step_s
 from ..costs.layouts.graph_work import GraphWork, describe_graph
@@ -101,6 +103,7 @@ class GraphSearch:
         self._examined: list[Found] = []
         self._front = Front()
         self._closest: tuple[float, Layout] | None = None
+        self._unproven: set[Layout] = set()
 
     def run(self, worlds: Sequence[int]) -> Searched:
         """Search layouts of every given number of devices.
@@ -120,6 +123,7 @@ class GraphSearch:
                     self.counts.infeasible += 1
                 else:
                     waiting.append((min(_bound_s(one.work) for one in works), len(waiting), works))
+        self.counts.unproven = len(self._unproven)
         for bound_s, _, works in sorted(waiting, key=lambda one: one[:2]):
             if self._is_beaten(bound_s, min(one.memory_bytes for one in works), works[0].work.layout.world):
                 self.counts.pruned += 1
@@ -186,7 +190,7 @@ class GraphSearch:
             self._chains[key] = Chain.of(self.graph, layout, self.device, self.costs)
         found: GraphWork | None = None
         for capacity_bytes in (self.capacity_bytes, float("inf")):
-            cuts = best_cuts(
+            places, is_proven = find_cuts(
                 self.graph,
                 layout,
                 self.device,
@@ -196,8 +200,10 @@ class GraphSearch:
                 capacity_bytes=capacity_bytes,
                 chain=self._chains[key],
             )
-            if cuts is not None:
-                found = describe_graph(self.graph, layout, self.device, self.costs, cuts=cuts)
+            if not is_proven:
+                self._unproven.add(layout)
+            if places is not None:
+                found = describe_graph(self.graph, layout, self.device, self.costs, cuts=places)
                 break
         assert found is not None  # without bounds every cut fits
         memory_bytes = graph_peak_memory(found)[1].total

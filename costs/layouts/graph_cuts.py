@@ -11,6 +11,7 @@ Legend: ``u`` units that stay whole, ``k`` chunks, one for each stage unless sch
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,7 @@ from ...plans.stages import layer_starts
 from ..model import CostSettings
 from .graph_memory import flights, state_factor
 from .graph_work import op_times_s, share_of
+from .interleaved_cuts import Held, fitting_cuts, load_s
 from .memory import FRAGMENTATION, RUNTIME_BYTES
 from .wires import Wiring, boundary_groups
 
@@ -95,6 +97,20 @@ class Chain:
         return len(self.starts) - 1
 
 
+class Cuts(NamedTuple):
+    """Where a pipeline is cut.
+
+    Attributes:
+        places: the first op of each chunk by its place in the topological order and, last, the number of ops; None where no cut
+            that fits was found.
+        is_proven: whether no cut is better or, without places, none fits. Only chunks that share a device's memory may leave
+            this open, see `interleaved_cuts.MAX_TRIED`.
+    """
+
+    places: tuple[int, ...] | None
+    is_proven: bool
+
+
 def best_cuts(
     graph: JobGraph,
     layout: Layout,
@@ -106,10 +122,24 @@ def best_cuts(
     capacity_bytes: float = np.inf,
     chain: Chain | None = None,
 ) -> tuple[int, ...] | None:
-    """The first op of each chunk by its place in the topological order and, last, the number of ops.
+    """The places of `find_cuts`; None where it found no cut that fits."""
+    return find_cuts(graph, layout, device, wires, costs, order=order, capacity_bytes=capacity_bytes, chain=chain).places
 
-    Interleaved schedules put several chunks on a stage; theirs are cut so that the busiest chunk is least busy, and whether
-    they fit is not asked.
+
+def find_cuts(
+    graph: JobGraph,
+    layout: Layout,
+    device: DeviceType,
+    wires: Wiring,
+    costs: CostSettings | None = None,
+    *,
+    order: str = DEFAULT_ORDER,
+    capacity_bytes: float = np.inf,
+    chain: Chain | None = None,
+) -> Cuts:
+    """The best cut of those that fit: its busiest chunk is least busy, and of such cuts it sends least.
+
+    Interleaved schedules put several chunks on a stage, which share its memory (`interleaved_cuts`).
 
     Args:
         graph: the job.
@@ -120,9 +150,6 @@ def best_cuts(
         order: how ranks are numbered, see `plans.rank_order`.
         capacity_bytes: memory of a device.
         chain: from `Chain.of`, if it is known.
-
-    Returns:
-        None where no cut fits.
 
     Raises:
         PlanError: fewer units than chunks, or as `graph_work.describe_graph`.
@@ -138,20 +165,22 @@ def best_cuts(
     is_plain = layout.virtual_stages == 1
     kept = np.array([flights(layout, chunk) if is_plain else 0.0 for chunk in range(num_chunks)])
     cuts = np.zeros(num_chunks + 1, np.int64)
+    held = Held(chain.weight_bytes * state_factor(layout), chain.activation_bytes, chain.workspace_bytes, chain.crossing_bytes)
+    transfers_s = _transfers_s(layout, chain, wires, order)
+    is_proven = True
     found = _best_cuts(
         chain.busy_s,
-        _transfers_s(layout, chain, wires, order),
+        transfers_s,
         layout.overlap_pp,
-        chain.weight_bytes * state_factor(layout),
-        chain.activation_bytes,
-        chain.workspace_bytes,
-        chain.crossing_bytes,
+        *held,
         kept,
         layout.recompute == "full",
         capacity_bytes * (1 - ROUNDING) if is_plain else np.inf,
         cuts,
     )
-    return tuple(chain.starts[cuts].tolist()) if found else None
+    if not is_plain and capacity_bytes < np.inf:
+        found, is_proven = fitting_cuts(layout, chain.busy_s, transfers_s, held, capacity_bytes * (1 - ROUNDING), cuts)
+    return Cuts(tuple(chain.starts[cuts].tolist()) if found else None, is_proven)
 
 
 def _transfers_s(layout: Layout, chain: Chain, wires: Wiring, order: str) -> NDArray[np.float64]:
@@ -187,7 +216,7 @@ def _best_cuts(  # type: ignore[no-untyped-def]
                 workspace = max(workspace, workspace_bytes[first])
                 if busy_s[last] - busy_s[first] >= best:
                     break
-                load = _load(busy_s, transfer_s, hides, chunk, first, last)
+                load = load_s(busy_s, transfer_s, hides, chunk, first, last)
                 if max(least[chunk, first], load) < best and _fits(
                     state_bytes, activation_bytes, crossing_bytes, workspace, kept[chunk], recomputes, capacity, first, last
                 ):
@@ -210,7 +239,7 @@ def _best_cuts(  # type: ignore[no-untyped-def]
                 wait = waits[chunk, first] + transfer_s[chunk, last]
                 if (
                     wait < waits[chunk + 1, last]
-                    and _load(busy_s, transfer_s, hides, chunk, first, last) <= limit
+                    and load_s(busy_s, transfer_s, hides, chunk, first, last) <= limit
                     and _fits(
                         state_bytes, activation_bytes, crossing_bytes, workspace, kept[chunk], recomputes, capacity, first, last
                     )
@@ -221,15 +250,6 @@ def _best_cuts(  # type: ignore[no-untyped-def]
     for chunk in range(num_chunks, 0, -1):
         cuts[chunk - 1] = came_from[chunk, cuts[chunk]]
     return True
-
-
-@njit(inline="always")
-def _load(busy_s, transfer_s, hides, chunk, first, last):  # type: ignore[no-untyped-def]
-    """Seconds for which a micro-batch keeps a chunk busy."""
-    own = busy_s[last] - busy_s[first]
-    given = transfer_s[chunk - 1, first] if chunk > 0 else 0.0
-    sent = given + transfer_s[chunk, last]
-    return max(own, sent) if hides else own + sent
 
 
 @njit(inline="always")

@@ -130,7 +130,8 @@ def _show(found: RankedLayouts, top: int, json_file: str | None) -> None:
     output.table(out, title, columns, _lines(front), numbers_from=3)
     out.print(
         f"{counts.legal:,} legal layouts: {counts.examined:,} priced ({counts.prices:,} prices in different rank orders), "
-        f"{counts.pruned:,} pruned by bounds, {counts.infeasible:,} too large for a device; {counts.illegal:,} illegal",
+        f"{counts.pruned:,} pruned by bounds, {counts.infeasible:,} too large for a device; {counts.illegal:,} illegal"
+        + (f"; of {counts.unproven:,} interleaved ones not every cut was tried" if counts.unproven else ""),
         markup=False,
         soft_wrap=True,
     )

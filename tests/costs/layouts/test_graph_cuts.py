@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from meshwright.costs.layouts.graph_cuts import Chain, best_cuts
+from meshwright.costs.layouts import interleaved_cuts
+from meshwright.costs.layouts.graph_cuts import Chain, best_cuts, find_cuts
 from meshwright.costs.layouts.graph_memory import graph_peak_memory, graph_stage_memory
 from meshwright.costs.layouts.graph_work import describe_graph
 from meshwright.costs.layouts.memory import RUNTIME_BYTES
@@ -77,17 +78,76 @@ def test_the_busiest_stage_is_as_little_busy_as_in_any_cut_that_fits(graph, layo
         assert best_cuts(graph, layout, A100, wires, capacity_bytes=levels[0] - 1.0) is None
 
 
-@settings(max_examples=60)
-@given(drawn_graphs(least=4, most=8), st.sampled_from([(2, 2), (2, 3), (3, 2)]), st.booleans())
-def test_chunks_of_an_interleaved_schedule_are_cut_as_exactly(graph, degrees, overlap):
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    drawn_graphs(least=4, most=8),
+    st.sampled_from([(2, 2), (2, 3), (3, 2)]),
+    st.booleans(),
+    st.integers(1, 7),
+    st.sampled_from(["none", "full"]),
+    st.floats(0, 1),
+)
+def test_chunks_of_an_interleaved_schedule_are_cut_as_exactly(graph, degrees, overlap, num_micro_batches, recompute, tightness):
     pp, v = degrees
-    layout = Layout(pp=pp, virtual_stages=v, schedule="interleaved", micro_batch=1, global_batch=pp, overlap_pp=overlap)
+    layout = Layout(
+        pp=pp,
+        virtual_stages=v,
+        schedule="interleaved",
+        micro_batch=1,
+        global_batch=num_micro_batches,
+        overlap_pp=overlap,
+        recompute=recompute,
+    )
     if graph.num_ops < pp * v:
         return
-    found = best_cuts(graph, layout, A100, Hosts(), capacity_bytes=0.0)  # memory is not asked here
-    every = [describe_graph(graph, layout, A100, cuts=cuts) for cuts in all_cuts(graph, pp * v)]
-    best = min(busy_s(work, Hosts()) for work in every)
-    assert busy_s(describe_graph(graph, layout, A100, cuts=found), Hosts()) == pytest.approx(best, rel=1e-9, abs=1e-9)
+    every = {cuts: describe_graph(graph, layout, A100, cuts=cuts) for cuts in all_cuts(graph, pp * v)}
+    peaks = {cuts: graph_peak_memory(work)[1].total for cuts, work in every.items()}
+    levels = sorted(set(peaks.values()))
+    at = round(tightness * (len(levels) - 1))
+    capacity = levels[at] + (levels[at + 1] - levels[at]) / 2 if at + 1 < len(levels) else levels[at] + 1.0
+    for capacity_bytes in (capacity, float("inf")):
+        found = best_cuts(graph, layout, A100, Hosts(), capacity_bytes=capacity_bytes)
+        assert peaks[found] <= capacity_bytes
+        # the busiest chunk is least busy, and of such cuts, as far as rounding tells them apart, that is taken which sends least
+        busy = {cuts: busy_s(work, Hosts()) for cuts, work in every.items() if peaks[cuts] <= capacity_bytes}
+        least = min(load for load, _ in busy.values())
+        sent = min(waits for load, waits in busy.values() if load <= least * (1 + 1e-9))
+        assert busy_s(every[found], Hosts()) == pytest.approx((least, sent), rel=1e-9, abs=1e-9)
+    assert best_cuts(graph, layout, A100, Hosts(), capacity_bytes=levels[0] - 1.0) is None
+
+
+def test_chunks_of_a_stage_share_its_memory():
+    # Five ops of one second in four chunks, of which the first and the third stand on one stage: one chunk gets two ops. The
+    # weights of the first and of the fourth op fill a device each; only where the last two share a chunk does the fourth op
+    # stand in the fourth chunk, on the other stage.
+    graph = graph_of([1] * 5, [(0, 1), (1, 2), (2, 3), (3, 4)], [0.0] * 5, [10e9, 0.0, 0.0, 10e9, 0.0], samples=1)
+    layout = Layout(pp=2, virtual_stages=2, schedule="interleaved", micro_batch=1, global_batch=2)
+    room = 80e9 + RUNTIME_BYTES + 1
+    assert best_cuts(graph, layout, A100, Line(), capacity_bytes=room) == (0, 1, 2, 3, 5)
+    assert best_cuts(graph, layout, A100, Line(), capacity_bytes=80e9) is None
+
+
+def test_a_stage_that_must_overfill_is_told_without_trying_every_cut():
+    # 96 alike ops on four stages of eight chunks: some 1e24 cuts. Their state fills 3.5 devices, then 4.5.
+    ops, layout = 96, Layout(pp=4, virtual_stages=8, schedule="interleaved", micro_batch=1, global_batch=8)
+    chain = [(a, a + 1) for a in range(ops - 1)]
+    for devices, fits in ((3.5, True), (4.5, False)):
+        graph = graph_of([1] * ops, chain, [0.0] * ops, [devices * 10e9 / ops] * ops, samples=1)
+        found = find_cuts(graph, layout, A100, Line(), capacity_bytes=80e9 + RUNTIME_BYTES)
+        assert (found.places is not None) is fits
+        assert found.is_proven
+
+
+def test_a_search_for_a_cut_that_is_given_up_says_so(monkeypatch):
+    graph = graph_of([1] * 5, [(0, 1), (1, 2), (2, 3), (3, 4)], [0.0] * 5, [10e9, 0.0, 0.0, 10e9, 0.0], samples=1)
+    layout = Layout(pp=2, virtual_stages=2, schedule="interleaved", micro_batch=1, global_batch=2)
+    room = 80e9 + RUNTIME_BYTES + 1
+    assert find_cuts(graph, layout, A100, Line(), capacity_bytes=room) == ((0, 1, 2, 3, 5), True)
+    # without a limit on memory, and where the bounds alone say that nothing fits, nothing is tried
+    monkeypatch.setattr(interleaved_cuts, "MAX_TRIED", 3)
+    assert find_cuts(graph, layout, A100, Line(), capacity_bytes=room) == (None, False)
+    assert find_cuts(graph, layout, A100, Line()).is_proven
+    assert find_cuts(graph, layout, A100, Line(), capacity_bytes=60e9) == (None, True)
 
 
 def test_transfers_decide_where_ops_are_alike():
