@@ -1,7 +1,8 @@
 """Time the parts that have to be fast, each beside its plain counterpart in the same run.
 
 Every figure is the median of five; compilation is paid before and reported apart. Writes ``benchmarks/out/bench.json``
-and prints the same as a table. ``growth`` also draws how cost grows, into ``benchmarks/out/growth.svg``.
+and the same as a table, ``benchmarks/out/bench.md``. ``growth`` also draws how cost grows, into
+``benchmarks/out/growth.svg``.
 """
 
 from __future__ import annotations
@@ -9,18 +10,17 @@ from __future__ import annotations
 import argparse
 import os
 import platform
-import statistics
 import subprocess
 import sys
-import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from rich.console import Console
 from rich.progress import track
-from rich.table import Table
 
 from .measure import REPEATS, Figure, median_s
 
@@ -46,7 +46,7 @@ def kernel() -> list[Figure]:
     compiled.schedule(execution)
     first_s = time.perf_counter() - began
     fast_s = median_s(lambda: compiled.schedule(execution))
-    slow_s = median_s(lambda: reference.schedule(execution), repeats=1)
+    slow_s = median_s(lambda: reference.schedule(execution))
     lower_s = median_s(lambda: lower(graph, splits, network, costs))
     on = f"gpt2-small on 64 devices, {execution.num_tasks:,} tasks, independent"
     return [
@@ -95,43 +95,10 @@ def environment() -> list[Figure]:
 
 
 def policy() -> list[Figure]:
-    """Latency of one decision of the shipped network, and PPO's speed end to end."""
-    import torch
+    """Latency of one decision of the shipped network; PPO's speed end to end, and where its time goes."""
+    from .policy import policy_figures
 
-    from meshwright import settings
-    from meshwright.cli.training import config_path
-    from meshwright.envs.benchmark import load_benchmark
-    from meshwright.envs.job_partitioning import JobPartitioningEnv
-    from meshwright.evaluation.policies import policy as load_policy
-    from meshwright.training.settings import TrainSettings
-    from meshwright.training.train import train
-
-    torch.set_num_threads(1)
-    benchmark = load_benchmark("quickstart")
-    scenario = benchmark.build()
-    chooser = load_policy("shipped:quickstart", scenario)
-    env = JobPartitioningEnv(benchmark, scenario=scenario)
-    observation, _ = env.reset(seed=0)
-    times = []
-    for _ in range(scenario.settings.num_jobs):
-        waiting = env.decision()
-        began = time.perf_counter()
-        choice = chooser.choose(waiting, observation)
-        times.append(time.perf_counter() - began)
-        observation = env.step(choice)[0]
-    chosen = settings.load(
-        TrainSettings, config_path("preset:quickstart"), changes=["total_steps=40960", "num_validation_seeds=1"]
-    )
-
-    def run() -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            train(chosen, Path(folder) / "run", scenario=scenario)
-
-    return [
-        Figure("decision of the network, median", statistics.median(times) * 1e3, "ms", "quickstart, 32 devices"),
-        Figure("decision of the network, 99th percentile", float(np.percentile(times, 99)) * 1e3, "ms", "quickstart, 32 devices"),
-        Figure("PPO end to end", chosen.total_steps / median_s(run), "decisions/s", "quickstart, one thread"),
-    ]
+    return policy_figures()
 
 
 def latency() -> list[Figure]:
@@ -208,24 +175,34 @@ def main() -> None:
     wanted = parser.parse_args().sections or list(SECTIONS)
     from meshwright import files
 
-    console = Console()
+    console = Console(stderr=True)
+    load_before = os.getloadavg()[0]
     figures = [figure for name in track(wanted, "measuring", console=console, transient=True) for figure in SECTIONS[name]()]
     machine = {
         "processor": _processor(),
         "cores": os.cpu_count(),
         "python": platform.python_version(),
         "system": platform.system(),
+        "load_before": round(load_before, 2),
+        "load_after": round(os.getloadavg()[0], 2),
     }
-    table = Table(title=f"{machine['processor']}, {machine['cores']} cores, Python {machine['python']}; median of {REPEATS}")
-    for column in ("figure", "value", "unit", "measured on"):
-        table.add_column(column, justify="right" if column == "value" else "left")
-    for figure in figures:
-        table.add_row(
-            figure.name, f"{figure.value:,.3g}" if figure.value < 1000 else f"{figure.value:,.0f}", figure.unit, figure.on
-        )
-    console.print(table)
     files.write_json(OUT, {"machine": machine, "repeats": REPEATS, "figures": [asdict(figure) for figure in figures]})
-    console.print(f"written to {OUT}")
+    table = _markdown(machine, figures)
+    files.write_text(OUT.with_suffix(".md"), table)
+    print(table, end="")
+    console.print(f"written to {OUT} and {OUT.with_suffix('.md').name}")
+
+
+def _markdown(machine: dict[str, Any], figures: Sequence[Figure]) -> str:
+    told = f"{machine['processor']}, {machine['cores']} cores, Python {machine['python']}, {machine['system']}"
+    load = f"load of one minute {machine['load_before']:.2f} before, {machine['load_after']:.2f} after"
+    rows = [f"{told}; {load}; median of {REPEATS}", "", "| figure | value | unit | measured on |", "|---|---|---|---|"]
+    rows += [f"| {figure.name} | {_shown(figure.value)} | {figure.unit} | {figure.on} |" for figure in figures]
+    return "\n".join(rows) + "\n"
+
+
+def _shown(value: float) -> str:
+    return f"{value:,.3g}" if value < 1000 else f"{value:,.0f}"
 
 
 def _processor() -> str:

@@ -6,10 +6,7 @@ takes about a second. `plots` draws the points.
 
 from __future__ import annotations
 
-import os
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -30,7 +27,7 @@ from meshwright.simulation.lowering import lower
 from meshwright.simulation.placed_job import PlacedJob
 
 from . import fair_sharing
-from .measure import REPEATS, Figure, median_s
+from .measure import REPEATS, Figure, median_s, told
 
 TASKS = ("alexnet", "resnet18", "resnet50", "gpt2-small", "gpt2-xl")
 DEVICES = (2, 4, 8, 16, 32, 64, 128, 256)
@@ -138,24 +135,16 @@ def by_episodes() -> Iterator[Point]:
 
 def memory() -> list[Figure]:
     """Peak memory of a process that steps 256 episodes of 256 devices: Python, libraries, tables, state, observations."""
-    _told(MANY_DEVICES)  # leaves the step times on disk, whose simulation takes memory of its own
-    peak_bytes = _told(MANY_DEVICES)
+    told(MANY_DEVICES)  # leaves the step times on disk, whose simulation takes memory of its own
+    peak_bytes = told(MANY_DEVICES)
     on = "ramp-8x8x4, quickstart's jobs, step times from disk"
     return [Figure("256 episodes of 256 devices, the whole process", peak_bytes / 1e6, "MB", on)]
 
 
 def plain_environment() -> list[Figure]:
     """Decisions per second of the same environment with compilation switched off."""
-    rate = _told(PLAIN_EPISODE.format(decisions=30), NUMBA_DISABLE_JIT="1")
+    rate = told(PLAIN_EPISODE.format(decisions=30), NUMBA_DISABLE_JIT="1")
     return [Figure("environment, one episode, plain Python", rate, "decisions/s", "quickstart")]
-
-
-def _told(code: str, **variables: str) -> float:
-    """The number that a program prints, run in a process of its own."""
-    told = subprocess.run(
-        [sys.executable, "-c", code], env={**os.environ, **variables}, check=True, capture_output=True, text=True
-    )
-    return float(told.stdout.split()[-1])
 
 
 def _both_kernels(plot: str, cluster: Cluster, job: str, devices: int, x: Callable[[ExecutionGraph], float]) -> Iterator[Point]:
@@ -168,7 +157,7 @@ def _both_kernels(plot: str, cluster: Cluster, job: str, devices: int, x: Callab
         execution = lower(graph, uniform_splits(graph, devices), network, CostSettings(contention=contention))
         yield Point(plot, f"{mode}, compiled", x(execution), median_s(partial(fast, execution)))
         if execution.num_tasks <= FEW_TASKS[mode]:
-            yield Point(plot, f"{mode}, plain reference", x(execution), median_s(partial(slow, execution), repeats=1))
+            yield Point(plot, f"{mode}, plain reference", x(execution), median_s(partial(slow, execution)))
 
 
 def _together(execution: ExecutionGraph, network: RankNetwork) -> object:

@@ -1,4 +1,4 @@
-"""The published PAC-ML benchmark: one look-ahead with nothing cached but the compiled code, and whole episodes.
+"""The published PAC-ML benchmark: one look-ahead with nothing cached but the compiled code, whole episodes, decisions.
 
 Needs the PipeDream profiles of the reference data (``MESHWRIGHT_REFERENCE`` or ``../shared/reference``).
 """
@@ -8,13 +8,29 @@ from __future__ import annotations
 import os
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from . import measure
+from meshwright.clusters import load_cluster
+from meshwright.envs.batch import EpisodeBatch
+from meshwright.envs.benchmark import BenchmarkSettings, load_benchmark
+from meshwright.envs.job_partitioning import JobPartitioningEnv
+from meshwright.jobs import load_graph
+from meshwright.simulation.pacml.environment import Environment
+from meshwright.simulation.pacml.heuristics import agent
+from meshwright.simulation.pacml.lookahead import lookahead, problem
+from meshwright.simulation.pacml.plain_lookahead import plain_lookahead
+from meshwright.simulation.pacml.simulator import Placed, Simulator
+from meshwright.simulation.pacml.switches import preset
+
+from .measure import Figure, median_s, told
 
 GRAPHS = ("alexnet", "vgg16", "resnet18", "squeezenet1_0", "gnmt")
+NUM_DECISIONS = 1000
+NUM_EPISODES = 64
+RULES = ("published, first-fit, best-fit", "published, first-fit, best-fit, all-blocks")
+HEURISTICS = {"fixed": "fixed degree 8", "acceptable_jct": "acceptable_jct", "random": "random"}
 
 
 def reference_folder() -> Path | None:
@@ -24,105 +40,148 @@ def reference_folder() -> Path | None:
     return folder if (folder / "pipedream").is_dir() else None
 
 
-def figures() -> list[measure.Figure]:
-    """Look-ahead of ResNet-18 at degree 16, and episodes of 1,001 arrivals by a random policy, cold and warm."""
-    folder = reference_folder()
-    if folder is None:
+def figures() -> list[Figure]:
+    """Look-ahead of ResNet-18 at degree 16, episodes of 1,001 arrivals, decisions a second; each beside plain Python."""
+    if reference_folder() is None:
         return []
-    from meshwright.clusters import load_cluster
-    from meshwright.jobs import load_graph
-    from meshwright.simulation.pacml.heuristics import agent
-    from meshwright.simulation.pacml.lookahead import lookahead, problem
-    from meshwright.simulation.pacml.plain_lookahead import plain_lookahead
-    from meshwright.simulation.pacml.simulator import Simulator
-    from meshwright.simulation.pacml.switches import preset
+    return [*_lookahead(), *_episodes(), *_batched(), *_steps()]
 
+
+def episode_s(*, is_warm: bool) -> float:
+    """Seconds of one episode of the published simulator, random policy; its table empty before, or filled."""
+    warm = new_simulator()
+    return median_s(lambda: _play(warm if is_warm else new_simulator()))
+
+
+def env_steps_per_s(rules: str, num_steps: int) -> float:
+    """``gymnasium.Env.step`` with full observations, random offered candidates, table warm."""
+    env = JobPartitioningEnv(published(rules), graphs_dir=profiles())
+
+    def steps() -> None:
+        env.reset(seed=0)
+        for draw in np.random.default_rng(0).random(num_steps):
+            offered = np.flatnonzero(env.action_masks())
+            env.step(int(offered[int(draw * len(offered))]))
+
+    return num_steps / median_s(steps)
+
+
+def profiles() -> Path:
+    """The folder of PipeDream's profiles."""
+    folder = reference_folder()
+    assert folder is not None
+    return folder / "pipedream"
+
+
+def published(rules: str) -> BenchmarkSettings:
+    """The published benchmark A with some placement rules."""
+    return load_benchmark("preset:pacml-compat-A", changes=[f"scenario.placement_rules=[{rules}]"])
+
+
+def new_simulator() -> Simulator:
+    """The published simulator, nothing computed yet."""
+    graphs = [load_graph(name, graphs_dir=profiles()) for name in GRAPHS]
+    return Simulator(load_cluster("preset:ramp-4x4x2"), graphs, preset("pacml-compat"))
+
+
+def _play(simulator: Simulator) -> None:
+    environment, rng, random = Environment(simulator, "A"), np.random.default_rng(0), agent("random")
+    environment.reset(seed=0)
+    running = environment.episode
+    assert running is not None
+    while not running.is_over:
+        running.decide(random(running, rng))
+
+
+def _lookahead() -> list[Figure]:
     cluster, defects = load_cluster("preset:ramp-4x4x2"), preset("pacml-compat")
-    graphs = [load_graph(name, graphs_dir=folder / "pipedream") for name in GRAPHS]
-    everything = np.ones(cluster.num_devices, np.bool_)
+    graphs = [load_graph("resnet18", graphs_dir=profiles())]
 
-    def fresh() -> Any:
-        return Simulator(cluster, graphs, defects)
+    def ahead() -> tuple[Simulator, Placed]:
+        simulator = Simulator(cluster, graphs, defects)
+        placed = simulator.place("resnet18", 16, np.ones(cluster.num_devices, np.bool_))
+        assert placed is not None
+        simulator.step(placed)
+        return simulator, placed
 
-    def cold_lookahead() -> None:
-        simulator = fresh()
-        simulator.step(simulator.place("resnet18", 16, everything))
-
-    simulator = fresh()
-    placed = simulator.place("resnet18", 16, everything)
+    simulator, placed = ahead()
     given = problem(placed.split, placed.server, simulator.times(placed), defects)
-    kernel_s = measure.median_s(lambda: lookahead(given))
-    plain_s = measure.median_s(lambda: plain_lookahead(given), repeats=1)
-    random = agent("random")
-
-    def episode(simulator: Any) -> None:
-        from meshwright.simulation.pacml.environment import Environment
-
-        environment, rng = Environment(simulator, "A"), np.random.default_rng(0)
-        environment.reset(seed=0)
-        running = environment.episode
-        assert running is not None
-        while not running.is_over:
-            running.decide(random(running, rng))
-
-    cold_s, warm_s = measure.median_s(lambda: episode(fresh())), measure.median_s(lambda: episode(simulator))
     on = f"ResNet-18 at degree 16, {len(given.target):,} deps"
     return [
-        measure.Figure("PAC-ML: split, place, price and look ahead", measure.median_s(cold_lookahead) * 1e3, "ms", on),
-        measure.Figure("PAC-ML: the look-ahead alone, compiled", kernel_s * 1e3, "ms", on),
-        measure.Figure("PAC-ML: the look-ahead alone, plain reference", plain_s * 1e3, "ms", on),
-        measure.Figure("PAC-ML: episode, empty table", cold_s, "s", "1,001 arrivals, random policy"),
-        measure.Figure("PAC-ML: episode, warm table", warm_s, "s", "1,001 arrivals, random policy"),
-        *_batched(folder, 1000 / warm_s),
+        Figure("PAC-ML: split, place, price and look ahead", median_s(ahead) * 1e3, "ms", on),
+        Figure("PAC-ML: the look-ahead alone, compiled", median_s(lambda: lookahead(given)) * 1e3, "ms", on),
+        Figure("PAC-ML: the look-ahead alone, plain reference", median_s(lambda: plain_lookahead(given)) * 1e3, "ms", on),
     ]
 
 
-def _batched(folder: Path, plain_per_s: float) -> list[measure.Figure]:
-    """The same episodes through the batched dynamics and the environment, beside the plain simulator's decisions a second."""
-    from meshwright.envs.batch import EpisodeBatch
-    from meshwright.envs.benchmark import load_benchmark
-    from meshwright.envs.job_partitioning import JobPartitioningEnv
+def _episodes() -> list[Figure]:
+    on = "1,001 arrivals, random policy"
+    plain_s = told("from benchmarks.pacml import episode_s; print(episode_s(is_warm=False))", NUMBA_DISABLE_JIT="1")
+    warm_s = episode_s(is_warm=True)
+    return [
+        Figure("PAC-ML: episode, empty table", episode_s(is_warm=False), "s", on),
+        Figure("PAC-ML: episode, empty table, plain Python", plain_s, "s", on),
+        Figure("PAC-ML: episode, warm table", warm_s, "s", on),
+        Figure("PAC-ML: simulator of one episode, random", NUM_DECISIONS / warm_s, "decisions/s", "one episode, warm table"),
+    ]
 
-    published = load_benchmark("preset:pacml-compat-A", changes=["scenario.placement_rules=[published]"])
-    rng = np.random.default_rng(0)
 
-    def play(batch: EpisodeBatch, num_decisions: int, *, fixed: bool) -> None:
-        for e in range(batch.num_episodes):
-            batch.begin(e, np.random.default_rng(e))
-        degree = np.array(batch.scenario.candidate_degree)
-        actions = np.full(batch.num_episodes, int(np.flatnonzero(degree == 8)[0]))
-        for _ in range(num_decisions):
-            if not fixed:
-                num_free = (batch.episodes.free_at_s <= batch.episodes.now_s[:, None]).sum(axis=1)
-                shown = (degree > 0) & (degree <= num_free[:, None])
-                actions = (rng.random(shown.shape) * shown).argmax(axis=1)
-            batch.step(actions)
+def _batched() -> list[Figure]:
+    """Episodes side by side, without observations, by rules that look at the published mask and the deadline."""
+    scenario = published("published").build(graphs_dir=profiles())
+    batch = EpisodeBatch(scenario, NUM_EPISODES, observes=False)
+    degree = np.array(scenario.candidate_degree)
+    num_played = NUM_EPISODES * NUM_DECISIONS
+    on = f"{NUM_EPISODES} episodes, warm table"
 
-    def cold_episode() -> None:
+    def cold() -> None:
         with tempfile.TemporaryDirectory() as cache:
-            scenario = published.build(graphs_dir=folder / "pipedream", cache=Path(cache))
-            play(EpisodeBatch(scenario, 1), 1000, fixed=False)
+            fresh = published("published").build(graphs_dir=profiles(), cache=Path(cache))
+            _side_by_side(EpisodeBatch(fresh, 1), degree, "random")
 
-    batch = EpisodeBatch(published.build(graphs_dir=folder / "pipedream"), 64, observes=False)
-    cold_s = measure.median_s(cold_episode)
-    fixed_s, random_s = (measure.median_s(lambda fixed=fixed: play(batch, 1000, fixed=fixed)) for fixed in (True, False))
-    figures = [
-        measure.Figure(
-            "PAC-ML: batched dynamics, episode, empty table", cold_s, "s", "1,001 arrivals, random policy, step times too"
-        ),
-        measure.Figure("PAC-ML: batched dynamics, fixed degree 8", 64_000 / fixed_s, "decisions/s", "64 episodes, warm table"),
-        measure.Figure("PAC-ML: batched dynamics, random", 64_000 / random_s, "decisions/s", "64 episodes, warm table"),
-        measure.Figure("PAC-ML: plain simulator, random", plain_per_s, "decisions/s", "one episode, warm table"),
-    ]
-    for rules in ("[published, first-fit, best-fit]", "[published, first-fit, best-fit, all-blocks]"):
-        chosen = load_benchmark("preset:pacml-compat-A", changes=[f"scenario.placement_rules={rules}"])
-        env = JobPartitioningEnv(chosen, graphs_dir=folder / "pipedream")
+    found = [Figure("PAC-ML: batched dynamics, episode, empty table", median_s(cold), "s", "1,001 arrivals, step times too")]
+    for name, title in HEURISTICS.items():
+        seconds = median_s(lambda name=name: _side_by_side(batch, degree, name))  # type: ignore[misc]
+        found.append(Figure(f"PAC-ML: batched dynamics, {title}", num_played / seconds, "decisions/s", on))
+    code = "from benchmarks.pacml import plain_batched_per_s; print(plain_batched_per_s())"
+    plain_per_s = told(code, NUMBA_DISABLE_JIT="1")
+    return [*found, Figure("PAC-ML: batched dynamics, fixed degree 8, plain Python", plain_per_s, "decisions/s", on)]
 
-        def steps(env: JobPartitioningEnv = env) -> None:
-            env.reset(seed=0)
-            for draw in np.random.default_rng(0).random(1000):
-                offered = np.flatnonzero(env.action_masks())
-                env.step(int(offered[int(draw * len(offered))]))
 
-        figures.append(measure.Figure("PAC-ML: Env.step", 1000 / measure.median_s(steps), "steps/s", f"compat A, rules {rules}"))
-    return figures
+def plain_batched_per_s(num_decisions: int = 10) -> float:
+    """Decisions a second of the batched dynamics at fixed degree 8 where nothing is compiled."""
+    scenario = published("published").build(graphs_dir=profiles())
+    batch = EpisodeBatch(scenario, NUM_EPISODES, observes=False)
+    degree = np.array(scenario.candidate_degree)
+    seconds = median_s(lambda: _side_by_side(batch, degree, "fixed", num_decisions))
+    return NUM_EPISODES * num_decisions / seconds
+
+
+def _side_by_side(batch: EpisodeBatch, degree: NDArray[np.int64], rule: str, num_decisions: int = NUM_DECISIONS) -> None:
+    for e in range(batch.num_episodes):
+        batch.begin(e, np.random.default_rng(e))
+    rng, episodes = np.random.default_rng(0), batch.episodes
+    actions = np.full(batch.num_episodes, int(np.flatnonzero(degree == 8)[0]))
+    sequential_s = episodes.num_steps * batch.scenario.problem.sequential_step_s[episodes.graph_id]
+    wanted = np.ceil(sequential_s / episodes.allowed_s).T.copy() if rule == "acceptable_jct" else None
+    for k in range(num_decisions):
+        if rule != "fixed":
+            num_free = (episodes.free_at_s <= episodes.now_s[:, None]).sum(axis=1)
+            shown = (degree > 0) & (degree <= num_free[:, None])
+            if wanted is None:
+                actions = (rng.random(shown.shape) * shown).argmax(axis=1)
+            else:  # the smallest degree that may do, the largest one shown where none does
+                enough = shown & (degree >= wanted[k][:, None])
+                actions = np.where(enough.any(axis=1), enough.argmax(axis=1), (shown * degree).argmax(axis=1))
+        batch.step(actions)
+
+
+def _steps() -> list[Figure]:
+    """Steps through the environment, and the same where nothing is compiled."""
+    found = []
+    for rules in RULES:
+        on = f"compat A, rules {rules}"
+        found.append(Figure("PAC-ML: Env.step", env_steps_per_s(rules, NUM_DECISIONS), "steps/s", on))
+    code = f"from benchmarks.pacml import env_steps_per_s; print(env_steps_per_s({RULES[0]!r}, 100))"
+    plain_per_s = told(code, NUMBA_DISABLE_JIT="1")
+    return [*found, Figure("PAC-ML: Env.step, plain Python", plain_per_s, "steps/s", f"compat A, rules {RULES[0]}")]

@@ -15,9 +15,7 @@ from meshwright.planners.layout_front import Counts, Found, Searched
 from meshwright.planners.layout_search import LayoutSearch
 from meshwright.planners.layout_space import LayoutSpace
 
-from .measure import Figure
-
-REPEATS = 3
+from .measure import REPEATS, Figure
 
 GPT3 = {"model_type": "gpt2", "n_embd": 12288, "n_layer": 96, "n_head": 96, "n_positions": 2048, "vocab_size": 51200}
 """Brown et al., "Language models are few-shot learners", 2020, table 2.1; the vocabulary padded as Megatron-LM does."""
@@ -31,7 +29,7 @@ def search_figures() -> list[Figure]:
     on = f"{counts.legal:,} legal layouts of 175B on 1,024 A100, {counts.examined:,} priced in {counts.prices:,} rank orders"
     small, batch = load_shape("zoo:gpt2-xl")[0], 64
     fast_s, _, pruned = _median(small, batch, _hosts(4), 10)
-    slow_s, _, every = _median(small, batch, _hosts(4), None, repeats=1)
+    slow_s, _, every = _median(small, batch, _hosts(4), None)
     assert [one[:4] for one in pruned.ranking] == [one[:4] for one in every.ranking[:10]]
     assert pruned.front == every.front
     both = f"gpt2-xl on 32 A100, {every.counts.legal:,} legal layouts; the same ten best, the same front"
@@ -45,11 +43,9 @@ def search_figures() -> list[Figure]:
     ]
 
 
-def _median(
-    shape: TransformerShape, batch: int, cluster: Cluster, top: int | None, *, repeats: int = REPEATS
-) -> tuple[float, float, Searched]:
+def _median(shape: TransformerShape, batch: int, cluster: Cluster, top: int | None) -> tuple[float, float, Searched]:
     """Seconds of a search and until its first answer, after one that is not counted, and what it found."""
-    runs = [_run(shape, batch, cluster, top) for _ in range(repeats + 1)][1:]
+    runs = [_run(shape, batch, cluster, top) for _ in range(REPEATS + 1)][1:]
     return statistics.median(run[0] for run in runs), statistics.median(run[1] for run in runs), runs[0][2]
 
 

@@ -1,10 +1,17 @@
 """The published figures, every one of them, and the statistics of two policies."""
 
 import json
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from meshwright.clusters import load_cluster
 from meshwright.evaluation.validate_pacml import HASH_DEPENDENT, validate
+from meshwright.jobs.pipedream import load_profile
+from meshwright.simulation.pacml.lookahead import lookahead, problem
+from meshwright.simulation.pacml.simulator import Simulator
+from meshwright.simulation.pacml.switches import Defects
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +67,34 @@ def test_no_one_order_of_ties_gives_all_the_figures_of_the_file(compared, refere
         log = next(row for row in found.rows if row.figure == "mean_jct" and row.group.startswith("log 4"))
         outcomes.add((alone.relative_error < 1e-12, log.relative_error < 1e-12))
     assert outcomes == {(True, False), (False, True)}
+
+
+@pytest.mark.reference
+def test_one_tie_of_one_job_falls_either_way_with_the_unit_of_compute_times(reference):
+    """AlexNet cut two ways: a sub-edge and a sync of one run time, the sub-edge 2.4 % from its end whatever the unit.
+
+    With milliseconds read as seconds the file lets the sub-edge set the tick, with milliseconds the sync, so no order of
+    the two flows gives both: communication would be 1.3 % off in one or the other.
+    """
+    told = json.loads((reference / "pacml" / "reference.json").read_text())
+    name, degree = HASH_DEPENDENT
+    graph = load_profile(reference / "pipedream" / name / "graph.txt")
+    wanted_s = {
+        True: told["single_job_empty_cluster"][name][str(degree)]["communication_overhead_time"],
+        False: told["single_job_if_ms_were_converted_to_s"][name][str(degree)]["comm"],
+    }
+    errors = {}
+    for unit_is_wrong, wanted in wanted_s.items():
+        defects = Defects(milliseconds_as_seconds=unit_is_wrong)
+        simulator = Simulator(load_cluster("preset:ramp-4x4x2"), [graph], defects, num_steps=50)
+        placed = simulator.place(name, degree, np.ones(simulator.num_servers, np.bool_))
+        given = problem(placed.split, placed.server, simulator.times(placed), defects)
+        for winner, tie in (("sync", given.tie), ("sub-edge", given.tie.max() - given.tie)):
+            found = simulator.num_steps * lookahead(replace(given, tie=tie)).communication_s
+            errors[unit_is_wrong, winner] = found / wanted - 1
+    assert {key for key, error in errors.items() if abs(error) < 1e-12} == {(True, "sub-edge"), (False, "sync")}
+    assert errors[True, "sync"] == pytest.approx(1.297e-2, rel=1e-3)
+    assert errors[False, "sub-edge"] == pytest.approx(-1.321e-2, rel=1e-3)
 
 
 @pytest.mark.reference
