@@ -5,34 +5,76 @@ Legend: ``v`` candidates, ``s`` shapes, ``d`` degrees, ``h`` slots (see `envs.fo
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ..envs.static import DEGREE_FEATURES, SHAPE_FEATURES
-from .encoders import ProfileEncoder, StaticTensors
+from ..envs.static import StaticFeatures
+from .encoders import KnownProfileEncoder, ProfileEncoder, StaticTensors
 
-# Width of the network that makes the weights of a shape or degree from its features.
-KIND_HIDDEN = 32
+ProfileSum = ProfileEncoder | KnownProfileEncoder
+
+
+class AfterWeights(NamedTuple):
+    """The estimate for one scenario as plain matrices, float32, for `models.after_kernel`.
+
+    Attributes:
+        first: from profiles of shapes, then of degrees, then ``episode``, ``(s h + d h + 1, first)``.
+        first_bias: ``(first,)``.
+        second, second_bias: ``(first, second)`` and ``(second,)``.
+        value, value_bias: ``(second,)`` and ``(1,)``.
+    """
+
+    first: NDArray[np.float32]
+    first_bias: NDArray[np.float32]
+    second: NDArray[np.float32]
+    second_bias: NDArray[np.float32]
+    value: NDArray[np.float32]
+    value_bias: NDArray[np.float32]
 
 
 class AfterstateValue(nn.Module):
     """Estimates the discounted reward that follows, from the state after a decision alone.
 
+    Its layers are bounded ones (tanh): states that have never been seen cannot seem worth more and more, which with others
+    drew the policy to them.
+
     Args:
-        num_slots: ``h``.
         widths: of the two layers.
+        shapes, degrees: how the profiles of each are summed, to the first width.
 
     Source:
         Afterstates: Sutton and Barto, "Reinforcement learning: an introduction", 2018, section 6.8.
     """
 
-    def __init__(self, num_slots: int, widths: tuple[int, ...]) -> None:
+    def __init__(self, widths: tuple[int, ...], shapes: ProfileSum, degrees: ProfileSum) -> None:
         super().__init__()
         first, second = widths
-        self.shapes = ProfileEncoder(len(SHAPE_FEATURES), num_slots, first, KIND_HIDDEN)
-        self.degrees = ProfileEncoder(len(DEGREE_FEATURES), num_slots, first, KIND_HIDDEN)
+        self.shapes, self.degrees = shapes, degrees
         self.episode = nn.Linear(1, first)
-        self.hidden = nn.Sequential(nn.ReLU(), nn.Linear(first, second), nn.ReLU())
+        self.second = nn.Linear(first, second)
         self.value = nn.Linear(second, 1)
+
+    @classmethod
+    def of(cls, static: StaticFeatures, widths: tuple[int, ...], kind_hidden: int | None) -> AfterstateValue:
+        """For a scenario.
+
+        Args:
+            static: its shapes and degrees.
+            widths: of the two layers.
+            kind_hidden: of the networks that make the weights of a shape or degree; None: each of this scenario's has weights
+                of its own, and no others are known.
+        """
+        sums: list[ProfileSum] = []
+        for kinds in (torch.as_tensor(static.shapes), torch.as_tensor(static.degrees)):
+            if kind_hidden is None:
+                sums.append(KnownProfileEncoder(kinds, static.shape_slots, widths[0]))
+            else:
+                sums.append(ProfileEncoder(kinds.shape[1], static.shape_slots, widths[0], kind_hidden))
+        return cls(widths, *sums)
 
     def forward(self, static: StaticTensors, shapes: Tensor, is_any: Tensor, episode: Tensor) -> tuple[Tensor, Tensor]:
         """Values ``(v,)`` and what they are read from, ``(v, second)``.
@@ -44,5 +86,25 @@ class AfterstateValue(nn.Module):
             episode: how near the end of the episode is, ``(v, 1)``.
         """
         lifted = self.shapes(static.shapes, shapes) + self.degrees(static.degrees, is_any) + self.episode(episode)
-        hidden: Tensor = self.hidden(lifted)
+        hidden = torch.tanh(self.second(torch.tanh(lifted)))
         return self.value(hidden).squeeze(1), hidden
+
+    @torch.no_grad()
+    def matrices(self, static: StaticTensors, sees_time: bool = True) -> AfterWeights:
+        """Copies of the weights for one scenario.
+
+        Args:
+            static: the scenario's shapes and degrees.
+            sees_time: False: every slot shows what is free by the first one.
+        """
+        parts = []
+        for encoder, kinds in ((self.shapes, static.shapes), (self.degrees, static.degrees)):
+            weights = encoder.matrix(kinds)
+            if not sees_time:
+                summed = weights.sum(dim=1)
+                weights = torch.zeros_like(weights)
+                weights[:, 0] = summed
+            parts.append(weights.flatten(0, 1))
+        first = torch.cat([*parts, self.episode.weight.T])
+        others = self.episode.bias, self.second.weight.T, self.second.bias, self.value.weight[0], self.value.bias
+        return AfterWeights(*(np.array(one.cpu().numpy(), np.float32, order="C") for one in (first, *others)))

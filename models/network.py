@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from ..envs.observation import CANDIDATE_FEATURES, CLUSTER_FEATURES, DEVICE_FEATURES, JOB_FEATURES, SLOTS
 from ..envs.static import DEGREE_FEATURES, StaticFeatures
-from .after import AfterstateValue
+from .after import AfterstateValue, AfterWeights
 from .encoders import GraphEncoder, GraphTotals, SetEncoder, StaticTensors
 from .settings import NetworkSettings
 from .unseen import unseen
@@ -81,7 +81,7 @@ class CandidateNetwork(nn.Module):
         )
         _begin_small(self.score[-1])
         if chosen.after:
-            self.after = AfterstateValue(static.shape_slots, chosen.after)
+            self.after = AfterstateValue.of(static, chosen.after, chosen.kind_hidden)
             self.pays = nn.Linear(len(CANDIDATE_FEATURES) + 1, 1)
             self.log_sharpness = nn.Parameter(torch.zeros(()))
             self.register_buffer("value_scale", torch.ones(()))
@@ -159,9 +159,17 @@ class CandidateNetwork(nn.Module):
         """
         return self._after(unseen(candidates, self.settings.without))[0]
 
+    def after_weights(self) -> AfterWeights:
+        """What `after_worth` is computed from for the current scenario, as plain matrices."""
+        return self.after.matrices(self.static, sees_time="time-to-free" not in self.settings.without)
+
     def _worth(self, observation: dict[str, Tensor], sample: Tensor, candidate: Tensor) -> Worth:
-        rows = {key: observation[key][sample, candidate] for key in ("candidate_shapes", "candidate_any")}
-        after, hidden = self._after({**rows, "episode": observation["episode"][sample]})
+        if "candidate_after" in observation:  # computed already, see `models.after_kernel`
+            found = observation["candidate_after"][sample, candidate]
+            after, hidden = found[:, 0], found[:, 1:]
+        else:
+            rows = {key: observation[key][sample, candidate] for key in ("candidate_shapes", "candidate_any")}
+            after, hidden = self._after({**rows, "episode": observation["episode"][sample]})
         told = [observation[key][sample, candidate] for key in ("candidates", "candidate_ends")]
         return Worth(sample, candidate, self.pays(torch.cat(told, dim=1)).squeeze(1), after, hidden)
 

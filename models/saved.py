@@ -121,8 +121,22 @@ class SavedNetwork:
         try:
             network.load_state_dict(self.weights)
         except RuntimeError:
+            if self.settings.after and self.settings.kind_hidden is None:
+                problem = "knows the shapes of the cluster that it was trained on alone, and these are others"
+                raise CheckpointError(problem, file=self.file, field="cluster") from None
             raise CheckpointError("the weights do not fit the widths that stand beside them", file=self.file) from None
+        self._check_kinds(network, static)
         return network.eval()
+
+    def _check_kinds(self, network: CandidateNetwork, static: StaticFeatures) -> None:
+        """Refuse a cluster some of whose shapes have no weights."""
+        if not self.settings.after:
+            return
+        try:
+            network.after_weights()
+        except ValueError:
+            problem = "knows the shapes of the cluster that it was trained on alone, and these are others"
+            raise CheckpointError(problem, file=self.file, field="cluster") from None
 
 
 class NetworkPolicy:

@@ -26,6 +26,9 @@ class NetworkSettings(settings.Settings):
         hidden: the layers that score candidates and estimate the value.
         after: the layers that estimate what the state after a candidate is worth, from when blocks of each shape become
             free (needs ``shape_slots``); empty: there is no such estimate.
+        kind_hidden: width of the network that makes that estimate's weights of a shape or degree from its features, so that it
+            serves any cluster; null: the shapes and degrees of the cluster that it is trained on have weights of their own,
+            which is better there, and it serves no others.
         without: what the network does without.
     """
 
@@ -36,6 +39,7 @@ class NetworkSettings(settings.Settings):
     device_hidden: int = Field(default=16, ge=1, le=1024)
     hidden: int = Field(default=64, ge=1, le=4096)
     after: tuple[int, ...] = ()
+    kind_hidden: int | None = Field(default=16, ge=1, le=1024)
     without: tuple[Part, ...] = ()
 
     @field_validator("after")

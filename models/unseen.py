@@ -31,6 +31,8 @@ def unseen(observation: dict[str, Tensor], parts: Sequence[Part]) -> dict[str, T
     if "look-ahead" in parts:
         _blank(shown, "candidates", CANDIDATE_FEATURES, _LOOK_AHEAD)
         _blank(shown, "job", JOB_FEATURES, ("fastest against deadline",))
+        if "candidate_ends" in present:
+            shown["candidate_ends"] = torch.zeros_like(shown["candidate_ends"])
     if "time-to-free" in parts:
         _blank(shown, "cluster", CLUSTER_FEATURES, ("mean time left",))
         _blank(shown, "devices", DEVICE_FEATURES, ("time left",))

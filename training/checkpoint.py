@@ -15,10 +15,11 @@ import torch
 from sb3_contrib import MaskablePPO
 
 from ..errors import CheckpointError
+from ..models.network import CandidateNetwork
 from ..models.saved import SavedNetwork, load_tensors, save_tensors
 from .vec_env import JobPartitioningVecEnv
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 KEYS = (
     "key",
     "num_timesteps",
@@ -81,6 +82,9 @@ def restore(path: Path, model: MaskablePPO, key: str) -> tuple[dict[str, Any], S
     model.policy.optimizer.load_state_dict(data["optimizer"])
     model.num_timesteps = data["num_timesteps"]
     model._n_updates = data["num_updates"]
+    network = model.policy.get_submodule("network")
+    assert isinstance(network, CandidateNetwork)
+    _environment(model).show_worth_by(network)  # which PPO does not change
     model._last_obs = _environment(model).restore({name: tensor.numpy() for name, tensor in data["episodes"].items()})
     model._last_episode_starts = data["episode_starts"].numpy()
     model.ep_info_buffer = deque(data["recent_episodes"], maxlen=model._stats_window_size)

@@ -35,7 +35,10 @@ class Course:
     def env(self, chosen: TrainSettings) -> JobPartitioningVecEnv:
         """Its environments."""
         rewards = [benchmark.reward for benchmark in self.benchmarks]
-        return JobPartitioningVecEnv(self.scenarios, chosen.ppo.num_envs, rewards, chosen.seed, staggered=chosen.staggered)
+        worth_size = 1 + chosen.network.after[-1] if chosen.network.after else 0
+        return JobPartitioningVecEnv(
+            self.scenarios, chosen.ppo.num_envs, rewards, chosen.seed, staggered=chosen.staggered, worth_size=worth_size
+        )
 
 
 def courses(

@@ -89,6 +89,11 @@ class Looks(BaseCallback):
         self.best.save(self.run.pretrained)
         self.next_validation = 0
 
+    def show_worth(self, model: MaskablePPO) -> None:
+        """Let the model's environments tell what states are worth by its weights, which PPO does not change."""
+        self.model = model
+        self._env.show_worth_by(self._network)
+
     def _on_pretrained(self, steps: int) -> None:
         if steps >= self.next_validation and steps < self.before_ppo:
             self.next_validation = steps + self.chosen.validate_every_steps

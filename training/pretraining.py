@@ -42,11 +42,13 @@ def pretrain(network: CandidateNetwork, env: JobPartitioningVecEnv, chosen: Trai
     if isinstance(chosen.pretraining, ValuePretraining):
         pretrain_values(network, env, chosen.pretraining, chosen.ppo.discount, chosen.seed, look)
     elif isinstance(chosen.pretraining, RulePretraining):
+        env.show_worth_by(network)
         clone(network, env, chosen.pretraining, chosen.seed, look)
 
 
 def finish_pretraining(network: CandidateNetwork, env: JobPartitioningVecEnv, chosen: TrainSettings) -> None:
-    """Set how sharply PPO's first policy prefers what is worth more, and in which unit PPO is paid."""
+    """Set how sharply PPO's first policy prefers what is worth more, and in which unit PPO is paid; show it worth."""
+    env.show_worth_by(network)
     if isinstance(chosen.pretraining, ValuePretraining):
         env.reward_scale = chosen.pretraining.reward_scale
         with torch.no_grad():

@@ -19,9 +19,11 @@ class ValuePretraining(settings.Settings):
         final_learning_rate: the same at the end; in between it falls linearly.
         rollout_steps: decisions of each episode between two updates.
         minibatch: decisions of one gradient step.
-        epochs: passes over the decisions of one update.
+        memory: rollouts that are learned from, the latest ones.
+        epochs: passes of one update, each over as many decisions as a rollout has, drawn from those in memory.
         trace: lambda of the returns that are learned.
         averaging: weight of the newest weights in the running average of them that plays, per update.
+        slow_averaging: weight of what plays in the running average of that which is kept, per update.
         explore: share of decisions taken by chance at the start; it falls linearly to none.
         reward_scale: times which PPO's rewards are paid, so that the errors of its values do not outweigh its choices.
         temperature: difference in worth at which PPO's first policy prefers the better candidate by a factor e.
@@ -35,10 +37,12 @@ class ValuePretraining(settings.Settings):
     learning_rate: float = Field(default=1e-3, gt=0)
     final_learning_rate: float = Field(default=5e-5, gt=0)
     rollout_steps: int = Field(default=64, ge=2, le=65_536)
-    minibatch: int = Field(default=256, ge=2)
-    epochs: int = Field(default=2, ge=1, le=100)
-    trace: float = Field(default=0.85, ge=0, le=1)
+    minibatch: int = Field(default=64, ge=2)
+    memory: int = Field(default=16, ge=1, le=1000)
+    epochs: int = Field(default=3, ge=1, le=100)
+    trace: float = Field(default=0.8, ge=0, le=1)
     averaging: float = Field(default=0.1, gt=0, le=1)
+    slow_averaging: float = Field(default=0.02, gt=0, le=1)
     explore: float = Field(default=0.05, ge=0, le=1)
     reward_scale: float = Field(default=0.1, gt=0)
     temperature: float = Field(default=0.05, gt=0)

@@ -1,10 +1,11 @@
 """TD(lambda) on afterstates: what the state after each decision is worth, learned before PPO begins.
 
-Legend: ``t`` decisions of a rollout, ``e`` environments, ``a`` candidates, ``v`` offered candidates of all environments.
+Legend: ``t`` decisions of a rollout, ``e`` environments, ``a`` candidates.
 The policy that plays takes the candidate with the most reward at once plus worth afterwards, but for some decisions
 that are taken by chance. Rewards are centred: what a decision pays on average is taken off, so that the worth of a state
-tells how much better or worse than usual things will go. The weights that play, and that are kept, are a running
-average of those that learn: the policy then changes slowly, though it hangs on small differences in worth.
+tells how much better or worse than usual things will go. Three sets of weights are at work: those that learn from the
+latest rollouts; a running average of them, which plays and tells returns what their last state is worth, for a policy
+that hangs on small differences in worth must change slowly; and a slower average of that, which is kept.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ..models.network import CandidateNetwork, Worth
+from ..models.after_kernel import worth_after
+from ..models.network import CandidateNetwork
 from .pretraining_settings import ValuePretraining
-from .vec_env import JobPartitioningVecEnv, Observations
+from .vec_env import JobPartitioningVecEnv
 
 # Decisions of each environment from which nothing is learned but what decisions pay.
 PREPARING_STEPS = 256
@@ -45,54 +47,45 @@ def pretrain_values(
         seed: of exploration and shuffling.
         look: called with the number of decisions so far, after each update.
     """
-    device = next(network.parameters()).device
     rng = np.random.default_rng([seed, 1])
-    num_envs = env.num_envs
-    seen = _prepare(network, env, env.reset(), rng)
-    learner = copy.deepcopy(network)
-    weights = _weights(learner)
-    optimizer = torch.optim.Adam(weights, lr=chosen.learning_rate)
+    env.restart()
+    _prepare(network, env, rng)
+    learner, player = copy.deepcopy(network), copy.deepcopy(network)
+    optimizer = torch.optim.Adam(_weights(learner), lr=chosen.learning_rate)
+    memory = _Memory(chosen.memory)
     steps = 0
     while steps < chosen.steps:
         left = 1.0 - steps / chosen.steps
-        rate = chosen.final_learning_rate + (chosen.learning_rate - chosen.final_learning_rate) * left
         for group in optimizer.param_groups:
-            group["lr"] = rate
-        rollout = _Rollout(chosen.rollout_steps, num_envs)
-        for t in range(chosen.rollout_steps + 1):
-            worth, pays = _worth(network, seen, device), env.pays()
-            actions, chosen_row = _act(worth, pays, chosen.explore * left, rng)
-            rollout.note(t, worth, pays[np.arange(num_envs), actions], chosen_row)
-            if t < chosen.rollout_steps:
-                rollout.keep(seen, actions)
-                env.step_async(actions)
-                seen, _, is_over, _ = env.step_wait()
-                rollout.is_over[t] = is_over
-        targets = rollout.targets(discount, chosen.trace)
-        _learn(learner, optimizer, weights, rollout, targets, chosen, rng, device)
+            group["lr"] = chosen.final_learning_rate + (chosen.learning_rate - chosen.final_learning_rate) * left
+        rollout = _Rollout(env, chosen.rollout_steps)
+        rollout.play(player, chosen.explore * left, rng)
+        memory.add(rollout.lesson(discount, chosen.trace, next(network.parameters()).device))
+        _learn(learner, optimizer, memory, chosen, rng)
         with torch.no_grad():
-            torch._foreach_lerp_(_weights(network), weights, chosen.averaging)
-        steps += chosen.rollout_steps * num_envs
+            torch._foreach_lerp_(_weights(player), _weights(learner), chosen.averaging)
+            torch._foreach_lerp_(_weights(network), _weights(player), chosen.slow_averaging)
+        steps += chosen.rollout_steps * env.num_envs
         if steps < CENTRE_UNTIL * chosen.steps:
-            _move_centre(env, CENTRE_RATE * float(rollout.pays[:-1].mean()), discount, network, learner)
+            _move_centre(env, CENTRE_RATE * float(rollout.pays[:-1].mean()), discount, (network, player, learner), memory)
         look(steps)
 
 
-def _prepare(network: CandidateNetwork, env: JobPartitioningVecEnv, seen: Observations, rng: np.random.Generator) -> Observations:
+def _prepare(network: CandidateNetwork, env: JobPartitioningVecEnv, rng: np.random.Generator) -> None:
     """Learn what candidates pay, by least squares, and what they pay on average when the best-paid ones are taken.
 
     Among candidates that pay alike, one is taken by chance.
     """
     rows, paid, taken = [], [], []
     for _ in range(PREPARING_STEPS):
-        pays, offered = env.pays(), seen["action_mask"] > 0
-        rows.append(np.concatenate([seen["candidates"][offered], seen["candidate_ends"][offered]], axis=1))
+        pays, offered = env.pays(), _offered(env)
+        told = np.concatenate([env.shown("candidates"), env.shown("candidate_ends")], axis=2)
+        rows.append(told[offered])
         paid.append(pays[offered])
         best = offered & (pays == np.where(offered, pays, -np.inf).max(axis=1, keepdims=True))
         actions = (rng.random(pays.shape) * best).argmax(axis=1)
         taken.append(pays[np.arange(len(actions)), actions])
-        env.step_async(actions)
-        seen = env.step_wait()[0]
+        env.advance(actions)
     env.reward_centre = float(np.mean(taken))
     features = np.concatenate(rows).astype(np.float64)
     features = np.concatenate([features, np.ones((len(features), 1))], axis=1)
@@ -100,98 +93,153 @@ def _prepare(network: CandidateNetwork, env: JobPartitioningVecEnv, seen: Observ
     with torch.no_grad():
         network.pays.weight.copy_(torch.as_tensor(found[None, :-1]))
         network.pays.bias.copy_(torch.as_tensor(found[-1:]))
-    return seen
 
 
 class _Rollout:
-    """What happened in ``t`` decisions of each environment, and what it looked like."""
+    """What happened in ``t`` decisions of each environment, and the afterstates that were chosen.
 
-    def __init__(self, num_steps: int, num_envs: int) -> None:
-        self.pays = np.zeros((num_steps + 1, num_envs), np.float32)
-        self.after = np.zeros((num_steps + 1, num_envs), np.float32)
-        self.is_over = np.zeros((num_steps, num_envs), np.bool_)
-        self.kept: dict[str, list[NDArray[np.float32]]] = {key: [] for key in (*AFTER_KEYS, "episode")}
+    Attributes:
+        pays: what the chosen candidates paid, ``(t + 1, e)``; the last is that of the decision after the rollout, which
+            is taken but not carried out.
+        after: what the states after them are worth, ``(t + 1, e)``.
+        is_over: whether the episode was over then, ``(t, e)``.
+        kept: the afterstates, ``(t, e, ...)`` each.
+    """
 
-    def note(self, t: int, worth: Worth, pays: NDArray[np.float32], row: NDArray[np.int64]) -> None:
-        """What the chosen candidates pay and are worth afterwards; ``row`` is their place among the offered ones."""
-        self.pays[t] = pays
-        self.after[t] = worth.after.cpu().numpy()[row]
+    def __init__(self, env: JobPartitioningVecEnv, num_steps: int) -> None:
+        self._env = env
+        self.pays = np.zeros((num_steps + 1, env.num_envs), np.float32)
+        self.after = np.zeros((num_steps + 1, env.num_envs), np.float32)
+        self.is_over = np.zeros((num_steps, env.num_envs), np.bool_)
+        sizes = {key: env.shown(key).shape[2:] for key in AFTER_KEYS}
+        self.kept = {key: np.empty((num_steps, env.num_envs, *size), np.float32) for key, size in sizes.items()}
+        self.kept["episode"] = np.empty((num_steps, env.num_envs, 1), np.float32)
 
-    def keep(self, seen: Observations, actions: NDArray[np.int64]) -> None:
-        """The afterstates that were chosen."""
-        rows = np.arange(len(actions))
-        for key in AFTER_KEYS:
-            self.kept[key].append(seen[key][rows, actions])
-        self.kept["episode"].append(seen["episode"])
-
-    def tensors(self, device: torch.device) -> dict[str, Tensor]:
-        """The afterstates, a row each."""
-        return {key: torch.as_tensor(np.concatenate(parts), device=device) for key, parts in self.kept.items()}
-
-    def targets(self, discount: float, trace: float) -> NDArray[np.float32]:
-        """Discounted lambda-returns that follow each decision, ``(t, e)``; nothing follows the last one of an episode."""
+    def play(self, player: CandidateNetwork, explore: float, rng: np.random.Generator) -> None:
+        """Take the best candidates, and one by chance in a share ``explore`` of the decisions."""
+        env, weights, each = self._env, player.after_weights(), np.arange(self._env.num_envs)
+        found = [np.empty((b.num_episodes, env.num_candidates, 1 + len(weights.value)), np.float32) for b in env.batches]
         num_steps = len(self.is_over)
-        out = np.zeros_like(self.pays[:-1])
-        later = self.after[-1]
-        for t in reversed(range(num_steps)):
-            mixed = self.after[t + 1] if t == num_steps - 1 else (1 - trace) * self.after[t + 1] + trace * later
-            later = np.where(self.is_over[t], 0.0, discount * (self.pays[t + 1] + mixed)).astype(np.float32)
-            out[t] = later
-        return out
+        for t in range(num_steps + 1):
+            for batch, out in zip(env.batches, found, strict=True):
+                worth_after(batch.observations, weights, out)
+            after, pays = np.concatenate([out[:, :, 0] for out in found]), env.pays()
+            actions = _act(pays + after, _offered(env, "reject" in player.settings.without), explore, rng)
+            self.pays[t], self.after[t] = pays[each, actions], after[each, actions]
+            if t < num_steps:
+                for key in AFTER_KEYS:
+                    self.kept[key][t] = env.shown(key)[each, actions]
+                self.kept["episode"][t] = env.shown("episode")
+                self.is_over[t] = env.advance(actions)[1]
+
+    def lesson(self, discount: float, trace: float, device: torch.device) -> dict[str, Tensor]:
+        """The afterstates, a row each, and ``wanted``, the discounted lambda-returns that follow them."""
+        told = {**self.kept, "wanted": lambda_returns(self.pays, self.after, self.is_over, discount, trace)}
+        return {key: torch.as_tensor(value, device=device).flatten(0, 1) for key, value in told.items()}
 
 
-def _worth(network: CandidateNetwork, seen: Observations, device: torch.device) -> Worth:
-    with torch.no_grad():
-        return network.worth({key: torch.as_tensor(value, device=device) for key, value in seen.items()})
+def lambda_returns(
+    pays: NDArray[np.float32], after: NDArray[np.float32], is_over: NDArray[np.bool_], discount: float, trace: float
+) -> NDArray[np.float32]:
+    """Discounted lambda-returns that follow each decision, ``(t, e)``; nothing follows the last one of an episode.
+
+    Args:
+        pays, after, is_over: as in a `_Rollout`.
+        discount: per decision.
+        trace: lambda.
+    """
+    num_steps = len(is_over)
+    out = np.zeros_like(pays[:-1])
+    later = after[-1]
+    for t in reversed(range(num_steps)):
+        mixed = after[t + 1] if t == num_steps - 1 else (1 - trace) * after[t + 1] + trace * later
+        later = np.where(is_over[t], 0.0, discount * (pays[t + 1] + mixed)).astype(np.float32)
+        out[t] = later
+    return out
 
 
-def _move_centre(env: JobPartitioningVecEnv, by: float, discount: float, *networks: CandidateNetwork) -> None:
+def _offered(env: JobPartitioningVecEnv, only_rejects_in_need: bool = False) -> NDArray[np.bool_]:
+    """Which candidates may be taken, ``(e, a)``; in need: rejection only where there is nothing else."""
+    offered = env.shown("action_mask") > 0
+    if only_rejects_in_need:
+        offered[:, 0] &= ~offered[:, 1:].any(axis=1)
+    return offered
+
+
+def _act(total: NDArray[np.float32], offered: NDArray[np.bool_], explore: float, rng: np.random.Generator) -> NDArray[np.int64]:
+    """The best offered candidates, but for those taken by chance, ``(e,)``."""
+    actions: NDArray[np.int64] = np.where(offered, total, -np.inf).argmax(axis=1)
+    by_chance = rng.random(len(actions)) < explore
+    if by_chance.any():
+        drawn = np.where(offered, rng.random(total.shape), -1.0).argmax(axis=1)
+        actions = np.where(by_chance, drawn, actions)
+    return actions
+
+
+def _move_centre(
+    env: JobPartitioningVecEnv,
+    by: float,
+    discount: float,
+    networks: tuple[CandidateNetwork, ...],
+    memory: _Memory,
+) -> None:
     """Take more off every reward, and off all worth what that comes to when the end of the episode is far.
 
     Worth then begins too low and is raised where it is learned: what has not been seen stays below what has, which keeps
     the policy from states that it only imagines to be good.
     """
     env.reward_centre += by
+    less = by * discount / (1.0 - discount)
     with torch.no_grad():
         for network in networks:
-            network.after.value.bias.sub_(by * discount / (1.0 - discount))
+            network.after.value.bias.sub_(less)
             network.pays.bias.sub_(by)
+        memory.rows["wanted"].sub_(less)
 
 
-def _act(
-    worth: Worth, pays: NDArray[np.float32], explore: float, rng: np.random.Generator
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Candidates ``(e,)`` and their places among the offered ones of all environments."""
-    sample, candidate = worth.sample.cpu().numpy(), worth.candidate.cpu().numpy()
-    total = np.full(pays.shape, -np.inf, np.float32)
-    total[sample, candidate] = pays[sample, candidate] + worth.after.cpu().numpy()
-    actions = total.argmax(axis=1)
-    by_chance = rng.random(len(actions)) < explore
-    if by_chance.any():
-        drawn = np.where(np.isfinite(total), rng.random(total.shape), -1.0).argmax(axis=1)
-        actions = np.where(by_chance, drawn, actions)
-    row = np.zeros(pays.shape, np.int64)
-    row[sample, candidate] = np.arange(len(sample))
-    return actions, row[np.arange(len(actions)), actions]
+class _Memory:
+    """The latest rollouts, a row for each decision.
+
+    Attributes:
+        rows: of afterstates, and ``wanted``, the returns that follow them; those not written yet are zero.
+        size: rows of a rollout.
+        num_rollouts: that have been written.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self.rows: dict[str, Tensor] = {}
+        self.size = 0
+        self.num_rollouts = 0
+
+    def add(self, lesson: dict[str, Tensor]) -> None:
+        """Write a rollout over the oldest one."""
+        if not self.rows:
+            self.size = len(lesson["wanted"])
+            self.rows = {key: row.new_zeros((self._capacity * self.size, *row.shape[1:])) for key, row in lesson.items()}
+        first = self.num_rollouts % self._capacity * self.size
+        for key, row in lesson.items():
+            self.rows[key][first : first + self.size] = row
+        self.num_rollouts += 1
+
+    def __len__(self) -> int:
+        """Rows that have been written."""
+        return min(self.num_rollouts, self._capacity) * self.size
 
 
 def _learn(
     learner: CandidateNetwork,
     optimizer: torch.optim.Optimizer,
-    weights: list[Tensor],
-    rollout: _Rollout,
-    targets: NDArray[np.float32],
+    memory: _Memory,
     chosen: ValuePretraining,
     rng: np.random.Generator,
-    device: torch.device,
 ) -> None:
-    kept = rollout.tensors(device)
-    wanted = torch.as_tensor(targets.reshape(-1), device=device)
+    """As many passes as are chosen, each over as many decisions as a rollout has, drawn from all that are kept."""
+    weights = _weights(learner)
     for _ in range(chosen.epochs):
-        order = torch.as_tensor(rng.permutation(len(wanted)), device=device)
-        for rows in torch.split(order, chosen.minibatch):
-            batch = {key: value[rows] for key, value in kept.items()}
-            loss = _loss(learner, batch, wanted[rows])
+        order = torch.as_tensor(rng.permutation(len(memory))[: memory.size], device=memory.rows["wanted"].device)
+        for drawn in torch.split(order, chosen.minibatch):
+            loss = _loss(learner, {key: value[drawn] for key, value in memory.rows.items()})
             optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             nn.utils.clip_grad_norm_(weights, MAX_GRAD_NORM)
@@ -202,5 +250,5 @@ def _weights(network: CandidateNetwork) -> list[Tensor]:
     return list(network.after.parameters())
 
 
-def _loss(learner: CandidateNetwork, batch: dict[str, Tensor], wanted: Tensor) -> Tensor:
-    return ((learner.after_worth(batch) - wanted) ** 2).mean()
+def _loss(learner: CandidateNetwork, rows: dict[str, Tensor]) -> Tensor:
+    return ((learner.after_worth(rows) - rows["wanted"]) ** 2).mean()

@@ -101,6 +101,7 @@ def _play(model: MaskablePPO, chosen: TrainSettings, played: Sequence[Course], c
             following = course.env(chosen)
             following.reward_centre, following.reward_scale = env.reward_centre, env.reward_scale
             model.set_env(following)
+        callback.show_worth(model)
         # The mask travels in the observation, so PPO need not fetch and keep it again.
         model.learn(course.until_steps - model.num_timesteps, callback=callback, reset_num_timesteps=False, use_masking=False)
 

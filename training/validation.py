@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from ..envs.batch import EpisodeBatch
+from ..models.after_kernel import shown_with_worth
 from ..models.network import CandidateNetwork
 from ..simulation.scenario import Scenario
 
@@ -28,8 +29,10 @@ def _blocking_rate(network: CandidateNetwork, scenario: Scenario, num_seeds: int
     for e in range(num_seeds):
         batch.begin(e, np.random.default_rng(FIRST_VALIDATION_SEED + e))
     device = next(network.parameters()).device
+    weights = network.after_weights() if network.settings.after else None
     while not batch.is_over.all():
-        observation = {key: torch.as_tensor(value, device=device) for key, value in batch.observations.shown().items()}
+        shown = batch.observations.shown() if weights is None else shown_with_worth(batch.observations, weights)
+        observation = {key: torch.as_tensor(value, device=device) for key, value in shown.items()}
         with torch.no_grad():
             scores = network(observation)[0]
         batch.step(scores.argmax(dim=1).cpu().numpy(), ~batch.is_over)

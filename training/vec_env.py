@@ -13,6 +13,9 @@ from stable_baselines3.common.vec_env import VecEnv
 from ..envs.batch import EpisodeBatch
 from ..envs.reward import RewardSettings
 from ..errors import ConfigError
+from ..models.after import AfterWeights
+from ..models.after_kernel import READ, shown_with_worth
+from ..models.network import CandidateNetwork
 from ..simulation.scenario import Scenario
 
 Observations = dict[str, NDArray[Any]]
@@ -34,6 +37,8 @@ class JobPartitioningVecEnv(VecEnv):
         seed: of the run.
         staggered: whether the first episodes begin at different places, ``j / e`` of their jobs decided by chance, so
             that not all environments are at the beginning or at the end of an episode at a time.
+        worth_size: figures that tell what the state after a candidate is worth; above 0, observations hold them in place of
+            what they are read from (see `models.after_kernel.shown_with_worth`), which is most of an observation.
 
     Attributes:
         reward_centre: taken off every reward.
@@ -51,6 +56,7 @@ class JobPartitioningVecEnv(VecEnv):
         seed: int,
         *,
         staggered: bool = False,
+        worth_size: int = 0,
     ) -> None:
         self.scenarios = (scenario,) if isinstance(scenario, Scenario) else tuple(scenario)
         weights = [rewards] * len(self.scenarios) if isinstance(rewards, RewardSettings) else rewards
@@ -64,6 +70,12 @@ class JobPartitioningVecEnv(VecEnv):
             if batch.observer.space != space or one.problem.num_candidates != self.scenario.problem.num_candidates:
                 problem = "benchmarks that are mixed must have the same cluster, degrees, rules, slots and number of graphs"
                 raise ConfigError(problem, field="benchmark", value=one.settings.workload)
+        if worth_size:
+            kept = {key: box for key, box in space.spaces.items() if key not in READ}
+            shape = self.scenario.problem.num_candidates, worth_size
+            space = spaces.Dict({**kept, "candidate_after": spaces.Box(-np.inf, np.inf, shape, np.float32)})
+        self._after: AfterWeights | None = None
+        self._shows_worth = worth_size > 0
         self._seed = seed
         self._staggered = staggered
         # Where jobs that run beyond the end are paid as blocked, nothing of worth follows it.
@@ -79,6 +91,11 @@ class JobPartitioningVecEnv(VecEnv):
 
     def reset(self) -> Observations:
         """Start the first episode of every environment."""
+        self.restart()
+        return self.observations()
+
+    def restart(self) -> None:
+        """`reset` without copying the observations."""
         self._round[:] = 0
         self._return[:] = 0
         self._length[:] = 0
@@ -86,7 +103,6 @@ class JobPartitioningVecEnv(VecEnv):
             self._begin(e)
         if self._staggered:
             self._stagger()
-        return self.observations()
 
     def step_async(self, actions: NDArray[np.int64]) -> None:
         """Take note of the actions."""
@@ -97,25 +113,44 @@ class JobPartitioningVecEnv(VecEnv):
 
         The episode counts as truncated, unless jobs that run beyond its end are paid as blocked: then it is over.
         """
-        parts = np.split(self._actions, len(self.batches))
-        stepped = [batch.step(actions) for batch, actions in zip(self.batches, parts, strict=True)]
+        infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
+        rewards, is_over = self.advance(self._actions, infos)
+        return self.observations(), np.float32(self.reward_scale) * rewards, is_over, infos
+
+    def advance(
+        self, actions: NDArray[np.int64], infos: list[dict[str, Any]] | None = None
+    ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+        """Carry out actions without copying any observation; `shown` tells the new ones.
+
+        Args:
+            actions: candidates, ``(e,)``.
+            infos: what Stable-Baselines3 is told about episodes that end is written here.
+
+        Returns:
+            Centred rewards, unscaled, and which episodes ended, ``(e,)`` each; those have begun anew.
+        """
+        parts = np.split(actions, len(self.batches))
+        stepped = [batch.step(one) for batch, one in zip(self.batches, parts, strict=True)]
         rewards, is_over = (np.concatenate(both) for both in zip(*stepped, strict=True))
         self._return += rewards
         self._length += 1
-        infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
         for e in np.flatnonzero(is_over).tolist():
-            batch, i = self._at(e)
-            infos[e] = {
-                "TimeLimit.truncated": self._goes_on,
-                "terminal_observation": {key: value[i].copy() for key, value in batch.observations.shown().items()},
-                "episode": {"r": float(self._return[e]), "l": int(self._length[e]), "t": 0.0},
-                "blocking_rate": batch.record(i).blocking_rate(batch.scenario.settings.counted),
-            }
+            if infos is not None:
+                batch, i = self._at(e)
+                infos[e] = {
+                    "TimeLimit.truncated": self._goes_on,
+                    "terminal_observation": {key: value[i].copy() for key, value in self._shown(batch).items()},
+                    "episode": {"r": float(self._return[e]), "l": int(self._length[e]), "t": 0.0},
+                    "blocking_rate": batch.record(i).blocking_rate(batch.scenario.settings.counted),
+                }
             self._return[e] = 0.0
             self._length[e] = 0
             self._begin(e)
-        paid = np.float32(self.reward_scale) * (rewards - np.float32(self.reward_centre))
-        return self.observations(), paid, is_over, infos
+        return rewards - np.float32(self.reward_centre), is_over
+
+    def show_worth_by(self, network: CandidateNetwork) -> None:
+        """Let observations hold what states are worth by a network as it is now; needed first where they hold worth."""
+        self._after = network.after_weights() if network.settings.after else None
 
     def pays(self) -> NDArray[np.float32]:
         """What each candidate pays at once, centred, ``(e, a)`` (see `EpisodeBatch.pays`)."""
@@ -167,10 +202,27 @@ class JobPartitioningVecEnv(VecEnv):
     def close(self) -> None:
         """Nothing to close."""
 
+    @property
+    def num_candidates(self) -> int:
+        """``a``."""
+        return self.scenario.problem.num_candidates
+
+    def shown(self, key: str) -> NDArray[Any]:
+        """One key of the current observations, worth apart, ``(e, ...)``; of a single scenario not a copy."""
+        parts = [getattr(batch.observations, key) for batch in self.batches]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
     def observations(self) -> Observations:
         """Copies of the current observations, ``(e, ...)`` each."""
-        shown = [batch.observations.shown() for batch in self.batches]
+        shown = [self._shown(batch) for batch in self.batches]
         return {key: np.concatenate([one[key] for one in shown]) for key in shown[0]}
+
+    def _shown(self, batch: EpisodeBatch) -> Observations:
+        if not self._shows_worth:
+            return batch.observations.shown()
+        if self._after is None:
+            raise RuntimeError("observations with worth are asked for before show_worth_by")
+        return shown_with_worth(batch.observations, self._after)
 
     def _at(self, e: int) -> tuple[EpisodeBatch, int]:
         """Where an environment's episode is played."""

@@ -24,7 +24,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 config: Any = numba.core.config
 
 # The floors that hold compiled code, with their subpackages.
-FLOORS = ("costs", "costs.layouts", "simulation", "simulation.pacml", "planners", "envs")
+FLOORS = ("costs", "costs.layouts", "simulation", "simulation.pacml", "planners", "envs", "models")
 
 
 def _njit(function: Callable[..., Any] | None = None, **options: Any) -> Any:

@@ -67,13 +67,24 @@ def network(quickstart, random_network):
 def observations():
     """Observations of a scenario after some random decisions, as tensors."""
 
-    def seen(scenario, num=6, steps=12, seed=0):
-        batch = EpisodeBatch(scenario, num)
-        rng = np.random.default_rng(seed)
-        for e in range(num):
-            batch.begin(e, np.random.default_rng([seed, e]))
-        for _ in range(steps):
-            batch.step(np.array([rng.choice(np.flatnonzero(mask)) for mask in batch.observations.action_mask]))
+    def seen(scenario, **played):
+        batch = after_random_decisions(scenario, **played)
         return {key: torch.as_tensor(value.copy()) for key, value in batch.observations.shown().items()}
 
     return seen
+
+
+@pytest.fixture(scope="session")
+def batch_of():
+    """Episodes of a scenario after some random decisions."""
+    return after_random_decisions
+
+
+def after_random_decisions(scenario, num=6, steps=12, seed=0):
+    batch = EpisodeBatch(scenario, num)
+    rng = np.random.default_rng(seed)
+    for e in range(num):
+        batch.begin(e, np.random.default_rng([seed, e]))
+    for _ in range(steps):
+        batch.step(np.array([rng.choice(np.flatnonzero(mask)) for mask in batch.observations.action_mask]))
+    return batch

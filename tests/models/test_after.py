@@ -8,8 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meshwright.envs.static import static_features
-from meshwright.models.encoders import ProfileEncoder
+from meshwright.errors import CheckpointError
+from meshwright.models.after_kernel import shown_with_worth
+from meshwright.models.encoders import KnownProfileEncoder, ProfileEncoder
 from meshwright.models.network import NOT_OFFERED
+from meshwright.models.saved import SavedNetwork
 
 KEYS = ("candidate_shapes", "candidate_any", "candidate_ends", "episode")
 
@@ -64,6 +67,15 @@ def test_a_profile_worked_by_hand():
         # (0.5 x 1 + 1 x 13 + 0 x 3 + 1 x 33) / sqrt(4) = 46.5 / 2
         found = encode(torch.tensor([[0.0], [1.0]]), torch.tensor([[[0.5, 1.0], [0.0, 1.0]]]))
     assert found.tolist() == [[23.25]]
+
+
+def test_known_kinds_have_weights_of_their_own_wherever_they_stand_and_others_have_none():
+    kinds, profiles, order = torch.rand(4, 3), torch.rand(7, 4, 4), torch.tensor([2, 0])
+    encode = KnownProfileEncoder(kinds, 4, 5)
+    torch.testing.assert_close(encode(kinds, profiles), profiles.flatten(1) @ encode.own.flatten(0, 1))
+    assert torch.equal(encode.matrix(kinds[order]), encode.own[order])
+    with pytest.raises(ValueError, match="not among those"):
+        encode.matrix(torch.rand(2, 3))
 
 
 # --- scores and values ---
@@ -194,3 +206,38 @@ def test_one_network_serves_clusters_of_other_shapes(network, foreseeing, toy, c
         scores, values = network(observations(other))
     assert scores.shape == (6, other.problem.num_candidates)
     assert values.isfinite().all()
+
+
+def test_a_network_that_knows_one_cluster_alone_refuses_another(random_network, foreseeing, toy, changed, observations, tmp_path):
+    network = random_network(foreseeing, after=(12, 7), kind_hidden=None)
+    SavedNetwork.of(network, {"shape_slots": 6}).save(tmp_path / "policy.pt")
+    saved = SavedNetwork.load(tmp_path / "policy.pt")
+    back = saved.network(static_features(foreseeing))
+    with torch.no_grad():
+        torch.testing.assert_close(back(observations(foreseeing)), network(observations(foreseeing)), rtol=0, atol=0)
+    fewer = changed(toy, shape_slots=6, max_degree=2)
+    static = static_features(foreseeing)
+    for other in (static_features(fewer), dataclasses.replace(static, shapes=static.shapes * 0.5)):
+        with pytest.raises(CheckpointError, match="shapes of the cluster that it was trained on alone"):
+            saved.network(other)
+
+
+# --- compiled ---
+
+
+@pytest.mark.parametrize("kind_hidden", [None, 4])
+@pytest.mark.parametrize("without", [(), ("time-to-free",)])
+def test_the_compiled_worth_is_that_of_the_layers(random_network, foreseeing, batch_of, without, kind_hidden):
+    network, batch = random_network(foreseeing, after=(12, 7), without=without, kind_hidden=kind_hidden), batch_of(foreseeing)
+    with torch.no_grad():
+        seen = {key: torch.as_tensor(value) for key, value in batch.observations.shown().items()}
+        quick = {
+            key: torch.as_tensor(value) for key, value in shown_with_worth(batch.observations, network.after_weights()).items()
+        }
+        assert set(seen) - set(quick) == {"candidate_shapes", "candidate_any", "cluster_shapes", "cluster_any"}
+        worth, same = network.worth(seen), network.worth(quick)
+        torch.testing.assert_close(same.after, worth.after, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(same.hidden, worth.hidden, rtol=1e-4, atol=1e-4)
+        for slow, fast in zip(network(seen), network(quick), strict=True):
+            torch.testing.assert_close(fast, slow, rtol=1e-3, atol=1e-3)
+        assert worth.after.std() > 0.01

@@ -33,6 +33,7 @@ BLANK = {
             "efficiency",
         ),
         "job": columns(JOB_FEATURES, "fastest against deadline"),
+        "candidate_ends": range(1),
     },
     "time-to-free": {
         "cluster": columns(CLUSTER_FEATURES, "mean time left"),

@@ -9,6 +9,7 @@ import pytest
 from meshwright.envs.batch import EpisodeBatch
 from meshwright.envs.benchmark import load_benchmark
 from meshwright.errors import ConfigError
+from meshwright.models.settings import NetworkSettings
 from meshwright.training.lessons import courses
 from meshwright.training.settings import Lesson
 from meshwright.training.train import train
@@ -111,6 +112,7 @@ def test_validation_counts_benchmarks_alike(scenario, busy_scenario):
 
         def __init__(self):
             super().__init__()
+            self.settings = NetworkSettings()
             self.unused = torch.nn.Parameter(torch.zeros(1))
 
         def forward(self, observation):

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from meshwright.envs.benchmark import load_benchmark
 from meshwright.envs.reward import RewardSettings
 from meshwright.envs.static import static_features
-from meshwright.models.network import CandidateNetwork, Worth
+from meshwright.models.network import CandidateNetwork
 from meshwright.models.settings import NetworkSettings
 from meshwright.training import temporal_difference
 from meshwright.training.pretraining import finish_pretraining
 from meshwright.training.pretraining_settings import ValuePretraining
-from meshwright.training.temporal_difference import pretrain_values
+from meshwright.training.temporal_difference import lambda_returns, pretrain_values
 from meshwright.training.validation import blocking_rate
 from meshwright.training.vec_env import JobPartitioningVecEnv
 
@@ -59,6 +59,7 @@ class Greedy(torch.nn.Module):
     def __init__(self, network):
         super().__init__()
         self.network = network
+        self.settings, self.after_weights = network.settings, network.after_weights
 
     def forward(self, observation):
         worth = self.network.worth(observation)
@@ -69,13 +70,12 @@ class Greedy(torch.nn.Module):
 # --- returns ---
 
 
-def rollout(pays, after, is_over=()):
-    """A rollout of one environment; the last figures are those of the decision at the cut."""
-    made = temporal_difference._Rollout(len(pays) - 1, 1)
-    made.pays[:, 0], made.after[:, 0] = pays, after
-    for t in is_over:
-        made.is_over[t, 0] = True
-    return made
+def returns(pays, after, discount, trace, is_over=()):
+    """Of one environment; the last figures are those of the decision at the cut."""
+    over = np.zeros((len(pays) - 1, 1), np.bool_)
+    over[list(is_over)] = True
+    column = (np.array(figures, np.float32)[:, None] for figures in (pays, after))
+    return lambda_returns(*column, over, discount, trace)[:, 0].tolist()
 
 
 @pytest.mark.parametrize(
@@ -92,35 +92,33 @@ def rollout(pays, after, is_over=()):
 )
 def test_three_decisions_by_hand(trace, wanted):
     # The reward of the first decision and what was thought of the state after it do not count: they do not follow it.
-    found = rollout([99.0, 1.0, 2.0, 4.0], [99.0, 10.0, 20.0, 40.0]).targets(0.5, trace)
-    assert found[:, 0].tolist() == wanted
+    assert returns([99.0, 1.0, 2.0, 4.0], [99.0, 10.0, 20.0, 40.0], 0.5, trace) == wanted
 
 
 @pytest.mark.parametrize("trace", [0.0, 0.5, 1.0])
 def test_nothing_follows_the_last_decision_of_an_episode(trace):
     # The second decision ends an episode: before it comes its own reward alone, 1/2 x (1 + (1 - trace) 10).
-    found = rollout([99.0, 1.0, 2.0, 4.0], [99.0, 10.0, 20.0, 40.0], is_over=[1]).targets(0.5, trace)
-    assert found[:, 0].tolist() == [0.5 * (1 + (1 - trace) * 10), 0.0, 22.0]
+    found = returns([99.0, 1.0, 2.0, 4.0], [99.0, 10.0, 20.0, 40.0], 0.5, trace, is_over=[1])
+    assert found == [0.5 * (1 + (1 - trace) * 10), 0.0, 22.0]
 
 
 @effort(max_examples=50)
 @given(seed=st.integers(0, 10_000), trace=st.floats(0, 1), discount=st.floats(0, 1))
 def test_returns_are_the_weighted_mean_of_n_step_returns(seed, trace, discount):
     rng, num_steps = np.random.default_rng(seed), 7
-    made = temporal_difference._Rollout(num_steps, 3)
-    made.pays[:], made.after[:] = rng.normal(size=(2, num_steps + 1, 3))
-    made.is_over[:] = rng.random((num_steps, 3)) < 0.2
-    found = made.targets(discount, trace)
+    pays, after = rng.normal(size=(2, num_steps + 1, 3)).astype(np.float32)
+    is_over = rng.random((num_steps, 3)) < 0.2
+    found = lambda_returns(pays, after, is_over, discount, trace)
     for e in range(3):
         for t in range(num_steps):
             # n steps reach as far as the cut, or as the last decision of the episode.
-            ends = np.flatnonzero(made.is_over[t:, e])
+            ends = np.flatnonzero(is_over[t:, e])
             last = int(ends[0]) if len(ends) else num_steps - t
             paid, wanted = 0.0, 0.0
             for n in range(1, last + 1):
-                paid += discount ** (n - 1) * float(made.pays[t + n, e])
+                paid += discount ** (n - 1) * float(pays[t + n, e])
                 is_cut = n == last and not len(ends)
-                estimate = discount * paid + discount**n * float(made.after[t + n, e])
+                estimate = discount * paid + discount**n * float(after[t + n, e])
                 wanted += (trace ** (n - 1) if is_cut else (1 - trace) * trace ** (n - 1)) * estimate
             if len(ends) and last:  # after the last decision of the episode, nothing
                 wanted += trace**last * discount * paid
@@ -134,7 +132,9 @@ def test_returns_are_the_weighted_mean_of_n_step_returns(seed, trace, discount):
 def test_what_acceptance_pays_is_found_exactly(network, make, unfinished):
     env = make(RewardSettings(accepted=1.5, blocked=-0.5, unfinished=unfinished), 8)
     rng = np.random.default_rng(0)
-    seen = temporal_difference._prepare(network, env, env.reset(), rng)
+    env.restart()
+    temporal_difference._prepare(network, env, rng)
+    seen = env.observations()
     ends, differ = set(), 0
     for _ in range(120):
         found = network.worth({key: torch.as_tensor(value) for key, value in seen.items()})
@@ -149,7 +149,8 @@ def test_what_acceptance_pays_is_found_exactly(network, make, unfinished):
 
 def test_the_centre_is_what_the_best_paid_candidates_pay_on_average(network, make):
     env = make(RewardSettings(accepted=3.0, blocked=3.0))
-    temporal_difference._prepare(network, env, env.reset(), np.random.default_rng(0))
+    env.restart()
+    temporal_difference._prepare(network, env, np.random.default_rng(0))
     assert env.reward_centre == 3.0
     assert (np.abs(env.pays()) == 0).all()
     assert env.step(np.zeros(4, np.int64))[1].tolist() == [0.0] * 4
@@ -159,13 +160,16 @@ def test_moving_the_centre_shifts_all_worth_alike(network, make):
     env = make()
     seen = {key: torch.as_tensor(value) for key, value in env.reset().items()}
     before, other = network.worth(seen), copy.deepcopy(network)
-    temporal_difference._move_centre(env, 0.1, 0.9, network, other)
+    memory = temporal_difference._Memory(2)
+    memory.add({"wanted": torch.tensor([5.0, 6.0])})
+    temporal_difference._move_centre(env, 0.1, 0.9, (network, other), memory)
     after = network.worth(seen)
     assert env.reward_centre == pytest.approx(0.1)
     # 0.1 less for every decision to come is 0.1 (0.9 + 0.81 + ...) = 0.1 x 0.9 / 0.1 = 0.9 less after the one at hand.
     torch.testing.assert_close(after.after, before.after - 0.9)
     torch.testing.assert_close(after.pays, before.pays - 0.1)
     torch.testing.assert_close(other.worth(seen).after, after.after)
+    torch.testing.assert_close(memory.rows["wanted"][:2], torch.tensor([4.1, 5.1]))
 
 
 def test_what_every_decision_pays_alike_changes_nothing_that_is_learned(network, make):
@@ -179,39 +183,62 @@ def test_what_every_decision_pays_alike_changes_nothing_that_is_learned(network,
 # --- playing and learning ---
 
 
-def worth(after):
-    """Four candidates of two decisions: number 0 and 2 of the first, 0 and 1 of the second."""
-    sample, candidate = torch.tensor([0, 0, 1, 1]), torch.tensor([0, 2, 0, 1])
-    return Worth(sample, candidate, torch.zeros(4), torch.tensor(after), torch.zeros(4, 1))
+# Numbers 0 and 2 of the first decision are offered, 0 and 1 of the second.
+OFFERED = np.array([[True, False, True], [True, True, False]])
 
 
 def test_the_candidate_with_the_most_reward_and_worth_is_taken():
-    pays = np.array([[0.0, 9.0, 1.0], [0.0, 1.0, 9.0]], np.float32)  # those of 9 are not offered
     rng = np.random.default_rng(0)
-    # 0 + 3 against 1 + 1, and 0 + 0.5 against 1 + 0
-    actions, row = temporal_difference._act(worth([3.0, 1.0, 0.5, 0.0]), pays, 0.0, rng)
-    assert (actions.tolist(), row.tolist()) == ([0, 1], [0, 3])
-    # 0 + 1.5 against 1 + 1
-    actions, row = temporal_difference._act(worth([1.5, 1.0, 0.5, 0.0]), pays, 0.0, rng)
-    assert (actions.tolist(), row.tolist()) == ([2, 1], [1, 3])
+    total = np.array([[3.0, 9.0, 2.0], [0.5, 1.0, 9.0]], np.float32)
+    assert temporal_difference._act(total, OFFERED, 0.0, rng).tolist() == [0, 1]
+    total[0, 2] = 3.5
+    assert temporal_difference._act(total, OFFERED, 0.0, rng).tolist() == [2, 1]
 
 
 def test_by_chance_every_offered_candidate_is_taken_equally_often():
-    pays, rng = np.zeros((2, 3), np.float32), np.random.default_rng(0)
-    taken = np.array([temporal_difference._act(worth([5.0, 0.0, 5.0, 0.0]), pays, 0.5, rng)[0] for _ in range(4000)])
+    total, rng = np.array([[5.0, 9.0, 0.0], [5.0, 0.0, 9.0]], np.float32), np.random.default_rng(0)
+    taken = np.array([temporal_difference._act(total, OFFERED, 0.5, rng) for _ in range(4000)])
     # By choice in half of the cases, by chance else: 3/4 to 1/4, within five standard deviations.
     for e, better, other in ((0, 0, 2), (1, 0, 1)):
         assert set(taken[:, e].tolist()) == {better, other}
         assert abs((taken[:, e] == better).mean() - 0.75) < 5 * (0.75 * 0.25 / 4000) ** 0.5
 
 
+def test_a_network_without_rejection_plays_without_it_too(make):
+    env = make()
+    env.restart()
+    offered, in_need = temporal_difference._offered(env), temporal_difference._offered(env, True)
+    assert offered[:, 0].all()
+    assert (in_need[:, 1:] == offered[:, 1:]).all()
+    assert (in_need[:, 0] == ~offered[:, 1:].any(axis=1)).all()
+    assert not in_need[:, 0].all()
+
+
+@effort(max_examples=30)
+@given(capacity=st.integers(1, 4), size=st.integers(1, 3), num_rollouts=st.integers(1, 9))
+def test_memory_holds_the_latest_rollouts(capacity, size, num_rollouts):
+    memory = temporal_difference._Memory(capacity)
+    for i in range(num_rollouts):
+        memory.add({"wanted": torch.full((size,), float(i))})
+    held = range(max(0, num_rollouts - capacity), num_rollouts)
+    assert len(memory) == size * len(held)
+    assert sorted(memory.rows["wanted"][: len(memory)].tolist()) == sorted(float(i) for i in held for _ in range(size))
+
+
 def test_the_weights_that_play_are_a_running_average_of_those_that_learn(network, make):
     # One update, so both runs play the same: a quarter of the way from the first weights to the learned ones.
-    whole, quarter = (pretrained(network, make(), steps=128, averaging=share) for share in (1.0, 0.25))
+    whole, quarter = (pretrained(network, make(), steps=128, averaging=share, slow_averaging=1.0) for share in (1.0, 0.25))
     before, learned = dict(network.after.named_parameters()), dict(whole.after.named_parameters())
     for name, weight in quarter.after.named_parameters():
         torch.testing.assert_close(weight, before[name] + 0.25 * (learned[name] - before[name]))
         assert not torch.equal(learned[name], before[name]), name
+
+
+def test_the_weights_that_are_kept_are_a_running_average_of_those_that_play(network, make):
+    plays, kept = (pretrained(network, make(), steps=128, averaging=1.0, slow_averaging=share) for share in (1.0, 0.25))
+    for name, weight in kept.after.named_parameters():
+        before, played = network.get_parameter(f"after.{name}"), plays.get_parameter(f"after.{name}")
+        torch.testing.assert_close(weight, before + 0.25 * (played - before))
 
 
 def test_only_what_afterstates_are_worth_and_what_candidates_pay_is_learned(network, make):
@@ -238,7 +265,7 @@ def test_the_values_of_the_toy_reach_its_optimum(network, toy, toy_benchmark):
     env = JobPartitioningVecEnv(toy, 32, toy_benchmark.reward, 0)
     before = blocking_rate(Greedy(network), toy, 10)
     chosen = ValuePretraining(
-        steps=16_384, learning_rate=3e-3, final_learning_rate=3e-4, rollout_steps=32, minibatch=128, averaging=0.2, trace=0.8
+        steps=32_768, learning_rate=3e-3, rollout_steps=32, minibatch=128, memory=4, averaging=0.2, slow_averaging=0.2
     )
     pretrain_values(network, env, chosen, 0.95, 0, lambda steps: None)
     assert before > 0.1
