@@ -31,22 +31,24 @@ class Shapes(NamedTuple):
     """Figures that `foresee` needs beside the problem.
 
     Attributes:
-        mean_s: mean inter-arrival time.
+        mean_s: from one slot to the next.
+        arrivals: mean inter-arrival times in it.
         shape: of each block, ``(b,)``.
         degree: of each shape, ``(s,)``.
         num_blocks: of each shape, ``(s,)``.
     """
 
     mean_s: float
+    arrivals: float
     shape: NDArray[np.int64]
     degree: NDArray[np.int64]
     num_blocks: NDArray[np.float64]
 
 
-def shapes(space: DecisionSpace, mean_s: float) -> Shapes:
+def shapes(space: DecisionSpace, mean_s: float, arrivals: float = 1.0) -> Shapes:
     """The shapes of a cluster's blocks."""
     first = np.unique(space.shape, return_index=True)[1]
-    return Shapes(mean_s, space.shape, space.degree[first], np.bincount(space.shape).astype(np.float64))
+    return Shapes(mean_s, arrivals, space.shape, space.degree[first], np.bincount(space.shape).astype(np.float64))
 
 
 def sizes(space: DecisionSpace, num_candidates: int, num_slots: int) -> dict[str, tuple[int, ...]]:
@@ -67,7 +69,7 @@ def foresee(problem: Problem, episodes: Episodes, e: int, given: Shapes, out: An
     """Write what is foreseen in episode ``e`` into row ``e`` of ``out``, an `envs.observation.ObservationArrays`."""
     num_slots = out.cluster_shapes.shape[2]
     now_s, degree, shape = episodes.now_s[e], given.degree, given.shape
-    left = float(episodes.arrival_s.shape[1] - 1 - episodes.job[e])
+    left = float(episodes.arrival_s.shape[1] - 1 - episodes.job[e]) / given.arrivals
     out.episode[e, 0] = left / (left + num_slots)
     first_slot = np.empty(problem.num_blocks, np.int64)
     freed = np.zeros((len(given.num_blocks), num_slots + 1))

@@ -104,9 +104,10 @@ class Observer:
     @property
     def layout(self) -> Layout:
         """Slots and scales in seconds."""
-        mean_s = self.scenario.workload.mean_interarrival_s
+        arrivals = self.scenario.settings.arrivals_per_slot
+        mean_s = arrivals * self.scenario.workload.mean_interarrival_s
         counts = np.bincount(self.scenario.space.degree, minlength=len(self.scenario.space.degrees))
-        by_shape = shapes(self.scenario.space, mean_s)
+        by_shape = shapes(self.scenario.space, mean_s, arrivals)
         return Layout(np.array(SLOTS) * mean_s, DURATION_SCALE * mean_s, counts.astype(np.float64), by_shape)
 
     @property

@@ -38,6 +38,8 @@ class ScenarioSettings(settings.Settings):
         semantics: whose rules hold, our own or those of the published PAC-ML simulator.
         shape_slots: next arrivals for which observations tell when blocks of each shape become free, and how near the end
             is (see `envs.foresight`); 0: they do not.
+        arrivals_per_slot: mean inter-arrival times that observations count time in. Eight times as many devices take eight
+            times as many jobs that last as long, so with eight they look as the fewer ones do with one.
         failures: of devices (see `simulation.interruptions`).
         preemption: pauses of running jobs.
         splitting: how far each op is split when a job gets a number of ranks.
@@ -56,6 +58,7 @@ class ScenarioSettings(settings.Settings):
     max_listed_blocks: int = Field(default=48, ge=1, le=4096)
     semantics: Semantics = GeneralSemantics()
     shape_slots: int = Field(default=0, ge=0, le=256)
+    arrivals_per_slot: float = Field(default=1.0, gt=0, le=1000)
     failures: FailureSettings = FailureSettings()
     preemption: PreemptionSettings = PreemptionSettings()
     splitting: SplitSettings = SplitSettings()
@@ -112,7 +115,7 @@ class ScenarioSettings(settings.Settings):
 
     def to_digest(self) -> dict[str, Any]:
         """What an episode depends on, cluster and workload apart; what is off by default only where it is on."""
-        data = self.model_dump(exclude={"cluster", "workload", "workload_changes", "shape_slots"})
+        data = self.model_dump(exclude={"cluster", "workload", "workload_changes", "shape_slots", "arrivals_per_slot"})
         for name in ("num_cooldown_jobs", "queue_capacity", "failures", "preemption", "semantics", "max_listed_blocks"):
             if getattr(self, name) == type(self).model_fields[name].default:
                 del data[name]
