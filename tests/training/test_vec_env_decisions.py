@@ -6,6 +6,7 @@ import pytest
 from meshwright import settings
 from meshwright.envs.benchmark import BenchmarkSettings
 from meshwright.envs.job_partitioning import JobPartitioningEnv
+from meshwright.models.settings import NetworkSettings
 from meshwright.training.validation import FIRST_VALIDATION_SEED, blocking_rate
 from meshwright.training.vec_env import FIRST_TRAINING_SEED, JobPartitioningVecEnv
 
@@ -132,6 +133,7 @@ def test_validation_plays_episodes_of_different_length_to_their_ends(scenario, e
 
         def __init__(self):
             super().__init__()
+            self.settings = NetworkSettings()
             self.unused = torch.nn.Parameter(torch.zeros(1))
 
         def forward(self, observation):
