@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right, insort
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -107,6 +108,46 @@ class Front:
             if not self.dominates(*one[:3]):
                 found.setdefault(one[:3], one)
         return tuple(found.values())
+
+
+class Findings:
+    """What a search has priced so far: the best, the front, and all.
+
+    Args:
+        top: layouts of the ranking that are wanted; None: all.
+        on_best: called with each layout that is faster than all before, and the counts so far.
+        counts: what became of the layouts; the search counts in it.
+    """
+
+    def __init__(self, top: int | None, on_best: Callable[[Found, Counts], None], counts: Counts) -> None:
+        self._top, self._on_best, self._counts = top, on_best, counts
+        self._ranking: list[Found] = []
+        self._examined: list[Found] = []
+        self._front = Front()
+
+    def __bool__(self) -> bool:
+        """Whether anything was found."""
+        return bool(self._ranking)
+
+    def take(self, found: Found) -> None:
+        """Take a priced layout up."""
+        if not self._ranking or found.step_s < self._ranking[0].step_s:
+            self._on_best(found, self._counts)
+        self._examined.append(found)
+        insort(self._ranking, found, key=lambda one: one[:4])
+        if self._top is not None:
+            del self._ranking[self._top :]
+        self._front.add(found)
+
+    def are_better_than(self, bound_s: float, memory_bytes: float, devices: int) -> bool:
+        """Whether a layout that takes at least so much of each is neither among the best nor on the front."""
+        if self._top is None or len(self._ranking) < self._top or bound_s <= self._ranking[-1].step_s:
+            return False
+        return self._front.dominates(bound_s, memory_bytes, devices)
+
+    def searched(self) -> Searched:
+        """All of it."""
+        return Searched(tuple(self._ranking), self._front.members(), tuple(self._examined), self._counts)
 
 
 def spelled(layout: Layout) -> str:

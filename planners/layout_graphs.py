@@ -10,7 +10,6 @@ The cut of an interleaved schedule whose best one is too large for the devices i
 
 from __future__ import annotations
 
-from bisect import insort
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
@@ -28,7 +27,7 @@ from ..jobs.graph import JobGraph
 from ..plans.partition import Layout
 from ..plans.rank_order import ORDERS
 from ..plans.stages import layer_starts
-from .layout_front import Counts, Found, Front, Searched, spelled
+from .layout_front import Counts, Findings, Found, Searched, spelled
 from .layout_space import DEFAULTS, KnownOrders, divisors, regular_orders
 
 SCHEDULES = ("1f1b", "gpipe", "interleaved")
@@ -99,9 +98,7 @@ class GraphSearch:
                 raise PlanError(problem, field=f"keep.{axis}", value="|".join(map(str, self.keep[axis])))
         self._chains: dict[tuple[int, str], Chain] = {}
         self._known_orders: KnownOrders = {}
-        self._ranking: list[Found] = []
-        self._examined: list[Found] = []
-        self._front = Front()
+        self._found = Findings(self.top, self.on_best, self.counts)
         self._closest: tuple[float, Layout] | None = None
         self._unproven: set[Layout] = set()
 
@@ -125,14 +122,14 @@ class GraphSearch:
                     waiting.append((min(_bound_s(one.work) for one in works), len(waiting), works))
         self.counts.unproven = len(self._unproven)
         for bound_s, _, works in sorted(waiting, key=lambda one: one[:2]):
-            if self._is_beaten(bound_s, min(one.memory_bytes for one in works), works[0].work.layout.world):
+            if self._found.are_better_than(bound_s, min(one.memory_bytes for one in works), works[0].work.layout.world):
                 self.counts.pruned += 1
                 continue
             self.counts.examined += 1
-            self._take(min((self._priced(one) for one in works), key=lambda one: one[:2]))
-        if not self._ranking:
+            self._found.take(min((self._priced(one) for one in works), key=lambda one: one[:2]))
+        if not self._found:
             raise self._refusal(worlds)
-        return Searched(tuple(self._ranking), self._front.members(), tuple(self._examined), self.counts)
+        return self._found.searched()
 
     def layouts(self, world: int) -> Iterator[Layout]:
         """All legal layouts of so many ranks."""
@@ -218,20 +215,6 @@ class GraphSearch:
         step_s = graph_step_s(one.work, self.wires, self.costs.overlap_slowdown, one.order)
         layout = one.work.layout
         return Found(step_s, one.memory_bytes, layout.world, spelled(layout), layout, one.order)
-
-    def _take(self, found: Found) -> None:
-        if not self._ranking or found.step_s < self._ranking[0].step_s:
-            self.on_best(found, self.counts)
-        self._examined.append(found)
-        insort(self._ranking, found, key=lambda one: one[:4])
-        if self.top is not None:
-            del self._ranking[self.top :]
-        self._front.add(found)
-
-    def _is_beaten(self, bound_s: float, memory_bytes: float, world: int) -> bool:
-        if self.top is None or len(self._ranking) < self.top or bound_s <= self._ranking[-1].step_s:
-            return False
-        return self._front.dominates(bound_s, memory_bytes, world)
 
     def _kept(self, key: str, values: list[Any]) -> list[Any]:
         kept = self.keep.get(key)

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import gc
 import math
-from bisect import insort
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
@@ -36,7 +35,7 @@ from ..costs.layouts.work import LayoutWork, describe
 from ..devices import DeviceType
 from ..errors import PlanError
 from ..plans.partition import Layout
-from .layout_front import Counts, Found, Front, Searched, spelled
+from .layout_front import Counts, Findings, Found, Searched, spelled
 from .layout_space import LayoutSpace, Leaf, Node
 
 FIRST_LEVELS = 24
@@ -100,9 +99,7 @@ class LayoutSearch:
         self._kernels = RememberedKernels(model.device, model.constants)
         self._pricers: dict[str, BoundedPricer] = {}
         self._optimists: dict[int, Optimist] = {}
-        self._ranking: list[Found] = []
-        self._examined: list[Found] = []
-        self._front = Front()
+        self._found = Findings(self.top, self.on_best, self.counts)
         self._closest: Shortfall | None = None
 
     def run(self, worlds: Sequence[int]) -> Searched:
@@ -128,7 +125,7 @@ class LayoutSearch:
         heapify(waiting)
         while waiting:
             one = heappop(waiting)
-            if self._is_beaten(one.bound_s, one.memory_bytes, one.node.world):
+            if self._found.are_better_than(one.bound_s, one.memory_bytes, one.node.world):
                 self.counts.pruned += len(one.leaves)
             elif one.work is None:
                 for made in self._leaves(one):
@@ -138,10 +135,10 @@ class LayoutSearch:
                 heappush(waiting, one._replace(bound_s=max(one.bound_s, bounds[0][0]), bounds=tuple(bounds)))
             else:
                 self.counts.examined += 1
-                self._take(self._priced(one.work, one.memory_bytes, one.bounds))
-        if not self._ranking:
+                self._found.take(self._priced(one.work, one.memory_bytes, one.bounds))
+        if not self._found:
             raise self._refusal(worlds)
-        return Searched(tuple(self._ranking), self._front.members(), tuple(self._examined), self.counts)
+        return self._found.searched()
 
     def optimist(self, world: int) -> Optimist:
         """What bounds layouts of so many ranks."""
@@ -234,20 +231,6 @@ class LayoutSearch:
             if (step_s, place) < (best_s, best_place):
                 best_s, best_place, best = step_s, place, order
         return Found(best_s, memory_bytes, work.layout.world, spelled(work.layout), work.layout, best)
-
-    def _take(self, found: Found) -> None:
-        if not self._ranking or found.step_s < self._ranking[0].step_s:
-            self.on_best(found, self.counts)
-        self._examined.append(found)
-        insort(self._ranking, found, key=lambda one: one[:4])
-        if self.top is not None:
-            del self._ranking[self.top :]
-        self._front.add(found)
-
-    def _is_beaten(self, bound_s: float, memory_bytes: float, world: int) -> bool:
-        if self.top is None or len(self._ranking) < self.top or bound_s <= self._ranking[-1].step_s:
-            return False
-        return self._front.dominates(bound_s, memory_bytes, world)
 
     def _describe(self, layout: Layout) -> LayoutWork:
         return describe(self.space.shape, layout, self.space.sequence_length, checks=False)

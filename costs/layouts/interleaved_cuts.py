@@ -76,7 +76,8 @@ def fitting_cuts(
         return True, True
     loads = [load_s(busy_s, transfer_s, hides, chunk, cuts[chunk], cuts[chunk + 1]) for chunk in range(len(cuts) - 1)]
     are_all_tried = True
-    if not _may_fit(*shared[:9], sums, room_bytes, flying.shape[2]):
+    least_bytes = _rests(busy_s, transfer_s, hides, *held, recomputes, sums, flying.shape[2], np.inf)[2][0, 0]
+    if np.any(least_bytes * (1.0 - 1e-12) > room_bytes):  # whatever the cut
         return False, True
     for widening in WIDENINGS:
         found_s, is_least = _seek(*shared, max(loads) * widening, False, MAX_TRIED, cuts)
@@ -223,38 +224,6 @@ def _rests(  # type: ignore[no-untyped-def]
                         bytes_ += state + _floor_bytes(own, workspace, given, sent, recomputes, sums[row, chunk], num_places)
                     memory[chunk, first, row] = min(memory[chunk, first, row], bytes_)
     return loads, waits, memory
-
-
-@njit()
-def _may_fit(  # type: ignore[no-untyped-def]
-    busy_s,
-    transfer_s,
-    hides,
-    state_bytes,
-    activation_bytes,
-    workspace_bytes,
-    crossing_bytes,
-    recomputes,
-    capacity,
-    sums,
-    room_bytes,
-    num_places,
-):
-    """Whether no bound on memory alone forbids every cut."""
-    _, _, bytes_ = _rests(
-        busy_s,
-        transfer_s,
-        hides,
-        state_bytes,
-        activation_bytes,
-        workspace_bytes,
-        crossing_bytes,
-        recomputes,
-        sums,
-        num_places,
-        np.inf,
-    )
-    return bool(np.all(bytes_[0, 0] * (1.0 - 1e-12) <= room_bytes))
 
 
 @njit()
