@@ -111,7 +111,7 @@ class _Rollout:
         self.pays = np.zeros((num_steps + 1, env.num_envs), np.float32)
         self.after = np.zeros((num_steps + 1, env.num_envs), np.float32)
         self.is_over = np.zeros((num_steps, env.num_envs), np.bool_)
-        sizes = {key: env.shown(key).shape[2:] for key in AFTER_KEYS}
+        sizes = {key: getattr(env.batches[0].observations, key).shape[2:] for key in AFTER_KEYS}
         self.kept = {key: np.empty((num_steps, env.num_envs, *size), np.float32) for key, size in sizes.items()}
         self.kept["episode"] = np.empty((num_steps, env.num_envs, 1), np.float32)
 
@@ -128,7 +128,7 @@ class _Rollout:
             self.pays[t], self.after[t] = pays[each, actions], after[each, actions]
             if t < num_steps:
                 for key in AFTER_KEYS:
-                    self.kept[key][t] = env.shown(key)[each, actions]
+                    self.kept[key][t] = env.shown_of(key, actions)
                 self.kept["episode"][t] = env.shown("episode")
                 self.is_over[t] = env.advance(actions)[1]
 

@@ -212,6 +212,11 @@ class JobPartitioningVecEnv(VecEnv):
         parts = [getattr(batch.observations, key) for batch in self.batches]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
+    def shown_of(self, key: str, actions: NDArray[np.int64]) -> NDArray[Any]:
+        """One key of the candidates ``(e,)``, ``(e, ...)``; a copy."""
+        parts = zip(self.batches, np.split(actions, len(self.batches)), strict=True)
+        return np.concatenate([getattr(batch.observations, key)[np.arange(len(part)), part] for batch, part in parts])
+
     def observations(self) -> Observations:
         """Copies of the current observations, ``(e, ...)`` each."""
         shown = [self._shown(batch) for batch in self.batches]
