@@ -21,7 +21,7 @@ from .study import Run, Study
 from .study_benchmarks import Places
 from .study_contents import COLUMN, TableSettings
 from .study_runner import record, standing
-from .study_tasks import EvaluationTask, Task, TrainingTask
+from .study_tasks import CURVE, EvaluationTask, Task, TrainingTask
 
 Data = Mapping[str, Any]
 
@@ -121,7 +121,7 @@ class Findings:
 
     def curve(self, run: Run) -> list[Data]:
         """Rows of a run's learning curve; none where there is none."""
-        path = self.tasks[run.name].folder(self.places) / "learning_curve.json"
+        path = self.tasks[run.name].folder(self.places) / CURVE
         return list(files.read_json(path)) if path.is_file() else []
 
     def is_done(self, run: Run) -> bool:

@@ -52,9 +52,14 @@ def standing(task: Task, places: Places) -> Standing:
 
 def record(task: Task, places: Places) -> dict[str, Any]:
     """What a task's record says; empty where there is none."""
-    path = _beside(task, places, "json")
+    path = record_file(task, places)
     told = files.read_json(path) if path.is_file() else {}
     return told if isinstance(told, dict) else {}
+
+
+def record_file(task: Task, places: Places) -> Path:
+    """Where a task's record lies."""
+    return _beside(task, places, "json")
 
 
 def carry_out(
@@ -212,7 +217,7 @@ class _Crew:
 
     def _note(self, task: Task, digest: str, state: str, command: list[str], elapsed_s: float | None = None) -> None:
         told = {"task": task.name, "digest": digest, "state": state, "command": ["meshwright", *command], "elapsed_s": elapsed_s}
-        files.write_json(_beside(task, self.places, "json"), told)
+        files.write_json(record_file(task, self.places), told)
 
 
 def _beside(task: Task, places: Places, kind: str) -> Path:

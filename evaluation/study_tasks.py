@@ -23,7 +23,7 @@ from .policies import OWN, is_baseline, is_rollout, policy_file
 from .study import EvaluationSettings, Run
 from .study_benchmarks import SHOWN, Benchmarks, Places
 
-TRAINING, EVALUATIONS, RESULTS = "training", "evaluations", "results.json"
+TRAINING, EVALUATIONS, RESULTS, CURVE = "training", "evaluations", "results.json", "learning_curve.json"
 TRACE_CHANGE = "scenario.workload_changes.arrivals.file="
 
 Load = Callable[[str, Sequence[str]], BaseModel]
@@ -105,7 +105,7 @@ class TrainingTask:
 
     def share_done(self, places: Places) -> float | None:
         """How much of it is done, as far as its last checkpoint tells; None before the first."""
-        curve = self.folder(places) / "learning_curve.json"
+        curve = self.folder(places) / CURVE
         try:
             rows = files.read_json(curve) if curve.is_file() and self.total else []
         except MeshwrightError:

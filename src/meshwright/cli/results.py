@@ -64,6 +64,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--keep-stale", action="store_true", help="take what was done with other settings as it is")
     parser.add_argument("--list", action="store_true", help="say how far everything is, and do nothing")
     parser.add_argument("--tables", action="store_true", help="train and evaluate nothing, write the page from what there is")
+    parser.add_argument("--unpack", type=Path, metavar="FILE", help="first put into --out what FILE, made by --pack, holds")
+    parser.add_argument("--pack", type=Path, metavar="FILE", help="at the end write what tables are made of into FILE")
     parser.add_argument("--page", type=Path, help=f"page to fill; {PAGE}, and a copy of it in --out with --quick")
     parser.add_argument("--no-page", action="store_true", help="write no page")
     return guarded(lambda: _run(parser.parse_args(arguments)))
@@ -80,10 +82,16 @@ def _run(chosen: argparse.Namespace) -> int:
     study = load_study(chosen.study or Path(str(resources("meshwright.configs"))) / "results.yaml", quick=chosen.quick)
     out: Path = chosen.out or FOLDERS[chosen.quick]
     output.check_folder("--out", out)
+    output.check_file("--pack", chosen.pack)
     places = Places(out, _given("--graphs", chosen.graphs, PROFILES), _given("--trace", chosen.trace, TRACE))
     console = output.console()
     every = tasks(study, places, resolved)
     wanted = selected(every, study, chosen.only)
+    if chosen.unpack is not None:
+        from ..evaluation.study_archive import unpack
+
+        put_back = unpack(chosen.unpack, every, places)
+        console.print(f"put back: {len(put_back)} tasks", markup=False)
     if chosen.list:
         _list(console, wanted, places)
         return 0
@@ -97,6 +105,11 @@ def _run(chosen: argparse.Namespace) -> int:
         template = chosen.page if chosen.page is not None and chosen.page.is_file() else PAGE
         page = chosen.page or (out / PAGE.name if chosen.quick else PAGE)
         output.tell_written(console, *write_page(read(study, every, places), template, page))
+    if chosen.pack is not None:
+        from ..evaluation.study_archive import pack
+
+        packed = pack(every, places, chosen.pack)
+        console.print(f"packed: {len(packed)} tasks into {chosen.pack}", markup=False, soft_wrap=True)
     short = [name for name, word in words.items() if word in ("failed", "left out")]
     if short:
         console.print(f"not done: {', '.join(short)}", markup=False, soft_wrap=True)
