@@ -35,11 +35,12 @@ def comparison(findings: Findings, chosen: Comparison) -> list[str]:
 
 
 def transfer(findings: Findings, chosen: Transfer) -> list[str]:
-    """One policy on each variant, against the best fixed degree there, and on how many it wins."""
+    """One policy on each variant, against the best fixed degree there and the best baseline, and on how many it wins."""
     names = [run.name for run in findings.runs(chosen.ours)]
     rows, differences, ratios, lower = [], [], [], 0
+    against_best = []
     for variant, played in findings.played(chosen).items():
-        ours, fixed = played.mean(names, "ours"), best_fixed(played)
+        ours, fixed, best = played.mean(names, "ours"), best_fixed(played), best_baseline(played, {}, {})
         told = played.scenario
         cells = [
             escaped(variant or "itself"),
@@ -50,22 +51,28 @@ def transfer(findings: Findings, chosen: Transfer) -> list[str]:
             NOTHING if ours is None else rate(ours.blocking_rate),
         ]
         if ours is None or fixed is None:
-            rows.append([*cells, NOTHING, NOTHING])
+            rows.append([*cells, NOTHING, NOTHING, NOTHING, NOTHING])
             continue
         difference = ours.against(fixed)
         means = ours.blocking_rate["mean"], fixed.blocking_rate["mean"]
         differences.append(excludes_zero(difference))
         lower += means[0] < means[1]
         ratios += [means[0] / means[1]] if means[1] > 0 else []
-        rows.append([*cells, signed(difference), f"{ratios[-1]:.2f}" if means[1] > 0 else NOTHING])
+        best = best or fixed
+        against_best.append(excludes_zero(ours.against(best)))
+        cells += [signed(difference), f"{ratios[-1]:.2f}" if means[1] > 0 else NOTHING]
+        rows.append([*cells, f"{rate(best.blocking_rate)} {escaped(best.label)}", signed(ours.against(best))])
     head = ["setting", "cluster", "graphs", "seconds between arrivals", "best fixed degree", "ours", "difference", "ratio"]
+    head += ["best baseline", "difference"]
     lines = table(head, rows)
     if differences:
         worst = f"; the greatest ratio is {max(ratios):.2f}" if ratios else ""
         lines += [
             "",
             f"Ours has the lower mean on {lower} of {len(differences)} settings. The interval of the difference lies below zero "
-            f"on {differences.count(-1)}, above on {differences.count(1)}, and holds zero on {differences.count(0)}{worst}.",
+            f"on {differences.count(-1)}, above on {differences.count(1)}, and holds zero on {differences.count(0)}{worst}. "
+            f"Against the best of all baselines it lies below zero on {against_best.count(-1)}, above on {against_best.count(1)}, "
+            f"and holds zero on {against_best.count(0)}.",
         ]
     return lines
 

@@ -249,9 +249,10 @@ class Family:
         return [Run(f"{name}-seed-0", name, name, "", ())]
 
     def played(self, chosen):
-        first = results("f/a", {"x-seed-0": [0.1, 0.1], "best-fixed": [0.2, 0.2]}, chosen={"best-fixed": "fixed-4"})
+        rates, ours = {"x-seed-0": [0.1, 0.1], "best-fixed": [0.2, 0.2], "min": [0.05, 0.17]}, ["x-seed-0"]
+        first = results("f/a", rates, ours, {"best-fixed": "fixed-4"})
         rates = {"x-seed-0": [0.3, 0.3], "best-fixed": [0.25, 0.25], "best-fixed@best-fit": [0.27, 0.27], "max": [0.5, 0.5]}
-        second = results("f/b", rates, chosen={"best-fixed": "fixed-2", "best-fixed@best-fit": "fixed-8@best-fit"})
+        second = results("f/b", rates, ours, {"best-fixed": "fixed-2", "best-fixed@best-fit": "fixed-8@best-fit"})
         second["scenario"]["mean_interarrival_s"] = 40.0
         return {"a": joined([first]), "b": joined([second])}
 
@@ -259,11 +260,14 @@ class Family:
 def test_transfer_counts_wins_by_mean_and_by_interval():
     lines = transfer(Family(), Transfer(kind="transfer", evaluations=("e",), ours="x"))
     assert lines[2:] == [
-        "| a | pair | squeezenet | 20 | .200 [.200, .200] (4) | .100 [.100, .100] | -.100 [-.100, -.100] better | 0.50 |",
-        "| b | pair | squeezenet | 40 | .250 [.250, .250] (2) | .300 [.300, .300] | +.050 [+.050, +.050] worse | 1.20 |",
+        "| a | pair | squeezenet | 20 | .200 [.200, .200] (4) | .100 [.100, .100] | -.100 [-.100, -.100] better | 0.50 "
+        "| .110 [.050, .170] min | -.010 [-.070, +.050] unclear |",
+        "| b | pair | squeezenet | 40 | .250 [.250, .250] (2) | .300 [.300, .300] | +.050 [+.050, +.050] worse | 1.20 "
+        "| .250 [.250, .250] best-fixed (2) | +.050 [+.050, +.050] worse |",
         "",
         "Ours has the lower mean on 1 of 2 settings. The interval of the difference lies below zero on 1, above on 1, and holds "
-        "zero on 0; the greatest ratio is 1.20.",
+        "zero on 0; the greatest ratio is 1.20. Against the best of all baselines it lies below zero on 0, above on 1, and holds "
+        "zero on 1.",
     ]
 
 
