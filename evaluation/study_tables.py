@@ -71,8 +71,8 @@ def transfer(findings: Findings, chosen: Transfer) -> list[str]:
             "",
             f"Ours has the lower mean on {lower} of {len(differences)} settings. The interval of the difference lies below zero "
             f"on {differences.count(-1)}, above on {differences.count(1)}, and holds zero on {differences.count(0)}{worst}. "
-            f"Against the best of all baselines it lies below zero on {against_best.count(-1)}, above on {against_best.count(1)}, "
-            f"and holds zero on {against_best.count(0)}.",
+            f"Against the best of all baselines it lies below zero on {against_best.count(-1)}, above on "
+            f"{against_best.count(1)}, and holds zero on {against_best.count(0)}.",
         ]
     return lines
 
