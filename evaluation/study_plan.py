@@ -68,8 +68,6 @@ def _training(run: Run, places: Places, load: Load, benchmarks: Benchmarks) -> T
     chosen = load(run.config, run.changes)
     changes = tuple(getattr(chosen, "changes", ()))
     traced = [spec for spec in specs_of(chosen) if benchmarks.follows_trace(load_benchmark(spec, changes=changes))]
-    if traced and not hasattr(chosen, "changes"):
-        raise ConfigError("its method takes no changes, so it cannot follow a trace", field=f"training {run.name}")
     pretraining = getattr(chosen, "pretraining", None)
     total, key = getattr(chosen, "generations", None), "generation"
     if hasattr(chosen, "total_steps"):

@@ -125,7 +125,7 @@ def tune(
         MeshwrightError: the config, benchmark or checkpoint is wrong; the folder exists already. Nothing is written then.
     """
     run = _begun_with(chosen, folder) if resume else LinearRun(RunFolder.check_new(folder, overwrite=overwrite).path)
-    scenario = scenario or load_benchmark(chosen.benchmark).build(graphs_dir=graphs_dir)
+    scenario = scenario or load_benchmark(chosen.benchmark, changes=chosen.changes).build(graphs_dir=graphs_dir)
     search = _Search(chosen, LinearTrial.only(scenario, chosen.placement_rules))
     if resume and run.checkpoint.exists():
         search.take_up(run.checkpoint)

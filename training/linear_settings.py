@@ -18,6 +18,7 @@ class LinearSettings(settings.Settings):
         method: ``linear``.
         name: for tables and the run folder.
         benchmark: ``preset:NAME`` or a path: the scenario is taken from it.
+        changes: ``key=value`` texts applied to the benchmark, for example ``scenario.shape_slots=20``.
         placement_rules: rules among whose candidates the scorer chooses; null: ``all-blocks`` where the scenario has it, else
             all of its rules by which a job holds one block.
         seed: of the weights that are tried and of the training episodes (which are numbered from 1,000).
@@ -38,6 +39,7 @@ class LinearSettings(settings.Settings):
     method: Literal["linear"] = "linear"
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
     benchmark: str
+    changes: tuple[str, ...] = ()
     placement_rules: tuple[str, ...] | None = Field(default=None, min_length=1)
     seed: int = Field(default=0, ge=0, le=1_000_000)
     generations: int = Field(default=40, ge=1, le=100_000)

@@ -73,6 +73,12 @@ def test_the_curve_has_a_row_per_look(whole):
     assert all(0 <= row["training_blocking_rate"] <= 1 for row in curve[1:])
 
 
+def test_changes_apply_to_the_benchmark(linear, tmp_path):
+    fewer = linear.model_copy(update={"changes": ("scenario.num_jobs=20",), "generations": 2})
+    curve = json.loads(tune(fewer, tmp_path / "run").learning_curve.read_text())
+    assert [row["steps"] for row in curve] == [0, 2 * 8 * 2 * 20]
+
+
 def test_the_kept_weights_are_the_best_mean_and_reach_its_figure(whole, linear, scenario):
     saved = LinearWeights.load(whole / "policy.json")
     curve = json.loads((whole / "learning_curve.json").read_text())
