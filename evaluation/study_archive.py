@@ -1,18 +1,21 @@
 """What the tables of a study are made of, as one file: it travels without the hours that it took, and without the networks.
 
 A tar archive, compressed by xz, of the study's folder as far as tables read it: records of tasks that are done, results of
-evaluations, learning curves. A training run that is put back is known by its record and curve alone; whoever needs its policy,
-as an evaluation that is not done yet, trains it anew. The same results give the same bytes.
+evaluations (of single episodes only the blocking rate), learning curves. A training run that is put back is known by its record
+and curve alone; whoever needs its policy, as an evaluation that is not done yet, trains it anew. The same results give the same
+bytes.
 """
 
 from __future__ import annotations
 
 import io
+import json
 import lzma
 import os
 import tarfile
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from .. import files
 from ..errors import InputFileError
@@ -47,7 +50,7 @@ def pack(tasks: Sequence[Task], places: Places, archive: Path) -> list[str]:
         packed.append(task.name)
         told["command"] = ["meshwright", *task.command(SHOWN)]  # no folders of this machine
         members[record_file(task, places)] = files.json_text(told)
-        members[file] = files.read_text(file)
+        members[file] = json.dumps(_slimmed(files.read_json(file)), sort_keys=True)
     if not packed:
         raise InputFileError("nothing is done that could be packed", file=places.out)
     with files.atomic_file(archive) as written, tarfile.open(fileobj=written, mode="w:xz", preset=9) as tar:
@@ -88,6 +91,16 @@ def unpack(archive: Path, tasks: Sequence[Task], places: Places) -> list[str]:
 def _told_by(task: Task, places: Places) -> Path:
     """The file that tables read of a task."""
     return task.folder(places) / (RESULTS if isinstance(task, EvaluationTask) else CURVE)
+
+
+def _slimmed(told: Any) -> Any:
+    """Results without what no table reads: figures of single episodes but for the blocking rate, and quantiles of completion."""
+    if not isinstance(told, dict):
+        return told
+    rows = [{key: value for key, value in row.items() if key != "completion_percentiles_s"} for row in told["rows"]]
+    for row in rows:
+        row["per_seed"] = {"blocking_rate": row["per_seed"]["blocking_rate"]}
+    return {**told, "rows": rows}
 
 
 def _read(archive: Path) -> dict[str, str]:
