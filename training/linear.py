@@ -153,7 +153,7 @@ class _Search:
 
     def __init__(self, chosen: LinearSettings, trial: LinearTrial) -> None:
         self.chosen, self.trial = chosen, trial
-        kept = chosen.model_dump(mode="json", exclude={"name", "benchmark"})
+        kept = chosen.model_dump(mode="json", exclude={"name", "benchmark", "changes"})
         self.key = files.digest(kept, trial.scenario.digest, DIGEST)
         self.mean: NDArray[np.float64] = np.array([START.get(name, 0.0) for name in FEATURES])
         self.spread: NDArray[np.float64] = np.full(len(FEATURES), chosen.spread)

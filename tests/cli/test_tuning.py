@@ -38,6 +38,11 @@ def test_tuning_tells_where_its_run_lies_and_the_run_is_a_policy(meshwright, lin
     assert meshwright("plan", "--job", "graph.txt", "--cluster", "cluster.yaml", "--policy", "run").status == 0
 
 
+def test_changes_reach_the_benchmark(meshwright, linear):
+    told = meshwright("train", linear, "--set", "changes=[scenario.num_jobs=7]", "--out", "run", "--json", "-")
+    assert json.loads(told.out)["learning_curve"][-1]["steps"] == 3 * 4 * 7  # generations, sets of weights, arrivals
+
+
 def test_a_tuning_run_goes_on_and_ends_at_once(meshwright, linear, work):
     assert meshwright("train", linear, "--out", "run").status == 0
     before = json.loads((work / "run" / "policy.json").read_text())

@@ -33,7 +33,7 @@ def run(
         chosen = LinearRun(resume).settings()
     with output.progress() as bars, interrupts.remembered() as check_interrupt:
         with output.set_up(bars) as simulated:
-            scenario = load_benchmark(chosen.benchmark).build(graphs_dir=graphs, progress=simulated)
+            scenario = load_benchmark(chosen.benchmark, changes=chosen.changes).build(graphs_dir=graphs, progress=simulated)
         task = bars.add_task("generations", total=chosen.generations, note="")
 
         def report(now: TuneProgress) -> None:
