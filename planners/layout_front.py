@@ -38,11 +38,11 @@ class Counts:
     Attributes:
         illegal: the model cannot be cut so, or the batch, or groups would lie unevenly on hosts.
         infeasible: a rank does not fit a device.
-        pruned: neither among the best nor on the front, by their bounds.
+        pruned: neither among the best nor on the front, by their bounds; whether they fit need not be known.
         examined: priced.
         prices: in all rank orders that the price tells apart.
-        unproven: of the legal ones, those of which not every cut that may be better, or fit, was tried: interleaved schedules
-            of a job graph whose best cut does not fit.
+        unproven: of the legal ones, those of which a better cut, or one that fits, may be there: interleaved schedules of a job
+            graph whose best cut does not fit, where the search for one that does was given up.
     """
 
     illegal: int = 0

@@ -4,8 +4,9 @@ A layout is ``dp`` x ``pp`` with a size of micro-batches, a schedule, recomputat
 exactly (`costs.layouts.graph_cuts`). Nothing is left out by a rule of thumb: a layout is passed by only where a stage of it
 does not fit a device, or where its busiest stage alone takes longer than the last layout of the wanted ranking *and* a layout
 that was found takes no more time, memory and devices than that bound, its memory and its devices (as in `layout_search`).
-The cut of an interleaved schedule whose best one is too large for the devices is looked for among a limited number
-(`costs.layouts.interleaved_cuts.MAX_TRIED`); layouts for which that was too few are counted as unproven.
+To find the best cut of an interleaved schedule that fits may take long: it is given `QUICK_STEPS` at first, and more only where
+the layout cannot be passed by whatever its cut. Layouts for which `costs.layouts.interleaved_cuts.MOST_STEPS` was too few are
+counted as unproven.
 """
 
 from __future__ import annotations
@@ -36,6 +37,9 @@ RECOMPUTATIONS = ("none", "full")
 MAX_VIRTUAL_STAGES = 8
 """Chunks of a stage that are tried unless others are kept."""
 
+QUICK_STEPS = 1e7
+"""Steps of a search for a cut, a tenth of a second, before it is put off."""
+
 ROUNDING = 1e-9
 """Relative. A bound adds in another order than what it bounds, and must not pass it by a rounding error."""
 
@@ -55,6 +59,24 @@ class _Cut(NamedTuple):
     order: str
     work: GraphWork
     memory_bytes: float
+
+
+class _Waiting(NamedTuple):
+    """A layout that waits to be priced.
+
+    Attributes:
+        layout: the layout.
+        orders: its rank orders.
+        works: it in each of them, as far as it fits; None where the best cut is still to be found.
+        bound_s: a step takes no less.
+        least_bytes: the fullest rank holds no less.
+    """
+
+    layout: Layout
+    orders: tuple[str, ...]
+    works: tuple[_Cut, ...] | None
+    bound_s: float
+    least_bytes: float
 
 
 @dataclass
@@ -100,7 +122,7 @@ class GraphSearch:
         self._known_orders: KnownOrders = {}
         self._found = Findings(self.top, self.on_best, self.counts)
         self._closest: tuple[float, Layout] | None = None
-        self._unproven: set[Layout] = set()
+        self._put_off: dict[tuple[Layout, str], _Cut | None] = {}  # of which the cut took long to find
 
     def run(self, worlds: Sequence[int]) -> Searched:
         """Search layouts of every given number of devices.
@@ -109,24 +131,16 @@ class GraphSearch:
             PlanError: no layout is legal, or none fits; the closest one is told.
             GraphError: the graph cannot be timed on the device.
         """
-        waiting: list[tuple[float, int, list[_Cut]]] = []
+        waiting: list[_Waiting] = []
         for world in worlds:
             for layout in self.layouts(world):
                 orders = regular_orders(layout, self.devices_per_host, self.orders, self.wires, self._known_orders)
-                works = [found for order in orders if (found := self._fitting(layout, order)) is not None]
                 if not orders:
                     self.counts.illegal += 1
-                elif not works:
-                    self.counts.infeasible += 1
-                else:
-                    waiting.append((min(_bound_s(one.work) for one in works), len(waiting), works))
-        self.counts.unproven = len(self._unproven)
-        for bound_s, _, works in sorted(waiting, key=lambda one: one[:2]):
-            if self._found.are_better_than(bound_s, min(one.memory_bytes for one in works), works[0].work.layout.world):
-                self.counts.pruned += 1
-                continue
-            self.counts.examined += 1
-            self._found.take(min((self._priced(one) for one in works), key=lambda one: one[:2]))
+                elif (one := self._bounded(layout, orders, QUICK_STEPS)) is not None:
+                    waiting.append(one)
+        for one in sorted(waiting, key=lambda one: one.bound_s):
+            self._examine(one)
         if not self._found:
             raise self._refusal(worlds)
         return self._found.searched()
@@ -163,7 +177,8 @@ class GraphSearch:
         Raises:
             PlanError: no cut of it fits.
         """
-        found = self._fitting(layout, order)
+        key = layout, order
+        found = self._put_off[key] if key in self._put_off else self._fitting(layout, order)[0]
         if found is None:
             raise PlanError("no cut of the pipeline fits the devices", field="layout", value=spelled(layout))
         return found.work
@@ -180,14 +195,59 @@ class GraphSearch:
             found += [(schedule, v) for v in tried if v <= most and (v > 1) == is_cut]
         return found
 
-    def _fitting(self, layout: Layout, order: str) -> _Cut | None:
-        """A layout cut where it is best; None where it does not fit a device."""
+    def _examine(self, one: _Waiting) -> None:
+        """Price a layout with its best cut, unless it can be passed by."""
+        if self._found.are_better_than(one.bound_s, one.least_bytes, one.layout.world):
+            self.counts.pruned += 1
+        elif one.works is None:
+            settled = self._bounded(one.layout, one.orders, None)
+            if settled is not None:
+                self._examine(settled)
+        else:
+            self.counts.examined += 1
+            self._found.take(min((self._priced(work) for work in one.works), key=lambda found: found[:2]))
+
+    def _bounded(self, layout: Layout, orders: tuple[str, ...], most_steps: float | None) -> _Waiting | None:
+        """A layout with its bounds; None, and counted, where it does not fit.
+
+        Args:
+            layout: a legal one.
+            orders: its rank orders.
+            most_steps: of a search for a cut, after which the bounds hold for every cut; None: as many as there may be at all.
+        """
+        works, open_bytes = [], []
+        for order in orders:
+            work, least_bytes = self._fitting(layout, order, most_steps)
+            if most_steps is None:
+                self._put_off[layout, order] = work
+            if work is not None:
+                works.append(work)
+            if least_bytes is not None:
+                open_bytes.append(least_bytes)
+        if open_bytes and most_steps is not None:
+            computed_s = self._chain(layout).busy_s[-1] / layout.pp
+            bound_s = layout.num_micro_batches * float(computed_s) * (1 - ROUNDING)
+            return _Waiting(layout, orders, None, bound_s, min(open_bytes + [work.memory_bytes for work in works]))
+        if open_bytes:
+            self.counts.unproven += 1
+        if not works:
+            self.counts.infeasible += 1
+            return None
+        bound_s, memory_bytes = min(_bound_s(work.work) for work in works), min(work.memory_bytes for work in works)
+        return _Waiting(layout, orders, tuple(works), bound_s, memory_bytes)
+
+    def _chain(self, layout: Layout) -> Chain:
         key = layout.micro_batch, layout.recompute
         if key not in self._chains:
             self._chains[key] = Chain.of(self.graph, layout, self.device, self.costs)
+        return self._chains[key]
+
+    def _fitting(self, layout: Layout, order: str, most_steps: float | None = None) -> tuple[_Cut | None, float | None]:
+        """A layout cut where it is best, None where none was found that fits; and what any cut needs where this is not proven."""
+        chain, least_bytes = self._chain(layout), None
         found: GraphWork | None = None
         for capacity_bytes in (self.capacity_bytes, float("inf")):
-            places, is_proven = find_cuts(
+            cuts = find_cuts(
                 self.graph,
                 layout,
                 self.device,
@@ -195,20 +255,21 @@ class GraphSearch:
                 self.costs,
                 order=order,
                 capacity_bytes=capacity_bytes,
-                chain=self._chains[key],
+                chain=chain,
+                most_steps=most_steps,
             )
-            if not is_proven:
-                self._unproven.add(layout)
-            if places is not None:
-                found = describe_graph(self.graph, layout, self.device, self.costs, cuts=places)
+            if not cuts.is_proven:
+                least_bytes = cuts.least_bytes
+            if cuts.places is not None:
+                found = describe_graph(self.graph, layout, self.device, self.costs, cuts=cuts.places)
                 break
         assert found is not None  # without bounds every cut fits
         memory_bytes = graph_peak_memory(found)[1].total
         if memory_bytes <= self.capacity_bytes:
-            return _Cut(order, found, memory_bytes)
+            return _Cut(order, found, memory_bytes), least_bytes
         if self._closest is None or memory_bytes < self._closest[0]:
             self._closest = memory_bytes, layout
-        return None
+        return None, least_bytes
 
     def _priced(self, one: _Cut) -> Found:
         self.counts.prices += 1

@@ -24,9 +24,10 @@ from ...plans.partition import Layout
 from ...plans.rank_order import DEFAULT_ORDER
 from ...plans.stages import layer_starts
 from ..model import CostSettings
+from .chunk_runs import load_s
 from .graph_memory import flights, state_factor
 from .graph_work import op_times_s, share_of
-from .interleaved_cuts import Held, fitting_cuts, load_s
+from .interleaved_cuts import Fitting, Held, fitting_cuts
 from .memory import FRAGMENTATION, RUNTIME_BYTES
 from .wires import Wiring, boundary_groups
 
@@ -104,11 +105,13 @@ class Cuts(NamedTuple):
         places: the first op of each chunk by its place in the topological order and, last, the number of ops; None where no cut
             that fits was found.
         is_proven: whether no cut is better or, without places, none fits. Only chunks that share a device's memory may leave
-            this open, see `interleaved_cuts.MAX_TRIED`.
+            this open, where the search took more steps than it may.
+        least_bytes: where it is open, the fullest device holds no less with any cut; else zero.
     """
 
     places: tuple[int, ...] | None
     is_proven: bool
+    least_bytes: float = 0.0
 
 
 def best_cuts(
@@ -136,6 +139,7 @@ def find_cuts(
     order: str = DEFAULT_ORDER,
     capacity_bytes: float = np.inf,
     chain: Chain | None = None,
+    most_steps: float | None = None,
 ) -> Cuts:
     """The best cut of those that fit: its busiest chunk is least busy, and of such cuts it sends least.
 
@@ -150,6 +154,7 @@ def find_cuts(
         order: how ranks are numbered, see `plans.rank_order`.
         capacity_bytes: memory of a device.
         chain: from `Chain.of`, if it is known.
+        most_steps: of a search among chunks that share memory; `interleaved_cuts.MOST_STEPS` by default.
 
     Raises:
         PlanError: fewer units than chunks, or as `graph_work.describe_graph`.
@@ -167,7 +172,6 @@ def find_cuts(
     cuts = np.zeros(num_chunks + 1, np.int64)
     held = Held(chain.weight_bytes * state_factor(layout), chain.activation_bytes, chain.workspace_bytes, chain.crossing_bytes)
     transfers_s = _transfers_s(layout, chain, wires, order)
-    is_proven = True
     found = _best_cuts(
         chain.busy_s,
         transfers_s,
@@ -178,9 +182,12 @@ def find_cuts(
         capacity_bytes * (1 - ROUNDING) if is_plain else np.inf,
         cuts,
     )
+    fitting = Fitting(bool(found), True)
     if not is_plain and capacity_bytes < np.inf:
-        found, is_proven = fitting_cuts(layout, chain.busy_s, transfers_s, held, capacity_bytes * (1 - ROUNDING), cuts)
-    return Cuts(tuple(chain.starts[cuts].tolist()) if found else None, is_proven)
+        busy_s, capacity_bytes = chain.busy_s, capacity_bytes * (1 - ROUNDING)
+        fitting = fitting_cuts(layout, busy_s, transfers_s, held, capacity_bytes, cuts, most_steps)
+    places = tuple(chain.starts[cuts].tolist()) if fitting.is_found else None
+    return Cuts(places, fitting.is_proven, fitting.least_bytes)
 
 
 def _transfers_s(layout: Layout, chain: Chain, wires: Wiring, order: str) -> NDArray[np.float64]:

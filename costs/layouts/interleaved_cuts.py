@@ -1,33 +1,57 @@
 """The cut of a pipeline whose stages hold several chunks each, among those that fit the devices.
 
-Chunks of a stage share its memory, so that no chunk fits or not by itself, and to balance them over several stages is as hard as
-partitioning numbers. Cuts are tried chunk by chunk; one is left where its stage is full already, or where what is still to be
-cut must overfill a stage, or all stages together, or must be busier than wanted. These bounds lose nothing, but they do
-not always end the search: it then stops after `MAX_TRIED` chunks and says so.
+Chunks of a stage share its memory, so that no chunk fits or not by itself. The least load under which a cut fits is looked
+for between the loads of which this is settled: `cut_branching.seek_cut` finds a cut within a load or shows that there is
+none, first with little effort for each load, then with ten times as much, and so on. Within the least load the cut that
+sends least is found likewise. The answer is exact unless a search took more than `MOST_STEPS`, and then it says so.
 
 Legend: ``u`` units that stay whole, ``p`` stages, ``v`` chunks of a stage, ``k = p v`` chunks, ``t`` moments of a schedule,
-``r`` bounds on memory.
+``n`` runs (`chunk_runs`).
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...compiled import njit
 from ...plans.partition import Layout
-from .memory import FRAGMENTATION, RUNTIME_BYTES
+from .chunk_runs import (
+    FOUR,
+    LOAD,
+    Pipeline,
+    Runs,
+    all_runs,
+    drop_overfull,
+    drop_slower,
+    fits,
+    least_load_s,
+    load_s,
+    paths_of,
+    room_bytes,
+)
+from .cut_branching import seek_cut
+from .memory import RUNTIME_BYTES
+from .memory_prices import Prices, first_prices
 from .schedules import FORWARD, orders
 
-WIDENINGS = (1.0, 1.1, 1.5, np.inf)
-"""Within so many times the least load without regard to memory a cut that fits is looked for, one after the other."""
+MOST_STEPS = 5e9
+"""Steps of a search before it is given up, about a minute: a step is a run of units that is looked at."""
 
+FIRST_STEPS = 1e6
+"""Steps that are spent on a load before others are looked at."""
 
-MAX_TRIED = 200_000
-"""Chunks that are tried within a load before it is given up; some 10 ms."""
+MOST_TRANSITIONS = 3e6
+"""Steps of a dynamic programme up to which it is preferred to another branch."""
+
+MOST_VAIN = 4
+"""Loads that are left open before more steps are spent on each."""
+
+ROUNDING = 1e-12
+"""Relative. Sums in another order must not part what is equally busy."""
 
 
 class Held(NamedTuple):
@@ -46,6 +70,20 @@ class Held(NamedTuple):
     crossing_bytes: NDArray[np.float64]
 
 
+class Fitting(NamedTuple):
+    """What is known of the cuts that fit.
+
+    Attributes:
+        is_found: whether one was found.
+        is_proven: whether no cut is better or, where none was found, none fits.
+        least_bytes: the fullest stage of any cut holds no less, where that is open; else zero.
+    """
+
+    is_found: bool
+    is_proven: bool
+    least_bytes: float = 0.0
+
+
 def fitting_cuts(
     layout: Layout,
     busy_s: NDArray[np.float64],
@@ -53,7 +91,8 @@ def fitting_cuts(
     held: Held,
     capacity_bytes: float,
     cuts: NDArray[np.int64],
-) -> tuple[bool, bool]:
+    most_steps: float | None = None,
+) -> Fitting:
     """Put in place of the least busy cut the least busy one that fits, and of these the one that sends least.
 
     Args:
@@ -63,29 +102,124 @@ def fitting_cuts(
         held: what units hold.
         capacity_bytes: memory of a device.
         cuts: first unit of each chunk and, last, ``u``: the best cut without regard to memory; written, ``(k + 1,)``.
-
-    Returns:
-        Whether a cut that fits was found, and whether this is certain: that no cut is better or, without one, that none fits.
+        most_steps: of the search; `MOST_STEPS` by default.
     """
-    pp, hides, recomputes = layout.pp, layout.overlap_pp, layout.recompute == "full"
-    flying = most_flying(layout)
-    sums = _sums(flying, pp)
-    room_bytes = np.append(np.full(len(sums) - 1, capacity_bytes - RUNTIME_BYTES), pp * (capacity_bytes - RUNTIME_BYTES))
-    shared = (busy_s, transfer_s, hides, *held, recomputes, capacity_bytes, flying, sums, room_bytes)
-    if _fits(*held, recomputes, capacity_bytes, flying, cuts):
-        return True, True
-    loads = [load_s(busy_s, transfer_s, hides, chunk, cuts[chunk], cuts[chunk + 1]) for chunk in range(len(cuts) - 1)]
-    are_all_tried = True
-    least_bytes = _rests(busy_s, transfer_s, hides, *held, recomputes, sums, flying.shape[2], np.inf)[2][0, 0]
-    if np.any(least_bytes * (1.0 - 1e-12) > room_bytes):  # whatever the cut
-        return False, True
-    for widening in WIDENINGS:
-        found_s, is_least = _seek(*shared, max(loads) * widening, False, MAX_TRIED, cuts)
-        are_all_tried &= is_least
-        if found_s < np.inf:
-            _, is_least = _seek(*shared, found_s, True, MAX_TRIED, cuts)
-            return True, are_all_tried and is_least
-    return False, are_all_tried
+    recomputes = layout.recompute == "full"
+    pipeline = Pipeline(busy_s, transfer_s, layout.overlap_pp, *held, recomputes, capacity_bytes, most_flying(layout))
+    if fits(pipeline, cuts):
+        return Fitting(True, True)
+    return _Search(pipeline, MOST_STEPS if most_steps is None else most_steps).run(cuts)
+
+
+class _Search:
+    """A search for the best cut of those that fit.
+
+    Args:
+        pipeline: is cut.
+        most_steps: after which it is given up.
+    """
+
+    def __init__(self, pipeline: Pipeline, most_steps: float) -> None:
+        self._pipeline, self._most_steps = pipeline, most_steps
+        self._paths = paths_of(pipeline)
+        self._prices: Prices = first_prices(pipeline.flying)
+        self._steps = 0.0
+
+    def run(self, cuts: NDArray[np.int64]) -> Fitting:
+        """Write the cut in place of the best one without regard to memory."""
+        if self._pipeline.capacity_bytes < RUNTIME_BYTES:
+            return Fitting(False, True)
+        self._runs, are_all = all_runs(self._pipeline)
+        if not are_all:
+            return Fitting(False, False)
+        self._thin()
+        is_found, is_proven = self._least_busy(cuts)
+        if is_found and is_proven:
+            is_proven = self._least_sent(cuts)
+        if is_proven:
+            return Fitting(is_found, True)
+        return Fitting(is_found, False, self._least_bytes(cuts.copy()))
+
+    def _thin(self) -> None:
+        """Keep the runs with which each stage by itself may fit."""
+        flying = self._pipeline.flying
+        moments, floors = np.argmax(flying.sum(2), axis=1), np.zeros((len(flying), FOUR))
+        ids = np.arange(len(self._runs.ends), dtype=np.int32)
+        n = drop_overfull(self._pipeline, self._runs, ids, moments, self._paths, floors)
+        self._runs = Runs(self._runs.ends[ids[:n]], self._runs.figures[ids[:n]])
+
+    def _least_busy(self, cuts: NDArray[np.int64]) -> tuple[bool, bool]:
+        """Write the least busy cut that fits; whether one was found, and whether none is less busy."""
+        least_s = max(self._load_s(cuts), least_load_s(self._runs, self._paths))
+        loads = np.unique(self._runs.figures[:, LOAD])
+        loads = loads[loads >= least_s * (1.0 - ROUNDING)]
+        low, high, steps = -1, len(loads), FIRST_STEPS  # nothing fits within the one, something within the other, if at all
+        while True:
+            vain: list[int] = []
+            while (at := _between(loads, low, high, vain)) is not None and len(vain) < MOST_VAIN:
+                if self._steps >= self._most_steps:
+                    return high < len(loads), False
+                found_s, is_done = self._seek(loads[at], steps, cuts)
+                if found_s < np.inf:
+                    high = max(low + 1, int(np.searchsorted(loads, found_s * (1.0 - ROUNDING))))
+                elif is_done:
+                    low = at
+                else:
+                    vain.append(at)
+                vain = [one for one in vain if low < one < high]
+            if high - low <= 1:
+                return high < len(loads), True
+            steps *= 10.0
+
+    def _seek(self, limit_s: float, steps: float, cuts: NDArray[np.int64]) -> tuple[float, bool]:
+        """Write a cut that fits and whose chunks are busy no longer; how long they are, and whether none is there."""
+        ids = np.flatnonzero(self._runs.figures[:, LOAD] <= limit_s * (1.0 + ROUNDING)).astype(np.int32)
+        found = seek_cut(self._pipeline, self._runs, ids, False, np.inf, steps, MOST_TRANSITIONS, self._prices, cuts)
+        self._steps += found.steps
+        return found.value, found.is_done
+
+    def _least_sent(self, cuts: NDArray[np.int64]) -> bool:
+        """Write the cut that sends least of those that are no busier; whether none sends less."""
+        limit_s, transfer_s = self._load_s(cuts), self._pipeline.transfer_s
+        sent_s = sum(transfer_s[chunk, last] for chunk, last in enumerate(cuts[1:])) * (1.0 - ROUNDING)
+        ids = np.flatnonzero(self._runs.figures[:, LOAD] <= limit_s * (1.0 + ROUNDING)).astype(np.int32)
+        n = drop_slower(self._runs, ids, self._paths, sent_s)
+        prices = first_prices(self._pipeline.flying)
+        prices.moments[:] *= 0.9
+        prices.waits[:] = 0.1
+        steps = max(FIRST_STEPS, self._most_steps - self._steps)
+        found = seek_cut(self._pipeline, self._runs, ids[:n], True, sent_s, steps, MOST_TRANSITIONS, prices, cuts)
+        return bool(found.is_done)
+
+    def _least_bytes(self, cuts: NDArray[np.int64]) -> float:
+        """Bytes that the fullest stage of any cut holds at least, by the prices."""
+        ids = np.arange(len(self._runs.ends), dtype=np.int32)
+        # No cut takes less than no time: the prices change until the steps are used up.
+        found = seek_cut(self._pipeline, self._runs, ids, False, 0.0, 300.0 * len(ids), 0.0, self._prices, cuts)
+        return float((max(0.0, found.least_room) * room_bytes(self._pipeline) + RUNTIME_BYTES) * (1.0 - 1e-9))
+
+    def _load_s(self, cuts: NDArray[np.int64]) -> float:
+        """Seconds for which the busiest chunk of a cut is busy."""
+        p = self._pipeline
+        return float(max(load_s(p.busy_s, p.transfer_s, p.hides, k, cuts[k], cuts[k + 1]) for k in range(len(cuts) - 1)))
+
+
+def _between(loads: NDArray[np.float64], low: int, high: int, vain: list[int]) -> int | None:
+    """The load to look at next: the least one, the largest one where nothing fits so far, the middle of the widest gap.
+
+    None where nothing is between those that are settled or were looked at in vain.
+    """
+    if low < 0 < high and 0 not in vain:
+        return 0
+    if low < len(loads) - 1 < high and len(loads) - 1 not in vain:
+        return len(loads) - 1
+    gaps = [(a, b) for a, b in pairwise([low, *sorted(vain), high]) if b - a > 1]
+    if not gaps:
+        return None
+    logs = np.log(np.maximum(loads, 1e-300))
+    a, b = max(gaps, key=lambda gap: (logs[min(gap[1], len(logs) - 1)] - logs[max(gap[0], 0)], gap[1] - gap[0]))
+    middle = np.searchsorted(logs, (logs[max(a, 0)] + logs[min(b, len(logs) - 1)]) / 2)
+    return int(np.clip(middle, a + 1, b - 1))
 
 
 @lru_cache(maxsize=256)
@@ -108,203 +242,3 @@ def _flying(schedule: str, pp: int, virtual_stages: int, num_micro_batches: int)
 def most_flying(layout: Layout) -> NDArray[np.float64]:
     """Micro-batches of each chunk that a stage keeps at the moments which may be its worst, ``(p, t, v)``."""
     return _flying(layout.schedule, layout.pp, layout.virtual_stages, layout.num_micro_batches)
-
-
-def _sums(flying: NDArray[np.float64], pp: int) -> NDArray[np.float64]:
-    """Which chunks each bound on memory counts, with how many micro-batches in flight, ``(r, k)``; -1 where it does not.
-
-    One for each moment of each stage and, last, one for all stages together, each at its fullest moment.
-    """
-    v = flying.shape[2]
-    found = []
-    for stage, moments in enumerate(flying):
-        for moment in moments[moments.any(1)]:
-            row = np.full(pp * v, -1.0)
-            row[stage::pp] = moment
-            found.append(row)
-    together = np.empty(pp * v)
-    for stage, moments in enumerate(flying):
-        together[stage::pp] = moments[np.argmax(moments.sum(1))]
-    return np.array([*found, together])
-
-
-@njit(inline="always")
-def load_s(busy_s, transfer_s, hides, chunk, first, last):  # type: ignore[no-untyped-def]
-    """Seconds for which a micro-batch keeps a chunk busy."""
-    own = busy_s[last] - busy_s[first]
-    given = transfer_s[chunk - 1, first] if chunk > 0 else 0.0
-    sent = given + transfer_s[chunk, last]
-    return max(own, sent) if hides else own + sent
-
-
-@njit()
-def _fits(state_bytes, activation_bytes, workspace_bytes, crossing_bytes, recomputes, capacity, flying, cuts):  # type: ignore[no-untyped-def]
-    """Whether every stage holds its chunks."""
-    stages = np.zeros((len(cuts) - 1, 5 + flying.shape[1]))
-    for chunk in range(len(cuts) - 1):
-        first, last = cuts[chunk], cuts[chunk + 1]
-        held = _hold(
-            state_bytes, activation_bytes, workspace_bytes, crossing_bytes, recomputes, flying, stages, chunk, first, last
-        )
-        if held > capacity:
-            return False
-    return True
-
-
-@njit()
-def _hold(  # type: ignore[no-untyped-def]
-    state_bytes, activation_bytes, workspace_bytes, crossing_bytes, recomputes, flying, stages, chunk, first, last
-):
-    """Bytes of a stage with its chunks up to this one, counted as `graph_memory.graph_stage_memory` counts them.
-
-    Row ``chunk`` of ``stages`` follows from that of the chunk before it on its stage: state, largest recomputed activations,
-    workspace, message in and message out, and what is kept at each moment.
-    """
-    pp, num_moments = flying.shape[0], flying.shape[1]
-    stage, place = chunk % pp, chunk // pp
-    if place == 0:
-        stages[chunk] = 0.0
-    else:
-        stages[chunk] = stages[chunk - pp]
-    own = activation_bytes[last] - activation_bytes[first]
-    stages[chunk, 0] += state_bytes[last] - state_bytes[first]
-    if recomputes:
-        stages[chunk, 1] = max(stages[chunk, 1], own)
-    for unit in range(first, last):
-        stages[chunk, 2] = max(stages[chunk, 2], workspace_bytes[unit])
-    stages[chunk, 3] = max(stages[chunk, 3], crossing_bytes[first])
-    stages[chunk, 4] = max(stages[chunk, 4], crossing_bytes[last])
-    kept, most = crossing_bytes[first] if recomputes else own, 0.0
-    for moment in range(num_moments):
-        stages[chunk, 5 + moment] += flying[stage, moment, place] * kept
-        most = max(most, stages[chunk, 5 + moment])
-    changing = most + stages[chunk, 1] + stages[chunk, 2] + stages[chunk, 3] + stages[chunk, 4]
-    return stages[chunk, 0] + (1.0 + FRAGMENTATION) * changing + RUNTIME_BYTES
-
-
-@njit(inline="always")
-def _floor_bytes(own, workspace, given, sent, recomputes, flying, num_places):  # type: ignore[no-untyped-def]
-    """What a chunk adds at least to its stage besides its state: the largest of several chunks is no less than their mean."""
-    kept = flying * (given if recomputes else own)
-    return (1.0 + FRAGMENTATION) * (kept + ((own if recomputes else 0.0) + workspace + given + sent) / num_places)
-
-
-@njit()
-def _rests(  # type: ignore[no-untyped-def]
-    busy_s, transfer_s, hides, state_bytes, activation_bytes, workspace_bytes, crossing_bytes, recomputes, sums, num_places, limit
-):
-    """Least load of the busiest chunk, least transfers and least memory by each bound, of chunks from each one and place on.
-
-    Only chunks within the load ``limit`` count; ``(k + 1, u + 1)`` and, of memory, ``(k + 1, u + 1, r)``.
-    """
-    num_chunks, u, num_sums = len(transfer_s), len(busy_s) - 1, len(sums)
-    loads = np.full((num_chunks + 1, u + 1), np.inf)
-    waits = np.full((num_chunks + 1, u + 1), np.inf)
-    memory = np.full((num_chunks + 1, u + 1, num_sums), np.inf)
-    loads[num_chunks, u] = waits[num_chunks, u] = 0.0
-    memory[num_chunks, u] = 0.0
-    for chunk in range(num_chunks - 1, -1, -1):
-        for first in range(chunk, u - (num_chunks - chunk) + 1):
-            workspace = 0.0
-            for last in range(first + 1, u - (num_chunks - chunk - 1) + 1):
-                workspace = max(workspace, workspace_bytes[last - 1])
-                if busy_s[last] - busy_s[first] > limit:
-                    break
-                load = load_s(busy_s, transfer_s, hides, chunk, first, last)
-                if load > limit or loads[chunk + 1, last] == np.inf:
-                    continue
-                loads[chunk, first] = min(loads[chunk, first], max(load, loads[chunk + 1, last]))
-                waits[chunk, first] = min(waits[chunk, first], transfer_s[chunk, last] + waits[chunk + 1, last])
-                own = activation_bytes[last] - activation_bytes[first]
-                given, sent = crossing_bytes[first], crossing_bytes[last]
-                state = state_bytes[last] - state_bytes[first]
-                for row in range(num_sums):
-                    bytes_ = memory[chunk + 1, last, row]
-                    if sums[row, chunk] >= 0.0:
-                        bytes_ += state + _floor_bytes(own, workspace, given, sent, recomputes, sums[row, chunk], num_places)
-                    memory[chunk, first, row] = min(memory[chunk, first, row], bytes_)
-    return loads, waits, memory
-
-
-@njit()
-def _seek(  # type: ignore[no-untyped-def]
-    busy_s,
-    transfer_s,
-    hides,
-    state_bytes,
-    activation_bytes,
-    workspace_bytes,
-    crossing_bytes,
-    recomputes,
-    capacity,
-    flying,
-    sums,
-    room_bytes,
-    limit,
-    by_waits,
-    most_tried,
-    cuts,
-):
-    """Write the fitting cut of the least busy chunk within a load or, by waits, of the least transfers.
-
-    Returns what it has least of, infinity where none was found, and whether all cuts were tried or bounded.
-    """
-    num_chunks, u = len(transfer_s), len(busy_s) - 1
-    limit *= 1.0 + 1e-12  # sums in another order must not part what is equally busy
-    rest_loads, rest_waits, rest_bytes = _rests(
-        busy_s,
-        transfer_s,
-        hides,
-        state_bytes,
-        activation_bytes,
-        workspace_bytes,
-        crossing_bytes,
-        recomputes,
-        sums,
-        flying.shape[2],
-        limit,
-    )
-    stages = np.zeros((num_chunks, 5 + flying.shape[1]))
-    load, wait, used = np.zeros(num_chunks + 1), np.zeros(num_chunks + 1), np.zeros((num_chunks + 1, len(sums)))
-    tried = np.zeros(num_chunks + 1, np.int64)
-    best, chunk, num_tried = np.inf, 0, 0
-    while chunk >= 0 and num_tried < most_tried:
-        num_tried += 1
-        tried[chunk + 1] += 1
-        first, last = tried[chunk], tried[chunk + 1]
-        if last > u - (num_chunks - chunk - 1) or busy_s[last] - busy_s[first] > limit:
-            chunk -= 1
-            continue
-        if rest_loads[chunk + 1, last] == np.inf:
-            continue
-        load[chunk + 1] = max(load[chunk], load_s(busy_s, transfer_s, hides, chunk, first, last))
-        wait[chunk + 1] = wait[chunk] + transfer_s[chunk, last]
-        if load[chunk + 1] > limit:
-            continue
-        least = wait[chunk + 1] + rest_waits[chunk + 1, last] if by_waits else max(load[chunk + 1], rest_loads[chunk + 1, last])
-        if least >= best:
-            continue
-        own = activation_bytes[last] - activation_bytes[first]
-        given, sent, workspace = crossing_bytes[first], crossing_bytes[last], workspace_bytes[first:last].max()
-        is_full = False
-        for row in range(len(sums)):
-            used[chunk + 1, row] = used[chunk, row]
-            if sums[row, chunk] >= 0.0:
-                used[chunk + 1, row] += state_bytes[last] - state_bytes[first]
-                used[chunk + 1, row] += _floor_bytes(own, workspace, given, sent, recomputes, sums[row, chunk], flying.shape[2])
-            # A bound adds in another order than the memory of a stage.
-            is_full |= (used[chunk + 1, row] + rest_bytes[chunk + 1, last, row]) * (1.0 - 1e-12) > room_bytes[row]
-        if is_full:
-            continue
-        held = _hold(
-            state_bytes, activation_bytes, workspace_bytes, crossing_bytes, recomputes, flying, stages, chunk, first, last
-        )
-        if held > capacity:
-            continue
-        if chunk == num_chunks - 1:
-            best = wait[num_chunks] if by_waits else load[num_chunks]
-            cuts[:] = tried
-        else:
-            chunk += 1
-            tried[chunk + 1] = tried[chunk]
-    return best, chunk < 0

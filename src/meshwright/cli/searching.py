@@ -131,7 +131,7 @@ def _show(found: RankedLayouts, top: int, json_file: str | None) -> None:
     out.print(
         f"{counts.legal:,} legal layouts: {counts.examined:,} priced ({counts.prices:,} prices in different rank orders), "
         f"{counts.pruned:,} pruned by bounds, {counts.infeasible:,} too large for a device; {counts.illegal:,} illegal"
-        + (f"; of {counts.unproven:,} interleaved ones not every cut was tried" if counts.unproven else ""),
+        + (f"; of {counts.unproven:,} interleaved ones the best cut is not proven" if counts.unproven else ""),
         markup=False,
         soft_wrap=True,
     )

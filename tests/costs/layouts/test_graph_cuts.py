@@ -1,15 +1,19 @@
 """Cuts are those of brute force: the least busy stage, then the least waiting, among those that fit."""
 
+from itertools import combinations
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from meshwright.costs.layouts import interleaved_cuts
+from meshwright.costs.layouts.chunk_runs import Pipeline, fits
 from meshwright.costs.layouts.graph_cuts import Chain, best_cuts, find_cuts
 from meshwright.costs.layouts.graph_memory import graph_peak_memory, graph_stage_memory
 from meshwright.costs.layouts.graph_work import describe_graph
-from meshwright.costs.layouts.memory import RUNTIME_BYTES
+from meshwright.costs.layouts.interleaved_cuts import Held, fitting_cuts, most_flying
+from meshwright.costs.layouts.memory import FRAGMENTATION, RUNTIME_BYTES
 from meshwright.costs.layouts.wires import boundary_groups
 from meshwright.costs.model import CostSettings
 from meshwright.devices import device_type
@@ -131,10 +135,10 @@ def test_a_stage_that_must_overfill_is_told_without_trying_every_cut():
     # 96 alike ops on four stages of eight chunks: some 1e24 cuts. Their state fills 3.5 devices, then 4.5.
     ops, layout = 96, Layout(pp=4, virtual_stages=8, schedule="interleaved", micro_batch=1, global_batch=8)
     chain = [(a, a + 1) for a in range(ops - 1)]
-    for devices, fits in ((3.5, True), (4.5, False)):
+    for devices, can in ((3.5, True), (4.5, False)):
         graph = graph_of([1] * ops, chain, [0.0] * ops, [devices * 10e9 / ops] * ops, samples=1)
         found = find_cuts(graph, layout, A100, Line(), capacity_bytes=80e9 + RUNTIME_BYTES)
-        assert (found.places is not None) is fits
+        assert (found.places is not None) is can
         assert found.is_proven
 
 
@@ -142,12 +146,97 @@ def test_a_search_for_a_cut_that_is_given_up_says_so(monkeypatch):
     graph = graph_of([1] * 5, [(0, 1), (1, 2), (2, 3), (3, 4)], [0.0] * 5, [10e9, 0.0, 0.0, 10e9, 0.0], samples=1)
     layout = Layout(pp=2, virtual_stages=2, schedule="interleaved", micro_batch=1, global_batch=2)
     room = 80e9 + RUNTIME_BYTES + 1
-    assert find_cuts(graph, layout, A100, Line(), capacity_bytes=room) == ((0, 1, 2, 3, 5), True)
-    # without a limit on memory, and where the bounds alone say that nothing fits, nothing is tried
-    monkeypatch.setattr(interleaved_cuts, "MAX_TRIED", 3)
-    assert find_cuts(graph, layout, A100, Line(), capacity_bytes=room) == (None, False)
+    assert find_cuts(graph, layout, A100, Line(), capacity_bytes=room)[:2] == ((0, 1, 2, 3, 5), True)
+    given_up = find_cuts(graph, layout, A100, Line(), capacity_bytes=room, most_steps=0)
+    assert given_up[:2] == (None, False)
+    assert RUNTIME_BYTES < given_up.least_bytes <= room  # a cut needs all but a byte
+    monkeypatch.setattr(interleaved_cuts, "MOST_STEPS", 0)
+    assert find_cuts(graph, layout, A100, Line(), capacity_bytes=room) == given_up
+    # without a limit on memory there is nothing to look for, and what fits nowhere has no runs
     assert find_cuts(graph, layout, A100, Line()).is_proven
-    assert find_cuts(graph, layout, A100, Line(), capacity_bytes=60e9) == (None, True)
+    assert find_cuts(graph, layout, A100, Line(), capacity_bytes=RUNTIME_BYTES - 1) == (None, True, 0.0)
+
+
+def drawn_pipeline(seed, ops, pp, v):
+    """A pipeline of uneven units between which the capacity is to be set, and the least busy cut without regard to it."""
+    rng = np.random.default_rng(seed)
+
+    def before(values):
+        return np.append(0.0, np.cumsum(values))
+
+    layout = Layout(
+        pp=pp,
+        virtual_stages=v,
+        schedule="interleaved",
+        micro_batch=1,
+        global_batch=int(rng.integers(1, 3 * pp)),
+        overlap_pp=bool(rng.integers(2)),
+        recompute=str(rng.choice(["none", "full"])),
+    )
+    activations = rng.lognormal(0.0, 1.0, ops) * 1e9
+    crossing = np.append(0.0, np.append(rng.uniform(0.2, 1.0, ops - 1) * activations[:-1], 0.0))
+    held = (before(rng.lognormal(0.0, 1.0, ops) * 8e9), before(activations), rng.lognormal(0.0, 1.0, ops) * 3e8, crossing)
+    # a few speeds of wires, so that cuts of one load may send differently
+    transfer_s = crossing / rng.choice([50e9, 500e9], (pp, 1))[np.arange(pp * v) % pp]
+    transfer_s[-1] = 0.0
+    busy_s = before(rng.choice([0.1, 0.2, 0.5], ops))
+    return Pipeline(busy_s, transfer_s, layout.overlap_pp, *held, layout.recompute == "full", np.inf, most_flying(layout)), layout
+
+
+def of_every_cut(pipeline):
+    """Cuts with their bytes, load and transfers, by plain counting."""
+    pp, _, v = pipeline.flying.shape
+    units = len(pipeline.busy_s) - 1
+    cuts = np.array([(0, *inner, units) for inner in combinations(range(1, units), pp * v - 1)])
+    first, last = cuts[:, :-1], cuts[:, 1:]
+    own = pipeline.activation_bytes[last] - pipeline.activation_bytes[first]
+    state = pipeline.state_bytes[last] - pipeline.state_bytes[first]
+    workspace = np.array([np.maximum.reduceat(pipeline.workspace_bytes, cut[:-1]) for cut in cuts])
+    given, sent = pipeline.crossing_bytes[first], pipeline.crossing_bytes[last]
+    fullest = np.zeros(len(cuts))
+    for stage in range(pp):
+        mine = slice(stage, None, pp)
+        kept = ((given if pipeline.recomputes else own)[:, mine] @ pipeline.flying[stage].T).max(1)
+        changing = kept + workspace[:, mine].max(1) + given[:, mine].max(1) + sent[:, mine].max(1)
+        changing += own[:, mine].max(1) if pipeline.recomputes else 0.0
+        fullest = np.maximum(fullest, state[:, mine].sum(1) + (1.0 + FRAGMENTATION) * changing + RUNTIME_BYTES)
+    waits = np.take_along_axis(pipeline.transfer_s.T, last, axis=0)
+    computed, sends = pipeline.busy_s[last] - pipeline.busy_s[first], waits + np.pad(waits, ((0, 0), (1, 0)))[:, :-1]
+    loads = np.maximum(computed, sends) if pipeline.hides else computed + sends
+    return cuts, fullest, loads.max(1), waits.sum(1)
+
+
+@pytest.mark.parametrize("most_transitions", [0.0, 3e6])
+@pytest.mark.parametrize(("ops", "pp", "v"), [(12, 2, 2), (13, 2, 3), (12, 3, 2), (13, 4, 2), (12, 2, 4), (13, 3, 3)])
+def test_uneven_units_are_cut_as_by_brute_force(monkeypatch, ops, pp, v, most_transitions):
+    # without a step of dynamic programming the branches alone must lead there
+    monkeypatch.setattr(interleaved_cuts, "MOST_TRANSITIONS", most_transitions)
+    num_sought = 0
+    for seed in range(12):
+        pipeline, layout = drawn_pipeline(seed, ops, pp, v)
+        cuts, fullest, loads, waits = of_every_cut(pipeline)
+        held = Held(*pipeline[3:7])
+        # sums in another order must not part what is equally busy
+        best = cuts[np.argmin(np.where(loads <= loads.min() * (1 + 1e-9), waits, np.inf))]
+        levels = np.unique(np.round(fullest))
+        for at in (0, 1, 3, 10, 30, 100):
+            capacity = levels[at] + 1.0
+            found = best.copy()
+            bounded = pipeline._replace(capacity_bytes=capacity)
+            num_sought += not fits(bounded, found)
+            assert fitting_cuts(layout, pipeline.busy_s, pipeline.transfer_s, held, capacity, found) == (True, True, 0.0)
+            can = fullest <= capacity
+            least = loads[can].min()
+            sent = waits[can & (loads <= least * (1 + 1e-9))].min()
+            mine = (cuts == found).all(1)
+            assert fits(bounded, found)
+            assert can[mine].all()
+            assert (loads[mine][0], waits[mine][0]) == pytest.approx((least, sent), rel=1e-9)
+            # a search that is cut short tells no more than it knows
+            short = fitting_cuts(layout, pipeline.busy_s, pipeline.transfer_s, held, capacity, best.copy(), most_steps=1)
+            assert short.least_bytes <= levels[0] + 1.0
+        assert fitting_cuts(layout, pipeline.busy_s, pipeline.transfer_s, held, levels[0] - 2.0, best) == (False, True, 0.0)
+    assert num_sought > 36
 
 
 def test_transfers_decide_where_ops_are_alike():
