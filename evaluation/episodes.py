@@ -96,9 +96,10 @@ class Player:
         with ProcessPoolExecutor(workers, get_context("spawn"), _set_up, (self.benchmark, self.graphs_dir)) as pool:
             try:
                 with _deaf_to_interrupts():
-                    results = pool.map(_play, tasks, chunksize=max(1, len(tasks) // (8 * workers)))
+                    # Not `map`: it cancels what waits when interrupted, and a pool that then loses its processes trips over that.
+                    results = [pool.submit(_play, task) for task in tasks]
                 for (spec, _), result in zip(tasks, results, strict=True):
-                    keep(spec, result)
+                    keep(spec, result.result())
             except BrokenProcessPool:
                 raise MeshwrightError("a process that played episodes died; try fewer", field="jobs", value=workers) from None
             except KeyboardInterrupt:
