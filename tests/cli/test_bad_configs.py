@@ -137,7 +137,7 @@ def test_more_steps_than_can_be_counted_are_refused(refused, spoil):
             "best-fixed@aligned: is not among the scenario's placement rules (got 'aligned'); valid: best-fit",
         ),
         ("fixed-3", "no block of 3 devices; degrees are 1, 2 (got 'fixed-3')"),
-        ("shipped:none", "no such shipped policy (got 'none'); valid: pacml-compat-A"),
+        ("shipped:none", "no such shipped policy (got 'none'); valid: clos-256-philly"),
         ("python:json", "a policy of your own is spelled python:MODULE:NAME (got 'python:json')"),
         ("python:no_such_module_at_all:X", "python:no_such_module_at_all:X: no such module in this folder or on the Python path"),
         ("python:json:lods", "module json has no such callable (got 'lods'); did you mean 'loads'?"),
