@@ -28,12 +28,24 @@ class LoopbackRay:
     def __init__(self, gpus: dict[str, int]) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="mw-ray-"))  # short: names of sockets below it are limited
         words = [sys.executable, __file__, str(self.folder), json.dumps(gpus)]
+        # Below the default folder, whatever folder it is given, Ray notes the address of a cluster; it does not make it.
+        (self.folder / "ray").mkdir()
+        environment = os.environ | {"RAY_TMPDIR": str(self.folder)}
         with (self.folder / "stderr").open("w") as log:
             self.process = subprocess.Popen(
-                words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True
+                words,
+                env=environment,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                start_new_session=True,
             )
         line = self.process.stdout.readline()
-        assert line, (self.folder / "stderr").read_text()[-2000:]
+        if not line:
+            told = (self.folder / "stderr").read_text()[-2000:]
+            self.stop()
+            raise AssertionError(told)
         told = json.loads(line)
         self.address: str = told["address"]
         self.raylets: dict[str, int] = told["raylets"]
