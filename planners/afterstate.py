@@ -86,12 +86,26 @@ class State(NamedTuple):
 @njit
 def best_candidate(scorer, state):  # type: ignore[no-untyped-def]
     """The candidate of the highest score; among equals the rejection comes last and else the first block first."""
+    if not state.is_offered[1:].any():
+        return 0
+    scores = np.empty(len(state.is_offered))
+    score_candidates(scorer, state, scores)
+    chosen, best, best_block = 0, scores[0], len(scorer.blocks.degree)
+    for a in range(1, len(scores)):
+        if state.is_offered[a]:
+            score, block = scores[a], state.block[a]
+            if score > best or (score == best and block < best_block):
+                chosen, best, best_block = a, score, block
+    return chosen
+
+
+@njit
+def score_candidates(scorer, state, out):  # type: ignore[no-untyped-def]
+    """Write the score of each candidate, ``(a,)``; of those that are not offered zero."""
     blocks, mean_s, plain = scorer.blocks, scorer.mean_s, scorer.plain
     now_s, is_offered, time_s = state.now_s, state.is_offered, state.time_s
     degree, neighbours = blocks.degree, blocks.neighbours
     num_degrees, num_slots = blocks.num_degrees, scorer.block_worth.shape[1] - 1
-    if not is_offered[1:].any():
-        return 0
     first_slot = np.empty(len(state.block_free_at_s), np.int64)
     freed = np.zeros((num_degrees, num_slots + 1), np.int64)
     for b in range(len(first_slot)):
@@ -106,10 +120,11 @@ def best_candidate(scorer, state):  # type: ignore[no-untyped-def]
         if free_at_s > now_s:
             num_held += 1
     load = num_held / num_devices
-    chosen, best, best_block = 0, plain[0] + plain[1] * load, len(degree)
+    out[0] = plain[0] + plain[1] * load
     after = np.empty_like(freed)
     for a in range(1, len(is_offered)):
         if not is_offered[a]:
+            out[a] = 0.0
             continue
         block = state.block[a]
         until = _slot(time_s[a], mean_s, num_slots)
@@ -133,9 +148,7 @@ def best_candidate(scorer, state):  # type: ignore[no-untyped-def]
             score += plain[9] * time_s[a] / state.allowed_s
         if slots > state.num_left:
             score += plain[10]
-        if score > best or (score == best and block < best_block):
-            chosen, best, best_block = a, score, block
-    return chosen
+        out[a] = score
 
 
 @njit
@@ -163,9 +176,25 @@ def play(problem, episodes, scorer, weights, num_episodes):  # type: ignore[no-u
 @njit
 def best_of_episode(scorer, episodes, e, num_left):  # type: ignore[no-untyped-def]
     """`best_candidate` of the job at hand in episode ``e`` among all its candidates, so many arrivals before the end."""
+    return best_candidate(scorer, _state(episodes, e, num_left))
+
+
+@njit
+def score_episodes(scorer, episodes, out):  # type: ignore[no-untyped-def]
+    """`score_candidates` of the jobs at hand in all episodes among all their candidates, ``(e, a)``; zero in those that are over."""
+    num_jobs = episodes.arrival_s.shape[1]
+    for e in range(len(out)):
+        if episodes.job[e] < num_jobs - 1:
+            score_candidates(scorer, _state(episodes, e, num_jobs - episodes.num_arrived[e]), out[e])
+        else:
+            out[e] = 0.0
+
+
+@njit
+def _state(episodes, e, num_left):  # type: ignore[no-untyped-def]
     k = episodes.job[e]
     now_s = episodes.now_s[e]
-    state = State(
+    return State(
         now_s,
         num_left,
         episodes.allowed_s[e, k] - (now_s - episodes.arrival_s[e, k]),
@@ -175,7 +204,6 @@ def best_of_episode(scorer, episodes, e, num_left):  # type: ignore[no-untyped-d
         episodes.candidate_s[e],
         episodes.can_place[e],
     )
-    return best_candidate(scorer, state)
 
 
 @njit
