@@ -10,6 +10,8 @@ sharpness, and a correction by all else; without them, the correction alone. The
 of what the candidates are worth, each counted as often as it is chosen, and a correction. Worth is learned before PPO
 and stays as it is then: PPO learns the sharpness and the corrections. PPO may be paid in another unit than worth is told
 in; ``value_scale`` turns the one into the other.
+
+With ``prior``, scores also hold those of a linear scorer (see `models.prior`) times a sharpness of their own, none at first.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from ..envs.observation import CANDIDATE_FEATURES, CLUSTER_FEATURES, DEVICE_FEAT
 from ..envs.static import DEGREE_FEATURES, StaticFeatures
 from .after import AfterstateValue, AfterWeights
 from .encoders import GraphEncoder, GraphTotals, SetEncoder, StaticTensors
+from .prior import KEY as PRIOR
 from .settings import NetworkSettings
 from .unseen import unseen
 
@@ -86,6 +89,8 @@ class CandidateNetwork(nn.Module):
             self.log_sharpness = nn.Parameter(torch.zeros(()))
             self.register_buffer("value_scale", torch.ones(()))
             _begin_small(self.value[-1])
+        if chosen.prior:
+            self.prior_sharpness = nn.Parameter(torch.zeros(()))
         self.static = StaticTensors(static)
         self._kept: Tensor | None = None
         self._kept_of: tuple[object, ...] = ()
@@ -128,6 +133,8 @@ class CandidateNetwork(nn.Module):
             features.append(worth.hidden.detach())
         hidden = self.candidate(torch.cat(features, dim=1)) + self.candidate_context(context)[sample]
         found = self.score(hidden).squeeze(1)
+        if self.settings.prior:
+            found = found + self.prior_sharpness * observation[PRIOR][sample, candidate]
         value = self._value(context, embedded)
         scores = torch.full(offered.shape, NOT_OFFERED, dtype=found.dtype, device=found.device)
         if worth is None:

@@ -19,10 +19,13 @@ from .. import files, settings
 from ..envs.observation import CANDIDATE_FEATURES, CLUSTER_FEATURES, DEVICE_FEATURES, JOB_FEATURES, SLOTS
 from ..envs.static import DEGREE_FEATURES, OP_FEATURES, StaticFeatures, static_features
 from ..errors import CheckpointError, ConfigError
+from ..planners.linear import LinearWeights
 from ..simulation.decision import Decision
 from ..simulation.problem import ONE_BLOCK_RULES, RULE_NAMES
 from ..simulation.scenario import Scenario
 from .network import CandidateNetwork
+from .prior import KEY as PRIOR
+from .prior import LinearPrior
 from .settings import NetworkSettings
 
 FORMAT_VERSION = 1
@@ -40,6 +43,7 @@ class SavedNetwork:
         settings: widths.
         weights: named tensors.
         trained: how it was trained, plain data (config name, benchmark, seed, steps, figures reached).
+        prior: the linear scorer that the scores begin with; for networks with ``prior``, and only those.
         file: where it was read from, for messages.
     """
 
@@ -47,12 +51,13 @@ class SavedNetwork:
     weights: dict[str, torch.Tensor]
     trained: dict[str, Any] = field(default_factory=dict)
     file: str | None = None
+    prior: LinearWeights | None = None
 
     @classmethod
-    def of(cls, network: CandidateNetwork, trained: dict[str, Any]) -> SavedNetwork:
+    def of(cls, network: CandidateNetwork, trained: dict[str, Any], prior: LinearWeights | None = None) -> SavedNetwork:
         """A copy of a network's weights."""
         weights = {name: tensor.detach().cpu().clone() for name, tensor in network.state_dict().items()}
-        return cls(network.settings, weights, trained)
+        return cls(network.settings, weights, trained, prior=prior)
 
     def to_data(self) -> dict[str, Any]:
         """What `torch.save` writes."""
@@ -62,6 +67,7 @@ class SavedNetwork:
             "network": self.settings.model_dump(),
             "weights": self.weights,
             "trained": self.trained,
+            **({} if self.prior is None else {"prior": self.prior.to_data()}),
         }
 
     @classmethod
@@ -92,7 +98,10 @@ class SavedNetwork:
         for name, tensor in weights.items():
             if not isinstance(tensor, torch.Tensor) or not tensor.is_floating_point() or not bool(tensor.isfinite().all()):
                 raise CheckpointError("holds something other than finite numbers", file=file, field=f"weights.{name}")
-        return cls(chosen, weights, data["trained"], str(file))
+        if chosen.prior and "prior" not in data:
+            raise CheckpointError("the policy lacks a part", file=file, field="prior")
+        prior = LinearWeights.from_data(data["prior"], file) if chosen.prior else None
+        return cls(chosen, weights, data["trained"], str(file), prior)
 
     def save(self, path: str | Path) -> None:
         """Write the file, whole or not at all."""
@@ -157,6 +166,7 @@ class NetworkPolicy:
         if not set(rules) & set(offered):
             problem = f"chooses among {', '.join(rules)}, none of which is among the benchmark's placement_rules"
             raise CheckpointError(problem, file=saved.file, field="placement_rules", value=list(offered))
+        self._prior = None if saved.prior is None else LinearPrior(saved.prior, scenario)
         self._rules = None if tuple(rules) == tuple(offered) else [rule for rule in rules if rule in offered]
 
     def begin(self, seed: int) -> None:
@@ -164,6 +174,8 @@ class NetworkPolicy:
 
     def choose(self, decision: Decision, observation: Mapping[str, NDArray[Any]]) -> int:
         """See `planners.policy.Policy`."""
+        if self._prior is not None:
+            observation = {**observation, PRIOR: self._prior.of_decision(decision)}
         if self._rules is None:
             return int(self.scores(observation).argmax())
         own = self._own(decision, self._rules)

@@ -29,6 +29,7 @@ class NetworkSettings(settings.Settings):
         kind_hidden: width of the network that makes that estimate's weights of a shape or degree from its features, so that it
             serves any cluster; null: the shapes and degrees of the cluster that it is trained on have weights of their own,
             which is better there, and it serves no others.
+        prior: whether a linear scorer's scores, times a sharpness of their own, are part of the scores (see `models.prior`).
         without: what the network does without.
     """
 
@@ -40,6 +41,7 @@ class NetworkSettings(settings.Settings):
     hidden: int = Field(default=64, ge=1, le=4096)
     after: tuple[int, ...] = ()
     kind_hidden: int | None = Field(default=16, ge=1, le=1024)
+    prior: bool = False
     without: tuple[Part, ...] = ()
 
     @field_validator("after")

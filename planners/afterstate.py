@@ -181,7 +181,7 @@ def best_of_episode(scorer, episodes, e, num_left):  # type: ignore[no-untyped-d
 
 @njit
 def score_episodes(scorer, episodes, out):  # type: ignore[no-untyped-def]
-    """`score_candidates` of the jobs at hand in all episodes among all their candidates, ``(e, a)``; zero in those that are over."""
+    """`score_candidates` of the jobs at hand in all episodes, every candidate offered, ``(e, a)``; zero where one is over."""
     num_jobs = episodes.arrival_s.shape[1]
     for e in range(len(out)):
         if episodes.job[e] < num_jobs - 1:

@@ -84,6 +84,8 @@ def restore(path: Path, model: MaskablePPO, key: str) -> tuple[dict[str, Any], S
     model._n_updates = data["num_updates"]
     network = model.policy.get_submodule("network")
     assert isinstance(network, CandidateNetwork)
+    best = None if data["best"] is None else SavedNetwork.from_data(data["best"], path)
+    _environment(model).show_prior(None if best is None else best.prior)
     _environment(model).show_worth_by(network)  # which PPO does not change
     model._last_obs = _environment(model).restore({name: tensor.numpy() for name, tensor in data["episodes"].items()})
     model._last_episode_starts = data["episode_starts"].numpy()
@@ -94,7 +96,6 @@ def restore(path: Path, model: MaskablePPO, key: str) -> tuple[dict[str, Any], S
         torch.cuda.set_rng_state(data["cuda_generator"], model.device)
     kind, keys, position, has_gauss, gauss = data["numpy_generator"]
     np.random.set_state((kind, keys.numpy().astype(np.uint32), position, has_gauss, gauss))  # noqa: NPY002
-    best = None if data["best"] is None else SavedNetwork.from_data(data["best"], path)
     return data["progress"], best
 
 

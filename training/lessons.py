@@ -37,7 +37,13 @@ class Course:
         rewards = [benchmark.reward for benchmark in self.benchmarks]
         worth_size = 1 + chosen.network.after[-1] if chosen.network.after else 0
         return JobPartitioningVecEnv(
-            self.scenarios, chosen.ppo.num_envs, rewards, chosen.seed, staggered=chosen.staggered, worth_size=worth_size
+            self.scenarios,
+            chosen.ppo.num_envs,
+            rewards,
+            chosen.seed,
+            staggered=chosen.staggered,
+            worth_size=worth_size,
+            has_prior=chosen.network.prior,
         )
 
 

@@ -11,17 +11,10 @@ from pydantic import Field, model_validator
 from .. import settings
 
 
-class LinearSettings(settings.Settings):
-    """A tuning run.
+class CrossEntropySettings(settings.Settings):
+    """How weights of a linear scorer are searched for.
 
     Attributes:
-        method: ``linear``.
-        name: for tables and the run folder.
-        benchmark: ``preset:NAME`` or a path: the scenario is taken from it.
-        changes: ``key=value`` texts applied to the benchmark, for example ``scenario.shape_slots=20``.
-        placement_rules: rules among whose candidates the scorer chooses; null: ``all-blocks`` where the scenario has it, else
-            all of its rules by which a job holds one block.
-        seed: of the weights that are tried and of the training episodes (which are numbered from 1,000).
         generations: how often a population is drawn.
         population: sets of weights that are tried in a generation.
         elite: the best of them, to whose mean and spread the next generation is drawn.
@@ -36,12 +29,6 @@ class LinearSettings(settings.Settings):
         Szita and Lorincz, "Learning Tetris using the noisy cross-entropy method", 2006.
     """
 
-    method: Literal["linear"] = "linear"
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
-    benchmark: str
-    changes: tuple[str, ...] = ()
-    placement_rules: tuple[str, ...] | None = Field(default=None, min_length=1)
-    seed: int = Field(default=0, ge=0, le=1_000_000)
     generations: int = Field(default=40, ge=1, le=100_000)
     population: int = Field(default=48, ge=2, le=10_000)
     elite: int = Field(default=8, ge=1)
@@ -56,6 +43,27 @@ class LinearSettings(settings.Settings):
         if self.elite >= self.population:
             raise ValueError(f"elite ({self.elite}) must be less than population ({self.population})")
         return self
+
+
+class LinearSettings(CrossEntropySettings):
+    """A tuning run.
+
+    Attributes:
+        method: ``linear``.
+        name: for tables and the run folder.
+        benchmark: ``preset:NAME`` or a path: the scenario is taken from it.
+        changes: ``key=value`` texts applied to the benchmark, for example ``scenario.shape_slots=20``.
+        placement_rules: rules among whose candidates the scorer chooses; null: ``all-blocks`` where the scenario has it, else
+            all of its rules by which a job holds one block.
+        seed: of the weights that are tried and of the training episodes (which are numbered from 1,000).
+    """
+
+    method: Literal["linear"] = "linear"
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
+    benchmark: str
+    changes: tuple[str, ...] = ()
+    placement_rules: tuple[str, ...] | None = Field(default=None, min_length=1)
+    seed: int = Field(default=0, ge=0, le=1_000_000)
 
 
 def load_linear_settings(path: str | Path, changes: Sequence[str] = ()) -> LinearSettings:

@@ -20,7 +20,7 @@ from ..models.network import CandidateNetwork
 from ..models.saved import SavedNetwork
 from . import checkpoint
 from .lessons import Course
-from .pretraining import finish_pretraining, pretrain
+from .pretraining import finish_pretraining, mix, pretrain, tune_prior
 from .run_folder import RunFolder
 from .settings import TrainSettings
 from .validation import blocking_rate
@@ -80,13 +80,16 @@ class Looks(BaseCallback):
         assert self.chosen.pretraining is not None
         self.before_ppo = self.chosen.pretraining.steps
         env = self._env
+        tune_prior(env, self.chosen, lambda: self._tell(0))
         pretrain(self._network, env, self.chosen, self._on_pretrained)
         self._validate("pretraining", self.before_ppo)
         assert self.best is not None
         self._network.load_state_dict(self.best.weights)
         env.reward_centre = self.best_centre  # what these weights hold worth to be is centred by it
-        finish_pretraining(self._network, env, self.chosen)
         self.best.save(self.run.pretrained)
+        mix(self._network, env, lambda: self._validate("mixture", self.before_ppo))
+        self._network.load_state_dict(self.best.weights)
+        finish_pretraining(self._network, env, self.chosen)
         self.next_validation = 0
 
     def show_worth(self, model: MaskablePPO) -> None:
@@ -168,7 +171,7 @@ class Looks(BaseCallback):
 
     def _validate(self, phase: str, steps: int) -> None:
         network = self.averaged or self._network
-        rate = blocking_rate(network, self.course.scenarios, self.chosen.num_validation_seeds)
+        rate = blocking_rate(network, self.course.scenarios, self.chosen.num_validation_seeds, self._env.prior)
         row = {
             "phase": phase,
             "steps": steps,
@@ -192,7 +195,7 @@ class Looks(BaseCallback):
                 "rules": list(self.course.scenarios[0].settings.placement_rules),
                 "shape_slots": self.course.scenarios[0].settings.shape_slots,
             }
-            self.best = SavedNetwork.of(network, trained)
+            self.best = SavedNetwork.of(network, trained, self._env.prior)
             self.best_centre = self._env.reward_centre
 
     def _save(self) -> None:

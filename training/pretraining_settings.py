@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from .. import settings
+from .linear_settings import CrossEntropySettings
+
+MIXTURES = ((0.1, 1.0), (0.5, 1.0), (1.0, 1.0), (2.0, 1.0))
+"""Times which worth and a linear scorer's score are counted, beside worth alone. A tenth of worth settles what else is equal."""
 
 
 class ValuePretraining(settings.Settings):
@@ -26,7 +30,11 @@ class ValuePretraining(settings.Settings):
         slow_averaging: weight of what plays in the running average of that which is kept, per update.
         explore: share of decisions taken by chance at the start; it falls linearly to none.
         reward_scale: times which PPO's rewards are paid, so that the errors of its values do not outweigh its choices.
-        temperature: difference in worth at which PPO's first policy prefers the better candidate by a factor e.
+        temperature: difference in worth, or in the score of a linear scorer, at which PPO's first policy prefers the better
+            candidate by a factor e.
+        linear: how a linear scorer is tuned first, by the blocking rate itself; null: there is none. PPO begins with that
+            mixture of worth and its scores which does best on the validation episodes (see `MIXTURES`). Needs ``network.prior``.
+        follow: share of ``steps``, the first ones, in which the linear scorer plays in place of the best worth.
 
     Source:
         Sutton and Barto, "Reinforcement learning: an introduction", 2018, chapter 12.
@@ -46,6 +54,14 @@ class ValuePretraining(settings.Settings):
     explore: float = Field(default=0.05, ge=0, le=1)
     reward_scale: float = Field(default=0.1, gt=0)
     temperature: float = Field(default=0.05, gt=0)
+    linear: CrossEntropySettings | None = None
+    follow: float = Field(default=0.0, ge=0, le=1)
+
+    @model_validator(mode="after")
+    def _someone_is_followed(self) -> Self:
+        if self.follow and self.linear is None:
+            raise ValueError("follow needs a linear scorer: add pretraining.linear={}")
+        return self
 
 
 class RulePretraining(settings.Settings):

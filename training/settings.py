@@ -135,6 +135,17 @@ class TrainSettings(settings.Settings):
         return self
 
     @model_validator(mode="after")
+    def _prior_is_tuned(self) -> Self:
+        is_tuned = isinstance(self.pretraining, ValuePretraining) and self.pretraining.linear is not None
+        if self.network.prior != is_tuned:
+            raise ValueError(
+                "network.prior, a linear scorer within the network, and pretraining.linear, which tunes it, need each other"
+            )
+        if is_tuned and (self.mixed or self.curriculum):
+            raise ValueError("pretraining.linear tunes a linear scorer for one benchmark: mixed and curriculum must be empty")
+        return self
+
+    @model_validator(mode="after")
     def _environments_are_shared_out(self) -> Self:
         for benchmarks in ((self.benchmark, *self.mixed), *(lesson.benchmarks for lesson in self.curriculum)):
             if self.ppo.num_envs % len(benchmarks):

@@ -10,28 +10,37 @@ import torch
 from ..envs.batch import EpisodeBatch
 from ..models.after_kernel import shown_with_worth
 from ..models.network import CandidateNetwork
+from ..models.prior import KEY as PRIOR
+from ..models.prior import LinearPrior
+from ..planners.linear import LinearWeights
 from ..simulation.scenario import Scenario
 
 FIRST_VALIDATION_SEED = 100
 
 
-def blocking_rate(network: CandidateNetwork, scenarios: Scenario | Sequence[Scenario], num_seeds: int) -> float:
+def blocking_rate(
+    network: CandidateNetwork, scenarios: Scenario | Sequence[Scenario], num_seeds: int, prior: LinearWeights | None = None
+) -> float:
     """Mean share of jobs turned away among the counted ones, best-scored candidates taken, seeds from 100 on.
 
-    Of several scenarios, the mean over all of them; the network must serve them alike.
+    Of several scenarios, the mean over all of them; the network must serve them alike. ``prior`` is the linear scorer of a
+    network that has one.
     """
     several = [scenarios] if isinstance(scenarios, Scenario) else scenarios
-    return float(np.mean([_blocking_rate(network, scenario, num_seeds) for scenario in several]))
+    return float(np.mean([_blocking_rate(network, scenario, num_seeds, prior) for scenario in several]))
 
 
-def _blocking_rate(network: CandidateNetwork, scenario: Scenario, num_seeds: int) -> float:
+def _blocking_rate(network: CandidateNetwork, scenario: Scenario, num_seeds: int, prior: LinearWeights | None) -> float:
     batch = EpisodeBatch(scenario, num_seeds)
     for e in range(num_seeds):
         batch.begin(e, np.random.default_rng(FIRST_VALIDATION_SEED + e))
     device = next(network.parameters()).device
     weights = network.after_weights() if network.settings.after else None
+    scorer = None if prior is None else LinearPrior(prior, scenario)
     while not batch.is_over.all():
         shown = batch.observations.shown() if weights is None else shown_with_worth(batch.observations, weights)
+        if scorer is not None:
+            shown = {**shown, PRIOR: scorer.of_episodes(batch.episodes)}
         observation = {key: torch.as_tensor(value, device=device) for key, value in shown.items()}
         with torch.no_grad():
             scores = network(observation)[0]

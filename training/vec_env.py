@@ -16,6 +16,9 @@ from ..errors import ConfigError
 from ..models.after import AfterWeights
 from ..models.after_kernel import READ, shown_with_worth
 from ..models.network import CandidateNetwork
+from ..models.prior import KEY as PRIOR
+from ..models.prior import LinearPrior
+from ..planners.linear import LinearWeights
 from ..simulation.scenario import Scenario
 
 Observations = dict[str, NDArray[Any]]
@@ -39,10 +42,12 @@ class JobPartitioningVecEnv(VecEnv):
             that not all environments are at the beginning or at the end of an episode at a time.
         worth_size: figures that tell what the state after a candidate is worth; above 0, observations hold them in place of
             what they are read from (see `models.after_kernel.shown_with_worth`), which is most of an observation.
+        has_prior: whether observations hold the scores of a linear scorer (see `models.prior`).
 
     Attributes:
         reward_centre: taken off every reward.
         reward_scale: times which rewards are then paid; `pays` tells them unscaled.
+        prior: the linear scorer whose scores observations hold.
 
     Raises:
         ConfigError: the scenarios offer different observations, or the environments cannot be shared out.
@@ -57,6 +62,7 @@ class JobPartitioningVecEnv(VecEnv):
         *,
         staggered: bool = False,
         worth_size: int = 0,
+        has_prior: bool = False,
     ) -> None:
         self.scenarios = (scenario,) if isinstance(scenario, Scenario) else tuple(scenario)
         weights = [rewards] * len(self.scenarios) if isinstance(rewards, RewardSettings) else rewards
@@ -74,6 +80,12 @@ class JobPartitioningVecEnv(VecEnv):
             kept = {key: box for key, box in space.spaces.items() if key not in READ}
             shape = self.scenario.problem.num_candidates, worth_size
             space = spaces.Dict({**kept, "candidate_after": spaces.Box(-np.inf, np.inf, shape, np.float32)})
+        if has_prior:
+            box = spaces.Box(-np.inf, np.inf, (self.scenario.problem.num_candidates,), np.float32)
+            space = spaces.Dict({**space.spaces, PRIOR: box})
+        self.prior: LinearWeights | None = None
+        self._priors: list[LinearPrior] = []
+        self._has_prior = has_prior
         self._after: AfterWeights | None = None
         self._shows_worth = worth_size > 0
         self._seed = seed
@@ -152,6 +164,15 @@ class JobPartitioningVecEnv(VecEnv):
         """Let observations hold what states are worth by a network as it is now; needed first where they hold worth."""
         self._after = network.after_weights() if network.settings.after else None
 
+    def show_prior(self, prior: LinearWeights | None) -> None:
+        """Let observations hold the scores of a linear scorer; needed first where they hold any."""
+        self.prior = prior
+        self._priors = [] if prior is None else [LinearPrior(prior, batch.scenario) for batch in self.batches]
+
+    def prior_scores(self) -> NDArray[np.float32]:
+        """The linear scorer's of each candidate, ``(e, a)``; zero where it is not offered."""
+        return np.concatenate([self._prior_of(batch) for batch in self.batches])
+
     def pays(self) -> NDArray[np.float32]:
         """What each candidate pays at once, centred, ``(e, a)`` (see `EpisodeBatch.pays`)."""
         return np.concatenate([batch.pays() for batch in self.batches]) - np.float32(self.reward_centre)
@@ -224,10 +245,17 @@ class JobPartitioningVecEnv(VecEnv):
 
     def _shown(self, batch: EpisodeBatch) -> Observations:
         if not self._shows_worth:
-            return batch.observations.shown()
-        if self._after is None:
+            shown = batch.observations.shown()
+        elif self._after is None:
             raise RuntimeError("observations with worth are asked for before show_worth_by")
-        return shown_with_worth(batch.observations, self._after)
+        else:
+            shown = shown_with_worth(batch.observations, self._after)
+        return {**shown, PRIOR: self._prior_of(batch)} if self._has_prior else shown
+
+    def _prior_of(self, batch: EpisodeBatch) -> NDArray[np.float32]:
+        if not self._priors:
+            raise RuntimeError("scores of a linear scorer are asked for before show_prior")
+        return self._priors[self.batches.index(batch)].of_episodes(batch.episodes)
 
     def _at(self, e: int) -> tuple[EpisodeBatch, int]:
         """Where an environment's episode is played."""

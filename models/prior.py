@@ -1,0 +1,48 @@
+"""The linear scorer that a network's scores begin with.
+
+Its weights are those of `planners.linear`, found beforehand by the cross-entropy method; the network adds to its scores what
+else it knows.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..planners.afterstate import score_candidates, score_episodes
+from ..planners.linear import LinearWeights, scorer, state_of
+from ..simulation.decision import Decision
+from ..simulation.scenario import Scenario
+from ..simulation.state import Episodes
+
+KEY = "candidate_prior"
+"""Of an observation: the scores of the linear scorer, ``(a,)``; zero for candidates that are not offered."""
+
+
+class LinearPrior:
+    """A linear scorer bound to a scenario.
+
+    Args:
+        weights: of its features.
+        scenario: in which it scores; every candidate of it may be one of any placement rule.
+    """
+
+    def __init__(self, weights: LinearWeights, scenario: Scenario) -> None:
+        self._scorer = scorer(scenario, weights.weights)
+
+    def of_decision(self, decision: Decision) -> NDArray[np.float32]:
+        """Scores of a decision's candidates, ``(a,)``.
+
+        Raises:
+            PolicyError: the decision tells nothing of the cluster.
+        """
+        is_offered = np.asarray(decision.can_place, np.bool_)
+        found = np.empty(len(is_offered))
+        score_candidates(self._scorer, state_of(decision, is_offered), found)
+        return found.astype(np.float32)
+
+    def of_episodes(self, episodes: Episodes) -> NDArray[np.float32]:
+        """Scores of the candidates of each episode's decision at hand, ``(e, a)``; zero where the episode is over."""
+        found = np.empty(episodes.can_place.shape)
+        score_episodes(self._scorer, episodes, found)
+        return found.astype(np.float32)
