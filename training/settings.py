@@ -139,7 +139,7 @@ class TrainSettings(settings.Settings):
         is_tuned = isinstance(self.pretraining, ValuePretraining) and self.pretraining.linear is not None
         if self.network.prior != is_tuned:
             raise ValueError(
-                "network.prior, a linear scorer within the network, and pretraining.linear, which tunes it, need each other"
+                "network.prior, a linear scorer within the network, and pretraining.linear, its tuning, need each other"
             )
         if is_tuned and (self.mixed or self.curriculum):
             raise ValueError("pretraining.linear tunes a linear scorer for one benchmark: mixed and curriculum must be empty")

@@ -7,10 +7,13 @@ import pytest
 import torch
 
 from meshwright import cli, settings
+from meshwright.envs.benchmark import load_benchmark
 from meshwright.errors import ConfigError
 from meshwright.models.saved import SavedNetwork, load_tensors
-from meshwright.training import looks, temporal_difference
+from meshwright.planners.linear_trial import LinearTrial
+from meshwright.training import looks, pretraining_settings, temporal_difference
 from meshwright.training import train as training
+from meshwright.training.linear_search import LinearSearch
 from meshwright.training.pretraining_settings import RulePretraining
 from meshwright.training.settings import TrainSettings
 from meshwright.training.train import train
@@ -256,3 +259,100 @@ def test_wrong_lessons_are_told_before_the_first_one_is_played(full, config, tmp
     with pytest.raises(ConfigError, match="no such benchmark and no such file"):
         train(full.model_copy(update={"mixed": ("absent",)}), tmp_path / "run")
     assert list(tmp_path.iterdir()) == []
+
+
+# --- a linear scorer within the network ---
+
+LINEAR = "pretraining.linear={generations: 2, population: 4, elite: 2, num_episodes: 1, num_validation_seeds: 1}"
+
+
+@pytest.fixture(scope="module")
+def with_prior(config):
+    """A tiny run whose network hears a linear scorer, which plays in the first half of the pretraining."""
+    changes = [
+        VALUES,
+        "pretraining.follow=0.5",
+        LINEAR,
+        "network={prior: true, after: [8, 4]}",
+        "changes=[scenario.shape_slots=4]",
+    ]
+    return settings.load(TrainSettings, config, changes=changes)
+
+
+@pytest.fixture(scope="module")
+def whole_with_prior(with_prior, tmp_path_factory):
+    """Never interrupted."""
+    folder = tmp_path_factory.mktemp("prior") / "run"
+    train(with_prior, folder)
+    return folder
+
+
+def test_mixtures_with_the_linear_scorer_are_looked_at_before_ppo(whole_with_prior):
+    rows = [(row["phase"], row["steps"]) for row in curve(whole_with_prior)]
+    assert rows[4:9] == [("pretraining", 512)] + [("mixture", 512)] * 4
+    assert rows[9] == ("ppo", 512)
+
+
+def test_the_network_before_ppo_hears_worth_alone(whole_with_prior):
+    saved = SavedNetwork.load(whole_with_prior / "pretrained.pt")
+    assert (float(saved.weights["prior_sharpness"]), float(saved.weights["log_sharpness"])) == (0.0, 0.0)
+    assert saved.trained["phase"] == "pretraining"
+    assert saved.prior.trained["generation"] in (0, 2)
+
+
+def test_ppo_begins_with_the_best_mixture_as_sharp_as_the_temperature_says(with_prior, tmp_path, monkeypatch):
+    rates = iter([0.5, 0.4, 0.4, 0.4, 0.4, 0.4, 0.3, 0.2, 0.3])  # five looks at worth alone, four at mixtures
+    monkeypatch.setattr(looks, "blocking_rate", lambda *_: next(rates))
+    model = at_the_beginning_of_ppo(monkeypatch, with_prior, tmp_path / "run")
+    worth, prior = pretraining_settings.MIXTURES[2]
+    network, temperature = model.policy.network, with_prior.pretraining.temperature
+    assert network.prior_sharpness.item() == pytest.approx(prior / temperature)
+    assert network.log_sharpness.exp().item() == pytest.approx(worth / temperature)
+
+
+def test_the_same_linear_scorer_as_by_itself_is_heard(whole_with_prior, with_prior, scenario):
+    seen = load_benchmark(with_prior.benchmark, changes=list(with_prior.changes)).build()
+    search = LinearSearch(with_prior.pretraining.linear, LinearTrial.only(seen, None), with_prior.seed)
+    search.run()
+    saved = SavedNetwork.load(whole_with_prior / "policy.pt")
+    assert saved.prior.weights.tolist() == search.best["weights"]
+
+
+@pytest.mark.parametrize("steps", [128, 512 + 384])
+def test_a_killed_run_with_a_linear_scorer_comes_to_the_same(steps, with_prior, whole_with_prior, tmp_path):
+    with pytest.raises(InterruptionError):
+        train(with_prior, tmp_path / "run", progress=interrupted_at(steps))
+    go_on(with_prior, tmp_path / "run", None)
+    same_run(tmp_path / "run", whole_with_prior)
+
+
+def test_the_linear_scorer_plays_in_the_first_part(with_prior, monkeypatch, tmp_path):
+    followed = []
+    play = temporal_difference._Rollout.play
+
+    def noted(self, *rest, follows):
+        followed.append(follows)
+        play(self, *rest, follows=follows)
+
+    monkeypatch.setattr(temporal_difference._Rollout, "play", noted)
+    at_the_beginning_of_ppo(monkeypatch, with_prior, tmp_path / "run")
+    assert followed == [True] * 4 + [False] * 4
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ((LINEAR,), "network.prior, a linear scorer within the network, and pretraining.linear, its tuning, need each other"),
+        (("network.prior=true",), "network.prior, a linear scorer within the network, and pretraining.linear, its tuning"),
+        (("pretraining.follow=0.5",), "follow needs a linear scorer: add pretraining.linear={}"),
+        (
+            (LINEAR, "network.prior=true", "mixed=[preset:toy]"),
+            "tunes a linear scorer for one benchmark: mixed and curriculum must be empty",
+        ),
+    ],
+)
+def test_a_linear_scorer_that_does_not_fit_is_refused(config, changes, told):
+    base = [VALUES, "network.after=[8, 4]", "changes=[scenario.shape_slots=4]"]
+    with pytest.raises(ConfigError) as caught:
+        settings.load(TrainSettings, config, changes=[*base, *changes])
+    assert told in str(caught.value)
