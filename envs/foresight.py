@@ -1,7 +1,8 @@
 """When blocks of each shape become free, arrival by arrival, now and after each candidate; and how near the end is.
 
-Switched on by ``shape_slots`` of a scenario, the number ``h`` of next arrivals that are looked at: slot ``i`` is the moment
-``i + 1`` mean inter-arrival times from now. Legend: ``a`` candidates, ``b`` blocks, ``s`` shapes of all degrees, ``d``
+Switched on by ``shape_slots`` of a scenario, the number ``h`` of moments ahead that are looked at: slot ``i`` is the moment
+``i + 1`` mean inter-arrival times from now, or, where each slot is ``slot_growth`` times as long as the one before it, the sum
+of so many. Legend: ``a`` candidates, ``b`` blocks, ``s`` shapes of all degrees, ``d``
 degrees.
 
 - ``cluster_shapes``: share of the blocks of each shape that are free by each slot, ``(s, h)``.
@@ -9,7 +10,7 @@ degrees.
 - ``candidate_shapes``, ``candidate_any``: the same as it will be once the candidate has been taken, ``(a, s, h)`` and
   ``(a, d, h)``.
 - ``candidate_ends``: whether the job would end within the episode, ``(a, 1)``.
-- ``episode``: arrivals ``x`` until the episode ends, the one at hand among them, as ``x / (x + h)``, ``(1,)``.
+- ``episode``: arrivals ``x`` until the episode ends, the one at hand among them, as ``x / (x + the last slot)``, ``(1,)``.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ class Shapes(NamedTuple):
     """Figures that `foresee` needs beside the problem.
 
     Attributes:
-        mean_s: from one slot to the next.
+        mean_s: length of the first slot.
+        slots_s: moments ahead, ``(h,)``.
+        is_even: whether each slot is as long as the first.
         arrivals: mean inter-arrival times in it.
         shape: of each block, ``(b,)``.
         degree: of each shape, ``(s,)``.
@@ -39,16 +42,29 @@ class Shapes(NamedTuple):
     """
 
     mean_s: float
+    slots_s: NDArray[np.float64]
+    is_even: bool
     arrivals: float
     shape: NDArray[np.int64]
     degree: NDArray[np.int64]
     num_blocks: NDArray[np.float64]
 
 
-def shapes(space: DecisionSpace, mean_s: float, arrivals: float = 1.0) -> Shapes:
-    """The shapes of a cluster's blocks."""
+def shapes(space: DecisionSpace, mean_s: float, num_slots: int, arrivals: float = 1.0, growth: float = 1.0) -> Shapes:
+    """The shapes of a cluster's blocks.
+
+    Args:
+        space: of the cluster.
+        mean_s: length of the first slot.
+        num_slots: ``h``.
+        arrivals: mean inter-arrival times in it.
+        growth: of each slot over the one before it.
+    """
     first = np.unique(space.shape, return_index=True)[1]
-    return Shapes(mean_s, arrivals, space.shape, space.degree[first], np.bincount(space.shape).astype(np.float64))
+    slots_s = mean_s * np.cumsum(growth ** np.arange(num_slots, dtype=np.float64))
+    return Shapes(
+        mean_s, slots_s, growth == 1.0, arrivals, space.shape, space.degree[first], np.bincount(space.shape).astype(np.float64)
+    )
 
 
 def sizes(space: DecisionSpace, num_candidates: int, num_slots: int) -> dict[str, tuple[int, ...]]:
@@ -70,11 +86,12 @@ def foresee(problem: Problem, episodes: Episodes, e: int, given: Shapes, out: An
     num_slots = out.cluster_shapes.shape[2]
     now_s, degree, shape = episodes.now_s[e], given.degree, given.shape
     left = float(episodes.arrival_s.shape[1] - 1 - episodes.job[e]) / given.arrivals
-    out.episode[e, 0] = left / (left + num_slots)
+    last = float(num_slots) if given.is_even or num_slots == 0 else given.slots_s[-1] / given.mean_s
+    out.episode[e, 0] = left / (left + last)
     first_slot = np.empty(problem.num_blocks, np.int64)
     freed = np.zeros((len(given.num_blocks), num_slots + 1))
     for b in range(problem.num_blocks):
-        first_slot[b] = _slot(episodes.block_free_at_s[e, b] - now_s, given.mean_s, num_slots)
+        first_slot[b] = _slot(episodes.block_free_at_s[e, b] - now_s, given, num_slots)
         freed[shape[b], first_slot[b]] += 1.0
     _write(freed, degree, given.num_blocks, out.cluster_shapes[e], out.cluster_any[e])
     after = np.empty_like(freed)
@@ -89,7 +106,7 @@ def foresee(problem: Problem, episodes: Episodes, e: int, given: Shapes, out: An
         if a > 0:
             block = episodes.candidate_block[e, a]
             out.candidate_ends[e, a, 0] = 1.0 if now_s + episodes.candidate_s[e, a] <= episodes.arrival_s[e, -1] else 0.0
-            until = _slot(episodes.candidate_s[e, a], given.mean_s, num_slots)
+            until = _slot(episodes.candidate_s[e, a], given, num_slots)
             for i in range(problem.neighbour_start[block], problem.neighbour_start[block + 1]):
                 other = problem.neighbours[i]
                 if first_slot[other] < until:
@@ -99,8 +116,11 @@ def foresee(problem: Problem, episodes: Episodes, e: int, given: Shapes, out: An
 
 
 @njit
-def _slot(wait_s: float, mean_s: float, num_slots: int) -> int:
+def _slot(wait_s: float, given: Shapes, num_slots: int) -> int:
     """First slot by which a time has passed; the number of slots where none is."""
+    if not given.is_even:
+        return int(np.searchsorted(given.slots_s, wait_s))
+    mean_s = given.mean_s
     if wait_s > num_slots * mean_s:
         return num_slots
     slot = max(0, int(wait_s / mean_s) - 1)

@@ -107,7 +107,8 @@ class Observer:
         arrivals = self.scenario.settings.arrivals_per_slot
         mean_s = arrivals * self.scenario.workload.mean_interarrival_s
         counts = np.bincount(self.scenario.space.degree, minlength=len(self.scenario.space.degrees))
-        by_shape = shapes(self.scenario.space, mean_s, arrivals)
+        chosen = self.scenario.settings
+        by_shape = shapes(self.scenario.space, mean_s, chosen.shape_slots, arrivals, chosen.slot_growth)
         return Layout(np.array(SLOTS) * mean_s, DURATION_SCALE * mean_s, counts.astype(np.float64), by_shape)
 
     @property

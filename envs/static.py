@@ -45,7 +45,8 @@ class StaticFeatures:
         num_graphs: ``g``.
         degrees: features of each degree, ``(d, len(DEGREE_FEATURES))``.
         shapes: features of each shape, ``(s, len(SHAPE_FEATURES))``.
-        shape_slots: next arrivals that observations tell of by shape; 0: none.
+        shape_slots: moments ahead that observations tell of by shape; 0: none.
+        slot_growth: length of each slot over that of the one before it.
     """
 
     ops: NDArray[np.float32]
@@ -55,6 +56,7 @@ class StaticFeatures:
     degrees: NDArray[np.float32]
     shapes: NDArray[np.float32]
     shape_slots: int
+    slot_growth: float
 
 
 def static_features(scenario: Scenario) -> StaticFeatures:
@@ -71,6 +73,7 @@ def static_features(scenario: Scenario) -> StaticFeatures:
         degrees=degrees.astype(np.float32),
         shapes=_shapes(scenario.space).astype(np.float32),
         shape_slots=scenario.settings.shape_slots,
+        slot_growth=scenario.settings.slot_growth,
     )
 
 

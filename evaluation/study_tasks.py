@@ -124,6 +124,8 @@ class TrainingTask:
             found: list[object] = [self.benchmarks.digest(benchmark) for benchmark in played]
             if hasattr(chosen, "network"):  # it is paid, and sees when blocks become free; what is only tuned does neither
                 found += [[one.reward.model_dump(mode="json"), one.scenario.shape_slots] for one in played]
+                grown = [[one.scenario.slot_growth, one.scenario.arrivals_per_slot] for one in played]
+                found += [slots for slots in grown if slots[0] != 1.0]
             return found
 
         lessons = [[lesson.share, digests(lesson.benchmarks)] for lesson in getattr(chosen, "curriculum", ())]

@@ -93,7 +93,9 @@ class SavedNetwork:
         if not isinstance(weights, dict) or not isinstance(data["trained"], dict):
             raise CheckpointError("a part of the policy is not what it should be", file=file)
         rules, slots = data["trained"].get("rules", []), data["trained"].get("shape_slots", 0)
-        if not isinstance(rules, list) or not all(rule in list(RULE_NAMES) for rule in rules) or not isinstance(slots, int):
+        growth = data["trained"].get("slot_growth", 1.0)
+        is_read = isinstance(rules, list) and all(rule in list(RULE_NAMES) for rule in rules)
+        if not is_read or not isinstance(slots, int) or not isinstance(growth, float):
             raise CheckpointError("a part of the policy is not what it should be", file=file, field="trained")
         for name, tensor in weights.items():
             if not isinstance(tensor, torch.Tensor) or not tensor.is_floating_point() or not bool(tensor.isfinite().all()):
@@ -126,6 +128,10 @@ class SavedNetwork:
         if self.settings.after and static.shape_slots != wanted:
             problem = f"reads when blocks become free over the next {wanted} arrivals: add --set scenario.shape_slots={wanted}"
             raise CheckpointError(problem, file=self.file, field="shape_slots", value=static.shape_slots)
+        growth = self.trained.get("slot_growth", 1.0)
+        if self.settings.after and static.slot_growth != growth:
+            problem = f"reads slots that grow by a factor of {growth:g}: add --set scenario.slot_growth={growth:g}"
+            raise CheckpointError(problem, file=self.file, field="slot_growth", value=static.slot_growth)
         network = CandidateNetwork(self.settings, static)
         try:
             network.load_state_dict(self.weights)

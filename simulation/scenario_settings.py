@@ -15,6 +15,8 @@ from .splitting import SplitSettings
 
 # A job that is interrupted more often than this before each checkpoint needs more than exp(5) = 148 tries for it.
 MAX_INTERRUPTIONS_PER_CHECKPOINT = 5.0
+# What only observations depend on, not what happens.
+OBSERVED = ("shape_slots", "arrivals_per_slot", "slot_growth")
 
 RuleName = Literal["first-fit", "best-fit", "aligned", "fastest", "published", "all-blocks"]
 
@@ -36,10 +38,12 @@ class ScenarioSettings(settings.Settings):
             degree, ``published`` is the first fit of the published PAC-ML simulator and goes with its semantics only.
         max_listed_blocks: most candidates of ``all-blocks`` (see `simulation.listing`).
         semantics: whose rules hold, our own or those of the published PAC-ML simulator.
-        shape_slots: next arrivals for which observations tell when blocks of each shape become free, and how near the end
+        shape_slots: moments ahead for which observations tell when blocks of each shape become free, and how near the end
             is (see `envs.foresight`); 0: they do not.
         arrivals_per_slot: mean inter-arrival times that observations count time in. Eight times as many devices take eight
             times as many jobs that last as long, so with eight they look as the fewer ones do with one.
+        slot_growth: length of each of those slots over that of the one before it. Where some jobs last a thousand times as long
+            as others, slots of one length tell nothing of the ones or of the others.
         failures: of devices (see `simulation.interruptions`).
         preemption: pauses of running jobs.
         splitting: how far each op is split when a job gets a number of ranks.
@@ -59,6 +63,7 @@ class ScenarioSettings(settings.Settings):
     semantics: Semantics = GeneralSemantics()
     shape_slots: int = Field(default=0, ge=0, le=256)
     arrivals_per_slot: float = Field(default=1.0, gt=0, le=1000)
+    slot_growth: float = Field(default=1.0, ge=1, le=4)
     failures: FailureSettings = FailureSettings()
     preemption: PreemptionSettings = PreemptionSettings()
     splitting: SplitSettings = SplitSettings()
@@ -115,7 +120,7 @@ class ScenarioSettings(settings.Settings):
 
     def to_digest(self) -> dict[str, Any]:
         """What an episode depends on, cluster and workload apart; what is off by default only where it is on."""
-        data = self.model_dump(exclude={"cluster", "workload", "workload_changes", "shape_slots", "arrivals_per_slot"})
+        data = self.model_dump(exclude={"cluster", "workload", "workload_changes", *OBSERVED})
         for name in ("num_cooldown_jobs", "queue_capacity", "failures", "preemption", "semantics", "max_listed_blocks"):
             if getattr(self, name) == type(self).model_fields[name].default:
                 del data[name]

@@ -194,6 +194,7 @@ class Looks(BaseCallback):
                 "validation_blocking_rate": rate,
                 "rules": list(self.course.scenarios[0].settings.placement_rules),
                 "shape_slots": self.course.scenarios[0].settings.shape_slots,
+                "slot_growth": self.course.scenarios[0].settings.slot_growth,
             }
             self.best = SavedNetwork.of(network, trained, self._env.prior)
             self.best_centre = self._env.reward_centre
