@@ -1,7 +1,8 @@
-"""The cross-entropy method for the weights of a linear scorer.
+"""The search for the weights of a linear scorer by trying them.
 
 Every generation draws a population of weights around a mean, plays all of them on the same new training episodes and
-moves the mean to the best ones. The same seed gives the same numbers, bit for bit, also across an interruption.
+moves the mean to the best ones (see `training.populations`). The same seed gives the same numbers, bit for bit, also across
+an interruption.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..planners.linear import FEATURES, LinearWeights
 from ..planners.linear_trial import LinearTrial
-from .linear_settings import CrossEntropySettings
+from .linear_settings import SearchSettings
+from .populations import CovarianceAdaptation, CrossEntropy, Population
 
 FIRST_TRAINING_SEED = 1000
 FIRST_VALIDATION_SEED = 100
@@ -32,16 +33,15 @@ class LinearSearch:
         seed: of the weights that are tried and of the training episodes.
 
     Attributes:
-        mean, spread: what the next generation is drawn from, ``(f,)`` each, features in the order of `planners.linear.FEATURES`.
+        population: what the next generation is drawn from, features in the order of `planners.linear.FEATURES`.
         generation: how many have been played.
         curve: a row per look at the validation episodes.
         best: the best mean at a look, and its figures; empty before the first.
     """
 
-    def __init__(self, chosen: CrossEntropySettings, trial: LinearTrial, seed: int) -> None:
+    def __init__(self, chosen: SearchSettings, trial: LinearTrial, seed: int) -> None:
         self.chosen, self.trial, self.seed = chosen, trial, seed
-        self.mean: NDArray[np.float64] = np.array([START.get(name, 0.0) for name in FEATURES])
-        self.spread: NDArray[np.float64] = np.full(len(FEATURES), chosen.spread)
+        self.population = _population(chosen)
         self.generation = 0
         self.curve: list[dict[str, Any]] = []
         self.best: dict[str, Any] = {}
@@ -51,22 +51,19 @@ class LinearSearch:
 
     def play_generation(self) -> None:
         """Draw a population, play it, and move to the best."""
-        chosen, g = self.chosen, self.generation
-        drawn = np.random.default_rng([FIRST_TRAINING_SEED + self.seed, g]).standard_normal((chosen.population, len(FEATURES)))
-        drawn[0] = 0.0  # the mean itself
-        weights = self.mean + self.spread * drawn
-        seeds = [[FIRST_TRAINING_SEED + self.seed, g, i] for i in range(chosen.num_episodes)]
-        rates = self.trial.blocking_rates(weights, [np.random.default_rng(seed) for seed in seeds]).mean(axis=1)
-        elite = weights[np.argsort(rates, kind="stable")[: chosen.elite]]
-        self.mean = elite.mean(axis=0)
-        self.spread = elite.std(axis=0) + chosen.added_spread * (1.0 - (g + 1) / chosen.generations)
+        chosen, g, first = self.chosen, self.generation, FIRST_TRAINING_SEED + self.seed
+        weights = self.population.draw(self._rng_of(g))
+        rngs = [np.random.default_rng([first, g, i]) for i in range(chosen.num_episodes)]
+        rates = self.trial.blocking_rates(weights, rngs).mean(axis=1)
+        self.population.learn(weights, rates, 1.0 - (g + 1) / chosen.generations)
         self.training_rate = float(rates.mean())
         self.generation += 1
 
     def validate(self) -> None:
         """A row of the learning curve."""
         rngs = [np.random.default_rng(FIRST_VALIDATION_SEED + i) for i in range(self.chosen.num_validation_seeds)]
-        rate = float(self.trial.blocking_rates(self.mean[None], rngs).mean())
+        mean = self.population.mean
+        rate = float(self.trial.blocking_rates(mean[None], rngs).mean())
         per_generation = self.chosen.population * self.chosen.num_episodes * self.trial.scenario.settings.num_jobs
         row = {
             "steps": self.generation * per_generation,
@@ -77,7 +74,7 @@ class LinearSearch:
         }
         self.curve.append(row)
         if not self.best or rate < self.best["validation_blocking_rate"]:
-            self.best = {"generation": self.generation, "validation_blocking_rate": rate, "weights": self.mean.tolist()}
+            self.best = {"generation": self.generation, "validation_blocking_rate": rate, "weights": mean.tolist()}
 
     def run(self, after: Callable[[], None] | None = None) -> None:
         """Play all generations that are left, looking at the validation episodes; ``after`` each of them something is done."""
@@ -107,8 +104,7 @@ class LinearSearch:
         """Plain data that `restore` continues from."""
         return {
             "generation": self.generation,
-            "mean": self.mean.tolist(),
-            "spread": self.spread.tolist(),
+            **self.population.state(),
             "training_rate": self.training_rate,
             "curve": self.curve,
             "best": self.best,
@@ -122,9 +118,19 @@ class LinearSearch:
             KeyError, TypeError, ValueError: it is none.
         """
         self.generation, self.curve, self.best = int(data["generation"]), list(data["curve"]), dict(data["best"])
-        self.mean, self.spread = np.array(data["mean"], np.float64), np.array(data["spread"], np.float64)
+        self.population.restore(data, self._rng_of)
         self.training_rate, self.before_s = data["training_rate"], float(data["elapsed_s"])
+
+    def _rng_of(self, generation: int) -> np.random.Generator:
+        return np.random.default_rng([FIRST_TRAINING_SEED + self.seed, generation])
 
     def elapsed_s(self) -> float:
         """Since the search began, interruptions left out."""
         return self.before_s + time.perf_counter() - self.since
+
+
+def _population(chosen: SearchSettings) -> Population:
+    mean = np.array([START.get(name, 0.0) for name in FEATURES])
+    if chosen.strategy == "cma-es":
+        return CovarianceAdaptation(mean, chosen.spread, chosen.population)
+    return CrossEntropy(mean, chosen.spread, chosen.population, chosen.elite, chosen.added_spread)

@@ -11,24 +11,28 @@ from pydantic import Field, model_validator
 from .. import settings
 
 
-class CrossEntropySettings(settings.Settings):
+class SearchSettings(settings.Settings):
     """How weights of a linear scorer are searched for.
 
     Attributes:
+        strategy: ``cross-entropy`` draws every weight by itself; ``cma-es`` learns which weights go together, and gets further
+            with more generations.
         generations: how often a population is drawn.
         population: sets of weights that are tried in a generation.
-        elite: the best of them, to whose mean and spread the next generation is drawn.
+        elite: the best of them, to whose mean and spread the next generation is drawn (``cross-entropy``).
         num_episodes: new training episodes of each generation, the same for its whole population.
         spread: standard deviation of each weight at the start.
-        added_spread: added to that of the elite, so that the search does not end early; it falls linearly to none.
+        added_spread: added to that of the elite, so that the search does not end early; it falls linearly to none
+            (``cross-entropy``).
         validate_every_generations: generations between two looks at the validation episodes.
         num_validation_seeds: validation episodes (seeds 100, 101, ...); the best mean on them is kept.
 
     Source:
         Rubinstein, "The cross-entropy method for combinatorial and continuous optimization", 1999; the added spread:
-        Szita and Lorincz, "Learning Tetris using the noisy cross-entropy method", 2006.
+        Szita and Lorincz, "Learning Tetris using the noisy cross-entropy method", 2006; ``cma-es``: see `training.populations`.
     """
 
+    strategy: Literal["cross-entropy", "cma-es"] = "cross-entropy"
     generations: int = Field(default=40, ge=1, le=100_000)
     population: int = Field(default=48, ge=2, le=10_000)
     elite: int = Field(default=8, ge=1)
@@ -45,7 +49,7 @@ class CrossEntropySettings(settings.Settings):
         return self
 
 
-class LinearSettings(CrossEntropySettings):
+class LinearSettings(SearchSettings):
     """A tuning run.
 
     Attributes:

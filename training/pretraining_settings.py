@@ -7,7 +7,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from .. import settings
-from .linear_settings import CrossEntropySettings
+from .linear_settings import SearchSettings
 
 MIXTURES = ((0.1, 1.0), (0.5, 1.0), (1.0, 1.0), (2.0, 1.0))
 """Times which worth and a linear scorer's score are counted, beside worth alone. A tenth of worth settles what else is equal."""
@@ -54,7 +54,7 @@ class ValuePretraining(settings.Settings):
     explore: float = Field(default=0.05, ge=0, le=1)
     reward_scale: float = Field(default=0.1, gt=0)
     temperature: float = Field(default=0.05, gt=0)
-    linear: CrossEntropySettings | None = None
+    linear: SearchSettings | None = None
     follow: float = Field(default=0.0, ge=0, le=1)
 
     @model_validator(mode="after")
