@@ -38,15 +38,16 @@ def test_the_keys_stand_in_the_space_only_where_they_are_switched_on(foreseeing,
     assert all(np.array_equal(observation[key], plain[key]) for key in plain)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_shares_are_those_that_sets_of_devices_give(foreseeing, seed):
-    scenario = foreseeing.build()
+@pytest.mark.parametrize(("seed", "growth"), [(0, 1.0), (1, 1.0), (2, 1.0), (0, 1.25), (1, 2.0)])
+def test_shares_are_those_that_sets_of_devices_give(foreseeing, seed, growth):
+    chosen = foreseeing.scenario.model_copy(update={"slot_growth": growth})
+    scenario = foreseeing.model_copy(update={"scenario": chosen}).build()
     space, mean_s = scenario.space, scenario.workload.mean_interarrival_s
     batch, rng = EpisodeBatch(scenario, 1), np.random.default_rng(seed)
     batch.begin(0, rng)
     by_shape = [[set(space.block(b).tolist()) for b in np.flatnonzero(space.shape == s)] for s in range(space.shape[-1] + 1)]
     by_degree = [[set(space.block(b).tolist()) for b in np.flatnonzero(space.degree == d)] for d in range(len(space.degrees))]
-    ends = mean_s * np.arange(1, SLOTS + 1)
+    ends = mean_s * np.array([sum(growth**j for j in range(i + 1)) for i in range(SLOTS)])
 
     def free_by(left_s, blocks):
         wait = np.array([max(left_s[device] for device in block) for block in blocks])
@@ -56,7 +57,7 @@ def test_shares_are_those_that_sets_of_devices_give(foreseeing, seed):
         episodes, seen = batch.episodes, batch.observations
         left_s = np.maximum(0.0, episodes.free_at_s[0] - episodes.now_s[0])
         left = scenario.settings.num_jobs - k
-        assert seen.episode[0, 0] == pytest.approx(left / (left + SLOTS))
+        assert seen.episode[0, 0] == pytest.approx(left / (left + ends[-1] / mean_s))
         states = [(seen.cluster_shapes[0], seen.cluster_any[0], left_s)]
         for a in range(scenario.problem.num_candidates):
             shapes, degrees = seen.candidate_shapes[0, a], seen.candidate_any[0, a]

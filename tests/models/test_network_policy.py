@@ -45,6 +45,16 @@ def test_a_scenario_that_does_not_tell_what_the_network_reads_is_refused(
     )
 
 
+def test_a_scenario_whose_slots_grow_otherwise_is_refused(foreseeing, foreseeing_network, changed):
+    saved = SavedNetwork.of(foreseeing_network, {"shape_slots": 6, "slot_growth": 1.5})
+    NetworkPolicy("mine", saved, changed(foreseeing, slot_growth=1.5))
+    with pytest.raises(CheckpointError) as caught:
+        NetworkPolicy("mine", saved, foreseeing)
+    assert str(caught.value) == (
+        "slot_growth: reads slots that grow by a factor of 1.5: add --set scenario.slot_growth=1.5 (got 1.0)"
+    )
+
+
 def test_a_network_without_afterstates_acts_whatever_else_is_told(foreseeing, network, observations):
     policy = NetworkPolicy("mine", SavedNetwork.of(network, {"shape_slots": 0}), foreseeing)
     seen = {key: value[0].numpy() for key, value in observations(foreseeing).items()}

@@ -30,12 +30,12 @@ def interrupted_at(generation):
     return progress
 
 
-@pytest.fixture(scope="module")
-def linear(chosen):
+@pytest.fixture(scope="module", params=["cross-entropy", "cma-es"])
+def linear(chosen, request):
     """A tiny tuning run."""
     sizes = {"generations": 6, "population": 8, "elite": 3, "num_episodes": 2}
     looks = {"validate_every_generations": 2, "num_validation_seeds": 2}
-    return LinearSettings(name="tiny", benchmark=chosen.benchmark, seed=3, **sizes, **looks)
+    return LinearSettings(name="tiny", benchmark=chosen.benchmark, seed=3, strategy=request.param, **sizes, **looks)
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +107,8 @@ def test_equal_seeds_give_equal_weights(whole, linear, scenario, tmp_path):
     tune(linear, tmp_path / "again", scenario=scenario)
     same_run(tmp_path / "again", whole)
     tune(linear.model_copy(update={"seed": 4}), tmp_path / "other", scenario=scenario)
-    assert content(tmp_path / "other" / "checkpoint.json")["mean"] != content(whole / "checkpoint.json")["mean"]
+    other, ours = (content(folder / "checkpoint.json") for folder in (tmp_path / "other", whole))
+    assert all(other[key] != ours[key] for key in ("mean", "costs") if key in ours)
 
 
 def test_test_and_validation_episodes_are_no_training_episodes(linear, scenario, tmp_path, monkeypatch):
@@ -164,7 +165,7 @@ def test_a_truncated_checkpoint_is_told_and_nothing_changes(linear, scenario, tm
     [
         ({"format_version": 9}, "is no checkpoint of version 1"),
         ({"key": "0" * 32}, "belongs to another config, workload or cluster"),
-        ({"mean": "far"}, "is no checkpoint of version 1"),
+        ({"mean": "far", "costs": "high"}, "is no checkpoint of version 1"),
     ],
 )
 def test_a_checkpoint_of_another_kind_is_told(linear, scenario, tmp_path, change, told):
