@@ -20,6 +20,7 @@ from ..models.network import CandidateNetwork
 from ..models.saved import SavedNetwork
 from . import checkpoint
 from .lessons import Course
+from .linear_search import LinearSearch
 from .pretraining import finish_pretraining, mix, pretrain, tune_prior
 from .run_folder import RunFolder
 from .settings import TrainSettings
@@ -38,12 +39,14 @@ class TrainProgress:
         total_steps: decisions in all.
         blocking_rate: of the latest look at the validation episodes; None before the first.
         best: the least so far.
+        tuned: share of the tuning of a linear scorer that is done; 1 once it is over, or where there is none.
     """
 
     steps: int
     total_steps: int
     blocking_rate: float | None
     best: float | None
+    tuned: float = 1.0
 
 
 class Looks(BaseCallback):
@@ -80,7 +83,7 @@ class Looks(BaseCallback):
         assert self.chosen.pretraining is not None
         self.before_ppo = self.chosen.pretraining.steps
         env = self._env
-        tune_prior(env, self.chosen, lambda: self._tell(0))
+        tune_prior(env, self.chosen, self._on_tuned)
         pretrain(self._network, env, self.chosen, self._on_pretrained)
         self._validate("pretraining", self.before_ppo)
         assert self.best is not None
@@ -96,6 +99,13 @@ class Looks(BaseCallback):
         """Let the model's environments tell what states are worth by its weights, which PPO does not change."""
         self.model = model
         self._env.show_worth_by(self._network)
+
+    def _on_tuned(self, search: LinearSearch) -> None:
+        files.write_json(self.run.tuning_curve, search.curve)
+        if self.report is not None:
+            total, tuned = self.before_ppo + self.chosen.total_steps, search.generation / search.chosen.generations
+            latest, best = (row["validation_blocking_rate"] for row in (search.curve[-1], search.best))
+            self.report(TrainProgress(0, total, latest, best, tuned))
 
     def _on_pretrained(self, steps: int) -> None:
         if steps >= self.next_validation and steps < self.before_ppo:

@@ -29,19 +29,19 @@ def check_pretraining(chosen: TrainSettings, scenarios: Sequence[Scenario]) -> N
             teacher(chosen.pretraining.rule, scenario)
 
 
-def tune_prior(env: JobPartitioningVecEnv, chosen: TrainSettings, after: Callable[[], None]) -> None:
+def tune_prior(env: JobPartitioningVecEnv, chosen: TrainSettings, after: Callable[[LinearSearch], None]) -> None:
     """Let observations hold the scores of a linear scorer that is tuned as a config says; nothing where it asks for none.
 
     Args:
         env: of one scenario.
         chosen: the config.
-        after: called after every generation.
+        after: called with the search after every generation.
     """
     pretraining = chosen.pretraining
     if isinstance(pretraining, ValuePretraining) and pretraining.linear is not None:
         trial = LinearTrial.only(env.scenario, [rule for rule in env.scenario.settings.placement_rules if rule != "published"])
         search = LinearSearch(pretraining.linear, trial, chosen.seed)
-        search.run(after)
+        search.run(lambda: after(search))
         env.show_prior(search.weights({"config": chosen.name, "benchmark": chosen.benchmark}))
 
 

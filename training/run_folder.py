@@ -9,6 +9,7 @@
     pretrained.pt         the network as it was when PPO began, if it was pretrained
     policy.pt             the best policy on the validation episodes so far (see `models.saved`)
     learning_curve.json   a row per look at the validation episodes
+    tuning_curve.json     the same while a linear scorer was tuned, for networks that hear one
     tensorboard/          the same and PPO's own figures, for TensorBoard
 """
 
@@ -36,6 +37,7 @@ PACKAGES = (
     "gymnasium",
     "stable-baselines3",
     "sb3-contrib",
+    "cma",
     "scipy",
     "networkx",
 )
@@ -71,6 +73,11 @@ class RunFolder:
     def learning_curve(self) -> Path:
         """Rows of validation."""
         return self.path / "learning_curve.json"
+
+    @property
+    def tuning_curve(self) -> Path:
+        """Rows of validation while a linear scorer was tuned."""
+        return self.path / "tuning_curve.json"
 
     @property
     def tensorboard(self) -> Path:

@@ -293,6 +293,16 @@ def test_mixtures_with_the_linear_scorer_are_looked_at_before_ppo(whole_with_pri
     assert rows[9] == ("ppo", 512)
 
 
+def test_the_tuning_tells_how_far_it_is_and_leaves_its_curve(with_prior, tmp_path):
+    told = []
+    train(with_prior.model_copy(update={"total_steps": 64}), tmp_path / "run", progress=told.append)
+    assert [(now.steps, now.tuned) for now in told[:3]] == [(0, 0.0), (0, 0.5), (0, 1.0)]
+    assert {now.tuned for now in told[3:]} == {1.0}
+    rows = json.loads((tmp_path / "run" / "tuning_curve.json").read_text())
+    assert [row["generation"] for row in rows] == [0, 2]
+    assert told[2].best == min(row["validation_blocking_rate"] for row in rows)
+
+
 def test_the_network_before_ppo_hears_worth_alone(whole_with_prior):
     saved = SavedNetwork.load(whole_with_prior / "pretrained.pt")
     assert (float(saved.weights["prior_sharpness"]), float(saved.weights["log_sharpness"])) == (0.0, 0.0)

@@ -59,6 +59,8 @@ def run(
         def report(now: TrainProgress) -> None:
             check_interrupt()
             note = "" if now.blocking_rate is None else f"blocking {now.blocking_rate:.3f} (best {now.best:.3f})"
+            if now.tuned < 1.0:
+                note = f"linear scorer, {100 * now.tuned:.0f} %: {note}"
             bars.update(task, total=now.total_steps, completed=min(now.steps, now.total_steps), note=note)
 
         made = train(
