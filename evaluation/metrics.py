@@ -120,9 +120,13 @@ def degree_shares(records: list[EpisodeRecord], scenario: Scenario) -> dict[str,
 
 
 def outcome_shares(records: list[EpisodeRecord], scenario: Scenario) -> dict[str, float]:
-    """Share of each outcome among the counted jobs of several episodes; those that still wait do not count."""
+    """Share of each outcome among the counted jobs of several episodes, as `EpisodeRecord.blocking_rate` counts them.
+
+    Those that still wait do not count; those that are never decided count, and have no outcome.
+    """
     counts = [record.counts(scenario.settings.counted) for record in records]
     waiting = OUTCOME_WORDS[Outcome.WAITING]
     words = [word for word in OUTCOME_WORDS.values() if word != waiting and any(word in count for count in counts)]
     found = {word: sum(count.get(word, 0) for count in counts) for word in words}
-    return {word: number / max(1, sum(found.values())) for word, number in found.items()}
+    arrived = sum(found.values()) + sum(record.num_undecided for record in records)
+    return {word: number / max(1, arrived) for word, number in found.items()}

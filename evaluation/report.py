@@ -30,6 +30,7 @@ _HEAD = (
     "mean degree <small>ranks</small>",
 )
 # Shown where jobs wait or are interrupted.
+_UNDECIDED = " but for the arrival that ends an episode, which the published simulator counts and never decides"
 _FURTHER = {"mean_wait_s": "mean wait <small>h</small>", "mean_delay_s": "delay by interruptions <small>mean, h</small>"}
 
 
@@ -242,16 +243,22 @@ def _method(results: Data) -> list[str]:
     scenario = results["scenario"]
     cooldown = scenario.get("num_cooldown_jobs", 0)
     counted = scenario["num_jobs"] - scenario["num_warmup_jobs"] - cooldown
-    left_out = f", nor the last {cooldown}" if cooldown else ""
+    warmup = (
+        f"the first {scenario['num_warmup_jobs']} arrivals are a warm-up"
+        if scenario["num_warmup_jobs"]
+        else "there is no warm-up"
+    )
+    left_out = f", the last {cooldown} do not count" if cooldown else ""
+    ends_block = any(RUNNING.word in row["outcomes"] for row in results["rows"])
+    undecided = _UNDECIDED if ends_block else ""
     points = [
         f"Every policy played the same {len(results['seeds'])} test episodes (seeds {_seeds(results['seeds'])}) of "
-        f"{scenario['num_jobs']} arrivals. The cluster starts empty, so the first {scenario['num_warmup_jobs']} arrivals are a "
-        f"warm-up that no figure counts{left_out}; {counted} arrivals of each episode count.",
+        f"{scenario['num_jobs']} arrivals. The cluster starts empty; {warmup}{left_out}, so {counted} arrivals of each count.",
         "Intervals are 95 % bootstrap intervals over the episodes (10,000 resamples, bias-corrected and accelerated). "
         "Differences are taken episode by episode."
         + (" One episode alone has no interval." if len(results["seeds"]) == 1 else ""),
-        "Blocking rate and accepted jobs add up to all jobs. Completion time runs from arrival to end. Slack is the share of "
-        "the allowed time that accepted jobs leave unused. Utilisation is the share of device-time that jobs hold. "
+        f"Blocking rate and accepted jobs add up to all jobs{undecided}. Completion time runs from arrival to end. Slack is the "
+        "share of the allowed time that accepted jobs leave unused. Utilisation is the share of device-time that jobs hold. "
         "Fragmentation is the share of ranks that the free devices would suffice for and no free block has, at the moments "
         "when jobs arrive.",
         *_references(results),
