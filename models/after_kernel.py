@@ -24,11 +24,12 @@ def worth_after(seen: ObservationArrays, weights: AfterWeights, out: NDArray[np.
         weights: of the scenario.
         out: ``(e, a, 1 + second)``: value first. Candidates that are not offered are left at zero.
     """
-    _fill(seen.candidate_shapes, seen.candidate_any, seen.episode, seen.action_mask, weights, out)
+    write_worth(seen.candidate_shapes, seen.candidate_any, seen.episode, seen.action_mask, weights, out)
 
 
 @njit(fastmath=True)
-def _fill(shapes, is_any, episode, mask, weights, out):  # type: ignore[no-untyped-def]
+def write_worth(shapes, is_any, episode, mask, weights, out):  # type: ignore[no-untyped-def]
+    """`worth_after` by the observation's arrays: shapes, whether any, episode and mask of the candidates."""
     num_shapes, num_slots = shapes.shape[2], shapes.shape[3]
     num_degrees = is_any.shape[2]
     width = len(weights.first_bias)

@@ -1,7 +1,7 @@
-"""The linear scorer that a network's scores begin with.
+"""The linear scorer within a network.
 
-Its weights are those of `planners.linear`, found beforehand by the cross-entropy method; the network adds to its scores what
-else it knows.
+Its features are those of `planners.linear`. Its weights are tuned before PPO, for the blocking rate itself, as what is to be
+added to the network's estimate of worth; PPO learns how sharply it is heard.
 """
 
 from __future__ import annotations
@@ -10,13 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..planners.afterstate import score_candidates, score_episodes
-from ..planners.linear import LinearWeights, scorer, state_of
+from ..planners.linear import FEATURES, LinearWeights, scorer, state_of
 from ..simulation.decision import Decision
 from ..simulation.scenario import Scenario
 from ..simulation.state import Episodes
 
 KEY = "candidate_prior"
 """Of an observation: the scores of the linear scorer, ``(a,)``; zero for candidates that are not offered."""
+
+
+def silent(scenario: Scenario) -> LinearWeights:
+    """A linear scorer to which all candidates of a scenario are worth nothing."""
+    return LinearWeights(np.zeros(len(FEATURES)), scenario.settings.placement_rules)
 
 
 class LinearPrior:

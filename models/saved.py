@@ -43,7 +43,7 @@ class SavedNetwork:
         settings: widths.
         weights: named tensors.
         trained: how it was trained, plain data (config name, benchmark, seed, steps, figures reached).
-        prior: the linear scorer that the scores begin with; for networks with ``prior``, and only those.
+        prior: the linear scorer within it; for networks with ``prior``, and only those.
         file: where it was read from, for messages.
     """
 

@@ -176,7 +176,7 @@ def play(problem, episodes, scorer, weights, num_episodes):  # type: ignore[no-u
 @njit
 def best_of_episode(scorer, episodes, e, num_left):  # type: ignore[no-untyped-def]
     """`best_candidate` of the job at hand in episode ``e`` among all its candidates, so many arrivals before the end."""
-    return best_candidate(scorer, _state(episodes, e, num_left))
+    return best_candidate(scorer, state_of_episode(episodes, e, num_left))
 
 
 @njit
@@ -185,13 +185,14 @@ def score_episodes(scorer, episodes, out):  # type: ignore[no-untyped-def]
     num_jobs = episodes.arrival_s.shape[1]
     for e in range(len(out)):
         if episodes.job[e] < num_jobs - 1:
-            score_candidates(scorer, _state(episodes, e, num_jobs - episodes.num_arrived[e]), out[e])
+            score_candidates(scorer, state_of_episode(episodes, e, num_jobs - episodes.num_arrived[e]), out[e])
         else:
             out[e] = 0.0
 
 
 @njit
-def _state(episodes, e, num_left):  # type: ignore[no-untyped-def]
+def state_of_episode(episodes, e, num_left):  # type: ignore[no-untyped-def]
+    """The decision at hand in episode ``e``, all its candidates offered, so many arrivals before the end."""
     k = episodes.job[e]
     now_s = episodes.now_s[e]
     return State(

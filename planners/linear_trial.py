@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from ..errors import PolicyError
 from ..simulation.records import record
 from ..simulation.scenario import Scenario
+from ..simulation.state import Episodes
 from .afterstate import play
 from .linear import FEATURES, folded, scorer
 
@@ -60,15 +61,27 @@ class LinearTrial:
             rngs: one generator per episode, from which its jobs are drawn as in any environment.
         """
         scenario, num = self.scenario, len(rngs)
-        chosen = scenario.settings
-        episodes = scenario.new_episodes(len(weights) * num)
-        for e, rng in enumerate(rngs):
-            arrivals = scenario.sample(rng, chosen.num_jobs + 1)
-            seed = int(rng.integers(2**63)) if scenario.problem.interruptions.is_on else 0
-            scenario.begin(episodes, e, arrivals, seed)
-        for jobs in (episodes.arrival_s, episodes.graph_id, episodes.num_steps, episodes.allowed_s, episodes.seed):
-            jobs[num:] = np.tile(jobs[:num], (len(weights) - 1, *[1] * (jobs.ndim - 1)))
+        episodes = begun_for_each(scenario, len(weights), rngs)
         ready = scorer(scenario, np.zeros(len(FEATURES)))
         play(scenario.problem, episodes, ready, folded(scenario, weights), num)
-        rates = [record(scenario, episodes, e).blocking_rate(chosen.counted) for e in range(len(weights) * num)]
-        return np.array(rates).reshape(len(weights), num)
+        return blocking_rates(scenario, episodes, len(weights))
+
+
+def begun_for_each(scenario: Scenario, num_scorers: int, rngs: Sequence[np.random.Generator]) -> Episodes:
+    """Episodes ``(w e,)`` whose jobs are drawn, scorer after scorer; all scorers meet the same ones."""
+    num = len(rngs)
+    episodes = scenario.new_episodes(num_scorers * num)
+    for e, rng in enumerate(rngs):
+        arrivals = scenario.sample(rng, scenario.settings.num_jobs + 1)
+        seed = int(rng.integers(2**63)) if scenario.problem.interruptions.is_on else 0
+        scenario.begin(episodes, e, arrivals, seed)
+    for jobs in (episodes.arrival_s, episodes.graph_id, episodes.num_steps, episodes.allowed_s, episodes.seed):
+        jobs[num:] = np.tile(jobs[:num], (num_scorers - 1, *[1] * (jobs.ndim - 1)))
+    return episodes
+
+
+def blocking_rates(scenario: Scenario, episodes: Episodes, num_scorers: int) -> NDArray[np.float64]:
+    """Blocking rate of each scorer in each of its episodes once they are over, ``(w, e)``."""
+    num, counted = len(episodes.job), scenario.settings.counted
+    rates = [record(scenario, episodes, e).blocking_rate(counted) for e in range(num)]
+    return np.array(rates).reshape(num_scorers, num // num_scorers)

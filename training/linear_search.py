@@ -8,13 +8,14 @@ an interruption.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..planners.linear import FEATURES, LinearWeights
-from ..planners.linear_trial import LinearTrial
+from ..simulation.scenario import Scenario
 from .linear_settings import SearchSettings
 from .populations import CovarianceAdaptation, CrossEntropy, Population
 
@@ -24,12 +25,28 @@ FIRST_VALIDATION_SEED = 100
 START = {"reject": -1.0}
 
 
+class Trial(Protocol):
+    """Plays linear scorers."""
+
+    @property
+    def scenario(self) -> Scenario:
+        """In which they are played."""
+
+    @property
+    def placement_rules(self) -> tuple[str, ...]:
+        """Among whose candidates they choose."""
+
+    def blocking_rates(self, weights: NDArray[np.float64], rngs: Sequence[np.random.Generator]) -> NDArray[np.float64]:
+        """Blocking rate of each scorer in each episode, ``(w, e)`` (see `planners.linear_trial.LinearTrial`)."""
+
+
 class LinearSearch:
     """The state between two generations.
 
     Args:
         chosen: constants.
         trial: plays the scorers.
+        start: weights where the search begins, by the names of features; others are zero.
         seed: of the weights that are tried and of the training episodes.
 
     Attributes:
@@ -39,9 +56,9 @@ class LinearSearch:
         best: the best mean at a look, and its figures; empty before the first.
     """
 
-    def __init__(self, chosen: SearchSettings, trial: LinearTrial, seed: int) -> None:
+    def __init__(self, chosen: SearchSettings, trial: Trial, seed: int, start: Mapping[str, float] = START) -> None:
         self.chosen, self.trial, self.seed = chosen, trial, seed
-        self.population = _population(chosen)
+        self.population = _population(chosen, np.array([start.get(name, 0.0) for name in FEATURES]))
         self.generation = 0
         self.curve: list[dict[str, Any]] = []
         self.best: dict[str, Any] = {}
@@ -129,8 +146,7 @@ class LinearSearch:
         return self.before_s + time.perf_counter() - self.since
 
 
-def _population(chosen: SearchSettings) -> Population:
-    mean = np.array([START.get(name, 0.0) for name in FEATURES])
+def _population(chosen: SearchSettings, mean: NDArray[np.float64]) -> Population:
     if chosen.strategy == "cma-es":
         return CovarianceAdaptation(mean, chosen.spread, chosen.population)
     return CrossEntropy(mean, chosen.spread, chosen.population, chosen.elite, chosen.added_spread)

@@ -17,11 +17,12 @@ from stable_baselines3.common.logger import KVWriter
 
 from .. import files
 from ..models.network import CandidateNetwork
+from ..models.prior import silent
 from ..models.saved import SavedNetwork
 from . import checkpoint
 from .lessons import Course
 from .linear_search import LinearSearch
-from .pretraining import finish_pretraining, mix, pretrain, tune_prior
+from .pretraining import finish_pretraining, pretrain, tune_prior
 from .run_folder import RunFolder
 from .settings import TrainSettings
 from .validation import blocking_rate
@@ -83,14 +84,17 @@ class Looks(BaseCallback):
         assert self.chosen.pretraining is not None
         self.before_ppo = self.chosen.pretraining.steps
         env = self._env
-        tune_prior(env, self.chosen, self._on_tuned)
+        if self._network.settings.prior:
+            env.show_prior(silent(env.scenario))
         pretrain(self._network, env, self.chosen, self._on_pretrained)
         self._validate("pretraining", self.before_ppo)
         assert self.best is not None
         self._network.load_state_dict(self.best.weights)
         env.reward_centre = self.best_centre  # what these weights hold worth to be is centred by it
         self.best.save(self.run.pretrained)
-        mix(self._network, env, lambda: self._validate("mixture", self.before_ppo))
+        tune_prior(self._network, env, self.course.benchmarks[0].reward, self.chosen, self._on_tuned)
+        if self._network.settings.prior:
+            self._validate("tuned", self.before_ppo)
         self._network.load_state_dict(self.best.weights)
         finish_pretraining(self._network, env, self.chosen)
         self.next_validation = 0
@@ -103,9 +107,9 @@ class Looks(BaseCallback):
     def _on_tuned(self, search: LinearSearch) -> None:
         files.write_json(self.run.tuning_curve, search.curve)
         if self.report is not None:
-            total, tuned = self.before_ppo + self.chosen.total_steps, search.generation / search.chosen.generations
+            steps, tuned = self.before_ppo, search.generation / search.chosen.generations
             latest, best = (row["validation_blocking_rate"] for row in (search.curve[-1], search.best))
-            self.report(TrainProgress(0, total, latest, best, tuned))
+            self.report(TrainProgress(steps, steps + self.chosen.total_steps, latest, best, tuned))
 
     def _on_pretrained(self, steps: int) -> None:
         if steps >= self.next_validation and steps < self.before_ppo:

@@ -1,4 +1,4 @@
-"""What happens before PPO: a linear scorer is tuned, the worth of states is learned, or a baseline is imitated."""
+"""What happens before PPO: the worth of states is learned, and a linear scorer added to it, or a baseline is imitated."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from ..envs.reward import RewardSettings
 from ..models.network import CandidateNetwork
-from ..planners.linear_trial import LinearTrial
 from ..simulation.scenario import Scenario
 from .cloning import clone, teacher
+from .corrected_trial import CorrectedTrial
 from .linear_search import LinearSearch
-from .pretraining_settings import MIXTURES, RulePretraining, ValuePretraining
+from .pretraining_settings import RulePretraining, ValuePretraining
 from .settings import TrainSettings
 from .temporal_difference import pretrain_values
 from .vec_env import JobPartitioningVecEnv
@@ -29,37 +30,30 @@ def check_pretraining(chosen: TrainSettings, scenarios: Sequence[Scenario]) -> N
             teacher(chosen.pretraining.rule, scenario)
 
 
-def tune_prior(env: JobPartitioningVecEnv, chosen: TrainSettings, after: Callable[[LinearSearch], None]) -> None:
-    """Let observations hold the scores of a linear scorer that is tuned as a config says; nothing where it asks for none.
+def tune_prior(
+    network: CandidateNetwork,
+    env: JobPartitioningVecEnv,
+    rewards: RewardSettings,
+    chosen: TrainSettings,
+    after: Callable[[LinearSearch], None],
+) -> None:
+    """Tune the linear scorer that is added to worth and let network and observations have it; nothing where there is none.
 
     Args:
+        network: its worth learned.
         env: of one scenario.
+        rewards: what its decisions pay.
         chosen: the config.
         after: called with the search after every generation.
     """
     pretraining = chosen.pretraining
-    if isinstance(pretraining, ValuePretraining) and pretraining.linear is not None:
-        trial = LinearTrial.only(env.scenario, [rule for rule in env.scenario.settings.placement_rules if rule != "published"])
-        search = LinearSearch(pretraining.linear, trial, chosen.seed)
-        search.run(lambda: after(search))
-        env.show_prior(search.weights({"config": chosen.name, "benchmark": chosen.benchmark}))
-
-
-def mix(network: CandidateNetwork, env: JobPartitioningVecEnv, look: Callable[[], None]) -> None:
-    """Try mixtures of worth and the linear scorer's scores; nothing where there is no such scorer.
-
-    Args:
-        network: with its worth learned; left with the last mixture.
-        env: with its linear scorer.
-        look: called with each mixture in the network.
-    """
-    if env.prior is None:
+    if not isinstance(pretraining, ValuePretraining) or pretraining.linear is None:
         return
-    for worth, prior in MIXTURES:
-        with torch.no_grad():
-            network.log_sharpness.fill_(math.log(worth))
-            network.prior_sharpness.fill_(prior)
-        look()
+    search = LinearSearch(pretraining.linear, CorrectedTrial(network, env.scenario, rewards), chosen.seed, start={})
+    search.run(lambda: after(search))
+    env.show_prior(search.weights({"config": chosen.name, "benchmark": chosen.benchmark}))
+    with torch.no_grad():
+        network.prior_sharpness.fill_(1.0)
 
 
 def pretrain(network: CandidateNetwork, env: JobPartitioningVecEnv, chosen: TrainSettings, look: Callable[[int], None]) -> None:

@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from .. import settings
 from .linear_settings import SearchSettings
 
-MIXTURES = ((0.1, 1.0), (0.5, 1.0), (1.0, 1.0), (2.0, 1.0))
-"""Times which worth and a linear scorer's score are counted, beside worth alone. A tenth of worth settles what else is equal."""
+
+class CorrectionSettings(SearchSettings):
+    """How a linear scorer that is added to worth is searched for, by the blocking rate itself; it begins at nothing.
+
+    Attributes:
+        strategy: see `training.linear_settings.SearchSettings`, as for the others.
+        generations: how often a population is drawn.
+        population: sets of weights that are tried in a generation.
+        num_episodes: new training episodes of each generation.
+        spread: standard deviation of each weight at the start, in the unit of worth.
+        num_validation_seeds: validation episodes of a look.
+    """
+
+    strategy: Literal["cross-entropy", "cma-es"] = "cma-es"
+    generations: int = Field(default=60, ge=1, le=100_000)
+    population: int = Field(default=16, ge=2, le=10_000)
+    num_episodes: int = Field(default=8, ge=1, le=1_000)
+    spread: float = Field(default=0.1, gt=0)
+    num_validation_seeds: int = Field(default=40, ge=1, le=100)
 
 
 class ValuePretraining(settings.Settings):
@@ -30,11 +47,8 @@ class ValuePretraining(settings.Settings):
         slow_averaging: weight of what plays in the running average of that which is kept, per update.
         explore: share of decisions taken by chance at the start; it falls linearly to none.
         reward_scale: times which PPO's rewards are paid, so that the errors of its values do not outweigh its choices.
-        temperature: difference in worth, or in the score of a linear scorer, at which PPO's first policy prefers the better
-            candidate by a factor e.
-        linear: how a linear scorer is tuned first, by the blocking rate itself; null: there is none. PPO begins with that
-            mixture of worth and its scores which does best on the validation episodes (see `MIXTURES`). Needs ``network.prior``.
-        follow: share of ``steps``, the first ones, in which the linear scorer plays in place of the best worth.
+        temperature: difference in score at which PPO's first policy prefers the better candidate by a factor e.
+        linear: how a linear scorer that is added to worth is tuned afterwards; null: there is none. Needs ``network.prior``.
 
     Source:
         Sutton and Barto, "Reinforcement learning: an introduction", 2018, chapter 12.
@@ -54,14 +68,7 @@ class ValuePretraining(settings.Settings):
     explore: float = Field(default=0.05, ge=0, le=1)
     reward_scale: float = Field(default=0.1, gt=0)
     temperature: float = Field(default=0.05, gt=0)
-    linear: SearchSettings | None = None
-    follow: float = Field(default=0.0, ge=0, le=1)
-
-    @model_validator(mode="after")
-    def _someone_is_followed(self) -> Self:
-        if self.follow and self.linear is None:
-            raise ValueError("follow needs a linear scorer: add pretraining.linear={}")
-        return self
+    linear: CorrectionSettings | None = None
 
 
 class RulePretraining(settings.Settings):

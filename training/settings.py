@@ -143,6 +143,9 @@ class TrainSettings(settings.Settings):
             )
         if is_tuned and (self.mixed or self.curriculum):
             raise ValueError("pretraining.linear tunes a linear scorer for one benchmark: mixed and curriculum must be empty")
+        blind = set(self.network.without) & {"look-ahead", "time-to-free"}
+        if is_tuned and blind:
+            raise ValueError(f"network.prior reads what network.without takes away: {', '.join(sorted(blind))}")
         return self
 
     @model_validator(mode="after")

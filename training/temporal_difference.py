@@ -59,7 +59,7 @@ def pretrain_values(
         for group in optimizer.param_groups:
             group["lr"] = chosen.final_learning_rate + (chosen.learning_rate - chosen.final_learning_rate) * left
         rollout = _Rollout(env, chosen.rollout_steps)
-        rollout.play(player, chosen.explore * left, rng, follows=steps < chosen.follow * chosen.steps)
+        rollout.play(player, chosen.explore * left, rng)
         memory.add(rollout.lesson(discount, chosen.trace, next(network.parameters()).device))
         _learn(learner, optimizer, memory, chosen, rng)
         with torch.no_grad():
@@ -115,8 +115,8 @@ class _Rollout:
         self.kept = {key: np.empty((num_steps, env.num_envs, *size), np.float32) for key, size in sizes.items()}
         self.kept["episode"] = np.empty((num_steps, env.num_envs, 1), np.float32)
 
-    def play(self, player: CandidateNetwork, explore: float, rng: np.random.Generator, *, follows: bool = False) -> None:
-        """Take the best candidates, by the linear scorer or else by worth, and some by chance, a share ``explore``."""
+    def play(self, player: CandidateNetwork, explore: float, rng: np.random.Generator) -> None:
+        """Take the best candidates, and one by chance in a share ``explore`` of the decisions."""
         env, weights, each = self._env, player.after_weights(), np.arange(self._env.num_envs)
         found = [np.empty((b.num_episodes, env.num_candidates, 1 + len(weights.value)), np.float32) for b in env.batches]
         num_steps = len(self.is_over)
@@ -124,9 +124,7 @@ class _Rollout:
             for batch, out in zip(env.batches, found, strict=True):
                 worth_after(batch.observations, weights, out)
             after, pays = np.concatenate([out[:, :, 0] for out in found]), env.pays()
-            actions = _act(
-                env.prior_scores() if follows else pays + after, _offered(env, "reject" in player.settings.without), explore, rng
-            )
+            actions = _act(pays + after, _offered(env, "reject" in player.settings.without), explore, rng)
             self.pays[t], self.after[t] = pays[each, actions], after[each, actions]
             if t < num_steps:
                 for key in AFTER_KEYS:

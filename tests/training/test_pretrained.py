@@ -8,11 +8,12 @@ import torch
 
 from meshwright import cli, settings
 from meshwright.envs.benchmark import load_benchmark
+from meshwright.envs.static import static_features
 from meshwright.errors import ConfigError
 from meshwright.models.saved import SavedNetwork, load_tensors
-from meshwright.planners.linear_trial import LinearTrial
-from meshwright.training import looks, pretraining_settings, temporal_difference
+from meshwright.training import looks, temporal_difference
 from meshwright.training import train as training
+from meshwright.training.corrected_trial import CorrectedTrial
 from meshwright.training.linear_search import LinearSearch
 from meshwright.training.pretraining_settings import RulePretraining
 from meshwright.training.settings import TrainSettings
@@ -268,10 +269,9 @@ LINEAR = "pretraining.linear={generations: 2, population: 4, elite: 2, num_episo
 
 @pytest.fixture(scope="module")
 def with_prior(config):
-    """A tiny run whose network hears a linear scorer, which plays in the first half of the pretraining."""
+    """A tiny run whose network has a linear scorer added to its worth."""
     changes = [
         VALUES,
-        "pretraining.follow=0.5",
         LINEAR,
         "network={prior: true, after: [8, 4]}",
         "changes=[scenario.shape_slots=4]",
@@ -287,45 +287,50 @@ def whole_with_prior(with_prior, tmp_path_factory):
     return folder
 
 
-def test_mixtures_with_the_linear_scorer_are_looked_at_before_ppo(whole_with_prior):
+def test_worth_with_the_linear_scorer_is_looked_at_before_ppo(whole_with_prior):
     rows = [(row["phase"], row["steps"]) for row in curve(whole_with_prior)]
-    assert rows[4:9] == [("pretraining", 512)] + [("mixture", 512)] * 4
-    assert rows[9] == ("ppo", 512)
+    assert rows[4:7] == [("pretraining", 512), ("tuned", 512), ("ppo", 512)]
 
 
 def test_the_tuning_tells_how_far_it_is_and_leaves_its_curve(with_prior, tmp_path):
     told = []
     train(with_prior.model_copy(update={"total_steps": 64}), tmp_path / "run", progress=told.append)
-    assert [(now.steps, now.tuned) for now in told[:3]] == [(0, 0.0), (0, 0.5), (0, 1.0)]
-    assert {now.tuned for now in told[3:]} == {1.0}
+    at = next(i for i, now in enumerate(told) if now.tuned < 1.0)
+    assert [(now.steps, now.tuned) for now in told[at : at + 3]] == [(512, 0.0), (512, 0.5), (512, 1.0)]
+    assert {now.tuned for now in told[:at] + told[at + 3 :]} == {1.0}
     rows = json.loads((tmp_path / "run" / "tuning_curve.json").read_text())
     assert [row["generation"] for row in rows] == [0, 2]
-    assert told[2].best == min(row["validation_blocking_rate"] for row in rows)
+    assert told[at + 2].best == min(row["validation_blocking_rate"] for row in rows)
 
 
 def test_the_network_before_ppo_hears_worth_alone(whole_with_prior):
     saved = SavedNetwork.load(whole_with_prior / "pretrained.pt")
     assert (float(saved.weights["prior_sharpness"]), float(saved.weights["log_sharpness"])) == (0.0, 0.0)
     assert saved.trained["phase"] == "pretraining"
-    assert saved.prior.trained["generation"] in (0, 2)
+    assert not saved.prior.weights.any()
 
 
-def test_ppo_begins_with_the_best_mixture_as_sharp_as_the_temperature_says(with_prior, tmp_path, monkeypatch):
-    rates = iter([0.5, 0.4, 0.4, 0.4, 0.4, 0.4, 0.3, 0.2, 0.3])  # five looks at worth alone, four at mixtures
+@pytest.mark.parametrize(("tuned", "heard"), [(0.2, 1.0), (0.5, 0.0)])
+def test_ppo_begins_with_the_linear_scorer_where_it_is_better(with_prior, tmp_path, monkeypatch, tuned, heard):
+    rates = iter([0.5, 0.4, 0.4, 0.4, 0.4, tuned])  # five looks at worth alone, one with the scorer added to it
     monkeypatch.setattr(looks, "blocking_rate", lambda *_: next(rates))
     model = at_the_beginning_of_ppo(monkeypatch, with_prior, tmp_path / "run")
-    worth, prior = pretraining_settings.MIXTURES[2]
     network, temperature = model.policy.network, with_prior.pretraining.temperature
-    assert network.prior_sharpness.item() == pytest.approx(prior / temperature)
-    assert network.log_sharpness.exp().item() == pytest.approx(worth / temperature)
+    assert network.prior_sharpness.item() == pytest.approx(heard / temperature)
+    assert network.log_sharpness.exp().item() == pytest.approx(1 / temperature)
 
 
-def test_the_same_linear_scorer_as_by_itself_is_heard(whole_with_prior, with_prior, scenario):
-    seen = load_benchmark(with_prior.benchmark, changes=list(with_prior.changes)).build()
-    search = LinearSearch(with_prior.pretraining.linear, LinearTrial.only(seen, None), with_prior.seed)
+def test_the_scorer_is_tuned_as_what_is_added_to_the_worth_that_ppo_begins_with(with_prior, tmp_path, monkeypatch):
+    rates = iter([0.5, 0.4, 0.4, 0.4, 0.4, 0.3])
+    monkeypatch.setattr(looks, "blocking_rate", lambda *_: next(rates))
+    model = at_the_beginning_of_ppo(monkeypatch, with_prior, tmp_path / "run")
+    benchmark = load_benchmark(with_prior.benchmark, changes=list(with_prior.changes))
+    before = SavedNetwork.load(tmp_path / "run" / "pretrained.pt")
+    scenario = benchmark.build()
+    trial = CorrectedTrial(before.network(static_features(scenario)), scenario, benchmark.reward)
+    search = LinearSearch(with_prior.pretraining.linear, trial, with_prior.seed, start={})
     search.run()
-    saved = SavedNetwork.load(whole_with_prior / "policy.pt")
-    assert saved.prior.weights.tolist() == search.best["weights"]
+    assert model.get_env().prior.weights.tolist() == search.best["weights"]
 
 
 @pytest.mark.parametrize("steps", [128, 512 + 384])
@@ -336,25 +341,15 @@ def test_a_killed_run_with_a_linear_scorer_comes_to_the_same(steps, with_prior, 
     same_run(tmp_path / "run", whole_with_prior)
 
 
-def test_the_linear_scorer_plays_in_the_first_part(with_prior, monkeypatch, tmp_path):
-    followed = []
-    play = temporal_difference._Rollout.play
-
-    def noted(self, *rest, follows):
-        followed.append(follows)
-        play(self, *rest, follows=follows)
-
-    monkeypatch.setattr(temporal_difference._Rollout, "play", noted)
-    at_the_beginning_of_ppo(monkeypatch, with_prior, tmp_path / "run")
-    assert followed == [True] * 4 + [False] * 4
-
-
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
         ((LINEAR,), "network.prior, a linear scorer within the network, and pretraining.linear, its tuning, need each other"),
         (("network.prior=true",), "network.prior, a linear scorer within the network, and pretraining.linear, its tuning"),
-        (("pretraining.follow=0.5",), "follow needs a linear scorer: add pretraining.linear={}"),
+        (
+            (LINEAR, "network.prior=true", "network.without=[time-to-free, look-ahead, graph]"),
+            "network.prior reads what network.without takes away: look-ahead, time-to-free",
+        ),
         (
             (LINEAR, "network.prior=true", "mixed=[preset:toy]"),
             "tunes a linear scorer for one benchmark: mixed and curriculum must be empty",

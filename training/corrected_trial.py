@@ -1,0 +1,97 @@
+"""How a network's worth does on given episodes with linear scorers added to it: the compiled player that these are tuned with.
+
+Legend: ``w`` scorers, ``e`` episodes of each, ``a`` candidates, ``f`` features of a linear scorer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..compiled import njit
+from ..envs.foresight import foresee
+from ..envs.observation import Observer
+from ..envs.reward import RewardSettings, reward
+from ..models.after_kernel import write_worth
+from ..models.network import CandidateNetwork
+from ..planners.afterstate import Scorer, score_candidates, state_of_episode
+from ..planners.linear import FEATURES, folded, scorer
+from ..planners.linear_trial import begun_for_each, blocking_rates
+from ..simulation import dynamics
+from ..simulation.scenario import Scenario
+
+
+class CorrectedTrial:
+    """Plays the candidate with the most reward at once, worth afterwards and linear score together.
+
+    Args:
+        network: whose estimate of worth is played; with the layers ``after``.
+        scenario: that it serves.
+        rewards: what decisions pay.
+
+    Attributes:
+        scenario: as given.
+        placement_rules: those among whose candidates is chosen, all of the scenario's.
+    """
+
+    def __init__(self, network: CandidateNetwork, scenario: Scenario, rewards: RewardSettings) -> None:
+        self.scenario, self.placement_rules = scenario, scenario.settings.placement_rules
+        self._worth, self._paid = network.after_weights(), rewards.weights
+        self._may_reject = "reject" not in network.settings.without
+
+    def blocking_rates(self, weights: NDArray[np.float64], rngs: Sequence[np.random.Generator]) -> NDArray[np.float64]:
+        """Blocking rate of each scorer in each episode, ``(w, e)``; all scorers meet the same episodes.
+
+        Args:
+            weights: ``(w, f)``, features in the order of `planners.linear.FEATURES`.
+            rngs: one generator per episode, from which its jobs are drawn as in any environment.
+        """
+        scenario = self.scenario
+        episodes, observer = begun_for_each(scenario, len(weights), rngs), Observer(scenario)
+        seen = observer.arrays(len(episodes.job))
+        _play(
+            scenario.problem,
+            episodes,
+            scorer(scenario, np.zeros(len(FEATURES))),
+            folded(scenario, weights),
+            len(rngs),
+            observer.layout.shapes,
+            seen,
+            self._worth,
+            self._paid,
+            scenario.cluster.num_devices * scenario.workload.mean_interarrival_s,
+            self._may_reject,
+        )
+        return blocking_rates(scenario, episodes, len(weights))
+
+
+@njit
+def _play(problem, episodes, base, weights, num_episodes, shapes, seen, worth, paid, scale_s, may_reject):  # type: ignore[no-untyped-def]
+    block_worth, first_worth, plain = weights
+    num_candidates, num_jobs = episodes.can_place.shape[1], episodes.arrival_s.shape[1]
+    after = np.empty((1, num_candidates, 1 + len(worth.value)), np.float32)
+    scores = np.empty(num_candidates)
+    for e in range(len(plain) * num_episodes):
+        w = e // num_episodes
+        own = Scorer(base.blocks, base.mean_s, block_worth[w], first_worth[w], plain[w])
+        dynamics.start(problem, episodes, e)
+        while episodes.job[e] < num_jobs - 1:
+            chosen = 0
+            if episodes.can_place[e, 1:].any():
+                score_candidates(own, state_of_episode(episodes, e, num_jobs - episodes.num_arrived[e]), scores)
+                foresee(problem, episodes, e, shapes, seen)
+                mask = seen.action_mask[e]
+                for a in range(num_candidates):
+                    mask[a] = 1 if a == 0 or episodes.can_place[e, a] else 0
+                only = slice(e, e + 1)
+                shares, is_any = seen.candidate_shapes[only], seen.candidate_any[only]
+                write_worth(shares, is_any, seen.episode[only], seen.action_mask[only], worth, after)
+                highest = -np.inf
+                for a in range(0 if may_reject else 1, num_candidates):
+                    if mask[a]:
+                        total = scores[a] + after[0, a, 0] + reward(problem, episodes, e, a, paid, scale_s)
+                        if total > highest:
+                            highest, chosen = total, a
+            dynamics.decide(problem, episodes, e, chosen)
