@@ -29,8 +29,8 @@ _HEAD = (
     "fragmen&shy;tation <small>% of ranks</small>",
     "mean degree <small>ranks</small>",
 )
-# Shown where jobs wait or are interrupted.
 _UNDECIDED = " but for the arrival that ends an episode, which the published simulator counts and never decides"
+# Shown where jobs wait or are interrupted.
 _FURTHER = {"mean_wait_s": "mean wait <small>h</small>", "mean_delay_s": "delay by interruptions <small>mean, h</small>"}
 
 

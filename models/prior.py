@@ -29,25 +29,26 @@ class LinearPrior:
 
     Args:
         weights: of its features.
-        scenario: in which it scores; every candidate of it may be one of any placement rule.
+        scenario: in which it scores.
     """
 
     def __init__(self, weights: LinearWeights, scenario: Scenario) -> None:
         self._scorer = scorer(scenario, weights.weights)
+        self._num_blocks = scenario.space.num_blocks
 
     def of_decision(self, decision: Decision) -> NDArray[np.float32]:
-        """Scores of a decision's candidates, ``(a,)``.
+        """Scores of a decision's candidates, ``(a,)``; zero for those that hold several blocks, as published.
 
         Raises:
             PolicyError: the decision tells nothing of the cluster.
         """
-        is_offered = np.asarray(decision.can_place, np.bool_)
+        is_offered = decision.can_place & (decision.block < self._num_blocks)
         found = np.empty(len(is_offered))
         score_candidates(self._scorer, state_of(decision, is_offered), found)
         return found.astype(np.float32)
 
     def of_episodes(self, episodes: Episodes) -> NDArray[np.float32]:
-        """Scores of the candidates of each episode's decision at hand, ``(e, a)``; zero where the episode is over."""
+        """Scores of the candidates of each episode's decision at hand, ``(e, a)``; for scenarios without the rule published."""
         found = np.empty(episodes.can_place.shape)
         score_episodes(self._scorer, episodes, found)
         return found.astype(np.float32)

@@ -95,7 +95,7 @@ class SavedNetwork:
         rules, slots = data["trained"].get("rules", []), data["trained"].get("shape_slots", 0)
         growth = data["trained"].get("slot_growth", 1.0)
         is_read = isinstance(rules, list) and all(rule in list(RULE_NAMES) for rule in rules)
-        if not is_read or not isinstance(slots, int) or not isinstance(growth, float):
+        if not is_read or not isinstance(slots, int) or not isinstance(growth, int | float):
             raise CheckpointError("a part of the policy is not what it should be", file=file, field="trained")
         for name, tensor in weights.items():
             if not isinstance(tensor, torch.Tensor) or not tensor.is_floating_point() or not bool(tensor.isfinite().all()):
@@ -126,7 +126,7 @@ class SavedNetwork:
         """
         wanted = self.trained.get("shape_slots", 0)
         if self.settings.after and static.shape_slots != wanted:
-            problem = f"reads when blocks become free over the next {wanted} arrivals: add --set scenario.shape_slots={wanted}"
+            problem = f"reads when blocks become free at {wanted} moments ahead: add --set scenario.shape_slots={wanted}"
             raise CheckpointError(problem, file=self.file, field="shape_slots", value=static.shape_slots)
         growth = self.trained.get("slot_growth", 1.0)
         if self.settings.after and static.slot_growth != growth:

@@ -181,13 +181,9 @@ def best_of_episode(scorer, episodes, e, num_left):  # type: ignore[no-untyped-d
 
 @njit
 def score_episodes(scorer, episodes, out):  # type: ignore[no-untyped-def]
-    """`score_candidates` of the jobs at hand in all episodes, every candidate offered, ``(e, a)``; zero where one is over."""
-    num_jobs = episodes.arrival_s.shape[1]
+    """`score_candidates` of the jobs at hand in all episodes, every candidate offered, ``(e, a)``."""
     for e in range(len(out)):
-        if episodes.job[e] < num_jobs - 1:
-            score_candidates(scorer, state_of_episode(episodes, e, num_jobs - episodes.num_arrived[e]), out[e])
-        else:
-            out[e] = 0.0
+        score_candidates(scorer, state_of_episode(episodes, e, episodes.arrival_s.shape[1] - episodes.num_arrived[e]), out[e])
 
 
 @njit

@@ -118,6 +118,10 @@ class ScenarioSettings(settings.Settings):
         """The arrivals that the statistics count."""
         return slice(self.num_warmup_jobs, self.num_jobs - self.num_cooldown_jobs)
 
+    def observed(self) -> list[float]:
+        """What observations depend on beside what an episode depends on."""
+        return [getattr(self, name) for name in OBSERVED]
+
     def to_digest(self) -> dict[str, Any]:
         """What an episode depends on, cluster and workload apart; what is off by default only where it is on."""
         data = self.model_dump(exclude={"cluster", "workload", "workload_changes", *OBSERVED})

@@ -17,9 +17,10 @@ from sb3_contrib import MaskablePPO
 from ..errors import CheckpointError
 from ..models.network import CandidateNetwork
 from ..models.saved import SavedNetwork, load_tensors, save_tensors
+from ..planners.linear import LinearWeights
 from .vec_env import JobPartitioningVecEnv
 
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 KEYS = (
     "key",
     "num_timesteps",
@@ -34,6 +35,7 @@ KEYS = (
     "recent_episodes",
     "progress",
     "best",
+    "prior",
 )
 
 
@@ -47,6 +49,7 @@ def save(path: Path, model: MaskablePPO, progress: dict[str, Any], best: SavedNe
         best: the best policy so far.
         key: a hash of config and scenario; `restore` refuses another one.
     """
+    prior = _environment(model).prior
     kind, keys, position, has_gauss, gauss = np.random.get_state(legacy=True)  # noqa: NPY002 - PPO shuffles with this generator
     save_tensors(
         path,
@@ -65,6 +68,7 @@ def save(path: Path, model: MaskablePPO, progress: dict[str, Any], best: SavedNe
             "recent_episodes": list(model.ep_info_buffer or ()),
             "progress": progress,
             "best": None if best is None else best.to_data(),
+            "prior": None if prior is None else prior.to_data(),
         },
     )
 
@@ -85,7 +89,7 @@ def restore(path: Path, model: MaskablePPO, key: str) -> tuple[dict[str, Any], S
     network = model.policy.get_submodule("network")
     assert isinstance(network, CandidateNetwork)
     best = None if data["best"] is None else SavedNetwork.from_data(data["best"], path)
-    _environment(model).show_prior(None if best is None else best.prior)
+    _environment(model).show_prior(None if data["prior"] is None else LinearWeights.from_data(data["prior"], path))
     _environment(model).show_worth_by(network)  # which PPO does not change
     model._last_obs = _environment(model).restore({name: tensor.numpy() for name, tensor in data["episodes"].items()})
     model._last_episode_starts = data["episode_starts"].numpy()

@@ -1,4 +1,4 @@
-"""`tune`: a linear scorer by the cross-entropy method, from a config to a run folder.
+"""`tune`: a linear scorer by trying weights, from a config to a run folder.
 
 The same seed gives the same numbers, bit for bit, also across an interruption (see `training.linear_search`).
 

@@ -46,8 +46,8 @@ class LinearSearch:
     Args:
         chosen: constants.
         trial: plays the scorers.
-        start: weights where the search begins, by the names of features; others are zero.
         seed: of the weights that are tried and of the training episodes.
+        start: weights where the search begins, by the names of features; others are zero.
 
     Attributes:
         population: what the next generation is drawn from, features in the order of `planners.linear.FEATURES`.

@@ -1,4 +1,4 @@
-"""The config of a linear scorer that is tuned by the cross-entropy method."""
+"""The config of a linear scorer that is tuned by trying weights."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class SearchSettings(settings.Settings):
 
     @model_validator(mode="after")
     def _elite_is_a_part(self) -> Self:
-        if self.elite >= self.population:
+        if self.strategy == "cross-entropy" and self.elite >= self.population:
             raise ValueError(f"elite ({self.elite}) must be less than population ({self.population})")
         return self
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from ..envs.reward import RewardSettings
+from ..errors import PolicyError
 from ..models.network import CandidateNetwork
 from ..simulation.scenario import Scenario
 from .cloning import clone, teacher
@@ -20,11 +21,16 @@ from .vec_env import JobPartitioningVecEnv
 
 
 def check_pretraining(chosen: TrainSettings, scenarios: Sequence[Scenario]) -> None:
-    """Refuse a baseline that cannot be imitated, before anything is written.
+    """Refuse a baseline that cannot be imitated and a linear scorer that cannot be tuned, before anything is written.
 
     Raises:
-        PolicyError: it is unknown or not among a scenario's.
+        PolicyError: the baseline is unknown or not among a scenario's; candidates may hold several blocks.
     """
+    if chosen.network.prior:
+        for scenario in scenarios:
+            if "published" in scenario.settings.placement_rules:
+                problem = "a linear scorer can only be added to the worth of candidates of single blocks: leave this rule out"
+                raise PolicyError(problem, field="placement_rules", value="published")
     if isinstance(chosen.pretraining, RulePretraining):
         for scenario in scenarios:
             teacher(chosen.pretraining.rule, scenario)

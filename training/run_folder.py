@@ -6,7 +6,7 @@
     command.txt           the command line
     versions.json         versions of Python and of the packages that figures depend on
     checkpoint.pt         the newest checkpoint (see `training.checkpoint`)
-    pretrained.pt         the network as it was when PPO began, if it was pretrained
+    pretrained.pt         the network before PPO, if it was pretrained; worth alone, where a linear scorer is added to it
     policy.pt             the best policy on the validation episodes so far (see `models.saved`)
     learning_curve.json   a row per look at the validation episodes
     tuning_curve.json     the same while a linear scorer was tuned, for networks that hear one

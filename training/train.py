@@ -63,7 +63,7 @@ def train(
     check_pretraining(chosen, played[0].scenarios)
     torch.set_num_threads(chosen.num_threads)
     model = _model(chosen, played[0])
-    scenarios = [one.digest for course in played for one in course.scenarios]
+    scenarios = [[one.digest, one.settings.observed()] for course in played for one in course.scenarios]
     rewards = [benchmark.reward.model_dump() for course in played for benchmark in course.benchmarks]
     kept = chosen.model_dump(exclude={"name", "num_threads", "device"})
     key = files.digest(kept, rewards, scenarios)

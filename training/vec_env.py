@@ -169,10 +169,6 @@ class JobPartitioningVecEnv(VecEnv):
         self.prior = prior
         self._priors = [] if prior is None else [LinearPrior(prior, batch.scenario) for batch in self.batches]
 
-    def prior_scores(self) -> NDArray[np.float32]:
-        """The linear scorer's of each candidate, ``(e, a)``; zero where it is not offered."""
-        return np.concatenate([self._prior_of(batch) for batch in self.batches])
-
     def pays(self) -> NDArray[np.float32]:
         """What each candidate pays at once, centred, ``(e, a)`` (see `EpisodeBatch.pays`)."""
         return np.concatenate([batch.pays() for batch in self.batches]) - np.float32(self.reward_centre)

@@ -40,8 +40,7 @@ def test_a_scenario_that_does_not_tell_what_the_network_reads_is_refused(
     with pytest.raises(CheckpointError) as caught:
         NetworkPolicy("mine", SavedNetwork.load(path), changed(foreseeing, shape_slots=slots))
     assert str(caught.value) == (
-        f"{path}: shape_slots: reads when blocks become free over the next 6 arrivals: add --set scenario.shape_slots=6 "
-        f"(got {slots})"
+        f"{path}: shape_slots: reads when blocks become free at 6 moments ahead: add --set scenario.shape_slots=6 (got {slots})"
     )
 
 

@@ -47,8 +47,27 @@ def test_scores_are_the_same_one_by_one_and_side_by_side(foreseeing, weights):
         assert (found[1:][~np.asarray(now.can_place)[1:]] == 0).all()
 
 
-def test_an_episode_that_is_over_scores_nothing(foreseeing, weights):
-    assert not LinearPrior(weights, foreseeing).of_episodes(EpisodeBatch(foreseeing, 2).episodes).any()
+def test_the_arrival_that_ends_an_episode_is_scored_too(foreseeing, weights):
+    batch, prior = EpisodeBatch(foreseeing, 1), LinearPrior(weights, foreseeing)
+    batch.begin(0, np.random.default_rng(0))
+    while not batch.is_over.all():
+        batch.step(batch.observations.action_mask.argmax(axis=1) * 0 + batch.observations.action_mask[:, 1:].argmax(axis=1) + 1)
+    offered = batch.observations.action_mask[0] > 0
+    assert (prior.of_episodes(batch.episodes)[0] != 0).tolist() == offered.tolist()
+    assert offered[1:].any()
+
+
+def test_a_candidate_of_several_blocks_scores_nothing(foreseeing, weights):
+    batch, prior = EpisodeBatch(foreseeing, 1), LinearPrior(weights, foreseeing)
+    batch.begin(0, np.random.default_rng(0))
+    now = decision(foreseeing, batch.episodes, 0)
+    several = now.block.copy()
+    first = int(np.flatnonzero(now.can_place)[1])
+    several[first] = foreseeing.space.num_blocks + 3  # as the published rule numbers them
+    found = prior.of_decision(dataclasses.replace(now, block=several))
+    wanted = prior.of_decision(now)
+    assert wanted[first] != 0
+    np.testing.assert_array_equal(found, np.where(np.arange(len(found)) == first, 0, wanted))
 
 
 def test_a_network_that_hears_the_scorer_alone_chooses_as_it_does(foreseeing, network, weights):

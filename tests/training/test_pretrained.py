@@ -1,6 +1,7 @@
 """Whole runs with a pretraining, a curriculum and mixed benchmarks: what they leave, the same numbers after being killed."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,12 +10,14 @@ import torch
 from meshwright import cli, settings
 from meshwright.envs.benchmark import load_benchmark
 from meshwright.envs.static import static_features
-from meshwright.errors import ConfigError
+from meshwright.errors import ConfigError, PolicyError
 from meshwright.models.saved import SavedNetwork, load_tensors
+from meshwright.planners.linear import FEATURES, LinearWeights
 from meshwright.training import looks, temporal_difference
 from meshwright.training import train as training
 from meshwright.training.corrected_trial import CorrectedTrial
 from meshwright.training.linear_search import LinearSearch
+from meshwright.training.pretraining import check_pretraining
 from meshwright.training.pretraining_settings import RulePretraining
 from meshwright.training.settings import TrainSettings
 from meshwright.training.train import train
@@ -339,6 +342,45 @@ def test_a_killed_run_with_a_linear_scorer_comes_to_the_same(steps, with_prior, 
         train(with_prior, tmp_path / "run", progress=interrupted_at(steps))
     go_on(with_prior, tmp_path / "run", None)
     same_run(tmp_path / "run", whole_with_prior)
+
+
+def test_a_killed_run_goes_on_with_its_scorer_also_where_that_was_no_better(with_prior, tmp_path, monkeypatch):
+    """The best policy so far has none then."""
+
+    def tuned(network, env, *_):
+        env.show_prior(LinearWeights(np.linspace(-1, 1, len(FEATURES)), env.scenario.settings.placement_rules))
+
+    def rates():
+        return iter([0.4] * 5 + [0.5] * 99)
+
+    monkeypatch.setattr(looks, "tune_prior", tuned)
+    for name, kill in (("whole", None), ("killed", 512 + 384)):
+        told = rates()
+        monkeypatch.setattr(looks, "blocking_rate", lambda *_, told=told: next(told))
+        if kill is None:
+            train(with_prior, tmp_path / name)
+            continue
+        with pytest.raises(InterruptionError):
+            train(with_prior, tmp_path / name, progress=interrupted_at(kill))
+        go_on(with_prior, tmp_path / name, None)
+    ours, theirs = (load_tensors(tmp_path / name / "checkpoint.pt") for name in ("whole", "killed"))
+    assert np.any(list(ours["prior"]["weights"].values()))
+    assert not SavedNetwork.load(tmp_path / "whole" / "policy.pt").prior.weights.any()
+    assert equal(ours["policy"], theirs["policy"])
+    assert equal(ours["prior"], theirs["prior"])
+
+
+def test_candidates_of_several_blocks_are_refused_beside_a_linear_scorer(with_prior):
+    published = SimpleNamespace(settings=SimpleNamespace(placement_rules=("published", "first-fit")))
+    with pytest.raises(PolicyError, match="can only be added to the worth of candidates of single blocks"):
+        check_pretraining(with_prior, [published])
+
+
+def test_cma_es_needs_no_elite(config):
+    base = [VALUES, "network.after=[8, 4]", "changes=[scenario.shape_slots=4]", "network.prior=true"]
+    settings.load(TrainSettings, config, changes=[*base, "pretraining.linear={population: 4}"])
+    with pytest.raises(ConfigError, match="must be less than population"):
+        settings.load(TrainSettings, config, changes=[*base, "pretraining.linear={population: 4, strategy: cross-entropy}"])
 
 
 @pytest.mark.parametrize(
