@@ -29,7 +29,7 @@ from ..simulation.decision import Decision, decision
 from ..simulation.scenario import Scenario, ScenarioSettings, assemble
 from ..simulation.timeline import Timeline, simulate
 from .decisions import plan_of
-from .policies import policy
+from .policies import policy, wanted_settings
 
 DEFAULT_NUM_STEPS = 10_000
 RULES = ("first-fit", "best-fit", "aligned", "fastest")
@@ -93,13 +93,14 @@ def plan(
         raise PlanError(f"must be 1 to {MAX_STEPS}", field="steps", value=num_steps)
     if deadline_s is not None and not (np.isfinite(deadline_s) and deadline_s > 0):
         raise PlanError("must be finite and positive", field="deadline_s", value=str(deadline_s))
-    scenario = _scenario(job, cluster, max_degree, graphs_dir, costs or CostSettings(), num_steps, progress)
+    spec = ("fastest-feasible" if deadline_s is None else "cheapest-feasible") if policy_spec is None else policy_spec
+    wanted = wanted_settings(spec, RULES)
+    scenario = _scenario(job, cluster, max_degree, graphs_dir, costs or CostSettings(), num_steps, wanted, progress)
     graph = scenario.workload.graphs[0]
     fraction = np.inf if deadline_s is None else deadline_s / (num_steps * graph.step_s)
     batch = EpisodeBatch(scenario, 1)
     arrivals = Arrivals(np.zeros(2), np.zeros(2, np.int64), np.full(2, num_steps), np.full(2, fraction))
     batch.begin_with(0, arrivals)
-    spec = ("fastest-feasible" if deadline_s is None else "cheapest-feasible") if policy_spec is None else policy_spec
     chooser = policy(spec, scenario)
     chooser.begin(0)
     waiting = decision(scenario, batch.episodes, 0)
@@ -127,6 +128,7 @@ def _scenario(
     graphs_dir: Path | None,
     costs: CostSettings,
     num_steps: int,
+    wanted: dict[str, Any],
     progress: Callable[[str, int, int], None] | None,
 ) -> Scenario:
     where = load_cluster(cluster)
@@ -142,10 +144,8 @@ def _scenario(
             "deadline": {"kind": "none"},
         }
     )
-    chosen = settings.build(
-        ScenarioSettings,
-        {"cluster": cluster, "workload": job, "num_jobs": 1, "max_degree": max_degree, "placement_rules": RULES, "costs": costs},
-    )
+    rules = {"max_degree": max_degree, "placement_rules": RULES, "costs": costs}
+    chosen = settings.build(ScenarioSettings, {"cluster": cluster, "workload": job, "num_jobs": 1, **rules, **wanted})
     return assemble(chosen, where, Workload(described, (graph,)), progress=progress)
 
 

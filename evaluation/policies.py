@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from importlib.resources import files as resources
 from pathlib import Path
+from typing import Any
 
 from ..errors import PolicyError
 from ..planners.linear import LinearScorer, LinearWeights
@@ -150,6 +151,30 @@ def policy(spec: str, scenario: Scenario) -> Policy:
 
     torch.set_num_threads(1)
     return NetworkPolicy(display_name(spec), SavedNetwork.load(path), scenario)
+
+
+def wanted_settings(spec: str, offered: Sequence[str]) -> dict[str, Any]:
+    """Settings of a scenario that a trained network needs: what it observes, and rules of its own where it knows none of some.
+
+    Args:
+        spec: a policy; other ones than networks need nothing.
+        offered: placement rules that the scenario would have.
+
+    Raises:
+        CheckpointError: the file is truncated or no policy.
+        PolicyError: no shipped policy, file or run folder of that name.
+    """
+    if is_baseline(spec) or is_rollout(spec) or spec.startswith(OWN):
+        return {}
+    path = policy_file(spec)
+    if path.suffix == ".json":
+        return {}
+    from ..models.saved import SavedNetwork
+
+    trained = SavedNetwork.load(path).trained
+    found = {name: trained[name] for name in ("shape_slots", "slot_growth") if name in trained}
+    own = [rule for rule in trained.get("rules", ()) if rule != "published"]
+    return found | ({"placement_rules": own} if own and not set(own) & set(offered) else {})
 
 
 def fixed_names(scenario: Scenario, placement: str) -> list[str]:
