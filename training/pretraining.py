@@ -9,10 +9,10 @@ import torch
 
 from ..envs.reward import RewardSettings
 from ..errors import PolicyError
+from ..models.corrected_trial import CorrectedTrial
 from ..models.network import CandidateNetwork
 from ..simulation.scenario import Scenario
 from .cloning import clone, teacher
-from .corrected_trial import CorrectedTrial
 from .linear_search import LinearSearch
 from .pretraining_settings import RulePretraining, ValuePretraining
 from .settings import TrainSettings

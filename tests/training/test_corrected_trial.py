@@ -6,11 +6,11 @@ import torch
 
 from meshwright.envs.benchmark import load_benchmark
 from meshwright.envs.static import static_features
+from meshwright.models.corrected_trial import CorrectedTrial
 from meshwright.models.network import CandidateNetwork
 from meshwright.models.settings import NetworkSettings
 from meshwright.planners.linear import FEATURES, LinearWeights
 from meshwright.planners.linear_trial import LinearTrial
-from meshwright.training.corrected_trial import CorrectedTrial
 from meshwright.training.validation import FIRST_VALIDATION_SEED, blocking_rate
 
 SEEDS = range(FIRST_VALIDATION_SEED, FIRST_VALIDATION_SEED + 3)

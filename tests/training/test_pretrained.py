@@ -11,11 +11,11 @@ from meshwright import cli, settings
 from meshwright.envs.benchmark import load_benchmark
 from meshwright.envs.static import static_features
 from meshwright.errors import ConfigError, PolicyError
+from meshwright.models.corrected_trial import CorrectedTrial
 from meshwright.models.saved import SavedNetwork, load_tensors
 from meshwright.planners.linear import FEATURES, LinearWeights
 from meshwright.training import looks, temporal_difference
 from meshwright.training import train as training
-from meshwright.training.corrected_trial import CorrectedTrial
 from meshwright.training.linear_search import LinearSearch
 from meshwright.training.pretraining import check_pretraining
 from meshwright.training.pretraining_settings import RulePretraining

@@ -70,6 +70,7 @@ def test_the_kept_policy_is_the_best_one_and_reaches_its_figure(whole, scenario,
         "validation_blocking_rate": best["validation_blocking_rate"],
         "rules": ["first-fit", "best-fit"],
         "shape_slots": 0,
+        "slot_growth": 1.0,
     }
     network = saved.network(static_features(scenario))
     assert blocking_rate(network, scenario, 2) == best["validation_blocking_rate"]
@@ -202,9 +203,9 @@ def test_a_truncated_checkpoint_is_told_and_nothing_changes(chosen, scenario, tm
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"format_version": 3}, "is no checkpoint of version 5"),
+        ({"format_version": 3}, "is no checkpoint of version 6"),
         ({"key": "0" * 32}, "belongs to another config, workload or cluster"),
-        (None, "is no checkpoint of version 5"),
+        (None, "is no checkpoint of version 6"),
     ],
 )
 def test_a_checkpoint_of_another_kind_is_told(chosen, scenario, tmp_path, content_of, change, told):

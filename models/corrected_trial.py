@@ -14,13 +14,13 @@ from ..compiled import njit
 from ..envs.foresight import foresee
 from ..envs.observation import Observer
 from ..envs.reward import RewardSettings, reward
-from ..models.after_kernel import write_worth
-from ..models.network import CandidateNetwork
 from ..planners.afterstate import Scorer, score_candidates, state_of_episode
 from ..planners.linear import FEATURES, folded, scorer
 from ..planners.linear_trial import begun_for_each, blocking_rates
 from ..simulation import dynamics
 from ..simulation.scenario import Scenario
+from .after_kernel import write_worth
+from .network import CandidateNetwork
 
 
 class CorrectedTrial:
