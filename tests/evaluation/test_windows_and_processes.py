@@ -67,7 +67,7 @@ def test_results_count_each_job_of_the_window_once_and_are_drawn(eventful, built
     assert any(row["outcomes"].get(OUTCOME_WORDS[Outcome.EXPIRED], 0) > 0 for row in found.results["rows"])
     assert "deadline expired while waiting" in plots.reasons_svg(found.results["rows"])
     page = report.report_html(found.results)
-    assert "nor the last 3; 22 arrivals of each episode count" in page
+    assert "the last 3 do not count, so 22 arrivals of each count" in page
     assert "Up to 2 jobs may wait in a queue" in page
     assert "mean wait <small>h</small>" in page
     assert "delay by interruptions" in page
