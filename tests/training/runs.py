@@ -3,10 +3,14 @@
 import json
 import time
 
+import pytest
 import torch
 
 from meshwright.models.saved import load_tensors
+from meshwright.training import train as training
 from meshwright.training.train import train
+
+VALUES = "pretraining={kind: values, steps: 512, rollout_steps: 16, minibatch: 32, epochs: 1, explore: 0.2}"
 
 
 class InterruptionError(Exception):
@@ -66,3 +70,17 @@ def same_run(ours, theirs):
         assert (ours / name).exists() == (theirs / name).exists()
         assert not (ours / name).exists() or equal(load_tensors(ours / name), load_tensors(theirs / name))
     assert shown(ours) == shown(theirs)
+
+
+def at_the_beginning_of_ppo(monkeypatch, chosen, folder, **options):
+    """The model as PPO takes it over."""
+    models = []
+
+    def stop(model, *rest):
+        models.append(model)
+        raise InterruptionError
+
+    monkeypatch.setattr(training, "_play", stop)
+    with pytest.raises(InterruptionError):
+        train(chosen, folder, **options)
+    return models[0]
