@@ -10,7 +10,12 @@ degrees.
 - ``candidate_shapes``, ``candidate_any``: the same as it will be once the candidate has been taken, ``(a, s, h)`` and
   ``(a, d, h)``.
 - ``candidate_ends``: whether the job would end within the episode, ``(a, 1)``.
-- ``episode``: arrivals ``x`` until the episode ends, the one at hand among them, as ``x / (x + the last slot)``, ``(1,)``.
+- ``episode``: arrivals ``x`` until the episode ends, the one at hand among them, as ``x / (x + the last slot)``; then, for each
+  of the scenario's ``load_windows``, arrivals ``n`` within so many mean inter-arrival times ``w`` before now, the one at hand
+  among them, as ``n / (n + w)``: one half where jobs come as often as on average; then, for each of its ``deadline_windows``,
+  mean and standard deviation over so many latest arrivals of their allowed time ``t`` over that on one device ``s``, as
+  ``t / (t + s)``. ``(1 + recent,)``. A window that reaches back beyond the first arrival is cut to one inter-arrival time
+  before it.
 """
 
 from __future__ import annotations
@@ -36,6 +41,8 @@ class Shapes(NamedTuple):
         slots_s: moments ahead, ``(h,)``.
         is_even: whether each slot is as long as the first.
         arrivals: mean inter-arrival times in it.
+        windows: in which arrivals are counted, in mean inter-arrival times, ``(w,)``.
+        latest: numbers of latest arrivals whose deadlines are told, ``(l,)``.
         shape: of each block, ``(b,)``.
         degree: of each shape, ``(s,)``.
         num_blocks: of each shape, ``(s,)``.
@@ -45,12 +52,22 @@ class Shapes(NamedTuple):
     slots_s: NDArray[np.float64]
     is_even: bool
     arrivals: float
+    windows: NDArray[np.float64]
+    latest: NDArray[np.int64]
     shape: NDArray[np.int64]
     degree: NDArray[np.int64]
     num_blocks: NDArray[np.float64]
 
 
-def shapes(space: DecisionSpace, mean_s: float, num_slots: int, arrivals: float = 1.0, growth: float = 1.0) -> Shapes:
+def shapes(
+    space: DecisionSpace,
+    mean_s: float,
+    num_slots: int,
+    arrivals: float = 1.0,
+    growth: float = 1.0,
+    windows: tuple[float, ...] = (),
+    latest: tuple[int, ...] = (),
+) -> Shapes:
     """The shapes of a cluster's blocks.
 
     Args:
@@ -59,15 +76,25 @@ def shapes(space: DecisionSpace, mean_s: float, num_slots: int, arrivals: float 
         num_slots: ``h``.
         arrivals: mean inter-arrival times in it.
         growth: of each slot over the one before it.
+        windows: in which arrivals are counted, in mean inter-arrival times.
+        latest: numbers of latest arrivals whose deadlines are told.
     """
     first = np.unique(space.shape, return_index=True)[1]
     slots_s = mean_s * np.cumsum(growth ** np.arange(num_slots, dtype=np.float64))
     return Shapes(
-        mean_s, slots_s, growth == 1.0, arrivals, space.shape, space.degree[first], np.bincount(space.shape).astype(np.float64)
+        mean_s,
+        slots_s,
+        growth == 1.0,
+        arrivals,
+        np.array(windows, np.float64),
+        np.array(latest, np.int64),
+        space.shape,
+        space.degree[first],
+        np.bincount(space.shape).astype(np.float64),
     )
 
 
-def sizes(space: DecisionSpace, num_candidates: int, num_slots: int) -> dict[str, tuple[int, ...]]:
+def sizes(space: DecisionSpace, num_candidates: int, num_slots: int, num_recent: int = 0) -> dict[str, tuple[int, ...]]:
     """Shape of each array for one episode; without slots, nothing is held."""
     num_shapes, num_degrees = int(space.shape[-1]) + 1, len(space.degrees)
     return {
@@ -76,7 +103,7 @@ def sizes(space: DecisionSpace, num_candidates: int, num_slots: int) -> dict[str
         "candidate_shapes": (num_candidates if num_slots else 0, num_shapes, num_slots),
         "candidate_any": (num_candidates if num_slots else 0, num_degrees, num_slots),
         "candidate_ends": (num_candidates if num_slots else 0, 1),
-        "episode": (1 if num_slots else 0,),
+        "episode": (1 + num_recent if num_slots else 0,),
     }
 
 
@@ -88,6 +115,7 @@ def foresee(problem: Problem, episodes: Episodes, e: int, given: Shapes, out: An
     left = float(episodes.arrival_s.shape[1] - 1 - episodes.job[e]) / given.arrivals
     last = float(num_slots) if given.is_even or num_slots == 0 else given.slots_s[-1] / given.mean_s
     out.episode[e, 0] = left / (left + last)
+    _write_recent(problem, episodes, e, given, out.episode[e, 1:])
     first_slot = np.empty(problem.num_blocks, np.int64)
     freed = np.zeros((len(given.num_blocks), num_slots + 1))
     for b in range(problem.num_blocks):
@@ -113,6 +141,28 @@ def foresee(problem: Problem, episodes: Episodes, e: int, given: Shapes, out: An
                     after[shape[other], first_slot[other]] -= 1.0
                     after[shape[other], until] += 1.0
         _write(after, degree, given.num_blocks, out.candidate_shapes[e, a], out.candidate_any[e, a])
+
+
+@njit
+def _write_recent(problem, episodes, e, given, out):  # type: ignore[no-untyped-def]
+    """What is told of the latest arrivals."""
+    num, num_windows = episodes.num_arrived[e], len(given.windows)
+    now_s, gap_s, arrival_s = episodes.now_s[e], given.mean_s / given.arrivals, episodes.arrival_s[e, :num]
+    for i in range(num_windows):
+        window = min(given.windows[i], (now_s - arrival_s[0]) / gap_s + 1.0)
+        came = float(num - np.searchsorted(arrival_s, now_s - given.windows[i] * gap_s, side="right"))
+        out[i] = came / (came + window)
+    for i in range(len(given.latest)):
+        first = max(0, num - given.latest[i])
+        total = squares = 0.0
+        for k in range(first, num):
+            alone_s = episodes.num_steps[e, k] * problem.sequential_step_s[episodes.graph_id[e, k]]
+            allowed = 1.0 - alone_s / (episodes.allowed_s[e, k] + alone_s)
+            total += allowed
+            squares += allowed * allowed
+        mean = total / (num - first)
+        out[num_windows + 2 * i] = mean
+        out[num_windows + 2 * i + 1] = np.sqrt(max(0.0, squares / (num - first) - mean * mean))
 
 
 @njit

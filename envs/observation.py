@@ -108,7 +108,8 @@ class Observer:
         mean_s = arrivals * self.scenario.workload.mean_interarrival_s
         counts = np.bincount(self.scenario.space.degree, minlength=len(self.scenario.space.degrees))
         chosen = self.scenario.settings
-        by_shape = shapes(self.scenario.space, mean_s, chosen.shape_slots, arrivals, chosen.slot_growth)
+        recent = chosen.load_windows, chosen.deadline_windows
+        by_shape = shapes(self.scenario.space, mean_s, chosen.shape_slots, arrivals, chosen.slot_growth, *recent)
         return Layout(np.array(SLOTS) * mean_s, DURATION_SCALE * mean_s, counts.astype(np.float64), by_shape)
 
     @property
@@ -141,7 +142,8 @@ class Observer:
     @property
     def _foresight(self) -> dict[str, tuple[int, ...]]:
         scenario = self.scenario
-        return sizes(scenario.space, scenario.problem.num_candidates, scenario.settings.shape_slots)
+        chosen = scenario.settings
+        return sizes(scenario.space, scenario.problem.num_candidates, chosen.shape_slots, chosen.num_recent)
 
     def _sizes(self, e: int) -> dict[str, tuple[int, ...]]:
         slots = (len(self.scenario.space.degrees), 2 * len(SLOTS))

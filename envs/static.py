@@ -47,6 +47,9 @@ class StaticFeatures:
         shapes: features of each shape, ``(s, len(SHAPE_FEATURES))``.
         shape_slots: moments ahead that observations tell of by shape; 0: none.
         slot_growth: length of each slot over that of the one before it.
+        load_windows: windows before each decision in which arrivals are counted.
+        deadline_windows: numbers of latest arrivals of whose deadlines observations tell.
+        num_recent: figures that observations hold of the latest arrivals.
     """
 
     ops: NDArray[np.float32]
@@ -57,6 +60,9 @@ class StaticFeatures:
     shapes: NDArray[np.float32]
     shape_slots: int
     slot_growth: float
+    load_windows: tuple[float, ...]
+    deadline_windows: tuple[int, ...]
+    num_recent: int
 
 
 def static_features(scenario: Scenario) -> StaticFeatures:
@@ -74,6 +80,9 @@ def static_features(scenario: Scenario) -> StaticFeatures:
         shapes=_shapes(scenario.space).astype(np.float32),
         shape_slots=scenario.settings.shape_slots,
         slot_growth=scenario.settings.slot_growth,
+        load_windows=scenario.settings.load_windows,
+        deadline_windows=scenario.settings.deadline_windows,
+        num_recent=scenario.settings.num_recent,
     )
 
 

@@ -126,6 +126,9 @@ class TrainingTask:
                 found += [[one.reward.model_dump(mode="json"), one.scenario.shape_slots] for one in played]
                 grown = [[one.scenario.slot_growth, one.scenario.arrivals_per_slot] for one in played]
                 found += [slots for slots in grown if slots[0] != 1.0]
+                for one in (benchmark.scenario for benchmark in played):
+                    windows = list(one.load_windows), list(one.deadline_windows)
+                    found += [[*windows]] if windows[1] else [windows[0]] if windows[0] else []
             return found
 
         lessons = [[lesson.share, digests(lesson.benchmarks)] for lesson in getattr(chosen, "curriculum", ())]

@@ -22,7 +22,7 @@ class AfterWeights(NamedTuple):
     """The estimate for one scenario as plain matrices, float32, for `models.after_kernel`.
 
     Attributes:
-        first: from profiles of shapes, then of degrees, then ``episode``, ``(s h + d h + 1, first)``.
+        first: from profiles of shapes, then of degrees, then ``episode``, ``(s h + d h + 1 + recent, first)``.
         first_bias: ``(first,)``.
         second, second_bias: ``(first, second)`` and ``(second,)``.
         value, value_bias: ``(second,)`` and ``(1,)``.
@@ -45,16 +45,17 @@ class AfterstateValue(nn.Module):
     Args:
         widths: of the two layers.
         shapes, degrees: how the profiles of each are summed, to the first width.
+        num_recent: figures that tell of the latest arrivals.
 
     Source:
         Afterstates: Sutton and Barto, "Reinforcement learning: an introduction", 2018, section 6.8.
     """
 
-    def __init__(self, widths: tuple[int, ...], shapes: ProfileSum, degrees: ProfileSum) -> None:
+    def __init__(self, widths: tuple[int, ...], shapes: ProfileSum, degrees: ProfileSum, num_recent: int = 0) -> None:
         super().__init__()
         first, second = widths
         self.shapes, self.degrees = shapes, degrees
-        self.episode = nn.Linear(1, first)
+        self.episode = nn.Linear(1 + num_recent, first)
         self.second = nn.Linear(first, second)
         self.value = nn.Linear(second, 1)
 
@@ -74,7 +75,7 @@ class AfterstateValue(nn.Module):
                 sums.append(KnownProfileEncoder(kinds, static.shape_slots, widths[0]))
             else:
                 sums.append(ProfileEncoder(kinds.shape[1], static.shape_slots, widths[0], kind_hidden))
-        return cls(widths, *sums)
+        return cls(widths, sums[0], sums[1], static.num_recent)
 
     def forward(self, static: StaticTensors, shapes: Tensor, is_any: Tensor, episode: Tensor) -> tuple[Tensor, Tensor]:
         """Values ``(v,)`` and what they are read from, ``(v, second)``.
@@ -83,7 +84,7 @@ class AfterstateValue(nn.Module):
             static: the scenario's shapes and degrees.
             shapes: share of the blocks of each shape that are free by each slot, ``(v, s, h)``.
             is_any: whether any block of each degree is, ``(v, d, h)``.
-            episode: how near the end of the episode is, ``(v, 1)``.
+            episode: how near the end of the episode is, and what is told of the latest arrivals, ``(v, 1 + recent)``.
         """
         lifted = self.shapes(static.shapes, shapes) + self.degrees(static.degrees, is_any) + self.episode(episode)
         hidden = torch.tanh(self.second(torch.tanh(lifted)))

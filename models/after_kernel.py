@@ -37,7 +37,8 @@ def write_worth(shapes, is_any, episode, mask, weights, out):  # type: ignore[no
     out[:] = np.float32(0.0)
     for e in range(shapes.shape[0]):
         base[:] = weights.first_bias
-        _add(base, weights.first[len(weights.first) - 1], episode[e, 0])
+        for i in range(episode.shape[1]):
+            _add(base, weights.first[len(weights.first) - episode.shape[1] + i], episode[e, i])
         for s in range(num_shapes):
             for h in range(num_slots):
                 _add(base, weights.first[s * num_slots + h], shapes[e, 0, s, h])

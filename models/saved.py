@@ -29,6 +29,8 @@ from .prior import LinearPrior
 from .settings import NetworkSettings
 
 FORMAT_VERSION = 1
+# Keys of a scenario that say what observations tell of the latest arrivals.
+RECENT = ("load_windows", "deadline_windows")
 FEATURES = files.digest(
     [OP_FEATURES, DEGREE_FEATURES, JOB_FEATURES, CLUSTER_FEATURES, DEVICE_FEATURES, CANDIDATE_FEATURES, SLOTS]
 )
@@ -93,8 +95,9 @@ class SavedNetwork:
         if not isinstance(weights, dict) or not isinstance(data["trained"], dict):
             raise CheckpointError("a part of the policy is not what it should be", file=file)
         rules, slots = data["trained"].get("rules", []), data["trained"].get("shape_slots", 0)
-        growth = data["trained"].get("slot_growth", 1.0)
+        growth, windows = data["trained"].get("slot_growth", 1.0), [data["trained"].get(name, []) for name in RECENT]
         is_read = isinstance(rules, list) and all(rule in list(RULE_NAMES) for rule in rules)
+        is_read = is_read and all(isinstance(one, list) and all(isinstance(x, int | float) for x in one) for one in windows)
         if not is_read or not isinstance(slots, int) or not isinstance(growth, int | float):
             raise CheckpointError("a part of the policy is not what it should be", file=file, field="trained")
         for name, tensor in weights.items():
@@ -132,6 +135,11 @@ class SavedNetwork:
         if self.settings.after and static.slot_growth != growth:
             problem = f"reads slots that grow by a factor of {growth:g}: add --set scenario.slot_growth={growth:g}"
             raise CheckpointError(problem, file=self.file, field="slot_growth", value=static.slot_growth)
+        for name in RECENT:
+            windows, told = list(self.trained.get(name, [])), list(getattr(static, name))
+            if self.settings.after and told != windows:
+                problem = f"reads of other recent arrivals: add --set 'scenario.{name}={windows}'"
+                raise CheckpointError(problem, file=self.file, field=name, value=told)
         network = CandidateNetwork(self.settings, static)
         try:
             network.load_state_dict(self.weights)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
@@ -16,7 +16,7 @@ from .splitting import SplitSettings
 # A job that is interrupted more often than this before each checkpoint needs more than exp(5) = 148 tries for it.
 MAX_INTERRUPTIONS_PER_CHECKPOINT = 5.0
 # What only observations depend on, not what happens.
-OBSERVED = ("shape_slots", "arrivals_per_slot", "slot_growth")
+OBSERVED = ("shape_slots", "arrivals_per_slot", "slot_growth", "load_windows", "deadline_windows")
 
 RuleName = Literal["first-fit", "best-fit", "aligned", "fastest", "published", "all-blocks"]
 
@@ -44,6 +44,11 @@ class ScenarioSettings(settings.Settings):
             times as many jobs that last as long, so with eight they look as the fewer ones do with one.
         slot_growth: length of each of those slots over that of the one before it. Where some jobs last a thousand times as long
             as others, slots of one length tell nothing of the ones or of the others.
+        load_windows: lengths, in mean inter-arrival times, of the windows before each decision in which observations count
+            arrivals; needs ``shape_slots``. Where jobs come in bursts, a full cluster goes with many more to come, and who
+            cannot tell the burst holds the jobs that are placed to blame.
+        deadline_windows: numbers of the latest arrivals of whose deadlines observations tell mean and spread; needs
+            ``shape_slots``. By them one policy can tell which of several workloads it serves.
         failures: of devices (see `simulation.interruptions`).
         preemption: pauses of running jobs.
         splitting: how far each op is split when a job gets a number of ranks.
@@ -64,6 +69,8 @@ class ScenarioSettings(settings.Settings):
     shape_slots: int = Field(default=0, ge=0, le=256)
     arrivals_per_slot: float = Field(default=1.0, gt=0, le=1000)
     slot_growth: float = Field(default=1.0, ge=1, le=4)
+    load_windows: tuple[Annotated[float, Field(gt=0, le=100_000)], ...] = Field(default=(), max_length=16)
+    deadline_windows: tuple[Annotated[int, Field(ge=1, le=100_000)], ...] = Field(default=(), max_length=16)
     failures: FailureSettings = FailureSettings()
     preemption: PreemptionSettings = PreemptionSettings()
     splitting: SplitSettings = SplitSettings()
@@ -75,6 +82,13 @@ class ScenarioSettings(settings.Settings):
         if not rules or len(set(rules)) < len(rules):
             raise ValueError("must name at least one rule, each once")
         return rules
+
+    @field_validator("load_windows", "deadline_windows")
+    @classmethod
+    def _windows_go_with_slots(cls, windows: tuple[Any, ...], info: ValidationInfo) -> tuple[Any, ...]:
+        if windows and not info.data.get("shape_slots", 0):
+            raise ValueError("is told beside when blocks become free: set shape_slots too")
+        return windows
 
     @field_validator("num_warmup_jobs", "num_cooldown_jobs")
     @classmethod
@@ -118,7 +132,12 @@ class ScenarioSettings(settings.Settings):
         """The arrivals that the statistics count."""
         return slice(self.num_warmup_jobs, self.num_jobs - self.num_cooldown_jobs)
 
-    def observed(self) -> list[float]:
+    @property
+    def num_recent(self) -> int:
+        """Figures of an observation that tell of the latest arrivals."""
+        return len(self.load_windows) + 2 * len(self.deadline_windows)
+
+    def observed(self) -> list[float | tuple[float, ...]]:
         """What observations depend on beside what an episode depends on."""
         return [getattr(self, name) for name in OBSERVED]
 

@@ -194,6 +194,7 @@ class Looks(BaseCallback):
             "elapsed_s": self._elapsed_s(),
         }
         self.curve.append(row)
+        files.write_json(self.run.learning_curve, self.curve)
         self.ended = []
         self.logger.record("blocking_rate/validation", rate)
         if row["training_blocking_rate"] is not None:
@@ -209,6 +210,8 @@ class Looks(BaseCallback):
                 "rules": list(self.course.scenarios[0].settings.placement_rules),
                 "shape_slots": self.course.scenarios[0].settings.shape_slots,
                 "slot_growth": self.course.scenarios[0].settings.slot_growth,
+                "load_windows": list(self.course.scenarios[0].settings.load_windows),
+                "deadline_windows": list(self.course.scenarios[0].settings.deadline_windows),
             }
             self.best = SavedNetwork.of(network, trained, self._env.prior)
             self.best_centre = self._env.reward_centre

@@ -113,7 +113,7 @@ class _Rollout:
         self.is_over = np.zeros((num_steps, env.num_envs), np.bool_)
         sizes = {key: getattr(env.batches[0].observations, key).shape[2:] for key in AFTER_KEYS}
         self.kept = {key: np.empty((num_steps, env.num_envs, *size), np.float32) for key, size in sizes.items()}
-        self.kept["episode"] = np.empty((num_steps, env.num_envs, 1), np.float32)
+        self.kept["episode"] = np.empty((num_steps, *env.shown("episode").shape), np.float32)
 
     def play(self, player: CandidateNetwork, explore: float, rng: np.random.Generator) -> None:
         """Take the best candidates, and one by chance in a share ``explore`` of the decisions."""

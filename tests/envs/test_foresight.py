@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from meshwright.envs.batch import EpisodeBatch
+from meshwright.envs.benchmark import load_benchmark
 from meshwright.envs.foresight import KEYS
 from meshwright.envs.job_partitioning import JobPartitioningEnv
+from meshwright.errors import ConfigError
 from meshwright.jobs.arrivals import Arrivals
 
 SLOTS = 20
@@ -100,6 +102,63 @@ def test_which_jobs_would_end_within_the_episode_by_hand(toy):
     batch.step(np.array([0]))
     # 1100 + 1394 = 2494 is beyond 2200, 1100 + 732 = 1832 is not.
     assert batch.observations.candidate_ends[0, :, 0].tolist() == [0.0, 0.0, 0.0, 1.0]
+
+
+def test_arrivals_in_windows_by_hand(toy):
+    windows = (0.5, 2.0, 5.0)
+    chosen = toy.settings.model_copy(update={"num_jobs": 5, "num_warmup_jobs": 0, "shape_slots": 4, "load_windows": windows})
+    scenario = dataclasses.replace(toy, settings=chosen)
+    gap_s = scenario.workload.mean_interarrival_s
+    batch = EpisodeBatch(scenario, 1)
+    at = np.array([0.0, 1.0, 1.25, 3.0, 6.0, 7.0]) * gap_s
+    batch.begin_with(0, Arrivals(at, np.zeros(6, int), np.full(6, 100_000), np.full(6, np.inf)))
+    # Arrivals within each window before now, a moment as long ago as the window is long left out; and the window's length,
+    # where the episode began later cut to one gap before it.
+    wanted = [
+        [(1, 0.5), (1, 1.0), (1, 1.0)],  # at 0: the first alone
+        [(1, 0.5), (2, 2.0), (2, 2.0)],  # at 1
+        [(2, 0.5), (3, 2.0), (3, 2.25)],  # at 1.25: since 0.75; since -0.75; the episode since -1
+        [(1, 0.5), (2, 2.0), (4, 4.0)],  # at 3: since 2.5; since 1, the second left out
+        [(1, 0.5), (1, 2.0), (3, 5.0)],  # at 6: since 5.5; since 4; since 1
+    ]
+    for row in wanted:
+        told = batch.observations.episode[0]
+        assert told[1:] == pytest.approx([came / (came + window) for came, window in row])
+        batch.step(np.array([0]))
+
+
+def test_jobs_that_come_as_often_as_on_average_tell_one_half(toy):
+    chosen = toy.settings.model_copy(
+        update={"num_jobs": 30, "num_warmup_jobs": 0, "shape_slots": 4, "load_windows": (1.0, 8.0, 64.0)}
+    )
+    scenario = dataclasses.replace(toy, settings=chosen)
+    batch = EpisodeBatch(scenario, 1)
+    at = np.arange(31) * scenario.workload.mean_interarrival_s
+    batch.begin_with(0, Arrivals(at, np.zeros(31, int), np.full(31, 100_000), np.full(31, np.inf)))
+    for _ in range(30):
+        np.testing.assert_allclose(batch.observations.episode[0, 1:], 0.5)
+        batch.step(np.array([0]))
+
+
+def test_latest_deadlines_by_hand(toy):
+    chosen = toy.settings.model_copy(
+        update={"num_jobs": 3, "num_warmup_jobs": 0, "shape_slots": 4, "deadline_windows": (1, 2, 8)}
+    )
+    scenario = dataclasses.replace(toy, settings=chosen)
+    batch = EpisodeBatch(scenario, 1)
+    # Of the time on one device: a third, all of it, any; as t / (t + s): a quarter, a half, one.
+    fractions = np.array([1 / 3, 1.0, np.inf, 0.5])
+    batch.begin_with(0, Arrivals(np.arange(4) * 100.0, np.zeros(4, int), np.full(4, 100_000), fractions))
+    for latest in ([0.25], [0.25, 0.5], [0.25, 0.5, 1.0]):
+        wanted = [figure for n in (1, 2, 8) for figure in (np.mean(latest[-n:]), np.std(latest[-n:]))]
+        assert batch.observations.episode[0, 1:] == pytest.approx(wanted, abs=1e-6)
+        batch.step(np.array([0]))
+
+
+@pytest.mark.parametrize("name", ["load_windows", "deadline_windows"])
+def test_windows_without_slots_are_refused(name):
+    with pytest.raises(ConfigError, match=rf"{name}.*set shape_slots too"):
+        load_benchmark("preset:toy", changes=[f"scenario.{name}=[4]"])
 
 
 def test_a_job_that_ends_with_the_episode_ends_within_it(toy):

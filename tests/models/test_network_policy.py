@@ -7,7 +7,9 @@ import torch
 from meshwright.envs.batch import EpisodeBatch
 from meshwright.envs.static import static_features
 from meshwright.errors import CheckpointError
+from meshwright.models.network import CandidateNetwork
 from meshwright.models.saved import NetworkPolicy, SavedNetwork
+from meshwright.models.settings import NetworkSettings
 from meshwright.simulation.decision import decision
 
 AFTER = {"after": (12, 7), "without": ("look-ahead",)}
@@ -51,6 +53,22 @@ def test_a_scenario_whose_slots_grow_otherwise_is_refused(foreseeing, foreseeing
         NetworkPolicy("mine", saved, foreseeing)
     assert str(caught.value) == (
         "slot_growth: reads slots that grow by a factor of 1.5: add --set scenario.slot_growth=1.5 (got 1.0)"
+    )
+
+
+def test_a_network_reads_the_windows_that_it_was_trained_with(foreseeing, changed, observations):
+    seeing = changed(foreseeing, load_windows=(1.0, 16.0))
+    torch.manual_seed(0)
+    network = CandidateNetwork(NetworkSettings(after=(8, 4)), static_features(seeing))
+    saved = SavedNetwork.of(network, {"shape_slots": 6, "load_windows": [1.0, 16.0]})
+    policy = NetworkPolicy("mine", saved, seeing)
+    seen = {key: value[0].numpy() for key, value in observations(seeing).items()}
+    assert seen["episode"].shape == (3,)
+    assert seen["action_mask"][policy.choose(None, seen)] == 1
+    with pytest.raises(CheckpointError) as caught:
+        NetworkPolicy("mine", saved, foreseeing)
+    assert str(caught.value) == (
+        "load_windows: reads of other recent arrivals: add --set 'scenario.load_windows=[1.0, 16.0]' (got [])"
     )
 
 

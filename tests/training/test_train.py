@@ -71,6 +71,8 @@ def test_the_kept_policy_is_the_best_one_and_reaches_its_figure(whole, scenario,
         "rules": ["first-fit", "best-fit"],
         "shape_slots": 0,
         "slot_growth": 1.0,
+        "load_windows": [],
+        "deadline_windows": [],
     }
     network = saved.network(static_features(scenario))
     assert blocking_rate(network, scenario, 2) == best["validation_blocking_rate"]
