@@ -34,7 +34,7 @@ def _figures(name: str) -> list[Figure]:
     from meshwright.envs.static import static_features
     from meshwright.evaluation.policies import policy
     from meshwright.models.network import CandidateNetwork
-    from meshwright.models.saved import NetworkPolicy, SavedNetwork
+    from meshwright.models.saved import NetworkPolicy, SavedNetwork, told_by
     from meshwright.models.settings import NetworkSettings
     from meshwright.simulation.decision import decision
 
@@ -42,8 +42,7 @@ def _figures(name: str) -> list[Figure]:
     scenario = load_benchmark(f"preset:{name}").build()
     torch.manual_seed(0)
     widths = NetworkSettings(after=AFTER)
-    told = {"shape_slots": scenario.settings.shape_slots}
-    untrained = SavedNetwork.of(CandidateNetwork(widths, static_features(scenario)), told)
+    untrained = SavedNetwork.of(CandidateNetwork(widths, static_features(scenario)), told_by(scenario.settings))
     network, followed = NetworkPolicy("untrained", untrained, scenario), policy(FOLLOWED, scenario)
     batch = EpisodeBatch(scenario, 1)
     batch.begin(0, np.random.default_rng(0))

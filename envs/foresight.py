@@ -11,11 +11,11 @@ degrees.
   ``(a, d, h)``.
 - ``candidate_ends``: whether the job would end within the episode, ``(a, 1)``.
 - ``episode``: arrivals ``x`` until the episode ends, the one at hand among them, as ``x / (x + the last slot)``; then, for each
-  of the scenario's ``load_windows``, arrivals ``n`` within so many mean inter-arrival times ``w`` before now, the one at hand
-  among them, as ``n / (n + w)``: one half where jobs come as often as on average; then, for each of its ``deadline_windows``,
-  mean and standard deviation over so many latest arrivals of their allowed time ``t`` over that on one device ``s``, as
-  ``t / (t + s)``. ``(1 + recent,)``. A window that reaches back beyond the first arrival is cut to one inter-arrival time
-  before it.
+  of the scenario's ``load_windows``, arrivals ``n`` within so many mean inter-arrival times ``w`` before now, one that comes just
+  now among them, as ``n / (n + w)``: one half where jobs come as often as on average; then, for each of its
+  ``deadline_windows``, mean and standard deviation over so many latest arrivals of their allowed time ``t`` over that on one
+  device ``s``, as ``t / (t + s)``. ``(1 + recent,)``. A window that reaches back beyond the first arrival is cut to one
+  inter-arrival time before it.
 """
 
 from __future__ import annotations

@@ -66,7 +66,8 @@ class JobPartitioningEnv(gymnasium.Env[Observation, np.int64]):
     ``action_mask``      (a,)          1 where the candidate is offered
     ===================  ============  =======================================================================
 
-    With ``shape_slots: h`` in the scenario six more keys tell of the next h arrivals and of the end of the episode:
+    With ``shape_slots: h`` in the scenario six more keys tell of the next h arrivals and of the end of the episode (and, with
+    ``load_windows`` and ``deadline_windows``, of the latest arrivals):
     ``cluster_shapes``, ``cluster_any``, ``candidate_shapes``, ``candidate_any``, ``candidate_ends``, ``episode`` (see
     `envs.foresight`).
 

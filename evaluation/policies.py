@@ -172,7 +172,7 @@ def wanted_settings(spec: str, offered: Sequence[str]) -> dict[str, Any]:
     from ..models.saved import RECENT, SavedNetwork
 
     trained = SavedNetwork.load(path).trained
-    found = {name: trained[name] for name in ("shape_slots", "slot_growth", *RECENT) if name in trained}
+    found = {name: trained[name] for name in ("shape_slots", "arrivals_per_slot", "slot_growth", *RECENT) if name in trained}
     own = [rule for rule in trained.get("rules", ()) if rule != "published"]
     return found | ({"placement_rules": own} if own and not set(own) & set(offered) else {})
 

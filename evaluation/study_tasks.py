@@ -25,6 +25,8 @@ from .study_benchmarks import SHOWN, Benchmarks, Places
 
 TRAINING, EVALUATIONS, RESULTS, CURVE = "training", "evaluations", "results.json", "learning_curve.json"
 TRACE_CHANGE = "scenario.workload_changes.arrivals.file="
+# Of a scenario: how observations count time ahead.
+OF_SLOTS = ("slot_growth", "arrivals_per_slot")
 
 Load = Callable[[str, Sequence[str]], BaseModel]
 """Reads a training config, of any method, with changes."""
@@ -104,7 +106,7 @@ class TrainingTask:
             return None
 
     def share_done(self, places: Places) -> float | None:
-        """How much of it is done, as far as its last checkpoint tells; None before the first."""
+        """How much of it is done, as far as its last look at validation episodes tells; None before the first."""
         curve = self.folder(places) / CURVE
         try:
             rows = files.read_json(curve) if curve.is_file() and self.total else []
@@ -124,11 +126,12 @@ class TrainingTask:
             found: list[object] = [self.benchmarks.digest(benchmark) for benchmark in played]
             if hasattr(chosen, "network"):  # it is paid, and sees when blocks become free; what is only tuned does neither
                 found += [[one.reward.model_dump(mode="json"), one.scenario.shape_slots] for one in played]
-                grown = [[one.scenario.slot_growth, one.scenario.arrivals_per_slot] for one in played]
+                grown = [[getattr(one.scenario, name) for name in OF_SLOTS] for one in played]
                 found += [slots for slots in grown if slots[0] != 1.0]
                 for one in (benchmark.scenario for benchmark in played):
-                    windows = list(one.load_windows), list(one.deadline_windows)
-                    found += [[*windows]] if windows[1] else [windows[0]] if windows[0] else []
+                    load, deadlines = list(one.load_windows), list(one.deadline_windows)
+                    if load or deadlines:  # two windows of load alone must not look like a pair of slots
+                        found.append([load, deadlines] if deadlines or len(load) == len(OF_SLOTS) else load)
             return found
 
         lessons = [[lesson.share, digests(lesson.benchmarks)] for lesson in getattr(chosen, "curriculum", ())]

@@ -23,6 +23,7 @@ from ..planners.linear import LinearWeights
 from ..simulation.decision import Decision
 from ..simulation.problem import ONE_BLOCK_RULES, RULE_NAMES
 from ..simulation.scenario import Scenario
+from ..simulation.scenario_settings import ScenarioSettings
 from .network import CandidateNetwork
 from .prior import KEY as PRIOR
 from .prior import LinearPrior
@@ -35,6 +36,13 @@ FEATURES = files.digest(
     [OP_FEATURES, DEGREE_FEATURES, JOB_FEATURES, CLUSTER_FEATURES, DEVICE_FEATURES, CANDIDATE_FEATURES, SLOTS]
 )
 _RULE_COLUMNS = [CANDIDATE_FEATURES.index(f"rule {rule}") for rule in ONE_BLOCK_RULES]
+
+
+def told_by(scenario: ScenarioSettings) -> dict[str, Any]:
+    """What a policy remembers of the scenario that it was trained in: placement rules, and what observations tell."""
+    recent = {name: list(getattr(scenario, name)) for name in RECENT}
+    slots = {name: getattr(scenario, name) for name in ("shape_slots", "arrivals_per_slot", "slot_growth")}
+    return {"rules": list(scenario.placement_rules), **slots, **recent}
 
 
 @dataclass(frozen=True, eq=False)

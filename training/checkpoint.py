@@ -20,7 +20,7 @@ from ..models.saved import SavedNetwork, load_tensors, save_tensors
 from ..planners.linear import LinearWeights
 from .vec_env import JobPartitioningVecEnv
 
-FORMAT_VERSION = 6
+FORMAT_VERSION = 7
 KEYS = (
     "key",
     "num_timesteps",

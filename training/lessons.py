@@ -84,7 +84,7 @@ def _check(chosen: TrainSettings, built: list[tuple[BenchmarkSettings, Scenario]
         found = vars(static_features(scenario))
         is_alike = all(np.array_equal(found[name], wanted[name]) for name in wanted)
         if not is_alike or scenario.candidate_rule != first.candidate_rule:
-            problem = "benchmarks of one run must have the same cluster, degrees, rules, slots and job graphs"
+            problem = "benchmarks of one run must have the same cluster, degrees, rules, slots, windows and job graphs"
             raise ConfigError(problem, field="benchmark", value=benchmark.name)
     if chosen.network.after and not first.settings.shape_slots:
         problem = "needs observations that tell when blocks become free: add scenario.shape_slots=20 to changes"

@@ -18,7 +18,7 @@ from stable_baselines3.common.logger import KVWriter
 from .. import files
 from ..models.network import CandidateNetwork
 from ..models.prior import silent
-from ..models.saved import SavedNetwork
+from ..models.saved import SavedNetwork, told_by
 from . import checkpoint
 from .lessons import Course
 from .linear_search import LinearSearch
@@ -207,11 +207,7 @@ class Looks(BaseCallback):
                 "phase": phase,
                 "steps": steps,
                 "validation_blocking_rate": rate,
-                "rules": list(self.course.scenarios[0].settings.placement_rules),
-                "shape_slots": self.course.scenarios[0].settings.shape_slots,
-                "slot_growth": self.course.scenarios[0].settings.slot_growth,
-                "load_windows": list(self.course.scenarios[0].settings.load_windows),
-                "deadline_windows": list(self.course.scenarios[0].settings.deadline_windows),
+                **told_by(self.course.scenarios[0].settings),
             }
             self.best = SavedNetwork.of(network, trained, self._env.prior)
             self.best_centre = self._env.reward_centre

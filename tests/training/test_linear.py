@@ -191,9 +191,9 @@ def test_a_truncated_checkpoint_is_told_and_nothing_changes(linear, scenario, tm
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"format_version": 9}, "is no checkpoint of version 1"),
+        ({"format_version": 9}, "is no checkpoint of version 2"),
         ({"key": "0" * 32}, "belongs to another config, workload or cluster"),
-        ({"mean": "far", "costs": "high"}, "is no checkpoint of version 1"),
+        ({"mean": "far", "costs": "high"}, "is no checkpoint of version 2"),
     ],
 )
 def test_a_checkpoint_of_another_kind_is_told(linear, scenario, tmp_path, change, told):

@@ -126,7 +126,7 @@ def test_validation_counts_benchmarks_alike(scenario, busy_scenario):
 
 # --- what cannot be mixed ---
 
-ALIKE = "benchmarks of one run must have the same cluster, degrees, rules, slots and job graphs"
+ALIKE = "benchmarks of one run must have the same cluster, degrees, rules, slots, windows and job graphs"
 
 
 def test_environments_that_cannot_be_shared_out_are_told(scenario, busy_scenario, tiny):

@@ -70,6 +70,7 @@ def test_the_kept_policy_is_the_best_one_and_reaches_its_figure(whole, scenario,
         "validation_blocking_rate": best["validation_blocking_rate"],
         "rules": ["first-fit", "best-fit"],
         "shape_slots": 0,
+        "arrivals_per_slot": 1.0,
         "slot_growth": 1.0,
         "load_windows": [],
         "deadline_windows": [],
@@ -205,9 +206,9 @@ def test_a_truncated_checkpoint_is_told_and_nothing_changes(chosen, scenario, tm
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"format_version": 3}, "is no checkpoint of version 6"),
+        ({"format_version": 3}, "is no checkpoint of version 7"),
         ({"key": "0" * 32}, "belongs to another config, workload or cluster"),
-        (None, "is no checkpoint of version 6"),
+        (None, "is no checkpoint of version 7"),
     ],
 )
 def test_a_checkpoint_of_another_kind_is_told(chosen, scenario, tmp_path, content_of, change, told):
