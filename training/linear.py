@@ -8,7 +8,7 @@ The run folder, under fixed names::
     command.txt           the command line
     versions.json         versions of Python and of the packages that figures depend on
     checkpoint.json       the newest generation
-    policy.json           the best weights on the validation episodes so far (see `planners.linear`)
+    policy.json           the best mean on the validation episodes so far (see `planners.linear`)
     learning_curve.json   a row per look at the validation episodes
 """
 
@@ -33,7 +33,7 @@ from .run_folder import RunFolder, versions
 
 Progress = Callable[["TuneProgress"], None]
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 1
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class LinearRun:
 
     @property
     def policy(self) -> Path:
-        """The best weights so far."""
+        """The best mean so far."""
         return self.path / "policy.json"
 
     @property

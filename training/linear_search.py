@@ -1,8 +1,7 @@
 """The search for the weights of a linear scorer by trying them.
 
 Every generation draws a population of weights around a mean, plays all of them on the same new training episodes and
-moves the mean to the best ones (see `training.populations`). What is looked at and kept is that mean, or a running average of
-it, which chance moves less. The same seed gives the same numbers, bit for bit, also across
+moves the mean to the best ones (see `training.populations`). The same seed gives the same numbers, bit for bit, also across
 an interruption.
 """
 
@@ -52,16 +51,14 @@ class LinearSearch:
 
     Attributes:
         population: what the next generation is drawn from, features in the order of `planners.linear.FEATURES`.
-        average: running average of the populations' means, which is looked at and kept, ``(f,)``.
         generation: how many have been played.
         curve: a row per look at the validation episodes.
-        best: the best average at a look, and its figures; empty before the first.
+        best: the best mean at a look, and its figures; empty before the first.
     """
 
     def __init__(self, chosen: SearchSettings, trial: Trial, seed: int, start: Mapping[str, float] = START) -> None:
         self.chosen, self.trial, self.seed = chosen, trial, seed
         self.population = _population(chosen, np.array([start.get(name, 0.0) for name in FEATURES]))
-        self.average = self.population.mean
         self.generation = 0
         self.curve: list[dict[str, Any]] = []
         self.best: dict[str, Any] = {}
@@ -76,14 +73,14 @@ class LinearSearch:
         rngs = [np.random.default_rng([first, g, i]) for i in range(chosen.num_episodes)]
         rates = self.trial.blocking_rates(weights, rngs).mean(axis=1)
         self.population.learn(weights, rates, 1.0 - (g + 1) / chosen.generations)
-        self.average = (1.0 - chosen.averaging) * self.average + chosen.averaging * self.population.mean
         self.training_rate = float(rates.mean())
         self.generation += 1
 
     def validate(self) -> None:
         """A row of the learning curve."""
         rngs = [np.random.default_rng(FIRST_VALIDATION_SEED + i) for i in range(self.chosen.num_validation_seeds)]
-        rate = float(self.trial.blocking_rates(self.average[None], rngs).mean())
+        mean = self.population.mean
+        rate = float(self.trial.blocking_rates(mean[None], rngs).mean())
         per_generation = self.chosen.population * self.chosen.num_episodes * self.trial.scenario.settings.num_jobs
         row = {
             "steps": self.generation * per_generation,
@@ -94,7 +91,7 @@ class LinearSearch:
         }
         self.curve.append(row)
         if not self.best or rate < self.best["validation_blocking_rate"]:
-            self.best = {"generation": self.generation, "validation_blocking_rate": rate, "weights": self.average.tolist()}
+            self.best = {"generation": self.generation, "validation_blocking_rate": rate, "weights": mean.tolist()}
 
     def run(self, after: Callable[[], None] | None = None) -> None:
         """Play all generations that are left, looking at the validation episodes; ``after`` each of them something is done."""
@@ -111,7 +108,7 @@ class LinearSearch:
                 after()
 
     def weights(self, trained: dict[str, Any]) -> LinearWeights:
-        """The best weights at a look so far, with how they were found beside what is given."""
+        """The best mean so far, with how it was found beside what is given."""
         found = {
             **trained,
             "seed": self.seed,
@@ -125,7 +122,6 @@ class LinearSearch:
         return {
             "generation": self.generation,
             **self.population.state(),
-            "average": self.average.tolist(),
             "training_rate": self.training_rate,
             "curve": self.curve,
             "best": self.best,
@@ -140,7 +136,6 @@ class LinearSearch:
         """
         self.generation, self.curve, self.best = int(data["generation"]), list(data["curve"]), dict(data["best"])
         self.population.restore(data, self._rng_of)
-        self.average = np.array(data["average"], np.float64)
         self.training_rate, self.before_s = data["training_rate"], float(data["elapsed_s"])
 
     def _rng_of(self, generation: int) -> np.random.Generator:

@@ -24,10 +24,8 @@ class SearchSettings(settings.Settings):
         spread: standard deviation of each weight at the start.
         added_spread: added to that of the elite, so that the search does not end early; it falls linearly to none
             (``cross-entropy``).
-        averaging: weight of the newest mean in the running average of them that is looked at and kept; 1: the newest alone.
-            Where episodes differ much, chance moves the mean to and fro, and the average less.
         validate_every_generations: generations between two looks at the validation episodes.
-        num_validation_seeds: validation episodes (seeds 100, 101, ...); the best average on them is kept.
+        num_validation_seeds: validation episodes (seeds 100, 101, ...); the best mean on them is kept.
 
     Source:
         Rubinstein, "The cross-entropy method for combinatorial and continuous optimization", 1999; the added spread:
@@ -41,7 +39,6 @@ class SearchSettings(settings.Settings):
     num_episodes: int = Field(default=4, ge=1, le=1_000)
     spread: float = Field(default=0.5, gt=0)
     added_spread: float = Field(default=0.15, ge=0)
-    averaging: float = Field(default=1.0, gt=0, le=1)
     validate_every_generations: int = Field(default=5, ge=1)
     num_validation_seeds: int = Field(default=20, ge=1, le=100)
 
