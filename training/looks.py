@@ -251,6 +251,8 @@ class Board(KVWriter):
     def __init__(self, folder: Path, first_step: int | None) -> None:
         from torch.utils.tensorboard.writer import SummaryWriter
 
+        if first_step is not None:
+            _await_next_second(folder)
         self._writer = SummaryWriter(str(folder), purge_step=first_step)
 
     def write(self, key_values: dict[str, Any], key_excluded: dict[str, tuple[str, ...]], step: int = 0) -> None:
@@ -266,3 +268,14 @@ class Board(KVWriter):
     def close(self) -> None:
         """Write no more."""
         self._writer.close()
+
+
+def _await_next_second(folder: Path) -> None:
+    """Wait until an event file that is made now sorts behind those that are there.
+
+    TensorBoard reads them in the order of their names, which begin with the second that they were made in; a run that goes on
+    within the second in which it was begun would be read backwards.
+    """
+    made_s = [int(path.name.split(".")[3]) for path in folder.glob("events.out.tfevents.*")]
+    while made_s and int(time.time()) == max(made_s):
+        time.sleep(0.05)

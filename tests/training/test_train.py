@@ -14,6 +14,7 @@ import torch
 from meshwright import cli, settings
 from meshwright.errors import CheckpointError
 from meshwright.models.saved import SavedNetwork, load_tensors, save_tensors
+from meshwright.training.looks import Board
 from meshwright.training.settings import TrainSettings
 from meshwright.training.train import train
 from meshwright.training.validation import blocking_rate
@@ -175,6 +176,17 @@ def test_a_run_killed_without_warning_goes_on_to_the_same_numbers(config, tmp_pa
     chosen = settings.load(TrainSettings, config, changes=changes)
     train(chosen, straight)
     same_run(killed, straight)
+
+
+def test_what_a_resumed_run_shows_is_read_after_what_it_goes_on_from(tmp_path):
+    # As a run would have left it that was begun in this very second by a process with a greater number.
+    former = tmp_path / f"events.out.tfevents.{int(time.time()) + 1:010d}.zzz.99999999.0"
+    former.touch()
+    while int(time.time()) <= int(former.name.split(".")[3]) - 1:
+        time.sleep(0.01)
+    Board(tmp_path, 1).close()
+    assert sorted(path.name for path in tmp_path.iterdir())[0] == former.name
+    assert len([*tmp_path.iterdir()]) == 2
 
 
 # --- what a resumed run refuses ---
