@@ -293,7 +293,7 @@ def _change_paces(w, v, now_s):  # type: ignore[no-untyped-def]
             if v.num_here[w.partner[w.touches[c]]] > 0:
                 is_slow = True
                 break
-        if is_slow == v.is_slow[i]:
+        if is_slow == v.is_slow[i] or w.slowdown[i] == 1.0:
             continue
         if v.open_flows[i] > 0:
             flows_differ = True

@@ -2,9 +2,11 @@
 
 At every moment at which something ends (and at zero), all ready tasks are looked at in order of priority, ties by
 number; each one starts if no stream that it holds is held. Then paces are set until the next moment: flows have their
-max-min fair rates, and what runs on a rank that sends and computes goes slower. It counts in whatever numbers it is
-given: in rational ones its times are exact, in floating-point ones they are rounded as the kernel rounds them as long
-as nothing is shared and nothing slowed down.
+max-min fair rates, and what runs on a rank that sends and computes goes slower. What ends within `SAME_MOMENT` of the
+earliest end, at least one of them the outcome of a pace that changed, ends together at the latest of these times: what
+is simultaneous in the world need not be so in the numbers that describe it. It counts in whatever numbers it is given:
+in rational ones its times are exact, in floating-point ones they are rounded as the kernel rounds them as long as
+nothing is shared and nothing slowed down.
 """
 
 from __future__ import annotations
@@ -17,8 +19,10 @@ import numpy as np
 
 from ..clusters.cluster import Cluster
 from . import fair_sharing_reference
+from .fair_sharing_kernel import SAME_BYTES
 from .messages import Messages
 from .placed_job import PlacedJob, Times, check_devices, check_times, offsets_s, routed
+from .together_kernel import SAME_MOMENT
 
 Traffic = tuple[Messages, list[tuple[int, ...]]]
 """See `placed_job.routed`."""
@@ -29,7 +33,8 @@ class _Task:
 
     Attributes:
         left: seconds of its own work that were left at ``since``, at full pace; None while flows are under way.
-        flows: bytes left of each flow under way and the links that it crosses.
+        flows: bytes left of each flow under way, the bytes of all of it, and the links that it crosses.
+        is_inexact: whether its end follows from a pace that changed, or from flows.
     """
 
     def __init__(self, job: PlacedJob, number: int, task: int, traffic: Traffic, num: Callable[[Any], Any]) -> None:
@@ -51,12 +56,14 @@ class _Task:
         if not self.to_come:
             self.to_come = [([], num(execution.duration_s[task]))]
         self.pace = num(1)
-        self.flows: list[tuple[Any, tuple[int, ...]]] = []
+        self.flows: list[tuple[Any, Any, tuple[int, ...]]] = []
+        self.is_inexact = False
         self.left: Any = None
         self.end: Any = None
 
     def begin_phase(self, now: Any) -> None:
-        self.flows, self.latency = self.to_come.pop(0)
+        sent, self.latency = self.to_come.pop(0)
+        self.flows = [(size, size, path) for size, path in sent]
         self.left = None
         if not self.flows:
             self.work(self.latency, now)
@@ -66,11 +73,12 @@ class _Task:
 
     def set_pace(self, pace: Any, now: Any) -> None:
         """Take ``pace`` times as long from now on."""
-        if pace != self.pace and self.left is not None:
-            left = self.left - (now - self.since) / self.pace
-            self.pace = pace
+        if pace == self.pace:
+            return
+        left = None if self.left is None else self.left - (now - self.since) / self.pace
+        self.pace, self.is_inexact = pace, True
+        if left is not None:
             self.work(left, now)
-        self.pace = pace
 
 
 def schedule(jobs: Sequence[PlacedJob], cluster: Cluster, number: Callable[[Any], Any] = Fraction) -> list[Times]:
@@ -107,20 +115,30 @@ def schedule(jobs: Sequence[PlacedJob], cluster: Cluster, number: Callable[[Any]
         busy = set().union(*(task.busy for task in running))
         for task in running:
             task.set_pace(number(1) if busy.isdisjoint(task.partners) else task.slowdown, now)
-        under_way = [(task, left, path) for task in running for left, path in task.flows]
-        rate = fair_sharing_reference.rates(bandwidth, {k: path for k, (_, _, path) in enumerate(under_way)})
+        under_way = [(task, *flow) for task in running for flow in task.flows]
+        rate = fair_sharing_reference.rates(bandwidth, {k: path for k, (*_, path) in enumerate(under_way)})
         ends: list[Any] = [task.end for task in running if task.left is not None] + [start_of[j] for j in asleep]
-        sent = [now + left * task.pace / rate[k] for k, (task, left, _) in enumerate(under_way)]
-        then = min(ends + sent)
+        sent = [now + left * task.pace / rate[k] for k, (task, left, _, _) in enumerate(under_way)]
+        first = min(ends + sent)
+        latest = first + number(SAME_MOMENT) * first
+        is_sent = [
+            sent[k] <= latest or rate[k] * (sent[k] - first) / task.pace <= number(SAME_BYTES) * size
+            for k, (task, _, size, _) in enumerate(under_way)
+        ]
+        if any(is_sent) or any(task.is_inexact and task.left is not None and task.end <= latest for task in running):
+            then = max(time for time in [*ends, *sent] if time <= latest)
+        else:
+            then = first
         for task in running:
             task.flows = []
-        for k, (task, left, path) in enumerate(under_way):
-            if sent[k] > then:
-                task.flows.append((left - rate[k] * (then - now) / task.pace, path))
+        for k, (task, left, size, path) in enumerate(under_way):
+            if not is_sent[k]:
+                task.flows.append((left - rate[k] * (then - now) / task.pace, size, path))
         for task in list(running):
             if task.left is None:
                 if task.flows:
                     continue
+                task.is_inexact = True
                 task.work(task.latency, then)
                 if task.latency > 0:
                     continue
