@@ -1,14 +1,15 @@
 """Checkpoints: all that a run needs to go on as if it had never stopped.
 
-A checkpoint is taken between an update and the next decisions. It holds weights, optimizer, the random generators
-that PPO draws from, the state of every episode, the returns of the latest ones, and the learning curve so far.
+A checkpoint is taken between an update and the next decisions, of PPO or of a pretraining before it. It holds weights,
+optimizer, the random generators that PPO draws from, the state of every episode, the returns of the latest ones, the learning
+curve so far, and of a pretraining what that needs beside these.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -20,7 +21,7 @@ from ..models.saved import SavedNetwork, load_tensors, save_tensors
 from ..planners.linear import LinearWeights
 from .vec_env import JobPartitioningVecEnv
 
-FORMAT_VERSION = 7
+FORMAT_VERSION = 8
 KEYS = (
     "key",
     "num_timesteps",
@@ -36,10 +37,32 @@ KEYS = (
     "progress",
     "best",
     "prior",
+    "pretraining",
 )
 
 
-def save(path: Path, model: MaskablePPO, progress: dict[str, Any], best: SavedNetwork | None, key: str) -> None:
+class Restored(NamedTuple):
+    """What a checkpoint tells beside the state of the model.
+
+    Attributes:
+        progress: the caller's data.
+        best: the best policy so far.
+        pretraining: of a checkpoint within the pretraining, what that goes on from.
+    """
+
+    progress: dict[str, Any]
+    best: SavedNetwork | None
+    pretraining: dict[str, Any] | None
+
+
+def save(
+    path: Path,
+    model: MaskablePPO,
+    progress: dict[str, Any],
+    best: SavedNetwork | None,
+    key: str,
+    pretraining: dict[str, Any] | None = None,
+) -> None:
     """Write a checkpoint, whole or not at all.
 
     Args:
@@ -48,7 +71,9 @@ def save(path: Path, model: MaskablePPO, progress: dict[str, Any], best: SavedNe
         progress: plain data that the caller wants back.
         best: the best policy so far.
         key: a hash of config and scenario; `restore` refuses another one.
+        pretraining: within the pretraining, tensors and plain data that it goes on from.
     """
+    starts = model._last_episode_starts
     prior = _environment(model).prior
     kind, keys, position, has_gauss, gauss = np.random.get_state(legacy=True)  # noqa: NPY002 - PPO shuffles with this generator
     save_tensors(
@@ -64,17 +89,18 @@ def save(path: Path, model: MaskablePPO, progress: dict[str, Any], best: SavedNe
             "cuda_generator": torch.cuda.get_rng_state(model.device) if model.device.type == "cuda" else None,
             "numpy_generator": [kind, torch.as_tensor(np.asarray(keys, np.int64)), position, has_gauss, gauss],
             "episodes": {name: torch.as_tensor(array) for name, array in _environment(model).state().items()},
-            "episode_starts": torch.as_tensor(np.asarray(model._last_episode_starts)),
+            "episode_starts": None if starts is None else torch.as_tensor(np.asarray(starts)),
             "recent_episodes": list(model.ep_info_buffer or ()),
             "progress": progress,
             "best": None if best is None else best.to_data(),
             "prior": None if prior is None else prior.to_data(),
+            "pretraining": pretraining,
         },
     )
 
 
-def restore(path: Path, model: MaskablePPO, key: str) -> tuple[dict[str, Any], SavedNetwork | None]:
-    """Put a fresh model into the state of a checkpoint; returns the caller's data and the best policy.
+def restore(path: Path, model: MaskablePPO, key: str) -> Restored:
+    """Put a fresh model into the state of a checkpoint.
 
     Raises:
         CheckpointError: missing, truncated, of another version, or of another config or scenario.
@@ -91,8 +117,9 @@ def restore(path: Path, model: MaskablePPO, key: str) -> tuple[dict[str, Any], S
     best = None if data["best"] is None else SavedNetwork.from_data(data["best"], path)
     _environment(model).show_prior(None if data["prior"] is None else LinearWeights.from_data(data["prior"], path))
     _environment(model).show_worth_by(network)  # which PPO does not change
-    model._last_obs = _environment(model).restore({name: tensor.numpy() for name, tensor in data["episodes"].items()})
-    model._last_episode_starts = data["episode_starts"].numpy()
+    seen = _environment(model).restore({name: tensor.numpy() for name, tensor in data["episodes"].items()})
+    if data["episode_starts"] is not None:  # else PPO has yet to begin, and the episodes anew with it
+        model._last_obs, model._last_episode_starts = seen, data["episode_starts"].numpy()
     model.ep_info_buffer = deque(data["recent_episodes"], maxlen=model._stats_window_size)
     model.ep_success_buffer = deque(maxlen=model._stats_window_size)
     torch.set_rng_state(data["torch_generator"])
@@ -100,7 +127,7 @@ def restore(path: Path, model: MaskablePPO, key: str) -> tuple[dict[str, Any], S
         torch.cuda.set_rng_state(data["cuda_generator"], model.device)
     kind, keys, position, has_gauss, gauss = data["numpy_generator"]
     np.random.set_state((kind, keys.numpy().astype(np.uint32), position, has_gauss, gauss))  # noqa: NPY002
-    return data["progress"], best
+    return Restored(data["progress"], best, data["pretraining"])
 
 
 def steps(path: Path) -> int:

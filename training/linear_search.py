@@ -66,6 +66,11 @@ class LinearSearch:
         self.since = time.perf_counter()
         self.training_rate: float | None = None
 
+    @property
+    def steps(self) -> int:
+        """Decisions that have been played so far, those of validation apart."""
+        return self.generation * self.chosen.population * self.chosen.num_episodes * self.trial.scenario.settings.num_jobs
+
     def play_generation(self) -> None:
         """Draw a population, play it, and move to the best."""
         chosen, g, first = self.chosen, self.generation, FIRST_TRAINING_SEED + self.seed
@@ -81,9 +86,8 @@ class LinearSearch:
         rngs = [np.random.default_rng(FIRST_VALIDATION_SEED + i) for i in range(self.chosen.num_validation_seeds)]
         mean = self.population.mean
         rate = float(self.trial.blocking_rates(mean[None], rngs).mean())
-        per_generation = self.chosen.population * self.chosen.num_episodes * self.trial.scenario.settings.num_jobs
         row = {
-            "steps": self.generation * per_generation,
+            "steps": self.steps,
             "generation": self.generation,
             "validation_blocking_rate": rate,
             "training_blocking_rate": self.training_rate,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from .linear_search import LinearSearch
 from .pretraining import finish_pretraining, pretrain, tune_prior
 from .run_folder import RunFolder
 from .settings import TrainSettings
+from .temporal_difference import ValueLearning
 from .validation import blocking_rate
 from .vec_env import JobPartitioningVecEnv
 
@@ -70,6 +72,8 @@ class Looks(BaseCallback):
         self.averaged: CandidateNetwork | None = None
         self.averaged_at = 0
         self.averaged_weights: dict[str, torch.Tensor] | None = None
+        self.before: Board | None = None
+        self.before_shown = 0
 
     @property
     def is_done(self) -> bool:
@@ -78,26 +82,46 @@ class Looks(BaseCallback):
         patience = self.chosen.patience
         return patience is not None and len(looks) - 1 - int(np.argmin(looks or [0.0])) >= patience
 
-    def pretrain(self, model: MaskablePPO) -> None:
-        """Prepare the network before PPO, which begins with what was best at a look."""
+    def pretrain(self, model: MaskablePPO, begun: dict[str, Any] | None, *, is_resumed: bool) -> None:
+        """Prepare the network before PPO, which begins with what was best at a look.
+
+        Args:
+            model: fresh, or as a checkpoint within the pretraining left it.
+            begun: what that checkpoint tells of the pretraining; `take_up` comes before.
+            is_resumed: whether the run has been here before, with or without a checkpoint.
+        """
         self.model = model
         assert self.chosen.pretraining is not None
         self.before_ppo = self.chosen.pretraining.steps
+        learned, searched = (begun["values"], begun["linear"]) if begun is not None else (None, None)
+        first_step = (begun["shown"] + 1 if begun is not None else 0) if is_resumed else None
+        self.before = Board(self.run.tensorboard / "pretraining", first_step)
+        try:
+            if searched is None:
+                self._pretrain_network(learned)
+            rewards = self.course.benchmarks[0].reward
+            tune_prior(self._network, self._env, rewards, self.chosen, self._on_tuned, searched and json.loads(searched))
+            if self._network.settings.prior:
+                self._validate("tuned", self.before_ppo)
+        finally:
+            self.before.close()
+            self.before = None
+        assert self.best is not None
+        self._network.load_state_dict(self.best.weights)
+        finish_pretraining(self._network, self._env, self.chosen)
+        self.next_validation = self.next_checkpoint = 0
+
+    def _pretrain_network(self, begun: dict[str, Any] | None) -> None:
+        """All of the pretraining but the tuning of a linear scorer."""
         env = self._env
         if self._network.settings.prior:
             env.show_prior(silent(env.scenario))
-        pretrain(self._network, env, self.chosen, self._on_pretrained)
+        pretrain(self._network, env, self.chosen, self._on_pretrained, begun)
         self._validate("pretraining", self.before_ppo)
         assert self.best is not None
         self._network.load_state_dict(self.best.weights)
         env.reward_centre = self.best_centre  # what these weights hold worth to be is centred by it
         self.best.save(self.run.pretrained)
-        tune_prior(self._network, env, self.course.benchmarks[0].reward, self.chosen, self._on_tuned)
-        if self._network.settings.prior:
-            self._validate("tuned", self.before_ppo)
-        self._network.load_state_dict(self.best.weights)
-        finish_pretraining(self._network, env, self.chosen)
-        self.next_validation = 0
 
     def show_worth(self, model: MaskablePPO) -> None:
         """Let the model's environments tell what states are worth by its weights, which PPO does not change."""
@@ -106,16 +130,29 @@ class Looks(BaseCallback):
 
     def _on_tuned(self, search: LinearSearch) -> None:
         files.write_json(self.run.tuning_curve, search.curve)
+        latest = search.curve[-1]
+        self.before_shown = self.before_ppo + search.steps
+        if self.before is not None and latest["generation"] == search.generation:
+            rates = {f"tuned_blocking_rate/{kind}": latest[f"{kind}_blocking_rate"] for kind in ("validation", "training")}
+            self.before.write(rates, {}, self.before_shown)
+        self._save({"values": None, "linear": json.dumps(search.state()), "shown": self.before_shown})
         if self.report is not None:
             steps, tuned = self.before_ppo, search.generation / search.chosen.generations
-            latest, best = (row["validation_blocking_rate"] for row in (search.curve[-1], search.best))
-            self.report(TrainProgress(steps, steps + self.chosen.total_steps, latest, best, tuned))
+            best = search.best["validation_blocking_rate"]
+            self.report(TrainProgress(steps, steps + self.chosen.total_steps, latest["validation_blocking_rate"], best, tuned))
 
-    def _on_pretrained(self, steps: int) -> None:
+    def _on_pretrained(self, steps: int, learning: ValueLearning | None) -> None:
+        self.before_shown = steps = min(steps, self.before_ppo)
         if steps >= self.next_validation and steps < self.before_ppo:
             self.next_validation = steps + self.chosen.validate_every_steps
             self._validate("pretraining", steps)
-        self._tell(min(steps, self.before_ppo))
+        if learning is not None:
+            if self.before is not None:
+                self.before.write({"worth/loss": learning.loss}, {}, steps)
+            if steps >= self.next_checkpoint:
+                self.next_checkpoint = steps + self.chosen.checkpoint_every_steps
+                self._save({"values": learning.state(), "linear": None, "shown": steps})
+        self._tell(steps)
 
     @property
     def _env(self) -> JobPartitioningVecEnv:
@@ -134,7 +171,7 @@ class Looks(BaseCallback):
         self.best = best
         self.curve, self.ended, self.before_s = saved["curve"], saved["ended"], saved["elapsed_s"]
         self.next_validation, self.next_checkpoint = saved["next_validation"], saved["next_checkpoint"]
-        self.before_ppo = saved["before_ppo"]
+        self.before_ppo, self.best_centre = saved["before_ppo"], saved["best_centre"]
         self.averaged_at = saved["averaged_at"]
         if saved["averaged"] is not None:
             self.averaged_weights = saved["averaged"]
@@ -196,9 +233,12 @@ class Looks(BaseCallback):
         self.curve.append(row)
         files.write_json(self.run.learning_curve, self.curve)
         self.ended = []
-        self.logger.record("blocking_rate/validation", rate)
-        if row["training_blocking_rate"] is not None:
-            self.logger.record("blocking_rate/training", row["training_blocking_rate"])
+        if self.before is not None:
+            self.before.write({"blocking_rate/validation": rate}, {}, self.before_shown)
+        else:
+            self.logger.record("blocking_rate/validation", rate)
+            if row["training_blocking_rate"] is not None:
+                self.logger.record("blocking_rate/training", row["training_blocking_rate"])
         if self.best is None or rate < self.best.trained["validation_blocking_rate"]:
             trained = {
                 "config": self.chosen.name,
@@ -212,7 +252,8 @@ class Looks(BaseCallback):
             self.best = SavedNetwork.of(network, trained, self._env.prior)
             self.best_centre = self._env.reward_centre
 
-    def _save(self) -> None:
+    def _save(self, pretraining: dict[str, Any] | None = None) -> None:
+        """A checkpoint; within the pretraining, with what it needs to go on."""
         progress = {
             "curve": self.curve,
             "ended": self.ended,
@@ -220,12 +261,14 @@ class Looks(BaseCallback):
             "next_validation": self.next_validation,
             "next_checkpoint": self.next_checkpoint,
             "before_ppo": self.before_ppo,
+            "best_centre": self.best_centre,
             "averaged_at": self.averaged_at,
             "averaged": self.averaged_weights if self.averaged is None else self.averaged.state_dict(),
         }
         assert isinstance(self.model, MaskablePPO)
-        self.board.flush()  # what is shown up to here is not shown again by a run that goes on from here
-        checkpoint.save(self.run.checkpoint, self.model, progress, self.best, self.key)
+        # What is shown up to here is not shown again by a run that goes on from here.
+        (self.before or self.board).flush()
+        checkpoint.save(self.run.checkpoint, self.model, progress, self.best, self.key, pretraining)
         files.write_json(self.run.learning_curve, self.curve)
         if self.best is not None:
             self.best.save(self.run.policy)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 
@@ -16,7 +17,7 @@ from .cloning import clone, teacher
 from .linear_search import LinearSearch
 from .pretraining_settings import RulePretraining, ValuePretraining
 from .settings import TrainSettings
-from .temporal_difference import pretrain_values
+from .temporal_difference import ValueLearning
 from .vec_env import JobPartitioningVecEnv
 
 
@@ -42,6 +43,7 @@ def tune_prior(
     rewards: RewardSettings,
     chosen: TrainSettings,
     after: Callable[[LinearSearch], None],
+    begun: dict[str, Any] | None = None,
 ) -> None:
     """Tune the linear scorer that is added to worth and let network and observations have it; nothing where there is none.
 
@@ -51,34 +53,47 @@ def tune_prior(
         rewards: what its decisions pay.
         chosen: the config.
         after: called with the search after every generation.
+        begun: the state of a search that goes on.
     """
     pretraining = chosen.pretraining
     if not isinstance(pretraining, ValuePretraining) or pretraining.linear is None:
         return
     search = LinearSearch(pretraining.linear, CorrectedTrial(network, env.scenario, rewards), chosen.seed, start={})
+    if begun is not None:
+        search.restore(begun)
     search.run(lambda: after(search))
     env.show_prior(search.weights({"config": chosen.name, "benchmark": chosen.benchmark}))
     with torch.no_grad():
         network.prior_sharpness.fill_(1.0)
 
 
-def pretrain(network: CandidateNetwork, env: JobPartitioningVecEnv, chosen: TrainSettings, look: Callable[[int], None]) -> None:
+def pretrain(
+    network: CandidateNetwork,
+    env: JobPartitioningVecEnv,
+    chosen: TrainSettings,
+    look: Callable[[int, ValueLearning | None], None],
+    begun: dict[str, Any] | None = None,
+) -> None:
     """Prepare a network as a config says.
 
     Args:
         network: as it was made.
         env: the episodes; they begin anew.
         chosen: the config, with a pretraining.
-        look: called with the number of decisions so far, after each update.
+        look: called after each update with the number of decisions so far and with what can be gone on with, if it can.
+        begun: the state of a `ValueLearning` that goes on; network and environment are put back already.
 
     Raises:
         PolicyError: the baseline that is to be imitated is unknown or not among the scenario's.
     """
     if isinstance(chosen.pretraining, ValuePretraining):
-        pretrain_values(network, env, chosen.pretraining, chosen.ppo.discount, chosen.seed, look)
+        learning = ValueLearning(network, env, chosen.pretraining, chosen.ppo.discount, chosen.seed)
+        if begun is not None:
+            learning.restore(begun)
+        learning.run(lambda steps: look(steps, learning))
     elif isinstance(chosen.pretraining, RulePretraining):
         env.show_worth_by(network)
-        clone(network, env, chosen.pretraining, chosen.seed, look)
+        clone(network, env, chosen.pretraining, chosen.seed, lambda steps: look(steps, None))
 
 
 def finish_pretraining(network: CandidateNetwork, env: JobPartitioningVecEnv, chosen: TrainSettings) -> None:

@@ -10,7 +10,7 @@
     policy.pt             the best policy on the validation episodes so far (see `models.saved`)
     learning_curve.json   a row per look at the validation episodes
     tuning_curve.json     the same while a linear scorer was tuned, for networks that hear one
-    tensorboard/          the same and PPO's own figures, for TensorBoard
+    tensorboard/          the same and PPO's own figures, for TensorBoard; those of the pretraining in a folder within
 """
 
 from __future__ import annotations

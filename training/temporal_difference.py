@@ -11,7 +11,9 @@ that hangs on small differences in worth must change slowly; and a slower averag
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
@@ -34,41 +36,87 @@ AFTER_KEYS = ("candidate_shapes", "candidate_any")
 Look = Callable[[int], None]
 
 
-def pretrain_values(
-    network: CandidateNetwork, env: JobPartitioningVecEnv, chosen: ValuePretraining, discount: float, seed: int, look: Look
-) -> None:
-    """Learn the worth of afterstates; ``env.reward_centre`` is left at what a decision pays on average.
+class ValueLearning:
+    """TD(lambda) under way, between two updates; ``env.reward_centre`` is moved to what a decision pays on average.
 
     Args:
         network: with the layers ``after``.
-        env: the episodes; they begin anew.
+        env: the episodes; they begin anew with the first update.
         chosen: constants.
         discount: of later rewards, per decision.
         seed: of exploration and shuffling.
-        look: called with the number of decisions so far, after each update.
+
+    Attributes:
+        steps: decisions so far.
+        loss: mean square error of worth in the latest update, in squared rewards; None before the first.
     """
-    rng = np.random.default_rng([seed, 1])
-    env.restart()
-    _prepare(network, env, rng)
-    learner, player = copy.deepcopy(network), copy.deepcopy(network)
-    optimizer = torch.optim.Adam(_weights(learner), lr=chosen.learning_rate)
-    memory = _Memory(chosen.memory)
-    steps = 0
-    while steps < chosen.steps:
-        left = 1.0 - steps / chosen.steps
-        for group in optimizer.param_groups:
+
+    def __init__(
+        self, network: CandidateNetwork, env: JobPartitioningVecEnv, chosen: ValuePretraining, discount: float, seed: int
+    ) -> None:
+        self.steps = 0
+        self.loss: float | None = None
+        self._network, self._env, self._chosen, self._discount = network, env, chosen, discount
+        self._rng = np.random.default_rng([seed, 1])
+        self._memory = _Memory(chosen.memory)
+        self._have_copies()
+
+    def run(self, look: Look) -> None:
+        """Learn until the end; ``look`` is called with the number of decisions so far, after each update."""
+        if self.steps == 0:
+            self._env.restart()
+            _prepare(self._network, self._env, self._rng)
+            self._have_copies()
+        while self.steps < self._chosen.steps:
+            self._update()
+            look(self.steps)
+
+    def _have_copies(self) -> None:
+        self._learner, self._player = copy.deepcopy(self._network), copy.deepcopy(self._network)
+        self._optimizer = torch.optim.Adam(_weights(self._learner), lr=self._chosen.learning_rate)
+
+    def _update(self) -> None:
+        """Play a rollout and learn from it and from those before it."""
+        chosen, env, network, learner, player = self._chosen, self._env, self._network, self._learner, self._player
+        left = 1.0 - self.steps / chosen.steps
+        for group in self._optimizer.param_groups:
             group["lr"] = chosen.final_learning_rate + (chosen.learning_rate - chosen.final_learning_rate) * left
         rollout = _Rollout(env, chosen.rollout_steps)
-        rollout.play(player, chosen.explore * left, rng)
-        memory.add(rollout.lesson(discount, chosen.trace, next(network.parameters()).device))
-        _learn(learner, optimizer, memory, chosen, rng)
+        rollout.play(player, chosen.explore * left, self._rng)
+        self._memory.add(rollout.lesson(self._discount, chosen.trace, next(network.parameters()).device))
+        self.loss = _learn(learner, self._optimizer, self._memory, chosen, self._rng)
         with torch.no_grad():
             torch._foreach_lerp_(_weights(player), _weights(learner), chosen.averaging)
             torch._foreach_lerp_(_weights(network), _weights(player), chosen.slow_averaging)
-        steps += chosen.rollout_steps * env.num_envs
-        if steps < CENTRE_UNTIL * chosen.steps:
-            _move_centre(env, CENTRE_RATE * float(rollout.pays[:-1].mean()), discount, (network, player, learner), memory)
-        look(steps)
+        self.steps += chosen.rollout_steps * env.num_envs
+        if self.steps < CENTRE_UNTIL * chosen.steps:
+            by = CENTRE_RATE * float(rollout.pays[:-1].mean())
+            _move_centre(env, by, self._discount, (network, player, learner), self._memory)
+
+    def state(self) -> dict[str, Any]:
+        """Tensors and plain data that `restore` continues from, beside the network's weights and the environment's state."""
+        return {
+            "steps": self.steps,
+            "rng": json.dumps(self._rng.bit_generator.state),
+            "learner": self._learner.state_dict(),
+            "player": self._player.state_dict(),
+            "optimizer": self._optimizer.state_dict(),
+            "memory": self._memory.state(),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Continue from a state of an equal learning; network and environment are put back already.
+
+        Raises:
+            KeyError, TypeError, ValueError, RuntimeError: it is none.
+        """
+        self._have_copies()
+        self.steps = int(state["steps"])
+        self._rng.bit_generator.state = json.loads(state["rng"])
+        self._learner.load_state_dict(state["learner"])
+        self._player.load_state_dict(state["player"])
+        self._optimizer.load_state_dict(state["optimizer"])
+        self._memory.restore(state["memory"])
 
 
 def _prepare(network: CandidateNetwork, env: JobPartitioningVecEnv, rng: np.random.Generator) -> None:
@@ -226,6 +274,19 @@ class _Memory:
         """Rows that have been written."""
         return min(self.num_rollouts, self._capacity) * self.size
 
+    def state(self) -> dict[str, Any]:
+        """Tensors and plain data that `restore` continues from."""
+        written = {key: rows[: len(self)].clone() for key, rows in self.rows.items()}
+        return {"rows": written, "size": self.size, "num_rollouts": self.num_rollouts}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take up a state of an equal memory."""
+        self.size, self.num_rollouts = state["size"], state["num_rollouts"]
+        self.rows = {}
+        for key, written in state["rows"].items():
+            self.rows[key] = written.new_zeros((self._capacity * self.size, *written.shape[1:]))
+            self.rows[key][: len(self)] = written
+
 
 def _learn(
     learner: CandidateNetwork,
@@ -233,9 +294,14 @@ def _learn(
     memory: _Memory,
     chosen: ValuePretraining,
     rng: np.random.Generator,
-) -> None:
-    """As many passes as are chosen, each over as many decisions as a rollout has, drawn from all that are kept."""
+) -> float:
+    """As many passes as are chosen, each over as many decisions as a rollout has, drawn from all that are kept.
+
+    Returns:
+        The mean loss.
+    """
     weights = _weights(learner)
+    losses = []
     for _ in range(chosen.epochs):
         order = torch.as_tensor(rng.permutation(len(memory))[: memory.size], device=memory.rows["wanted"].device)
         for drawn in torch.split(order, chosen.minibatch):
@@ -244,6 +310,8 @@ def _learn(
             loss.backward()  # type: ignore[no-untyped-call]
             nn.utils.clip_grad_norm_(weights, MAX_GRAD_NORM)
             optimizer.step()
+            losses.append(loss.detach())
+    return float(torch.stack(losses).mean())
 
 
 def _weights(network: CandidateNetwork) -> list[Tensor]:

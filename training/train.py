@@ -74,15 +74,16 @@ def train(
         restored = checkpoint.restore(run.checkpoint, model, key)
     if not resume:
         RunFolder.create(folder, chosen, command, overwrite=overwrite)
-    first_step = None if not resume else 0 if restored is None else model.num_timesteps + 1
+    is_before_ppo = restored is None or restored.pretraining is not None
+    first_step = None if not resume else 0 if is_before_ppo else model.num_timesteps + 1
     board = Board(run.tensorboard, first_step)
     callback = Looks(chosen, run, played[-1], key, board, progress)
     model.set_logger(Logger(None, [board]))
     try:
         if restored is not None:
-            callback.take_up(*restored)
-        elif chosen.pretraining is not None:
-            callback.pretrain(model)
+            callback.take_up(restored.progress, restored.best)
+        if chosen.pretraining is not None and is_before_ppo:
+            callback.pretrain(model, restored and restored.pretraining, is_resumed=resume)
         _play(model, chosen, played, callback)
         callback.finish(model)
     finally:

@@ -27,7 +27,7 @@ def interrupted_at(steps):
 
 def go_on(chosen, folder, scenario, **options):
     """Resume as a later process would: not in the second in which the last event file was begun, for files sort by it."""
-    began = max((int(path.name.split(".")[3]) for path in (folder / "tensorboard").iterdir()), default=0)
+    began = max((int(path.name.split(".")[3]) for path in (folder / "tensorboard").rglob("events.*")), default=0)
     while int(time.time()) <= began:
         time.sleep(0.02)
     return train(chosen, folder, scenario=scenario, resume=True, **options)
@@ -50,18 +50,19 @@ def curve(folder):
     return [{key: value for key, value in row.items() if key != "elapsed_s"} for row in rows]
 
 
-def scalars(folder):
-    """What TensorBoard shows of a run: steps and values by tag."""
+def scalars(folder, part=""):
+    """What TensorBoard shows of a run, or of its pretraining: steps and values by tag."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    events = EventAccumulator(str(folder / "tensorboard"), size_guidance={"scalars": 0})
+    events = EventAccumulator(str(folder / "tensorboard" / part), size_guidance={"scalars": 0})
     events.Reload()
     return {tag: [(event.step, event.value) for event in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
 
 
 def shown(folder):
     """The same without seconds and without what counts updates since the process began."""
-    return {tag: values for tag, values in scalars(folder).items() if not tag.startswith("time/")}
+    parts = [part for part in ("", "pretraining") if (folder / "tensorboard" / part).exists()]
+    return {(part, tag): values for part in parts for tag, values in scalars(folder, part).items() if not tag.startswith("time/")}
 
 
 def same_run(ours, theirs):

@@ -19,7 +19,7 @@ from meshwright.training.pretraining import check_pretraining
 from meshwright.training.settings import TrainSettings
 from meshwright.training.train import train
 
-from .runs import VALUES, InterruptionError, at_the_beginning_of_ppo, curve, equal, go_on, interrupted_at, same_run
+from .runs import VALUES, InterruptionError, at_the_beginning_of_ppo, curve, equal, go_on, interrupted_at, same_run, scalars
 
 LINEAR = "pretraining.linear={generations: 2, population: 4, elite: 2, num_episodes: 1, num_validation_seeds: 1}"
 
@@ -68,6 +68,14 @@ def test_the_tuning_tells_how_far_it_is_and_leaves_its_curve(with_prior, tmp_pat
     assert told[at + 2].best == min(row["validation_blocking_rate"] for row in rows)
 
 
+def test_tensorboard_shows_how_the_tuning_goes_by_the_decisions_before_it(whole_with_prior):
+    found = scalars(whole_with_prior, "pretraining")["tuned_blocking_rate/validation"]
+    rows = json.loads((whole_with_prior / "tuning_curve.json").read_text())
+    # 512 decisions before it, and a generation of four scorers with an episode of 30 decisions each.
+    assert [step for step, _ in found] == [512, 512 + 2 * 4 * 30]
+    assert [rate for _, rate in found] == [np.float32(row["validation_blocking_rate"]) for row in rows]
+
+
 def test_the_network_before_ppo_hears_worth_alone(whole_with_prior):
     saved = SavedNetwork.load(whole_with_prior / "pretrained.pt")
     assert (float(saved.weights["prior_sharpness"]), float(saved.weights["log_sharpness"])) == (0.0, 0.0)
@@ -98,7 +106,26 @@ def test_the_scorer_is_tuned_as_what_is_added_to_the_worth_that_ppo_begins_with(
     assert model.get_env().prior.weights.tolist() == search.best["weights"]
 
 
-@pytest.mark.parametrize("steps", [128, 512 + 384])
+def interrupted_at_generation(generation):
+    def progress(now):
+        if now.tuned == generation / 2:
+            raise InterruptionError
+
+    return progress
+
+
+@pytest.mark.parametrize("generation", [0, 1])
+def test_a_run_killed_while_its_scorer_is_tuned_goes_on_from_there(generation, with_prior, whole_with_prior, tmp_path):
+    folder = tmp_path / "run"
+    with pytest.raises(InterruptionError):
+        train(with_prior, folder, progress=interrupted_at_generation(generation))
+    told = []
+    go_on(with_prior, folder, None, progress=told.append)
+    assert told[0].tuned == (generation + 1) / 2
+    same_run(folder, whole_with_prior)
+
+
+@pytest.mark.parametrize("steps", [128, 320, 512 + 384])
 def test_a_killed_run_with_a_linear_scorer_comes_to_the_same(steps, with_prior, whole_with_prior, tmp_path):
     with pytest.raises(InterruptionError):
         train(with_prior, tmp_path / "run", progress=interrupted_at(steps))

@@ -90,6 +90,14 @@ def test_an_update_beyond_the_end_does_not_turn_the_learning_rate_negative(chose
     assert [rate for _, rate in scalars(tmp_path / "run")["train/learning_rate"]] == pytest.approx([2e-4, 1e-4])
 
 
+def test_tensorboard_shows_the_pretraining_as_a_run_of_its_own(whole):
+    found, rows = scalars(whole, "pretraining"), curve(whole)[:5]
+    assert found["blocking_rate/validation"] == [(row["steps"], np.float32(row["validation_blocking_rate"])) for row in rows]
+    assert [step for step, _ in found["worth/loss"]] == list(range(64, 513, 64))
+    assert all(loss > 0 for _, loss in found["worth/loss"])
+    assert [step for step, _ in scalars(whole)["blocking_rate/validation"]] == list(range(0, 769, 128))
+
+
 def test_progress_counts_the_decisions_of_both_parts(full, tmp_path):
     told = []
     train(full.model_copy(update={"total_steps": 128}), tmp_path / "run", progress=told.append)
@@ -168,14 +176,15 @@ def test_another_seed_gives_another_pretraining(whole, full, tmp_path, monkeypat
     assert not equal(ours, theirs)
 
 
-# 256: in the pretraining. 704: at the border of two lessons, which is the first checkpoint. 832: in the second lesson. 896: at
-# its end, another checkpoint. 1152: among the mixed benchmarks.
-@pytest.mark.parametrize("steps", [256, 704, 832, 896, 1152])
+# 64, 128: in the pretraining, before its first checkpoint. 192: at that. 256, 448: later. 512: at its end. 576: in PPO. 704: at
+# the border of two lessons, a checkpoint. 832: in the second lesson. 896: at its end, another checkpoint. 1152: among the mixed
+# benchmarks.
+@pytest.mark.parametrize("steps", [64, 128, 192, 256, 448, 512, 576, 704, 832, 896, 1152])
 def test_a_run_goes_on_wherever_it_was_interrupted(whole, full, tmp_path, steps):
     folder = tmp_path / "run"
     with pytest.raises(InterruptionError):
         train(full, folder, progress=interrupted_at(steps))
-    assert (folder / "checkpoint.pt").exists() == (steps >= 704)
+    assert (folder / "checkpoint.pt").exists() == (steps >= 192)
     go_on(full, folder, None)
     same_run(folder, whole)
 

@@ -17,7 +17,7 @@ from meshwright.models.settings import NetworkSettings
 from meshwright.training import temporal_difference
 from meshwright.training.pretraining import finish_pretraining
 from meshwright.training.pretraining_settings import ValuePretraining
-from meshwright.training.temporal_difference import lambda_returns, pretrain_values
+from meshwright.training.temporal_difference import ValueLearning, lambda_returns
 from meshwright.training.validation import blocking_rate
 from meshwright.training.vec_env import JobPartitioningVecEnv
 
@@ -49,7 +49,7 @@ def pretrained(network, env, *, seed=0, look=lambda steps: None, **chosen):
     """A copy of a network after a short pretraining, 128 decisions to an update of four environments."""
     made = copy.deepcopy(network)
     short = {"steps": 512, "rollout_steps": 32, "minibatch": 64, "epochs": 1}
-    pretrain_values(made, env, ValuePretraining(**{**short, **chosen}), 0.9, seed, look)
+    ValueLearning(made, env, ValuePretraining(**{**short, **chosen}), 0.9, seed).run(look)
     return made
 
 
@@ -267,7 +267,7 @@ def test_the_values_of_the_toy_reach_its_optimum(network, toy, toy_benchmark):
     chosen = ValuePretraining(
         steps=32_768, learning_rate=3e-3, rollout_steps=32, minibatch=128, memory=4, averaging=0.2, slow_averaging=0.2
     )
-    pretrain_values(network, env, chosen, 0.95, 0, lambda steps: None)
+    ValueLearning(network, env, chosen, 0.95, 0).run(lambda steps: None)
     assert before > 0.1
     assert blocking_rate(Greedy(network), toy, 20) == 0.0
 

@@ -145,9 +145,19 @@ def test_resuming_a_run_that_has_ended_changes_no_figure(whole, chosen, scenario
     same_run(tmp_path / "run", whole)
 
 
+# Killed by PPO's second checkpoint, or by the second one of the pretraining.
+IN_PPO = ("total_steps=6720", "checkpoint_every_steps=960", "validate_every_steps=640")
+IN_PRETRAINING = (
+    "pretraining={kind: values, steps: 3840, rollout_steps: 16, minibatch: 32, epochs: 1}",
+    "network.after=[8, 4]",
+    "changes=[scenario.shape_slots=4]",
+)
+
+
 @pytest.mark.slow
-def test_a_run_killed_without_warning_goes_on_to_the_same_numbers(config, tmp_path):
-    changes = ["total_steps=6720", "checkpoint_every_steps=960", "validate_every_steps=640"]
+@pytest.mark.parametrize("before", [(), IN_PRETRAINING], ids=["in PPO", "in the pretraining"])
+def test_a_run_killed_without_warning_goes_on_to_the_same_numbers(config, tmp_path, before):
+    changes = [*IN_PPO, *before]
     told = [part for change in changes for part in ("--set", change)]
     script = "import sys; from meshwright.cli import run; sys.exit(run(sys.argv[1:]))"
     killed, straight = tmp_path / "killed", tmp_path / "straight"
@@ -170,8 +180,9 @@ def test_a_run_killed_without_warning_goes_on_to_the_same_numbers(config, tmp_pa
         process.kill()
         process.wait()
     assert process.returncode == -signal.SIGKILL
-    reached = load_tensors(killed / "checkpoint.pt")["num_timesteps"]
-    assert 0 < reached < 6720
+    reached = load_tensors(killed / "checkpoint.pt")
+    assert (reached["pretraining"] is not None) == bool(before)
+    assert before or 0 < reached["num_timesteps"] < 6720
     assert cli.run(["train", "--resume", str(killed)]) == 0
     chosen = settings.load(TrainSettings, config, changes=changes)
     train(chosen, straight)
@@ -218,9 +229,9 @@ def test_a_truncated_checkpoint_is_told_and_nothing_changes(chosen, scenario, tm
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"format_version": 3}, "is no checkpoint of version 7"),
+        ({"format_version": 3}, "is no checkpoint of version 8"),
         ({"key": "0" * 32}, "belongs to another config, workload or cluster"),
-        (None, "is no checkpoint of version 7"),
+        (None, "is no checkpoint of version 8"),
     ],
 )
 def test_a_checkpoint_of_another_kind_is_told(chosen, scenario, tmp_path, content_of, change, told):
