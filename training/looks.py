@@ -62,7 +62,7 @@ class Looks(BaseCallback):
         self.chosen, self.run, self.course, self.key, self.board, self.report = chosen, run, course, key, board, progress
         self.curve: list[dict[str, Any]] = []
         self.best: SavedNetwork | None = None
-        self.best_centre = 0.0
+        self.best_centre = np.zeros(1)
         self.ended: list[float] = []
         self.before_s = 0.0
         self.since = time.perf_counter()
@@ -120,7 +120,7 @@ class Looks(BaseCallback):
         self._validate("pretraining", self.before_ppo)
         assert self.best is not None
         self._network.load_state_dict(self.best.weights)
-        env.reward_centre = self.best_centre  # what these weights hold worth to be is centred by it
+        env.reward_centre = self.best_centre.copy()  # what these weights hold worth to be is centred by it
         self.best.save(self.run.pretrained)
 
     def show_worth(self, model: MaskablePPO) -> None:
@@ -171,7 +171,7 @@ class Looks(BaseCallback):
         self.best = best
         self.curve, self.ended, self.before_s = saved["curve"], saved["ended"], saved["elapsed_s"]
         self.next_validation, self.next_checkpoint = saved["next_validation"], saved["next_checkpoint"]
-        self.before_ppo, self.best_centre = saved["before_ppo"], saved["best_centre"]
+        self.before_ppo, self.best_centre = saved["before_ppo"], np.array(saved["best_centre"])
         self.averaged_at = saved["averaged_at"]
         if saved["averaged"] is not None:
             self.averaged_weights = saved["averaged"]
@@ -250,7 +250,7 @@ class Looks(BaseCallback):
                 **told_by(self.course.scenarios[0].settings),
             }
             self.best = SavedNetwork.of(network, trained, self._env.prior)
-            self.best_centre = self._env.reward_centre
+            self.best_centre = self._env.reward_centre.copy()
 
     def _save(self, pretraining: dict[str, Any] | None = None) -> None:
         """A checkpoint; within the pretraining, with what it needs to go on."""
@@ -261,7 +261,7 @@ class Looks(BaseCallback):
             "next_validation": self.next_validation,
             "next_checkpoint": self.next_checkpoint,
             "before_ppo": self.before_ppo,
-            "best_centre": self.best_centre,
+            "best_centre": self.best_centre.tolist(),
             "averaged_at": self.averaged_at,
             "averaged": self.averaged_weights if self.averaged is None else self.averaged.state_dict(),
         }

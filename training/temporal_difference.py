@@ -2,8 +2,8 @@
 
 Legend: ``t`` decisions of a rollout, ``e`` environments, ``a`` candidates.
 The policy that plays takes the candidate with the most reward at once plus worth afterwards, but for some decisions
-that are taken by chance. Rewards are centred: what a decision pays on average is taken off, so that the worth of a state
-tells how much better or worse than usual things will go. Three sets of weights are at work: those that learn from the
+that are taken by chance. Rewards are centred: what a decision pays on average in its scenario is taken off, so that the worth
+of a state tells how much better or worse than usual things will go. Three sets of weights are at work: those that learn from the
 latest rollouts; a running average of them, which plays and tells returns what their last state is worth, for a policy
 that hangs on small differences in worth must change slowly; and a slower average of that, which is kept.
 """
@@ -90,7 +90,7 @@ class ValueLearning:
             torch._foreach_lerp_(_weights(network), _weights(player), chosen.slow_averaging)
         self.steps += chosen.rollout_steps * env.num_envs
         if self.steps < CENTRE_UNTIL * chosen.steps:
-            by = CENTRE_RATE * float(rollout.pays[:-1].mean())
+            by = CENTRE_RATE * _mean_of_each(rollout.pays[:-1], len(env.scenarios))
             _move_centre(env, by, self._discount, (network, player, learner), self._memory)
 
     def state(self) -> dict[str, Any]:
@@ -124,23 +124,30 @@ def _prepare(network: CandidateNetwork, env: JobPartitioningVecEnv, rng: np.rand
 
     Among candidates that pay alike, one is taken by chance.
     """
-    rows, paid, taken = [], [], []
+    rows, paid, taken, places = [], [], [], []
     for _ in range(PREPARING_STEPS):
         pays, offered = env.pays(), _offered(env)
         told = np.concatenate([env.shown("candidates"), env.shown("candidate_ends")], axis=2)
         rows.append(told[offered])
         paid.append(pays[offered])
+        places.append(np.nonzero(offered)[0])
         best = offered & (pays == np.where(offered, pays, -np.inf).max(axis=1, keepdims=True))
         actions = (rng.random(pays.shape) * best).argmax(axis=1)
         taken.append(pays[np.arange(len(actions)), actions])
         env.advance(actions)
-    env.reward_centre = float(np.mean(taken))
+    env.reward_centre = _mean_of_each(np.stack(taken), len(env.scenarios))
     features = np.concatenate(rows).astype(np.float64)
     features = np.concatenate([features, np.ones((len(features), 1))], axis=1)
-    found = np.linalg.lstsq(features, np.concatenate(paid) - env.reward_centre, rcond=None)[0]
+    wanted = np.concatenate(paid) - env.centre_of_each[np.concatenate(places)]
+    found = np.linalg.lstsq(features, wanted, rcond=None)[0]
     with torch.no_grad():
         network.pays.weight.copy_(torch.as_tensor(found[None, :-1]))
         network.pays.bias.copy_(torch.as_tensor(found[-1:]))
+
+
+def _mean_of_each(paid: NDArray[np.float32], num_scenarios: int) -> NDArray[np.float64]:
+    """Mean of what was paid, ``(t, e)``, in the environments of each scenario, ``(s,)``."""
+    return np.array([float(part.mean()) for part in np.split(paid, num_scenarios, axis=1)])
 
 
 class _Rollout:
@@ -226,23 +233,28 @@ def _act(total: NDArray[np.float32], offered: NDArray[np.bool_], explore: float,
 
 def _move_centre(
     env: JobPartitioningVecEnv,
-    by: float,
+    by: NDArray[np.float64],
     discount: float,
     networks: tuple[CandidateNetwork, ...],
     memory: _Memory,
 ) -> None:
-    """Take more off every reward, and off all worth what that comes to when the end of the episode is far.
+    """Take more off every reward, ``(s,)``, and off all worth what that comes to when the end of the episode is far.
+
+    Of several scenarios, returns that are remembered are changed by what theirs comes to, and networks, which are not told
+    the scenario, by the mean.
 
     Worth then begins too low and is raised where it is learned: what has not been seen stays below what has, which keeps
     the policy from states that it only imagines to be good.
     """
-    env.reward_centre += by
+    env.reward_centre = env.reward_centre + by
     less = by * discount / (1.0 - discount)
+    wanted = memory.rows["wanted"]
+    less_of_each = wanted.new_tensor(np.repeat(less, env.num_envs // len(by)))
     with torch.no_grad():
         for network in networks:
-            network.after.value.bias.sub_(less)
-            network.pays.bias.sub_(by)
-        memory.rows["wanted"].sub_(less)
+            network.after.value.bias.sub_(float(less.mean()))
+            network.pays.bias.sub_(float(by.mean()))
+        wanted.view(-1, env.num_envs).sub_(less_of_each)
 
 
 class _Memory:

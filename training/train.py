@@ -100,7 +100,7 @@ def _play(model: MaskablePPO, chosen: TrainSettings, played: Sequence[Course], c
         assert isinstance(env, JobPartitioningVecEnv)
         if env.scenarios != course.scenarios:
             following = course.env(chosen)
-            following.reward_centre, following.reward_scale = env.reward_centre, env.reward_scale
+            following.pay_as(env)
             model.set_env(following)
         callback.show_worth(model)
         # The mask travels in the observation, so PPO need not fetch and keep it again.

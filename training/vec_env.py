@@ -45,7 +45,8 @@ class JobPartitioningVecEnv(VecEnv):
         has_prior: whether observations hold the scores of a linear scorer (see `models.prior`).
 
     Attributes:
-        reward_centre: taken off every reward.
+        reward_centre: taken off every reward, of each scenario, ``(s,)``: what decisions pay on average differs between loads and
+            deadlines, and what follows a decision is to be told from that.
         reward_scale: times which rewards are then paid; `pays` tells them unscaled.
         prior: the linear scorer whose scores observations hold.
 
@@ -92,7 +93,7 @@ class JobPartitioningVecEnv(VecEnv):
         self._staggered = staggered
         # Where jobs that run beyond the end are paid as blocked, nothing of worth follows it.
         self._goes_on = all(paid.unfinished is None for paid in weights)
-        self.reward_centre = 0.0
+        self.reward_centre = np.zeros(len(self.scenarios))
         self.reward_scale = 1.0
         self._round = np.zeros(num_envs, np.int64)
         self._return = np.zeros(num_envs)
@@ -158,7 +159,7 @@ class JobPartitioningVecEnv(VecEnv):
             self._return[e] = 0.0
             self._length[e] = 0
             self._begin(e)
-        return rewards - np.float32(self.reward_centre), is_over
+        return rewards - self.centre_of_each, is_over
 
     def show_worth_by(self, network: CandidateNetwork) -> None:
         """Let observations hold what states are worth by a network as it is now; needed first where they hold worth."""
@@ -169,22 +170,34 @@ class JobPartitioningVecEnv(VecEnv):
         self.prior = prior
         self._priors = [] if prior is None else [LinearPrior(prior, batch.scenario) for batch in self.batches]
 
+    @property
+    def centre_of_each(self) -> NDArray[np.float32]:
+        """What is taken off the rewards of each environment, ``(e,)``."""
+        return np.repeat(self.reward_centre, self.num_envs // len(self.batches)).astype(np.float32)
+
+    def pay_as(self, other: JobPartitioningVecEnv) -> None:
+        """Centre and scale rewards as another environment does; those of a scenario that it lacks by the mean of its centres."""
+        known = dict(zip(map(id, other.scenarios), other.reward_centre, strict=True))
+        mean = other.reward_centre.mean()
+        self.reward_centre = np.array([known.get(id(one), mean) for one in self.scenarios])
+        self.reward_scale = other.reward_scale
+
     def pays(self) -> NDArray[np.float32]:
         """What each candidate pays at once, centred, ``(e, a)`` (see `EpisodeBatch.pays`)."""
-        return np.concatenate([batch.pays() for batch in self.batches]) - np.float32(self.reward_centre)
+        return np.concatenate([batch.pays() for batch in self.batches]) - self.centre_of_each[:, None]
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Arrays from which `restore` continues exactly."""
         own = {"round": self._round.copy(), "return": self._return.copy(), "length": self._length.copy()}
         batches = {_key(i, name): array for i, batch in enumerate(self.batches) for name, array in batch.state().items()}
-        return {**batches, **own, "reward_terms": np.array([self.reward_centre, self.reward_scale])}
+        return {**batches, **own, "reward_terms": np.append(self.reward_centre, self.reward_scale)}
 
     def restore(self, state: dict[str, NDArray[Any]]) -> Observations:
         """Continue from a state of an equal environment; returns the observations that were current then."""
         self._round[:] = state["round"]
         self._return[:] = state["return"]
         self._length[:] = state["length"]
-        self.reward_centre, self.reward_scale = state["reward_terms"].tolist()
+        self.reward_centre, self.reward_scale = state["reward_terms"][:-1].copy(), float(state["reward_terms"][-1])
         for i, batch in enumerate(self.batches):
             batch.restore({name: state[_key(i, name)] for name in batch.state()})
         return self.observations()

@@ -31,7 +31,8 @@ def choices(observations, rng):
 
 def test_each_benchmark_is_stepped_as_if_it_were_alone(make, scenario, busy_scenario, tiny, busy):
     env, rng = make(), np.random.default_rng(0)
-    env.reward_centre, env.reward_scale = 0.25, 0.5
+    env.reward_centre, env.reward_scale = np.array([0.25, -0.125]), 0.5
+    centres = np.float32([0.25, 0.25, -0.125, -0.125])
     observations = env.reset()
     played = ((scenario, tiny.reward), (scenario, tiny.reward), (busy_scenario, busy.reward), (busy_scenario, busy.reward))
     singles = [EpisodeBatch(one, 1, reward) for one, reward in played]
@@ -47,14 +48,14 @@ def test_each_benchmark_is_stepped_as_if_it_were_alone(make, scenario, busy_scen
     for _ in range(65):  # two episodes of 30 and a little more
         for key, value in observations.items():
             assert value.tobytes() == np.concatenate([single.observations.shown()[key] for single in singles]).tobytes()
-        assert np.array_equal(env.pays(), np.concatenate([single.pays() for single in singles]) - np.float32(0.25))
+        assert np.array_equal(env.pays(), np.concatenate([single.pays() for single in singles]) - centres[:, None])
         masks = np.concatenate([single.observations.action_mask for single in singles]) > 0
         assert np.array_equal(np.stack(env.env_method("action_masks")), masks)
         actions = choices(observations, rng)
         observations, rewards, dones, infos = env.step(actions)
         for e, single in enumerate(singles):
             reward, is_over = single.step(actions[e : e + 1])
-            assert (rewards[e], dones[e]) == (np.float32(0.5) * (reward[0] - np.float32(0.25)), is_over[0])
+            assert (rewards[e], dones[e]) == (np.float32(0.5) * (reward[0] - centres[e]), is_over[0])
             if is_over[0]:
                 counted = single.record(0).blocking_rate(played[e][0].settings.counted)
                 assert infos[e]["blocking_rate"] == counted
@@ -64,17 +65,26 @@ def test_each_benchmark_is_stepped_as_if_it_were_alone(make, scenario, busy_scen
 
 def test_a_state_of_several_benchmarks_is_continued_exactly(make):
     env, other, rng = make(), make(), np.random.default_rng(1)
-    env.reward_centre, env.reward_scale = 0.125, 0.5
+    env.reward_centre, env.reward_scale = np.array([0.125, 0.25]), 0.5
     observations = env.reset()
     for _ in range(23):
         observations = env.step(choices(observations, rng))[0]
     restored = other.restore(env.state())
-    assert (other.reward_centre, other.reward_scale) == (0.125, 0.5)
+    assert (other.reward_centre.tolist(), other.reward_scale) == ([0.125, 0.25], 0.5)
     for _ in range(40):
         assert all(observations[key].tobytes() == restored[key].tobytes() for key in observations)
         actions = choices(observations, rng)
         (observations, ours, *_), (restored, theirs, *_) = env.step(actions), other.step(actions)
         assert ours.tolist() == theirs.tolist()
+
+
+def test_another_course_is_paid_as_the_one_before_and_what_is_new_by_the_mean(make, scenario, tiny, busy):
+    env = make()
+    env.reward_centre, env.reward_scale = np.array([0.125, 0.375]), 0.5
+    new = busy.build()
+    following = JobPartitioningVecEnv((env.scenarios[1], new, scenario), 6, (busy.reward, busy.reward, tiny.reward), 5)
+    following.pay_as(env)
+    assert (following.reward_centre.tolist(), following.reward_scale) == ([0.375, 0.25, 0.125], 0.5)
 
 
 def test_staggered_episodes_begin_at_different_places(make, scenario, tiny):

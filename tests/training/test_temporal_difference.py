@@ -162,7 +162,7 @@ def test_moving_the_centre_shifts_all_worth_alike(network, make):
     before, other = network.worth(seen), copy.deepcopy(network)
     memory = temporal_difference._Memory(2)
     memory.add({"wanted": torch.tensor([5.0, 6.0])})
-    temporal_difference._move_centre(env, 0.1, 0.9, (network, other), memory)
+    temporal_difference._move_centre(env, np.array([0.1]), 0.9, (network, other), memory)
     after = network.worth(seen)
     assert env.reward_centre == pytest.approx(0.1)
     # 0.1 less for every decision to come is 0.1 (0.9 + 0.81 + ...) = 0.1 x 0.9 / 0.1 = 0.9 less after the one at hand.
@@ -170,6 +170,26 @@ def test_moving_the_centre_shifts_all_worth_alike(network, make):
     torch.testing.assert_close(after.pays, before.pays - 0.1)
     torch.testing.assert_close(other.worth(seen).after, after.after)
     torch.testing.assert_close(memory.rows["wanted"][:2], torch.tensor([4.1, 5.1]))
+
+
+def test_what_is_remembered_moves_with_the_centre_of_its_own_scenario(network, toy, toy_benchmark):
+    env, memory = JobPartitioningVecEnv((toy, toy), 4, toy_benchmark.reward, 1), temporal_difference._Memory(1)
+    memory.add({"wanted": torch.arange(8.0)})  # two decisions of four environments
+    bias = network.after.value.bias.item()
+    temporal_difference._move_centre(env, np.array([0.1, 0.3]), 0.5, (network,), memory)
+    # 0.1 and 0.3 less for every later decision, at a discount of 0.5: 0.1 and 0.3 in all; a network takes the mean.
+    assert memory.rows["wanted"].tolist() == pytest.approx([-0.1, 0.9, 1.7, 2.7, 3.9, 4.9, 5.7, 6.7])
+    assert network.after.value.bias.item() == pytest.approx(bias - 0.2)
+    assert env.reward_centre.tolist() == [0.1, 0.3]
+
+
+def test_what_every_decision_of_one_scenario_pays_alike_changes_nothing_that_is_learned(network, toy):
+    rewards = [RewardSettings(accepted=1.0 + more, blocked=-1.0 + more) for more in (0.0, 2.0)]
+    envs = [JobPartitioningVecEnv((toy, toy), 4, (rewards[0], second), 1) for second in rewards]
+    plain, richer = (pretrained(network, env) for env in envs)
+    assert envs[1].reward_centre == pytest.approx(envs[0].reward_centre + np.array([0.0, 2.0]), abs=1e-5)
+    for ours, theirs in zip(plain.after.parameters(), richer.after.parameters(), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4)
 
 
 def test_what_every_decision_pays_alike_changes_nothing_that_is_learned(network, make):
@@ -274,7 +294,7 @@ def test_the_values_of_the_toy_reach_its_optimum(network, toy, toy_benchmark):
 
 def test_ppo_begins_as_sharply_as_the_temperature_says_and_is_paid_in_another_unit(network, make, chosen):
     values, env = ValuePretraining(temperature=0.25, reward_scale=0.5), make()
-    env.reward_centre = 0.125
+    env.reward_centre = np.array([0.125])
     finish_pretraining(network, env, chosen.model_copy(update={"pretraining": values}))
     # A difference in worth of 0.25 makes the better candidate e times as likely.
     assert network.log_sharpness.exp().item() == pytest.approx(1 / 0.25)
