@@ -11,7 +11,7 @@ from . import curves
 from .states import DEADLINE, FREE_DEVICES, GRAPH, REJECTED
 from .study_contents import Degrees, Durations, Latency, Learning, Loads, Seeds
 from .study_findings import Entry, Findings
-from .study_tables import NOTHING, best_fixed, of_seed, rate, share
+from .study_tables import NOTHING, best_fixed, bold, of_seed, rate, share, shown_in, signed
 from .tables import escaped, table
 
 Drawings = dict[str, tuple[str, str]]
@@ -21,30 +21,36 @@ STATES = {FREE_DEVICES: "free devices", DEADLINE: "allowed time, share of the ti
 
 
 def loads(findings: Findings, chosen: Loads) -> tuple[list[str], Drawings]:
-    """Blocking by load: ours, the best fixed degree of each load, and some policies."""
+    """Blocking by load: ours, the best fixed degree of each load and what ours differs from it by, and other rows."""
     names = [run.name for run in findings.runs(chosen.ours)]
-    points: dict[str, list[tuple[float, Entry]]] = {}
+    kinds = {"ours": "learned", "best fixed degree": "baseline"}
+    kinds |= {row.label: "learned" if row.trained or row.pretrained else "baseline" for row in chosen.rows}
+    points: dict[str, dict[float, Entry]] = {label: {} for label in kinds}
+    differences: dict[float, str] = {}
     for played in findings.played(chosen).values():
         interarrival_s = float(played.scenario["mean_interarrival_s"])
-        entries = {"ours": played.mean(names, "ours"), "best fixed degree": best_fixed(played)}
-        entries |= {label: played.entry(policy) for label, policy in chosen.policies.items()}
+        ours, fixed = played.mean(names, "ours"), best_fixed(played)
+        entries = {"ours": ours, "best fixed degree": fixed}
+        entries |= {row.label: shown_in(row, findings, played) for row in chosen.rows}
         for label, entry in entries.items():
             if entry is not None:
-                points.setdefault(label, []).append((interarrival_s, entry))
-    all_loads = sorted({interarrival_s for found in points.values() for interarrival_s, _ in found})
+                points[label][interarrival_s] = entry
+        if ours is not None and fixed is not None:
+            differences[interarrival_s] = signed(ours.against(fixed))
+    every = sorted({interarrival_s for found in points.values() for interarrival_s in found})
     rows = []
     for label, found in points.items():
-        cells = dict(found)
-        shown = [rate(cells[load].blocking_rate) if load in cells else NOTHING for load in all_loads]
-        rows.append([f"**{label}**" if label == "ours" else escaped(label), *shown])
-    lines = table(["policy", *(f"every {load:,.0f} s" for load in all_loads)], rows) if rows else []
-    whole = {label: found for label, found in points.items() if len(found) > 1}
-    if not whole:
-        return lines, {}
+        shown = [rate(found[load].blocking_rate) if load in found else NOTHING for load in every]
+        rows.append([bold(label) if label == "ours" else escaped(label), *shown])
+    rows.insert(2, ["ours against the best fixed degree", *(differences.get(load, NOTHING) for load in every)])
+    if not every:
+        return [], {}
+    lines = table(["policy", *(f"every {load:,.0f} s" for load in every)], rows)
     drawn: dict[str, list[tuple[float, Mapping[str, Any]]]] = {
-        label: [(load, entry.blocking_rate) for load, entry in found] for label, found in whole.items()
+        label: [(load, entry.blocking_rate) for load, entry in found.items()] for label, found in points.items() if len(found) > 1
     }
-    kinds = {label: "learned" if label == "ours" else "baseline" for label in drawn}
+    if not drawn:
+        return lines, {}
     return lines, {"": (curves.load_svg(drawn, kinds), "Blocking rate against load, with 95 % intervals")}
 
 

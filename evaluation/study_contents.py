@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
@@ -54,6 +55,11 @@ class RowSettings(settings.Settings):
         return self
 
 
+def trainings_of(rows: Iterable[RowSettings]) -> Iterator[str]:
+    """What is trained for some rows."""
+    return (name for row in rows for name in (row.trained, row.pretrained) if name)
+
+
 class Comparison(TableSettings):
     """Policies by benchmark: blocking rates, ours by training seed and in the mean, and what they differ by.
 
@@ -74,7 +80,7 @@ class Comparison(TableSettings):
     @property
     def trainings(self) -> tuple[str, ...]:
         """Everything trained that the table names."""
-        return (self.ours, *(name for row in (*self.rows, *self.references) for name in (row.trained, row.pretrained) if name))
+        return (self.ours, *trainings_of((*self.rows, *self.references)))
 
     @model_validator(mode="after")
     def _quotes_have_a_column_and_a_source(self) -> Self:
@@ -104,13 +110,18 @@ class Loads(TableSettings):
 
     Attributes:
         kind: ``loads``.
-        policies: beside ours, by label, as the evaluations spell them.
+        rows: below ours and the best fixed degree of each load.
     """
 
     kind: Literal["loads"]
     evaluations: tuple[str, ...] = Field(min_length=1)
     ours: str
-    policies: dict[str, str] = Field(default_factory=dict)
+    rows: tuple[RowSettings, ...] = ()
+
+    @property
+    def trainings(self) -> tuple[str, ...]:
+        """See `Comparison`."""
+        return (self.ours, *trainings_of(self.rows))
 
 
 class Seeds(TableSettings):

@@ -106,6 +106,14 @@ def ablations(findings: Findings, chosen: Ablations) -> list[str]:
     return table(["variant", *head], rows)
 
 
+def shown_in(row: RowSettings, findings: Findings, played: Played, column: str = "") -> Entry | None:
+    """What a row that quotes nothing shows of a benchmark."""
+    if row.policy is not None:
+        return played.entry(row.policy, row.label)
+    runs = findings.runs(row.trained or row.pretrained, column)
+    return played.mean([run.name if row.trained else before_ppo(run) for run in runs], row.label)
+
+
 def best_fixed(played: Played) -> Entry | None:
     """The tuned fixed degree with the least mean, ties to the first name; its label tells which one was chosen."""
     names = [name for name in played.chosen if name in played.rows and played.rows[name]["kind"] == "baseline"]
@@ -181,13 +189,10 @@ class _Column:
             return escaped(row.quoted.get(self.name, NOTHING))
         if self.played is None:
             return NOTHING
-        if row.policy is not None:
-            entry = self.played.entry(row.policy)
-            chosen = f" {escaped(chosen_in(self.played, row.policy))}" if row.policy in self.played.chosen else ""
-            return NOTHING if entry is None else rate(entry.blocking_rate) + chosen
-        runs = self.findings.runs(row.trained or row.pretrained, self.name)
-        names = [run.name if row.trained else before_ppo(run) for run in runs]
-        return _rate(self.played.mean(names, row.label))
+        is_tuned = row.policy is not None and row.policy in self.played.chosen
+        chosen = f" {escaped(chosen_in(self.played, row.policy))}" if row.policy and is_tuned else ""
+        entry = shown_in(row, self.findings, self.played, self.name)
+        return NOTHING if entry is None else rate(entry.blocking_rate) + chosen
 
     def of_seed(self, seed: str) -> str:
         """The run of ours with one seed."""

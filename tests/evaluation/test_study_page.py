@@ -11,7 +11,7 @@ from meshwright.errors import InputFileError
 from meshwright.evaluation.study import Run, load_study
 from meshwright.evaluation.study_behaviour import loads
 from meshwright.evaluation.study_benchmarks import Places
-from meshwright.evaluation.study_contents import Loads, Transfer
+from meshwright.evaluation.study_contents import Loads, RowSettings, Transfer
 from meshwright.evaluation.study_findings import joined, read
 from meshwright.evaluation.study_page import part, write_page
 from meshwright.evaluation.study_plan import selected, tasks
@@ -245,11 +245,12 @@ def test_shares_are_written_without_a_zero_before_the_point():
 class Family:
     """Two settings: ours .10 against .20, then .30 against .25 and .27, with jobs every 20 and every 40 seconds."""
 
-    def runs(self, name):
+    def runs(self, name, column=""):
         return [Run(f"{name}-seed-0", name, name, "", ())]
 
     def played(self, chosen):
-        rates, ours = {"x-seed-0": [0.1, 0.1], "best-fixed": [0.2, 0.2], "min": [0.05, 0.17]}, ["x-seed-0"]
+        ours = ["x-seed-0", "y-seed-0"]
+        rates = {"x-seed-0": [0.1, 0.1], "y-seed-0": [0.15, 0.15], "best-fixed": [0.2, 0.2], "min": [0.05, 0.17]}
         first = results("f/a", rates, ours, {"best-fixed": "fixed-4"})
         rates = {"x-seed-0": [0.3, 0.3], "best-fixed": [0.25, 0.25], "best-fixed@best-fit": [0.27, 0.27], "max": [0.5, 0.5]}
         second = results("f/b", rates, ours, {"best-fixed": "fixed-2", "best-fixed@best-fit": "fixed-8@best-fit"})
@@ -272,13 +273,16 @@ def test_transfer_counts_wins_by_mean_and_by_interval():
 
 
 def test_loads_stand_in_order_and_are_drawn_where_a_policy_met_several():
-    lines, drawings = loads(Family(), Loads(kind="loads", evaluations=("e",), ours="x", policies={"most ranks": "max"}))
+    rows = (RowSettings(label="most ranks", policy="max"), RowSettings(label="another | network", trained="y"))
+    lines, drawings = loads(Family(), Loads(kind="loads", evaluations=("e",), ours="x", rows=rows))
     assert lines == [
         "| policy | every 20 s | every 40 s |",
         "| --- | --- | --- |",
         "| **ours** | .100 [.100, .100] | .300 [.300, .300] |",
         "| best fixed degree | .200 [.200, .200] | .250 [.250, .250] |",
+        "| ours against the best fixed degree | -.100 [-.100, -.100] better | +.050 [+.050, +.050] worse |",
         "| most ranks | - | .500 [.500, .500] |",
+        "| another \\| network | .150 [.150, .150] | - |",
     ]
     (svg, _) = drawings[""]
     assert "best fixed degree: 20.0" in svg  # the label stands at the highest load, 180 jobs an hour
