@@ -14,7 +14,9 @@ degrees.
   of the scenario's ``load_windows``, arrivals ``n`` within so many mean inter-arrival times ``w`` before now, one that comes just
   now among them, as ``n / (n + w)``: one half where jobs come as often as on average; then, for each of its
   ``deadline_windows``, mean and standard deviation over so many latest arrivals of their allowed time ``t`` over that on one
-  device ``s``, as ``t / (t + s)``. ``(1 + recent,)``. A window that reaches back beyond the first arrival is cut to one
+  device ``s``, as ``t / (t + s)``; then, for each of its ``work_windows``, the load ``r`` that the arrivals in so many mean
+  inter-arrival times before now offer, their time on one device over the window's times all devices, as ``r / (r + 1)``.
+  ``(1 + recent,)``. A window that reaches back beyond the first arrival is cut to one
   inter-arrival time before it.
 """
 
@@ -43,6 +45,7 @@ class Shapes(NamedTuple):
         arrivals: mean inter-arrival times in it.
         windows: in which arrivals are counted, in mean inter-arrival times, ``(w,)``.
         latest: numbers of latest arrivals whose deadlines are told, ``(l,)``.
+        work: windows in which the offered load is told, in mean inter-arrival times, ``(o,)``.
         shape: of each block, ``(b,)``.
         degree: of each shape, ``(s,)``.
         num_blocks: of each shape, ``(s,)``.
@@ -54,6 +57,7 @@ class Shapes(NamedTuple):
     arrivals: float
     windows: NDArray[np.float64]
     latest: NDArray[np.int64]
+    work: NDArray[np.float64]
     shape: NDArray[np.int64]
     degree: NDArray[np.int64]
     num_blocks: NDArray[np.float64]
@@ -67,6 +71,7 @@ def shapes(
     growth: float = 1.0,
     windows: tuple[float, ...] = (),
     latest: tuple[int, ...] = (),
+    work: tuple[float, ...] = (),
 ) -> Shapes:
     """The shapes of a cluster's blocks.
 
@@ -78,6 +83,7 @@ def shapes(
         growth: of each slot over the one before it.
         windows: in which arrivals are counted, in mean inter-arrival times.
         latest: numbers of latest arrivals whose deadlines are told.
+        work: windows in which the offered load is told, in mean inter-arrival times.
     """
     first = np.unique(space.shape, return_index=True)[1]
     slots_s = mean_s * np.cumsum(growth ** np.arange(num_slots, dtype=np.float64))
@@ -88,6 +94,7 @@ def shapes(
         arrivals,
         np.array(windows, np.float64),
         np.array(latest, np.int64),
+        np.array(work, np.float64),
         space.shape,
         space.degree[first],
         np.bincount(space.shape).astype(np.float64),
@@ -149,9 +156,8 @@ def _write_recent(problem, episodes, e, given, out):  # type: ignore[no-untyped-
     num, num_windows = episodes.num_arrived[e], len(given.windows)
     now_s, gap_s, arrival_s = episodes.now_s[e], given.mean_s / given.arrivals, episodes.arrival_s[e, :num]
     for i in range(num_windows):
-        window = min(given.windows[i], (now_s - arrival_s[0]) / gap_s + 1.0)
-        came = float(num - np.searchsorted(arrival_s, now_s - given.windows[i] * gap_s, side="right"))
-        out[i] = came / (came + window)
+        came = float(num - _first_within(arrival_s, now_s, given.windows[i] * gap_s))
+        out[i] = came / (came + _cut(given.windows[i], arrival_s, now_s, gap_s))
     for i in range(len(given.latest)):
         first = max(0, num - given.latest[i])
         total = squares = 0.0
@@ -163,6 +169,24 @@ def _write_recent(problem, episodes, e, given, out):  # type: ignore[no-untyped-
         mean = total / (num - first)
         out[num_windows + 2 * i] = mean
         out[num_windows + 2 * i + 1] = np.sqrt(max(0.0, squares / (num - first) - mean * mean))
+    for i in range(len(given.work)):
+        offered_s = 0.0
+        for k in range(_first_within(arrival_s, now_s, given.work[i] * gap_s), num):
+            offered_s += episodes.num_steps[e, k] * problem.sequential_step_s[episodes.graph_id[e, k]]
+        room_s = episodes.free_at_s.shape[1] * gap_s * _cut(given.work[i], arrival_s, now_s, gap_s)
+        out[num_windows + 2 * len(given.latest) + i] = offered_s / (offered_s + room_s)
+
+
+@njit
+def _first_within(arrival_s, now_s, window_s):  # type: ignore[no-untyped-def]
+    """The first arrival within a time before now."""
+    return np.searchsorted(arrival_s, now_s - window_s, side="right")
+
+
+@njit
+def _cut(window, arrival_s, now_s, gap_s):  # type: ignore[no-untyped-def]
+    """A window in mean inter-arrival times; one that reaches back beyond the first arrival begins a time before it."""
+    return min(window, (now_s - arrival_s[0]) / gap_s + 1.0)
 
 
 @njit

@@ -67,7 +67,7 @@ class JobPartitioningEnv(gymnasium.Env[Observation, np.int64]):
     ===================  ============  =======================================================================
 
     With ``shape_slots: h`` in the scenario six more keys tell of the next h arrivals and of the end of the episode (and, with
-    ``load_windows`` and ``deadline_windows``, of the latest arrivals):
+    ``load_windows``, ``deadline_windows`` and ``work_windows``, of the latest arrivals):
     ``cluster_shapes``, ``cluster_any``, ``candidate_shapes``, ``candidate_any``, ``candidate_ends``, ``episode`` (see
     `envs.foresight`).
 

@@ -108,7 +108,7 @@ class Observer:
         mean_s = arrivals * self.scenario.workload.mean_interarrival_s
         counts = np.bincount(self.scenario.space.degree, minlength=len(self.scenario.space.degrees))
         chosen = self.scenario.settings
-        recent = chosen.load_windows, chosen.deadline_windows
+        recent = chosen.load_windows, chosen.deadline_windows, chosen.work_windows
         by_shape = shapes(self.scenario.space, mean_s, chosen.shape_slots, arrivals, chosen.slot_growth, *recent)
         return Layout(np.array(SLOTS) * mean_s, DURATION_SCALE * mean_s, counts.astype(np.float64), by_shape)
 

@@ -49,6 +49,7 @@ class StaticFeatures:
         slot_growth: length of each slot over that of the one before it.
         load_windows: windows before each decision in which arrivals are counted.
         deadline_windows: numbers of latest arrivals of whose deadlines observations tell.
+        work_windows: windows before each decision of whose jobs observations tell the offered load.
         num_recent: figures that observations hold of the latest arrivals.
     """
 
@@ -62,6 +63,7 @@ class StaticFeatures:
     slot_growth: float
     load_windows: tuple[float, ...]
     deadline_windows: tuple[int, ...]
+    work_windows: tuple[float, ...]
     num_recent: int
 
 
@@ -82,6 +84,7 @@ def static_features(scenario: Scenario) -> StaticFeatures:
         slot_growth=scenario.settings.slot_growth,
         load_windows=scenario.settings.load_windows,
         deadline_windows=scenario.settings.deadline_windows,
+        work_windows=scenario.settings.work_windows,
         num_recent=scenario.settings.num_recent,
     )
 

@@ -132,6 +132,8 @@ class TrainingTask:
                     load, deadlines = list(one.load_windows), list(one.deadline_windows)
                     if load or deadlines:  # two windows of load alone must not look like a pair of slots
                         found.append([load, deadlines] if deadlines or len(load) == len(OF_SLOTS) else load)
+                    if one.work_windows:
+                        found.append(["work_windows", *one.work_windows])
             return found
 
         lessons = [[lesson.share, digests(lesson.benchmarks)] for lesson in getattr(chosen, "curriculum", ())]

@@ -31,7 +31,7 @@ from .settings import NetworkSettings
 
 FORMAT_VERSION = 1
 # Keys of a scenario that say what observations tell of the latest arrivals.
-RECENT = ("load_windows", "deadline_windows")
+RECENT = ("load_windows", "deadline_windows", "work_windows")
 FEATURES = files.digest(
     [OP_FEATURES, DEGREE_FEATURES, JOB_FEATURES, CLUSTER_FEATURES, DEVICE_FEATURES, CANDIDATE_FEATURES, SLOTS]
 )

@@ -16,7 +16,7 @@ from .splitting import SplitSettings
 # A job that is interrupted more often than this before each checkpoint needs more than exp(5) = 148 tries for it.
 MAX_INTERRUPTIONS_PER_CHECKPOINT = 5.0
 # What only observations depend on, not what happens.
-OBSERVED = ("shape_slots", "arrivals_per_slot", "slot_growth", "load_windows", "deadline_windows")
+OBSERVED = ("shape_slots", "arrivals_per_slot", "slot_growth", "load_windows", "deadline_windows", "work_windows")
 
 RuleName = Literal["first-fit", "best-fit", "aligned", "fastest", "published", "all-blocks"]
 
@@ -49,6 +49,9 @@ class ScenarioSettings(settings.Settings):
             cannot tell the burst holds the jobs that are placed to blame.
         deadline_windows: numbers of the latest arrivals of whose deadlines observations tell mean and spread; needs
             ``shape_slots``. By them one policy can tell which of several workloads it serves.
+        work_windows: lengths, in mean inter-arrival times, of the windows before each decision of whose jobs observations tell
+            the offered load, their time on one device against that of all devices; needs ``shape_slots``. By them one policy
+            can tell the load that it serves.
         failures: of devices (see `simulation.interruptions`).
         preemption: pauses of running jobs.
         splitting: how far each op is split when a job gets a number of ranks.
@@ -71,6 +74,7 @@ class ScenarioSettings(settings.Settings):
     slot_growth: float = Field(default=1.0, ge=1, le=4)
     load_windows: tuple[Annotated[float, Field(gt=0, le=100_000)], ...] = Field(default=(), max_length=16)
     deadline_windows: tuple[Annotated[int, Field(ge=1, le=100_000)], ...] = Field(default=(), max_length=16)
+    work_windows: tuple[Annotated[float, Field(gt=0, le=100_000)], ...] = Field(default=(), max_length=16)
     failures: FailureSettings = FailureSettings()
     preemption: PreemptionSettings = PreemptionSettings()
     splitting: SplitSettings = SplitSettings()
@@ -83,7 +87,7 @@ class ScenarioSettings(settings.Settings):
             raise ValueError("must name at least one rule, each once")
         return rules
 
-    @field_validator("load_windows", "deadline_windows")
+    @field_validator("load_windows", "deadline_windows", "work_windows")
     @classmethod
     def _windows_go_with_slots(cls, windows: tuple[Any, ...], info: ValidationInfo) -> tuple[Any, ...]:
         if windows and not info.data.get("shape_slots", 0):
@@ -135,7 +139,7 @@ class ScenarioSettings(settings.Settings):
     @property
     def num_recent(self) -> int:
         """Figures of an observation that tell of the latest arrivals."""
-        return len(self.load_windows) + 2 * len(self.deadline_windows)
+        return len(self.load_windows) + 2 * len(self.deadline_windows) + len(self.work_windows)
 
     def observed(self) -> list[float | tuple[float, ...]]:
         """What observations depend on beside what an episode depends on."""

@@ -155,7 +155,29 @@ def test_latest_deadlines_by_hand(toy):
         batch.step(np.array([0]))
 
 
-@pytest.mark.parametrize("name", ["load_windows", "deadline_windows"])
+def test_offered_load_by_hand(toy):
+    chosen = toy.settings.model_copy(
+        update={"num_jobs": 3, "num_warmup_jobs": 0, "shape_slots": 4, "work_windows": (1.0, 2.5, 100.0)}
+    )
+    scenario = dataclasses.replace(toy, settings=chosen)
+    batch = EpisodeBatch(scenario, 1)
+    gap_s, devices = scenario.workload.mean_interarrival_s, scenario.cluster.num_devices
+    at = np.array([0.0, 1.0, 3.0, 9.0]) * gap_s
+    steps = np.array([1000, 3000, 4000, 1])
+    batch.begin_with(0, Arrivals(at, np.zeros(4, int), steps, np.full(4, np.inf)))
+    wanted = [
+        [(1000, 1.0), (1000, 1.0), (1000, 1.0)],  # at 0: the windows are cut to one inter-arrival time before the first arrival
+        [(3000, 1.0), (4000, 2.0), (4000, 2.0)],  # at 1: the first job came just before the shortest window
+        [(4000, 1.0), (7000, 2.5), (8000, 4.0)],  # at 3
+    ]
+    step_s = scenario.problem.sequential_step_s[0]
+    for row in wanted:
+        loads = [step_s * done / (devices * window * gap_s) for done, window in row]
+        assert batch.observations.episode[0, 1:] == pytest.approx([load / (load + 1.0) for load in loads])
+        batch.step(np.array([0]))
+
+
+@pytest.mark.parametrize("name", ["load_windows", "deadline_windows", "work_windows"])
 def test_windows_without_slots_are_refused(name):
     with pytest.raises(ConfigError, match=rf"{name}.*set shape_slots too"):
         load_benchmark("preset:toy", changes=[f"scenario.{name}=[4]"])

@@ -75,6 +75,7 @@ def test_the_kept_policy_is_the_best_one_and_reaches_its_figure(whole, scenario,
         "slot_growth": 1.0,
         "load_windows": [],
         "deadline_windows": [],
+        "work_windows": [],
     }
     network = saved.network(static_features(scenario))
     assert blocking_rate(network, scenario, 2) == best["validation_blocking_rate"]
