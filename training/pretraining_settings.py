@@ -46,6 +46,9 @@ class ValuePretraining(settings.Settings):
         averaging: weight of the newest weights in the running average of them that plays, per update.
         slow_averaging: weight of what plays in the running average of that which is kept, per update.
         explore: share of decisions taken by chance at the start; it falls linearly to none.
+        centred: how what a decision pays on average is taken off where benchmarks are mixed: of all ``together``, or of each
+            ``apart``. Together, worth tells which of them is played before anything else, which helps a network that must find
+            that out; where they pay most differently, as at very different loads, that is then all that it tells.
         reward_scale: times which PPO's rewards are paid, so that the errors of its values do not outweigh its choices.
         temperature: difference in score at which PPO's first policy prefers the better candidate by a factor e.
         linear: how a linear scorer that is added to worth is tuned afterwards; null: there is none. Needs ``network.prior``.
@@ -66,6 +69,7 @@ class ValuePretraining(settings.Settings):
     averaging: float = Field(default=0.1, gt=0, le=1)
     slow_averaging: float = Field(default=0.02, gt=0, le=1)
     explore: float = Field(default=0.05, ge=0, le=1)
+    centred: Literal["together", "apart"] = "together"
     reward_scale: float = Field(default=0.1, gt=0)
     temperature: float = Field(default=0.05, gt=0)
     linear: CorrectionSettings | None = None

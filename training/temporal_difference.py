@@ -2,8 +2,8 @@
 
 Legend: ``t`` decisions of a rollout, ``e`` environments, ``a`` candidates.
 The policy that plays takes the candidate with the most reward at once plus worth afterwards, but for some decisions
-that are taken by chance. Rewards are centred: what a decision pays on average in its scenario is taken off, so that the worth
-of a state tells how much better or worse than usual things will go. Three sets of weights are at work: those that learn from the
+that are taken by chance. Rewards are centred: what a decision pays on average is taken off, so that the worth of a state
+tells how much better or worse than usual things will go. Three sets of weights are at work: those that learn from the
 latest rollouts; a running average of them, which plays and tells returns what their last state is worth, for a policy
 that hangs on small differences in worth must change slowly; and a slower average of that, which is kept.
 """
@@ -65,7 +65,7 @@ class ValueLearning:
         """Learn until the end; ``look`` is called with the number of decisions so far, after each update."""
         if self.steps == 0:
             self._env.restart()
-            _prepare(self._network, self._env, self._rng)
+            _prepare(self._network, self._env, self._rng, self._chosen.centred)
             self._have_copies()
         while self.steps < self._chosen.steps:
             self._update()
@@ -90,7 +90,7 @@ class ValueLearning:
             torch._foreach_lerp_(_weights(network), _weights(player), chosen.slow_averaging)
         self.steps += chosen.rollout_steps * env.num_envs
         if self.steps < CENTRE_UNTIL * chosen.steps:
-            by = CENTRE_RATE * _mean_of_each(rollout.pays[:-1], len(env.scenarios))
+            by = CENTRE_RATE * _usual(rollout.pays[:-1], len(env.scenarios), chosen.centred)
             _move_centre(env, by, self._discount, (network, player, learner), self._memory)
 
     def state(self) -> dict[str, Any]:
@@ -119,37 +119,36 @@ class ValueLearning:
         self._memory.restore(state["memory"])
 
 
-def _prepare(network: CandidateNetwork, env: JobPartitioningVecEnv, rng: np.random.Generator) -> None:
-    """Learn what candidates pay, by least squares, and what they pay on average when the best-paid ones are taken; and how far
-    what is told of the latest arrivals goes up and down.
+def _prepare(network: CandidateNetwork, env: JobPartitioningVecEnv, rng: np.random.Generator, centred: str = "together") -> None:
+    """Learn what candidates pay, by least squares, and what they pay on average when the best-paid ones are taken.
 
     Among candidates that pay alike, one is taken by chance.
     """
-    rows, paid, taken, places, recent = [], [], [], [], []
+    rows, paid, taken, places = [], [], [], []
     for _ in range(PREPARING_STEPS):
         pays, offered = env.pays(), _offered(env)
         told = np.concatenate([env.shown("candidates"), env.shown("candidate_ends")], axis=2)
         rows.append(told[offered])
         paid.append(pays[offered])
         places.append(np.nonzero(offered)[0])
-        recent.append(env.shown("episode")[:, 1:].copy())
         best = offered & (pays == np.where(offered, pays, -np.inf).max(axis=1, keepdims=True))
         actions = (rng.random(pays.shape) * best).argmax(axis=1)
         taken.append(pays[np.arange(len(actions)), actions])
         env.advance(actions)
-    env.reward_centre = _mean_of_each(np.stack(taken), len(env.scenarios))
+    env.reward_centre = _usual(np.stack(taken), len(env.scenarios), centred)
     features = np.concatenate(rows).astype(np.float64)
     features = np.concatenate([features, np.ones((len(features), 1))], axis=1)
     wanted = np.concatenate(paid) - env.centre_of_each[np.concatenate(places)]
     found = np.linalg.lstsq(features, wanted, rcond=None)[0]
-    network.after.normalise(np.concatenate(recent))
     with torch.no_grad():
         network.pays.weight.copy_(torch.as_tensor(found[None, :-1]))
         network.pays.bias.copy_(torch.as_tensor(found[-1:]))
 
 
-def _mean_of_each(paid: NDArray[np.float32], num_scenarios: int) -> NDArray[np.float64]:
-    """Mean of what was paid, ``(t, e)``, in the environments of each scenario, ``(s,)``."""
+def _usual(paid: NDArray[np.float32], num_scenarios: int, centred: str) -> NDArray[np.float64]:
+    """Mean of what was paid, ``(t, e)``, in the environments of each scenario, or of all of them together, ``(s,)``."""
+    if centred == "together":
+        return np.full(num_scenarios, float(paid.mean()))
     return np.array([float(part.mean()) for part in np.split(paid, num_scenarios, axis=1)])
 
 

@@ -183,10 +183,17 @@ def test_what_is_remembered_moves_with_the_centre_of_its_own_scenario(network, t
     assert env.reward_centre.tolist() == [0.1, 0.3]
 
 
+def test_several_scenarios_are_centred_together_or_each_by_itself():
+    paid = np.float32([[1.0, 2.0, 5.0, 6.0], [3.0, 2.0, 7.0, 2.0]])  # two decisions of four environments
+    assert temporal_difference._usual(paid, 2, "apart").tolist() == [2.0, 5.0]
+    assert temporal_difference._usual(paid, 2, "together").tolist() == [3.5, 3.5]
+    assert temporal_difference._usual(paid, 1, "apart").tolist() == [3.5]
+
+
 def test_what_every_decision_of_one_scenario_pays_alike_changes_nothing_that_is_learned(network, toy):
     rewards = [RewardSettings(accepted=1.0 + more, blocked=-1.0 + more) for more in (0.0, 2.0)]
     envs = [JobPartitioningVecEnv((toy, toy), 4, (rewards[0], second), 1) for second in rewards]
-    plain, richer = (pretrained(network, env) for env in envs)
+    plain, richer = (pretrained(network, env, centred="apart") for env in envs)
     assert envs[1].reward_centre == pytest.approx(envs[0].reward_centre + np.array([0.0, 2.0]), abs=1e-5)
     for ours, theirs in zip(plain.after.parameters(), richer.after.parameters(), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4)
