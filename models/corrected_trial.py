@@ -47,6 +47,9 @@ class CorrectedTrial:
         Args:
             weights: ``(w, f)``, features in the order of `planners.linear.FEATURES`.
             rngs: one generator per episode, from which its jobs are drawn as in any environment.
+
+        Raises:
+            PolicyError: candidates may hold several blocks.
         """
         scenario = self.scenario
         episodes, observer = begun_for_each(scenario, len(weights), rngs), Observer(scenario)

@@ -84,7 +84,7 @@ class CandidateNetwork(nn.Module):
         )
         _begin_small(self.score[-1])
         if chosen.after:
-            self.after = AfterstateValue.of(static, chosen.after, chosen.kind_hidden)
+            self.after = AfterstateValue.of(static, chosen.after, chosen.kind_hidden, chosen.standardised)
             self.pays = nn.Linear(len(CANDIDATE_FEATURES) + 1, 1)
             self.log_sharpness = nn.Parameter(torch.zeros(()))
             self.register_buffer("value_scale", torch.ones(()))

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..planners.afterstate import score_candidates, score_episodes
-from ..planners.linear import FEATURES, LinearWeights, scorer, state_of
+from ..planners.linear import FEATURES, LinearWeights, check_single_blocks, scorer, state_of
 from ..simulation.decision import Decision
 from ..simulation.scenario import Scenario
 from ..simulation.state import Episodes
@@ -33,6 +33,7 @@ class LinearPrior:
     """
 
     def __init__(self, weights: LinearWeights, scenario: Scenario) -> None:
+        self._scenario = scenario
         self._scorer = scorer(scenario, weights.weights)
         self._num_blocks = scenario.space.num_blocks
 
@@ -48,7 +49,12 @@ class LinearPrior:
         return found.astype(np.float32)
 
     def of_episodes(self, episodes: Episodes) -> NDArray[np.float32]:
-        """Scores of the candidates of each episode's decision at hand, ``(e, a)``; for scenarios without the rule published."""
+        """Scores of the candidates of each episode's decision at hand, ``(e, a)``.
+
+        Raises:
+            PolicyError: candidates may hold several blocks.
+        """
+        check_single_blocks(self._scenario)
         found = np.empty(episodes.can_place.shape)
         score_episodes(self._scorer, episodes, found)
         return found.astype(np.float32)

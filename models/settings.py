@@ -29,6 +29,8 @@ class NetworkSettings(settings.Settings):
         kind_hidden: width of the network that makes that estimate's weights of a shape or degree from its features, so that it
             serves any cluster; null: the shapes and degrees of the cluster that it is trained on have weights of their own,
             which is better there, and it serves no others.
+        standardised: whether that estimate reads what is told of the latest arrivals in standard deviations from its mean in the
+            first training episodes, so that small differences between what it serves are plain; with short windows, chance too.
         prior: whether a linear scorer's scores, times a sharpness of their own, are part of the scores (see `models.prior`).
         without: what the network does without.
     """
@@ -41,6 +43,7 @@ class NetworkSettings(settings.Settings):
     hidden: int = Field(default=64, ge=1, le=4096)
     after: tuple[int, ...] = ()
     kind_hidden: int | None = Field(default=16, ge=1, le=1024)
+    standardised: bool = False
     prior: bool = False
     without: tuple[Part, ...] = ()
 

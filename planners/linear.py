@@ -174,6 +174,17 @@ def state_of(decision: Decision, is_offered: NDArray[np.bool_]) -> State:
     )
 
 
+def check_single_blocks(scenario: Scenario) -> None:
+    """Refuse a scenario with candidates that a linear scorer cannot read.
+
+    Raises:
+        PolicyError: there are such that hold several blocks, as published.
+    """
+    if "published" in scenario.settings.placement_rules:
+        problem = "a linear scorer reads candidates of single blocks alone; leave out those of this rule"
+        raise PolicyError(problem, field="placement_rules", value="published")
+
+
 def scorer(scenario: Scenario, weights: NDArray[np.float64]) -> Scorer:
     """Weights, in the order of `FEATURES`, made ready for the blocks of a scenario."""
     problem, num = scenario.problem, scenario.space.num_blocks

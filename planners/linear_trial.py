@@ -13,7 +13,7 @@ from ..simulation.records import record
 from ..simulation.scenario import Scenario
 from ..simulation.state import Episodes
 from .afterstate import play
-from .linear import FEATURES, folded, scorer
+from .linear import FEATURES, check_single_blocks, folded, scorer
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +59,9 @@ class LinearTrial:
         Args:
             weights: ``(w, f)``, features in the order of `planners.linear.FEATURES`.
             rngs: one generator per episode, from which its jobs are drawn as in any environment.
+
+        Raises:
+            PolicyError: candidates may hold several blocks.
         """
         scenario, num = self.scenario, len(rngs)
         episodes = begun_for_each(scenario, len(weights), rngs)
@@ -68,7 +71,12 @@ class LinearTrial:
 
 
 def begun_for_each(scenario: Scenario, num_scorers: int, rngs: Sequence[np.random.Generator]) -> Episodes:
-    """Episodes ``(w e,)`` whose jobs are drawn, scorer after scorer; all scorers meet the same ones."""
+    """Episodes ``(w e,)`` whose jobs are drawn, scorer after scorer; all scorers meet the same ones.
+
+    Raises:
+        PolicyError: candidates may hold several blocks.
+    """
+    check_single_blocks(scenario)
     num = len(rngs)
     episodes = scenario.new_episodes(num_scorers * num)
     for e, rng in enumerate(rngs):

@@ -120,17 +120,19 @@ class ValueLearning:
 
 
 def _prepare(network: CandidateNetwork, env: JobPartitioningVecEnv, rng: np.random.Generator, centred: str = "together") -> None:
-    """Learn what candidates pay, by least squares, and what they pay on average when the best-paid ones are taken.
+    """Learn what candidates pay, by least squares, what they pay on average when the best-paid ones are taken, and how far what
+    is told of the latest arrivals goes up and down.
 
     Among candidates that pay alike, one is taken by chance.
     """
-    rows, paid, taken, places = [], [], [], []
+    rows, paid, taken, places, recent = [], [], [], [], []
     for _ in range(PREPARING_STEPS):
         pays, offered = env.pays(), _offered(env)
         told = np.concatenate([env.shown("candidates"), env.shown("candidate_ends")], axis=2)
         rows.append(told[offered])
         paid.append(pays[offered])
         places.append(np.nonzero(offered)[0])
+        recent.append(env.shown("episode")[:, 1:].copy())
         best = offered & (pays == np.where(offered, pays, -np.inf).max(axis=1, keepdims=True))
         actions = (rng.random(pays.shape) * best).argmax(axis=1)
         taken.append(pays[np.arange(len(actions)), actions])
@@ -140,6 +142,7 @@ def _prepare(network: CandidateNetwork, env: JobPartitioningVecEnv, rng: np.rand
     features = np.concatenate([features, np.ones((len(features), 1))], axis=1)
     wanted = np.concatenate(paid) - env.centre_of_each[np.concatenate(places)]
     found = np.linalg.lstsq(features, wanted, rcond=None)[0]
+    network.after.standardise(np.concatenate(recent))
     with torch.no_grad():
         network.pays.weight.copy_(torch.as_tensor(found[None, :-1]))
         network.pays.bias.copy_(torch.as_tensor(found[-1:]))

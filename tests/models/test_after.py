@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from meshwright.envs.static import static_features
 from meshwright.errors import CheckpointError
+from meshwright.models.after import LEAST_SCALE
 from meshwright.models.after_kernel import shown_with_worth
 from meshwright.models.encoders import KnownProfileEncoder, ProfileEncoder
 from meshwright.models.network import NOT_OFFERED
@@ -241,3 +243,62 @@ def test_the_compiled_worth_is_that_of_the_layers(random_network, foreseeing, ba
         for slow, fast in zip(network(seen), network(quick), strict=True):
             torch.testing.assert_close(fast, slow, rtol=1e-3, atol=1e-3)
         assert worth.after.std() > 0.01
+
+
+@pytest.fixture
+def recent(foreseeing, random_network, changed, batch_of):
+    """A network that is told of the latest arrivals, by their spread in some episodes, and these."""
+    seeing = changed(foreseeing, load_windows=(1.0, 4.0), deadline_windows=(2,), work_windows=(3.0,))
+    network, batch = random_network(seeing, after=(12, 7), standardised=True), batch_of(seeing)
+    told = batch.observations.episode[:, 1:]
+    network.after.standardise(told)
+    return network, batch, told
+
+
+def test_what_is_told_of_the_latest_arrivals_is_read_in_standard_deviations_from_its_mean(recent):
+    network, batch, told = recent
+    plain = network.after.episode(torch.as_tensor(batch.observations.episode))
+    assert told.shape[1] == 5
+    lifted = []
+    network.after.second.register_forward_pre_hook(lambda _, given: lifted.append(torch.atanh(given[0])))
+    seen = {key: torch.as_tensor(value.copy()) for key, value in batch.observations.shown().items()}
+    rows = {"candidate_shapes": seen["candidate_shapes"][:, 0], "candidate_any": seen["candidate_any"][:, 0]}
+    with torch.no_grad():
+        network.after_worth({**rows, "episode": seen["episode"]})
+        weights, bias = network.after.episode.weight, network.after.episode.bias
+        standard = (told - told.mean(axis=0)) / np.maximum(told.std(axis=0), LEAST_SCALE)
+        wanted = seen["episode"][:, :1] @ weights[:, :1].T + torch.as_tensor(standard) @ weights[:, 1:].T + bias
+        others = network.after.shapes(network.static.shapes, rows["candidate_shapes"])
+        others = others + network.after.degrees(network.static.degrees, rows["candidate_any"])
+    torch.testing.assert_close(lifted[0], wanted + others, rtol=1e-4, atol=1e-4)
+    assert not torch.allclose(plain, wanted, atol=0.05)
+
+
+def test_the_compiled_worth_reads_the_latest_arrivals_as_the_layers_do(recent):
+    network, batch, _ = recent
+    seen = {key: torch.as_tensor(value.copy()) for key, value in batch.observations.shown().items()}
+    shown = {key: torch.as_tensor(value) for key, value in shown_with_worth(batch.observations, network.after_weights()).items()}
+    with torch.no_grad():
+        torch.testing.assert_close(network(shown)[0], network(seen)[0], rtol=1e-4, atol=1e-4)
+
+
+def test_what_never_varies_is_not_blown_up(recent):
+    network, _, told = recent
+    network.after.standardise(np.repeat(told[:1], 9, axis=0))
+    assert (network.after.recent_scale == LEAST_SCALE).all()
+
+
+def test_how_far_it_varies_is_kept_with_the_weights(recent, tmp_path):
+    network, _, told = recent
+    trained = {"shape_slots": 6, "load_windows": [1.0, 4.0], "deadline_windows": [2], "work_windows": [3.0]}
+    SavedNetwork.of(network, trained).save(tmp_path / "policy.pt")
+    weights = SavedNetwork.load(tmp_path / "policy.pt").weights
+    np.testing.assert_allclose(weights["after.recent_mean"].numpy(), told.mean(axis=0), rtol=1e-5)
+
+
+def test_by_default_the_latest_arrivals_are_read_as_they_are(foreseeing, random_network, changed):
+    network = random_network(changed(foreseeing, work_windows=(3.0,)), after=(12, 7))
+    names = set(network.state_dict())
+    network.after.standardise(np.float32([[1.0], [3.0]]))
+    assert set(network.state_dict()) == names
+    assert not any("recent" in name for name in names)

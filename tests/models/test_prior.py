@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from meshwright.envs.batch import EpisodeBatch
-from meshwright.errors import CheckpointError
+from meshwright.errors import CheckpointError, PolicyError
 from meshwright.models.prior import KEY, LinearPrior
 from meshwright.models.saved import NetworkPolicy, SavedNetwork
 from meshwright.planners.linear import FEATURES, LinearScorer, LinearWeights
@@ -68,6 +68,12 @@ def test_a_candidate_of_several_blocks_scores_nothing(foreseeing, weights):
     wanted = prior.of_decision(now)
     assert wanted[first] != 0
     np.testing.assert_array_equal(found, np.where(np.arange(len(found)) == first, 0, wanted))
+
+
+def test_episodes_with_candidates_of_several_blocks_are_not_scored(foreseeing, weights, changed):
+    several = changed(foreseeing, placement_rules=("published", "first-fit"))
+    with pytest.raises(PolicyError, match=r"placement_rules: a linear scorer reads candidates of single blocks .*'published'"):
+        LinearPrior(weights, several).of_episodes(EpisodeBatch(foreseeing, 1).episodes)
 
 
 def test_a_network_that_hears_the_scorer_alone_chooses_as_it_does(foreseeing, network, weights):

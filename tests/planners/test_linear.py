@@ -1,5 +1,6 @@
 """The linear scorer: its features by hand and by a plain reference, its laws, its files."""
 
+import dataclasses
 import json
 import math
 
@@ -323,8 +324,6 @@ def test_a_scenario_without_the_placement_rule_is_refused(crowded, toy):
 
 
 def test_a_decision_without_a_cluster_is_refused(crowded):
-    import dataclasses
-
     at_hand = next(decisions(crowded, 0, rule("max", crowded)))
     with pytest.raises(PolicyError, match="does not tell when devices become free"):
         LinearScorer("mine", weights(), crowded).choose(dataclasses.replace(at_hand, occupancy=None), {})
@@ -337,5 +336,9 @@ def test_only_placement_rules_of_single_blocks_can_be_tuned_for(crowded, toy):
         PolicyError, match=r"placement_rules: .* \(got 'published'\); valid: aligned, best-fit, fastest, first-fit"
     ):
         LinearTrial.only(crowded, ["published"])
+    # Nor in a trial that was not made by `only`.
+    several = crowded.settings.model_copy(update={"placement_rules": ("published", "first-fit")})
+    with pytest.raises(PolicyError, match=r"placement_rules: a linear scorer reads candidates of single blocks .*'published'"):
+        LinearTrial(dataclasses.replace(crowded, settings=several)).blocking_rates(np.zeros((1, len(FEATURES))), [])
     with pytest.raises(PolicyError, match="got 'all-blocks'"):
         LinearTrial.only(toy, ["all-blocks"])
