@@ -14,14 +14,11 @@ The run folder, under fixed names::
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-
-from .. import files, settings
+from .. import files
 from ..envs.benchmark import load_benchmark
 from ..errors import CheckpointError, InputFileError
 from ..planners.linear import DIGEST
@@ -29,7 +26,7 @@ from ..planners.linear_trial import LinearTrial
 from ..simulation.scenario import Scenario
 from .linear_search import LinearSearch
 from .linear_settings import LinearSettings
-from .run_folder import RunFolder, versions
+from .run_folder import Run
 
 Progress = Callable[["TuneProgress"], None]
 
@@ -53,41 +50,11 @@ class TuneProgress:
     best: float
 
 
-@dataclass(frozen=True)
-class LinearRun:
-    """Paths inside the run folder of a linear scorer."""
+class LinearRun(Run[LinearSettings]):
+    """The run folder of a linear scorer, without network or TensorBoard; ``policy`` is the best mean so far."""
 
-    path: Path
-
-    @property
-    def config(self) -> Path:
-        """The resolved config."""
-        return self.path / "config.yaml"
-
-    @property
-    def checkpoint(self) -> Path:
-        """The newest generation."""
-        return self.path / "checkpoint.json"
-
-    @property
-    def policy(self) -> Path:
-        """The best mean so far."""
-        return self.path / "policy.json"
-
-    @property
-    def learning_curve(self) -> Path:
-        """Rows of validation."""
-        return self.path / "learning_curve.json"
-
-    def settings(self) -> LinearSettings:
-        """The resolved config.
-
-        Raises:
-            CheckpointError: the folder holds none.
-        """
-        if not self.config.is_file():
-            raise CheckpointError("is no run folder (it has no config.yaml)", file=self.path)
-        return settings.load(LinearSettings, self.config)
+    kind = LinearSettings
+    ending = ".json"
 
 
 def tune(
@@ -116,17 +83,14 @@ def tune(
     Raises:
         MeshwrightError: the config, benchmark or checkpoint is wrong; the folder exists already. Nothing is written then.
     """
-    run = _begun_with(chosen, folder) if resume else LinearRun(RunFolder.check_new(folder, overwrite=overwrite).path)
+    run = LinearRun.begun_with(folder, chosen) if resume else LinearRun.check_new(folder, overwrite=overwrite)
     scenario = scenario or load_benchmark(chosen.benchmark, changes=chosen.changes).build(graphs_dir=graphs_dir)
     trial = LinearTrial.only(scenario, chosen.placement_rules)
     search, key = LinearSearch(chosen, trial, chosen.seed), _key(chosen, trial.scenario)
     if resume and run.checkpoint.exists():
         _take_up(search, run.checkpoint, key)
     if not resume:
-        with files.atomic_folder(folder, marker=run.config.name if overwrite else None) as fresh:
-            files.write_text(fresh / run.config.name, yaml.safe_dump(chosen.model_dump(mode="json"), sort_keys=False))
-            files.write_text(fresh / "command.txt", shlex.join(command) + "\n")
-            files.write_json(fresh / "versions.json", versions())
+        LinearRun.create(folder, chosen, command, overwrite=overwrite)
 
     def after() -> None:
         _save(search, chosen, run, key)
@@ -168,13 +132,3 @@ def _take_up(search: LinearSearch, path: Path, key: str) -> None:
         search.restore(data)
     except (KeyError, TypeError, ValueError):
         raise CheckpointError(f"is no checkpoint of version {FORMAT_VERSION}", file=path) from None
-
-
-def _begun_with(chosen: LinearSettings, folder: Path) -> LinearRun:
-    """The run folder, if it was begun with this config."""
-    run = LinearRun(folder)
-    begun = run.settings().model_dump()
-    for field, value in chosen.model_dump().items():
-        if begun[field] != value:
-            raise CheckpointError("differs from the config that the run was begun with", file=folder, field=field)
-    return run

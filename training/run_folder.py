@@ -21,12 +21,15 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar, Generic, Self, TypeVar, cast
 
 import yaml
 
 from .. import files, settings
 from ..errors import CheckpointError
 from .settings import TrainSettings
+
+Chosen = TypeVar("Chosen", bound=settings.Settings)
 
 PACKAGES = (
     "meshwright",
@@ -44,10 +47,18 @@ PACKAGES = (
 
 
 @dataclass(frozen=True)
-class RunFolder:
-    """Paths inside one run folder."""
+class Run(Generic[Chosen]):
+    """Paths inside the run folder of any method, and how one begins.
+
+    Attributes:
+        path: the folder.
+        kind: its config.
+        ending: of the names of checkpoint and policy.
+    """
 
     path: Path
+    kind: ClassVar[type[settings.Settings]]
+    ending: ClassVar[str]
 
     @property
     def config(self) -> Path:
@@ -57,35 +68,20 @@ class RunFolder:
     @property
     def checkpoint(self) -> Path:
         """The newest checkpoint."""
-        return self.path / "checkpoint.pt"
-
-    @property
-    def pretrained(self) -> Path:
-        """The network before PPO."""
-        return self.path / "pretrained.pt"
+        return self.path / f"checkpoint{self.ending}"
 
     @property
     def policy(self) -> Path:
         """The best policy so far."""
-        return self.path / "policy.pt"
+        return self.path / f"policy{self.ending}"
 
     @property
     def learning_curve(self) -> Path:
         """Rows of validation."""
         return self.path / "learning_curve.json"
 
-    @property
-    def tuning_curve(self) -> Path:
-        """Rows of validation while a linear scorer was tuned."""
-        return self.path / "tuning_curve.json"
-
-    @property
-    def tensorboard(self) -> Path:
-        """Event files."""
-        return self.path / "tensorboard"
-
     @classmethod
-    def create(cls, path: Path, chosen: TrainSettings, command: Sequence[str], *, overwrite: bool = False) -> RunFolder:
+    def create(cls, path: Path, chosen: Chosen, command: Sequence[str], *, overwrite: bool = False) -> Self:
         """Make a new run folder with its config, command and versions; an old one is replaced as a whole.
 
         Raises:
@@ -100,7 +96,7 @@ class RunFolder:
         return run
 
     @classmethod
-    def check_new(cls, path: Path, *, overwrite: bool = False) -> RunFolder:
+    def check_new(cls, path: Path, *, overwrite: bool = False) -> Self:
         """A run folder that `create` may make.
 
         Raises:
@@ -115,7 +111,7 @@ class RunFolder:
         return run
 
     @classmethod
-    def open(cls, path: Path) -> RunFolder:
+    def open(cls, path: Path) -> Self:
         """An existing run folder.
 
         Raises:
@@ -126,12 +122,48 @@ class RunFolder:
             raise CheckpointError("is no run folder (it has no config.yaml)", file=path)
         return run
 
-    def settings(self) -> TrainSettings:
+    @classmethod
+    def begun_with(cls, path: Path, chosen: Chosen) -> Self:
+        """An existing run folder that was begun with a config.
+
+        Raises:
+            CheckpointError: there is none, or it was begun with another one.
+        """
+        run = cls.open(path)
+        begun = run.settings().model_dump()
+        for field, value in chosen.model_dump().items():
+            if begun[field] != value:
+                raise CheckpointError("differs from the config that the run was begun with", file=path, field=field)
+        return run
+
+    def settings(self) -> Chosen:
         """The resolved config."""
-        return settings.load(TrainSettings, self.config)
+        return cast(Chosen, settings.load(self.kind, self.config))
 
 
-def to_yaml(chosen: TrainSettings) -> str:
+class RunFolder(Run[TrainSettings]):
+    """That of a network."""
+
+    kind = TrainSettings
+    ending = ".pt"
+
+    @property
+    def pretrained(self) -> Path:
+        """The network before PPO."""
+        return self.path / "pretrained.pt"
+
+    @property
+    def tuning_curve(self) -> Path:
+        """Rows of validation while a linear scorer was tuned."""
+        return self.path / "tuning_curve.json"
+
+    @property
+    def tensorboard(self) -> Path:
+        """Event files."""
+        return self.path / "tensorboard"
+
+
+def to_yaml(chosen: settings.Settings) -> str:
     """A config as YAML with every default written out."""
     return yaml.safe_dump(chosen.model_dump(mode="json"), sort_keys=False)
 

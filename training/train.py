@@ -14,7 +14,7 @@ from stable_baselines3.common.logger import Logger
 
 from .. import files
 from ..envs.static import static_features
-from ..errors import CheckpointError, ConfigError
+from ..errors import ConfigError
 from ..models.masked_policy import CandidatePolicy
 from ..simulation.scenario import Scenario
 from . import checkpoint
@@ -58,7 +58,7 @@ def train(
     Raises:
         MeshwrightError: the config, benchmark or checkpoint is wrong; the folder exists already. Nothing is written then.
     """
-    run = _begun_with(chosen, folder) if resume else RunFolder.check_new(folder, overwrite=overwrite)
+    run = RunFolder.begun_with(folder, chosen) if resume else RunFolder.check_new(folder, overwrite=overwrite)
     played = courses(chosen, graphs_dir=graphs_dir, scenario=scenario)
     check_pretraining(chosen, played[0].scenarios)
     torch.set_num_threads(chosen.num_threads)
@@ -118,16 +118,6 @@ def pick_device(name: str) -> str:
     if name == "cuda" and not torch.cuda.is_available():
         raise ConfigError("torch sees no CUDA device here", field="device", value=name, choices=["cpu", "auto"])
     return name
-
-
-def _begun_with(chosen: TrainSettings, folder: Path) -> RunFolder:
-    """The run folder, if it was begun with this config."""
-    run = RunFolder.open(folder)
-    begun = run.settings().model_dump()
-    for field, value in chosen.model_dump().items():
-        if begun[field] != value:
-            raise CheckpointError("differs from the config that the run was begun with", file=folder, field=field)
-    return run
 
 
 def _model(chosen: TrainSettings, first: Course) -> MaskablePPO:

@@ -30,7 +30,7 @@ def run(
 
     if chosen is None:
         assert resume is not None
-        chosen = LinearRun(resume).settings()
+        chosen = LinearRun.open(resume).settings()
     with output.progress() as bars, interrupts.remembered() as check_interrupt:
         with output.set_up(bars) as simulated:
             scenario = load_benchmark(chosen.benchmark, changes=chosen.changes).build(graphs_dir=graphs, progress=simulated)
