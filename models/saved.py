@@ -135,19 +135,8 @@ class SavedNetwork:
         Raises:
             CheckpointError: the weights do not fit the widths, or the scenario does not tell what they read.
         """
-        wanted = self.trained.get("shape_slots", 0)
-        if self.settings.after and static.shape_slots != wanted:
-            problem = f"reads when blocks become free at {wanted} moments ahead: add --set scenario.shape_slots={wanted}"
-            raise CheckpointError(problem, file=self.file, field="shape_slots", value=static.shape_slots)
-        growth = self.trained.get("slot_growth", 1.0)
-        if self.settings.after and static.slot_growth != growth:
-            problem = f"reads slots that grow by a factor of {growth:g}: add --set scenario.slot_growth={growth:g}"
-            raise CheckpointError(problem, file=self.file, field="slot_growth", value=static.slot_growth)
-        for name in RECENT:
-            windows, told = list(self.trained.get(name, [])), list(getattr(static, name))
-            if self.settings.after and told != windows:
-                problem = f"reads of other recent arrivals: add --set 'scenario.{name}={windows}'"
-                raise CheckpointError(problem, file=self.file, field=name, value=told)
+        if self.settings.after:
+            self._check_told(static)
         network = CandidateNetwork(self.settings, static)
         try:
             network.load_state_dict(self.weights)
@@ -158,6 +147,24 @@ class SavedNetwork:
             raise CheckpointError("the weights do not fit the widths that stand beside them", file=self.file) from None
         self._check_kinds(network, static)
         return network.eval()
+
+    def _check_told(self, static: StaticFeatures) -> None:
+        """Refuse a scenario that tells something else than what worth is read from; the message says all that it lacks."""
+        slots, growth = self.trained.get("shape_slots", 0), self.trained.get("slot_growth", 1.0)
+        told: list[tuple[str, Any, str, str]] = [
+            ("shape_slots", slots, f"reads when blocks become free at {slots} moments ahead", f"scenario.shape_slots={slots}"),
+            ("slot_growth", growth, f"reads slots that grow by a factor of {growth:g}", f"scenario.slot_growth={growth:g}"),
+        ]
+        for name in RECENT:
+            windows = tuple(self.trained.get(name, ()))
+            told.append((name, windows, "reads of other recent arrivals", f"'scenario.{name}={list(windows)}'"))
+        lacking = [(name, problem, change) for name, wanted, problem, change in told if getattr(static, name) != wanted]
+        if lacking:
+            name, problem, _ = lacking[0]
+            advice = " ".join(f"--set {change}" for *_, change in lacking)
+            found = getattr(static, name)
+            value = list(found) if isinstance(found, tuple) else found
+            raise CheckpointError(f"{problem}: add {advice}", file=self.file, field=name, value=value)
 
     def _check_kinds(self, network: CandidateNetwork, static: StaticFeatures) -> None:
         """Refuse a cluster some of whose shapes have no weights."""

@@ -72,6 +72,16 @@ def test_a_network_reads_the_windows_that_it_was_trained_with(foreseeing, change
     )
 
 
+def test_all_that_a_scenario_does_not_tell_is_named_at_once(foreseeing, foreseeing_network, changed):
+    trained = {"shape_slots": 6, "slot_growth": 1.5, "deadline_windows": [8], "work_windows": [2.5]}
+    with pytest.raises(CheckpointError) as caught:
+        NetworkPolicy("mine", SavedNetwork.of(foreseeing_network, trained), changed(foreseeing, shape_slots=0))
+    assert str(caught.value) == (
+        "shape_slots: reads when blocks become free at 6 moments ahead: add --set scenario.shape_slots=6 "
+        "--set scenario.slot_growth=1.5 --set 'scenario.deadline_windows=[8]' --set 'scenario.work_windows=[2.5]' (got 0)"
+    )
+
+
 def test_a_network_without_afterstates_acts_whatever_else_is_told(foreseeing, network, observations):
     policy = NetworkPolicy("mine", SavedNetwork.of(network, {"shape_slots": 0}), foreseeing)
     seen = {key: value[0].numpy() for key, value in observations(foreseeing).items()}
