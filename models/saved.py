@@ -149,7 +149,10 @@ class SavedNetwork:
         return network.eval()
 
     def _check_told(self, static: StaticFeatures) -> None:
-        """Refuse a scenario that tells something else than what worth is read from; the message says all that it lacks."""
+        """Refuse a scenario of other slots or windows than those that worth is read from; the message names all of them.
+
+        How many arrivals a slot stands for is not compared: a cluster of another size wants another number.
+        """
         slots, growth = self.trained.get("shape_slots", 0), self.trained.get("slot_growth", 1.0)
         told: list[tuple[str, Any, str, str]] = [
             ("shape_slots", slots, f"reads when blocks become free at {slots} moments ahead", f"scenario.shape_slots={slots}"),

@@ -173,7 +173,8 @@ def _go_on(w, v, s, next_sent_s):  # type: ignore[no-untyped-def]
             left_bytes = s.rate_bytes_per_s[flow] * (s.sent_s[flow] - first_s)
             if s.sent_s[flow] <= latest_s or left_bytes <= SAME_BYTES * s.payload_bytes[flow]:
                 flows_end = True
-                now_s = max(now_s, min(s.sent_s[flow], latest_s))
+                if s.sent_s[flow] <= latest_s:
+                    now_s = max(now_s, s.sent_s[flow])
                 end(s, flow)  # another flow moves into place k
                 i = w.flow_task[flow]
                 v.open_flows[i] -= 1

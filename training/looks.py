@@ -63,6 +63,7 @@ class Looks(BaseCallback):
         self.curve: list[dict[str, Any]] = []
         self.best: SavedNetwork | None = None
         self.best_centre = np.zeros(1)
+        self.centres: dict[str, float] = {}
         self.ended: list[float] = []
         self.before_s = 0.0
         self.since = time.perf_counter()
@@ -94,6 +95,7 @@ class Looks(BaseCallback):
         assert self.chosen.pretraining is not None
         self.before_ppo = self.chosen.pretraining.steps
         learned, searched = (begun["values"], begun["linear"]) if begun is not None else (None, None)
+        self.before_shown = begun["shown"] if begun is not None else 0
         first_step = (begun["shown"] + 1 if begun is not None else 0) if is_resumed else None
         self.before = Board(self.run.tensorboard / "pretraining", first_step)
         try:
@@ -109,6 +111,7 @@ class Looks(BaseCallback):
         assert self.best is not None
         self._network.load_state_dict(self.best.weights)
         finish_pretraining(self._network, self._env, self.chosen)
+        self.centres = self._env.centres
         self.next_validation = self.next_checkpoint = 0
 
     def _pretrain_network(self, begun: dict[str, Any] | None) -> None:
@@ -135,7 +138,8 @@ class Looks(BaseCallback):
         if self.before is not None and latest["generation"] == search.generation:
             rates = {f"tuned_blocking_rate/{kind}": latest[f"{kind}_blocking_rate"] for kind in ("validation", "training")}
             self.before.write(rates, {}, self.before_shown)
-        self._save({"values": None, "linear": json.dumps(search.state()), "shown": self.before_shown})
+        if search.generation < search.chosen.generations:  # PPO, whose first checkpoint is its beginning, comes right after it
+            self._save({"values": None, "linear": json.dumps(search.state()), "shown": self.before_shown})
         if self.report is not None:
             steps, tuned = self.before_ppo, search.generation / search.chosen.generations
             best = search.best["validation_blocking_rate"]
@@ -149,7 +153,7 @@ class Looks(BaseCallback):
         if learning is not None:
             if self.before is not None:
                 self.before.write({"worth/loss": learning.loss}, {}, steps)
-            if steps >= self.next_checkpoint:
+            if steps >= self.next_checkpoint and steps < self.before_ppo:
                 self.next_checkpoint = steps + self.chosen.checkpoint_every_steps
                 self._save({"values": learning.state(), "linear": None, "shown": steps})
         self._tell(steps)
@@ -172,6 +176,7 @@ class Looks(BaseCallback):
         self.curve, self.ended, self.before_s = saved["curve"], saved["ended"], saved["elapsed_s"]
         self.next_validation, self.next_checkpoint = saved["next_validation"], saved["next_checkpoint"]
         self.before_ppo, self.best_centre = saved["before_ppo"], np.array(saved["best_centre"])
+        self.centres = saved["centres"]
         self.averaged_at = saved["averaged_at"]
         if saved["averaged"] is not None:
             self.averaged_weights = saved["averaged"]
@@ -262,6 +267,7 @@ class Looks(BaseCallback):
             "next_checkpoint": self.next_checkpoint,
             "before_ppo": self.before_ppo,
             "best_centre": self.best_centre.tolist(),
+            "centres": self.centres,
             "averaged_at": self.averaged_at,
             "averaged": self.averaged_weights if self.averaged is None else self.averaged.state_dict(),
         }

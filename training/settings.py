@@ -132,6 +132,8 @@ class TrainSettings(settings.Settings):
             raise ValueError("pretraining of kind 'values' needs the layers network.after, as in [64, 32]")
         if isinstance(self.pretraining, ValuePretraining) and self.ppo.discount == 1:
             raise ValueError("pretraining of kind 'values' needs a ppo.discount below 1")
+        if self.network.standardised and not isinstance(self.pretraining, ValuePretraining):
+            raise ValueError("network.standardised needs pretraining of kind 'values', which tells by how much")
         return self
 
     @model_validator(mode="after")

@@ -116,7 +116,7 @@ class ValueLearning:
         self._learner.load_state_dict(state["learner"])
         self._player.load_state_dict(state["player"])
         self._optimizer.load_state_dict(state["optimizer"])
-        self._memory.restore(state["memory"])
+        self._memory.restore(state["memory"], next(self._network.parameters()).device)
 
 
 def _prepare(network: CandidateNetwork, env: JobPartitioningVecEnv, rng: np.random.Generator, centred: str = "together") -> None:
@@ -296,12 +296,12 @@ class _Memory:
         written = {key: rows[: len(self)].clone() for key, rows in self.rows.items()}
         return {"rows": written, "size": self.size, "num_rollouts": self.num_rollouts}
 
-    def restore(self, state: dict[str, Any]) -> None:
-        """Take up a state of an equal memory."""
+    def restore(self, state: dict[str, Any], device: torch.device) -> None:
+        """Take up a state of an equal memory, on a device."""
         self.size, self.num_rollouts = state["size"], state["num_rollouts"]
         self.rows = {}
         for key, written in state["rows"].items():
-            self.rows[key] = written.new_zeros((self._capacity * self.size, *written.shape[1:]))
+            self.rows[key] = written.new_zeros((self._capacity * self.size, *written.shape[1:]), device=device)
             self.rows[key][: len(self)] = written
 
 

@@ -100,7 +100,7 @@ def _play(model: MaskablePPO, chosen: TrainSettings, played: Sequence[Course], c
         assert isinstance(env, JobPartitioningVecEnv)
         if env.scenarios != course.scenarios:
             following = course.env(chosen)
-            following.pay_as(env)
+            following.pay_by(callback.centres or env.centres, env.reward_scale)
             model.set_env(following)
         callback.show_worth(model)
         # The mask travels in the observation, so PPO need not fetch and keep it again.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 from stable_baselines3.common.vec_env import VecEnv
 
+from .. import files
 from ..envs.batch import EpisodeBatch
 from ..envs.reward import RewardSettings
 from ..errors import ConfigError
@@ -72,6 +73,10 @@ class JobPartitioningVecEnv(VecEnv):
             raise ConfigError(f"must be a multiple of the {len(self.scenarios)} benchmarks", field="num_envs", value=num_envs)
         self.batches = [EpisodeBatch(one, share, paid) for one, paid in zip(self.scenarios, weights, strict=True)]
         self.scenario = self.scenarios[0]
+        paid_keys = (
+            files.digest(one.digest, paid.model_dump(mode="json")) for one, paid in zip(self.scenarios, weights, strict=True)
+        )
+        self._paid_keys = tuple(paid_keys)
         space = self.batches[0].observer.space
         for one, batch in zip(self.scenarios, self.batches, strict=True):
             if batch.observer.space != space or one.problem.num_candidates != self.scenario.problem.num_candidates:
@@ -175,12 +180,16 @@ class JobPartitioningVecEnv(VecEnv):
         """What is taken off the rewards of each environment, ``(e,)``."""
         return np.repeat(self.reward_centre, self.num_envs // len(self.batches)).astype(np.float32)
 
-    def pay_as(self, other: JobPartitioningVecEnv) -> None:
-        """Centre and scale rewards as another environment does; those of a scenario that it lacks by the mean of its centres."""
-        known = dict(zip(map(id, other.scenarios), other.reward_centre, strict=True))
-        mean = other.reward_centre.mean()
-        self.reward_centre = np.array([known.get(id(one), mean) for one in self.scenarios])
-        self.reward_scale = other.reward_scale
+    @property
+    def centres(self) -> dict[str, float]:
+        """What is taken off rewards, by a hash of scenario and rewards."""
+        return dict(zip(self._paid_keys, self.reward_centre.tolist(), strict=True))
+
+    def pay_by(self, centres: Mapping[str, float], scale: float) -> None:
+        """Centre and scale rewards as other environments did; those of a scenario that they lacked by the mean of theirs."""
+        mean = float(np.mean([*centres.values()])) if centres else 0.0
+        self.reward_centre = np.array([centres.get(key, mean) for key in self._paid_keys])
+        self.reward_scale = scale
 
     def pays(self) -> NDArray[np.float32]:
         """What each candidate pays at once, centred, ``(e, a)`` (see `EpisodeBatch.pays`)."""

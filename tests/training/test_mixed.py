@@ -81,10 +81,10 @@ def test_a_state_of_several_benchmarks_is_continued_exactly(make):
 def test_another_course_is_paid_as_the_one_before_and_what_is_new_by_the_mean(make, scenario, tiny, busy):
     env = make()
     env.reward_centre, env.reward_scale = np.array([0.125, 0.375]), 0.5
-    new = busy.build()
-    following = JobPartitioningVecEnv((env.scenarios[1], new, scenario), 6, (busy.reward, busy.reward, tiny.reward), 5)
-    following.pay_as(env)
-    assert (following.reward_centre.tolist(), following.reward_scale) == ([0.375, 0.25, 0.125], 0.5)
+    equal = busy.build()  # the third one pays otherwise
+    following = JobPartitioningVecEnv((equal, scenario, equal), 6, (busy.reward, tiny.reward, tiny.reward), 5)
+    following.pay_by(env.centres, env.reward_scale)
+    assert (following.reward_centre.tolist(), following.reward_scale) == ([0.375, 0.125, 0.25], 0.5)
 
 
 def test_staggered_episodes_begin_at_different_places(make, scenario, tiny):

@@ -12,10 +12,21 @@ from meshwright.models.saved import SavedNetwork, load_tensors
 from meshwright.training import looks, temporal_difference
 from meshwright.training import train as training
 from meshwright.training.pretraining_settings import RulePretraining
-from meshwright.training.settings import TrainSettings
+from meshwright.training.settings import Lesson, TrainSettings
 from meshwright.training.train import train
 
-from .runs import VALUES, InterruptionError, at_the_beginning_of_ppo, curve, equal, go_on, interrupted_at, same_run, scalars
+from .runs import (
+    VALUES,
+    InterruptionError,
+    at_the_beginning_of_ppo,
+    curve,
+    equal,
+    go_on,
+    interrupted_at,
+    same_run,
+    scalars,
+    shown,
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -187,6 +198,31 @@ def test_a_run_goes_on_wherever_it_was_interrupted(whole, full, tmp_path, steps)
     assert (folder / "checkpoint.pt").exists() == (steps >= 192)
     go_on(full, folder, None)
     same_run(folder, whole)
+
+
+@pytest.mark.parametrize("steps", [128, 448, 512])
+def test_a_run_with_a_checkpoint_at_every_update_goes_on_wherever_it_was_interrupted(whole, full, tmp_path, steps):
+    folder, often = tmp_path / "run", full.model_copy(update={"checkpoint_every_steps": 64})
+    with pytest.raises(InterruptionError):
+        train(often, folder, progress=interrupted_at(steps))
+    go_on(often, folder, None)
+    assert (curve(folder), shown(folder)) == (curve(whole), shown(whole))
+
+
+def test_each_lesson_is_paid_by_the_centres_that_the_pretraining_found(full, config, tmp_path):
+    tiny, busy = str(config.with_name("tiny.yaml")), str(config.with_name("busy.yaml"))
+    values = full.pretraining.model_copy(update={"centred": "apart"})
+    lessons = (Lesson(share=0.25, benchmarks=(busy, tiny)), Lesson(share=0.25, benchmarks=(tiny,)))
+    chosen = full.model_copy(update={"pretraining": values, "curriculum": lessons, "checkpoint_every_steps": 64})
+    train(chosen, tmp_path / "whole")
+    found = load_tensors(tmp_path / "whole" / "checkpoint.pt")
+    of_busy, of_tiny = found["progress"]["centres"].values()
+    assert of_busy != of_tiny
+    assert found["episodes"]["reward_terms"][:2].tolist() == [of_tiny, of_busy]  # tiny is played first then, busy mixed in
+    with pytest.raises(InterruptionError):
+        train(chosen, tmp_path / "killed", progress=interrupted_at(512 + 320))  # in the second lesson, which lacks one
+    go_on(chosen, tmp_path / "killed", None)
+    same_run(tmp_path / "killed", tmp_path / "whole")
 
 
 def test_the_lessons_are_played_one_after_the_other(full, tmp_path, monkeypatch):

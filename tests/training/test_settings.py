@@ -57,6 +57,7 @@ def test_every_shipped_config_is_whole_and_names_every_key(path):
         ("pretraining={kind: rule, rule: min, trace: 0.5}", "pretraining.trace: unknown key (got 'trace'); valid: epochs, "),
         ("pretraining={kind: rule, rule: 3}", "pretraining.rule: input should be a valid string"),
         ("pretraining={kind: values}", "pretraining of kind 'values' needs the layers network.after"),
+        ("network.standardised=true", "network.standardised needs pretraining of kind 'values'"),
         ("curriculum=[{share: 1.0, benchmarks: [a]}]", "curriculum.0.share"),
         ("curriculum=[{share: 0.5, benchmarks: []}]", "curriculum.0.benchmarks"),
         ("curriculum=[{share: 0.75, benchmarks: [a]}, {share: 0.25, benchmarks: [b]}]", "must leave a share to the benchmark"),

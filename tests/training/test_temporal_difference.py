@@ -311,3 +311,13 @@ def test_ppo_begins_as_sharply_as_the_temperature_says_and_is_paid_in_another_un
     pays = env.pays()
     assert pays[:, 0].tolist() == [-1.125] * 4
     assert env.step(np.zeros(4, np.int64))[1].tolist() == [-0.5625] * 4
+
+
+def test_a_memory_is_put_back_on_the_device_that_learns():
+    memory, again = temporal_difference._Memory(2), temporal_difference._Memory(2)
+    memory.add({"wanted": torch.tensor([5.0, 6.0])})
+    again.restore(memory.state(), torch.device("meta"))
+    assert {rows.device.type for rows in again.rows.values()} == {"meta"}
+    again.restore(memory.state(), torch.device("cpu"))
+    assert again.rows["wanted"].tolist() == [5.0, 6.0, 0.0, 0.0]
+    assert (len(again), again.num_rollouts) == (2, 1)
