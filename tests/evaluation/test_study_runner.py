@@ -82,9 +82,9 @@ def test_other_settings_are_done_anew_with_all_that_hangs_on_them_and_the_former
     assert [name for name, state in states.items() if state == "stale"] == ["parts-full-seed-0"]
     words, _ = play(folder, places, program)
     assert [name for name, word in words.items() if word == "done"] == ["parts-full-seed-0", "parts-played"]
-    former = places.out / "former" / "parts-full-seed-0-1" / "config.yaml"
-    assert "48" not in former.read_text()
-    assert "48" in (places.out / "training" / "parts-full-seed-0" / "config.yaml").read_text()
+    former, new = places.out / "former" / "parts-full-seed-0-1", places.out / "training" / "parts-full-seed-0"
+    assert "total_steps: 48\n" not in (former / "config.yaml").read_text()
+    assert "total_steps: 48\n" in (new / "config.yaml").read_text()
 
 
 def test_what_was_done_with_other_settings_may_be_kept(folder, places, program):
