@@ -190,7 +190,7 @@ class _Column:
         if self.played is None:
             return NOTHING
         is_tuned = row.policy is not None and row.policy in self.played.chosen
-        chosen = f" {escaped(chosen_in(self.played, row.policy))}" if row.policy and is_tuned else ""
+        chosen = f" {escaped(chosen_in(self.played, str(row.policy)))}" if is_tuned else ""
         entry = shown_in(row, self.findings, self.played, self.name)
         return NOTHING if entry is None else rate(entry.blocking_rate) + chosen
 

@@ -99,13 +99,30 @@ def save(
     )
 
 
-def restore(path: Path, model: MaskablePPO, key: str) -> Restored:
-    """Put a fresh model into the state of a checkpoint.
+def load(path: Path) -> dict[str, Any]:
+    """What `restore` takes; ``num_timesteps`` are the decisions of PPO so far.
 
     Raises:
-        CheckpointError: missing, truncated, of another version, or of another config or scenario.
+        CheckpointError: missing, truncated or of another version.
     """
-    data = _load(path)
+    data = load_tensors(path)
+    if not isinstance(data, dict) or data.get("format_version") != FORMAT_VERSION or not all(k in data for k in KEYS):
+        raise CheckpointError(f"is no checkpoint of version {FORMAT_VERSION}", file=path)
+    return data
+
+
+def restore(data: dict[str, Any], path: Path, model: MaskablePPO, key: str) -> Restored:
+    """Put a fresh model into the state of a checkpoint.
+
+    Args:
+        data: from `load`.
+        path: of the checkpoint, for messages.
+        model: of the same config.
+        key: as for `save`.
+
+    Raises:
+        CheckpointError: of another config or scenario.
+    """
     if data["key"] != key:
         raise CheckpointError("belongs to another config, workload or cluster than this run's", file=path)
     model.policy.load_state_dict(data["policy"])
@@ -128,22 +145,6 @@ def restore(path: Path, model: MaskablePPO, key: str) -> Restored:
     kind, keys, position, has_gauss, gauss = data["numpy_generator"]
     np.random.set_state((kind, keys.numpy().astype(np.uint32), position, has_gauss, gauss))  # noqa: NPY002
     return Restored(data["progress"], best, data["pretraining"])
-
-
-def steps(path: Path) -> int:
-    """Decisions of PPO before a checkpoint was taken.
-
-    Raises:
-        CheckpointError: missing, truncated or of another version.
-    """
-    return int(_load(path)["num_timesteps"])
-
-
-def _load(path: Path) -> dict[str, Any]:
-    data = load_tensors(path)
-    if not isinstance(data, dict) or data.get("format_version") != FORMAT_VERSION or not all(k in data for k in KEYS):
-        raise CheckpointError(f"is no checkpoint of version {FORMAT_VERSION}", file=path)
-    return data
 
 
 def _environment(model: MaskablePPO) -> JobPartitioningVecEnv:

@@ -69,9 +69,10 @@ def train(
     key = files.digest(kept, rewards, scenarios)
     restored = None
     if resume and run.checkpoint.exists():
-        begun = checkpoint.steps(run.checkpoint)
+        saved = checkpoint.load(run.checkpoint)
+        begun = saved["num_timesteps"]
         model.set_env(next(course for course in played if begun < course.until_steps or course is played[-1]).env(chosen))
-        restored = checkpoint.restore(run.checkpoint, model, key)
+        restored = checkpoint.restore(saved, run.checkpoint, model, key)
     if not resume:
         RunFolder.create(folder, chosen, command, overwrite=overwrite)
     is_before_ppo = restored is None or restored.pretraining is not None

@@ -73,10 +73,8 @@ class JobPartitioningVecEnv(VecEnv):
             raise ConfigError(f"must be a multiple of the {len(self.scenarios)} benchmarks", field="num_envs", value=num_envs)
         self.batches = [EpisodeBatch(one, share, paid) for one, paid in zip(self.scenarios, weights, strict=True)]
         self.scenario = self.scenarios[0]
-        paid_keys = (
-            files.digest(one.digest, paid.model_dump(mode="json")) for one, paid in zip(self.scenarios, weights, strict=True)
-        )
-        self._paid_keys = tuple(paid_keys)
+        paid = zip(self.scenarios, weights, strict=True)
+        self._paid_keys = [files.digest(one.digest, rewards.model_dump(mode="json")) for one, rewards in paid]
         space = self.batches[0].observer.space
         for one, batch in zip(self.scenarios, self.batches, strict=True):
             if batch.observer.space != space or one.problem.num_candidates != self.scenario.problem.num_candidates:
