@@ -1,6 +1,6 @@
 """`train`: PPO on the batched environment, from a config to a run folder.
 
-On a CPU the same seed gives the same numbers, bit for bit; a GPU adds numbers up in no fixed order.
+The same seed gives the same numbers, bit for bit: on a CPU, and on a GPU of one type with one version of torch.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from stable_baselines3.common.logger import Logger
 
 from .. import files
 from ..envs.static import static_features
-from ..errors import ConfigError
 from ..models.masked_policy import CandidatePolicy
 from ..simulation.scenario import Scenario
 from . import checkpoint
+from .device import in_fixed_order, pick_device
 from .lessons import Course, courses
 from .looks import Board, Looks, Progress, TrainProgress
 from .pretraining import check_pretraining
@@ -25,7 +25,7 @@ from .run_folder import RunFolder
 from .settings import TrainSettings
 from .vec_env import JobPartitioningVecEnv
 
-__all__ = ["Progress", "TrainProgress", "pick_device", "train"]
+__all__ = ["Progress", "TrainProgress", "train"]
 
 # Stable-Baselines3's choice for PPO; torch's own is 1e-8.
 ADAM_EPSILON = 1e-5
@@ -81,12 +81,13 @@ def train(
     callback = Looks(chosen, run, played[-1], key, board, progress)
     model.set_logger(Logger(None, [board]))
     try:
-        if restored is not None:
-            callback.take_up(restored.progress, restored.best)
-        if chosen.pretraining is not None and is_before_ppo:
-            callback.pretrain(model, restored and restored.pretraining, is_resumed=resume)
-        _play(model, chosen, played, callback)
-        callback.finish(model)
+        with in_fixed_order(model.device):
+            if restored is not None:
+                callback.take_up(restored.progress, restored.best)
+            if chosen.pretraining is not None and is_before_ppo:
+                callback.pretrain(model, restored and restored.pretraining, is_resumed=resume)
+            _play(model, chosen, played, callback)
+            callback.finish(model)
     finally:
         board.close()
     return run
@@ -106,19 +107,6 @@ def _play(model: MaskablePPO, chosen: TrainSettings, played: Sequence[Course], c
         callback.show_worth(model)
         # The mask travels in the observation, so PPO need not fetch and keep it again.
         model.learn(course.until_steps - model.num_timesteps, callback=callback, reset_num_timesteps=False, use_masking=False)
-
-
-def pick_device(name: str) -> str:
-    """``cpu`` or ``cuda``; ``auto`` takes a GPU where there is one.
-
-    Raises:
-        ConfigError: a GPU is asked for and there is none.
-    """
-    if name == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    if name == "cuda" and not torch.cuda.is_available():
-        raise ConfigError("torch sees no CUDA device here", field="device", value=name, choices=["cpu", "auto"])
-    return name
 
 
 def _model(chosen: TrainSettings, first: Course) -> MaskablePPO:

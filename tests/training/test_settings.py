@@ -13,7 +13,8 @@ from meshwright import settings
 from meshwright.errors import CheckpointError, ConfigError
 from meshwright.training.run_folder import RunFolder, to_yaml
 from meshwright.training.settings import TrainSettings, load_train_settings
-from meshwright.training.train import pick_device, train
+from meshwright.training.device import pick_device
+from meshwright.training.train import train
 
 SHIPPED = [
     path
@@ -140,8 +141,8 @@ def test_decisions_of_an_update_by_hand(chosen):
     assert chosen.ppo.update_steps == 4 * 16
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
-def test_a_gpu_that_is_not_there_is_told_and_leaves_no_run_folder(chosen, tmp_path):
+def test_a_gpu_that_is_not_there_is_told_and_leaves_no_run_folder(chosen, tmp_path, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert pick_device("auto") == "cpu"
     wanted = chosen.model_copy(update={"device": "cuda"})
     with pytest.raises(ConfigError, match="device: torch sees no CUDA device here"):

@@ -1,0 +1,81 @@
+"""Runs on a GPU, where there is one: the same numbers again and after being killed, and policies that any machine plays."""
+
+import pytest
+import torch
+
+from meshwright import settings
+from meshwright.envs.benchmark import load_benchmark
+from meshwright.envs.static import static_features
+from meshwright.models.saved import SavedNetwork, load_tensors
+from meshwright.training import temporal_difference
+from meshwright.training.settings import TrainSettings
+from meshwright.training.train import train
+from meshwright.training.validation import blocking_rate
+
+from .runs import VALUES, InterruptionError, curve, go_on, interrupted_at, same_run
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU here")
+
+RULE = "pretraining={kind: rule, rule: min, steps: 512, rollout_steps: 16, minibatch: 32}"
+LINEAR = "pretraining.linear={generations: 2, population: 4, elite: 2, num_episodes: 1, num_validation_seeds: 1}"
+WITH_VALUES = (VALUES, "network.after=[8, 4]", "changes=[scenario.shape_slots=4]")
+KINDS = {
+    "ppo": (),
+    "values": WITH_VALUES,
+    "prior": (*WITH_VALUES, LINEAR, "network.prior=true"),
+    "standardised": (
+        *WITH_VALUES[:2],
+        "changes=[scenario.shape_slots=4, 'scenario.work_windows=[2, 8]']",
+        "network.standardised=true",
+    ),
+    "rule": (RULE,),
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _short_preparation():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(temporal_difference, "PREPARING_STEPS", 48)
+        yield
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def chosen_here(request, config):
+    return settings.load(TrainSettings, config, changes=["device=cuda", *KINDS[request.param]])
+
+
+@pytest.fixture(scope="module")
+def whole_here(chosen_here, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    train(chosen_here, folder)
+    return folder
+
+
+def test_the_same_seed_gives_the_same_run_on_a_gpu(whole_here, chosen_here, tmp_path):
+    train(chosen_here, tmp_path / "run")
+    same_run(tmp_path / "run", whole_here)
+
+
+@pytest.mark.parametrize("steps", [64, 448])
+def test_a_run_on_a_gpu_goes_on_wherever_it_was_interrupted(whole_here, chosen_here, tmp_path, steps):
+    with pytest.raises(InterruptionError):
+        train(chosen_here, tmp_path / "run", progress=interrupted_at(steps))
+    go_on(chosen_here, tmp_path / "run", scenario=None)
+    same_run(tmp_path / "run", whole_here)
+
+
+def test_what_was_trained_on_a_gpu_reaches_its_figure_on_a_cpu(whole_here, chosen_here):
+    kept = SavedNetwork.load(whole_here / "policy.pt")
+    assert all(weights.device.type == "cpu" for weights in load_tensors(whole_here / "policy.pt")["weights"].values())
+    played = load_benchmark(chosen_here.benchmark, changes=chosen_here.changes).build()
+    found = blocking_rate(kept.network(static_features(played)), played, chosen_here.num_validation_seeds, kept.prior)
+    assert found == kept.trained["validation_blocking_rate"]
+
+
+def test_a_run_that_lost_its_gpu_goes_on_without_one(chosen_here, tmp_path, monkeypatch):
+    chosen = chosen_here.model_copy(update={"device": "auto"})
+    with pytest.raises(InterruptionError):
+        train(chosen, tmp_path / "run", progress=interrupted_at(448))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    go_on(chosen, tmp_path / "run", scenario=None)
+    assert curve(tmp_path / "run")[-1]["steps"] >= chosen.total_steps

@@ -1,0 +1,47 @@
+"""Where the network is trained: a CPU, or a GPU that adds numbers up in a fixed order."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from ..errors import ConfigError
+
+# How cuBLAS sets memory aside: one of the two settings with which it adds up in a fixed order (NVIDIA, "cuBLAS library",
+# section "Results reproducibility").
+CUBLAS_WORKSPACE = ("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+
+
+def pick_device(name: str) -> str:
+    """``cpu`` or ``cuda``; ``auto`` takes a GPU where there is one.
+
+    Raises:
+        ConfigError: a GPU is asked for and there is none.
+    """
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if name == "cuda" and not torch.cuda.is_available():
+        raise ConfigError("torch sees no CUDA device here", field="device", value=name, choices=["cpu", "auto"])
+    return name
+
+
+@contextmanager
+def in_fixed_order(device: torch.device) -> Iterator[None]:
+    """Everything within adds numbers up in an order that is the same each time; a CPU does so anyway.
+
+    What a GPU can only add up in no fixed order raises RuntimeError, so that nothing does so silently. cuBLAS reads its
+    setting when a process first multiplies; one that the user has made is left alone.
+    """
+    if device.type != "cuda":
+        yield
+        return
+    os.environ.setdefault(*CUBLAS_WORKSPACE)
+    before = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before)
