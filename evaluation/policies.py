@@ -118,6 +118,8 @@ def shipped_names() -> list[str]:
 
 def display_name(spec: str) -> str:
     """How a policy is called in tables."""
+    if is_rollout(spec) and not is_baseline(base_of(spec)):
+        return f"{ROLLOUT}({display_name(base_of(spec))})"
     if is_baseline(spec) or is_rollout(spec) or spec.startswith("shipped:"):
         return spec
     if spec.startswith(OWN):
@@ -139,7 +141,7 @@ def policy(spec: str, scenario: Scenario) -> Policy:
     if is_baseline(spec):
         return rule_of_thumb(spec, degrees=scenario.space.degrees, placements=scenario.settings.placement_rules)
     if is_rollout(spec):
-        return Rollout(spec, scenario, _base(base_of(spec), scenario))
+        return Rollout(display_name(spec), scenario, _base(base_of(spec), scenario))
     if spec.startswith(OWN):
         return _own_policy(spec, scenario)
     path = policy_file(spec, [*NAMES, BEST_FIXED, ROLLOUT, *fixed_names(scenario, "")])

@@ -58,6 +58,7 @@ class EvaluationSettings(settings.Settings):
         policies: compared beside those that the benchmark names.
         trained: trainings, or parents of variants, whose policies are compared.
         pretrained: the same, whose networks as they were before PPO are compared.
+        planned: the same, of linear scorers, each of which is the base policy of a rollout planner that is compared.
         references: clairvoyant ones.
         quick: changes of a quick study.
     """
@@ -69,6 +70,7 @@ class EvaluationSettings(settings.Settings):
     policies: tuple[str, ...] = ()
     trained: tuple[str, ...] = ()
     pretrained: tuple[str, ...] = ()
+    planned: tuple[str, ...] = ()
     references: tuple[str, ...] = ()
     quick: tuple[str, ...] = ()
 
@@ -222,7 +224,7 @@ def _check(study: Study) -> None:
     _check_once([run.name for run in study.runs], "training")
     _check_once([*trainings, *(run.name for run in study.runs), *evaluations, *study.tables], "evaluations and tables")
     for one in study.evaluations:
-        for field in ("trained", "pretrained"):
+        for field in ("trained", "pretrained", "planned"):
             _check_known(getattr(one, field), trainings, f"evaluations.{one.name}.{field}")
         for reference in one.references:
             if not is_beam(reference):

@@ -24,7 +24,7 @@ def loads(findings: Findings, chosen: Loads) -> tuple[list[str], Drawings]:
     """Blocking by load: ours, the best fixed degree of each load and what ours differs from it by, and other rows."""
     names = [run.name for run in findings.runs(chosen.ours)]
     kinds = {"ours": "learned", "best fixed degree": "baseline"}
-    kinds |= {row.label: "learned" if row.trained or row.pretrained else "baseline" for row in chosen.rows}
+    kinds |= {row.label: row.kind for row in chosen.rows}
     points: dict[str, dict[float, Entry]] = {label: {} for label in kinds}
     differences: dict[float, str] = {}
     for played in findings.played(chosen).values():

@@ -32,13 +32,14 @@ class TableSettings(settings.Settings):
 
 
 class RowSettings(settings.Settings):
-    """One row of a comparison; exactly one of the last four tells what it shows.
+    """One row of a comparison; exactly one of the last five tells what it shows.
 
     Attributes:
         label: its name.
         policy: a policy of the evaluations, as they spell it.
         trained: a training: the mean of its policies.
         pretrained: a training: the mean of its networks before PPO; a baseline.
+        planned: a training: the mean of the rollout planners over its linear scorers.
         quoted: cells by column, from elsewhere (see ``source`` of the table).
     """
 
@@ -46,18 +47,29 @@ class RowSettings(settings.Settings):
     policy: str | None = None
     trained: str | None = None
     pretrained: str | None = None
+    planned: str | None = None
     quoted: dict[str, str] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _shows_one_thing(self) -> Self:
-        if sum(map(bool, (self.policy, self.trained, self.pretrained, self.quoted))) != 1:
-            raise ValueError("a row shows exactly one of policy, trained, pretrained and quoted")
+        if sum(map(bool, (self.policy, self.trained, self.pretrained, self.planned, self.quoted))) != 1:
+            raise ValueError("a row shows exactly one of policy, trained, pretrained, planned and quoted")
         return self
+
+    @property
+    def kind(self) -> str:
+        """What it counts as: ``learned``, ``planner`` or ``baseline``."""
+        return "learned" if self.trained or self.pretrained else "planner" if self.planned else "baseline"
+
+    @property
+    def training(self) -> str | None:
+        """What is trained for it; None where nothing is."""
+        return self.trained or self.pretrained or self.planned
 
 
 def trainings_of(rows: Iterable[RowSettings]) -> Iterator[str]:
     """What is trained for some rows."""
-    return (name for row in rows for name in (row.trained, row.pretrained) if name)
+    return (row.training for row in rows if row.training)
 
 
 class Comparison(TableSettings):

@@ -15,7 +15,7 @@ import numpy as np
 from .. import files
 from ..errors import InputFileError
 from .evaluate import FORMAT_VERSION
-from .policies import is_rollout
+from .policies import ROLLOUT, is_rollout
 from .statistics import Interval, interval, paired
 from .study import Run, Study
 from .study_benchmarks import Places
@@ -172,6 +172,11 @@ def before_ppo(run: Run) -> str:
     return f"td-{run.name}"
 
 
+def planned_over(run: Run) -> str:
+    """What the rollout planner over the linear scorer of a run is called in results."""
+    return f"{ROLLOUT}({run.name})"
+
+
 def joined(results: Sequence[Data]) -> Played:
     """Results of several evaluations of one benchmark as one.
 
@@ -197,4 +202,4 @@ def joined(results: Sequence[Data]) -> Played:
 
 def _plans_only(task: EvaluationTask) -> bool:
     specs = (*task.entry.policies, *task.benchmark.policies)
-    return not task.needs and all(is_rollout(spec) for spec in specs)
+    return not (task.trained or task.pretrained) and all(is_rollout(spec) for spec in specs)

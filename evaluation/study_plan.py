@@ -31,6 +31,10 @@ def tasks(study: Study, places: Places, load: Load) -> list[Task]:
             if not trainings[run].pretrains:
                 problem = "is not pretrained, so there is no network before PPO"
                 raise ConfigError(problem, field=f"evaluations.{task.entry.name}.pretrained", value=run)
+        for run in task.planned:
+            if not trainings[run].is_linear:
+                problem = "is no linear scorer, so no rollout planner can play on with it"
+                raise ConfigError(problem, field=f"evaluations.{task.entry.name}.planned", value=run)
     return [*trainings.values(), *evaluations]
 
 
@@ -77,8 +81,9 @@ def _training(run: Run, places: Places, load: Load, benchmarks: Benchmarks) -> T
 
 def _evaluations(study: Study, entry: EvaluationSettings, places: Places, benchmarks: Benchmarks) -> list[EvaluationTask]:
     found = load_variants(entry.benchmark, changes=entry.changes)
-    trained, pretrained = (
-        tuple(run.name for name in names for run in study.runs_of(name)) for names in (entry.trained, entry.pretrained)
+    trained, pretrained, planned = (
+        tuple(run.name for name in names for run in study.runs_of(name))
+        for names in (entry.trained, entry.pretrained, entry.planned)
     )
     num_seeds = None if study.quick is None else study.quick.num_seeds
     made = []
@@ -88,5 +93,5 @@ def _evaluations(study: Study, entry: EvaluationSettings, places: Places, benchm
         if traced and places.trace is not None:
             spec = f"{entry.benchmark}/{variant}" if variant else entry.benchmark
             benchmark = load_benchmark(spec, changes=entry.changes, trace=places.trace)
-        made.append(EvaluationTask(entry, variant, benchmark, traced, num_seeds, trained, pretrained, benchmarks))
+        made.append(EvaluationTask(entry, variant, benchmark, traced, num_seeds, trained, pretrained, planned, benchmarks))
     return made

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from .statistics import Interval, excludes_zero
 from .study import Run
 from .study_contents import Ablations, Comparison, RowSettings, Transfer
-from .study_findings import Entry, Findings, Played, before_ppo
+from .study_findings import Entry, Findings, Played, before_ppo, planned_over
 from .tables import escaped, table
 
 NOTHING = "-"
@@ -110,8 +110,9 @@ def shown_in(row: RowSettings, findings: Findings, played: Played, column: str =
     """What a row that quotes nothing shows of a benchmark."""
     if row.policy is not None:
         return played.entry(row.policy, row.label)
-    runs = findings.runs(row.trained or row.pretrained, column)
-    return played.mean([run.name if row.trained else before_ppo(run) for run in runs], row.label)
+    runs = findings.runs(row.training, column)
+    names = [run.name if row.trained else before_ppo(run) if row.pretrained else planned_over(run) for run in runs]
+    return played.mean(names, row.label)
 
 
 def best_fixed(played: Played) -> Entry | None:

@@ -19,7 +19,7 @@ from .. import files
 from ..envs.benchmark import BenchmarkSettings, load_benchmark
 from ..errors import MeshwrightError
 from .evaluate import FORMAT_VERSION
-from .policies import OWN, is_baseline, is_rollout, policy_file
+from .policies import OWN, ROLLOUT, base_of, is_baseline, is_rollout, policy_file
 from .study import EvaluationSettings, Run
 from .study_benchmarks import SHOWN, Benchmarks, Places
 
@@ -55,6 +55,11 @@ class TrainingTask:
     load: Load
     benchmarks: Benchmarks
     needs: tuple[str, ...] = ()
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether it tunes a linear scorer."""
+        return self.progress_key == "generation"
 
     @property
     def name(self) -> str:
@@ -152,6 +157,7 @@ class EvaluationTask:
         num_seeds: test episodes; None: as the benchmark says.
         trained: runs whose policies are compared.
         pretrained: runs whose networks before PPO are.
+        planned: runs over whose linear scorers rollout planners are.
         benchmarks: reads benchmarks.
     """
 
@@ -162,6 +168,7 @@ class EvaluationTask:
     num_seeds: int | None
     trained: tuple[str, ...]
     pretrained: tuple[str, ...]
+    planned: tuple[str, ...]
     benchmarks: Benchmarks
 
     @property
@@ -177,7 +184,7 @@ class EvaluationTask:
     @property
     def needs(self) -> tuple[str, ...]:
         """Training runs."""
-        return tuple(dict.fromkeys((*self.trained, *self.pretrained)))
+        return tuple(dict.fromkeys((*self.trained, *self.pretrained, *self.planned)))
 
     def folder(self, places: Places) -> Path:
         """Where the results go."""
@@ -204,7 +211,9 @@ class EvaluationTask:
     def specs(self, places: Places) -> list[str]:
         """Policies beside those of the benchmark, as the command line spells them."""
         trained = [str(places.out / TRAINING / run) for run in self.trained]
-        return [*self.entry.policies, *trained, *(str(pretrained_file(places, run)) for run in self.pretrained)]
+        pretrained = [str(pretrained_file(places, run)) for run in self.pretrained]
+        planned = [f"{ROLLOUT}({places.out / TRAINING / run})" for run in self.planned]
+        return [*self.entry.policies, *trained, *pretrained, *planned]
 
     def digest(self, places: Places) -> str:
         """A hash of everything that the results depend on, but for the program; the trained policies must be there.
@@ -213,7 +222,8 @@ class EvaluationTask:
             PolicyError: one of them is not.
         """
         specs = [*self.specs(places), *self.benchmark.policies]
-        learned = [spec for spec in specs if not (is_baseline(spec) or is_rollout(spec) or spec.startswith(OWN))]
+        played = [base_of(spec) if is_rollout(spec) else spec for spec in specs]
+        learned = [spec for spec in played if not (is_baseline(spec) or spec.startswith(OWN))]
         return files.digest(
             FORMAT_VERSION,
             self.benchmarks.digest(self.benchmark),

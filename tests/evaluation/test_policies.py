@@ -46,7 +46,9 @@ def test_a_linear_scorer_is_named_by_its_run_folder_or_its_file(run, scenario):
         assert isinstance(policy(spec, scenario), LinearScorer)
         assert display_name(spec) == "mine"
         assert kind(spec) == "baseline"
-    assert isinstance(policy(f"rollout({run})", scenario), Rollout)
+    planner = policy(f"rollout({run})", scenario)
+    assert isinstance(planner, Rollout)
+    assert planner.name == display_name(f"rollout({run})") == "rollout(mine)"
 
 
 @pytest.mark.parametrize("base", ["fixed-4@best-fit", "ladder-8-2", "max", "min@best-fit"])

@@ -157,6 +157,39 @@ def test_what_is_not_pretrained_has_no_network_before_ppo(folder, places):
         all_tasks(folder, places)
 
 
+SCORER = """
+method: linear
+name: scorer
+benchmark: benchmark.yaml
+generations: 2
+population: 4
+elite: 2
+num_episodes: 1
+num_validation_seeds: 1
+"""
+
+
+def test_a_rollout_planner_plays_over_a_scorer_of_the_study_and_follows_its_bytes(folder, places):
+    (folder / "scorer.yaml").write_text(SCORER)
+    change(folder, "study.yaml", "  - name: parts\n", "  - {name: scorer, config: scorer.yaml}\n  - name: parts\n")
+    change(folder, "study.yaml", "trained: [parts]", "planned: [scorer]")
+    task = all_tasks(folder, places)[1]["parts-played"]
+    run = places.out / "training" / "scorer-seed-0"
+    assert task.needs == ("scorer-seed-0",)
+    assert task.specs(places) == [f"rollout({run})"]
+    run.mkdir(parents=True)
+    (run / "policy.json").write_text("{}")
+    before = task.digest(places)
+    (run / "policy.json").write_text("[]")
+    assert task.digest(places) != before
+
+
+def test_only_over_a_scorer_can_a_rollout_planner_play_on(folder, places):
+    change(folder, "study.yaml", "trained: [parts]", "planned: [parts-full]")
+    with pytest.raises(ConfigError, match=r"parts-played.planned: is no linear scorer, so no rollout planner can play on"):
+        all_tasks(folder, places)
+
+
 def test_a_benchmark_that_follows_a_trace_waits_for_one_and_training_is_told_where_it_is(folder, places):
     rows = "".join(f"2017-10-0{day} 10:0{minute}:00,600,2\n" for day in range(1, 10) for minute in range(10))
     (folder / "trace.csv").write_text(f"timestamp,duration,num_gpus\n{rows}")
