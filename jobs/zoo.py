@@ -64,6 +64,17 @@ def zoo_graph(
     return model.build(batch, length or 0).timed_on(device or device_type(DEFAULT_DEVICE))
 
 
+def zoo_batch_size(name: str) -> int:
+    """The default batch of a built-in job graph.
+
+    Raises:
+        GraphError: an unknown name.
+    """
+    if name not in _MODELS:
+        raise GraphError("no such job in the zoo", value=name, choices=_MODELS)
+    return _MODELS[name].batch_size
+
+
 def zoo_shape(name: str) -> tuple[TransformerShape, int]:
     """The shape of a built-in transformer, and its default batch.
 

@@ -56,7 +56,7 @@ def test_pickling_keeps_kind_message_and_parts(kind):
 
 def test_every_user_error_exits_with_two():
     assert {kind.exit_code for kind in KINDS} == {2}
-    assert len(KINDS) == 9
+    assert len(KINDS) == 10
 
 
 @given(word=st.text(min_size=1), others=st.lists(st.text()))

@@ -106,6 +106,10 @@ class ExportError(MeshwrightError):
     """A plan cannot be expressed in the chosen scheduler's form."""
 
 
+class MeasurementError(MeshwrightError):
+    """A device cannot be measured: torch sees none, or what it computes is wrong."""
+
+
 def nearest(value: str, choices: Iterable[str]) -> str | None:
     """The choice that is spelled most like ``value``, or None where none is near."""
     found = difflib.get_close_matches(value, list(choices), n=1, cutoff=0.55)

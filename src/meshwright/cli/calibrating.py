@@ -63,3 +63,23 @@ def kernels(
     from . import calibrating_kernels
 
     calibrating_kernels.run(files, json_file)
+
+
+@calibrate.command(short_help="What kernels reach on this machine's GPU.")
+def measure(
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="YAML to write; DEVICE-kernels.yaml in this folder by default.")
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Device type; by default the one that the GPU's name holds.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="A few items of each family, in seconds.")] = False,
+    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Of the random operands.")] = 0,
+    json_file: Annotated[
+        str | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON; - for standard output.")
+    ] = None,
+) -> None:
+    """Measure products, attention, sweeps, whole layers and networks on the GPU that torch sees, in minutes."""
+    from . import calibrating_measured
+
+    calibrating_measured.run(out, device, quick, seed, json_file)
