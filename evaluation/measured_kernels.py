@@ -6,6 +6,7 @@ what its `priced` gives. An item whose time is not known yet has no ``us``; ever
 
 from __future__ import annotations
 
+from importlib.resources import files as resources
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -14,7 +15,7 @@ from pydantic import Field
 
 from .. import files, settings
 from ..costs.layouts.items import FusedAttention, Product, Sweep
-from ..errors import ConfigError
+from ..errors import ConfigError, InputFileError
 from ..settings import Settings
 from ..yaml12 import Lines
 
@@ -217,17 +218,35 @@ def write(path: str | Path, measured: MeasuredKernels) -> None:
     files.write_text(path, text(measured))
 
 
+def names() -> list[str]:
+    """The devices whose measured kernels come with meshwright."""
+    return sorted(path.stem for path in _folder().glob("*.yaml"))
+
+
 def read(path: str | Path) -> MeasuredKernels:
-    """Read a file of measured kernels.
+    """Read a file of measured kernels, or the one of a device that comes with meshwright.
 
     Raises:
         InputFileError: the file is missing or unreadable.
         ConfigError: bad YAML, an unknown family or key, a time that is none, an item without its time; with the line.
     """
-    data, lines = settings.read_yaml(path)
+    data, lines = settings.read_yaml(_path(path))
     measured = settings.build(MeasuredKernels, data, file=path, lines=lines)
     _check_times(measured, file=path, lines=lines)
     return measured
+
+
+def _path(spec: str | Path) -> Path:
+    path = _folder() / f"{spec}.yaml" if str(spec) in names() else Path(spec)
+    if not path.exists() and "/" not in str(spec) and path.suffix not in (".yaml", ".yml"):
+        raise InputFileError(
+            "neither a file nor a device whose measured kernels come with meshwright", value=spec, choices=names()
+        )
+    return path
+
+
+def _folder() -> Path:
+    return Path(str(resources("meshwright.configs"))) / "measured"
 
 
 def _check_times(measured: MeasuredKernels, file: str | Path | None = None, lines: Lines | None = None) -> None:

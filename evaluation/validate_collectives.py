@@ -18,7 +18,7 @@ from ..costs import nccl
 from ..costs.collectives.curves import Curve
 from ..costs.collectives.prices import Provenance
 from ..costs.collectives.system import FittedLine, Key, System, curve_of
-from ..errors import ConfigError, InputFileError
+from ..errors import InputFileError
 from .collective_files import Measurement, read
 
 SIZES = "message sizes left out"
@@ -210,16 +210,6 @@ def validate(path: str | Path, *, operation: str | None = None) -> Validation:
         num_outliers=sum(curve.num_outliers for curve in curves),
         unsupported=tuple(str(error) for error in refused),
     )
-
-
-def check_allowed(option: str, error: float | None) -> None:
-    """Refuse an allowed error that is none.
-
-    Raises:
-        ConfigError: negative, or no number.
-    """
-    if error is not None and not error >= 0:
-        raise ConfigError("must be a number of at least 0", field=option, value=str(error))
 
 
 def by_table(measured: Iterable[Measurement]) -> dict[Table, list[Point]]:

@@ -17,7 +17,7 @@ from ..costs.layouts.kernels import kernel_settings
 from ..costs.layouts.memory import peak_memory
 from ..costs.layouts.step_time import Pricer, StepTime
 from ..costs.layouts.work import describe
-from ..errors import ConfigError, PlanError
+from ..errors import PlanError
 from ..plans.partition import Layout, build
 from .step_time_rows import CALIBRATION_FAMILY, UNEVEN_ROUNDS_SINCE, Row, read_rows
 
@@ -258,9 +258,3 @@ def _regret(rows: Sequence[Found]) -> dict[str, Any]:
     if not regrets:
         return {"regret_groups": 0}
     return {"regret_groups": len(regrets), "mean_regret": math.fsum(regrets) / len(regrets), "max_regret": max(regrets)}
-
-
-def check_allowed(max_mean_error: float | None) -> None:
-    """Refuse an allowed error that is no number of at least 0."""
-    if max_mean_error is not None and not max_mean_error >= 0:
-        raise ConfigError("must be a number of at least 0", field="--max-mean-error", value=max_mean_error)

@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import pytest
 
+from meshwright.cli.output import check_allowed
 from meshwright.costs.layouts.kernels import kernel_settings
 from meshwright.costs.layouts.step_time import Pricer
 from meshwright.costs.layouts.wires import Group, Wires
@@ -12,7 +13,7 @@ from meshwright.devices import device_type
 from meshwright.errors import ConfigError, InputFileError
 from meshwright.evaluation.calibrate_kernels import calibrate
 from meshwright.evaluation.step_time_rows import VTRAIN_COLUMNS, _published, gpt, read_rows
-from meshwright.evaluation.validate_step_times import check_allowed, validate
+from meshwright.evaluation.validate_step_times import validate
 from meshwright.plans.partition import Layout
 
 ROW = {
@@ -266,7 +267,7 @@ def test_bad_files_are_refused_by_name(tmp_path):
         table.write_text(",".join(VTRAIN_COLUMNS) + f"\n{cells}\n")
         assert read_rows(table)[0].unsupported, cells
     with pytest.raises(ConfigError, match="--max-mean-error"):
-        check_allowed(float("nan"))
+        check_allowed("--max-mean-error", float("nan"))
     with pytest.raises(InputFileError, match="no JSON with the layer times"):
         calibrate([table])
 

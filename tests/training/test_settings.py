@@ -11,9 +11,9 @@ import yaml
 import meshwright
 from meshwright import settings
 from meshwright.errors import CheckpointError, ConfigError
+from meshwright.training.device import pick_device
 from meshwright.training.run_folder import RunFolder, to_yaml
 from meshwright.training.settings import TrainSettings, load_train_settings
-from meshwright.training.device import pick_device
 from meshwright.training.train import train
 
 SHIPPED = [

@@ -50,19 +50,30 @@ def collectives(
     calibrating_collectives.run(files, out, name, operation, device, library_version, half, json_file)
 
 
-@calibrate.command(short_help="What kernels reach on an A100.")
+@calibrate.command(short_help="What kernels reach on a device.")
 def kernels(
     files: Annotated[
-        list[Path], typer.Argument(metavar="FILE...", help="The JSON with the times of one layer, and vTrain's table as CSV.")
+        list[Path],
+        typer.Argument(
+            metavar="FILE...",
+            help="What calibrate measure wrote, or h100 for what comes measured; or, for the A100's constants, the JSON with "
+            "the times of one layer, and vTrain's table as CSV.",
+        ),
     ],
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the constants as YAML, for costs with kernels: FILE.")
+    ] = None,
     json_file: Annotated[
         str | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON; - for standard output.")
     ] = None,
 ) -> None:
-    """Refit the kernels' constants on the calibration set, and print them beside those that ship."""
+    """Fit the kernels' constants, and print them beside those in use.
+
+    Of measured kernels every second row is fitted on; validate kernels shows the others and whole layers.
+    """
     from . import calibrating_kernels
 
-    calibrating_kernels.run(files, json_file)
+    calibrating_kernels.run(files, out, json_file)
 
 
 @calibrate.command(short_help="What kernels reach on this machine's GPU.")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import files
-from ..errors import InputFileError
+from ..errors import ConfigError, InputFileError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -63,6 +63,16 @@ def check_file(option: str, path: str | Path | None) -> None:
         raise InputFileError("may not be written", field=option, value=str(path))
     if not target.exists():
         _check_writable(option, target.parent, "no such folder")
+
+
+def check_allowed(option: str, error: float | None) -> None:
+    """Refuse an allowed error that is none.
+
+    Raises:
+        ConfigError: negative, or no number.
+    """
+    if error is not None and not error >= 0:
+        raise ConfigError("must be a number of at least 0", field=option, value=str(error))
 
 
 def check_folder(option: str, path: Path | None, *, markers: Sequence[str] = ()) -> None:

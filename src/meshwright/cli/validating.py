@@ -105,3 +105,20 @@ def step_times(
     from . import validating_step_times
 
     validating_step_times.run(files, max_mean_error, json_file)
+
+
+@validate.command(short_help="Kernels and layers that were measured on a device.")
+def kernels(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="What calibrate measure wrote, or h100 for what comes measured.")],
+    max_mean_error: Annotated[
+        float | None, typer.Option(metavar="X", help="Mean relative error that each family of layers may have, as 0.1.")
+    ] = None,
+    json_file: JsonFile = None,
+) -> None:
+    """Hold measured kernels that nothing was fitted on, and whole layers, against the constants in use.
+
+    Exit 1 only where the mean error of a family of layers is larger than the option allows.
+    """
+    from . import validating_kernels
+
+    validating_kernels.run(file, max_mean_error, json_file)

@@ -25,12 +25,12 @@ def run(
     Raises:
         typer.Exit: with 1 where a mean error is larger than allowed.
     """
-    from ..evaluation.validate_collectives import BASELINES, GROUPS, SIZES, check_allowed, validate
+    from ..evaluation.validate_collectives import BASELINES, GROUPS, SIZES, validate
 
     output.check_file("--json", json_file)
     allowed = {SIZES: max_mean_error, GROUPS: max_mean_group_error}
-    check_allowed("--max-mean-error", max_mean_error)
-    check_allowed("--max-mean-group-error", max_mean_group_error)
+    output.check_allowed("--max-mean-error", max_mean_error)
+    output.check_allowed("--max-mean-group-error", max_mean_group_error)
     found = validate(path, operation=operation)
     out = output.console(json_file)
     told = f"Calibrated on {found.num_calibrated} sizes, the 1st, 3rd, ... of each of {found.num_tables} tables"

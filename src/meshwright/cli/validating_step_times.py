@@ -21,10 +21,10 @@ def run(paths: list[Path], max_mean_error: float | None, json_file: str | None) 
         typer.Exit: with 1 where a family's mean error is larger than allowed; families of the calibration set are no
             validation and do not count.
     """
-    from ..evaluation.validate_step_times import CALIBRATION_SET, check_allowed, validate
+    from ..evaluation.validate_step_times import CALIBRATION_SET, validate
 
     output.check_file("--json", json_file)
-    check_allowed(max_mean_error)
+    output.check_allowed("--max-mean-error", max_mean_error)
     with output.progress() as bars:
         found = validate(paths, progress=output.phases(bars))
     out = output.console(json_file)

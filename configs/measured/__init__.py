@@ -1,0 +1,1 @@
+"""YAML files: what kernels reach on each device, as calibrated."""

@@ -1,0 +1,65 @@
+"""``meshwright validate kernels``."""
+
+from __future__ import annotations
+
+import typer
+
+from . import output
+
+WORST = 5  # rows that are shown of a family; the JSON holds all
+
+
+def run(path: str, max_mean_error: float | None, json_file: str | None) -> None:
+    """Hold every row against the model, print a line for each family and the worst layers, write what was asked for.
+
+    Raises:
+        typer.Exit: with 1 where the mean error of a family of layers is larger than allowed.
+    """
+    from ..evaluation.calibrate_measured import summary
+    from ..evaluation.validate_kernels import LAYER, validate
+
+    output.check_file("--json", json_file)
+    output.check_allowed("--max-mean-error", max_mean_error)
+    with output.progress() as bars:
+        found = validate(path, progress=output.phases(bars))
+    out = output.console(json_file)
+    measured = found.measured
+    source = "fitted on this device" if found.constants.calibrated else "another device's shares of its peaks"
+    out.print(
+        f"{measured.gpu}, {measured.date}, torch {measured.torch}, CUDA {measured.cuda}, driver {measured.driver}; "
+        f"constants: {source}",
+        markup=False,
+        soft_wrap=True,
+    )
+    layers = [row for family, rows in found.families.items() if family.startswith(LAYER) for row in rows]
+    worst = sorted(layers, key=lambda row: -abs(row.relative_error))[:WORST]
+    lines = [[r.item, f"{r.fitted:.0f}", f"{r.measured:.0f}", f"{r.relative_error:+.1%}"] for r in worst]
+    output.table(out, "The worst layers", ["layer", "predicted us", "measured us", "error"], lines)
+    told = found.summary()
+    lines = [
+        [
+            family,
+            str(data["items"]),
+            str(data["of_the_host"] or ""),
+            f"{data['mean_relative_error']:.1%}",
+            f"{data['mean_signed_error']:+.1%}",
+            f"{data['max_relative_error']:.1%}",
+            "" if data["is_modelled"] else "not modelled",
+        ]
+        for family, data in told.items()
+    ]
+    columns = ["family", "rows", "the host's", "mean error", "bias", "largest", ""]
+    output.table(out, "Families", columns, lines)
+    if layers:
+        every = summary(layers)
+        out.print(f"All {every['items']} passes through layers: mean error {every['mean_relative_error']:.1%}", markup=False)
+    output.write_json(json_file, found.to_data())
+    exceeded = [
+        f"{family}: mean error {data['mean_relative_error']:.2%}, allowed {max_mean_error:.2%}"
+        for family, data in told.items()
+        if max_mean_error is not None and family.startswith(LAYER) and data["mean_relative_error"] > max_mean_error
+    ]
+    for line in exceeded:
+        out.print(line, markup=False)
+    if exceeded:
+        raise typer.Exit(1)

@@ -1,0 +1,174 @@
+"""Constants from measured kernels: what is fitted on, what is left out, and what whole layers say of them."""
+
+import math
+
+import pytest
+
+from meshwright import cli, settings
+from meshwright.costs.layouts.kernels import KernelModel, KernelSettings, kernel_settings
+from meshwright.devices import device_type
+from meshwright.errors import ConfigError, InputFileError
+from meshwright.evaluation import kernel_grid
+from meshwright.evaluation.calibrate_measured import FAMILIES, FITTED, calibrate, called, halves, is_aligned, summary
+from meshwright.evaluation.measured_kernels import LayerItem, MeasuredKernels, ProductItem, names, read, write
+from meshwright.evaluation.validate_kernels import LAYER, NOT_MODELLED, layer_items, validate
+
+TRUTH = {
+    "product_efficiency": 0.7,
+    "attention_product_efficiency": 0.35,
+    "product_overhead_k": 90.0,
+    "memory_efficiency": 0.7,
+    "loss_efficiency": 0.6,
+    "fused_attention_efficiency": 0.3,
+    "fused_attention_backward_efficiency": 0.25,
+    "kernel_gap_us": 3.0,
+}
+HEADER = {
+    "device": "h100",
+    "gpu": "a formula",
+    "date": "2026-11-22",
+    "torch": "-",
+    "cuda": "-",
+    "driver": "-",
+    "python": "-",
+    "meshwright": "-",
+    "command": "a test",
+    "cache_bytes": 0,
+    "min_repeats": 1,
+    "budget_ms": 1.0,
+    "seed": 0,
+}
+
+
+def product(m, n, k, transposed="none", us=None):
+    return ProductItem(family="product", name="square", m=m, n=n, k=k, transposed=transposed, us=us)
+
+
+def by_the_model(**constants):
+    """A file whose kernels take what the model says with these constants."""
+    kernels = KernelModel(device_type("h100"), kernel_settings("h100").model_copy(update=constants))
+    items = [item for item in kernel_grid.grid() if item.family in FAMILIES]
+    timed = [item.model_copy(update={"us": 1e6 * kernels.kernel_s(item.priced())}) for item in items]
+    return MeasuredKernels(**HEADER, items=timed)
+
+
+@pytest.fixture(scope="module")
+def of_truth(tmp_path_factory):
+    path = tmp_path_factory.mktemp("measured") / "truth.yaml"
+    write(path, by_the_model(**TRUTH))
+    return path
+
+
+def test_constants_that_made_the_figures_are_found_again(of_truth):
+    found = calibrate(of_truth)
+    assert {name: getattr(found.constants, name) for name in FITTED} == pytest.approx(TRUTH, rel=0.01)
+    assert found.constants.calibrated
+    errors = [summary(rows)["max_relative_error"] for rows in (*found.fitted.values(), *found.left_out.values())]
+    assert max(errors) < 0.01
+
+
+def test_no_row_is_fitted_on_and_left_out_and_each_kind_stands_in_both():
+    used, left_out = halves(by_the_model())
+    assert list(used) == list(left_out) == list(FAMILIES)
+    for family in FAMILIES:
+        ours, others = ([called(item) for item in some[family]] for some in (used, left_out))
+        assert not set(ours) & set(others)
+        kinds = {(item.name, getattr(item, "is_causal", None)) for item in used[family]}
+        # A kind of which there is one row alone stands in one half.
+        of_many = {kind for kind in kinds if sum((i.name, getattr(i, "is_causal", None)) == kind for i in used[family]) > 1}
+        assert of_many <= {(item.name, getattr(item, "is_causal", None)) for item in left_out[family]}
+
+
+@pytest.mark.parametrize(
+    ("sizes", "transposed", "so"),
+    [
+        ((64, 64, 64), "none", True),
+        ((63, 64, 64), "none", True),  # rows of 64 in all three matrices
+        ((64, 63, 64), "none", False),  # the result's rows have 63
+        ((64, 64, 63), "none", False),  # the first operand's rows have 63
+        ((63, 64, 64), "first", False),  # the first operand lies the other way round: its rows have m = 63
+        ((64, 64, 60), "second", False),  # the second operand's rows have k = 60, 120 bytes
+    ],
+)
+def test_rows_that_begin_at_16_bytes_by_hand(sizes, transposed, so):
+    assert is_aligned(product(*sizes, transposed)) is so
+
+
+def test_a_layer_has_the_products_of_a_layer():
+    item = LayerItem(
+        family="layer",
+        name="gpt layer",
+        hidden=1024,
+        num_heads=16,
+        tp=2,
+        micro_batch=4,
+        sequence_length=512,
+        attention="unfused",
+        has_dropout=False,
+        is_backward=False,
+    )
+    flops = sum(getattr(one, "flops", 0.0) for one in layer_items(item))
+    # 24 tokens h^2 / t of the four products, 4 tokens s h / t of scores and context.
+    tokens = 4 * 512
+    assert flops == pytest.approx(24 * tokens * 1024**2 / 2 + 4 * tokens * 512 * 1024 / 2)
+    twice = sum(getattr(one, "flops", 0.0) for one in layer_items(item.model_copy(update={"is_backward": True})))
+    assert twice == pytest.approx(2 * flops)
+    (mask,) = (one for one in layer_items(item) if one.name == "mask")
+    # 4 sequences x 8 heads x 512 x 512 numbers of two bytes, read and written.
+    assert mask.moved_bytes == 4 * 8 * 512 * 512 * 2 * 2
+
+
+def test_the_shipped_constants_of_measured_devices_are_those_that_their_figures_give():
+    for name in names():
+        found, shipped = calibrate(name).constants.model_dump(), kernel_settings(name).model_dump()
+        for key in ("uncertainty", *FITTED):
+            assert found[key] == pytest.approx(shipped[key], rel=2e-3), key
+        assert {key: found[key] for key in set(found) - set(FITTED)} == {key: shipped[key] for key in set(found) - set(FITTED)}
+
+
+def test_whole_layers_are_met_that_nothing_was_fitted_on():
+    found = validate("h100")
+    told = found.summary()
+    fused = [told[f"{LAYER}fused attention, {side}"]["mean_relative_error"] for side in ("forward", "backward")]
+    assert max(fused) < 0.06
+    # Of the unfused ones the softmax of PyTorch is slower than the kernels that the constant stands for.
+    assert told[f"{LAYER}unfused attention, forward"]["mean_signed_error"] < -0.1
+    assert not any(told[family]["is_modelled"] for family in NOT_MODELLED)
+    assert told["product"]["mean_relative_error"] < 0.11
+    others = validate("h100", constants=kernel_settings("a100").model_copy(update={"num_multiprocessors": 132}))
+    assert math.fsum(fused) < math.fsum(
+        others.summary()[f"{LAYER}fused attention, {side}"]["mean_relative_error"] for side in ("forward", "backward")
+    )
+
+
+def test_a_layer_that_waits_for_the_host_says_nothing_of_the_device():
+    found = validate("h100")
+    slow = [item for item in read("h100").of("layer") if item.host_us > 0.8 * item.us]
+    layers = sum(len(rows) for family, rows in found.families.items() if family.startswith(LAYER))
+    assert sum(found.num_of_host.values()) == len(slow)
+    assert layers + len(slow) == len(read("h100").of("layer"))
+
+
+def test_what_was_fitted_is_written_and_read_again(of_truth, tmp_path, capsys):
+    out = tmp_path / "mine.yaml"
+    assert cli.run(["calibrate", "kernels", str(of_truth), "--out", str(out), "--json", "-"]) == 0
+    assert '"product_efficiency"' in capsys.readouterr().out
+    assert settings.load(KernelSettings, out) == calibrate(of_truth).constants
+
+
+def test_too_large_errors_of_layers_end_with_1(capsys):
+    assert cli.run(["validate", "kernels", "h100", "--max-mean-error", "0.25"]) == 0
+    assert cli.run(["validate", "kernels", "h100", "--max-mean-error", "0.06"]) == 1
+    assert "layer, unfused attention, forward: mean error" in capsys.readouterr().out
+
+
+def test_what_cannot_be_fitted_is_told(tmp_path, of_truth, capsys):
+    with pytest.raises(InputFileError, match=r"neither a file nor a device .*did you mean 'h100'"):
+        calibrate("h10")
+    few = by_the_model()
+    write(tmp_path / "few.yaml", few.model_copy(update={"items": few.of("product")}))
+    with pytest.raises(ConfigError, match=r"holds no rows of this family.*attention_product"):
+        calibrate(tmp_path / "few.yaml")
+    assert cli.run(["calibrate", "kernels", "table.csv", "--out", str(tmp_path / "x.yaml")]) == 2
+    assert "--out: wants one file of measured kernels" in capsys.readouterr().err
+    assert not (tmp_path / "x.yaml").exists()
