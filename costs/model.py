@@ -20,6 +20,8 @@ class CostSettings(settings.Settings):
             there are some, ``nccl`` elsewhere); see `costs.collectives`.
         collectives_table: a system with measured collectives, by name or file, for ``measured``; none given: that of the
             cluster's device type.
+        kernels: what kernels of a transformer's layouts reach of the devices' peaks, by name (``a100``, ``h100``, ``v100``,
+            ``any``) or file (see `costs.layouts.kernels`); none given: that of the cluster's device type.
         in_network_trees: groups whose collectives switches reduce at the same time, for ``in-network``; the others take
             a ring.
         flows: ``cut-through`` or ``store-and-forward`` (see `costs.flows`).
@@ -57,6 +59,8 @@ class CostSettings(settings.Settings):
         "measured",
     ] = "auto"
     collectives_table: str | None = None
+    # Left out of dumps where there is none, so that no digest of earlier choices changes.
+    kernels: str | None = Field(default=None, exclude_if=lambda kernels: kernels is None)
     in_network_trees: int = Field(default=2, ge=0, le=1_000_000)
     flows: Literal["cut-through", "store-and-forward"] = "cut-through"
     routing: Literal["shortest-path", "ecmp", "spread"] = "shortest-path"
@@ -90,9 +94,14 @@ class CostSettings(settings.Settings):
 
     @property
     def digest(self) -> str:
-        """A hash of every choice, and of the tables that it reads."""
-        if self.collectives != "measured":
-            return files.digest(self.model_dump())
-        from .collectives import tables  # which stand above the settings
+        """A hash of every choice, and of the tables and constants that it reads."""
+        read = []
+        if self.collectives == "measured":
+            from .collectives import tables  # which stand above the settings
 
-        return files.digest(self.model_dump(), tables.content(self.collectives_table))
+            read.append(tables.content(self.collectives_table))
+        if self.kernels is not None:
+            from .layouts import kernels  # which stand above the settings
+
+            read.append(kernels.content(self.kernels))
+        return files.digest(self.model_dump(), *read)

@@ -15,6 +15,7 @@ import numpy as np
 
 from ..clusters import load_cluster
 from ..clusters.cluster import Cluster
+from ..costs.layouts.kernels import kernel_model
 from ..costs.layouts.memory import check_fits, stage_memory
 from ..costs.layouts.step_time import Pricer, StepTime
 from ..costs.layouts.wires import wiring
@@ -27,7 +28,7 @@ from ..jobs.transformer import TransformerShape
 from ..plans.partition import Layout
 from ..simulation.layouts.running import STEPS, layout_step, num_tasks, simulated_step_s
 from .estimating_graphs import estimate_graph
-from .priced import MEMORY_UNCERTAINTY, Part, Priced, check_place
+from .priced import MEMORY_UNCERTAINTY, Part, Priced, check_kernels, check_place
 
 __all__ = ["MEMORY_UNCERTAINTY", "Estimate", "Part", "estimate", "pricer", "transformer"]
 
@@ -91,7 +92,7 @@ def estimate(
         layout: the keys of `Layout` as text, or a layout.
         sequence_length: tokens of a transformer's sequence; by default the model's own, 2,048 at most.
         costs: choices of the cost model; the layers that an analytic price reads are ``collectives`` and
-            ``overlap_slowdown``, and of a job graph ``compute`` too.
+            ``overlap_slowdown``, of a transformer ``kernels`` and of a job graph ``compute`` too.
         graphs_dir: where bare names are looked up.
 
     Returns:
@@ -99,7 +100,7 @@ def estimate(
 
     Raises:
         PlanError: the job cannot be cut so, the cluster has too few devices, or it does not fit their memory.
-        MeshwrightError: job or cluster are missing or wrong.
+        MeshwrightError: job, cluster or a file that the costs name are missing or wrong.
     """
     chosen = costs or CostSettings()
     place = load_cluster(cluster) if isinstance(cluster, str) else cluster
@@ -107,6 +108,7 @@ def estimate(
     if found is None:
         if sequence_length is not None:
             raise PlanError("the job has no sequences", field="--sequence-length", value=sequence_length)
+        check_kernels(chosen)
         return estimate_graph(job, place, layout, chosen, graphs_dir)
     shape, batch = found
     cut = Layout.parse(layout, samples_per_step=batch) if isinstance(layout, str) else layout
@@ -132,5 +134,10 @@ def transformer(job: str, graphs_dir: str | Path | None = None) -> tuple[Transfo
 
 
 def pricer(cluster: Cluster, costs: CostSettings) -> Pricer:
-    """What prices layouts on a cluster of equal devices."""
-    return Pricer(cluster.device_types[0], wiring(cluster, costs), costs.overlap_slowdown)
+    """What prices layouts on a cluster of equal devices.
+
+    Raises:
+        InputFileError, ConfigError: the tables or constants that the costs name are missing, wrong, or of another device.
+    """
+    device = cluster.device_types[0]
+    return Pricer(device, wiring(cluster, costs), costs.overlap_slowdown, kernel_model(device, costs.kernels))

@@ -16,6 +16,7 @@ import numpy as np
 
 from ..clusters import load_cluster
 from ..clusters.cluster import Cluster
+from ..costs.layouts.kernels import kernel_model
 from ..costs.layouts.wires import wiring
 from ..costs.layouts.work import describe
 from ..costs.model import CostSettings
@@ -31,6 +32,7 @@ from ..plans.rank_order import ORDERS, check_order
 from .estimating import transformer
 from .layout_graphs import GraphSearchAsked, search_graph
 from .layout_rows import RankedLayouts, Row
+from .priced import check_kernels
 
 DEFAULT_NUM_STEPS = 10_000
 
@@ -132,7 +134,7 @@ def search_layouts(
 
     Raises:
         PlanError: no batch, an impossible number of devices, or no layout is legal or fits.
-        MeshwrightError: job or cluster are missing or wrong.
+        MeshwrightError: job, cluster or a file that the costs name are missing or wrong.
     """
     where = load_cluster(cluster) if isinstance(cluster, str) else cluster
     chosen = costs or CostSettings(overlap_slowdown=1.126)
@@ -148,6 +150,7 @@ def search_layouts(
     if known is None:
         if sequence_length is not None:
             raise PlanError("the job has no sequences", field="--sequence-length", value=sequence_length)
+        check_kernels(chosen)
         asked = GraphSearchAsked(batch, kept, orders, top, num_steps, graphs_dir, on_best)
         return search_graph(job, where, counts, chosen, asked)
     shape, own_batch = known
@@ -172,6 +175,7 @@ def search_layouts(
         chosen.overlap_slowdown,
         top,
         on_best,
+        kernels=kernel_model(where.device_types[0], chosen.kernels),
     )
     searched = search.run(counts)
     return LayoutsFound(job, num_steps, where, searched, shape, search)

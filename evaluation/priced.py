@@ -192,3 +192,14 @@ def check_place(cluster: Cluster, layout: Layout) -> None:
     if len(cluster.device_types) > 1:
         names = ", ".join(kind.name for kind in cluster.device_types)
         raise PlanError(f"an analytic price wants devices of one type, {cluster.name} has {names}", field="cluster")
+
+
+def check_kernels(costs: CostSettings) -> None:
+    """Refuse constants of kernels for a job that is no transformer: nothing would read them.
+
+    Raises:
+        PlanError: there are some.
+    """
+    if costs.kernels is not None:
+        problem = "is read for transformers only; ops of another job are timed by their profile or the roofline"
+        raise PlanError(problem, field="kernels", value=costs.kernels)

@@ -27,7 +27,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from ..costs.layouts.bounds import BoundedPricer, Optimist, RememberedKernels
-from ..costs.layouts.kernels import kernel_model
+from ..costs.layouts.kernels import KernelModel, kernel_model
 from ..costs.layouts.memory import peak_memory
 from ..costs.layouts.passes import OVERLAP_SLOWDOWN
 from ..costs.layouts.wires import Wiring
@@ -83,6 +83,8 @@ class LayoutSearch:
         slowdown: factor on kernels and messages that run side by side.
         top: how many layouts are ranked; None ranks all that fit.
         on_best: called with each layout that is better than all before.
+        counts: what became of the layouts.
+        kernels: prices kernels; by default by the device's own constants.
     """
 
     space: LayoutSpace
@@ -93,9 +95,10 @@ class LayoutSearch:
     top: int | None = 10
     on_best: Callable[[Found, Counts], None] = lambda found, counts: None
     counts: Counts = field(default_factory=Counts)
+    kernels: KernelModel | None = None
 
     def __post_init__(self) -> None:
-        model = kernel_model(self.device)
+        model = self.kernels or kernel_model(self.device)
         self._kernels = RememberedKernels(model.device, model.constants)
         self._pricers: dict[str, BoundedPricer] = {}
         self._optimists: dict[int, Optimist] = {}

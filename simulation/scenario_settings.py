@@ -115,6 +115,13 @@ class ScenarioSettings(settings.Settings):
             )
         return self
 
+    @field_validator("costs")
+    @classmethod
+    def _kernels_price_layouts(cls, costs: CostSettings) -> CostSettings:
+        if costs.kernels is not None:
+            raise ValueError("kernels: is read where layouts of transformers are priced, which no scenario does; leave it out")
+        return costs
+
     @model_validator(mode="after")
     def _semantics_agree(self) -> ScenarioSettings:
         if not isinstance(self.semantics, PacmlSemantics):

@@ -1,21 +1,24 @@
 """How long a kernel takes on a device: products by tiles and waves, everything else by the bytes that it moves.
 
 The constants are data (``configs/kernels``), calibrated once, see `evaluation.calibrate_kernels`; a device without a
-calibration of its own takes the shares of its peaks that the calibrated one reaches.
+calibration of its own takes the shares of its peaks that the calibrated one reaches. Whoever has calibrated a device gives a
+file of the same form (`CostSettings.kernels`).
 """
 
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files as resources
 from pathlib import Path
 
 from pydantic import Field
 
-from ... import settings
+from ... import files, settings, yaml12
 from ...devices import DeviceType
+from ...errors import ConfigError, InputFileError
 from .items import FusedAttention, Product, Sweep
 
 TILES = (
@@ -38,6 +41,9 @@ MAX_SPLITS, LEAST_SUM = 16, 512
 GRADIENT_SWEEPS = 7
 """How often one update goes over a gradient: unscaling (read, write), norm (read), clipping (read, write), Adam (read), zero
 for the next step (write). The calibrated bytes hold for gradients of two bytes."""
+
+ANY = "any"
+"""The constants of a device without any of its own, and the ``device`` of constants that are for every one."""
 
 
 class KernelSettings(settings.Settings):
@@ -145,18 +151,71 @@ class KernelModel:
 
 
 @cache
-def kernel_settings(device_name: str) -> KernelSettings:
-    """The constants of a device type; those of the calibrated device's shares where it has none of its own.
+def names() -> tuple[str, ...]:
+    """The constants that come with the package."""
+    return tuple(sorted(p.name.removesuffix(".yaml") for p in _folder().iterdir() if p.name.endswith(".yaml")))
 
-    A name such as ``a100-80gb`` finds the constants of ``a100``.
+
+def kernel_settings(device_name: str, given: str | None = None) -> KernelSettings:
+    """The constants of a device type.
+
+    A name such as ``a100-80gb`` finds, and is fitted by, the constants of ``a100``.
+
+    Args:
+        device_name: as `DeviceType.name`.
+        given: constants that come with the package, by name, or a file; read again when its text has changed. None: those of
+            the device type, or the calibrated device's shares where it has none of its own.
+
+    Raises:
+        InputFileError: ``given`` is neither a name nor a file.
+        ConfigError: the file's content is not of this form, or the constants are of another device type.
     """
     base = device_name.split("-")[0]
-    path = Path(str(resources("meshwright.configs"))) / "kernels" / f"{base}.yaml"
-    if not path.is_file():
-        path = path.with_name("any.yaml")
-    return settings.load(KernelSettings, path)
+    path = _path((base if base in names() else ANY) if given is None else given)
+    found, line = _read(path, files.read_text(path))
+    fitting = dict.fromkeys((base, device_name, ANY))
+    if given is not None and found.device not in fitting:
+        problem = f"does not fit {device_name}, the device type that is priced; valid: {', '.join(fitting)}"
+        if given in names():
+            raise ConfigError(problem, field="kernels", value=given)
+        raise ConfigError(problem, file=path, line=line, field="device", value=found.device)
+    return found
 
 
-def kernel_model(device: DeviceType) -> KernelModel:
-    """The kernels of a device type."""
-    return KernelModel(device, kernel_settings(device.name))
+def kernel_model(device: DeviceType, given: str | None = None) -> KernelModel:
+    """The kernels of a device type, by its own constants or by given ones.
+
+    Raises:
+        InputFileError, ConfigError: as `kernel_settings`.
+    """
+    return KernelModel(device, kernel_settings(device.name, given))
+
+
+def content(spec: str) -> str:
+    """The text of constants by name or file.
+
+    Raises:
+        InputFileError: neither a name nor a file.
+    """
+    return files.read_text(_path(spec))
+
+
+@lru_cache(maxsize=64)
+def _read(path: Path, text: str) -> tuple[KernelSettings, int | None]:
+    """The constants that a text says, and the line on which it names their device."""
+    data, lines = yaml12.parse(text, file=path)
+    read = settings.build(KernelSettings, {} if data is None else data, file=path, lines=lines)
+    return read, lines.get(("device",))
+
+
+def _path(spec: str) -> Path:
+    if spec in names():
+        return _folder() / f"{spec}.yaml"
+    path = Path(spec)
+    if not os.path.exists(spec) and "/" not in spec and path.suffix not in (".yaml", ".yml", ".json"):
+        raise InputFileError("neither a file nor the name of kernels' constants", field="kernels", value=spec, choices=names())
+    return path
+
+
+def _folder() -> Path:
+    return Path(str(resources("meshwright.configs"))) / "kernels"

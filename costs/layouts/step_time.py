@@ -99,7 +99,7 @@ class Pricer:
         device: the accelerator.
         wires: prices messages.
         slowdown: factor on kernels and messages that run side by side.
-        kernels: prices kernels; by default the device's calibrated constants.
+        kernels: prices kernels; by default by the device's own constants.
         order: how ranks are numbered, see `plans.rank_order`.
     """
 

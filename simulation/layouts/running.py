@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ...clusters.cluster import Cluster
+from ...costs.layouts.kernels import kernel_model
 from ...costs.layouts.schedules import BACKWARD, FORWARD, WEIGHT
 from ...costs.layouts.step_time import Pricer
 from ...costs.layouts.wires import wiring
@@ -76,12 +77,16 @@ def layout_step(work: LayoutWork, cluster: Cluster, costs: CostSettings | None =
 
     Raises:
         PlanError: the cluster has devices of several types.
+        InputFileError, ConfigError: the tables or constants that the costs name are missing, wrong, or of another device.
     """
     costs = costs or CostSettings()
     if len(cluster.device_types) > 1:
         names = ", ".join(kind.name for kind in cluster.device_types)
         raise PlanError(f"a layout is priced on devices of one type, {cluster.name} has {names}", field="cluster")
-    return TransformerStep(work, pricer or Pricer(cluster.device_types[0], wiring(cluster, costs), costs.overlap_slowdown))
+    if pricer is None:
+        device = cluster.device_types[0]
+        pricer = Pricer(device, wiring(cluster, costs), costs.overlap_slowdown, kernel_model(device, costs.kernels))
+    return TransformerStep(work, pricer)
 
 
 def run(

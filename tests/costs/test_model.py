@@ -13,6 +13,7 @@ OTHER_CHOICES = {
     "compute": "profiled",
     "collectives": "measured",
     "collectives_table": "a100",
+    "kernels": "a100",
     "in_network_trees": 7,
     "flows": "store-and-forward",
     "routing": "ecmp",
@@ -38,6 +39,20 @@ def test_the_digest_tells_every_choice_apart(field):
 
 def test_equal_choices_have_equal_digests():
     assert CostSettings(collectives="auto", gradient_bytes_per_parameter_byte=1).digest == CostSettings().digest
+
+
+@pytest.mark.parametrize(
+    ("choices", "digest"),
+    [
+        ({}, "f0bc0d21bd0e0f0e3b7ef3485c390e3e"),
+        ({"overlap_slowdown": 1.126}, "e87b531847ebe90a2d3524e595b731fd"),
+        ({"contention": "fair"}, "e5215a2bd6b2c19336de34dedcde1f24"),
+    ],
+)
+def test_choices_without_kernels_keep_the_digest_of_recorded_results(choices, digest):
+    # These stood before there was a choice of kernels; step times on disk and recorded runs are found by them.
+    assert CostSettings(**choices).digest == CostSettings(**choices, kernels=None).digest == digest
+    assert "kernels" not in CostSettings(**choices, kernels=None).model_dump()
 
 
 @pytest.mark.parametrize(
