@@ -1,11 +1,12 @@
 """What kernels reach on a device, from kernels that were measured there (see `evaluation.measured_kernels`).
 
 Of every kind of kernel the 1st, 3rd, ... row is fitted on, by least squares of logarithms in which each family counts alike;
-the others, and whole layers, are for `evaluation.validate_kernels`. Not fitted on either: products that matrix units take
-only slowly (`is_aligned`), and the loss by PyTorch's own operators, which move fewer bytes than are counted.
+the others, of other sizes, and whole layers are for `evaluation.validate_kernels`. Not fitted on either: products that matrix
+units take only slowly (`is_aligned`), and the loss by PyTorch's own operators, which move fewer bytes than are counted.
 
-What a single device cannot tell is kept as it was: the loss spread over tp, the host's times (they are the framework's), and
-what a step does once.
+Kept as it was: the loss spread over tp, which a single device cannot tell, and what hangs on the framework more than on the
+device, the host's times and what a step does once. An update's bytes are scaled so that its time stays, since that hangs on the
+bandwidth that is fitted.
 """
 
 from __future__ import annotations
@@ -46,6 +47,16 @@ OUTLYING = 0.1
 
 LEAST_DOUBT = 0.01
 """Nothing is surer than how well a measurement repeats itself (an assumption)."""
+
+LEAST_ROWS = {
+    ("product", None): 8,
+    ("attention_product", None): 4,
+    ("fused_attention", False): 2,
+    ("fused_attention", True): 2,
+    ("stream", None): 8,
+    ("loss", None): 2,
+}
+"""Rows at least that are fitted on, and left out, by family and whether they are backward; what ``--quick`` measures is less."""
 
 DEVIATION_OF_MEAN = 1.25
 """Standard deviation over mean absolute value, of a normal distribution."""
@@ -89,25 +100,29 @@ def calibrate(path: str | Path, *, progress: Callable[[str, int, int], None] | N
         progress: called with a phase, steps done and steps.
 
     Raises:
-        InputFileError, ConfigError: the file is missing or wrong, or lacks a family that is fitted on.
+        InputFileError, ConfigError: the file is missing or wrong, names no known device type, or lacks a family that is
+            fitted on.
     """
     from scipy.optimize import least_squares
 
     measured = read(path)
     device = device_type(measured.device)
     shipped = kernel_settings(measured.device)
+    start = shipped.model_copy(update={"num_multiprocessors": measured.num_multiprocessors or shipped.num_multiprocessors})
     used, left_out = halves(measured)
-    for family in FAMILIES:
-        if family not in used:
-            problem = "holds no rows of this family, so nothing can be fitted; measure the device anew"
-            raise ConfigError(problem, file=path, field="items", value=family)
+    for (family, is_backward), least in LEAST_ROWS.items():
+        fewest = min(_num_of(some.get(family, []), is_backward) for some in (used, left_out))
+        if fewest < least:
+            side = "" if is_backward is None else ", backward" if is_backward else ", forward"
+            problem = f"half of the rows are fitted on, and {least} at least are wanted, not {fewest}; measure without --quick"
+            raise ConfigError(problem, file=path, field="items", value=family + side)
     names = list(FITTED)
     low, high = (np.array([FITTED[name][side] for name in names]) for side in range(2))
-    start = np.clip([getattr(shipped, name) for name in names], low, high)
+    middle = np.clip([getattr(start, name) for name in names], low, high)
     count = [0]
 
     def model(values: NDArray[np.float64]) -> KernelModel:
-        return KernelModel(device, shipped.model_copy(update=dict(zip(names, values.tolist(), strict=True))))
+        return KernelModel(device, start.model_copy(update=dict(zip(names, values.tolist(), strict=True))))
 
     def residuals(values: NDArray[np.float64]) -> NDArray[np.float64]:
         count[0] += 1
@@ -118,18 +133,20 @@ def calibrate(path: str | Path, *, progress: Callable[[str, int, int], None] | N
 
     fit = least_squares(
         residuals,
-        start,
+        middle,
         bounds=(low, high),
-        x_scale=np.maximum(start, 1e-2),
+        x_scale=np.maximum(middle, 1e-2),
         diff_step=[1e-3] * len(names),
         loss="soft_l1",
         f_scale=OUTLYING,
     )
     constants = {name: float(f"{value:.4g}") for name, value in zip(names, fit.x.tolist(), strict=True)}
-    settled = shipped.model_copy(update={**constants, "device": measured.device, "calibrated": True})
+    kept_s = shipped.optimizer_bytes_per_parameter / shipped.memory_efficiency
+    constants["optimizer_bytes_per_parameter"] = float(f"{kept_s * constants['memory_efficiency']:.4g}")
+    settled = start.model_copy(update={**constants, "device": measured.device, "calibrated": True})
     kernels = KernelModel(device, settled)
     of_used, of_rest = ({family: held_against(rows, kernels) for family, rows in some.items()} for some in (used, left_out))
-    errors = [summary(rows)["mean_relative_error"] for rows in (of_rest or of_used).values()]
+    errors = [summary(rows)["mean_relative_error"] for rows in of_rest.values()]
     doubt = max(LEAST_DOUBT, float(f"{DEVIATION_OF_MEAN * math.fsum(errors) / len(errors):.2g}"))
     return MeasuredCalibration(settled.model_copy(update={"uncertainty": doubt}), shipped, of_used, of_rest)
 
@@ -149,6 +166,12 @@ def write(path: str | Path, found: MeasuredCalibration, source: str) -> None:
         f"# What kernels reach, fitted by meshwright calibrate kernels on {source}; the keys are explained in docs/formats.md.\n"
     )
     files.write_text(path, first + yaml.safe_dump(found.constants.model_dump(), sort_keys=False))
+
+
+def at_bounds(found: MeasuredCalibration) -> list[str]:
+    """Constants that the fit would have moved beyond what is possible."""
+    ends = {name: getattr(found.constants, name) for name in FITTED}
+    return [name for name, bounds in FITTED.items() if ends[name] in bounds and ends[name] > 0]
 
 
 def halves(measured: MeasuredKernels) -> tuple[dict[str, list[Item]], dict[str, list[Item]]]:
@@ -172,7 +195,7 @@ def counts(item: Item) -> bool:
 def is_aligned(item: Item) -> bool:
     """Whether each row of all three matrices of a product begins at a multiple of 16 bytes; true of what is none.
 
-    Where one does not, the library takes kernels that are 3 to 10 times slower on an H100.
+    Where one does not, the library takes kernels that are 3 to 9 times slower on an H100.
     """
     if not isinstance(item, ProductItem):
         return True
@@ -182,6 +205,10 @@ def is_aligned(item: Item) -> bool:
         item.k if item.transposed == "second" else item.n,
     }
     return all(length % ALIGNED == 0 for length in rows)
+
+
+def _num_of(items: Sequence[Item], is_backward: bool | None) -> int:
+    return sum(is_backward is None or getattr(item, "is_backward", None) == is_backward for item in items)
 
 
 def held_against(items: Sequence[Item], kernels: KernelModel) -> tuple[Residual, ...]:
@@ -197,7 +224,8 @@ def held_against(items: Sequence[Item], kernels: KernelModel) -> tuple[Residual,
 
 def called(item: Item) -> str:
     """A row by its name and sizes, ``mlp up, m 2048, n 16384, k 4096``."""
-    sizes = {**item.model_dump(exclude_defaults=True, exclude={"family", "name", "us", "host_us", "flops", "moved_bytes"})}
+    apart = {"family", "name", "us", "host_us", "flops", "moved_bytes", "num_kernels"}
+    sizes = item.model_dump(exclude_defaults=True, exclude=apart)
     words = {name.replace("_", " ").removeprefix("is ").removeprefix("has "): value for name, value in sizes.items()}
     told = [word if value is True else f"{word} {value}" for word, value in words.items() if value is not False]
     return ", ".join([item.name, *told])

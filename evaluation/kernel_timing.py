@@ -24,6 +24,9 @@ MAX_SETS = 256
 GRAPH_BELOW_S = 500e-6
 """A call that takes less is captured into a graph, since the host issues one in 5 to 100 us and must stay ahead."""
 
+HOST_SHARE = 0.5
+"""A call of which the host needs more to issue is captured too, however long it takes: its own time may be less."""
+
 GRAPH_S, MAX_CALLS = 1e-3, 1024
 """What one replay is to last, so that its own start does not count, and the calls in it at most."""
 
@@ -68,6 +71,11 @@ class Stopwatch:
         """The device's cache that operands shall not stay in; 0 on a CPU."""
         return int(torch.cuda.get_device_properties(self.device).L2_cache_size) if self.is_cuda else 0
 
+    @property
+    def num_multiprocessors(self) -> int | None:
+        """Of the device; None on a CPU."""
+        return int(torch.cuda.get_device_properties(self.device).multi_processor_count) if self.is_cuda else None
+
     def num_sets(self, operand_bytes: float) -> int:
         """How many sets of operands of this size take turns."""
         return max(1, min(MAX_SETS, math.ceil(CACHES * self.cache_bytes / operand_bytes)))
@@ -83,7 +91,7 @@ class Stopwatch:
             call()
         self.wait()
         estimate_s = min(self._each(calls, ESTIMATES))
-        if not self.is_cuda or estimate_s >= GRAPH_BELOW_S:
+        if not self.is_cuda or (estimate_s >= GRAPH_BELOW_S and self.host_s(calls[0], 1) < HOST_SHARE * estimate_s):
             return statistics.median(self._each(calls, self._repeats(estimate_s)))
         num = self._num_calls(len(calls), estimate_s)
         graph = _captured(calls, num)

@@ -19,6 +19,7 @@ from itertools import groupby
 
 import torch
 
+from ..costs.layouts.kernels import kernel_settings
 from ..devices import device_names, device_type
 from ..errors import ConfigError, MeasurementError
 from .kernel_checks import check
@@ -49,7 +50,7 @@ def measure(
 
     Raises:
         MeasurementError: torch sees no GPU, or a result is wrong.
-        ConfigError: an unknown device type, or none that torch's name of the GPU names.
+        ConfigError: an unknown device type; or none that torch's name of the GPU names, or one with other multiprocessors.
     """
     if device is not None:
         device_type(device)
@@ -61,6 +62,8 @@ def measure(
     name = device_named(gpu) if device is None else device
     budget_s, repeats = (QUICK_BUDGET_S, QUICK_MIN_REPEATS) if quick else (BUDGET_S, MIN_REPEATS)
     watch = Stopwatch(torch.device("cuda", torch.cuda.current_device()), budget_s, repeats)
+    if device is None:
+        _check_multiprocessors(name, gpu, watch.num_multiprocessors)
     return measure_items(grid(quick=quick), watch, name, gpu=gpu, seed=seed, command=command, progress=progress)
 
 
@@ -121,6 +124,7 @@ def measure_items(
         sm_clock_max_mhz=_asked("clocks.max.sm", watch.device) if watch.is_cuda else None,
         sm_clock_mhz=clock_mhz,
         cache_bytes=watch.cache_bytes,
+        num_multiprocessors=watch.num_multiprocessors,
         min_repeats=watch.min_repeats,
         budget_ms=watch.budget_s * 1e3,
         seed=seed,
@@ -140,6 +144,18 @@ def device_named(gpu: str) -> str:
         if name in words:
             return name
     raise ConfigError("no known device type; name one by --device", field="--device", value=gpu, choices=device_names())
+
+
+def _check_multiprocessors(name: str, gpu: str, seen: int | None) -> None:
+    """Refuse a GPU whose name holds a device type but which has other multiprocessors: a PCIe card, a part of a GPU.
+
+    Raises:
+        ConfigError: so it is.
+    """
+    known = kernel_settings(name)
+    if known.device == name and known.num_multiprocessors != seen:
+        problem = f"has {seen} multiprocessors, {name} {known.num_multiprocessors}: its peaks may differ; name a type by --device"
+        raise ConfigError(problem, field="--device", value=gpu, choices=device_names())
 
 
 def _why_not(family: str, watch: Stopwatch) -> str | None:

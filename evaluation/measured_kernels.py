@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from importlib.resources import files as resources
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import yaml
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from .. import files, settings
 from ..costs.layouts.items import FusedAttention, Product, Sweep
+from ..devices import device_names
 from ..errors import ConfigError, InputFileError
 from ..settings import Settings
 from ..yaml12 import Lines
@@ -130,11 +131,18 @@ class LayerItem(_Timed):
     is_backward: bool
     host_us: float | None = Field(default=None, gt=0)
 
+    @model_validator(mode="after")
+    def _is_cut_evenly(self) -> Self:
+        if self.hidden % self.num_heads or self.num_heads % self.tp or 4 * self.hidden % self.tp:
+            raise ValueError("num_heads must divide hidden, and tp num_heads and the inner width")
+        return self
+
 
 class ModelItem(_Timed):
     """A pass through a whole convolutional network of the zoo, eager; for validation only."""
 
     family: Literal["model"]
+    name: Literal["alexnet", "vgg16", "resnet18", "resnet50", "squeezenet"]
     batch_size: Count
     is_backward: bool
     host_us: float | None = Field(default=None, gt=0)
@@ -169,6 +177,7 @@ class MeasuredKernels(Settings):
     sm_clock_max_mhz: float | None = Field(default=None, gt=0)
     sm_clock_mhz: float | None = Field(default=None, gt=0)
     cache_bytes: int = Field(ge=0)
+    num_multiprocessors: int | None = Field(default=None, gt=0)
     min_repeats: Count
     budget_ms: float = Field(gt=0)
     seed: int = Field(ge=0)
@@ -232,6 +241,9 @@ def read(path: str | Path) -> MeasuredKernels:
     """
     data, lines = settings.read_yaml(_path(path))
     measured = settings.build(MeasuredKernels, data, file=path, lines=lines)
+    if measured.device not in device_names():
+        line, choices = lines.get(("device",)), device_names()
+        raise ConfigError("unknown type", file=path, line=line, field="device", value=measured.device, choices=choices)
     _check_times(measured, file=path, lines=lines)
     return measured
 

@@ -8,32 +8,25 @@ rows do not begin at multiples of 16 bytes and the loss by operators that move f
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..costs.layouts import blocks
-from ..costs.layouts.block_key import BlockKey
-from ..costs.layouts.items import Item, Message, Sweep
 from ..costs.layouts.kernels import KernelModel, KernelSettings, kernel_settings
 from ..devices import DeviceType, device_type
 from ..jobs.zoo import zoo_graph
-from ..plans.partition import Layout
 from .calibrate_kernels import Residual
 from .calibrate_measured import called, counts, halves, held_against, is_aligned, summary
-from .measured_kernels import LayerItem, LossItem, MeasuredKernels, ModelItem, ProductItem, read
-from .step_time_rows import gpt
+from .layer_kernels import layer_kernels
+from .measured_kernels import LayerItem, LossItem, MeasuredKernels, ModelItem, OptimizerItem, ProductItem, read
 
 HOST_SHARE = 0.8
 """Layers for which the host needs more than this share of their time are left out: they say nothing of the device."""
 
-NOT_MODELLED = ("product, rows not at 16 bytes", "loss by PyTorch's operators")
+NOT_MODELLED = ("product, rows not at 16 bytes", "loss by PyTorch's operators", "update by PyTorch's fused AdamW")
 
 LAYER = "layer, "
 """How families of layers begin."""
-
-VOCABULARY = 51_200
-"""Of the model around a layer, of which the layer does not depend."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +64,11 @@ class KernelErrors:
     def summary(self) -> dict[str, dict[str, Any]]:
         """By family: number of rows and errors, whether the model is to describe it, and what was left out."""
         return {
-            family: {**summary(rows), "is_modelled": family not in NOT_MODELLED, "of_the_host": self.num_of_host.get(family, 0)}
+            family: {
+                **(summary(rows) if rows else {"items": 0}),
+                "is_modelled": family not in NOT_MODELLED,
+                "of_the_host": self.num_of_host.get(family, 0),
+            }
             for family, rows in self.families.items()
         }
 
@@ -79,22 +76,22 @@ class KernelErrors:
 def validate(
     path: str | Path,
     *,
-    constants: KernelSettings | None = None,
+    given: str | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> KernelErrors:
     """Hold a file of measured kernels against the model.
 
     Args:
         path: what ``meshwright calibrate measure`` wrote, or the name of a device whose kernels come measured.
-        constants: of the kernel model; by default those that come with meshwright.
+        given: constants of the kernel model, by name or file; by default the device's that come with meshwright.
         progress: called with a phase, steps done and steps.
 
     Raises:
-        InputFileError, ConfigError: the file is missing or wrong.
+        InputFileError, ConfigError: the file or the constants are missing or wrong.
     """
     measured = read(path)
     device = device_type(measured.device)
-    settled = constants or kernel_settings(measured.device)
+    settled = kernel_settings(measured.device, given)
     kernels = KernelModel(device, settled)
     families: dict[str, list[Residual]] = {}
     of_host: dict[str, int] = {}
@@ -103,37 +100,25 @@ def validate(
     for item in measured.items:
         if isinstance(item, ProductItem | LossItem) and not counts(item):
             families.setdefault(NOT_MODELLED[is_aligned(item)], []).extend(held_against([item], kernels))
+    for update in measured.of("optimizer"):
+        assert isinstance(update, OptimizerItem)
+        assert update.us is not None
+        predicted_s = kernels.optimizer_s(update.parameters, update.gradient_bytes)
+        families.setdefault(NOT_MODELLED[2], []).append(Residual(called(update), 1e6 * predicted_s, update.us))
     passes = [item for item in measured.items if isinstance(item, LayerItem | ModelItem)]
     for number, item in enumerate(passes):
         assert item.us is not None
         family = _family(item)
-        if item.host_us is not None and item.host_us > HOST_SHARE * item.us:
+        assert item.host_us is not None
+        families.setdefault(family, [])
+        if item.host_us > HOST_SHARE * item.us:
             of_host[family] = of_host.get(family, 0) + 1
         else:
             predicted_s = _layer_s(item, kernels) if isinstance(item, LayerItem) else _network_s(item, device)
-            families.setdefault(family, []).append(Residual(called(item), 1e6 * predicted_s, item.us))
+            families[family].append(Residual(called(item), 1e6 * predicted_s, item.us))
         if progress is not None:
             progress("layers", number + 1, len(passes))
     return KernelErrors(measured, settled, {family: tuple(rows) for family, rows in families.items()}, of_host)
-
-
-def layer_items(item: LayerItem) -> tuple[Item, ...]:
-    """The kernels of a measured pass as the cost model has them, without messages.
-
-    Of unfused attention PyTorch does more than the cost model's kernels, which are Megatron-LM's: the mask is added by a
-    kernel of its own, and the softmax goes over the whole matrix of scores. Both are counted here.
-    """
-    is_fused = item.attention == "fused"
-    shape = gpt(1, item.hidden, item.num_heads, VOCABULARY, item.sequence_length, has_dropout=item.has_dropout)
-    if not is_fused:
-        shape = replace(shape, is_encoder=True)  # no causal mask, so that softmax reads and writes all of the scores
-    layout = Layout(tp=item.tp, micro_batch=item.micro_batch, global_batch=item.micro_batch, attention=item.attention)
-    work = blocks.layer(shape, BlockKey.of(layout, item.sequence_length))
-    kernels = [one for one in (work.backward if item.is_backward else work.forward) if not isinstance(one, Message)]
-    if not is_fused and not item.is_backward:
-        scores = item.micro_batch * item.num_heads // item.tp * item.sequence_length**2
-        kernels.append(Sweep("mask", 2.0 * 2 * scores))
-    return tuple(kernels)
 
 
 def _family(item: LayerItem | ModelItem) -> str:
@@ -142,7 +127,7 @@ def _family(item: LayerItem | ModelItem) -> str:
 
 
 def _layer_s(item: LayerItem, kernels: KernelModel) -> float:
-    return sum(kernels.kernel_s(one) for one in layer_items(item) if not isinstance(one, Message))
+    return sum(kernels.kernel_s(one) for one in layer_kernels(item))
 
 
 def _network_s(item: ModelItem, device: DeviceType) -> float:

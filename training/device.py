@@ -32,16 +32,16 @@ def pick_device(name: str) -> str:
 def in_fixed_order(device: torch.device) -> Iterator[None]:
     """Everything within adds numbers up in an order that is the same each time; a CPU does so anyway.
 
-    What a GPU can only add up in no fixed order raises RuntimeError, so that nothing does so silently. cuBLAS reads its
-    setting when a process first multiplies; one that the user has made is left alone.
+    What a GPU can only add up in no fixed order raises RuntimeError. cuBLAS reads its setting when a process first multiplies
+    on a GPU, so it stays set; one that the user has made is left alone, and after products of the user's own it comes too late.
     """
     if device.type != "cuda":
         yield
         return
     os.environ.setdefault(*CUBLAS_WORKSPACE)
-    before = torch.are_deterministic_algorithms_enabled()
-    torch.use_deterministic_algorithms(True)
+    before = torch.get_deterministic_debug_mode()
+    torch.set_deterministic_debug_mode("error")
     try:
         yield
     finally:
-        torch.use_deterministic_algorithms(before)
+        torch.set_deterministic_debug_mode(before)

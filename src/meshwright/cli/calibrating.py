@@ -53,7 +53,7 @@ def collectives(
 @calibrate.command(short_help="What kernels reach on a device.")
 def kernels(
     files: Annotated[
-        list[Path],
+        list[str],
         typer.Argument(
             metavar="FILE...",
             help="What calibrate measure wrote, or h100 for what comes measured; or, for the A100's constants, the JSON with "

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .. import files
 from ..errors import ConfigError
 from . import output
+from .validating_kernels import ERRORS
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
     from ..costs.layouts.kernels import KernelSettings
 
 
-def run(paths: list[Path], out: Path | None, json_file: str | None) -> None:
+def run(specs: list[str], out: Path | None, json_file: str | None) -> None:
     """Fit the constants, print them beside those in use, and what is left of each figure.
 
     Raises:
@@ -23,22 +25,31 @@ def run(paths: list[Path], out: Path | None, json_file: str | None) -> None:
     """
     output.check_file("--out", out)
     output.check_file("--json", json_file)
-    if len(paths) == 1 and paths[0].suffix not in (".csv", ".json"):
-        _of_measured(paths[0], out, json_file)
+    if len(specs) == 1 and _is_measured(specs[0]):
+        _of_measured(specs[0], out, json_file)
     elif out is not None:
-        raise ConfigError(
-            "wants one file of measured kernels; the A100's constants come with meshwright", field="--out", value=out
-        )
+        problem = "wants one file of measured kernels; the A100's constants come with meshwright"
+        raise ConfigError(problem, field="--out", value=str(out))
     else:
-        _of_published(paths, json_file)
+        _of_published([Path(spec) for spec in specs], json_file)
 
 
-def _of_measured(path: Path, out: Path | None, json_file: str | None) -> None:
+def _is_measured(spec: str) -> bool:
+    """Whether this is measured kernels, or to be told that it is none, rather than a published figure."""
+    if Path(spec).suffix.lower() == ".csv":
+        return False
+    if Path(spec).suffix.lower() != ".json" or not Path(spec).is_file():
+        return True
+    data = files.read_json(spec)
+    return isinstance(data, dict) and "items" in data
+
+
+def _of_measured(spec: str, out: Path | None, json_file: str | None) -> None:
     """Constants of any device, from what ``calibrate measure`` wrote."""
-    from ..evaluation.calibrate_measured import FITTED, calibrate, summary, write
+    from ..evaluation.calibrate_measured import FITTED, at_bounds, calibrate, summary, write
 
     with output.progress() as bars:
-        found = calibrate(path, progress=output.phases(bars))
+        found = calibrate(spec, progress=output.phases(bars))
     console = output.console(json_file)
     _constants(console, [*FITTED, "uncertainty"], found.constants, found.shipped)
     lines = [
@@ -49,8 +60,11 @@ def _of_measured(path: Path, out: Path | None, json_file: str | None) -> None:
         for data in (summary(rows),)
     ]
     output.table(console, "Rows", ["family", "", "rows", "mean error", "bias", "largest"], lines)
+    for name in at_bounds(found):
+        doubt = f"are the peaks of {found.constants.device} those of the device that was measured?"
+        console.print(f"note: {name} ends where it can go no further; {doubt}", markup=False, soft_wrap=True)
     if out is not None:
-        write(out, found, path.name)
+        write(out, found, Path(spec).name)
         output.tell_written(console, out, json_file)
     output.write_json(json_file, found.to_data())
 
@@ -73,9 +87,6 @@ def _of_published(paths: list[Path], json_file: str | None) -> None:
         markup=False,
     )
     output.write_json(json_file, found.to_data())
-
-
-ERRORS = (("mean_relative_error", ""), ("mean_signed_error", "+"), ("max_relative_error", ""))
 
 
 def _constants(out: Console, names: Sequence[str], fitted: KernelSettings, shipped: KernelSettings) -> None:

@@ -113,6 +113,10 @@ def kernels(
     max_mean_error: Annotated[
         float | None, typer.Option(metavar="X", help="Mean relative error that each family of layers may have, as 0.1.")
     ] = None,
+    constants: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="What calibrate kernels wrote, or a device's name; by default the device's own."),
+    ] = None,
     json_file: JsonFile = None,
 ) -> None:
     """Hold measured kernels that nothing was fitted on, and whole layers, against the constants in use.
@@ -121,4 +125,4 @@ def kernels(
     """
     from . import validating_kernels
 
-    validating_kernels.run(file, max_mean_error, json_file)
+    validating_kernels.run(file, max_mean_error, constants, json_file)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import typer
 
+from ..errors import ConfigError
 from . import output
 
+ERRORS = (("mean_relative_error", ""), ("mean_signed_error", "+"), ("max_relative_error", ""))
 WORST = 5  # rows that are shown of a family; the JSON holds all
 
 
-def run(path: str, max_mean_error: float | None, json_file: str | None) -> None:
+def run(path: str, max_mean_error: float | None, constants: str | None, json_file: str | None) -> None:
     """Hold every row against the model, print a line for each family and the worst layers, write what was asked for.
 
     Raises:
+        ConfigError: an error is allowed and no layer can be judged.
         typer.Exit: with 1 where the mean error of a family of layers is larger than allowed.
     """
     from ..evaluation.calibrate_measured import summary
@@ -21,7 +24,7 @@ def run(path: str, max_mean_error: float | None, json_file: str | None) -> None:
     output.check_file("--json", json_file)
     output.check_allowed("--max-mean-error", max_mean_error)
     with output.progress() as bars:
-        found = validate(path, progress=output.phases(bars))
+        found = validate(path, given=constants, progress=output.phases(bars))
     out = output.console(json_file)
     measured = found.measured
     source = "fitted on this device" if found.constants.calibrated else "another device's shares of its peaks"
@@ -41,9 +44,7 @@ def run(path: str, max_mean_error: float | None, json_file: str | None) -> None:
             family,
             str(data["items"]),
             str(data["of_the_host"] or ""),
-            f"{data['mean_relative_error']:.1%}",
-            f"{data['mean_signed_error']:+.1%}",
-            f"{data['max_relative_error']:.1%}",
+            *(f"{data[key]:{sign}.1%}" if data["items"] else "" for key, sign in ERRORS),
             "" if data["is_modelled"] else "not modelled",
         ]
         for family, data in told.items()
@@ -54,10 +55,12 @@ def run(path: str, max_mean_error: float | None, json_file: str | None) -> None:
         every = summary(layers)
         out.print(f"All {every['items']} passes through layers: mean error {every['mean_relative_error']:.1%}", markup=False)
     output.write_json(json_file, found.to_data())
+    if max_mean_error is not None and not layers:
+        raise ConfigError("holds no pass through a layer that tells of the device, so nothing can be judged", file=path)
     exceeded = [
         f"{family}: mean error {data['mean_relative_error']:.2%}, allowed {max_mean_error:.2%}"
         for family, data in told.items()
-        if max_mean_error is not None and family.startswith(LAYER) and data["mean_relative_error"] > max_mean_error
+        if max_mean_error is not None and family.startswith(LAYER) and data.get("mean_relative_error", 0.0) > max_mean_error
     ]
     for line in exceeded:
         out.print(line, markup=False)

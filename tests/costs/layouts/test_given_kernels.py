@@ -30,7 +30,7 @@ def spoil(path, old, new):
 
 
 def test_what_ships_is_known_by_name():
-    assert names() == ("a100", "any", "h100", "v100")
+    assert names() == ("a100", "any", "h100", "h200", "h800", "v100")
     assert all(kernel_settings(name, name).device == name for name in names())
 
 
@@ -162,7 +162,7 @@ def test_what_is_neither_name_nor_file_is_told_with_the_nearest_name(given):
         with pytest.raises(InputFileError, match=r"^kernels: neither a file nor the name of kernels' constants") as told:
             read()
     assert ("did you mean 'a100'" in str(told.value)) == (given == "a10")
-    assert ("valid: a100, any, h100, v100" in str(told.value)) == (given != "a10")
+    assert ("valid: a100, any, h100, h200, h800, v100" in str(told.value)) == (given != "a10")
 
 
 @pytest.mark.parametrize("given", ["missing.yaml", "missing.json", "./missing", "/", "\0.yaml", "x" * 5000 + ".yaml"])
