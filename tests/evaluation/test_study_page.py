@@ -143,6 +143,28 @@ def test_tables_of_results_made_by_hand_are_as_worked_by_hand(folder):
     ]
 
 
+def test_a_rollout_planner_over_a_scorer_has_a_row_and_is_no_baseline(folder):
+    text = (folder / "study.yaml").read_text()
+    scorer = "{name: scorer, config: scorer.yaml}"
+    played = "{name: plans-<each>, each: [A, B], benchmark: benchmark.yaml, changes: ['policies=[]'], planned: [scorer]}"
+    text = text.replace("  - name: parts\n", f"  - {scorer}\n  - name: parts\n")
+    text = text.replace("  - name: parts-played\n", f"  - {played}\n  - name: parts-played\n")
+    text = text.replace("[rules-<column>, nets-<column>]", "[rules-<column>, nets-<column>, plans-<column>]")
+    text = text.replace("    source: Somebody", "    references: [{label: planner, planned: scorer}]\n    source: Somebody")
+    (folder / "study.yaml").write_text(text)
+    (folder / "scorer.yaml").write_text("method: linear\nname: scorer\nbenchmark: benchmark.yaml\n")
+    for name in ("A", "B"):
+        found = results("pair", {"rollout(scorer-seed-0)": [0.05, 0.05]})
+        found["rows"][0]["kind"] = "planner"
+        files.write_json(folder / f"plans-{name}.json", found)
+    shown = lines_of(findings(folder), "main")
+    assert "| planner | .050 [.050, .050] | .050 [.050, .050] |" in shown
+    assert "| the best baseline | tuned (1) | most ranks |" in shown
+    # What the planner does is not waited for: ours is held against the others without it.
+    (folder / "out" / "evaluations" / "plans-A" / "results.json").unlink()
+    assert "| the best baseline | tuned (1) | most ranks |" in lines_of(findings(folder, plays=False), "main")
+
+
 def test_what_is_absent_is_told_and_the_rest_is_shown(folder):
     empty = findings(folder, plays=False)
     assert lines_of(empty, "times")[1].startswith("Not produced yet: `net-A-seed-0`, `net-A-seed-1`, `net-B-seed-0`")
