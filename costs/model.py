@@ -103,5 +103,5 @@ class CostSettings(settings.Settings):
         if self.kernels is not None:
             from .layouts import kernels  # which stand above the settings
 
-            read.append(kernels.content(self.kernels))
+            read.append(kernels.CONSTANTS.text(self.kernels))
         return files.digest(self.model_dump(), *read)

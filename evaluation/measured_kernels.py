@@ -6,7 +6,6 @@ what its `priced` gives. An item whose time is not known yet has no ``us``; ever
 
 from __future__ import annotations
 
-from importlib.resources import files as resources
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -16,11 +15,15 @@ from pydantic import Field, model_validator
 from .. import files, settings
 from ..costs.layouts.items import FusedAttention, Product, Sweep
 from ..devices import device_names
-from ..errors import ConfigError, InputFileError
+from ..errors import ConfigError
 from ..settings import Settings
+from ..shipped import Shipped
 from ..yaml12 import Lines
 
 FIRST_LINE = "# Measured by meshwright calibrate measure; each key is explained in docs/formats.md.\n"
+
+MEASURED = Shipped("measured", "a device whose kernels come measured")
+"""Files that come with the package, by device."""
 
 Name = Annotated[str, Field(min_length=1)]
 Count = Annotated[int, Field(gt=0)]
@@ -227,11 +230,6 @@ def write(path: str | Path, measured: MeasuredKernels) -> None:
     files.write_text(path, text(measured))
 
 
-def names() -> list[str]:
-    """The devices whose measured kernels come with meshwright."""
-    return sorted(path.stem for path in _folder().glob("*.yaml"))
-
-
 def read(path: str | Path) -> MeasuredKernels:
     """Read a file of measured kernels, or the one of a device that comes with meshwright.
 
@@ -239,26 +237,13 @@ def read(path: str | Path) -> MeasuredKernels:
         InputFileError: the file is missing or unreadable.
         ConfigError: bad YAML, an unknown family or key, a time that is none, an item without its time; with the line.
     """
-    data, lines = settings.read_yaml(_path(path))
+    data, lines = settings.read_yaml(MEASURED.path(str(path)))
     measured = settings.build(MeasuredKernels, data, file=path, lines=lines)
     if measured.device not in device_names():
         line, choices = lines.get(("device",)), device_names()
         raise ConfigError("unknown type", file=path, line=line, field="device", value=measured.device, choices=choices)
     _check_times(measured, file=path, lines=lines)
     return measured
-
-
-def _path(spec: str | Path) -> Path:
-    path = _folder() / f"{spec}.yaml" if str(spec) in names() else Path(spec)
-    if not path.exists() and "/" not in str(spec) and path.suffix not in (".yaml", ".yml"):
-        raise InputFileError(
-            "neither a file nor a device whose measured kernels come with meshwright", value=spec, choices=names()
-        )
-    return path
-
-
-def _folder() -> Path:
-    return Path(str(resources("meshwright.configs"))) / "measured"
 
 
 def _check_times(measured: MeasuredKernels, file: str | Path | None = None, lines: Lines | None = None) -> None:

@@ -70,7 +70,7 @@ class Measured(Library):
         if self.table is not None:
             return tables.load(self.table)
         names = {kind.name for kind in network.cluster.device_types}
-        return tables.load(names.pop()) if len(names) == 1 and names <= set(tables.names()) else None
+        return tables.load(names.pop()) if len(names) == 1 and names <= set(tables.SYSTEMS.names()) else None
 
     def pricer(self, network: RankNetwork, ranks: Ranks, operation: Operation) -> Pricer:
         """The tables' seconds if they know such groups, and the tuner's if not."""

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import math
 from functools import cache
-from importlib.resources import files as resources
 from pathlib import Path
 from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
-from ... import files, settings
-from ...errors import ConfigError, InputFileError, MeshwrightError
+from ... import settings
+from ...errors import ConfigError, MeshwrightError
 from ...settings import Settings
+from ...shipped import Shipped
 from .. import nccl
 from .curves import Curve
 from .prices import Operation, wire_factor
 from .system import FittedLine, Key, System, curve_of
 
 Positive = Annotated[float, Field(gt=0)]
+
+SYSTEMS = Shipped("collectives", "a system with measured collectives", "collectives_table")
+"""Those that come with the package."""
 
 
 class CurveSettings(Settings):
@@ -105,12 +108,6 @@ class SystemSettings(Settings):
         return System(self.name, self.device, inside, curves)
 
 
-@cache
-def names() -> tuple[str, ...]:
-    """The systems that come with the package."""
-    return tuple(sorted(p.name.removesuffix(".yaml") for p in _folder().iterdir() if p.name.endswith(".yaml")))
-
-
 def load(spec: str) -> System:
     """A system that comes with the package, by name, or from a file; read again when the file has changed.
 
@@ -118,7 +115,7 @@ def load(spec: str) -> System:
         InputFileError: neither a name nor a file.
         ConfigError: the file's content is not of this form.
     """
-    path = _path(spec)
+    path = SYSTEMS.path(spec)
     if not path.is_file():
         return _loaded(path, None)  # which tells what is wrong
     state = path.stat()
@@ -131,7 +128,7 @@ def content(spec: str | None) -> str:
     Raises:
         InputFileError: as `load`.
     """
-    return "".join(files.read_text(_path(name)) for name in (names() if spec is None else (spec,)))
+    return "".join(SYSTEMS.text(name) for name in (SYSTEMS.names() if spec is None else (spec,)))
 
 
 @cache
@@ -143,18 +140,6 @@ def _loaded(path: Path, state: tuple[int, int] | None) -> System:
         raise error.at(file=path) from None
 
 
-def _path(spec: str) -> Path:
-    path = _folder() / f"{spec}.yaml" if spec in names() else Path(spec)
-    if not path.exists() and "/" not in spec and path.suffix not in (".yaml", ".yml", ".json"):
-        problem = "neither a file nor a system with measured collectives"
-        raise InputFileError(problem, field="collectives_table", value=spec, choices=names())
-    return path
-
-
 def plain(described: SystemSettings) -> dict[str, Any]:
     """Plain data of the shape of the file."""
     return described.model_dump(mode="json", exclude_defaults=True)
-
-
-def _folder() -> Path:
-    return Path(str(resources("meshwright.configs"))) / "collectives"

@@ -8,17 +8,16 @@ file of the same form (`CostSettings.kernels`).
 from __future__ import annotations
 
 import math
-import os
 from dataclasses import dataclass
-from functools import cache, lru_cache
-from importlib.resources import files as resources
+from functools import lru_cache
 from pathlib import Path
 
 from pydantic import Field
 
 from ... import files, settings, yaml12
 from ...devices import DeviceType
-from ...errors import ConfigError, InputFileError
+from ...errors import ConfigError
+from ...shipped import Shipped
 from .items import FusedAttention, Product, Sweep
 
 TILES = (
@@ -44,6 +43,10 @@ for the next step (write). The calibrated bytes hold for gradients of two bytes.
 
 ANY = "any"
 """The constants of a device without any of its own, and the ``device`` of constants that are for every one."""
+
+
+CONSTANTS = Shipped("kernels", "the name of kernels' constants", "kernels")
+"""Those that come with the package."""
 
 
 class KernelSettings(settings.Settings):
@@ -150,12 +153,6 @@ class KernelModel:
         return parameters * moved / bytes_per_s + self.constants.step_overhead_ms / 1e3
 
 
-@cache
-def names() -> tuple[str, ...]:
-    """The constants that come with the package."""
-    return tuple(sorted(p.name.removesuffix(".yaml") for p in _folder().iterdir() if p.name.endswith(".yaml")))
-
-
 def kernel_settings(device_name: str, given: str | None = None) -> KernelSettings:
     """The constants of a device type.
 
@@ -171,12 +168,12 @@ def kernel_settings(device_name: str, given: str | None = None) -> KernelSetting
         ConfigError: the file's content is not of this form, or the constants are of another device type.
     """
     base = device_name.split("-")[0]
-    path = _path((base if base in names() else ANY) if given is None else given)
+    path = CONSTANTS.path((base if base in CONSTANTS.names() else ANY) if given is None else given)
     found, line = _read(path, files.read_text(path))
     fitting = dict.fromkeys((base, device_name, ANY))
     if given is not None and found.device not in fitting:
         problem = f"does not fit {device_name}, the device type that is priced; valid: {', '.join(fitting)}"
-        if given in names():
+        if given in CONSTANTS.names():
             raise ConfigError(problem, field="kernels", value=given)
         raise ConfigError(problem, file=path, line=line, field="device", value=found.device)
     return found
@@ -191,31 +188,9 @@ def kernel_model(device: DeviceType, given: str | None = None) -> KernelModel:
     return KernelModel(device, kernel_settings(device.name, given))
 
 
-def content(spec: str) -> str:
-    """The text of constants by name or file.
-
-    Raises:
-        InputFileError: neither a name nor a file.
-    """
-    return files.read_text(_path(spec))
-
-
 @lru_cache(maxsize=64)
 def _read(path: Path, text: str) -> tuple[KernelSettings, int | None]:
     """The constants that a text says, and the line on which it names their device."""
     data, lines = yaml12.parse(text, file=path)
     read = settings.build(KernelSettings, {} if data is None else data, file=path, lines=lines)
     return read, lines.get(("device",))
-
-
-def _path(spec: str) -> Path:
-    if spec in names():
-        return _folder() / f"{spec}.yaml"
-    path = Path(spec)
-    if not os.path.exists(spec) and "/" not in spec and path.suffix not in (".yaml", ".yml", ".json"):
-        raise InputFileError("neither a file nor the name of kernels' constants", field="kernels", value=spec, choices=names())
-    return path
-
-
-def _folder() -> Path:
-    return Path(str(resources("meshwright.configs"))) / "kernels"

@@ -12,7 +12,7 @@ from meshwright.devices import device_type
 from meshwright.errors import ConfigError, InputFileError
 from meshwright.evaluation import kernel_grid
 from meshwright.evaluation.calibrate_measured import FAMILIES, FITTED, calibrate, called, halves, is_aligned, summary
-from meshwright.evaluation.measured_kernels import LayerItem, MeasuredKernels, ProductItem, names, read, to_data, write
+from meshwright.evaluation.measured_kernels import MEASURED, LayerItem, MeasuredKernels, ProductItem, read, to_data, write
 from meshwright.evaluation.validate_kernels import LAYER, NOT_MODELLED, validate
 
 TRUTH = {
@@ -97,7 +97,7 @@ def test_rows_that_begin_at_16_bytes_by_hand(sizes, transposed, so):
 
 
 def test_the_shipped_constants_of_measured_devices_are_those_that_their_figures_give():
-    for name in names():
+    for name in MEASURED.names():
         found, shipped = calibrate(name).constants.model_dump(), kernel_settings(name).model_dump()
         for key in ("uncertainty", *FITTED):
             assert found[key] == pytest.approx(shipped[key], rel=2e-3), key

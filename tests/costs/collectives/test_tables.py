@@ -72,8 +72,8 @@ def test_what_no_table_tells_is_what_the_tuner_expects(dgx):
 
 
 def test_every_shipped_system_can_be_read():
-    assert {"a100", "h100", "v100"} <= set(tables.names())
-    assert all(tables.load(name).curves for name in tables.names())
+    assert {"a100", "h100", "v100"} <= set(tables.SYSTEMS.names())
+    assert all(tables.load(name).curves for name in tables.SYSTEMS.names())
 
 
 def test_a_group_between_two_has_the_latency_of_its_steps_and_the_bandwidth_of_its_share(tmp_path):

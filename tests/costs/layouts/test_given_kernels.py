@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from meshwright import settings
-from meshwright.costs.layouts.kernels import KernelSettings, kernel_model, kernel_settings, names
+from meshwright.costs.layouts.kernels import CONSTANTS, KernelSettings, kernel_model, kernel_settings
 from meshwright.costs.model import CostSettings
 from meshwright.devices import device_names, device_type
 from meshwright.errors import ConfigError, InputFileError
@@ -30,8 +30,8 @@ def spoil(path, old, new):
 
 
 def test_what_ships_is_known_by_name():
-    assert names() == ("a100", "any", "h100", "h200", "h800", "v100")
-    assert all(kernel_settings(name, name).device == name for name in names())
+    assert CONSTANTS.names() == ("a100", "any", "h100", "h200", "h800", "v100")
+    assert all(kernel_settings(name, name).device == name for name in CONSTANTS.names())
 
 
 @pytest.mark.parametrize("name", device_names())

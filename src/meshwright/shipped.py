@@ -1,0 +1,64 @@
+"""YAML files that come with the package, each by its name, beside files of the user's own."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files as resources
+from pathlib import Path
+
+from . import files
+from .errors import InputFileError
+
+SUFFIXES = (".yaml", ".yml", ".json")
+"""What ends so, or holds a slash, is meant as a file."""
+
+
+@dataclass(frozen=True)
+class Shipped:
+    """One folder of such files.
+
+    Attributes:
+        folder: below ``configs``.
+        what: a name stands for, for errors.
+        field: that is in error; None where the value says enough.
+    """
+
+    folder: str
+    what: str
+    field: str | None = None
+
+    def names(self) -> tuple[str, ...]:
+        """Of the files that come with the package."""
+        return _names(self.folder)
+
+    def path(self, spec: str) -> Path:
+        """The file of a name, or the user's own, which need not be there.
+
+        Raises:
+            InputFileError: neither; the nearest name is told.
+        """
+        if spec in self.names():
+            return _folder(self.folder) / f"{spec}.yaml"
+        path = Path(spec)
+        if not os.path.exists(spec) and "/" not in spec and path.suffix not in SUFFIXES:
+            raise InputFileError(f"neither a file nor {self.what}", field=self.field, value=spec, choices=self.names())
+        return path
+
+    def text(self, spec: str) -> str:
+        """Of the file of a name, or of the user's own.
+
+        Raises:
+            InputFileError: neither, or it cannot be read.
+        """
+        return files.read_text(self.path(spec))
+
+
+def _folder(name: str) -> Path:
+    return Path(str(resources("meshwright.configs"))) / name
+
+
+@cache
+def _names(folder: str) -> tuple[str, ...]:
+    return tuple(sorted(path.stem for path in _folder(folder).iterdir() if path.suffix == ".yaml"))
