@@ -49,7 +49,7 @@ FLOORS = [
     "evaluation",
     "export",
 ]
-FOUNDATION = ["devices", "settings", "yaml12", "files", "errors"]
+FOUNDATION = ["devices", "shipped", "settings", "yaml12", "files", "errors"]
 
 
 FIELDS = re.compile(r":(ivar|param) (\w+(?:, \w+)+):")

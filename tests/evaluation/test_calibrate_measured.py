@@ -12,6 +12,7 @@ from meshwright.devices import device_type
 from meshwright.errors import ConfigError, InputFileError
 from meshwright.evaluation import kernel_grid
 from meshwright.evaluation.calibrate_measured import FAMILIES, FITTED, calibrate, called, halves, is_aligned, summary
+from meshwright.evaluation.kernels_plot import kernels_svg
 from meshwright.evaluation.measured_kernels import MEASURED, LayerItem, MeasuredKernels, ProductItem, read, to_data, write
 from meshwright.evaluation.validate_kernels import LAYER, NOT_MODELLED, validate
 
@@ -154,6 +155,23 @@ def test_what_was_fitted_is_written_and_read_again(of_truth, tmp_path, capsys):
     told = json.loads(capsys.readouterr().out)
     assert told["constants"] == settings.load(KernelSettings, out).model_dump()
     assert settings.load(KernelSettings, out) == calibrate(of_truth).constants
+
+
+def test_the_picture_is_the_same_for_the_same_figures_and_shows_each_product(tmp_path, capsys):
+    found = validate("h100")
+    drawn = kernels_svg(found)
+    assert drawn == kernels_svg(found)
+    assert found.measured.gpu in drawn
+    assert cli.run(["validate", "kernels", "h100", "--plot", str(tmp_path / "k.svg")]) == 0
+    assert (tmp_path / "k.svg").read_text() == drawn
+    assert cli.run(["validate", "kernels", "h100", "--plot", str(tmp_path / "k.png")]) == 2
+    assert "--plot: the name must end in .svg" in capsys.readouterr().err
+
+
+def test_a_file_without_products_can_be_drawn(tmp_path):
+    whole = read("h100")
+    write(tmp_path / "layers.yaml", whole.model_copy(update={"items": whole.of("layer")}))
+    assert "whole layers" in kernels_svg(validate(tmp_path / "layers.yaml"))
 
 
 def test_measured_kernels_may_be_json(of_truth, tmp_path, capsys):

@@ -117,6 +117,9 @@ def kernels(
         str | None,
         typer.Option(metavar="NAME", help="What calibrate kernels wrote, or a device's name; by default the device's own."),
     ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw what products reach, and predicted over measured, as SVG.")
+    ] = None,
     json_file: JsonFile = None,
 ) -> None:
     """Hold measured kernels that nothing was fitted on, and whole layers, against the constants in use.
@@ -125,4 +128,4 @@ def kernels(
     """
     from . import validating_kernels
 
-    validating_kernels.run(file, max_mean_error, constants, json_file)
+    validating_kernels.run(file, max_mean_error, constants, plot, json_file)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import typer
 
-from ..errors import ConfigError
+from .. import files
+from ..errors import ConfigError, InputFileError
 from . import output
 
 ERRORS = (("mean_relative_error", ""), ("mean_signed_error", "+"), ("max_relative_error", ""))
 WORST = 5  # rows that are shown of a family; the JSON holds all
 
 
-def run(path: str, max_mean_error: float | None, constants: str | None, json_file: str | None) -> None:
+def run(path: str, max_mean_error: float | None, constants: str | None, plot: Path | None, json_file: str | None) -> None:
     """Hold every row against the model, print a line for each family and the worst layers, write what was asked for.
 
     Raises:
@@ -22,6 +25,9 @@ def run(path: str, max_mean_error: float | None, constants: str | None, json_fil
     from ..evaluation.validate_kernels import LAYER, validate
 
     output.check_file("--json", json_file)
+    output.check_file("--plot", plot)
+    if plot is not None and plot.suffix != ".svg":
+        raise InputFileError("the name must end in .svg", field="--plot", value=str(plot))
     output.check_allowed("--max-mean-error", max_mean_error)
     with output.progress() as bars:
         found = validate(path, given=constants, progress=output.phases(bars))
@@ -55,6 +61,11 @@ def run(path: str, max_mean_error: float | None, constants: str | None, json_fil
         every = summary(layers)
         out.print(f"All {every['items']} passes through layers: mean error {every['mean_relative_error']:.1%}", markup=False)
     output.write_json(json_file, found.to_data())
+    if plot is not None:
+        from ..evaluation.kernels_plot import kernels_svg
+
+        files.write_text(plot, kernels_svg(found))
+        output.tell_written(out, plot)
     if max_mean_error is not None and not layers:
         raise ConfigError("holds no pass through a layer that tells of the device, so nothing can be judged", file=path)
     exceeded = [
