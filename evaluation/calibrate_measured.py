@@ -162,9 +162,8 @@ def write(path: str | Path, found: MeasuredCalibration, source: str) -> None:
     Raises:
         InputFileError: the file cannot be written.
     """
-    first = (
-        f"# What kernels reach, fitted by meshwright calibrate kernels on {source}; the keys are explained in docs/formats.md.\n"
-    )
+    explained = "each key is explained in configs/kernels/a100.yaml"
+    first = f"# What kernels reach, fitted by meshwright calibrate kernels on {source}; {explained}.\n"
     files.write_text(path, first + yaml.safe_dump(found.constants.model_dump(), sort_keys=False))
 
 

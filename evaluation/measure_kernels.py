@@ -55,9 +55,8 @@ def measure(
     if device is not None:
         device_type(device)
     if not torch.cuda.is_available():
-        raise MeasurementError(
-            f"torch {torch.__version__} sees no GPU, so there is nothing to measure", field="calibrate measure"
-        )
+        why = "sees no GPU" if torch.version.cuda else "is a build without CUDA, see docs/install.md"
+        raise MeasurementError(f"torch {torch.__version__} {why}, so there is nothing to measure", field="calibrate measure")
     gpu = torch.cuda.get_device_name()
     name = device_named(gpu) if device is None else device
     budget_s, repeats = (QUICK_BUDGET_S, QUICK_MIN_REPEATS) if quick else (BUDGET_S, MIN_REPEATS)

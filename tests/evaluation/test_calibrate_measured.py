@@ -216,3 +216,5 @@ def test_what_cannot_be_fitted_is_told(tmp_path, of_truth, capsys):
     assert cli.run(["calibrate", "kernels", "table.csv", "--out", str(tmp_path / "x.yaml")]) == 2
     assert "--out: wants one file of measured kernels" in capsys.readouterr().err
     assert not (tmp_path / "x.yaml").exists()
+    assert cli.run(["calibrate", "kernels", "h100", str(of_truth)]) == 2
+    assert "files of measured kernels are fitted one at a time" in capsys.readouterr().err

@@ -27,6 +27,8 @@ def run(specs: list[str], out: Path | None, json_file: str | None) -> None:
     output.check_file("--json", json_file)
     if len(specs) == 1 and _is_measured(specs[0]):
         _of_measured(specs[0], out, json_file)
+    elif any(_is_measured(spec) for spec in specs):
+        raise ConfigError("files of measured kernels are fitted one at a time", field="FILE...", value=" ".join(specs))
     elif out is not None:
         problem = "wants one file of measured kernels; the A100's constants come with meshwright"
         raise ConfigError(problem, field="--out", value=str(out))

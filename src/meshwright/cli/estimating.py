@@ -38,9 +38,11 @@ def run(
     switches = explain(found, chosen) if is_explained else []
     out = output.console(json_file)
     _show(out, found)
+    if chosen.kernels is not None:
+        out.print(f"constants of kernels: {chosen.kernels}", markup=False, soft_wrap=True)
     if is_explained:
         _explain(out, switches)
-    data = found.to_data()
+    data = found.to_data() | ({} if chosen.kernels is None else {"kernels": chosen.kernels})
     output.write_json(json_file, data | ({"switches": [one.to_data() for one in switches]} if is_explained else {}))
     output.tell_written(out, json_file)
 

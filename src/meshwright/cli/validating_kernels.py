@@ -33,7 +33,8 @@ def run(path: str, max_mean_error: float | None, constants: str | None, plot: Pa
         found = validate(path, given=constants, progress=output.phases(bars))
     out = output.console(json_file)
     measured = found.measured
-    source = "fitted on this device" if found.constants.calibrated else "another device's shares of its peaks"
+    own = "fitted on this type of device" if found.constants.calibrated else "another device's shares of its peaks"
+    source = f"those of {constants}" if constants is not None else own
     out.print(
         f"{measured.gpu}, {measured.date}, torch {measured.torch}, CUDA {measured.cuda}, driver {measured.driver}; "
         f"constants: {source}",
@@ -43,8 +44,9 @@ def run(path: str, max_mean_error: float | None, constants: str | None, plot: Pa
     layers = [row for family, rows in found.families.items() if family.startswith(LAYER) for row in rows]
     worst = sorted(layers, key=lambda row: -abs(row.relative_error))[:WORST]
     lines = [[r.item, f"{r.fitted:.0f}", f"{r.measured:.0f}", f"{r.relative_error:+.1%}"] for r in worst]
-    output.table(out, "The worst layers", ["layer", "predicted us", "measured us", "error"], lines)
-    told = found.summary()
+    if lines:
+        output.table(out, "The worst layers", ["layer", "predicted us", "measured us", "error"], lines)
+    families = found.summary()
     lines = [
         [
             family,
@@ -53,13 +55,20 @@ def run(path: str, max_mean_error: float | None, constants: str | None, plot: Pa
             *(f"{data[key]:{sign}.1%}" if data["items"] else "" for key, sign in ERRORS),
             "" if data["is_modelled"] else "not modelled",
         ]
-        for family, data in told.items()
+        for family, data in families.items()
     ]
     columns = ["family", "rows", "the host's", "mean error", "bias", "largest", ""]
     output.table(out, "Families", columns, lines)
+    num_of_host = sum(found.num_of_host.values())
+    if num_of_host:
+        told = f"the host's: {num_of_host} passes that wait for the host to issue kernels; they are left out"
+        out.print(told, markup=False, soft_wrap=True)
     if layers:
         every = summary(layers)
-        out.print(f"All {every['items']} passes through layers: mean error {every['mean_relative_error']:.1%}", markup=False)
+        told = f"The {every['items']} other passes through layers: mean error {every['mean_relative_error']:.1%}"
+        out.print(told, markup=False, soft_wrap=True)
+    else:
+        out.print("No pass through a layer tells of the device.", markup=False)
     output.write_json(json_file, found.to_data())
     if plot is not None:
         from ..evaluation.kernels_plot import kernels_svg
@@ -70,7 +79,7 @@ def run(path: str, max_mean_error: float | None, constants: str | None, plot: Pa
         raise ConfigError("holds no pass through a layer that tells of the device, so nothing can be judged", file=path)
     exceeded = [
         f"{family}: mean error {data['mean_relative_error']:.2%}, allowed {max_mean_error:.2%}"
-        for family, data in told.items()
+        for family, data in families.items()
         if max_mean_error is not None and family.startswith(LAYER) and data.get("mean_relative_error", 0.0) > max_mean_error
     ]
     for line in exceeded:
