@@ -78,7 +78,7 @@ def why_no_models() -> str | None:
     """Why the convolutional networks cannot be measured here; None where they can."""
     try:
         import torchvision  # noqa: F401
-    except Exception as error:
+    except (ImportError, OSError, RuntimeError) as error:  # the latter where it was built for another torch
         return (
             f"torchvision cannot be imported: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no reason'}"
         )

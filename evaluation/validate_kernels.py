@@ -16,14 +16,16 @@ from ..costs.layouts.kernels import KernelModel, KernelSettings, kernel_settings
 from ..devices import DeviceType, device_type
 from ..jobs.zoo import zoo_graph
 from .calibrate_kernels import Residual
-from .calibrate_measured import called, counts, halves, held_against, is_aligned, summary
+from .calibrate_measured import called, counts, halves, held_against, summary
 from .layer_kernels import layer_kernels
 from .measured_kernels import LayerItem, LossItem, MeasuredKernels, ModelItem, OptimizerItem, ProductItem, read
 
 HOST_SHARE = 0.8
 """Layers for which the host needs more than this share of their time are left out: they say nothing of the device."""
 
-NOT_MODELLED = ("product, rows not at 16 bytes", "loss by PyTorch's operators", "update by PyTorch's fused AdamW")
+UNALIGNED, OTHER_LOSS = "product, rows not at 16 bytes", "loss by PyTorch's operators"
+OTHER_UPDATE = "update by PyTorch's fused AdamW"
+NOT_MODELLED = (UNALIGNED, OTHER_LOSS, OTHER_UPDATE)
 
 LAYER = "layer, "
 """How families of layers begin."""
@@ -99,12 +101,13 @@ def validate(
         families[family] = list(held_against(items, kernels))
     for item in measured.items:
         if isinstance(item, ProductItem | LossItem) and not counts(item):
-            families.setdefault(NOT_MODELLED[is_aligned(item)], []).extend(held_against([item], kernels))
+            family = OTHER_LOSS if isinstance(item, LossItem) else UNALIGNED
+            families.setdefault(family, []).extend(held_against([item], kernels))
     for update in measured.of("optimizer"):
         assert isinstance(update, OptimizerItem)
         assert update.us is not None
         predicted_s = kernels.optimizer_s(update.parameters, update.gradient_bytes)
-        families.setdefault(NOT_MODELLED[2], []).append(Residual(called(update), 1e6 * predicted_s, update.us))
+        families.setdefault(OTHER_UPDATE, []).append(Residual(called(update), 1e6 * predicted_s, update.us))
     passes = [item for item in measured.items if isinstance(item, LayerItem | ModelItem)]
     for number, item in enumerate(passes):
         assert item.us is not None
