@@ -1,42 +1,30 @@
-"""Compiled functions whose cache on disk never outlives the sources that they were compiled from.
-
-Numba keys its cache by the file of the outermost function alone, so a change in a compiled function that another file
-calls would go unnoticed. Here the cache lies in a folder whose name is a hash of all compiled sources of the package.
-"""
+"""Compiled functions: the one door to numba, with a cache on disk that knows what the code reaches."""
 
 from __future__ import annotations
 
-import hashlib
-import os
 from collections.abc import Callable
-from functools import cache
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
 import numba.core.config
 import numba.core.dispatcher
 
+from . import compile_cache
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 # Numba's settings are attributes of a module, set when it is imported.
 config: Any = numba.core.config
 
-# The floors that hold compiled code, with their subpackages.
-FLOORS = ("costs", "costs.layouts", "simulation", "simulation.pacml", "planners", "envs", "models")
-
 
 def _njit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
-    """`numba.njit` with its options and a cache on disk; where ``NUMBA_CACHE_DIR`` is set, below that folder."""
+    """`numba.njit` with its options and a cache on disk (see `compile_cache`)."""
 
     def compile_(given: Callable[..., Any]) -> Any:
-        before = config.CACHE_DIR
-        config.CACHE_DIR = str(cache_folder())
-        try:
-            return numba.njit(given, cache=True, **options)
-        finally:
-            config.CACHE_DIR = before
+        made = numba.njit(given, **options)
+        if isinstance(made, numba.core.dispatcher.Dispatcher):  # not where compilation is switched off
+            compile_cache.keep(made)
+        return made
 
     return compile_ if function is None else compile_(function)
 
@@ -64,26 +52,3 @@ def for_types_of(function: Callable[..., Any], *arguments: Any) -> Callable[...,
     compiled: Any = function.overloads[types]
     entry: Callable[..., Any] = compiled.entry_point
     return entry
-
-
-@cache
-def cache_folder() -> Path:
-    """Where compiled code of exactly these sources is kept."""
-    named = os.environ.get("NUMBA_CACHE_DIR")
-    root = Path(named) if named else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "meshwright" / "compiled"
-    return root / sources_digest()
-
-
-@cache
-def sources_digest() -> str:
-    """A hash of the text of every module that holds compiled functions."""
-    state = hashlib.sha256()
-    for floor in FLOORS:
-        found = find_spec(f"{__package__}.{floor}")
-        for folder in (found.submodule_search_locations or []) if found is not None else []:
-            for path in sorted(Path(folder).glob("*.py")):
-                text = path.read_bytes()
-                if b"numba" in text or b"njit" in text:
-                    state.update(f"{floor}.{path.name}:{len(text)};".encode())
-                    state.update(text)
-    return state.hexdigest()[:20]

@@ -1,0 +1,264 @@
+"""Compiled code kept on disk, keyed by what the code is and by all that it reaches.
+
+Numba's own cache keys a function by the text of its file. That is too little, since a change in a compiled function of
+another file goes unnoticed, and too much, since a comment or a copy of the tree in another folder compiles everything
+anew. Here the key of a function is a digest of its byte code and, in turn, of every compiled function, constant, array
+and class that it names. So an edit compiles anew what it can change and nothing else, and all copies of the package on a
+machine share one cache. Each compiled signature is one file, renamed into its place, so that processes which compile at
+the same time never read each other's halves.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import os
+import pickle
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+import numba
+import numba.core.caching
+import numba.core.config
+import numba.core.dispatcher
+import numba.core.extending
+import numba.core.serialize
+import numpy as np
+
+from .errors import InputFileError
+from .files import atomic_file
+
+PACKAGE = __package__
+UNUSED_DAYS = 60.0
+"""Entries that nobody has read for so long are removed when a newer one of the same function is stored."""
+
+PLAIN = (bool, int, float, complex, str, bytes, np.generic, enum.Enum)
+"""Types of constants whose `repr` says all of them."""
+
+# Numba's means of caching are untyped, and its settings are attributes of a module.
+caching: Any = numba.core.caching
+serialize: Any = numba.core.serialize
+config: Any = numba.core.config
+
+
+def root_folder() -> Path:
+    """Where compiled code is kept: ``NUMBA_CACHE_DIR`` if that is set, or else a folder in the user's cache."""
+    named = os.environ.get("NUMBA_CACHE_DIR")
+    return Path(named) if named else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "meshwright" / "compiled"
+
+
+def function_digest(function: Callable[..., Any]) -> str:
+    """A digest of a function and of everything that it reaches: the same in every process and in every copy of the tree.
+
+    A comment, a docstring or a function that it does not call change nothing.
+    """
+    state = hashlib.sha256(_environment().encode())
+    for item in _reached(function):
+        state.update(item.encode())
+        state.update(b"\n")
+    return state.hexdigest()
+
+
+def _environment() -> str:
+    versions = numba.__version__, np.__version__, *sys.version_info[:3]
+    return repr((versions, config.OPT, config.BOUNDSCHECK, config.ENABLE_AVX))
+
+
+def _reached(function: Callable[..., Any]) -> list[str]:
+    """A line for each function, constant and class that the function names, in turn; sorted, each once."""
+    lines: set[str] = set()
+    seen: set[FunctionType] = set()
+    start = getattr(function, "py_func", function)
+    waiting: list[tuple[str, Any, frozenset[str]]] = [("", function, frozenset())]
+    while waiting:
+        name, value, names = waiting.pop()
+        if isinstance(value, numba.core.dispatcher.Dispatcher):
+            lines.add(f"{name}: options {sorted(value.targetoptions.items())!r}")
+            value = value.py_func
+        elif isinstance(value, numba.core.extending._Intrinsic):
+            value = value._defn
+        if isinstance(value, FunctionType):
+            full_name = f"{value.__module__}.{value.__qualname__}"
+            lines.add(f"{name}: {full_name}")
+            if value not in seen and (_is_ours(value.__module__) or value is start):
+                seen.add(value)
+                lines.add(f"{full_name} {_code_text(value.__code__)}")
+                waiting.extend(_named_by(value))
+        elif isinstance(value, ModuleType):
+            if _is_ours(value.__name__):
+                waiting.extend((f"{value.__name__}.{key}", vars(value)[key], names) for key in names & vars(value).keys())
+            else:
+                lines.add(f"{name}: {value.__name__}")
+        else:
+            lines.add(f"{name}: {_value_text(value)}")
+    return sorted(lines)
+
+
+def _named_by(function: FunctionType) -> Iterator[tuple[str, Any, frozenset[str]]]:
+    """What a function's globals, defaults and closure hold under the names that its code uses."""
+    names = frozenset(_names_in(function.__code__))
+    known = function.__globals__
+    for name in names & known.keys():
+        yield f"{function.__module__}.{name}", known[name], names
+    for position, default in enumerate(function.__defaults__ or ()):
+        yield f"{function.__qualname__} default {position}", default, names
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        yield f"{function.__qualname__} closure {name}", cell.cell_contents, names
+
+
+def _names_in(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names_in(constant)
+
+
+def _code_text(code: CodeType) -> str:
+    # A docstring is the first constant, and no instruction reads it.
+    constants = [_code_text(c) if isinstance(c, CodeType) else _value_text(c) for c in _constants(code)]
+    shape = code.co_argcount, code.co_kwonlyargcount, code.co_flags, code.co_names, code.co_varnames, code.co_freevars
+    return repr((code.co_code.hex(), code.co_exceptiontable.hex(), shape, constants))
+
+
+def _constants(code: CodeType) -> tuple[Any, ...]:
+    import inspect
+
+    has_docstring = bool(code.co_flags & inspect.CO_NEWLOCALS) and code.co_consts and isinstance(code.co_consts[0], str)
+    return code.co_consts[1:] if has_docstring else code.co_consts
+
+
+def _value_text(value: Any) -> str:
+    """A spelling of a constant that is the same in every process.
+
+    Raises:
+        TypeError: compiled code names a value that has no such spelling.
+    """
+    if isinstance(value, np.ndarray):
+        return f"array {value.dtype} {value.shape} {hashlib.sha256(value.tobytes()).hexdigest()}"
+    if isinstance(value, tuple | list):
+        return f"{type(value).__name__}({', '.join(map(_value_text, value))})"
+    if isinstance(value, frozenset | set):
+        return f"{type(value).__name__}({', '.join(sorted(map(_value_text, value)))})"
+    if isinstance(value, type):
+        members = [(m.name, m.value) for m in value] if issubclass(value, enum.Enum) else getattr(value, "_fields", ())
+        return f"class {value.__module__}.{value.__qualname__} {members!r}"
+    if (
+        value is None
+        or value is Ellipsis
+        or isinstance(value, bool | int | float | complex | str | bytes | np.generic | enum.Enum)
+    ):
+        return f"{type(value).__name__} {value!r}"
+    if isinstance(value, numba.types.Type):
+        return f"numba {value!r}"
+    name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
+    if name is None:
+        raise TypeError(f"compiled code names a value that has no stable spelling: {type(value).__name__}")
+    return f"{getattr(value, '__module__', None)}.{name}"
+
+
+def _is_ours(module: str | None) -> bool:
+    return module is not None and (module == PACKAGE or module.startswith(f"{PACKAGE}."))
+
+
+def _types_digest(signature: Any) -> str:
+    """A digest of the modules of this package that define types of the arguments; such modules write code themselves."""
+    waiting = list(getattr(signature, "args", signature))
+    modules = set()
+    while waiting:
+        kind = waiting.pop()
+        modules |= {type(kind).__module__} if _is_ours(type(kind).__module__) else set()
+        waiting.extend(getattr(kind, "types", ()))
+    state = hashlib.sha256()
+    for module in sorted(modules):
+        found = find_spec(module)
+        state.update(Path(str(found.origin if found else "")).read_bytes())
+    return state.hexdigest()
+
+
+class _Folder(caching._CacheLocator):  # type: ignore[misc]
+    """Tells numba where compiled code lies; the key is not its affair."""
+
+    def get_cache_path(self) -> str:
+        return str(root_folder())
+
+    def get_source_stamp(self) -> None:
+        return None
+
+    def get_disambiguator(self) -> str:
+        return ""
+
+    @classmethod
+    def from_function(cls, py_func: Callable[..., Any], py_file: str) -> _Folder:
+        return cls()
+
+
+class _Format(caching.CompileResultCacheImpl):  # type: ignore[misc]
+    _locator_classes = (_Folder,)
+
+
+class FunctionCache(caching.FunctionCache):  # type: ignore[misc]
+    """The cache of one compiled function; numba calls `load_overload` and `save_overload` with a signature."""
+
+    _impl_class = _Format
+
+    def __init__(self, py_func: Callable[..., Any], dispatcher: Any) -> None:
+        super().__init__(py_func)
+        self._dispatcher = dispatcher
+        self._digest: str | None = None
+
+    def _load_overload(self, signature: Any, target_context: Any) -> Any:
+        if not self._enabled:
+            return None
+        key = self._key(signature, target_context.codegen())
+        path = self._path(key)
+        try:
+            content = path.read_bytes()
+            stored, payload = pickle.loads(content)  # noqa: S301 - the user's own cache
+            if stored != key:
+                return None
+            os.utime(path)
+            return self._impl.rebuild(target_context, payload)
+        except (OSError, pickle.UnpicklingError, EOFError, AttributeError, ImportError, IndexError, ValueError):
+            return None  # absent, or cut off by a full disk: compiled anew
+
+    def _save_overload(self, signature: Any, data: Any) -> None:
+        if not (self._enabled and self._impl.check_cachable(data)):
+            return
+        key = self._key(signature, data.codegen)
+        path = self._path(key)
+        # Numba's own pickler, which spells functions and types by value where that has to be.
+        content = serialize.dumps((key, self._impl.reduce(data)))
+        # A full disk or a folder that may not be written: the code is compiled in every process.
+        with suppress(InputFileError, OSError):
+            with atomic_file(path) as file:
+                file.write(content)
+            _prune(path.parent)
+
+    def _key(self, signature: Any, codegen: Any) -> tuple[Any, ...]:
+        if self._digest is None:
+            self._digest = function_digest(self._dispatcher)
+        return signature, codegen.magic_tuple(), self._digest, _types_digest(signature)
+
+    def _path(self, key: tuple[Any, ...]) -> Path:
+        signature, machine, *digests = key
+        told = hashlib.sha256(repr((str(signature), machine, digests)).encode()).hexdigest()
+        return root_folder() / f"{self._py_func.__module__}.{self._py_func.__qualname__}" / f"{told[:32]}.nbc"
+
+
+def _prune(folder: Path) -> None:
+    """Remove what nobody has read for long."""
+    oldest = time.time() - UNUSED_DAYS * 86_400
+    for path in folder.iterdir():
+        if path.stat().st_mtime < oldest:
+            path.unlink(missing_ok=True)
+
+
+def keep(dispatcher: Any) -> None:
+    """Let a compiled function keep what it compiles on disk."""
+    dispatcher._cache = FunctionCache(dispatcher.py_func, dispatcher)
