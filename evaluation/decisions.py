@@ -29,14 +29,30 @@ def plan_of(record: EpisodeRecord, scenario: Scenario, k: int, *, why: str | Non
         why: a sentence for the plan's reader.
     """
     graph_id, block = int(record.graph_id[k]), int(record.block[k])
-    graph = scenario.workload.graphs[graph_id]
+    allowed_s = float(record.allowed_s[k])
+    deadline_s = allowed_s if np.isfinite(allowed_s) else None
+    job = Job(scenario.workload.graphs[graph_id], int(record.num_steps[k]), float(record.arrival_s[k]), deadline_s)
+    return plan_on(scenario, job, graph_id, block, float(record.completion_s[k] - record.delay_s[k]), why=why)
+
+
+def plan_on(
+    scenario: Scenario, job: Job, graph_id: int, block: int, completion_s: float, *, why: str | None = None
+) -> PlacementPlan:
+    """The plan of a job on one block.
+
+    Args:
+        scenario: cluster and rules.
+        job: which.
+        graph_id: index of its graph into the workload's.
+        block: where.
+        completion_s: how long it runs if nothing interrupts it.
+        why: a sentence for the plan's reader.
+    """
     devices = scenario.space.block(block)
     placement_class = int(scenario.space.placement_class[block])
-    allowed_s = float(record.allowed_s[k])
-    job = Job(graph, int(record.num_steps[k]), float(record.arrival_s[k]), allowed_s if np.isfinite(allowed_s) else None)
-    splits = scenario.splits(graph, len(devices))
+    splits = scenario.splits(job.graph, len(devices))
     times = scenario.times
-    step_s, completion_s = float(times.step_s[graph_id, placement_class]), float(record.completion_s[k] - record.delay_s[k])
+    step_s = float(times.step_s[graph_id, placement_class])
     if scenario.simulator is not None:  # an earlier placement may have fixed the time of this one
         step_s = completion_s / job.num_steps
     predicted = (

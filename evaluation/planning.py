@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .. import settings
 from ..clusters import load_cluster
@@ -20,15 +21,15 @@ from ..costs.model import CostSettings
 from ..envs.batch import EpisodeBatch
 from ..errors import GraphError, PlanError
 from ..jobs.arrivals import Arrivals
-from ..jobs.job import MAX_STEPS
+from ..jobs.job import MAX_STEPS, Job
 from ..jobs.load import load_graph
 from ..jobs.workload import Workload, WorkloadSettings
 from ..planners.policy import checked
 from ..plans import PlacementPlan
-from ..simulation.decision import Decision, decision
+from ..simulation.decision import Decision, can_decide_on_empty, decision, decision_on_empty
 from ..simulation.scenario import Scenario, ScenarioSettings, assemble
 from ..simulation.timeline import Timeline, simulate
-from .decisions import plan_of
+from .decisions import plan_on
 from .policies import policy, wanted_settings
 
 DEFAULT_NUM_STEPS = 10_000
@@ -97,19 +98,17 @@ def plan(
     wanted = wanted_settings(spec, RULES)
     scenario = _scenario(job, cluster, max_degree, graphs_dir, costs or CostSettings(), num_steps, wanted, progress)
     graph = scenario.workload.graphs[0]
-    fraction = np.inf if deadline_s is None else deadline_s / (num_steps * graph.step_s)
-    batch = EpisodeBatch(scenario, 1)
-    arrivals = Arrivals(np.zeros(2), np.zeros(2, np.int64), np.full(2, num_steps), np.full(2, fraction))
-    batch.begin_with(0, arrivals)
+    allowed_s = np.inf if deadline_s is None else deadline_s
     chooser = policy(spec, scenario)
     chooser.begin(0)
-    waiting = decision(scenario, batch.episodes, 0)
-    observation = {key: value[0] for key, value in batch.observations.shown().items()}
-    choice = checked(chooser.choose(waiting, observation), spec, scenario.problem.num_candidates)
+    if not getattr(chooser, "observes", True) and can_decide_on_empty(scenario):
+        waiting, observation = decision_on_empty(scenario, 0, num_steps, allowed_s), {}
+    else:
+        waiting, observation = _first_of_episode(scenario, num_steps, allowed_s)
+    choice = checked(chooser.choose(waiting, observation), spec, len(waiting.degree))
     rows = _rows(scenario, waiting, choice)
     if choice == 0 or not waiting.can_place[choice]:
         raise _refusal(scenario, waiting, spec, deadline_s, num_steps)
-    batch.step(np.array([choice], np.int64))
     chosen = rows[choice - 1]
     why = (
         f"{spec} chose {_counted(chosen['degree'], 'rank')} on block {chosen['shape']} ({chosen['rule']}) "
@@ -117,8 +116,17 @@ def plan(
         + ("" if deadline_s is None else f", counting those that finish within {deadline_s:g} s")
         + _whose_times(scenario)
     )
-    made = plan_of(batch.record(0), scenario, 0, why=why)
+    planned = Job(graph, num_steps, 0.0, deadline_s)
+    made = plan_on(scenario, planned, 0, int(waiting.block[choice]), float(waiting.completion_s[choice]), why=why)
     return Planned(made, rows, scenario)
+
+
+def _first_of_episode(scenario: Scenario, num_steps: int, allowed_s: float) -> tuple[Decision, dict[str, NDArray[Any]]]:
+    """What an agent sees of the job, put before it as the first of an episode."""
+    batch = EpisodeBatch(scenario, 1)
+    fraction = allowed_s / (num_steps * scenario.workload.graphs[0].step_s)
+    batch.begin_with(0, Arrivals(np.zeros(2), np.zeros(2, np.int64), np.full(2, num_steps), np.full(2, fraction)))
+    return decision(scenario, batch.episodes, 0), {key: value[0] for key, value in batch.observations.shown().items()}
 
 
 def _scenario(

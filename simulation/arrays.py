@@ -45,10 +45,10 @@ def problem_of(
         degree=space.degree,
         placement_class=space.placement_class,
         class_degree=space.degree[space.representative],
-        neighbour_start=np.concatenate([[0], np.cumsum(space.intersects.sum(axis=1))]).astype(np.int64),
-        neighbours=np.nonzero(space.intersects)[1].astype(np.int64),
-        bits=block_bits(space.degree, space.shape, space.intersects),
-        weight=1.0 / np.bincount(space.degree, minlength=num_degrees),
+        neighbour_start=space.neighbours.start,
+        neighbours=space.neighbours.blocks,
+        bits=block_bits(space.degree, space.shape, space.neighbours),
+        weight=degree_weights(space),
         degrees=np.array(space.degrees, np.int64),
         rules=np.array(one_each, np.int64),
         candidate_degree=np.concatenate([[-1], np.repeat(np.arange(num_degrees), len(one_each)), np.full(listed, -1)]),
@@ -59,8 +59,8 @@ def problem_of(
         communication_share=np.ascontiguousarray(times.communication_share),
         can_run=np.ascontiguousarray(times.can_run),
         sequential_step_s=sequential_step_s,
-        horizon_s=HORIZON * mean_interarrival_s,
-        deadline_tolerance=0.0 if chosen.defects.strict_deadline else DEADLINE_TOLERANCE,
+        horizon_s=horizon(mean_interarrival_s),
+        deadline_tolerance=deadline_tolerance(chosen),
         queue_capacity=chosen.queue_capacity,
         is_keyed_by_degree=chosen.defects.times_keyed_by_degree,
         last_reward_is_lost=chosen.defects.last_reward_is_lost and chosen.queue_capacity == 0,
@@ -75,3 +75,19 @@ def problem_of(
             block=np.zeros(0, np.int64),
         ),
     )
+
+
+def degree_weights(space: DecisionSpace) -> NDArray[np.float64]:
+    """Weight of each block of a degree in best fit and alignment, so that every degree counts the same, ``(d,)``."""
+    weights: NDArray[np.float64] = 1.0 / np.bincount(space.degree, minlength=len(space.degrees))
+    return weights
+
+
+def horizon(mean_interarrival_s: float) -> float:
+    """How far ahead alignment looks, in seconds."""
+    return HORIZON * mean_interarrival_s
+
+
+def deadline_tolerance(chosen: ScenarioSettings) -> float:
+    """Share by which a completion time may exceed its limit, for rounding."""
+    return 0.0 if chosen.defects.strict_deadline else DEADLINE_TOLERANCE

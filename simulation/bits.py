@@ -14,6 +14,7 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from ..compiled import config, njit
+from .space import CHUNK_PAIRS, Neighbours
 
 WORD = 64
 
@@ -36,21 +37,28 @@ class BlockBits(NamedTuple):
     neighbours: NDArray[np.uint64]
 
 
-def block_bits(degree: NDArray[np.int64], group: NDArray[np.int64], intersects: NDArray[np.bool_]) -> BlockBits:
+def block_bits(degree: NDArray[np.int64], group: NDArray[np.int64], neighbours: Neighbours) -> BlockBits:
     """Lay out the bits of blocks.
 
     Args:
         degree: of each block, not decreasing, ``(b,)``.
         group: of each block, not decreasing, within one degree each, ``(b,)``.
-        intersects: whether two blocks share a device, ``(b, b)``.
+        neighbours: blocks that share a device with each.
     """
+    num = len(group)
     sizes = np.bincount(group)
     group_start = np.concatenate([[0], np.cumsum(-(-sizes // WORD))]).astype(np.int64)
-    place = np.arange(len(group)) - np.concatenate([[0], np.cumsum(sizes)])[group]
+    place = np.arange(num) - np.concatenate([[0], np.cumsum(sizes)])[group]
     position = group_start[group] * WORD + place
-    padded = np.zeros((len(group), int(group_start[-1]) * WORD), np.bool_)
-    padded[:, position] = intersects
-    packed = np.packbits(padded, axis=1, bitorder="little")
+    num_words = int(group_start[-1])
+    packed = np.empty((num, num_words), np.uint64)
+    step = max(1, CHUNK_PAIRS // (num_words * WORD))
+    for first in range(0, num, step):
+        start = neighbours.start[first : first + step + 1]
+        padded = np.zeros((len(start) - 1, num_words * WORD), np.bool_)
+        row = np.repeat(np.arange(len(start) - 1), np.diff(start))
+        padded[row, position[neighbours.blocks[start[0] : start[-1]]]] = True
+        packed[first : first + step] = np.packbits(padded, axis=1, bitorder="little").view("<u8")
     degree_of_group = degree[np.concatenate([[0], np.cumsum(sizes)])[:-1]]
     first_group = np.searchsorted(degree_of_group, np.arange(int(degree[-1]) + 2))
     return BlockBits(
@@ -58,7 +66,7 @@ def block_bits(degree: NDArray[np.int64], group: NDArray[np.int64], intersects: 
         bit=np.uint64(1) << (position % WORD).astype(np.uint64),
         group_start=group_start,
         degree_start=group_start[first_group],
-        neighbours=packed.view("<u8").astype(np.uint64),
+        neighbours=packed,
     )
 
 

@@ -10,8 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .problem import Rule
+from .arrays import deadline_tolerance, degree_weights, horizon
+from .problem import ONE_BLOCK_RULES, Rule
 from .scenario import Scenario
+from .scoring import lost_weights
+from .space import DecisionSpace
 from .state import Episodes
 from .waiting import can_wait
 
@@ -133,6 +136,81 @@ def decision(scenario: Scenario, episodes: Episodes, e: int) -> Decision:
             num_left=int(episodes.arrival_s.shape[1] - episodes.num_arrived[e]),
         ),
     )
+
+
+def decision_on_empty(scenario: Scenario, graph_id: int, num_steps: int, allowed_s: float) -> Decision:
+    """The decision of a job that comes to an empty cluster at time 0 and before nobody else.
+
+    The same figures as `decision` shows of an episode that begins with this job, but found without the arrays of an
+    episode: their memory grows with the pairs of blocks that share a device, and compiling the dynamics takes longer
+    than one decision.
+
+    Args:
+        scenario: cluster and rules, which must be such as `can_decide_on_empty` knows.
+        graph_id: index into the workload's graphs.
+        num_steps: training steps.
+        allowed_s: time that meets the deadline, infinite without one.
+    """
+    space, times, chosen = scenario.space, scenario.times, scenario.settings
+    num_degrees, rules = len(space.degrees), chosen.placement_rules
+    class_s = np.where(times.can_run[graph_id], num_steps * times.step_s[graph_id], np.inf)
+    limit_s = allowed_s * (1.0 + deadline_tolerance(chosen))
+    block = np.full((num_degrees, len(rules)), -1, np.int64)
+    first_of_degree = np.searchsorted(space.degree, np.arange(num_degrees + 1))
+    lost = _lost_on_empty(space) if {"best-fit", "aligned"} & set(rules) else np.zeros(space.num_blocks)
+    horizon_s = horizon(scenario.workload.mean_interarrival_s)
+    for d in range(num_degrees):
+        of_degree = np.arange(first_of_degree[d], first_of_degree[d + 1])
+        time_s = class_s[space.placement_class[of_degree]]
+        suits = np.flatnonzero((time_s <= limit_s) & (time_s < np.inf))
+        if not len(suits):
+            continue
+        score = {
+            "first-fit": np.zeros(len(suits)),
+            "best-fit": lost[of_degree[suits]],
+            "aligned": np.minimum(time_s[suits], horizon_s) * lost[of_degree[suits]],
+            "fastest": time_s[suits],
+        }
+        block[d] = [of_degree[suits[np.argmin(score[rule])]] for rule in rules]
+    candidate_block = np.concatenate([[-1], block.reshape(-1)])
+    has_block = candidate_block >= 0
+    is_new = np.array([[b >= 0 and b not in row[:i] for i, b in enumerate(row)] for row in block.tolist()], np.bool_)
+    degrees = np.array(space.degrees, np.int64)
+    return Decision(
+        now_s=0.0,
+        graph_id=graph_id,
+        num_steps=num_steps,
+        allowed_s=allowed_s,
+        sequential_s=num_steps * scenario.workload.graphs[graph_id].step_s,
+        degree=np.concatenate([[0], np.repeat(degrees, len(rules))]),
+        rule=("", *(rule for _ in space.degrees for rule in rules)),
+        can_place=np.concatenate([[True], is_new.reshape(-1)]),
+        completion_s=np.where(has_block, class_s[space.placement_class[candidate_block]], np.inf),
+        block=candidate_block,
+        can_wait=chosen.queue_capacity > 0 and bool(has_block.any()),
+        num_devices=np.where(has_block, space.start[candidate_block + 1] - space.start[candidate_block], 0),
+        occupancy=Occupancy(
+            free_at_s=np.zeros(space.cluster.num_devices),
+            block_free_at_s=np.zeros(space.num_blocks),
+            fixed_block=np.full((0, 0), -1, np.int64),
+            num_left=1,
+        ),
+    )
+
+
+def can_decide_on_empty(scenario: Scenario) -> bool:
+    """Whether `decision_on_empty` knows the rules of a scenario: our own semantics and rules that take one block."""
+    return scenario.simulator is None and set(scenario.settings.placement_rules) <= set(ONE_BLOCK_RULES)
+
+
+def _lost_on_empty(space: DecisionSpace) -> NDArray[np.float64]:
+    """What best fit minimises, of each block where all are free, ``(b,)``."""
+    order = np.argsort(space.devices, kind="stable")
+    owner = np.repeat(np.arange(space.num_blocks), np.diff(space.start))[order]
+    device_start = np.searchsorted(space.devices[order], np.arange(space.cluster.num_devices + 1))
+    blocks = space.start, space.devices, device_start, owner, space.degree
+    found: NDArray[np.float64] = lost_weights(blocks, degree_weights(space), 0, space.num_blocks)
+    return found
 
 
 def _shown_by_published_mask(scenario: Scenario, episodes: Episodes, e: int) -> NDArray[np.bool_]:

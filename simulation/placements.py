@@ -179,7 +179,8 @@ class Placements:
     def _add_placement(self, placed: Placed, d: int, key: int) -> int:
         problem = self.problem
         number = problem.num_blocks + len(self._placed)
-        neighbours = np.flatnonzero(self._space.intersects[self._blocks_of_size_one(placed.servers)].any(axis=0))
+        held = self._blocks_of_size_one(placed.servers)
+        neighbours = np.unique(np.concatenate([self._space.neighbours.of(block) for block in held]))
         if number == len(problem.degree):
             self._reserve(2 * (number - problem.num_blocks))
         problem = self.problem

@@ -67,6 +67,36 @@ def lost_weight(neighbours, free, degree_start, weight):  # type: ignore[no-unty
 
 
 @njit
+def lost_weights(space, weight, first, end):  # type: ignore[no-untyped-def]
+    """`lost_weight` of blocks ``first`` to ``end - 1`` where every block is free, without bits or lists of neighbours.
+
+    Args:
+        space: first device of each block, its devices, the first block of each device, its blocks, and the degree of
+            each block.
+        weight: of the blocks of each degree, ``(d,)``.
+        first: block.
+        end: block.
+    """
+    start, devices, device_start, device_blocks, degree = space
+    last_seen = np.full(len(degree), -1, np.int64)
+    found = np.empty(end - first)
+    num = np.empty(len(weight), np.int64)
+    for block in range(first, end):
+        num[:] = 0
+        for i in range(start[block], start[block + 1]):
+            for j in range(device_start[devices[i]], device_start[devices[i] + 1]):
+                other = device_blocks[j]
+                if last_seen[other] != block:
+                    last_seen[other] = block
+                    num[degree[other]] += 1
+        total = 0.0
+        for d in range(len(weight)):
+            total += weight[d] * num[d]
+        found[block - first] = total
+    return found
+
+
+@njit
 def lost_time(neighbours, free, degree_start, weight, begin_s, until_s, enough):  # type: ignore[no-untyped-def]
     """Weighted time until ``until_s`` for which blocks would be free if this one were not taken.
 

@@ -7,6 +7,7 @@ time for every job graph, because every pair of their ranks sees the same bandwi
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,26 @@ from ..clusters.cluster import Cluster
 from ..clusters.symmetry import signatures
 from ..costs.routing import SHORTEST_PATH, Routing
 from ..errors import ConfigError
+
+# Pairs of blocks that are looked at in one go, at most, so that memory does not grow with the square of the blocks.
+CHUNK_PAIRS = 4_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbours:
+    """Which blocks share a device.
+
+    Attributes:
+        start: the neighbours of block ``i`` are ``blocks[start[i]:start[i + 1]]``, ``(b + 1,)``.
+        blocks: blocks that share a device with each, itself among them, ascending.
+    """
+
+    start: NDArray[np.int64]
+    blocks: NDArray[np.int64]
+
+    def of(self, block: int) -> NDArray[np.int64]:
+        """The neighbours of a block."""
+        return self.blocks[self.start[block] : self.start[block + 1]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +54,6 @@ class DecisionSpace:
         shape: number of each block's degree and shape, ascending, ``(b,)``.
         placement_class: class of each block, ``(b,)``.
         representative: one block of each class, ``(c,)``.
-        intersects: whether two blocks share a device, ``(b, b)``.
     """
 
     cluster: Cluster
@@ -45,7 +65,6 @@ class DecisionSpace:
     shape: NDArray[np.int64]
     placement_class: NDArray[np.int64]
     representative: NDArray[np.int64]
-    intersects: NDArray[np.bool_]
 
     @property
     def num_blocks(self) -> int:
@@ -55,6 +74,11 @@ class DecisionSpace:
     def block(self, index: int) -> NDArray[np.int64]:
         """Devices of a block in rank order."""
         return self.devices[self.start[index] : self.start[index + 1]]
+
+    @cached_property
+    def neighbours(self) -> Neighbours:
+        """The blocks that share a device with each block, found when they are first asked for."""
+        return _neighbours(self.start, self.devices, self.cluster.num_devices)
 
     @property
     def digest(self) -> str:
@@ -89,9 +113,6 @@ def decision_space(cluster: Cluster, max_degree: int, routing: Routing = SHORTES
     ]
     placement_class = np.array([classes.setdefault(signature, len(classes)) for signature in seen], np.int64)
     representative = np.unique(placement_class, return_index=True)[1]
-    owns = np.zeros((len(rows), cluster.num_devices), np.float32)
-    for i, row in enumerate(rows):
-        owns[i, row] = 1
     return DecisionSpace(
         cluster=cluster,
         degrees=degrees,
@@ -102,7 +123,6 @@ def decision_space(cluster: Cluster, max_degree: int, routing: Routing = SHORTES
         shape=_shapes([(d, int(shape)) for d, bs in found.items() for shape in bs.shape]),
         placement_class=placement_class,
         representative=representative.astype(np.int64),
-        intersects=(owns @ owns.T) > 0,
     )
 
 
@@ -110,3 +130,22 @@ def _shapes(of_block: list[tuple[int, int]]) -> NDArray[np.int64]:
     """Numbers of (degree, shape) pairs by first appearance; equal pairs stand in a row."""
     numbers: dict[tuple[int, int], int] = {}
     return np.array([numbers.setdefault(pair, len(numbers)) for pair in of_block], np.int64)
+
+
+def _neighbours(start: NDArray[np.int64], devices: NDArray[np.int64], num_devices: int) -> Neighbours:
+    from scipy.sparse import csr_array
+
+    num = len(start) - 1
+    owns = csr_array((np.ones(len(devices), np.int32), devices, start), shape=(num, num_devices))
+    owned_by = owns.T.tocsr()
+    # At most as many as blocks of its devices, counted once each.
+    most = np.concatenate([[0], np.cumsum(owns @ np.diff(owned_by.indptr))])
+    found, counts, first = [], [], 0
+    while first < num:
+        end = max(first + 1, int(np.searchsorted(most, most[first] + CHUNK_PAIRS, side="right")) - 1)
+        shared = owns[first:end] @ owned_by
+        shared.sort_indices()
+        found.append(shared.indices.astype(np.int64))
+        counts.append(np.diff(shared.indptr))
+        first = end
+    return Neighbours(np.concatenate([[0], np.cumsum(np.concatenate(counts))]).astype(np.int64), np.concatenate(found))

@@ -9,6 +9,7 @@ from meshwright.errors import ConfigError
 from meshwright.simulation import dynamics
 from meshwright.simulation.bits import block_bits, count
 from meshwright.simulation.decision import decision
+from meshwright.simulation.space import Neighbours
 
 from .samples import small_scenario
 
@@ -28,7 +29,7 @@ def cost_of(scenario, episodes, block):
     space, now = scenario.space, float(episodes.now_s[0])
     free_at = episodes.block_free_at_s[0]
     ends = sorted({now, *(t for t in episodes.free_at_s[0].tolist() if now < t < now + scenario.problem.horizon_s)})
-    lost = space.intersects[block]
+    lost = np.isin(np.arange(space.num_blocks), space.neighbours.of(block))
     return tuple(tuple(np.bincount(space.shape[lost & (free_at <= end)], minlength=space.shape[-1] + 1)) for end in ends)
 
 
@@ -86,7 +87,8 @@ def test_bits_count_what_sets_count():
     degree = np.repeat([0, 1, 1, 2], [70, 3, 130, 64])
     group = np.repeat([0, 1, 2, 3], [70, 3, 130, 64])
     intersects = rng.random((len(degree), len(degree))) < 0.3
-    bits = block_bits(degree, group, intersects)
+    start = np.concatenate([[0], np.cumsum(intersects.sum(1))])
+    bits = block_bits(degree, group, Neighbours(start, np.nonzero(intersects)[1]))
     assert bits.group_start.tolist() == [0, 2, 3, 6, 7]  # 70, 3, 130 and 64 blocks at 64 to a word
     assert bits.degree_start.tolist() == [0, 2, 6, 7]
     members = rng.random(len(degree)) < 0.5

@@ -73,7 +73,7 @@ def test_the_problem_joins_blocks_and_times(scenario):
     assert problem.num_candidates == 1 + 5 * 4
     for b in range(space.num_blocks):
         found = problem.neighbours[problem.neighbour_start[b] : problem.neighbour_start[b + 1]].tolist()
-        assert found == np.flatnonzero(space.intersects[b]).tolist()
+        assert found == space.neighbours.of(b).tolist()
     # every degree weighs 1 in all
     assert np.bincount(space.degree) * problem.weight == pytest.approx(np.ones(5), rel=1e-12)
     assert problem.sequential_step_s.tolist() == [graph.step_s for graph in scenario.workload.graphs]

@@ -1,5 +1,7 @@
 """The decision space: blocks, classes, and which blocks stand in each other's way."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -42,13 +44,15 @@ def test_degrees_are_one_and_the_even_numbers_that_have_a_block(space):
     assert space.degrees == tuple(d for d in candidates if len(blocks(space.cluster, d)))
 
 
-def test_blocks_intersect_where_they_share_a_device(space):
+def test_neighbours_are_the_blocks_that_share_a_device(space, monkeypatch):
     owned = [set(space.block(i).tolist()) for i in range(space.num_blocks)]
-    rng = np.random.default_rng(0)
-    for i, j in rng.integers(0, space.num_blocks, (2000, 2)).tolist():
-        assert space.intersects[i, j] == bool(owned[i] & owned[j])
-    assert np.array_equal(space.intersects, space.intersects.T)
-    assert space.intersects.diagonal().all()
+    for i in np.random.default_rng(0).integers(0, space.num_blocks, 40).tolist():
+        assert space.neighbours.of(i).tolist() == [j for j, other in enumerate(owned) if owned[i] & other]
+    # Found in pieces, they are the same.
+    monkeypatch.setattr("meshwright.simulation.space.CHUNK_PAIRS", 300)
+    pieces = replace(space).neighbours
+    assert np.array_equal(pieces.start, space.neighbours.start)
+    assert np.array_equal(pieces.blocks, space.neighbours.blocks)
 
 
 def test_each_class_has_its_first_block_as_representative_and_one_degree(space):
