@@ -8,7 +8,9 @@ op with parameters its ranks all-reduce the gradients. The step ends when everyt
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,6 +70,11 @@ def reduced_bytes(graph: JobGraph, degrees: NDArray[np.int64], costs: CostSettin
 
 
 class _Lowering:
+    """Numbers tasks and joins them: the forward passes of all ops in order, the backward passes, then messages one by one.
+
+    Compute tasks and what joins them where nothing moves are made as arrays; only messages are made one at a time.
+    """
+
     def __init__(self, graph: JobGraph, degrees: NDArray[np.int64], network: RankNetwork, costs: CostSettings) -> None:
         self.graph, self.degrees, self.network, self.costs = graph, degrees, network, costs
         self.flow = flows.chosen(costs.flows)
@@ -76,32 +83,46 @@ class _Lowering:
         self.num_ranks = int(degrees.max())
         self.position = np.empty(graph.num_ops, np.int64)
         self.position[graph.order] = np.arange(graph.num_ops)
+        # The first of the tasks of each op's passes, one a rank.
+        self.forward = self._numbered(graph.order, 0)
+        self.num_compute = 2 * int(degrees.sum())
+        self.backward = self._numbered(graph.order[::-1], self.num_compute // 2)
         self.rows: list[tuple[int, float, float, int, int, bool, float]] = []
-        self.streams: list[list[int]] = []
         self.members: list[list[int]] = []
         self.edges: list[tuple[int, int]] = []
-        self.share_s = self._shares()
         # Many layers reduce the same bytes over the same ranks.
         self.all_reduce_s: dict[tuple[int, float], float] = {}
+        self.pricers: dict[int, Callable[[float], float]] = {}
         self.all_reduce_phases: dict[tuple[int, float], Phases] = {}
 
     def build(self) -> ExecutionGraph:
-        graph, degrees = self.graph, self.degrees.tolist()
-        forward: list[list[int]] = [[] for _ in range(graph.num_ops)]
-        backward: list[list[int]] = [[] for _ in range(graph.num_ops)]
-        for op in graph.order.tolist():
-            forward[op] = [self._compute(op, rank, is_backward=False) for rank in range(degrees[op])]
-        for op in graph.order[::-1].tolist():
-            backward[op] = [self._compute(op, rank, is_backward=True) for rank in range(degrees[op])]
+        graph = self.graph
         is_sink = np.ones(graph.num_ops, np.bool_)
         is_sink[graph.edges[:, 0]] = False
-        for op in np.flatnonzero(is_sink).tolist():
-            self.edges += zip(forward[op], backward[op], strict=True)
-        for source, target in graph.edges.tolist():
-            self._pass(source, forward[source], forward[target], is_backward=False, consumer=target)
-            self._pass(source, backward[source], backward[target], is_backward=True, consumer=source)
-        self._all_reduce(backward)
-        return self._frozen()
+        sinks = np.flatnonzero(is_sink)
+        joined = [self._rank_by_rank(self.forward[sinks], self.backward[sinks], self.degrees[sinks])]
+        source, target = graph.edges.T
+        stays = self.degrees[source] == self.degrees[target]
+        source, target, degree = source[stays], target[stays], self.degrees[source[stays]]
+        joined.append(self._rank_by_rank(self.forward[source], self.forward[target], degree))
+        joined.append(self._rank_by_rank(self.backward[target], self.backward[source], degree))
+        for source_op, target_op in graph.edges[~stays].tolist():
+            self._pass(source_op, target_op, is_backward=False)
+            self._pass(source_op, target_op, is_backward=True)
+        joined.append(self._all_reduce())
+        return self._frozen(np.concatenate([*joined, np.array(self.edges, np.int64).reshape(-1, 2)]))
+
+    def _numbered(self, ops: NDArray[np.int64], first: int) -> NDArray[np.int64]:
+        """The first task of each op, where the ops are numbered in this order."""
+        found = np.empty(self.graph.num_ops, np.int64)
+        found[ops] = first + np.concatenate([[0], np.cumsum(self.degrees[ops])[:-1]])
+        return found
+
+    @staticmethod
+    def _rank_by_rank(before: NDArray[np.int64], after: NDArray[np.int64], degree: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Dependencies between the tasks of two passes, each rank's on its own: first tasks and ranks of each pair."""
+        rank = np.arange(int(degree.sum())) - np.repeat(np.cumsum(degree) - degree, degree)
+        return np.stack([np.repeat(before, degree) + rank, np.repeat(after, degree) + rank], axis=1)
 
     def _shares(self) -> list[tuple[NDArray[np.float64], NDArray[np.float64]]]:
         """Forward and backward seconds of each op's share, per rank (devices may differ)."""
@@ -113,21 +134,14 @@ class _Lowering:
         }
         return [by_type[t] for t in cluster.device_type[self.network.devices].tolist()]
 
-    def _compute(self, op: int, rank: int, *, is_backward: bool) -> int:
-        position = float(self.position[op])
-        order = 2 * self.graph.num_ops - 1 - position if is_backward else position
-        duration_s = float(self.share_s[rank][int(is_backward)][op])
-        return self._task(TaskKind.COMPUTE, duration_s, order, op, rank, is_backward, 0.0, [])
-
-    def _pass(self, source: int, before: list[int], after: list[int], *, is_backward: bool, consumer: int) -> None:
-        """Move the activation of ``source`` along an edge, or its gradient back.
-
-        ``before`` are the tasks of the edge's source op, ``after`` those of its target, in the forward direction.
-        """
-        order = float(self.position[consumer])
+    def _pass(self, source: int, target: int, *, is_backward: bool) -> None:
+        """Move the activation of ``source`` along an edge between unequal splits, or its gradient back."""
+        order = float(self.position[source if is_backward else target])
         order = 2 * self.graph.num_ops - 1 - order if is_backward else order
-        for i, j, share in overlaps(len(before), len(after)):
-            giver, taker = (after[j], before[i]) if is_backward else (before[i], after[j])
+        first = self.backward if is_backward else self.forward
+        before, after = int(first[source]), int(first[target])
+        for i, j, share in overlaps(int(self.degrees[source]), int(self.degrees[target])):
+            giver, taker = (after + j, before + i) if is_backward else (before + i, after + j)
             sender, receiver = (j, i) if is_backward else (i, j)
             payload = share * float(self.graph.activation_bytes[source])
             if sender == receiver or payload == 0:
@@ -138,13 +152,13 @@ class _Lowering:
             for _ in range(chunks):
                 ranks = [sender, receiver]
                 size = payload / chunks
-                task = self._task(TaskKind.TRANSFER, duration_s, order - 0.5, source, sender, is_backward, size, ranks)
+                task = self._message(TaskKind.TRANSFER, duration_s, order - 0.5, source, sender, is_backward, size, ranks)
                 self.edges.append((before_it, task))
                 before_it = task
             self.edges.append((before_it, taker))
 
-    def _all_reduce(self, backward: list[list[int]]) -> None:
-        """Sum the gradients of each op, or of the ops of a bucket, over the ranks that have them."""
+    def _all_reduce(self) -> NDArray[np.int64]:
+        """Sum the gradients of each op, or of the ops of a bucket, over the ranks that have them; who gives to whom."""
         graph, n = self.graph, self.graph.num_ops
         made = graph.order[::-1][(self.degrees > 1)[graph.order[::-1]]]
         sizes = graph.parameter_bytes * self.costs.gradient_bytes_per_parameter_byte
@@ -152,27 +166,41 @@ class _Lowering:
         for degree in np.unique(self.degrees[made]).tolist():
             ops = made[self.degrees[made] == degree]
             buckets += [ops[list(places)] for places in tasks.merged(sizes[ops].tolist(), self.costs.gradient_bucket_bytes)]
-        for merged in sorted(buckets, key=lambda bucket: -int(self.position[bucket[-1]])):
+        buckets.sort(key=lambda bucket: -int(self.position[bucket[-1]]))
+        taker = []
+        for merged in buckets:
             last = int(merged[-1])
             place = float(self.position[last])
             order = tasks.gradient_order(2 * n - 1 - place + 0.5, 2 * n + place, self.costs)
-            self._reduce(last, float(sizes[merged].sum()), order, [backward[op] for op in merged.tolist()])
+            taker.append(self._reduce(last, float(sizes[merged].sum()), order))
+        if not buckets:
+            return np.zeros((0, 2), np.int64)
+        ops = np.concatenate(buckets)
+        degree, first_task = self.degrees[ops], np.repeat(taker, [len(bucket) for bucket in buckets])
+        giver = self._rank_by_rank(self.backward[ops], self.backward[ops], degree)[:, 0]
+        return np.stack([giver, np.repeat(first_task, degree)], axis=1)
 
-    def _reduce(self, op: int, whole_bytes: float, order: float, givers: list[list[int]]) -> None:
-        """One all-reduce over the ranks of the backward tasks that give to it, in chunks one after the other."""
-        ranks = list(range(len(givers[0])))
+    def _reduce(self, op: int, whole_bytes: float, order: float) -> int:
+        """One all-reduce over the ranks of an op, in chunks one after the other; the first of them."""
+        num_ranks = int(self.degrees[op])
         chunks = tasks.num_chunks(whole_bytes, self.costs)
         payload = whole_bytes / chunks
-        key = len(ranks), payload
+        duration_s, ranks = self._all_reduce_s(num_ranks, payload), list(range(num_ranks))
+        numbers = [self._message(TaskKind.COLLECTIVE, duration_s, order, op, 0, True, payload, ranks) for _ in range(chunks)]
+        self.edges += pairwise(numbers)
+        return numbers[0]
+
+    def _all_reduce_s(self, num_ranks: int, payload: float) -> float:
+        key = num_ranks, payload
         if key not in self.all_reduce_s:
             phases = self._all_reduce_phases(*key) if self.costs.contention == "fair" else ()
-            formula = self.collective.all_reduce_s
-            self.all_reduce_s[key] = alone_s(self.network, phases) if phases else formula(self.network, np.array(ranks), payload)
-        before = [giver for of_op in givers for giver in of_op]
-        for _ in range(chunks):
-            task = self._task(TaskKind.COLLECTIVE, self.all_reduce_s[key], order, op, 0, True, payload, ranks)
-            self.edges += [(giver, task) for giver in before]
-            before = [task]
+            if phases:
+                self.all_reduce_s[key] = alone_s(self.network, phases)
+            else:
+                if num_ranks not in self.pricers:
+                    self.pricers[num_ranks] = self.collective.pricer(self.network, np.arange(num_ranks), "all_reduce")
+                self.all_reduce_s[key] = self.pricers[num_ranks](payload)
+        return self.all_reduce_s[key]
 
     def _all_reduce_phases(self, num_ranks: int, payload: float) -> Phases:
         key = num_ranks, payload
@@ -182,17 +210,16 @@ class _Lowering:
 
     def _messages(self) -> Messages:
         """What the tasks send; asked for only where somebody looks at the links."""
-        phases: list[Phases] = []
+        phases: list[Phases] = [()] * self.num_compute
         for (kind, *_, payload), members in zip(self.rows, self.members, strict=True):
-            if kind == TaskKind.COMPUTE:
-                phases.append(())
-            elif kind == TaskKind.TRANSFER:
+            if kind == TaskKind.TRANSFER:
                 phases.append(flows.transfer(self.network, members[0], members[1], payload))
             else:
                 phases.append(self._all_reduce_phases(len(members), payload))
-        return Messages.of(self.members, phases)
+        nobody: list[list[int]] = [[]] * self.num_compute
+        return Messages.of(nobody + self.members, phases)
 
-    def _task(
+    def _message(
         self,
         kind: TaskKind,
         duration_s: float,
@@ -203,31 +230,43 @@ class _Lowering:
         payload: float,
         members: list[int],
     ) -> int:
-        if kind == TaskKind.COMPUTE:
-            streams = [rank]
-        else:
-            streams = [self.num_ranks + member for member in members] if self.costs.contention == "serialised" else []
         priority = duration_s if self.costs.priority == "shortest-first" else order
         self.rows.append((int(kind), duration_s, priority, op, rank, is_backward, payload))
-        self.streams.append(streams)
         self.members.append(members)
-        return len(self.rows) - 1
+        return self.num_compute + len(self.rows) - 1
 
-    def _frozen(self) -> ExecutionGraph:
-        kind, duration_s, priority, op, rank, is_backward, payload = zip(*self.rows, strict=True)
-        start = np.zeros(len(self.rows) + 1, np.int64)
-        np.cumsum([len(s) for s in self.streams], out=start[1:])
+    def _frozen(self, edges: NDArray[np.int64]) -> ExecutionGraph:
+        n, order = self.graph.num_ops, self.graph.order
+        ops = np.concatenate([order, order[::-1]])
+        degree = self.degrees[ops]
+        op = np.repeat(ops, degree)
+        rank = np.arange(self.num_compute) - np.repeat(np.cumsum(degree) - degree, degree)
+        is_backward = np.arange(self.num_compute) >= self.num_compute // 2
+        share_s = np.array(self._shares())  # rank, pass, op
+        duration_s = share_s[rank, is_backward.astype(np.int64), op]
+        position = self.position[op].astype(np.float64)
+        place = np.where(is_backward, 2 * n - 1 - position, position)
+        priority = duration_s if self.costs.priority == "shortest-first" else place
+        sent = list(zip(*self.rows, strict=True)) if self.rows else [()] * 7
+        # A message holds the communication streams of its members where one rank sends one message at a time.
+        held = self.members if self.costs.contention == "serialised" else [[] for _ in self.members]
+        uses = np.concatenate([np.ones(self.num_compute, np.int64), np.array([len(ranks) for ranks in held], np.int64)])
+        streams = np.array([rank for ranks in held for rank in ranks], np.int64) + self.num_ranks
+
+        def joined(computed: NDArray[Any], of_messages: Sequence[Any], dtype: type) -> NDArray[Any]:
+            return np.concatenate([computed.astype(dtype), np.array(of_messages, dtype)])
+
         return ExecutionGraph(
             num_ranks=self.num_ranks,
-            kind=np.array(kind, np.int8),
-            duration_s=np.array(duration_s, np.float64),
-            priority=np.array(priority, np.float64),
-            stream_start=start,
-            streams=np.array([s for streams in self.streams for s in streams], np.int64),
-            edges=np.array(self.edges, np.int64).reshape(-1, 2),
-            op=np.array(op, np.int64),
-            rank=np.array(rank, np.int64),
-            is_backward=np.array(is_backward, np.bool_),
-            payload_bytes=np.array(payload, np.float64),
+            kind=joined(np.full(self.num_compute, int(TaskKind.COMPUTE)), sent[0], np.int8),
+            duration_s=joined(duration_s, sent[1], np.float64),
+            priority=joined(priority, sent[2], np.float64),
+            stream_start=np.concatenate([[0], np.cumsum(uses)]),
+            streams=np.concatenate([rank, streams]),
+            edges=edges,
+            op=joined(op, sent[3], np.int64),
+            rank=joined(rank, sent[4], np.int64),
+            is_backward=joined(is_backward, sent[5], np.bool_),
+            payload_bytes=joined(np.zeros(self.num_compute), sent[6], np.float64),
             describe_messages=self._messages,
         )
