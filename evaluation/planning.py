@@ -102,7 +102,8 @@ def plan(
     chooser = policy(spec, scenario)
     chooser.begin(0)
     if not getattr(chooser, "observes", True) and can_decide_on_empty(scenario):
-        waiting, observation = decision_on_empty(scenario, 0, num_steps, allowed_s), {}
+        observation: dict[str, NDArray[Any]] = {}
+        waiting = decision_on_empty(scenario, 0, num_steps, allowed_s)
     else:
         waiting, observation = _first_of_episode(scenario, num_steps, allowed_s)
     choice = checked(chooser.choose(waiting, observation), spec, len(waiting.degree))

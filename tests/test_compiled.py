@@ -10,6 +10,7 @@ import pytest
 
 from meshwright.compile_cache import function_digest
 from meshwright.compiled import for_types_of
+from meshwright.compiling import Stopwatch, watched
 from meshwright.costs.formulas import ring_all_reduce_s
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -121,3 +122,18 @@ def test_a_function_for_types_gives_what_the_function_gives():
 
 def test_a_plain_function_is_taken_as_it_is():
     assert for_types_of(len, "abc") is len
+
+
+def test_the_innermost_watcher_is_told_and_nested_functions_count_once_in_time(monkeypatch):
+    clock = iter([0.0, 0.0, 3.0, 5.0, 7.0, 7.5]).__next__
+    monkeypatch.setattr("meshwright.compiling.time.monotonic", clock)
+    outer, inner = [], []
+    stopwatch = Stopwatch()
+    with watched(lambda *told: outer.append(told)), watched(lambda *told: inner.append(told)):
+        stopwatch.begin("caller")  # at 0 s
+        stopwatch.begin("callee")  # at 3 s
+        stopwatch.end()
+        stopwatch.end()  # at 5 s
+        stopwatch.begin("next")  # at 7 s
+    assert inner == [("caller", 1, 0.0), ("callee", 2, 3.0), ("next", 3, 5.5)]
+    assert not outer

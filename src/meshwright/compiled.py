@@ -8,13 +8,16 @@ from typing import Any, TypeVar
 import numba
 import numba.core.config
 import numba.core.dispatcher
+import numba.core.event
 
 from . import compile_cache
+from .compiling import Stopwatch
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 # Numba's settings are attributes of a module, set when it is imported.
 config: Any = numba.core.config
+events: Any = numba.core.event
 
 
 def _njit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
@@ -52,3 +55,19 @@ def for_types_of(function: Callable[..., Any], *arguments: Any) -> Callable[...,
     compiled: Any = function.overloads[types]
     entry: Callable[..., Any] = compiled.entry_point
     return entry
+
+
+class _Events(numba.core.event.Listener):
+    """Hands numba's events to the stopwatch."""
+
+    def __init__(self) -> None:
+        self._stopwatch = Stopwatch()
+
+    def on_start(self, event: Any) -> None:
+        self._stopwatch.begin(event.data["dispatcher"].py_func.__name__)
+
+    def on_end(self, event: Any) -> None:
+        self._stopwatch.end()
+
+
+events.register("numba:compile", _Events())

@@ -56,11 +56,13 @@ def guarded(action: Callable[[], int]) -> int:
 def _dispatch(arguments: list[str]) -> int:
     from typer.main import get_command
 
-    from . import usage
+    from ..compiling import watched
+    from . import output, usage
     from .app import app
 
     try:
-        status = get_command(app).main(arguments, prog_name="meshwright", standalone_mode=False)
+        with watched(output.say_once_compiling()):
+            status = get_command(app).main(arguments, prog_name="meshwright", standalone_mode=False)
     except Exception as error:
         if usage.is_call_for_help(error):
             sys.stdout.write(f"{error}\n")

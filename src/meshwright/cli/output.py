@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import files
+from ..compiling import Watcher, watched
 from ..errors import ConfigError, InputFileError
 
 if TYPE_CHECKING:
@@ -142,7 +143,36 @@ def progress() -> Iterator[Progress]:
     )
     terminal = Console(stderr=True)
     with Progress(*columns, console=terminal, disable=not terminal.is_terminal, transient=True) as bars:
-        yield bars
+        if not terminal.is_terminal:
+            yield bars
+            return
+        with watched(_compiling(bars)):
+            yield bars
+
+
+def _compiling(bars: Progress) -> Watcher:
+    """A bar for functions that are compiled, which appears with the first of them."""
+    task: list[TaskID] = []
+
+    def report(name: str, number: int, spent_s: float) -> None:
+        if not task:
+            task.append(bars.add_task("compiling, once", total=None, note=""))
+        bars.update(task[0], completed=number, note="functions; later runs start at once")
+
+    return report
+
+
+def say_once_compiling() -> Watcher:
+    """One line on standard error once compiling has taken a second, where that is a terminal and no bars are shown."""
+    said = [] if sys.stderr.isatty() else [True]
+
+    def report(name: str, number: int, spent_s: float) -> None:
+        if not said and spent_s > 1.0:
+            said.append(True)
+            sys.stderr.write("meshwright: compiling, once, up to a minute; later runs start at once\n")
+            sys.stderr.flush()
+
+    return report
 
 
 def phases(bars: Progress) -> Callable[[str, int, int], None]:
