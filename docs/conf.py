@@ -49,7 +49,7 @@ FLOORS = [
     "evaluation",
     "export",
 ]
-FOUNDATION = ["devices", "shipped", "settings", "yaml12", "files", "errors"]
+FOUNDATION = ["devices", "shipped", "settings", "yaml12", "files", "inputs", "temporaries", "errors"]
 
 
 FIELDS = re.compile(r":(ivar|param) (\w+(?:, \w+)+):")

@@ -1,7 +1,10 @@
 """Laws of reading and writing: typed errors on the way in, nothing half-written on the way out."""
 
+import csv
+import io
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -182,6 +185,72 @@ def test_half_of_a_surrogate_pair_is_not_written(tmp_path):
     assert listing(tmp_path) == []
 
 
+# --- names that become parts of paths ---
+
+
+@pytest.mark.parametrize("name", ["job-0007-resnet18", "gpt2-xl", "A", "a_b.c-d", "0" * 100])
+def test_a_plain_name_is_its_file_name(name):
+    assert files.file_name(name) == name
+
+
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", ".git", "-rf", "a/b", "/etc/passwd", "a b", "a\nb", "a\0b", "x" * 101, "模型", "a$b"]
+)
+def test_any_other_name_keeps_what_can_be_read_and_a_hash(name):
+    made = files.file_name(name)
+    assert made == files.file_name(name)
+    assert made.endswith(f"-{files.digest(name)}")
+    assert files.file_name("meta-llama/Llama-2-7b").startswith("meta-llama-Llama-2-7b-")
+
+
+names = st.text(st.sampled_from("aA./\\-_ ~\0\n="), max_size=8) | st.text(max_size=200)
+
+
+@given(chosen=st.lists(names, min_size=2, max_size=6, unique=True), reserved=names)
+def test_two_names_never_have_one_file_name_and_none_leads_elsewhere(chosen, reserved):
+    made = {files.file_name(name, reserved=[reserved]) for name in chosen}
+    made |= {files.file_name(one, reserved=[reserved]) for one in made}  # the file name of a name is a name too
+    of_names = [files.file_name(name, reserved=[reserved]) for name in {*chosen, *made}]
+    assert len(set(of_names)) == len({*chosen, *made})
+    assert reserved not in of_names
+    assert all(re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name) for name in of_names)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "/", "/a", "../a", "a/../../b", "a/..", "a\0b", "//a"])
+def test_a_relative_name_that_leads_out_of_its_folder_is_refused(tmp_path, name):
+    with pytest.raises(InputFileError, match="leads out of the folder"):
+        files.below(tmp_path, name)
+    assert files.below(tmp_path, "traces/rank0.et") == tmp_path / "traces" / "rank0.et"
+
+
+# --- CSV ---
+
+cells = st.none() | st.integers() | st.floats(allow_nan=False) | st.text(st.characters(exclude_categories=["Cs"]))
+texts = st.sampled_from(["=1+1", "-1", "+1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", 'x,"=1', "x;=1", "x\t=1", "'=1", "plain", ""])
+
+
+@given(rows=st.lists(st.tuples(cells | texts, cells | texts), max_size=6))
+def test_csv_keeps_every_cell_and_holds_no_formula(rows):
+    text = files.csv_text(["a", "b"], rows)
+    read = list(csv.reader(io.StringIO(text, newline="")))[1:]
+    assert len(read) == len(rows)
+    for row, found in zip(rows, read, strict=True):
+        for cell, kept in zip(row, found, strict=True):
+            if isinstance(cell, str):
+                assert kept.removeprefix("'") == cell.removeprefix("'")
+                assert not kept.startswith(("=", "+", "-", "@", "\t", "\r", "\n"))
+                assert (kept == cell) is not cell.startswith(("=", "+", "-", "@", "\t", "\r", "\n"))
+            else:
+                assert kept == ("" if cell is None else str(cell))
+
+
+def test_negative_numbers_are_no_formulas():
+    assert files.csv_text(["a"], [[-1.5], ["-1.5"]]) == "a\n-1.5\n'-1.5\n"
+
+
+# --- folders ---
+
+
 def test_a_folder_appears_whole_or_not_at_all(tmp_path):
     def failing():
         with files.atomic_folder(tmp_path / "run") as folder:
@@ -252,6 +321,20 @@ def test_a_replacement_that_fails_puts_the_old_folder_back(tmp_path, monkeypatch
         write("new")
     assert (tmp_path / "run" / "a").read_text() == "old"
     assert listing(tmp_path) == ["run"]
+
+
+@pytest.mark.parametrize("marker", [None, "plan.json"])
+@pytest.mark.parametrize("target", ["absent", "empty", "same-kind"])
+def test_a_link_in_place_of_a_folder_stays_and_so_does_what_it_leads_to(tmp_path, marker, target):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "same-kind").mkdir()
+    (tmp_path / "same-kind" / "plan.json").write_text("old")
+    (tmp_path / "link").symlink_to(target)
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(InputFileError, match=f"is a link.*{target}"), files.atomic_folder(tmp_path / "link", marker=marker):
+        pass
+    assert sorted(tmp_path.rglob("*")) == before
+    assert (tmp_path / "link").readlink() == Path(target)
 
 
 digestible = st.recursive(

@@ -1,50 +1,72 @@
-"""Reading and writing files: typed errors on the way in, nothing half-written on the way out."""
+"""Reading and writing files: typed errors on the way in, nothing half-written and nothing misplaced on the way out."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
+from . import inputs, temporaries
 from .errors import InputFileError, MeshwrightError, nearest
 
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_HASHED_NAME = re.compile(r".*-[0-9a-f]{32}", re.DOTALL)
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 
-def read_text(path: str | Path) -> str:
-    """The text of a UTF-8 file, without a byte-order mark.
+
+def read_bytes(path: str | Path, *, is_input: bool = True) -> bytes:
+    """The content of a file.
+
+    Args:
+        path: the file.
+        is_input: whether the command that runs may not write over it (see `inputs`).
 
     Raises:
-        InputFileError: the file is missing, a folder, unreadable or not UTF-8.
+        InputFileError: the file is missing, a folder, unreadable, or an output of the command.
     """
     path = Path(path)
     try:
-        return path.read_text(encoding="utf-8-sig")
+        if is_input:
+            inputs.note(path)
+        return path.read_bytes()
     except FileNotFoundError:
         # Only a near spelling helps here; a listing of the whole folder does not.
         near = nearest(path.name, _names_in(path.parent))
         if near is None:
             raise InputFileError("no such file", file=path) from None
         raise InputFileError("no such file", file=path, value=path.name, choices=[near]) from None
-    except UnicodeDecodeError as error:
-        raise InputFileError("not a UTF-8 text file", file=path, value=f"byte {error.start}") from None
     except OSError as error:
         raise InputFileError(f"cannot be read ({error.strerror})", file=path) from None
     except ValueError:  # a null character in the name
         raise InputFileError("not a file name", value=str(path)) from None
 
 
-def read_json(path: str | Path) -> Any:
+def read_text(path: str | Path, *, is_input: bool = True) -> str:
+    """The text of a UTF-8 file, without a byte-order mark; every line ends in one line feed.
+
+    Raises:
+        InputFileError: as `read_bytes`, or not UTF-8.
+    """
+    try:
+        text = read_bytes(path, is_input=is_input).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputFileError("not a UTF-8 text file", file=path, value=f"byte {error.start}") from None
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def read_json(path: str | Path, *, is_input: bool = True) -> Any:
     """The content of a JSON file.
 
     Raises:
         InputFileError: as `read_text`, or the text is not JSON (with the line), names a key twice or holds NaN or
             infinity, for which JSON has no spelling.
     """
-    text = read_text(path)
+    text = read_text(path, is_input=is_input)
     try:
         return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_unique_keys)
     except json.JSONDecodeError as error:
@@ -74,21 +96,15 @@ def atomic_file(path: str | Path) -> Iterator[IO[bytes]]:
         return
     if os.path.islink(path):
         path = Path(os.path.realpath(path))
-    handle = None
-    try:
+    with _telling(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle = tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name[:40]}.", delete=False)  # noqa: SIM115
-        os.chmod(handle.name, 0o666 & ~_umask())
-        with handle:
-            yield handle
-            handle.flush()
-            os.fsync(handle.fileno())
-        os.replace(handle.name, path)
-    except OSError as error:
-        raise InputFileError(f"cannot be written ({error.strerror or error})", file=path) from None
-    finally:
-        if handle is not None and os.path.exists(handle.name):
-            os.unlink(handle.name)
+        temporaries.remove_stale(path.parent)
+        with temporaries.file_beside(path) as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+            os.replace(file.name, path)
+    inputs.wrote(path)
 
 
 def write_text(path: str | Path, text: str) -> None:
@@ -116,12 +132,30 @@ def json_text(value: Any) -> str:
     return json.dumps(value, indent=2, sort_keys=True, allow_nan=False, ensure_ascii=False)
 
 
+def csv_text(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """The one spelling of CSV in this project; None is an empty cell.
+
+    A text that a spreadsheet would run as a formula (it begins with ``=``, ``+``, ``-``, ``@``, a tab or the end of a line)
+    gets an apostrophe before it, by which spreadsheets know a text. Numbers stay as they are.
+    """
+    return "".join(",".join(map(_csv_cell, row)) + "\n" for row in (head, *rows))
+
+
+def _csv_cell(value: object) -> str:
+    """One cell; `csv.writer` leaves a carriage return bare, which begins a new row for many readers."""
+    if not isinstance(value, str):
+        return "" if value is None else str(value)
+    text = f"'{value}" if value.startswith(_FORMULA_STARTS) else value
+    return '"' + text.replace('"', '""') + '"' if any(letter in text for letter in ',"\r\n') else text
+
+
 @contextmanager
 def atomic_folder(path: str | Path, *, check: Callable[[], None] | None = None, marker: str | None = None) -> Iterator[Path]:
     """A folder that appears under ``path`` only when the block ends without an error.
 
     An existing folder of that name is replaced as a whole, so no file of an older version stays in it. Only an empty
-    folder or one that holds ``marker`` is replaced: a user who names a folder of other things keeps them.
+    folder or one that holds ``marker`` is replaced: a user who names a folder of other things keeps them. A link is
+    refused: to replace it would leave what it leads to as it is, to follow it would replace what the user did not name.
 
     Args:
         path: the folder to make.
@@ -129,31 +163,68 @@ def atomic_folder(path: str | Path, *, check: Callable[[], None] | None = None, 
         marker: name of a file that every folder of this kind holds.
 
     Raises:
-        InputFileError: the folder cannot be made, ``path`` is a file, or it is a folder of other things.
+        InputFileError: the folder cannot be made, ``path`` is a file or a link, or it is a folder of other things.
     """
-    import shutil
-
     path = _possible(path)
+    check_no_link(path)
+    temporaries.remove_stale(path.parent)
     if os.path.exists(path) and not os.path.isdir(path):
         raise InputFileError("is a file, a folder is wanted", file=path)
     if _names_in(path) and not (marker is not None and (path / marker).is_file()):
         wanted = "" if marker is None else f" and no {marker}"
         raise InputFileError(f"the folder holds other files{wanted}, so it is not replaced", file=path)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name[:40]}."))
-        os.chmod(temporary, 0o777 & ~_umask())
-    except OSError as error:
-        raise InputFileError(f"cannot be written ({error.strerror})", file=path) from None
-    try:
-        yield temporary
+    with ExitStack() as stack:
+        with _telling(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            temporary = stack.enter_context(temporaries.folder_beside(path))
+        yield temporary / temporaries.NEW
         if check is not None:
             check()
         with _telling(path):
-            _swap(temporary, path)
-    finally:
-        if temporary.exists():
-            shutil.rmtree(temporary)
+            if os.path.exists(path):
+                path.rename(temporary / temporaries.OLD)
+            (temporary / temporaries.NEW).rename(path)
+    inputs.wrote(path)
+
+
+def check_no_link(path: Path, *, field: str | None = None) -> None:
+    """Refuse a link where a folder is wanted that is replaced as a whole.
+
+    Raises:
+        InputFileError: it is one; the message names what it leads to.
+    """
+    if os.path.islink(path):
+        problem = f"is a link, and links are not replaced; name what it leads to, {os.path.realpath(path)}"
+        raise InputFileError(problem, field=field, value=str(path))
+
+
+def file_name(name: str, *, reserved: Collection[str] = ()) -> str:
+    """The name of the file or folder of what is called ``name``: the one way from a name to a part of a path.
+
+    Up to 100 letters, digits, dots, hyphens and underscores, of which a letter or digit is the first, stay as they are. Of
+    any other name as much as can be read is kept, and a hash of the whole name makes it another one than that of every
+    other name. It never leads into another folder, is never hidden, and every shell reads it as one word.
+
+    Args:
+        name: any text.
+        reserved: file names that are taken.
+    """
+    if _PLAIN_NAME.fullmatch(name) and not _HASHED_NAME.fullmatch(name) and name not in reserved:
+        return name
+    readable = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("._-")[:60].rstrip("._-")
+    return f"{readable or 'unnamed'}-{digest(name)}"
+
+
+def below(folder: Path, name: str) -> Path:
+    """The path that a relative name, as ``traces/rank0.et``, means below a folder.
+
+    Raises:
+        InputFileError: it would lead out of the folder, or means the folder itself.
+    """
+    parts = PurePosixPath(name).parts
+    if not parts or ".." in parts or name.startswith("/") or "\0" in name:
+        raise InputFileError("leads out of the folder", file=folder, value=name)
+    return folder.joinpath(*parts)
 
 
 def _possible(path: str | Path) -> Path:
@@ -169,25 +240,6 @@ def _telling(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise InputFileError(f"cannot be written ({error.strerror or error})", file=path) from None
-
-
-def _swap(new: Path, path: Path) -> None:
-    """Put the folder ``new`` in the place of ``path``; where that fails, the old folder is back in its place."""
-    import shutil
-
-    if not path.exists():
-        new.rename(path)
-        return
-    aside = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name[:40]}."))
-    try:
-        path.rename(aside / "old")
-        try:
-            new.rename(path)
-        except OSError:
-            (aside / "old").rename(path)
-            raise
-    finally:
-        shutil.rmtree(aside)
 
 
 def digest(*parts: object) -> str:
@@ -240,9 +292,3 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is no number")
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

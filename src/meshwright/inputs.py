@@ -1,0 +1,142 @@
+"""What a command reads it never writes over: its inputs are held against its outputs, by whatever path each is named.
+
+Inside `kept` every output is declared before the work begins (`declare_file`, `declare_folder`), and every input is noted
+before it is read (`note`; the readers of `files` do so by themselves). Where both are one file, by another spelling, through
+a link or as hard links, whichever comes second is refused. What the command wrote itself is no input of it (`wrote`).
+Outside `kept`, as for users of the Python API, nothing is held against anything.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from .errors import InputFileError
+
+Identity = tuple[int, int]
+"""Device and inode."""
+
+
+@dataclass(frozen=True)
+class _Output:
+    """A declared output.
+
+    Attributes:
+        option: that names it.
+        place: its path without links.
+        identity: of what lies there; None where nothing does.
+        is_folder: whether it is a folder that is replaced as a whole.
+    """
+
+    option: str
+    place: Path
+    identity: Identity | None
+    is_folder: bool
+
+    def holds(self, path: Path) -> bool:
+        """Whether writing it replaces a file, which need not be there."""
+        if self.is_folder:
+            return self.place in _place(path).parents
+        return self.place == _place(path) or (self.identity is not None and self.identity == _identity(path))
+
+
+@dataclass(frozen=True)
+class _Command:
+    """What is known of the command that runs."""
+
+    outputs: list[_Output] = field(default_factory=list)
+    inputs: dict[Path, None] = field(default_factory=dict)
+
+
+_command: ContextVar[_Command | None] = ContextVar("command", default=None)
+
+
+@contextmanager
+def kept() -> Iterator[None]:
+    """Inputs are held against outputs in this block, which is one command."""
+    token = _command.set(_Command())
+    try:
+        yield
+    finally:
+        _command.reset(token)
+
+
+def declare_file(option: str, path: Path) -> None:
+    """Say that an option names a file to write.
+
+    Raises:
+        InputFileError: it is an input, the file of another option, or in a folder that another option replaces.
+    """
+    command = _command.get()
+    if command is None or (os.path.exists(path) and not os.path.isfile(path)):  # nothing replaces a pipe or a terminal
+        return
+    for other in command.outputs:
+        if other.holds(path) and other.option != option:
+            is_ = "is in the folder" if other.is_folder else "is the file"
+            raise InputFileError(f"{is_} of {other.option} too", field=option, value=str(path))
+    _declare(command, _Output(option, _place(path), _identity(path), is_folder=False))
+
+
+def declare_folder(option: str, path: Path) -> None:
+    """Say that an option names a folder that is replaced as a whole.
+
+    Raises:
+        InputFileError: an input or the file of another option lies in it.
+    """
+    command = _command.get()
+    if command is None:
+        return
+    made = _Output(option, _place(path), _identity(path), is_folder=True)
+    for other in command.outputs:
+        if other.option != option and made.holds(other.place):
+            raise InputFileError(f"would replace the file of {other.option}", field=option, value=str(path))
+    _declare(command, made)
+
+
+def note(path: Path) -> None:
+    """Say that a file is about to be read.
+
+    Raises:
+        InputFileError: it is an output, or in a folder that is replaced.
+    """
+    command = _command.get()
+    if command is None or not os.path.isfile(path):
+        return
+    command.inputs[path] = None
+    for output in command.outputs:
+        _refuse_where_held(output, path)
+
+
+def wrote(path: Path) -> None:
+    """Say that a file or folder has been written: whoever reads it now reads what this command wrote."""
+    command = _command.get()
+    if command is not None:
+        command.outputs[:] = [output for output in command.outputs if output.place != _place(path)]
+
+
+def _declare(command: _Command, made: _Output) -> None:
+    for path in command.inputs:
+        _refuse_where_held(made, path)
+    command.outputs.append(made)
+
+
+def _refuse_where_held(output: _Output, path: Path) -> None:
+    if output.holds(path):
+        raise InputFileError("would replace what the command reads; name another place", field=output.option, value=str(path))
+
+
+def _identity(path: Path) -> Identity | None:
+    try:
+        info = os.stat(path)
+    except OSError:
+        return None
+    return (info.st_dev, info.st_ino) if stat.S_ISREG(info.st_mode) else None
+
+
+def _place(path: Path) -> Path:
+    return Path(os.path.realpath(path))

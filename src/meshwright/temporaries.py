@@ -1,0 +1,183 @@
+"""Temporary files and folders beside what they become, none of which stays for ever, however a process ends.
+
+They are called ``.NAME.RANDOM.meshwright-tmp`` and locked as long as they are written; the system gives a lock back when its
+process ends. So whoever writes into the same folder next removes those that nobody holds, and nothing else: not what
+another process still writes, not what carries another name or belongs to another user. On a file system without locks
+nothing is removed. While there is something to remove, SIGTERM and SIGHUP are caught where they would end the process at
+once; after the removal they do.
+
+A temporary folder holds ``lock`` (the name of what it becomes), ``new`` (what is written) and, while it takes the place of a
+former one, ``old``, which goes back to its place where a process was killed before ``new`` was there.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import re
+import secrets
+import shutil
+import signal
+import stat
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+from typing import IO
+
+LOCK, NEW, OLD = "lock", "new", "old"
+_SUFFIX = ".meshwright-tmp"
+_OURS = re.compile(rf"\..*\.[0-9a-f]{{8}}{re.escape(_SUFFIX)}", re.DOTALL)
+_ENDINGS = (signal.SIGTERM, signal.SIGHUP)
+
+_held: dict[Path, int] = {}
+"""What is there now, and the process that made it: a fork of it must leave it alone."""
+
+
+@contextmanager
+def file_beside(path: Path) -> Iterator[IO[bytes]]:
+    """A new file in the folder of ``path``, open; removed at the end where it was not renamed.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    while True:
+        temporary = _free_name(path)
+        with temporary.open("x+b") as file, _held_until_removed(temporary):
+            if _takes_lock(file) and _is_open_at(file, temporary):
+                yield file
+                return
+
+
+@contextmanager
+def folder_beside(path: Path) -> Iterator[Path]:
+    """A new folder in the folder of ``path`` with an empty folder `NEW` in it; removed at the end with all that it holds.
+
+    What lies in it as `OLD` goes to ``path`` in place of being removed, where nothing is there.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    while True:
+        temporary = _free_name(path)
+        temporary.mkdir(mode=0o700)
+        with _held_until_removed(temporary):
+            try:
+                lock = (temporary / LOCK).open("x+b")
+            except FileNotFoundError:  # another process took the empty folder for a stale one
+                continue
+            with lock:
+                if _takes_lock(lock) and _is_open_at(lock, temporary / LOCK):
+                    lock.write(os.fsencode(path.name))
+                    lock.flush()
+                    (temporary / NEW).mkdir()
+                    yield temporary
+                    return
+
+
+def remove_stale(folder: Path) -> None:
+    """Remove the temporaries in a folder whose process has ended; what cannot be removed stays."""
+    try:
+        found = [folder / name for name in os.listdir(folder) if name.endswith(_SUFFIX) and _OURS.fullmatch(name)]
+    except OSError:
+        return
+    for path in found:
+        with suppress(OSError, ValueError):
+            _remove_where_stale(path)
+
+
+def _remove_where_stale(path: Path) -> None:
+    info = path.lstat()
+    if info.st_uid != os.geteuid():
+        return
+    if stat.S_ISREG(info.st_mode):
+        locked = path
+    elif stat.S_ISDIR(info.st_mode):
+        locked = path / LOCK
+        if not os.path.lexists(locked):
+            path.rmdir()  # refused by the system where it holds anything, which then is not ours
+            return
+    else:
+        return
+    with os.fdopen(os.open(locked, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC), "r+b") as lock:
+        if _takes_lock(lock, otherwise=False) and _is_open_at(lock, locked):
+            _remove(path)
+
+
+def _free_name(path: Path) -> Path:
+    """A name that nobody uses; 40 letters of the destination's do not make it too long."""
+    while True:
+        name = path.with_name(f".{path.name[:40]}.{secrets.token_hex(4)}{_SUFFIX}")
+        if not os.path.lexists(name):
+            return name
+
+
+def _takes_lock(file: IO[bytes], *, otherwise: bool = True) -> bool:
+    """Whether the file is locked now by this process; ``otherwise`` where the file system has no locks."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return otherwise and error.errno != errno.EWOULDBLOCK
+    return True
+
+
+def _is_open_at(file: IO[bytes], path: Path) -> bool:
+    """Whether an open file still lies where it was: another process may have removed or renamed it before it was locked."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.lstat())
+    except FileNotFoundError:
+        return False
+
+
+@contextmanager
+def _held_until_removed(temporary: Path) -> Iterator[None]:
+    _held[temporary] = os.getpid()
+    _set_endings(signal.SIG_DFL, _remove_and_end)
+    try:
+        yield
+    finally:
+        _remove_held(temporary)
+        del _held[temporary]
+        if not _held:
+            _set_endings(_remove_and_end, signal.SIG_DFL)
+
+
+def _remove_held(temporary: Path) -> None:
+    if _held[temporary] == os.getpid():
+        with suppress(OSError, ValueError):
+            _remove(temporary)
+
+
+def _remove(path: Path) -> None:
+    """Remove a temporary file or folder of this process or of none."""
+    if not path.is_dir():
+        path.unlink(missing_ok=True)
+        return
+    lock, old = path / LOCK, path / OLD
+    if os.path.lexists(old):
+        destination = path.with_name(os.fsdecode(lock.read_bytes()))
+        if not os.path.lexists(destination):
+            old.rename(destination)
+    for name in (NEW, OLD):
+        if os.path.lexists(path / name):
+            shutil.rmtree(path / name)
+    lock.unlink(missing_ok=True)  # last: without it the rest would not be known for ours
+    path.rmdir()
+
+
+def _set_endings(before: object, after: object) -> None:
+    """Replace how the signals that end a process are handled, where they are handled as ``before``."""
+    if threading.current_thread() is not threading.main_thread():  # only the main one may say what a signal does
+        return
+    for number in _ENDINGS:
+        if signal.getsignal(number) == before:
+            signal.signal(number, after)  # type: ignore[arg-type]
+
+
+def _remove_and_end(number: int, frame: FrameType | None) -> None:
+    for temporary in list(_held):
+        _remove_held(temporary)
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
