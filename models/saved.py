@@ -1,14 +1,13 @@
 """Networks on disk, and a saved network as a policy that acts in any scenario.
 
 A file holds widths and weights, the names of the features that the weights read, and how the policy was trained. It
-is read with ``weights_only``, so a file from elsewhere cannot run code.
+is read by `tensor_file`, so a file from elsewhere neither runs code nor asks for more memory than it is long.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from .network import CandidateNetwork
 from .prior import KEY as PRIOR
 from .prior import LinearPrior
 from .settings import NetworkSettings
+from .tensor_file import load_tensors, save_tensors
 
 FORMAT_VERSION = 1
 # Keys of a scenario that say what observations tell of the latest arrivals.
@@ -70,7 +70,7 @@ class SavedNetwork:
         return cls(network.settings, weights, trained, prior=prior)
 
     def to_data(self) -> dict[str, Any]:
-        """What `torch.save` writes."""
+        """What `tensor_file.save_tensors` writes."""
         return {
             "format_version": FORMAT_VERSION,
             "features": FEATURES,
@@ -246,26 +246,3 @@ class NetworkPolicy:
             for candidate in decision.offered("all-blocks").tolist():
                 own.setdefault(candidate, "all-blocks")
         return own
-
-
-def save_tensors(path: str | Path, data: dict[str, Any]) -> None:
-    """Write tensors and plain data with `torch.save`, whole or not at all."""
-    buffer = BytesIO()
-    torch.save(data, buffer)
-    with files.atomic_file(path) as file:
-        file.write(buffer.getvalue())
-
-
-def load_tensors(path: str | Path) -> Any:
-    """Read what `save_tensors` wrote, without running any code from the file.
-
-    Raises:
-        CheckpointError: missing, truncated or of another kind.
-    """
-    path = Path(path)
-    if not path.is_file():
-        raise CheckpointError("no such file", file=path)
-    try:
-        return torch.load(path, map_location="cpu", weights_only=True)
-    except Exception:  # whatever the reader stumbles over in bytes that are not its own
-        raise CheckpointError("is truncated or not a file of tensors", file=path) from None

@@ -17,7 +17,8 @@ from sb3_contrib import MaskablePPO
 
 from ..errors import CheckpointError
 from ..models.network import CandidateNetwork
-from ..models.saved import SavedNetwork, load_tensors, save_tensors
+from ..models.saved import SavedNetwork
+from ..models.tensor_file import load_tensors, save_tensors
 from ..planners.linear import LinearWeights
 from .vec_env import JobPartitioningVecEnv
 

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from meshwright.envs.static import static_features
 from meshwright.errors import CheckpointError
-from meshwright.models.saved import NetworkPolicy, SavedNetwork, load_tensors, save_tensors
+from meshwright.models.saved import NetworkPolicy, SavedNetwork
 from meshwright.models.settings import NetworkSettings
+from meshwright.models.tensor_file import load_tensors, save_tensors
 
 TRAINED = {"config": "test", "benchmark": "preset:quickstart", "seed": 3, "steps": 100, "validation_blocking_rate": 0.25}
 

@@ -6,7 +6,7 @@ import time
 import pytest
 import torch
 
-from meshwright.models.saved import load_tensors
+from meshwright.models.tensor_file import load_tensors
 from meshwright.training import train as training
 from meshwright.training.train import train
 

@@ -11,7 +11,8 @@ from meshwright.envs.benchmark import load_benchmark
 from meshwright.envs.static import static_features
 from meshwright.errors import ConfigError, PolicyError
 from meshwright.models.corrected_trial import CorrectedTrial
-from meshwright.models.saved import SavedNetwork, load_tensors
+from meshwright.models.saved import SavedNetwork
+from meshwright.models.tensor_file import load_tensors
 from meshwright.planners.linear import FEATURES, LinearWeights
 from meshwright.training import looks, temporal_difference
 from meshwright.training.linear_search import LinearSearch

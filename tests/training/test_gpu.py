@@ -6,7 +6,8 @@ import torch
 from meshwright import settings
 from meshwright.envs.benchmark import load_benchmark
 from meshwright.envs.static import static_features
-from meshwright.models.saved import SavedNetwork, load_tensors
+from meshwright.models.saved import SavedNetwork
+from meshwright.models.tensor_file import load_tensors
 from meshwright.training import temporal_difference
 from meshwright.training.settings import TrainSettings
 from meshwright.training.train import train

@@ -8,7 +8,8 @@ import torch
 
 from meshwright import cli, settings
 from meshwright.errors import ConfigError
-from meshwright.models.saved import SavedNetwork, load_tensors
+from meshwright.models.saved import SavedNetwork
+from meshwright.models.tensor_file import load_tensors
 from meshwright.training import looks, temporal_difference
 from meshwright.training import train as training
 from meshwright.training.pretraining_settings import RulePretraining

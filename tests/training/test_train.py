@@ -13,7 +13,8 @@ import torch
 
 from meshwright import cli, settings
 from meshwright.errors import CheckpointError
-from meshwright.models.saved import SavedNetwork, load_tensors, save_tensors
+from meshwright.models.saved import SavedNetwork
+from meshwright.models.tensor_file import load_tensors, save_tensors
 from meshwright.training.looks import Board
 from meshwright.training.settings import TrainSettings
 from meshwright.training.train import train
