@@ -23,8 +23,11 @@ from .study_benchmarks import SHOWN, Places
 from .study_runner import record, record_file
 from .study_tasks import CURVE, RESULTS, EvaluationTask, Task
 
-MAX_BYTES = 500_000_000
-"""No study's results are as large; what is so when expanded is refused."""
+MAX_BYTES = 100_000_000
+"""No study's results are nearly as large; what is so when expanded is refused."""
+
+MAX_DECODER_BYTES = 100_000_000
+"""Memory that an archive may make its decoder ask for; what `pack` writes wants 65 MiB."""
 
 
 def pack(tasks: Sequence[Task], places: Places, archive: Path) -> list[str]:
@@ -106,19 +109,19 @@ def _slimmed(told: Any) -> Any:
 def _read(archive: Path) -> dict[str, str]:
     """Texts by the name of their file."""
     found: dict[str, str] = {}
-    expanding = lzma.LZMADecompressor()
+    content = files.read_bytes(archive)
+    expanding = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=MAX_DECODER_BYTES)
     try:
-        data = expanding.decompress(archive.read_bytes(), MAX_BYTES)
+        data = expanding.decompress(content, MAX_BYTES)
         if not expanding.eof:
             raise EOFError
         with tarfile.open(fileobj=io.BytesIO(data)) as tar:
             for member in tar:
-                stream = tar.extractfile(member) if member.isfile() else None
+                # What is sparse is longer than what is stored of it.
+                stream = tar.extractfile(member) if member.isfile() and not member.issparse() else None
                 if stream is None or ".." in PurePosixPath(member.name).parts or os.path.isabs(member.name):
                     raise InputFileError("holds something else than the results of a study", file=archive, value=member.name)
                 found[member.name] = stream.read().decode()
-    except OSError as error:
-        raise InputFileError(f"cannot be read ({error.strerror or error})", file=archive) from None
     except (tarfile.TarError, lzma.LZMAError, EOFError, UnicodeDecodeError):
         raise InputFileError("is no archive of a study's results", file=archive) from None
     return found

@@ -8,6 +8,7 @@ import pytest
 from meshwright import files
 from meshwright.cli.results import resolved
 from meshwright.errors import InputFileError
+from meshwright.evaluation import study_archive
 from meshwright.evaluation.study import load_study
 from meshwright.evaluation.study_archive import pack, unpack
 from meshwright.evaluation.study_benchmarks import Places
@@ -111,11 +112,39 @@ def test_a_member_that_leaves_the_folder_is_refused(folder, study, name):
     assert not (folder / "outside.json").exists()
 
 
+@pytest.mark.parametrize("limit", ["MAX_BYTES", "MAX_DECODER_BYTES"])
+def test_an_archive_that_asks_for_more_memory_than_results_need_is_refused(folder, study, program, monkeypatch, limit):
+    here, there = Places(folder / "here"), Places(folder / "there")
+    play(study, here, program, "rules-A")
+    every = tasks(study, here, resolved)
+    pack(every, here, folder / "one")
+    monkeypatch.setattr(study_archive, limit, 1_000)
+    with pytest.raises(InputFileError, match="is no archive of a study's results"):
+        unpack(folder / "one", every, there)
+    assert not there.out.exists()
+
+
+def test_a_sparse_member_is_refused_before_it_is_filled(folder, study):
+    sparse = {
+        "GNU.sparse.major": "1",
+        "GNU.sparse.minor": "0",
+        "GNU.sparse.name": "a.json",
+        "GNU.sparse.realsize": f"{8 * 10**11}",
+    }
+    content = b"1\n0\n2\n".ljust(512, b"\0") + b"{}"
+    with tarfile.open(folder / "one", "w:xz", format=tarfile.PAX_FORMAT) as tar:
+        member = tarfile.TarInfo("a.json")
+        member.size, member.pax_headers = len(content), sparse
+        tar.addfile(member, io.BytesIO(content))
+    with pytest.raises(InputFileError, match="something else than the results of a study"):
+        unpack(folder / "one", tasks(study, Places(folder / "here"), resolved), Places(folder / "here"))
+
+
 @pytest.mark.parametrize("content", [b"", b"no archive", None])
 def test_what_is_no_archive_is_told(folder, study, content):
     if content is not None:
         (folder / "one").write_bytes(content)
-    told = "cannot be read" if content is None else "is no archive of a study's results"
+    told = "no such file" if content is None else "is no archive of a study's results"
     with pytest.raises(InputFileError, match=told):
         unpack(folder / "one", tasks(study, Places(folder / "here"), resolved), Places(folder / "here"))
 
