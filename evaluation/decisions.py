@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from .. import files
-from ..errors import PlanError
+from ..errors import InputFileError, PlanError
 from ..jobs.job import Job
 from ..plans import Figure, PlacementPlan, load_plan, op_split_plan, place
 from ..simulation.records import EpisodeRecord
@@ -85,10 +85,12 @@ def plans_of(record: EpisodeRecord, scenario: Scenario) -> dict[str, PlacementPl
 def write_plans(record: EpisodeRecord, scenario: Scenario, policy: str, folder: Path) -> None:
     """Write the plan of each placed job of an episode and the index, the whole folder or nothing."""
     plans = plans_of(record, scenario)
+    held = {name: f"{files.file_name(name)}.json" for name in plans}
     with files.atomic_folder(folder, marker=INDEX) as fresh:
         for name, plan in plans.items():
-            plan.save(fresh / f"{name}.json")
-        files.write_json(fresh / INDEX, {"policy": policy, "jobs": record.to_data(scenario), "plans": sorted(plans)})
+            plan.save(fresh / held[name])
+        index = {"policy": policy, "jobs": record.to_data(scenario), "plans": sorted(plans), "files": held}
+        files.write_json(fresh / INDEX, index)
 
 
 def read_plans(folder: Path) -> dict[str, PlacementPlan]:
@@ -96,7 +98,17 @@ def read_plans(folder: Path) -> dict[str, PlacementPlan]:
 
     Raises:
         PlanError: there is no index, it names no plan, or a plan is illegal.
-        InputFileError: a file is missing or not JSON.
+        InputFileError: a file is missing, elsewhere or not JSON.
+    """
+    return {name: load_plan(path) for name, path in plan_files(folder).items()}
+
+
+def plan_files(folder: Path) -> dict[str, Path]:
+    """The file of each plan that `write_plans` wrote, by the plan's name.
+
+    Raises:
+        PlanError: there is no index, or it names no plan.
+        InputFileError: the index is not JSON or names a file elsewhere.
     """
     index = folder / INDEX
     if not index.is_file():
@@ -107,4 +119,10 @@ def read_plans(folder: Path) -> dict[str, PlacementPlan]:
         raise PlanError("must list the names of the plans", file=index, field="plans")
     if not names:
         raise PlanError("no job was placed in the episode, so there is nothing to export", file=index)
-    return {name: load_plan(folder / f"{name}.json") for name in names}
+    held = content.get("files", {})  # absent where the name of every plan is that of its file
+    if not isinstance(held, dict) or not all(isinstance(name, str) for name in held.values()):
+        raise PlanError("must be the files of the plans, by name", file=index, field="files")
+    try:
+        return {name: files.below(folder, held.get(name, f"{name}.json")) for name in names}
+    except InputFileError as error:
+        raise error.at(field="files") from None

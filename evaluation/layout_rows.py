@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from .. import files
 from ..clusters.cluster import Cluster
 from ..devices import DeviceType
 from ..planners.layout_front import Found, Searched
@@ -164,8 +163,5 @@ class RankedLayouts(ABC):
 
     def to_csv(self) -> str:
         """The whole ranking as CSV."""
-        rows, text = self.table(), io.StringIO()
-        writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-        return text.getvalue()
+        rows = self.table()
+        return files.csv_text(list(rows[0]), [list(row.values()) for row in rows])

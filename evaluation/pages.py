@@ -29,6 +29,9 @@ from .report import report_html
 from .step_chart import step_svg
 from .tables import to_csv, to_markdown
 
+FILES = ("results.json", "results.csv", "results.md", "report.html", "episode.trace.json")
+PLANS = "plans"
+
 
 def write_evaluation(found: Evaluation, out: Path, *, exports: dict[str, str] | None = None) -> list[Path]:
     """Write everything.
@@ -43,9 +46,7 @@ def write_evaluation(found: Evaluation, out: Path, *, exports: dict[str, str] | 
     Returns:
         The files and folders written.
     """
-    results_file, csv_file, markdown_file, report_file, trace_file, plans = (
-        out / name for name in ("results.json", "results.csv", "results.md", "report.html", "episode.trace.json", "plans")
-    )
+    results_file, csv_file, markdown_file, report_file, trace_file, plans = (out / name for name in (*FILES, PLANS))
     files.write_json(results_file, found.results)
     files.write_text(csv_file, to_csv(found.results))
     files.write_text(markdown_file, to_markdown(found.results))
@@ -69,9 +70,13 @@ def best_policy(results: dict[str, Any]) -> str:
 def remove_exports(folder: Path) -> None:
     """Remove the files that exports wrote into a folder and below it; files of anyone else stay where they are.
 
+    What a link leads to is not in the folder, and stays.
+
     Raises:
         InputFileError: a file may not be removed.
     """
+    if os.path.islink(folder):
+        return
     written: set[Path] = set()
     for manifest in folder.rglob(MANIFEST):
         written |= {manifest.parent / name for name in _listed(manifest, "files") if Path(str(name)).name == name}
@@ -147,7 +152,7 @@ def _contents(plans: Path) -> dict[str, bytes]:
 def _listed(path: Path, key: str) -> list[Any]:
     """The list that a file of an export holds under a key; empty where it is no such file."""
     try:
-        content = files.read_json(path)
+        content = files.read_json(path, is_input=False)
     except InputFileError:
         return []
     found = content.get(key) if isinstance(content, dict) and "format" in content else None

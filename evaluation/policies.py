@@ -13,11 +13,13 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 from importlib.resources import files as resources
 from pathlib import Path
 from typing import Any
 
+from .. import inputs
 from ..errors import PolicyError
 from ..planners.linear import LinearScorer, LinearWeights
 from ..planners.policy import Policy
@@ -109,6 +111,19 @@ def policy_file(spec: str, baselines: Sequence[str] = (*NAMES, BEST_FIXED)) -> P
         return path
     choices = [*baselines, *(f"shipped:{name}" for name in shipped_names())]
     raise PolicyError("no such policy, run folder or file", value=spec, choices=choices)
+
+
+def note_files(specs: Sequence[str]) -> None:
+    """Note the files of policies as inputs of the command (see `inputs`), long before they are read.
+
+    Raises:
+        InputFileError: one of them is an output.
+    """
+    for spec in specs:
+        named = base_of(spec) if is_rollout(spec) else spec
+        if not (is_baseline(named) or named.startswith(OWN)):
+            with suppress(PolicyError):  # whoever reads it tells it better
+                inputs.note(policy_file(named))
 
 
 def shipped_names() -> list[str]:
@@ -218,6 +233,8 @@ def _own_policy(spec: str, scenario: Scenario) -> Policy:
         if error.name != module.split(".")[0] and error.name != module:
             raise
         raise PolicyError("no such module in this folder or on the Python path", field=spec, value=module) from None
+    if home.__file__ is not None:
+        inputs.note(Path(home.__file__))
     if not callable(getattr(home, name, None)):
         names = [n for n, value in vars(home).items() if callable(value) and not n.startswith("_")]
         raise PolicyError(f"module {module} has no such callable", value=name, choices=names)

@@ -9,6 +9,7 @@ say it, and what a row says that is not read, stands in its notes.
 from __future__ import annotations
 
 import csv
+import io
 import math
 import re
 from dataclasses import dataclass, field
@@ -331,11 +332,7 @@ def _whole(data: dict[str, Any], key: str, where: str) -> int:
 
 
 def _vtrain(path: Path) -> list[Row]:
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            table = list(csv.reader(file))
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputFileError(f"cannot be read: {error}", file=path) from None
+    table = list(csv.reader(io.StringIO(files.read_text(path), newline="")))
     header = [cell.strip() for cell in table[0]] if table else []
     if missing := [name for name in VTRAIN_COLUMNS if name not in header]:
         problem = "the header is not that of vTrain's single-host table"

@@ -128,6 +128,21 @@ def loads(summary: Summary) -> dict[str, dict[str, list[tuple[float, Data]]]]:
     return {where: of for where, of in found.items() if of}
 
 
+FILES = ("summary.html", "summary.md")
+
+
+def write(summary: Summary, out: Path, against: str | None = None) -> None:
+    """Write the page and the tables into a folder.
+
+    Args:
+        summary: what was found.
+        out: the folder.
+        against: as for `ablations`.
+    """
+    for name, text_of in zip(FILES, (to_html, to_markdown), strict=True):
+        files.write_text(out / name, text_of(summary, against))
+
+
 def to_markdown(summary: Summary, against: str | None = None) -> str:
     """The tables."""
     lines = ["# Summary", ""]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from .. import files
 from .metrics import METRICS
 from .statistics import excludes_zero
 
@@ -28,15 +27,12 @@ MARKDOWN_HEAD = (
 
 def to_csv(results: Data) -> str:
     """A line per policy: mean, low and high of each figure."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(
-        ["policy", "kind", "benchmark", "num_seeds", *(f"{m}_{end}" for m in METRICS for end in ("mean", "low", "high"))]
-    )
+    head = ["policy", "kind", "benchmark", "num_seeds", *(f"{m}_{end}" for m in METRICS for end in ("mean", "low", "high"))]
+    rows = []
     for row in results["rows"]:
-        figures = [_cell(row[m], end) for m in METRICS for end in ("mean", "low", "high")]
-        writer.writerow([row["policy"], row["kind"], row["benchmark"], row["num_seeds"], *figures])
-    return text.getvalue()
+        figures = [None if row[m] is None else row[m][end] for m in METRICS for end in ("mean", "low", "high")]
+        rows.append([row["policy"], row["kind"], row["benchmark"], row["num_seeds"], *figures])
+    return files.csv_text(head, rows)
 
 
 def to_markdown(results: Data) -> str:
@@ -98,10 +94,6 @@ def _markdown_cells(results: Data, row: Data) -> list[str]:
 
 def _mean(value: Data | None, scale: float, digits: int) -> str:
     return "-" if value is None else f"{scale * value['mean']:.{digits}f}"
-
-
-def _cell(value: Data | None, end: str) -> object:
-    return "" if value is None or value[end] is None else value[end]
 
 
 def escaped(text: object) -> str:

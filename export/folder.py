@@ -6,7 +6,6 @@ and the names of the files, by which a later export knows that it may replace th
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,10 +79,10 @@ def write(contents: Mapping[str, str | bytes], out_dir: str | Path) -> None:
 
     Raises:
         ExportError: the folder holds anything that no earlier export wrote, which would be lost.
-        InputFileError: the folder cannot be written.
+        InputFileError: the folder cannot be written or is a link, or a name leads out of it.
     """
     out_dir = Path(out_dir)
-    _check_replaceable(out_dir)
+    check_replaceable(out_dir)
     with files.atomic_folder(out_dir, marker=MANIFEST) as folder:
         _fill(folder, contents)
 
@@ -97,14 +96,15 @@ def export_run(
     """Export many plans: a subfolder for each, and ``index.json`` with a row for each, also for those refused.
 
     Args:
-        plans: by name; the name becomes the subfolder's and, where the options have none, the submitted job's.
+        plans: by name; of the name the subfolder's is made (see `files.file_name`) and, where the options have none, the
+            submitted job's.
         target: a key of `targets`.
         out_dir: folder to make or, if an earlier export made it, to replace.
         options: for all plans alike.
 
     Raises:
-        ExportError: an unknown target or option, no plan, a name that is no folder name, or no plan that the target can
-            express.
+        ExportError: an unknown target or option, no plan, two plans that would be submitted under one name, or no plan
+            that the target can express.
         PlanError: a plan that contradicts itself.
     """
     _target(target)
@@ -124,17 +124,36 @@ def export_run(
     if not contents:
         name, reason = next(iter(refused.items()))
         raise ExportError(f"none of the {len(plans)} plans can be expressed; {name}: {reason}")
+    folders = {name: files.file_name(name, reserved=[INDEX]) for name in contents}
     rows = [
         {"name": name, "job": plan.job.name, "hosts": list(plan.host_order), "num_ranks": plan.num_ranks}
-        | ({"files": sorted(contents[name])} if name in contents else {"refused": refused[name]})
+        | ({"folder": folders[name], "files": sorted(contents[name])} if name in contents else {"refused": refused[name]})
         for name, plan in plans.items()
     ]
-    _check_replaceable(out_dir)
+    check_replaceable(out_dir)
     with files.atomic_folder(out_dir, marker=INDEX) as folder:
         for name, texts in contents.items():
-            _fill(folder / name, texts)
+            _fill(folder / folders[name], texts)
         files.write_json(folder / INDEX, {"format": target, "plans": rows})
     return ExportedRun(written={name: tuple(sorted(texts)) for name, texts in contents.items()}, refused=refused)
+
+
+def check_replaceable(out_dir: Path) -> None:
+    """Refuse to replace a link, the working folder, or one that holds a file which no export wrote.
+
+    Raises:
+        ExportError: the working folder or above it, or a file in it is no export's.
+        InputFileError: a link.
+    """
+    files.check_no_link(out_dir)
+    if not out_dir.is_dir():
+        return
+    if Path.cwd().is_relative_to(out_dir.resolve()):
+        raise ExportError("is the working folder or above it; name one below", field="out", value=str(out_dir))
+    known = _exported_files(out_dir)
+    for path in sorted(out_dir.rglob("*")):
+        if path.is_symlink() or (path.is_file() and path.relative_to(out_dir).as_posix() not in known):
+            raise ExportError("the folder holds a file that no export wrote; choose another", file=out_dir, value=path.name)
 
 
 def _target(name: str) -> Target:
@@ -147,8 +166,6 @@ def _job_names(plans: Mapping[str, PlacementPlan], options: ExportOptions) -> di
     """The name under which each plan of a run is submitted."""
     taken: dict[str, str] = {}
     for name in plans:
-        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name):
-            raise ExportError("a plan's name becomes a folder's: letters, digits, dots, hyphens and underscores", value=name)
         label = options.name or dns_label(name)
         if options.name is None and label in taken.values():
             first = next(other for other, its in taken.items() if its == label)
@@ -182,7 +199,7 @@ def _manifest(plan: PlacementPlan, target: Target, name: str, rendered: Mapping[
 
 def _fill(folder: Path, contents: Mapping[str, str | bytes]) -> None:
     for name, content in contents.items():
-        path = folder / name
+        path = files.below(folder, name)
         if isinstance(content, bytes):
             with files.atomic_file(path) as file:
                 file.write(content)
@@ -191,18 +208,6 @@ def _fill(folder: Path, contents: Mapping[str, str | bytes]) -> None:
         if content.startswith("#!"):
             mode = path.stat().st_mode
             path.chmod(mode | (mode & 0o444) >> 2)  # whoever may read it may run it
-
-
-def _check_replaceable(out_dir: Path) -> None:
-    """Refuse to replace the working folder, or one that holds a file which no export wrote."""
-    if not out_dir.is_dir():
-        return
-    if Path.cwd().is_relative_to(out_dir.resolve()):
-        raise ExportError("is the working folder or above it; name one below", field="out", value=str(out_dir))
-    known = _exported_files(out_dir)
-    for path in sorted(out_dir.rglob("*")):
-        if path.is_symlink() or (path.is_file() and path.relative_to(out_dir).as_posix() not in known):
-            raise ExportError("the folder holds a file that no export wrote; choose another", file=out_dir, value=path.name)
 
 
 def _exported_files(folder: Path) -> set[str]:
@@ -216,7 +221,7 @@ def _exported_files(folder: Path) -> set[str]:
 
 def _names(path: Path, key: str) -> list[str]:
     try:
-        content = files.read_json(path)
+        content = files.read_json(path, is_input=False)
     except InputFileError:
         return []
     names = content.get(key) if isinstance(content, dict) else None

@@ -221,6 +221,8 @@ class JobGraph:
             raise GraphError("has no ops", field="op_names", value=self.name)
         if not all(isinstance(text, str) for text in (self.name, *self.op_names, *self.op_kinds)):
             raise GraphError("names and kinds are texts", field="op_names")
+        if not self.name:
+            raise GraphError("the job needs a name", field="name")
         for field, texts in (("name", (self.name,)), ("op_names", self.op_names), ("op_kinds", self.op_kinds)):
             for text in texts:
                 if any("\ud800" <= letter <= "\udfff" for letter in text):  # bytes of a file name that are not UTF-8

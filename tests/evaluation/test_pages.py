@@ -2,11 +2,13 @@ import csv
 import dataclasses
 import itertools
 import json
+import shutil
 
 import numpy as np
 import pytest
 
-from meshwright.evaluation.decisions import plan_of
+from meshwright.errors import MeshwrightError
+from meshwright.evaluation.decisions import plan_files, plan_of, read_plans
 from meshwright.evaluation.evaluate import evaluate
 from meshwright.evaluation.pages import best_policy, remove_exports, write_evaluation
 from meshwright.export import export, export_run, write
@@ -87,6 +89,45 @@ def test_an_export_cannot_name_files_outside_its_folder(tmp_path):
     (tmp_path / "export" / "export.json").write_text(json.dumps(manifest))
     remove_exports(tmp_path / "export")
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_an_export_through_a_link_is_not_removed(tmp_path):
+    (tmp_path / "mine").mkdir()
+    for name in ("export.json", "index.json"):
+        (tmp_path / "mine" / name).write_text(json.dumps({"format": "slurm", "files": ["export.json"], "plans": ["a"]}))
+    (tmp_path / "run" / "export").mkdir(parents=True)
+    (tmp_path / "run" / "export" / "slurm").symlink_to(tmp_path / "mine")
+    (tmp_path / "other").symlink_to(tmp_path / "mine")
+    remove_exports(tmp_path / "run" / "export")
+    remove_exports(tmp_path / "other")
+    assert sorted(path.name for path in (tmp_path / "mine").iterdir()) == ["export.json", "index.json"]
+
+
+def test_plans_of_a_folder_whose_index_names_no_files_are_read(written, tmp_path):
+    folder = tmp_path / "run" / "plans"
+    shutil.copytree(written[1] / "plans", folder)
+    index = json.loads((folder / "index.json").read_text())
+    (folder / index["files"].pop(index["plans"][0])).rename(folder / "job-0-a model.json")
+    former = {key: index[key] for key in ("policy", "jobs")} | {"plans": ["job-0-a model", *index["plans"][1:]]}
+    (folder / "index.json").write_text(json.dumps(former))
+    assert list(read_plans(folder)) == former["plans"]
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"plans": ["../../outside"]}, "leads out of the folder"),
+        ({"files": {"a": "/outside.json"}, "plans": ["a"]}, "files: leads out of the folder"),
+        ({"files": ["a.json"]}, "files: must be the files of the plans, by name"),
+        ({"files": {"a": 5}}, "files: must be the files of the plans, by name"),
+        ({"plans": []}, "no job was placed"),
+        ({"plans": [5]}, "must list the names of the plans"),
+    ],
+)
+def test_an_index_cannot_name_plans_elsewhere(tmp_path, change, told):
+    (tmp_path / "index.json").write_text(json.dumps({"plans": ["a"]} | change))
+    with pytest.raises(MeshwrightError, match=told):
+        plan_files(tmp_path)
 
 
 @pytest.mark.parametrize("is_own", [True, False])

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshwright.errors import ExportError, PlanError
+from meshwright.errors import ExportError, InputFileError, PlanError
 from meshwright.export import export, export_run, targets, write
 from meshwright.export.target import MAX_NAME, ExportOptions, dns_label
 from meshwright.plans.document import PlacementPlan
@@ -180,13 +180,40 @@ def test_a_run_is_a_folder_for_each_plan_and_an_index(make_plan, tmp_path):
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["index.json", "job-2"]
 
 
+def test_a_run_gives_every_name_a_folder_of_its_own(make_plan, tmp_path):
+    names = ["../up", "a b", "a-b-", "", "meta/Llama", "index.json", "plain", "模型"]
+    done = export_run({name: make_plan(["a"]) for name in names}, "slurm", tmp_path / "out", {"name": "job"})
+    rows = json.loads((tmp_path / "out" / "index.json").read_text())["plans"]
+    assert [row["name"] for row in rows] == names == list(done.written)
+    assert {path.parent.name for path in (tmp_path / "out").glob("*/job.sbatch")} == {row["folder"] for row in rows}
+    assert len({row["folder"] for row in rows}) == len(names)
+    assert rows[6]["folder"] == "plain"
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    export_run({"other": make_plan(["a"])}, "slurm", tmp_path / "out")  # it is known for an export and replaced
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["index.json", "other"]
+
+
+@pytest.mark.parametrize("name", ["../up", "/up", "a/../../up", "..", ""])
+def test_a_file_that_leads_out_of_the_folder_is_not_written(tmp_path, name):
+    with pytest.raises(InputFileError, match="leads out of the folder"):
+        write({"export.json": "{}", name: "text"}, tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_link_in_place_of_the_folder_is_refused_and_what_it_leads_to_stays(running_example, tmp_path):
+    write(export(running_example, "slurm"), tmp_path / "out")
+    for name, target in (("link", "out"), ("dangling", "absent")):
+        (tmp_path / name).symlink_to(target)
+        with pytest.raises(InputFileError, match=f"is a link, and links are not replaced; name what it leads to, .*{target}"):
+            write(export(running_example, "torchrun"), tmp_path / name)
+        assert (tmp_path / name).is_symlink()
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["dangling", "export.json", "job.sbatch", "link", "out"]
+
+
 @pytest.mark.parametrize(
     ("names", "told"),
     [
         ([], "no plans"),
-        (["../up"], "a plan's name becomes a folder's"),
-        (["a b"], "a plan's name becomes a folder's"),
-        ([""], "a plan's name becomes a folder's"),
         (["a.b", "a_b"], "submitted under the same name as a.b"),
     ],
 )

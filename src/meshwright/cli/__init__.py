@@ -32,10 +32,12 @@ def run(arguments: list[str]) -> int:
 
 def guarded(action: Callable[[], int]) -> int:
     """The exit status of an action; what the user, the system or Ctrl-C did to it is told in one line."""
+    from .. import inputs
     from ..errors import MeshwrightError
 
     try:
-        status = action()
+        with inputs.kept():
+            status = action()
         sys.stdout.flush()
     except MeshwrightError as error:
         return _refuse(str(error), error.exit_code)

@@ -62,7 +62,7 @@ def demonstrate(config: str, out: Path | None, changes: list[str], graphs: Path 
     from ..evaluation.evaluate import check_num_processes
 
     check_num_processes(jobs)
-    output.check_folder("--out", out)
+    output.check_folder("--out", out, is_replaced=True)
     console = output.console()
     with output.progress() as bars:
         with output.set_up(bars) as simulated:
@@ -73,7 +73,9 @@ def demonstrate(config: str, out: Path | None, changes: list[str], graphs: Path 
             scenario = load_benchmark(trained.benchmark).build(graphs_dir=graphs, progress=simulated)
         from ..evaluation.pages import write_evaluation
 
-        run = _train(trained, out or Path("runs") / trained.name, graphs, scenario, bars)
+        folder = out or Path("runs") / trained.name
+        output.check_folder("--out", folder, is_replaced=True)
+        run = _train(trained, folder, graphs, scenario, bars)
         found = _evaluate(run, trained.benchmark, graphs, scenario, jobs, bars)
         writing = bars.add_task("plans, exports, report", total=len(FORMATS) + 2, note="")
         write_evaluation(found, run.path)

@@ -32,12 +32,14 @@ def run(
     from ..envs.benchmark import load_variants
     from ..evaluation.evaluate import Evaluation, check_fit, check_num_processes, evaluate
     from ..evaluation.families import combined
+    from ..evaluation.policies import note_files
 
     wanted = [] if references is None else references.split(",")
     check_num_processes(jobs)
     console = output.console(json_file)
     chosen = load_variants(benchmark, changes=changes, trace=trace)
     folders = _folders(out, chosen)
+    note_files([*policies, *(spec for each in chosen for spec in each.policies)])
     removed: set[str] = set()
     results: list[dict[str, Any]] = []
     with output.progress() as bars:
@@ -80,12 +82,17 @@ def _folders(out: Path | None, chosen: Sequence[BenchmarkSettings]) -> list[Path
     """Where the results of each benchmark go: ``out``, or a folder below it for each variant of a family."""
     if out is None:
         return [None] * len(chosen)
+    from ..evaluation import summary
+    from ..evaluation.pages import FILES, PLANS
+
     folders = [out] if len(chosen) == 1 else [out / each.name.partition("/")[2] for each in chosen]
     if len(chosen) > 1:
         output.check_folder("--out", out, markers=("summary.html", *(f"{folder.name}/results.json" for folder in folders)))
+        output.check_files_in("--out", out, summary.FILES)
     for folder in folders:
         output.check_folder("--out", folder, markers=("results.json", "config.yaml"))
-        output.check_folder("--out", folder / "plans", markers=("index.json",))
+        output.check_files_in("--out", folder, FILES)
+        output.check_folder("--out", folder / PLANS, markers=("index.json",), is_replaced=True)
     return [*folders]
 
 
@@ -100,12 +107,9 @@ def _write(found: Any, folder: Path) -> set[str]:
 
 def _summarise(out: Path) -> None:
     """The variants of a family on one page, as ``meshwright summarise`` writes it."""
-    from .. import files
     from ..evaluation import summary
 
-    found = summary.read(out)
-    files.write_text(out / "summary.html", summary.to_html(found))
-    files.write_text(out / "summary.md", summary.to_markdown(found))
+    summary.write(summary.read(out), out)
 
 
 def _show_standings(out: Any, results: Sequence[dict[str, Any]]) -> None:

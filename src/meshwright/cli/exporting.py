@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .. import settings
 from ..errors import ExportError
 from . import output
-
-if TYPE_CHECKING:
-    from ..plans import PlacementPlan
 
 _SHELL_WORDS = ("command", "script")
 """Options that are read as they are, in place of YAML."""
@@ -27,6 +24,8 @@ def run(
 ) -> None:
     """Export a plan or all plans of a run, or list the formats."""
     from ..export import ExportOptions, export, export_run, targets, write
+    from ..export.folder import check_replaceable
+    from ..plans import load_plan
 
     output.check_file("--json", json_file)
     if list_targets:
@@ -40,7 +39,8 @@ def run(
         raise ExportError("unknown format", field="--format", value=target, choices=targets)
     if out is None:
         raise ExportError("name the folder to write", field="--out")
-    output.check_folder("--out", out)
+    output.check_folder("--out", out, is_replaced=True)
+    check_replaceable(out)
     chosen: dict[str, Any] = {}
     for change in changes:
         key, equals, words = change.partition("=")
@@ -49,14 +49,15 @@ def run(
         else:
             chosen = settings.override(chosen, change)
     options = settings.build(ExportOptions, chosen, file="--set" if changes else None)
-    plans = _plans(source)
+    paths = _paths(source)
+    plans = {name: load_plan(path) for name, path in paths.items()}
     if cluster is not None:
         from ..clusters import load_cluster
         from ..plans import check_cluster
 
         wanted = load_cluster(cluster)
         for name, plan in plans.items():
-            check_cluster(plan, wanted, file=source / "plans" / f"{name}.json" if source.is_dir() else source)
+            check_cluster(plan, wanted, file=paths[name])
     console = output.console(json_file)
     if source.is_dir():
         done = export_run(plans, target, out, options)
@@ -95,12 +96,10 @@ def _list(json_file: str | None) -> None:
     output.write_json(json_file, described)
 
 
-def _plans(source: Path) -> dict[str, PlacementPlan]:
-    """The plans of a run folder by name, or the one plan of a file."""
+def _paths(source: Path) -> dict[str, Path]:
+    """The files of the plans of a run folder by the plans' names, or the one file."""
     if source.is_dir():
-        from ..evaluation.decisions import read_plans
+        from ..evaluation.decisions import plan_files
 
-        return dict(read_plans(source / "plans"))
-    from ..plans import load_plan
-
-    return {source.name: load_plan(source)}
+        return plan_files(source / "plans")
+    return {source.name: source}

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .. import files
+from .. import files, inputs
 from ..compiling import Watcher, watched
 from ..errors import ConfigError, InputFileError
 
@@ -49,11 +49,17 @@ def tell_written(out: Console, *paths: str | Path | None) -> None:
             out.print(f"written: {path}", markup=False, soft_wrap=True)
 
 
-def check_file(option: str, path: str | Path | None) -> None:
-    """Refuse a file that could not be written, before any work is done for it.
+def check_file(option: str, path: str | Path | None, *, is_update: bool = False) -> None:
+    """Refuse a file that could not be written or would replace an input, before any work is done for it.
+
+    Args:
+        option: how the command line spells it.
+        path: the file; None where the option was left out.
+        is_update: whether the file that is there is read and then written anew; of all others see `inputs`.
 
     Raises:
-        InputFileError: no name, a folder, or the folder that it would lie in is missing or may not be written.
+        InputFileError: no name, a folder, the folder that it would lie in is missing or may not be written, or the file is
+            one that the command reads or that another option names.
     """
     if path is None or str(path) == "-":
         return
@@ -64,6 +70,23 @@ def check_file(option: str, path: str | Path | None) -> None:
         raise InputFileError("may not be written", field=option, value=str(path))
     if not target.exists():
         _check_writable(option, target.parent, "no such folder")
+    if not is_update:
+        inputs.declare_file(option, target)
+
+
+def check_files_in(option: str, folder: Path | None, names: Sequence[str]) -> None:
+    """Refuse files of given names in a folder that an option names, as `check_file` does, and links: they lead out of it.
+
+    Raises:
+        InputFileError: a link, a folder, or a file that the command reads.
+    """
+    for target in () if folder is None else (folder / name for name in names):
+        if target.is_symlink():
+            problem = f"holds a link of the name of a result; remove it, or name what it leads to, {os.path.realpath(target)}"
+            raise InputFileError(problem, field=option, value=str(target))
+        if target.is_dir():
+            raise InputFileError("is a folder, a file is wanted", field=option, value=str(target))
+        inputs.declare_file(option, target)
 
 
 def check_allowed(option: str, error: float | None) -> None:
@@ -76,21 +99,25 @@ def check_allowed(option: str, error: float | None) -> None:
         raise ConfigError("must be a number of at least 0", field=option, value=str(error))
 
 
-def check_folder(option: str, path: Path | None, *, markers: Sequence[str] = ()) -> None:
-    """Refuse a folder that could not be made or added to, before any work is done for it.
+def check_folder(option: str, path: Path | None, *, markers: Sequence[str] = (), is_replaced: bool = False) -> None:
+    """Refuse a folder that could not be made, added to or replaced, before any work is done for it.
 
     Args:
         option: how the command line spells it.
         path: the folder; None where the option was left out.
         markers: a folder that holds things already must hold one of these files, by which it is of the right kind; none:
             the caller looks by itself.
+        is_replaced: whether it is replaced as a whole; nothing that the command reads may lie in it then.
 
     Raises:
-        InputFileError: no name, a file, below a file, of another kind, or it may not be written.
+        InputFileError: no name, a file, below a file, of another kind, or it may not be written; where it is replaced, a
+            link, or it holds what the command reads.
     """
     if path is None:
         return
     target = _named(option, path)
+    if is_replaced:
+        files.check_no_link(target, field=option)
     if target.exists() and not target.is_dir():
         raise InputFileError("is a file, a folder is wanted", field=option, value=str(path))
     if target.is_dir() and markers and any(target.iterdir()) and not any((target / name).is_file() for name in markers):
@@ -98,6 +125,8 @@ def check_folder(option: str, path: Path | None, *, markers: Sequence[str] = ())
         raise InputFileError(problem, field=option, value=str(path))
     nearest = next(folder for folder in (target, *target.absolute().parents) if folder.exists())
     _check_writable(option, nearest, "is no folder")
+    if is_replaced:
+        inputs.declare_folder(option, target)
 
 
 def _named(option: str, path: str | Path) -> Path:

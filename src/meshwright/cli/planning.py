@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from .. import files
-from ..errors import InputFileError
 from ..jobs.load import profile_names
 from . import output
 
@@ -24,8 +23,6 @@ def run(
     """Choose a plan, write what was asked for, and show the plan beside the other candidates."""
     output.check_file("--json", json_file)
     output.check_file("--trace", trace)
-    if trace is not None and json_file is not None and trace.resolve() == Path(json_file).resolve():
-        raise InputFileError("is the file of --json too", field="--trace", value=str(trace))
     if graphs is not None:
         profile_names(graphs)  # refuses a folder without any
     from ..evaluation.planning import plan

@@ -96,7 +96,7 @@ def _run(chosen: argparse.Namespace) -> int:
         _list(console, wanted, places)
         return 0
     if not chosen.no_page:
-        output.check_file("--page", chosen.page)
+        output.check_file("--page", chosen.page, is_update=True)
     words = {} if chosen.tables else _carry_out(console, wanted, places, num_processes, chosen.keep_stale)
     if not chosen.no_page:
         from ..evaluation.study_findings import read

@@ -101,14 +101,8 @@ class _Teller:
 
 
 def _check_files(asked: Asked, json_file: str | None) -> None:
-    named: dict[Path, str] = {}
     for option, path in (("--json", json_file), ("--all", asked.whole_file), ("--plot", asked.plot_file)):
         output.check_file(option, path)
-        if path is None or str(path) == "-":
-            continue
-        first = named.setdefault(Path(path).resolve(), option)
-        if first != option:
-            raise InputFileError(f"is the file of {first} too", field=option, value=str(path))
     for option, path, suffixes in (("--all", asked.whole_file, (".json", ".csv")), ("--plot", asked.plot_file, (".svg",))):
         if path is not None and path.suffix not in suffixes:
             raise InputFileError(f"the name must end in {' or '.join(suffixes)}", field=option, value=str(path))

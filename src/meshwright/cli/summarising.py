@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from .. import files
 from ..errors import InputFileError
 from . import output
 
 
 def run(folder: Path, against: str | None, out: Path | None, json_file: str | None) -> None:
     """Read what was evaluated and trained below a folder, write the page and the tables, and print the first one."""
-    output.check_file("--json", json_file)
-    output.check_folder("--out", out, markers=("summary.html",))
-    if not folder.is_dir():
-        raise InputFileError("no such folder", field="folder", value=str(folder))
     from ..evaluation import summary
 
+    output.check_file("--json", json_file)
+    output.check_folder("--out", out, markers=("summary.html",))
+    output.check_files_in("--out", out, summary.FILES)
+    if not folder.is_dir():
+        raise InputFileError("no such folder", field="folder", value=str(folder))
     found = summary.read(folder)
     learned = summary.learned_names(found)
     if against is not None and against not in learned:
@@ -24,8 +24,7 @@ def run(folder: Path, against: str | None, out: Path | None, json_file: str | No
     benchmarks, rows = summary.by_benchmark(found)
     tables = summary.ablations(found, against) if against is not None else {}
     if out is not None:
-        files.write_text(out / "summary.html", summary.to_html(found, against))
-        files.write_text(out / "summary.md", summary.to_markdown(found, against))
+        summary.write(found, out, against)
     runs = {name: list(of) for name, of in found.learning.items()}
     output.write_json(json_file, {"benchmarks": benchmarks, "rows": rows, "ablations": tables, "training_runs": runs})
     console = output.console(json_file)

@@ -25,7 +25,7 @@ def run(
 ) -> None:
     """Train, or go on training, and say where the run folder is and what the policy reached."""
     output.check_file("--json", json_file)
-    output.check_folder("--out", out)
+    output.check_folder("--out", out, is_replaced=True)
     if graphs is not None:
         profile_names(graphs)  # refuses a folder without any
     if resume is not None and (out is not None or overwrite):
@@ -48,6 +48,8 @@ def run(
         chosen = chosen or begun
     assert chosen is not None
     folder = resume or out or Path("runs") / chosen.name
+    if resume is None:
+        output.check_folder("--out", folder, is_replaced=True)
     with output.progress() as bars, interrupts.remembered() as check_interrupt:
         from ..envs.benchmark import load_benchmark
 

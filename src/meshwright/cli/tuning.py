@@ -31,6 +31,9 @@ def run(
     if chosen is None:
         assert resume is not None
         chosen = LinearRun.open(resume).settings()
+    folder = resume or out or Path("runs") / chosen.name
+    if resume is None:
+        output.check_folder("--out", folder, is_replaced=True)
     with output.progress() as bars, interrupts.remembered() as check_interrupt:
         with output.set_up(bars) as simulated:
             scenario = load_benchmark(chosen.benchmark, changes=chosen.changes).build(graphs_dir=graphs, progress=simulated)
@@ -43,7 +46,7 @@ def run(
 
         made = tune(
             chosen,
-            resume or out or Path("runs") / chosen.name,
+            folder,
             resume=resume is not None,
             overwrite=overwrite,
             command=["meshwright", *sys.argv[1:]],

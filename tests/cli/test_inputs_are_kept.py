@@ -1,0 +1,166 @@
+"""Laws of inputs: no output of a command is one of its inputs, however the two are spelled."""
+
+import os
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+
+from meshwright import files
+from meshwright.cli.app import app
+from meshwright.errors import InputFileError
+from meshwright.inputs import declare_file, declare_folder, kept, note
+
+TOLD = "would replace what the command reads; name another place"
+# Words of each command, its inputs, of which some are named in others, and its options that name a file to write.
+COMMANDS = {
+    "train": (("train.yaml", "--out", "new"), ("train.yaml", "benchmark.yaml", "cluster.yaml", "workload.yaml"), ("--json",)),
+    "evaluate": (
+        ("policy.json", "rollout(base.json)", "--benchmark", "benchmark.yaml"),
+        ("policy.json", "base.json", "benchmark.yaml", "cluster.yaml", "workload.yaml"),
+        ("--json",),
+    ),
+    "summarise": (("done",), ("done/results.json",), ("--json",)),
+    "plan": (("--job", "graph.txt", "--cluster", "cluster.yaml"), ("graph.txt", "cluster.yaml"), ("--json", "--trace")),
+    "plan --search": (
+        ("--job", "graph.txt", "--cluster", "cluster.yaml", "--batch", "4", "--costs", "costs.yaml"),
+        ("graph.txt", "cluster.yaml", "costs.yaml"),
+        ("--json", "--all", "--plot"),
+    ),
+    "estimate": (
+        ("--job", "graph.txt", "--cluster", "cluster.yaml", "--layout", "dp=2"),
+        ("graph.txt", "cluster.yaml"),
+        ("--json",),
+    ),
+    "export": (("plan.json", "--format", "slurm", "--out", "new"), ("plan.json",), ("--json",)),
+    "verify-export": (("plan.json", "log.txt", "--format", "slurm"), ("plan.json",), ("--json",)),
+    "validate flows": (("flows.json",), ("flows.json",), ("--json",)),
+    "validate pacml": (("pacml.json", "--graphs", "profiles"), ("pacml.json",), ("--json",)),
+    "validate collectives": (("measured.csv",), ("measured.csv",), ("--json",)),
+    "validate step-times": (("steps.json", "vtrain.csv"), ("steps.json",), ("--json",)),
+    "validate kernels": (("kernels.yaml",), ("kernels.yaml",), ("--json", "--plot")),
+    "calibrate collectives": (("measured.csv",), ("measured.csv",), ("--out", "--json")),
+    "calibrate kernels": (("kernels.yaml",), ("kernels.yaml",), ("--out", "--json")),
+}
+NO_INPUTS = {"validate network", "calibrate measure"}
+FILES = {"--json", "--trace", "--all", "--plot", "--out"}
+"""Options that name what is written, a file or a folder."""
+
+
+def test_every_command_that_writes_is_held_to_the_law():
+    def below(command, words):
+        if any(FILES & set(parameter.opts) for parameter in command.params):
+            yield " ".join(words)
+        for name, inner in getattr(command, "commands", {}).items():
+            yield from below(inner, (*words, name))
+
+    writing = set(below(get_command(app), ()))
+    assert writing == {words for words in COMMANDS if words != "plan --search"} | NO_INPUTS
+
+
+@pytest.fixture
+def inputs(work):
+    """Something under the name of each input; that it means nothing is told only when it is read."""
+    for name in {name for _, names, _ in COMMANDS.values() for name in names} | {"vtrain.csv", "log.txt"}:
+        (work / name).parent.mkdir(exist_ok=True)
+        if not (work / name).exists():
+            (work / name).write_text("{}" if name.endswith(("json", "costs.yaml")) else "nothing")
+    (work / "profiles" / "tiny").mkdir(parents=True)
+    (work / "profiles" / "tiny" / "graph.txt").write_text((work / "graph.txt").read_text())
+    return work
+
+
+def endings(option):
+    return {"--all": ".csv", "--plot": ".svg"}.get(option, ".out")
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_no_command_replaces_what_it_reads(refused, inputs, words):
+    arguments, names, options = COMMANDS[words]
+    for option in options:
+        link, hard_link = f"link{endings(option)}", f"hard{endings(option)}"
+        (inputs / link).symlink_to(names[0])
+        spelled = [link] if option in ("--all", "--plot") else [link, names[0], f"./profiles/../{names[0]}", inputs / names[0]]
+        for output in spelled:
+            assert refused(*words.split(), *arguments, option, output).startswith(f"{option}: {TOLD} (got ")
+        (inputs / link).unlink()
+        for name in names:
+            os.link(inputs / name, inputs / hard_link)
+            assert refused(*words.split(), *arguments, option, hard_link).startswith(f"{option}: {TOLD} (got ")
+            (inputs / hard_link).unlink()
+
+
+def test_a_folder_that_is_replaced_holds_no_input(refused, meshwright, inputs):
+    (inputs / "runs" / "small").mkdir(parents=True)
+    for name in ("config.yaml", "command.txt", "versions.json"):  # by which train knows a run folder
+        (inputs / "runs" / "small" / name).write_text((inputs / "train.yaml").read_text())
+    again = ("train", "runs/small/config.yaml", "--overwrite")
+    for out in (("--out", "runs/small"), (), ("--out", inputs / "runs" / "small")):  # by default it is runs/NAME
+        assert refused(*again, *out) == f"--out: {TOLD} (got 'runs/small/config.yaml')"
+    assert meshwright("plan", "--job", "graph.txt", "--cluster", "cluster.yaml", "--json", "plan.json").status == 0
+    assert meshwright("export", "plan.json", "--format", "slurm", "--out", "deploy").status == 0
+    (inputs / "plan.json").rename(inputs / "deploy" / "plan.json")
+    export = ("export", "deploy/plan.json", "--format", "slurm", "--out")
+    told = "deploy: the folder holds a file that no export wrote; choose another (got 'plan.json')"
+    assert refused(*export, "deploy") == told
+    assert refused(*export, "out", "--json", "deploy/plan.json") == f"--json: {TOLD} (got 'deploy/plan.json')"
+
+
+def test_a_result_in_a_folder_replaces_no_input_and_follows_no_link(refused, inputs):
+    evaluate = ("evaluate", "--benchmark", "old/results.json", "--out", "old")
+    (inputs / "old").mkdir()
+    (inputs / "old" / "results.json").write_text((inputs / "benchmark.yaml").read_text())
+    assert refused(*evaluate) == f"--out: {TOLD} (got 'old/results.json')"
+    (inputs / "old" / "results.csv").symlink_to(inputs / "graph.txt")
+    evaluate = ("evaluate", "--benchmark", "benchmark.yaml", "--out", "old")
+    told = "--out: holds a link of the name of a result; remove it, or name what it leads to"
+    assert refused(*evaluate).startswith(told)
+    (inputs / "done" / "summary.html").symlink_to(inputs / "graph.txt")
+    (inputs / "done" / "results.json").write_text("{}")
+    assert refused("summarise", "done", "--out", "done").startswith(told)
+
+
+def test_two_options_name_two_files(refused, inputs):
+    plan = ("plan", "--job", "graph.txt", "--cluster", "cluster.yaml")
+    (inputs / "deploy").mkdir()
+    (inputs / "one.svg").write_text("")
+    os.link(inputs / "one.svg", inputs / "other.json")
+    assert refused(*plan, "--json", "x.json", "--trace", "./x.json") == "--trace: is the file of --json too (got 'x.json')"
+    search = (*plan, "--search", "--batch", "4", "--json", "other.json")
+    assert refused(*search, "--plot", "one.svg") == "--plot: is the file of --json too (got 'one.svg')"
+    export = ("export", "plan.json", "--format", "slurm", "--out", "deploy")
+    assert refused(*export, "--json", "deploy/x.json") == "--out: would replace the file of --json (got 'deploy')"
+
+
+@pytest.mark.parametrize("is_read_first", [True, False])
+def test_whichever_comes_second_is_refused(tmp_path, is_read_first):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "a").write_text("")
+    (tmp_path / "link").symlink_to("folder")
+    steps = [lambda: note(tmp_path / "folder" / "a"), lambda: declare_file("--json", tmp_path / "link" / "a")]
+    whole = [lambda: note(tmp_path / "link" / "a"), lambda: declare_folder("--out", tmp_path / "folder")]
+    for first, second in (steps, whole) if is_read_first else (steps[::-1], whole[::-1]):
+        with kept():
+            first()
+            with pytest.raises(InputFileError, match=TOLD):
+                second()
+        first(), second()  # nobody asked for it outside
+
+
+def test_what_a_command_wrote_it_may_read(tmp_path):
+    with kept():
+        declare_file("--json", tmp_path / "a.json")
+        declare_folder("--out", tmp_path / "out")
+        files.write_json(tmp_path / "a.json", 1)
+        with files.atomic_folder(tmp_path / "out") as folder:
+            files.write_json(folder / "b.json", 2)
+        assert (files.read_json(tmp_path / "a.json"), files.read_json(tmp_path / "out" / "b.json")) == (1, 2)
+
+
+def test_what_nothing_replaces_is_read_and_written(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with kept():
+        for path in (Path("/dev/null"), tmp_path / "pipe", tmp_path / "absent"):
+            note(path)
+            declare_file("--json", path)
+            note(path)
