@@ -18,6 +18,7 @@ WORDS = [
     "test",
     "test-schedulers",
     "validate-network",
+    "stress",
     "docs",
     "bench",
     "demo",
