@@ -44,20 +44,13 @@ class Group:
     tests: tuple[str, ...]
 
 
+_EXPORT_TESTS = sorted(path.name for path in (ROOT / "tests/export").glob("test_*.py") if path.name != "test_hostile.py")
+
 GROUPS = {
     "legality": Group(("plans/legality.py",), ("tests/plans",)),
     "collectives": Group(("costs/collectives/*.py",), ("tests/costs/collectives", "tests/costs/test_collectives.py")),
     # Without the laws over hostile texts: they run every script some hundred times.
-    "export": Group(
-        ("export/*.py",),
-        tuple(
-            sorted(
-                f"tests/export/{path.name}"
-                for path in (ROOT / "tests/export").glob("test_*.py")
-                if path.name != "test_hostile.py"
-            )
-        ),
-    ),
+    "export": Group(("export/*.py",), tuple(f"tests/export/{name}" for name in _EXPORT_TESTS)),
 }
 
 

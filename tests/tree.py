@@ -19,6 +19,7 @@ WORDS = [
     "test-schedulers",
     "validate-network",
     "stress",
+    "mutants",
     "docs",
     "bench",
     "demo",
