@@ -1,7 +1,7 @@
 # The words of this project. Each one sets up .venv by itself when it has to.
 #
-#   make test ARGS="-k ring"    hands ARGS to the command behind the word (test, test-schedulers, validate-network, bench,
-#                               demo, results, results-quick)
+#   make test ARGS="-k ring"    hands ARGS to the command behind the word (test, test-schedulers, validate-network, stress,
+#                               mutants, bench, demo, results, results-quick)
 #   make test WORKERS=8         runs the tests in eight processes instead of two
 #   make lint PYTHON=python3.12 builds .venv from that interpreter
 #
@@ -20,7 +20,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help format lint type test test-schedulers validate-network docs bench demo results results-quick clean
+.PHONY: help format lint type test test-schedulers validate-network stress mutants docs bench demo results results-quick clean
 
 help: ## List these words
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -47,6 +47,12 @@ test-schedulers: $(STAMP) ## Install and start real schedulers, launch what was 
 
 validate-network: $(STAMP) ## As root: hold the network model against gloo over shaped wires between namespaces
 	@$(BIN)/meshwright validate network $(ARGS)
+
+stress: $(STAMP) ## Start 2,000 jobs of each launch script whose hosts end at once; minutes
+	@MESHWRIGHT_LAUNCHES=2000 $(BIN)/python -m pytest -o timeout=3000 tests/export/test_launcher.py -k together $(ARGS)
+
+mutants: $(STAMP) ## Change one thing at a time in what must be right and count what no test sees; tens of minutes
+	@$(BIN)/python .ci/mutants.py $(ARGS)
 
 docs: $(STAMP) ## Build the documentation into docs/_build; a warning is an error
 	@$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build

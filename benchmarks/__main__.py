@@ -113,11 +113,14 @@ def start_up() -> list[Figure]:
     python = sys.executable
     imported = median_s(lambda: subprocess.run([python, "-c", "import meshwright"], check=True))
     nothing = median_s(lambda: subprocess.run([python, "-c", "pass"], check=True))
+    numpy_s = median_s(lambda: subprocess.run([python, "-c", "import numpy"], check=True))
     call = "from meshwright.cli import run; run(['--help'])"
     help_s = median_s(lambda: subprocess.run([python, "-c", call], check=True, stdout=subprocess.DEVNULL))
     return [
         Figure("import meshwright, beyond Python's own start", (imported - nothing) * 1e3, "ms", "new process"),
+        Figure("import meshwright against import numpy", imported / numpy_s, "x", "new process"),
         Figure("meshwright --help", help_s * 1e3, "ms", "new process"),
+        Figure("meshwright --help against import numpy", help_s / numpy_s, "x", "new process"),
     ]
 
 
@@ -142,6 +145,13 @@ def search() -> list[Figure]:
     return search_figures()
 
 
+def pricing() -> list[Figure]:
+    """The price of a layout and of a group, and the signatures of blocks."""
+    from .pricing import pricing_figures
+
+    return pricing_figures()
+
+
 def growth() -> list[Figure]:
     """How cost grows with tasks, devices, flows and episodes; drawn, and its exponents as figures."""
     from meshwright import files
@@ -163,6 +173,7 @@ SECTIONS = {
     "policy": policy,
     "latency": latency,
     "search": search,
+    "pricing": pricing,
     "growth": growth,
     "start-up": start_up,
 }

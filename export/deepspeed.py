@@ -20,12 +20,12 @@ from .. import files
 from ..errors import ExportError
 from ..plans.document import PlacementPlan
 from ..plans.partition import Layout
+from . import launcher
 from .expressible import comma_separated, hosts_of
 from .target import ExportOptions, Files, Target, header
 
 HOSTFILE = "hostfile"
 CONFIG = "ds_config.json"
-LAUNCHER = "launch.sh"
 
 _MAX_ARGUMENT_BYTES = 100_000
 """Longest ``--include``; Linux passes no single argument of more than 131,071 bytes, and the command is one."""
@@ -93,7 +93,7 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
     return {
         HOSTFILE: f"{head}# In rank order; slots state the hardware, --include says which of them are used.\n{slots}",
         CONFIG: files.json_text(_config(batch)) + "\n",
-        LAUNCHER: f"#!/bin/bash\n{head}{_launcher(include, plan.host_order[0], options)}",
+        launcher.FILE_NAME: _launcher(head, include, plan.host_order[0], options),
     }
 
 
@@ -165,38 +165,23 @@ def _config(batch: Batch) -> dict[str, object]:
     }
 
 
-def _launcher(include: str, master: str, options: ExportOptions) -> str:
+def _launcher(head: str, include: str, master: str, options: ExportOptions) -> str:
     """A script gets the configuration behind its own arguments; a command of the user's own is run as it is."""
-    program, config = options.torchrun_words, f" --deepspeed_config $here/{CONFIG}"
+    program, config = options.torchrun_words, f" --deepspeed_config $there/{CONFIG}"
     if program[0] == "--no-python":
         program, config = ["--no_python", "--no_local_rank", *program[1:]], ""
     launch = [f"--include={include}", "--no_ssh", f"--master_addr={master}", f"--master_port={options.master_port}"]
-    return f"""#
-# Starts DeepSpeed's launcher on every host and waits; ends with the first failure.
-# REMOTE_SHELL (default ssh) runs a command on a host; WORK_DIR (default the current folder) is where it runs there.
-set -euo pipefail
-
-here=$(printf %q "$(cd "$(dirname "${{BASH_SOURCE[0]}}")" && pwd)")
-folder=$(printf %q "${{WORK_DIR:-$PWD}}")
-read -r -a remote <<<"${{REMOTE_SHELL:-ssh}}"
-launch={shlex.quote(shlex.join(launch))}
-program={shlex.quote(shlex.join(program))}
-
-node=0
-pids=()
-trap 'kill "${{pids[@]}}" 2>/dev/null || true' EXIT
-while read -r host _; do
-  case "$host" in '' | '#'*) continue ;; esac
-  command="env MESHWRIGHT_HOST=$host CUDA_DEVICE_ORDER=PCI_BUS_ID"
-  command+=" deepspeed --hostfile=$here/{HOSTFILE} --node_rank=$node $launch $program{config}"
-  "${{remote[@]}}" "$host" "cd $folder && test -r $here/{HOSTFILE} && exec $command" </dev/null &
-  pids+=("$!")
-  node=$((node + 1))
-done <"$(dirname "${{BASH_SOURCE[0]}}")/{HOSTFILE}"
-for _ in "${{pids[@]}}"; do
-  wait -n
-done
-"""
+    return launcher.script(
+        head,
+        starts="DeepSpeed's launcher",
+        rows=HOSTFILE,
+        columns="read -r host _",
+        prepare=f"launch={shlex.quote(shlex.join(launch))}\nprogram={shlex.quote(shlex.join(program))}\n",
+        command=f"""
+command="test -r $there/{HOSTFILE} && exec env MESHWRIGHT_HOST=$host CUDA_DEVICE_ORDER=PCI_BUS_ID"
+command+=" deepspeed --hostfile=$there/{HOSTFILE} --node_rank=$node $launch $program{config}"
+""",
+    )
 
 
 TARGET = Target(

@@ -14,6 +14,7 @@ from ..costs.layouts.schedules import round_size
 from ..errors import ExportError
 from ..plans.document import PlacementPlan
 from ..plans.partition import Layout
+from . import launcher
 from .expressible import comma_separated, hosts_of, ranks_per_host
 from .megatron_groups import DEFAULT_ORDER, MAPPED_ORDER, Degrees
 from .megatron_layers import pipeline_layout
@@ -22,7 +23,6 @@ from .target import ExportOptions, Files, Target, header
 ARGUMENTS = "megatron.args"
 HOSTS = "hosts.txt"
 RANKS = "ranks.tsv"
-LAUNCHER = "launch.sh"
 
 _AXES = ("pp", "dp", "cp", "ep", "tp")
 
@@ -154,7 +154,7 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
         ARGUMENTS: f"{head}# One word on each line.\n" + "".join(f"{word}\n" for word in words),
         HOSTS: f"{head}# Host, tab, its devices; both in the order of Megatron's ranks ({arranged.order}).\n{hosts}",
         RANKS: head + "".join(f"{row}\n" for row in rows),
-        LAUNCHER: f"#!/bin/bash\n{head}{_launcher(torchrun, options.torchrun_words)}",
+        launcher.FILE_NAME: _launcher(head, torchrun, options.torchrun_words),
     }
 
 
@@ -238,40 +238,26 @@ def _layout_words(layout: Layout) -> list[str]:
     return words
 
 
-def _launcher(torchrun: list[str], program: list[str]) -> str:
+def _launcher(head: str, torchrun: list[str], program: list[str]) -> str:
     """A script gets Megatron's arguments behind its own; a command of the user's own is run as it is."""
-    is_script = program[0] != "--no-python"
-    read = f"""
-while read -r word; do
+    prepare = f"torchrun={shlex.quote(shlex.join(torchrun))}\nprogram={shlex.quote(shlex.join(program))}\n"
+    if program[0] != "--no-python":
+        prepare += f"""while read -r word; do
   case "$word" in '' | '#'*) continue ;; esac
   program+=" $(printf %q "$word")"
 done <"$here/{ARGUMENTS}"
 """
-    return f"""#
-# Starts torchrun on every host and waits; ends with the first failure.
-# REMOTE_SHELL (default ssh) runs a command on a host; WORK_DIR (default the current folder) is where it runs there.
-set -euo pipefail
-
-here=$(cd "$(dirname "${{BASH_SOURCE[0]}}")" && pwd)
-folder=$(printf %q "${{WORK_DIR:-$PWD}}")
-read -r -a remote <<<"${{REMOTE_SHELL:-ssh}}"
-torchrun={shlex.quote(shlex.join(torchrun))}
-program={shlex.quote(shlex.join(program))}{read if is_script else ""}
-node=0
-pids=()
-trap 'kill "${{pids[@]}}" 2>/dev/null || true' EXIT
-while IFS=$'\\t' read -r host devices; do
-  case "$host" in '' | '#'*) continue ;; esac
-  environment="env MESHWRIGHT_HOST=$host CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=$devices"
-  command="$environment $torchrun --node-rank=$node $program"
-  "${{remote[@]}}" "$host" "cd $folder && exec $command" </dev/null &
-  pids+=("$!")
-  node=$((node + 1))
-done <"$here/{HOSTS}"
-for _ in "${{pids[@]}}"; do
-  wait -n
-done
-"""
+    return launcher.script(
+        head,
+        starts="torchrun",
+        rows=HOSTS,
+        columns="IFS=$'\\t' read -r host devices",
+        prepare=prepare,
+        command="""
+command="exec env MESHWRIGHT_HOST=$host CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=$devices"
+command+=" $torchrun --node-rank=$node $program"
+""",
+    )
 
 
 TARGET = Target(

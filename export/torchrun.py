@@ -9,12 +9,11 @@ from __future__ import annotations
 import shlex
 
 from ..plans.document import PlacementPlan
-from . import device_mesh
+from . import device_mesh, launcher
 from .expressible import check_contiguous, comma_separated, hosts_of
 from .target import ExportOptions, Files, Target, header
 
 COMMANDS = "commands.txt"
-LAUNCHER = "launch.sh"
 
 _NOT_GUARANTEED = (
     "Restarts: static rendezvous has no elastic restarts; when one host fails the job ends.",
@@ -59,32 +58,18 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
         words += node_words(plan, options, node_rank, plan.host_order[0])
         lines.append(f"{host}\t{shlex.join(words)}\n")
     commands = f"{head}# Host, tab, command to run there; all within the rendezvous timeout.\n{''.join(lines)}"
-    rendered: Files = {COMMANDS: commands, LAUNCHER: f"#!/bin/bash\n{head}{_LAUNCHER}"}
+    launch = launcher.script(
+        head,
+        starts="its command",
+        rows=COMMANDS,
+        columns="IFS=$'\\t' read -r host command",
+        command='command="exec env MESHWRIGHT_HOST=$host $command"',
+    )
+    rendered: Files = {COMMANDS: commands, launcher.FILE_NAME: launch}
     if device_mesh.has_grid(plan):
         rendered[device_mesh.FILE_NAME] = device_mesh.text(plan, head)
     return rendered
 
-
-_LAUNCHER = f"""#
-# Starts every host's command and waits; ends with the first failure.
-# REMOTE_SHELL (default ssh) runs a command on a host; WORK_DIR (default the current folder) is where it runs there.
-set -euo pipefail
-
-here=$(cd "$(dirname "${{BASH_SOURCE[0]}}")" && pwd)
-folder=$(printf %q "${{WORK_DIR:-$PWD}}")
-read -r -a remote <<<"${{REMOTE_SHELL:-ssh}}"
-
-pids=()
-trap 'kill "${{pids[@]}}" 2>/dev/null || true' EXIT
-while IFS=$'\\t' read -r host command; do
-  case "$host" in '' | '#'*) continue ;; esac
-  "${{remote[@]}}" "$host" "cd $folder && exec env MESHWRIGHT_HOST=$host $command" </dev/null &
-  pids+=("$!")
-done <"$here/{COMMANDS}"
-for _ in "${{pids[@]}}"; do
-  wait -n
-done
-"""
 
 TARGET = Target(
     name="torchrun",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -16,6 +17,8 @@ from .document import PlacementPlan, Rank
 from .partition import Layout
 
 _AXES = ("pp", "dp", "cp", "ep", "tp")
+
+_Malformed = TypeVar("_Malformed", bound=GraphError | ClusterError | ConfigError)
 
 
 def check(plan: PlacementPlan, *, file: str | Path | None = None) -> None:
@@ -44,11 +47,8 @@ def check(plan: PlacementPlan, *, file: str | Path | None = None) -> None:
                 _check_device(rank, cluster, hosts)
         _check_partition(plan)
         _check_stages(plan)
-    except PlanError as error:
-        raise PlanError(error.problem, file=file, field=error.field, value=error.value, choices=error.choices) from None
-    except (GraphError, ClusterError, ConfigError) as error:
-        problem = type(error)(error.problem, file=file, field=error.field, value=error.value, choices=error.choices)
-        raise problem from None
+    except (PlanError, GraphError, ClusterError, ConfigError) as error:
+        raise error.at(file=file) from None
 
 
 def check_cluster(plan: PlacementPlan, cluster: Cluster, *, file: str | Path | None = None) -> None:
@@ -110,8 +110,13 @@ def _embedded_cluster(plan: PlacementPlan) -> Cluster | None:
     try:
         return plan.embedded_cluster()
     except (ClusterError, ConfigError) as error:
-        field = f"cluster.data.{error.field}" if error.field else "cluster.data"
-        raise type(error)(error.problem, field=field, value=error.value, choices=error.choices) from None
+        raise _below("cluster.data", error) from None
+
+
+def _below(part: str, error: _Malformed) -> _Malformed:
+    """The error of an embedded part, with its field as the plan has it."""
+    field = f"{part}.{error.field}" if error.field else part
+    return type(error)(error.problem, field=field, value=error.value, choices=error.choices)
 
 
 def _check_device(rank: Rank, cluster: Cluster, hosts: frozenset[str]) -> None:
@@ -131,8 +136,7 @@ def _check_partition(plan: PlacementPlan) -> None:
     try:
         graph = plan.job_graph()
     except GraphError as error:
-        field = f"job.graph.{error.field}" if error.field else "job.graph"
-        raise GraphError(error.problem, field=field, value=error.value, choices=error.choices) from None
+        raise _below("job.graph", error) from None
     if graph is not None and plan.job.transformer is not None:
         plan.job.transformer.check(graph)
     if splits is not None:

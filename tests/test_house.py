@@ -7,7 +7,6 @@ import importlib.metadata
 import json
 import re
 import sys
-import time
 import zipfile
 from pathlib import Path
 
@@ -44,15 +43,10 @@ def test_what_is_installed_is_what_is_pinned():
 # --- imports ---
 
 
-def test_the_front_door_opens_fast_and_loads_nothing_heavy():
-    code = "import sys, meshwright; print(sorted({'torch', 'matplotlib', 'gymnasium', 'numba', 'scipy'} & set(sys.modules)))"
+def test_the_front_door_loads_nothing_heavy():
+    heavy = {"numpy", "torch", "matplotlib", "gymnasium", "numba", "scipy", "networkx", "pydantic", "rich", "typer"}
+    code = f"import sys, meshwright; print(sorted({heavy} & set(sys.modules)))"
     assert python(code, ROOT).strip() == "[]"
-    seconds = []
-    for _ in range(5):
-        start = time.perf_counter()
-        python("import meshwright", ROOT)
-        seconds.append(time.perf_counter() - start)
-    assert min(seconds) < 0.3
 
 
 def test_no_module_below_the_models_loads_torch_or_matplotlib():

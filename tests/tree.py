@@ -18,6 +18,8 @@ WORDS = [
     "test",
     "test-schedulers",
     "validate-network",
+    "stress",
+    "mutants",
     "docs",
     "bench",
     "demo",

@@ -1,10 +1,13 @@
 """NCCL's tuner: its lines worked by hand, and the sizes at which protocols change."""
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.costs import nccl
+from meshwright.costs.collectives import library
+from meshwright.costs.network import RankNetwork
 
 OPERATIONS = ["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send_recv"]
 A100, H100 = ("ampere", 300e9), ("hopper", 450e9)
@@ -17,6 +20,19 @@ def wires(ranks, hosts=1, card=(("ampere"), 300e9), between=200e9):
 def line(known, algorithm, protocol):
     (found,) = [one for one in known if (one.algorithm, one.protocol) == (algorithm, protocol)]
     return found
+
+
+def test_what_a_group_sends_over_is_worked_out_on_the_cluster(dgx, leaves):
+    # eight cards of 25 GB/s out of each host, whichever operation: each carries an eighth of the byte
+    for operation in ("all_reduce", "all_to_all"):
+        found = library.wires(RankNetwork(dgx, np.arange(16)), np.arange(16), operation)
+        assert found == (16, 2, pytest.approx(300e9), pytest.approx(200e9), "ampere")
+    # A rank on each of four hosts, two below a leaf; what goes to one host takes one way of 2.5 GB/s to its leaf. In a ring
+    # one host of a leaf sends its byte that way. In an all-to-all both send a third of theirs to each host of the other leaf,
+    # two thirds on each way: 3.75 GB/s. All ranks being alone on their hosts, inside is the same.
+    for operation, rate in (("all_reduce", 2.5e9), ("all_to_all", 3.75e9)):
+        found = library.wires(RankNetwork(leaves, np.array([0, 2, 4, 6])), np.arange(4), operation)
+        assert found == (4, 4, pytest.approx(rate), pytest.approx(rate), "ampere")
 
 
 def test_a_ring_inside_a_host_worked_by_hand():

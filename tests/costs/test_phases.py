@@ -126,6 +126,39 @@ def test_each_tree_joins_all_ranks_with_as_few_edges_as_can_be(n):
         assert max(children.values()) <= 2
 
 
+@pytest.mark.parametrize("n", [2, 3, 5, 8])
+def test_a_ring_sends_of_each_operation_what_every_rank_must_get(n):
+    # latencies paid, and what each rank sends and receives, as shares of the payload
+    wanted = {
+        "all_gather": (n - 1, (n - 1) / n),
+        "reduce_scatter": (n - 1, (n - 1) / n),
+        "all_to_all": (n - 1, (n - 1) / n),
+        "send_recv": (1, 1.0),
+    }
+    for operation, (latencies, share) in wanted.items():
+        phases = collectives.chosen("ring").phases(network_of(host, n), np.arange(n), 8e9, operation)
+        assert sum(phase.latency_s for phase in phases) == pytest.approx(latencies * 0.6e-6, rel=1e-12)
+        for bytes_of in moved(phases):
+            assert [bytes_of[rank] for rank in range(n)] == pytest.approx([share * 8e9] * n, rel=1e-12)
+
+
+@pytest.mark.parametrize("n", [2, 3, 5, 8, 13])
+def test_a_broadcast_brings_the_payload_to_every_rank_once(n):
+    for name, halves in (("ring", 1), ("tree", 2)):
+        phases = collectives.chosen(name).phases(network_of(dgx, n), np.arange(n), 8e9, "broadcast")
+        sent = [flow for phase in phases for flow in phase.flows]
+        each = len(sent) // halves
+        assert each == n - 1
+        for part in (sent[first : first + each] for first in range(0, len(sent), each)):
+            assert {flow.payload_bytes for flow in part} == {8e9 / halves}
+            receivers = [flow.receiver for flow in part]
+            assert len(set(receivers)) == each  # nobody twice, and all but the one that has it
+            reached = set(range(n)) - set(receivers)
+            for _ in range(n):
+                reached |= {flow.receiver for flow in part if flow.sender in reached}
+            assert reached == set(range(n))
+
+
 @given(st.sampled_from([*NAMES, "auto"]), SIZES)
 def test_one_rank_sends_nothing(name, payload):
     assert phases_of(name, network_of(dgx, 1), payload) == ()
@@ -146,6 +179,12 @@ def test_auto_sends_what_the_fastest_algorithm_sends(num_ranks, payload, seed):
 def test_ramp_switches_circuits_of_its_own():
     for name in ("ramp", "auto"):
         assert phases_of(name, network_of(ramp, 8), 1e9) == ()
+    # broadcast and send go hop by hop, as in a ring
+    for operation in collectives.OPERATIONS:
+        own, ring = (
+            collectives.chosen(name).phases(network_of(ramp, 8), np.arange(8), 1e9, operation) for name in ("ramp", "ring")
+        )
+        assert own == (ring if operation in ("broadcast", "send_recv") else ())
 
 
 def test_a_transfer_is_one_flow_with_the_latency_of_its_path():

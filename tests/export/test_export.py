@@ -48,6 +48,13 @@ def test_export_is_a_pure_function(plan_for, target):
     assert export(plan, target) == export(plan, target, ExportOptions())
 
 
+@pytest.mark.parametrize("target", sorted(set(ALL) - {"chakra"}))  # a trace has no rendezvous
+def test_the_rendezvous_is_on_the_chosen_port_and_no_other(plan_for, target):
+    texts = [text for text in export(plan_for(target), target, {"master_port": 31_337}).values() if isinstance(text, str)]
+    assert any("31337" in text for text in texts)
+    assert not any("29500" in text for text in texts)
+
+
 def test_an_unknown_format_or_option_gets_the_nearest(running_example):
     with pytest.raises(ExportError, match="did you mean 'slurm'"):
         export(running_example, "slrum")

@@ -5,7 +5,7 @@ import re
 import subprocess
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meshwright.errors import ExportError
@@ -15,17 +15,19 @@ from meshwright.export.openmpi import rankfile
 # mpirun(1): "rank <N>=<host name> slot=<socket:core, core range or list>"
 RANK_LINE = re.compile(r"rank (?P<rank>\d+)=(?P<host>[A-Za-z0-9.-]+) slot=(?P<slot>\d+)")
 
-# Starts the ranks as mpirun does: `-H` fills host after host, adding up what a host has; `seq` takes line by line.
+# Starts the ranks as mpirun does: `-H` fills host after host, adding up what a host has; `seq` takes line by line. Another host
+# gets no variable but those of `-x`.
 MPIRUN = r"""#!/bin/bash
 set -eu
-slots=() hosts=()
+slots=() hosts=() given=()
 while [ "$1" != bash ]; do
   case "$1" in
     -H) IFS=, read -r -a slots <<<"$2"; shift ;;
     --hostfile) mapfile -t hosts < <(grep -v '^#' "$2"); shift ;;
     --map-by) by=$2; shift ;;
     -np) size=$2; shift ;;
-    -x | --bind-to) shift ;;
+    -x) given+=("$2=${!2}"); shift ;;
+    --bind-to) shift ;;
     *) echo "unknown $1" >&2; exit 9 ;;
   esac
   shift
@@ -44,7 +46,8 @@ fi
 declare -A seen
 for ((rank = 0; rank < size; rank++)); do
   host=${hosts[$rank]}
-  OMPI_COMM_WORLD_RANK=$rank OMPI_COMM_WORLD_SIZE=$size OMPI_COMM_WORLD_LOCAL_RANK=${seen[$host]:-0} ON=$host "$@"
+  world=("OMPI_COMM_WORLD_RANK=$rank" "OMPI_COMM_WORLD_SIZE=$size" "OMPI_COMM_WORLD_LOCAL_RANK=${seen[$host]:-0}")
+  env -i PATH="$PATH" "ON=$host" "${given[@]}" "${world[@]}" "$@"
   seen[$host]=$((${seen[$host]:-0} + 1))
 done
 """
@@ -67,10 +70,11 @@ def test_the_rankfile_worked_by_hand(make_plan):
     assert rankfile(make_plan(["b", "a", "b"], [5, 0, 2])) == "rank 0=b slot=0\nrank 1=a slot=0\nrank 2=b slot=1\n"
 
 
+@settings(max_examples=30)
 @given(st.lists(st.sampled_from(["b", "a", "c-1", "gpu-07.example"]), min_size=1, max_size=8))
 def test_every_plan_comes_back_from_script_and_rankfile(tmp_path_factory, make_plan, hosts):
     plan = make_plan(hosts)
-    files = export(plan, "openmpi", {"command": SHOW})
+    files = export(plan, "openmpi", {"command": SHOW, "master_port": 31_337})
     told = [RANK_LINE.fullmatch(line).groupdict() for line in body(files["rankfile"])]
     assert [(int(line["rank"]), line["host"]) for line in told] == list(enumerate(hosts))
     assert len({(line["host"], line["slot"]) for line in told}) == len(hosts)
@@ -79,7 +83,7 @@ def test_every_plan_comes_back_from_script_and_rankfile(tmp_path_factory, make_p
     rows = [line.split() for line in ran.stdout.splitlines()]
     assert [row[3] for row in rows] == hosts
     assert [int(row[4].split(",")[int(row[1])]) for row in rows] == [rank.local_rank for rank in plan.ranks]
-    assert {row[5] for row in rows} == {f"{hosts[0]}:29500"}
+    assert {row[5] for row in rows} == {f"{hosts[0]}:31337"}
 
 
 def test_domains_are_kept_where_hosts_have_them(make_plan):

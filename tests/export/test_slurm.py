@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meshwright.clusters.cluster import load_cluster
@@ -16,19 +16,27 @@ from meshwright.jobs.graph import JobGraph
 from meshwright.jobs.job import Job
 from meshwright.plans import OpSplits, op_split_plan, place
 
-# One task after another: the k-th line of the hostfile is the host of task k, as `--distribution=arbitrary` places them.
+# One task after another: the k-th line of the hostfile is the host of task k, as `--distribution=arbitrary` places them. The
+# first task that fails ends the step where `--kill-on-bad-exit=1` asks for that; the step's status is the highest of its tasks.
 SRUN = r"""#!/bin/bash
 set -eu
-[[ " $* " == *" --distribution=arbitrary "* ]] || { echo "not arbitrary" >&2; exit 9; }
-while [[ "$1" == --* ]]; do shift; done
+touch started
+options=()
+while [[ "$1" == --* ]]; do options+=("$1"); shift; done
+[[ " ${options[*]} " == *" --distribution=arbitrary "* ]] || { echo "not arbitrary" >&2; exit 9; }
+[[ " ${options[*]} " == *" --ntasks=$(wc -l <"$SLURM_HOSTFILE") "* ]] || { echo "another number of tasks" >&2; exit 8; }
 declare -A seen
-task=0
+task=0 highest=0
 while read -r host; do
   node=${SWAPPED:-$host}
-  SLURM_PROCID=$task SLURM_LOCALID=${seen[$host]:-0} SLURMD_NODENAME=$node "$@" </dev/null
+  status=0
+  SLURM_PROCID=$task SLURM_LOCALID=${seen[$host]:-0} SLURMD_NODENAME=$node "$@" </dev/null || status=$?
+  [ "$status" -le "$highest" ] || highest=$status
+  [[ "$status" -eq 0 || " ${options[*]} " != *" --kill-on-bad-exit=1 "* ]] || break
   seen[$host]=$((${seen[$host]:-0} + 1))
   task=$((task + 1))
 done <"$SLURM_HOSTFILE"
+exit "$highest"
 """
 SHOW = "bash -c 'echo $RANK $LOCAL_RANK $WORLD_SIZE $SLURMD_NODENAME $CUDA_VISIBLE_DEVICES $MASTER_ADDR:$MASTER_PORT'"
 
@@ -56,6 +64,7 @@ def test_ranks_come_back_on_the_planned_hosts_and_devices(running_example, tmp_p
     ]
 
 
+@settings(max_examples=30)
 @given(st.permutations(["b", "b", "a", "a", "c", "c"]))
 def test_any_interleaving_of_hosts_comes_back(tmp_path_factory, make_plan, hosts):
     plan = make_plan(hosts)
@@ -73,6 +82,27 @@ def test_a_task_on_another_host_ends_the_job(running_example, tmp_path):
     assert ran.returncode == 1
     assert ran.stdout == ""
     assert "rank 0 is on gpu-03, the plan puts it on gpu-07" in ran.stderr
+
+
+def test_the_first_rank_that_fails_ends_the_others(running_example, tmp_path):
+    script = export(running_example, "slurm", {"command": "bash -c 'echo $RANK; exit $RANK'"})["job.sbatch"]
+    ran = _submit(script, tmp_path, tasks=8)
+    assert (ran.returncode, ran.stdout.split()) == (1, ["0", "1"])
+
+
+def test_the_port_is_the_one_that_was_chosen(running_example, tmp_path):
+    script = export(running_example, "slurm", {"command": SHOW, "master_port": 31_337})["job.sbatch"]
+    ran = _submit(script, tmp_path, tasks=8)
+    assert {line.split()[-1] for line in ran.stdout.splitlines()} == {"gpu-07:31337"}
+
+
+def test_without_its_hostfile_the_job_starts_nothing(running_example, tmp_path):
+    (tmp_path / "hosts.7").mkdir()  # in the hostfile's place
+    ran = _submit(export(running_example, "slurm", {"command": SHOW})["job.sbatch"], tmp_path, tasks=8)
+    assert ran.returncode == 1
+    assert "hosts.7: Is a directory" in ran.stderr
+    assert len(ran.stderr.splitlines()) == 1
+    assert not (tmp_path / "started").exists()
 
 
 def test_another_number_of_tasks_ends_the_job(running_example, tmp_path):

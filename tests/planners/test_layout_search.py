@@ -1,7 +1,5 @@
 """The search against brute force, and the laws on which its pruning rests."""
 
-import time
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -243,24 +241,19 @@ def test_every_key_of_a_layout_may_be_kept():
     }
 
 
-def test_all_layouts_of_a_175b_model_on_1024_devices_within_seconds_the_first_answer_within_one():
+def test_all_layouts_of_a_175b_model_on_1024_devices_are_decided_by_pricing_few_and_the_first_one_is_told():
     config = {"model_type": "gpt2", "n_embd": 12288, "n_layer": 96, "n_head": 96, "n_positions": 2048, "vocab_size": 51200}
-    told_s = []
+    examined = []
     space = LayoutSpace(shape_of(config, name="gpt3-175b"), 2048, 1536, 8)
-    search(GPT, [4], 4, ROOMY)  # compiles
-    began_s = time.process_time()
-    tell = LayoutSearch(
-        space, A100, ROOMY, Wires(8, 300e9, 200e9), on_best=lambda one, counts: told_s.append(time.process_time() - began_s)
-    )
+    wires = Wires(8, 300e9, 200e9)
+    tell = LayoutSearch(space, A100, ROOMY, wires, on_best=lambda one, counts: examined.append(counts.examined))
     found = tell.run([1024])
-    # The time of this process alone, with room for a busy machine; `benchmarks search` measures it.
-    assert time.process_time() - began_s < 20
-    assert told_s[0] < 1
+    assert examined[0] <= 1
     assert found.counts.legal > 100_000
     assert found.counts.examined < found.counts.legal / 100
     assert len(found.ranking) == 10
     assert found.front[0] == found.ranking[0]
     for one in found.ranking:
         work = describe(space.shape, one.layout, 2048)
-        assert one.step_s == pytest.approx(Pricer(A100, Wires(8, 300e9, 200e9), order=one.order).step_s(work), rel=1e-12)
+        assert one.step_s == pytest.approx(Pricer(A100, wires, order=one.order).step_s(work), rel=1e-12)
         assert one.memory_bytes == peak_memory(work)[1].total <= ROOMY

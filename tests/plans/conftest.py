@@ -5,6 +5,8 @@ import pytest
 
 from meshwright.clusters.cluster import Cluster
 from meshwright.jobs.graph import JobGraph
+from meshwright.jobs.job import Job
+from meshwright.plans import Figure, Layout, OpSplits, PlacementPlan, layout_plan, op_split_plan, place
 
 TWO_HOSTS = {
     "name": "two-hosts",
@@ -51,3 +53,19 @@ def chain() -> JobGraph:
         edges=np.array([[0, 1], [1, 2], [2, 3]]),
         samples_per_step=32,
     )
+
+
+@pytest.fixture
+def split_plan(chain: JobGraph, two_hosts: Cluster) -> PlacementPlan:
+    """Four ranks in an order that no sort gives."""
+    step = Figure(name="step_s", value=4.5, unit="s", provenance="estimated")
+    splits = OpSplits(np.array([1, 2, 4, 1]))
+    job = Job(chain, 50, deadline_s=300.0)
+    return op_split_plan(job, two_hosts, splits, place(two_hosts, [5, 4, 0, 3]), predicted=[step], why="lowest step time")
+
+
+@pytest.fixture
+def grid_plan(chain: JobGraph, two_hosts: Cluster) -> PlacementPlan:
+    """Eight ranks: tensor-parallel pairs, two replicas, two stages."""
+    layout = Layout.parse("tp=2,pp=2,dp=2,ep=2,micro_batch=4", samples_per_step=chain.samples_per_step)
+    return layout_plan(Job(chain, 50), two_hosts, layout, place(two_hosts, range(8)))

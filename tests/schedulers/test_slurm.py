@@ -1,6 +1,7 @@
 """The Slurm export under a real slurmctld and four slurmd: what the ranks say is what the plan says."""
 
 import re
+import signal
 import subprocess
 
 import pytest
@@ -47,6 +48,14 @@ def test_a_task_that_finds_itself_elsewhere_ends_the_job(loopback_slurm, plan_on
     status, printed = loopback_slurm.submit(tmp_path, "job.sbatch")
     assert status != 0
     assert "rank 0 is on gpu-03, the plan puts it on gpu-07" in printed
+
+
+def test_a_rank_that_fails_ends_the_job_and_the_other_ranks(loopback_slurm, plan_on, tmp_path):
+    command = "bash -c '[ $RANK != 5 ] || exit 7; exec sleep 600'"  # longer than any wait of these tests
+    write(export(plan_on(BLOCK), "slurm", {"command": command}), tmp_path / "job")
+    status, printed = loopback_slurm.submit(tmp_path / "job", "job.sbatch")
+    assert status == 128 + signal.SIGTERM, printed  # srun ends with the highest status, that of the ranks it has ended
+    assert "task 5: Exited with exit code 7" in printed
 
 
 def test_a_hostfile_that_is_too_short_ends_the_job(loopback_slurm, plan_on, tmp_path):

@@ -10,6 +10,7 @@ from meshwright.costs import collectives
 from meshwright.costs.collectives.in_network import InNetwork
 from meshwright.costs.model import CostSettings
 from meshwright.costs.network import RankNetwork
+from meshwright.costs.phases import fullest_s
 from meshwright.errors import ConfigError
 from meshwright.plans.partition import OpSplits
 from meshwright.simulation.timeline import JobStep, simulate, simulate_together
@@ -105,6 +106,26 @@ def test_without_a_tree_it_is_rings_on_the_rails(dgx, payload, n):
     assert InNetwork(0).phases(network, np.arange(n), payload) == rail.phases(network, np.arange(n), payload)
     found = collectives.price("all_reduce", network, np.arange(n), payload, InNetwork(0))
     assert found.algorithm == "ring"
+
+
+@pytest.mark.parametrize(
+    ("devices", "operation", "share"),
+    [
+        # rings of eight inside each of two hosts carry 7/8 of the payload, before and after, and each card an eighth of it
+        (range(16), "all_reduce", 15 / 8),
+        (range(16), "broadcast", 1.0),
+        ([0, 8, 16], "all_reduce", 1.0),
+        (range(8), "all_reduce", 1.0),
+    ],
+)
+def test_its_flows_are_each_ranks_share_and_take_what_it_says(dgx, devices, operation, share):
+    network, ranks = RankNetwork(dgx, np.array(devices)), np.arange(len(devices))
+    phases = InNetwork(1).phases(network, ranks, 8e9, operation)
+    for place in (0, 1):  # sent, received
+        moved = np.bincount([flow[place] for flow in phases[0].flows], [flow.payload_bytes for flow in phases[0].flows])
+        assert moved == pytest.approx(np.full(len(devices), share * 8e9), rel=1e-12)
+    (phase,) = phases
+    assert phase.latency_s + fullest_s(network, phase) == pytest.approx(seconds(InNetwork(1), network, 8e9, operation), rel=1e-12)
 
 
 def test_the_groups_that_move_most_have_the_trees():

@@ -27,6 +27,15 @@ def test_one_host_uses_its_cards_as_well_worked_by_hand(dgx):
     assert found == pytest.approx(a + b * (1 - x) * size, rel=1e-9)
 
 
+def test_it_is_a_ring_where_there_is_no_second_network_to_use(dgx):
+    # unequal shares of two hosts, one rank on each of two hosts, and operations that are not cut
+    for devices, operation in ((range(11), "all_reduce"), ([0, 8], "all_gather"), (range(8), "broadcast")):
+        network, ranks = RankNetwork(dgx, np.array(devices)), np.arange(len(devices))
+        assert seconds("joint", network, 1e9, operation) == seconds("ring", network, 1e9, operation)
+        joint, ring = (collectives.chosen(name).phases(network, ranks, 1e9, operation) for name in ("joint", "ring"))
+        assert joint == ring
+
+
 def test_chunks_hide_the_shorter_tier(dgx):
     # two hosts: inside 14 x (0.6 us + S / 8 / 300 GB/s), between 2 x (2.7 us + S / 16 / 25 GB/s); in 32 chunks all but one of
     # the shorter disappear

@@ -120,7 +120,12 @@ def test_one_rank_or_no_bytes_cost_nothing(dgx, name, operation):
     assert seconds(name, dgx, [5], 1e9, operation) == 0.0
     assert seconds(name, dgx, [5, 7, 20], 0.0, operation) == 0.0
     network = RankNetwork(dgx, np.array([5, 7, 20]))
-    assert collectives.chosen(name).phases(network, np.arange(3), 0.0, operation) == ()
+    for ranks, payload in ((np.arange(3), 0.0), (np.arange(1), 1e9)):
+        assert collectives.chosen(name).phases(network, ranks, payload, operation) == ()
+        assert collectives.price(operation, network, ranks, payload, name).seconds == 0.0
+    if name in ("nccl", "measured"):  # of nothing the library is certain
+        nothing = collectives.Price(0.0, "estimated", 0.0, name)
+        assert collectives.price(operation, network, np.arange(3), 0.0, name) == nothing
 
 
 @pytest.mark.parametrize(

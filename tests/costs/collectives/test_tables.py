@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from meshwright.clusters.cluster import load_cluster
 from meshwright.costs import collectives
 from meshwright.costs.collectives import tables
-from meshwright.costs.collectives.system import UNCERTAINTY
+from meshwright.costs.collectives.system import UNCERTAINTY, tuner
 from meshwright.costs.model import CostSettings
 from meshwright.costs.network import RankNetwork
 from meshwright.costs.phases import alone_s, fullest_s
@@ -83,6 +83,8 @@ def test_a_group_between_two_has_the_latency_of_its_steps_and_the_bandwidth_of_i
     found = system.way("all_reduce", 4).price(1e9)
     assert found.seconds == pytest.approx(14e-6 + 1.5 * 1e9 * 6e-3 / 1e9)
     assert (found.provenance, found.uncertainty) == ("interpolated", UNCERTAINTY["between groups"])
+    expected = tuner("all_reduce", 4, 1, "a100", system.inside_bytes_per_s)(1e9)
+    assert (found.algorithm, found.protocol) == (expected.algorithm, expected.protocol)
 
 
 def test_a_group_beyond_all_is_an_estimate(tmp_path):

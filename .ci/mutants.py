@@ -1,0 +1,244 @@
+"""Mutation checks: changes one thing at a time in modules that must be right, and counts the changes that no test sees.
+
+``python .ci/mutants.py`` checks one change in twenty of every group below, ``python .ci/mutants.py legality --every 1`` all
+of one group, ``--every 20 --of launcher`` a part of the modules whose path holds a word. Each group is a copy of the tree
+under ``.cache/mutants`` (mutmut follows no links, and the floors are links below ``src``). Prints, for each module, how
+many changes a test killed and how many survived, and writes the surviving ones to ``.cache/mutants/GROUP.diff``.
+
+mutmut is installed into ``.venv/mutmut`` on first use, at a pinned version and apart from what everybody installs: it is
+the one tool that forks for each change after everything is imported, so that a change costs what its own tests cost, and
+it knows from one run before which tests those are. It changes statements of functions. Its words for text are replaced:
+a string without blanks (a key, an option, a name) is changed, a message is not, and a line of a text in triple quotes,
+such as a line of a generated script, is left out.
+
+A change takes hold when a test begins. What runs when a module is imported, or once for all tests (a factory of a table of
+constants, a file that is read and kept), is not reached and counts as surviving; look at such a one by hand.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+TOOL = ROOT / ".venv" / "mutmut"
+PINS = ("mutmut==3.8.1", "libcst==1.9.0", "setproctitle==1.3.8", "coverage==7.17.3")
+WORK = ROOT / ".cache" / "mutants"
+KILLED = (1, 3)
+"""Statuses of a test run that failed, or that the change broke."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Modules, and the tests that must see a change in them."""
+
+    modules: tuple[str, ...]
+    tests: tuple[str, ...]
+
+
+_EXPORT_TESTS = sorted(path.name for path in (ROOT / "tests/export").glob("test_*.py") if path.name != "test_hostile.py")
+
+_FLOWS = ("collectives", "phases", "shared_links", "nccl")
+
+GROUPS = {
+    "legality": Group(("plans/legality.py",), ("tests/plans",)),
+    "collectives": Group(
+        ("costs/collectives/*.py",),
+        ("tests/costs/collectives", *(f"tests/costs/test_{name}.py" for name in _FLOWS)),
+    ),
+    # Without the laws over hostile texts: they run every script some hundred times.
+    "export": Group(("export/*.py",), tuple(f"tests/export/{name}" for name in _EXPORT_TESTS)),
+}
+
+
+def main(words: list[str]) -> int:
+    """Check the named groups, or all of them; 1 where mutmut itself fails."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("groups", nargs="*", choices=[*GROUPS, []], help="all by default")
+    parser.add_argument("--every", type=int, default=20, help="check one change in so many (default: %(default)s)")
+    parser.add_argument("--of", default="", help="only modules whose path holds this word")
+    parser.add_argument("--workers", type=int, default=2, help="changes at a time (default: %(default)s)")
+    parser.add_argument("--within", help=argparse.SUPPRESS)
+    given = parser.parse_args(words)
+    if given.within:
+        return _run_mutmut(given.within, given.every, given.workers)
+    _install()
+    for name in given.groups or GROUPS:
+        folder = _copy(name, given.of)
+        again = [sys.executable, __file__, "--within", name, "--every", str(given.every), "--workers", str(given.workers)]
+        # The same examples in every run of a law, and no other copy of the package on the path.
+        environment = {**os.environ, "CI": "true", "PYTHONPATH": str(TOOL)}
+        done = subprocess.run(again, cwd=folder, env=environment, check=False)  # noqa: S603 - this file
+        if done.returncode:
+            return 1
+        _report(name, folder)
+    return 0
+
+
+def _install() -> None:
+    if (TOOL / "mutmut").is_dir():
+        return
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--disable-pip-version-check",
+        "install",
+        "-q",
+        "--no-deps",
+        "--target",
+        str(TOOL),
+        *PINS,
+    ]
+    subprocess.run(command, check=True)  # noqa: S603 - pip and the pins above
+
+
+def _copy(name: str, word: str) -> Path:
+    """The tree of a group, its floors no links, with mutmut's settings."""
+    folder = WORK / name
+    shutil.rmtree(folder, ignore_errors=True)
+    ignored = shutil.ignore_patterns("__pycache__")
+    for part in ("src", "tests"):
+        shutil.copytree(ROOT / part, folder / part, ignore=ignored)
+    group = GROUPS[name]
+    modules = [f"src/meshwright/{path}" for path in group.modules]
+    if word:
+        found = sorted(path.relative_to(folder).as_posix() for pattern in modules for path in folder.glob(pattern))
+        modules = [path for path in found if word in path]
+    settings = {
+        "source_paths": ["src"],
+        "only_mutate": modules,
+        "pytest_add_cli_args_test_selection": list(group.tests),
+        "pytest_add_cli_args": ["-p", "no:cacheprovider", "-m", "not scheduler and not slow and not reference"],
+        "use_git_change_detection": False,
+    }
+    lines = [f"{key} = {json.dumps(value)}" for key, value in settings.items()]
+    project = (ROOT / "pyproject.toml").read_text()
+    (folder / "pyproject.toml").write_text("\n".join([project, "[tool.mutmut]", *lines, ""]))
+    return folder
+
+
+def _run_mutmut(name: str, every: int, workers: int) -> int:
+    """Run mutmut in the working folder with our operators and one change in so many."""
+    import libcst
+    from mutmut.__main__ import cli
+    from mutmut.mutation import file_mutation, mutators
+
+    operators = mutators.mutation_operators
+    place = next(number for number, (_, operator) in enumerate(operators) if operator is mutators.operator_string)
+    operators[place] = (libcst.BaseString, _words_only(mutators.operator_string))
+    operators += [(libcst.FormattedString, _without_a_line), (libcst.Arg, _text_without_a_line)]
+    create = file_mutation.create_mutations
+
+    def sampled(filename: str, *rest: Any) -> tuple[Any, list[Any], set[str], set[str]]:
+        module, mutations, *ignored = create(filename, *rest)
+        drawn = [one for number, one in enumerate(mutations) if zlib.crc32(f"{filename} {number}".encode()) % every == 0]
+        return (module, drawn, *ignored)
+
+    file_mutation.create_mutations = sampled
+    # What the tests start as a program of its own imports the changed package too.
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(Path("mutants/src").resolve()), str(TOOL)])
+    cli.main(["run", "--max-children", str(workers)], standalone_mode=False)
+    return 0
+
+
+def _words_only(operator: Any) -> Any:
+    def mutate(node: Any) -> Iterator[Any]:
+        if " " not in getattr(node, "value", " "):
+            yield from operator(node)
+
+    return mutate
+
+
+def _without_a_line(node: Any) -> Iterator[Any]:
+    """An f-string in triple quotes without one of its lines, comments and empty ones aside."""
+    import libcst
+
+    if not node.start.endswith('"""'):
+        return
+    pieces: list[tuple[int, Any]] = []
+    line = 0
+    for part in node.parts:
+        chunks = part.value.splitlines(keepends=True) if isinstance(part, libcst.FormattedStringText) else [part]
+        for chunk in chunks:
+            pieces.append((line, chunk))
+            line += isinstance(chunk, str) and chunk.endswith("\n")
+    for number in range(line + 1):
+        text = "".join(chunk if isinstance(chunk, str) else "{}" for at, chunk in pieces if at == number)
+        if text.strip() and not text.startswith("#"):
+            left = [
+                libcst.FormattedStringText(chunk) if isinstance(chunk, str) else chunk for at, chunk in pieces if at != number
+            ]
+            yield node.with_changes(parts=left)
+
+
+def _text_without_a_line(node: Any) -> Iterator[Any]:
+    """The same for a plain string that is an argument."""
+    import libcst
+
+    if not (isinstance(node.value, libcst.SimpleString) and node.value.value.startswith('"""')):
+        return
+    lines = node.value.value[3:-3].splitlines(keepends=True)
+    for number, line in enumerate(lines):
+        if line.strip() and not line.startswith("#"):
+            text = "".join([*lines[:number], *lines[number + 1 :]])
+            yield node.with_changes(value=libcst.SimpleString(f'"""{text}"""'))
+
+
+def _report(name: str, folder: Path) -> None:
+    """Print a row for each module, and write down what survived."""
+    total: Counter[str] = Counter()
+    survived: list[str] = []
+    for meta in sorted((folder / "mutants" / "src").rglob("*.py.meta")):
+        statuses = json.loads(meta.read_text())["exit_code_by_key"]
+        told = Counter(_outcome(status) for status in statuses.values())
+        total += told
+        module = meta.relative_to(folder / "mutants" / "src" / "meshwright").as_posix().removesuffix(".meta")
+        print(f"{module:36}{_row(told)}")  # noqa: T201
+        source = meta.with_suffix("")
+        survived += [_diff(source, key) for key, status in statuses.items() if _outcome(status) == "survived"]
+    print(f"{name:36}{_row(total)}")  # noqa: T201
+    (WORK / f"{name}.diff").write_text("\n".join(survived))
+
+
+def _outcome(status: int | None) -> str:
+    if status in KILLED:
+        return "killed"
+    if status in (0, 5, 33):  # 5 and 33: no test comes that way
+        return "survived"
+    return "not run" if status is None else "stopped"
+
+
+def _row(told: Counter[str]) -> str:
+    return "".join(f"{told[outcome]:>6} {outcome}" for outcome in ("killed", "stopped", "survived", "not run"))
+
+
+def _diff(source: Path, key: str) -> str:
+    """What a surviving change changes, as a diff of its function."""
+    import ast
+
+    base = key.rpartition(".")[2]
+    original = base.rpartition("__mutmut_")[0] + "__mutmut_orig"
+    text = source.read_text()
+    found = {
+        node.name: ast.unparse(node).splitlines()
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.FunctionDef) and node.name in (base, original)
+    }
+    changed = difflib.unified_diff(found.get(original, []), found.get(base, []), lineterm="", n=1)
+    return "\n".join([f"# {key}", *[line for line in changed if not line.startswith(("---", "+++"))], ""])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,76 @@
+"""The script that starts a command on every host through a remote shell and ends as they end.
+
+Its status is 0 where every host ended well, else that of the first host seen to fail; then the others are ended too. It
+asks the shell which of its children still run, and takes the status of each that does not by its own number: ``wait -n``
+would tell of a failure at once, but before bash 5.3 it loses children that end together, and a job that had succeeded
+everywhere ended with 127. What the script uses is in bash 4.2.
+"""
+
+from __future__ import annotations
+
+FILE_NAME = "launch.sh"
+
+
+def script(head: str, *, starts: str, rows: str, columns: str, command: str, prepare: str = "") -> str:
+    """The script.
+
+    Args:
+        head: comment lines to begin with.
+        starts: what is started on every host, for its comment.
+        rows: name of the file beside the script that has a line for each host, the host first; lines that begin with ``#``
+            are passed over.
+        columns: how ``read`` takes such a line apart, ending in the names of the columns; the first is ``host``.
+        command: shell lines that set ``command`` to the words that the host's shell runs, quoted for it. They find
+            ``host``, the other columns, ``node`` (the host's number) and ``there`` (the script's folder, quoted).
+        prepare: shell lines that are run once before; they find ``here``, the script's folder, too.
+    """
+    return f"""#!/bin/bash
+{head}#
+# Starts {starts} on every host and waits; ends with the first failure, within a second of it.
+# REMOTE_SHELL (default ssh) runs a command on a host; WORK_DIR (default the current folder) is where it runs there.
+set -euo pipefail
+
+here=$(cd "$(dirname "${{BASH_SOURCE[0]}}")" && pwd)
+there=$(printf %q "$here")
+folder=$(printf %q "${{WORK_DIR:-$PWD}}")
+read -r -a remote <<<"${{REMOTE_SHELL:-ssh}}"
+{prepare}
+node=0
+hosts=()
+pids=()
+trap 'kill ${{pids[*]-}} 2>/dev/null || true' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+while {columns}; do
+  case "$host" in '' | '#'*) continue ;; esac
+{_indented(command)}
+  "${{remote[@]}}" "$host" "cd $folder && $command" </dev/null &
+  hosts+=("$host")
+  pids+=("$!")
+  node=$((node + 1))
+done <"$here/{rows}"
+
+# Each host is waited for by its own number: before bash 5.3, 'wait -n' loses children that end together.
+left=$node
+pauses=(0.01 0.02 0.05 0.1 0.2 0.5 1)
+while [ "$left" -gt 0 ]; do
+  running=$'\\n'$(jobs -rp)$'\\n'
+  for node in "${{!pids[@]}}"; do
+    case "$running" in *$'\\n'"${{pids[node]}}"$'\\n'*) continue ;; esac
+    status=0
+    wait "${{pids[node]}}" || status=$?
+    unset "pids[node]"
+    left=$((left - 1))
+    if [ "$status" -ne 0 ]; then
+      echo "{FILE_NAME}: ${{hosts[node]}} ended with status $status" >&2
+      exit "$status"
+    fi
+  done
+  [ "$left" -eq 0 ] || sleep "${{pauses[0]}}"
+  [ "${{#pauses[@]}}" -eq 1 ] || pauses=("${{pauses[@]:1}}")
+done
+"""
+
+
+def _indented(lines: str) -> str:
+    return "\n".join(f"  {line}" for line in lines.strip().splitlines())
