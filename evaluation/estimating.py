@@ -22,15 +22,14 @@ from ..costs.layouts.wires import wiring
 from ..costs.layouts.work import LayoutWork, describe
 from ..costs.model import CostSettings
 from ..costs.network import RankNetwork
-from ..errors import GraphError, PlanError
-from ..jobs.load import load_graph, load_shape
-from ..jobs.transformer import TransformerShape
+from ..errors import PlanError
+from ..jobs.load import JobSource
 from ..plans.partition import Layout
 from ..simulation.layouts.running import STEPS, layout_step, num_tasks, simulated_step_s
 from .estimating_graphs import estimate_graph
 from .priced import MEMORY_UNCERTAINTY, Part, Priced, check_kernels, check_place
 
-__all__ = ["MEMORY_UNCERTAINTY", "Estimate", "Part", "estimate", "pricer", "transformer"]
+__all__ = ["MEMORY_UNCERTAINTY", "Estimate", "Part", "estimate", "pricer"]
 
 
 @dataclass(frozen=True)
@@ -82,6 +81,8 @@ def estimate(
     sequence_length: int | None = None,
     costs: CostSettings | None = None,
     graphs_dir: str | Path | None = None,
+    keep_input_ops: bool = False,
+    profile_batch: int | None = None,
 ) -> Priced:
     """Price one layout.
 
@@ -94,6 +95,8 @@ def estimate(
         costs: choices of the cost model; the layers that an analytic price reads are ``collectives`` and
             ``overlap_slowdown``, of a transformer ``kernels`` and of a job graph ``compute`` too.
         graphs_dir: where bare names are looked up.
+        keep_input_ops: whether the ``Input`` ops of a profile, which time the data loader, count.
+        profile_batch: samples for which the figures of a profile hold; by default the global batch.
 
     Returns:
         An `Estimate` of a transformer, a `GraphEstimate` of any other job.
@@ -104,12 +107,13 @@ def estimate(
     """
     chosen = costs or CostSettings()
     place = load_cluster(cluster) if isinstance(cluster, str) else cluster
-    found = transformer(job, graphs_dir)
+    source = JobSource(job, graphs_dir, keep_input_ops, profile_batch)
+    found = source.shape()
     if found is None:
         if sequence_length is not None:
             raise PlanError("the job has no sequences", field="--sequence-length", value=sequence_length)
         check_kernels(chosen)
-        return estimate_graph(job, place, layout, chosen, graphs_dir)
+        return estimate_graph(source, place, layout, chosen)
     shape, batch = found
     cut = Layout.parse(layout, samples_per_step=batch) if isinstance(layout, str) else layout
     work = describe(shape, cut, sequence_length)
@@ -118,19 +122,6 @@ def estimate(
     prices = pricer(place, chosen)
     memory = tuple(stage_memory(work, stage) for stage in range(cut.pp))
     return Estimate(shape.name, place, memory, prices.provenance(work), "estimated", prices.price_work(work), work)
-
-
-def transformer(job: str, graphs_dir: str | Path | None = None) -> tuple[TransformerShape, int] | None:
-    """The transformer that a job is, and the batch of its graph; None where it is another job graph.
-
-    Raises:
-        MeshwrightError: it is no job at all.
-    """
-    try:
-        return load_shape(job)
-    except GraphError:
-        load_graph(job, graphs_dir=graphs_dir)
-        return None
 
 
 def pricer(cluster: Cluster, costs: CostSettings) -> Pricer:

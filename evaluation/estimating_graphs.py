@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from ..costs.model import CostSettings
 from ..costs.network import RankNetwork
 from ..errors import GraphError
 from ..jobs.graph import JobGraph
-from ..jobs.load import load_graph
+from ..jobs.load import JobSource, LoadedJob
 from ..plans.partition import Layout
 from ..simulation.layouts.graph_step import GraphStep
 from ..simulation.layouts.running import STEPS, num_tasks, run
@@ -76,15 +75,13 @@ class GraphEstimate(Priced):
         return GraphStep(self.work, wiring(self.cluster, costs))
 
 
-def estimate_graph(
-    job: str, cluster: Cluster, layout: str | Layout, costs: CostSettings, graphs_dir: str | Path | None = None
-) -> GraphEstimate:
+def estimate_graph(source: JobSource, cluster: Cluster, layout: str | Layout, costs: CostSettings) -> GraphEstimate:
     """Price one layout of a job graph; see `estimating.estimate`.
 
     Raises:
         MeshwrightError: as there.
     """
-    graph = timed_graph(job, cluster, graphs_dir)
+    graph, remarks = timed_graph(source, cluster)
     parsed = Layout.parse(layout, samples_per_step=graph.samples_per_step) if isinstance(layout, str) else layout
     check_place(cluster, parsed)
     work = cut(graph, cluster, parsed, costs)
@@ -93,19 +90,19 @@ def estimate_graph(
     step = price_graph(work, wires, cluster.device_types[0], costs.overlap_slowdown)
     memory = tuple(graph_stage_memory(work, stage) for stage in range(parsed.pp))
     compute: Provenance = "measured" if work.is_profiled and work.share == 1 else "estimated"
-    return GraphEstimate(graph.name, cluster, memory, graph_provenance(work, wires), compute, step, work)
+    return GraphEstimate(graph.name, cluster, memory, graph_provenance(work, wires), compute, step, work, remarks=remarks)
 
 
-def timed_graph(job: str, cluster: Cluster, graphs_dir: str | Path | None = None, batch_size: int | None = None) -> JobGraph:
-    """The job graph that a specification names, timed on a cluster of equal devices; see `load_graph`.
+def timed_graph(source: JobSource, cluster: Cluster, batch_size: int | None = None) -> LoadedJob:
+    """The job graph that is meant, timed on a cluster of equal devices; see `jobs.load.load_graph`.
 
     Raises:
         MeshwrightError: it is missing or wrong, or its ops take no time.
     """
-    graph = load_graph(job, device=cluster.device_types[0], graphs_dir=graphs_dir, batch_size=batch_size)
-    if graph.step_s <= 0:
-        raise GraphError("its ops take no time, so that there is nothing to price", value=graph.name)
-    return graph
+    loaded = source.load(device=cluster.device_types[0], batch_size=batch_size)
+    if loaded.graph.step_s <= 0:
+        raise GraphError("its ops take no time, so that there is nothing to price", value=loaded.graph.name)
+    return loaded
 
 
 def cut(graph: JobGraph, cluster: Cluster, layout: Layout, costs: CostSettings) -> GraphWork:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from ..costs.model import CostSettings
 from ..errors import PlanError
 from ..jobs.graph import JobGraph
 from ..jobs.job import Job
+from ..jobs.load import JobSource
 from ..planners.layout_front import Counts, Found
 from ..planners.layout_graphs import GraphSearch
 from ..plans import PlacementPlan, check, layout_plan, place
@@ -35,7 +35,6 @@ class GraphSearchAsked:
     orders: tuple[str, ...]
     top: int | None
     num_steps: int
-    graphs_dir: str | Path | None
     on_best: Callable[[Found, Counts], None]
 
 
@@ -113,7 +112,7 @@ def stages(work: GraphWork, ranks: Sequence[Rank]) -> tuple[Stage, ...]:
 
 
 def search_graph(
-    job: str, cluster: Cluster, device_counts: Sequence[int], costs: CostSettings, asked: GraphSearchAsked
+    source: JobSource, cluster: Cluster, device_counts: Sequence[int], costs: CostSettings, asked: GraphSearchAsked
 ) -> GraphLayoutsFound:
     """Search all layouts of a job graph on a cluster of equal devices.
 
@@ -122,8 +121,8 @@ def search_graph(
         GraphError: the job is missing or wrong, or cannot be timed on the devices.
     """
     device = cluster.device_types[0]
-    is_analytic = job.startswith("zoo:")
-    graph = timed_graph(job, cluster, asked.graphs_dir, asked.batch if is_analytic else None)
+    is_analytic = source.spec.startswith("zoo:")
+    graph, remarks = timed_graph(source, cluster, asked.batch if is_analytic else None)
     batch = asked.batch or graph.samples_per_step
     if batch is None:
         problem = f"{graph.name} does not say how many samples its figures hold for, which is then taken for the batch of a step"
@@ -142,4 +141,4 @@ def search_graph(
         asked.on_best,
     )
     searched = search.run(device_counts)
-    return GraphLayoutsFound(job, asked.num_steps, cluster, searched, graph, search)
+    return GraphLayoutsFound(source.spec, asked.num_steps, cluster, searched, graph, search, remarks=remarks)

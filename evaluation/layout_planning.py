@@ -22,14 +22,13 @@ from ..costs.layouts.work import describe
 from ..costs.model import CostSettings
 from ..errors import PlanError
 from ..jobs.job import Job
-from ..jobs.load import load_graph
+from ..jobs.load import JobSource, load_graph
 from ..jobs.transformer import TransformerShape
 from ..planners.layout_front import Counts, Found
 from ..planners.layout_search import LayoutSearch
 from ..planners.layout_space import LayoutSpace, parse_keep
 from ..plans import PlacementPlan, layout_plan, place
 from ..plans.rank_order import ORDERS, check_order
-from .estimating import transformer
 from .layout_graphs import GraphSearchAsked, search_graph
 from .layout_rows import RankedLayouts, Row
 from .priced import check_kernels
@@ -109,6 +108,8 @@ def search_layouts(
     num_steps: int = DEFAULT_NUM_STEPS,
     costs: CostSettings | None = None,
     graphs_dir: str | Path | None = None,
+    keep_input_ops: bool = False,
+    profile_batch: int | None = None,
     on_best: Callable[[Found, Counts], None] = lambda found, counts: None,
 ) -> RankedLayouts:
     """Search all layouts.
@@ -118,7 +119,7 @@ def search_layouts(
             other job graph by ``dp`` and ``pp``.
         cluster: ``preset:NAME``, a path, or a cluster of equal devices.
         batch: sequences, or samples, of a step over all ranks; by default the job's own, which a ``config.json`` or a profile
-            does not have.
+            does not have (that of a profile is then ``profile_batch``).
         sequence_length: tokens of a transformer's sequence; by default the model's own, 2,048 at most.
         devices: how many to use: all, or a number, several with commas between, or a range ``A-B``.
         keep: values to which keys of the layout are kept (see `planners.layout_space.parse_keep`).
@@ -127,6 +128,8 @@ def search_layouts(
         num_steps: training steps of the plan.
         costs: choices of the cost model, as for `estimating.estimate`.
         graphs_dir: where bare names are looked up.
+        keep_input_ops: whether the ``Input`` ops of a profile, which time the data loader, count.
+        profile_batch: samples for which the figures of a profile hold; by default the batch.
         on_best: called with each layout that is better than all before.
 
     Returns:
@@ -146,13 +149,14 @@ def search_layouts(
         raise PlanError(f"a search wants devices of one type, {where.name} has {names}", field="cluster")
     orders = ORDERS if order is None else (check_order(order),)
     kept, counts = parse_keep(keep), device_counts(devices, where)
-    known = transformer(job, graphs_dir)
+    source = JobSource(job, graphs_dir, keep_input_ops, profile_batch)
+    known = source.shape()
     if known is None:
         if sequence_length is not None:
             raise PlanError("the job has no sequences", field="--sequence-length", value=sequence_length)
         check_kernels(chosen)
-        asked = GraphSearchAsked(batch, kept, orders, top, num_steps, graphs_dir, on_best)
-        return search_graph(job, where, counts, chosen, asked)
+        asked = GraphSearchAsked(batch, kept, orders, top, num_steps, on_best)
+        return search_graph(source, where, counts, chosen, asked)
     shape, own_batch = known
     if batch is None and not job.startswith("zoo:"):
         raise PlanError("a config.json has no batch; say how many sequences a step has over all ranks", field="--batch")

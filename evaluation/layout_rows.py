@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -69,12 +69,14 @@ class RankedLayouts(ABC):
         num_steps: training steps of the plan.
         cluster: where.
         searched: ranking, front and counts.
+        remarks: what of the job does not count, for people.
     """
 
     job: str
     num_steps: int
     cluster: Cluster
     searched: Searched
+    remarks: tuple[str, ...] = field(default=(), kw_only=True)
 
     @property
     @abstractmethod
@@ -122,6 +124,7 @@ class RankedLayouts(ABC):
         return (
             f"fastest of {counts.legal:,} legal layouts: {counts.examined:,} priced, {counts.pruned:,} passed by because their "
             f"bounds are worse, {counts.infeasible:,} too large for a device; ranks in the order {self.best.order}"
+            + "".join(f"; {remark}" for remark in self.remarks)
         )
 
     def rows(self, num_rows: int) -> list[Row]:
@@ -158,6 +161,7 @@ class RankedLayouts(ABC):
             "job": self.name,
             "cluster": self.cluster.name,
             **self.batch,
+            "remarks": list(self.remarks),
             "counts": counts.__dict__ | {"legal": counts.legal},
             "layouts": self.table(),
         }

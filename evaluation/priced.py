@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from ..clusters.cluster import Cluster
@@ -82,6 +82,7 @@ class Priced(ABC):
         provenance: of the communications in the step's breakdown.
         compute_provenance: of the rest of it.
         step: the step.
+        remarks: what of the job or the layout does not count, for people.
     """
 
     job: str
@@ -90,6 +91,7 @@ class Priced(ABC):
     provenance: dict[str, Provenance]
     compute_provenance: Provenance
     step: PricedStep
+    remarks: tuple[str, ...] = field(default=(), kw_only=True)
 
     @property
     @abstractmethod
@@ -165,6 +167,7 @@ class Priced(ABC):
             "cluster": self.cluster.name,
             "layout": self.layout.model_dump(mode="json"),
             "world": self.layout.world,
+            "remarks": list(self.remarks),
             **self.details,
             "figures": [figure.model_dump(mode="json") | {"uncertainty": spread} for figure, spread in self.figures()],
             "uncertainty": dict(self.step.doubts),

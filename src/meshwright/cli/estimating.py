@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from . import output
 from .cost_options import CostOptions
+from .job_options import JobOptions
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -20,7 +20,7 @@ def run(
     cluster: str,
     layout: str,
     sequence_length: int | None,
-    graphs: Path | None,
+    read: JobOptions,
     costs: CostOptions,
     is_explained: bool,
     json_file: str | None,
@@ -28,13 +28,10 @@ def run(
     """Price a layout, print its figures, what the step is made of and the memory of a rank, and write what was asked for."""
     from ..evaluation.estimating import estimate
     from ..evaluation.explaining import explain
-    from ..jobs.load import profile_names
 
     output.check_file("--json", json_file)
-    if graphs is not None:
-        profile_names(graphs)  # refuses a folder without any
     chosen = costs.settings()
-    found = estimate(job, cluster, layout, sequence_length=sequence_length, costs=chosen, graphs_dir=graphs)
+    found = estimate(job, cluster, layout, sequence_length=sequence_length, costs=chosen, **read.arguments())
     switches = explain(found, chosen) if is_explained else []
     out = output.console(json_file)
     _show(out, found)
@@ -53,6 +50,7 @@ def _show(out: Console, found: Priced) -> None:
     lines = [[*figure_text(figure), f"{spread:.0%}", figure.provenance] for figure, spread in found.figures()]
     title = f"{found.job} on {found.layout.world} of {found.cluster.num_devices} devices of {found.cluster.name}"
     output.table(out, title, ["", "", "uncertainty", "provenance"], lines)
+    output.tell_remarks(out, found.remarks)
     doubts = [[name, f"{spread:.1%}"] for name, spread in found.step.doubts.items()]
     output.table(out, "Uncertainty of the step", ["made of", ""], doubts)
     shares = [

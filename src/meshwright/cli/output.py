@@ -49,6 +49,14 @@ def tell_written(out: Console, *paths: str | Path | None) -> None:
             out.print(f"written: {path}", markup=False, soft_wrap=True)
 
 
+def tell_remarks(out: Console, remarks: Sequence[str]) -> None:
+    """Print a line for each remark, below the table that it is about."""
+    for remark in remarks:
+        out.print(remark, markup=False)
+    if remarks:
+        out.print()
+
+
 def check_file(option: str, path: str | Path | None) -> None:
     """Refuse a file that could not be written, before any work is done for it.
 

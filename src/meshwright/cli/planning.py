@@ -6,8 +6,8 @@ from pathlib import Path
 
 from .. import files
 from ..errors import InputFileError
-from ..jobs.load import profile_names
 from . import output
+from .job_options import JobOptions
 
 
 def run(
@@ -17,7 +17,7 @@ def run(
     steps: int,
     deadline_s: float | None,
     max_degree: int,
-    graphs: Path | None,
+    read: JobOptions,
     trace: Path | None,
     json_file: str | None,
 ) -> None:
@@ -26,8 +26,6 @@ def run(
     output.check_file("--trace", trace)
     if trace is not None and json_file is not None and trace.resolve() == Path(json_file).resolve():
         raise InputFileError("is the file of --json too", field="--trace", value=str(trace))
-    if graphs is not None:
-        profile_names(graphs)  # refuses a folder without any
     from ..evaluation.planning import plan
 
     with output.progress() as bars, output.set_up(bars) as simulated:
@@ -38,8 +36,8 @@ def run(
             num_steps=steps,
             deadline_s=deadline_s,
             max_degree=max_degree,
-            graphs_dir=graphs,
             progress=simulated,
+            **read.arguments(),
         )
     if trace is not None:
         files.write_json(trace, chosen.timeline().to_chrome_trace(chosen.scenario.workload.graphs[0]))

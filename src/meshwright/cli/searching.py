@@ -12,6 +12,7 @@ from .. import files
 from ..errors import InputFileError
 from . import output
 from .cost_options import CostOptions
+from .job_options import JobOptions
 
 if TYPE_CHECKING:
     from ..evaluation.layout_rows import RankedLayouts, Row
@@ -29,7 +30,8 @@ class Asked:
     """The options of a search, as `evaluation.layout_planning.search_layouts` explains them.
 
     Attributes:
-        batch, sequence_length, devices, keep, order, graphs: for the search.
+        batch, sequence_length, devices, keep, order: for the search.
+        read: how the job is read.
         costs: choices of the cost model.
         top: rows of the table.
         whole_file: where the whole ranking goes.
@@ -41,7 +43,7 @@ class Asked:
     devices: str | None
     keep: str
     order: str | None
-    graphs: Path | None
+    read: JobOptions
     costs: CostOptions
     top: int
     whole_file: Path | None
@@ -51,11 +53,8 @@ class Asked:
 def run(job: str, cluster: str, steps: int, asked: Asked, json_file: str | None) -> None:
     """Search, write what was asked for, and show the best layouts, the front and what became of the others."""
     from ..evaluation.layout_planning import search_layouts
-    from ..jobs.load import profile_names
 
     _check_files(asked, json_file)
-    if asked.graphs is not None:
-        profile_names(asked.graphs)  # refuses a folder without any
     found = search_layouts(
         job,
         cluster,
@@ -67,8 +66,8 @@ def run(job: str, cluster: str, steps: int, asked: Asked, json_file: str | None)
         top=None if asked.whole_file else asked.top,
         num_steps=steps,
         costs=asked.costs.settings(),
-        graphs_dir=asked.graphs,
         on_best=_Teller(),
+        **asked.read.arguments(),
     )
     plan = found.plan
     if json_file == "-":
