@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from ..clusters.cluster import Cluster
+from ..costs.layouts.waits import bubble_time_fraction
 from ..devices import DeviceType
 from ..planners.layout_front import Found, Searched
 from ..plans import PlacementPlan
@@ -35,7 +36,7 @@ class Row:
 
     @property
     def bubble_share(self) -> float:
-        """Share of the step in which the stage that ends last waits for others."""
+        """Share of the step that the schedule leaves idle on the stage that ends last; see `costs.layouts.waits`."""
         return self.step.breakdown_s["bubble"] / self.step.step_s
 
     @property
@@ -55,6 +56,7 @@ class Row:
             ("hfu", self.step.hfu, "1"),
             ("memory_bytes", self.found.memory_bytes, "bytes"),
             ("bubble_share", self.bubble_share, "1"),
+            ("bubble_time_fraction", bubble_time_fraction(self.step.breakdown_s), "1"),
             ("exposed_communication_share", self.exposed_share, "1"),
         ]
         return tuple(Figure(name=n, value=v, unit=u, provenance="estimated") for n, v, u in values if v is not None)

@@ -10,6 +10,7 @@ from ..clusters.cluster import Cluster
 from ..costs.collectives.prices import Provenance
 from ..costs.collectives.system import UNCERTAINTY
 from ..costs.layouts.memory import StageMemory
+from ..costs.layouts.waits import bubble_time_fraction
 from ..costs.model import CostSettings
 from ..errors import PlanError
 from ..plans.document import Figure
@@ -133,6 +134,11 @@ class Priced(ABC):
         """What the fullest rank holds."""
         return max(self.memory, key=lambda one: one.total)
 
+    @property
+    def bubble_time_fraction(self) -> float:
+        """Time that the pipeline's schedule leaves idle over ideal time, see `costs.layouts.waits`."""
+        return bubble_time_fraction(self.step.breakdown_s)
+
     def figures(self) -> list[tuple[Figure, float]]:
         """Every figure with its relative uncertainty; a whole is estimated, whatever its parts are."""
         step = self.step
@@ -172,6 +178,7 @@ class Priced(ABC):
             "figures": [figure.model_dump(mode="json") | {"uncertainty": spread} for figure, spread in self.figures()],
             "uncertainty": dict(self.step.doubts),
             "breakdown": [part._asdict() for part in self.parts()],
+            "bubble_time_fraction": self.bubble_time_fraction,
             "memory": [
                 {"stage": stage, "total": one.total, "model_state": one.model_state}
                 | one.__dict__

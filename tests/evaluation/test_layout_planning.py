@@ -60,7 +60,7 @@ def test_shares_of_a_row_are_shares_of_its_step():
     found = search_layouts("zoo:gpt2-small", "preset:dgx-a100-8x8", batch=64, devices="16", keep="pp=2|4")
     for row in found.rows(5):
         told = row.step.breakdown_s
-        rest = sum(told[name] for name in ("compute", "recompute", "optimizer", "host"))
+        rest = sum(told[name] for name in ("compute", "recompute", "imbalance", "optimizer", "host"))
         assert row.bubble_share + row.exposed_share + rest / row.step.step_s == pytest.approx(1)
         assert row.step.step_s == row.found.step_s
     assert found.rows(1)[0].on_front

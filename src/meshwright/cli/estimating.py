@@ -59,6 +59,7 @@ def _show(out: Console, found: Priced) -> None:
         if part.seconds > 0
     ]
     output.table(out, "One step of the stage that ends last", ["", "ms", "share", "uncertainty", "provenance"], shares)
+    output.tell_remarks(out, _idle_text(found))
     columns = ["stage", "total GB", "parameters", "gradients", "optimizer", "activations", "buffers", "runtime"]
     rows = []
     for stage, one in enumerate(found.memory):
@@ -69,6 +70,20 @@ def _show(out: Console, found: Priced) -> None:
     if len(stages) > 1:
         ops = [[str(one["stage"]), str(one["num_ops"]), one["first"], one["last"]] for one in stages]
         output.table(out, "Stages of the pipeline", ["stage", "ops", "first", "last"], ops, numbers_from=3)
+
+
+def _idle_text(found: Priced) -> list[str]:
+    """What the bubble of a pipeline is, and what is none."""
+    layout = found.layout
+    if layout.pp == 1:
+        return []
+    stages, chunks, passes = layout.pp, layout.virtual_stages, layout.num_micro_batches
+    equal = f"(p - 1) / (v m) = {(stages - 1) / (chunks * passes):.1%}, Narayanan et al., 2021"
+    formula = "less than 1F1B, Qi et al., 2024" if layout.schedule in ("zb-h1", "zb-2p") else equal
+    return [
+        f"bubble: idle by the schedule alone, {found.bubble_time_fraction:.1%} of the ideal time (of equal stages {formula}); "
+        "imbalance: waiting for the stage that computes longest"
+    ]
 
 
 def _explain(out: Console, switches: list[Switch]) -> None:

@@ -119,6 +119,9 @@ def _show(found: RankedLayouts, top: int, json_file: str | None) -> None:
     rows = found.rows(top)
     columns = [column.format(rows[0].rate[0].removesuffix("_per_s")) for column in COLUMNS]
     output.table(out, f"Best layouts of {found.name} on {name}, {found.batch_text}", columns, _lines(rows), numbers_from=3)
+    out.print(
+        "bubble %: of the step, idle by the schedule alone; with equal stages (p - 1) / (v m) of the ideal time", markup=False
+    )
     numbers = sorted({one.devices for one in found.searched.front}, reverse=True)
     if len(numbers) > 1:
         fastest = [next(one for one in found.searched.front if one.devices == number) for number in numbers]
