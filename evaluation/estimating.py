@@ -15,6 +15,7 @@ import numpy as np
 
 from ..clusters import load_cluster
 from ..clusters.cluster import Cluster
+from ..costs.layouts.idle_keys import remarks
 from ..costs.layouts.kernels import kernel_model
 from ..costs.layouts.memory import check_fits, stage_memory
 from ..costs.layouts.step_time import Pricer, StepTime
@@ -121,7 +122,8 @@ def estimate(
     check_fits(work, float(place.memory_bytes.min()))
     prices = pricer(place, chosen)
     memory = tuple(stage_memory(work, stage) for stage in range(cut.pp))
-    return Estimate(shape.name, place, memory, prices.provenance(work), "estimated", prices.price_work(work), work)
+    step, told = prices.price_work(work), remarks(cut, has_layers=True)
+    return Estimate(shape.name, place, memory, prices.provenance(work), "estimated", step, work, remarks=told)
 
 
 def pricer(cluster: Cluster, costs: CostSettings) -> Pricer:

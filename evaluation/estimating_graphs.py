@@ -13,6 +13,7 @@ from ..costs.layouts.graph_cuts import best_cuts
 from ..costs.layouts.graph_memory import check_graph_fits, graph_stage_memory
 from ..costs.layouts.graph_step_time import GraphStepTime, graph_provenance, graph_step_s, price_graph
 from ..costs.layouts.graph_work import GraphWork, describe_graph
+from ..costs.layouts.idle_keys import remarks
 from ..costs.layouts.wires import wiring
 from ..costs.model import CostSettings
 from ..costs.network import RankNetwork
@@ -81,7 +82,7 @@ def estimate_graph(source: JobSource, cluster: Cluster, layout: str | Layout, co
     Raises:
         MeshwrightError: as there.
     """
-    graph, remarks = timed_graph(source, cluster)
+    graph, left_out = timed_graph(source, cluster)
     parsed = Layout.parse(layout, samples_per_step=graph.samples_per_step) if isinstance(layout, str) else layout
     check_place(cluster, parsed)
     work = cut(graph, cluster, parsed, costs)
@@ -90,7 +91,8 @@ def estimate_graph(source: JobSource, cluster: Cluster, layout: str | Layout, co
     step = price_graph(work, wires, cluster.device_types[0], costs.overlap_slowdown)
     memory = tuple(graph_stage_memory(work, stage) for stage in range(parsed.pp))
     compute: Provenance = "measured" if work.is_profiled and work.share == 1 else "estimated"
-    return GraphEstimate(graph.name, cluster, memory, graph_provenance(work, wires), compute, step, work, remarks=remarks)
+    told = (*left_out, *remarks(parsed, has_layers=False))
+    return GraphEstimate(graph.name, cluster, memory, graph_provenance(work, wires), compute, step, work, remarks=told)
 
 
 def timed_graph(source: JobSource, cluster: Cluster, batch_size: int | None = None) -> LoadedJob:

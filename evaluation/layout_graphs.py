@@ -12,6 +12,7 @@ import numpy as np
 from ..clusters.cluster import Cluster
 from ..costs.layouts.graph_step_time import price_graph
 from ..costs.layouts.graph_work import GraphWork
+from ..costs.layouts.idle_keys import remarks
 from ..costs.layouts.wires import wiring
 from ..costs.model import CostSettings
 from ..errors import PlanError
@@ -122,7 +123,7 @@ def search_graph(
     """
     device = cluster.device_types[0]
     is_analytic = source.spec.startswith("zoo:")
-    graph, remarks = timed_graph(source, cluster, asked.batch if is_analytic else None)
+    graph, left_out = timed_graph(source, cluster, asked.batch if is_analytic else None)
     batch = asked.batch or graph.samples_per_step
     if batch is None:
         problem = f"{graph.name} does not say how many samples its figures hold for, which is then taken for the batch of a step"
@@ -141,4 +142,5 @@ def search_graph(
         asked.on_best,
     )
     searched = search.run(device_counts)
-    return GraphLayoutsFound(source.spec, asked.num_steps, cluster, searched, graph, search, remarks=remarks)
+    told = (*left_out, *remarks(searched.ranking[0].layout, has_layers=False, asked=asked.keep))
+    return GraphLayoutsFound(source.spec, asked.num_steps, cluster, searched, graph, search, remarks=told)

@@ -16,6 +16,7 @@ import numpy as np
 
 from ..clusters import load_cluster
 from ..clusters.cluster import Cluster
+from ..costs.layouts.idle_keys import remarks
 from ..costs.layouts.kernels import kernel_model
 from ..costs.layouts.wires import wiring
 from ..costs.layouts.work import describe
@@ -182,7 +183,8 @@ def search_layouts(
         kernels=kernel_model(where.device_types[0], chosen.kernels),
     )
     searched = search.run(counts)
-    return LayoutsFound(job, num_steps, where, searched, shape, search)
+    told = remarks(searched.ranking[0].layout, has_layers=True, asked=kept)
+    return LayoutsFound(job, num_steps, where, searched, shape, search, remarks=told)
 
 
 def device_counts(wanted: str | Sequence[int] | None, cluster: Cluster) -> list[int]:
