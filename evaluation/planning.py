@@ -46,7 +46,8 @@ class Planned:
         candidates: a row per candidate: degree, rule, shape, step and completion seconds, device-seconds,
             communication share, whether it is offered and whether it was chosen.
         scenario: the job and the cluster as the policy met them.
-        remarks: what of the job does not count, for people; they stand in the plan's reason too.
+        remarks: by which choices of the cost model it is priced, and what of the job does not count, for people; they stand
+            in the plan's reason too.
     """
 
     plan: PlacementPlan
@@ -102,8 +103,9 @@ def plan(
         raise PlanError("must be finite and positive", field="deadline_s", value=str(deadline_s))
     spec = ("fastest-feasible" if deadline_s is None else "cheapest-feasible") if policy_spec is None else policy_spec
     wanted = wanted_settings(spec, RULES)
-    source = JobSource(job, graphs_dir, keep_input_ops, profile_batch)
-    scenario, remarks = _scenario(source, cluster, max_degree, costs or CostSettings(), num_steps, wanted, progress)
+    source, chosen_costs = JobSource(job, graphs_dir, keep_input_ops, profile_batch), costs or CostSettings()
+    scenario, left_out = _scenario(source, cluster, max_degree, chosen_costs, num_steps, wanted, progress)
+    remarks = (*_choices(chosen_costs), *left_out)
     graph = scenario.workload.graphs[0]
     allowed_s = np.inf if deadline_s is None else deadline_s
     chooser = policy(spec, scenario)
@@ -185,6 +187,12 @@ def _rows(scenario: Scenario, waiting: Decision, choice: int) -> list[dict[str, 
             }
         )
     return rows
+
+
+def _choices(costs: CostSettings) -> tuple[str, ...]:
+    """A remark where the cost model is other than by default."""
+    changed = costs.model_dump(exclude_defaults=True)
+    return ("priced with " + " ".join(f"{key}={value}" for key, value in changed.items()),) if changed else ()
 
 
 def _counted(number: int, thing: str) -> str:

@@ -162,6 +162,15 @@ def plan(
     trace: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write one step as a Chrome trace, which Perfetto opens.")
     ] = None,
+    collectives: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Algorithm of all collectives; auto takes the measured figures.")
+    ] = None,
+    collectives_table: CollectivesTable = None,
+    overlap_slowdown: Annotated[
+        float | None, typer.Option(metavar="X", help="Factor on computing and sending at once; of layouts 1.126 by default.")
+    ] = None,
+    costs: CostsFile = None,
+    changes: CostChanges = None,
     search: Annotated[
         bool, typer.Option("--search", help="Search all parallel layouts; the options below are for this.")
     ] = False,
@@ -178,15 +187,6 @@ def plan(
     order: Annotated[
         str | None, typer.Option(metavar="AXES", help="The only rank order to try, as tp-cp-dp-pp; all by default.")
     ] = None,
-    collectives: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Algorithm of all collectives; auto takes the measured figures.")
-    ] = None,
-    collectives_table: CollectivesTable = None,
-    overlap_slowdown: Annotated[
-        float | None, typer.Option(metavar="X", help="Factor on computing and sending at once; 1.126 by default.")
-    ] = None,
-    costs: CostsFile = None,
-    changes: CostChanges = None,
     top: Annotated[int | None, typer.Option(metavar="N", help="Layouts to rank; 10 by default.")] = None,
     whole: Annotated[
         Path | None, typer.Option("--all", metavar="FILE", help="Rank every layout that fits, and write all as .csv or .json.")
@@ -216,24 +216,23 @@ def plan(
         "--keep": keep,
         "--order": order,
     }
-    by_search |= {"--collectives": collectives, "--collectives-table": collectives_table}
-    by_search |= {"--overlap-slowdown": overlap_slowdown, "--costs": costs, "--set": changes}
     by_search |= {"--top": top, "--all": whole, "--plot": plot}
     for option, value in (by_policy if search else by_search).items():
         if value is not None:
             raise MeshwrightError("does not go with --search" if search else "goes with --search only", field=option)
+    from .cost_options import CostOptions
     from .job_options import JobOptions
 
+    chosen = CostOptions(costs, tuple(changes or ()), collectives, collectives_table, overlap_slowdown)
     read = JobOptions(graphs, keep_input_ops, profile_batch)
     if not search:
         from . import planning
 
-        planning.run(job, cluster, policy, steps, deadline_s, 16 if max_degree is None else max_degree, read, trace, json_file)
+        most = 16 if max_degree is None else max_degree
+        planning.run(job, cluster, policy, steps, deadline_s, most, read, chosen, trace, json_file)
         return
     from . import searching
-    from .cost_options import CostOptions
 
-    chosen = CostOptions(costs, tuple(changes or ()), collectives, collectives_table, overlap_slowdown)
     rows = 10 if top is None else top
     asked = searching.Asked(batch, sequence_length, devices, keep or "", order, read, chosen, rows, whole, plot)
     searching.run(job, cluster, steps, asked, json_file)

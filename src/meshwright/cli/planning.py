@@ -7,6 +7,7 @@ from pathlib import Path
 from .. import files
 from ..errors import InputFileError
 from . import output
+from .cost_options import CostOptions
 from .job_options import JobOptions
 
 
@@ -18,6 +19,7 @@ def run(
     deadline_s: float | None,
     max_degree: int,
     read: JobOptions,
+    costs: CostOptions,
     trace: Path | None,
     json_file: str | None,
 ) -> None:
@@ -36,6 +38,7 @@ def run(
             num_steps=steps,
             deadline_s=deadline_s,
             max_degree=max_degree,
+            costs=costs.settings(for_layouts=False),
             progress=simulated,
             **read.arguments(),
         )
