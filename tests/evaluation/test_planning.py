@@ -35,7 +35,7 @@ def test_the_reason_counts_one_rank_as_one():
     assert why == "fastest-feasible chose 1 rank on block contiguous (first-fit) out of 1 candidate on the empty cluster"
 
 
-@pytest.mark.parametrize("policy", [None, "fixed-8", "shipped:quickstart"])
+@pytest.mark.parametrize("policy", [None, "fixed-8"])
 def test_choices_of_the_cost_model_price_what_every_policy_sees(policy):
     costs = CostSettings(collectives="ring", overlap_slowdown=2.0)
     plain, priced = (plan("zoo:vgg16", "preset:host-8", policy_spec=policy, costs=one) for one in (None, costs))
