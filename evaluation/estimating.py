@@ -7,7 +7,7 @@ job graph ops stand in stages (`estimating_graphs`). What each co-design switch 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from ..errors import PlanError
 from ..jobs.load import JobSource
 from ..plans.partition import Layout
 from ..simulation.layouts.running import STEPS, layout_step, num_tasks, simulated_step_s
+from ..simulation.layouts.steady import with_micro_batches
 from .estimating_graphs import estimate_graph
 from .priced import MEMORY_UNCERTAINTY, Part, Priced, check_kernels, check_place
 
@@ -64,9 +65,10 @@ class Estimate(Priced):
         """As `pricer` prices it."""
         return pricer(self.cluster, costs).step_s(describe(self.work.shape, layout, self.work.sequence_length))
 
-    def simulated_s(self, costs: CostSettings) -> float:
+    def simulated_s(self, costs: CostSettings, num_micro_batches: int | None = None) -> float:
         """See `simulated_step_s`."""
-        return simulated_step_s(self.work, self.cluster, costs)
+        layout = with_micro_batches(self.layout, num_micro_batches or self.layout.num_micro_batches)
+        return simulated_step_s(replace(self.work, layout=layout), self.cluster, costs)
 
     def num_tasks(self, costs: CostSettings) -> int:
         """See `running.num_tasks`."""

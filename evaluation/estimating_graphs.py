@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from ..jobs.load import JobSource, LoadedJob
 from ..plans.partition import Layout
 from ..simulation.layouts.graph_step import GraphStep
 from ..simulation.layouts.running import STEPS, num_tasks, run
+from ..simulation.layouts.steady import with_micro_batches
 from .priced import Priced, check_place
 
 
@@ -64,16 +65,17 @@ class GraphEstimate(Priced):
         work = cut(self.work.graph, self.cluster, layout, costs)
         return graph_step_s(work, wiring(self.cluster, costs), costs.overlap_slowdown)
 
-    def simulated_s(self, costs: CostSettings) -> float:
+    def simulated_s(self, costs: CostSettings, num_micro_batches: int | None = None) -> float:
         """Of the same cut."""
-        return run(self._step(costs), self.cluster, costs=costs).step_s
+        layout = with_micro_batches(self.layout, num_micro_batches or self.layout.num_micro_batches)
+        step = GraphStep(replace(self.work, layout=layout), wiring(self.cluster, costs))
+        return run(step, self.cluster, costs=costs).step_s
 
     def num_tasks(self, costs: CostSettings) -> int:
         """See `running.num_tasks`."""
-        return num_tasks(self._step(costs), RankNetwork(self.cluster, np.arange(self.layout.world)), STEPS)
-
-    def _step(self, costs: CostSettings) -> GraphStep:
-        return GraphStep(self.work, wiring(self.cluster, costs))
+        return num_tasks(
+            GraphStep(self.work, wiring(self.cluster, costs)), RankNetwork(self.cluster, np.arange(self.layout.world)), STEPS
+        )
 
 
 def estimate_graph(source: JobSource, cluster: Cluster, layout: str | Layout, costs: CostSettings) -> GraphEstimate:

@@ -118,8 +118,12 @@ class Priced(ABC):
         """
 
     @abstractmethod
-    def simulated_s(self, costs: CostSettings) -> float:
+    def simulated_s(self, costs: CostSettings, num_micro_batches: int | None = None) -> float:
         """Seconds of a step by the event path.
+
+        Args:
+            costs: choices of the cost model.
+            num_micro_batches: of the step; by default those of the layout.
 
         Raises:
             MeshwrightError: it cannot be simulated by such choices.

@@ -59,7 +59,9 @@ def test_gigabits_for_gigabytes_are_told_with_the_line_and_what_was_meant(writte
     with pytest.warns(PlausibilityWarning) as caught:
         assert load_cluster(str(path)).num_devices == 16
     (told,) = [str(one.message) for one in caught]
-    assert told.startswith(f"{path}:10: topology.nic_bandwidth_gbytes_per_s: 400 GB/s is 4 times the most there is (100: a card")
+    assert told.startswith(
+        f"{path}:10: topology.nic_bandwidth_gbytes_per_s: 400 GB/s is 4 times the most there is (100: cards of 1"
+    )
     assert told.endswith("did you mean 50 (400 Gb/s)?")
     assert issubclass(PlausibilityWarning, MeshwrightWarning)
     with warnings.catch_warnings(action="error"):

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from ..evaluation.priced import Priced
 
 
+NARROW = 110
+"""Columns of a terminal below which remarks stand under the table."""
+
+
 def run(
     job: str,
     cluster: str,
@@ -38,7 +42,7 @@ def run(
     if chosen.kernels is not None:
         out.print(f"constants of kernels: {chosen.kernels}", markup=False, soft_wrap=True)
     if is_explained:
-        _explain(out, switches)
+        _explain(out, found, switches)
     data = found.to_data() | ({} if chosen.kernels is None else {"kernels": chosen.kernels})
     output.write_json(json_file, data | ({"switches": [one.to_data() for one in switches]} if is_explained else {}))
     output.tell_written(out, json_file)
@@ -86,17 +90,24 @@ def _idle_text(found: Priced) -> list[str]:
     ]
 
 
-def _explain(out: Console, switches: list[Switch]) -> None:
-    told = [
-        [
-            one.kind,
-            one.name,
-            one.provenance,
-            *("" if seconds is None else f"{1e3 * seconds:.3f}" for seconds in (one.base_s, one.step_s)),
-            "" if one.change is None else f"{one.change:+.2%}",
-            one.remark,
-        ]
-        for one in switches
-    ]
-    columns = ["co-design", "switch", "provenance", "base ms", "step ms", "change", ""]
-    output.table(out, "What each co-design switch changes", columns, told, numbers_from=3)
+def _explain(out: Console, found: Priced, switches: list[Switch]) -> None:
+    is_narrow = out.width < NARROW
+    rows = []
+    for one in switches:
+        seconds = ("" if number is None else f"{1e3 * number:.3f}" for number in (one.base_s, one.step_s))
+        figures = [one.name, *seconds, "" if one.change is None else f"{one.change:+.2%}", one.provenance]
+        rows.append(figures if is_narrow else [one.kind, *figures, one.remark])
+    columns = ["switch", "base ms", "step ms", "change", "provenance"]
+    columns = columns if is_narrow else ["co-design", *columns, ""]
+    first = 1 if is_narrow else 2
+    output.table(out, "What each co-design switch changes", columns, rows, numbers_from=first, numbers_to=first + 3)
+    remarks: dict[str, list[str]] = {}
+    for one in switches if is_narrow else ():
+        if one.remark:
+            remarks.setdefault(one.remark, []).append(one.name)
+    told = [f"{', '.join(names)}: {remark}" for remark, names in remarks.items()]
+    fewer = next((one.micro_batches for one in switches if len(one.micro_batches) > 1), ())
+    if fewer:
+        numbers = f"{' and '.join(map(str, fewer))} of {found.layout.num_micro_batches} micro-batches"
+        told.append(f"simulated: steps of {numbers}, continued by the steady state of the schedule")
+    output.tell_remarks(out, told)

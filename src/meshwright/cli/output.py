@@ -121,15 +121,24 @@ def _check_writable(option: str, folder: Path, problem: str) -> None:
         raise InputFileError("the folder may not be written", field=option, value=str(folder))
 
 
-def table(out: Console, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, numbers_from: int = 1) -> None:
-    """Print a table; columns from number ``numbers_from`` on are aligned to the right."""
+def table(
+    out: Console,
+    title: str,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    numbers_from: int = 1,
+    numbers_to: int | None = None,
+) -> None:
+    """Print a table; columns from number ``numbers_from`` on, up to ``numbers_to``, are aligned to the right."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
     made = Table(title=Text(title), box=box.SIMPLE_HEAD, title_justify="left")
     for number, column in enumerate(columns):
-        made.add_column(column, justify="right" if number >= numbers_from else "left", overflow="fold")
+        is_number = number >= numbers_from and (numbers_to is None or number < numbers_to)
+        made.add_column(column, justify="right" if is_number else "left", overflow="fold")
     for row in rows:
         made.add_row(*(Text(cell) for cell in row))
     out.print(made)
