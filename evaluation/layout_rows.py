@@ -13,6 +13,7 @@ from ..clusters.cluster import Cluster
 from ..costs.layouts.waits import bubble_time_fraction
 from ..devices import DeviceType
 from ..planners.layout_front import Found, Searched
+from ..planners.layout_ties import FARTHEST, are_tied, simplicity, tie_width
 from ..plans import PlacementPlan
 from ..plans.document import Figure
 from .priced import PricedStep
@@ -126,12 +127,44 @@ class RankedLayouts(ABC):
         return (
             f"fastest of {counts.legal:,} legal layouts: {counts.examined:,} priced, {counts.pruned:,} passed by because their "
             f"bounds are worse, {counts.infeasible:,} too large for a device; ranks in the order {self.best.order}"
-            + "".join(f"; {remark}" for remark in self.remarks)
+            + "".join(f"; {remark}" for remark in (*self._tied_text(), *self.remarks))
         )
 
     def rows(self, num_rows: int) -> list[Row]:
         """The first of the ranking."""
         return [self.row(found) for found in self.searched.ranking[:num_rows]]
+
+    @cached_property
+    def ties(self) -> frozenset[int]:
+        """Places in the ranking, from 0, whose steps are as fast as the fastest as far as predictions can tell; 0 is one.
+
+        See `planners.layout_ties`.
+        """
+        fastest = self.row(self.best).step
+        tied = []
+        for place, found in enumerate(self.searched.ranking):
+            if not are_tied(fastest.step_s, found.step_s, FARTHEST):
+                break
+            if are_tied(fastest.step_s, found.step_s, tie_width(fastest.doubts, self.row(found).step.doubts)):
+                tied.append(place)
+        return frozenset(tied)
+
+    def simplest_first(self, num_rows: int) -> list[int]:
+        """The first places of the ranking, those that tie with the fastest by how simple they are and then the others."""
+        places = range(min(num_rows, len(self.searched.ranking)))
+        tied = sorted((p for p in places if p in self.ties), key=lambda p: simplicity(self.searched.ranking[p]))
+        return tied + [p for p in places if p not in self.ties]
+
+    def _tied_text(self) -> tuple[str, ...]:
+        """A remark where others tie with the fastest."""
+        others = len(self.ties) - 1
+        if not others:
+            return ()
+        simplest = self.searched.ranking[self.simplest_first(len(self.searched.ranking))[0]]
+        slower = simplest.step_s / self.best.step_s - 1
+        told = "it is the simplest" if simplest is self.best else f"the simplest is {simplest.text} (+{slower:.1%})"
+        as_fast = f"{others} other ranked layout{'s are' if others > 1 else ' is'} as fast"
+        return (f"as far as predictions can tell {as_fast}; {told}",)
 
     @cached_property
     def front(self) -> frozenset[tuple[float, float, int]]:
@@ -148,6 +181,7 @@ class RankedLayouts(ABC):
             if mfu is not None:
                 figures["mfu"] = mfu * step_s / found.step_s * self.best.devices / found.devices
             figures |= {
+                "ties_with_fastest": place - 1 in self.ties,
                 "memory_bytes": found.memory_bytes,
                 "devices": found.devices,
                 "on_front": found[:4] in front,

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from ..evaluation.priced import Priced
 
 
-NARROW = 110
-"""Columns of a terminal below which remarks stand under the table."""
+NARROW = 100
+"""Columns of a terminal below which the kinds of co-designs are left out."""
 
 
 def run(
@@ -64,12 +64,12 @@ def _show(out: Console, found: Priced) -> None:
     ]
     output.table(out, "One step of the stage that ends last", ["", "ms", "share", "uncertainty", "provenance"], shares)
     output.tell_remarks(out, _idle_text(found))
-    columns = ["stage", "total GB", "parameters", "gradients", "optimizer", "activations", "buffers", "runtime"]
+    columns = ["stage", "total\nGB", "param-\neters", "gradi-\nents", "opti-\nmizer", "activa-\ntions", "buffers", "runtime"]
     rows = []
     for stage, one in enumerate(found.memory):
         parts = (one.total, one.parameters, one.gradients, one.optimizer, one.activations, one.buffers, one.runtime)
         rows.append([str(stage), *(f"{part / 1e9:.2f}" for part in parts)])
-    output.table(out, "Memory of a rank (estimated, uncertainty 6%)", columns, rows)
+    output.table(out, "Memory of a rank (estimated, uncertainty 6%)", columns, rows, breaks_numbers=False)
     stages = found.details.get("stages", ())
     if len(stages) > 1:
         ops = [[str(one["stage"]), str(one["num_ops"]), one["first"], one["last"]] for one in stages]
@@ -91,18 +91,16 @@ def _idle_text(found: Priced) -> list[str]:
 
 
 def _explain(out: Console, found: Priced, switches: list[Switch]) -> None:
-    is_narrow = out.width < NARROW
+    first = 1 if out.width < NARROW else 2
     rows = []
     for one in switches:
         seconds = ("" if number is None else f"{1e3 * number:.3f}" for number in (one.base_s, one.step_s))
-        figures = [one.name, *seconds, "" if one.change is None else f"{one.change:+.2%}", one.provenance]
-        rows.append(figures if is_narrow else [one.kind, *figures, one.remark])
-    columns = ["switch", "base ms", "step ms", "change", "provenance"]
-    columns = columns if is_narrow else ["co-design", *columns, ""]
-    first = 1 if is_narrow else 2
+        change = "" if one.change is None else f"{one.change:+.2%}"
+        rows.append([one.kind, one.name, *seconds, change, one.provenance][2 - first :])
+    columns = ["co-design", "switch", "base ms", "step ms", "change", "provenance"][2 - first :]
     output.table(out, "What each co-design switch changes", columns, rows, numbers_from=first, numbers_to=first + 3)
     remarks: dict[str, list[str]] = {}
-    for one in switches if is_narrow else ():
+    for one in switches:
         if one.remark:
             remarks.setdefault(one.remark, []).append(one.name)
     told = [f"{', '.join(names)}: {remark}" for remark, names in remarks.items()]

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from .. import files
 from ..compiling import Watcher, watched
@@ -129,8 +129,12 @@ def table(
     *,
     numbers_from: int = 1,
     numbers_to: int | None = None,
+    breaks_numbers: bool = True,
 ) -> None:
-    """Print a table; columns from number ``numbers_from`` on, up to ``numbers_to``, are aligned to the right."""
+    """Print a table; columns from number ``numbers_from`` on, up to ``numbers_to``, are aligned to the right.
+
+    Unless ``breaks_numbers`` these are never folded, so that the others, whatever their width, give way.
+    """
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -138,7 +142,8 @@ def table(
     made = Table(title=Text(title), box=box.SIMPLE_HEAD, title_justify="left")
     for number, column in enumerate(columns):
         is_number = number >= numbers_from and (numbers_to is None or number < numbers_to)
-        made.add_column(column, justify="right" if is_number else "left", overflow="fold")
+        side: Literal["left", "right"] = "right" if is_number else "left"
+        made.add_column(column, justify=side, overflow="fold", no_wrap=is_number and not breaks_numbers)
     for row in rows:
         made.add_row(*(Text(cell) for cell in row))
     out.print(made)
