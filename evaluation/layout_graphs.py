@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,7 +19,7 @@ from ..costs.model import CostSettings
 from ..errors import PlanError
 from ..jobs.graph import JobGraph
 from ..jobs.job import Job
-from ..jobs.load import JobSource
+from ..jobs.load import JobSource, load_graph
 from ..planners.layout_front import Counts, Found
 from ..planners.layout_graphs import GraphSearch
 from ..plans import PlacementPlan, check, layout_plan, place
@@ -76,6 +77,29 @@ class GraphLayoutsFound(RankedLayouts):
         search, work = self.search, self.search.work(found.layout, found.order)
         step = price_graph(work, search.wires, self.device, search.costs.overlap_slowdown, found.order)
         return Row(found, step, ("samples_per_s", step.samples_per_s), found[:3] in self.front)
+
+    def with_batch(self, batch: int) -> Row:
+        """See `RankedLayouts.with_batch`; figures that are given hold for as many samples as before."""
+        old, graph = self.search, self.graph
+        if self.job.startswith("zoo:"):
+            graph = load_graph(self.job, device=self.device, batch_size=batch)
+        elif graph.samples_per_step is None:
+            graph = dataclasses.replace(graph, samples_per_step=old.global_batch)
+        search = GraphSearch(
+            graph,
+            batch,
+            old.device,
+            old.capacity_bytes,
+            old.devices_per_host,
+            old.wires,
+            old.costs,
+            old.keep,
+            old.orders,
+            top=1,
+        )
+        searched = search.run([self.best.devices])
+        other = dataclasses.replace(self, searched=searched, graph=graph, search=search)
+        return other.row(other.best)
 
     @cached_property
     def plan(self) -> PlacementPlan:

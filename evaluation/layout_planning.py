@@ -8,7 +8,7 @@ chosen order, stages with the layers that were priced.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -74,6 +74,22 @@ class LayoutsFound(RankedLayouts):
         work = describe(self.shape, found.layout, self.search.space.sequence_length)
         step = self.search.pricer(found.order).price_work(work)
         return Row(found, step, ("tokens_per_s", step.tokens_per_s), found[:3] in self.front)
+
+    def with_batch(self, batch: int) -> Row:
+        """See `RankedLayouts.with_batch`."""
+        old = self.search
+        search = LayoutSearch(
+            replace(old.space, global_batch=batch),
+            old.device,
+            old.capacity_bytes,
+            old.wires,
+            old.slowdown,
+            top=1,
+            kernels=old.kernels,
+        )
+        searched = search.run([self.best.devices])
+        other = replace(self, searched=searched, search=search)
+        return other.row(other.best)
 
     @cached_property
     def plan(self) -> PlacementPlan:

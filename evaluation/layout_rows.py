@@ -7,13 +7,15 @@ import io
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..clusters.cluster import Cluster
 from ..costs.layouts.waits import bubble_time_fraction
 from ..devices import DeviceType
+from ..errors import PlanError
 from ..planners.layout_front import Found, Searched
 from ..planners.layout_ties import FARTHEST, are_tied, simplicity, tie_width
+from ..planners.nearby_batches import CLEARLY_BETTER, nearby_batches
 from ..plans import PlacementPlan
 from ..plans.document import Figure
 from .priced import PricedStep
@@ -63,6 +65,20 @@ class Row:
         return tuple(Figure(name=n, value=v, unit=u, provenance="estimated") for n, v, u in values if v is not None)
 
 
+class BetterBatch(NamedTuple):
+    """A nearby batch that brings more.
+
+    Attributes:
+        global_batch: sequences, or samples, of a step.
+        gain: relative, in what a second brings.
+        row: its fastest layout.
+    """
+
+    global_batch: int
+    gain: float
+    row: Row
+
+
 @dataclass(frozen=True)
 class RankedLayouts(ABC):
     """What a search found.
@@ -109,6 +125,28 @@ class RankedLayouts(ABC):
     @abstractmethod
     def plan(self) -> PlacementPlan:
         """The plan of the best layout."""
+
+    @abstractmethod
+    def with_batch(self, batch: int) -> Row:
+        """The fastest layout with another batch, on as many devices as the fastest.
+
+        Raises:
+            PlanError: no layout is legal or fits.
+        """
+
+    @cached_property
+    def better_batches(self) -> tuple[BetterBatch, ...]:
+        """Nearby batches with which a second clearly brings more, the best first; they are searched when this is first read."""
+        here, found = self.row(self.best).rate, []
+        for batch in nearby_batches(self.batch["global_batch"], self.best.devices):
+            try:
+                row = self.with_batch(batch)
+            except PlanError:
+                continue
+            gain = row.rate[1] / here[1] - 1
+            if gain >= CLEARLY_BETTER:
+                found.append(BetterBatch(batch, gain, row))
+        return tuple(sorted(found, key=lambda one: -one.gain))
 
     @property
     def device(self) -> DeviceType:
@@ -198,6 +236,15 @@ class RankedLayouts(ABC):
             "cluster": self.cluster.name,
             **self.batch,
             "remarks": list(self.remarks),
+            "better_batches": [
+                {
+                    "global_batch": one.global_batch,
+                    "gain": one.gain,
+                    "layout": one.row.found.text,
+                    one.row.rate[0]: one.row.rate[1],
+                }
+                for one in self.better_batches
+            ],
             "counts": counts.__dict__ | {"legal": counts.legal},
             "layouts": self.table(),
         }

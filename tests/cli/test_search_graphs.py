@@ -92,6 +92,15 @@ def test_a_profile_is_searched_by_name_with_the_batch_that_is_said(meshwright, r
     assert figures_of(told)["step_s"] >= 3.75e-3
 
 
+def test_a_batch_that_divides_better_is_told(meshwright):
+    search = ("plan", "--search", "--job", "zoo:alexnet", "--cluster", "preset:host-8", "--keep", "schedule=1f1b,zero=0")
+    told = meshwright(*search, "--batch", 62, "--top", 1)
+    assert told.status == 0
+    assert "--batch 64 brings " in told.out
+    assert "% more samples/s (" in told.out
+    assert "brings" not in meshwright(*search, "--batch", 64, "--top", 1).out
+
+
 def test_every_command_that_takes_a_job_counts_the_data_loader_only_where_it_is_asked_to(meshwright, work):
     (work / "graph.txt").write_text(PROFILE.replace("forward_compute_time=0.0", "forward_compute_time=70.0"))
     # a layer of 12, one of 18 ms, and the loader's 70 ms

@@ -129,6 +129,12 @@ def _show(found: RankedLayouts, top: int, json_file: str | None) -> None:
         told.insert(
             0, "=: as fast as the fastest, as far as predictions can tell, the simplest first; the number is the rank by time"
         )
+    for one in found.better_batches[:1]:
+        (rate, here), there = found.row(best).rate, one.row.rate[1]
+        more = (
+            f"{one.gain:.0%} more {rate.removesuffix('_per_s')}/s ({there:,.0f} against {here:,.0f}), with {one.row.found.text}"
+        )
+        told.append(f"--batch {one.global_batch} brings {more}")
     output.tell_remarks(out, told)
     front = found.searched.front
     numbers = sorted({one.devices for one in front}, reverse=True)
