@@ -80,7 +80,7 @@ def published(rules: str) -> BenchmarkSettings:
 
 def new_simulator() -> Simulator:
     """The published simulator, nothing computed yet."""
-    graphs = [load_graph(name, graphs_dir=profiles()) for name in GRAPHS]
+    graphs = [load_graph(name, graphs_dir=profiles(), keep_input_ops=True) for name in GRAPHS]
     return Simulator(load_cluster("preset:ramp-4x4x2"), graphs, preset("pacml-compat"))
 
 
@@ -95,7 +95,7 @@ def _play(simulator: Simulator) -> None:
 
 def _lookahead() -> list[Figure]:
     cluster, defects = load_cluster("preset:ramp-4x4x2"), preset("pacml-compat")
-    graphs = [load_graph("resnet18", graphs_dir=profiles())]
+    graphs = [load_graph("resnet18", graphs_dir=profiles(), keep_input_ops=True)]
 
     def ahead() -> tuple[Simulator, Placed]:
         simulator = Simulator(cluster, graphs, defects)

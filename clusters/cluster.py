@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from .. import files, settings
 from ..devices import DeviceSettings, DeviceType, device_type
 from ..errors import ClusterError, ConfigError, InputFileError, nearest
+from . import plausible
 from .routes import Carried
 from .settings import ClusterSettings
 from .topology import Links, Topology, check_host_names, check_size, frozen
@@ -230,6 +231,9 @@ def load_cluster(spec: str) -> Cluster:
     Args:
         spec: ``preset:NAME``, or the path of a YAML file.
 
+    Warns:
+        PlausibilityWarning: a figure is beyond what machines are like, see `plausible`.
+
     Raises:
         ConfigError: an unknown preset, or a bad key or value in the file.
         InputFileError: the file is missing.
@@ -242,11 +246,13 @@ def load_cluster(spec: str) -> Cluster:
         raise InputFileError("neither a file nor a preset", field="cluster", value=spec, choices=choices)
     described = settings.load(ClusterSettings, path)
     try:
-        return Cluster.from_settings(described, folder=path.parent)
+        cluster = Cluster.from_settings(described, folder=path.parent)
     except (ClusterError, ConfigError) as error:
         file, line = (error.file, error.line) if error.file else (path, None)
         kind = type(error)
         raise kind(error.problem, file=file, line=line, field=error.field, value=error.value, choices=error.choices) from None
+    plausible.warn(cluster.settings, path)
+    return cluster
 
 
 def preset_names() -> list[str]:

@@ -7,7 +7,7 @@ job graph ops stand in stages (`estimating_graphs`). What each co-design switch 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 
 from ..clusters import load_cluster
 from ..clusters.cluster import Cluster
+from ..costs.layouts.idle_keys import remarks
 from ..costs.layouts.kernels import kernel_model
 from ..costs.layouts.memory import check_fits, stage_memory
 from ..costs.layouts.step_time import Pricer, StepTime
@@ -22,15 +23,15 @@ from ..costs.layouts.wires import wiring
 from ..costs.layouts.work import LayoutWork, describe
 from ..costs.model import CostSettings
 from ..costs.network import RankNetwork
-from ..errors import GraphError, PlanError
-from ..jobs.load import load_graph, load_shape
-from ..jobs.transformer import TransformerShape
+from ..errors import PlanError
+from ..jobs.load import JobSource
 from ..plans.partition import Layout
 from ..simulation.layouts.running import STEPS, layout_step, num_tasks, simulated_step_s
+from ..simulation.layouts.steady import with_micro_batches
 from .estimating_graphs import estimate_graph
 from .priced import MEMORY_UNCERTAINTY, Part, Priced, check_kernels, check_place
 
-__all__ = ["MEMORY_UNCERTAINTY", "Estimate", "Part", "estimate", "pricer", "transformer"]
+__all__ = ["MEMORY_UNCERTAINTY", "Estimate", "Part", "estimate", "pricer"]
 
 
 @dataclass(frozen=True)
@@ -64,9 +65,10 @@ class Estimate(Priced):
         """As `pricer` prices it."""
         return pricer(self.cluster, costs).step_s(describe(self.work.shape, layout, self.work.sequence_length))
 
-    def simulated_s(self, costs: CostSettings) -> float:
+    def simulated_s(self, costs: CostSettings, num_micro_batches: int | None = None) -> float:
         """See `simulated_step_s`."""
-        return simulated_step_s(self.work, self.cluster, costs)
+        layout = with_micro_batches(self.layout, num_micro_batches or self.layout.num_micro_batches)
+        return simulated_step_s(replace(self.work, layout=layout), self.cluster, costs)
 
     def num_tasks(self, costs: CostSettings) -> int:
         """See `running.num_tasks`."""
@@ -82,6 +84,8 @@ def estimate(
     sequence_length: int | None = None,
     costs: CostSettings | None = None,
     graphs_dir: str | Path | None = None,
+    keep_input_ops: bool = False,
+    profile_batch: int | None = None,
 ) -> Priced:
     """Price one layout.
 
@@ -94,6 +98,8 @@ def estimate(
         costs: choices of the cost model; the layers that an analytic price reads are ``collectives`` and
             ``overlap_slowdown``, of a transformer ``kernels`` and of a job graph ``compute`` too.
         graphs_dir: where bare names are looked up.
+        keep_input_ops: whether the ``Input`` ops of a profile, which time the data loader, count.
+        profile_batch: samples for which the figures of a profile hold; by default the global batch.
 
     Returns:
         An `Estimate` of a transformer, a `GraphEstimate` of any other job.
@@ -104,12 +110,13 @@ def estimate(
     """
     chosen = costs or CostSettings()
     place = load_cluster(cluster) if isinstance(cluster, str) else cluster
-    found = transformer(job, graphs_dir)
+    source = JobSource(job, graphs_dir, keep_input_ops, profile_batch)
+    found = source.shape()
     if found is None:
         if sequence_length is not None:
             raise PlanError("the job has no sequences", field="--sequence-length", value=sequence_length)
         check_kernels(chosen)
-        return estimate_graph(job, place, layout, chosen, graphs_dir)
+        return estimate_graph(source, place, layout, chosen)
     shape, batch = found
     cut = Layout.parse(layout, samples_per_step=batch) if isinstance(layout, str) else layout
     work = describe(shape, cut, sequence_length)
@@ -117,20 +124,8 @@ def estimate(
     check_fits(work, float(place.memory_bytes.min()))
     prices = pricer(place, chosen)
     memory = tuple(stage_memory(work, stage) for stage in range(cut.pp))
-    return Estimate(shape.name, place, memory, prices.provenance(work), "estimated", prices.price_work(work), work)
-
-
-def transformer(job: str, graphs_dir: str | Path | None = None) -> tuple[TransformerShape, int] | None:
-    """The transformer that a job is, and the batch of its graph; None where it is another job graph.
-
-    Raises:
-        MeshwrightError: it is no job at all.
-    """
-    try:
-        return load_shape(job)
-    except GraphError:
-        load_graph(job, graphs_dir=graphs_dir)
-        return None
+    step, told = prices.price_work(work), remarks(cut, has_layers=True)
+    return Estimate(shape.name, place, memory, prices.provenance(work), "estimated", step, work, remarks=told)
 
 
 def pricer(cluster: Cluster, costs: CostSettings) -> Pricer:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,15 +13,17 @@ from ..costs.layouts.graph_cuts import best_cuts
 from ..costs.layouts.graph_memory import check_graph_fits, graph_stage_memory
 from ..costs.layouts.graph_step_time import GraphStepTime, graph_provenance, graph_step_s, price_graph
 from ..costs.layouts.graph_work import GraphWork, describe_graph
+from ..costs.layouts.idle_keys import remarks
 from ..costs.layouts.wires import wiring
 from ..costs.model import CostSettings
 from ..costs.network import RankNetwork
 from ..errors import GraphError
 from ..jobs.graph import JobGraph
-from ..jobs.load import load_graph
+from ..jobs.load import JobSource, LoadedJob
 from ..plans.partition import Layout
 from ..simulation.layouts.graph_step import GraphStep
 from ..simulation.layouts.running import STEPS, num_tasks, run
+from ..simulation.layouts.steady import with_micro_batches
 from .priced import Priced, check_place
 
 
@@ -64,27 +65,26 @@ class GraphEstimate(Priced):
         work = cut(self.work.graph, self.cluster, layout, costs)
         return graph_step_s(work, wiring(self.cluster, costs), costs.overlap_slowdown)
 
-    def simulated_s(self, costs: CostSettings) -> float:
+    def simulated_s(self, costs: CostSettings, num_micro_batches: int | None = None) -> float:
         """Of the same cut."""
-        return run(self._step(costs), self.cluster, costs=costs).step_s
+        layout = with_micro_batches(self.layout, num_micro_batches or self.layout.num_micro_batches)
+        step = GraphStep(replace(self.work, layout=layout), wiring(self.cluster, costs))
+        return run(step, self.cluster, costs=costs).step_s
 
     def num_tasks(self, costs: CostSettings) -> int:
         """See `running.num_tasks`."""
-        return num_tasks(self._step(costs), RankNetwork(self.cluster, np.arange(self.layout.world)), STEPS)
+        return num_tasks(
+            GraphStep(self.work, wiring(self.cluster, costs)), RankNetwork(self.cluster, np.arange(self.layout.world)), STEPS
+        )
 
-    def _step(self, costs: CostSettings) -> GraphStep:
-        return GraphStep(self.work, wiring(self.cluster, costs))
 
-
-def estimate_graph(
-    job: str, cluster: Cluster, layout: str | Layout, costs: CostSettings, graphs_dir: str | Path | None = None
-) -> GraphEstimate:
+def estimate_graph(source: JobSource, cluster: Cluster, layout: str | Layout, costs: CostSettings) -> GraphEstimate:
     """Price one layout of a job graph; see `estimating.estimate`.
 
     Raises:
         MeshwrightError: as there.
     """
-    graph = timed_graph(job, cluster, graphs_dir)
+    graph, left_out = timed_graph(source, cluster)
     parsed = Layout.parse(layout, samples_per_step=graph.samples_per_step) if isinstance(layout, str) else layout
     check_place(cluster, parsed)
     work = cut(graph, cluster, parsed, costs)
@@ -93,19 +93,20 @@ def estimate_graph(
     step = price_graph(work, wires, cluster.device_types[0], costs.overlap_slowdown)
     memory = tuple(graph_stage_memory(work, stage) for stage in range(parsed.pp))
     compute: Provenance = "measured" if work.is_profiled and work.share == 1 else "estimated"
-    return GraphEstimate(graph.name, cluster, memory, graph_provenance(work, wires), compute, step, work)
+    told = (*left_out, *remarks(parsed, has_layers=False))
+    return GraphEstimate(graph.name, cluster, memory, graph_provenance(work, wires), compute, step, work, remarks=told)
 
 
-def timed_graph(job: str, cluster: Cluster, graphs_dir: str | Path | None = None, batch_size: int | None = None) -> JobGraph:
-    """The job graph that a specification names, timed on a cluster of equal devices; see `load_graph`.
+def timed_graph(source: JobSource, cluster: Cluster, batch_size: int | None = None) -> LoadedJob:
+    """The job graph that is meant, timed on a cluster of equal devices; see `jobs.load.load_graph`.
 
     Raises:
         MeshwrightError: it is missing or wrong, or its ops take no time.
     """
-    graph = load_graph(job, device=cluster.device_types[0], graphs_dir=graphs_dir, batch_size=batch_size)
-    if graph.step_s <= 0:
-        raise GraphError("its ops take no time, so that there is nothing to price", value=graph.name)
-    return graph
+    loaded = source.load(device=cluster.device_types[0], batch_size=batch_size)
+    if loaded.graph.step_s <= 0:
+        raise GraphError("its ops take no time, so that there is nothing to price", value=loaded.graph.name)
+    return loaded
 
 
 def cut(graph: JobGraph, cluster: Cluster, layout: Layout, costs: CostSettings) -> GraphWork:

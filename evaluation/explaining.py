@@ -2,13 +2,14 @@
 
 Switches of the layout and of the collective layer are priced as the estimate is, by the analytic path. It does not read the
 choices of the task layer, nor how messages share links and which paths they take; these are simulated, with and without the
-switch.
+switch. Where a step has too many micro-batches for that, two of fewer are simulated and continued by the schedule's steady state
+(`simulation.layouts.steady`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -16,6 +17,7 @@ from .. import settings
 from ..costs.model import CostSettings
 from ..errors import MeshwrightError
 from ..plans.partition import Layout
+from ..simulation.layouts.steady import Rounds, rounds
 from .priced import Priced
 
 MOST_TASKS = 250_000
@@ -40,6 +42,7 @@ class Switch:
         base_s: step time that it is compared with, by the same path; None where it does not apply.
         step_s: step time with the switch the other way; None where it does not apply.
         remark: what it does, or why it does not apply.
+        micro_batches: of the steps that were simulated; empty where none was.
     """
 
     kind: str
@@ -48,6 +51,7 @@ class Switch:
     base_s: float | None
     step_s: float | None
     remark: str = ""
+    micro_batches: tuple[int, ...] = ()
 
     @property
     def change(self) -> float | None:
@@ -119,17 +123,25 @@ class _Simulator:
 
     Attributes:
         problem: why the layout is not simulated; empty where it is.
+        micro_batches: of the steps that are simulated for one choice.
     """
 
     def __init__(self, priced: Priced, costs: CostSettings) -> None:
-        self._priced = priced
-        self._known: dict[str, float] = {}
+        self._priced, self._known, self.problem = priced, dict[str, float](), ""
+        self._rounds: Rounds | None = None
+        self.micro_batches = (priced.layout.num_micro_batches,)
         try:
             tasks = priced.num_tasks(costs)
-            too_large = f"not simulated: about {tasks:,} tasks, {MOST_TASKS:,} at most"
-            self.problem = too_large if tasks > MOST_TASKS else ""
         except MeshwrightError as problem:
             self.problem = f"not simulated: {problem}"
+            return
+        if tasks <= MOST_TASKS:
+            return
+        self._rounds = rounds(priced.layout, priced.layout.num_micro_batches * MOST_TASKS / tasks)
+        if self._rounds is None:
+            self.problem = f"not simulated: about {tasks:,} tasks, {MOST_TASKS:,} at most, and no micro-batches to leave out"
+        else:
+            self.micro_batches = (self._rounds.fewer, self._rounds.longer)
 
     def seconds(self, costs: CostSettings, **changed: Any) -> float:
         """A step by some choices, a few of them changed.
@@ -139,7 +151,8 @@ class _Simulator:
         """
         chosen = settings.build(CostSettings, costs.model_dump() | changed)
         if chosen.digest not in self._known:
-            self._known[chosen.digest] = self._priced.simulated_s(chosen)
+            simulated_s = partial(self._priced.simulated_s, chosen)
+            self._known[chosen.digest] = simulated_s() if self._rounds is None else self._rounds.step_s(simulated_s)
         return self._known[chosen.digest]
 
     def switches(self, kind: str, base: CostSettings, changes: list[tuple[str, Any]], remark: str = "") -> list[Switch]:
@@ -154,7 +167,10 @@ class _Simulator:
         if problem:
             return [Switch(kind, label, "simulated", None, None, problem) for label in labels]
         return [
-            _switch(kind, label, "simulated", self.seconds(base), partial(self.seconds, base, **{name: value}), remark)
+            replace(
+                _switch(kind, label, "simulated", self.seconds(base), partial(self.seconds, base, **{name: value}), remark),
+                micro_batches=self.micro_batches,
+            )
             for label, (name, value) in zip(labels, changes, strict=True)
         ]
 

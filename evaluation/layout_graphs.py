@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,11 +13,13 @@ import numpy as np
 from ..clusters.cluster import Cluster
 from ..costs.layouts.graph_step_time import price_graph
 from ..costs.layouts.graph_work import GraphWork
+from ..costs.layouts.idle_keys import remarks
 from ..costs.layouts.wires import wiring
 from ..costs.model import CostSettings
 from ..errors import PlanError
 from ..jobs.graph import JobGraph
 from ..jobs.job import Job
+from ..jobs.load import JobSource, load_graph
 from ..planners.layout_front import Counts, Found
 from ..planners.layout_graphs import GraphSearch
 from ..plans import PlacementPlan, check, layout_plan, place
@@ -35,7 +37,6 @@ class GraphSearchAsked:
     orders: tuple[str, ...]
     top: int | None
     num_steps: int
-    graphs_dir: str | Path | None
     on_best: Callable[[Found, Counts], None]
 
 
@@ -77,6 +78,29 @@ class GraphLayoutsFound(RankedLayouts):
         step = price_graph(work, search.wires, self.device, search.costs.overlap_slowdown, found.order)
         return Row(found, step, ("samples_per_s", step.samples_per_s), found[:3] in self.front)
 
+    def with_batch(self, batch: int) -> Row:
+        """See `RankedLayouts.with_batch`; figures that are given hold for as many samples as before."""
+        old, graph = self.search, self.graph
+        if self.job.startswith("zoo:"):
+            graph = load_graph(self.job, device=self.device, batch_size=batch)
+        elif graph.samples_per_step is None:
+            graph = dataclasses.replace(graph, samples_per_step=old.global_batch)
+        search = GraphSearch(
+            graph,
+            batch,
+            old.device,
+            old.capacity_bytes,
+            old.devices_per_host,
+            old.wires,
+            old.costs,
+            old.keep,
+            old.orders,
+            top=1,
+        )
+        searched = search.run([self.best.devices])
+        other = dataclasses.replace(self, searched=searched, graph=graph, search=search)
+        return other.row(other.best)
+
     @cached_property
     def plan(self) -> PlacementPlan:
         """The plan of the best layout, its stages those that were priced."""
@@ -113,7 +137,7 @@ def stages(work: GraphWork, ranks: Sequence[Rank]) -> tuple[Stage, ...]:
 
 
 def search_graph(
-    job: str, cluster: Cluster, device_counts: Sequence[int], costs: CostSettings, asked: GraphSearchAsked
+    source: JobSource, cluster: Cluster, device_counts: Sequence[int], costs: CostSettings, asked: GraphSearchAsked
 ) -> GraphLayoutsFound:
     """Search all layouts of a job graph on a cluster of equal devices.
 
@@ -122,8 +146,8 @@ def search_graph(
         GraphError: the job is missing or wrong, or cannot be timed on the devices.
     """
     device = cluster.device_types[0]
-    is_analytic = job.startswith("zoo:")
-    graph = timed_graph(job, cluster, asked.graphs_dir, asked.batch if is_analytic else None)
+    is_analytic = source.spec.startswith("zoo:")
+    graph, left_out = timed_graph(source, cluster, asked.batch if is_analytic else None)
     batch = asked.batch or graph.samples_per_step
     if batch is None:
         problem = f"{graph.name} does not say how many samples its figures hold for, which is then taken for the batch of a step"
@@ -142,4 +166,5 @@ def search_graph(
         asked.on_best,
     )
     searched = search.run(device_counts)
-    return GraphLayoutsFound(job, asked.num_steps, cluster, searched, graph, search)
+    told = (*left_out, *remarks(searched.ranking[0].layout, has_layers=False, asked=asked.keep))
+    return GraphLayoutsFound(source.spec, asked.num_steps, cluster, searched, graph, search, remarks=told)

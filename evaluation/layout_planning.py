@@ -8,7 +8,7 @@ chosen order, stages with the layers that were priced.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -16,20 +16,20 @@ import numpy as np
 
 from ..clusters import load_cluster
 from ..clusters.cluster import Cluster
+from ..costs.layouts.idle_keys import remarks
 from ..costs.layouts.kernels import kernel_model
 from ..costs.layouts.wires import wiring
 from ..costs.layouts.work import describe
 from ..costs.model import CostSettings
 from ..errors import PlanError
 from ..jobs.job import Job
-from ..jobs.load import load_graph
+from ..jobs.load import JobSource, load_graph
 from ..jobs.transformer import TransformerShape
 from ..planners.layout_front import Counts, Found
 from ..planners.layout_search import LayoutSearch
 from ..planners.layout_space import LayoutSpace, parse_keep
 from ..plans import PlacementPlan, layout_plan, place
 from ..plans.rank_order import ORDERS, check_order
-from .estimating import transformer
 from .layout_graphs import GraphSearchAsked, search_graph
 from .layout_rows import RankedLayouts, Row
 from .priced import check_kernels
@@ -75,6 +75,22 @@ class LayoutsFound(RankedLayouts):
         step = self.search.pricer(found.order).price_work(work)
         return Row(found, step, ("tokens_per_s", step.tokens_per_s), found[:3] in self.front)
 
+    def with_batch(self, batch: int) -> Row:
+        """See `RankedLayouts.with_batch`."""
+        old = self.search
+        search = LayoutSearch(
+            replace(old.space, global_batch=batch),
+            old.device,
+            old.capacity_bytes,
+            old.wires,
+            old.slowdown,
+            top=1,
+            kernels=old.kernels,
+        )
+        searched = search.run([self.best.devices])
+        other = replace(self, searched=searched, search=search)
+        return other.row(other.best)
+
     @cached_property
     def plan(self) -> PlacementPlan:
         """The plan of the best layout."""
@@ -109,6 +125,8 @@ def search_layouts(
     num_steps: int = DEFAULT_NUM_STEPS,
     costs: CostSettings | None = None,
     graphs_dir: str | Path | None = None,
+    keep_input_ops: bool = False,
+    profile_batch: int | None = None,
     on_best: Callable[[Found, Counts], None] = lambda found, counts: None,
 ) -> RankedLayouts:
     """Search all layouts.
@@ -118,7 +136,7 @@ def search_layouts(
             other job graph by ``dp`` and ``pp``.
         cluster: ``preset:NAME``, a path, or a cluster of equal devices.
         batch: sequences, or samples, of a step over all ranks; by default the job's own, which a ``config.json`` or a profile
-            does not have.
+            does not have (that of a profile is then ``profile_batch``).
         sequence_length: tokens of a transformer's sequence; by default the model's own, 2,048 at most.
         devices: how many to use: all, or a number, several with commas between, or a range ``A-B``.
         keep: values to which keys of the layout are kept (see `planners.layout_space.parse_keep`).
@@ -127,6 +145,8 @@ def search_layouts(
         num_steps: training steps of the plan.
         costs: choices of the cost model, as for `estimating.estimate`.
         graphs_dir: where bare names are looked up.
+        keep_input_ops: whether the ``Input`` ops of a profile, which time the data loader, count.
+        profile_batch: samples for which the figures of a profile hold; by default the batch.
         on_best: called with each layout that is better than all before.
 
     Returns:
@@ -146,13 +166,14 @@ def search_layouts(
         raise PlanError(f"a search wants devices of one type, {where.name} has {names}", field="cluster")
     orders = ORDERS if order is None else (check_order(order),)
     kept, counts = parse_keep(keep), device_counts(devices, where)
-    known = transformer(job, graphs_dir)
+    source = JobSource(job, graphs_dir, keep_input_ops, profile_batch)
+    known = source.shape()
     if known is None:
         if sequence_length is not None:
             raise PlanError("the job has no sequences", field="--sequence-length", value=sequence_length)
         check_kernels(chosen)
-        asked = GraphSearchAsked(batch, kept, orders, top, num_steps, graphs_dir, on_best)
-        return search_graph(job, where, counts, chosen, asked)
+        asked = GraphSearchAsked(batch, kept, orders, top, num_steps, on_best)
+        return search_graph(source, where, counts, chosen, asked)
     shape, own_batch = known
     if batch is None and not job.startswith("zoo:"):
         raise PlanError("a config.json has no batch; say how many sequences a step has over all ranks", field="--batch")
@@ -178,7 +199,8 @@ def search_layouts(
         kernels=kernel_model(where.device_types[0], chosen.kernels),
     )
     searched = search.run(counts)
-    return LayoutsFound(job, num_steps, where, searched, shape, search)
+    told = remarks(searched.ranking[0].layout, has_layers=True, asked=kept)
+    return LayoutsFound(job, num_steps, where, searched, shape, search, remarks=told)
 
 
 def device_counts(wanted: str | Sequence[int] | None, cluster: Cluster) -> list[int]:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from .. import files
 from ..clusters.cluster import Cluster
+from ..costs.layouts.waits import bubble_time_fraction
 from ..devices import DeviceType
+from ..errors import PlanError
 from ..planners.layout_front import Found, Searched
+from ..planners.layout_ties import FARTHEST, are_tied, simplicity, tie_width
+from ..planners.nearby_batches import CLEARLY_BETTER, nearby_batches
 from ..plans import PlacementPlan
 from ..plans.document import Figure
 from .priced import PricedStep
@@ -34,7 +38,7 @@ class Row:
 
     @property
     def bubble_share(self) -> float:
-        """Share of the step in which the stage that ends last waits for others."""
+        """Share of the step that the schedule leaves idle on the stage that ends last; see `costs.layouts.waits`."""
         return self.step.breakdown_s["bubble"] / self.step.step_s
 
     @property
@@ -54,9 +58,24 @@ class Row:
             ("hfu", self.step.hfu, "1"),
             ("memory_bytes", self.found.memory_bytes, "bytes"),
             ("bubble_share", self.bubble_share, "1"),
+            ("bubble_time_fraction", bubble_time_fraction(self.step.breakdown_s), "1"),
             ("exposed_communication_share", self.exposed_share, "1"),
         ]
         return tuple(Figure(name=n, value=v, unit=u, provenance="estimated") for n, v, u in values if v is not None)
+
+
+class BetterBatch(NamedTuple):
+    """A nearby batch that brings more.
+
+    Attributes:
+        global_batch: sequences, or samples, of a step.
+        gain: relative, in what a second brings.
+        row: its fastest layout.
+    """
+
+    global_batch: int
+    gain: float
+    row: Row
 
 
 @dataclass(frozen=True)
@@ -68,12 +87,14 @@ class RankedLayouts(ABC):
         num_steps: training steps of the plan.
         cluster: where.
         searched: ranking, front and counts.
+        remarks: what of the job does not count, for people.
     """
 
     job: str
     num_steps: int
     cluster: Cluster
     searched: Searched
+    remarks: tuple[str, ...] = field(default=(), kw_only=True)
 
     @property
     @abstractmethod
@@ -104,6 +125,28 @@ class RankedLayouts(ABC):
     def plan(self) -> PlacementPlan:
         """The plan of the best layout."""
 
+    @abstractmethod
+    def with_batch(self, batch: int) -> Row:
+        """The fastest layout with another batch, on as many devices as the fastest.
+
+        Raises:
+            PlanError: no layout is legal or fits.
+        """
+
+    @cached_property
+    def better_batches(self) -> tuple[BetterBatch, ...]:
+        """Nearby batches with which a second clearly brings more, the best first; they are searched when this is first read."""
+        here, found = self.row(self.best).rate, []
+        for batch in nearby_batches(self.batch["global_batch"], self.best.devices):
+            try:
+                row = self.with_batch(batch)
+            except PlanError:
+                continue
+            gain = row.rate[1] / here[1] - 1
+            if gain >= CLEARLY_BETTER:
+                found.append(BetterBatch(batch, gain, row))
+        return tuple(sorted(found, key=lambda one: -one.gain))
+
     @property
     def device(self) -> DeviceType:
         """What each rank runs on."""
@@ -121,11 +164,44 @@ class RankedLayouts(ABC):
         return (
             f"fastest of {counts.legal:,} legal layouts: {counts.examined:,} priced, {counts.pruned:,} passed by because their "
             f"bounds are worse, {counts.infeasible:,} too large for a device; ranks in the order {self.best.order}"
+            + "".join(f"; {remark}" for remark in (*self._tied_text(), *self.remarks))
         )
 
     def rows(self, num_rows: int) -> list[Row]:
         """The first of the ranking."""
         return [self.row(found) for found in self.searched.ranking[:num_rows]]
+
+    @cached_property
+    def ties(self) -> frozenset[int]:
+        """Places in the ranking, from 0, whose steps are as fast as the fastest as far as predictions can tell; 0 is one.
+
+        See `planners.layout_ties`.
+        """
+        fastest = self.row(self.best).step
+        tied = []
+        for place, found in enumerate(self.searched.ranking):
+            if not are_tied(fastest.step_s, found.step_s, FARTHEST):
+                break
+            if are_tied(fastest.step_s, found.step_s, tie_width(fastest.doubts, self.row(found).step.doubts)):
+                tied.append(place)
+        return frozenset(tied)
+
+    def simplest_first(self, num_rows: int) -> list[int]:
+        """The first places of the ranking, those that tie with the fastest by how simple they are and then the others."""
+        places = range(min(num_rows, len(self.searched.ranking)))
+        tied = sorted((p for p in places if p in self.ties), key=lambda p: simplicity(self.searched.ranking[p]))
+        return tied + [p for p in places if p not in self.ties]
+
+    def _tied_text(self) -> tuple[str, ...]:
+        """A remark where others tie with the fastest."""
+        others = len(self.ties) - 1
+        if not others:
+            return ()
+        simplest = self.searched.ranking[self.simplest_first(len(self.searched.ranking))[0]]
+        slower = simplest.step_s / self.best.step_s - 1
+        told = "it is the simplest" if simplest is self.best else f"the simplest is {simplest.text} (+{slower:.1%})"
+        as_fast = f"{others} other ranked layout{'s are' if others > 1 else ' is'} as fast"
+        return (f"as far as predictions can tell {as_fast}; {told}",)
 
     @cached_property
     def front(self) -> frozenset[tuple[float, float, int]]:
@@ -142,6 +218,7 @@ class RankedLayouts(ABC):
             if mfu is not None:
                 figures["mfu"] = mfu * step_s / found.step_s * self.best.devices / found.devices
             figures |= {
+                "ties_with_fastest": place - 1 in self.ties,
                 "memory_bytes": found.memory_bytes,
                 "devices": found.devices,
                 "on_front": found[:4] in front,
@@ -157,6 +234,16 @@ class RankedLayouts(ABC):
             "job": self.name,
             "cluster": self.cluster.name,
             **self.batch,
+            "remarks": list(self.remarks),
+            "better_batches": [
+                {
+                    "global_batch": one.global_batch,
+                    "gain": one.gain,
+                    "layout": one.row.found.text,
+                    one.row.rate[0]: one.row.rate[1],
+                }
+                for one in self.better_batches
+            ],
             "counts": counts.__dict__ | {"legal": counts.legal},
             "layouts": self.table(),
         }

@@ -22,7 +22,7 @@ from ..envs.batch import EpisodeBatch
 from ..errors import GraphError, PlanError
 from ..jobs.arrivals import Arrivals
 from ..jobs.job import MAX_STEPS, Job
-from ..jobs.load import load_graph
+from ..jobs.load import JobSource
 from ..jobs.workload import Workload, WorkloadSettings
 from ..planners.policy import checked
 from ..plans import PlacementPlan
@@ -46,11 +46,14 @@ class Planned:
         candidates: a row per candidate: degree, rule, shape, step and completion seconds, device-seconds,
             communication share, whether it is offered and whether it was chosen.
         scenario: the job and the cluster as the policy met them.
+        remarks: by which choices of the cost model it is priced, and what of the job does not count, for people; they stand
+            in the plan's reason too.
     """
 
     plan: PlacementPlan
     candidates: list[dict[str, Any]]
     scenario: Scenario
+    remarks: tuple[str, ...] = ()
 
     def timeline(self) -> Timeline:
         """One step of the plan."""
@@ -70,6 +73,8 @@ def plan(
     max_degree: int = 16,
     graphs_dir: Path | None = None,
     costs: CostSettings | None = None,
+    keep_input_ops: bool = False,
+    profile_batch: int | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Planned:
     """Choose a plan for one job on an empty cluster.
@@ -84,6 +89,8 @@ def plan(
         max_degree: most ranks that the job may be cut into.
         graphs_dir: profiles by folder name.
         costs: one choice per layer of the cost model.
+        keep_input_ops: whether the ``Input`` ops of a profile, which time the data loader, count.
+        profile_batch: samples for which the figures of a profile hold; the plan's step has as many.
         progress: called before the job is simulated on the cluster (see `simulation.step_times.step_times`).
 
     Raises:
@@ -96,7 +103,9 @@ def plan(
         raise PlanError("must be finite and positive", field="deadline_s", value=str(deadline_s))
     spec = ("fastest-feasible" if deadline_s is None else "cheapest-feasible") if policy_spec is None else policy_spec
     wanted = wanted_settings(spec, RULES)
-    scenario = _scenario(job, cluster, max_degree, graphs_dir, costs or CostSettings(), num_steps, wanted, progress)
+    source, chosen_costs = JobSource(job, graphs_dir, keep_input_ops, profile_batch), costs or CostSettings()
+    scenario, left_out = _scenario(source, cluster, max_degree, chosen_costs, num_steps, wanted, progress)
+    remarks = (*_choices(chosen_costs), *left_out)
     graph = scenario.workload.graphs[0]
     allowed_s = np.inf if deadline_s is None else deadline_s
     chooser = policy(spec, scenario)
@@ -116,10 +125,11 @@ def plan(
         f"out of {_counted(int(waiting.can_place[1:].sum()), 'candidate')} on the empty cluster"
         + ("" if deadline_s is None else f", counting those that finish within {deadline_s:g} s")
         + _whose_times(scenario)
+        + "".join(f"; {remark}" for remark in remarks)
     )
     planned = Job(graph, num_steps, 0.0, deadline_s)
     made = plan_on(scenario, planned, 0, int(waiting.block[choice]), float(waiting.completion_s[choice]), why=why)
-    return Planned(made, rows, scenario)
+    return Planned(made, rows, scenario, remarks)
 
 
 def _first_of_episode(scenario: Scenario, num_steps: int, allowed_s: float) -> tuple[Decision, dict[str, NDArray[Any]]]:
@@ -131,22 +141,21 @@ def _first_of_episode(scenario: Scenario, num_steps: int, allowed_s: float) -> t
 
 
 def _scenario(
-    job: str,
+    source: JobSource,
     cluster: str,
     max_degree: int,
-    graphs_dir: Path | None,
     costs: CostSettings,
     num_steps: int,
     wanted: dict[str, Any],
     progress: Callable[[str, int, int], None] | None,
-) -> Scenario:
+) -> tuple[Scenario, tuple[str, ...]]:
     where = load_cluster(cluster)
-    graph = load_graph(job, device=where.device_types[0], graphs_dir=graphs_dir)
+    graph, remarks = source.load(device=where.device_types[0])
     if graph.step_s <= 0:
-        raise GraphError("a step of this job takes no time", field="job", value=job)
+        raise GraphError("a step of this job takes no time", field="job", value=source.spec)
     described = WorkloadSettings.model_validate(
         {
-            "graphs": [job],
+            "graphs": [source.spec],
             "device": "a100",
             "steps": {"kind": "fixed", "num_steps": num_steps},
             "arrivals": {"kind": "fixed", "interarrival_s": 1000.0},
@@ -154,8 +163,8 @@ def _scenario(
         }
     )
     rules = {"max_degree": max_degree, "placement_rules": RULES, "costs": costs}
-    chosen = settings.build(ScenarioSettings, {"cluster": cluster, "workload": job, "num_jobs": 1, **rules, **wanted})
-    return assemble(chosen, where, Workload(described, (graph,)), progress=progress)
+    chosen = settings.build(ScenarioSettings, {"cluster": cluster, "workload": source.spec, "num_jobs": 1, **rules, **wanted})
+    return assemble(chosen, where, Workload(described, (graph,)), progress=progress), remarks
 
 
 def _rows(scenario: Scenario, waiting: Decision, choice: int) -> list[dict[str, Any]]:
@@ -178,6 +187,12 @@ def _rows(scenario: Scenario, waiting: Decision, choice: int) -> list[dict[str, 
             }
         )
     return rows
+
+
+def _choices(costs: CostSettings) -> tuple[str, ...]:
+    """A remark where the cost model is other than by default."""
+    changed = costs.model_dump(exclude_defaults=True)
+    return ("priced with " + " ".join(f"{key}={value}" for key, value in changed.items()),) if changed else ()
 
 
 def _counted(number: int, thing: str) -> str:

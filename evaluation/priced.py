@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from ..clusters.cluster import Cluster
 from ..costs.collectives.prices import Provenance
 from ..costs.collectives.system import UNCERTAINTY
 from ..costs.layouts.memory import StageMemory
+from ..costs.layouts.waits import bubble_time_fraction
 from ..costs.model import CostSettings
 from ..errors import PlanError
 from ..plans.document import Figure
@@ -82,6 +83,7 @@ class Priced(ABC):
         provenance: of the communications in the step's breakdown.
         compute_provenance: of the rest of it.
         step: the step.
+        remarks: what of the job or the layout does not count, for people.
     """
 
     job: str
@@ -90,6 +92,7 @@ class Priced(ABC):
     provenance: dict[str, Provenance]
     compute_provenance: Provenance
     step: PricedStep
+    remarks: tuple[str, ...] = field(default=(), kw_only=True)
 
     @property
     @abstractmethod
@@ -115,8 +118,12 @@ class Priced(ABC):
         """
 
     @abstractmethod
-    def simulated_s(self, costs: CostSettings) -> float:
+    def simulated_s(self, costs: CostSettings, num_micro_batches: int | None = None) -> float:
         """Seconds of a step by the event path.
+
+        Args:
+            costs: choices of the cost model.
+            num_micro_batches: of the step; by default those of the layout.
 
         Raises:
             MeshwrightError: it cannot be simulated by such choices.
@@ -130,6 +137,11 @@ class Priced(ABC):
     def peak(self) -> StageMemory:
         """What the fullest rank holds."""
         return max(self.memory, key=lambda one: one.total)
+
+    @property
+    def bubble_time_fraction(self) -> float:
+        """Time that the pipeline's schedule leaves idle over ideal time, see `costs.layouts.waits`."""
+        return bubble_time_fraction(self.step.breakdown_s)
 
     def figures(self) -> list[tuple[Figure, float]]:
         """Every figure with its relative uncertainty; a whole is estimated, whatever its parts are."""
@@ -165,10 +177,12 @@ class Priced(ABC):
             "cluster": self.cluster.name,
             "layout": self.layout.model_dump(mode="json"),
             "world": self.layout.world,
+            "remarks": list(self.remarks),
             **self.details,
             "figures": [figure.model_dump(mode="json") | {"uncertainty": spread} for figure, spread in self.figures()],
             "uncertainty": dict(self.step.doubts),
             "breakdown": [part._asdict() for part in self.parts()],
+            "bubble_time_fraction": self.bubble_time_fraction,
             "memory": [
                 {"stage": stage, "total": one.total, "model_state": one.model_state}
                 | one.__dict__

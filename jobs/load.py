@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from .. import files
 from ..devices import DeviceType, device_type
@@ -15,6 +17,68 @@ from .zoo import DEFAULT_DEVICE, zoo_graph, zoo_names, zoo_shape
 PROFILE = "graph.txt"
 
 
+class LoadedJob(NamedTuple):
+    """A job graph as it was read.
+
+    Attributes:
+        graph: what is run.
+        remarks: what of its source is not in it, for people.
+    """
+
+    graph: JobGraph
+    remarks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class JobSource:
+    """Which job graph is meant, and how it is read; see `load_graph`.
+
+    Attributes:
+        spec: the specification.
+        graphs_dir: where bare names are looked up.
+        keep_input_ops: whether ``Input`` ops of a measured graph are in it.
+        profile_batch: samples for which the figures of a profile hold.
+    """
+
+    spec: str
+    graphs_dir: str | Path | None = None
+    keep_input_ops: bool = False
+    profile_batch: int | None = None
+
+    def load(
+        self, *, device: DeviceType | None = None, batch_size: int | None = None, sequence_length: int | None = None
+    ) -> LoadedJob:
+        """The job graph, and what is left out of it; arguments and errors as of `load_graph`."""
+        graph = _read(self.spec, device, self.graphs_dir, batch_size, sequence_length)
+        if self.profile_batch is not None:
+            graph = _with_samples(graph, self.profile_batch)
+        inputs = pipedream.is_input(graph)
+        if self.keep_input_ops or graph.source != "measured" or not inputs.any():
+            return LoadedJob(graph)
+        left_out_s = float(graph.forward_s[inputs].sum() + graph.backward_s[inputs].sum())
+        number = int(inputs.sum())
+        remark = (
+            f"left out: {number} Input op{'s' * (number > 1)} of the profile, {1e3 * left_out_s:.4g} of "
+            f"{1e3 * graph.step_s:.4g} ms, which time the data loader and not the model (--keep-input-ops counts them)"
+        )
+        return LoadedJob(pipedream.without_inputs(graph), (remark,))
+
+    def shape(self) -> tuple[TransformerShape, int] | None:
+        """The transformer that the job is, and the batch of its graph; None where it is another job graph.
+
+        Raises:
+            InputFileError, GraphError: it is no job at all, or a transformer is given a profile's batch.
+        """
+        try:
+            found = load_shape(self.spec)
+        except GraphError:
+            self.load()
+            return None
+        if self.profile_batch is not None:
+            raise _no_profile(found[0].name, self.profile_batch)
+        return found
+
+
 def load_graph(
     spec: str,
     *,
@@ -22,6 +86,8 @@ def load_graph(
     graphs_dir: str | Path | None = None,
     batch_size: int | None = None,
     sequence_length: int | None = None,
+    keep_input_ops: bool = False,
+    profile_batch: int | None = None,
 ) -> JobGraph:
     """The job graph that a specification names.
 
@@ -33,28 +99,16 @@ def load_graph(
         graphs_dir: where bare names are looked up.
         batch_size: samples of one step of an analytic graph; by default the source's own.
         sequence_length: tokens of each sequence of an analytic graph; by default the source's own.
+        keep_input_ops: whether the ``Input`` ops of a measured graph, which time the data loader and not the model, are in it.
+        profile_batch: samples for which the figures of a profile, or of a saved graph that does not say, hold.
 
     Raises:
         InputFileError: the file is missing or unreadable.
-        GraphError: nothing of that name, an unknown format, a malformed graph, or a batch size or sequence length
-            for a graph that has its figures already.
+        GraphError: nothing of that name, an unknown format, a malformed graph, nothing but ``Input`` ops, or a batch size,
+            sequence length or profile's batch for a graph that has its own.
     """
-    if spec.startswith("zoo:"):
-        return zoo_graph(spec.removeprefix("zoo:"), device, batch_size=batch_size, sequence_length=sequence_length)
-    path = _find(spec, graphs_dir)
-    is_json = path.suffix == ".json"
-    data = files.read_json(path) if is_json else None
-    if isinstance(data, dict) and "model_type" in data:
-        graph = huggingface.load_config(path, batch_size=batch_size, sequence_length=sequence_length)
-        return graph.timed_on(device or device_type(DEFAULT_DEVICE))
-    for field, value in (("batch_size", batch_size), ("sequence_length", sequence_length)):
-        if value is not None:
-            raise GraphError("the graph's figures hold for its own batch only", file=path, field=field, value=value)
-    if not is_json:
-        return pipedream.load_profile(path)
-    if not (isinstance(data, dict) and "op_names" in data):
-        raise GraphError("neither a saved job graph (op_names) nor a model configuration (model_type)", file=path)
-    return JobGraph.from_data(data, file=path)
+    source = JobSource(spec, graphs_dir, keep_input_ops, profile_batch)
+    return source.load(device=device, batch_size=batch_size, sequence_length=sequence_length).graph
 
 
 def load_shape(spec: str) -> tuple[TransformerShape, int]:
@@ -89,6 +143,43 @@ def profile_names(graphs_dir: str | Path) -> list[str]:
     if not names:
         raise GraphError(f"the folder holds no profile (NAME/{PROFILE})", file=folder)
     return names
+
+
+def _read(
+    spec: str,
+    device: DeviceType | None,
+    graphs_dir: str | Path | None,
+    batch_size: int | None,
+    sequence_length: int | None,
+) -> JobGraph:
+    if spec.startswith("zoo:"):
+        return zoo_graph(spec.removeprefix("zoo:"), device, batch_size=batch_size, sequence_length=sequence_length)
+    path = _find(spec, graphs_dir)
+    is_json = path.suffix == ".json"
+    data = files.read_json(path) if is_json else None
+    if isinstance(data, dict) and "model_type" in data:
+        graph = huggingface.load_config(path, batch_size=batch_size, sequence_length=sequence_length)
+        return graph.timed_on(device or device_type(DEFAULT_DEVICE))
+    for field, value in (("batch_size", batch_size), ("sequence_length", sequence_length)):
+        if value is not None:
+            raise GraphError("the graph's figures hold for its own batch only", file=path, field=field, value=value)
+    if not is_json:
+        return pipedream.load_profile(path)
+    if not (isinstance(data, dict) and "op_names" in data):
+        raise GraphError("neither a saved job graph (op_names) nor a model configuration (model_type)", file=path)
+    return JobGraph.from_data(data, file=path)
+
+
+def _with_samples(graph: JobGraph, samples: int) -> JobGraph:
+    if samples < 1:
+        raise GraphError("must be at least 1", field="--profile-batch", value=samples)
+    if graph.samples_per_step is not None:
+        raise _no_profile(graph.name, samples)
+    return replace(graph, samples_per_step=samples)
+
+
+def _no_profile(name: str, samples: int) -> GraphError:
+    return GraphError(f"is for a profile, which does not tell it; {name} does", field="--profile-batch", value=samples)
 
 
 def _find(spec: str, graphs_dir: str | Path | None) -> Path:

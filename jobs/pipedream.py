@@ -8,11 +8,13 @@ activation_size=100.0, parameter_size=20.0``; times are milliseconds, sizes byte
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .. import files
 from ..errors import GraphError
@@ -21,6 +23,9 @@ from .graph import JobGraph
 SECONDS_PER_MILLISECOND = 1e-3
 _SEPARATOR = " -- "
 _FIELDS = ("forward_compute_time", "backward_compute_time", "activation_size", "parameter_size")
+
+_INPUT = re.compile(r"Input\d*")
+"""The profiler's name for an op that brings a tensor from the data loader; a model with several counts them."""
 
 _Fail = Callable[..., GraphError]
 
@@ -64,13 +69,18 @@ def load_profile(path: str | Path) -> JobGraph:
     return _graph(path, costs, kinds, edges)
 
 
+def is_input(graph: JobGraph) -> NDArray[np.bool_]:
+    """Which ops time the data loader and not the model, ``(n,)``."""
+    return np.array([_INPUT.fullmatch(kind) is not None for kind in graph.op_kinds])
+
+
 def without_inputs(graph: JobGraph) -> JobGraph:
-    """The same profile without its ``Input`` ops, which time the data loader and not the model.
+    """The same profile without its ``Input`` ops, see `is_input`.
 
     Raises:
         GraphError: nothing would be left.
     """
-    keep = np.array([not kind.startswith("Input") for kind in graph.op_kinds])
+    keep = ~is_input(graph)
     if not keep.any():
         raise GraphError("has no op but its inputs", value=graph.name)
     number = np.cumsum(keep) - 1

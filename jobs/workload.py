@@ -25,7 +25,6 @@ from .deadlines import Deadline
 from .graph import JobGraph
 from .job import MAX_STEPS
 from .load import load_graph, profile_names
-from .pipedream import without_inputs
 from .trace import Trace, TraceArrivals, load_trace
 
 __all__ = ["Arrivals", "FixedSteps", "SequentialTimeSteps", "Workload", "WorkloadSettings", "load_workload", "workload_names"]
@@ -67,7 +66,7 @@ class WorkloadSettings(settings.Settings):
     weights: tuple[Annotated[float, Field(gt=0)], ...] | None = None
     draw: Literal["independent", "pool"] = "independent"
     device: str = "a100"
-    drop_input_ops: bool = False
+    drop_input_ops: bool = True
     add_profiles: bool = True
     steps: Annotated[FixedSteps | SequentialTimeSteps, Field(discriminator="kind")] | None = None
     arrivals: Annotated[FixedArrivals | PoissonArrivals | TraceArrivals, Field(discriminator="kind")]
@@ -118,8 +117,8 @@ class Workload:
         Args:
             settings: the validated YAML.
             graphs_dir: folder of profiles ``NAME/graph.txt`` in which bare graph names are looked up. Where the
-                settings name none of them, all are added to the workload, each as ``profile-NAME``, unless
-                ``add_profiles`` is off.
+                settings name none of them, all are added to the workload, each as ``profile-NAME`` and without its
+                ``Input`` ops, unless ``add_profiles`` is off.
             base_folder: folder to which relative paths in the settings refer; by default the current one.
 
         Raises:
@@ -138,15 +137,20 @@ class Workload:
             inside = base / spec
             is_path = not spec.startswith("zoo:") and inside.exists() and spec not in profiles
             try:
-                graphs.append(load_graph(str(inside) if is_path else spec, device=device, graphs_dir=graphs_dir))
+                graphs.append(
+                    load_graph(
+                        str(inside) if is_path else spec,
+                        device=device,
+                        graphs_dir=graphs_dir,
+                        keep_input_ops=not settings.drop_input_ops,
+                    )
+                )
             except GraphError as error:
                 raise error if error.file else error.at(field="graphs") from None
         if settings.add_profiles and profiles and not set(profiles) & set(settings.graphs):
             if settings.weights is not None:
                 raise ConfigError("the profiles of --graphs would have no weight; name them under graphs", field="weights")
             graphs += [replace(load_graph(name, graphs_dir=graphs_dir), name=f"profile-{name}") for name in profiles]
-        if settings.drop_input_ops:
-            graphs = [without_inputs(graph) for graph in graphs]
         for graph in graphs:
             if graph.step_s <= 0:
                 raise GraphError("a step of this job takes no time", field="graphs", value=graph.name)

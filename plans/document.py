@@ -210,7 +210,8 @@ class PlacementPlan(settings.Settings):
             rows.append(("deadline", f"{self.job.deadline_s:.6g} s", ""))
         if self.cluster is not None:
             rows.append(("cluster", self.cluster.name, ""))
-        samples = (self.job.graph or {}).get("samples_per_step")
+        layout = self.layout()
+        samples = (self.job.graph or {}).get("samples_per_step") if layout is None else layout.global_batch
         if samples is not None:
             rows.append(("samples per step", f"{samples} over all ranks", ""))
         rows.append(("partition", self._partition_text(), ""))

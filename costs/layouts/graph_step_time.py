@@ -17,6 +17,7 @@ from .graph_work import GraphWork
 from .items import Message
 from .spans import Span, exposed_after, exposed_before
 from .step_time import MINOR
+from .waits import waits
 from .wires import Wiring, boundary_groups, group_of
 
 PROFILED_UNCERTAINTY = 0.05
@@ -38,7 +39,8 @@ class GraphStepTime:
     Attributes:
         step_s: the whole.
         breakdown_s: what the stage that ends last does: ``compute``, ``recompute``, ``pipeline transfers``, ``bubble``,
-            ``gradient sync``, ``parameter gather``; sums to ``step_s``. The update of the weights is not counted.
+            ``imbalance`` (see `waits`), ``gradient sync``, ``parameter gather``; sums to ``step_s``. The update of the weights
+            is not counted.
         samples: of one step.
         model_flops: of one step over all ranks, without recomputation; zero where the graph does not tell.
         hardware_flops: with recomputation.
@@ -94,18 +96,16 @@ def price_graph(
     """The time of one step, as `graph_step_s` says, and what it consists of."""
     layout, graph = work.layout, work.graph
     m, again = layout.num_micro_batches, layout.recompute == "full"
-    played = _played(work, wires, order)
+    played, unsent = _played(work, wires, order), _played(work, wires, order, sends=False)
     tails = [_tail_s(work, stage, wires, slowdown, order) for stage in range(layout.pp)]
     ends = [float(played.span_s[stage]) + sum(tails[stage]) for stage in range(layout.pp)]
     last = int(np.argmax(ends))
     ops = work.ops_of(last)
     forward_s, backward_s = float(work.forward_s[ops].sum()), float(work.backward_s[ops].sum())
-    busy_s, span_s = float(played.busy_s[last]), float(played.span_s[last])
     breakdown = {
         "compute": m * (forward_s + backward_s - again * forward_s),
         "recompute": m * again * forward_s,
-        "pipeline transfers": busy_s - m * (forward_s + backward_s),
-        "bubble": span_s - busy_s,
+        **waits(float(played.span_s[last]), float(unsent.span_s[last]), unsent.busy_s, last),
         "gradient sync": tails[last][0],
         "parameter gather": tails[last][1],
     }
@@ -160,12 +160,12 @@ def graph_provenance(work: GraphWork, wires: Wiring, order: str = DEFAULT_ORDER)
     }
 
 
-def _played(work: GraphWork, wires: Wiring, order: str) -> schedules.Played:
+def _played(work: GraphWork, wires: Wiring, order: str, *, sends: bool = True) -> schedules.Played:
     layout = work.layout
     task_s = np.zeros((layout.pp, layout.virtual_stages, 3))
     for chunk, ops in enumerate(work.chunks):
         task_s[chunk % layout.pp, chunk // layout.pp, :2] = work.forward_s[ops].sum(), work.backward_s[ops].sum()
-    send_s = _sends_s(work, wires, order)
+    send_s = _sends_s(work, wires, order) if sends else 0.0
     return schedules.play(
         layout.schedule, layout.virtual_stages, layout.num_micro_batches, task_s, send_s, overlaps_sends=layout.overlap_pp
     )

@@ -26,6 +26,7 @@ from .items import Message, Pass, input_part, weight_part
 from .kernels import KernelModel, kernel_model
 from .passes import OVERLAP_SLOWDOWN, PassTime, pass_time
 from .spans import exposed_after, exposed_before, stage_spans
+from .waits import waits
 from .wires import Group, Wiring, boundary_groups, group_of, groups_of
 from .work import ZERO_BUBBLE, LayoutWork, describe
 
@@ -40,8 +41,8 @@ class StepTime:
     Attributes:
         step_s: the whole.
         breakdown_s: what the busiest stage does: ``compute``, ``recompute``, ``exposed tp`` and other axes,
-            ``pipeline transfers``, ``bubble``, ``gradient sync``, ``parameter gather``, ``optimizer``, ``host``; sums to
-            ``step_s``.
+            ``pipeline transfers``, ``bubble``, ``imbalance`` (see `waits`), ``gradient sync``, ``parameter gather``,
+            ``optimizer``, ``host``; sums to ``step_s``.
         model_flops: of one step over all ranks, without recomputation; attention counts in full.
         hardware_flops: with recomputation.
         tokens: of one step.
@@ -135,6 +136,7 @@ class Pricer:
     def price_work(self, work: LayoutWork) -> StepTime:
         """The time of one step of a described layout, and what it consists of."""
         played, of_stage, blocks = self._played(work)
+        unsent = self._played(work, sends=False)[0]
         layout, m = work.layout, work.layout.num_micro_batches
         span_s = _span_s(work, played)
         ends = {s: float(span_s[s]) + sum(self._tail(work, s, blocks)) for s in _kinds_of_stage(work)}
@@ -150,11 +152,9 @@ class Pricer:
                     total[f"exposed {axis}"] = total.get(f"exposed {axis}", 0.0) + m * seconds
                 issued_s -= m * one.device_s
             tasks_s += m * sum(task_s)
-        busy_s = float(played.busy_s[last])
         total |= {
             "host": issued_s + tasks_s,
-            "pipeline transfers": busy_s - tasks_s,
-            "bubble": float(span_s[last]) - busy_s,
+            **waits(float(span_s[last]), float(_span_s(work, unsent)[last]), unsent.busy_s, last),
             "gradient sync": sync_s,
             "parameter gather": gather_s,
             "optimizer": optimizer_s,
@@ -221,7 +221,7 @@ class Pricer:
         return self.model.optimizer_s(work.stages[stage].optimizer_parameters, gradient_bytes)
 
     def _played(
-        self, work: LayoutWork
+        self, work: LayoutWork, *, sends: bool = True
     ) -> tuple[schedules.Played, list[list[tuple[_Times, tuple[float, float, float]]]], dict[str, _Times]]:
         """The pipeline as played, the times of the chunks of each stage, and those of the blocks."""
         layout = work.layout
@@ -236,7 +236,7 @@ class Pricer:
                 known[kind] = self._chunk_times(blocks, *kind)
             of_stage[chunk.stage].append(known[kind])
             task_s[chunk.stage, chunk.place] = known[kind][1]
-        send_s = self._sends(work)
+        send_s = self._sends(work) if sends else 0.0
         played = schedules.play(layout.schedule, v, layout.num_micro_batches, task_s, send_s, overlaps_sends=layout.overlap_pp)
         return played, of_stage, blocks
 

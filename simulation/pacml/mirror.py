@@ -87,18 +87,15 @@ class MirroredJob:
 def mirror(graph: JobGraph, defects: Defects) -> MirroredJob:
     """Mirror a job graph.
 
-    Ops called ``node1`` to ``nodeN`` have the numbers of their names; ops of any other names are numbered in
-    topological order.
+    Ops called ``node1``, ``node2`` and so on have the numbers of their names, less those that are missing below them, as
+    Input ops are where they are left out; ops of any other names are numbered in topological order.
 
     Raises:
-        GraphError: the numbers of the ops are not 1 to ``n``, or nothing but data loading is left.
+        GraphError: two ops have one number, one has none, or nothing but data loading is left.
     """
-    numbers = _numbers(graph)
     if not defects.input_ops_run:
-        kept = without_inputs(graph)
-        by_name = dict(zip(graph.op_names, numbers.tolist(), strict=True))
-        left = np.array([by_name[name] for name in kept.op_names])
-        graph, numbers = kept, np.argsort(np.argsort(left)) + 1
+        graph = without_inputs(graph)
+    numbers = _numbers(graph)
     n = graph.num_ops
     forward, backward = numbers - 1, 2 * n - numbers
     unit = MILLISECONDS_PER_SECOND if defects.milliseconds_as_seconds else 1.0
@@ -122,7 +119,7 @@ def mirror(graph: JobGraph, defects: Defects) -> MirroredJob:
 
 
 def _numbers(graph: JobGraph) -> NDArray[np.int64]:
-    """The number of each op, 1 to ``n``."""
+    """The number of each op, 1 to ``n``, each once."""
     found = [re.fullmatch(r"node(\d+)", name) for name in graph.op_names]
     if not all(found):
         numbers = np.empty(graph.num_ops, np.int64)
@@ -130,9 +127,9 @@ def _numbers(graph: JobGraph) -> NDArray[np.int64]:
         return numbers
     named = [int(match[1]) for match in found if match]
     for number, name in zip(named, graph.op_names, strict=True):
-        if not 1 <= number <= graph.num_ops:
-            raise GraphError(f"ops are numbered 1 to {graph.num_ops}, each once", field="op_names", value=name)
+        if number < 1:
+            raise GraphError("ops are numbered from 1 on, each once", field="op_names", value=name)
     if len(set(named)) < len(named):
         twice = next(name for name, number in zip(graph.op_names, named, strict=True) if named.count(number) > 1)
         raise GraphError("two ops have this number", field="op_names", value=twice)
-    return np.array(named, np.int64)
+    return np.argsort(np.argsort(named)) + 1

@@ -1,4 +1,4 @@
-"""The errors that a user can cause, each told in one line.
+"""The errors that a user can cause, and the warnings, each told in one line.
 
 Every class derives from `MeshwrightError`; the command line prints ``str(error)`` and exits with 2. A message
 names, as far as they are known, the file and line, the field, the value found and the nearest valid choice.
@@ -108,6 +108,14 @@ class ExportError(MeshwrightError):
 
 class MeasurementError(MeshwrightError):
     """A device cannot be measured: torch sees none, or what it computes is wrong."""
+
+
+class MeshwrightWarning(UserWarning):
+    """Something in the user's input is odd and taken as it stands; the command line tells it in one line on standard error."""
+
+
+class PlausibilityWarning(MeshwrightWarning):
+    """A figure of hardware is beyond what machines are like: most often a unit was mistaken."""
 
 
 def nearest(value: str, choices: Iterable[str]) -> str | None:

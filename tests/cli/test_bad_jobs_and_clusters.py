@@ -225,3 +225,20 @@ def test_a_folder_of_graphs_must_be_there_and_hold_a_profile(refused, work):
         assert refused(*command, "--graphs", "missing") == "missing: no such folder of graphs"
         assert refused(*command, "--graphs", "graph.txt") == "graph.txt: no such folder of graphs"
         assert refused(*command, "--graphs", "empty") == "empty: the folder holds no profile (NAME/graph.txt)"
+
+
+def test_an_odd_figure_is_warned_of_once_beside_the_result(meshwright, spoil):
+    spoil("cluster.yaml", "bandwidth_gbytes_per_s: 100.0", "bandwidth_gbytes_per_s: 6000")
+    for command in (
+        ("plan", "--job", "graph.txt"),
+        ("estimate", "--job", "graph.txt", "--layout", "dp=2,micro_batch=4,global_batch=8"),
+        ("plan", "--search", "--job", "graph.txt", "--batch", 8),
+    ):
+        told = meshwright(*command, "--cluster", "cluster.yaml", "--json", "-")
+        assert told.status == 0
+        assert json.loads(told.out)
+        (line,) = [line for line in told.err.splitlines() if "warning" in line]
+        assert line.startswith(
+            "meshwright: warning: cluster.yaml:7: topology.bandwidth_gbytes_per_s: 6000 GB/s is 6.67 times the"
+        )
+        assert line.endswith("did you mean 750 (6000 Gb/s)?")

@@ -57,6 +57,22 @@ def test_a_plan_is_shown_saved_and_loaded_again(meshwright, work):
     assert {event["ph"] for event in json.loads((work / "trace.json").read_text())["traceEvents"]} >= {"M", "X"}
 
 
+def test_choices_of_the_cost_model_need_no_search(meshwright, refused, work):
+    (work / "costs.yaml").write_text("overlap_slowdown: 3.0\n")
+
+    def step_s(*options):
+        data = json.loads(meshwright(*PLAN, "--policy", "fixed-2", "--json", "-", *options).out)
+        return next(figure["value"] for figure in data["predicted"] if figure["name"] == "step_s")
+
+    slower_s = step_s("--set", "overlap_slowdown=3.0")
+    assert slower_s > step_s() == step_s("--set", "overlap_slowdown=1.0")
+    assert step_s("--overlap-slowdown", 3) == step_s("--costs", "costs.yaml") == slower_s
+    assert step_s("--collectives", "tree") == step_s("--set", "collectives=tree")
+    assert "priced with collectives=tree" in " ".join(meshwright(*PLAN, "--collectives", "tree").out.split())
+    assert "kernels: is read where layouts of transformers are priced" in refused(*PLAN, "--set", "kernels=a100")
+    assert refused(*PLAN, "--set", "overlap_slowdwn=3").startswith("--set: overlap_slowdwn: unknown key")
+
+
 def test_the_plan_on_standard_output_is_the_one_in_a_file(meshwright, work):
     meshwright(*PLAN, "--json", "plan.json")
     told = meshwright(*PLAN, "--json", "-")

@@ -92,6 +92,33 @@ def test_a_profile_is_searched_by_name_with_the_batch_that_is_said(meshwright, r
     assert figures_of(told)["step_s"] >= 3.75e-3
 
 
+def test_a_batch_that_divides_better_is_told(meshwright):
+    search = ("plan", "--search", "--job", "zoo:alexnet", "--cluster", "preset:host-8", "--keep", "schedule=1f1b,zero=0")
+    told = meshwright(*search, "--batch", 62, "--top", 1)
+    assert told.status == 0
+    assert "--batch 64 brings " in told.out
+    assert "% more samples/s (" in told.out
+    assert "brings" not in meshwright(*search, "--batch", 64, "--top", 1).out
+
+
+def test_every_command_that_takes_a_job_counts_the_data_loader_only_where_it_is_asked_to(meshwright, work):
+    (work / "graph.txt").write_text(PROFILE.replace("forward_compute_time=0.0", "forward_compute_time=70.0"))
+    # a layer of 12, one of 18 ms, and the loader's 70 ms
+    for command, step_s in (
+        (("estimate", "--layout", "micro_batch=4,global_batch=4"), lambda data: data["figures"][0]["value"]),
+        (("plan", "--search", "--devices", 1, "--batch", 4), lambda data: data["predicted"][0]["value"]),
+        (("plan", "--max-degree", 1), lambda data: next(f["value"] for f in data["predicted"] if f["name"] == "step_s")),
+    ):
+        for options, total_s, is_told in (
+            ((), 0.03, True),
+            (("--keep-input-ops",), 0.1, False),
+            (("--profile-batch", 4), 0.03, True),
+        ):
+            told = meshwright(command[0], "--job", "graph.txt", *CLUSTER, *command[1:], *options, "--json", "-")
+            assert step_s(json.loads(told.out)) == pytest.approx(total_s)
+            assert ("left out: 1 Input op of the profile, 70 of 100 ms" in " ".join(told.err.split())) is is_told
+
+
 def test_an_estimate_shows_stages_and_what_its_uncertainty_is_made_of(meshwright, work):
     told = meshwright("estimate", "--job", "zoo:resnet18", *CLUSTER, "--layout", "dp=2,pp=2,micro_batch=8,global_batch=64")
     assert told.status == 0

@@ -27,6 +27,17 @@ def test_every_figure_has_a_provenance_and_an_uncertainty(llama):
     assert sum(part["seconds"] for part in data["breakdown"]) == pytest.approx(llama.step.step_s)
 
 
+def test_selective_recomputation_without_effect_says_so():
+    layout = "tp=4,dp=2,micro_batch=1,global_batch=8"
+    fused, unfused = (
+        estimate("zoo:gpt2-small", "preset:host-8", f"{layout},recompute=selective{more}") for more in ("", ",attention=unfused")
+    )
+    assert fused.step.step_s == estimate("zoo:gpt2-small", "preset:host-8", layout).step.step_s
+    (remark,) = fused.to_data()["remarks"]
+    assert remark.startswith("recompute=selective changes nothing: fused attention")
+    assert unfused.remarks == ()
+
+
 def test_a_sequence_has_tokens():
     with pytest.raises(PlanError, match=r"sequence_length: a sequence has at least one token \(got 0\)"):
         estimate("zoo:llama-7b", "preset:dgx-a100-8x8", LAYOUT, sequence_length=0)

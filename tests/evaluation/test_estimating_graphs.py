@@ -12,6 +12,7 @@ from meshwright.evaluation.estimating import estimate
 from meshwright.evaluation.estimating_graphs import GraphEstimate
 from meshwright.evaluation.explaining import explain
 from meshwright.evaluation.layout_planning import search_layouts
+from meshwright.evaluation.planning import plan
 from meshwright.jobs import load_graph
 
 LAYOUT = "dp=4,pp=2,micro_batch=8,global_batch=64"
@@ -66,6 +67,41 @@ def test_published_profiles_are_read_by_folder_name(reference):
     assert found.step.mfu is None
     assert {figure.name for figure, _ in found.figures()} == {"step_s", "samples_per_s", "memory_bytes"}
     assert found.step.doubts["kernels"] == 0.2  # a micro-batch of 8 of the 64 samples
+
+
+@pytest.mark.reference
+def test_the_data_loader_of_a_published_profile_does_not_count(reference):
+    # AlexNet's step takes 721.2 ms, of which the data loader takes 635.9
+    whole = {"graphs_dir": reference / "pipedream", "keep_input_ops": True}
+    model = {"graphs_dir": reference / "pipedream"}
+    layout = "micro_batch=256,global_batch=256"
+    assert estimate("alexnet", CLUSTER, layout, **whole).step.step_s == pytest.approx(0.7212, abs=1e-4)
+    found = estimate("alexnet", CLUSTER, layout, **model)
+    assert found.step.step_s == pytest.approx(0.0853, abs=1e-4)
+    (remark,) = found.to_data()["remarks"]
+    assert "635.9 of 721.2 ms" in remark
+    searched = search_layouts("alexnet", CLUSTER, batch=256, devices="1", **model)
+    assert searched.best.step_s == pytest.approx(found.step.step_s)
+    assert searched.plan.why.endswith(remark)
+    assert searched.to_data()["remarks"] == [remark]
+    planned = plan("alexnet", "preset:host-8", max_degree=1, **model)
+    assert planned.plan.figure("step_s").value == pytest.approx(found.step.step_s)
+    assert planned.plan.why.endswith(remark)
+
+
+def test_a_batch_is_told_apart_from_the_samples_of_a_profile(tmp_path):
+    graph = replace(load_graph("zoo:alexnet"), source="measured", reference_device="a100", samples_per_step=None)
+    graph.save(tmp_path / "profile.json")
+    job = str(tmp_path / "profile.json")
+    for batch in (64, 256):  # one profile after the other
+        found = estimate(job, CLUSTER, f"micro_batch=64,global_batch={batch}", profile_batch=64)
+        assert found.step.step_s == pytest.approx(batch // 64 * graph.step_s)
+    assert estimate(job, CLUSTER, "micro_batch=64", profile_batch=64).layout.global_batch == 64
+    searched = search_layouts(job, CLUSTER, devices="1", batch=256, keep="micro_batch=64", profile_batch=64)
+    assert searched.best.step_s == pytest.approx(4 * graph.step_s)
+    assert ("samples per step", "256 over all ranks", "") in searched.plan.summary_rows()
+    assert search_layouts(job, CLUSTER, devices="1", profile_batch=64).search.global_batch == 64
+    assert plan(job, CLUSTER, max_degree=1, profile_batch=64).plan.job.graph["samples_per_step"] == 64
 
 
 def test_each_switch_is_told_on_both_paths(vgg):

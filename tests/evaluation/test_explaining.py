@@ -8,23 +8,24 @@ import pytest
 from meshwright.clusters.cluster import Cluster
 from meshwright.costs.model import CostSettings
 from meshwright.costs.network import RankNetwork
+from meshwright.evaluation import explaining
 from meshwright.evaluation.estimating import estimate
-from meshwright.evaluation.explaining import MOST_TASKS, explain, side_by_side_s
+from meshwright.evaluation.explaining import explain, side_by_side_s
 from meshwright.jobs.graph import JobGraph
 from meshwright.plans.partition import OpSplits
 from meshwright.simulation.interleaving import bursts, interleave
 from meshwright.simulation.layouts.running import layout_step, num_tasks, simulated_step_s
 from meshwright.simulation.timeline import JobStep, simulate, simulate_together
 
-LAYOUT = "tp=4,dp=16,micro_batch=1,global_batch=128,sequence_parallel=true,distributed_optimizer=true"
+LAYOUT = "tp=4,dp=4,micro_batch=1,global_batch=8,sequence_parallel=true,distributed_optimizer=true"
 SMALL = "pp=2,dp=8,micro_batch=1,global_batch=16,overlap_dp=true"
 KINDS = {"vertical", "horizontal", "intra-inter", "host-net", "flows"}
 STEPS = 12
 
 
 @pytest.fixture(scope="module")
-def llama():
-    return estimate("zoo:llama-7b", "preset:dgx-a100-8x8", LAYOUT)
+def cut():
+    return estimate("zoo:gpt2-small", "preset:dgx-a100-8x8", LAYOUT)
 
 
 @pytest.fixture(scope="module")
@@ -32,8 +33,8 @@ def small():
     return estimate("zoo:gpt2-small", "preset:dgx-a100-8x8", SMALL)
 
 
-def test_each_switch_is_told_with_its_change_or_why_it_changes_nothing(llama):
-    found = {one.name: one for one in explain(llama)}
+def test_each_switch_is_told_with_its_change_or_why_it_changes_nothing(cut):
+    found = {one.name: one for one in explain(cut)}
     assert found["overlap_tp=true"].change < 0
     assert found["overlap_dp=true"].change < 0
     assert found["overlap_pp=true"].change is None
@@ -62,6 +63,7 @@ def test_switches_that_the_analytic_path_does_not_read_are_simulated_on_both_sid
     assert found["gradient_bucket_bytes=26214400"].step_s == bucketed_s
     assert found["gradient_bucket_bytes=26214400"].change == bucketed_s / base_s - 1
     assert {one.kind for one in explain(small) if one.change is not None} == KINDS
+    assert {one.micro_batches for one in found.values()} == {(2,)}
 
 
 def test_choices_that_are_made_are_switched_back(small):
@@ -80,19 +82,34 @@ def test_choices_that_do_not_go_together_are_told(small):
     assert "wants flows cut-through" in found["contention=fair"].remark
 
 
-def test_what_is_too_large_to_simulate_says_so_with_its_size(llama):
-    # 64 ranks, 8 micro-batches, 2 steps: 1,024 times the tasks of a rank in a micro-batch, several hundred
-    tasks = num_tasks(layout_step(llama.work, llama.cluster), RankNetwork(llama.cluster, np.arange(64)))
-    assert tasks > MOST_TASKS
-    told = [one for one in explain(llama) if one.provenance == "simulated"]
+def test_what_is_too_large_to_simulate_is_simulated_with_fewer_micro_batches(monkeypatch):
+    long = estimate("zoo:gpt2-small", "preset:host-8", "pp=2,dp=4,micro_batch=1,global_batch=80")
+    whole = {one.name: one for one in explain(long) if one.provenance == "simulated"}
+    assert {one.micro_batches for one in whole.values() if one.change is not None} == {(20,)}
+    monkeypatch.setattr(explaining, "MOST_TASKS", long.num_tasks(CostSettings()) / 2)
+    fewer = {one.name: one for one in explain(long) if one.provenance == "simulated"}
+    assert {one.micro_batches for one in fewer.values() if one.change is not None} == {(4, 6)}
+    assert fewer["contention=fair"].change is not None
+    assert {name for name, one in fewer.items() if one.change is None} == {"routing=ecmp", "routing=spread"}  # one path only
+    for name, one in fewer.items():
+        if one.change is not None:
+            assert (one.base_s, one.step_s) == pytest.approx((whole[name].base_s, whole[name].step_s), rel=1e-3)
+
+
+def test_what_is_too_large_with_any_number_of_micro_batches_says_so_with_its_size(cut, monkeypatch):
+    tasks = num_tasks(layout_step(cut.work, cut.cluster), RankNetwork(cut.cluster, np.arange(16)))
+    monkeypatch.setattr(explaining, "MOST_TASKS", 1000)
+    told = [one for one in explain(cut) if one.provenance == "simulated"]
     assert len(told) == 8
-    assert {one.remark for one in told} == {f"not simulated: about {tasks:,} tasks, 250,000 at most"}
+    why = f"not simulated: about {tasks:,} tasks, 1,000 at most, and no micro-batches to leave out"
+    assert {one.remark for one in told} == {why}
     assert {one.change for one in told} == {None}
+    assert {one.micro_batches for one in told} == {()}
 
 
 def test_rows_are_plain_data(small):
     rows = json.loads(json.dumps([one.to_data() for one in explain(small)]))
-    assert set(rows[0]) == {"kind", "switch", "provenance", "base_s", "step_s", "change", "remark"}
+    assert set(rows[0]) == {"kind", "switch", "provenance", "base_s", "step_s", "change", "remark", "micro_batches"}
 
 
 @pytest.mark.parametrize(("busy", "together", "shifted"), [(0.25, 1.25, 1.0), (0.5, 1.5, 1.0), (0.75, 1.75, 1.5)])

@@ -60,10 +60,22 @@ def test_shares_of_a_row_are_shares_of_its_step():
     found = search_layouts("zoo:gpt2-small", "preset:dgx-a100-8x8", batch=64, devices="16", keep="pp=2|4")
     for row in found.rows(5):
         told = row.step.breakdown_s
-        rest = sum(told[name] for name in ("compute", "recompute", "optimizer", "host"))
+        rest = sum(told[name] for name in ("compute", "recompute", "imbalance", "optimizer", "host"))
         assert row.bubble_share + row.exposed_share + rest / row.step.step_s == pytest.approx(1)
         assert row.step.step_s == row.found.step_s
     assert found.rows(1)[0].on_front
+
+
+def test_a_kept_key_that_changes_nothing_is_told():
+    found = search_layouts("zoo:gpt2-small", "preset:host-8", keep="recompute=selective,tp=1,cp=1,pp=1", top=1)
+    why = "recompute=selective changes nothing: fused attention keeps no scores, so there is nothing to compute again"
+    assert found.remarks == (why,)
+    assert found.plan.why.endswith(why)
+    assert search_layouts("zoo:vgg16", "preset:host-8", keep="precision=fp32,pp=1", top=1).remarks == (
+        "precision=fp32 changes nothing: a graph of ops tells no layers",
+    )
+    # what the search chose by itself is not told
+    assert search_layouts("zoo:gpt2-small", "preset:host-8", devices="1", top=1).remarks == ()
 
 
 def test_a_zoo_job_brings_its_own_batch():

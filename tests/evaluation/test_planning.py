@@ -2,9 +2,13 @@ import dataclasses
 
 import pytest
 
+from meshwright.clusters import load_cluster
+from meshwright.costs.model import CostSettings
 from meshwright.errors import PlanError
 from meshwright.evaluation.planning import plan
 from meshwright.jobs import load_graph
+from meshwright.plans.partition import uniform_splits
+from meshwright.simulation.timeline import simulate
 
 
 def test_the_chosen_candidate_is_the_one_that_the_plan_predicts():
@@ -29,6 +33,20 @@ def test_fastest_is_chosen_without_a_deadline_and_cheapest_with_one():
 def test_the_reason_counts_one_rank_as_one():
     why = plan("zoo:alexnet", "preset:host-8", max_degree=1).plan.why
     assert why == "fastest-feasible chose 1 rank on block contiguous (first-fit) out of 1 candidate on the empty cluster"
+
+
+@pytest.mark.parametrize("policy", [None, "fixed-8"])
+def test_choices_of_the_cost_model_price_what_every_policy_sees(policy):
+    costs = CostSettings(collectives="ring", overlap_slowdown=2.0)
+    plain, priced = (plan("zoo:vgg16", "preset:host-8", policy_spec=policy, costs=one) for one in (None, costs))
+    assert "priced with" not in plain.plan.why
+    assert priced.plan.why.endswith("priced with collectives=ring overlap_slowdown=2.0")
+    chosen = next(row for row in priced.candidates if row["is_chosen"])
+    splits, devices = uniform_splits(load_graph("zoo:vgg16"), chosen["degree"]), priced.plan.placement().devices
+    by_hand = simulate(load_graph("zoo:vgg16"), load_cluster("preset:host-8"), splits, devices, costs)
+    assert chosen["step_s"] == pytest.approx(by_hand.step_s)
+    others = {row["degree"]: row["step_s"] for row in plain.candidates}
+    assert all(row["step_s"] > others[row["degree"]] for row in priced.candidates if row["degree"] > 1)
 
 
 def test_times_that_name_no_device_are_said_to_be_taken_as_the_clusters(tmp_path):

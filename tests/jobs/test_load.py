@@ -5,8 +5,11 @@ import pytest
 from meshwright.devices import device_type
 from meshwright.errors import GraphError, InputFileError
 from meshwright.jobs import load_graph, zoo_graph
+from meshwright.jobs.load import JobSource
+from meshwright.jobs.pipedream import load_profile
 
 PROFILE = "n1 -- ReLU -- forward_compute_time=1, backward_compute_time=1, activation_size=1, parameter_size=0\n"
+LOADED = "n{} -- {}() -- forward_compute_time={}, backward_compute_time={}, activation_size=1, parameter_size=0\n"
 CONFIG = {"model_type": "gpt2", "n_embd": 8, "n_head": 2, "n_layer": 1, "n_positions": 16, "vocab_size": 10}
 
 
@@ -73,3 +76,46 @@ def test_paths_that_hold_no_graph_are_refused(folder):
 def test_a_batch_is_refused_where_the_figures_are_given(folder, name):
     with pytest.raises(GraphError, match="batch_size: the graph's figures hold for its own batch only"):
         load_graph(str(folder / name), batch_size=4)
+
+
+@pytest.fixture
+def fed(tmp_path):
+    """A profile of a data loader of 5 + 1 ms and a layer of 2 + 2 ms."""
+    path = tmp_path / "fed" / "graph.txt"
+    path.parent.mkdir()
+    path.write_text(LOADED.format(1, "Input0", 5, 1) + LOADED.format(2, "ReLU", 2, 2) + "\tn1 -- n2\n")
+    return path
+
+
+def test_what_times_the_data_loader_is_left_out_and_told(fed, tmp_path):
+    load_profile(fed).save(tmp_path / "saved.json")
+    for spec in (str(fed), str(tmp_path / "saved.json")):
+        graph, (remark,) = JobSource(spec).load()
+        assert (graph.op_kinds, graph.step_s) == (("ReLU",), pytest.approx(0.004))
+        assert remark.startswith("left out: 1 Input op of the profile, 6 of 10 ms, which time the data loader")
+        assert "--keep-input-ops" in remark
+        assert load_graph(spec).to_data() == graph.to_data()
+        whole = JobSource(spec, keep_input_ops=True).load()
+        assert (whole.graph.to_data(), whole.remarks) == (load_profile(fed).to_data(), ())
+
+
+def test_only_input_ops_of_measured_graphs_are_left_out(fed, tmp_path):
+    near = tmp_path / "near.txt"
+    near.write_text(fed.read_text().replace("Input0", "InputNorm"))
+    assert JobSource(str(near)).load().graph.num_ops == 2
+    data = load_profile(fed).to_data() | {"source": "estimated"}
+    (tmp_path / "estimated.json").write_text(json.dumps(data))
+    assert JobSource(str(tmp_path / "estimated.json")).load().remarks == ()
+    fed.write_text(LOADED.format(1, "Input", 5, 1))
+    with pytest.raises(GraphError, match="no op but its inputs"):
+        load_graph(str(fed))
+
+
+def test_the_batch_of_a_profile_is_said_where_it_is_not_told(fed):
+    assert load_graph(str(fed)).samples_per_step is None
+    assert load_graph(str(fed), profile_batch=64).samples_per_step == 64
+    with pytest.raises(GraphError, match=r"--profile-batch: must be at least 1 \(got 0\)"):
+        load_graph(str(fed), profile_batch=0)
+    for read in (JobSource("zoo:vgg16", profile_batch=64).load, JobSource("zoo:gpt2-small", profile_batch=64).shape):
+        with pytest.raises(GraphError, match=r"--profile-batch: is for a profile, which does not tell it; .* does"):
+            read()

@@ -211,12 +211,15 @@ def test_graphs_are_found_beside_the_file_and_in_the_graphs_folder(tmp_path):
     assert [graph.name for graph in load.graphs] == ["beside", "mine", "gnmt"]
 
 
-def test_input_ops_are_dropped_where_asked(tmp_path):
-    (tmp_path / "graph.txt").write_text(
+def test_input_ops_are_dropped_unless_they_are_kept(tmp_path):
+    (tmp_path / "fed").mkdir()
+    (tmp_path / "fed" / "graph.txt").write_text(
         PROFILE.format("Input", 5) + PROFILE.format("ReLU", 2).replace("n1", "n2") + "\tn1 -- n2\n"
     )
-    kept, dropped = (workload(tmp_path, graphs=["graph.txt"], drop_input_ops=drop).graphs[0] for drop in (False, True))
-    assert (kept.step_s, dropped.step_s) == pytest.approx((0.007, 0.002))
+    kept, dropped, usual = (workload(tmp_path, graphs=["fed"], drop_input_ops=drop).graphs[0] for drop in (False, True, None))
+    assert (kept.step_s, dropped.step_s, usual.step_s) == pytest.approx((0.007, 0.002, 0.002))
+    added = workload(graphs_dir=tmp_path, drop_input_ops=False).graphs[-1]
+    assert (added.name, added.step_s) == ("profile-fed", pytest.approx(0.002))
 
 
 def test_a_graph_that_takes_no_time_is_refused(tmp_path):

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 INTERRUPTED = 130
 NOBODY_READS = 141
@@ -31,12 +34,12 @@ def run(arguments: list[str]) -> int:
 
 
 def guarded(action: Callable[[], int]) -> int:
-    """The exit status of an action; what the user, the system or Ctrl-C did to it is told in one line."""
+    """The exit status of an action; what the user, the system or Ctrl-C did to it is told in one line, and so are warnings."""
     from .. import inputs
     from ..errors import MeshwrightError
 
     try:
-        with inputs.kept():
+        with inputs.kept(), _told_warnings():
             status = action()
         sys.stdout.flush()
     except MeshwrightError as error:
@@ -74,6 +77,27 @@ def _dispatch(arguments: list[str]) -> int:
             raise
         raise told from None
     return status if isinstance(status, int) else 0
+
+
+@contextmanager
+def _told_warnings() -> Iterator[None]:
+    """Our own warnings on standard error, a line each and each once; those of others as they are."""
+    from ..errors import MeshwrightWarning
+
+    told: set[str] = set()
+    with warnings.catch_warnings():
+        show = warnings.showwarning
+
+        def tell(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+            if not issubclass(category, MeshwrightWarning):
+                show(message, category, *place, **more)
+            elif str(message) not in told:
+                told.add(str(message))
+                _say(f"warning: {message}", 0)
+
+        warnings.simplefilter("always", MeshwrightWarning)
+        warnings.showwarning = tell
+        yield
 
 
 def _refuse(message: str, status: int) -> int:

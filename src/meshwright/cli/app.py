@@ -27,6 +27,13 @@ JsonFile = Annotated[str | None, typer.Option("--json", metavar="FILE", help="Wr
 GraphsDir = Annotated[
     Path | None, typer.Option("--graphs", metavar="DIR", help="Add the profiles DIR/NAME/graph.txt to the jobs, by NAME.")
 ]
+KeepInputOps = Annotated[
+    bool, typer.Option("--keep-input-ops", help="Count the Input ops of a profile, which time the data loader.")
+]
+ProfileBatch = Annotated[
+    int | None,
+    typer.Option(metavar="N", help="Samples for which the times of a profile hold; by default the batch of a step."),
+]
 CollectivesTable = Annotated[
     str | None,
     typer.Option(metavar="TABLE", help="Measured collectives: a file of calibrate collectives, or a100, h100, v100."),
@@ -150,9 +157,20 @@ def plan(
         int | None, typer.Option(metavar="N", help="Most ranks that the job may be cut into; 16 by default.")
     ] = None,
     graphs: GraphsDir = None,
+    keep_input_ops: KeepInputOps = False,
+    profile_batch: ProfileBatch = None,
     trace: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write one step as a Chrome trace, which Perfetto opens.")
     ] = None,
+    collectives: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Algorithm of all collectives; auto takes the measured figures.")
+    ] = None,
+    collectives_table: CollectivesTable = None,
+    overlap_slowdown: Annotated[
+        float | None, typer.Option(metavar="X", help="Factor on computing and sending at once; of layouts 1.126 by default.")
+    ] = None,
+    costs: CostsFile = None,
+    changes: CostChanges = None,
     search: Annotated[
         bool, typer.Option("--search", help="Search all parallel layouts; the options below are for this.")
     ] = False,
@@ -169,15 +187,6 @@ def plan(
     order: Annotated[
         str | None, typer.Option(metavar="AXES", help="The only rank order to try, as tp-cp-dp-pp; all by default.")
     ] = None,
-    collectives: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Algorithm of all collectives; auto takes the measured figures.")
-    ] = None,
-    collectives_table: CollectivesTable = None,
-    overlap_slowdown: Annotated[
-        float | None, typer.Option(metavar="X", help="Factor on computing and sending at once; 1.126 by default.")
-    ] = None,
-    costs: CostsFile = None,
-    changes: CostChanges = None,
     top: Annotated[int | None, typer.Option(metavar="N", help="Layouts to rank; 10 by default.")] = None,
     whole: Annotated[
         Path | None, typer.Option("--all", metavar="FILE", help="Rank every layout that fits, and write all as .csv or .json.")
@@ -207,23 +216,25 @@ def plan(
         "--keep": keep,
         "--order": order,
     }
-    by_search |= {"--collectives": collectives, "--collectives-table": collectives_table}
-    by_search |= {"--overlap-slowdown": overlap_slowdown, "--costs": costs, "--set": changes}
     by_search |= {"--top": top, "--all": whole, "--plot": plot}
     for option, value in (by_policy if search else by_search).items():
         if value is not None:
             raise MeshwrightError("does not go with --search" if search else "goes with --search only", field=option)
+    from .cost_options import CostOptions
+    from .job_options import JobOptions
+
+    chosen = CostOptions(costs, tuple(changes or ()), collectives, collectives_table, overlap_slowdown)
+    read = JobOptions(graphs, keep_input_ops, profile_batch)
     if not search:
         from . import planning
 
-        planning.run(job, cluster, policy, steps, deadline_s, 16 if max_degree is None else max_degree, graphs, trace, json_file)
+        most = 16 if max_degree is None else max_degree
+        planning.run(job, cluster, policy, steps, deadline_s, most, read, chosen, trace, json_file)
         return
     from . import searching
-    from .cost_options import CostOptions
 
-    chosen = CostOptions(costs, tuple(changes or ()), collectives, collectives_table, overlap_slowdown)
     rows = 10 if top is None else top
-    asked = searching.Asked(batch, sequence_length, devices, keep or "", order, graphs, chosen, rows, whole, plot)
+    asked = searching.Asked(batch, sequence_length, devices, keep or "", order, read, chosen, rows, whole, plot)
     searching.run(job, cluster, steps, asked, json_file)
 
 
@@ -243,6 +254,8 @@ def estimate(
         int | None, typer.Option(metavar="N", help="Tokens of a sequence; by default the model's own, 2,048 at most.")
     ] = None,
     graphs: GraphsDir = None,
+    keep_input_ops: KeepInputOps = False,
+    profile_batch: ProfileBatch = None,
     overlap_slowdown: Annotated[
         float | None,
         typer.Option(metavar="X", help="Factor on computing and sending while both go on at once; 1 is none, 1.126 the default."),
@@ -263,9 +276,11 @@ def estimate(
     """
     from . import estimating
     from .cost_options import CostOptions
+    from .job_options import JobOptions
 
     chosen = CostOptions(costs, tuple(changes or ()), collectives, collectives_table, overlap_slowdown)
-    estimating.run(job, cluster, layout, sequence_length, graphs, chosen, explain, json_file)
+    read = JobOptions(graphs, keep_input_ops, profile_batch)
+    estimating.run(job, cluster, layout, sequence_length, read, chosen, explain, json_file)
 
 
 @app.command(short_help="Write a plan in the form of a scheduler or launcher.")

@@ -29,8 +29,11 @@ class CostOptions:
     collectives_table: str | None = None
     overlap_slowdown: float | None = None
 
-    def settings(self) -> CostSettings:
+    def settings(self, *, for_layouts: bool = True) -> CostSettings:
         """The choices: options of their own before ``--set``, and both before the file.
+
+        Args:
+            for_layouts: whether layouts are priced, whose ``overlap_slowdown`` has a default of its own.
 
         Raises:
             InputFileError, ConfigError: the file is missing, or a key or value is wrong.
@@ -39,7 +42,7 @@ class CostOptions:
         from ..costs.model import CostSettings
 
         read = CostSettings() if self.file is None else settings.load(CostSettings, self.file)
-        data = {"overlap_slowdown": OVERLAP_SLOWDOWN} | read.model_dump(exclude_unset=True)
+        data = ({"overlap_slowdown": OVERLAP_SLOWDOWN} if for_layouts else {}) | read.model_dump(exclude_unset=True)
         for change in self.changes:
             data = settings.override(data, change)
         if self.changes:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from .. import files, inputs
 from ..compiling import Watcher, watched
@@ -47,6 +47,14 @@ def tell_written(out: Console, *paths: str | Path | None) -> None:
     for path in paths:
         if path is not None and str(path) != "-":
             out.print(f"written: {path}", markup=False, soft_wrap=True)
+
+
+def tell_remarks(out: Console, remarks: Sequence[str]) -> None:
+    """Print a line for each remark, below the table that it is about."""
+    for remark in remarks:
+        out.print(remark, markup=False)
+    if remarks:
+        out.print()
 
 
 def check_file(option: str, path: str | Path | None, *, is_update: bool = False) -> None:
@@ -142,15 +150,29 @@ def _check_writable(option: str, folder: Path, problem: str) -> None:
         raise InputFileError("the folder may not be written", field=option, value=str(folder))
 
 
-def table(out: Console, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, numbers_from: int = 1) -> None:
-    """Print a table; columns from number ``numbers_from`` on are aligned to the right."""
+def table(
+    out: Console,
+    title: str,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    numbers_from: int = 1,
+    numbers_to: int | None = None,
+    breaks_numbers: bool = True,
+) -> None:
+    """Print a table; columns from number ``numbers_from`` on, up to ``numbers_to``, are aligned to the right.
+
+    Unless ``breaks_numbers`` these are never folded, so that the others, whatever their width, give way.
+    """
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
     made = Table(title=Text(title), box=box.SIMPLE_HEAD, title_justify="left")
     for number, column in enumerate(columns):
-        made.add_column(column, justify="right" if number >= numbers_from else "left", overflow="fold")
+        is_number = number >= numbers_from and (numbers_to is None or number < numbers_to)
+        side: Literal["left", "right"] = "right" if is_number else "left"
+        made.add_column(column, justify=side, overflow="fold", no_wrap=is_number and not breaks_numbers)
     for row in rows:
         made.add_row(*(Text(cell) for cell in row))
     out.print(made)

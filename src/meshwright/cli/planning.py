@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from .. import files
-from ..jobs.load import profile_names
 from . import output
+from .cost_options import CostOptions
+from .job_options import JobOptions
 
 
 def run(
@@ -16,15 +17,14 @@ def run(
     steps: int,
     deadline_s: float | None,
     max_degree: int,
-    graphs: Path | None,
+    read: JobOptions,
+    costs: CostOptions,
     trace: Path | None,
     json_file: str | None,
 ) -> None:
     """Choose a plan, write what was asked for, and show the plan beside the other candidates."""
     output.check_file("--json", json_file)
     output.check_file("--trace", trace)
-    if graphs is not None:
-        profile_names(graphs)  # refuses a folder without any
     from ..evaluation.planning import plan
 
     with output.progress() as bars, output.set_up(bars) as simulated:
@@ -35,8 +35,9 @@ def run(
             num_steps=steps,
             deadline_s=deadline_s,
             max_degree=max_degree,
-            graphs_dir=graphs,
+            costs=costs.settings(for_layouts=False),
             progress=simulated,
+            **read.arguments(),
         )
     if trace is not None:
         files.write_json(trace, chosen.timeline().to_chrome_trace(chosen.scenario.workload.graphs[0]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,13 +13,16 @@ from .. import files
 from ..errors import InputFileError
 from . import output
 from .cost_options import CostOptions
+from .job_options import JobOptions
 
 if TYPE_CHECKING:
-    from ..evaluation.layout_rows import RankedLayouts, Row
+    from rich.console import Console
+
+    from ..evaluation.layout_rows import RankedLayouts
     from ..planners.layout_front import Counts, Found
 
-COLUMNS = ("", "layout", "rank order", "devices", "step s", "{}/s", "MFU %", "GB", "bubble %", "exposed %")
-"""With what a second brings: tokens or samples."""
+NARROW = 100
+"""Columns of a terminal below which a table of layouts has fewer columns."""
 
 MOST_ROWS = 40
 """Of the Pareto front; --all writes the whole of it."""
@@ -29,7 +33,8 @@ class Asked:
     """The options of a search, as `evaluation.layout_planning.search_layouts` explains them.
 
     Attributes:
-        batch, sequence_length, devices, keep, order, graphs: for the search.
+        batch, sequence_length, devices, keep, order: for the search.
+        read: how the job is read.
         costs: choices of the cost model.
         top: rows of the table.
         whole_file: where the whole ranking goes.
@@ -41,7 +46,7 @@ class Asked:
     devices: str | None
     keep: str
     order: str | None
-    graphs: Path | None
+    read: JobOptions
     costs: CostOptions
     top: int
     whole_file: Path | None
@@ -51,11 +56,8 @@ class Asked:
 def run(job: str, cluster: str, steps: int, asked: Asked, json_file: str | None) -> None:
     """Search, write what was asked for, and show the best layouts, the front and what became of the others."""
     from ..evaluation.layout_planning import search_layouts
-    from ..jobs.load import profile_names
 
     _check_files(asked, json_file)
-    if asked.graphs is not None:
-        profile_names(asked.graphs)  # refuses a folder without any
     found = search_layouts(
         job,
         cluster,
@@ -67,8 +69,8 @@ def run(job: str, cluster: str, steps: int, asked: Asked, json_file: str | None)
         top=None if asked.whole_file else asked.top,
         num_steps=steps,
         costs=asked.costs.settings(),
-        graphs_dir=asked.graphs,
         on_best=_Teller(),
+        **asked.read.arguments(),
     )
     plan = found.plan
     if json_file == "-":
@@ -111,17 +113,31 @@ def _check_files(asked: Asked, json_file: str | None) -> None:
 def _show(found: RankedLayouts, top: int, json_file: str | None) -> None:
     out = output.console(json_file)
     counts, best, name = found.searched.counts, found.best, found.cluster.name
-    rows = found.rows(top)
-    columns = [column.format(rows[0].rate[0].removesuffix("_per_s")) for column in COLUMNS]
-    output.table(out, f"Best layouts of {found.name} on {name}, {found.batch_text}", columns, _lines(rows), numbers_from=3)
-    numbers = sorted({one.devices for one in found.searched.front}, reverse=True)
+    places = found.simplest_first(top)
+    rows = [
+        ("=" * (place in found.ties and len(found.ties) > 1) + f"{place + 1}", found.searched.ranking[place]) for place in places
+    ]
+    _table(out, f"Best layouts of {found.name} on {name}, {found.batch_text}", found, rows)
+    told = ["bubble %: of the step, idle by the schedule alone; with equal stages (p - 1) / (v m) of the ideal time"]
+    if len(found.ties) > 1:
+        told.insert(
+            0, "=: as fast as the fastest, as far as predictions can tell, the simplest first; the number is the rank by time"
+        )
+    for one in found.better_batches[:1]:
+        (rate, here), there = found.row(best).rate, one.row.rate[1]
+        more = (
+            f"{one.gain:.0%} more {rate.removesuffix('_per_s')}/s ({there:,.0f} against {here:,.0f}), with {one.row.found.text}"
+        )
+        told.append(f"--batch {one.global_batch} brings {more}")
+    output.tell_remarks(out, told)
+    front = found.searched.front
+    numbers = sorted({one.devices for one in front}, reverse=True)
     if len(numbers) > 1:
-        fastest = [next(one for one in found.searched.front if one.devices == number) for number in numbers]
-        output.table(out, "Fastest by devices", columns, _lines([found.row(one) for one in fastest]), numbers_from=3)
-    front = [found.row(one) for one in found.searched.front[:MOST_ROWS]]
-    more = len(found.searched.front) - len(front)
-    title = "Pareto front of time, memory and devices" + (f", {more} more of less memory or devices" if more else "")
-    output.table(out, title, columns, _lines(front), numbers_from=3)
+        fastest = [next(one for one in front if one.devices == number) for number in numbers]
+        _table(out, "Fastest by devices", found, _numbered(fastest))
+    more = len(front) - MOST_ROWS
+    title = "Pareto front of time, memory and devices" + (f", {more} more of less memory or devices" if more > 0 else "")
+    _table(out, title, found, _numbered(front[:MOST_ROWS]))
     out.print(
         f"{counts.legal:,} legal layouts: {counts.examined:,} priced ({counts.prices:,} prices in different rank orders), "
         f"{counts.pruned:,} pruned by bounds, {counts.infeasible:,} too large for a device; {counts.illegal:,} illegal"
@@ -130,22 +146,39 @@ def _show(found: RankedLayouts, top: int, json_file: str | None) -> None:
         soft_wrap=True,
     )
     summary = [[label, value, provenance] for label, value, provenance in found.plan.summary_rows()]
-    output.table(out, f"Plan of the best, {best.text}", ["", "", "provenance"], summary, numbers_from=3)
+    output.table(out, f"Plan of the fastest, {best.text}", ["", "", "provenance"], summary, numbers_from=3)
 
 
-def _lines(rows: list[Row]) -> list[list[str]]:
-    return [
-        [
-            str(place),
-            row.found.text,
-            row.found.order,
-            str(row.found.devices),
-            f"{row.step.step_s:.4g} ± {100 * row.step.uncertainty:.0f} %",
-            f"{row.rate[1]:,.0f}",
-            "" if row.step.mfu is None else f"{100 * row.step.mfu:.1f}",
-            f"{row.found.memory_bytes / 1e9:.1f}",
-            f"{100 * row.bubble_share:.1f}",
-            f"{100 * row.exposed_share:.1f}",
-        ]
-        for place, row in enumerate(rows, start=1)
+def _numbered(layouts: Sequence[Found]) -> list[tuple[str, Found]]:
+    return [(str(place), one) for place, one in enumerate(layouts, start=1)]
+
+
+def _table(out: Console, title: str, found: RankedLayouts, layouts: Sequence[tuple[str, Found]]) -> None:
+    """Print layouts with their figures; a column that is the same in all rows goes into the title, or, if empty, nowhere.
+
+    Where the terminal is narrow the rank order stands with the layout, and the rate, which the time tells, is left out.
+    """
+    rows = [(label, found.row(one)) for label, one in layouts]
+    one = rows[0][1]
+    orders, devices = ({getattr(row.found, name) for _, row in rows} for name in ("order", "devices"))
+    is_narrow = out.width < NARROW
+    has_order = len(orders) > 1 and not is_narrow
+    texts = [row.found.text + (f" {row.found.order}" if len(orders) > 1 and is_narrow else "") for _, row in rows]
+    columns: list[tuple[str, list[str]]] = [
+        ("", [label for label, _ in rows]),
+        ("layout", texts),
+        ("rank order", [row.found.order for _, row in rows] if has_order else []),
+        ("devices", [str(row.found.devices) for _, row in rows] if len(devices) > 1 else []),
+        ("step s", [f"{row.step.step_s:.4g} ± {100 * row.step.uncertainty:.0f} %" for _, row in rows]),
+        (f"{one.rate[0].removesuffix('_per_s')}/s", [] if is_narrow else [f"{row.rate[1]:,.0f}" for _, row in rows]),
+        ("MFU\n%", [] if one.step.mfu is None else [f"{100 * (row.step.mfu or 0):.1f}" for _, row in rows]),
+        ("GB", [f"{row.found.memory_bytes / 1e9:.1f}" for _, row in rows]),
+        ("bubble\n%", [f"{100 * row.bubble_share:.1f}" for _, row in rows]),
+        ("exposed\n%", [f"{100 * row.exposed_share:.1f}" for _, row in rows]),
     ]
+    shown = [column for column in columns if column[1]]
+    title += f", {one.found.devices} devices" if len(devices) == 1 else ""
+    title += f", ranks in the order {one.found.order}" if len(orders) == 1 else ""
+    lines = [list(line) for line in zip(*(cells for _, cells in shown), strict=True)]
+    names = [name for name, _ in shown]
+    output.table(out, title, names, lines, numbers_from=3 if has_order else 2, breaks_numbers=False)

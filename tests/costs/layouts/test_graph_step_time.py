@@ -18,6 +18,7 @@ from meshwright.costs.layouts.graph_step_time import (
 from meshwright.costs.layouts.graph_work import describe_graph
 from meshwright.costs.layouts.memory import FRAGMENTATION, RUNTIME_BYTES
 from meshwright.costs.layouts.step_time import Pricer
+from meshwright.costs.layouts.waits import bubble_time_fraction
 from meshwright.costs.layouts.wires import Wires, wiring
 from meshwright.devices import device_type
 from meshwright.errors import PlanError
@@ -35,10 +36,19 @@ def test_the_parts_of_a_step_worked_by_hand():
     layout = Layout(pp=2, micro_batch=1, global_batch=1, recompute="full")
     priced = price_graph(describe_graph(CHAIN, layout, A100), Line(), A100)
     assert priced.step_s == pytest.approx(22.0)
-    # of the first stage: 2 + 4 computing, 2 again, 3 of sending, and 11 s of waiting for the other one and what it sends
+    # of the first stage: 2 + 4 computing, 2 again, 3 s each way, and 8 s in which the other one, which is equal, computes
     assert priced.breakdown_s == pytest.approx(
-        {"compute": 6, "recompute": 2, "pipeline transfers": 3, "bubble": 11, "gradient sync": 0, "parameter gather": 0}
+        {
+            "compute": 6,
+            "recompute": 2,
+            "pipeline transfers": 6,
+            "bubble": 8,
+            "imbalance": 0,
+            "gradient sync": 0,
+            "parameter gather": 0,
+        }
     )
+    assert bubble_time_fraction(priced.breakdown_s) == pytest.approx((2 - 1) / 1)
     assert priced.samples_per_s == pytest.approx(1 / 22)
     assert priced.mfu is None
     assert priced.hfu is None

@@ -1,6 +1,7 @@
 """The batched dynamics under PAC-ML's rules against `Episode`, decision for decision and to the last bit."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -54,6 +55,7 @@ def workload(graphs, num_steps, interarrival_s, distribution="A"):
         "steps": {"kind": "fixed", "num_steps": num_steps},
         "arrivals": {"kind": "fixed", "interarrival_s": interarrival_s},
         "deadline": deadline,
+        "drop_input_ops": False,
     }
     return Workload(configuration.build(WorkloadSettings, data), tuple(graphs))
 
@@ -299,6 +301,15 @@ def test_a_preset_is_a_starting_point_for_changes():
     assert again == chosen
 
 
+def test_a_workload_without_the_input_ops_that_the_semantics_run_is_refused():
+    graphs = [replace(graph, source="measured") for graph in small_graphs()]
+    jobs = workload(graphs, 50, 1000.0)
+    jobs = replace(jobs, settings=jobs.settings.model_copy(update={"drop_input_ops": True}))
+    chosen = ScenarioSettings(cluster="preset:ramp-4x4x2", workload="w", num_jobs=5, semantics={"kind": "pacml"})
+    with pytest.raises(MeshwrightError, match=r"drop_input_ops: the published simulator runs .* drop_input_ops: false"):
+        assemble(chosen, load_cluster(chosen.cluster), jobs)
+
+
 def test_steps_of_random_length_are_refused_where_milliseconds_pass_as_seconds():
     graphs = small_graphs()
     jobs = workload(graphs, 50, 1000.0)
@@ -319,7 +330,7 @@ def test_without_the_profiles_the_error_says_where_they_come_from():
 
 @pytest.fixture(scope="module")
 def profiles(reference):
-    return [load_graph(name, graphs_dir=reference / "pipedream") for name in GRAPHS]
+    return [load_graph(name, graphs_dir=reference / "pipedream", keep_input_ops=True) for name in GRAPHS]
 
 
 @pytest.mark.reference

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from meshwright.errors import GraphError
+from meshwright.jobs.pipedream import without_inputs
 from meshwright.simulation.pacml.mirror import mirror
 from meshwright.simulation.pacml.switches import PHYSICAL, Defects
 
@@ -56,10 +57,14 @@ def test_parents_stand_in_the_order_of_the_edges(branching):
     assert mirror(branching, Defects()).parents == [[], [0], [0], [1, 2], [3]]
 
 
-@pytest.mark.parametrize(
-    ("names", "value"), [(["node1", "node3"], "node3"), (["node0", "node1"], "node0"), (["node1", "node01"], "node1")]
-)
-def test_numbers_that_are_not_1_to_n_are_refused(names, value):
+def test_a_profile_without_its_input_ops_is_mirrored_as_where_they_are_left_out_here(branching):
+    left, there = (mirror(graph, PHYSICAL) for graph in (without_inputs(branching), branching))
+    for name in ("compute_s", "activation_bytes", "edges", "split_rank", "forward_order"):
+        assert getattr(left, name).tolist() == getattr(there, name).tolist()
+
+
+@pytest.mark.parametrize(("names", "value"), [(["node0", "node1"], "node0"), (["node1", "node01"], "node1")])
+def test_numbers_that_stand_twice_or_below_1_are_refused(names, value):
     graph = make_graph([1.0, 1.0], [1, 1], [1, 1], [1, 1], [(0, 1)], names=names)
     with pytest.raises(GraphError, match=value):
         mirror(graph, Defects())

@@ -1,0 +1,123 @@
+"""Figures of a cluster that no machine is like: taken as they stand, and warned of, for most often a unit was mistaken.
+
+What machines are like stands in ``configs/plausible.yaml``, by key. What no machine can be is refused elsewhere.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from functools import cache
+from importlib.resources import files as resources
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pydantic import Field
+
+from .. import settings
+from ..errors import PlausibilityWarning
+from ..yaml12 import Location, dotted
+from .settings import ClusterSettings
+
+
+class PlausibleRange(settings.Settings):
+    """What a figure is like.
+
+    Attributes:
+        low, high: the least and the most that is made or in use, in the key's unit.
+        source: where that is said.
+    """
+
+    low: float = Field(gt=0)
+    high: float = Field(gt=0)
+    source: str
+
+
+class PlausibleFigures(settings.Settings):
+    """``configs/plausible.yaml``."""
+
+    units: dict[str, dict[str, float]]
+    keys: dict[str, PlausibleRange]
+
+
+class Doubt(NamedTuple):
+    """A figure beyond what machines are like.
+
+    Attributes:
+        location: its place in the cluster's YAML.
+        value: the figure.
+        problem: how far it is beyond, and what may have been meant.
+    """
+
+    location: Location
+    value: float
+    problem: str
+
+
+def doubtful(described: ClusterSettings) -> list[Doubt]:
+    """The figures of a cluster beyond what machines are like; of a matrix the worst one."""
+    found = []
+    for location, kind, value in _figures(described):
+        key = str(location[-1])
+        known = figures().keys
+        plausible = known.get(f"{kind}.{key}") or known.get(key)
+        values = _numbers(value)
+        if plausible is None or not values:
+            continue
+        problems = {number: problem for number in values if (problem := _problem(key, number, plausible))}
+        if problems:
+            worst = max(problems, key=lambda number: max(number / plausible.high, plausible.low / number))
+            found.append(Doubt(location, worst, problems[worst]))
+    return found
+
+
+def warn(described: ClusterSettings, path: Path) -> None:
+    """Warn of every doubtful figure of a cluster's file, with its line."""
+    doubts = doubtful(described)
+    lines = settings.read_yaml(path)[1] if doubts else {}
+    for one in doubts:
+        place = next((lines[one.location[:n]] for n in range(len(one.location), 0, -1) if one.location[:n] in lines), None)
+        line = "" if place is None else f":{place}"
+        warnings.warn(f"{path}{line}: {dotted(one.location)}: {one.problem}", PlausibilityWarning, stacklevel=3)
+
+
+@cache
+def figures() -> PlausibleFigures:
+    """What machines are like."""
+    return settings.load(PlausibleFigures, Path(str(resources("meshwright.configs"))) / "plausible.yaml")
+
+
+def _figures(described: ClusterSettings) -> Iterator[tuple[Location, str, Any]]:
+    """Every value of a cluster's topology and devices, with its place and the kind of what it is in."""
+    for key in type(described.topology).model_fields:
+        yield ("topology", key), described.topology.kind, getattr(described.topology, key)
+    devices: dict[Location, Any] = {("device",): described.device}
+    devices |= {("device_overrides", host): device for host, device in described.device_overrides.items()}
+    for location, device in devices.items():
+        for key in () if isinstance(device, str) else type(device).model_fields:
+            yield (*location, key), "device", getattr(device, key)
+
+
+def _numbers(value: Any) -> list[float]:
+    """A number, or those of a matrix off its diagonal."""
+    if isinstance(value, bool) or not isinstance(value, int | float | tuple):
+        return []
+    if not isinstance(value, tuple):
+        return [float(value)]
+    rows = [row for row in value if isinstance(row, tuple)]
+    return [float(one) for i, row in enumerate(rows) for j, one in enumerate(row) if i != j and isinstance(one, int | float)]
+
+
+def _problem(key: str, value: float, plausible: PlausibleRange) -> str | None:
+    low, high = plausible.low, plausible.high
+    if value == 0 or low <= value <= high:
+        return None
+    unit = max((name for name in figures().units if key.endswith(f"_{name}")), key=len, default="")
+    words = {"gbytes_per_s": " GB/s", "tflops_per_s": " TFLOP/s", "gbytes": " GB"}.get(unit, f" {unit}" if unit else "")
+    if value > high:
+        beyond = f"{value / high:.3g} times the most there is ({high:g}: {plausible.source})"
+    else:
+        beyond = f"{low / value:.3g} times less than the least there is ({low:g}: {plausible.source})"
+    meant = ((value * factor, other) for other, factor in figures().units.get(unit, {}).items())
+    near = next((f"; did you mean {right:g} ({value:g} {other})?" for right, other in meant if low <= right <= high), "")
+    return f"{value:g}{words} is {beyond}{near}"

@@ -1,0 +1,73 @@
+"""Keys of a layout that were given and change neither the time nor the memory of a step, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ...plans.partition import Layout
+
+LAYERS_ONLY = (
+    "sequence_parallel",
+    "overlap_tp",
+    "async_gradients",
+    "context_parallel",
+    "precision",
+    "fp32_gradients",
+    "attention",
+    "fused_accumulation",
+)
+"""Keys about layers, of which a graph of ops tells nothing (see `graph_work.describe_graph`)."""
+
+
+def idle_keys(layout: Layout, *, has_layers: bool) -> dict[str, str]:
+    """Of the keys that are other than by default, those that change nothing, each with the reason.
+
+    Args:
+        layout: how a job is cut.
+        has_layers: whether the job is a transformer; else it is a graph of ops.
+    """
+    copies = layout.dp * layout.cp
+    reasons = {
+        "sequence_parallel": (layout.tp == 1, "tp is 1"),
+        "overlap_tp": (layout.tp == 1, "tp is 1"),
+        "async_gradients": (
+            layout.tp == 1 or layout.overlap_tp,
+            "tp is 1" if layout.tp == 1 else "overlap_tp hides them already",
+        ),
+        "overlap_pp": (layout.pp == 1, "pp is 1"),
+        "schedule": (layout.pp == 1, "pp is 1"),
+        "overlap_dp": (copies == 1, "dp x cp is 1"),
+        "context_parallel": (layout.cp == 1, "cp is 1"),
+        "shard_group": (layout.shard_group == copies, "it is all of dp x cp"),
+        "distributed_optimizer": (
+            layout.zero >= 1 or (copies == 1 and layout.shard_group is None),
+            "zero shards it" if layout.zero else "dp x cp is 1",
+        ),
+        "recompute": (
+            layout.recompute == "selective" and layout.attention == "fused",
+            "fused attention keeps no scores, so there is nothing to compute again",
+        ),
+    }
+    if not has_layers:
+        reasons |= dict.fromkeys(LAYERS_ONLY, (True, "a graph of ops tells no layers"))
+    given = {name for name, spec in Layout.model_fields.items() if getattr(layout, name) != spec.get_default()}
+    return {name: why for name, (is_idle, why) in reasons.items() if is_idle and name in given}
+
+
+def remarks(layout: Layout, *, has_layers: bool, asked: Iterable[str] | None = None) -> tuple[str, ...]:
+    """The same in words, one remark a key.
+
+    Args:
+        layout, has_layers: as of `idle_keys`.
+        asked: keys that were asked for, where the others were not chosen by the user; by default all.
+    """
+    found = idle_keys(layout, has_layers=has_layers)
+    keys = set(found if asked is None else asked)
+    return tuple(
+        f"{name}={_spelled(getattr(layout, name))} changes nothing: {why}" for name, why in found.items() if name in keys
+    )
+
+
+def _spelled(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

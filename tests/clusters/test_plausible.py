@@ -1,0 +1,118 @@
+"""Figures beyond what machines are like draw a warning with what was probably meant; the shipped ones draw none."""
+
+import warnings
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meshwright.clusters import load_cluster
+from meshwright.clusters.clos import ClosSettings
+from meshwright.clusters.cluster import preset_names
+from meshwright.clusters.matrix import MatrixSettings
+from meshwright.clusters.plausible import doubtful, figures
+from meshwright.clusters.ramp import RampSettings
+from meshwright.clusters.settings import ClusterSettings
+from meshwright.clusters.single_host import SingleHostSettings
+from meshwright.clusters.torus import TorusSettings
+from meshwright.clusters.trace import TraceSettings
+from meshwright.devices import DeviceSettings, device_names, device_type
+from meshwright.errors import MeshwrightWarning, PlausibilityWarning
+
+DGX = load_cluster("preset:dgx-a100-8x8").settings
+KINDS = (ClosSettings, MatrixSettings, RampSettings, SingleHostSettings, TorusSettings, TraceSettings)
+
+
+def dgx(**figures):
+    return DGX.model_copy(update={"topology": DGX.topology.model_copy(update=figures)})
+
+
+@pytest.fixture
+def written(tmp_path):
+    """Writes the cluster of a card's bandwidth and gives its path."""
+
+    def write(nic_bandwidth_gbytes_per_s):
+        path = tmp_path / "mine.yaml"
+        path.write_text(f"""name: mine
+device: h100
+topology:
+  kind: clos
+  num_hosts: 2
+  devices_per_host: 8
+  intra_host_bandwidth_gbytes_per_s: 450.0
+  intra_host_latency_us: 0.6
+  nics_per_host: 8
+  nic_bandwidth_gbytes_per_s: {nic_bandwidth_gbytes_per_s}
+  nic_latency_us: 0
+  hosts_per_leaf: 2
+  num_spines: 1
+  oversubscription: 1.0
+  spine_latency_us: 0.2
+""")
+        return path
+
+    return write
+
+
+def test_gigabits_for_gigabytes_are_told_with_the_line_and_what_was_meant(written):
+    path = written(400)
+    with pytest.warns(PlausibilityWarning) as caught:
+        assert load_cluster(str(path)).num_devices == 16
+    (told,) = [str(one.message) for one in caught]
+    assert told.startswith(
+        f"{path}:10: topology.nic_bandwidth_gbytes_per_s: 400 GB/s is 4 times the most there is (100: cards of 1"
+    )
+    assert told.endswith("did you mean 50 (400 Gb/s)?")
+    assert issubclass(PlausibilityWarning, MeshwrightWarning)
+    with warnings.catch_warnings(action="error"):
+        load_cluster(str(written(50)))
+
+
+def test_what_ships_draws_no_warning():
+    with warnings.catch_warnings(action="error"):
+        clusters = [load_cluster(f"preset:{name}") for name in preset_names()]
+    for name in device_names():
+        device = DeviceSettings(**device_type(name).to_data())
+        assert not doubtful(clusters[0].settings.model_copy(update={"device": device}))
+
+
+def test_every_figure_of_hardware_has_a_range_and_every_range_a_figure():
+    keys = {}
+    for model in (*KINDS, DeviceSettings):
+        kind = "device" if model is DeviceSettings else model.model_fields["kind"].annotation.__args__[0]
+        floats = [key for key, field in model.model_fields.items() if "float" in str(field.annotation)]
+        keys |= {f"{kind}.{key}": key for key in floats}
+    known = figures().keys
+    assert all(full in known or key in known for full, key in keys.items())
+    assert set(known) <= set(keys) | set(keys.values())
+    assert all(0 < one.low < one.high and one.source for one in known.values())
+
+
+@given(st.sampled_from([k for k in figures().keys if k in ClosSettings.model_fields]), st.floats(1e-6, 1e6))
+def test_a_figure_is_doubted_exactly_where_it_is_beyond_its_range(key, value):
+    plausible = figures().keys[key]
+    found = doubtful(dgx(**{key: value}))
+    assert bool(found) is not (plausible.low <= value <= plausible.high)
+    for one in found:
+        assert (one.location, one.value) == (("topology", key), value)
+        meant = one.problem.partition("did you mean ")[2].partition(" ")[0]
+        assert not meant or plausible.low * 0.999 <= float(meant) <= plausible.high * 1.001
+
+
+def test_zero_is_an_ideal_network_and_a_matrix_is_told_by_its_worst_figure():
+    assert doubtful(dgx(nic_latency_us=0.0, spine_latency_us=0.0)) == []
+    rows = ((0.0, 5000.0, 1.0), (9000.0, 0.0, 1.0), (1e-9, 1.0, 0.0))
+    flat = ((0.0, 1.0, 1.0),) * 3
+    topology = MatrixSettings(kind="matrix", bandwidth_gbytes_per_s=rows, latency_us=flat)
+    (found,) = doubtful(ClusterSettings(name="measured", device="a100", topology=topology))
+    assert (found.location, found.value) == (("topology", "bandwidth_gbytes_per_s"), 1e-9)
+
+
+def test_devices_of_single_hosts_are_looked_at_too():
+    wrong = DeviceSettings(**device_type("h100").to_data() | {"name": "mine", "memory_gbytes": 80000.0})
+    described = DGX.model_copy(update={"device": wrong, "device_overrides": {"l0-h3": wrong}})
+    assert [one.location for one in doubtful(described)] == [
+        ("device", "memory_gbytes"),
+        ("device_overrides", "l0-h3", "memory_gbytes"),
+    ]
+    assert doubtful(described)[0].problem.endswith("did you mean 80 (80000 MB)?")

@@ -1,0 +1,74 @@
+"""A step of many micro-batches told from two of fewer is that of all of them."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meshwright.clusters import load_cluster
+from meshwright.costs.layouts.schedules import closed_form_s, in_flight
+from meshwright.costs.model import CostSettings
+from meshwright.evaluation.estimating import estimate
+from meshwright.plans.partition import Layout
+from meshwright.simulation.layouts.steady import Rounds, rounds, with_micro_batches
+
+HOST = load_cluster("preset:host-8")
+
+
+@pytest.mark.parametrize(
+    ("job", "layout", "costs"),
+    [
+        ("zoo:gpt2-small", "tp=2,dp=4,micro_batch=1,global_batch=32,overlap_dp=true,zero=1", {"contention": "fair"}),
+        ("zoo:gpt2-small", "dp=8,micro_batch=1,global_batch=64,zero=3", {"gradient_bucket_bytes": 25 * 2**20}),
+        ("zoo:gpt2-small", "pp=4,dp=2,micro_batch=1,global_batch=38,overlap_dp=true", {"priority": "first-consumer"}),
+        ("zoo:gpt2-small", "pp=4,dp=2,micro_batch=1,global_batch=48,schedule=gpipe", {}),
+        ("zoo:gpt2-small", "pp=4,dp=2,micro_batch=1,global_batch=60,schedule=interleaved,virtual_stages=3", {}),
+        ("zoo:gpt2-small", "pp=4,micro_batch=1,global_batch=24,schedule=zb-2p", {"contention": "independent"}),
+        ("zoo:resnet50", "pp=8,micro_batch=4,global_batch=128,overlap_pp=true", {"contention": "fair"}),
+    ],
+)
+def test_the_step_is_that_of_all_micro_batches(job, layout, costs):
+    chosen = CostSettings(**costs)
+    found = estimate(job, HOST, layout, costs=chosen)
+    m = found.layout.num_micro_batches
+    least = next(two for most in range(2 * m) if (two := rounds(found.layout, most)) is not None)
+    assert least.longer < m
+    told_s = least.step_s(lambda number: found.simulated_s(chosen, number))
+    assert told_s == pytest.approx(found.simulated_s(chosen), rel=5e-3)
+
+
+layouts = st.builds(
+    lambda p, v, m, schedule: Layout(
+        pp=p,
+        virtual_stages=v if p > 1 and schedule == "1f1b" else 1,
+        schedule="interleaved" if p > 1 and v > 1 and schedule == "1f1b" else schedule,
+        micro_batch=1,
+        global_batch=m,
+    ),
+    st.integers(1, 6),
+    st.integers(1, 3),
+    st.integers(1, 60),
+    st.sampled_from(["1f1b", "gpipe", "zb-h1", "zb-2p"]),
+)
+
+
+@given(layouts, st.floats(0, 80))
+def test_two_steps_are_shorter_and_alike(layout, most):
+    found, m = rounds(layout, most), layout.num_micro_batches
+    if found is None:
+        return
+    assert found.fewer < found.longer < m == found.all
+    assert found.fewer + found.longer <= most
+    assert (m - found.fewer) % found.size == 0
+    assert layout.schedule == "gpipe" or found.fewer >= in_flight(layout.schedule, layout.pp, layout.virtual_stages, m, 0)
+    assert with_micro_batches(layout, found.fewer).num_micro_batches == found.fewer
+
+
+def test_what_needs_no_shortening_has_none_and_a_line_is_continued_exactly():
+    assert rounds(Layout(pp=4, micro_batch=1, global_batch=4), 1e9) is None
+    assert rounds(Layout(pp=4, micro_batch=1, global_batch=64), 11) is None  # 4 and 8 are 12
+    assert rounds(Layout(pp=4, micro_batch=1, global_batch=64), 12) == Rounds(64, 4, 4)
+    assert rounds(Layout(pp=4, micro_batch=1, global_batch=66), 1e9) == Rounds(66, 18, 4)
+    for m in (64, 66):
+        two = rounds(Layout(pp=4, micro_batch=1, global_batch=m), 1e9)
+        whole_s = closed_form_s("1f1b", 4, 1, m, (1.0, 2.0, 0.0))
+        assert two.step_s(lambda number: closed_form_s("1f1b", 4, 1, number, (1.0, 2.0, 0.0))) == pytest.approx(whole_s)
