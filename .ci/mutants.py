@@ -234,8 +234,9 @@ def _diff(source: Path, key: str) -> str:
     base = key.rpartition(".")[2]
     original = base.rpartition("__mutmut_")[0] + "__mutmut_orig"
     text = source.read_text()
+    lines = text.splitlines()
     found = {
-        node.name: ast.unparse(node).splitlines()
+        node.name: lines[node.lineno : node.end_lineno]
         for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.FunctionDef) and node.name in (base, original)
     }
