@@ -1,9 +1,10 @@
 """Mutation checks: changes one thing at a time in modules that must be right, and counts the changes that no test sees.
 
 ``python .ci/mutants.py`` checks one change in twenty of every group below, ``python .ci/mutants.py legality --every 1`` all
-of one group, ``--every 20 --of launcher`` a part of the modules whose path holds a word. Each group is a copy of the tree
-under ``.cache/mutants`` (mutmut follows no links, and the floors are links below ``src``). Prints, for each module, how
-many changes a test killed and how many survived, and writes the surviving ones to ``.cache/mutants/GROUP.diff``.
+of one group, ``export --every 1 --of slurm`` all of the modules whose path holds a word, by the tests whose path does, or by
+all of the group where none does. Each group is a copy of the tree under ``.cache/mutants`` (mutmut follows no links, and the
+floors are links below ``src``). Prints, for each module, how many changes a test killed and how many survived, and writes the
+surviving ones to ``.cache/mutants/GROUP.diff``.
 
 mutmut is installed into ``.venv/mutmut`` on first use, at a pinned version and apart from what everybody installs: it is
 the one tool that forks for each change after everything is imported, so that a change costs what its own tests cost, and
@@ -67,7 +68,7 @@ def main(words: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("groups", nargs="*", choices=[*GROUPS, []], help="all by default")
     parser.add_argument("--every", type=int, default=20, help="check one change in so many (default: %(default)s)")
-    parser.add_argument("--of", default="", help="only modules whose path holds this word")
+    parser.add_argument("--of", default="", help="only modules whose path holds this word, by the tests of that name")
     parser.add_argument("--workers", type=int, default=2, help="changes at a time (default: %(default)s)")
     parser.add_argument("--within", help=argparse.SUPPRESS)
     given = parser.parse_args(words)
@@ -108,18 +109,20 @@ def _copy(name: str, word: str) -> Path:
     """The tree of a group, its floors no links, with mutmut's settings."""
     folder = WORK / name
     shutil.rmtree(folder, ignore_errors=True)
-    ignored = shutil.ignore_patterns("__pycache__")
-    for part in ("src", "tests"):
+    ignored = shutil.ignore_patterns("__pycache__", "_build", "*.xz")
+    for part in ("src", "tests", "docs"):  # some tests hold the pages against the code
         shutil.copytree(ROOT / part, folder / part, ignore=ignored)
     group = GROUPS[name]
     modules = [f"src/meshwright/{path}" for path in group.modules]
     if word:
         found = sorted(path.relative_to(folder).as_posix() for pattern in modules for path in folder.glob(pattern))
         modules = [path for path in found if word in path]
+    named = [path for path in group.tests if word in path]
     settings = {
         "source_paths": ["src"],
+        "also_copy": ["docs"],
         "only_mutate": modules,
-        "pytest_add_cli_args_test_selection": list(group.tests),
+        "pytest_add_cli_args_test_selection": named or list(group.tests),
         "pytest_add_cli_args": ["-p", "no:cacheprovider", "-m", "not scheduler and not slow and not reference"],
         "use_git_change_detection": False,
     }
@@ -231,8 +234,9 @@ def _diff(source: Path, key: str) -> str:
     base = key.rpartition(".")[2]
     original = base.rpartition("__mutmut_")[0] + "__mutmut_orig"
     text = source.read_text()
+    lines = text.splitlines()
     found = {
-        node.name: ast.unparse(node).splitlines()
+        node.name: lines[node.lineno : node.end_lineno]
         for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.FunctionDef) and node.name in (base, original)
     }

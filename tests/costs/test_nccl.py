@@ -33,6 +33,9 @@ def test_what_a_group_sends_over_is_worked_out_on_the_cluster(dgx, leaves):
     for operation, rate in (("all_reduce", 2.5e9), ("all_to_all", 3.75e9)):
         found = library.wires(RankNetwork(leaves, np.array([0, 2, 4, 6])), np.arange(4), operation)
         assert found == (4, 4, pytest.approx(rate), pytest.approx(rate), "ampere")
+    # a ring that changes leaf at each hop: every host sends its whole byte up, to its one neighbour
+    found = library.wires(RankNetwork(leaves, np.array([0, 4, 2, 6])), np.arange(4), "all_reduce")
+    assert found.between_bytes_per_s == pytest.approx(2.5e9)
 
 
 def test_a_ring_inside_a_host_worked_by_hand():

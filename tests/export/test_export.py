@@ -15,6 +15,17 @@ from meshwright.plans.document import PlacementPlan
 
 DOCS = Path(__file__).parents[2] / "docs"
 ALL = sorted(targets)
+SCHEDULERS = {
+    "chakra": "Chakra",
+    "deepspeed": "DeepSpeed",
+    "kubernetes": "Kubernetes",
+    "megatron": "Megatron-LM",
+    "openmpi": "Open MPI",
+    "ray": "Ray",
+    "slurm": "Slurm",
+    "torchrun": "torchrun",
+}
+"""How each is called at the head of its files."""
 
 
 @pytest.mark.parametrize("target", ALL)
@@ -26,9 +37,12 @@ def test_every_file_is_headed_by_what_is_not_guaranteed(plan_for, target):
     assert sorted([*files, "export.json"]) == manifest["files"]
     assert [(rank["rank"], rank["host"]) for rank in manifest["ranks"]] == [(r.rank, r.host) for r in plan.ranks]
     first_words = targets[target].not_guaranteed[0].split(":")[0]
+    job = f"# Job {manifest['name']}; ranks: {plan.num_ranks}, hosts: {len(plan.host_order)}.\n"
+    scheduler = f"# What {SCHEDULERS[target]} does not guarantee:\n"
     for name, content in files.items():
         if isinstance(content, str) and not name.endswith(".json"):  # bytes and JSON have no comments; the manifest says it
             assert f"- {first_words}:" in content[:1500]
+            assert job + scheduler in content[:1500]
 
 
 @pytest.mark.parametrize("target", ALL)

@@ -146,7 +146,7 @@ def test_all_devices_of_a_known_host_are_asked_for():
 
 def test_a_map_too_long_for_one_command_is_refused(make_plan):
     hosts = [f"host-{number:050d}" for number in range(2_200)]
-    with pytest.raises(ExportError, match="the rank map of 2200 ranks is too long"):
+    with pytest.raises(ExportError, match="the rank map of 2200 ranks is too long for one srun command"):
         export(make_plan(hosts, [0] * 2_200), "slurm")
 
 
