@@ -11,6 +11,9 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
+# The tests start some hundred processes, each of which would compile the package's sources anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 PYTHON ?= python3
 WORKERS ?= 2
 ARGS ?=
