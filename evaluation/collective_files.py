@@ -281,7 +281,7 @@ def _ranks(told: object, path: str | Path, line: int | None, field: str) -> int:
     except ValueError:
         number = 0
     if not 2 <= number <= MAX_RANKS:
-        problem = f"a collective has 2 to {MAX_RANKS} ranks"
+        problem = "a collective has at least two ranks" + (f", and no more than {MAX_RANKS}" if number > 2 else "")
         raise InputFileError(problem, file=path, line=line, field=field, value=told)
     return number
 
@@ -289,9 +289,11 @@ def _ranks(told: object, path: str | Path, line: int | None, field: str) -> int:
 def _number(told: object, path: str | Path, line: int | None, field: str, name: str, *, least: float | None = None) -> float:
     """A number held to what one of this name can be; positive, or from ``least`` on."""
     try:
-        number = quantities.number(str(told), name)
-    except ValueError as error:
-        raise InputFileError(str(error), file=path, line=line, field=field, value=told) from None
-    if not (number > 0 if least is None else number >= least):
+        number = float(str(told))
+    except ValueError:
+        number = math.nan
+    if not (math.isfinite(number) and (number > 0 if least is None else number >= least)):
         raise InputFileError("must be a positive number", file=path, line=line, field=field, value=told)
+    if (problem := quantities.problem(name, number)) is not None:
+        raise InputFileError(problem, file=path, line=line, field=field, value=told)
     return number

@@ -59,7 +59,8 @@ class MeshwrightError(Exception):
         where = "" if self.file is None else self.file + ("" if self.line is None else f":{self.line}") + ": "
         field = "" if self.field is None else f"{_cut(self.field)}: "
         value = "" if self.value is None else f" (got {_shortened(self.value)})"
-        return " ".join(f"{where}{field}{self.problem}{value}{self._advice()}".split())
+        problem = _cut(self.problem, 1_000)
+        return " ".join(f"{where}{field}{problem}{value}{self._advice()}".split())
 
     def _advice(self) -> str:
         if not self.choices:

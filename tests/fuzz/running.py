@@ -42,6 +42,21 @@ class Hang(BaseException):
 
 
 @dataclass(frozen=True)
+class Failure:
+    """What is wrong with the answer to an input.
+
+    Attributes:
+        kind: ``traceback``, ``hang``, ``memory``, ``nonsense`` or ``message``.
+        where: what failures of the same cause share.
+        told: the last lines of the traceback, or what was accepted.
+    """
+
+    kind: str
+    where: str
+    told: str
+
+
+@dataclass(frozen=True)
 class Target:
     """One reader.
 
@@ -79,6 +94,16 @@ class Target:
         kept = range(len(mutations)) if kept is None else kept
         return self._mutated(text, [mutations[place] for place in kept])
 
+    def rejection(self, valid: str, folder: Path) -> Failure | None:
+        """What is wrong with the answer to a valid input, which must be accepted; None where it is."""
+        clear(folder)
+        try:
+            with within(folder):
+                self.read(valid, folder)
+        except Exception as error:
+            return Failure("valid input", type(error).__name__, _told(error))
+        return None
+
     def num_mutations(self, seed: int, number: int) -> int:
         """How many mutations a case has."""
         rng = random.Random(f"{self.name} {seed} {number}")
@@ -104,29 +129,11 @@ class Target:
         return text
 
 
-@dataclass(frozen=True)
-class Failure:
-    """What is wrong with the answer to an input.
-
-    Attributes:
-        kind: ``traceback``, ``hang``, ``memory``, ``nonsense`` or ``message``.
-        where: what failures of the same cause share.
-        told: the last lines of the traceback, or what was accepted.
-    """
-
-    kind: str
-    where: str
-    told: str
-
-
 def attempt(target: Target, text: str, folder: Path) -> Failure | None:
     """Read one input in an empty folder; None where it is accepted, and possible, or refused as it should be."""
-    for path in sorted(folder.rglob("*"), reverse=True):
-        path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
-    before = Path.cwd()
-    os.chdir(folder)
+    clear(folder)
     try:
-        with warnings.catch_warnings(), limited_cpu():
+        with within(folder), warnings.catch_warnings(), limited_cpu():
             warnings.simplefilter("error")
             warnings.filterwarnings("ignore", category=DeprecationWarning)
             target.read(text, folder)
@@ -140,9 +147,24 @@ def attempt(target: Target, text: str, folder: Path) -> Failure | None:
         return Failure("memory", _place(error), _told(error))
     except Exception as error:
         return Failure("traceback", f"{type(error).__name__} in {_place(error)}", _told(error))
+    return None
+
+
+def clear(folder: Path) -> None:
+    """Remove all that lies in a folder."""
+    for path in sorted(folder.rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
+
+
+@contextmanager
+def within(folder: Path) -> Iterator[None]:
+    """Work in a folder."""
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        yield
     finally:
         os.chdir(before)
-    return None
 
 
 def shrunken(target: Target, seed: int, number: int, folder: Path) -> tuple[str, Failure]:
