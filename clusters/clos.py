@@ -39,7 +39,7 @@ class ClosSettings(HostSettings):
     hosts_per_leaf: Count
     wiring: Literal["host", "rail"] = "host"
     num_spines: Count
-    oversubscription: float = Field(gt=0, le=1e6)
+    oversubscription: float = Field(gt=0)
     spine_latency_us: Latency
 
     def resolved(self, folder: Path) -> ClosSettings:

@@ -6,9 +6,6 @@ for each sending device, no header); their diagonals are not read.
 
 from __future__ import annotations
 
-import csv
-import io
-import math
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from pydantic import model_validator
 
-from .. import files, settings
+from .. import files, quantities, settings
 from ..errors import InputFileError
 from .topology import Count, Links, Topology, check_size, frozen, relabelled
 
@@ -40,14 +37,14 @@ class MatrixSettings(settings.Settings):
         for key in ("bandwidth_gbytes_per_s", "latency_us"):
             if (getattr(self, key) is None) == (getattr(self, f"{key}_csv") is None):
                 raise ValueError(f"needs either {key} or {key}_csv")
-        for key, least in (("bandwidth_gbytes_per_s", "greater than 0"), ("latency_us", "0 or greater")):
+        for key in ("bandwidth_gbytes_per_s", "latency_us"):
             rows = getattr(self, key)
             for i, row in enumerate(rows or ()):
                 if len(row) != len(rows):
                     raise ValueError(f"{key} has {len(rows)} rows, but row {i} has {len(row)} numbers")
                 for j, figure in enumerate(row):
-                    if i != j and not (0 < figure <= 1e9 or (figure == 0 and key == "latency_us")):
-                        raise ValueError(f"{key}, row {i}, column {j}: must be {least} and at most 1e9, is {figure}")
+                    if i != j and (problem := _problem(key, figure)) is not None:
+                        raise ValueError(f"{key}, row {i}, column {j}: {problem}, is {figure:g}")
         both = self.bandwidth_gbytes_per_s, self.latency_us
         if both[0] is not None and both[1] is not None and len(both[0]) != len(both[1]):
             raise ValueError(f"bandwidth_gbytes_per_s has {len(both[0])} rows, latency_us {len(both[1])}")
@@ -167,20 +164,25 @@ def read_matrix(path: Path) -> Rows:
         InputFileError: the file is missing or empty, or a field is no finite number; with its line.
     """
     rows = []
-    reader = csv.reader(io.StringIO(files.read_text(path)))
-    for fields in reader:
+    for line, fields in files.read_csv(path):
         if not any(field.strip() for field in fields):
             continue
         row = []
         for column, text in enumerate(fields):
             try:
-                figure = float(text)
-            except ValueError:
-                figure = math.nan
-            if not math.isfinite(figure):
-                raise InputFileError("not a finite number", file=path, line=reader.line_num, field=f"column {column}", value=text)
-            row.append(figure)
+                row.append(quantities.number(text))
+            except ValueError as error:
+                raise InputFileError(str(error), file=path, line=line, field=f"column {column}", value=text) from None
         rows.append(tuple(row))
     if not rows:
         raise InputFileError("holds no numbers", file=path)
     return tuple(rows)
+
+
+def _problem(key: str, figure: float) -> str | None:
+    """What is wrong with one figure of a matrix; None where nothing is."""
+    if figure < 0:
+        return "must not be negative"
+    if figure == 0 and key == "bandwidth_gbytes_per_s":
+        return "must be greater than 0"
+    return quantities.problem(key, figure)

@@ -35,10 +35,10 @@ def _positive_count(value: int) -> int:
 Count = Annotated[int, AfterValidator(_positive_count), Field(le=MAX_DEVICES)]
 """A number of hosts, devices or switches in YAML."""
 
-GBytesPerS = Annotated[float, Field(gt=0, le=1e9)]
+GBytesPerS = Annotated[float, Field(gt=0)]
 """A bandwidth in YAML: GB/s, one direction."""
 
-Latency = Annotated[float, Field(ge=0, le=1e9)]
+Latency = Annotated[float, Field(ge=0)]
 """A latency in YAML: microseconds or nanoseconds, as the key says."""
 
 

@@ -7,8 +7,6 @@ not told by the table, come from the YAML. Hosts are sorted by pod and leaf, so 
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from dataclasses import dataclass
 from functools import cached_property
@@ -222,17 +220,15 @@ def read_table(path: Path) -> list[tuple[str, str, str, str]]:
     Raises:
         InputFileError: the file is missing, the header is another, or a row has a missing field; with its line.
     """
-    reader = csv.reader(io.StringIO(files.read_text(path)))
-    header = next(reader, [])
+    reader = files.read_csv(path)
+    _, header = next(reader, (1, []))
     if header != COLUMNS:
         raise InputFileError(f"the first line must be {','.join(COLUMNS)}", file=path, line=1, value=",".join(header))
     rows = []
-    for fields in reader:
-        if not fields:
-            continue
+    for line, fields in reader:
         if len(fields) != len(COLUMNS) or not all(field.strip() for field in fields):
             problem = f"a row has {len(COLUMNS)} fields, none empty"
-            raise InputFileError(problem, file=path, line=reader.line_num, value=",".join(fields))
+            raise InputFileError(problem, file=path, line=line, value=",".join(fields))
         host, core, pod, leaf = fields
         rows.append((host, core, pod, leaf))
     if not rows:
@@ -247,4 +243,4 @@ def _host_name(identity: str) -> str:
 
 def _natural(text: str) -> list[tuple[int, str]]:
     """A sort key in which P8 comes before P10."""
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", text) if part]
+    return [(int(part), "") if re.fullmatch("[0-9]+", part) else (-1, part) for part in re.split("([0-9]{1,300})", text) if part]

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import files
+from .. import files, quantities
 from ..costs.layouts import blocks
 from ..costs.layouts.block_key import BlockKey
 from ..costs.layouts.kernels import KernelModel, KernelSettings, kernel_settings
@@ -184,12 +184,19 @@ def _layer_figures(paths: Sequence[str | Path]) -> dict[str, tuple[float, float]
         table = data.get("korthikanti_table4_per_layer_22B") if isinstance(data, dict) else None
         if table is not None:
             try:
-                return {row["experiment"]: (float(row["fwd_ms"]), float(row["bwd_ms"])) for row in table["rows"]}
+                return {row["experiment"]: (_ms(row["fwd_ms"]), _ms(row["bwd_ms"])) for row in table["rows"]}
             except (KeyError, TypeError, ValueError):
                 raise InputFileError(
                     "not the table of layer times", file=path, field="korthikanti_table4_per_layer_22B"
                 ) from None
     raise InputFileError("no JSON with the layer times is given", field="korthikanti_table4_per_layer_22B")
+
+
+def _ms(told: object) -> float:
+    value = quantities.number(str(told), "ms")
+    if value <= 0:
+        raise ValueError("must be positive")
+    return value
 
 
 def _rows(paths: Sequence[str | Path]) -> list[tuple[Row, LayoutWork]]:

@@ -7,8 +7,6 @@ is read, and the in-place one where there is no other.
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import re
 from collections.abc import Callable, Iterator
@@ -16,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .. import files
+from .. import files, quantities
 from ..costs.collectives import OPERATIONS, Operation
 from ..costs.collectives.system import Key
 from ..errors import InputFileError
@@ -41,10 +39,14 @@ ELEMENT_BYTES = {
 }
 """Size of an element by the names that nccl-tests and PyTorch give its type."""
 
+MAX_RANKS = 10_000_000
+"""Of one collective."""
+
+_WHOLE = re.compile("[0-9]+")
 _PROGRAM = re.compile(r"\b([a-z0-9_]+?)_perf(?:_mpi)?\b")
-_RANK = re.compile(r"#\s+Rank\s+(\d+)(?:\s+Group\s+(\d+))?\s+Pid\s+\d+\s+on\s+(\S+)\s+device\s+\d+\s+\[[^\]]*\]\s+(.*\S)")
+_RANK = re.compile(r"#\s+Rank\s+(\d{1,9})(?:\s+Group\s+(\d{1,9}))?\s+Pid\s+\d+\s+on\s+(\S+)\s+device\s+\d+\s+\[[^\]]*\]\s+(.*\S)")
 _VERSION = re.compile(r"nccl-library=(\d+)|NCCL version (\d+\.\d+\.\d+)")
-_THREADS = re.compile(r"#\s+nThread\s+(\d+)\s+nGpus\s+(\d+)")
+_THREADS = re.compile(r"#\s+nThread\s+([0-9]{1,6})\s+nGpus\s+([0-9]{1,6})")
 
 
 @dataclass(frozen=True)
@@ -118,19 +120,15 @@ def _is_csv(text: str) -> bool:
 
 
 def _from_csv(text: str, path: str | Path, refuse: Refuse) -> Iterator[Measurement]:
-    rows = csv.DictReader(io.StringIO(text, newline=""), strict=True, skipinitialspace=True)
-    missing = [name for name in COLUMNS if name not in (rows.fieldnames or ())]
+    rows = files.read_csv(path, text, skips_blanks=True)
+    first, header = next(rows, (1, []))
+    header = [name.strip() for name in header]
+    missing = [name for name in COLUMNS if name not in header]
     if missing:
-        raise InputFileError("the column is missing", file=path, line=1, field=missing[0], choices=rows.fieldnames)
-    while True:
+        raise InputFileError("the column is missing", file=path, line=first, field=missing[0], choices=header)
+    for line, cells in rows:
         try:
-            row = next(rows)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            raise InputFileError(f"not valid CSV: {error}", file=path, line=rows.line_num) from None
-        try:
-            made = _csv_row(row, path, rows.line_num)
+            made = _csv_row(dict(zip(header, cells, strict=False)), path, line)
         except InputFileError as error:
             refuse(error)
         else:
@@ -138,14 +136,14 @@ def _from_csv(text: str, path: str | Path, refuse: Refuse) -> Iterator[Measureme
 
 
 def _csv_row(row: dict[str, str], path: str | Path, line: int) -> Measurement:
-    if any(row[name] is None for name in COLUMNS):
+    if any(name not in row for name in COLUMNS):
         raise InputFileError("the row is cut short", file=path, line=line)
     data_type = row["nccl_dtype"].strip()
     if data_type not in ELEMENT_BYTES:
         problem = "unknown data type"
         raise InputFileError(problem, file=path, line=line, field="nccl_dtype", value=data_type, choices=ELEMENT_BYTES)
-    elements = _number(row["message_size"], path, line, "message_size")
-    seconds = _number(row["latency"], path, line, "latency") / 1e3
+    elements = _number(row["message_size"], path, line, "message_size", "payload_bytes")
+    seconds = _number(row["latency"], path, line, "latency", "time_ms") / 1e3
     ranks = _ranks(row["num_gpus"], path, line, "num_gpus")
     key = Key(_operation(row["op_name"].strip(), path, "op_name", line), ranks, 1, data_type)
     told = (row.get("device") or "").strip(), (row.get("version") or "").strip()
@@ -162,7 +160,7 @@ def _from_json(data: Any, path: str | Path, named: Operation | None, refuse: Ref
     devices = [one for one in _listed(config.get("devices")) if isinstance(one, dict)]
     group = [one for one in devices if one.get("group", 0) == devices[0].get("group", 0)]
     asked = [config.get("nthreads", 1), config.get("ngpus", 0)]
-    num_here = math.prod(asked) if all(isinstance(n, int) for n in asked) else 0
+    num_here = math.prod(asked) if all(isinstance(n, int) and 0 <= n <= MAX_RANKS for n in asked) else 0
     processes = {(str(one.get("hostname")), str(one["pid"])) for one in group if "pid" in one}
     # of a process with several devices the report names the first one only
     num_ranks = max(len(group), max(1, len(processes)) * num_here)
@@ -177,10 +175,10 @@ def _from_json(data: Any, path: str | Path, named: Operation | None, refuse: Ref
         told = row.get("out_of_place") or row.get("in_place") or {}
         if not isinstance(told, dict) or "time" not in told:
             raise InputFileError("holds no time of the devices", file=path, field=field)
-        size = _number(row.get("size"), path, None, f"{field}.size", least=0.0)
-        if size == 0:  # a share of so few bytes that no rank has any
+        if row.get("size") == 0:  # a share of so few bytes that no rank has any
             return None
-        seconds = _number(told["time"], path, None, f"{field}.time") / 1e6
+        size = _number(row.get("size"), path, None, f"{field}.size", "payload_bytes")
+        seconds = _number(told["time"], path, None, f"{field}.time", "time_us") / 1e6
         key = Key(kind, _ranks(num_ranks, path, None, "config.devices"), hosts, str(row.get("type") or ""))
         return Measurement(key, size, seconds, device, _version(str(data.get("nccl_version") or "")), field)
 
@@ -201,6 +199,7 @@ def _from_text(text: str, path: str | Path, named: Operation | None, refuse: Ref
     group, num_here = "", 0
     for line, content in enumerate(text.splitlines(), start=1):
         words = content.split()
+        is_row = not content.startswith("#") and columns != [""] and bool(words)
         if found := _VERSION.search(content):
             version = _version(found[1] or found[2])
         if found := _THREADS.match(content):
@@ -212,15 +211,15 @@ def _from_text(text: str, path: str | Path, named: Operation | None, refuse: Ref
                 ranks[found[1]] = found[3]
         elif content.startswith("#") and {"size", "time"} <= set(words):
             columns = words[1:]
-        elif not content.startswith("#") and columns != [""] and words and words[0].isdigit() and len(words) >= len(columns) // 2:
-            size = float(words[0])
-            if size == 0:
-                continue
+        elif is_row and _WHOLE.fullmatch(words[0]) and len(words) >= len(columns) // 2:
             try:
+                size = _number(words[0], path, line, "size", "payload_bytes", least=0.0)
+                if size == 0:
+                    continue
                 kind = named or _program(program, path, "--operation")
                 if not 0 <= _time_column(columns, words) < len(words):
                     raise InputFileError("the row is cut short", file=path, line=line)
-                seconds = _number(words[_time_column(columns, words)], path, line, "time") / 1e6
+                seconds = _number(words[_time_column(columns, words)], path, line, "time", "time_us") / 1e6
                 num_ranks = _ranks(len(ranks) or num_here, path, line, "ranks")
             except InputFileError as error:
                 refuse(error)
@@ -228,7 +227,7 @@ def _from_text(text: str, path: str | Path, named: Operation | None, refuse: Ref
             data_type = words[columns.index("type")] if "type" in columns else ""
             key = Key(kind, num_ranks, len(set(ranks.values())) or 1, data_type)
             yield Measurement(key, size, seconds, device, version, line)
-        elif not content.startswith("#") and columns != [""] and words and re.fullmatch(r"-\d+", words[0]):
+        elif is_row and re.fullmatch("-[0-9]+", words[0]):
             refuse(InputFileError("must be positive", file=path, line=line, field="size", value=words[0]))
         if _PROGRAM.search(content):
             program = content
@@ -269,7 +268,7 @@ def _program(text: str, path: str | Path, field: str) -> Operation:
 
 def _version(told: str) -> str:
     """``22803`` as ``2.28.3``; what already has dots as it is."""
-    if not told.isdigit() or int(told) == 0:
+    if re.fullmatch("[0-9]{1,9}", told) is None or int(told) == 0:
         return told if "." in told else ""
     number = int(told)
     unit = 10000 if number >= 10000 else 1000  # up to 2.8.4 the minor version had one digit
@@ -278,20 +277,23 @@ def _version(told: str) -> str:
 
 def _ranks(told: object, path: str | Path, line: int | None, field: str) -> int:
     try:
-        number = int(str(told))
+        number = quantities.whole(str(told))
     except ValueError:
         number = 0
-    if number < 2:
-        raise InputFileError("a collective has at least two ranks", file=path, line=line, field=field, value=told)
+    if not 2 <= number <= MAX_RANKS:
+        problem = "a collective has at least two ranks" + (f", and no more than {MAX_RANKS}" if number > 2 else "")
+        raise InputFileError(problem, file=path, line=line, field=field, value=told)
     return number
 
 
-def _number(told: object, path: str | Path, line: int | None, field: str, *, least: float | None = None) -> float:
+def _number(told: object, path: str | Path, line: int | None, field: str, name: str, *, least: float | None = None) -> float:
+    """A number held to what one of this name can be; positive, or from ``least`` on."""
     try:
         number = float(str(told))
     except ValueError:
         number = math.nan
-    is_good = math.isfinite(number) and (number > 0 if least is None else number >= least)
-    if not is_good:
+    if not (math.isfinite(number) and (number > 0 if least is None else number >= least)):
         raise InputFileError("must be a positive number", file=path, line=line, field=field, value=told)
+    if (problem := quantities.problem(name, number)) is not None:
+        raise InputFileError(problem, file=path, line=line, field=field, value=told)
     return number

@@ -55,16 +55,9 @@ def plan_on(
     step_s = float(times.step_s[graph_id, placement_class])
     if scenario.simulator is not None:  # an earlier placement may have fixed the time of this one
         step_s = completion_s / job.num_steps
-    predicted = (
-        Figure(name="step_s", value=step_s, unit="s", provenance="estimated"),
-        Figure(name="completion_s", value=completion_s, unit="s", provenance="estimated"),
-        Figure(
-            name="communication_share",
-            value=float(times.communication_share[graph_id, placement_class]),
-            unit="1",
-            provenance="estimated",
-        ),
-    )
+    share = float(times.communication_share[graph_id, placement_class])
+    figures = (("step_s", step_s, "s"), ("completion_s", completion_s, "s"), ("communication_share", share, "1"))
+    predicted = tuple(Figure.predicted(*figure) for figure in figures)
     return op_split_plan(
         job, scenario.cluster, splits, place(scenario.cluster, devices[: splits.degree]), predicted=predicted, why=why
     )

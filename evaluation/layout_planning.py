@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from .. import quantities
 from ..clusters import load_cluster
 from ..clusters.cluster import Cluster
 from ..costs.layouts.idle_keys import remarks
@@ -223,10 +224,12 @@ def device_counts(wanted: str | Sequence[int] | None, cluster: Cluster) -> list[
         return [most]
     found: set[int] = set()
     for part in wanted.split(",") if isinstance(wanted, str) else [str(number) for number in wanted]:
-        low, dash, high = (word.strip() for word in part.partition("-"))
-        if not low.isdecimal() or (dash and not high.isdecimal()):
-            raise PlanError("must be a number, several with commas between, or a range A-B", field="--devices", value=part)
-        first, last = int(low), int(high if dash else low)
+        low, dash, high = part.partition("-")
+        try:
+            first, last = quantities.whole(low), quantities.whole(high if dash else low)
+        except ValueError:
+            problem = "must be a number, several with commas between, or a range A-B"
+            raise PlanError(problem, field="--devices", value=part) from None
         if not 1 <= first <= last <= most:
             raise PlanError(f"{cluster.name} has 1 to {most} devices", field="--devices", value=part)
         inside = [n for n in possible if first <= n <= last]

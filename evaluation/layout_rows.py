@@ -61,7 +61,7 @@ class Row:
             ("bubble_time_fraction", bubble_time_fraction(self.step.breakdown_s), "1"),
             ("exposed_communication_share", self.exposed_share, "1"),
         ]
-        return tuple(Figure(name=n, value=v, unit=u, provenance="estimated") for n, v, u in values if v is not None)
+        return tuple(Figure.predicted(n, v, u) for n, v, u in values if v is not None)
 
 
 class BetterBatch(NamedTuple):

@@ -26,6 +26,7 @@ from .evaluate import Evaluation
 from .gantt import occupancy_svg
 from .policies import display_name
 from .report import report_html
+from .saved_results import read_curve
 from .step_chart import step_svg
 from .tables import to_csv, to_markdown
 
@@ -130,14 +131,22 @@ def _report(found: Evaluation, out: Path, shown: str, exports: dict[str, str]) -
     own = any(row["kind"] == "learned" and row["policy"] in own_names for row in results["rows"])
     return report_html(
         results,
-        learning_curve=files.read_json(run.learning_curve) if own and run.learning_curve.is_file() else None,
+        learning_curve=read_curve(run.learning_curve) if own and run.learning_curve.is_file() else None,
         gantt=gantt,
         timeline=timeline,
         config_yaml=_text(run.config) if own else None,
         command=_text(out / "command.txt") if own else None,
-        versions=files.read_json(out / "versions.json") if own and (out / "versions.json").is_file() else versions(),
+        versions=_versions(out / "versions.json") if own else versions(),
         exports=exports,
     )
+
+
+def _versions(path: Path) -> dict[str, str]:
+    """What a training run was made with; of today where it does not say."""
+    told = files.read_json(path) if path.is_file() else versions()
+    if not isinstance(told, dict) or not all(isinstance(version, str) for version in told.values()):
+        raise InputFileError("must name versions of packages", file=path)
+    return told
 
 
 def _text(path: Path) -> str | None:

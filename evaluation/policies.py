@@ -10,9 +10,10 @@ anything else is the path of a run folder, of its ``policy.pt``, or of the ``pol
 
 from __future__ import annotations
 
+import inspect
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib import import_module
 from importlib.resources import files as resources
@@ -238,14 +239,33 @@ def _own_policy(spec: str, scenario: Scenario) -> Policy:
     if not callable(getattr(home, name, None)):
         names = [n for n, value in vars(home).items() if callable(value) and not n.startswith("_")]
         raise PolicyError(f"module {module} has no such callable", value=name, choices=names)
+    _check_takes(getattr(home, name), ("scenario",), name, spec)
     made = getattr(home, name)(scenario)
-    for method in ("begin", "choose"):
+    for method, given in (("begin", ("seed",)), ("choose", ("decision", "observation"))):
         if not callable(getattr(made, method, None)):
             raise PolicyError(f"makes something without a method {method!r} (see planners/policy.py)", value=spec)
+        _check_takes(getattr(made, method), given, f"{name}.{method}", spec)
     if not isinstance(getattr(made, "name", None), str):
         made.name = name
     own: Policy = made
     return own
+
+
+def _check_takes(function: Callable[..., object], given: tuple[str, ...], name: str, spec: str) -> None:
+    """Refuse a callable that cannot be called with so many arguments; one that does not tell what it takes passes.
+
+    Raises:
+        PolicyError: it cannot.
+    """
+    try:
+        taken = inspect.signature(function)
+    except (TypeError, ValueError):  # of a class or function that is not written in Python
+        return
+    try:
+        taken.bind(*given)
+    except TypeError:
+        problem = f"{name}{taken} is called with {len(given)} argument{'s' * (len(given) > 1)}: {', '.join(given)}"
+        raise PolicyError(problem, value=spec) from None
 
 
 def _shipped() -> Path:

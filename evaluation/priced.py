@@ -154,7 +154,7 @@ class Priced(ABC):
             ("hfu", step.hfu, "1", spread),
             ("memory_bytes", self.peak.total, "bytes", MEMORY_UNCERTAINTY),
         ]
-        return [(Figure(name=n, value=v, unit=u, provenance="estimated"), s) for n, v, u, s in values if v is not None]
+        return [(Figure.predicted(n, v, u), s) for n, v, u, s in values if v is not None]
 
     def parts(self) -> list[Part]:
         """What the step is made of.

@@ -8,15 +8,12 @@ say it, and what a row says that is not read, stands in its notes.
 
 from __future__ import annotations
 
-import csv
-import io
-import math
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .. import files
+from .. import files, quantities
 from ..costs.layouts.wires import Wires
 from ..devices import DeviceType, device_names, device_type
 from ..errors import InputFileError, MeshwrightError
@@ -267,8 +264,11 @@ def _device(cluster: dict[str, Any]) -> DeviceType:
     if base not in device_names():
         raise _UnsupportedError(f"no such device type: {spelled or 'none named'} (known: {', '.join(device_names())})")
     found = device_type(base)
-    size = re.search(r"(\d+)\s*gi?b", spelled)
-    memory = int(size.group(1)) if size else found.memory_bytes / 1e9
+    size = re.search("([0-9]+)\\s*gi?b", spelled)
+    try:
+        memory = quantities.whole(size.group(1), "memory_gbytes") if size else found.memory_bytes / 1e9
+    except ValueError as error:
+        raise _UnsupportedError(f"the memory of {spelled} {error}") from None
     bandwidth = OTHER_BANDWIDTH_BYTES_PER_S.get((base, round(memory)), found.memory_bandwidth_bytes_per_s)
     data = found.__dict__ | {"memory_bytes": memory * GIB, "memory_bandwidth_bytes_per_s": bandwidth}
     return DeviceType(**data)
@@ -317,10 +317,12 @@ def _year(text: str) -> int:
 
 def _number(data: dict[str, Any], key: str, where: str) -> float:
     value = data.get(key)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
         raise _UnsupportedError(
             f"{where}.{key} is not printed" if value is None else f"{where}.{key} must be a positive number, got {value!r}"
         )
+    if (problem := quantities.problem(key, value)) is not None:
+        raise _UnsupportedError(f"{where}.{key} {problem}, got {value:g}")
     return float(value)
 
 
@@ -332,8 +334,8 @@ def _whole(data: dict[str, Any], key: str, where: str) -> int:
 
 
 def _vtrain(path: Path) -> list[Row]:
-    table = list(csv.reader(io.StringIO(files.read_text(path), newline="")))
-    header = [cell.strip() for cell in table[0]] if table else []
+    table = files.read_csv(path)
+    header = [cell.strip() for cell in next(table, (1, []))[1]]
     if missing := [name for name in VTRAIN_COLUMNS if name not in header]:
         problem = "the header is not that of vTrain's single-host table"
         raise InputFileError(problem, file=path, line=1, field=missing[0], choices=header)
@@ -341,20 +343,20 @@ def _vtrain(path: Path) -> list[Row]:
     notes = tuple(f"column {name!r} is not read" for name in header if name not in VTRAIN_COLUMNS)
     rows = []
     device = device_type("a100")
-    for line, cells in enumerate(table[1:], start=2):
+    for line, cells in table:
         if not any(cells):
             continue
         try:
             if len(cells) != len(header):
                 raise ValueError
             *counts, time_ms = (cells[place] for place in places)
-            devices, batch, micro, hidden, heads, layers, length, tp, dp, pp = map(int, counts)
-            measured_s = float(time_ms) / 1e3
+            devices, batch, micro, hidden, heads, layers, length, tp, dp, pp = map(quantities.whole, counts)
+            measured_s = quantities.number(time_ms, "ms") / 1e3
         except ValueError:
             rows.append(_refused(f"line {line}", "vtrain", f"{len(header)} numbers are wanted, got {','.join(cells)!r}"))
             continue
         family = f"vtrain-h{hidden}" + (CALIBRATION_FAMILY if hidden == CALIBRATION_HIDDEN else "")
-        if min(devices, batch, micro, hidden, heads, layers, length, tp, dp, pp) < 1 or not 0 < measured_s < math.inf:
+        if min(devices, batch, micro, hidden, heads, layers, length, tp, dp, pp) < 1 or not measured_s > 0:
             rows.append(_refused(f"line {line}", family, f"positive numbers are wanted, got {','.join(cells)!r}"))
             continue
         if hidden % heads:
@@ -376,7 +378,11 @@ def _vtrain(path: Path) -> list[Row]:
             "fused_accumulation": False,
             "num_devices": devices,
         }
-        shape = gpt(layers, hidden, heads, VTRAIN_VOCABULARY, length)
+        try:
+            shape = gpt(layers, hidden, heads, VTRAIN_VOCABULARY, length)
+        except MeshwrightError as problem:
+            rows.append(_refused(f"line {line}", family, str(problem)))
+            continue
         name = f"h{hidden}-l{layers}-tp{tp}-dp{dp}-pp{pp}-mb{micro}-gb{batch}"
         group = (devices, batch, hidden, layers, heads, length)
         wires = Wires(8, 300e9, 200e9)

@@ -12,10 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from .. import files
 from ..errors import InputFileError
-from .evaluate import FORMAT_VERSION
 from .policies import ROLLOUT, is_rollout
+from .saved_results import read_curve, read_results
 from .statistics import Interval, interval, paired
 from .study import Run, Study
 from .study_benchmarks import Places
@@ -122,7 +121,7 @@ class Findings:
     def curve(self, run: Run) -> list[Data]:
         """Rows of a run's learning curve; none where there is none."""
         path = self.tasks[run.name].folder(self.places) / CURVE
-        return list(files.read_json(path)) if path.is_file() else []
+        return list(read_curve(path)) if path.is_file() else []
 
     def is_done(self, run: Run) -> bool:
         """Whether a run was trained to its end."""
@@ -160,10 +159,7 @@ def read(study: Study, tasks: Sequence[Task], places: Places) -> Findings:
             stale.add(task.name)
         path = task.product(places)
         if isinstance(task, EvaluationTask) and path is not None and record(task, places).get("state") == "done":
-            found = files.read_json(path)
-            if not isinstance(found, dict) or found.get("format_version") != FORMAT_VERSION or not found.get("rows"):
-                raise InputFileError(f"is no result of evaluate of format {FORMAT_VERSION}; evaluate again", file=path)
-            results[task.name] = found
+            results[task.name] = read_results(path)
     return Findings(study, places, {task.name: task for task in tasks}, results, frozenset(stale))
 
 

@@ -20,6 +20,7 @@ from ..envs.benchmark import BenchmarkSettings, load_benchmark
 from ..errors import MeshwrightError
 from .evaluate import FORMAT_VERSION
 from .policies import OWN, ROLLOUT, base_of, is_baseline, is_rollout, policy_file
+from .saved_results import read_curve
 from .study import EvaluationSettings, Run
 from .study_benchmarks import SHOWN, Benchmarks, Places
 
@@ -114,10 +115,10 @@ class TrainingTask:
         """How much of it is done, as far as its last look at validation episodes tells; None before the first."""
         curve = self.folder(places) / CURVE
         try:
-            rows = files.read_json(curve) if curve.is_file() and self.total else []
+            rows = read_curve(curve) if curve.is_file() and self.total else []
         except MeshwrightError:
             return None
-        return min(1.0, rows[-1][self.progress_key] / self.total) if rows else None
+        return min(1.0, (rows[-1].get(self.progress_key) or 0) / self.total) if rows else None
 
     def _digest_of(self, chosen: BaseModel, places: Places) -> str:
         # What is as by default is left out, so that a setting that a later version adds changes nothing.

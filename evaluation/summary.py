@@ -14,9 +14,9 @@ from typing import Any
 from .. import files, yaml12
 from ..errors import InputFileError
 from . import curves
-from .evaluate import FORMAT_VERSION
 from .markup import figure, page, text
 from .markup import table as html_table
+from .saved_results import read_curve, read_results
 from .statistics import excludes_zero, paired
 from .tables import escaped, table, with_ends
 
@@ -46,10 +46,7 @@ def read(folder: Path) -> Summary:
     """
     results: dict[str, Data] = {}
     for path in sorted(folder.rglob("results.json")):
-        found = files.read_json(path)
-        if not isinstance(found, dict) or found.get("format_version") != FORMAT_VERSION or not found.get("rows"):
-            raise InputFileError(f"is no result of evaluate of format {FORMAT_VERSION}; evaluate again", file=path)
-        results[path.parent.relative_to(folder).as_posix()] = found
+        results[path.parent.relative_to(folder).as_posix()] = read_results(path)
     groups: dict[str, dict[str, list[Data]]] = {}
     names: dict[str, str] = {}
     for path in sorted(folder.rglob("learning_curve.json")):
@@ -60,7 +57,7 @@ def read(folder: Path) -> Summary:
         told = told if isinstance(told, dict) else {}
         alike = files.digest({key: value for key, value in told.items() if key not in ("name", "seed")})
         names.setdefault(alike, f"{told.get('benchmark', '')} ({path.parent.name})")
-        groups.setdefault(alike, {})[path.parent.relative_to(folder).as_posix()] = files.read_json(path)
+        groups.setdefault(alike, {})[path.parent.relative_to(folder).as_posix()] = read_curve(path)
     if not results and not groups:
         raise InputFileError("nothing below it was evaluated or trained (no results.json, no learning_curve.json)", file=folder)
     return Summary(results, {names[alike]: runs for alike, runs in groups.items() if len(runs) > 1})

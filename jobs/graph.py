@@ -6,7 +6,6 @@ with its backward one; edges are those of the forward pass, the backward pass ru
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import files
+from .. import files, quantities
 from ..devices import DeviceType
 from ..errors import GraphError
 
@@ -80,7 +79,11 @@ class JobGraph:
         object.__setattr__(self, "op_names", tuple(self.op_names))
         object.__setattr__(self, "op_kinds", tuple(self.op_kinds))
         for field in _COSTS:
-            object.__setattr__(self, field, _frozen(getattr(self, field), np.float64))
+            try:
+                figures = _frozen(getattr(self, field), np.float64)
+            except (TypeError, ValueError, OverflowError):
+                raise GraphError("holds something other than numbers", field=field) from None
+            object.__setattr__(self, field, figures)
         edges = np.asarray(self.edges)
         if edges.size and (edges.ndim != 2 or edges.shape[1] != 2 or edges.dtype.kind not in "iu"):
             raise GraphError("must hold pairs of op numbers", field="edges")
@@ -100,8 +103,7 @@ class JobGraph:
     @property
     def step_s(self) -> float:
         """Seconds of one step on a single reference device, ops one after another."""
-        with np.errstate(over="ignore"):
-            return float(self.forward_s.sum() + self.backward_s.sum())
+        return float(self.forward_s.sum() + self.backward_s.sum())
 
     @cached_property
     def order(self) -> NDArray[np.int64]:
@@ -198,7 +200,7 @@ class JobGraph:
             return cls(**{key: data[key] for key in cls.__dataclass_fields__})
         except GraphError as error:
             raise GraphError(error.problem, file=file, field=error.field, value=error.value, choices=error.choices) from None
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):  # of names or edges
             raise GraphError("a field holds something other than numbers or names", file=file) from None
 
     def save(self, path: str | Path) -> None:
@@ -234,6 +236,8 @@ class JobGraph:
         samples = self.samples_per_step
         if samples is not None and (isinstance(samples, bool) or not isinstance(samples, int) or samples < 1):
             raise GraphError("must be a positive whole number, or absent", field="samples_per_step", value=samples)
+        if samples is not None and (told := quantities.problem("samples_per_step", samples)) is not None:
+            raise GraphError(told, field="samples_per_step", value=samples)
         if len(set(self.op_names)) != n:
             twice = next(name for name in self.op_names if self.op_names.count(name) > 1)
             raise GraphError("the op name stands twice", field="op_names", value=twice)
@@ -243,16 +247,21 @@ class JobGraph:
             values = getattr(self, field)
             if values.shape != (n,):
                 raise GraphError(f"has shape {values.shape} for {n} ops", field=field)
-            for op in np.flatnonzero(~(np.isfinite(values) & (values >= 0))).tolist():
-                raise GraphError("must be finite and not negative", field=f"{self.op_names[op]}.{field}", value=float(values[op]))
+            least, most = quantities.range_of(field)
+            for op in np.flatnonzero(~((values == 0) | ((values >= least) & (values <= most)))).tolist():
+                value = float(values[op])
+                told = quantities.problem(field, value) if value >= 0 else None
+                problem = told or "must be finite and not negative"
+                raise GraphError(problem, field=f"{self.op_names[op]}.{field}", value=value)
         if self.num_edges and not (self.edges.min() >= 0 and self.edges.max() < n):
             raise GraphError(f"an edge names an op outside 0..{n - 1}", field="edges")
         if len(np.unique(self.edges, axis=0)) != self.num_edges:
             raise GraphError("an edge stands twice", field="edges")
         if len(self.order) < n:
             raise GraphError("the ops form a cycle", field="edges", value=" -> ".join(self._a_cycle()))
-        if not math.isfinite(self.step_s):
-            raise GraphError("the times add up to more than a number holds", field="forward_s")
+        told = quantities.problem("step_s", self.step_s)
+        if told is not None:
+            raise GraphError(f"the times of all ops together: {told}", field="forward_s", value=self.step_s)
 
     def _a_cycle(self) -> list[str]:
         import networkx

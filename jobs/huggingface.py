@@ -13,13 +13,9 @@ from typing import Any
 from .. import files
 from ..errors import GraphError
 from .graph import JobGraph
-from .transformer import TransformerShape
+from .transformer import MAX_LAYERS, MAX_SIZE, TransformerShape
 
 DEFAULT_BATCH_SIZE = 8
-
-# Every layer becomes ops of the graph, so a slip of the pen in their number must not fill the memory.
-MAX_LAYERS = 10_000
-MAX_SIZE = 2**40
 
 
 def load_config(path: str | Path, *, batch_size: int | None = None, sequence_length: int | None = None) -> JobGraph:
@@ -34,7 +30,11 @@ def load_config(path: str | Path, *, batch_size: int | None = None, sequence_len
         InputFileError: the file is missing or not JSON.
         GraphError: another model type, a missing key or an impossible value.
     """
-    return read_shape(path).graph(DEFAULT_BATCH_SIZE if batch_size is None else batch_size, sequence_length)
+    shape = read_shape(path)
+    try:
+        return shape.graph(DEFAULT_BATCH_SIZE if batch_size is None else batch_size, sequence_length)
+    except GraphError as error:
+        raise error if batch_size is not None or sequence_length is not None else error.at(file=path) from None
 
 
 def read_shape(path: str | Path) -> TransformerShape:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from .. import quantities
 from ..errors import GraphError
 from .graph import JobGraph
 
@@ -40,6 +41,9 @@ class Job:
             raise GraphError("must be finite and not negative", field="arrival_s", value=str(self.arrival_s))
         if self.deadline_s is not None and not (math.isfinite(self.deadline_s) and self.deadline_s > 0):
             raise GraphError("must be finite and positive, or absent", field="deadline_s", value=str(self.deadline_s))
+        problem = None if self.deadline_s is None else quantities.problem("deadline_s", self.deadline_s)
+        if problem is not None:
+            raise GraphError(problem, field="deadline_s", value=str(self.deadline_s))
 
     @property
     def sequential_s(self) -> float:

@@ -7,7 +7,6 @@ activation_size=100.0, parameter_size=20.0``; times are milliseconds, sizes byte
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,13 +15,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import files
+from .. import files, quantities
 from ..errors import GraphError
 from .graph import JobGraph
 
 SECONDS_PER_MILLISECOND = 1e-3
 _SEPARATOR = " -- "
-_FIELDS = ("forward_compute_time", "backward_compute_time", "activation_size", "parameter_size")
+_UNITS = {"forward_compute_time": "ms", "backward_compute_time": "ms", "activation_size": "bytes", "parameter_size": "bytes"}
+_FIELDS = tuple(_UNITS)
 
 _INPUT = re.compile(r"Input\d*")
 """The profiler's name for an op that brings a tensor from the data loader; a model with several counts them."""
@@ -151,9 +151,6 @@ def _costs(text: str, op: str, fail: _Fail) -> list[float]:
 
 def _number(text: str, field: str, fail: _Fail) -> float:
     try:
-        value = float(text)
-    except ValueError:
-        raise fail("must be a number", field=field, value=text) from None
-    if not (math.isfinite(value) and value >= 0):
-        raise fail("must be finite and not negative", field=field, value=text)
-    return value
+        return quantities.amount(text, _UNITS[field.rpartition(".")[2]])
+    except ValueError as error:
+        raise fail(str(error), field=field, value=text) from None

@@ -10,9 +10,7 @@ below 100 test, below 1,000 validation, all others training.
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import math
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -23,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from .. import files
+from .. import files, quantities
 from ..errors import InputFileError
 from ..settings import Settings
 
@@ -35,6 +33,9 @@ FIRST_VALIDATION_SEED, FIRST_OTHER_SEED = 100, 1000
 _GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 
 _COLUMNS = ("timestamp", "duration", "num_gpus")
+
+MAX_GPUS = 100_000
+"""Of one job."""
 
 
 class TraceArrivals(Settings):
@@ -122,48 +123,43 @@ def load_trace(path: str | Path, *, min_gpus: int = 2) -> Trace:
     Raises:
         InputFileError: the file is missing, a column is missing, a row is malformed, or no row is kept.
     """
-    reader = csv.reader(io.StringIO(files.read_text(path), newline=""))
-    header = [name.strip() for name in next(reader, [])]
+    reader = files.read_csv(path)
+    header = [name.strip() for name in next(reader, (1, []))[1]]
     for column in _COLUMNS:
         if column not in header:
             raise InputFileError("the column is missing", file=path, line=1, field=column, value=",".join(header))
     places = [header.index(column) for column in _COLUMNS]
     kept: list[tuple[float, float, float]] = []
-    for row in reader:
-        if not row:
-            continue
+    for line, row in reader:
         if len(row) != len(header):
-            raise InputFileError(
-                f"has {len(row)} columns, not {len(header)}", file=path, line=reader.line_num, value=",".join(row)
-            )
+            raise InputFileError(f"has {len(row)} columns, not {len(header)}", file=path, line=line, value=",".join(row))
         timestamp, duration, gpus = (row[place].strip() for place in places)
-        num_gpus = _number(gpus, "num_gpus", path, reader.line_num)
+        num_gpus = _number(gpus, "num_gpus", path, line)
+        if num_gpus > MAX_GPUS:
+            raise InputFileError(f"no cluster has more than {MAX_GPUS}", file=path, line=line, field="num_gpus", value=gpus)
         if num_gpus >= min_gpus:
-            work_s = _number(duration, "duration", path, reader.line_num) * num_gpus
-            kept.append((_seconds(timestamp, path, reader.line_num), work_s, _hash_fraction(row)))
+            work_s = _number(duration, "duration", path, line, unit="s") * num_gpus
+            kept.append((_seconds(timestamp, path, line), work_s, _hash_fraction(row)))
     if not kept:
         raise InputFileError(f"holds no job with at least {min_gpus} GPUs", file=path)
     columns = np.array(kept)[np.argsort(np.array(kept)[:, 0], kind="stable")]
     return Trace(columns[:, 0] - columns[0, 0], columns[:, 1], columns[:, 2], str(path))
 
 
-def _number(text: str, field: str, path: str | Path, line: int) -> float:
+def _number(text: str, field: str, path: str | Path, line: int, unit: str = "") -> float:
     try:
-        value = float(text)
-    except ValueError:
-        raise InputFileError("must be a number", file=path, line=line, field=field, value=text) from None
-    if not (math.isfinite(value) and value >= 0):
-        raise InputFileError("must be finite and not negative", file=path, line=line, field=field, value=text)
-    return value
+        return quantities.amount(text, unit)
+    except ValueError as error:
+        raise InputFileError(str(error), file=path, line=line, field=field, value=text) from None
 
 
 def _seconds(text: str, path: str | Path, line: int) -> float:
     try:
         time = datetime.fromisoformat(text)
-    except ValueError:
+        return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):  # the second for a time zone that leads out of the calendar
         problem = "must read YYYY-MM-DD HH:MM:SS"
         raise InputFileError(problem, file=path, line=line, field="timestamp", value=text) from None
-    return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
 
 
 def _hash_fraction(row: list[str]) -> float:

@@ -9,11 +9,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .. import quantities
 from ..errors import GraphError
 from .builder import GraphBuilder
 from .graph import JobGraph
 
 MAX_DEFAULT_SEQUENCE_LENGTH = 2048
+
+MAX_LAYERS = 10_000
+"""Every layer becomes ops of the graph, so a slip of the pen in their number must not fill the memory."""
+
+MAX_SIZE = 2**40
+"""Of anything else that is counted."""
+
+_LAYERED = ("num_layers", "num_experts")
+_COUNTED = (
+    *("hidden", "num_heads", "num_key_value_heads", "head_dim", "feed_forward", "vocabulary", "max_positions", "token_types"),
+    *("norm_vectors", "experts_per_token", "window"),
+)
 
 
 @dataclass(frozen=True)
@@ -42,6 +55,9 @@ class TransformerShape:
         window: tokens that a query looks back at most; None for all.
         is_parallel: attention and feed-forward layer read the same normed input and add to the same residual.
         has_dropout: whether attention scores and residuals go through dropout.
+
+    Raises:
+        GraphError: a number that no model has.
     """
 
     name: str
@@ -67,6 +83,13 @@ class TransformerShape:
     window: int | None = None
     is_parallel: bool = False
     has_dropout: bool = False
+
+    def __post_init__(self) -> None:
+        for names, most in ((_LAYERED, MAX_LAYERS), (_COUNTED, MAX_SIZE)):
+            for field in names:
+                value = getattr(self, field)
+                if value is not None and value > most:
+                    raise GraphError(f"must be {most} at most", field=field, value=value)
 
     @property
     def default_sequence_length(self) -> int:
@@ -100,6 +123,9 @@ class TransformerShape:
             raise GraphError("must be at least 1", field="sequence_length", value=length)
         if self.learned_positions and length > self.max_positions:
             raise GraphError(f"{self.name} has only {self.max_positions} positions", field="sequence_length", value=length)
+        for field, value in (("samples_per_step", batch_size), ("sequence_length", length)):
+            if (problem := quantities.problem(field, value)) is not None:
+                raise GraphError(problem, field=field.replace("samples_per_step", "batch_size"), value=value)
         return _Assembly(self, batch_size, length).build()
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, field_validator, model_validator
 
-from .. import files, settings
+from .. import files, quantities, settings
 from ..devices import device_type
 from ..errors import ConfigError, GraphError, MeshwrightError
 from .arrivals import Arrivals, FixedArrivals, PoissonArrivals
@@ -154,6 +154,11 @@ class Workload:
         for graph in graphs:
             if graph.step_s <= 0:
                 raise GraphError("a step of this job takes no time", field="graphs", value=graph.name)
+            num_steps = settings.steps.num_steps if isinstance(settings.steps, FixedSteps) else 1
+            problem = quantities.problem("sequential_s", num_steps * graph.step_s)
+            if problem is not None:
+                told = f"{num_steps} steps of {graph.name} on one device: the seconds {problem}"
+                raise GraphError(told, field="steps", value=num_steps * graph.step_s)
         trace = None
         if isinstance(settings.arrivals, TraceArrivals):
             if settings.arrivals.file is None:

@@ -259,6 +259,8 @@ def _value(key: str, text: str) -> Any:
         data = settings.override({}, f"{key}={text}")
     except ConfigError as error:
         raise PlanError(error.problem, field=f"keep.{key}", value=text) from None
+    if not text or (data[key] is None and key != "shard_group"):
+        raise PlanError("wants a value, or several with | between", field=f"keep.{key}", value=text)
     degree = data[key] if isinstance(data[key], int) and not isinstance(data[key], bool) and data[key] > 0 else 1
     around: dict[str, dict[str, Any]] = {
         "virtual_stages": {"schedule": "interleaved", "pp": 2},

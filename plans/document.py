@@ -13,8 +13,9 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import AfterValidator, Field, model_validator
 
-from .. import files, settings
+from .. import files, quantities, settings
 from ..clusters.cluster import Cluster
+from ..errors import ConfigError, PlanError
 from ..jobs.graph import JobGraph
 from .partition import Coordinates, Count, Index, Layout, OpSplits
 from .placement import Placement
@@ -25,6 +26,8 @@ _LABEL = "[A-Za-z0-9]([-A-Za-z0-9]{0,61}[A-Za-z0-9])?"
 _HOST_NAME = rf"{_LABEL}(\.{_LABEL})*"
 
 Number = Annotated[float, Field(strict=True)]
+
+_NEVER_NEGATIVE = ("s", "bytes", "flops", "1/s")
 
 
 def is_host_name(name: str) -> bool:
@@ -111,6 +114,29 @@ class Figure(settings.Settings):
     value: Number
     unit: str = Field(description="for example s, bytes; empty where the figure has none")
     provenance: Literal["measured", "interpolated", "estimated"]
+
+    @model_validator(mode="after")
+    def _can_be(self) -> Figure:
+        says_unit = self.name.endswith(f"_{self.unit}")
+        problem = quantities.problem(self.name if says_unit else self.unit, self.value)
+        if self.value < 0 and self.unit in _NEVER_NEGATIVE:
+            problem = "must not be negative"
+        if problem is not None:
+            raise ValueError(f"{self.name} {problem}, is {self.value:g}")
+        return self
+
+    @classmethod
+    def predicted(cls, name: str, value: float, unit: str) -> Figure:
+        """An estimated figure.
+
+        Raises:
+            PlanError: nothing is so large or so small, so what it was made of cannot be either.
+        """
+        try:
+            return settings.build(cls, {"name": name, "value": value, "unit": unit, "provenance": "estimated"})
+        except ConfigError as error:
+            problem = f"{error.problem}; look at the figures of job, cluster and costs"
+            raise PlanError(problem, field=f"predicted {name}") from None
 
 
 class PlacementPlan(settings.Settings):

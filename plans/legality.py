@@ -13,6 +13,7 @@ import numpy as np
 
 from ..clusters.cluster import Cluster
 from ..errors import ClusterError, ConfigError, GraphError, PlanError
+from ..jobs.graph import JobGraph
 from .document import PlacementPlan, Rank
 from .partition import Layout
 
@@ -27,7 +28,7 @@ def check(plan: PlacementPlan, *, file: str | Path | None = None) -> None:
     Each rank stands once, in order; no device has two ranks; no host has two spellings; hosts and devices exist in the
     embedded cluster and agree; the host order is that of the lowest ranks; coordinates form a full grid with
     world = tp x cp x pp x dp and ep dividing dp x cp; op splits have no coordinates and as many ranks as their degree;
-    stages name ranks that exist; the shape of a transformer gives the embedded job graph.
+    stages name ranks, and ops of the embedded job graph, that exist; the shape of a transformer gives that graph.
 
     Args:
         plan: the plan.
@@ -45,8 +46,9 @@ def check(plan: PlacementPlan, *, file: str | Path | None = None) -> None:
             hosts = frozenset(cluster.host_names)
             for rank in plan.ranks:
                 _check_device(rank, cluster, hosts)
-        _check_partition(plan)
-        _check_stages(plan)
+        graph = _embedded_graph(plan)
+        _check_partition(plan, graph)
+        _check_stages(plan, graph)
     except (PlanError, GraphError, ClusterError, ConfigError) as error:
         raise error.at(file=file) from None
 
@@ -119,6 +121,13 @@ def _below(part: str, error: _Malformed) -> _Malformed:
     return type(error)(error.problem, field=field, value=error.value, choices=error.choices)
 
 
+def _embedded_graph(plan: PlacementPlan) -> JobGraph | None:
+    try:
+        return plan.job_graph()
+    except GraphError as error:
+        raise _below("job.graph", error) from None
+
+
 def _check_device(rank: Rank, cluster: Cluster, hosts: frozenset[str]) -> None:
     field = f"rank {rank.rank}"
     if rank.host not in hosts:
@@ -130,13 +139,9 @@ def _check_device(rank: Rank, cluster: Cluster, hosts: frozenset[str]) -> None:
         raise PlanError(f"device {rank.device} is {name}, not {rank.host}/{rank.local_rank}", field=field)
 
 
-def _check_partition(plan: PlacementPlan) -> None:
+def _check_partition(plan: PlacementPlan, graph: JobGraph | None) -> None:
     splits, layout = plan.op_splits(), plan.layout()
     with_coordinates = [rank.rank for rank in plan.ranks if rank.coordinates is not None]
-    try:
-        graph = plan.job_graph()
-    except GraphError as error:
-        raise _below("job.graph", error) from None
     if graph is not None and plan.job.transformer is not None:
         plan.job.transformer.check(graph)
     if splits is not None:
@@ -194,8 +199,9 @@ def _check_grid(plan: PlacementPlan, layout: Layout | None) -> None:
             raise PlanError(problem, field=f"rank {len(given)}", value=len(given))
 
 
-def _check_stages(plan: PlacementPlan) -> None:
+def _check_stages(plan: PlacementPlan, graph: JobGraph | None) -> None:
     holder: dict[str, int] = {}
+    known = None if graph is None else frozenset(graph.op_names)
     is_layout = any(rank.coordinates is not None for rank in plan.ranks)
     for position, stage in enumerate(plan.stages):
         field = f"stages.{position}"
@@ -206,6 +212,8 @@ def _check_stages(plan: PlacementPlan) -> None:
             if op in holder:
                 raise PlanError(f"holds an op that stands in stages.{holder[op]} already", field=f"{field}.ops", value=op)
             holder[op] = position
+            if known is not None and op not in known:
+                raise PlanError("the job graph has no such op", field=f"{field}.ops", value=op, choices=known)
         for rank in stage.ranks:
             if rank >= plan.num_ranks:
                 raise PlanError(f"there is no rank {rank}; ranks count from 0 to {plan.num_ranks - 1}", field=field)

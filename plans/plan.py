@@ -64,7 +64,7 @@ def op_split_plan(
     check_memory(memory_bytes, placement, cluster)
     figures = tuple(predicted)
     if not any(figure.name == "memory_bytes" for figure in figures):
-        peak = Figure(name="memory_bytes", value=float(memory_bytes.max()), unit="bytes", provenance="estimated")
+        peak = Figure.predicted("memory_bytes", float(memory_bytes.max()), "bytes")
         figures = (*figures, peak)
     plan = PlacementPlan(
         job=_planned_job(job),

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import files
+from .. import files, quantities
 from ..costs.model import CostSettings
 from ..errors import InputFileError, PlanError
 from ..jobs.graph import JobGraph
@@ -74,7 +74,7 @@ def step_times(
 
     Raises:
         GraphError: a graph cannot be timed on a device of the cluster.
-        PlanError: a graph needs more memory than the devices of any block have.
+        PlanError: a graph needs more memory than the devices of any block have, or takes ages on one.
     """
     folder = cache_folder() if cache is None else cache
     tables = []
@@ -90,7 +90,7 @@ def step_times(
                 progress(name, number, len(graphs))
 
         tables.append(kept(folder, key, space, row, begins))
-        check_memory(graph.name, space, tables[-1])
+        check_table(graph.name, space, tables[-1])
     return joined(tables)
 
 
@@ -140,12 +140,17 @@ def _simulate(
     return timeline.step_s, timeline.communication_share, float(can_run), float(needed[tightest]), float(capacity[tightest])
 
 
-def check_memory(name: str, space: DecisionSpace, table: NDArray[np.float64]) -> None:
-    """Refuse a graph that fits no block.
+def check_table(name: str, space: DecisionSpace, table: NDArray[np.float64]) -> None:
+    """Refuse a graph that fits no block, or takes longer than anything does.
 
     Raises:
-        PlanError: it does; the error tells how much is lacking.
+        PlanError: it does; the error tells how much memory is lacking, or the time.
     """
+    longest_s = float(table[0].max())
+    problem = quantities.problem("step_s", longest_s)
+    if problem is not None:
+        told = f"a step on {space.cluster.name} {problem}; look at the figures of job, cluster and costs"
+        raise PlanError(told, field="job", value=longest_s)
     if table[2].any():
         return
     lacking = table[3] - table[4]  # a block on which it fits, but that it would not fill, does not count

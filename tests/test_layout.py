@@ -69,7 +69,7 @@ def test_no_other_folder_at_the_root_is_a_package():
 def test_tests_mirror_the_floors():
     floors = {folder for folder in MAPPING.values() if "/" not in folder}
     folders = {path.name for path in (ROOT / "tests").iterdir() if path.is_dir() and any(path.glob("test_*.py"))}
-    assert folders <= floors | {"cli", "schedulers"}
+    assert folders <= floors | {"cli", "fuzz", "schedulers"}
 
 
 @pytest.mark.parametrize("package", sorted(ON_DISK))

@@ -20,6 +20,7 @@ WORDS = [
     "validate-network",
     "stress",
     "mutants",
+    "fuzz",
     "docs",
     "bench",
     "demo",

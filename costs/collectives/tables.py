@@ -105,6 +105,7 @@ class SystemSettings(Settings):
             else:
                 points = [(size, us / 1e6) for size, us in zip(one.payload_bytes, one.time_us, strict=True)]
                 curves[one.key] = curve_of(one.key, points, self.device, inside)
+                _check_growth(curves[one.key], number)
         return System(self.name, self.device, inside, curves)
 
 
@@ -138,6 +139,20 @@ def _loaded(path: Path, state: tuple[int, int] | None) -> System:
         return described.build()
     except MeshwrightError as error:
         raise error.at(file=path) from None
+
+
+def _check_growth(curve: Curve | FittedLine, number: int) -> None:
+    """Refuse a table by which larger messages would be sent at less than a byte a second.
+
+    Raises:
+        ConfigError: it is one.
+    """
+    assert isinstance(curve, Curve)
+    points = [(0.0, 0.0), *curve.points] if len(curve.points) == 1 else curve.points
+    (size, seconds), (larger, longer_s) = points[-2:]
+    if longer_s - seconds > larger - size:
+        problem = f"from {size:g} to {larger:g} bytes a byte takes more than a second; larger messages would take ages"
+        raise ConfigError(problem, field=f"curves.{number}.time_us", value=longer_s * 1e6)
 
 
 def plain(described: SystemSettings) -> dict[str, Any]:

@@ -164,7 +164,7 @@ def _chunks(graph: JobGraph, layout: Layout, stages: Sequence[Stage], cuts: Sequ
     else:
         names = {name: op for op, name in enumerate(graph.op_names)}
         held = sorted(stages or layout_stages(graph, layout), key=lambda stage: (stage.chunk, stage.stage))
-        chunks = tuple(np.array([names[name] for name in stage.ops], np.int64) for stage in held)
+        chunks = tuple(np.array([names[name] for name in stage.ops if name in names], np.int64) for stage in held)
     if sum(map(len, chunks)) != graph.num_ops or len(chunks) != layout.pp * layout.virtual_stages:
         raise PlanError("do not hold each op of the job once, in as many chunks as the layout has", field="stages")
     return chunks

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ... import files
 from ...jobs.graph import JobGraph
 from ..space import DecisionSpace
-from ..step_times import Row, StepTimes, cache_folder, check_memory, joined, kept
+from ..step_times import Row, StepTimes, cache_folder, check_table, joined, kept
 from .lookahead import Step
 from .simulator import Placed, Simulator
 
@@ -64,7 +64,7 @@ def block_step_times(
                 progress(name, number, len(graphs))
 
         tables.append(kept(folder, key, space, row, begins))
-        check_memory(graph.name, space, tables[-1])
+        check_table(graph.name, space, tables[-1])
     return joined(tables)
 
 

@@ -30,7 +30,7 @@ def agent(name: str) -> Agent:
     """
     if name in AGENTS:
         return AGENTS[name]
-    match = re.fullmatch(r"(fixed|ladder)(\d+(?:_\d+)*)", name)
+    match = re.fullmatch("(fixed|ladder)([0-9]{1,6}(?:_[0-9]{1,6})*)", name)
     degrees = [int(text) for text in match[2].split("_")] if match else []
     if match is None or (match[1] == "fixed" and len(degrees) > 1):
         raise PolicyError("no such agent", value=name, choices=[*AGENTS, "fixed8", "ladder4_8_16"])

@@ -120,7 +120,7 @@ def mirror(graph: JobGraph, defects: Defects) -> MirroredJob:
 
 def _numbers(graph: JobGraph) -> NDArray[np.int64]:
     """The number of each op, 1 to ``n``, each once."""
-    found = [re.fullmatch(r"node(\d+)", name) for name in graph.op_names]
+    found = [re.fullmatch("node([0-9]{1,9})", name) for name in graph.op_names]
     if not all(found):
         numbers = np.empty(graph.num_ops, np.int64)
         numbers[graph.order] = np.arange(1, graph.num_ops + 1)

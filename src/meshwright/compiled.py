@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import numba
-import numba.core.config
-import numba.core.dispatcher
-import numba.core.event
+from .errors import ConfigError
+
+try:
+    import numba
+    import numba.core.config
+    import numba.core.dispatcher
+    import numba.core.event
+except ValueError as error:  # an environment variable of its own that holds an impossible value
+    named = {name: value for name, value in os.environ.items() if name.startswith("NUMBA_")}
+    problem = f"numba does not start with this environment ({str(error).rstrip('.')})"
+    raise ConfigError(problem, field=" ".join(named) or None, value=" ".join(named.values()) or None) from None
 
 from . import compile_cache
 from .compiling import Stopwatch

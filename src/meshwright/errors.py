@@ -57,17 +57,18 @@ class MeshwrightError(Exception):
 
     def _message(self) -> str:
         where = "" if self.file is None else self.file + ("" if self.line is None else f":{self.line}") + ": "
-        field = "" if self.field is None else f"{self.field}: "
+        field = "" if self.field is None else f"{_cut(self.field)}: "
         value = "" if self.value is None else f" (got {_shortened(self.value)})"
-        return " ".join(f"{where}{field}{self.problem}{value}{self._advice()}".split())
+        problem = _cut(self.problem, 1_000)
+        return " ".join(f"{where}{field}{problem}{value}{self._advice()}".split())
 
     def _advice(self) -> str:
         if not self.choices:
             return ""
         near = nearest(str(self.value), self.choices) if self.value is not None else None
         if near is not None:
-            return f"; did you mean {near!r}?"
-        shown = ", ".join(self.choices[:20]) + (", ..." if len(self.choices) > 20 else "")
+            return f"; did you mean {_shortened(near)}?"
+        shown = ", ".join(_cut(choice) for choice in self.choices[:20]) + (", ..." if len(self.choices) > 20 else "")
         return f"; valid: {shown}"
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -124,8 +125,15 @@ def nearest(value: str, choices: Iterable[str]) -> str | None:
     return found[0] if found else None
 
 
-def _shortened(value: object, limit: int = 240) -> str:
-    text = repr(value)
+def _shortened(value: object) -> str:
+    """A value as Python spells it, cut to a bearable length."""
+    try:
+        return _cut(repr(value))
+    except ValueError:  # a whole number of more digits than Python spells
+        return "a number of thousands of digits"
+
+
+def _cut(text: str, limit: int = 240) -> str:
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
+import io
 import json
+import math
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -13,6 +16,7 @@ from typing import IO, Any
 
 from . import inputs, temporaries
 from .errors import InputFileError, MeshwrightError, nearest
+from .quantities import MOST_DIGITS
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _HASHED_NAME = re.compile(r".*-[0-9a-f]{32}", re.DOTALL)
@@ -63,18 +67,56 @@ def read_json(path: str | Path, *, is_input: bool = True) -> Any:
     """The content of a JSON file.
 
     Raises:
-        InputFileError: as `read_text`, or the text is not JSON (with the line), names a key twice or holds NaN or
-            infinity, for which JSON has no spelling.
+        InputFileError: as `read_text`, or the text is not JSON (with the line), names a key twice, spells half of a
+            surrogate pair, or holds what is no number: NaN, infinity, or more than a float does.
     """
     text = read_text(path, is_input=is_input)
     try:
-        return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_unique_keys)
+        found = json.loads(
+            text,
+            parse_constant=_refuse_constant,
+            parse_float=_real,
+            parse_int=_whole,
+            object_pairs_hook=_unique_keys,
+        )
     except json.JSONDecodeError as error:
         raise InputFileError(f"not valid JSON: {error.msg}", file=path, line=error.lineno) from None
     except ValueError as error:
         raise InputFileError(f"not valid JSON: {error}", file=path) from None
     except RecursionError:
         raise InputFileError("not valid JSON: nested too deeply", file=path) from None
+    half = _half_of_a_pair(text)
+    if half is not None:
+        line = text.count("\n", 0, half.start()) + 1
+        raise InputFileError("not valid JSON: half of a surrogate pair is no letter", file=path, line=line, value=half[0])
+    return found
+
+
+def read_csv(path: str | Path, text: str | None = None, *, skips_blanks: bool = False) -> Iterator[tuple[int, list[str]]]:
+    """The rows of a CSV file, each with the line on which it begins; empty lines are passed over.
+
+    Args:
+        path: the file.
+        text: its content, where it has been read.
+        skips_blanks: whether blanks behind a comma are no part of the field.
+
+    Raises:
+        InputFileError: as `read_text`, a quotation mark that is not closed or is followed by more of its field, or a field
+            of more than 131,072 letters; with the line.
+    """
+    content = io.StringIO(read_text(path) if text is None else text, newline="")
+    rows = csv.reader(content, strict=True, skipinitialspace=skips_blanks)
+    while True:
+        line = rows.line_num + 1
+        try:
+            row = next(rows)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            told = str(error).replace("unexpected end of data", "a quotation mark is not closed")
+            raise InputFileError(f"not valid CSV: {told}", file=path, line=line) from None
+        if row:
+            yield line, row
 
 
 @contextmanager
@@ -265,7 +307,7 @@ def _feed(state: Any, part: object) -> None:
             _feed(state, item)
     elif isinstance(part, dict):
         state.update(b"mapping;")
-        _feed(state, sorted(part.items()))
+        _feed(state, sorted(part.items(), key=lambda item: str(item[0])))
     elif part is None or isinstance(part, bool | int | float | str):
         text = repr(part).encode()
         state.update(b"%s:%d;" % (type(part).__name__.encode(), len(text)))
@@ -292,3 +334,35 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is no number")
+
+
+def _real(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError(f"{text[:40]} is more than a number holds")
+    return value
+
+
+def _whole(text: str) -> int:
+    if len(text) > MOST_DIGITS:
+        raise ValueError(f"a number of {len(text)} digits is more than a number holds")
+    return int(text)
+
+
+_ESCAPED = re.compile(r"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
+
+
+def _half_of_a_pair(text: str) -> re.Match[str] | None:
+    """The first escape in JSON that spells half of a surrogate pair without the other half."""
+    if "\\u" not in text:
+        return None
+    first: re.Match[str] | None = None
+    for found in _ESCAPED.finditer(text):
+        code = int(found[1], 16) if found[1] else 0
+        follows = first is not None and first.end() == found.start()
+        if first is not None and not (follows and 0xDC00 <= code < 0xE000):
+            return first
+        if first is None and 0xDC00 <= code < 0xE000:
+            return found
+        first = found if 0xD800 <= code < 0xDC00 else None
+    return first

@@ -9,20 +9,24 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Self, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from . import files, yaml12
+from . import files, quantities, yaml12
 from .errors import ConfigError
 from .yaml12 import Lines, Location, dotted
 
 
 class Settings(BaseModel):
-    """Base of all configuration models: frozen, unknown keys refused, NaN and infinity refused."""
+    """Base of all configuration models: frozen, unknown keys refused, and every number one that can be.
+
+    NaN and infinity are refused, and what `quantities` says that nothing with a key of this name can be.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, protected_namespaces=())
 
@@ -39,6 +43,20 @@ class Settings(BaseModel):
                         cls.__name__, [InitErrorDetails(type=problem, loc=(key,), input=value)]
                     )
         return data
+
+    @model_validator(mode="after")
+    def _every_number_can_be(self) -> Self:
+        for key, (least, most) in _ranges(type(self)):
+            value = self.__dict__[key]
+            for place, number in (
+                (((key, i), one) for i, one in enumerate(value)) if isinstance(value, tuple) else (((key,), value),)
+            ):
+                if isinstance(number, int | float) and number != 0 and not least <= abs(number) <= most:
+                    problem = PydanticCustomError("impossible_number", "{told}", {"told": quantities.problem(key, number)})
+                    raise ValidationError.from_exception_data(
+                        type(self).__name__, [InitErrorDetails(type=problem, loc=place, input=number)]
+                    )
+        return self
 
 
 AnySettings = TypeVar("AnySettings", bound=BaseModel)
@@ -211,6 +229,26 @@ def _types_in(annotation: Any) -> set[Any]:
     if get_origin(annotation) in (Union, UnionType, Annotated):
         return {kind for part in get_args(annotation) for kind in _types_in(part)}
     return {annotation} if isinstance(annotation, type) else set()
+
+
+@cache
+def _ranges(model: type[BaseModel]) -> tuple[tuple[str, quantities.Range], ...]:
+    """The keys of a model that hold a number, or a tuple of numbers, and what it can be."""
+    found = []
+    for key, field in model.model_fields.items():
+        kinds = _types_in(field.annotation)
+        for part in _parts_of(field.annotation):
+            kinds |= {kind for item in get_args(part) for kind in _types_in(item)} if get_origin(part) is tuple else set()
+        if kinds & {int, float}:
+            found.append((key, quantities.range_of(key)))
+    return tuple(found)
+
+
+def _parts_of(annotation: Any) -> list[Any]:
+    """The annotations of which an annotation is a union."""
+    if get_origin(annotation) in (Union, UnionType, Annotated):
+        return [part for one in get_args(annotation) for part in _parts_of(one)]
+    return [annotation]
 
 
 def _is_valid(model: type[BaseModel], data: Any) -> bool:

@@ -13,12 +13,19 @@ from typing import Any
 import yaml
 
 from .errors import ConfigError
+from .quantities import MOST_DIGITS
 
 Location = tuple[str | int, ...]
 """Keys and indices from the root of a document."""
 
 MAX_VALUES = 1_000_000
 """Aliases of aliases blow a small document up; no configuration comes near this."""
+
+MAX_DEPTH = 100
+"""Values within values."""
+
+MAX_PLACES = 10 * MAX_VALUES
+"""Keys and indices of all places together; they are kept, so that errors can name lines."""
 
 Lines = dict[Location, int]
 """The line, from 1, of each place of a document."""
@@ -32,19 +39,21 @@ def parse(text: str, *, file: str | Path | None = None) -> tuple[Any, Lines]:
         file: named in errors.
 
     Raises:
-        ConfigError: bad YAML, a key stands twice in one mapping, an alias contains itself, or more than `MAX_VALUES` values.
+        ConfigError: bad YAML, a tag that is not of the core schema or whose value is none of its kind, a key that stands twice
+            in one mapping or is no scalar, an alias that contains itself, half of a surrogate pair, or more than
+            `MAX_VALUES` values.
     """
-    lines: Lines = {}
     try:
         node = yaml.compose(text, Loader=_Loader)
         if node is None:
-            return None, lines
-        _collect_lines(node, (), lines, file, above=())
-        return _Loader("").construct_document(node), lines
+            return None, {}
+        checked = _Checked(file)
+        checked.look(node, ())
+        return _Loader("").construct_document(node), checked.lines
     except yaml.MarkedYAMLError as error:
         line = None if error.problem_mark is None else error.problem_mark.line + 1
         raise ConfigError(f"not valid YAML: {error.problem or error.context}", file=file, line=line) from None
-    except (yaml.YAMLError, ValueError) as error:  # a control character; a number of thousands of digits
+    except (yaml.YAMLError, ValueError) as error:  # a control character
         raise ConfigError(f"not valid YAML: {error}", file=file) from None
     except RecursionError:
         raise ConfigError("not valid YAML: nested too deeply", file=file) from None
@@ -67,9 +76,12 @@ class _Loader(yaml.SafeLoader):
     def construct_core_int(self, node: yaml.ScalarNode) -> int:
         """``10``, ``1_000``, ``0x1f`` and ``0o17``; leading zeros mean nothing."""
         text = str(self.construct_scalar(node)).replace("_", "")
+        if len(text) > MOST_DIGITS:
+            raise yaml.MarkedYAMLError(problem=f"a number of {len(text)} digits", problem_mark=node.start_mark)
         return int(text, 8 if "o" in text else 16 if "x" in text else 10)
 
 
+_NULL = re.compile(r"^(?:~|null|Null|NULL|)$")
 _BOOL = re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$")
 _INT = re.compile(r"^(?:[-+]?[0-9][0-9_]*|0o[0-7]+|0x[0-9a-fA-F]+)$")
 _FLOAT = re.compile(
@@ -80,29 +92,88 @@ _FLOAT = re.compile(
     |\.(?:nan|NaN|NAN))$""",
     re.X,
 )
-_Loader.add_implicit_resolver("tag:yaml.org,2002:bool", _BOOL, list("tTfF"))
-_Loader.add_implicit_resolver("tag:yaml.org,2002:int", _INT, list("-+0123456789"))
-_Loader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+0123456789."))
-_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_core_int)
+_CORE = "tag:yaml.org,2002:"
+_Loader.add_implicit_resolver(f"{_CORE}bool", _BOOL, list("tTfF"))
+_Loader.add_implicit_resolver(f"{_CORE}int", _INT, list("-+0123456789"))
+_Loader.add_implicit_resolver(f"{_CORE}float", _FLOAT, list("-+0123456789."))
+_Loader.add_constructor(f"{_CORE}int", _Loader.construct_core_int)
+
+# What a tag may stand before; a tag without a pattern takes any text, or is no scalar's.
+_SPELLINGS: dict[str, tuple[re.Pattern[str], ...]] = {
+    **{f"{_CORE}{kind}": () for kind in ("str", "map", "seq", "merge")},
+    f"{_CORE}null": (_NULL,),
+    f"{_CORE}bool": (_BOOL,),
+    f"{_CORE}int": (_INT,),
+    f"{_CORE}float": (_FLOAT, re.compile(r"^[-+]?[0-9][0-9_]*$")),
+}
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-def _collect_lines(node: yaml.Node, path: Location, lines: Lines, file: str | Path | None, above: tuple[int, ...]) -> None:
-    line = node.start_mark.line + 1
-    if id(node) in above:
-        raise ConfigError("the alias contains itself", file=file, line=line, field=dotted(path) or None)
-    if len(lines) > MAX_VALUES:
-        raise ConfigError(f"holds more than {MAX_VALUES} values", file=file, line=line)
-    above = (*above, id(node))
-    lines.setdefault(path, line)
-    if isinstance(node, yaml.MappingNode):
+class _Checked:
+    """A document that is looked through before anything is made of it.
+
+    Attributes:
+        lines: of each place that was looked at.
+    """
+
+    def __init__(self, file: str | Path | None) -> None:
+        self.lines: Lines = {}
+        self._file = file
+        self._above: list[int] = []
+        self._num_places = 0
+
+    def look(self, node: yaml.Node, path: Location) -> None:
+        """Note the lines of a value and of all within it, and refuse what parsers stumble over."""
+        line = node.start_mark.line + 1
+        if id(node) in self._above:
+            raise self._error("the alias contains itself", line, path)
+        if len(self._above) > MAX_DEPTH:
+            raise self._error(f"not valid YAML: nested more than {MAX_DEPTH} deep", line)
+        self._note(path, line)
+        self._check_tag(node)
+        self._above.append(id(node))
+        if isinstance(node, yaml.MappingNode):
+            self._look_into(node, path)
+        elif isinstance(node, yaml.SequenceNode):
+            for index, item in enumerate(node.value):
+                self.look(item, (*path, index))
+        self._above.pop()
+
+    def _look_into(self, node: yaml.MappingNode, path: Location) -> None:
         seen: set[str] = set()
         for key, value in node.value:
+            line = key.start_mark.line + 1
+            if not isinstance(key, yaml.ScalarNode):
+                raise self._error("not valid YAML: a key must be a name", line)
+            self._check_tag(key)
             name = str(key.value)
             if name in seen:
-                raise ConfigError("the key stands twice", file=file, line=key.start_mark.line + 1, field=dotted((*path, name)))
+                raise self._error("the key stands twice", line, (*path, name))
             seen.add(name)
-            lines[(*path, name)] = key.start_mark.line + 1
-            _collect_lines(value, (*path, name), lines, file, above)
-    elif isinstance(node, yaml.SequenceNode):
-        for index, item in enumerate(node.value):
-            _collect_lines(item, (*path, index), lines, file, above)
+            self._note((*path, name), line)
+            self.look(value, (*path, name))
+
+    def _note(self, path: Location, line: int) -> None:
+        self._num_places += 1 + len(path)
+        if len(self.lines) > MAX_VALUES or self._num_places > MAX_PLACES:
+            raise self._error(f"holds more than {MAX_VALUES} values", line)
+        self.lines.setdefault(path, line)
+
+    def _check_tag(self, node: yaml.Node) -> None:
+        line, kind = node.start_mark.line + 1, node.tag.removeprefix(_CORE)
+        spellings = _SPELLINGS.get(node.tag)
+        if spellings is None:
+            tag = node.tag if kind == node.tag else f"!!{kind}"
+            raise self._error("not valid YAML: the tag is not of the core schema of YAML 1.2", line, value=tag)
+        if not isinstance(node, yaml.ScalarNode):
+            return
+        if spellings and not any(spelling.match(node.value) for spelling in spellings):
+            raise self._error(f"not valid YAML: what the tag !!{kind} stands before is no {kind}", line, value=node.value)
+        if _SURROGATE.search(node.value):
+            try:  # two halves side by side, as JSON spells letters, are one
+                node.value = node.value.encode("utf-16", "surrogatepass").decode("utf-16")
+            except UnicodeDecodeError:
+                raise self._error("not valid YAML: half of a surrogate pair is no letter", line) from None
+
+    def _error(self, problem: str, line: int, path: Location = (), value: str | None = None) -> ConfigError:
+        return ConfigError(problem, file=self._file, line=line, field=dotted(path) or None, value=value)

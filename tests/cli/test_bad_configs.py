@@ -122,7 +122,7 @@ def test_a_wrong_workload_is_told_by_line_key_and_value(refused, spoil, old, new
 
 
 def test_more_steps_than_can_be_counted_are_refused(refused, spoil):
-    spoil("workload.yaml", "{kind: fixed, num_steps: 1000}", "{kind: sequential_time, low_s: 1.0, high_s: 1.0e+300}")
+    spoil("workload.yaml", "{kind: fixed, num_steps: 1000}", "{kind: sequential_time, low_s: 9.9e+14, high_s: 1.0e+15}")
     message = refused("evaluate", "--benchmark", "benchmark.yaml")
     assert message.startswith("steps: a job would have more than 9007199254740992 steps (got ")
 

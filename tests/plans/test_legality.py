@@ -152,7 +152,7 @@ def test_experts_are_spread_over_context_parallel_ranks_as_over_replicas():
     assert refusal(data) == "p.json: rank 3: ep counts to 2, and 3 does not divide dp x cp = 4"
 
 
-@pytest.mark.parametrize("at", [8, 10**9, 2**63 - 1, 10**30])
+@pytest.mark.parametrize("at", [8, 10**9, 2**63 - 1])
 @pytest.mark.parametrize("axis", ["pp", "dp", "cp", "ep", "tp"])
 def test_a_coordinate_beyond_any_grid_of_the_ranks_is_told_at_once(grid_plan, axis, at):
     data = changed(grid_plan, (("ranks", 5, "coordinates", axis), at))

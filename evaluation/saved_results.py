@@ -1,0 +1,145 @@
+"""Results of evaluations and learning curves as they lie on disk: read back, and what later pages take for granted checked.
+
+A file may have been edited, cut short or written by another version. Here it is held against the form that `evaluation.evaluate`
+and the training loops write, as far as tables and figures read it, so that nothing beyond has to doubt it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import ConfigDict, Field, model_validator
+
+from .. import files, settings
+from ..errors import ConfigError, InputFileError
+from .evaluate import FORMAT_VERSION
+
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class _Told(settings.Settings):
+    """Keys that are not read are passed over; numbers are numbers and no texts that read like them."""
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+
+class _Interval(_Told):
+    """Mean and 95 % interval; a single value has no ends."""
+
+    mean: float
+    low: float | None
+    high: float | None
+
+    @model_validator(mode="after")
+    def _has_both_ends(self) -> Self:
+        if (self.low is None) != (self.high is None):
+            raise ValueError("an interval has two ends, or none")
+        return self
+
+
+class _PerSeed(_Told):
+    """Figures of single episodes."""
+
+    blocking_rate: list[Share] = Field(min_length=1)
+
+
+class _Row(_Told):
+    """One policy; figures are None where it placed no job."""
+
+    policy: str
+    kind: Literal["learned", "baseline", "planner", "reference"]
+    blocking_rate: _Interval
+    per_seed: _PerSeed
+    mean_completion_s: _Interval | None = None
+    p95_completion_s: _Interval | None = None
+    mean_slack: _Interval | None = None
+    utilisation: _Interval | None = None
+    fragmentation: _Interval | None = None
+    mean_degree: _Interval | None = None
+    degrees: dict[str, float] = Field(default_factory=dict)
+    states: dict[str, Any] = Field(default_factory=dict)
+
+
+class _Scenario(_Told):
+    """What was played."""
+
+    cluster: str
+    num_devices: int = Field(ge=1)
+    graphs: list[str] = Field(min_length=1)
+    mean_interarrival_s: float = Field(gt=0)
+    digest_but_arrivals: str | None = None
+
+
+class _Tuned(_Told):
+    """What a tuned baseline chose."""
+
+    chosen: str
+
+
+class _Results(_Told):
+    """The root of ``results.json``."""
+
+    benchmark: str
+    scenario: _Scenario
+    seeds: list[int] = Field(min_length=1)
+    best_fixed: dict[str, _Tuned]
+    best_baseline: str | None
+    rows: list[_Row] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _every_policy_played_every_seed(self) -> Self:
+        names = [row.policy for row in self.rows]
+        for row in self.rows:
+            if names.count(row.policy) > 1:
+                raise ValueError(f"rows: {row.policy} stands twice")
+            if len(row.per_seed.blocking_rate) != len(self.seeds):
+                raise ValueError(f"rows: {row.policy} has {len(row.per_seed.blocking_rate)} episodes for {len(self.seeds)} seeds")
+        return self
+
+
+class _Look(_Told):
+    """A row of ``learning_curve.json``."""
+
+    steps: int = Field(ge=0)
+    generation: int | None = Field(default=None, ge=0)
+    validation_blocking_rate: Share | None
+    training_blocking_rate: Share | None = None
+    elapsed_s: float = Field(default=0.0, ge=0)
+
+
+class _Curve(_Told):
+    looks: list[_Look]
+
+
+def read_results(path: Path) -> dict[str, Any]:
+    """What an evaluation wrote into ``results.json``.
+
+    Raises:
+        InputFileError: missing, not JSON, of another version, or not of the form; the field is named.
+    """
+    found = files.read_json(path)
+    if not isinstance(found, dict) or found.get("format_version") != FORMAT_VERSION or not found.get("rows"):
+        raise InputFileError(f"is no result of evaluate of format {FORMAT_VERSION}; evaluate again", file=path)
+    _check(_Results, found, path)
+    return found
+
+
+def read_curve(path: Path) -> list[dict[str, Any]]:
+    """The rows that a training run wrote into ``learning_curve.json``.
+
+    Raises:
+        InputFileError: missing, not JSON, or not of the form; the field is named.
+    """
+    found = files.read_json(path)
+    if not isinstance(found, list):
+        raise InputFileError("is no learning curve: a list of rows is wanted", file=path)
+    _check(_Curve, {"looks": found}, path)
+    return found
+
+
+def _check(model: type[settings.Settings], data: Any, path: Path) -> None:
+    try:
+        settings.build(model, data, file=path)
+    except ConfigError as error:
+        raise InputFileError(error.problem, file=path, field=error.field, value=error.value, choices=error.choices) from None

@@ -1,0 +1,146 @@
+"""Numbers as people write them: read from text, and held to what a machine, a job or a run can be.
+
+A unit ends a name (``memory_bytes``, ``nic_bandwidth_gbytes_per_s``), so the end of a name says what its number can be, and
+`RANGES` is the one table of that. The ranges are not those of today's machines: each leaves a factor of a thousand or more to
+the smallest and the largest thing that there is. What lies outside is a slip of the pen, a wrong unit or a damaged file, and
+times made of it would be no times.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from functools import cache
+from typing import NamedTuple
+
+
+class Range(NamedTuple):
+    """What a number can be: zero, where it may be zero at all, or from ``least`` to ``most``, either way from zero.
+
+    Attributes:
+        least: the smallest number above zero.
+        most: the largest number.
+    """
+
+    least: float
+    most: float
+
+
+MOST_DIGITS = 300
+"""Of a whole number: what has more is beyond what a float holds, and Python itself gives up at 4,300."""
+
+MOST = 2**63 - 1
+"""Of a number without a unit; a count that is larger fits into no array."""
+
+_AGES_S = 1e10
+"""Three hundred years: longer than any step, job or wait. A training run of the largest models takes months."""
+
+RANGES: dict[str, Range] = {
+    # Times, and delays of parts of a machine: no message waits for a quarter of an hour, no kernel for a second.
+    "_s": Range(0.0, _AGES_S),
+    "_ms": Range(0.0, _AGES_S * 1e3),
+    "_us": Range(0.0, _AGES_S * 1e6),
+    "_ns": Range(0.0, _AGES_S * 1e9),
+    "_h": Range(0.0, _AGES_S / 3600),
+    # Of whole jobs, also on a single device: the largest training run would take one 1e13 s; deadlines may be loose.
+    "low_s": Range(0.0, 1e15),
+    "high_s": Range(0.0, 1e15),
+    "sequential_s": Range(0.0, 1e15),
+    "completion_s": Range(0.0, 1e15),
+    "deadline_s": Range(0.0, 1e22),
+    "low": Range(1e-12, 1e6),
+    "high": Range(1e-12, 1e6),
+    "latency_us": Range(0.0, 1e9),
+    "propagation_ns": Range(0.0, 1e9),
+    "io_ns": Range(0.0, 1e9),
+    "kernel_launch_us": Range(0.0, 1e6),
+    "kernel_gap_us": Range(0.0, 1e6),
+    "host_us_per_kernel": Range(0.0, 1e6),
+    "host_us_per_message": Range(0.0, 1e6),
+    "step_overhead_ms": Range(0.0, 1e7),
+    "time_us": Range(1e-4, 1e10),
+    "time_ms": Range(1e-7, 1e7),
+    "rate_per_job_h": Range(0.0, 1e9),
+    # Sizes and work: the memory of the largest machine holds 1e16 bytes, the largest training run took 1e26 operations.
+    "_bytes": Range(0.0, 1e19),
+    "payload_bytes": Range(1.0, 1e19),
+    "_flops": Range(0.0, 1e30),
+    "_gbytes": Range(1e-6, 1e9),
+    # Speeds: a wafer-scale engine computes 1.3e5 TFLOP/s and reads 2e7 GB/s, a modem sends 1e-6 GB/s.
+    "_gbytes_per_s": Range(1e-6, 1e9),
+    "_bytes_per_s": Range(1e3, 1e18),
+    "_gbit_per_s": Range(1e-5, 1e10),
+    "_tflops_per_s": Range(1e-6, 1e9),
+    "_mhz": Range(1e-3, 1e9),
+    "_w": Range(1e-6, 1e9),
+    # Shares of a peak; a share above 1 counts bytes that a cache saves.
+    "_efficiency": Range(1e-4, 1e2),
+    "oversubscription": Range(1e-6, 1e6),
+    "overlap_slowdown": Range(1.0, 1e3),
+    "uncertainty": Range(0.0, 1e2),
+    # Samples of a step.
+    "global_batch": Range(1.0, 1e9),
+    "micro_batch": Range(1.0, 1e9),
+    "samples_per_step": Range(1.0, 1e9),
+    # Of kernels: a wafer-scale engine has 9e5 processors, an update of a parameter moves some 30 bytes.
+    "num_multiprocessors": Range(1.0, 1e8),
+    "product_overhead_k": Range(0.0, 1e6),
+    "optimizer_bytes_per_parameter": Range(0.0, 1e6),
+    "gradient_bytes_per_parameter_byte": Range(1e-6, 1e3),
+}
+"""Ranges by the end of a name, the longest end first."""
+
+
+@cache
+def range_of(name: str) -> Range:
+    """What a number of this name, or of a unit of this name, can be."""
+    ends = [end for end in RANGES if f"_{name}".endswith(f"_{end.lstrip('_')}")]
+    return RANGES[max(ends, key=len)] if ends else Range(0.0, MOST)
+
+
+def problem(name: str, value: float) -> str | None:
+    """What is wrong with a number of this name, as a phrase; None where nothing is."""
+    least, most = range_of(name)
+    if value == 0 or least <= abs(value) <= most:
+        return None
+    if isinstance(value, float) and not math.isfinite(value):
+        return "must be finite and not negative"
+    return f"must be {least:g} to {most:g}: nothing is {'smaller' if abs(value) < least else 'larger'}"
+
+
+def number(text: str, name: str = "") -> float:
+    """A number that a text spells, held to what a number of this name can be.
+
+    Raises:
+        ValueError: it spells none, or an impossible one; the message is a phrase for an error.
+    """
+    try:
+        value = float(text)
+    except ValueError:
+        raise ValueError("must be a number") from None
+    wrong = problem(name, value)
+    if wrong is not None:
+        raise ValueError(wrong)
+    return value
+
+
+def amount(text: str, name: str = "") -> float:
+    """As `number`, of what is never negative."""
+    value = number(text, name)
+    if value < 0:
+        raise ValueError("must be finite and not negative")
+    return value
+
+
+def whole(text: str, name: str = "") -> int:
+    """A whole number that a text spells in decimal digits, and the rest as `number`."""
+    digits = text.strip()
+    if re.fullmatch("[+-]?[0-9]+", digits) is None:
+        raise ValueError("must be a whole number")
+    if len(digits) > MOST_DIGITS:
+        raise ValueError(f"has {len(digits)} digits: nothing is so large")
+    value = int(digits)
+    wrong = problem(name, value)
+    if wrong is not None:
+        raise ValueError(wrong)
+    return value

@@ -1,0 +1,42 @@
+"""Commands in this process, asked for JSON on standard output."""
+
+import io
+import shlex
+from contextlib import redirect_stderr, redirect_stdout
+
+from meshwright.cli import run
+from meshwright.errors import MeshwrightError
+
+from .possible import checked_json
+
+
+def answered(*arguments: str, has_json: bool = True) -> str:
+    """What a command writes as JSON, whose numbers are possible.
+
+    Raises:
+        MeshwrightError: the command refuses, in the words that it says.
+        MemoryError: it says that there is not enough.
+        NonsenseError: a number that cannot be.
+    """
+    out, errors = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(errors):
+        status = run([*arguments, *(("--json", "-") if has_json else ())])
+    if status == 2:
+        told = errors.getvalue()
+        if "not enough memory" in told:
+            raise MemoryError(told)
+        assert told.count("\n") == 1
+        assert told.startswith("meshwright: error: ")
+        raise MeshwrightError(told.removeprefix("meshwright: error: "))
+    assert status in (0, 1)
+    if has_json:
+        checked_json(out.getvalue())
+    return out.getvalue()
+
+
+def words(text: str) -> list[str]:
+    """A command line's words; where its quotation marks do not match, by blanks."""
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return text.split(" ")

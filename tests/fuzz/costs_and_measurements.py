@@ -1,0 +1,214 @@
+"""Readers of cost choices, constants of kernels, measured collectives and other figures that were measured."""
+
+import json
+from pathlib import Path
+
+from meshwright.costs.collectives import tables
+from meshwright.costs.collectives.system import System
+from meshwright.costs.layouts.items import FusedAttention, Product, Sweep
+from meshwright.costs.layouts.kernels import kernel_model
+from meshwright.devices import device_type
+from meshwright.evaluation import measured_kernels
+from meshwright.evaluation.calibrate_collectives import calibrate
+from meshwright.evaluation.step_time_rows import VTRAIN_COLUMNS, read_rows
+from meshwright.evaluation.validate_flows import validate as validate_flows
+from meshwright.evaluation.validate_pacml import validate as validate_pacml
+from meshwright.evaluation.validate_step_times import validate as validate_steps
+
+from . import inputs
+from .commands import answered
+from .possible import MOST_SECONDS, checked, positive
+from .running import Target
+
+
+def _kernels(text: str, folder: Path) -> None:
+    """Constants, by what they say of one product, one attention kernel, one sweep and one update."""
+    (folder / "kernels.yaml").write_text(text)
+    model = kernel_model(device_type("a100"), str(folder / "kernels.yaml"))
+    product = Product("product", 4096, 4096, 4096)
+    for item in (product, FusedAttention("attention", 1e12, 1e8, False), Sweep("sweep", 1e9, 3, kind="loss")):
+        positive(f"seconds of {item.name}", model.kernel_s(item), 1e-12, 1e6)
+    positive("seconds of an update", model.optimizer_s(7e9), 1e-12, 1e6)
+
+
+def _estimated(option: str, text: str, folder: Path) -> None:
+    """One layout priced with a file of this option."""
+    (folder / "given.yaml").write_text(text)
+    (folder / "pair.yaml").write_text(inputs.PAIR)
+    (folder / "config.json").write_text(json.dumps(inputs.TRANSFORMERS[0]))
+    given = f"kernels={folder / 'given.yaml'}" if option == "--set" else str(folder / "given.yaml")
+    answered("estimate", "--job", "config.json", "--cluster", "pair.yaml", "--layout", inputs.LAYOUTS[0], option, given)
+
+
+def _table(text: str, folder: Path) -> None:
+    path = folder / "table.yaml"
+    path.write_text(text)
+    _priced(tables.load(str(path)))
+
+
+def _priced(system: System) -> None:
+    for key in system.curves:
+        for num_ranks in {key.num_ranks, 3, 1024}:
+            way = system.way(key.operation, num_ranks, num_hosts=key.num_hosts, data_type=key.data_type)
+            for payload_bytes in (1.0, 1e6, 1e9):
+                seconds = 0.0 if way is None else way.price(payload_bytes).seconds
+                positive("seconds of a collective", seconds, 0.0, 1e9)
+
+
+def _measured_collectives(name: str, text: str, folder: Path) -> None:
+    path = folder / name
+    path.write_text(text, newline="")
+    _priced(calibrate([path], operation="all_reduce" if name.endswith("txt") else None).build())
+
+
+def _measured_kernels(text: str, folder: Path) -> None:
+    path = folder / "kernels.yaml"
+    path.write_text(text)
+    model = kernel_model(device_type("h100"))
+    for item in measured_kernels.read(path).items:
+        priced = item.priced()
+        positive("measured", item.us or 0.0, 0.0, 1e12)
+        if priced is not None:
+            positive("predicted", model.kernel_s(priced), 0.0, MOST_SECONDS)
+
+
+def _steps(name: str, text: str, folder: Path) -> None:
+    path = folder / name
+    path.write_text(text, newline="")
+    for row in read_rows(path):
+        positive("measured", row.measured_s, 0.0, MOST_SECONDS)
+    checked(validate_steps([path]).to_data())
+
+
+def _flows(text: str, folder: Path) -> None:
+    path = folder / "flows.json"
+    path.write_text(text)
+    for row in validate_flows([path]).rows:
+        positive("finish", row.predicted, -1e12, 1e15)
+
+
+def _reference(text: str, folder: Path) -> None:
+    path = folder / "reference.json"
+    path.write_text(text)
+    (folder / "graphs" / "one").mkdir(parents=True)
+    (folder / "graphs" / "one" / "graph.txt").write_text(inputs.valid("profile.txt"))
+    checked(validate_pacml(path, folder / "graphs").to_data())
+
+
+COSTS = (
+    "{compute: roofline, collectives: ring, flows: cut-through, routing: ecmp, routing_seed: 3, contention: fair}\n",
+    "{overlap_slowdown: 1.2, gradient_bucket_bytes: 26214400, message_chunk_bytes: 1048576, in_network_trees: 2}\n",
+    "{collectives: measured, collectives_table: a100, kernels: a100, priority: shortest-first}\n",
+)
+
+NCCL_JSON = {
+    "version": 2,
+    "args": ["./build/reduce_scatter_perf", "-b", "1K"],
+    "nccl_version": 22907,
+    "config": {
+        "nthreads": 1,
+        "ngpus": 1,
+        "devices": [
+            {"rank": rank, "group": 0, "pid": rank, "hostname": f"node-{rank // 2}", "device_info": "NVIDIA B200"}
+            for rank in range(4)
+        ],
+    },
+    "results": [
+        {"size": 1024, "type": "float", "out_of_place": {"time": 12.5}, "in_place": {"time": 11.5}},
+        {"size": 1048576, "type": "float", "out_of_place": None, "in_place": {"time": 13.0}},
+    ],
+}
+
+STEP = {
+    "id": "run-1",
+    "family": "mine",
+    "model": {"layers": 4, "hidden": 256, "heads": 8, "vocab": 51200, "sequence": 128, "experts": None, "kv_heads": 4},
+    "cluster": {"device": "a100-80gb", "devices_per_host": 8, "num_devices": 16, "nics_per_host": 8, "nic_gbit_per_s": 200},
+    "layout": {
+        "tp": 2,
+        "pp": 2,
+        "dp": 4,
+        "micro_batch": None,
+        "global_batch": 16,
+        "schedule": "1f1b",
+        "virtual_stages": 1,
+        "recompute": "none",
+    },
+    "measured": {"step_time_s": 1.0},
+    "source": "somebody 2024",
+}
+
+STEPS = {"rows": [STEP]}
+
+VTRAIN = ",".join(VTRAIN_COLUMNS) + "\n2,16,8,1024,16,4,1024,1,1,2,72.16\n8,32,4,1024,16,4,1024,2,2,2,19.73\n"
+
+FLOWS = {
+    "links": {"a": {"bandwidth": 1e9, "latency": 1e-6}, "b": {"bandwidth": 2e9, "latency": 0.0}},
+    "flows": [
+        {"path": ["a"], "bytes": 1e6, "start": 0.0, "finish": 0.0015},
+        {"path": ["a", "b"], "bytes": 1e6, "start": 0.0, "finish": 0.002},
+    ],
+    "source": "by hand",
+}
+
+PACML = {
+    "config": {
+        "topology": {
+            "type": "ramp",
+            "num_communication_groups": 4,
+            "num_racks_per_communication_group": 4,
+            "num_servers_per_rack": 2,
+            "total_node_bandwidth": 1.6e12,
+            "intra_gpu_propagation_latency": 5e-8,
+            "worker_io_latency": 1e-7,
+        },
+        "jobs": {"num_training_steps": 50},
+    },
+    "single_job_empty_cluster": {
+        "one": {"1": {"valid": True, "jct": 2250.0, "num_ops": 4, "servers": ["0-0-0"]}, "10": {"valid": False}}
+    },
+    "single_job_if_ms_were_converted_to_s": {"one": {"seq": 2.25}},
+    "placement_dependence": {"one": {"1": {"jct_min": 2250.0, "jct_max": 2250.0}}},
+    "episode_logs": [
+        {
+            "agent": "by hand",
+            "dist": "A",
+            "max_simulation_run_time": 2000.0,
+            "arrived": 3.0,
+            "blocked": 1,
+            "completed": 0,
+            "mean_jct": None,
+            "mean_demand_total_throughput": 3.0,
+            "log": [["one", 1.0, 1, 1], ["one", 0.5, 0, -1]],
+        }
+    ],
+}
+
+TARGETS = (
+    Target("kernels", "yaml", lambda: ((inputs.CONFIGS / "kernels" / "a100.yaml").read_text(),), _kernels),
+    Target(
+        "kernels-priced",
+        "yaml",
+        lambda: ((inputs.CONFIGS / "kernels" / "a100.yaml").read_text(),),
+        lambda text, folder: _estimated("--set", text, folder),
+    ),
+    Target("costs", "yaml", lambda: COSTS, lambda text, folder: _estimated("--costs", text, folder)),
+    Target("collectives", "yaml", lambda: (inputs.valid("collectives.yaml"),), _table),
+    Target(
+        "nccl-text",
+        "text",
+        lambda: (inputs.valid("nccl.txt"),),
+        lambda text, folder: _measured_collectives("a.txt", text, folder),
+    ),
+    Target(
+        "nccl-json", "json", lambda: (json.dumps(NCCL_JSON),), lambda text, folder: _measured_collectives("a.json", text, folder)
+    ),
+    Target(
+        "nccl-csv", "csv", lambda: (inputs.valid("nccl.csv"),), lambda text, folder: _measured_collectives("a.csv", text, folder)
+    ),
+    Target("measured-kernels", "yaml", lambda: (inputs.valid("measured-kernels.yaml"),), _measured_kernels),
+    Target("steps", "json", lambda: (json.dumps(STEPS),), lambda text, folder: _steps("steps.json", text, folder)),
+    Target("vtrain", "csv", lambda: (VTRAIN,), lambda text, folder: _steps("vtrain.csv", text, folder)),
+    Target("pacml", "json", lambda: (json.dumps(PACML),), _reference),
+    Target("flows", "json", lambda: (json.dumps(FLOWS),), _flows),
+)

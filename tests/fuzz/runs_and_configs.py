@@ -1,0 +1,262 @@
+"""Readers of benchmarks, training configs and studies, and of what runs leave behind."""
+
+import io
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from meshwright import settings
+from meshwright.cli.cost_options import CostOptions
+from meshwright.envs.benchmark import load_benchmark, load_variants
+from meshwright.evaluation.study import load_study
+from meshwright.models.saved import SavedNetwork, load_tensors
+from meshwright.planners.linear import DIGEST, FEATURES, FORMAT_VERSION, KIND, LinearWeights
+from meshwright.training.linear_settings import load_linear_settings
+from meshwright.training.run_folder import to_yaml
+from meshwright.training.settings import load_train_settings
+
+from . import inputs
+from .commands import answered, words
+from .jobs_and_clusters import WORKLOADS
+from .running import Target
+
+
+def _benchmark(text: str, folder: Path) -> None:
+    (folder / "benchmark.yaml").write_text(text)
+    for variant in load_variants(str(folder / "benchmark.yaml")):
+        settings.build(type(variant), json.loads(json.dumps(variant.model_dump(mode="json"))))
+
+
+def _evaluated(text: str, folder: Path) -> None:
+    """A benchmark played by two rules of thumb, with its report."""
+    (folder / "benchmark.yaml").write_text(text)
+    (folder / "pair.yaml").write_text(inputs.PAIR)
+    (folder / "graph.txt").write_text(inputs.valid("graph.txt"))
+    (folder / "jobs.csv").write_text(inputs.valid("jobs.csv"))
+    (folder / "workload.yaml").write_text(WORKLOADS[0])
+    answered("evaluate", "--benchmark", "benchmark.yaml", "--seeds", "2", "--out", "out")
+
+
+def _planned(text: str, folder: Path) -> None:
+    (folder / "graph.txt").write_text(inputs.valid("graph.txt"))
+    (folder / "pair.yaml").write_text(inputs.PAIR)
+    answered("plan", "--job", "graph.txt", "--cluster", "pair.yaml", *words(text))
+
+
+def _training(text: str, folder: Path) -> None:
+    (folder / "train.yaml").write_text(text)
+    chosen = load_train_settings(folder / "train.yaml")
+    (folder / "again.yaml").write_text(to_yaml(chosen))
+    assert load_train_settings(folder / "again.yaml").model_dump() == chosen.model_dump()
+
+
+def _tuning(text: str, folder: Path) -> None:
+    (folder / "train.yaml").write_text(text)
+    load_linear_settings(folder / "train.yaml")
+
+
+def _study(text: str, folder: Path) -> None:
+    (folder / "study.yaml").write_text(text)
+    load_study(folder / "study.yaml")
+
+
+def _changes(text: str, folder: Path) -> None:
+    load_benchmark("toy", changes=[text])
+    CostOptions(changes=(text,)).settings()
+
+
+def _results(text: str, folder: Path) -> None:
+    _summarised(folder, results=text)
+
+
+def _curve(text: str, folder: Path) -> None:
+    _summarised(folder, curve=text)
+
+
+def _run_config(text: str, folder: Path) -> None:
+    _summarised(folder, config=text)
+
+
+def _summarised(folder: Path, **spoilt: str) -> None:
+    """Two runs, one of which has files of its own, on one page."""
+    whole = {"results": inputs.valid("results.json"), "curve": CURVE, "config": CONFIG}
+    other = {
+        "results": whole["results"].replace('"max"', '"other"'),
+        "curve": CURVE,
+        "config": "name: b\nseed: 1\nbenchmark: small\n",
+    }
+    for name, files in (("a", whole | spoilt), ("b", other)):
+        place = folder / "runs" / name
+        place.mkdir(parents=True)
+        (place / "results.json").write_text(files["results"])
+        (place / "learning_curve.json").write_text(files["curve"])
+        (place / "config.yaml").write_text(files["config"])
+    answered("summarise", "runs", "--out", "out", "--against", "other")
+
+
+def _scorer(text: str, folder: Path) -> None:
+    (folder / "policy.json").write_text(text)
+    weights = LinearWeights.load(folder / "policy.json")
+    weights.save(folder / "again.json")
+
+
+def _network(text: str, folder: Path) -> None:
+    """A network whose file holds, in place of tensors, what the JSON says of their shapes and types."""
+    torch.save(_with_tensors(json.loads(text)), folder / "policy.pt")
+    saved = SavedNetwork.load(folder / "policy.pt")
+    saved.save(folder / "again.pt")
+
+
+def _bytes(text: str, folder: Path) -> None:
+    """The same file with the bytes that the text tells by place and value."""
+    data = bytearray(_network_file())
+    for line in text.splitlines():
+        place, _, value = line.partition(" ")
+        if place.isdigit() and value.isdigit() and len(place) < 9:
+            data[int(place) % len(data)] = int(value[:6]) % 256
+    (folder / "policy.pt").write_bytes(bytes(data[: len(data) - len(text) % 7 * 100]))
+    SavedNetwork.load(folder / "policy.pt")
+
+
+def _shipped_config(name: str) -> str:
+    return (inputs.CONFIGS / "train" / f"{name}.yaml").read_text()
+
+
+@cache
+def _shipped() -> dict[str, Any]:
+    data: dict[str, Any] = load_tensors(inputs.ROOT / "models" / "shipped" / "quickstart.pt")
+    return data
+
+
+@cache
+def _network_file() -> bytes:
+    buffer = io.BytesIO()
+    torch.save(_shipped(), buffer)
+    return buffer.getvalue()
+
+
+def _with_tensors(data: Any) -> Any:
+    if isinstance(data, dict) and set(data) == {"shape", "dtype"}:
+        dtype = getattr(torch, data["dtype"], None) if isinstance(data["dtype"], str) else None
+        shape = data["shape"] if isinstance(data["shape"], list) and all(isinstance(n, int) for n in data["shape"]) else []
+        small = [n for n in shape if 0 <= n < 512][:3]
+        return torch.zeros(small, dtype=dtype if isinstance(dtype, torch.dtype) else torch.float32)
+    if isinstance(data, dict):
+        return {key: _with_tensors(value) for key, value in data.items()}
+    return [_with_tensors(item) for item in data] if isinstance(data, list) else data
+
+
+def _without_tensors(data: Any) -> Any:
+    if isinstance(data, torch.Tensor):
+        return {"shape": list(data.shape), "dtype": str(data.dtype).removeprefix("torch.")}
+    if isinstance(data, dict):
+        return {key: _without_tensors(value) for key, value in data.items()}
+    return [_without_tensors(item) for item in data] if isinstance(data, list | tuple) else data
+
+
+BENCHMARKS = (
+    """name: small
+scenario:
+  cluster: pair.yaml
+  workload: workload.yaml
+  num_jobs: 6
+  num_warmup_jobs: 1
+  max_degree: 2
+  placement_rules: [first-fit, best-fit]
+  queue_capacity: 1
+policies: [max, min]
+num_seeds: 2
+num_validation_seeds: 2
+reward: {accepted: 1.0, blocked: -1.0, slack: 0.5}
+""",
+    """name: family
+scenario:
+  cluster: pair.yaml
+  workload: workload.yaml
+  workload_changes: {arrivals: {kind: poisson, mean_interarrival_s: 10.0}, deadline: {kind: uniform, low: 0.5, high: 2.0}}
+  num_jobs: 6
+  max_degree: 2
+  shape_slots: 4
+  load_windows: [2.0, 8.0]
+  failures: {mean_time_between_failures_h: 100.0, repair_s: 60.0, checkpoint_every_s: 60.0, restart_s: 10.0}
+  preemption: {rate_per_job_h: 0.1, pause_s: 60.0}
+  splitting: {rule: sip-ml, quantum_us: 10.0}
+  costs: {collectives: ring, contention: serialised}
+policies: [max]
+num_seeds: 2
+variants: {slow: ["scenario.workload_changes.arrivals.mean_interarrival_s=100.0"], old: ["scenario.num_jobs=7"]}
+""",
+)
+
+CONFIG = "name: a\nseed: 0\nbenchmark: small\n"
+
+CURVE = json.dumps([{"steps": s, "validation_blocking_rate": 0.1 - s / 100, "elapsed_s": 1.0} for s in range(3)])
+
+TARGETS = (
+    Target("benchmarks", "yaml", lambda: BENCHMARKS, _benchmark),
+    Target("evaluations", "yaml", lambda: BENCHMARKS, _evaluated, is_quick=False),
+    Target(
+        "plan-options",
+        "words",
+        lambda: ("--steps 100 --deadline-s 60.0 --max-degree 2 --policy max@best-fit", "--policy fixed-2 --steps 1000"),
+        _planned,
+        is_quick=False,
+    ),
+    Target(
+        "training",
+        "yaml",
+        lambda: [(inputs.CONFIGS / "train" / f"{n}.yaml").read_text() for n in ("toy", "quickstart")],
+        _training,
+    ),
+    Target("tuning", "yaml", lambda: [(inputs.CONFIGS / "train" / "linear.yaml").read_text()], _tuning),
+    Target("studies", "yaml", lambda: [(inputs.CONFIGS / "results.yaml").read_text()], _study),
+    Target(
+        "changes",
+        "words",
+        lambda: ("scenario.cluster=preset:toy", "scenario.failures={repair_s: 5.0}", "num_seeds=3", "collectives=ring"),
+        _changes,
+    ),
+    Target(
+        "results",
+        "json",
+        lambda: [inputs.valid("results.json")],
+        lambda text, folder: _summarised(text, CURVE, CONFIG, folder),
+        is_quick=False,
+    ),
+    Target(
+        "curves",
+        "json",
+        lambda: [CURVE],
+        lambda text, folder: _summarised(inputs.valid("results.json"), text, CONFIG, folder),
+        is_quick=False,
+    ),
+    Target(
+        "run-configs",
+        "yaml",
+        lambda: [CONFIG],
+        lambda text, folder: _summarised(inputs.valid("results.json"), CURVE, text, folder),
+        is_quick=False,
+    ),
+    Target(
+        "scorers",
+        "json",
+        lambda: [
+            json.dumps(
+                {
+                    "kind": KIND,
+                    "format_version": FORMAT_VERSION,
+                    "features": DIGEST,
+                    "placement_rules": ["first-fit"],
+                    "weights": dict.fromkeys(FEATURES, 0.5),
+                    "trained": {},
+                }
+            )
+        ],
+        _scorer,
+    ),
+    Target("networks", "json", lambda: [json.dumps(_without_tensors(_shipped()))], _network, is_quick=False),
+    Target("network-bytes", "text", lambda: ["100 5\n2000 7\n", "20000 0\n"], _bytes, is_quick=False),
+)
