@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,9 @@ def _study(text: str, folder: Path) -> None:
 
 def _changes(text: str, folder: Path) -> None:
     load_benchmark("toy", changes=[text])
+
+
+def _cost_changes(text: str, folder: Path) -> None:
     CostOptions(changes=(text,)).settings()
 
 
@@ -111,13 +115,17 @@ def _network(text: str, folder: Path) -> None:
 
 
 def _bytes(text: str, folder: Path) -> None:
-    """The same file with the bytes that the text tells by place and value."""
+    """The same file with what the text says added to its bytes (``add PLACE VALUE``) or cut from its end (``cut NUMBER``)."""
     data = bytearray(_network_file())
     for line in text.splitlines():
-        place, _, value = line.partition(" ")
-        if place.isdigit() and value.isdigit() and len(place) < 9:
-            data[int(place) % len(data)] = int(value[:6]) % 256
-    (folder / "policy.pt").write_bytes(bytes(data[: len(data) - len(text) % 7 * 100]))
+        verb, *numbers = line.split(" ")
+        if numbers and all(re.fullmatch("[0-9]{1,8}", number) for number in numbers):
+            place, value = int(numbers[0]), int(numbers[-1])
+            if verb == "add":
+                data[place % len(data)] = (data[place % len(data)] + value) % 256
+            elif verb == "cut":
+                del data[len(data) - value % len(data) :]
+    (folder / "policy.pt").write_bytes(bytes(data))
     SavedNetwork.load(folder / "policy.pt")
 
 
@@ -216,30 +224,13 @@ TARGETS = (
     Target(
         "changes",
         "words",
-        lambda: ("scenario.cluster=preset:toy", "scenario.failures={repair_s: 5.0}", "num_seeds=3", "collectives=ring"),
+        lambda: ("scenario.cluster=preset:toy", "scenario.failures={repair_s: 5.0}", "num_seeds=3"),
         _changes,
     ),
-    Target(
-        "results",
-        "json",
-        lambda: [inputs.valid("results.json")],
-        lambda text, folder: _summarised(text, CURVE, CONFIG, folder),
-        is_quick=False,
-    ),
-    Target(
-        "curves",
-        "json",
-        lambda: [CURVE],
-        lambda text, folder: _summarised(inputs.valid("results.json"), text, CONFIG, folder),
-        is_quick=False,
-    ),
-    Target(
-        "run-configs",
-        "yaml",
-        lambda: [CONFIG],
-        lambda text, folder: _summarised(inputs.valid("results.json"), CURVE, text, folder),
-        is_quick=False,
-    ),
+    Target("cost-changes", "words", lambda: ("collectives=ring", "gradient_bucket_bytes=26214400"), _cost_changes),
+    Target("results", "json", lambda: [inputs.valid("results.json")], _results, is_quick=False),
+    Target("curves", "json", lambda: [CURVE], _curve, is_quick=False),
+    Target("run-configs", "yaml", lambda: [CONFIG], _run_config, is_quick=False),
     Target(
         "scorers",
         "json",
@@ -258,5 +249,5 @@ TARGETS = (
         _scorer,
     ),
     Target("networks", "json", lambda: [json.dumps(_without_tensors(_shipped()))], _network, is_quick=False),
-    Target("network-bytes", "text", lambda: ["100 5\n2000 7\n", "20000 0\n"], _bytes, is_quick=False),
+    Target("network-bytes", "text", lambda: ["add 100 0\nadd 2000 0\nadd 30000 0\ncut 0\n"], _bytes, is_quick=False),
 )
