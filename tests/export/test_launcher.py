@@ -26,23 +26,22 @@ HOSTS = (2, 3, 6)
 
 # Stand in for ssh. The first one's hosts gpu-09, gpu-08, ... end at once, each with its own status.
 ENDS = '#!/bin/bash\nread -r -a statuses <<<"$STATUSES"\nexit "${statuses[9 - 10#${1#gpu-}]}"\n'
-# The second one's hosts wait until they are ended; the one that is named gpu-08 fails once it is let to.
+# The second one's hosts wait until they are ended, or told with which status to end.
 WAITS = """#!/bin/bash
-exec 4>alive 5<>"$([ "$1" = gpu-08 ] && echo fails || echo never)"
+exec 4>alive 5<>"$1"
 echo "$1 runs" >&4
-read -r _ <&5
-exit 7
+read -r status <&5
+exit "$status"
 """
 
 
-@pytest.fixture(scope="module", params=["torchrun", "megatron", "deepspeed"])
-def script_for(request, tmp_path_factory):
+@pytest.fixture(params=["torchrun", "megatron", "deepspeed"])
+def script_for(request, tmp_path):
     """``script_for(hosts)``: the script of a job with one rank on each of so many hosts."""
-    folder = tmp_path_factory.mktemp(request.param)
     for hosts in HOSTS:
         plan = plan_of(Layout(dp=hosts, micro_batch=1, global_batch=hosts), num_hosts=hosts)
-        write(export(plan, request.param, {"command": "true"}), folder / str(hosts))
-    return lambda hosts: folder / str(hosts) / "launch.sh"
+        write(export(plan, request.param, {"command": "true"}), tmp_path / str(hosts))
+    return lambda hosts: tmp_path / str(hosts) / "launch.sh"
 
 
 def test_hosts_that_end_together_end_the_job_with_a_status_of_theirs(script_for, tmp_path):
@@ -77,8 +76,32 @@ def test_so_it_does_where_the_shell_was_given_its_commands_in_words(script_for, 
 
 def test_the_failure_of_one_host_ends_the_others(script_for, tmp_path):
     with Waiting(script_for(3), tmp_path) as job:
-        job.let_it_fail()
+        job.let_end("gpu-08", 7)
         assert job.end() == (7, "launch.sh: gpu-08 ended with status 7\n")
+
+
+def test_a_host_that_ends_well_ends_no_other(script_for, tmp_path):
+    with Waiting(script_for(3), tmp_path) as job:
+        job.let_end("gpu-09", 0)
+        with pytest.raises(subprocess.TimeoutExpired):  # several rounds of the script later
+            job.process.wait(0.5)
+        job.let_end("gpu-07", 7)
+        assert job.end() == (7, "launch.sh: gpu-07 ended with status 7\n")
+
+
+def test_without_its_list_of_hosts_the_script_fails(script_for, tmp_path):
+    script = script_for(2)
+    for name in ("commands.txt", "hosts.txt", "hostfile"):
+        (script.parent / name).unlink(missing_ok=True)
+    ran = subprocess.run([script], cwd=tmp_path, env=_with_remote_shell(ENDS, tmp_path), capture_output=True, timeout=100)
+    assert ran.returncode == 1
+
+
+def test_variables_of_the_users_that_are_called_as_its_own_change_nothing(script_for, tmp_path):
+    taken = dict.fromkeys(("hosts", "pids", "node", "left", "pauses", "status", "running", "program", "launch"), "taken")
+    environment = _with_remote_shell(ENDS, tmp_path) | taken | {"STATUSES": "0 9"}
+    ran = subprocess.run([script_for(2)], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=100)
+    assert (ran.returncode, ran.stderr) == (9, "launch.sh: gpu-08 ended with status 9\n")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
@@ -93,22 +116,23 @@ class Waiting:
     """A job on three hosts, all of which run until they are ended."""
 
     def __init__(self, script: Path, folder: Path) -> None:
-        for name in ("alive", "fails", "never"):
+        hosts = ("gpu-09", "gpu-08", "gpu-07")
+        for name in ("alive", *hosts):
             os.mkfifo(folder / name)
         # Open in both directions, a pipe waits for nobody; opened for reading, it ends when no host holds it any more.
         first = os.open(folder / "alive", os.O_RDWR)
-        self._fails = os.open(folder / "fails", os.O_RDWR)
+        self._ends = {host: os.open(folder / host, os.O_RDWR) for host in hosts}
         self.process = subprocess.Popen(
             [script], cwd=folder, env=_with_remote_shell(WAITS, folder), stderr=subprocess.PIPE, text=True
         )
         said = b""
-        while said.count(b"\n") < 3:
+        while said.count(b"\n") < len(hosts):
             said += os.read(first, 100)
         self._alive = os.open(folder / "alive", os.O_RDONLY)
         os.close(first)
 
-    def let_it_fail(self) -> None:
-        os.write(self._fails, b"\n")
+    def let_end(self, host: str, status: int) -> None:
+        os.write(self._ends[host], f"{status}\n".encode())
 
     def end(self) -> tuple[int, str]:
         """The script's status and what it told, once every host has ended."""
@@ -123,8 +147,8 @@ class Waiting:
     def __exit__(self, *_: object) -> None:
         self.process.kill()
         self.process.wait()
-        os.close(self._alive)
-        os.close(self._fails)
+        for descriptor in (self._alive, *self._ends.values()):
+            os.close(descriptor)
 
 
 def _true_ends(statuses: list[int]) -> set[tuple[int, str]]:
