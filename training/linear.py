@@ -24,9 +24,10 @@ from ..errors import CheckpointError, InputFileError
 from ..planners.linear import DIGEST
 from ..planners.linear_trial import LinearTrial
 from ..simulation.scenario import Scenario
-from .linear_search import LinearSearch
+from .linear_search import FIRST_VALIDATION_SEED, LinearSearch
 from .linear_settings import LinearSettings
 from .run_folder import Run
+from .ties import check_something_to_learn
 
 Progress = Callable[["TuneProgress"], None]
 
@@ -81,11 +82,14 @@ def tune(
         progress: called after every generation.
 
     Raises:
+        NothingToLearnError: all policies do equally well on the validation episodes.
         MeshwrightError: the config, benchmark or checkpoint is wrong; the folder exists already. Nothing is written then.
     """
     run = LinearRun.begun_with(folder, chosen) if resume else LinearRun.check_new(folder, overwrite=overwrite)
     scenario = scenario or load_benchmark(chosen.benchmark, changes=chosen.changes).build(graphs_dir=graphs_dir)
     trial = LinearTrial.only(scenario, chosen.placement_rules)
+    seeds = range(FIRST_VALIDATION_SEED, FIRST_VALIDATION_SEED + chosen.num_validation_seeds)
+    check_something_to_learn({chosen.benchmark: trial.scenario}, seeds)
     search, key = LinearSearch(chosen, trial, chosen.seed), _key(chosen, trial.scenario)
     if resume and run.checkpoint.exists():
         _take_up(search, run.checkpoint, key)

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from meshwright import files
 from meshwright.envs.benchmark import load_benchmark
+from meshwright.envs.playing import play
 from meshwright.errors import CheckpointError, ConfigError, PolicyError
-from meshwright.evaluation.episodes import Player, play
+from meshwright.evaluation.episodes import Player
 from meshwright.evaluation.evaluate import evaluate, verdict
 from meshwright.evaluation.metrics import PERCENTILES, metrics, utilisation
 from meshwright.evaluation.pages import best_policy

@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from meshwright import settings
+from meshwright.envs.playing import play
 from meshwright.errors import CheckpointError, ConfigError, PolicyError
-from meshwright.evaluation.episodes import play
 from meshwright.planners.linear import LinearScorer, LinearWeights
 from meshwright.training.linear import tune
 from meshwright.training.linear_settings import LinearSettings, load_linear_settings
