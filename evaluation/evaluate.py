@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 
 from ..envs.benchmark import BenchmarkSettings
+from ..envs.ground import Ground
 from ..errors import ConfigError, PolicyError
 from ..simulation.records import EpisodeRecord
 from ..simulation.scenario import Scenario
 from .episodes import Player
 from .metrics import METRICS, completion_percentiles_s, degree_shares, metrics, outcome_shares, rule_shares, shape_shares
-from .policies import check_best_fixed, display_name, each_fixed, is_best_fixed, kind, policy
+from .policies import check_best_fixed, display_name, each_fixed, is_best_fixed, kind, off_ground, policy
 from .references import check as check_references
 from .references import is_beam, least_blocking_rate
 from .states import degrees_by_state
@@ -89,6 +90,8 @@ def evaluate(
             raise PolicyError("two policies would carry this name in the table; rename one of them", value=name)
     scenario = scenario or benchmark.build(graphs_dir=graphs_dir)
     check_fit(benchmark, specs, scenario, references)
+    here = Ground.of(benchmark.name, scenario)
+    told = {name: off_ground(spec, here) for name, spec in zip(names, wanted, strict=True)}
     player = Player(benchmark, scenario, graphs_dir, num_processes)
     best_fixed = _best_fixed(player, [spec for spec in wanted if is_best_fixed(spec)], progress)
     seeds = list(range(FIRST_TEST_SEED, FIRST_TEST_SEED + num_seeds))
@@ -116,6 +119,7 @@ def evaluate(
         "best_baseline": None if first is None else first["policy"],
         "best_baselines": [row["policy"] for row in best],
         "verdict": verdict(rows, best),
+        "off_ground": {name: sentence for name, sentence in told.items() if sentence is not None},
         "timing": {
             "elapsed_s": time.perf_counter() - began,
             "decision_latency_s": _latencies(player, dict(zip(names, acting, strict=True))),

@@ -21,7 +21,7 @@ def combined(name: str, results: Sequence[Data]) -> dict[str, Any]:
         name: of the family.
         results: of its variants (see `evaluation.evaluate`).
     """
-    apart = ("scenario", "seeds", "best_fixed", "best_baseline", "best_baselines", "verdict", "timing")
+    apart = ("scenario", "seeds", "best_fixed", "best_baseline", "best_baselines", "verdict", "off_ground", "timing")
     return {
         "format_version": FORMAT_VERSION,
         "benchmark": name,

@@ -22,6 +22,7 @@ from ..clusters import load_cluster
 from ..costs import compute
 from ..costs.model import CostSettings
 from ..envs.batch import EpisodeBatch
+from ..envs.ground import Ground
 from ..errors import GraphError, PlanError
 from ..jobs.arrivals import Arrivals
 from ..jobs.job import MAX_STEPS, Job
@@ -33,7 +34,7 @@ from ..simulation.decision import Decision, can_decide_on_empty, decision, decis
 from ..simulation.scenario import Scenario, ScenarioSettings, assemble
 from ..simulation.timeline import Timeline, simulate
 from .decisions import plan_on
-from .policies import policy, wanted_settings
+from .policies import off_ground, policy, wanted_settings
 
 DEFAULT_NUM_STEPS = 10_000
 RULES = ("first-fit", "best-fit", "aligned", "fastest")
@@ -49,8 +50,8 @@ class Planned:
         candidates: a row per candidate: degree, rule, shape, step and completion seconds, device-seconds,
             communication share, whether it is offered and whether it is the plan.
         scenario: the job and the cluster as the policy met them.
-        remarks: by which choices of the cost model it is priced, and what of the job does not count, for people; they stand
-            in the plan's reason too.
+        remarks: by which choices of the cost model it is priced, what of the job does not count, and what of job and cluster the
+            policy was neither trained nor evaluated on, for people; they stand in the plan's reason too.
     """
 
     plan: PlacementPlan
@@ -108,8 +109,11 @@ def plan(
     wanted = wanted_settings(spec, RULES)
     source, chosen_costs = JobSource(job, graphs_dir, keep_input_ops, profile_batch), costs or CostSettings()
     scenario, left_out = _scenario(source, cluster, max_degree, chosen_costs, num_steps, wanted, progress)
-    remarks = (*_choices(chosen_costs), *left_out)
     graph = scenario.workload.graphs[0]
+    work_s = num_steps * graph.step_s
+    here = Ground.of("", scenario).for_one_job(work_s, None if deadline_s is None else deadline_s / work_s)
+    other = off_ground(spec, here)
+    remarks = (*_choices(chosen_costs), *left_out, *(() if other is None else (other,)))
     allowed_s = np.inf if deadline_s is None else deadline_s
     chooser = policy(spec, scenario)
     chooser.begin(0)

@@ -22,6 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from .. import inputs
+from ..envs import ground
+from ..envs.ground import Ground
 from ..errors import PolicyError
 from ..planners.linear import LinearScorer, LinearWeights
 from ..planners.policy import Policy
@@ -219,6 +221,29 @@ def wanted_settings(spec: str, offered: Sequence[str]) -> dict[str, Any]:
     found = {name: trained[name] for name in ("shape_slots", "arrivals_per_slot", "slot_growth", *RECENT) if name in trained}
     own = [rule for rule in trained.get("rules", ()) if rule != "published"]
     return found | ({"placement_rules": own} if own and not set(own) & set(offered) else {})
+
+
+def off_ground(spec: str, here: Ground) -> str | None:
+    """What of a ground a trained policy was neither trained nor evaluated on, in one sentence; None where there is nothing of it.
+
+    Args:
+        spec: a policy; others than trained ones know any ground.
+        here: where it is to act.
+
+    Raises:
+        CheckpointError: the file is truncated or no policy.
+        PolicyError: no shipped policy, file or run folder of that name.
+    """
+    path = trained_file(base_of(spec) if is_rollout(spec) else spec)
+    if path is None:
+        return None
+    if path.suffix == ".json":
+        trained = LinearWeights.load(path).trained
+    else:
+        from ..models.saved import SavedNetwork
+
+        trained = SavedNetwork.load(path).trained
+    return ground.off_ground(display_name(spec), ground.grounds(trained.get(ground.KEY), str(path)), here)
 
 
 def fixed_names(scenario: Scenario, placement: str) -> list[str]:

@@ -14,7 +14,7 @@ from . import curves, plots
 from .markup import figure, folded, listing, page, table, text
 from .palette import RUNNING
 from .statistics import excludes_zero, least
-from .tables import beside, best_baselines, chosen_for
+from .tables import beside, best_baselines, chosen_for, off_ground
 
 Data = Mapping[str, Any]
 
@@ -70,6 +70,7 @@ def report_html(
         f"<h1>Benchmark {text(results['benchmark'])}: which policy blocks fewest jobs?</h1>",
         f'<p class="facts">{text(facts)}</p>',
         f'<p class="verdict">{text(results["verdict"])}</p>',
+        *(f'<p class="facts">{text(sentence)}.</p>' for sentence in off_ground(results)),
         "<h2>All policies</h2>",
         table(
             (*_HEAD, *(_FURTHER[key] for key in further)),

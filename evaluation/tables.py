@@ -49,6 +49,7 @@ def to_markdown(results: Data) -> str:
         "",
         escaped(results["verdict"]),
         "",
+        *(line for sentence in off_ground(results) for line in (f"{escaped(sentence)}.", "")),
     ]
     return "\n".join(lines)
 
@@ -68,6 +69,11 @@ def beside(results: Data, row: Data) -> str | None:
     if row["policy"] in best:
         return "best baseline, tied" if len(best) > 1 else "best baseline"
     return "-" if row["against_best_baseline"] is None else None
+
+
+def off_ground(results: Data) -> list[str]:
+    """For each policy that is off the ground of its training, a sentence without its full stop that says what is other."""
+    return list(results.get("off_ground", {}).values())  # absent in results of former versions
 
 
 def best_baselines(results: Data) -> list[str]:

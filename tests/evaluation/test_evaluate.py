@@ -8,13 +8,14 @@ from hypothesis import strategies as st
 
 from meshwright import files
 from meshwright.envs.benchmark import load_benchmark
+from meshwright.envs.ground import Ground
 from meshwright.envs.playing import play
 from meshwright.errors import CheckpointError, ConfigError, PolicyError
 from meshwright.evaluation.episodes import Player
 from meshwright.evaluation.evaluate import evaluate, verdict
 from meshwright.evaluation.metrics import PERCENTILES, metrics, utilisation
 from meshwright.evaluation.pages import best_policy
-from meshwright.evaluation.policies import display_name, policy
+from meshwright.evaluation.policies import display_name, off_ground, policy
 from meshwright.evaluation.report import report_html
 from meshwright.evaluation.statistics import least
 from meshwright.evaluation.tables import beside, to_markdown
@@ -174,6 +175,17 @@ def test_where_all_policies_tie_nobody_is_best(small_file):
     assert "| best baseline" not in markdown
     assert ">best baseline" not in page
     assert "as little as fixed-2, fixed-4, fixed-6, fixed-8, of which it is the smallest" in page
+
+
+def test_a_network_off_its_ground_is_told_with_the_results(small, scenario):
+    results = evaluate(small, ["shipped:quickstart"], num_seeds=2, scenario=scenario).results
+    assert list(results["off_ground"]) == ["shipped:quickstart"]
+    told = results["off_ground"]["shipped:quickstart"]
+    assert told.startswith("shipped:quickstart was neither trained nor evaluated on host-8, a single-host of 8 a100 (known: ramp")
+    for shown in (to_markdown(results), report_html(results)):
+        assert f"{told}." in shown.replace("\\", "")
+    assert off_ground("without-graph(shipped:quickstart)", Ground.of("small", scenario)).startswith("without-graph(")
+    assert evaluate(small, num_seeds=2, scenario=scenario).results["off_ground"] == {}
 
 
 @given(st.permutations(["a", "b", "c", "d"]), st.lists(st.sampled_from([0.0, 0.1, 0.2]), min_size=4, max_size=4))

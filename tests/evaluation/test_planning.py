@@ -75,6 +75,23 @@ def test_a_network_plans_with_what_it_wants_to_see(policy, cluster):
     assert plan("zoo:resnet18", f"preset:{cluster}", policy_spec=f"shipped:{policy}").plan.num_ranks >= 1
 
 
+# --- a network off its ground ---
+
+
+def test_a_network_that_plans_off_its_ground_says_what_is_other():
+    off = plan("zoo:resnet18", "preset:clos-64-4to1", policy_spec="shipped:quickstart", num_steps=200_000).plan.why
+    assert off.endswith(
+        "; shipped:quickstart was neither trained nor evaluated on clos-64-4to1, a clos of 64 a100 (known: ramp-4x4x2, a ramp of "
+        "32 a100); job resnet18 (known: vgg16, resnet50, bert-large, gpt2-small, gnmt); jobs without deadlines"
+    )
+    own = {"num_steps": 100_000, "deadline_s": 4000.0}  # 9,600 s of work on one device, and 0.4 of that
+    assert "neither" not in plan("zoo:gpt2-small", "preset:ramp-4x4x2", policy_spec="shipped:quickstart", **own).plan.why
+
+
+def test_a_rule_of_thumb_knows_any_ground():
+    assert "neither" not in plan("zoo:resnet18", "preset:clos-64-4to1", policy_spec="max").plan.why
+
+
 # --- no plan is beaten by another candidate ---
 
 # Four devices in each of two hosts; between hosts a step's gradients take far longer than within one.
