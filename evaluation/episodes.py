@@ -1,8 +1,7 @@
-"""Playing episodes: one policy, one seed, one record."""
+"""Playing many episodes of one benchmark, in one process or in several."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -13,42 +12,14 @@ from pathlib import Path
 from signal import SIG_IGN, SIGINT, signal
 from threading import current_thread, main_thread
 
-import numpy as np
-
-from ..envs.batch import EpisodeBatch
 from ..envs.benchmark import BenchmarkSettings
+from ..envs.playing import play
 from ..errors import MeshwrightError
-from ..planners.policy import Policy, checked
-from ..simulation.decision import decision
+from ..planners.policy import Policy
 from ..simulation.records import EpisodeRecord
 from ..simulation.scenario import Scenario
 from .policies import policy
 from .references import beam_record, is_beam
-
-
-def play(chooser: Policy, scenario: Scenario, seed: int, latency_s: list[float] | None = None) -> EpisodeRecord:
-    """One episode; all randomness, the policy's too, follows from the seed.
-
-    Args:
-        chooser: the policy.
-        scenario: what is played.
-        seed: of the episode.
-        latency_s: seconds that each decision took the policy are added to it.
-    """
-    observes = getattr(chooser, "observes", True)
-    batch = EpisodeBatch(scenario, 1, observes=observes)
-    batch.begin(0, np.random.default_rng(seed))
-    chooser.begin(seed)
-    while not batch.is_over[0]:
-        observation = {key: value[0] for key, value in batch.observations.shown().items()} if observes else {}
-        shown = decision(scenario, batch.episodes, 0)
-        began = time.perf_counter()
-        choice = chooser.choose(shown, observation)
-        if latency_s is not None:
-            latency_s.append(time.perf_counter() - began)
-        choice = checked(choice, chooser.name, scenario.problem.num_candidates)
-        batch.step(np.array([choice], np.int64))
-    return batch.record(0)
 
 
 @dataclass(frozen=True)

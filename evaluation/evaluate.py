@@ -15,16 +15,17 @@ from typing import Any
 import numpy as np
 
 from ..envs.benchmark import BenchmarkSettings
+from ..envs.ground import Ground
 from ..errors import ConfigError, PolicyError
 from ..simulation.records import EpisodeRecord
 from ..simulation.scenario import Scenario
 from .episodes import Player
 from .metrics import METRICS, completion_percentiles_s, degree_shares, metrics, outcome_shares, rule_shares, shape_shares
-from .policies import check_best_fixed, display_name, each_fixed, is_best_fixed, kind, policy
+from .policies import check_best_fixed, display_name, each_fixed, is_best_fixed, kind, off_ground, policy
 from .references import check as check_references
 from .references import is_beam, least_blocking_rate
 from .states import degrees_by_state
-from .statistics import excludes_zero, interval, paired
+from .statistics import excludes_zero, interval, least, paired
 
 FORMAT_VERSION = 2
 FIRST_TEST_SEED = 0
@@ -89,6 +90,8 @@ def evaluate(
             raise PolicyError("two policies would carry this name in the table; rename one of them", value=name)
     scenario = scenario or benchmark.build(graphs_dir=graphs_dir)
     check_fit(benchmark, specs, scenario, references)
+    here = Ground.of(benchmark.name, scenario)
+    told = {name: off_ground(spec, here) for name, spec in zip(names, wanted, strict=True)}
     player = Player(benchmark, scenario, graphs_dir, num_processes)
     best_fixed = _best_fixed(player, [spec for spec in wanted if is_best_fixed(spec)], progress)
     seeds = list(range(FIRST_TEST_SEED, FIRST_TEST_SEED + num_seeds))
@@ -98,13 +101,14 @@ def evaluate(
     by_spec = {spec: played[i * num_seeds : (i + 1) * num_seeds] for i, spec in enumerate(dict.fromkeys(acting))}
     records = {name: by_spec[spec] for name, spec in zip(names, acting, strict=True)}
     rows = [_row(name, kind(spec), benchmark, scenario, records[name]) for name, spec in zip(names, wanted, strict=True)]
-    best = _best([row for row in rows if row["kind"] == "baseline"])
+    best = least((row for row in rows if row["kind"] == "baseline"), _blocked)
+    first = None if not best or _all_tie(rows) else best[0]  # what differences are taken to
     rows += _reference_rows(player, references, seeds, records, progress)
     for row in rows:
         row["against_best_baseline"] = None
-        if best is not None and row is not best:
-            difference = paired(row["per_seed"]["blocking_rate"], best["per_seed"]["blocking_rate"])
-            row["against_best_baseline"] = {"policy": best["policy"], **difference}
+        if first is not None and row is not first:
+            difference = paired(row["per_seed"]["blocking_rate"], first["per_seed"]["blocking_rate"])
+            row["against_best_baseline"] = {"policy": first["policy"], **difference}
     results = {
         "format_version": FORMAT_VERSION,
         "benchmark": benchmark.name,
@@ -112,8 +116,10 @@ def evaluate(
         "seeds": seeds,
         "best_fixed": best_fixed,
         "rows": sorted(rows, key=lambda row: (row["blocking_rate"]["mean"], row["policy"])),
-        "best_baseline": None if best is None else best["policy"],
+        "best_baseline": None if first is None else first["policy"],
+        "best_baselines": [row["policy"] for row in best],
         "verdict": verdict(rows, best),
+        "off_ground": {name: sentence for name, sentence in told.items() if sentence is not None},
         "timing": {
             "elapsed_s": time.perf_counter() - began,
             "decision_latency_s": _latencies(player, dict(zip(names, acting, strict=True))),
@@ -173,22 +179,51 @@ def describe(scenario: Scenario) -> dict[str, Any]:
     }
 
 
-def verdict(rows: Sequence[dict[str, Any]], best: dict[str, Any] | None) -> str:
-    """Which policy won, in one sentence that claims no more than the paired interval shows."""
-    learned = _best([row for row in rows if row["kind"] == "learned"])
-    if learned is None:
-        return f"No learned policy was compared; the best baseline is {best['policy']}." if best else "Nothing was compared."
-    if best is None:
-        return f"No baseline was compared with {learned['policy']}."
-    difference = learned["against_best_baseline"]
-    if learned["num_seeds"] < 2:
-        return f"No winner: one episode tells nothing about {learned['policy']} and {best['policy']}; ask for more seeds."
+def verdict(rows: Sequence[dict[str, Any]], best: Sequence[dict[str, Any]]) -> str:
+    """Which policy won, in one sentence that claims no more than the paired interval shows.
+
+    Args:
+        rows: of all policies and references.
+        best: those of the baselines with the least mean; several of them tie.
+    """
+    playing = [row for row in rows if row["kind"] != "reference"]
+    if _all_tie(playing):
+        rate = f"{100 * _blocked(playing[0]):.3g} %"
+        return f"No winner: all {len(playing)} policies tie at {rate} of jobs blocked, which tells none of them from another."
+    learned = least((row for row in rows if row["kind"] == "learned"), _blocked)
+    if not best:
+        return f"No baseline was compared with {_named(learned)}." if learned else "Nothing was compared."
+    has_several = len(best) > 1
+    if not learned:
+        found = f"baselines are {_named(best)}, which tie" if has_several else f"baseline is {_named(best)}"
+        return f"No learned policy was compared; the best {found}."
+    theirs = f"the best baselines, {_named(best)}, which tie" if has_several else f"the best baseline, {_named(best)}"
+    if learned[0]["num_seeds"] < 2:
+        return f"No winner: one episode tells nothing about {_named([*learned, *best])}; ask for more seeds."
+    difference = learned[0]["against_best_baseline"]
     points = f"{100 * difference['mean']:+.1f} points [{100 * difference['low']:+.1f}, {100 * difference['high']:+.1f}]"
-    if excludes_zero(difference) < 0:
-        return f"{learned['policy']} blocks fewer jobs than the best baseline, {best['policy']}: {points}."
-    if excludes_zero(difference) > 0:
-        return f"{best['policy']} wins: {learned['policy']} blocks more jobs than this baseline: {points}."
-    return f"No winner: {learned['policy']} against the best baseline, {best['policy']}: {points}, which does not exclude zero."
+    block, win = ("block" if len(learned) > 1 else "blocks"), ("win" if has_several else "wins")
+    signs = {excludes_zero(row["against_best_baseline"]) for row in learned}
+    if signs == {-1}:
+        return f"{_named(learned)} {block} fewer jobs than {theirs}: {points}."
+    if signs == {1}:
+        these = "these baselines" if has_several else "this baseline"
+        return f"{_named(best)} {win}: {_named(learned)} {block} more jobs than {these}: {points}."
+    return f"No winner: {_named(learned)} against {theirs}: {points}, which does not exclude zero."
+
+
+def _all_tie(rows: Sequence[dict[str, Any]]) -> bool:
+    return 1 < len(rows) == len(least(rows, _blocked))
+
+
+def _blocked(row: dict[str, Any]) -> float:
+    return float(row["blocking_rate"]["mean"])
+
+
+def _named(rows: Sequence[dict[str, Any]]) -> str:
+    """Policies by name."""
+    *others, last = [str(row["policy"]) for row in rows]
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def _row(name: str, kind: str, benchmark: BenchmarkSettings, scenario: Scenario, records: list[EpisodeRecord]) -> dict[str, Any]:
@@ -258,7 +293,7 @@ def _latencies(player: Player, acting: dict[str, str]) -> dict[str, dict[str, fl
 
 
 def _best_fixed(player: Player, specs: Sequence[str], progress: Progress | None) -> dict[str, dict[str, Any]]:
-    """For each ``best-fixed`` the degree with the least blocking on the validation episodes, ties to the smaller."""
+    """For each ``best-fixed`` the degree with the least blocking on the validation episodes, of several the smallest."""
     seeds = list(range(FIRST_VALIDATION_SEED, FIRST_VALIDATION_SEED + player.benchmark.num_validation_seeds))
     fixed = {spec: each_fixed(spec, player.scenario) for spec in specs}
     names = dict.fromkeys(name for degrees in fixed.values() for name in degrees)
@@ -268,15 +303,13 @@ def _best_fixed(player: Player, specs: Sequence[str], progress: Progress | None)
     records = player.play_all(tasks, None if progress is None else lambda done, of: progress("validation episodes", done, of))
     rates = [metrics(record, player.scenario)["blocking_rate"] or 0.0 for record in records]
     mean = {task[0]: sum(rates[i : i + len(seeds)]) / len(seeds) for i, task in enumerate(tasks) if i % len(seeds) == 0}
-    return {
-        spec: {
-            "chosen": degrees[min(degrees, key=lambda name: mean[name])],
+    found = {}
+    for spec, degrees in fixed.items():
+        first, *others = least(degrees, mean.__getitem__)
+        found[spec] = {
+            "chosen": degrees[first],
+            "tied": [degrees[name] for name in others],
             "validation_seeds": seeds,
             "blocking_rate": {name: mean[name] for name in degrees},
         }
-        for spec, degrees in fixed.items()
-    }
-
-
-def _best(rows: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
-    return min(rows, key=lambda row: (row["blocking_rate"]["mean"], row["policy"]), default=None)
+    return found

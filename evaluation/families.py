@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .evaluate import FORMAT_VERSION
-from .statistics import excludes_zero, paired
+from .statistics import excludes_zero, least, paired
+from .tables import best_baselines
 
 Data = Mapping[str, Any]
 
@@ -20,7 +21,7 @@ def combined(name: str, results: Sequence[Data]) -> dict[str, Any]:
         name: of the family.
         results: of its variants (see `evaluation.evaluate`).
     """
-    apart = ("scenario", "seeds", "best_fixed", "best_baseline", "verdict", "timing")
+    apart = ("scenario", "seeds", "best_fixed", "best_baseline", "best_baselines", "verdict", "off_ground", "timing")
     return {
         "format_version": FORMAT_VERSION,
         "benchmark": name,
@@ -35,7 +36,8 @@ def standings(results: Sequence[Data]) -> list[dict[str, Any]]:
 
     ``better``, ``unclear`` and ``worse`` count benchmarks by the interval of the paired difference of blocking rates,
     ``lower`` those with the lower mean; ``worst_ratio`` is the greatest quotient of the mean rates. The best fixed degree is
-    the one with the least mean among the tuned ones; where no fixed degree was tuned, a benchmark does not count.
+    the one with the least mean among the tuned ones; where no fixed degree was tuned, a benchmark does not count. Of several that
+    tie, the first is what is compared with.
     """
     policies = dict.fromkeys(str(row["policy"]) for result in results for row in result["rows"] if row["kind"] == "learned")
     found = []
@@ -77,9 +79,9 @@ def _pair(result: Data, policy: str, against: str) -> tuple[Data, Data] | None:
     """The rows of a policy and of what it is held against, where a result has both."""
     rows = {str(row["policy"]): row for row in result["rows"]}
     if against == BEST_BASELINE:
-        others = [rows[result["best_baseline"]]] if result["best_baseline"] in rows else []
+        others = [rows[name] for name in best_baselines(result)[:1] if name in rows]
     else:
         others = [rows[name] for name in result["best_fixed"] if name in rows]
     if policy not in rows or not others:
         return None
-    return rows[policy], min(others, key=lambda row: (row["blocking_rate"]["mean"], row["policy"]))
+    return rows[policy], least(others, lambda row: float(row["blocking_rate"]["mean"]))[0]

@@ -1,7 +1,10 @@
 """`plan`: one job on one empty cluster, the plan that a policy chooses, and why.
 
 The job is put before the policy exactly as an arriving job is in the environment, so that any baseline and any
-trained policy can answer.
+trained policy can answer. On an empty cluster without other jobs nothing speaks for a candidate that another one beats in
+predicted time and in devices, so whatever a policy chooses, the plan is beaten by no candidate: the fastest of those that
+beat the choice is planned in its place, and the plan says so. Environments offer such candidates and evaluations play them,
+for there the devices that are left free decide too.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from ..clusters import load_cluster
 from ..costs import compute
 from ..costs.model import CostSettings
 from ..envs.batch import EpisodeBatch
+from ..envs.ground import Ground
 from ..errors import GraphError, PlanError
 from ..jobs.arrivals import Arrivals
 from ..jobs.job import MAX_STEPS, Job
@@ -30,7 +34,7 @@ from ..simulation.decision import Decision, can_decide_on_empty, decision, decis
 from ..simulation.scenario import Scenario, ScenarioSettings, assemble
 from ..simulation.timeline import Timeline, simulate
 from .decisions import plan_on
-from .policies import policy, wanted_settings
+from .policies import off_ground, policy, wanted_settings
 
 DEFAULT_NUM_STEPS = 10_000
 RULES = ("first-fit", "best-fit", "aligned", "fastest")
@@ -44,10 +48,10 @@ class Planned:
     Attributes:
         plan: the plan, with predicted figures and the reason.
         candidates: a row per candidate: degree, rule, shape, step and completion seconds, device-seconds,
-            communication share, whether it is offered and whether it was chosen.
+            communication share, whether it is offered and whether it is the plan.
         scenario: the job and the cluster as the policy met them.
-        remarks: by which choices of the cost model it is priced, and what of the job does not count, for people; they stand
-            in the plan's reason too.
+        remarks: by which choices of the cost model it is priced, what of the job does not count, and what of job and cluster the
+            policy was neither trained nor evaluated on, for people; they stand in the plan's reason too.
     """
 
     plan: PlacementPlan
@@ -105,8 +109,11 @@ def plan(
     wanted = wanted_settings(spec, RULES)
     source, chosen_costs = JobSource(job, graphs_dir, keep_input_ops, profile_batch), costs or CostSettings()
     scenario, left_out = _scenario(source, cluster, max_degree, chosen_costs, num_steps, wanted, progress)
-    remarks = (*_choices(chosen_costs), *left_out)
     graph = scenario.workload.graphs[0]
+    work_s = num_steps * graph.step_s
+    here = Ground.of("", scenario).for_one_job(work_s, None if deadline_s is None else deadline_s / work_s)
+    other = off_ground(spec, here)
+    remarks = (*_choices(chosen_costs), *left_out, *(() if other is None else (other,)))
     allowed_s = np.inf if deadline_s is None else deadline_s
     chooser = policy(spec, scenario)
     chooser.begin(0)
@@ -116,19 +123,20 @@ def plan(
     else:
         waiting, observation = _first_of_episode(scenario, num_steps, allowed_s)
     choice = checked(chooser.choose(waiting, observation), spec, len(waiting.degree))
-    rows = _rows(scenario, waiting, choice)
     if choice == 0 or not waiting.can_place[choice]:
         raise _refusal(scenario, waiting, spec, deadline_s, num_steps)
-    chosen = rows[choice - 1]
+    taken = int(next(iter(waiting.beating(choice)), choice))
+    rows = _rows(scenario, waiting, taken)
     why = (
-        f"{spec} chose {_counted(chosen['degree'], 'rank')} on block {chosen['shape']} ({chosen['rule']}) "
+        f"{spec} chose {_named(rows[choice - 1])} "
         f"out of {_counted(int(waiting.can_place[1:].sum()), 'candidate')} on the empty cluster"
         + ("" if deadline_s is None else f", counting those that finish within {deadline_s:g} s")
+        + ("" if taken == choice else _replaced(rows[choice - 1], rows[taken - 1]))
         + _whose_times(scenario)
         + "".join(f"; {remark}" for remark in remarks)
     )
     planned = Job(graph, num_steps, 0.0, deadline_s)
-    made = plan_on(scenario, planned, 0, int(waiting.block[choice]), float(waiting.completion_s[choice]), why=why)
+    made = plan_on(scenario, planned, 0, int(waiting.block[taken]), float(waiting.completion_s[taken]), why=why)
     return Planned(made, rows, scenario, remarks)
 
 
@@ -193,6 +201,16 @@ def _choices(costs: CostSettings) -> tuple[str, ...]:
     """A remark where the cost model is other than by default."""
     changed = costs.model_dump(exclude_defaults=True)
     return ("priced with " + " ".join(f"{key}={value}" for key, value in changed.items()),) if changed else ()
+
+
+def _named(row: dict[str, Any]) -> str:
+    return f"{_counted(row['degree'], 'rank')} on block {row['shape']} ({row['rule']})"
+
+
+def _replaced(chosen: dict[str, Any], planned: dict[str, Any]) -> str:
+    """A remark where the plan is another candidate than the policy's, which it beats in time and in devices."""
+    figures = (f"{row['completion_s']:.6g} s on {_counted(row['degree'], 'device')}" for row in (planned, chosen))
+    return f"; replaced by {_named(planned)}, which beats it: {' against '.join(figures)}"
 
 
 def _counted(number: int, thing: str) -> str:

@@ -4,6 +4,7 @@
 and ``best-fixed``, which `evaluation.evaluate` turns into the fixed degree that does best on validation episodes);
 ``rollout(BASE)`` is a rollout planner over a base policy (see `planners.rollout`): a fixed degree or a ladder, ``max``,
 ``min``, ``best-fixed`` or a linear scorer; ``rollout`` alone is ``rollout(best-fixed@best-fit)``;
+``without-graph(NETWORK)`` is a trained network to which all job graphs look alike, to see what it makes of them;
 ``python:MODULE:NAME`` is the user's own, a callable that takes the scenario and returns a `planners.policy.Policy`;
 anything else is the path of a run folder, of its ``policy.pt``, or of the ``policy.json`` of a linear scorer.
 """
@@ -21,6 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from .. import inputs
+from ..envs import ground
+from ..envs.ground import Ground
 from ..errors import PolicyError
 from ..planners.linear import LinearScorer, LinearWeights
 from ..planners.policy import Policy
@@ -30,6 +33,7 @@ from ..simulation.scenario import Scenario
 
 BEST_FIXED = "best-fixed"
 ROLLOUT = "rollout"
+WITHOUT_GRAPH = "without-graph"
 OWN = "python:"
 # Files of policies, as run folders hold them: a network, a linear scorer.
 POLICY_FILES = ("policy.pt", "policy.json")
@@ -49,6 +53,16 @@ def is_rollout(spec: str) -> bool:
 def base_of(spec: str) -> str:
     """The spelling of a rollout planner's base policy."""
     return spec[len(ROLLOUT) + 1 : -1] or f"{BEST_FIXED}@best-fit"
+
+
+def is_blind(spec: str) -> bool:
+    """Whether a spelling is a network's to which all job graphs look alike."""
+    return re.fullmatch(rf"{WITHOUT_GRAPH}\(.+\)", spec) is not None
+
+
+def network_of(spec: str) -> str:
+    """The spelling of the network that such a policy is; any other spelling as it is."""
+    return spec[len(WITHOUT_GRAPH) + 1 : -1] if is_blind(spec) else spec
 
 
 def is_best_fixed(spec: str) -> bool:
@@ -88,7 +102,8 @@ def kind(spec: str) -> str:
         return "planner"
     if is_baseline(spec):
         return "baseline"
-    return "learned" if spec.startswith(OWN) or policy_file(spec).suffix != ".json" else "baseline"
+    file = trained_file(spec)
+    return "baseline" if file is not None and file.suffix == ".json" else "learned"
 
 
 def policy_file(spec: str, baselines: Sequence[str] = (*NAMES, BEST_FIXED)) -> Path:
@@ -121,10 +136,21 @@ def note_files(specs: Sequence[str]) -> None:
         InputFileError: one of them is an output.
     """
     for spec in specs:
-        named = base_of(spec) if is_rollout(spec) else spec
-        if not (is_baseline(named) or named.startswith(OWN)):
-            with suppress(PolicyError):  # whoever reads it tells it better
-                inputs.note(policy_file(named))
+        with suppress(PolicyError):  # whoever reads it tells it better
+            file = trained_file(base_of(spec) if is_rollout(spec) else spec)
+            if file is not None:
+                inputs.note(file)
+
+
+def trained_file(spec: str, baselines: Sequence[str] = (*NAMES, BEST_FIXED)) -> Path | None:
+    """The file of a network or linear scorer, whose spelling a policy is; None for any other policy.
+
+    Arguments and errors are those of `policy_file`.
+    """
+    named = network_of(spec)
+    if is_baseline(named) or is_rollout(named) or named.startswith(OWN):
+        return None
+    return policy_file(named, baselines)
 
 
 def shipped_names() -> list[str]:
@@ -136,6 +162,8 @@ def display_name(spec: str) -> str:
     """How a policy is called in tables."""
     if is_rollout(spec) and not is_baseline(base_of(spec)):
         return f"{ROLLOUT}({display_name(base_of(spec))})"
+    if is_blind(spec):
+        return f"{WITHOUT_GRAPH}({display_name(network_of(spec))})"
     if is_baseline(spec) or is_rollout(spec) or spec.startswith("shipped:"):
         return spec
     if spec.startswith(OWN):
@@ -160,7 +188,9 @@ def policy(spec: str, scenario: Scenario) -> Policy:
         return Rollout(display_name(spec), scenario, _base(base_of(spec), scenario))
     if spec.startswith(OWN):
         return _own_policy(spec, scenario)
-    path = policy_file(spec, [*NAMES, BEST_FIXED, ROLLOUT, *fixed_names(scenario, "")])
+    path = trained_file(spec, [*NAMES, BEST_FIXED, ROLLOUT, *fixed_names(scenario, "")])
+    if path is None or (path.suffix == ".json" and is_blind(spec)):
+        raise PolicyError("only a trained network can be made blind to graphs", field=WITHOUT_GRAPH, value=network_of(spec))
     if path.suffix == ".json":
         return LinearScorer(display_name(spec), LinearWeights.load(path), scenario)
     import torch
@@ -168,7 +198,7 @@ def policy(spec: str, scenario: Scenario) -> Policy:
     from ..models.saved import NetworkPolicy, SavedNetwork
 
     torch.set_num_threads(1)
-    return NetworkPolicy(display_name(spec), SavedNetwork.load(path), scenario)
+    return NetworkPolicy(display_name(spec), SavedNetwork.load(path), scenario, sees_graphs=not is_blind(spec))
 
 
 def wanted_settings(spec: str, offered: Sequence[str]) -> dict[str, Any]:
@@ -182,10 +212,8 @@ def wanted_settings(spec: str, offered: Sequence[str]) -> dict[str, Any]:
         CheckpointError: the file is truncated or no policy.
         PolicyError: no shipped policy, file or run folder of that name.
     """
-    if is_baseline(spec) or is_rollout(spec) or spec.startswith(OWN):
-        return {}
-    path = policy_file(spec)
-    if path.suffix == ".json":
+    path = trained_file(spec)
+    if path is None or path.suffix == ".json":
         return {}
     from ..models.saved import RECENT, SavedNetwork
 
@@ -193,6 +221,29 @@ def wanted_settings(spec: str, offered: Sequence[str]) -> dict[str, Any]:
     found = {name: trained[name] for name in ("shape_slots", "arrivals_per_slot", "slot_growth", *RECENT) if name in trained}
     own = [rule for rule in trained.get("rules", ()) if rule != "published"]
     return found | ({"placement_rules": own} if own and not set(own) & set(offered) else {})
+
+
+def off_ground(spec: str, here: Ground) -> str | None:
+    """What of a ground a trained policy was neither trained nor evaluated on, in one sentence; None where there is nothing of it.
+
+    Args:
+        spec: a policy; others than trained ones know any ground.
+        here: where it is to act.
+
+    Raises:
+        CheckpointError: the file is truncated or no policy.
+        PolicyError: no shipped policy, file or run folder of that name.
+    """
+    path = trained_file(base_of(spec) if is_rollout(spec) else spec)
+    if path is None:
+        return None
+    if path.suffix == ".json":
+        trained = LinearWeights.load(path).trained
+    else:
+        from ..models.saved import SavedNetwork
+
+        trained = SavedNetwork.load(path).trained
+    return ground.off_ground(display_name(spec), ground.grounds(trained.get(ground.KEY), str(path)), here)
 
 
 def fixed_names(scenario: Scenario, placement: str) -> list[str]:

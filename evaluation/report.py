@@ -13,7 +13,8 @@ from urllib.parse import quote
 from . import curves, plots
 from .markup import figure, folded, listing, page, table, text
 from .palette import RUNNING
-from .statistics import excludes_zero
+from .statistics import excludes_zero, least
+from .tables import beside, best_baselines, chosen_for, off_ground
 
 Data = Mapping[str, Any]
 
@@ -69,10 +70,11 @@ def report_html(
         f"<h1>Benchmark {text(results['benchmark'])}: which policy blocks fewest jobs?</h1>",
         f'<p class="facts">{text(facts)}</p>',
         f'<p class="verdict">{text(results["verdict"])}</p>',
+        *(f'<p class="facts">{text(sentence)}.</p>' for sentence in off_ground(results)),
         "<h2>All policies</h2>",
         table(
             (*_HEAD, *(_FURTHER[key] for key in further)),
-            [_cells(row, results["best_baseline"], further) for row in rows],
+            [_cells(row, beside(results, own), further) for row, own in zip(rows, _in_order(results), strict=True)],
             kind="wide",
         ),
         "<p><small>Learned policies are shaded. "
@@ -92,20 +94,24 @@ def report_html(
 
 def named_rows(results: Data) -> list[Data]:
     """Rows from the least blocking rate to the greatest; a tuned baseline's name tells what was chosen for it."""
-    chosen = {name: f"{name} ({tuned['chosen']})" for name, tuned in results["best_fixed"].items()}
-    return plots.by_blocking_rate([{**row, "policy": chosen.get(row["policy"], row["policy"])} for row in results["rows"]])
+    return [{**row, "policy": row["policy"] + chosen_for(results, row["policy"])} for row in _in_order(results)]
 
 
 def references(results: Data) -> dict[str, float]:
-    """Blocking rates that a learning curve is compared with: the best baseline and the best of the tuned degrees."""
+    """Blocking rates that a learning curve is compared with: the best baseline and the best of the tuned degrees.
+
+    Several that tie are one line.
+    """
     found = {}
-    best = [row for row in results["rows"] if row["policy"] == results["best_baseline"]]
-    tuned = [row for row in results["rows"] if row["policy"] in results["best_fixed"]]
-    for word, rows in (("best baseline", best), ("best fixed degree", tuned)):
-        for row in plots.by_blocking_rate(rows)[:1]:
-            name = results["best_fixed"].get(row["policy"], {}).get("chosen", row["policy"])
-            if row["blocking_rate"] is not None and (word == "best baseline" or row not in best):
-                found[f"{word}, {name}"] = float(row["blocking_rate"]["mean"])
+    known = [row for row in results["rows"] if row["blocking_rate"] is not None]
+    best = [row for row in known if row["policy"] in best_baselines(results)]
+    fixed = [row for row in known if row["policy"] in results["best_fixed"]]
+    tuned = least(fixed, lambda row: float(row["blocking_rate"]["mean"]))
+    for word, rows in (("best baseline", best), ("best fixed degree", [row for row in tuned if row not in best])):
+        if rows:
+            names = [results["best_fixed"].get(row["policy"], {}).get("chosen", row["policy"]) for row in rows]
+            named = names[0] if len(names) == 1 else f"{len(names)} that tie"
+            found[f"{word}, {named}"] = float(rows[0]["blocking_rate"]["mean"])
     return found
 
 
@@ -113,13 +119,16 @@ def _is_positive(value: Data | None) -> bool:
     return value is not None and value["mean"] > 0
 
 
-def _cells(row: Data, best_baseline: str | None, further: Sequence[str] = ()) -> tuple[str, list[str]]:
-    difference = row["against_best_baseline"]
-    if row["kind"] == "reference":
-        against = "<small>clairvoyant reference</small>"
-    elif difference is None:
-        against = "<small>best baseline</small>" if row["kind"] == "baseline" and best_baseline is not None else "-"
+def _in_order(results: Data) -> list[Data]:
+    return plots.by_blocking_rate(results["rows"])
+
+
+def _cells(row: Data, told: str | None, further: Sequence[str] = ()) -> tuple[str, list[str]]:
+    """A row of the table; ``told`` is what it shows in place of a difference."""
+    if told is not None:
+        against = told if told == "-" else f"<small>{text(told)}</small>"
     else:
+        difference = row["against_best_baseline"]
         word = ("unclear", "worse", "better")[excludes_zero(difference)]
         against = f"{100 * difference['mean']:+.1f} <small>{_ends(difference, 100.0, '+.1f')} {word}</small>"
     cells = [
@@ -266,9 +275,10 @@ def _method(results: Data) -> list[str]:
         f"A job may be cut into {_degrees(scenario['degrees'])}.",
     ]
     for name, tuned in results["best_fixed"].items():
+        tied = f", as little as {', '.join(tuned['tied'])}, of which it is the smallest" if tuned.get("tied") else ""
         points.append(
             f"{name} is {tuned['chosen']}: the fixed degree that blocked least on {len(tuned['validation_seeds'])} validation "
-            f"episodes (seeds {_seeds(tuned['validation_seeds'])}), which are no test episodes."
+            f"episodes (seeds {_seeds(tuned['validation_seeds'])}), which are no test episodes{tied}."
         )
     tables = [
         folded(

@@ -14,8 +14,8 @@ Source:
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -23,6 +23,9 @@ CONFIDENCE = 0.95
 NUM_RESAMPLES = 10_000
 
 Interval = dict[str, Any]
+Item = TypeVar("Item")
+# Means over the same episodes that differ by no more, relative to them, are equal: the order of summation may differ.
+ROUNDING = 1e-12
 
 
 def interval(values: Sequence[float | None]) -> Interval | None:
@@ -68,6 +71,13 @@ def excludes_zero(difference: Interval) -> int:
     if difference["low"] is None:
         return 0
     return int(difference["low"] > 0) - int(difference["high"] < 0)
+
+
+def least(items: Iterable[Item], mean: Callable[[Item], float]) -> list[Item]:
+    """Those of the least mean, in the order given: one is the best, several tie; empty where there is none."""
+    known = list(items)
+    lowest = min(map(mean, known), default=math.nan)
+    return [item for item in known if math.isclose(mean(item), lowest, rel_tol=ROUNDING)]
 
 
 def _tail(num_values: int) -> float:

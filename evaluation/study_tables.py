@@ -7,9 +7,11 @@ episode, and below zero where ours blocks fewer jobs.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from math import fsum
 
-from .statistics import Interval, excludes_zero
+from .statistics import Interval, excludes_zero, least
 from .study import Run
 from .study_contents import Ablations, Comparison, RowSettings, Transfer
 from .study_findings import Entry, Findings, Played, before_ppo, planned_over
@@ -116,10 +118,9 @@ def shown_in(row: RowSettings, findings: Findings, played: Played, column: str =
 
 
 def best_fixed(played: Played) -> Entry | None:
-    """The tuned fixed degree with the least mean, ties to the first name; its label tells which one was chosen."""
+    """The tuned fixed degree with the least mean; its label tells which one was chosen, or how many tie."""
     names = [name for name in played.chosen if name in played.rows and played.rows[name]["kind"] == "baseline"]
-    found = [entry for name in names if (entry := played.entry(name, chosen_in(played, name))) is not None]
-    return min(found, key=lambda entry: (entry.blocking_rate["mean"], entry.label), default=None)
+    return _least(entry for name in names if (entry := played.entry(name, chosen_in(played, name))) is not None)
 
 
 def chosen_in(played: Played, policy: str) -> str:
@@ -131,6 +132,8 @@ def chosen_in(played: Played, policy: str) -> str:
 def best_baseline(played: Played, pretrained: Mapping[str, Sequence[str]], labels: Mapping[str, str]) -> Entry | None:
     """The baseline with the least mean: rules of thumb, tuned ones, linear scorers, and means of networks before PPO.
 
+    Of several that tie, the figures are the first one's, and the label names all of them.
+
     Args:
         played: one benchmark.
         pretrained: by label, the names of such networks.
@@ -140,8 +143,7 @@ def best_baseline(played: Played, pretrained: Mapping[str, Sequence[str]], label
     called = {name: labels.get(name, name) + (f" {chosen_in(played, name)}" if name in played.chosen else "") for name in names}
     found = [played.entry(name, called[name]) for name in names]
     found += [played.mean(policies, label) for label, policies in pretrained.items()]
-    entries = [entry for entry in found if entry is not None]
-    return min(entries, key=lambda entry: (entry.blocking_rate["mean"], entry.label), default=None)
+    return _least(entry for entry in found if entry is not None)
 
 
 def rate(value: Interval) -> str:
@@ -222,6 +224,14 @@ class _Column:
 
     def _mean(self, names: Sequence[str]) -> Entry | None:
         return _mean(self.played, names, "ours")
+
+
+def _least(entries: Iterable[Entry]) -> Entry | None:
+    best = least(entries, lambda entry: fsum(entry.rates) / len(entry.rates))
+    labels = list(dict.fromkeys(entry.label for entry in best))
+    if len(labels) > 1:
+        return replace(best[0], label=f"{', '.join(labels)} (tied)")
+    return best[0] if best else None
 
 
 def _mean(played: Played | None, names: Sequence[str], label: str) -> Entry | None:

@@ -19,7 +19,7 @@ from .. import files
 from ..envs.benchmark import BenchmarkSettings, load_benchmark
 from ..errors import MeshwrightError
 from .evaluate import FORMAT_VERSION
-from .policies import OWN, ROLLOUT, base_of, is_baseline, is_rollout, policy_file
+from .policies import ROLLOUT, base_of, is_rollout, policy_file, trained_file
 from .saved_results import read_curve
 from .study import EvaluationSettings, Run
 from .study_benchmarks import SHOWN, Benchmarks, Places
@@ -224,12 +224,12 @@ class EvaluationTask:
         """
         specs = [*self.specs(places), *self.benchmark.policies]
         played = [base_of(spec) if is_rollout(spec) else spec for spec in specs]
-        learned = [spec for spec in played if not (is_baseline(spec) or spec.startswith(OWN))]
+        learned = [file for spec in played if (file := trained_file(spec)) is not None]
         return files.digest(
             FORMAT_VERSION,
             self.benchmarks.digest(self.benchmark),
             [str(Path(spec).name) for spec in specs],
-            [policy_file(spec).read_bytes() for spec in learned],
+            [file.read_bytes() for file in learned],
             list(self.entry.references),
             [self.num_seeds or self.benchmark.num_seeds, self.benchmark.num_validation_seeds],
         )

@@ -49,8 +49,44 @@ def to_markdown(results: Data) -> str:
         "",
         escaped(results["verdict"]),
         "",
+        *(line for sentence in off_ground(results) for line in (f"{escaped(sentence)}.", "")),
     ]
     return "\n".join(lines)
+
+
+def beside(results: Data, row: Data) -> str | None:
+    """What a row shows where others show their difference to the best baseline; None where there is one to show.
+
+    Args:
+        results: what `evaluation.evaluate` found.
+        row: one of its rows.
+    """
+    best = best_baselines(results)
+    if row["kind"] == "reference":
+        return "clairvoyant reference"
+    if len(best) > 1 and results["best_baseline"] is None:
+        return "all tie"
+    if row["policy"] in best:
+        return "best baseline, tied" if len(best) > 1 else "best baseline"
+    return "-" if row["against_best_baseline"] is None else None
+
+
+def off_ground(results: Data) -> list[str]:
+    """For each policy that is off the ground of its training, a sentence without its full stop that says what is other."""
+    return list(results.get("off_ground", {}).values())  # absent in results of former versions
+
+
+def best_baselines(results: Data) -> list[str]:
+    """The baselines with the least mean by name: one, or several that tie; empty where no baseline was compared."""
+    best = results["best_baseline"]
+    named: list[str] = results.get("best_baselines", [] if best is None else [best])  # absent in results of former versions
+    return named
+
+
+def chosen_for(results: Data, policy: str) -> str:
+    """In brackets what was chosen for a tuned baseline, and whether others did as well; empty for any other policy."""
+    tuned = results["best_fixed"].get(policy)
+    return "" if tuned is None else f" ({tuned['chosen']}{', tied' if tuned.get('tied') else ''})"
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
@@ -68,20 +104,16 @@ def with_ends(value: Data | None, scale: float, digits: int, *, sign: str = "") 
 
 def _markdown_cells(results: Data, row: Data) -> list[str]:
     name = escaped(row["policy"])
-    chosen = results["best_fixed"].get(row["policy"], {}).get("chosen")
-    against = row["against_best_baseline"]
-    if row["kind"] == "reference":
-        beside = "clairvoyant reference"
-    elif against is None:
-        beside = "best baseline" if row["policy"] == results["best_baseline"] else "-"
-    else:
+    told = beside(results, row)
+    if told is None:
+        against = row["against_best_baseline"]
         word = ("unclear", "worse", "better")[excludes_zero(against)]
-        beside = f"{with_ends(against, 100.0, 1, sign='+')} {word}"
+        told = f"{with_ends(against, 100.0, 1, sign='+')} {word}"
     latency = results.get("timing", {}).get("decision_latency_s", {}).get(row["policy"])
     return [
-        f"**{name}**" if row["kind"] == "learned" else name + (f" ({escaped(chosen)})" if chosen else ""),
+        f"**{name}**" if row["kind"] == "learned" else name + escaped(chosen_for(results, row["policy"])),
         with_ends(row["blocking_rate"], 100.0, 1),
-        beside,
+        told,
         _mean(row["mean_completion_s"], 1 / 3600, 2),
         _mean(row["p95_completion_s"], 1 / 3600, 2),
         _mean(row["mean_slack"], 100.0, 1),

@@ -64,6 +64,22 @@ class GraphTotals(nn.Module):
         return torch.tanh(self.read(global_mean_pool(ops, graph_of_op, num_graphs)))
 
 
+class NoGraph(nn.Module):
+    """Embeds every job graph as zeros, to see what a trained network makes of the embedding.
+
+    Args:
+        embedding: width of a graph's embedding.
+    """
+
+    def __init__(self, embedding: int) -> None:
+        super().__init__()
+        self.embedding = embedding
+
+    def forward(self, ops: Tensor, edges: Tensor, graph_of_op: Tensor, num_graphs: int) -> Tensor:
+        """As `GraphEncoder`; nothing is looked at."""
+        return ops.new_zeros(num_graphs, self.embedding)
+
+
 class SetEncoder(nn.Module):
     """Embeds a set of equal things (devices, degrees) of any size: a shared layer, then mean and maximum.
 

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from ..envs.observation import CANDIDATE_FEATURES, CLUSTER_FEATURES, DEVICE_FEATURES, JOB_FEATURES, SLOTS
 from ..envs.static import DEGREE_FEATURES, StaticFeatures
 from .after import AfterstateValue, AfterWeights
-from .encoders import GraphEncoder, GraphTotals, SetEncoder, StaticTensors
+from .encoders import GraphEncoder, GraphTotals, NoGraph, SetEncoder, StaticTensors
 from .prior import KEY as PRIOR
 from .settings import NetworkSettings
 from .unseen import unseen
@@ -66,7 +66,7 @@ class CandidateNetwork(nn.Module):
         self.settings = chosen
         slots = 2 * len(SLOTS) + len(DEGREE_FEATURES)
         if "graph" in chosen.without:
-            self.graph_encoder: GraphEncoder | GraphTotals = GraphTotals(chosen.graph_embedding)
+            self.graph_encoder: GraphEncoder | GraphTotals | NoGraph = GraphTotals(chosen.graph_embedding)
         else:
             self.graph_encoder = GraphEncoder(chosen.graph_hidden, chosen.graph_embedding, chosen.graph_rounds)
         self.device_encoder = SetEncoder(len(DEVICE_FEATURES), chosen.device_hidden)
@@ -106,6 +106,10 @@ class CandidateNetwork(nn.Module):
         Fused optimizers and ``weight.data`` are such.
         """
         self._kept = None
+
+    def blind_to_graphs(self) -> None:
+        """Embed every graph as zeros from now on; what is left to tell graphs apart are their simulated times."""
+        self.graph_encoder, self._kept = NoGraph(self.settings.graph_embedding), None
 
     def graph_embeddings(self) -> Tensor:
         """Embedding of each graph of the scenario, ``(g, embedding)``.

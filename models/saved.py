@@ -186,13 +186,21 @@ class NetworkPolicy:
     It chooses among the candidates of the placement rules that it was trained with and sees them as it did then, whatever
     other rules the scenario has.
 
+    Args:
+        name: for tables.
+        saved: the network.
+        scenario: in which it acts.
+        sees_graphs: False: the embedding of every job graph is zero, whatever the network makes of it.
+
     Raises:
         CheckpointError: the scenario lacks what the network reads, or has none of the rules that it was trained with.
     """
 
-    def __init__(self, name: str, saved: SavedNetwork, scenario: Scenario) -> None:
+    def __init__(self, name: str, saved: SavedNetwork, scenario: Scenario, *, sees_graphs: bool = True) -> None:
         self.name = name
         self._network = saved.network(static_features(scenario))
+        if not sees_graphs:
+            self._network.blind_to_graphs()
         offered = scenario.settings.placement_rules
         rules = saved.trained.get("rules", offered)
         if not set(rules) & set(offered):

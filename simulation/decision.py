@@ -82,9 +82,26 @@ class Decision:
     def device_seconds(self) -> NDArray[np.float64]:
         """Devices held times seconds held, infinite where there is no block, ``(a,)``."""
         held = np.full(len(self.degree), np.inf)
-        num_devices = self.degree if self.num_devices is None else self.num_devices
-        np.multiply(num_devices, self.completion_s, out=held, where=self.block >= 0)
+        np.multiply(self.held_devices, self.completion_s, out=held, where=self.block >= 0)
         return held
+
+    @property
+    def held_devices(self) -> NDArray[np.int64]:
+        """Devices that each candidate holds, zero where there is no block, ``(a,)``."""
+        return self.degree if self.num_devices is None else self.num_devices
+
+    def beating(self, candidate: int) -> NDArray[np.int64]:
+        """The candidates that can be placed and beat one in predicted time and in devices, the fastest first.
+
+        They are worse in neither and better in one; of equally fast ones those on fewer devices come first. So the first of them
+        is itself beaten by none.
+        """
+        time_s, devices = self.completion_s, self.held_devices
+        is_other = self.can_place & (np.arange(len(time_s)) > 0)
+        is_no_worse = (time_s <= time_s[candidate]) & (devices <= devices[candidate])
+        is_better = (time_s < time_s[candidate]) | (devices < devices[candidate])
+        found = np.flatnonzero(is_other & is_no_worse & is_better)
+        return found[np.lexsort((devices[found], time_s[found]))]
 
     def offered(self, rule: str) -> NDArray[np.int64]:
         """The candidates of a placement rule that can be chosen, by degree, then by scan order.

@@ -80,13 +80,15 @@ class Scenario:
             return None
         return Placements(self._problem, self.simulator, self.space)
 
+    @property
+    def sequential_step_s(self) -> NDArray[np.float64]:
+        """Seconds of a step of each graph on one device, ``(g,)``."""
+        jobs = self.workload.graphs if self.simulator is None else self.simulator.jobs.values()
+        return np.array([job.step_s for job in jobs])
+
     @cached_property
     def _problem(self) -> Problem:
-        if self.simulator is None:
-            sequential_step_s = [graph.step_s for graph in self.workload.graphs]
-        else:
-            sequential_step_s = [job.step_s for job in self.simulator.jobs.values()]
-        return problem_of(self.settings, self.space, self.times, np.array(sequential_step_s), self.workload.mean_interarrival_s)
+        return problem_of(self.settings, self.space, self.times, self.sequential_step_s, self.workload.mean_interarrival_s)
 
     @cached_property
     def candidate_degree(self) -> tuple[int, ...]:

@@ -32,6 +32,10 @@ class Course:
     benchmarks: tuple[BenchmarkSettings, ...]
     scenarios: tuple[Scenario, ...]
 
+    def pairs(self) -> Iterator[tuple[BenchmarkSettings, Scenario]]:
+        """Each benchmark with its scenario."""
+        return zip(self.benchmarks, self.scenarios, strict=True)
+
     def env(self, chosen: TrainSettings) -> JobPartitioningVecEnv:
         """Its environments."""
         rewards = [benchmark.reward for benchmark in self.benchmarks]

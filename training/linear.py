@@ -17,16 +17,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from .. import files
 from ..envs.benchmark import load_benchmark
+from ..envs.ground import KEY, Ground
 from ..errors import CheckpointError, InputFileError
 from ..planners.linear import DIGEST
 from ..planners.linear_trial import LinearTrial
 from ..simulation.scenario import Scenario
-from .linear_search import LinearSearch
+from .linear_search import FIRST_VALIDATION_SEED, LinearSearch
 from .linear_settings import LinearSettings
 from .run_folder import Run
+from .ties import check_something_to_learn
 
 Progress = Callable[["TuneProgress"], None]
 
@@ -81,19 +84,25 @@ def tune(
         progress: called after every generation.
 
     Raises:
+        NothingToLearnError: all policies do equally well on the validation episodes.
         MeshwrightError: the config, benchmark or checkpoint is wrong; the folder exists already. Nothing is written then.
     """
     run = LinearRun.begun_with(folder, chosen) if resume else LinearRun.check_new(folder, overwrite=overwrite)
-    scenario = scenario or load_benchmark(chosen.benchmark, changes=chosen.changes).build(graphs_dir=graphs_dir)
+    benchmark = load_benchmark(chosen.benchmark, changes=chosen.changes)
+    scenario = scenario or benchmark.build(graphs_dir=graphs_dir)
     trial = LinearTrial.only(scenario, chosen.placement_rules)
+    seeds = range(FIRST_VALIDATION_SEED, FIRST_VALIDATION_SEED + chosen.num_validation_seeds)
+    check_something_to_learn({benchmark.name: trial.scenario}, seeds)
     search, key = LinearSearch(chosen, trial, chosen.seed), _key(chosen, trial.scenario)
     if resume and run.checkpoint.exists():
         _take_up(search, run.checkpoint, key)
     if not resume:
         LinearRun.create(folder, chosen, command, overwrite=overwrite)
 
+    known = [Ground.of(benchmark.name, scenario).model_dump(mode="json")]
+
     def after() -> None:
-        _save(search, chosen, run, key)
+        _save(search, chosen, run, key, known)
         if progress is not None and search.generation:
             latest = search.curve[-1]["validation_blocking_rate"]
             progress(TuneProgress(search.generation, chosen.generations, latest, search.best["validation_blocking_rate"]))
@@ -107,10 +116,10 @@ def _key(chosen: LinearSettings, scenario: Scenario) -> str:
     return files.digest(kept, scenario.digest, DIGEST)
 
 
-def _save(search: LinearSearch, chosen: LinearSettings, run: LinearRun, key: str) -> None:
+def _save(search: LinearSearch, chosen: LinearSettings, run: LinearRun, key: str, known: list[dict[str, Any]]) -> None:
     """Write learning curve, policy and, last, the checkpoint."""
     files.write_json(run.learning_curve, search.curve)
-    search.weights({"config": chosen.name, "benchmark": chosen.benchmark}).save(run.policy)
+    search.weights({"config": chosen.name, "benchmark": chosen.benchmark, KEY: known}).save(run.policy)
     files.write_json(run.checkpoint, {"format_version": FORMAT_VERSION, "key": key, **search.state()})
 
 

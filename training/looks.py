@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import KVWriter
 
 from .. import files
+from ..envs.ground import KEY, Ground
 from ..models.network import CandidateNetwork
 from ..models.prior import silent
 from ..models.saved import SavedNetwork, told_by
@@ -56,10 +57,17 @@ class Looks(BaseCallback):
     """Looks at the validation episodes, keeps the best policy, and takes checkpoints, between two updates."""
 
     def __init__(
-        self, chosen: TrainSettings, run: RunFolder, course: Course, key: str, board: Board, progress: Progress | None
+        self,
+        chosen: TrainSettings,
+        run: RunFolder,
+        played: Sequence[Course],
+        key: str,
+        board: Board,
+        progress: Progress | None,
     ) -> None:
         super().__init__()
-        self.chosen, self.run, self.course, self.key, self.board, self.report = chosen, run, course, key, board, progress
+        self.chosen, self.run, self.course, self.key, self.board, self.report = chosen, run, played[-1], key, board, progress
+        self.grounds = _grounds(played)
         self.curve: list[dict[str, Any]] = []
         self.best: SavedNetwork | None = None
         self.best_centre = np.zeros(1)
@@ -253,6 +261,7 @@ class Looks(BaseCallback):
                 "steps": steps,
                 "validation_blocking_rate": rate,
                 **told_by(self.course.scenarios[0].settings),
+                KEY: self.grounds,
             }
             self.best = SavedNetwork.of(network, trained, self._env.prior)
             self.best_centre = self._env.reward_centre.copy()
@@ -287,6 +296,12 @@ class Looks(BaseCallback):
 
     def _elapsed_s(self) -> float:
         return self.before_s + time.perf_counter() - self.since
+
+
+def _grounds(played: Sequence[Course]) -> list[dict[str, Any]]:
+    """Of each benchmark of a run, once."""
+    found = {id(scenario): Ground.of(benchmark.name, scenario) for course in played for benchmark, scenario in course.pairs()}
+    return [ground.model_dump(mode="json") for ground in found.values()]
 
 
 class Board(KVWriter):

@@ -23,6 +23,8 @@ from .looks import Board, Looks, Progress, TrainProgress
 from .pretraining import check_pretraining
 from .run_folder import RunFolder
 from .settings import TrainSettings
+from .ties import check_something_to_learn
+from .validation import FIRST_VALIDATION_SEED
 from .vec_env import JobPartitioningVecEnv
 
 __all__ = ["Progress", "TrainProgress", "train"]
@@ -56,11 +58,14 @@ def train(
         progress: called after every update.
 
     Raises:
+        NothingToLearnError: all policies do equally well on the validation episodes.
         MeshwrightError: the config, benchmark or checkpoint is wrong; the folder exists already. Nothing is written then.
     """
     run = RunFolder.begun_with(folder, chosen) if resume else RunFolder.check_new(folder, overwrite=overwrite)
     played = courses(chosen, graphs_dir=graphs_dir, scenario=scenario)
     check_pretraining(chosen, played[0].scenarios)
+    seeds = range(FIRST_VALIDATION_SEED, FIRST_VALIDATION_SEED + chosen.num_validation_seeds)
+    check_something_to_learn({benchmark.name: scenario for benchmark, scenario in played[-1].pairs()}, seeds)
     torch.set_num_threads(chosen.num_threads)
     model = _model(chosen, played[0])
     scenarios = [[one.digest, one.settings.observed()] for course in played for one in course.scenarios]
@@ -78,7 +83,7 @@ def train(
     is_before_ppo = restored is None or restored.pretraining is not None
     first_step = None if not resume else 0 if is_before_ppo else model.num_timesteps + 1
     board = Board(run.tensorboard, first_step)
-    callback = Looks(chosen, run, played[-1], key, board, progress)
+    callback = Looks(chosen, run, played, key, board, progress)
     model.set_logger(Logger(None, [board]))
     try:
         with in_fixed_order(model.device):

@@ -99,6 +99,12 @@ class PolicyError(MeshwrightError):
     """A policy is unknown or does not fit the environment that it is asked to act in."""
 
 
+class NothingToLearnError(MeshwrightError):
+    """Every policy does as well as any other, so that training could only keep the network that it began with."""
+
+    exit_code = 1  # the input is right; what is asked for cannot be had
+
+
 class CheckpointError(MeshwrightError):
     """A checkpoint or run folder is missing, truncated or of another version."""
 

@@ -1,15 +1,24 @@
 import dataclasses
+import re
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from meshwright import files
+from meshwright.envs.benchmark import load_benchmark
+from meshwright.envs.ground import Ground
+from meshwright.envs.playing import play
 from meshwright.errors import CheckpointError, ConfigError, PolicyError
-from meshwright.evaluation.episodes import Player, play
+from meshwright.evaluation.episodes import Player
 from meshwright.evaluation.evaluate import evaluate, verdict
 from meshwright.evaluation.metrics import PERCENTILES, metrics, utilisation
 from meshwright.evaluation.pages import best_policy
-from meshwright.evaluation.policies import display_name, policy
+from meshwright.evaluation.policies import display_name, off_ground, policy
+from meshwright.evaluation.report import report_html
+from meshwright.evaluation.statistics import least
+from meshwright.evaluation.tables import beside, to_markdown
 from meshwright.simulation.dynamics import Outcome
 from meshwright.simulation.records import EpisodeRecord
 
@@ -104,6 +113,10 @@ def test_best_fixed_is_the_fixed_degree_that_blocks_least_on_the_validation_epis
 def test_differences_are_taken_against_the_best_baseline_seed_by_seed(found):
     rows = {row["policy"]: row for row in found.results["rows"]}
     best = rows[found.results["best_baseline"]]
+    # Each blocks 35 of the 100 jobs that count, in other episodes.
+    assert found.results["best_baselines"] == ["min", "random"]
+    assert found.results["verdict"].endswith("the best baselines are min and random, which tie.")
+    assert {beside(found.results, rows[name]) for name in found.results["best_baselines"]} == {"best baseline, tied"}
     assert best["against_best_baseline"] is None
     for name, row in rows.items():
         if name != best["policy"]:
@@ -118,8 +131,74 @@ def test_the_verdict_claims_no_more_than_the_interval_shows(low, high, words):
     best = {"policy": "best", "kind": "baseline", "blocking_rate": {"mean": 0.1}, "against_best_baseline": None}
     learned = {"policy": "mine", "kind": "learned", "num_seeds": 4, "blocking_rate": {"mean": 0.09}}
     learned["against_best_baseline"] = {"policy": "best", "mean": (low + high) / 2, "low": low, "high": high}
-    assert words in verdict([best, learned], best)
-    assert "one episode tells nothing" in verdict([best, {**learned, "num_seeds": 1}], best)
+    assert words in verdict([best, learned], [best])
+    assert "one episode tells nothing" in verdict([best, {**learned, "num_seeds": 1}], [best])
+
+
+def row_of(policy, rate, kind="baseline", against=None):
+    difference = None if against is None else {"policy": "min", "mean": against, "low": against - 0.01, "high": against + 0.01}
+    own = {"policy": policy, "kind": kind, "num_seeds": 4, "blocking_rate": {"mean": rate}}
+    return {**own, "against_best_baseline": difference}
+
+
+def test_whoever_ties_is_named_beside_the_one_that_it_ties_with():
+    baselines = [row_of("min", 0.1), row_of("cheap", 0.1), row_of("max", 0.3)]
+    best = baselines[:2]
+    assert verdict(baselines, best) == "No learned policy was compared; the best baselines are min and cheap, which tie."
+    mine = row_of("mine", 0.05, "learned", -0.05)
+    told = "blocks fewer jobs than the best baselines, min and cheap, which tie: -5.0 points [-6.0, -4.0]."
+    assert verdict([*baselines, mine], best) == f"mine {told}"
+    twin = {**mine, "policy": "twin"}
+    assert verdict([*baselines, twin, mine], best) == f"twin and mine {told}".replace("blocks", "block")
+    slow = row_of("slow", 0.2, "learned", 0.1)
+    assert verdict([*baselines, slow], best) == (
+        "min and cheap win: slow blocks more jobs than these baselines: +10.0 points [+9.0, +11.0]."
+    )
+
+
+def test_where_all_policies_tie_nobody_is_best(small_file):
+    # Without deadlines every job waits in the queue until it has a place.
+    changes = ["scenario.workload_changes.deadline={kind: none}", "scenario.queue_capacity=40", "num_validation_seeds=1"]
+    idle = load_benchmark(str(small_file), changes=changes)
+    results = evaluate(idle, ["fixed-2"], num_seeds=2).results
+    assert results["verdict"] == "No winner: all 5 policies tie at 0 % of jobs blocked, which tells none of them from another."
+    assert results["best_baseline"] is None
+    assert results["best_baselines"] == ["fixed-2", "max", "min", "random", "best-fixed"]
+    assert {row["against_best_baseline"] for row in results["rows"]} == {None}
+    assert results["best_fixed"]["best-fixed"]["chosen"] == "fixed-1"
+    assert results["best_fixed"]["best-fixed"]["tied"] == ["fixed-2", "fixed-4", "fixed-6", "fixed-8"]
+    assert {beside(results, row) for row in results["rows"]} == {"all tie"}
+    markdown, page = to_markdown(results), report_html(results, learning_curve=[])
+    for told in (markdown, page):
+        assert "best-fixed (fixed-1, tied)" in told
+        assert "all 5 policies tie" in told
+    assert "| best baseline" not in markdown
+    assert ">best baseline" not in page
+    assert "as little as fixed-2, fixed-4, fixed-6, fixed-8, of which it is the smallest" in page
+
+
+def test_a_network_off_its_ground_is_told_with_the_results(small, scenario):
+    results = evaluate(small, ["shipped:quickstart"], num_seeds=2, scenario=scenario).results
+    assert list(results["off_ground"]) == ["shipped:quickstart"]
+    told = results["off_ground"]["shipped:quickstart"]
+    assert told.startswith("shipped:quickstart was neither trained nor evaluated on host-8, a single-host of 8 a100 (known: ramp")
+    for shown in (to_markdown(results), report_html(results)):
+        assert f"{told}." in shown.replace("\\", "")
+    assert off_ground("without-graph(shipped:quickstart)", Ground.of("small", scenario)).startswith("without-graph(")
+    assert evaluate(small, num_seeds=2, scenario=scenario).results["off_ground"] == {}
+
+
+@given(st.permutations(["a", "b", "c", "d"]), st.lists(st.sampled_from([0.0, 0.1, 0.2]), min_size=4, max_size=4))
+def test_no_verdict_depends_on_how_policies_are_called(names, rates):
+    def told(called):
+        rows = [row_of(name, rate) for name, rate in zip(called, rates, strict=True)]
+        best = least(rows, lambda row: row["blocking_rate"]["mean"])
+        return verdict(rows, best), [row["policy"] for row in best]
+
+    (ours, best), (theirs, others) = told(names), told("abcd")
+    renamed = dict(zip("abcd", names, strict=True))
+    assert best == [renamed[name] for name in others]
+    assert re.sub(r"\b[abcd]\b", lambda found: renamed[found[0]], theirs) == ours
 
 
 def test_metrics_of_a_record_worked_by_hand(scenario):

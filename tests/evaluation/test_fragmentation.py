@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from meshwright.envs.benchmark import load_benchmark
-from meshwright.evaluation.episodes import play
+from meshwright.envs.playing import play
 from meshwright.evaluation.fragmentation import fragmentation, free_devices
 from meshwright.planners.rules import rule_of_thumb
 

@@ -1,6 +1,11 @@
 import dataclasses
+import json
+import math
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.simulation.samples import profile
 
 from meshwright.clusters import load_cluster
 from meshwright.costs.model import CostSettings
@@ -68,6 +73,124 @@ def test_times_that_name_no_device_are_said_to_be_taken_as_the_clusters(tmp_path
 )
 def test_a_network_plans_with_what_it_wants_to_see(policy, cluster):
     assert plan("zoo:resnet18", f"preset:{cluster}", policy_spec=f"shipped:{policy}").plan.num_ranks >= 1
+
+
+# --- a network off its ground ---
+
+
+def test_a_network_that_plans_off_its_ground_says_what_is_other():
+    off = plan("zoo:resnet18", "preset:clos-64-4to1", policy_spec="shipped:quickstart", num_steps=200_000).plan.why
+    assert off.endswith(
+        "; shipped:quickstart was neither trained nor evaluated on clos-64-4to1, a clos of 64 a100 (known: ramp-4x4x2, a ramp of "
+        "32 a100); job resnet18 (known: vgg16, resnet50, bert-large, gpt2-small, gnmt); jobs without deadlines"
+    )
+    own = {"num_steps": 100_000, "deadline_s": 4000.0}  # 9,600 s of work on one device, and 0.4 of that
+    assert "neither" not in plan("zoo:gpt2-small", "preset:ramp-4x4x2", policy_spec="shipped:quickstart", **own).plan.why
+
+
+def test_a_rule_of_thumb_knows_any_ground():
+    assert "neither" not in plan("zoo:resnet18", "preset:clos-64-4to1", policy_spec="max").plan.why
+
+
+# --- no plan is beaten by another candidate ---
+
+# Four devices in each of two hosts; between hosts a step's gradients take far longer than within one.
+TWO_HOSTS = {
+    "kind": "clos",
+    "num_hosts": 2,
+    "devices_per_host": 4,
+    "intra_host_bandwidth_gbytes_per_s": 300,
+    "intra_host_latency_us": 2,
+    "nics_per_host": 4,
+    "nic_bandwidth_gbytes_per_s": 1,
+    "nic_latency_us": 1,
+    "hosts_per_leaf": 1,
+    "num_spines": 1,
+    "oversubscription": 1,
+    "spine_latency_us": 1,
+}
+
+
+def written(folder, topology, forward_s, parameter_bytes):
+    """A chain of ops and a cluster as files."""
+    edges = [(i, i + 1) for i in range(len(forward_s) - 1)]
+    backward_s = [2 * time_s for time_s in forward_s]
+    profile("job", forward_s, backward_s, edges, parameter_bytes=parameter_bytes, reference_device="a100").save(
+        folder / "job.json"
+    )
+    (folder / "cluster.yaml").write_text(json.dumps({"name": "cluster", "device": "a100", "topology": topology}))
+    return str(folder / "job.json"), str(folder / "cluster.yaml")
+
+
+@pytest.mark.parametrize("policy", ["max", "fixed-8"])
+def test_a_choice_that_is_beaten_in_time_and_devices_is_replaced_and_the_plan_says_so(policy, tmp_path):
+    # Eight ranks on two hosts wait for their gradients, four on one host hardly do.
+    job, cluster = written(tmp_path, TWO_HOSTS, [0.01, 0.01], [1e9, 1e9])
+    found = plan(job, cluster, policy_spec=policy)
+    of_degree = {row["degree"]: row for row in found.candidates}
+    assert of_degree[8]["completion_s"] > of_degree[4]["completion_s"]
+    assert found.plan.num_ranks == 4
+    assert found.plan.figure("completion_s").value == of_degree[4]["completion_s"]
+    assert f"{policy} chose 8 ranks on block " in found.plan.why
+    assert "; replaced by 4 ranks on block one-host (first-fit), which beats it: " in found.plan.why
+    assert f"{of_degree[4]['completion_s']:.6g} s on 4 devices against " in found.plan.why
+
+
+def test_a_trained_network_far_from_its_training_plans_nothing_that_is_beaten_either():
+    found = plan("zoo:gnmt", "preset:clos-64-4to1", policy_spec="shipped:quickstart")
+    assert "shipped:quickstart chose 16 ranks" in found.plan.why  # 114 s, for the leaf's links are slow
+    assert found.plan.num_ranks == 8
+    assert found.plan.figure("completion_s").value == min(row["completion_s"] for row in found.candidates if row["is_offered"])
+
+
+POLICIES = st.sampled_from(["random", "max", "min@fastest", "fixed-2", "max@aligned", "acceptable-jct@best-fit"])
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    policy=POLICIES | st.integers(0, 40).map(lambda number: f"python:any_candidate:Number{number}"),
+    hosts=st.tuples(st.integers(1, 3), st.integers(2, 4)),
+    gbytes_per_s=st.tuples(st.sampled_from([1, 20, 600]), st.sampled_from([0.1, 1, 50])),
+    ops=st.lists(st.tuples(st.floats(1e-3, 0.1), st.floats(1e6, 2e9)), min_size=1, max_size=4),
+    tightness=st.none() | st.floats(1.0, 4.0),
+)
+def test_no_plan_is_beaten_in_time_and_devices_whoever_chose_it(
+    tmp_path, monkeypatch, policy, hosts, gbytes_per_s, ops, tightness
+):
+    (tmp_path / "any_candidate.py").write_text(
+        "class Number:\n"
+        "    def __init__(self, number): self.number, self.name = number, 'number'\n"
+        "    def begin(self, seed): pass\n"
+        "    def choose(self, decision, observation):\n"
+        "        legal = decision.can_place[1:].nonzero()[0] + 1\n"
+        "        return int(legal[self.number % len(legal)]) if len(legal) else 0\n"
+        + "".join(f"def Number{number}(scenario): return Number({number})\n" for number in range(41))
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    within, between = gbytes_per_s
+    topology = TWO_HOSTS | {"num_hosts": hosts[0], "devices_per_host": hosts[1], "nics_per_host": 1}
+    topology |= {"intra_host_bandwidth_gbytes_per_s": within, "nic_bandwidth_gbytes_per_s": between}
+    forward_s, parameter_bytes = (list(figures) for figures in zip(*ops, strict=True))
+    job, cluster = written(tmp_path, topology, forward_s, parameter_bytes)
+    deadline_s = None
+    if tightness is not None:
+        deadline_s = tightness * plan(job, cluster, num_steps=100).plan.figure("completion_s").value
+    try:
+        found = plan(job, cluster, policy_spec=policy, num_steps=100, deadline_s=deadline_s)
+    except PlanError as error:  # a rule whose own candidates are all too slow turns the job away
+        if deadline_s is None or "turns this job away" not in str(error):
+            raise
+        return
+    (chosen,) = (row for row in found.candidates if row["is_chosen"])
+    assert chosen["is_offered"]
+    assert found.plan.num_ranks == chosen["degree"]
+    assert found.plan.figure("completion_s").value == pytest.approx(chosen["completion_s"])
+    assert chosen["completion_s"] <= (math.inf if deadline_s is None else deadline_s * (1 + 1e-12))
+    for row in found.candidates:
+        if row["is_offered"]:
+            figures = (row["completion_s"], row["degree"])
+            is_no_worse = figures[0] <= chosen["completion_s"] and figures[1] <= chosen["degree"]
+            assert not is_no_worse or figures == (chosen["completion_s"], chosen["degree"])
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,17 @@ import pytest
 
 from meshwright.errors import PolicyError
 from meshwright.evaluation.evaluate import evaluate
-from meshwright.evaluation.policies import base_of, display_name, each_fixed, is_best_fixed, is_rollout, kind, policy
+from meshwright.evaluation.policies import (
+    base_of,
+    display_name,
+    each_fixed,
+    is_best_fixed,
+    is_rollout,
+    kind,
+    policy,
+    wanted_settings,
+)
+from meshwright.models.saved import NetworkPolicy
 from meshwright.planners.linear import FEATURES, LinearScorer, LinearWeights
 from meshwright.planners.rollout import Rollout
 
@@ -49,6 +59,30 @@ def test_a_linear_scorer_is_named_by_its_run_folder_or_its_file(run, scenario):
     planner = policy(f"rollout({run})", scenario)
     assert isinstance(planner, Rollout)
     assert planner.name == display_name(f"rollout({run})") == "rollout(mine)"
+
+
+def test_a_network_is_made_blind_to_graphs_by_its_spelling(scenario):
+    spec = "without-graph(shipped:quickstart)"
+    assert display_name(spec) == spec
+    assert display_name("without-graph(runs/mine/policy.pt)") == "without-graph(mine)"
+    assert kind(spec) == "learned"
+    blind, seeing = policy(spec, scenario), policy("shipped:quickstart", scenario)
+    assert isinstance(blind, NetworkPolicy)
+    assert not blind._network.graph_embeddings().any()
+    assert seeing._network.graph_embeddings().any()
+    assert wanted_settings("without-graph(shipped:zero-shot)", ["first-fit"]) == wanted_settings(
+        "shipped:zero-shot", ["first-fit"]
+    )
+
+
+@pytest.mark.parametrize("named", ["max", "rollout", "python:mine:Own", "RUN"])
+def test_only_a_network_can_be_made_blind_to_graphs(named, run, scenario):
+    named = str(run) if named == "RUN" else named
+    told = f"without-graph: only a trained network can be made blind to graphs (got {named!r})"
+    with pytest.raises(PolicyError, match=re.escape(told)):
+        policy(f"without-graph({named})", scenario)
+    with pytest.raises(PolicyError, match="did you mean 'quickstart'"):
+        policy("without-graph(shipped:quickstar)", scenario)
 
 
 @pytest.mark.parametrize("base", ["fixed-4@best-fit", "ladder-8-2", "max", "min@best-fit"])

@@ -267,6 +267,14 @@ def test_references_are_the_best_baseline_and_the_best_fixed_degree():
     assert report.references(same) == {"best baseline, fixed-4": 0.2}
 
 
+def test_references_that_tie_are_one_line_that_says_so():
+    tied = results(row("max", 0.1), row("best-fixed@best-fit", 0.2)) | {"best_baselines": ["min", "max"]}
+    tied["best_fixed"]["best-fixed@best-fit"] = {**tied["best_fixed"]["best-fixed"], "chosen": "fixed-4@best-fit"}
+    assert report.references(tied) == {"best baseline, 2 that tie": 0.1, "best fixed degree, 2 that tie": 0.2}
+    table = Page(full_report(tied)).texts
+    assert table.count("best baseline, tied") == 2
+
+
 def test_times_do_not_change_the_page_and_the_results_stay_as_they_were():
     found = results()
     before = json.dumps(found)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from meshwright.envs.benchmark import load_benchmark
-from meshwright.evaluation.episodes import play
+from meshwright.envs.playing import play
 from meshwright.evaluation.states import DEADLINE, FREE_DEVICES, GRAPH, REJECTED, degrees_by_state
 from meshwright.planners.rules import rule_of_thumb
 from meshwright.simulation.state import Outcome

@@ -12,11 +12,11 @@ from meshwright.evaluation.study import Run, load_study
 from meshwright.evaluation.study_behaviour import loads
 from meshwright.evaluation.study_benchmarks import Places
 from meshwright.evaluation.study_contents import Loads, RowSettings, Transfer
-from meshwright.evaluation.study_findings import joined, read
+from meshwright.evaluation.study_findings import Played, joined, read
 from meshwright.evaluation.study_page import part, write_page
 from meshwright.evaluation.study_plan import selected, tasks
 from meshwright.evaluation.study_runner import carry_out
-from meshwright.evaluation.study_tables import share, signed, transfer
+from meshwright.evaluation.study_tables import best_baseline, share, signed, transfer
 
 from .small_study import results, write
 
@@ -173,6 +173,13 @@ def test_what_is_absent_is_told_and_the_rest_is_shown(folder):
     assert "| ours, training seed 1 | .140 [.140, .140] | - |" in some
     assert "| ours against the best baseline | - | - |" in some
     assert "Not produced yet: `net-B-seed-0`, `net-B-seed-1`, `rules-A`, `rules-B`, `nets-B`." in some
+
+
+def test_baselines_that_tie_are_all_named_whatever_they_are_called():
+    rows = results("pair", {"max": [0.2, 0.2], "min": [0.1, 0.3], "best-fixed": [0.2, 0.2], "random": [0.3, 0.3]})["rows"]
+    played = Played({}, {row["policy"]: row for row in rows}, {"best-fixed": "fixed-4"}, {})
+    best = best_baseline(played, {}, {"max": "zest"})
+    assert (best.label, best.rates) == ("zest, min, best-fixed (4) (tied)", (0.2, 0.2))
 
 
 def test_nothing_is_called_the_best_baseline_while_an_evaluation_of_the_column_is_absent(folder):

@@ -7,8 +7,9 @@ import pytest
 
 from meshwright import settings
 from meshwright.envs.benchmark import BenchmarkSettings
+from meshwright.envs.playing import play
 from meshwright.evaluation import gantt, plots, report
-from meshwright.evaluation.episodes import Player, play
+from meshwright.evaluation.episodes import Player
 from meshwright.evaluation.evaluate import evaluate
 from meshwright.evaluation.metrics import metrics, outcome_shares, utilisation
 from meshwright.evaluation.policies import policy

@@ -223,3 +223,13 @@ def test_a_set_is_its_mean_and_its_maximum():
 def test_static_features_travel_with_the_network_but_are_not_saved(network):
     assert not any(name.startswith("static") for name in network.state_dict())
     assert network.to(torch.float64).static.ops.dtype == torch.float64
+
+
+def test_a_network_blind_to_graphs_reads_zeros_for_each_of_them(network, observations, quickstart):
+    seen = observations(quickstart)
+    other = {**seen, "graph_id": (seen["graph_id"] + 1) % len(quickstart.workload.graphs)}
+    with torch.no_grad():
+        assert not torch.equal(network(seen)[0], network(other)[0])
+        network.blind_to_graphs()
+        assert torch.equal(network.graph_embeddings(), torch.zeros(len(quickstart.workload.graphs), 16))
+        torch.testing.assert_close(network(seen), network(other), rtol=0, atol=0)

@@ -8,8 +8,8 @@ import pytest
 
 from meshwright.envs.batch import EpisodeBatch
 from meshwright.envs.benchmark import load_benchmark
+from meshwright.envs.playing import play
 from meshwright.errors import PolicyError
-from meshwright.evaluation.episodes import play
 from meshwright.evaluation.metrics import metrics
 from meshwright.jobs.arrivals import Arrivals
 from meshwright.planners.clairvoyant_beam import decide, replay

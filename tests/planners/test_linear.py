@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
+from meshwright.envs.playing import play
 from meshwright.errors import CheckpointError, PolicyError
-from meshwright.evaluation.episodes import play
 from meshwright.planners.afterstate import DURATION_SCALE, Blocks, Scorer, State, best_candidate
 from meshwright.planners.linear import DECAYS, FEATURES, NODES, NUM_SLOTS, LinearScorer, LinearWeights, folded, scorer
 from meshwright.planners.linear_trial import LinearTrial

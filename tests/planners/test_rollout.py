@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from meshwright.envs.benchmark import load_benchmark
+from meshwright.envs.playing import play
 from meshwright.errors import PolicyError
-from meshwright.evaluation.episodes import play
 from meshwright.planners.linear import FEATURES, LinearScorer, LinearWeights
 from meshwright.planners.rollout import Ladder, Rollout
 from meshwright.planners.rollout_kernel import block_of_base, earnings

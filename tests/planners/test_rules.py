@@ -54,6 +54,13 @@ def test_what_a_placement_rule_offers_includes_the_block_that_another_rule_offer
     assert decision().offered("aligned").tolist() == []
 
 
+def test_what_beats_a_candidate_in_time_and_devices_by_hand():
+    # 90 s and 80 s on one device, 39 s on two, 30 s and 20 s on eight
+    assert [decision().beating(candidate).tolist() for candidate in (1, 2, 3, 7, 8)] == [[2], [], [], [8], []]
+    slow = [INFINITE, 90.0, 80.0, 39.0, 39.0, INFINITE, INFINITE, 90.0, 80.0]
+    assert decision(completion_s=slow).beating(7).tolist() == [3, 2, 8, 1]  # the fastest first, then the one on fewer devices
+
+
 def test_device_seconds_by_hand():
     # 1 x 90, 1 x 80, 2 x 39 twice, none for four devices, 8 x 30, 8 x 20
     infinite = float("inf")

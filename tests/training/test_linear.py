@@ -9,8 +9,9 @@ import pytest
 import yaml
 
 from meshwright import settings
+from meshwright.envs.ground import Ground
+from meshwright.envs.playing import play
 from meshwright.errors import CheckpointError, ConfigError, PolicyError
-from meshwright.evaluation.episodes import play
 from meshwright.planners.linear import LinearScorer, LinearWeights
 from meshwright.training.linear import tune
 from meshwright.training.linear_settings import LinearSettings, load_linear_settings
@@ -89,6 +90,7 @@ def test_the_kept_weights_are_the_best_mean_and_reach_its_figure(whole, linear, 
         "seed": 3,
         "generation": best["generation"],
         "validation_blocking_rate": best["validation_blocking_rate"],
+        "ground": [Ground.of("tiny", scenario).model_dump(mode="json")],
     }
     rates = [play(LinearScorer("", saved, scenario), scenario, seed).blocking_rate(slice(4, 30)) for seed in (100, 101)]
     assert np.mean(rates) == best["validation_blocking_rate"]

@@ -11,6 +11,7 @@ from meshwright.envs.benchmark import load_benchmark
 from meshwright.errors import ConfigError
 from meshwright.models.settings import NetworkSettings
 from meshwright.training.lessons import courses
+from meshwright.training.looks import _grounds
 from meshwright.training.settings import Lesson
 from meshwright.training.train import train
 from meshwright.training.validation import blocking_rate
@@ -216,6 +217,8 @@ def test_courses_by_hand(chosen, scenario, beside):
         ["tiny", "other"],
     ]
     assert [one.settings.num_jobs for one in last.scenarios] == [30, 40]
+    # The policy's ground is each benchmark of any of them, once.
+    assert [one["benchmark"] for one in _grounds([first, second, last])] == ["other", "tiny"]
     # Changes go to every benchmark, and each is built once.
     assert {one.settings.num_warmup_jobs for one in last.scenarios} == {2}
     assert second.scenarios == last.scenarios == (*last.scenarios[:1], *first.scenarios)

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from meshwright import cli, settings
+from meshwright.envs.ground import Ground
 from meshwright.errors import CheckpointError
 from meshwright.models.saved import SavedNetwork
 from meshwright.models.tensor_file import load_tensors, save_tensors
@@ -77,6 +78,7 @@ def test_the_kept_policy_is_the_best_one_and_reaches_its_figure(whole, scenario,
         "load_windows": [],
         "deadline_windows": [],
         "work_windows": [],
+        "ground": [Ground.of("tiny", scenario).model_dump(mode="json")],
     }
     network = saved.network(static_features(scenario))
     assert blocking_rate(network, scenario, 2) == best["validation_blocking_rate"]

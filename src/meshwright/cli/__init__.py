@@ -1,7 +1,8 @@
 """The command line: thin commands over the Python API.
 
-Exit status: 0 done; 1 a check that was asked for failed; 2 the user's input is wrong, or the system refuses what it asks
-for (told in one line); 130 interrupted by Ctrl-C; 141 whoever read the output has stopped reading.
+Exit status: 0 done; 1 a check that was asked for failed, or a benchmark gives nothing to learn; 2 the user's input is wrong,
+or the system refuses what it asks for (told in one line); 130 interrupted by Ctrl-C; 141 whoever read the output has stopped
+reading.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from .validating import validate
 app = typer.Typer(
     name="meshwright",
     help="Decide how a distributed training job is cut, on which devices and in which rank order it runs.",
-    epilog="Exit status: 0 done; 1 a check that was asked for failed; 2 the input is wrong, told in one line.",
+    epilog="Exit status: 0 done; 1 a check failed that was asked for, or nothing to learn; 2 wrong input, told in one line.",
     context_settings={"help_option_names": ["-h", "--help"]},
     no_args_is_help=True,
     add_completion=False,

@@ -126,15 +126,18 @@ def _exports(out: Path) -> set[str]:
 
 def show(out: Any, results: dict[str, Any]) -> None:
     """Print the table of an evaluation and its verdict."""
+    from ..evaluation.tables import beside, chosen_for, off_ground
+
     rows = []
     for row in results["rows"]:
-        against = row["against_best_baseline"] if row["kind"] != "reference" else None
-        chosen = results["best_fixed"].get(row["policy"], {}).get("chosen")
+        against = row["against_best_baseline"]
+        is_reference = row["kind"] == "reference"
+        told = "" if is_reference else beside(results, row)
         rows.append(
             [
-                row["policy"] + (f" ({chosen})" if chosen else "") + (" (reference)" if row["kind"] == "reference" else ""),
+                row["policy"] + chosen_for(results, row["policy"]) + (" (reference)" if is_reference else ""),
                 percent(row["blocking_rate"]),
-                "" if against is None else f"{100 * against['mean']:+.1f}" + ends(against, "+.1f"),
+                f"{100 * against['mean']:+.1f}" + ends(against, "+.1f") if told is None else told,
                 "-" if row["mean_completion_s"] is None else f"{row['mean_completion_s']['mean'] / 3600:.2f}",
                 "-" if row["utilisation"] is None else f"{100 * row['utilisation']['mean']:.0f}",
                 "-" if row["mean_degree"] is None else f"{row['mean_degree']['mean']:.1f}",
@@ -144,7 +147,8 @@ def show(out: Any, results: dict[str, Any]) -> None:
     title = f"{results['benchmark']}: {scenario['cluster']}, {scenario['num_devices']} devices, {len(results['seeds'])} episodes"
     columns = ["policy", "blocked %", "against best baseline, points", "completion h", "held %", "ranks"]
     output.table(out, title, columns, rows)
-    out.print(results["verdict"], markup=False)
+    for sentence in (results["verdict"], *(f"{told}." for told in off_ground(results))):
+        out.print(sentence, markup=False)
 
 
 def percent(interval: dict[str, Any]) -> str:

@@ -1,0 +1,38 @@
+"""Playing an episode: one policy, one seed, one record."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from ..planners.policy import Policy, checked
+from ..simulation.decision import decision
+from ..simulation.records import EpisodeRecord
+from ..simulation.scenario import Scenario
+from .batch import EpisodeBatch
+
+
+def play(chooser: Policy, scenario: Scenario, seed: int, latency_s: list[float] | None = None) -> EpisodeRecord:
+    """One episode; all randomness, the policy's too, follows from the seed.
+
+    Args:
+        chooser: the policy.
+        scenario: what is played.
+        seed: of the episode.
+        latency_s: seconds that each decision took the policy are added to it.
+    """
+    observes = getattr(chooser, "observes", True)
+    batch = EpisodeBatch(scenario, 1, observes=observes)
+    batch.begin(0, np.random.default_rng(seed))
+    chooser.begin(seed)
+    while not batch.is_over[0]:
+        observation = {key: value[0] for key, value in batch.observations.shown().items()} if observes else {}
+        shown = decision(scenario, batch.episodes, 0)
+        began = time.perf_counter()
+        choice = chooser.choose(shown, observation)
+        if latency_s is not None:
+            latency_s.append(time.perf_counter() - began)
+        choice = checked(choice, chooser.name, scenario.problem.num_candidates)
+        batch.step(np.array([choice], np.int64))
+    return batch.record(0)

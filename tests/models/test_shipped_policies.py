@@ -1,0 +1,58 @@
+"""The networks that come with the package: what they know, and which of them never learned to read a job graph."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from meshwright.envs.ground import KEY, Ground, grounds, off_ground
+from meshwright.envs.static import static_features
+from meshwright.models.network import CandidateNetwork
+from meshwright.models.saved import SavedNetwork
+
+FOLDER = Path(__file__).parents[2] / "models" / "shipped"
+NAMES = sorted(path.stem for path in FOLDER.glob("*.pt"))
+# All that lies between a job graph and a candidate's score.
+READS_GRAPHS = ("graph_encoder.", "context.", "candidate_context.", "score.")
+UNTRAINED = {"clos-256-philly", "pacml-physical-D", "zero-shot"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_shipped_network_knows_the_benchmark_that_it_was_trained_on(name):
+    trained = SavedNetwork.load(FOLDER / f"{name}.pt").trained
+    known = grounds(trained[KEY], name)
+    assert trained["benchmark"].removeprefix("preset:") in {one.benchmark for one in known}
+    assert {off_ground(name, known, one) for one in known} == {None}
+
+
+def test_what_the_quickstart_network_knows_is_what_its_benchmark_is(quickstart):
+    trained = SavedNetwork.load(FOLDER / "quickstart.pt").trained
+    assert grounds(trained[KEY], "quickstart") == (Ground.of("quickstart", quickstart),)
+
+
+def test_networks_of_several_settings_know_all_of_them():
+    of = {name: grounds(SavedNetwork.load(FOLDER / f"{name}.pt").trained[KEY], name) for name in NAMES}
+    assert {one.num_devices for one in of["zero-shot"]} == {32, 64, 256}
+    assert len(of["zero-shot"]) == 14  # its training, and 13 settings that it never met there
+    assert {one.benchmark for one in of["pacml-compat-all"]} == {f"pacml-compat-{letter}" for letter in "ABCD"}
+    assert len({one.load for one in of["load-sweep"]}) == 6
+
+
+def test_which_networks_score_candidates_by_weights_that_were_never_trained(foreseeing):
+    found = set()
+    for name in NAMES:
+        saved = SavedNetwork.load(FOLDER / f"{name}.pt")
+        torch.manual_seed(saved.trained["seed"])
+        # What is made after the score, worth among it, changes nothing before.
+        fresh = CandidateNetwork(saved.settings, static_features(foreseeing)).state_dict()
+        weights = {key: weight for key, weight in saved.weights.items() if key.startswith(READS_GRAPHS)}
+        assert len(weights) > 10
+        if all(torch.equal(fresh[key], weight) for key, weight in weights.items()):
+            found.add(name)
+    assert found == UNTRAINED
+
+
+def test_their_page_names_them():
+    page = (FOLDER / "README.md").read_text()
+    (sentence,) = (part for part in page.split("\n\n") if "stand at their initialisation" in part)
+    assert {name for name in NAMES if f"`{name}`" in sentence.partition("stand at")[0]} == UNTRAINED

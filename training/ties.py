@@ -1,0 +1,94 @@
+"""Whether a benchmark tells policies apart, asked before hours are spent on learning.
+
+Training keeps the policy that blocks fewest jobs on the validation episodes. Where whatever a policy does blocks as many of
+them, as without deadlines and with a queue that never fills, it would keep the network that it began with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..envs.playing import play
+from ..errors import NothingToLearnError
+from ..planners.policy import Policy
+from ..planners.rules import NAMES, rule_of_thumb
+from ..simulation.decision import Decision
+from ..simulation.scenario import Scenario
+
+# Of decisions at which `Picky` turns a job away that has a place.
+SHARE_TURNED_AWAY = 0.5
+
+
+class Picky:
+    """Turns every other job away by chance and places the others anywhere, to see whether turning away matters."""
+
+    name = "picky"
+    observes = False
+
+    def __init__(self, others: Policy) -> None:
+        self._others = others
+        self._rng = np.random.default_rng(0)
+
+    def begin(self, seed: int) -> None:
+        """Restart the generators."""
+        self._rng = np.random.default_rng([seed, 3])
+        self._others.begin(seed)
+
+    def choose(self, decision: Decision, observation: Mapping[str, NDArray[Any]]) -> int:
+        """See `planners.policy.Policy`."""
+        return 0 if self._rng.random() < SHARE_TURNED_AWAY else self._others.choose(decision, observation)
+
+
+def check_something_to_learn(scenarios: Mapping[str, Scenario], seeds: Sequence[int]) -> None:
+    """Refuse benchmarks on each of which all policies block as many jobs in every validation episode.
+
+    Rules of thumb of all kinds are played, those first that differ most, so that it takes an episode or two wherever there is
+    something to learn. Where all of them block no job, no policy blocks fewer; where they block some, turning jobs away must make
+    no difference either.
+
+    Args:
+        scenarios: what is validated on, by the name of the benchmark.
+        seeds: of the validation episodes.
+
+    Raises:
+        NothingToLearnError: so it is.
+    """
+    rates: list[float] = []
+    for scenario in scenarios.values():
+        tied = _tied_rates(scenario, seeds)
+        if tied is None:
+            return
+        rates += tied
+    low, high = 100 * min(rates), 100 * max(rates)
+    share = f"{low:.3g} %" if low == high else f"{low:.3g} to {high:.3g} %"
+    problem = (
+        "gives nothing to learn: in each validation episode all rules of thumb and all numbers of ranks block equally many jobs "
+        f"({share}), and training keeps the policy that blocks fewest"
+    )
+    raise NothingToLearnError(problem, field="benchmark", value=", ".join(scenarios))
+
+
+def _tied_rates(scenario: Scenario, seeds: Sequence[int]) -> list[float] | None:
+    """Blocking rate of each episode, the same for all policies; None where one of them differs."""
+    found: dict[int, float] = {}
+    for chooser in _choosers(scenario):
+        if isinstance(chooser, Picky) and not any(found.values()):
+            break
+        for seed in seeds:
+            rate = play(chooser, scenario, seed).blocking_rate(scenario.settings.counted)
+            if found.setdefault(seed, rate) != rate:
+                return None
+    return list(found.values())
+
+
+def _choosers(scenario: Scenario) -> Iterator[Policy]:
+    """Rules of thumb by every placement rule, the last one picky; those first that differ most."""
+    degrees, placements = scenario.space.degrees, scenario.settings.placement_rules
+    names = ["max", "min", *NAMES, *(f"fixed-{degree}" for degree in degrees)]
+    for name in dict.fromkeys(f"{name}@{placement}" for placement in placements for name in names):
+        yield rule_of_thumb(name, degrees=degrees, placements=placements)
+    yield Picky(rule_of_thumb(f"random@{placements[0]}", degrees=degrees, placements=placements))
