@@ -1,6 +1,7 @@
 """Published steps against ours: open fields, unsupported rows, summaries, and the bounds on the published families."""
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -11,9 +12,9 @@ from meshwright.costs.layouts.step_time import Pricer
 from meshwright.costs.layouts.wires import Group, Wires
 from meshwright.devices import device_type
 from meshwright.errors import ConfigError, InputFileError
-from meshwright.evaluation.calibrate_kernels import calibrate
+from meshwright.evaluation.calibrate_kernels import _rows, calibrate
 from meshwright.evaluation.step_time_rows import VTRAIN_COLUMNS, _published, gpt, read_rows
-from meshwright.evaluation.validate_step_times import validate
+from meshwright.evaluation.validate_step_times import predict, validate
 from meshwright.plans.partition import Layout
 
 ROW = {
@@ -149,6 +150,29 @@ def test_columns_may_stand_in_any_order_and_unknown_ones_are_noted(tmp_path):
     assert plain.notes == ()
     assert turned.notes == ("column 'room' is not read",)
     assert (plain.layout, plain.shape, plain.measured_s) == (turned.layout, turned.shape, turned.measured_s)
+
+
+def test_rows_of_several_hosts_take_the_network_that_their_source_names_worked_by_hand(tmp_path):
+    # VIA-Research/vTrain, config/validation/multi: hosts of eight A100 that send 800 Gbit/s each. A gradient all-reduce of
+    # 256 devices, eight of a host side by side: 2 (31 / 32) of S bytes at 0.9 x 100 GB/s / 8, and the latency of a tree over
+    # 32 hosts, 2 log2(32) + 2 = 12 hops of 14 us. Rows of one host know no network.
+    table = tmp_path / "table.csv"
+    lines = ["256,1024,2,6144,48,40,2048,8,32,1,30000", "8,16,1,1024,16,24,1024,8,1,1,300", "16,32,1,1024,16,24,1024,8,2,1,400"]
+    table.write_text("\n".join([",".join(VTRAIN_COLUMNS), *lines]) + "\n")
+    many, one, two = read_rows(table)
+    assert many.wires == Wires(8, 300e9, 100e9)
+    seconds = many.wires.group_s("all_reduce", 1e9, Group(32, 1, 8, 8))
+    assert seconds == pytest.approx(12 * 14e-6 + 2 * 31 / 32 * 1e9 / (0.9 * 100e9 / 8))
+    assert [row.family for row in (many, one, two)] == ["vtrain-multi-host", "vtrain-h1024 (calibration)", "vtrain-multi-host"]
+    assert [row for row, _ in _rows([table])] == [one]  # nothing is fitted on rows of several hosts
+    half, whole = (sync_s(many, card) for card in (100e9, 200e9))
+    assert predict(many).predicted.breakdown_s["gradient sync"] == half > 1.9 * whole
+
+
+def sync_s(row, card_bytes_per_s):
+    """Seconds of gradient synchronisation of a row on hosts of other cards."""
+    wires = Wires(8, 300e9, card_bytes_per_s)
+    return predict(replace(row, wires=wires)).predicted.breakdown_s["gradient sync"]
 
 
 def test_what_is_taken_for_granted_is_noted(of_rows):
