@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 from ..clusters.cluster import Cluster
 from ..costs.collectives.prices import Provenance
 from ..costs.collectives.system import UNCERTAINTY
+from ..costs.layouts.doubts import interval
 from ..costs.layouts.memory import StageMemory
 from ..costs.layouts.waits import bubble_time_fraction
 from ..costs.model import CostSettings
@@ -179,7 +180,10 @@ class Priced(ABC):
             "world": self.layout.world,
             "remarks": list(self.remarks),
             **self.details,
-            "figures": [figure.model_dump(mode="json") | {"uncertainty": spread} for figure, spread in self.figures()],
+            "figures": [
+                figure.model_dump(mode="json") | {"uncertainty": spread, "interval_95": interval(figure.value, spread)}
+                for figure, spread in self.figures()
+            ],
             "uncertainty": dict(self.step.doubts),
             "breakdown": [part._asdict() for part in self.parts()],
             "bubble_time_fraction": self.bubble_time_fraction,

@@ -49,6 +49,7 @@ def run(
 
 
 def _show(out: Console, found: Priced) -> None:
+    from ..costs.layouts.doubts import interval
     from ..plans.document import figure_text
 
     lines = [[*figure_text(figure), f"{spread:.0%}", figure.provenance] for figure, spread in found.figures()]
@@ -57,6 +58,8 @@ def _show(out: Console, found: Priced) -> None:
     output.tell_remarks(out, found.remarks)
     doubts = [[name, f"{spread:.1%}"] for name, spread in found.step.doubts.items()]
     output.table(out, "Uncertainty of the step", ["made of", ""], doubts)
+    low_s, high_s = interval(found.step.step_s, found.step.uncertainty)
+    out.print(f"95 % interval of the step: {1e3 * low_s:.1f} to {1e3 * high_s:.1f} ms", markup=False)
     shares = [
         [part.name, f"{1e3 * part.seconds:.3f}", f"{part.share:.1%}", f"{part.uncertainty:.0%}", part.provenance]
         for part in found.parts()
