@@ -12,7 +12,7 @@ from ..costs.collectives.system import UNCERTAINTY
 from ..costs.layouts.doubts import interval
 from ..costs.layouts.memory import StageMemory
 from ..costs.layouts.waits import bubble_time_fraction
-from ..costs.model import CostSettings
+from ..costs.model import LAYOUT_DEFAULTS, CostSettings
 from ..errors import PlanError
 from ..plans.document import Figure
 from ..plans.partition import Layout
@@ -85,6 +85,7 @@ class Priced(ABC):
         compute_provenance: of the rest of it.
         step: the step.
         remarks: what of the job or the layout does not count, for people.
+        costs: choices of the cost model by which it was priced.
     """
 
     job: str
@@ -94,6 +95,7 @@ class Priced(ABC):
     compute_provenance: Provenance
     step: PricedStep
     remarks: tuple[str, ...] = field(default=(), kw_only=True)
+    costs: CostSettings = field(kw_only=True)
 
     @property
     @abstractmethod
@@ -180,6 +182,7 @@ class Priced(ABC):
             "world": self.layout.world,
             "remarks": list(self.remarks),
             **self.details,
+            "costs": {key: getattr(self.costs, key) for key in LAYOUT_DEFAULTS},
             "figures": [
                 figure.model_dump(mode="json") | {"uncertainty": spread, "interval_95": interval(figure.value, spread)}
                 for figure, spread in self.figures()
@@ -197,6 +200,11 @@ class Priced(ABC):
 
     def _own(self, name: str) -> Provenance:
         return self.compute_provenance if name in ("compute", "recompute") else "estimated"
+
+
+def priced_with(costs: CostSettings) -> str:
+    """The choices of the cost model that decide what messages cost, for people."""
+    return f"priced with collectives={costs.collectives} overlap_slowdown={costs.overlap_slowdown:g}"
 
 
 def check_place(cluster: Cluster, layout: Layout) -> None:
