@@ -8,6 +8,12 @@ from pydantic import Field, model_validator
 
 from .. import files, settings
 
+LAYOUT_DEFAULTS = {"collectives": "calibrated", "overlap_slowdown": 1.126}
+"""Keys of `CostSettings` whose default is another one where layouts are priced (`estimate`, `search_layouts`). What NCCL was
+measured to take, in place of formulas at nominal rates; and, while a rank computes and sends at once, what the profiles of
+two hosts of eight GPUs in Galvatron's repository (PKU-DAIR/Hetu-Galvatron) say. The other defaults are those of the results
+that were recorded for jobs that are split op by op."""
+
 
 class CostSettings(settings.Settings):
     """One choice per layer.
@@ -16,8 +22,10 @@ class CostSettings(settings.Settings):
         compute: ``auto``, ``profiled`` or ``roofline`` (see `costs.compute`).
         collectives: ``auto`` (fastest per size and group of ``ring``, ``tree``, ``halving-doubling``, ``hierarchical``
             and ``ramp``, each a latency and the links' nominal bandwidth), one of these, ``rail``, ``joint``,
-            ``in-network``, ``nccl`` (the library's own choice by its tuner's constants) or ``measured`` (tables where
-            there are some, ``nccl`` elsewhere); see `costs.collectives`.
+            ``in-network``, ``nccl`` (the library's own choice by its tuner's constants), ``measured`` (tables where
+            there are some, ``nccl`` elsewhere) or ``calibrated`` (lines fitted to measurements inside hosts of switched
+            links, and a measured share of what cards carry between them; ``auto`` on other clusters); see
+            `costs.collectives`.
         collectives_table: a system with measured collectives, by name or file, for ``measured``; none given: that of the
             cluster's device type.
         kernels: what kernels of a transformer's layouts reach of the devices' peaks, by name (``a100``, ``h100``, ``v100``,
@@ -33,7 +41,7 @@ class CostSettings(settings.Settings):
             on each rank's communication stream) or ``fair`` (all messages at once, and every link is shared max-min
             fairly by the flows that cross it, see `simulation.together`).
         overlap_slowdown: factor by which computing and sending both take longer while a rank does both at once; 1 is no
-            slowdown, 1.126 is what the profiles in Galvatron's repository say of two hosts of eight GPUs.
+            slowdown.
         priority: order of ready tasks that want the same stream: ``fifo`` (as the model defines them), ``shortest-first`` or
             ``first-consumer`` (the message whose result is wanted first; gradients that the next step wants go last, those
             of its first ops before the others).
@@ -42,6 +50,8 @@ class CostSettings(settings.Settings):
         message_chunk_bytes: larger messages are cut into equal chunks of at most so many bytes, so that an urgent one need
             not wait for the end of a long one; none given: not cut.
         gradient_bytes_per_parameter_byte: size of what is reduced for each byte of parameters.
+
+    Where layouts are priced, keys that were not given take `LAYOUT_DEFAULTS`, see `of_layouts`.
     """
 
     compute: Literal["auto", "profiled", "roofline"] = "auto"
@@ -57,6 +67,7 @@ class CostSettings(settings.Settings):
         "ramp",
         "nccl",
         "measured",
+        "calibrated",
     ] = "auto"
     collectives_table: str | None = None
     # Left out of dumps where there is none, so that no digest of earlier choices changes.
@@ -91,6 +102,12 @@ class CostSettings(settings.Settings):
         if self.collectives_table is not None and self.collectives != "measured":
             raise ValueError("a collectives_table wants collectives: measured")
         return self
+
+    @property
+    def of_layouts(self) -> CostSettings:
+        """These choices where layouts are priced: what was not given as in `LAYOUT_DEFAULTS`."""
+        left = {key: value for key, value in LAYOUT_DEFAULTS.items() if key not in self.model_fields_set}
+        return self.model_copy(update=left) if left else self
 
     @property
     def digest(self) -> str:

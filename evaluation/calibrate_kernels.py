@@ -33,7 +33,7 @@ from ..costs.layouts.work import LayoutWork, describe
 from ..devices import device_type
 from ..errors import InputFileError
 from ..plans.partition import Layout
-from .step_time_rows import CALIBRATION_HIDDEN, Row, gpt, read_rows
+from .step_time_rows import CALIBRATION_FAMILY, CALIBRATION_HIDDEN, Row, gpt, read_rows
 from .validate_step_times import _layout
 
 FITTED = {
@@ -202,7 +202,7 @@ def _ms(told: object) -> float:
 def _rows(paths: Sequence[str | Path]) -> list[tuple[Row, LayoutWork]]:
     for path in paths:
         if Path(path).suffix.lower() == ".csv":
-            rows = [row for row in read_rows(path) if row.shape is not None and row.shape.hidden == CALIBRATION_HIDDEN]
+            rows = [row for row in read_rows(path) if row.shape is not None and row.family.endswith(CALIBRATION_FAMILY)]
             if rows:
                 return [(row, _described(row)) for row in rows]
     raise InputFileError(f"no CSV with rows of hidden size {CALIBRATION_HIDDEN} is given")

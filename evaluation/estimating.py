@@ -68,12 +68,12 @@ class Estimate(Priced):
     def simulated_s(self, costs: CostSettings, num_micro_batches: int | None = None) -> float:
         """See `simulated_step_s`."""
         layout = with_micro_batches(self.layout, num_micro_batches or self.layout.num_micro_batches)
-        return simulated_step_s(replace(self.work, layout=layout), self.cluster, costs)
+        return simulated_step_s(replace(self.work, layout=layout), self.cluster, costs.of_layouts)
 
     def num_tasks(self, costs: CostSettings) -> int:
         """See `running.num_tasks`."""
         network = RankNetwork(self.cluster, np.arange(self.layout.world))
-        return num_tasks(layout_step(self.work, self.cluster, costs), network, STEPS)
+        return num_tasks(layout_step(self.work, self.cluster, costs.of_layouts), network, STEPS)
 
 
 def estimate(
@@ -93,10 +93,12 @@ def estimate(
         job: as `load_graph` reads it. A transformer (``zoo:NAME`` or the path of a ``config.json``) is cut by all keys of a
             layout, any other job graph by ``dp`` and ``pp``.
         cluster: ``preset:NAME``, a path, or a cluster.
-        layout: the keys of `Layout` as text, or a layout.
+        layout: the keys of `Layout` as text, where what is left out hides as `plans.partition.hidden_unasked`
+            says, or a layout.
         sequence_length: tokens of a transformer's sequence; by default the model's own, 2,048 at most.
-        costs: choices of the cost model; the layers that an analytic price reads are ``collectives`` and
-            ``overlap_slowdown``, of a transformer ``kernels`` and of a job graph ``compute`` too.
+        costs: choices of the cost model, what was not given as `CostSettings.of_layouts` says; the layers that an analytic
+            price reads are ``collectives`` and ``overlap_slowdown``, of a transformer ``kernels`` and of a job graph
+            ``compute`` too.
         graphs_dir: where bare names are looked up.
         keep_input_ops: whether the ``Input`` ops of a profile, which time the data loader, count.
         profile_batch: samples for which the figures of a profile hold; by default the global batch.
@@ -108,7 +110,7 @@ def estimate(
         PlanError: the job cannot be cut so, the cluster has too few devices, or it does not fit their memory.
         MeshwrightError: job, cluster or a file that the costs name are missing or wrong.
     """
-    chosen = costs or CostSettings()
+    chosen = (costs or CostSettings()).of_layouts
     place = load_cluster(cluster) if isinstance(cluster, str) else cluster
     source = JobSource(job, graphs_dir, keep_input_ops, profile_batch)
     found = source.shape()
@@ -118,14 +120,14 @@ def estimate(
         check_kernels(chosen)
         return estimate_graph(source, place, layout, chosen)
     shape, batch = found
-    cut = Layout.parse(layout, samples_per_step=batch) if isinstance(layout, str) else layout
+    cut = Layout.parse(layout, samples_per_step=batch, hides_unasked=True) if isinstance(layout, str) else layout
     work = describe(shape, cut, sequence_length)
     check_place(place, cut)
     check_fits(work, float(place.memory_bytes.min()))
     prices = pricer(place, chosen)
     memory = tuple(stage_memory(work, stage) for stage in range(cut.pp))
     step, told = prices.price_work(work), remarks(cut, has_layers=True)
-    return Estimate(shape.name, place, memory, prices.provenance(work), "estimated", step, work, remarks=told)
+    return Estimate(shape.name, place, memory, prices.provenance(work), "estimated", step, work, remarks=told, costs=chosen)
 
 
 def pricer(cluster: Cluster, costs: CostSettings) -> Pricer:
@@ -134,5 +136,5 @@ def pricer(cluster: Cluster, costs: CostSettings) -> Pricer:
     Raises:
         InputFileError, ConfigError: the tables or constants that the costs name are missing, wrong, or of another device.
     """
-    device = cluster.device_types[0]
+    device, costs = cluster.device_types[0], costs.of_layouts
     return Pricer(device, wiring(cluster, costs), costs.overlap_slowdown, kernel_model(device, costs.kernels))

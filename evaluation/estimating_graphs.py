@@ -62,11 +62,13 @@ class GraphEstimate(Priced):
 
     def repriced_s(self, layout: Layout, costs: CostSettings) -> float:
         """With the cut that is best for it."""
+        costs = costs.of_layouts
         work = cut(self.work.graph, self.cluster, layout, costs)
         return graph_step_s(work, wiring(self.cluster, costs), costs.overlap_slowdown)
 
     def simulated_s(self, costs: CostSettings, num_micro_batches: int | None = None) -> float:
         """Of the same cut."""
+        costs = costs.of_layouts
         layout = with_micro_batches(self.layout, num_micro_batches or self.layout.num_micro_batches)
         step = GraphStep(replace(self.work, layout=layout), wiring(self.cluster, costs))
         return run(step, self.cluster, costs=costs).step_s
@@ -85,7 +87,9 @@ def estimate_graph(source: JobSource, cluster: Cluster, layout: str | Layout, co
         MeshwrightError: as there.
     """
     graph, left_out = timed_graph(source, cluster)
-    parsed = Layout.parse(layout, samples_per_step=graph.samples_per_step) if isinstance(layout, str) else layout
+    parsed = (
+        Layout.parse(layout, samples_per_step=graph.samples_per_step, hides_unasked=True) if isinstance(layout, str) else layout
+    )
     check_place(cluster, parsed)
     work = cut(graph, cluster, parsed, costs)
     check_graph_fits(work, float(cluster.memory_bytes.min()))
@@ -93,8 +97,8 @@ def estimate_graph(source: JobSource, cluster: Cluster, layout: str | Layout, co
     step = price_graph(work, wires, cluster.device_types[0], costs.overlap_slowdown)
     memory = tuple(graph_stage_memory(work, stage) for stage in range(parsed.pp))
     compute: Provenance = "measured" if work.is_profiled and work.share == 1 else "estimated"
-    told = (*left_out, *remarks(parsed, has_layers=False))
-    return GraphEstimate(graph.name, cluster, memory, graph_provenance(work, wires), compute, step, work, remarks=told)
+    told, provenance = (*left_out, *remarks(parsed, has_layers=False)), graph_provenance(work, wires)
+    return GraphEstimate(graph.name, cluster, memory, provenance, compute, step, work, remarks=told, costs=costs)
 
 
 def timed_graph(source: JobSource, cluster: Cluster, batch_size: int | None = None) -> LoadedJob:

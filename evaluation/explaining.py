@@ -14,7 +14,8 @@ from functools import partial
 from typing import Any, Literal
 
 from .. import settings
-from ..costs.model import CostSettings
+from ..costs.collectives import UNTAKEN
+from ..costs.model import LAYOUT_DEFAULTS, CostSettings
 from ..errors import MeshwrightError
 from ..plans.partition import Layout
 from ..simulation.layouts.steady import Rounds, rounds
@@ -69,9 +70,9 @@ def explain(priced: Priced, costs: CostSettings | None = None) -> list[Switch]:
 
     Args:
         priced: the layout as it is.
-        costs: choices of the cost model by which it was priced.
+        costs: choices of the cost model; by default those by which it was priced.
     """
-    chosen = costs or CostSettings()
+    chosen = priced.costs if costs is None else costs.of_layouts
     simulator = _Simulator(priced, chosen)
     return [
         *_layout_switches(priced, chosen),
@@ -80,6 +81,21 @@ def explain(priced: Priced, costs: CostSettings | None = None) -> list[Switch]:
         *_collective_switches(priced, chosen),
         _horizontal(priced),
     ]
+
+
+def untaken(priced: Priced) -> str | None:
+    """Why layouts do not take by default an algorithm that was named and is faster; None where it is not, or none was named."""
+    usual = priced.costs.model_copy(update={"collectives": LAYOUT_DEFAULTS["collectives"], "collectives_table": None})
+    if priced.costs.collectives == usual.collectives:
+        return None
+    usual_s, step_s = priced.repriced_s(priced.layout, usual), priced.step.step_s
+    if step_s >= usual_s:
+        return None
+    name, why = priced.costs.collectives, UNTAKEN[priced.costs.collectives]
+    return (
+        f"collectives={name}: {1 - step_s / usual_s:.1%} less than the {1e3 * usual_s:.3f} ms of {usual.collectives}, "
+        f"which is not exchanged for it because {why}"
+    )
 
 
 def side_by_side_s(step_s: float, busy_s: float) -> tuple[float, float]:
@@ -200,7 +216,7 @@ def _routing_switches(priced: Priced, simulator: _Simulator, costs: CostSettings
 
 
 def _collective_switches(priced: Priced, costs: CostSettings) -> list[Switch]:
-    """Algorithms are told against a ring, both at the links' nominal figures; ``auto`` takes measured ones."""
+    """Algorithms are told against a ring, both at the links' nominal figures; ``calibrated`` takes measured ones."""
     layout, nominal = priced.layout, costs.model_dump() | {"collectives_table": None}
     ring_s = priced.repriced_s(layout, CostSettings(**(nominal | {"collectives": "ring"})))
     kinds = {"hierarchical": "intra-inter", "joint": "intra-inter", "rail": "intra-inter", "in-network": "host-net"}

@@ -158,7 +158,7 @@ def search_layouts(
         MeshwrightError: job, cluster or a file that the costs name are missing or wrong.
     """
     where = load_cluster(cluster) if isinstance(cluster, str) else cluster
-    chosen = costs or CostSettings(overlap_slowdown=1.126)
+    chosen = (costs or CostSettings()).of_layouts
     for field, value in (("--batch", batch), ("--sequence-length", sequence_length), ("--top", top)):
         if value is not None and value < 1:
             raise PlanError("must be at least 1", field=field, value=value)

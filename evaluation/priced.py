@@ -9,9 +9,10 @@ from typing import Any, NamedTuple, Protocol
 from ..clusters.cluster import Cluster
 from ..costs.collectives.prices import Provenance
 from ..costs.collectives.system import UNCERTAINTY
+from ..costs.layouts.doubts import interval
 from ..costs.layouts.memory import StageMemory
 from ..costs.layouts.waits import bubble_time_fraction
-from ..costs.model import CostSettings
+from ..costs.model import LAYOUT_DEFAULTS, CostSettings
 from ..errors import PlanError
 from ..plans.document import Figure
 from ..plans.partition import Layout
@@ -84,6 +85,7 @@ class Priced(ABC):
         compute_provenance: of the rest of it.
         step: the step.
         remarks: what of the job or the layout does not count, for people.
+        costs: choices of the cost model by which it was priced.
     """
 
     job: str
@@ -93,6 +95,7 @@ class Priced(ABC):
     compute_provenance: Provenance
     step: PricedStep
     remarks: tuple[str, ...] = field(default=(), kw_only=True)
+    costs: CostSettings = field(kw_only=True)
 
     @property
     @abstractmethod
@@ -179,7 +182,11 @@ class Priced(ABC):
             "world": self.layout.world,
             "remarks": list(self.remarks),
             **self.details,
-            "figures": [figure.model_dump(mode="json") | {"uncertainty": spread} for figure, spread in self.figures()],
+            "costs": {key: getattr(self.costs, key) for key in LAYOUT_DEFAULTS},
+            "figures": [
+                figure.model_dump(mode="json") | {"uncertainty": spread, "interval_95": interval(figure.value, spread)}
+                for figure, spread in self.figures()
+            ],
             "uncertainty": dict(self.step.doubts),
             "breakdown": [part._asdict() for part in self.parts()],
             "bubble_time_fraction": self.bubble_time_fraction,
@@ -193,6 +200,11 @@ class Priced(ABC):
 
     def _own(self, name: str) -> Provenance:
         return self.compute_provenance if name in ("compute", "recompute") else "estimated"
+
+
+def priced_with(costs: CostSettings) -> str:
+    """The choices of the cost model that decide what messages cost, for people."""
+    return f"priced with collectives={costs.collectives} overlap_slowdown={costs.overlap_slowdown:g}"
 
 
 def check_place(cluster: Cluster, layout: Layout) -> None:

@@ -41,9 +41,17 @@ recomputed stands in the source's configurations of these rows (config/validatio
 VTRAIN_YEAR = 2023
 """Bang et al., "vTrain", arXiv 2312.12391."""
 
+VTRAIN_DEVICES_PER_HOST = 8
+VTRAIN_WIRES = Wires(VTRAIN_DEVICES_PER_HOST, 300e9, 800e9 / 8)
+"""Hosts of eight A100; all cards of one together send 800 Gbit/s, half of what a DGX A100 has (VIA-Research/vTrain at
+f8dda84, config/validation/multi: ``node_size`` 8, ``inter_node_bandwidth`` 800, "total bandwidth of inter-node communication
+in Gbps" by src/config.py)."""
+
+VTRAIN_HOSTS_FAMILY = "vtrain-multi-host"
+
 CALIBRATION_HIDDEN = 1024
 CALIBRATION_FAMILY = " (calibration)"
-"""Rows of that hidden size are part of the calibration set; what is said of their family is no validation."""
+"""Rows of one host of that hidden size are part of the calibration set; what is said of their family is no validation."""
 
 COUNTS = ("tp", "pp", "dp", "cp", "ep", "virtual_stages", "micro_batch", "global_batch")
 
@@ -337,8 +345,7 @@ def _vtrain(path: Path) -> list[Row]:
     table = files.read_csv(path)
     header = [cell.strip() for cell in next(table, (1, []))[1]]
     if missing := [name for name in VTRAIN_COLUMNS if name not in header]:
-        problem = "the header is not that of vTrain's single-host table"
-        raise InputFileError(problem, file=path, line=1, field=missing[0], choices=header)
+        raise InputFileError("the header is not that of vTrain's", file=path, line=1, field=missing[0], choices=header)
     places = [header.index(name) for name in VTRAIN_COLUMNS]
     notes = tuple(f"column {name!r} is not read" for name in header if name not in VTRAIN_COLUMNS)
     rows = []
@@ -356,6 +363,8 @@ def _vtrain(path: Path) -> list[Row]:
             rows.append(_refused(f"line {line}", "vtrain", f"{len(header)} numbers are wanted, got {','.join(cells)!r}"))
             continue
         family = f"vtrain-h{hidden}" + (CALIBRATION_FAMILY if hidden == CALIBRATION_HIDDEN else "")
+        if devices > VTRAIN_DEVICES_PER_HOST:
+            family = VTRAIN_HOSTS_FAMILY
         if min(devices, batch, micro, hidden, heads, layers, length, tp, dp, pp) < 1 or not measured_s > 0:
             rows.append(_refused(f"line {line}", family, f"positive numbers are wanted, got {','.join(cells)!r}"))
             continue
@@ -384,9 +393,8 @@ def _vtrain(path: Path) -> list[Row]:
             rows.append(_refused(f"line {line}", family, str(problem)))
             continue
         name = f"h{hidden}-l{layers}-tp{tp}-dp{dp}-pp{pp}-mb{micro}-gb{batch}"
-        group = (devices, batch, hidden, layers, heads, length)
-        wires = Wires(8, 300e9, 200e9)
-        rows.append(Row(name, family, shape, length, device, wires, layout, measured_s, group, VTRAIN_YEAR, notes))
+        group = devices, batch, hidden, layers, heads, length
+        rows.append(Row(name, family, shape, length, device, VTRAIN_WIRES, layout, measured_s, group, VTRAIN_YEAR, notes))
     if not rows:
         raise InputFileError("holds no rows", file=path)
     return rows

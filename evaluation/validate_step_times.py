@@ -9,17 +9,19 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from ..costs.layouts.doubts import interval
 from ..costs.layouts.kernels import kernel_settings
 from ..costs.layouts.memory import peak_memory
 from ..costs.layouts.step_time import Pricer, StepTime
 from ..costs.layouts.work import describe
 from ..errors import PlanError
 from ..plans.partition import Layout, build
-from .step_time_rows import CALIBRATION_FAMILY, UNEVEN_ROUNDS_SINCE, Row, read_rows
+from .coverage import Coverage, Told, left_out
+from .step_time_rows import CALIBRATION_FAMILY, COUNTS, UNEVEN_ROUNDS_SINCE, Row, read_rows
 
 CALIBRATION_SET = (
     "vTrain's single-host table, rows of hidden size 1024 (VIA-Research/vTrain)",
@@ -29,6 +31,11 @@ CALIBRATION_SET = (
 )
 
 MAX_MICRO_BATCH = 64
+
+SETTINGS = "settings not printed"
+
+SWITCHES = ("sequence_parallel", "zero", "overlap_tp", "overlap_pp")
+"""Fields that are open where a row says ``null``; one that is absent has the layout's default."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +48,7 @@ class Found:
         chosen: fields that the source leaves open, with the value taken.
         memory_bytes: of the fullest rank.
         remark: why the row is unsupported, or what is odd about it.
+        settings: what those fields leave open of the step, one standard deviation; see `_settings_doubt`.
     """
 
     row: Row
@@ -48,12 +56,30 @@ class Found:
     chosen: dict[str, Any] = field(default_factory=dict)
     memory_bytes: float = 0.0
     remark: str | None = None
+    settings: float = 0.0
+
+    @property
+    def step_s(self) -> float:
+        """Seconds as predicted."""
+        assert self.predicted is not None
+        return self.predicted.step_s
 
     @property
     def relative_error(self) -> float:
         """Distance over what was measured."""
         assert self.predicted is not None
         return abs(self.predicted.step_s - self.row.measured_s) / self.row.measured_s
+
+    @property
+    def doubts(self) -> dict[str, float]:
+        """What the uncertainty of the row is made of: that of its layout, and of what the source leaves open of it."""
+        assert self.predicted is not None
+        return self.predicted.doubts | ({SETTINGS: self.settings} if self.settings else {})
+
+    @property
+    def told(self) -> Told:
+        """The row as `coverage` takes it."""
+        return Told(self.step_s, self.row.measured_s, self.doubts)
 
     def to_data(self) -> dict[str, Any]:
         """Plain data."""
@@ -64,7 +90,10 @@ class Found:
         return data | {
             "predicted": self.predicted.step_s,
             "relative_error": self.relative_error,
-            "uncertainty": self.predicted.uncertainty,
+            "uncertainty": self.told.uncertainty,
+            "uncertainty_parts": self.doubts,
+            "interval_95": interval(self.step_s, self.told.uncertainty),
+            "z": self.told.z,
             "chosen": self.chosen,
             "memory_bytes": self.memory_bytes,
             "breakdown_s": self.predicted.breakdown_s,
@@ -85,7 +114,7 @@ class StepTimes:
     calibration: dict[str, dict[str, Any]]
 
     def summary(self) -> dict[str, dict[str, Any]]:
-        """For each family: rows, unsupported ones, mean and largest error, bias, Kendall's tau and regret."""
+        """For each family: rows, unsupported ones, mean and largest error, bias, Kendall's tau, regret, and coverage."""
         families: dict[str, list[Found]] = {}
         for one in self.found:
             families.setdefault(one.row.family, []).append(one)
@@ -145,13 +174,53 @@ def predict(row: Row, pricers: dict[Any, Pricer] | None = None) -> Found:
         memory = peak_memory(work)[1].total
         found = Found(row, pricer.price_work(work), chosen, memory)
         (fitting if memory <= row.device.memory_bytes else other).append(found)
-    if fitting:
-        return min(fitting, key=lambda one: one.predicted.step_s)  # type: ignore[union-attr]
-    if other:
-        best = min(other, key=lambda one: one.memory_bytes)
-        remark = f"we count {best.memory_bytes / 1e9:.1f} GB on a rank, the device has {row.device.memory_bytes / 1e9:.1f} GB"
-        return Found(row, best.predicted, best.chosen, best.memory_bytes, remark)
+    if fitting or other:
+        best = min(fitting or other, key=lambda one: (0.0 if fitting else one.memory_bytes, one.step_s))
+        lacks_chunks = _lacks_chunks(row, fitting + other)
+        return replace(best, settings=_settings_doubt(best, fitting or other, lacks_chunks), remark=_remark(best, lacks_chunks))
     return Found(row, None, remark=problem or "no values of the open fields go with the given ones")
+
+
+def _remark(found: Found, lacks_chunks: bool) -> str | None:
+    """What is odd about the layout that is priced for a row."""
+    assert found.row.device is not None
+    counted, there = found.memory_bytes, found.row.device.memory_bytes
+    told = [f"we count {counted / 1e9:.1f} GB on a rank, the device has {there / 1e9:.1f} GB"] if counted > there else []
+    if lacks_chunks:
+        told.append("no number of chunks above one divides the layers among the stages: priced as if not interleaved")
+    return "; ".join(told) or None
+
+
+def _lacks_chunks(row: Row, legal: Sequence[Found]) -> bool:
+    """Whether a row says interleaved and leaves the number of chunks open, of which one alone is legal."""
+    is_interleaved = row.layout.get("schedule") == "interleaved" and row.layout.get("pp") != 1
+    return is_interleaved and all(one.chosen.get("virtual_stages") == 1 for one in legal)
+
+
+def _settings_doubt(best: Found, found: Sequence[Found], lacks_chunks: bool) -> float:
+    """What fields that a source leaves open leave open of a step, one standard deviation.
+
+    Of each field it is the root mean square of the logarithm of the step with another value over the one that is taken: of a
+    switch or choice any other value, of a number the next smaller and larger one, the other open fields being as good as can be.
+    Of an interleaved schedule that is priced with one chunk because no other number is legal, two would leave half the bubble.
+    """
+    total = 0.0
+    for key, taken in best.chosen.items():
+        if key == "schedule" and "virtual_stages" in best.chosen:
+            continue  # the one says the other
+        least: dict[Any, float] = {}
+        for one in found:
+            least[one.chosen[key]] = min(one.step_s, least.get(one.chosen[key], math.inf))
+        others = sorted(least)
+        if key in COUNTS:
+            place = others.index(taken)
+            others = others[max(0, place - 1) : place + 2]
+        logs = [math.log(least[value] / best.step_s) for value in others if value != taken]
+        if key == "virtual_stages" and lacks_chunks:
+            assert best.predicted is not None
+            logs = [-math.log(1 - best.predicted.breakdown_s["bubble"] / 2 / best.step_s)]
+        total += math.fsum(log * log for log in logs) / max(1, len(logs))
+    return math.sqrt(total)
 
 
 def _layout(row: Row, chosen: dict[str, Any]) -> Layout:
@@ -170,7 +239,7 @@ def _choices(row: Row) -> list[dict[str, Any]]:
     open_fields = [
         key for key in ("tp", "pp", "dp", "micro_batch", "virtual_stages", "schedule", "recompute") if given.get(key) is None
     ]
-    open_fields += [key for key in ("sequence_parallel", "zero") if key in given and given[key] is None]
+    open_fields += [key for key in SWITCHES if key in given and given[key] is None]
     assert row.shape is not None
     if given.get("pp") == 1:
         open_fields = [key for key in open_fields if key != "virtual_stages"]
@@ -189,6 +258,8 @@ def _choices(row: Row) -> list[dict[str, Any]]:
         "recompute": ["none", "selective", "full"],
         "sequence_parallel": [False, True],
         "zero": [0],
+        "overlap_tp": [False, True],
+        "overlap_pp": [False, True],
     }
     found = []
     for values in itertools.product(*(options[key] for key in open_fields)):
@@ -229,6 +300,9 @@ def _summary(rows: list[Found]) -> dict[str, Any]:
         "mean_signed_error": math.fsum(signed) / len(signed),
         "kendall_tau": kendall_tau(known),
         **_regret(known),
+        "mean_log_error": math.fsum(math.log(one.row.measured_s / one.step_s) for one in known) / len(known),
+        "coverage": asdict(Coverage.of([one.told for one in known])),
+        "coverage_left_out": asdict(Coverage.of([one.told.with_runs(left_out(one.row.family)) for one in known])),
     }
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ..plans.partition import Layout
+from ..plans.partition import Layout, hidden_unasked
 from .layout_space import DEFAULTS, SEARCHED
 
 
@@ -159,7 +159,7 @@ def spelled(layout: Layout) -> str:
     words += ["sp"] if layout.sequence_parallel else []
     words += [f"recompute={layout.recompute}"] if layout.recompute != "none" else []
     words += [f"zero={layout.zero}"] if layout.zero else []
-    usual = DEFAULTS | {"global_batch": layout.global_batch, "overlap_pp": layout.virtual_stages > 1}
+    usual = DEFAULTS | hidden_unasked(layout.virtual_stages) | {"global_batch": layout.global_batch}
     others = {name: getattr(layout, name) for name in Layout.model_fields if name not in SEARCHED}
     words += [f"{name}={str(value).lower()}" for name, value in others.items() if value != usual[name]]
     return " ".join(words)

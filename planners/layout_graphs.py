@@ -25,7 +25,7 @@ from ..costs.model import CostSettings
 from ..devices import DeviceType
 from ..errors import PlanError
 from ..jobs.graph import JobGraph
-from ..plans.partition import Layout
+from ..plans.partition import Layout, hidden_unasked
 from ..plans.rank_order import ORDERS
 from ..plans.stages import layer_starts
 from .layout_front import Counts, Findings, Found, Searched, spelled
@@ -167,8 +167,7 @@ class GraphSearch:
                 for schedule, chunks in self._pipelines(pp, num_units):
                     keys = other | {"dp": dp, "pp": pp, "micro_batch": size, "global_batch": batch, "zero": zero}
                     keys |= {"schedule": schedule, "virtual_stages": chunks, "recompute": recompute}
-                    if "overlap_pp" not in self.keep:  # as for transformers, see `layout_space.DEFAULTS`
-                        keys["overlap_pp"] = chunks > 1
+                    keys |= {key: value for key, value in hidden_unasked(chunks).items() if key not in self.keep}
                     yield Layout(**keys)
 
     def work(self, layout: Layout, order: str) -> GraphWork:

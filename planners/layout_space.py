@@ -14,11 +14,11 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from .. import settings
-from ..costs.layouts.wires import FabricWires, Group, Wiring, groups_of, is_regular
+from ..costs.layouts.wires import FabricWires, Group, Wires, Wiring, groups_of, is_regular
 from ..costs.layouts.work import ZERO_BUBBLE, is_legal
 from ..errors import ConfigError, PlanError
 from ..jobs.transformer import TransformerShape
-from ..plans.partition import Layout, build
+from ..plans.partition import Layout, build, hidden_unasked
 from ..plans.rank_order import ORDERS
 
 SEARCHED = (
@@ -39,9 +39,8 @@ SEARCHED = (
 SCHEDULES = ("1f1b", "gpipe", "interleaved", *ZERO_BUBBLE)
 
 DEFAULTS: dict[str, Any] = {name: spec.get_default() for name, spec in Layout.model_fields.items() if not spec.is_required()}
-DEFAULTS |= {"overlap_dp": True}
-"""Of the keys that are not searched, those of `Layout`, but for ``overlap_dp``, which PyTorch's DDP and FSDP do unasked.
-``overlap_pp`` follows Megatron-LM, which hides transfers in the interleaved schedule."""
+DEFAULTS |= hidden_unasked(1)
+"""Of the keys that are not searched, as in a layout that is spelled, see `hidden_unasked`."""
 
 
 class Leaf(NamedTuple):
@@ -140,8 +139,7 @@ class LayoutSpace:
     def layout(self, node: Node, leaf: Leaf) -> Layout:
         """The layout of a leaf."""
         chosen = node.keys | leaf._asdict()
-        if "overlap_pp" not in self.keep:
-            chosen["overlap_pp"] = leaf.virtual_stages > 1
+        chosen |= {key: value for key, value in hidden_unasked(leaf.virtual_stages).items() if key not in self.keep}
         return Layout.model_construct(**chosen)
 
     def rank_orders(self, layout: Layout, wires: Wiring) -> tuple[str, ...]:
@@ -310,6 +308,7 @@ def regular_orders(
     if degrees not in known:
         tp, cp, dp, pp, ep, shards = degrees
         sees_strides = isinstance(wires, FabricWires)
+        sees_hosts = isinstance(wires, Wires | FabricWires) and wires.uplinks.oversubscription > 1
         sharded = Layout.model_construct(
             tp=tp,
             cp=cp,
@@ -326,7 +325,7 @@ def regular_orders(
         for order in sorted(orders, key=ORDERS.index):
             if is_regular(sharded, devices_per_host, order):
                 groups = groups_of(sharded, devices_per_host, order).values()
-                seen = tuple(g._replace(stride=g.stride if sees_strides and g.per_host > 1 else 1) for g in groups)
+                seen = tuple(g if (sees_strides if g.per_host > 1 else sees_hosts) else g._replace(stride=1) for g in groups)
                 distinct.setdefault(seen, order)
         known[degrees] = tuple(distinct.values())
     return known[degrees]

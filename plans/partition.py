@@ -173,12 +173,13 @@ class Layout(settings.Settings):
         return self
 
     @classmethod
-    def parse(cls, text: str, *, samples_per_step: int | None = None) -> Layout:
+    def parse(cls, text: str, *, samples_per_step: int | None = None, hides_unasked: bool = False) -> Layout:
         """The layout that a text such as ``tp=8,pp=8,dp=2,micro_batch=1,global_batch=64`` spells.
 
         Args:
             text: ``key=value`` pairs with commas between; a key that is absent takes its default.
             samples_per_step: the job's own batch, taken where ``global_batch`` is absent.
+            hides_unasked: whether absent keys of what is hidden are as `hidden_unasked` says.
 
         Raises:
             PlanError: a key that is unknown, absent or twice, or values that do not go together.
@@ -196,7 +197,8 @@ class Layout(settings.Settings):
                 raise PlanError(error.problem, field="layout", value=part) from None
         if samples_per_step is not None:
             data.setdefault("global_batch", samples_per_step)
-        return build(cls, data, prefix="layout.")
+        unasked = hidden_unasked(data.get("virtual_stages", 1)) if hides_unasked else {}
+        return build(cls, unasked | data, prefix="layout.")
 
     @property
     def world(self) -> int:
@@ -244,6 +246,19 @@ class Layout(settings.Settings):
         grid = ranks.reshape(self.pp, self.dp, self.cp, self.tp)
         place = ("pp", "dp", "cp", "tp").index(axis)
         return np.moveaxis(grid, place, 3).reshape(-1, grid.shape[place])
+
+
+def hidden_unasked(virtual_stages: int) -> dict[str, bool]:
+    """Which communication a layout hides where a text that is priced leaves it open, and where layouts are searched.
+
+    PyTorch's DDP and FSDP hide the synchronisation of gradients without being asked, and Megatron-LM the transfers of an
+    interleaved schedule; nothing hides tensor parallelism unasked. A `Layout` that is made key by key, or read from a plan,
+    hides what it says.
+
+    Args:
+        virtual_stages: chunks of a stage.
+    """
+    return {"overlap_dp": True, "overlap_pp": isinstance(virtual_stages, int) and virtual_stages > 1}
 
 
 def build(model: type[settings.AnySettings], data: Any, *, file: Any = None, prefix: str = "") -> settings.AnySettings:

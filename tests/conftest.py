@@ -42,6 +42,15 @@ def reference() -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def published_steps(reference: Path) -> Any:
+    """Every published step time as predicted, once for all tests that hold them against something."""
+    from meshwright.evaluation.validate_step_times import validate
+
+    names = ("step_times.json", "step_times_h100.json", "vtrain_single_node.csv")
+    return validate([reference / "published" / name for name in names])
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Step times go to a folder of the test run, never to the user's cache; subprocesses inherit it."""

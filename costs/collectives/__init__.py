@@ -5,7 +5,8 @@ algorithm by its name in YAML, for those who also want its flows.
 """
 
 from .algorithm import Algorithm, Ranks
-from .choice import ALGORITHMS, AUTOMATIC, Fastest, chosen, of
+from .choice import ALGORITHMS, UNTAKEN, chosen, of
+from .fastest import AUTOMATIC, Fastest
 from .groups import Fabric, Shape, group_price, group_price_s, price
 from .prices import OPERATIONS, Operation, Price, Provenance, operation, wire_factor
 
@@ -13,6 +14,7 @@ __all__ = [
     "ALGORITHMS",
     "AUTOMATIC",
     "OPERATIONS",
+    "UNTAKEN",
     "Algorithm",
     "Fabric",
     "Fastest",

@@ -1,53 +1,29 @@
-"""The algorithms by name, and the choice among them."""
+"""The algorithms by name, and the one that settings choose."""
 
 from __future__ import annotations
 
 from ...errors import ConfigError
 from ..model import CostSettings
-from ..network import RankNetwork
-from ..phases import Phases
-from .algorithm import Algorithm, Pricer, Ranks
-from .direct import HALVING_DOUBLING, RING, TREE
+from .algorithm import Algorithm
+from .calibrated import Calibrated
+from .fastest import AUTOMATIC, Fastest
 from .in_network import InNetwork
 from .joint import Joint
 from .library import Library, Measured
-from .prices import Operation
-from .ramp import Ramp
-from .staged import HIERARCHICAL, RAIL
-
-AUTOMATIC: dict[str, Algorithm] = {model.name: model for model in (RING, TREE, HALVING_DOUBLING, HIERARCHICAL, Ramp())}
-"""What ``auto`` chooses from: what needs nothing but links."""
+from .staged import RAIL
 
 ALGORITHMS: dict[str, Algorithm] = AUTOMATIC | {
-    model.name: model for model in (RAIL, Joint(), InNetwork(), Library(), Measured())
+    model.name: model for model in (RAIL, Joint(), InNetwork(), Library(), Measured(), Calibrated())
 }
 
-
-class Fastest(Algorithm):
-    """The fastest of `AUTOMATIC` for each size and group, as a collective library's tuner chooses.
-
-    On a RAMP cluster the network's own algorithm is always taken: its circuits are set up for it.
-    """
-
-    name = "auto"
-
-    def pricer(self, network: RankNetwork, ranks: Ranks, operation: Operation) -> Pricer:
-        """The least of all algorithms that run on the network."""
-        pricers = [model.pricer(network, ranks, operation) for model in self._running(network, operation)]
-        return lambda payload_bytes: min(pricer(payload_bytes) for pricer in pricers)
-
-    def phases(self, network: RankNetwork, ranks: Ranks, payload_bytes: float, operation: Operation = "all_reduce") -> Phases:
-        """Those of the algorithm whose formula says the least, ties by the order of `AUTOMATIC`."""
-        return self.best(network, ranks, payload_bytes, operation).phases(network, ranks, payload_bytes, operation)
-
-    def best(self, network: RankNetwork, ranks: Ranks, payload_bytes: float, operation: Operation) -> Algorithm:
-        """The algorithm that is taken."""
-        return min(self._running(network, operation), key=lambda m: m.time_s(network, ranks, payload_bytes, operation))
-
-    @staticmethod
-    def _running(network: RankNetwork, operation: Operation) -> list[Algorithm]:
-        own = AUTOMATIC["ramp"]
-        return [own] if own.runs_on(network) else [m for m in AUTOMATIC.values() if m.runs_on(network) and m.offers(operation)]
+NOMINAL = "it is a formula at the links' nominal rates, which no measured collective reaches"
+UNTAKEN = dict.fromkeys((*AUTOMATIC, "auto", "rail"), NOMINAL) | {
+    "joint": "no library sends over a host's links and its cards at once",
+    "in-network": "it wants switches that reduce, which a cluster does not tell of",
+    "nccl": "it is what NCCL's tuner expects, which is made to choose and is not calibrated",
+    "measured": "it reads tables of one system",
+}
+"""Why layouts, which take ``calibrated`` unless an algorithm is named, do not take another one that is faster."""
 
 
 def chosen(name: str) -> Algorithm:

@@ -17,8 +17,9 @@ from ..model import CostSettings
 from ..network import RankNetwork
 from ..routing import SHORTEST_PATH, Routing
 from .algorithm import Algorithm, Pricer, Ranks
-from .choice import Fastest, chosen, of
+from .choice import chosen, of
 from .direct import RING
+from .fastest import Fastest
 from .in_network import InNetwork
 from .library import Library
 from .prices import Operation, Price

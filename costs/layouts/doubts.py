@@ -1,9 +1,10 @@
-"""How sure the time of a step is: what calibration leaves, and what a layout does that no measured run has shown.
+"""How sure the time of a step is: what calibration leaves, what runs differ by, what a layout does that no run has shown.
 
-Each doubt is a relative standard deviation of the step; together they are its uncertainty (root of the sum of squares). The
-runs that predictions were held against (docs, "How good are the predictions") compute attention unfused, send gradients when
-the backward pass is over, and reach at most `SEEN_UTILISATION` of their devices' peak. The further a layout goes beyond them
-the wider its uncertainty; no prediction is changed by this, and none of these figures is fitted.
+Each doubt is a standard deviation of the step's logarithm, so a relative one; together they are its uncertainty (root of the
+sum of squares), and 95 % of runs lie within `interval`. No prediction is changed by this. The runs that predictions were
+held against (docs, "How good are the predictions") compute attention unfused, send gradients when the
+backward pass is over, and reach at most `SEEN_UTILISATION` of their devices' peak: the further a layout goes beyond them the
+wider its uncertainty. `RUN_UNCERTAINTY` alone comes from those runs.
 """
 
 from __future__ import annotations
@@ -14,6 +15,13 @@ from collections.abc import Callable, Mapping, Sequence
 from .items import FusedAttention, Item, Pass, Product
 from .kernels import KernelModel
 from .work import LayoutWork
+
+RUN_UNCERTAINTY = 0.13
+"""What all rows of a published family are off by together: their framework, its version and its switches that no layout
+names, their hosts, how a cluster behaves at its scale. By `evaluation.coverage.between_runs` over the families of the reference
+data, each counting once; a family's own coverage is told with its figure left out (a reference test holds this constant)."""
+
+SOFTWARE = "software and cluster"
 
 NETWORK_UNCERTAINTY = 0.25
 """Relative standard deviation of what crosses hosts, whose figures are nominal."""
@@ -30,6 +38,9 @@ SEEN_UTILISATION = 0.61
 
 UTILISATION = "utilisation beyond any measured run"
 
+NORMAL_95 = 1.959964
+"""Standard deviations to each side that hold 95 % of a normal distribution."""
+
 
 def doubts(
     *,
@@ -39,6 +50,7 @@ def doubts(
     fused_attention_s: float,
     hidden_s: float,
     utilisation: float,
+    runs: float = 0.0,
 ) -> dict[str, float]:
     """The doubts of a step, by name; what does not apply is left out.
 
@@ -50,11 +62,13 @@ def doubts(
         hidden_s: communication beside it that is taken to hide behind computation.
         utilisation: share of the peak that the busiest devices reach. Where it is beyond `SEEN_UTILISATION`, the time that
             the step would take at that share is one standard deviation away.
+        runs: what runs of the same layout differ by, see `RUN_UNCERTAINTY`.
     """
     if step_s <= 0:
         return {"kernels": kernels}
     found = {
         "kernels": kernels,
+        SOFTWARE: runs,
         "links between hosts": NETWORK_UNCERTAINTY * crossing_s / step_s,
         "fused attention": FUSED_ATTENTION_UNCERTAINTY * fused_attention_s / step_s,
         "hidden communication": HIDDEN_UNCERTAINTY * hidden_s / step_s,
@@ -66,6 +80,12 @@ def doubts(
 def uncertainty(found: Mapping[str, float]) -> float:
     """All doubts together."""
     return math.hypot(*found.values())
+
+
+def interval(value: float, relative: float) -> tuple[float, float]:
+    """The ends of what holds 95 % of the runs of a figure with an uncertainty: as many times more above as less below."""
+    factor = math.exp(NORMAL_95 * relative)
+    return value / factor, value * factor
 
 
 def per_step(work: LayoutWork, stage: int, of_pass: Callable[[Pass], float]) -> float:

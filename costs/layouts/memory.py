@@ -77,8 +77,9 @@ def layer_activation_bytes(
     Without recomputation: inputs of both norms, of the joint projection and of the feed-forward layer, two dropout masks
     (unsharded unless cut by sequence); queries, keys and values, softmax, its dropout mask and output, the context, the
     input and output of the activation (sharded by ``t``). For a GPT that is ``s b h (10 + 24 / t + 5 a s / (h t))``, and
-    all of it over ``t`` under sequence parallelism. Selective recomputation keeps nothing of attention's inside, full
-    recomputation the layer's input alone. Fused attention keeps a float32 statistic for each query instead of the scores.
+    all of it over ``t`` under sequence parallelism. Selective recomputation keeps nothing of attention's inside; full
+    recomputation keeps the layer's input alone, which is whole on every rank without sequence parallelism, ``2 s b h``, and
+    cut by sequence with it, ``2 s b h / t``. Fused attention keeps a float32 statistic for each query instead of the scores.
 
     Args:
         shape: the model.
@@ -94,11 +95,11 @@ def layer_activation_bytes(
         Korthikanti et al., "Reducing activation recomputation in large transformer models", 2022, section 4.
     """
     hidden = shape.hidden
+    split = tp if sequence_parallel else 1
     if recompute == "full":
-        return float(width * tokens * hidden)
+        return float(width * tokens * hidden / split)
     mask = 1 if shape.has_dropout else 0
     norms = 1 if shape.is_parallel else 2
-    split = tp if sequence_parallel else 1
     queries = shape.num_heads * shape.head_dim
     key_values = max(shape.num_key_value_heads, tp) * shape.head_dim
     stream = (norms * 2 * width + norms * mask) * hidden / split

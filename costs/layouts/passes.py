@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from ..model import LAYOUT_DEFAULTS
 from .items import Message, Pass, Sweep
 from .kernels import KernelModel
 
@@ -21,9 +22,8 @@ calibration set: parts of vTrain's rows of hidden size 1024, by micro-batch, pre
 tried."""
 
 
-OVERLAP_SLOWDOWN = 1.126
-"""Factor by which kernels and messages both take longer while they run side by side, where nothing else is asked for
-(profiles of two hosts of eight GPUs in the repository of Galvatron, PKU-DAIR/Hetu-Galvatron)."""
+OVERLAP_SLOWDOWN = float(LAYOUT_DEFAULTS["overlap_slowdown"])
+"""Factor by which kernels and messages both take longer while they run side by side, where nothing else is asked for."""
 
 
 @dataclass(frozen=True)

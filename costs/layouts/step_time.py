@@ -21,7 +21,7 @@ from ...plans.partition import Layout
 from ...plans.rank_order import DEFAULT_ORDER
 from ..collectives.prices import Provenance
 from . import schedules
-from .doubts import doubts, fused_attention_s, operations, per_step, uncertainty
+from .doubts import RUN_UNCERTAINTY, doubts, fused_attention_s, operations, per_step, uncertainty
 from .items import Message, Pass, input_part, weight_part
 from .kernels import KernelModel, kernel_model
 from .passes import OVERLAP_SLOWDOWN, PassTime, pass_time
@@ -173,6 +173,7 @@ class Pricer:
                 fused_attention_s=per_step(work, last, lambda items: fused_attention_s(items, self.model)),
                 hidden_s=self._hidden_s(work, last, [times for times, _ in of_stage[last]], sync_s + gather_s),
                 utilisation=per_step(work, last, operations) / (step_s * self.device.peak_flops_per_s),
+                runs=RUN_UNCERTAINTY,
             ),
             peak_flops_per_s=layout.world * self.device.peak_flops_per_s,
         )

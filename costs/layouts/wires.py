@@ -9,42 +9,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import Literal, NamedTuple, Protocol
+from functools import cached_property, lru_cache
+from typing import NamedTuple, Protocol
 
 from ...clusters.clos import ClosTopology
 from ...clusters.cluster import Cluster
-from ...clusters.single_host import SingleHostTopology
 from ...plans.partition import Layout
 from ...plans.rank_order import DEFAULT_ORDER
+from ..collectives.calibrated import NETWORK_EFFICIENCY, NETWORK_LATENCY_S, HostLine, Links, host_line
 from ..collectives.groups import Fabric, group_price, group_price_s
 from ..collectives.prices import Operation, Provenance
 from ..model import CostSettings
 from .items import Message
-
-HOST_ALL_REDUCE = {
-    "nvswitch": {2: (46.0e-6, 192.9e9), 4: (54.0e-6, 218.4e9), 8: (78.6e-6, 227.3e9)},
-    "cube mesh": {2: (23.8e-6, 22.6e9), 4: (45.0e-6, 85.8e9), 8: (75.9e-6, 136.1e9)},
-}
-"""Latency and bus bandwidth of NCCL's all-reduce inside a host by ranks, on a DGX A100 and on V100s in a hybrid cube mesh:
-least squares over 1-1024 MiB of the tables in VIA-Research/vTrain (trace/a100 and trace/v100, AR_GPU*_LUT)."""
-
-MEASURED_LINK_BYTES_PER_S = {"nvswitch": 300e9, "cube mesh": 150e9}
-"""One direction of one device of the hosts on which `HOST_ALL_REDUCE` was measured; other links scale with theirs."""
-
-GATHER_LATENCY_SHARE, GATHER_BANDWIDTH_SHARE = 0.6, 0.9
-"""All-gather, reduce-scatter and all-to-all against the all-reduce: fitted on every second size of the nccl-tests tables of
-ai-dynamo/aiconfigurator for A100 (eight ranks: about 45 us and 205 GB/s)."""
-
-MEASURED_FROM_BYTES, MEASURED_TO_BYTES = 2**20, 2**30
-"""Sizes over which the lines of `HOST_ALL_REDUCE` were fitted."""
-
-NETWORK_LATENCY_S = 14e-6
-"""One hop between hosts by NCCL's protocol Simple (NVIDIA/nccl, src/graph/tuning.cc, hardware latency NET, ring)."""
-
-NETWORK_EFFICIENCY = 0.9
-"""Share of a card's nominal rate that reaches the payload. Published: 84.8-96 of 100 GB/s with four HDR cards
-(NVIDIA/nccl-tests, issues 100 and 119), 46-48 of 50 GB/s with NDR (issue 290)."""
 
 
 class Group(NamedTuple):
@@ -175,81 +151,91 @@ def _cut(axes: list[tuple[int, int]], ranks: int) -> tuple[list[tuple[int, int]]
     return [(first, apart), (along, distance)], [(1, apart), (further // along, distance * along)]
 
 
+class Uplinks(NamedTuple):
+    """What leaf switches carry to the spines.
+
+    Attributes:
+        hosts_per_leaf: hosts below one leaf switch, or one set of rails.
+        oversubscription: bandwidth into a leaf's hosts over bandwidth into its spines.
+    """
+
+    hosts_per_leaf: int = 1
+    oversubscription: float = 1.0
+
+    @classmethod
+    def of(cls, cluster: Cluster) -> Uplinks:
+        """Those of a cluster; as wide as the cards where it has no leaves."""
+        topology = cluster.topology
+        narrow = isinstance(topology, ClosTopology) and topology.oversubscription > 1
+        return cls(topology.hosts_per_leaf, topology.oversubscription) if narrow else AS_WIDE_AS_CARDS
+
+    def share(self, group: Group, devices_per_host: int, operation: Operation) -> float:
+        """What is left of the cards' rate while all groups along an axis send to other hosts at once.
+
+        Of ``k`` hosts below a leaf each sends to the one ``d`` hosts on: ``min(d, k)`` of them across the spines, over uplinks
+        that carry ``k`` hosts' cards divided by the oversubscription. In an all-to-all each of them sends to all hosts of its
+        group, as much to each. A group that whole leaves hold sends nothing across; of a transfer between two stages it is not
+        told where the others stand, so that some go across.
+        """
+        hosts, k = group.size // group.per_host, self.hosts_per_leaf
+        apart = max(1, group.stride // devices_per_host) if group.per_host == 1 else 1
+        if self.oversubscription <= 1 or hosts <= 1 or (k % (hosts * apart) == 0 and operation != "send_recv"):
+            return 1.0
+        across = min(apart, k) / k
+        if operation == "all_to_all":
+            across = (hosts - min(hosts, max(1, k // apart))) / (hosts - 1)
+        return min(1.0, 1.0 / (self.oversubscription * across)) if across else 1.0
+
+
+AS_WIDE_AS_CARDS = Uplinks()
+
+
 @dataclass(frozen=True)
 class Wires:
-    """Hosts of equal devices behind equal cards, priced by measured figures.
+    """Hosts of equal devices behind equal cards, priced by measured figures (`costs.collectives.calibrated`).
 
     Attributes:
         devices_per_host: devices of a host.
         link_bytes_per_s: what one device sends inside its host, nominal, one direction.
         card_bytes_per_s: what all cards of a host send together, nominal, one direction.
-        links: which of `HOST_ALL_REDUCE` the host resembles.
+        links: which of `calibrated.HOST_ALL_REDUCE` the host resembles.
+        uplinks: what stands above the hosts.
     """
 
     devices_per_host: int
     link_bytes_per_s: float
     card_bytes_per_s: float
-    links: Literal["nvswitch", "cube mesh"] = "nvswitch"
+    links: Links = "nvswitch"
+    uplinks: Uplinks = AS_WIDE_AS_CARDS
+
+    @property
+    def line(self) -> HostLine:
+        """What the hosts' links reach."""
+        return HostLine(self.link_bytes_per_s, self.links)
 
     def group_s(self, operation: Operation, payload_bytes: float, group: Group) -> float:
-        """Inside a host by the measured line of the all-reduce; between hosts by the group's share of the cards.
-
-        Between hosts a ring enters and leaves each host by as many cards as the group has ranks there, as NCCL's channels
-        do, and shares them with the groups beside it; it is never faster than inside the host. An all-reduce takes a
-        tree's latency where that is shorter.
-        """
-        n = group.size
-        if n <= 1 or payload_bytes <= 0:
+        """Inside a host by the measured line; between hosts by the group's share of the cards, or of the uplinks above them."""
+        if group.size <= 1 or payload_bytes <= 0:
             return 0.0
-        if operation == "send_recv":
-            return self._send_s(payload_bytes, group)
-        rounds = 2.0 if operation == "all_reduce" else 1.0
-        latency_s, bandwidth = self._host(min(n, group.per_host))
-        if operation != "all_reduce":
-            latency_s, bandwidth = GATHER_LATENCY_SHARE * latency_s, GATHER_BANDWIDTH_SHARE * bandwidth
-        hosts = n // group.per_host
-        if hosts > 1:
-            share = self.card_bytes_per_s * NETWORK_EFFICIENCY / group.side_by_side
-            bandwidth = min(share, bandwidth) if group.per_host > 1 else share
-            steps = rounds * (hosts - 1)
-            if operation == "all_reduce":
-                steps = min(steps, 2.0 * math.ceil(math.log2(hosts)) + 2.0)
-            latency_s = (latency_s if group.per_host > 1 else 0.0) + steps * NETWORK_LATENCY_S
-        return latency_s + rounds * (n - 1) / n * payload_bytes / bandwidth
+        between = self.between_bytes_per_s(group, operation)
+        return self.line.seconds(operation, payload_bytes, group.size, group.per_host, between)
+
+    def between_bytes_per_s(self, group: Group, operation: Operation = "all_reduce") -> float:
+        """Nominal, what a group's ranks of one host together send to other hosts: their share of the cards and uplinks."""
+        return self.card_bytes_per_s / group.side_by_side * self.uplinks.share(group, self.devices_per_host, operation)
 
     def flat_s(self, operation: Operation, payload_bytes: float, group: Group) -> float:
         """As `group_s`, each rank fetching all by its own share of the cards, as if its neighbours had fetched nothing."""
         if group.size <= group.per_host:
             return self.group_s(operation, payload_bytes, group)
-        share = self.card_bytes_per_s * NETWORK_EFFICIENCY / self.devices_per_host
+        each = Group(group.size // group.per_host, 1, self.devices_per_host, self.devices_per_host)
         rounds = 2.0 if operation == "all_reduce" else 1.0
+        share = self.between_bytes_per_s(each) * NETWORK_EFFICIENCY
         return NETWORK_LATENCY_S + rounds * (group.size - 1) / group.size * payload_bytes / share
 
     def provenance(self, operation: Operation, payload_bytes: float, group: Group) -> Provenance:
-        """``interpolated`` on the measured lines: inside a host with the links and over the sizes that they were fitted to."""
-        is_measured = (
-            group.size <= group.per_host
-            and operation != "send_recv"
-            and self.link_bytes_per_s == MEASURED_LINK_BYTES_PER_S[self.links]
-            and MEASURED_FROM_BYTES <= payload_bytes <= MEASURED_TO_BYTES
-        )
-        return "interpolated" if is_measured else "estimated"
-
-    def _send_s(self, payload_bytes: float, group: Group) -> float:
-        latency_s, bandwidth = self._host(2)
-        if group.per_host < 2:
-            return NETWORK_LATENCY_S + payload_bytes / (self.card_bytes_per_s * NETWORK_EFFICIENCY / group.side_by_side)
-        return 0.5 * latency_s + payload_bytes / bandwidth
-
-    def _host(self, ranks: int) -> tuple[float, float]:
-        """Latency and bus bandwidth inside a host, linear between the measured numbers of ranks."""
-        measured = HOST_ALL_REDUCE[self.links]
-        known = sorted(measured)
-        low = max((n for n in known if n <= ranks), default=known[0])
-        high = min((n for n in known if n >= ranks), default=known[-1])
-        weight = 0.0 if low == high else (ranks - low) / (high - low)
-        latency_s, bandwidth = ((1 - weight) * measured[low][part] + weight * measured[high][part] for part in (0, 1))
-        return latency_s, bandwidth * self.link_bytes_per_s / MEASURED_LINK_BYTES_PER_S[self.links]
+        """See `HostLine.provenance`."""
+        return self.line.provenance(operation, payload_bytes, group.size, group.per_host)
 
 
 @dataclass(frozen=True)
@@ -265,8 +251,13 @@ class FabricWires:
     devices_per_host: int
     _known: dict[tuple[Operation, float, Group], float] = field(default_factory=dict, repr=False, compare=False)
 
+    @cached_property
+    def uplinks(self) -> Uplinks:
+        """What stands above the hosts."""
+        return Uplinks.of(self.fabric.cluster)
+
     def group_s(self, operation: Operation, payload_bytes: float, group: Group) -> float:
-        """See `costs.collectives.group_price_s`."""
+        """See `costs.collectives.group_price_s`; of a transfer between stages no less than the uplinks need for all of them."""
         if group.size <= 1 or payload_bytes <= 0:
             return 0.0
         key = (operation, payload_bytes, group)
@@ -281,6 +272,10 @@ class FabricWires:
                 stride=stride,
                 side_by_side=self._fitting(group, stride),
             )
+            if operation == "send_recv" and group.per_host == 1 and self.uplinks.oversubscription > 1:
+                cards = card_bytes_per_s(self.fabric.cluster) / group.side_by_side
+                across = payload_bytes / (cards * self.uplinks.share(group, self.devices_per_host, operation))
+                self._known[key] = max(self._known[key], across)
         return self._known[key]
 
     def flat_s(self, operation: Operation, payload_bytes: float, group: Group) -> float:
@@ -316,21 +311,22 @@ class FabricWires:
 def wiring(cluster: Cluster, costs: CostSettings | None = None) -> Wiring:
     """How the messages of a cluster are priced.
 
-    By measured figures where its hosts have switched links and cards of their own and no algorithm is named
-    (``collectives: auto``), else by the collective layer.
+    By measured figures (``collectives: calibrated``, which layouts take where no algorithm is named) where its hosts have
+    switched links and cards of their own, else by the collective layer.
     """
     per_host = cluster.num_devices // cluster.num_hosts
+    costs = (costs or CostSettings()).of_layouts
+    line = host_line(cluster)
+    if costs.collectives != "calibrated" or line is None:
+        return FabricWires(Fabric.of(cluster, costs), per_host)
+    cards = card_bytes_per_s(cluster) or line.link_bytes_per_s
+    return Wires(per_host, line.link_bytes_per_s, cards, line.links, Uplinks.of(cluster))
+
+
+def card_bytes_per_s(cluster: Cluster) -> float:
+    """What all cards of a host of a Clos network send together, nominal, one direction; 0 where hosts have none."""
     topology = cluster.topology
-    costs = costs or CostSettings()
-    if costs.collectives == "auto":
-        if isinstance(topology, ClosTopology):
-            hosts = topology.hosts
-            cards = hosts.nics_per_host * hosts.nic_bandwidth_bytes_per_s
-            links: Literal["nvswitch", "cube mesh"] = "cube mesh" if cluster.device_types[0].name == "v100" else "nvswitch"
-            return Wires(per_host, hosts.bandwidth_bytes_per_s, cards / max(1.0, topology.oversubscription), links)
-        if isinstance(topology, SingleHostTopology) and not topology.is_bus:
-            return Wires(per_host, topology.link_bandwidth_bytes_per_s, topology.link_bandwidth_bytes_per_s)
-    return FabricWires(Fabric.of(cluster, costs), per_host)
+    return topology.hosts.nics_per_host * topology.hosts.nic_bandwidth_bytes_per_s if isinstance(topology, ClosTopology) else 0.0
 
 
 def message_s(message: Message, layout: Layout, wires: Wiring) -> float:

@@ -52,6 +52,7 @@ def test_step_times_are_told_with_the_calibration_and_the_unsupported(rows, caps
     told = capsys.readouterr().out
     assert "unsupported: run-2: no such device type: abacus" in told
     assert "Constants fitted on" in told
+    assert "Rows inside told intervals" in told
 
 
 def test_step_times_tell_what_was_taken_for_granted(tmp_path, capsys):
@@ -70,6 +71,7 @@ def test_step_times_as_json_have_what_every_validation_has(rows, capsys):
     data = json.loads(capsys.readouterr().out)
     assert {"item", "predicted", "reference", "relative_error"} <= set(data["rows"][0])
     assert data["summary"]["mine"]["unsupported"] == 1
+    assert {"inside_68", "inside_95", "rms_z"} <= set(data["summary"]["mine"]["coverage_left_out"])
     assert data["calibration_set"]
 
 

@@ -41,6 +41,16 @@ def test_equal_choices_have_equal_digests():
     assert CostSettings(collectives="auto", gradient_bytes_per_parameter_byte=1).digest == CostSettings().digest
 
 
+def test_layouts_have_defaults_of_their_own_where_nothing_was_given():
+    usual = CostSettings().of_layouts
+    assert (usual.collectives, usual.overlap_slowdown) == ("calibrated", 1.126)
+    assert usual.of_layouts == usual
+    # what was given stays, also where it is the default of the others
+    for given in ({"collectives": "auto"}, {"overlap_slowdown": 1.0}):
+        assert CostSettings(**given).of_layouts.model_dump() == usual.model_dump() | given
+    assert CostSettings(contention="fair").of_layouts.model_dump() == usual.model_dump() | {"contention": "fair"}
+
+
 @pytest.mark.parametrize(
     ("choices", "digest"),
     [

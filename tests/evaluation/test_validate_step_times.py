@@ -1,6 +1,7 @@
 """Published steps against ours: open fields, unsupported rows, summaries, and the bounds on the published families."""
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -11,9 +12,9 @@ from meshwright.costs.layouts.step_time import Pricer
 from meshwright.costs.layouts.wires import Group, Wires
 from meshwright.devices import device_type
 from meshwright.errors import ConfigError, InputFileError
-from meshwright.evaluation.calibrate_kernels import calibrate
+from meshwright.evaluation.calibrate_kernels import _rows, calibrate
 from meshwright.evaluation.step_time_rows import VTRAIN_COLUMNS, _published, gpt, read_rows
-from meshwright.evaluation.validate_step_times import validate
+from meshwright.evaluation.validate_step_times import predict, validate
 from meshwright.plans.partition import Layout
 
 ROW = {
@@ -151,6 +152,29 @@ def test_columns_may_stand_in_any_order_and_unknown_ones_are_noted(tmp_path):
     assert (plain.layout, plain.shape, plain.measured_s) == (turned.layout, turned.shape, turned.measured_s)
 
 
+def test_rows_of_several_hosts_take_the_network_that_their_source_names_worked_by_hand(tmp_path):
+    # VIA-Research/vTrain, config/validation/multi: hosts of eight A100 that send 800 Gbit/s each. A gradient all-reduce of
+    # 256 devices, eight of a host side by side: 2 (31 / 32) of S bytes at 0.9 x 100 GB/s / 8, and the latency of a tree over
+    # 32 hosts, 2 log2(32) + 2 = 12 hops of 14 us. Rows of one host know no network.
+    table = tmp_path / "table.csv"
+    lines = ["256,1024,2,6144,48,40,2048,8,32,1,30000", "8,16,1,1024,16,24,1024,8,1,1,300", "16,32,1,1024,16,24,1024,8,2,1,400"]
+    table.write_text("\n".join([",".join(VTRAIN_COLUMNS), *lines]) + "\n")
+    many, one, two = read_rows(table)
+    assert many.wires == Wires(8, 300e9, 100e9)
+    seconds = many.wires.group_s("all_reduce", 1e9, Group(32, 1, 8, 8))
+    assert seconds == pytest.approx(12 * 14e-6 + 2 * 31 / 32 * 1e9 / (0.9 * 100e9 / 8))
+    assert [row.family for row in (many, one, two)] == ["vtrain-multi-host", "vtrain-h1024 (calibration)", "vtrain-multi-host"]
+    assert [row for row, _ in _rows([table])] == [one]  # nothing is fitted on rows of several hosts
+    half, whole = (sync_s(many, card) for card in (100e9, 200e9))
+    assert predict(many).predicted.breakdown_s["gradient sync"] == half > 1.9 * whole
+
+
+def sync_s(row, card_bytes_per_s):
+    """Seconds of gradient synchronisation of a row on hosts of other cards."""
+    wires = Wires(8, 300e9, card_bytes_per_s)
+    return predict(replace(row, wires=wires)).predicted.breakdown_s["gradient sync"]
+
+
 def test_what_is_taken_for_granted_is_noted(of_rows):
     def without(*keys, **more):
         row = changed(cluster=more)
@@ -273,15 +297,14 @@ def test_bad_files_are_refused_by_name(tmp_path):
 
 
 @pytest.mark.reference
-def test_published_families_are_met(reference):
-    found = validate([reference / "published" / "step_times.json"])
-    summary = found.summary()
-    assert [family["unsupported"] for family in summary.values()] == [0, 0, 0]
+def test_published_families_are_met(published_steps):
+    summary = published_steps.summary()
+    assert [family["unsupported"] for family in summary.values()] == [0] * 7
     assert summary["korthikanti-2022"]["mean_relative_error"] < 0.035
     assert summary["korthikanti-2022"]["max_relative_error"] < 0.09
     assert summary["megatron-lm-2021"]["mean_relative_error"] < 0.05
     assert summary["megatron-lm-2021-zero3-vs-ptd"]["mean_relative_error"] < 0.12
-    by_name = {one.row.name: one for one in found.found}
+    by_name = {one.row.name: one for one in published_steps.found}
     pairs = [("174.6B-384", "174.6B-384"), ("174.6B-768", "174.6B-768"), ("174.6B-1536", "174.6B-1536")]
     pairs += [("529.6B-640", "529.6B-560"), ("529.6B-1120", "529.6B-1120"), ("529.6B-2240", "529.6B-2240")]
     for zero3, ptd in pairs:  # device-seconds of one sample, in the order in which they were measured
@@ -296,10 +319,10 @@ def test_published_families_are_met(reference):
 
 
 @pytest.mark.reference
-def test_measured_layouts_of_one_host_are_ranked(reference):
+def test_measured_layouts_of_one_host_are_ranked(published_steps):
     # The bound on the mean error, 9 %, is not met (see the docs): what is held is the rank order, and that the error does
     # not grow beyond what is documented.
-    summary = validate([reference / "published" / "vtrain_single_node.csv"]).summary()["vtrain-h2048"]
+    summary = published_steps.summary()["vtrain-h2048"]
     assert summary["items"] == 720
     assert summary["unsupported"] == 0
     assert summary["kendall_tau"] > 0.9

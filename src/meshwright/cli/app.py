@@ -163,7 +163,8 @@ def plan(
         Path | None, typer.Option(metavar="FILE", help="Write one step as a Chrome trace, which Perfetto opens.")
     ] = None,
     collectives: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Algorithm of all collectives; auto takes the measured figures.")
+        str | None,
+        typer.Option(metavar="NAME", help="Algorithm of all collectives: of layouts calibrated by default, else auto."),
     ] = None,
     collectives_table: CollectivesTable = None,
     overlap_slowdown: Annotated[
@@ -247,7 +248,8 @@ def estimate(
     layout: Annotated[
         str,
         typer.Option(
-            metavar="KEYS", help="As tp=8,pp=8,dp=2,micro_batch=1,global_batch=128; degrees that are absent are 1, switches off."
+            metavar="KEYS",
+            help="As tp=8,pp=8,dp=2,micro_batch=1,global_batch=128; absent degrees are 1, switches off, but overlap_dp is on.",
         ),
     ],
     sequence_length: Annotated[
@@ -261,7 +263,8 @@ def estimate(
         typer.Option(metavar="X", help="Factor on computing and sending while both go on at once; 1 is none, 1.126 the default."),
     ] = None,
     collectives: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Algorithm of all collectives; auto takes the measured figures.")
+        str | None,
+        typer.Option(metavar="NAME", help="Algorithm of all collectives; calibrated by default, auto is the fastest formula."),
     ] = None,
     collectives_table: CollectivesTable = None,
     costs: CostsFile = None,

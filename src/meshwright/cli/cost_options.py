@@ -9,9 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ..costs.model import CostSettings
 
-OVERLAP_SLOWDOWN = 1.126
-"""Of layouts, unless it is given; see `meshwright.costs.layouts.passes.OVERLAP_SLOWDOWN`."""
-
 
 @dataclass(frozen=True)
 class CostOptions:
@@ -29,11 +26,8 @@ class CostOptions:
     collectives_table: str | None = None
     overlap_slowdown: float | None = None
 
-    def settings(self, *, for_layouts: bool = True) -> CostSettings:
-        """The choices: options of their own before ``--set``, and both before the file.
-
-        Args:
-            for_layouts: whether layouts are priced, whose ``overlap_slowdown`` has a default of its own.
+    def settings(self) -> CostSettings:
+        """The choices: options of their own before ``--set``, and both before the file; what was not given stays unset.
 
         Raises:
             InputFileError, ConfigError: the file is missing, or a key or value is wrong.
@@ -42,7 +36,7 @@ class CostOptions:
         from ..costs.model import CostSettings
 
         read = CostSettings() if self.file is None else settings.load(CostSettings, self.file)
-        data = ({"overlap_slowdown": OVERLAP_SLOWDOWN} if for_layouts else {}) | read.model_dump(exclude_unset=True)
+        data = read.model_dump(exclude_unset=True)
         for change in self.changes:
             data = settings.override(data, change)
         if self.changes:

@@ -31,32 +31,42 @@ def run(
 ) -> None:
     """Price a layout, print its figures, what the step is made of and the memory of a rank, and write what was asked for."""
     from ..evaluation.estimating import estimate
-    from ..evaluation.explaining import explain
+    from ..evaluation.explaining import explain, untaken
 
     output.check_file("--json", json_file)
     chosen = costs.settings()
     found = estimate(job, cluster, layout, sequence_length=sequence_length, costs=chosen, **read.arguments())
-    switches = explain(found, chosen) if is_explained else []
+    switches = explain(found) if is_explained else []
+    named = untaken(found)
     out = output.console(json_file)
     _show(out, found)
+    if named is not None:
+        out.print(named, markup=False, soft_wrap=True)
     if chosen.kernels is not None:
         out.print(f"constants of kernels: {chosen.kernels}", markup=False, soft_wrap=True)
     if is_explained:
         _explain(out, found, switches)
     data = found.to_data() | ({} if chosen.kernels is None else {"kernels": chosen.kernels})
+    data |= {} if named is None else {"collectives_remark": named}
     output.write_json(json_file, data | ({"switches": [one.to_data() for one in switches]} if is_explained else {}))
     output.tell_written(out, json_file)
 
 
 def _show(out: Console, found: Priced) -> None:
+    from ..costs.layouts.doubts import interval
+    from ..evaluation.priced import priced_with
     from ..plans.document import figure_text
 
     lines = [[*figure_text(figure), f"{spread:.0%}", figure.provenance] for figure, spread in found.figures()]
     title = f"{found.job} on {found.layout.world} of {found.cluster.num_devices} devices of {found.cluster.name}"
     output.table(out, title, ["", "", "uncertainty", "provenance"], lines)
     output.tell_remarks(out, found.remarks)
+    hidden = " ".join(f"{key}={str(getattr(found.layout, key)).lower()}" for key in ("overlap_tp", "overlap_pp", "overlap_dp"))
+    out.print(f"{priced_with(found.costs)} {hidden}", markup=False, soft_wrap=True)
     doubts = [[name, f"{spread:.1%}"] for name, spread in found.step.doubts.items()]
     output.table(out, "Uncertainty of the step", ["made of", ""], doubts)
+    low_s, high_s = interval(found.step.step_s, found.step.uncertainty)
+    out.print(f"95 % interval of the step: {1e3 * low_s:.1f} to {1e3 * high_s:.1f} ms", markup=False)
     shares = [
         [part.name, f"{1e3 * part.seconds:.3f}", f"{part.share:.1%}", f"{part.uncertainty:.0%}", part.provenance]
         for part in found.parts()

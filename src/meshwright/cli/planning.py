@@ -35,7 +35,7 @@ def run(
             num_steps=steps,
             deadline_s=deadline_s,
             max_degree=max_degree,
-            costs=costs.settings(for_layouts=False),
+            costs=costs.settings(),
             progress=simulated,
             **read.arguments(),
         )

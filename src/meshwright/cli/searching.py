@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 NARROW = 100
 """Columns of a terminal below which a table of layouts has fewer columns."""
 
+UNKEPT = "unless --keep says otherwise overlap_tp=false overlap_pp=true in interleaved schedules alone overlap_dp=true"
+"""See `meshwright.plans.partition.hidden_unasked`."""
+
 MOST_ROWS = 40
 """Of the Pareto front; --all writes the whole of it."""
 
@@ -56,8 +59,10 @@ class Asked:
 def run(job: str, cluster: str, steps: int, asked: Asked, json_file: str | None) -> None:
     """Search, write what was asked for, and show the best layouts, the front and what became of the others."""
     from ..evaluation.layout_planning import search_layouts
+    from ..evaluation.priced import priced_with
 
     _check_files(asked, json_file)
+    costs = asked.costs.settings()
     found = search_layouts(
         job,
         cluster,
@@ -68,7 +73,7 @@ def run(job: str, cluster: str, steps: int, asked: Asked, json_file: str | None)
         order=asked.order,
         top=None if asked.whole_file else asked.top,
         num_steps=steps,
-        costs=asked.costs.settings(),
+        costs=costs,
         on_best=_Teller(),
         **asked.read.arguments(),
     )
@@ -85,6 +90,7 @@ def run(job: str, cluster: str, steps: int, asked: Asked, json_file: str | None)
 
         files.write_text(asked.plot_file, layouts_svg(found))
     _show(found, asked.top, json_file)
+    output.console(json_file).print(f"{priced_with(costs.of_layouts)}; {UNKEPT}", markup=False, soft_wrap=True)
     output.tell_written(output.console(json_file), json_file, asked.whole_file, asked.plot_file)
 
 

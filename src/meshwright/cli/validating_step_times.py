@@ -58,6 +58,10 @@ def run(paths: list[Path], max_mean_error: float | None, json_file: str | None) 
     summary = found.summary()
     columns = ["family", "rows", "unsupported", "mean error", "largest", "bias", "tau", "mean regret", "largest"]
     output.table(out, "Families", columns, [_summary_line(family, data) for family, data in summary.items()])
+    columns = ["family", "told", "inside 68 %", "inside 95 %", "rms z", "largest z", "left out: told", "inside 95 %", "rms z"]
+    lines = [_coverage_line(family, data) for family, data in summary.items() if "coverage" in data]
+    output.table(out, "Rows inside told intervals", columns, lines)
+    out.print("Left out: as the other families would have told it of this one.", markup=False)
     out.print("Constants fitted on, and on nothing else:", markup=False)
     for line in CALIBRATION_SET:
         out.print(f"  {line}", markup=False)
@@ -98,4 +102,19 @@ def _summary_line(family: str, data: dict[str, Any]) -> list[str]:
         "" if tau is None else f"{tau:.3f}",
         percent("mean_regret"),
         percent("max_regret"),
+    ]
+
+
+def _coverage_line(family: str, data: dict[str, Any]) -> list[str]:
+    told, other = data["coverage"], data["coverage_left_out"]
+    return [
+        family,
+        f"{told['mean_uncertainty']:.0%}",
+        f"{told['inside_68']:.0%}",
+        f"{told['inside_95']:.0%}",
+        f"{told['rms_z']:.2f}",
+        f"{told['largest_z']:+.1f}",
+        f"{other['mean_uncertainty']:.0%}",
+        f"{other['inside_95']:.0%}",
+        f"{other['rms_z']:.2f}",
     ]

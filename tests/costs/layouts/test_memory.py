@@ -3,11 +3,14 @@
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from meshwright.costs.layouts.memory import activation_bytes, check_fits, peak_memory, stage_memory
 from meshwright.costs.layouts.work import describe
 from meshwright.errors import PlanError
-from meshwright.evaluation.step_time_rows import gpt
+from meshwright.evaluation.step_time_rows import gpt, read_rows
+from meshwright.evaluation.validate_step_times import _layout
 from meshwright.plans.partition import Layout
 
 GIB = 2.0**30
@@ -41,15 +44,82 @@ def small(**keys):
     return describe(gpt(8, 512, 8, 1024, 128), Layout(**({"micro_batch": 2, "global_batch": 32} | keys)), 128)
 
 
-def test_a_layers_activations_worked_by_hand():
-    # s b h (10 + 24 / t + 5 a s / (h t)) with t = 4: 10 + 6 + 5 x 8 x 128 / 512 / 4 = 18.5
-    work = small(tp=4, attention="unfused")
-    assert activation_bytes(work) == pytest.approx(8 * 128 * 2 * 512 * 18.5)
-    # cut by sequence: (34 + 5 a s / h) / t = 11; without attention's inside 34 / t; the input alone 2
-    assert activation_bytes(small(tp=4, attention="unfused", sequence_parallel=True)) == pytest.approx(8 * 128 * 2 * 512 * 11)
-    one = small(tp=4, attention="unfused", sequence_parallel=True, recompute="selective")
-    assert activation_bytes(one) == pytest.approx(8 * 128 * 2 * 512 * 8.5)
-    assert activation_bytes(small(tp=4, recompute="full")) == 8 * 128 * 2 * 512 * 2
+PER_NUMBER = {
+    # Korthikanti et al., 2022, equations 1 to 6 and section 5, with 5 a s / h = 5 x 8 x 128 / 512 = 10 and t = 4: bytes for
+    # each of the s b h / c numbers that a rank of c keeps of a layer's input. Fused attention keeps no scores but a float32
+    # statistic for each query of each head, 4 a / h = 1 / 16.
+    ("none", "unfused", False): 10 + 24 / 4 + 10 / 4,
+    ("none", "unfused", True): (34 + 10) / 4,
+    ("selective", "unfused", False): 10 + 24 / 4,
+    ("selective", "unfused", True): 34 / 4,
+    ("full", "unfused", False): 2,
+    ("full", "unfused", True): 2 / 4,
+    ("none", "fused", False): 10 + 24 / 4 + 1 / 64,
+    ("none", "fused", True): 34 / 4 + 1 / 64,
+    ("selective", "fused", False): 10 + 24 / 4 + 1 / 64,
+    ("selective", "fused", True): 34 / 4 + 1 / 64,
+    ("full", "fused", False): 2,
+    ("full", "fused", True): 2 / 4,
+}
+
+
+@pytest.mark.parametrize("cp", [1, 2])
+@pytest.mark.parametrize(("recompute", "attention", "sequence_parallel"), PER_NUMBER)
+def test_a_layers_activations_worked_by_hand(recompute, attention, sequence_parallel, cp):
+    keys = {"recompute": recompute, "attention": attention, "sequence_parallel": sequence_parallel}
+    wanted = PER_NUMBER[recompute, attention, sequence_parallel] * 128 * 2 * 512 / cp
+    assert activation_bytes(small(tp=4, cp=cp, **keys)) == pytest.approx(8 * wanted)  # eight layers
+
+
+@pytest.mark.parametrize("attention", ["fused", "unfused"])
+@pytest.mark.parametrize("sequence_parallel", [False, True])
+def test_a_stage_that_recomputes_also_holds_the_block_that_is_recomputed_worked_by_hand(sequence_parallel, attention):
+    # One micro-batch, no pipeline: eight inputs, or layers without scores, and beside them one whole layer, or one layer's
+    # scores; the mask of the embedding's dropout, and the inputs of the last norm and of the head (2 bytes each).
+    numbers = 128 * 2 * 512
+    split = 4 if sequence_parallel else 1
+    ends = (1 + 2 + 2) / split
+    whole = PER_NUMBER["none", attention, sequence_parallel]
+    for recompute in ("none", "selective", "full"):
+        kept = PER_NUMBER[recompute, attention, sequence_parallel]
+        again = {"none": 0.0, "selective": whole - kept, "full": whole}[recompute]
+        held = 8 * kept + again + ends
+        work = small(tp=4, attention=attention, recompute=recompute, sequence_parallel=sequence_parallel)
+        assert stage_memory(work, 0).activations == pytest.approx(held * numbers)
+
+
+@given(
+    recompute=st.sampled_from(["none", "selective", "full"]),
+    attention=st.sampled_from(["fused", "unfused"]),
+    tp=st.sampled_from([1, 2, 4, 8]),
+    cp=st.sampled_from([1, 2, 4]),
+    pp=st.sampled_from([1, 2, 4]),
+    micro_batch=st.sampled_from([1, 2, 4]),
+)
+def test_what_a_rank_keeps_shrinks_with_sequence_parallelism_recomputation_and_degrees(
+    recompute, attention, tp, cp, pp, micro_batch
+):
+    def kept(**keys):
+        cut = {"recompute": recompute, "attention": attention, "tp": tp, "cp": cp, "pp": pp, "micro_batch": micro_batch}
+        return activation_bytes(small(**(cut | keys)))
+
+    # Under sequence parallelism nothing of a layer stands whole on a rank, so that tp cuts all of it.
+    assert kept(sequence_parallel=True) == pytest.approx(kept(tp=1) / tp)
+    assert kept(sequence_parallel=True) <= kept() * (1 + 1e-12)
+    assert kept() == pytest.approx(kept(cp=1) / cp)
+    assert kept() == pytest.approx(micro_batch * kept(micro_batch=1))
+    assert kept(recompute="full") <= kept(recompute="selective") <= kept(recompute="none")
+
+
+@pytest.mark.reference
+def test_a_published_70b_run_fits_its_devices(reference):
+    # 80 layers, 16 sequences of 8,192 tokens, tp 8 with sequence parallelism, full recomputation: the inputs of the layers are
+    # 2 x 16 x 8192 x 8192 / 8 x 80 = 21.5 GB. With whole inputs, eight times that, 218 GB in all were counted; it ran on 72 GiB.
+    rows = read_rows(reference / "published" / "step_times_h100.json")
+    row = next(row for row in rows if row.name == "torchtitan-70B-256-f8")
+    work = describe(row.shape, _layout(row, {}), row.sequence_length)
+    assert activation_bytes(work) == 2 * 16 * 8192 * 8192 / 8 * 80
+    assert stage_memory(work, 0).total < 72 * GIB
 
 
 @pytest.mark.reference
