@@ -239,7 +239,9 @@ class GraphSearch:
     def _chain(self, layout: Layout) -> Chain:
         key = layout.micro_batch, layout.recompute
         if key not in self._chains:
-            self._chains[key] = Chain.of(self.graph, layout, self.device, self.costs)
+            known = next(iter(self._chains.values()), None)
+            family = None if known is None else known.family
+            self._chains[key] = Chain.of(self.graph, layout, self.device, self.costs, family)
         return self._chains[key]
 
     def _fitting(self, layout: Layout, order: str, most_steps: float | None = None) -> tuple[_Cut | None, float | None]:

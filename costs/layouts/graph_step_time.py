@@ -12,9 +12,9 @@ from ...devices import DeviceType
 from ...plans.rank_order import DEFAULT_ORDER
 from ..collectives.prices import Provenance
 from .doubts import doubts, uncertainty
+from .graph_tails import stage_tail_s
 from .graph_work import GraphWork
 from .items import Message
-from .spans import Span, exposed_after, exposed_before
 from .steady_steps import PlayedPipeline, step_s
 from .step_time import MINOR
 from .waits import waits
@@ -179,19 +179,10 @@ def _sends_s(work: GraphWork, wires: Wiring, order: str) -> NDArray[np.float64]:
 
 def _tail_s(work: GraphWork, stage: int, wires: Wiring, slowdown: float, order: str) -> tuple[float, float]:
     """Exposed seconds of gradients and of gathered parameters."""
-    layout, found = work.layout, []
-    for is_backward, messages in ((True, work.sync(stage)), (False, work.gather(stage))):
-        priced = [
-            (m.axis, wires.group_s(m.operation, m.payload_bytes, group_of(m.axis, layout, wires.devices_per_host, order)))
-            for m in messages
-        ]
-        whole_s = sum(seconds for _, seconds in priced)
-        if layout.overlap_dp and whole_s > 0:
-            spans = _spans(work, stage, is_backward=is_backward)
-            shown_s = (exposed_after if is_backward else exposed_before)(spans, [(str(axis), s) for axis, s in priced])
-            whole_s = shown_s + (slowdown - 1) * max(0.0, whole_s - shown_s)
-        found.append(whole_s)
-    return found[0], found[1]
+    chunks = [work.chunks[chunk] for chunk in work.chunks_of(stage)]
+    backward = [(work.backward_s[ops], work.gradient_bytes[ops]) for ops in chunks]
+    forward = [(work.forward_s[ops], work.graph.parameter_bytes[ops]) for ops in chunks]
+    return stage_tail_s(work.layout, wires, order, slowdown, backward, forward)
 
 
 def _hidden_s(work: GraphWork, stage: int, wires: Wiring, order: str, tail_s: float) -> float:
@@ -209,20 +200,6 @@ def _hidden_s(work: GraphWork, stage: int, wires: Wiring, order: str, tail_s: fl
             whole_s += wires.group_s(message.operation, message.payload_bytes, group)
         hidden_s += max(0.0, whole_s - tail_s)
     return hidden_s
-
-
-def _spans(work: GraphWork, stage: int, *, is_backward: bool) -> list[Span]:
-    """The ops of a stage in the order of their passes, see `spans.stage_spans`."""
-    seconds, size = (work.backward_s, work.gradient_bytes) if is_backward else (work.forward_s, work.graph.parameter_bytes)
-    chunks = work.chunks_of(stage)
-    total = float(size[work.ops_of(stage)].sum())
-    spans: list[Span] = []
-    for place, chunk in enumerate(chunks):
-        if place:
-            between = work.chunks[chunks[place - 1] if is_backward else chunk]
-            spans.append(Span(work.layout.pp - 1, float(seconds[between].sum()), 0.0, 0.0))
-        spans += [Span(1, float(seconds[op]), float(size[op]) / total, 0.0) for op in work.chunks[chunk].tolist()]
-    return spans[::-1] if is_backward else spans
 
 
 def op_uncertainty(work: GraphWork) -> float:
