@@ -25,16 +25,16 @@ from numpy.typing import NDArray
 from ...compiled import njit
 from ...jobs.graph import JobGraph
 
-FLOPS_PER_BYTE = (16.0, 64.0, 256.0, 1024.0, 4096.0)
+FLOPS_PER_BYTE = (16.0, 64.0, 256.0, 1024.0)
 """Operations that a device does while its memory moves a byte: those of `configs/devices` lie between 139 and 420."""
 
-LAUNCHES = (0.0, 0.5, 4.0)
+LAUNCHES = (0.0, 1.0)
 """Launch of an op, in the mean work of one."""
 
 TRANSFERS = (0.0, 1 / 32, 1 / 8, 1 / 2, 2.0, 8.0)
 """Seconds of a transfer of the mean size, in those of a chunk's work."""
 
-SLACKS = (0.0, 0.1, 0.3)
+SLACKS = (0.0, 0.2)
 """By how much the busiest chunk may be busier, so that less is sent."""
 
 MOST_CUTS = 1_000

@@ -11,6 +11,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ...compiled import njit
 from ...plans.partition import Layout
 from .cut_family import CutFamily, least_busy
 from .cut_labels import PlainPipeline, cut_by_labels, leanest_cut
@@ -18,6 +19,7 @@ from .graph_memory import flights, state_factor
 from .graph_tails import run_tails_s, stage_tail_s
 from .interleaved_cuts import Held, most_flying
 from .memory import FRAGMENTATION, RUNTIME_BYTES
+from .schedules import MAX_TASKS, orders, play_tasks
 from .steady_steps import PlayedPipeline, step_s
 from .wires import Wiring
 
@@ -73,24 +75,25 @@ class CutPricer:
 
     def shortest(self, capacity_bytes: float) -> tuple[NDArray[np.int64] | None, bool]:
         """The cut of the shortest step of a plain pipeline among those that fit, and whether the search came to its end."""
-        pipe = self.plain(capacity_bytes)
         cuts, best_s, found = np.zeros(self.layout.pp + 1, np.int64), np.inf, None
         for one in self._guesses():
             if self.peaks_bytes(one[None])[0] <= capacity_bytes and (seconds := self.step_s(one)) < best_s:
                 best_s, found = seconds, one
         limit_s = best_s * (1 - BETTER)
+        pipe = self.plain(capacity_bytes, limit_s)
         for most in (FEW_LABELS, MANY_LABELS):
             seconds, is_done = cut_by_labels(pipe, limit_s, most, MOST_LABELS, cuts)
             if seconds < limit_s:
                 limit_s, found = seconds * (1 - BETTER), cuts.copy()
         return found, bool(is_done)
 
-    def plain(self, capacity_bytes: float) -> PlainPipeline:
-        """The pipeline as `cut_labels` cuts it."""
+    def plain(self, capacity_bytes: float, limit_s: float) -> PlainPipeline:
+        """The pipeline as `cut_labels` cuts it for a step below a limit."""
         layout, chain = self.layout, self.chain
         passes = chain.backward_ops, chain.forward_ops
         prices = chain.family.prices
-        tails_s = run_tails_s(layout, self.wires, self.order, self.slowdown, chain.starts, passes, prices)
+        busy_s, most_s = chain.forward_s + chain.backward_s, limit_s / layout.num_micro_batches
+        tails_s = run_tails_s(layout, self.wires, self.order, self.slowdown, chain.starts, passes, prices, busy_s, most_s)
         return PlainPipeline(
             layout.schedule == "gpipe",
             layout.num_micro_batches,
@@ -117,28 +120,40 @@ class CutPricer:
     def best(self, cuts: NDArray[np.int64], capacity_bytes: float) -> NDArray[np.int64] | None:
         """The first of the cuts whose step is shortest among those that fit."""
         cuts = cuts[self.peaks_bytes(cuts) <= capacity_bytes]
-        bounds_s = self._bounds_s(cuts)
+        spans_s = self._first_spans_s(cuts)
         best_s, best = np.inf, None
-        for place in np.argsort(bounds_s, kind="stable").tolist():
-            if bounds_s[place] * (1 - 1e-9) >= best_s:
+        for place in np.argsort(spans_s, kind="stable").tolist():
+            if spans_s[place] >= best_s:
                 break
-            seconds = self.step_s(cuts[place], best_s)
+            seconds = float(spans_s[place]) if self.layout.dp == 1 else self.step_s(cuts[place])
             if seconds < best_s:
                 best_s, best = seconds, cuts[place]
         return best
 
-    def step_s(self, cuts: NDArray[np.int64], limit_s: float = np.inf) -> float:
-        """Seconds of a step, as `graph_step_time.graph_step_s` says; any number from the limit on, where it is no less."""
-        layout, p = self.layout, self.layout.pp
+    def _first_spans_s(self, cuts: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Time of the first stage, at most that of the step, of each cut; infinite where another one surely takes less, ``(f,)``."""
+        layout, chain = self.layout, self.chain
+        p, v, m = layout.pp, layout.virtual_stages, layout.num_micro_batches
+        if p * v * m * 2 > MAX_TASKS:
+            return np.array([float(self._played(one).played.span_s[0]) for one in cuts])
+        bounds_s = self._bounds_s(cuts)
+        passes = chain.forward_s, chain.backward_s, self.transfer_s
+        spans_s: NDArray[np.float64] = _spans_s(
+            orders(layout.schedule, p, v, m), v, m, cuts, *passes, layout.overlap_pp, layout.dp == 1, bounds_s
+        )
+        return spans_s
+
+    def step_s(self, cuts: NDArray[np.int64]) -> float:
+        """Seconds of a step, as `graph_step_time.graph_step_s` says."""
+        tails_s = {stage: self._tail_s(cuts, stage) for stage in range(self.layout.pp)}
+        return step_s(self._played(cuts), tails_s)[0]
+
+    def _played(self, cuts: NDArray[np.int64]) -> PlayedPipeline:
+        layout = self.layout
         own = np.stack([np.diff(self.chain.forward_s[cuts]), np.diff(self.chain.backward_s[cuts])], axis=1)
-        task_s = np.zeros((p, layout.virtual_stages, 3))
-        task_s[:, :, :2] = own.reshape(layout.virtual_stages, p, 2).swapaxes(0, 1)
-        send_s = self.transfer_s[np.arange(len(own)), cuts[1:]]
-        pipeline = PlayedPipeline.of(layout, task_s, send_s)
-        least_s = float(pipeline.played.span_s[0])
-        if least_s >= limit_s or layout.dp == 1:
-            return least_s
-        return step_s(pipeline, {stage: self._tail_s(cuts, stage) for stage in range(p)})[0]
+        task_s = np.zeros((layout.pp, layout.virtual_stages, 3))
+        task_s[:, :, :2] = own.reshape(layout.virtual_stages, layout.pp, 2).swapaxes(0, 1)
+        return PlayedPipeline.of(layout, task_s, self.transfer_s[np.arange(len(own)), cuts[1:]])
 
     def peaks_bytes(self, cuts: NDArray[np.int64]) -> NDArray[np.float64]:
         """Bytes of the fullest rank, counted as `graph_memory.graph_stage_memory` counts them, ``(f,)``."""
@@ -207,3 +222,22 @@ class CutPricer:
             [(seconds[ops], sizes[ops]) for ops in ranges] for seconds, sizes in (self.chain.backward_ops, self.chain.forward_ops)
         )
         return sum(stage_tail_s(self.layout, self.wires, self.order, self.slowdown, backward, forward))
+
+
+@njit()
+def _spans_s(tasks, v, m, cuts, forward_s, backward_s, transfer_s, hides, are_steps, bounds_s):  # type: ignore[no-untyped-def]
+    """Play every cut, the most promising first; where nothing follows the passes, those that can only take longer are left out."""
+    p = len(tasks)
+    spans, least = np.full(len(cuts), np.inf), np.inf
+    task_s, send_s, starts_s = np.zeros((p, v, 3)), np.zeros(p * v), np.zeros(p)
+    for one in np.argsort(bounds_s):
+        if are_steps and bounds_s[one] * (1.0 - 1e-9) >= least:
+            break
+        for chunk in range(p * v):
+            first, last = cuts[one, chunk], cuts[one, chunk + 1]
+            task_s[chunk % p, chunk // p, 0] = forward_s[last] - forward_s[first]
+            task_s[chunk % p, chunk // p, 1] = backward_s[last] - backward_s[first]
+            send_s[chunk] = transfer_s[chunk, last]
+        spans[one] = play_tasks(tasks, v, m, task_s, send_s, hides, starts_s)[0][0]
+        least = min(least, spans[one])
+    return spans

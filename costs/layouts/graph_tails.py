@@ -102,10 +102,12 @@ def stage_tail_s(
 
 
 @njit()
-def _add_tails(tails_s, starts, seconds, sizes, before, whole_s, has_ended, overlaps, slowdown):  # type: ignore[no-untyped-def]
-    """Add what is exposed of messages to the tail of every run of units."""
+def _add_tails(tails_s, starts, seconds, sizes, before, whole_s, has_ended, overlaps, slowdown, busy_s, most_s):  # type: ignore[no-untyped-def]
+    """Add what is exposed of messages to the tail of every run of units that is not too busy."""
     for first in range(len(starts) - 1):
         for last in range(first + 1, len(starts)):
+            if busy_s[last] - busy_s[first] >= most_s:
+                break
             messages = whole_s[:, first, last].copy()
             whole = messages.sum()
             if overlaps and whole > 0.0:
@@ -127,6 +129,8 @@ def run_tails_s(
     starts: NDArray[np.int64],
     passes: tuple[tuple[NDArray[np.float64], NDArray[np.float64]], tuple[NDArray[np.float64], NDArray[np.float64]]],
     prices: dict[object, NDArray[np.float64]],
+    busy_s: NDArray[np.float64],
+    most_s: float,
 ) -> NDArray[np.float64]:
     """Exposed seconds behind the last pass of a stage that holds the units from one up to another, ``(u + 1, u + 1)``.
 
@@ -138,6 +142,8 @@ def run_tails_s(
         starts: first op of each unit in the topological order and, last, ``n``, ``(u + 1,)``.
         passes: for the backward and for the forward pass, seconds and bytes of each op in the topological order, ``(n,)``.
         prices: of the messages of a graph's runs, kept from call to call; added to.
+        busy_s: of a micro-batch through all units before each one, ``(u + 1,)``.
+        most_s: runs that are busy for so long are left out.
     """
     found = np.zeros((len(starts), len(starts)))
     if layout.dp == 1:
@@ -154,7 +160,7 @@ def run_tails_s(
         if key not in prices:
             prices[key] = _priced(make, layout, wires, order, before)
         whole_s = prices[key]
-        _add_tails(found, starts, seconds, sizes, before, whole_s, has_ended, layout.overlap_dp, slowdown)
+        _add_tails(found, starts, seconds, sizes, before, whole_s, has_ended, layout.overlap_dp, slowdown, busy_s, most_s)
     return found
 
 

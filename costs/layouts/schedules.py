@@ -179,7 +179,7 @@ def paths_s(
     for row, stage in enumerate(stages):
         starts_s = np.full(p, -np.inf)
         starts_s[stage] = 0.0
-        found[row] = _play(tasks, v, m, task_s, sends, overlaps_sends, starts_s)[0]
+        found[row] = play_tasks(tasks, v, m, task_s, sends, overlaps_sends, starts_s)[0]
     return found
 
 
@@ -263,7 +263,7 @@ def _played(
     tasks: Tasks, v: int, m: int, task_s: NDArray[np.float64], send_s: NDArray[np.float64], overlaps_sends: bool
 ) -> Played:
     task_s, sends = np.ascontiguousarray(task_s, np.float64), np.ascontiguousarray(send_s)
-    ends, busy, first, done = _play(tasks, v, m, task_s, sends, overlaps_sends, np.zeros(len(task_s)))
+    ends, busy, first, done = play_tasks(tasks, v, m, task_s, sends, overlaps_sends, np.zeros(len(task_s)))
     assert done, "a schedule waits for itself"
     span = ends - first
     return Played(float(span.max()), span, busy, first)
@@ -362,7 +362,8 @@ def _zero_bubble(p, m, is_double):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _play(tasks, v, m, task_s, send_s, overlaps_sends, starts_s):  # type: ignore[no-untyped-def]
+def play_tasks(tasks, v, m, task_s, send_s, overlaps_sends, starts_s):  # type: ignore[no-untyped-def]
+    """When each stage ends, how long it is busy, when it starts, and whether all is done; stages start no earlier than told."""
     p, n = tasks.shape[0], tasks.shape[1]
     chunks = p * v
     ready = np.full((2, chunks, m), np.inf)  # when a pass may start; infinite: not known yet

@@ -229,9 +229,8 @@ def test_uneven_units_are_cut_as_by_brute_force(monkeypatch, ops, pp, v, most_tr
 
 
 def test_many_stages_are_not_cut_for_balance_where_sending_costs_more():
-    # Two ops of 1 s forward and 2 s backward, then one of 2 s and 4 s; 9 bytes (9 s each way) cross behind the second and 1 byte
-    # behind the first. One micro-batch: 12 s and the way there and back, 2 s or 18 s. The busiest stage would be least busy behind
-    # the second op without transfers, and is busier behind the first.
+    # Three ops of 9, 9 and 18 s a micro-batch; behind the first crosses 1 byte, behind the second 9 bytes, in 1 s a byte. One
+    # micro-batch takes 36 s and the way there and back: 2 s or 18 s. Two equal stages would be those behind the second op.
     graph = graph_of([3, 3, 6], [(0, 1), (1, 2)], [1.0, 9.0, 0.0], [0.0] * 3, samples=1)
     layout = Layout(pp=2, micro_batch=1, global_batch=1)
     assert best_cuts(graph, layout, A100, Line()) == (0, 1, 3)
