@@ -131,7 +131,7 @@ class CutPricer:
         return best
 
     def _first_spans_s(self, cuts: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Time of the first stage, at most that of the step, of each cut; infinite where another one surely takes less, ``(f,)``."""
+        """Time of each cut's first stage, at most that of its step; infinite where another one takes less, ``(f,)``."""
         layout, chain = self.layout, self.chain
         p, v, m = layout.pp, layout.virtual_stages, layout.num_micro_batches
         if p * v * m * 2 > MAX_TASKS:
@@ -226,7 +226,7 @@ class CutPricer:
 
 @njit()
 def _spans_s(tasks, v, m, cuts, forward_s, backward_s, transfer_s, hides, are_steps, bounds_s):  # type: ignore[no-untyped-def]
-    """Play every cut, the most promising first; where nothing follows the passes, those that can only take longer are left out."""
+    """Play every cut, the most promising first; where nothing follows the passes, those that take longer are left out."""
     p = len(tasks)
     spans, least = np.full(len(cuts), np.inf), np.inf
     task_s, send_s, starts_s = np.zeros((p, v, 3)), np.zeros(p * v), np.zeros(p)

@@ -239,7 +239,7 @@ def test_many_stages_are_not_cut_for_balance_where_sending_costs_more():
 def test_memory_moves_a_cut():
     # Four ops of one second; the first holds 10 GB of weights, 80 GB with its state, which fills a device by itself.
     graph = graph_of([1, 1, 1, 1], [(0, 1), (1, 2), (2, 3)], [0.0] * 4, [10e9, 1e9, 1e9, 1e9], samples=1)
-    layout = Layout(pp=2, micro_batch=1, global_batch=1)
+    layout = Layout(pp=2, micro_batch=1, global_batch=8)
     assert best_cuts(graph, layout, A100, Line()) == (0, 2, 4)
     assert best_cuts(graph, layout, A100, Line(), capacity_bytes=80e9 + RUNTIME_BYTES + 1) == (0, 1, 4)
     assert best_cuts(graph, layout, A100, Line(), capacity_bytes=80e9) is None
