@@ -114,7 +114,7 @@ def timed_graph(source: JobSource, cluster: Cluster, batch_size: int | None = No
 
 
 def cut(graph: JobGraph, cluster: Cluster, layout: Layout, costs: CostSettings) -> GraphWork:
-    """The work of a job graph whose pipeline is cut where its busiest stage is least busy, see `costs.layouts.graph_cuts`.
+    """The work of a job graph whose pipeline is cut where its step takes least, see `costs.layouts.graph_cuts`.
 
     Where no cut fits the devices it is that of devices without bounds, so that its memory can be told.
 

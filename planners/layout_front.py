@@ -41,8 +41,8 @@ class Counts:
         pruned: neither among the best nor on the front, by their bounds; whether they fit need not be known.
         examined: priced.
         prices: in all rank orders that the price tells apart.
-        unproven: of the legal ones, those of which a better cut, or one that fits, may be there: interleaved schedules of a job
-            graph whose best cut does not fit, where the search for one that does was given up.
+        unproven: of the legal ones, those of which a cut that fits may be there: interleaved schedules of a job graph where the
+            search for one was given up.
     """
 
     illegal: int = 0

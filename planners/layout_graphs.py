@@ -1,10 +1,10 @@
 """Every layout of any job graph on a number of devices: data parallelism beside a pipeline of its ops, the best first.
 
 A layout is ``dp`` x ``pp`` with a size of micro-batches, a schedule, recomputation and ZeRO-1 or not; its stages are cut
-exactly (`costs.layouts.graph_cuts`). Nothing is left out by a rule of thumb: a layout is passed by only where a stage of it
+where its step takes least (`costs.layouts.graph_cuts`). Nothing is left out by a rule of thumb: a layout is passed by only where a stage of it
 does not fit a device, or where its busiest stage alone takes longer than the last layout of the wanted ranking *and* a layout
 that was found takes no more time, memory and devices than that bound, its memory and its devices (as in `layout_search`).
-To find the best cut of an interleaved schedule that fits may take long: it is given `QUICK_STEPS` at first, and more only where
+To find a cut of an interleaved schedule that fits may take long: it is given `QUICK_STEPS` at first, and more only where
 the layout cannot be passed by whatever its cut. Layouts for which `costs.layouts.interleaved_cuts.MOST_STEPS` was too few are
 counted as unproven.
 """
@@ -238,7 +238,9 @@ class GraphSearch:
     def _chain(self, layout: Layout) -> Chain:
         key = layout.micro_batch, layout.recompute
         if key not in self._chains:
-            self._chains[key] = Chain.of(self.graph, layout, self.device, self.costs)
+            known = next(iter(self._chains.values()), None)
+            family = None if known is None else known.family
+            self._chains[key] = Chain.of(self.graph, layout, self.device, self.costs, family)
         return self._chains[key]
 
     def _fitting(self, layout: Layout, order: str, most_steps: float | None = None) -> tuple[_Cut | None, float | None]:

@@ -41,8 +41,14 @@ class Joint(Algorithm):
         """Seconds with the best number of chunks, or the best share of the payload on the cards."""
         table = RAIL.table(network, ranks) if self.offers(operation) else None
         if table is None:
-            alone, share = RING.pricer(network, ranks, operation), self._share_on_cards(network, ranks, operation)
-            return lambda payload_bytes: alone((1 - share(payload_bytes)) * payload_bytes)
+            alone, cards = RING.pricer(network, ranks, operation), self._cards(network, ranks, operation)
+            share = self._share_on_cards(network, ranks, operation)
+
+            def seconds(payload_bytes: float) -> float:
+                part = share(payload_bytes)
+                return alone((1 - part) * payload_bytes) if part < 1 else cards(payload_bytes)
+
+            return seconds
         return pipelined(*RAIL.tiers(network, ranks, table, operation))
 
     def phases(self, network: RankNetwork, ranks: Ranks, payload_bytes: float, operation: Operation = "all_reduce") -> Phases:
@@ -62,20 +68,32 @@ class Joint(Algorithm):
         return (lasting(network, together, self.time_s(network, ranks, payload_bytes, operation)),)
 
     def _share_on_cards(self, network: RankNetwork, ranks: Ranks, operation: Operation) -> Pricer:
-        """Of the payload, so that both rings end together; none where the cards' latency is longer than all of it takes."""
+        """Of the payload, so that both rings end together.
+
+        None where the cards' latency is longer than all of it takes, all where the switch's is longer than that takes over the
+        cards.
+        """
         topology = network.cluster.topology
         is_inside = len(set(network.host[ranks].tolist())) == 1
         if not (is_inside and self.offers(operation) and isinstance(topology, ClosTopology | TraceTopology)):
             return lambda _: 0.0
+        way, n = RING.own[operation], len(ranks)
+        latency = network.ring(ranks)[1] if way.is_along_ring else network.all_pairs(ranks)[1]
+        # Both are lines over the size: equal where a + b (1 - x) S = c + d x S.
+        a, c = way.formula(1.0, n, float("inf"), latency), way.formula(1.0, n, float("inf"), 2 * topology.hosts.nic_latency_s)
+        b = RING.pricer(network, ranks, operation)(1.0) - a
+        d = self._cards(network, ranks, operation)(1.0) - c
+        return lambda payload_bytes: min(1.0, max(0.0, (a - c + b * payload_bytes) / ((b + d) * payload_bytes)))
+
+    def _cards(self, network: RankNetwork, ranks: Ranks, operation: Operation) -> Pricer:
+        """Seconds of a ring of one host over its cards alone."""
+        topology = network.cluster.topology
+        if not isinstance(topology, ClosTopology | TraceTopology):
+            return lambda _: float("inf")
         hosts = topology.hosts
         sharers = hosts.devices_per_host // hosts.nics_per_host
         by_card: dict[int, int] = {}
         for device in network.devices[ranks].tolist():
             by_card[device // sharers] = by_card.get(device // sharers, 0) + 1
-        way = RING.own[operation]
-        bandwidth, latency = network.ring(ranks) if way.is_along_ring else network.all_pairs(ranks)
-        card, card_latency = hosts.nic_bandwidth_bytes_per_s / max(by_card.values()), 2 * hosts.nic_latency_s
-        # Both are lines over the size: equal where a + b (1 - x) S = c + d x S.
-        a, c = way.formula(1.0, len(ranks), float("inf"), latency), way.formula(1.0, len(ranks), float("inf"), card_latency)
-        b, d = way.formula(1.0, len(ranks), bandwidth, 0.0), way.formula(1.0, len(ranks), card, 0.0)
-        return lambda payload_bytes: max(0.0, (a - c + b * payload_bytes) / ((b + d) * payload_bytes))
+        formula, bandwidth = RING.own[operation].formula, hosts.nic_bandwidth_bytes_per_s / max(by_card.values())
+        return lambda payload_bytes: formula(payload_bytes, len(ranks), bandwidth, 2 * hosts.nic_latency_s)

@@ -1,9 +1,14 @@
-"""Where a pipeline of any job graph is cut: exactly so that its busiest stage is as little busy as can be.
+"""Where a pipeline of any job graph is cut: so that its step takes least, among the cuts that fit.
 
 Stages are runs of the topological order; layers of a transformer stay whole (`plans.stages.layer_starts`). For each
-micro-batch a stage computes forward and backward, and sends activations to the next stage and gradients to the one before;
-where it computes on while it sends, the longer of both counts. Of all cuts whose stages fit their devices those are taken
-whose busiest stage is least busy, and of these the one that sends least in all.
+micro-batch a stage computes forward and backward, and sends activations to the next stage and gradients to the one before.
+What a cut is worth is what `graph_step_time.graph_step_s` says of it. GPipe and 1F1B are cut exactly (`cut_labels`); of the
+others the best one of a family of cuts is taken that no figure of a machine changes (`cut_family`). Either way the cut is
+the best one of a set that does not depend on how fast anything is, and more memory only adds to those that fit: no step
+takes longer on a better machine.
+
+Where none of the family fits, and chunks share a device's memory, the least busy one that does is looked for
+(`interleaved_cuts`).
 
 Legend: ``u`` units that stay whole, ``k`` chunks, one for each stage unless schedules are interleaved.
 """
@@ -23,12 +28,14 @@ from ...jobs.graph import JobGraph
 from ...plans.partition import Layout
 from ...plans.rank_order import DEFAULT_ORDER
 from ...plans.stages import layer_starts
+from .. import compute
 from ..model import CostSettings
 from .chunk_runs import load_s
-from .graph_memory import flights, state_factor
+from .cut_family import CutFamily
+from .cut_prices import CutPricer
 from .graph_work import op_times_s, share_of
-from .interleaved_cuts import Fitting, Held, fitting_cuts
-from .memory import FRAGMENTATION, RUNTIME_BYTES
+from .interleaved_cuts import fitting_cuts
+from .schedules import is_plain
 from .wires import Wiring, boundary_groups
 
 ROUNDING = 1e-12
@@ -41,7 +48,11 @@ class Chain:
 
     Attributes:
         starts: first op of each unit by its place in the topological order and, last, the number of ops, ``(u + 1,)``.
-        busy_s: seconds of a micro-batch through all units before each one, ``(u + 1,)``.
+        forward_s: seconds of a micro-batch through all units before each one, ``(u + 1,)``.
+        backward_s: the same backward, with recomputation, ``(u + 1,)``.
+        backward_ops: seconds and bytes of gradients of each op in the topological order.
+        forward_ops: seconds and bytes of parameters of each op in the topological order.
+        family: cuts that are good for some machine.
         weight_bytes: of all units before each one, ``(u + 1,)``.
         activation_bytes: of a micro-batch through all units before each one, ``(u + 1,)``.
         workspace_bytes: largest of a unit, ``(u,)``.
@@ -49,15 +60,21 @@ class Chain:
     """
 
     starts: NDArray[np.int64]
-    busy_s: NDArray[np.float64]
+    forward_s: NDArray[np.float64]
+    backward_s: NDArray[np.float64]
+    backward_ops: tuple[NDArray[np.float64], NDArray[np.float64]]
+    forward_ops: tuple[NDArray[np.float64], NDArray[np.float64]]
+    family: CutFamily
     weight_bytes: NDArray[np.float64]
     activation_bytes: NDArray[np.float64]
     workspace_bytes: NDArray[np.float64]
     crossing_bytes: NDArray[np.float64]
 
     @classmethod
-    def of(cls, graph: JobGraph, layout: Layout, device: DeviceType, costs: CostSettings) -> Chain:
-        """The chain of a graph whose micro-batches are those of a layout.
+    def of(
+        cls, graph: JobGraph, layout: Layout, device: DeviceType, costs: CostSettings, family: CutFamily | None = None
+    ) -> Chain:
+        """The chain of a graph whose micro-batches are those of a layout; with the family of another one of it, if known.
 
         Raises:
             PlanError, GraphError: as `graph_work.describe_graph`.
@@ -85,12 +102,22 @@ class Chain:
 
         return cls(
             starts=starts,
-            busy_s=before(forward_s + backward_s),
+            forward_s=before(forward_s),
+            backward_s=before(backward_s),
+            backward_ops=(backward_s[order], (graph.parameter_bytes * costs.gradient_bytes_per_parameter_byte)[order]),
+            forward_ops=(forward_s[order], graph.parameter_bytes[order]),
+            family=family or CutFamily(graph, starts, crossing[starts], compute.chosen(costs.compute, graph).name == "roofline"),
             weight_bytes=before(graph.parameter_bytes),
             activation_bytes=before(share * graph.activation_bytes),
             workspace_bytes=np.maximum.reduceat(share * graph.workspace_bytes[order], starts[:-1]),
             crossing_bytes=crossing[starts],
         )
+
+    @property
+    def busy_s(self) -> NDArray[np.float64]:
+        """Seconds of a micro-batch, forward and backward, through all units before each one, ``(u + 1,)``."""
+        both: NDArray[np.float64] = self.forward_s + self.backward_s
+        return both
 
     @property
     def num_units(self) -> int:
@@ -104,8 +131,8 @@ class Cuts(NamedTuple):
     Attributes:
         places: the first op of each chunk by its place in the topological order and, last, the number of ops; None where no cut
             that fits was found.
-        is_proven: whether no cut is better or, without places, none fits. Only chunks that share a device's memory may leave
-            this open, where the search took more steps than it may.
+        is_proven: whether the search came to its end: none of the cuts that are compared is better or, without places, none at
+            all fits.
         least_bytes: where it is open, the fullest device holds no less with any cut; else zero.
     """
 
@@ -141,9 +168,7 @@ def find_cuts(
     chain: Chain | None = None,
     most_steps: float | None = None,
 ) -> Cuts:
-    """The best cut of those that fit: its busiest chunk is least busy, and of such cuts it sends least.
-
-    Interleaved schedules put several chunks on a stage, which share its memory (`interleaved_cuts`).
+    """The cut of the shortest step among those that fit.
 
     Args:
         graph: the job.
@@ -160,34 +185,31 @@ def find_cuts(
         PlanError: fewer units than chunks, or as `graph_work.describe_graph`.
         GraphError: as `graph_work.describe_graph`.
     """
-    chain = chain or Chain.of(graph, layout, device, costs or CostSettings())
+    costs = costs or CostSettings()
+    chain = chain or Chain.of(graph, layout, device, costs)
     num_chunks, units = layout.pp * layout.virtual_stages, chain.num_units
     if units < num_chunks:
         what = "ops" if units == graph.num_ops else "layers"
         raise PlanError(f"{num_chunks} stages are more than the job's {what}", field="layout.pp", value=units)
     if num_chunks == 1:
-        capacity_bytes = np.inf  # there is nothing to choose
-    is_plain = layout.virtual_stages == 1
-    kept = np.array([flights(layout, chunk) if is_plain else 0.0 for chunk in range(num_chunks)])
+        return Cuts((0, graph.num_ops), True)  # there is nothing to choose
+    pricer = CutPricer(layout, chain, _transfers_s(layout, chain, wires, order), wires, order, costs.overlap_slowdown)
+    capacity_bytes *= 1 - ROUNDING
+    if is_plain(layout.schedule, layout.virtual_stages, overlaps_sends=layout.overlap_pp):
+        cuts, is_proven = pricer.shortest(capacity_bytes)
+        return Cuts(_places(chain, cuts), is_proven)
+    cuts = pricer.best(pricer.candidates(), capacity_bytes)
+    if cuts is not None or layout.virtual_stages == 1 or chain.family.is_whole(num_chunks):
+        return Cuts(_places(chain, cuts), True)
+    held, busy_s = pricer.held, chain.busy_s
     cuts = np.zeros(num_chunks + 1, np.int64)
-    held = Held(chain.weight_bytes * state_factor(layout), chain.activation_bytes, chain.workspace_bytes, chain.crossing_bytes)
-    transfers_s = _transfers_s(layout, chain, wires, order)
-    found = _best_cuts(
-        chain.busy_s,
-        transfers_s,
-        layout.overlap_pp,
-        *held,
-        kept,
-        layout.recompute == "full",
-        capacity_bytes * (1 - ROUNDING) if is_plain else np.inf,
-        cuts,
-    )
-    fitting = Fitting(bool(found), True)
-    if not is_plain and capacity_bytes < np.inf:
-        busy_s, capacity_bytes = chain.busy_s, capacity_bytes * (1 - ROUNDING)
-        fitting = fitting_cuts(layout, busy_s, transfers_s, held, capacity_bytes, cuts, most_steps)
-    places = tuple(chain.starts[cuts].tolist()) if fitting.is_found else None
-    return Cuts(places, fitting.is_proven, fitting.least_bytes)
+    _least_busy(busy_s, pricer.transfer_s, layout.overlap_pp, cuts)
+    fitting = fitting_cuts(layout, busy_s, pricer.transfer_s, held, capacity_bytes, cuts, most_steps)
+    return Cuts(_places(chain, cuts) if fitting.is_found else None, fitting.is_proven, fitting.least_bytes)
+
+
+def _places(chain: Chain, cuts: NDArray[np.int64] | None) -> tuple[int, ...] | None:
+    return None if cuts is None else tuple(chain.starts[cuts].tolist())
 
 
 def _transfers_s(layout: Layout, chain: Chain, wires: Wiring, order: str) -> NDArray[np.float64]:
@@ -209,62 +231,32 @@ def _transfers_s(layout: Layout, chain: Chain, wires: Wiring, order: str) -> NDA
 
 
 @njit()
-def _best_cuts(  # type: ignore[no-untyped-def]
-    busy_s, transfer_s, hides, state_bytes, activation_bytes, workspace_bytes, crossing_bytes, kept, recomputes, capacity, cuts
-):
-    """Write the cuts; False where no cut fits. First the least load of the busiest chunk, then the least transfers under it."""
+def _least_busy(busy_s, transfer_s, hides, cuts):  # type: ignore[no-untyped-def]
+    """Write the cut whose busiest chunk is least busy, and of such cuts the one that sends least; memory is not looked at."""
     num_chunks, u = len(transfer_s), len(busy_s) - 1
     least = np.full((num_chunks + 1, u + 1), np.inf)
     least[0, 0] = 0.0
     for chunk in range(num_chunks):
         for last in range(chunk + 1, u - (num_chunks - chunk - 1) + 1):
-            best, workspace = np.inf, 0.0
+            best = np.inf
             for first in range(last - 1, chunk - 1, -1):
-                workspace = max(workspace, workspace_bytes[first])
                 if busy_s[last] - busy_s[first] >= best:
                     break
-                load = load_s(busy_s, transfer_s, hides, chunk, first, last)
-                if max(least[chunk, first], load) < best and _fits(
-                    state_bytes, activation_bytes, crossing_bytes, workspace, kept[chunk], recomputes, capacity, first, last
-                ):
-                    best = max(least[chunk, first], load)
+                best = min(best, max(least[chunk, first], load_s(busy_s, transfer_s, hides, chunk, first, last)))
             least[chunk + 1, last] = best
-    limit = least[num_chunks, u]
-    if limit == np.inf:
-        return False
-    limit *= 1.0 + ROUNDING
+    limit = least[num_chunks, u] * (1.0 + ROUNDING)
     waits = np.full((num_chunks + 1, u + 1), np.inf)
     waits[0, 0] = 0.0
     came_from = np.zeros((num_chunks + 1, u + 1), np.int64)
     for chunk in range(num_chunks):
         for last in range(chunk + 1, u - (num_chunks - chunk - 1) + 1):
-            workspace = 0.0
             for first in range(last - 1, chunk - 1, -1):
-                workspace = max(workspace, workspace_bytes[first])
                 if busy_s[last] - busy_s[first] > limit:
                     break
                 wait = waits[chunk, first] + transfer_s[chunk, last]
-                if (
-                    wait < waits[chunk + 1, last]
-                    and load_s(busy_s, transfer_s, hides, chunk, first, last) <= limit
-                    and _fits(
-                        state_bytes, activation_bytes, crossing_bytes, workspace, kept[chunk], recomputes, capacity, first, last
-                    )
-                ):
+                if wait < waits[chunk + 1, last] and load_s(busy_s, transfer_s, hides, chunk, first, last) <= limit:
                     waits[chunk + 1, last] = wait
                     came_from[chunk + 1, last] = first
     cuts[num_chunks] = u
     for chunk in range(num_chunks, 0, -1):
         cuts[chunk - 1] = came_from[chunk, cuts[chunk]]
-    return True
-
-
-@njit(inline="always")
-def _fits(state_bytes, activation_bytes, crossing_bytes, workspace, kept, recomputes, capacity, first, last):  # type: ignore[no-untyped-def]
-    """Whether a rank holds a chunk, counted as `graph_memory.graph_stage_memory` counts it."""
-    if capacity == np.inf:
-        return True
-    own = activation_bytes[last] - activation_bytes[first]
-    activations = kept * crossing_bytes[first] + own if recomputes else kept * own
-    changing = activations + workspace + crossing_bytes[first] + crossing_bytes[last]
-    return state_bytes[last] - state_bytes[first] + (1.0 + FRAGMENTATION) * changing + RUNTIME_BYTES <= capacity

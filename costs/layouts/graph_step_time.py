@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from ...devices import DeviceType
 from ...plans.rank_order import DEFAULT_ORDER
 from ..collectives.prices import Provenance
-from . import schedules
 from .doubts import doubts, uncertainty
+from .graph_tails import stage_tail_s
 from .graph_work import GraphWork
 from .items import Message
-from .spans import Span, exposed_after, exposed_before
+from .steady_steps import PlayedPipeline, step_s
 from .step_time import MINOR
 from .waits import waits
 from .wires import Wiring, boundary_groups, group_of
@@ -86,8 +86,8 @@ def graph_step_s(work: GraphWork, wires: Wiring, slowdown: float = 1.0, order: s
         slowdown: factor on computing and sending that run side by side.
         order: how ranks are numbered, see `plans.rank_order`.
     """
-    span_s = _played(work, wires, order).span_s
-    return max(float(span_s[stage]) + sum(_tail_s(work, stage, wires, slowdown, order)) for stage in range(work.layout.pp))
+    tails = [sum(_tail_s(work, stage, wires, slowdown, order)) for stage in range(work.layout.pp)]
+    return step_s(_played(work, wires, order), dict(enumerate(tails)))[0]
 
 
 def price_graph(
@@ -96,16 +96,16 @@ def price_graph(
     """The time of one step, as `graph_step_s` says, and what it consists of."""
     layout, graph = work.layout, work.graph
     m, again = layout.num_micro_batches, layout.recompute == "full"
-    played, unsent = _played(work, wires, order), _played(work, wires, order, sends=False)
+    pipeline = _played(work, wires, order)
+    unsent = pipeline.unsent
     tails = [_tail_s(work, stage, wires, slowdown, order) for stage in range(layout.pp)]
-    ends = [float(played.span_s[stage]) + sum(tails[stage]) for stage in range(layout.pp)]
-    last = int(np.argmax(ends))
+    seconds, last = step_s(pipeline, {stage: sum(tail) for stage, tail in enumerate(tails)})
     ops = work.ops_of(last)
     forward_s, backward_s = float(work.forward_s[ops].sum()), float(work.backward_s[ops].sum())
     breakdown = {
         "compute": m * (forward_s + backward_s - again * forward_s),
         "recompute": m * again * forward_s,
-        **waits(float(played.span_s[last]), float(unsent.span_s[last]), unsent.busy_s, last),
+        **waits(seconds - sum(tails[last]), float(unsent.span_s[last]), unsent.busy_s, last),
         "gradient sync": tails[last][0],
         "parameter gather": tails[last][1],
     }
@@ -116,18 +116,18 @@ def price_graph(
     model_flops = forward_flops + times * float(graph.backward_flops.sum())
     crossing_s = breakdown["pipeline transfers"] + sum(tails[last])
     return GraphStepTime(
-        step_s=ends[last],
+        step_s=seconds,
         breakdown_s=breakdown,
         samples=layout.global_batch,
         model_flops=model_flops,
         hardware_flops=model_flops + again * forward_flops,
         doubts=doubts(
             kernels=op_uncertainty(work),
-            step_s=ends[last],
+            step_s=seconds,
             crossing_s=crossing_s,
             fused_attention_s=0.0,
             hidden_s=_hidden_s(work, last, wires, order, sum(tails[last])),
-            utilisation=operations / (ends[last] * device.peak_flops_per_s) if ends[last] > 0 else 0.0,
+            utilisation=operations / (seconds * device.peak_flops_per_s) if seconds > 0 else 0.0,
         ),
         peak_flops_per_s=layout.world * device.peak_flops_per_s,
     )
@@ -160,15 +160,12 @@ def graph_provenance(work: GraphWork, wires: Wiring, order: str = DEFAULT_ORDER)
     }
 
 
-def _played(work: GraphWork, wires: Wiring, order: str, *, sends: bool = True) -> schedules.Played:
+def _played(work: GraphWork, wires: Wiring, order: str) -> PlayedPipeline:
     layout = work.layout
     task_s = np.zeros((layout.pp, layout.virtual_stages, 3))
     for chunk, ops in enumerate(work.chunks):
         task_s[chunk % layout.pp, chunk // layout.pp, :2] = work.forward_s[ops].sum(), work.backward_s[ops].sum()
-    send_s = _sends_s(work, wires, order) if sends else 0.0
-    return schedules.play(
-        layout.schedule, layout.virtual_stages, layout.num_micro_batches, task_s, send_s, overlaps_sends=layout.overlap_pp
-    )
+    return PlayedPipeline.of(layout, task_s, _sends_s(work, wires, order))
 
 
 def _sends_s(work: GraphWork, wires: Wiring, order: str) -> NDArray[np.float64]:
@@ -182,19 +179,10 @@ def _sends_s(work: GraphWork, wires: Wiring, order: str) -> NDArray[np.float64]:
 
 def _tail_s(work: GraphWork, stage: int, wires: Wiring, slowdown: float, order: str) -> tuple[float, float]:
     """Exposed seconds of gradients and of gathered parameters."""
-    layout, found = work.layout, []
-    for is_backward, messages in ((True, work.sync(stage)), (False, work.gather(stage))):
-        priced = [
-            (m.axis, wires.group_s(m.operation, m.payload_bytes, group_of(m.axis, layout, wires.devices_per_host, order)))
-            for m in messages
-        ]
-        whole_s = sum(seconds for _, seconds in priced)
-        if layout.overlap_dp and whole_s > 0:
-            spans = _spans(work, stage, is_backward=is_backward)
-            shown_s = (exposed_after if is_backward else exposed_before)(spans, [(str(axis), s) for axis, s in priced])
-            whole_s = shown_s + (slowdown - 1) * max(0.0, whole_s - shown_s)
-        found.append(whole_s)
-    return found[0], found[1]
+    chunks = [work.chunks[chunk] for chunk in work.chunks_of(stage)]
+    backward = [(work.backward_s[ops], work.gradient_bytes[ops]) for ops in chunks]
+    forward = [(work.forward_s[ops], work.graph.parameter_bytes[ops]) for ops in chunks]
+    return stage_tail_s(work.layout, wires, order, slowdown, backward, forward)
 
 
 def _hidden_s(work: GraphWork, stage: int, wires: Wiring, order: str, tail_s: float) -> float:
@@ -212,20 +200,6 @@ def _hidden_s(work: GraphWork, stage: int, wires: Wiring, order: str, tail_s: fl
             whole_s += wires.group_s(message.operation, message.payload_bytes, group)
         hidden_s += max(0.0, whole_s - tail_s)
     return hidden_s
-
-
-def _spans(work: GraphWork, stage: int, *, is_backward: bool) -> list[Span]:
-    """The ops of a stage in the order of their passes, see `spans.stage_spans`."""
-    seconds, size = (work.backward_s, work.gradient_bytes) if is_backward else (work.forward_s, work.graph.parameter_bytes)
-    chunks = work.chunks_of(stage)
-    total = float(size[work.ops_of(stage)].sum())
-    spans: list[Span] = []
-    for place, chunk in enumerate(chunks):
-        if place:
-            between = work.chunks[chunks[place - 1] if is_backward else chunk]
-            spans.append(Span(work.layout.pp - 1, float(seconds[between].sum()), 0.0, 0.0))
-        spans += [Span(1, float(seconds[op]), float(size[op]) / total, 0.0) for op in work.chunks[chunk].tolist()]
-    return spans[::-1] if is_backward else spans
 
 
 def op_uncertainty(work: GraphWork) -> float:

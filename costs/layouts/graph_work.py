@@ -23,6 +23,7 @@ from ...plans.partition import Layout
 from ...plans.stages import layout_stages
 from .. import compute
 from ..model import CostSettings
+from .graph_tails import gather_messages, sync_messages
 from .items import Message
 
 
@@ -66,24 +67,11 @@ class GraphWork:
 
     def sync(self, stage: int) -> tuple[Message, ...]:
         """Gradients of a stage, over the replicas."""
-        layout, size = self.layout, self._gradients(stage)
-        if layout.dp == 1 or size == 0:
-            return ()
-        if not layout.shards_optimizer:
-            return (Message("gradients", "all_reduce", "dp_cp", size),)
-        shards = layout.num_shards
-        scattered = (Message("gradients", "reduce_scatter", "shard", size),) if shards > 1 else ()
-        copies = (Message("gradients of copies", "all_reduce", "replica", size / shards),) if shards < layout.dp else ()
-        return (*scattered, *copies)
+        return sync_messages(self.layout, float(self.gradient_bytes[self.ops_of(stage)].sum()))
 
     def gather(self, stage: int) -> tuple[Message, ...]:
         """Parameters of a stage, where the replicas update a part each."""
-        size = float(self.graph.parameter_bytes[self.ops_of(stage)].sum())
-        is_sharded = self.layout.num_shards > 1 and size > 0
-        return (Message("parameters", "all_gather", "shard", size),) if is_sharded else ()
-
-    def _gradients(self, stage: int) -> float:
-        return float(self.gradient_bytes[self.ops_of(stage)].sum())
+        return gather_messages(self.layout, float(self.graph.parameter_bytes[self.ops_of(stage)].sum()))
 
 
 def describe_graph(

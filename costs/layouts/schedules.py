@@ -1,14 +1,16 @@
 """Pipeline schedules: the order of passes on every stage, and the exact time that the order takes.
 
 A schedule is a table of tasks, a row for each stage: ``kind`` (0 forward, 1 backward or input gradient, 2 weight
-gradient), ``place`` (chunk of the stage) and ``micro`` (micro-batch). `makespan` plays it: a task starts when the one
-before it on its stage and the one that it needs on another stage are done.
+gradient), ``place`` (chunk of the stage) and ``micro`` (micro-batch). `play` plays it: a task starts when the one
+before it on its stage and the one that it needs on another stage are done. Where `plain_schedules` has a closed form, that
+is taken.
 
 Legend: ``p`` stages, ``v`` chunks of a stage, ``m`` micro-batches, ``n`` tasks of a stage.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -16,11 +18,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...compiled import njit
+from .plain_schedules import plain_spans_s
 
 FORWARD, BACKWARD, WEIGHT = 0, 1, 2
 
-MAX_TASKS = 16_384
-"""Beyond so many tasks a schedule is played with fewer micro-batches, twice, and continued by its steady state."""
+MAX_TASKS = 1_048_576
+"""Beyond so many tasks, some hundredths of a second, a schedule is played with fewer micro-batches, twice, and continued by
+its steady state."""
+
+KEPT_TASKS = 65_536
+"""Orders of so many tasks are kept in numbers; of longer ones the last few."""
 
 STEADY_ROUNDS = 4
 """Rounds of `round_size` micro-batches of which a stage keeps as much as of any more."""
@@ -80,7 +87,7 @@ def orders(schedule: str, num_stages: int, virtual_stages: int, num_micro_batche
         on GPU clusters", 2021, section 2.2. ZB-H1 and ZB-2P: Qi et al., "Zero bubble pipeline parallelism", 2024.
     """
     p, v, m = num_stages, virtual_stages, num_micro_batches
-    made = _kept_orders if 3 * p * v * m <= 4 * MAX_TASKS else _made_orders
+    made = _kept_orders if 3 * p * v * m <= KEPT_TASKS else _long_orders
     return made(schedule, p, v, m, round_size(p, m) if round_of is None else round_of)
 
 
@@ -97,6 +104,7 @@ def _made_orders(schedule: str, p: int, v: int, m: int, round_of: int) -> Tasks:
 
 
 _kept_orders = lru_cache(maxsize=512)(_made_orders)
+_long_orders = lru_cache(maxsize=4)(_made_orders)
 
 
 def play(
@@ -125,6 +133,8 @@ def play(
         busy = m * float(task_s.sum())
         return Played(busy, np.array([busy]), np.array([busy]), np.zeros(1))
     send_s = np.broadcast_to(np.asarray(send_s, np.float64), p * v)
+    if is_plain(schedule, v, overlaps_sends=overlaps_sends):
+        return _plain_play(schedule == "gpipe", m, task_s[:, 0], send_s, overlaps_sends)
     kinds = 3 if schedule in ("zb-h1", "zb-2p") else 2
     # The steady state repeats round by round; what is left over after the last whole round stays as it is.
     n = round_size(p, m) if v > 1 else p
@@ -132,8 +142,6 @@ def play(
     fewer = rounds * n + m % n
     if m <= fewer + n:
         return _played(orders(schedule, p, v, m), v, m, task_s, send_s, overlaps_sends)
-    if schedule == "gpipe":
-        return _gpipe(m, task_s[:, 0], send_s, overlaps_sends)
     short = _played(orders(schedule, p, v, fewer, n), v, fewer, task_s, send_s, overlaps_sends)
     longer = _played(orders(schedule, p, v, fewer + n, n), v, fewer + n, task_s, send_s, overlaps_sends)
     times = (m - fewer) // n
@@ -143,6 +151,41 @@ def play(
         short.busy_s + times * (longer.busy_s - short.busy_s),
         short.first_s,
     )
+
+
+def paths_s(
+    schedule: str,
+    virtual_stages: int,
+    num_micro_batches: int,
+    task_s: NDArray[np.float64],
+    send_s: float | NDArray[np.float64],
+    stages: Sequence[int],
+    *,
+    overlaps_sends: bool = False,
+) -> NDArray[np.float64]:
+    """Seconds from the first task of some stages to the end of every stage, if nothing else is waited for, ``(s, p)``.
+
+    Minus infinity where nothing on the one stage waits for the other.
+
+    Args:
+        schedule, virtual_stages, num_micro_batches, task_s, send_s, overlaps_sends: as for `play`, of two stages at least; many
+            micro-batches are played one by one.
+        stages: the first ones, ``s`` of them.
+    """
+    p, v, m = task_s.shape[0], virtual_stages, num_micro_batches
+    tasks = orders(schedule, p, v, m)
+    task_s, sends = np.ascontiguousarray(task_s, np.float64), np.array(np.broadcast_to(send_s, p * v), np.float64)
+    found = np.empty((len(stages), p))
+    for row, stage in enumerate(stages):
+        starts_s = np.full(p, -np.inf)
+        starts_s[stage] = 0.0
+        found[row] = play_tasks(tasks, v, m, task_s, sends, overlaps_sends, starts_s)[0]
+    return found
+
+
+def is_plain(schedule: str, virtual_stages: int, *, overlaps_sends: bool) -> bool:
+    """Whether `plain_schedules` has a closed form of a schedule."""
+    return virtual_stages == 1 and (schedule == "gpipe" or not (schedule in ("zb-h1", "zb-2p") or overlaps_sends))
 
 
 def in_flight(schedule: str, num_stages: int, virtual_stages: int, num_micro_batches: int, stage: int) -> float:
@@ -219,22 +262,23 @@ def closed_form_s(
 def _played(
     tasks: Tasks, v: int, m: int, task_s: NDArray[np.float64], send_s: NDArray[np.float64], overlaps_sends: bool
 ) -> Played:
-    sends = np.ascontiguousarray(send_s)
-    span, busy, first, done = _play(tasks, v, m, np.ascontiguousarray(task_s, np.float64), sends, overlaps_sends)
+    task_s, sends = np.ascontiguousarray(task_s, np.float64), np.ascontiguousarray(send_s)
+    ends, busy, first, done = play_tasks(tasks, v, m, task_s, sends, overlaps_sends, np.zeros(len(task_s)))
     assert done, "a schedule waits for itself"
+    span = ends - first
     return Played(float(span.max()), span, busy, first)
 
 
-def _gpipe(m: int, task_s: NDArray[np.float64], send_s: NDArray[np.float64], overlaps_sends: bool) -> Played:
-    """A flow shop of forward passes, then one of backward passes: the first micro-batch through all, the others behind the
-    slowest stage."""
-    p = len(task_s)
+def _plain_play(is_gpipe: bool, m: int, task_s: NDArray[np.float64], send_s: NDArray[np.float64], overlaps_sends: bool) -> Played:
+    """By the closed forms of `plain_schedules`."""
     between = send_s[:-1]
-    sends = np.zeros((p, 2)) if overlaps_sends else np.stack([np.append(between, 0.0), np.append(0.0, between)], axis=1)
-    held = task_s[:, :2] + sends
-    way = float(between.sum()) if overlaps_sends else 0.0
-    total = sum(held[:, kind].sum() + way + (m - 1) * held[:, kind].max() for kind in (0, 1))
-    return Played(float(total), np.full(p, float(total)), m * held.sum(axis=1), np.zeros(p))
+    way = np.append(between, 0.0) if overlaps_sends else np.zeros(len(send_s))
+    forward, backward = np.ascontiguousarray(task_s[:, 0]), np.ascontiguousarray(task_s[:, 1])
+    if not overlaps_sends:
+        forward, backward = forward + np.append(between, 0.0), backward + np.append(0.0, between)
+    span = plain_spans_s(is_gpipe, m, forward, backward, way)
+    first = np.append(0.0, np.cumsum(forward + way)[:-1])
+    return Played(float(span.max()), span, m * (forward + backward), first)
 
 
 def _plain(p: int, m: int, is_gpipe: bool) -> Tasks:
@@ -318,14 +362,15 @@ def _zero_bubble(p, m, is_double):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _play(tasks, v, m, task_s, send_s, overlaps_sends):  # type: ignore[no-untyped-def]
+def play_tasks(tasks, v, m, task_s, send_s, overlaps_sends, starts_s):  # type: ignore[no-untyped-def]
+    """When each stage ends, how long it is busy, when it starts, and whether all is done; stages start no earlier than told."""
     p, n = tasks.shape[0], tasks.shape[1]
     chunks = p * v
-    ready = np.full((2, chunks, m), -1.0)  # when a pass may start; below zero: not known yet
+    ready = np.full((2, chunks, m), np.inf)  # when a pass may start; infinite: not known yet
     for i in range(m):
-        ready[0, 0, i] = 0.0
+        ready[0, 0, i] = starts_s[0]
     done = np.zeros(p, np.int64)
-    clock = np.zeros(p)
+    clock = starts_s.copy()
     first = np.zeros(p)
     busy = np.zeros(p)
     left = p * n
@@ -344,7 +389,7 @@ def _play(tasks, v, m, task_s, send_s, overlaps_sends):  # type: ignore[no-untyp
                         clock[stage] += held
                     else:
                         start = ready[kind, chunk, i]
-                        if start < 0.0:
+                        if start == np.inf:
                             break
                         target = chunk + 1 if kind == 0 else chunk - 1
                         sends = p > 1 and 0 <= target < chunks
@@ -363,4 +408,4 @@ def _play(tasks, v, m, task_s, send_s, overlaps_sends):  # type: ignore[no-untyp
                     left -= 1
         if left == before:
             return clock, busy, first, False
-    return clock - first, busy, first, True
+    return clock, busy, first, True

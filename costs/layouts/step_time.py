@@ -1,7 +1,7 @@
 """The analytic time of one step of a layout, and what it consists of.
 
 Passes are priced once for each block (`passes`), chunks are sums of blocks, the pipeline is played exactly
-(`schedules.play`), then gradients are synchronised and parameters updated. Everything that layouts share is kept, so that
+(`steady_steps`), then gradients are synchronised and parameters updated. Everything that layouts share is kept, so that
 a search over thousands of layouts prices each in well under a millisecond.
 """
 
@@ -20,12 +20,12 @@ from ...jobs.transformer import TransformerShape
 from ...plans.partition import Layout
 from ...plans.rank_order import DEFAULT_ORDER
 from ..collectives.prices import Provenance
-from . import schedules
 from .doubts import RUN_UNCERTAINTY, doubts, fused_attention_s, operations, per_step, uncertainty
 from .items import Message, Pass, input_part, weight_part
 from .kernels import KernelModel, kernel_model
 from .passes import OVERLAP_SLOWDOWN, PassTime, pass_time
 from .spans import exposed_after, exposed_before, stage_spans
+from .steady_steps import PlayedPipeline, ends_s, step_s
 from .waits import waits
 from .wires import Group, Wiring, boundary_groups, group_of, groups_of
 from .work import ZERO_BUBBLE, LayoutWork, describe
@@ -92,6 +92,14 @@ class _Times(NamedTuple):
         return self.forward.seconds, (self.recompute + self.backward).seconds, self.weight.seconds
 
 
+class _Run(NamedTuple):
+    """A pipeline as played, the times of the chunks of each stage and of their tasks, and those of the blocks."""
+
+    pipeline: PlayedPipeline
+    of_stage: list[list[tuple[_Times, tuple[float, float, float]]]]
+    blocks: dict[str, _Times]
+
+
 @dataclass(frozen=True)
 class Pricer:
     """Prices layouts of any model on equal devices; what layouts share is worked out once.
@@ -127,34 +135,28 @@ class Pricer:
 
     def step_s(self, work: LayoutWork) -> float:
         """Seconds of one step of a described layout; what `price_work` says, without the breakdown."""
-        played, _, blocks = self._played(work)
-        if work.layout.pp == 1:
-            return float(played.span_s[0]) + sum(self._tail(work, 0, blocks))
-        span_s = _span_s(work, played)
-        return max(float(span_s[s]) + sum(self._tail(work, s, blocks)) for s in _kinds_of_stage(work))
+        return self._step(work, self._run(work))[0]
 
     def price_work(self, work: LayoutWork) -> StepTime:
         """The time of one step of a described layout, and what it consists of."""
-        played, of_stage, blocks = self._played(work)
-        unsent = self._played(work, sends=False)[0]
+        run = self._run(work)
         layout, m = work.layout, work.layout.num_micro_batches
-        span_s = _span_s(work, played)
-        ends = {s: float(span_s[s]) + sum(self._tail(work, s, blocks)) for s in _kinds_of_stage(work)}
-        last = max(ends, key=lambda stage: ends[stage])
-        sync_s, gather_s, optimizer_s = self._tail(work, last, blocks)
-        step_s = ends[last]
+        step_s, last = self._step(work, run)
+        sync_s, gather_s, optimizer_s = self._tail(work, last, run.blocks)
         total = {"compute": 0.0, "recompute": 0.0}
         issued_s = tasks_s = 0.0
-        for times, task_s in of_stage[last]:
+        for times, task_s in run.of_stage[last]:
             for name, one in zip(("compute", "recompute", "compute", "compute"), times, strict=True):
                 total[name] += m * one.kernels_s
                 for axis, seconds in one.exposed_s.items():
                     total[f"exposed {axis}"] = total.get(f"exposed {axis}", 0.0) + m * seconds
                 issued_s -= m * one.device_s
             tasks_s += m * sum(task_s)
+        unsent = run.pipeline.unsent
+        unsent_s = ends_s(unsent, {last: 0.0}, is_tied=_is_tied(work))[last]
         total |= {
             "host": issued_s + tasks_s,
-            **waits(float(span_s[last]), float(_span_s(work, unsent)[last]), unsent.busy_s, last),
+            **waits(step_s - sync_s - gather_s - optimizer_s, unsent_s, unsent.busy_s, last),
             "gradient sync": sync_s,
             "parameter gather": gather_s,
             "optimizer": optimizer_s,
@@ -171,7 +173,7 @@ class Pricer:
                 step_s=step_s,
                 crossing_s=total["pipeline transfers"] + sync_s + gather_s + total.get("exposed shard", 0.0),
                 fused_attention_s=per_step(work, last, lambda items: fused_attention_s(items, self.model)),
-                hidden_s=self._hidden_s(work, last, [times for times, _ in of_stage[last]], sync_s + gather_s),
+                hidden_s=self._hidden_s(work, last, [times for times, _ in run.of_stage[last]], sync_s + gather_s),
                 utilisation=per_step(work, last, operations) / (step_s * self.device.peak_flops_per_s),
                 runs=RUN_UNCERTAINTY,
             ),
@@ -221,10 +223,18 @@ class Pricer:
         gradient_bytes = 4 if work.key.fp32_gradients else work.key.element_bytes
         return self.model.optimizer_s(work.stages[stage].optimizer_parameters, gradient_bytes)
 
-    def _played(
-        self, work: LayoutWork, *, sends: bool = True
-    ) -> tuple[schedules.Played, list[list[tuple[_Times, tuple[float, float, float]]]], dict[str, _Times]]:
-        """The pipeline as played, the times of the chunks of each stage, and those of the blocks."""
+    def _step(self, work: LayoutWork, run: _Run) -> tuple[float, int]:
+        """Seconds of a step, and the stage that decides.
+
+        Of the stages the first, the second and the last are looked at; each other one is a copy that ends no later. The first
+        and the last of a model with a tied table wait for each other before they sum it.
+        """
+        last = work.layout.pp - 1
+        tails_s = {stage: sum(self._tail(work, stage, run.blocks)) for stage in sorted({0, min(1, last), last})}
+        return step_s(run.pipeline, tails_s, is_tied=_is_tied(work))
+
+    def _run(self, work: LayoutWork) -> _Run:
+        """The pipeline as it is played."""
         layout = work.layout
         blocks = self._block_times(work)
         v = layout.virtual_stages
@@ -237,9 +247,7 @@ class Pricer:
                 known[kind] = self._chunk_times(blocks, *kind)
             of_stage[chunk.stage].append(known[kind])
             task_s[chunk.stage, chunk.place] = known[kind][1]
-        send_s = self._sends(work) if sends else 0.0
-        played = schedules.play(layout.schedule, v, layout.num_micro_batches, task_s, send_s, overlaps_sends=layout.overlap_pp)
-        return played, of_stage, blocks
+        return _Run(PlayedPipeline.of(layout, task_s, self._sends(work)), of_stage, blocks)
 
     def _sends(self, work: LayoutWork) -> NDArray[np.float64]:
         """Seconds of a transfer between each chunk of the model and the next one, ``(p v,)``."""
@@ -341,22 +349,9 @@ def _messages(work: LayoutWork) -> Iterator[tuple[str, Message, int]]:
         yield from (("parameter gather", item, 1) for item in held.gather if isinstance(item, Message))
 
 
-def _span_s(work: LayoutWork, played: schedules.Played) -> NDArray[np.float64]:
-    """From the first task of each stage until it may update, without its own synchronisation, ``(p,)``.
-
-    The first and the last stage of a model with a tied table wait for each other.
-    """
-    span_s = played.span_s.copy()
-    if any(isinstance(item, Message) and item.axis == "ends" for item in work.stages[0].sync):
-        ends = [0, work.layout.pp - 1]
-        span_s[ends] = (played.first_s + played.span_s)[ends].max() - played.first_s[ends]
-    return span_s
-
-
-def _kinds_of_stage(work: LayoutWork) -> tuple[int, ...]:
-    """Stages of which each other one is a copy that ends no later: the first, the second, and the last."""
-    last = work.layout.pp - 1
-    return tuple(sorted({0, min(1, last), last}))
+def _is_tied(work: LayoutWork) -> bool:
+    """Whether the first and the last stage sum the two copies of a table."""
+    return any(isinstance(item, Message) and item.axis == "ends" for item in work.stages[0].sync)
 
 
 def _total(parts: list[tuple[PassTime, int]]) -> PassTime:

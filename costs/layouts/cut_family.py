@@ -1,0 +1,147 @@
+"""Cuts of a pipeline that are good for some machine, whatever it is: a set that no figure of a machine changes.
+
+Interleaved schedules, and 1F1B whose transfers overlap, have no closed form, and there are too many cuts to play them all. So
+a family of cuts is made from the graph alone, and the one is taken whose step, as played, is shortest. Since no figure of a
+cluster has a say in which cuts there are, and none of these takes longer on a better one, no better cluster ever makes the
+chosen step longer.
+
+Work is measured in several ways: a profile's seconds, or operations and bytes weighed against each other as devices of many
+kinds would, with and without a launch for each op; transfers weigh from nothing to several times a chunk's work. For each
+of these the cut is taken whose busiest chunk is least busy and, of those that are not much busier, the one that sends least.
+Some measure what devices hold instead, for where memory is short.
+
+Legend: ``u`` units that stay whole, ``k`` chunks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import combinations
+from math import comb
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...compiled import njit
+from ...jobs.graph import JobGraph
+
+FLOPS_PER_BYTE = (16.0, 64.0, 256.0, 1024.0)
+"""Operations that a device does while its memory moves a byte: those of `configs/devices` lie between 139 and 420."""
+
+LAUNCHES = (0.0, 1.0)
+"""Launch of an op, in the mean work of one."""
+
+TRANSFERS = (0.0, 1 / 32, 1 / 8, 1 / 2, 2.0, 8.0)
+"""Seconds of a transfer of the mean size, in those of a chunk's work."""
+
+SLACKS = (0.0, 0.2)
+"""By how much the busiest chunk may be busier, so that less is sent."""
+
+MOST_CUTS = 1_000
+"""Where there are no more cuts, the family is all of them."""
+
+
+@dataclass(frozen=True, eq=False)
+class CutFamily:
+    """The families of a graph's cuts.
+
+    Attributes:
+        graph: the job.
+        starts: first op of each unit by its place in the topological order and, last, the number of ops, ``(u + 1,)``.
+        crossing_bytes: what goes past each place between two units; nothing at both ends, ``(u + 1,)``.
+        is_roofline: whether ops are timed by their operations and bytes, and not by a profile.
+        prices: of messages of the graph's runs, see `graph_tails.run_tails_s`; kept here since layouts share them.
+    """
+
+    graph: JobGraph
+    starts: NDArray[np.int64]
+    crossing_bytes: NDArray[np.float64]
+    is_roofline: bool
+    prices: dict[object, NDArray[np.float64]] = field(default_factory=dict, repr=False)
+    _known: dict[int, NDArray[np.int64]] = field(default_factory=dict, repr=False)
+
+    def cuts(self, num_chunks: int) -> NDArray[np.int64]:
+        """First unit of each chunk and, last, ``u``, of every cut, ``(f, k + 1)``."""
+        if num_chunks not in self._known:
+            self._known[num_chunks] = self._cuts(num_chunks)
+        return self._known[num_chunks]
+
+    def is_whole(self, num_chunks: int) -> bool:
+        """Whether the family is all cuts."""
+        return comb(len(self.starts) - 2, num_chunks - 1) <= MOST_CUTS
+
+    def _cuts(self, k: int) -> NDArray[np.int64]:
+        u = len(self.starts) - 1
+        if self.is_whole(k):
+            return np.array([(0, *inner, u) for inner in combinations(range(1, u), k - 1)], np.int64)
+        crossing = self.crossing_bytes / (float(self.crossing_bytes[1:-1].mean()) or 1.0)
+        found: dict[bytes, NDArray[np.int64]] = {}
+        for work in self._measures():
+            before = np.concatenate([np.zeros(1), np.cumsum(work[self.graph.order])])[self.starts]
+            for weight in TRANSFERS:
+                sends = crossing * (weight * before[-1] / k)
+                for slack in SLACKS:
+                    cuts = np.zeros(k + 1, np.int64)
+                    least_busy(before, sends, k, slack, cuts)
+                    found[cuts.tobytes()] = cuts
+        return np.array(list(found.values()), np.int64)
+
+    def _measures(self) -> list[NDArray[np.float64]]:
+        """Work of each op, ``(n,)``."""
+        graph = self.graph
+        found = []
+        if self.is_roofline:
+            flops, moved = graph.forward_flops + graph.backward_flops, 3.0 * graph.moved_bytes
+            for balance in FLOPS_PER_BYTE:
+                busy = np.maximum(flops, balance * moved)
+                found += [busy + launch * busy.mean() * (busy > 0) for launch in LAUNCHES]
+        else:
+            found.append(graph.forward_s + graph.backward_s)
+        of_time = found[len(found) // 2] / (found[len(found) // 2].sum() or 1.0)
+        for held in (graph.parameter_bytes, graph.activation_bytes):
+            if held.sum() > 0:
+                found += [held, of_time + held / held.sum()]
+        return found
+
+
+@njit()
+def least_busy(before, sends, num_chunks, slack, cuts):  # type: ignore[no-untyped-def]
+    """Write the cut whose busiest chunk, computing and sending, is least busy; with some slack the one that sends least.
+
+    Args:
+        before: work of all units before each one, ``(u + 1,)``.
+        sends: of a transfer past each place, ``(u + 1,)``.
+        num_chunks: ``k``.
+        slack: by which share the busiest chunk may be busier.
+        cuts: written, ``(k + 1,)``.
+    """
+    u = len(before) - 1
+    least = np.full((num_chunks + 1, u + 1), np.inf)
+    least[0, 0] = 0.0
+    for chunk in range(num_chunks):
+        for last in range(chunk + 1, u - (num_chunks - chunk - 1) + 1):
+            best, sent = np.inf, sends[last] if chunk < num_chunks - 1 else 0.0
+            for first in range(last - 1, chunk - 1, -1):
+                own = before[last] - before[first]
+                if own >= best:
+                    break
+                given = sends[first] if chunk > 0 else 0.0
+                best = min(best, max(least[chunk, first], own + sent + given))
+            least[chunk + 1, last] = best
+    limit = least[num_chunks, u] * (1.0 + slack + 1e-12)
+    waits, came = np.full((num_chunks + 1, u + 1), np.inf), np.zeros((num_chunks + 1, u + 1), np.int64)
+    waits[0, 0] = 0.0
+    for chunk in range(num_chunks):
+        for last in range(chunk + 1, u - (num_chunks - chunk - 1) + 1):
+            sent = sends[last] if chunk < num_chunks - 1 else 0.0
+            for first in range(last - 1, chunk - 1, -1):
+                own = before[last] - before[first]
+                if own > limit:
+                    break
+                given = sends[first] if chunk > 0 else 0.0
+                if own + sent + given <= limit and waits[chunk, first] + sent < waits[chunk + 1, last]:
+                    waits[chunk + 1, last] = waits[chunk, first] + sent
+                    came[chunk + 1, last] = first
+    cuts[num_chunks] = u
+    for chunk in range(num_chunks, 0, -1):
+        cuts[chunk - 1] = came[chunk, cuts[chunk]]

@@ -1,0 +1,72 @@
+"""Exact times of GPipe and 1F1B whose stages differ, in closed form, and what tails after them make of a step.
+
+A pipeline is a graph of passes, and it takes as long as its longest path. GPipe is two flow shops, one after the other: a
+path stays on the slowest stage of each. A path of 1F1B waits three times. At first on a stage whose forward passes are long,
+until a stage ``b`` behind it begins to go backward; then on a stage ``t`` up to ``b`` whose passes of both kinds are long; at
+last, once a stage ``e`` from ``t`` on has gone forward for the last time, on one whose backward passes are long. Stage ``s``
+has ``w = p - s`` micro-batches under way. With ``T`` for both passes of a stage and ``A(s)`` for the sum of ``T`` before
+it, the longest path to the end of stage ``s``, counted from that stage's first pass on, is the largest of
+
+    (m - w(t)) T(t) - A(t + 1)
+    + A(b + 1) + (w(b) - 1) max_{q <= b} F(q)
+    + A(e + 1) + (w(e) - 1) max_{s <= q <= e} B(q) - A(s)     over t <= b, t <= e, s <= e, w(t) <= m.
+
+Every sum that is left has no negative part, so that no step grows when a pass or a transfer shrinks.
+
+Legend: ``p`` stages, ``m`` micro-batches, ``F`` and ``B`` seconds of a forward and of a backward pass with the transfer that a
+stage is kept by.
+
+Source:
+    Derived from the orders of Huang et al., "GPipe", 2019, and Narayanan et al., "Efficient large-scale language model training
+    on GPU clusters", 2021, section 2.2; tests hold it against the schedule as it is played.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...compiled import njit
+
+
+@njit()
+def plain_spans_s(is_gpipe, num_micro_batches, forward_s, backward_s, way_s):  # type: ignore[no-untyped-def]
+    """Seconds from the first to the last task of each stage, ``(p,)``.
+
+    Args:
+        is_gpipe: else 1F1B.
+        num_micro_batches: ``m``.
+        forward_s: ``F`` of each stage, ``(p,)``.
+        backward_s: ``B`` of each stage, ``(p,)``.
+        way_s: between each stage and the next one, either way, while both go on; nothing behind the last one, ``(p,)``. Under
+            1F1B nothing at all: there such a way makes paths go to and fro.
+    """
+    p, m = len(forward_s), num_micro_batches
+    before, found = np.zeros(p + 1), np.zeros(p)
+    for stage in range(p):
+        before[stage + 1] = before[stage] + forward_s[stage] + backward_s[stage] + 2.0 * way_s[stage]
+    longest = 0.0
+    if is_gpipe:
+        for stage in range(p - 1, -1, -1):
+            longest = max(longest, backward_s[stage])
+            found[stage] = before[p] - before[stage] + (m - 1) * (forward_s.max() + longest)
+        return found
+    # What a path gains at least until it stays on a stage for good, by that stage.
+    arrived = np.zeros(p)
+    for stage in range(p):
+        longest = max(longest, forward_s[stage])
+        arrived[stage] = before[stage + 1] + (p - stage - 1) * longest
+    for stage in range(p - 2, -1, -1):
+        arrived[stage] = max(arrived[stage], arrived[stage + 1])
+    for stage in range(p):
+        left, longest = np.full(p, -np.inf), 0.0
+        for end in range(stage, p):
+            longest = max(longest, backward_s[end])
+            left[end] = before[end + 1] + (p - end - 1) * longest - before[stage]
+        most, gone = 0.0, -np.inf
+        for stay in range(p - 1, -1, -1):
+            gone = max(gone, left[stay])
+            if p - stay <= m:
+                stays = (m - (p - stay)) * (forward_s[stay] + backward_s[stay]) - before[stay + 1]
+                most = max(most, stays + arrived[stay] + gone)
+        found[stage] = most
+    return found
