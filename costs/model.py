@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
 from .. import files, settings
 
-LAYOUT_DEFAULTS = {"collectives": "calibrated", "overlap_slowdown": 1.126}
+LAYOUT_DEFAULTS: dict[str, Any] = {"collectives": "calibrated", "overlap_slowdown": 1.126}
 """Keys of `CostSettings` whose default is another one where layouts are priced (`estimate`, `search_layouts`). What NCCL was
 measured to take, in place of formulas at nominal rates; and, while a rank computes and sends at once, what the profiles of
 two hosts of eight GPUs in Galvatron's repository (PKU-DAIR/Hetu-Galvatron) say. The other defaults are those of the results

@@ -76,9 +76,9 @@ class Coverage:
     def of(cls, rows: Sequence[Told]) -> Coverage:
         """Of some rows, at least one."""
         z = [row.z for row in rows]
-        within = [sum(abs(one) <= limit for one in z) / len(z) for limit in (1.0, NORMAL_95)]
+        inside_68, inside_95 = (sum(abs(one) <= limit for one in z) / len(z) for limit in (1.0, NORMAL_95))
         mean = math.fsum(row.uncertainty for row in rows) / len(rows)
-        return cls(mean, *within, math.sqrt(math.fsum(one * one for one in z) / len(z)), max(z, key=abs))
+        return cls(mean, inside_68, inside_95, math.sqrt(math.fsum(one * one for one in z) / len(z)), max(z, key=abs))
 
 
 def between_runs(errors: Iterable[float]) -> float:

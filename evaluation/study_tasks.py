@@ -115,10 +115,10 @@ class TrainingTask:
         """How much of it is done, as far as its last look at validation episodes tells; None before the first."""
         curve = self.folder(places) / CURVE
         try:
-            rows = read_curve(curve) if curve.is_file() and self.total else []
+            rows = read_curve(curve) if curve.is_file() else []
         except MeshwrightError:
             return None
-        return min(1.0, (rows[-1].get(self.progress_key) or 0) / self.total) if rows else None
+        return min(1.0, (rows[-1].get(self.progress_key) or 0) / self.total) if rows and self.total else None
 
     def _digest_of(self, chosen: BaseModel, places: Places) -> str:
         # What is as by default is left out, so that a setting that a later version adds changes nothing.

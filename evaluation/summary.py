@@ -57,7 +57,7 @@ def read(folder: Path) -> Summary:
         told = told if isinstance(told, dict) else {}
         alike = files.digest({key: value for key, value in told.items() if key not in ("name", "seed")})
         names.setdefault(alike, f"{told.get('benchmark', '')} ({path.parent.name})")
-        groups.setdefault(alike, {})[path.parent.relative_to(folder).as_posix()] = read_curve(path)
+        groups.setdefault(alike, {})[path.parent.relative_to(folder).as_posix()] = list[Data](read_curve(path))
     if not results and not groups:
         raise InputFileError("nothing below it was evaluated or trained (no results.json, no learning_curve.json)", file=folder)
     return Summary(results, {names[alike]: runs for alike, runs in groups.items() if len(runs) > 1})

@@ -22,7 +22,7 @@ calibration set: parts of vTrain's rows of hidden size 1024, by micro-batch, pre
 tried."""
 
 
-OVERLAP_SLOWDOWN = float(LAYOUT_DEFAULTS["overlap_slowdown"])
+OVERLAP_SLOWDOWN: float = LAYOUT_DEFAULTS["overlap_slowdown"]
 """Factor by which kernels and messages both take longer while they run side by side, where nothing else is asked for."""
 
 

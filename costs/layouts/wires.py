@@ -166,8 +166,9 @@ class Uplinks(NamedTuple):
     def of(cls, cluster: Cluster) -> Uplinks:
         """Those of a cluster; as wide as the cards where it has no leaves."""
         topology = cluster.topology
-        narrow = isinstance(topology, ClosTopology) and topology.oversubscription > 1
-        return cls(topology.hosts_per_leaf, topology.oversubscription) if narrow else AS_WIDE_AS_CARDS
+        if isinstance(topology, ClosTopology) and topology.oversubscription > 1:
+            return cls(topology.hosts_per_leaf, topology.oversubscription)
+        return AS_WIDE_AS_CARDS
 
     def share(self, group: Group, devices_per_host: int, operation: Operation) -> float:
         """What is left of the cards' rate while all groups along an axis send to other hosts at once.
