@@ -145,7 +145,7 @@ class _Simulator:
     def __init__(self, priced: Priced, costs: CostSettings) -> None:
         self._priced, self._known, self.problem = priced, dict[str, float](), ""
         self._rounds: Rounds | None = None
-        self.micro_batches = (priced.layout.num_micro_batches,)
+        self.micro_batches: tuple[int, ...] = (priced.layout.num_micro_batches,)
         try:
             tasks = priced.num_tasks(costs)
         except MeshwrightError as problem:

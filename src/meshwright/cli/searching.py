@@ -141,8 +141,8 @@ def _show(found: RankedLayouts, top: int, json_file: str | None) -> None:
     if len(numbers) > 1:
         fastest = [next(one for one in front if one.devices == number) for number in numbers]
         _table(out, "Fastest by devices", found, _numbered(fastest))
-    more = len(front) - MOST_ROWS
-    title = "Pareto front of time, memory and devices" + (f", {more} more of less memory or devices" if more > 0 else "")
+    left_out = len(front) - MOST_ROWS
+    title = "Pareto front of time, memory and devices" + (f", {left_out} more of less memory or devices" if left_out > 0 else "")
     _table(out, title, found, _numbered(front[:MOST_ROWS]))
     out.print(
         f"{counts.legal:,} legal layouts: {counts.examined:,} priced ({counts.prices:,} prices in different rank orders), "
