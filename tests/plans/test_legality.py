@@ -176,7 +176,7 @@ def test_stages_of_op_splits_may_hold_the_same_ops(split_plan):
 
 DAMAGED = [
     ((("job", "graph", "forward_s"), [1.0]), GraphError, "job.graph.forward_s: has shape (1,) for 4 ops"),
-    ((("job", "graph", "forward_s"), "slow"), GraphError, "job.graph: a field holds something other than numbers or names"),
+    ((("job", "graph", "forward_s"), "slow"), GraphError, "job.graph.forward_s: holds something other than numbers"),
     ((("job", "graph", "edgs"), []), GraphError, "job.graph.edgs: unknown key (got 'edgs'); did you mean 'edges'?"),
     (
         (("job", "graph", "samples_per_step"), 0),

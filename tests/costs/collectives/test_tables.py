@@ -87,6 +87,33 @@ def test_a_group_between_two_has_the_latency_of_its_steps_and_the_bandwidth_of_i
     assert (found.algorithm, found.protocol) == (expected.algorithm, expected.protocol)
 
 
+def measured_at(sizes, times_us, **others):
+    return {"operation": "all_reduce", "num_ranks": 8, "payload_bytes": sizes, "time_us": times_us, **others}
+
+
+def test_measured_sizes_are_told_as_they_are_and_what_lies_between_by_their_line(tmp_path):
+    # 100 us at 1 MB and 130 us at 4 MB: 110 us at 2 MB, and 10 us for each MB beyond
+    way = tables.load(written(tmp_path, measured_at([1e6, 4e6], [100, 130]))).way("all_reduce", 8)
+    found = [way.price(size) for size in (1e6, 2e6, 9e6)]
+    assert [one.seconds for one in found] == pytest.approx([100e-6, 110e-6, 180e-6])
+    assert [one.provenance for one in found] == ["measured", "interpolated", "estimated"]
+    assert [one.uncertainty for one in found] == [UNCERTAINTY[one.provenance] for one in found]
+
+
+def test_a_measured_curve_knows_what_the_tuner_says_of_its_group(tmp_path):
+    system = tables.load(written(tmp_path, measured_at([1e6], [100])))
+    (curve,) = system.curves.values()
+    best = tuner("all_reduce", 8, 1, "a100", system.inside_bytes_per_s)
+    sizes = [10.0**power for power in range(2, 10)]
+    assert [curve.protocol(size) for size in sizes] == [best(size).protocol for size in sizes]
+    assert len({curve.protocol(size) for size in sizes}) > 1
+    # between pairs the tuner has no say
+    pairs = tables.load(written(tmp_path, measured_at([1e6], [100], operation="all_to_all"), name="pairs"))
+    assert [one.protocol for one in pairs.curves.values()] == [None]
+    # a single size goes on as the tuner's expectation grows
+    assert curve.at(1e9).seconds == pytest.approx(100e-6 * best(1e9).time_s(1e9) / best(1e6).time_s(1e6))
+
+
 def test_a_group_beyond_all_is_an_estimate(tmp_path):
     system = tables.load(written(tmp_path, curve(2, 10, 100), curve(4, 14, 100)))
     found = system.way("all_reduce", 8).price(1e9)
