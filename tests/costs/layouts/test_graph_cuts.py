@@ -252,11 +252,12 @@ def test_without_transfers_it_is_the_bisection_of_plans(pp):
             return 0.0
 
     graph = load_graph("zoo:resnet50", device=A100)
-    layout = Layout(pp=pp, micro_batch=graph.samples_per_step, global_batch=graph.samples_per_step)
+    # so many micro-batches that nothing but the busiest stage counts
+    layout = Layout(pp=pp, micro_batch=graph.samples_per_step, global_batch=graph.samples_per_step * 10**6)
     ours = describe_graph(graph, layout, A100, cuts=best_cuts(graph, layout, A100, Free()))
     theirs = describe_graph(graph, layout, A100, stages=layout_stages(graph, layout))
     busiest = [max(float((w.forward_s + w.backward_s)[ops].sum()) for ops in w.chunks) for w in (ours, theirs)]
-    assert busiest[0] == pytest.approx(busiest[1], rel=1e-9)
+    assert busiest[0] == pytest.approx(busiest[1], rel=1e-5)
 
 
 def test_layers_of_a_transformer_stay_whole():
