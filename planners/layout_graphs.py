@@ -4,10 +4,9 @@ A layout is ``dp`` x ``pp`` with a size of micro-batches, a schedule, recomputat
 where its step takes least (`costs.layouts.graph_cuts`). Nothing is left out by a rule of thumb: a layout is passed by only
 where a stage of it does not fit a device, or where its busiest stage alone takes longer than the last layout of the wanted
 ranking *and* a layout that was found takes no more time, memory and devices than that bound, its memory and its devices (as
-in `layout_search`).
-To find a cut of an interleaved schedule that fits may take long: it is given `QUICK_STEPS` at first, and more only where
-the layout cannot be passed by whatever its cut. Layouts for which `costs.layouts.interleaved_cuts.MOST_STEPS` was too few are
-counted as unproven.
+in `layout_search`). To find a cut of an interleaved schedule that fits may take long: it is given `QUICK_STEPS` at first,
+and more only where the layout cannot be passed by whatever its cut. Layouts for which
+`costs.layouts.interleaved_cuts.MOST_STEPS` was too few are counted as unproven.
 """
 
 from __future__ import annotations
@@ -17,10 +16,11 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, NamedTuple
 
-from ..costs.layouts.graph_cuts import Chain, find_cuts
+from ..costs.layouts.graph_cuts import find_cuts
 from ..costs.layouts.graph_memory import graph_peak_memory
 from ..costs.layouts.graph_step_time import graph_step_s
 from ..costs.layouts.graph_work import GraphWork, describe_graph
+from ..costs.layouts.unit_chain import Chain
 from ..costs.layouts.wires import Wiring
 from ..costs.model import CostSettings
 from ..devices import DeviceType

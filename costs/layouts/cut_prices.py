@@ -6,14 +6,13 @@ Legend: ``u`` units that stay whole, ``p`` stages, ``v`` chunks of a stage, ``k 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...compiled import njit
 from ...plans.partition import Layout
-from .cut_family import CutFamily, least_busy
+from .cut_family import least_busy
 from .cut_labels import PlainPipeline, cut_by_labels, leanest_cut
 from .graph_memory import flights, state_factor
 from .graph_tails import run_tails_s, stage_tail_s
@@ -21,6 +20,7 @@ from .interleaved_cuts import Held, most_flying
 from .memory import FRAGMENTATION, RUNTIME_BYTES
 from .schedules import MAX_TASKS, orders, play_tasks
 from .steady_steps import PlayedPipeline, step_s
+from .unit_chain import Chain
 from .wires import Wiring
 
 FEW_LABELS, MANY_LABELS, MOST_LABELS = 6, 10**9, 400_000
@@ -30,21 +30,6 @@ BETTER = 1e-12
 """Relative. Less by no more is rounding."""
 
 Ops = tuple[NDArray[np.float64], NDArray[np.float64]]
-
-
-class UnitChain(Protocol):
-    """What of `graph_cuts.Chain` is read."""
-
-    starts: NDArray[np.int64]
-    forward_s: NDArray[np.float64]
-    backward_s: NDArray[np.float64]
-    backward_ops: Ops
-    forward_ops: Ops
-    family: CutFamily
-    weight_bytes: NDArray[np.float64]
-    activation_bytes: NDArray[np.float64]
-    workspace_bytes: NDArray[np.float64]
-    crossing_bytes: NDArray[np.float64]
 
 
 class CutPricer:
@@ -62,7 +47,7 @@ class CutPricer:
     def __init__(
         self,
         layout: Layout,
-        chain: UnitChain,
+        chain: Chain,
         transfer_s: NDArray[np.float64],
         wires: Wiring,
         order: str,

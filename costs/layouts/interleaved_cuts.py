@@ -55,7 +55,7 @@ ROUNDING = 1e-12
 
 
 class Held(NamedTuple):
-    """What units hold, see `graph_cuts.Chain`.
+    """What units hold, see `unit_chain.Chain`.
 
     Attributes:
         state_bytes: of all units before each one: weights, gradients, optimizer, ``(u + 1,)``.

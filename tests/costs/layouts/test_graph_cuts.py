@@ -9,12 +9,13 @@ from hypothesis import strategies as st
 
 from meshwright.costs.layouts import cut_family, interleaved_cuts
 from meshwright.costs.layouts.chunk_runs import Pipeline, fits
-from meshwright.costs.layouts.graph_cuts import Chain, best_cuts, find_cuts
+from meshwright.costs.layouts.graph_cuts import best_cuts, find_cuts
 from meshwright.costs.layouts.graph_memory import graph_peak_memory, graph_stage_memory
 from meshwright.costs.layouts.graph_step_time import graph_step_s
 from meshwright.costs.layouts.graph_work import describe_graph
 from meshwright.costs.layouts.interleaved_cuts import Held, fitting_cuts, most_flying
 from meshwright.costs.layouts.memory import FRAGMENTATION, RUNTIME_BYTES
+from meshwright.costs.layouts.unit_chain import Chain
 from meshwright.costs.model import CostSettings
 from meshwright.devices import device_type
 from meshwright.errors import PlanError
@@ -252,11 +253,12 @@ def test_without_transfers_it_is_the_bisection_of_plans(pp):
             return 0.0
 
     graph = load_graph("zoo:resnet50", device=A100)
-    layout = Layout(pp=pp, micro_batch=graph.samples_per_step, global_batch=graph.samples_per_step)
+    # so many micro-batches that nothing but the busiest stage counts
+    layout = Layout(pp=pp, micro_batch=graph.samples_per_step, global_batch=graph.samples_per_step * 10**6)
     ours = describe_graph(graph, layout, A100, cuts=best_cuts(graph, layout, A100, Free()))
     theirs = describe_graph(graph, layout, A100, stages=layout_stages(graph, layout))
     busiest = [max(float((w.forward_s + w.backward_s)[ops].sum()) for ops in w.chunks) for w in (ours, theirs)]
-    assert busiest[0] == pytest.approx(busiest[1], rel=1e-9)
+    assert busiest[0] == pytest.approx(busiest[1], rel=1e-5)
 
 
 def test_layers_of_a_transformer_stay_whole():
