@@ -39,6 +39,7 @@ node=0
 hosts=()
 pids=()
 trap 'kill ${{pids[*]-}} 2>/dev/null || true' EXIT
+trap 'exit 129' HUP
 trap 'exit 130' INT
 trap 'exit 143' TERM
 while {columns}; do
