@@ -144,6 +144,11 @@ class ClosTopology(Topology):
         latency = np.concatenate([latency, np.full(above, self.spine_latency_s)])
         return Links(tuple(names), frozen(bandwidth, np.float64), frozen(latency, np.float64))
 
+    @property
+    def hosts_are_alike(self) -> bool:
+        """Where no leaf serves fewer hosts than the others."""
+        return self.hosts.num_hosts <= self.hosts_per_leaf or self.hosts.num_hosts % self.hosts_per_leaf == 0
+
     def path(self, source: int, target: int) -> tuple[int, ...]:
         """Through the host's switch, through one leaf, or up to a spine and down."""
         if source == target:

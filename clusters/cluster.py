@@ -115,6 +115,11 @@ class Cluster:
         """All directed links."""
         return self.topology.links
 
+    @cached_property
+    def hosts_are_alike(self) -> bool:
+        """Whether every host has as many devices and sees the same network, see `Topology.hosts_are_alike`."""
+        return len(set(np.bincount(self.device_host).tolist())) == 1 and self.topology.hosts_are_alike
+
     @property
     def coordinates(self) -> NDArray[np.int64]:
         """Where each device is in its topology, ``(n, k)``."""

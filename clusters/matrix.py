@@ -131,6 +131,15 @@ class MatrixTopology(Topology):
             frozen(self.pair_latency_s[others], np.float64),
         )
 
+    @cached_property
+    def hosts_are_alike(self) -> bool:
+        """Where all pairs within hosts have the same figures, and all pairs between hosts."""
+        host = self.device_host
+        is_inside, is_self = host[:, None] == host[None, :], np.eye(len(host), dtype=np.bool_)
+        places = (is_inside & ~is_self, ~is_inside)
+        figures = (self.pair_bandwidth_bytes_per_s, self.pair_latency_s)
+        return all(len(np.unique(figure[place])) <= 1 for figure in figures for place in places)
+
     def path(self, source: int, target: int) -> tuple[int, ...]:
         """The pair's own channel."""
         if source == target:

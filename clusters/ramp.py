@@ -128,6 +128,11 @@ class RampTopology(Topology):
         bandwidth = frozen(np.full(len(names), self.channel_bandwidth_bytes_per_s), np.float64)
         return Links(names, bandwidth, frozen(np.full(len(names), self.channel_latency_s), np.float64))
 
+    @property
+    def hosts_are_alike(self) -> bool:
+        """Always: groups, racks and servers may be renumbered."""
+        return True
+
     def path(self, source: int, target: int) -> tuple[int, ...]:
         """The one channel from server to server."""
         if source == target:

@@ -90,6 +90,11 @@ class SingleHostTopology(Topology):
         bandwidth = frozen(np.full(len(names), self.link_bandwidth_bytes_per_s), np.float64)
         return Links(tuple(names), bandwidth, frozen(np.full(len(names), latency_s), np.float64))
 
+    @property
+    def hosts_are_alike(self) -> bool:
+        """There is one."""
+        return True
+
     def path(self, source: int, target: int) -> tuple[int, ...]:
         """The bus, or into the switch and out of it."""
         if source == target:

@@ -94,6 +94,15 @@ class Topology(ABC):
     def links(self) -> Links:
         """All directed links."""
 
+    @property
+    def hosts_are_alike(self) -> bool:
+        """Whether the network is known to be vertex-transitive over hosts: renumbering, without a change of any figure, takes
+        any host to any other.
+
+        Then the first group of a form is priced for all of them; else each group is priced on its own devices.
+        """
+        return False
+
     @abstractmethod
     def path(self, source: int, target: int) -> tuple[int, ...]:
         """Indices of the links that a message from one device to another crosses, in order; empty for itself."""

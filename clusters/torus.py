@@ -102,6 +102,11 @@ class TorusTopology(Topology):
         bandwidth = frozen(np.full(len(names), self.link_bandwidth_bytes_per_s), np.float64)
         return Links(tuple(names), bandwidth, frozen(np.full(len(names), self.link_latency_s), np.float64))
 
+    @property
+    def hosts_are_alike(self) -> bool:
+        """Always: the torus may be turned along each axis."""
+        return True
+
     def path(self, source: int, target: int) -> tuple[int, ...]:
         """Axis by axis, the shorter way round."""
         path = []

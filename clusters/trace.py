@@ -165,6 +165,11 @@ class TraceTopology(Topology):
         latency = np.concatenate([latency, np.repeat([self.leaf_latency_s, self.pod_latency_s], above)])
         return Links(tuple(names), frozen(bandwidth, np.float64), frozen(latency, np.float64))
 
+    @property
+    def hosts_are_alike(self) -> bool:
+        """Where one leaf serves all of them; several are taken as the table tells them, alike or not."""
+        return len(self.leaf_names) == 1
+
     def path(self, source: int, target: int) -> tuple[int, ...]:
         """Up to the lowest switch that both share, and down."""
         if source == target:

@@ -72,6 +72,11 @@ class GraphLayoutsFound(RankedLayouts):
         """Memory of a device."""
         return self.search.capacity_bytes
 
+    @property
+    def tried_orders(self) -> tuple[str, ...]:
+        """Of the layouts of all sizes that were asked for."""
+        return self.search.tried_orders
+
     def row(self, found: Found) -> Row:
         """A layout with its figures."""
         search, work = self.search, self.search.work(found.layout, found.order)

@@ -70,6 +70,11 @@ class LayoutsFound(RankedLayouts):
         """Memory of a device."""
         return self.search.capacity_bytes
 
+    @property
+    def tried_orders(self) -> tuple[str, ...]:
+        """Of the layouts of all sizes that were asked for."""
+        return self.search.space.tried_orders
+
     def row(self, found: Found) -> Row:
         """A layout with its figures."""
         work = describe(self.shape, found.layout, self.search.space.sequence_length)

@@ -116,6 +116,11 @@ class RankedLayouts(ABC):
     def capacity_bytes(self) -> float:
         """Memory of a device."""
 
+    @property
+    @abstractmethod
+    def tried_orders(self) -> tuple[str, ...]:
+        """Rank orders that were looked at."""
+
     @abstractmethod
     def row(self, found: Found) -> Row:
         """A layout with its figures."""
@@ -230,6 +235,7 @@ class RankedLayouts(ABC):
     def to_data(self) -> dict[str, Any]:
         """The whole ranking with what became of the other layouts, for JSON."""
         counts = self.searched.counts
+        placed = {} if self.cluster.hosts_are_alike else {"rank_orders": list(self.tried_orders)}
         return {
             "job": self.name,
             "cluster": self.cluster.name,
@@ -244,6 +250,7 @@ class RankedLayouts(ABC):
                 }
                 for one in self.better_batches
             ],
+            **placed,
             "counts": counts.__dict__ | {"legal": counts.legal},
             "layouts": self.table(),
         }

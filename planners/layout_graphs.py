@@ -30,7 +30,7 @@ from ..plans.partition import Layout, hidden_unasked
 from ..plans.rank_order import ORDERS
 from ..plans.stages import layer_starts
 from .layout_front import Counts, Findings, Found, Searched, spelled
-from .layout_space import DEFAULTS, KnownOrders, divisors, regular_orders
+from .layout_space import DEFAULTS, KnownOrders, divisors, regular_orders, union_of_orders
 
 SCHEDULES = ("1f1b", "gpipe", "interleaved")
 RECOMPUTATIONS = ("none", "full")
@@ -124,6 +124,11 @@ class GraphSearch:
         self._found = Findings(self.top, self.on_best, self.counts)
         self._closest: tuple[float, Layout] | None = None
         self._put_off: dict[tuple[Layout, str], _Cut | None] = {}  # of which the cut took long to find
+
+    @property
+    def tried_orders(self) -> tuple[str, ...]:
+        """The rank orders that were told of any layout so far, those that number its ranks alike once."""
+        return union_of_orders(self._known_orders)
 
     def run(self, worlds: Sequence[int]) -> Searched:
         """Search layouts of every given number of devices.

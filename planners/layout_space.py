@@ -14,12 +14,13 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from .. import settings
-from ..costs.layouts.wires import FabricWires, Group, Wires, Wiring, groups_of, is_regular
+from ..costs.layouts.regular_groups import Group, groups_of, is_regular
+from ..costs.layouts.wires import FabricWires, PlacedWires, Wires, Wiring
 from ..costs.layouts.work import ZERO_BUBBLE, is_legal
 from ..errors import ConfigError, PlanError
 from ..jobs.transformer import TransformerShape
 from ..plans.partition import Layout, build, hidden_unasked
-from ..plans.rank_order import ORDERS
+from ..plans.rank_order import ORDERS, distinct_orders
 
 SEARCHED = (
     "tp",
@@ -145,6 +146,11 @@ class LayoutSpace:
     def rank_orders(self, layout: Layout, wires: Wiring) -> tuple[str, ...]:
         """The orders of a layout's ranks that its price tells apart and whose groups are regular, the default first."""
         return regular_orders(layout, self.devices_per_host, self.orders, wires, self._known_orders)
+
+    @property
+    def tried_orders(self) -> tuple[str, ...]:
+        """The rank orders that were told of any layout so far, those that number its ranks alike once."""
+        return union_of_orders(self._known_orders)
 
     @cached_property
     def _known_leaves(self) -> dict[tuple[Any, ...], tuple[int, tuple[Leaf, ...]]]:
@@ -297,6 +303,9 @@ def regular_orders(
 ) -> tuple[str, ...]:
     """The orders of a layout's ranks that its price tells apart and whose groups are regular, the default first.
 
+    Where hosts are alike, orders whose groups stand alike have one price; elsewhere only those have that put every rank on the
+    same device.
+
     Args:
         layout: how a job is cut.
         devices_per_host: devices of a host.
@@ -322,13 +331,20 @@ def regular_orders(
             global_batch=dp,
         )
         distinct: dict[tuple[Group, ...], str] = {}
-        for order in sorted(orders, key=ORDERS.index):
-            if is_regular(sharded, devices_per_host, order):
-                groups = groups_of(sharded, devices_per_host, order).values()
-                seen = tuple(g if (sees_strides if g.per_host > 1 else sees_hosts) else g._replace(stride=1) for g in groups)
-                distinct.setdefault(seen, order)
-        known[degrees] = tuple(distinct.values())
+        regular = [order for order in sorted(orders, key=ORDERS.index) if is_regular(sharded, devices_per_host, order)]
+        for order in regular:
+            groups = groups_of(sharded, devices_per_host, order).values()
+            seen = tuple(g if (sees_strides if g.per_host > 1 else sees_hosts) else g._replace(stride=1) for g in groups)
+            distinct.setdefault(seen, order)
+        sees_devices = isinstance(wires, PlacedWires)
+        known[degrees] = distinct_orders(sharded, regular) if sees_devices else tuple(distinct.values())
     return known[degrees]
+
+
+def union_of_orders(known: KnownOrders) -> tuple[str, ...]:
+    """Every order that was told of some layout, the default first."""
+    told = {order for orders in known.values() for order in orders}
+    return tuple(order for order in ORDERS if order in told)
 
 
 def divisors(number: int) -> list[int]:

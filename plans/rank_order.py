@@ -7,9 +7,11 @@ inside hosts.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import permutations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import PlanError
 from .partition import Coordinates, Layout
@@ -38,6 +40,27 @@ def strides(layout: Layout, order: str = DEFAULT_ORDER) -> dict[str, int]:
         found[axis] = stride
         stride *= getattr(layout, axis)
     return found
+
+
+def numbers(layout: Layout, order: str = DEFAULT_ORDER) -> NDArray[np.int64]:
+    """The number in an order of each rank of the layout's own numbering, ``(world,)``.
+
+    Raises:
+        PlanError: no such order.
+    """
+    steps, own = strides(layout, check_order(order)), np.arange(layout.world)
+    found = np.zeros(layout.world, np.int64)
+    for axis, step in strides(layout).items():
+        found += own // step % getattr(layout, axis) * steps[axis]
+    return found
+
+
+def distinct_orders(layout: Layout, orders: Sequence[str]) -> tuple[str, ...]:
+    """The first of the orders that number the ranks of a layout alike: they differ in axes of one rank alone."""
+    found: dict[tuple[str, ...], str] = {}
+    for order in orders:
+        found.setdefault(tuple(axis for axis in order.split("-") if getattr(layout, axis) > 1), order)
+    return tuple(found.values())
 
 
 def coordinates(layout: Layout, order: str = DEFAULT_ORDER) -> tuple[Coordinates, ...]:

@@ -1,7 +1,9 @@
-"""Prices of groups: any ranks of a network, and regular groups by their shape alone.
+"""Prices of groups: any ranks of a network, groups on given devices, and regular groups by their shape alone.
 
 A planner asks for thousands of regular groups, each some ranks on each of some hosts. `Fabric` works out each shape once
-on the cluster itself, ranks and all, and keeps it, so that the next question of the same shape is a little arithmetic.
+on the cluster itself, ranks and all, and keeps it, so that the next question of the same shape is a little arithmetic. Where
+hosts are not alike a shape has no one price: there a group is told by its devices (`Placed`), and groups whose devices are
+joined in the same way are worked out once.
 """
 
 from __future__ import annotations
@@ -10,8 +12,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...clusters.cluster import Cluster
+from ...clusters.symmetry import signatures
 from ...errors import ConfigError
 from ..model import CostSettings
 from ..network import RankNetwork
@@ -45,6 +49,35 @@ class Shape(NamedTuple):
     side_by_side: int = 1
 
 
+@dataclass(frozen=True)
+class Placed:
+    """A group on its own devices, and those that work beside it.
+
+    Attributes:
+        signature: equal where all that a time depends on is equal.
+        devices: of each group, in rank order, the one that is asked about first, ``(1 + beside, n)``.
+    """
+
+    signature: bytes
+    devices: Ranks = field(compare=False, repr=False)
+
+
+def placed(cluster: Cluster, devices: NDArray[np.int64], routing: Routing = SHORTEST_PATH) -> list[Placed]:
+    """Groups on given devices.
+
+    Args:
+        cluster: where.
+        devices: ``(g, 1 + beside, n)``: of each group, and of those beside it, which share a host with it.
+        routing: which paths messages take.
+    """
+    rows = devices.reshape(len(devices), -1)
+    form = b"%d groups;" % devices.shape[1]
+    return [
+        Placed(form + signature + routing.signature(cluster, row), group)
+        for signature, row, group in zip(signatures(cluster, rows), rows, devices, strict=True)
+    ]
+
+
 def price(
     operation: Operation, network: RankNetwork, ranks: Ranks, payload_bytes: float, algorithm: Algorithm | str = "auto"
 ) -> Price:
@@ -73,48 +106,51 @@ def price(
 
 @dataclass(frozen=True, eq=False)
 class Fabric:
-    """A cluster as regular groups see it.
+    """A cluster as groups see it.
 
     Attributes:
         cluster: where they run.
         algorithm: what does their collectives.
-        routing: which paths messages take; hashed ones are those of the first groups of a shape.
+        routing: which paths messages take; hashed ones are, of a shape, those of the first groups.
     """
 
     cluster: Cluster
     algorithm: Algorithm = field(default_factory=Fastest)
     routing: Routing = SHORTEST_PATH
-    _networks: dict[Shape, tuple[RankNetwork, Ranks]] = field(default_factory=dict, repr=False)
-    _seconds: dict[tuple[Operation, Shape], Pricer] = field(default_factory=dict, repr=False)
+    _networks: dict[Shape | Placed, tuple[RankNetwork, Ranks]] = field(default_factory=dict, repr=False)
+    _seconds: dict[tuple[Operation, Shape | Placed], Pricer] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, cluster: Cluster, costs: CostSettings) -> Fabric:
         """A cluster with the algorithm and the routing that settings choose."""
         return cls(cluster, of(costs), Routing.of(costs))
 
-    def network(self, shape: Shape) -> tuple[RankNetwork, Ranks]:
-        """The first group of a shape and those beside it, on the first hosts of the cluster, and the ranks of the first.
+    def network(self, group: Shape | Placed) -> tuple[RankNetwork, Ranks]:
+        """A group and those beside it, and the ranks of the group; of a shape the first ones, on the first hosts of the cluster.
 
         Raises:
-            ConfigError: the cluster has no room for it.
+            ConfigError: the cluster has no room for the shape, or its hosts are not alike, so that no shape tells a price.
         """
-        if shape not in self._networks:
-            groups = self._groups(shape)
+        if group not in self._networks:
+            groups = group.devices if isinstance(group, Placed) else self._groups(group)
             ranks = np.arange(groups.size).reshape(groups.shape)
             network = RankNetwork(self.cluster, groups.reshape(-1), tuple(ranks[1:]), self.routing)
-            self._networks[shape] = network, ranks[0]
-        return self._networks[shape]
+            self._networks[group] = network, ranks[0]
+        return self._networks[group]
 
-    def seconds(self, operation: Operation, shape: Shape) -> Pricer:
+    def seconds(self, operation: Operation, group: Shape | Placed) -> Pricer:
         """Seconds of a payload; worked out once."""
-        key = operation, shape
+        key = operation, group
         if key not in self._seconds:
-            network, ranks = self.network(shape)
+            network, ranks = self.network(group)
             self._seconds[key] = self.algorithm.pricer(network, ranks, operation)
         return self._seconds[key]
 
     def _groups(self, shape: Shape) -> Ranks:
         """Devices of each group, a row each."""
+        if not self.cluster.hosts_are_alike:
+            problem = f"the hosts of {self.cluster.name} are not alike: a group is told by its devices, not by its shape"
+            raise ConfigError(problem, field="group", value=str(tuple(shape)))
         n, g, stride, beside = shape
         per_host = self.cluster.num_devices // self.cluster.num_hosts
         if min(shape) < 1 or n % g or n // g > self.cluster.num_hosts or self.cluster.num_devices % self.cluster.num_hosts:

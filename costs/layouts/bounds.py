@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from ...plans.partition import Layout
-from ..collectives.prices import Operation
 from .items import FusedAttention, Message, Product, Sweep
 from .kernels import KernelModel
+from .lanes import Lane, Stand, regular_lane
+from .regular_groups import Group, groups_of
 from .step_time import Pricer
-from .wires import FabricWires, Group, groups_of
+from .wires import FabricWires, PlacedWires
 from .work import ZERO_BUBBLE, LayoutWork
 
 ROUNDING = 1e-9
@@ -58,12 +59,19 @@ class BoundedPricer(Pricer):
         Of the first, second and last stage each is busy with all its passes and transfers. The first one also waits: the
         last stage starts when a forward pass has come through all stages before it, works through the forward and backward
         passes of all its chunks, and what it does last is a backward pass of the chunk that goes back through them all.
-        Each stage then synchronises; what hides of that still slows kernels down.
+        Each stage then synchronises; what hides of that still slows kernels down. Where hosts are not alike stages do not wait
+        so, and the price itself is taken.
         """
+        if isinstance(self.wires, PlacedWires):
+            return self.step_s(work) * (1 - ROUNDING)
+        (lane,) = self.lanes(work)
+        return self._least_s(work, lane) * (1 - ROUNDING)
+
+    def _least_s(self, work: LayoutWork, lane: Lane) -> float:
         layout, v = work.layout, work.layout.virtual_stages
         m, last = layout.num_micro_batches, layout.pp - 1
-        tasks = self._tasks(work)
-        send_s = float(self._sends(work).min()) if last else 0.0
+        tasks = self._tasks(work, lane)
+        send_s = float(self._sends(work, lane).min()) if last else 0.0
         held_s = 0.0 if layout.overlap_pp else send_s
         spans: dict[int, float] = {}
         for stage in _ends(layout.pp):
@@ -77,11 +85,11 @@ class BoundedPricer(Pricer):
             # The last stage's last backward pass holds its own transfer, the first of the way back.
             waited_s = m * passes_s + way_s - held_s + (tasks[0][2] if is_parted else 0.0)
             spans[0] = max(spans[0], waited_s)
-        return max(span_s + self._tail_bound_s(work, stage) for stage, span_s in spans.items()) * (1 - ROUNDING)
+        return max(span_s + self._tail_bound_s(work, stage, lane) for stage, span_s in spans.items())
 
-    def _tasks(self, work: LayoutWork) -> list[Task]:
+    def _tasks(self, work: LayoutWork, lane: Lane) -> list[Task]:
         """Seconds of the tasks of each chunk, as `Pricer` sums them up."""
-        blocks = self._block_times(work)
+        blocks = self._block_times(work, lane.at(0))
         if id(blocks) not in self._shares:  # the blocks stay in `_blocks`, so that the id stays theirs
             self._shares[id(blocks)] = {name: times.task_s() for name, times in blocks.items()}
         shares = self._shares[id(blocks)]
@@ -92,13 +100,14 @@ class BoundedPricer(Pricer):
                 known[kind] = _task(shares, *kind)
         return [known[chunk.num_layers, chunk.has_embedding, chunk.has_head] for chunk in work.chunks]
 
-    def _tail_bound_s(self, work: LayoutWork, stage: int) -> float:
-        layout, held = work.layout, work.stages[stage]
+    def _tail_bound_s(self, work: LayoutWork, stage: int, lane: Lane) -> float:
+        layout, held, groups = work.layout, work.stages[stage], lane.at(stage)
         total_s = self.optimizer_s(work, stage)
         least_share = min(1.0, self.slowdown - 1.0) if layout.overlap_dp else 1.0
         for message in (*held.sync, *held.gather):
             if isinstance(message, Message):
-                total_s += self.message_s(message, layout) * (1.0 if message.axis == "ends" else least_share)
+                seconds = self.message_s(message, layout, groups[message.axis])
+                total_s += seconds * (1.0 if message.axis == "ends" else least_share)
         return total_s
 
 
@@ -109,23 +118,40 @@ class Optimist(BoundedPricer):
     Every price that it makes is at most the one of a `Pricer` whose groups are regular, because a pass takes no less time
     when one of its messages takes longer (what waits, waits longer; what was hidden becomes exposed or, where it still
     hides, slows kernels down longer), and each message is priced for the best of all regular groups of its size. Its
-    `bound_s` therefore holds for every rank order.
+    `bound_s` therefore holds for every rank order. So it does where hosts are not alike: there a step takes no less than what
+    any rank has to do by itself, and the first stage no less than its passes with their waiting (`uneven_steps`).
 
     Attributes:
         world: ranks; those that share a host share its cards.
     """
 
     world: int = 1
-    _least: dict[tuple[Operation, float, int, bool, bool], float] = field(default_factory=dict, repr=False, compare=False)
+    _least: dict[tuple[object, ...], float] = field(default_factory=dict, repr=False, compare=False)
 
-    def message_s(self, message: Message, layout: Layout, group: Group | None = None) -> float:
-        """The least time over all regular groups of the same size."""
+    def lanes(self, work: LayoutWork) -> tuple[Lane, ...]:
+        """One, by the size of whose groups alone messages are priced here."""
+        return (regular_lane(work.layout, self.wires.devices_per_host, self.order),)
+
+    def bound_s(self, work: LayoutWork) -> float:
+        """At most the step in any rank order."""
+        (lane,) = self.lanes(work)
+        return self._least_s(work, lane) * (1 - ROUNDING)
+
+    def message_s(self, message: Message, layout: Layout, group: Stand | None = None) -> float:
+        """The least time over all regular groups of the same size; where hosts are not alike, over all that some order gives."""
         size = (group or groups_of(layout, self.wires.devices_per_host, self.order)[message.axis]).size
         is_flat = message.axis == "shard" and layout.zero >= 3
         is_pipeline = message.axis in ("pp", "ends")
-        key = message.operation, message.payload_bytes, size, is_pipeline, is_flat
+        key: tuple[object, ...] = message.operation, message.payload_bytes, size, is_pipeline, is_flat
+        if isinstance(self.wires, PlacedWires):
+            key = (*key, message.axis, layout.tp, layout.cp, layout.dp, layout.pp, layout.ep, layout.num_shards)
         if key not in self._least:
-            self._least[key] = min(super(Optimist, self).message_s(message, layout, g) for g in self._groups(size, is_pipeline))
+            groups = (
+                self.wires.stands(layout, message.axis)
+                if isinstance(self.wires, PlacedWires)
+                else self._groups(size, is_pipeline)
+            )
+            self._least[key] = min(super(Optimist, self).message_s(message, layout, g) for g in groups)
         return self._least[key]
 
     def node_s(self, work: LayoutWork) -> float:
@@ -140,7 +166,7 @@ class Optimist(BoundedPricer):
         Args:
             work: with schedule 1F1B and one chunk a stage.
         """
-        tasks = self._tasks(work)
+        tasks = self._tasks(work, self.lanes(work)[0])
         busiest_s = max(sum(tasks[stage]) for stage in _ends(work.layout.pp))
         return work.layout.num_micro_batches * busiest_s * (1 - ROUNDING)
 

@@ -7,6 +7,8 @@ others the best one of a family of cuts is taken that no figure of a machine cha
 the best one of a set that does not depend on how fast anything is, and more memory only adds to those that fit: no step
 takes longer on a better machine.
 
+Where hosts are not alike, cuts are compared with every message as slow as over the slowest group of its axis.
+
 Where none of the family fits, and chunks share a device's memory, the least busy one that does is looked for
 (`interleaved_cuts`).
 
@@ -32,7 +34,7 @@ from .cut_prices import CutPricer
 from .interleaved_cuts import fitting_cuts
 from .schedules import is_plain
 from .unit_chain import Chain
-from .wires import Wiring, boundary_groups
+from .wires import Wiring, whole_lane
 
 ROUNDING = 1e-12
 """Relative. Sums in another order must not part what is equally busy."""
@@ -128,11 +130,11 @@ def _places(chain: Chain, cuts: NDArray[np.int64] | None) -> tuple[int, ...] | N
 def _transfers_s(layout: Layout, chain: Chain, wires: Wiring, order: str) -> NDArray[np.float64]:
     """Seconds in which a micro-batch, or its gradient, goes past each place behind each chunk, ``(k, u + 1)``.
 
-    Nothing goes past the last one.
+    Nothing goes past the last one. Where hosts are not alike the slowest transfer of any replica counts.
     """
     num_chunks = layout.pp * layout.virtual_stages
     found = np.zeros((num_chunks, chain.num_units + 1))
-    groups = boundary_groups(layout, wires.devices_per_host, order)
+    groups = whole_lane(wires, layout, order).boundary
     known: dict[object, NDArray[np.float64]] = {}
     for chunk in range(num_chunks - 1):
         group = groups[chunk % layout.pp]

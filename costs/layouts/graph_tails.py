@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ...compiled import njit
 from ...plans.partition import Layout
 from .items import Message
-from .wires import Wiring, group_of
+from .wires import Wiring, slowest_group
 
 
 def sync_messages(layout: Layout, gradient_bytes: float) -> tuple[Message, ...]:
@@ -39,9 +39,8 @@ def gather_messages(layout: Layout, parameter_bytes: float) -> tuple[Message, ..
 
 
 def messages_s(messages: tuple[Message, ...], layout: Layout, wires: Wiring, order: str) -> list[float]:
-    """Seconds of each message by itself."""
-    hosted = wires.devices_per_host
-    return [wires.group_s(m.operation, m.payload_bytes, group_of(m.axis, layout, hosted, order)) for m in messages]
+    """Seconds of each message by itself, over the slowest group of any stage where hosts are not alike."""
+    return [wires.group_s(m.operation, m.payload_bytes, slowest_group(wires, layout, m.axis, order)) for m in messages]
 
 
 @njit()
@@ -86,19 +85,36 @@ def stage_tail_s(
         whole_s = np.array(messages_s(make(layout, total), layout, wires, order), np.float64)
         whole = float(whole_s.sum())
         if layout.overlap_dp and whole > 0:
-            seconds, sizes = [pieces[0][0]], [pieces[0][1]]
-            for place in range(1, len(pieces)):
-                between = pieces[place - 1 if has_ended else place][0]
-                seconds += [np.array([(layout.pp - 1) * between.sum()]), pieces[place][0]]
-                sizes += [np.zeros(1), pieces[place][1]]
-            own, size = np.concatenate(seconds), np.concatenate(sizes)
-            if has_ended:
-                shown = shown_after_s(own[::-1].copy(), size[::-1].copy(), total, whole_s)
-            else:
-                shown = shown_before_s(own, size, total, whole_s)
-            whole = float(shown + (slowdown - 1) * max(0.0, whole - shown))
+            whole = shown_s(layout, pieces, whole_s, slowdown, has_ended=has_ended)
         found.append(whole)
     return found[0], found[1]
+
+
+def shown_s(
+    layout: Layout, pieces: Pieces, whole_s: NDArray[np.float64], slowdown: float, *, has_ended: bool, way_s: float = 0.0
+) -> float:
+    """Seconds of messages that go op by op: what passes do not hide, and what the rest slows them down.
+
+    Args:
+        layout: of whose micro-batches ``p - 1`` run between two chunks.
+        pieces: the ops of the passes.
+        whole_s: seconds of each message.
+        slowdown: factor on computing and sending that run side by side.
+        has_ended: whether they follow the last backward pass, else the first forward one waits for them.
+        way_s: of a transfer between two chunks.
+    """
+    total, whole = float(sum(sizes.sum() for _, sizes in pieces)), float(whole_s.sum())
+    seconds, sizes = [pieces[0][0]], [pieces[0][1]]
+    for place in range(1, len(pieces)):
+        between = pieces[place - 1 if has_ended else place][0]
+        seconds += [np.array([(layout.pp - 1) * (way_s + between.sum())]), pieces[place][0]]
+        sizes += [np.zeros(1), pieces[place][1]]
+    own, size = np.concatenate(seconds), np.concatenate(sizes)
+    if has_ended:
+        shown = shown_after_s(own[::-1].copy(), size[::-1].copy(), total, whole_s)
+    else:
+        shown = shown_before_s(own, size, total, whole_s)
+    return float(shown + (slowdown - 1) * max(0.0, whole - shown))
 
 
 @njit()
@@ -151,9 +167,7 @@ def run_tails_s(
     makers: tuple[Callable[[Layout, float], tuple[Message, ...]], ...] = (sync_messages, gather_messages)
     for has_ended, make, (seconds, sizes) in zip((True, False), makers, passes, strict=True):
         before = np.concatenate([np.zeros(1), np.cumsum(sizes)])[starts]
-        groups = [
-            (m.operation, m.payload_bytes, group_of(m.axis, layout, wires.devices_per_host, order)) for m in make(layout, 1.0)
-        ]
+        groups = [(m.operation, m.payload_bytes, slowest_group(wires, layout, m.axis, order)) for m in make(layout, 1.0)]
         key = wires, has_ended, tuple(groups)
         if not groups:
             continue

@@ -27,7 +27,9 @@ class Span(NamedTuple):
     experts: float
 
 
-def stage_spans(work: LayoutWork, stage: int, seconds: Mapping[str, float], *, is_backward: bool) -> list[Span]:
+def stage_spans(
+    work: LayoutWork, stage: int, seconds: Mapping[str, float], *, is_backward: bool, way_s: float = 0.0
+) -> list[Span]:
     """The blocks of a stage in the order of their passes; between two chunks of it run those of ``p - 1`` micro-batches.
 
     Args:
@@ -46,7 +48,7 @@ def stage_spans(work: LayoutWork, stage: int, seconds: Mapping[str, float], *, i
         made = [Span(n, seconds[b], shares[b], expert if b == "layer" else 0.0) for b, n in of_chunk]
         if spans:
             first = made if not is_backward else spans[-len(of_chunk) :]
-            spans.append(Span(layout.pp - 1, sum(span.num_blocks * span.seconds for span in first), 0.0, 0.0))
+            spans.append(Span(layout.pp - 1, way_s + sum(span.num_blocks * span.seconds for span in first), 0.0, 0.0))
         spans += made
     return spans[::-1] if is_backward else spans
 

@@ -7,7 +7,7 @@ a search over thousands of layouts prices each in well under a millisecond.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple, get_args
@@ -20,63 +20,22 @@ from ...jobs.transformer import TransformerShape
 from ...plans.partition import Layout
 from ...plans.rank_order import DEFAULT_ORDER
 from ..collectives.prices import Provenance
-from .doubts import RUN_UNCERTAINTY, doubts, fused_attention_s, operations, per_step, uncertainty
+from .doubts import RUN_UNCERTAINTY, doubts, fused_attention_s, operations, per_step
 from .items import Message, Pass, input_part, weight_part
 from .kernels import KernelModel, kernel_model
+from .lanes import Lane, Stand
 from .passes import OVERLAP_SLOWDOWN, PassTime, pass_time
+from .placed_steps import placed_step
 from .spans import exposed_after, exposed_before, stage_spans
 from .steady_steps import PlayedPipeline, ends_s, step_s
+from .step_figures import StepTime
+from .uneven_steps import UnevenStep
 from .waits import waits
-from .wires import Group, Wiring, boundary_groups, group_of, groups_of
-from .work import ZERO_BUBBLE, LayoutWork, describe
+from .wires import PlacedWires, Wiring, lanes_of, whole_lane
+from .work import ZERO_BUBBLE, LayoutWork, describe, step_flops
 
 MINOR = 0.05
 """Share of a communication's seconds below which a message does not decide where it is said to come from."""
-
-
-@dataclass(frozen=True)
-class StepTime:
-    """One step.
-
-    Attributes:
-        step_s: the whole.
-        breakdown_s: what the busiest stage does: ``compute``, ``recompute``, ``exposed tp`` and other axes,
-            ``pipeline transfers``, ``bubble``, ``imbalance`` (see `waits`), ``gradient sync``, ``parameter gather``,
-            ``optimizer``, ``host``; sums to ``step_s``.
-        model_flops: of one step over all ranks, without recomputation; attention counts in full.
-        hardware_flops: with recomputation.
-        tokens: of one step.
-        doubts: what the uncertainty is made of, see `doubts.doubts`.
-        peak_flops_per_s: of all devices together.
-    """
-
-    step_s: float
-    breakdown_s: dict[str, float]
-    model_flops: float
-    hardware_flops: float
-    tokens: int
-    doubts: dict[str, float]
-    peak_flops_per_s: float
-
-    @property
-    def uncertainty(self) -> float:
-        """Relative, one standard deviation."""
-        return uncertainty(self.doubts)
-
-    @property
-    def tokens_per_s(self) -> float:
-        """Tokens in a second over all ranks."""
-        return self.tokens / self.step_s
-
-    @property
-    def mfu(self) -> float:
-        """Model FLOPs utilisation."""
-        return self.model_flops / self.step_s / self.peak_flops_per_s
-
-    @property
-    def hfu(self) -> float:
-        """Hardware FLOPs utilisation."""
-        return self.hardware_flops / self.step_s / self.peak_flops_per_s
 
 
 class _Times(NamedTuple):
@@ -92,12 +51,15 @@ class _Times(NamedTuple):
         return self.forward.seconds, (self.recompute + self.backward).seconds, self.weight.seconds
 
 
+_Chunk = tuple[_Times, tuple[float, float, float]]
+"""Times of a chunk's passes, and seconds of its tasks."""
+
+
 class _Run(NamedTuple):
-    """A pipeline as played, the times of the chunks of each stage and of their tasks, and those of the blocks."""
+    """A pipeline as played, and the times of the blocks of each stage."""
 
     pipeline: PlayedPipeline
-    of_stage: list[list[tuple[_Times, tuple[float, float, float]]]]
-    blocks: dict[str, _Times]
+    blocks: list[dict[str, _Times]]
 
 
 @dataclass(frozen=True)
@@ -118,7 +80,7 @@ class Pricer:
     kernels: KernelModel | None = None
     order: str = DEFAULT_ORDER
     _blocks: dict[object, dict[str, _Times]] = field(default_factory=dict, repr=False, compare=False)
-    _chunks: dict[object, tuple[_Times, tuple[float, float, float]]] = field(default_factory=dict, repr=False, compare=False)
+    _chunks: dict[object, _Chunk] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
     def model(self) -> KernelModel:
@@ -135,33 +97,35 @@ class Pricer:
 
     def step_s(self, work: LayoutWork) -> float:
         """Seconds of one step of a described layout; what `price_work` says, without the breakdown."""
-        return self._step(work, self._run(work))[0]
+        if isinstance(self.wires, PlacedWires):
+            return placed_step(self, self.wires, work).step_s
+        (lane,) = self.lanes(work)
+        return self._step(work, lane, self._run(work, lane))[0]
 
     def price_work(self, work: LayoutWork) -> StepTime:
         """The time of one step of a described layout, and what it consists of."""
-        run = self._run(work)
-        layout, m = work.layout, work.layout.num_micro_batches
-        step_s, last = self._step(work, run)
-        sync_s, gather_s, optimizer_s = self._tail(work, last, run.blocks)
+        wires = self.wires
+        ended = placed_step(self, wires, work) if isinstance(wires, PlacedWires) else self._alike(work)
+        step_s, last, number, waiting_s, sync_s, gather_s, optimizer_s = ended
+        layout, lane, m = work.layout, self.lanes(work)[number], work.layout.num_micro_batches
+        of_stage = self._of_stage(work, last, self.blocks_of(work, lane))
         total = {"compute": 0.0, "recompute": 0.0}
         issued_s = tasks_s = 0.0
-        for times, task_s in run.of_stage[last]:
+        for times, task_s in of_stage:
             for name, one in zip(("compute", "recompute", "compute", "compute"), times, strict=True):
                 total[name] += m * one.kernels_s
                 for axis, seconds in one.exposed_s.items():
                     total[f"exposed {axis}"] = total.get(f"exposed {axis}", 0.0) + m * seconds
                 issued_s -= m * one.device_s
             tasks_s += m * sum(task_s)
-        unsent = run.pipeline.unsent
-        unsent_s = ends_s(unsent, {last: 0.0}, is_tied=_is_tied(work))[last]
         total |= {
             "host": issued_s + tasks_s,
-            **waits(step_s - sync_s - gather_s - optimizer_s, unsent_s, unsent.busy_s, last),
+            **waiting_s,
             "gradient sync": sync_s,
             "parameter gather": gather_s,
             "optimizer": optimizer_s,
         }
-        model_flops, hardware_flops = _flops(work)
+        model_flops, hardware_flops = step_flops(work)
         return StepTime(
             step_s=step_s,
             breakdown_s=total,
@@ -173,14 +137,24 @@ class Pricer:
                 step_s=step_s,
                 crossing_s=total["pipeline transfers"] + sync_s + gather_s + total.get("exposed shard", 0.0),
                 fused_attention_s=per_step(work, last, lambda items: fused_attention_s(items, self.model)),
-                hidden_s=self._hidden_s(work, last, [times for times, _ in run.of_stage[last]], sync_s + gather_s),
+                hidden_s=self._hidden_s(work, last, lane, [times for times, _ in of_stage], sync_s + gather_s),
                 utilisation=per_step(work, last, operations) / (step_s * self.device.peak_flops_per_s),
                 runs=RUN_UNCERTAINTY,
             ),
             peak_flops_per_s=layout.world * self.device.peak_flops_per_s,
         )
 
-    def message_s(self, message: Message, layout: Layout, group: Group | None = None) -> float:
+    def lanes(self, work: LayoutWork) -> tuple[Lane, ...]:
+        """How the groups of a layout stand, see `lanes`."""
+        return lanes_of(self.wires, work.layout, self.order, pass_axes=work.pass_axes)
+
+    def on(self, devices: NDArray[np.int64]) -> Pricer:
+        """The same for ranks that stand on these devices, in the layout's own numbering; itself where hosts are alike."""
+        if not isinstance(self.wires, PlacedWires):
+            return self
+        return Pricer(self.device, self.wires.on(devices), self.slowdown, self.kernels, DEFAULT_ORDER)
+
+    def message_s(self, message: Message, layout: Layout, group: Stand | None = None) -> float:
         """Seconds of a message that has the links for itself.
 
         Where ZeRO-3 gathers over hosts, every rank is taken to fetch all by its own share of the cards.
@@ -188,13 +162,13 @@ class Pricer:
         Args:
             message: what is sent.
             layout: how the model is cut.
-            group: how the ranks stand on hosts; by default as their order puts them there.
+            group: how the ranks stand on hosts; by default as their order puts them there, on the first stage.
 
         Source:
             Wang et al., "ZeRO++: extremely efficient collective communication for giant model training", 2023, section 3,
             which counts ZeRO-3's traffic so: three times the parameters for each rank, across hosts.
         """
-        stands = group or group_of(message.axis, layout, self.wires.devices_per_host, self.order)
+        stands = group or whole_lane(self.wires, layout, self.order).at(0)[message.axis]
         if message.axis == "shard" and layout.zero >= 3:
             return self.wires.flat_s(message.operation, message.payload_bytes, stands)
         return self.wires.group_s(message.operation, message.payload_bytes, stands)
@@ -204,10 +178,10 @@ class Pricer:
 
         What makes up less than `MINOR` of its seconds does not count.
         """
-        groups = groups_of(work.layout, self.wires.devices_per_host, self.order)
+        lane = whole_lane(self.wires, work.layout, self.order)
         seconds: dict[str, dict[Provenance, float]] = {}
-        for name, item, times in _messages(work):
-            group = groups[item.axis]
+        for name, item, times, stage in _messages(work):
+            group = lane.at(stage)[item.axis]
             if group.size > 1 and item.payload_bytes > 0:
                 told = self.wires.provenance(item.operation, item.payload_bytes, group)
                 part = seconds.setdefault(name, {})
@@ -223,45 +197,64 @@ class Pricer:
         gradient_bytes = 4 if work.key.fp32_gradients else work.key.element_bytes
         return self.model.optimizer_s(work.stages[stage].optimizer_parameters, gradient_bytes)
 
-    def _step(self, work: LayoutWork, run: _Run) -> tuple[float, int]:
+    def _step(self, work: LayoutWork, lane: Lane, run: _Run) -> tuple[float, int]:
         """Seconds of a step, and the stage that decides.
 
         Of the stages the first, the second and the last are looked at; each other one is a copy that ends no later. The first
         and the last of a model with a tied table wait for each other before they sum it.
         """
         last = work.layout.pp - 1
-        tails_s = {stage: sum(self._tail(work, stage, run.blocks)) for stage in sorted({0, min(1, last), last})}
+        tails_s = {stage: sum(self._tail(work, stage, lane, run.blocks)) for stage in sorted({0, min(1, last), last})}
         return step_s(run.pipeline, tails_s, is_tied=_is_tied(work))
 
-    def _run(self, work: LayoutWork) -> _Run:
-        """The pipeline as it is played."""
-        layout = work.layout
-        blocks = self._block_times(work)
-        v = layout.virtual_stages
-        task_s = np.empty((layout.pp, v, 3))
-        of_stage: list[list[tuple[_Times, tuple[float, float, float]]]] = [[] for _ in range(layout.pp)]
-        known: dict[tuple[int, bool, bool], tuple[_Times, tuple[float, float, float]]] = {}
-        for chunk in work.chunks:
-            kind = (chunk.num_layers, chunk.has_embedding, chunk.has_head)
-            if kind not in known:
-                known[kind] = self._chunk_times(blocks, *kind)
-            of_stage[chunk.stage].append(known[kind])
-            task_s[chunk.stage, chunk.place] = known[kind][1]
-        return _Run(PlayedPipeline.of(layout, task_s, self._sends(work)), of_stage, blocks)
+    def _alike(self, work: LayoutWork) -> UnevenStep:
+        """The step of the stage that decides, where hosts are alike."""
+        (lane,) = self.lanes(work)
+        run = self._run(work, lane)
+        seconds, last = self._step(work, lane, run)
+        sync_s, gather_s, optimizer_s = self._tail(work, last, lane, run.blocks)
+        unsent = run.pipeline.unsent
+        unsent_s = ends_s(unsent, {last: 0.0}, is_tied=_is_tied(work))[last]
+        waiting_s = waits(seconds - sync_s - gather_s - optimizer_s, unsent_s, unsent.busy_s, last)
+        return UnevenStep(seconds, last, 0, waiting_s, sync_s, gather_s, optimizer_s)
 
-    def _sends(self, work: LayoutWork) -> NDArray[np.float64]:
+    def _run(self, work: LayoutWork, lane: Lane) -> _Run:
+        """The pipeline as it is played."""
+        blocks = self.blocks_of(work, lane)
+        return _Run(PlayedPipeline.of(work.layout, self.task_s(work, blocks), self._sends(work, lane)), blocks)
+
+    def blocks_of(self, work: LayoutWork, lane: Lane) -> list[dict[str, _Times]]:
+        """The times of the blocks of each stage."""
+        blocks = [self._block_times(work, groups) for groups in lane.stages]
+        return blocks * work.layout.pp if lane.are_stages_alike else blocks
+
+    def task_s(self, work: LayoutWork, blocks: list[dict[str, _Times]]) -> NDArray[np.float64]:
+        """Seconds of the tasks of each chunk, ``(p, v, 3)``."""
+        task_s = np.empty((work.layout.pp, work.layout.virtual_stages, 3))
+        known: dict[tuple[int, int, bool, bool], tuple[float, float, float]] = {}
+        for chunk in work.chunks:
+            of_stage = blocks[chunk.stage]
+            kind = (id(of_stage), chunk.num_layers, chunk.has_embedding, chunk.has_head)
+            if kind not in known:
+                known[kind] = self._chunk_times(of_stage, *kind[1:])[1]
+            task_s[chunk.stage, chunk.place] = known[kind]
+        return task_s
+
+    def _of_stage(self, work: LayoutWork, stage: int, blocks: list[dict[str, _Times]]) -> list[_Chunk]:
+        """The times of the chunks of a stage."""
+        mine = [chunk for chunk in work.chunks if chunk.stage == stage]
+        return [self._chunk_times(blocks[stage], one.num_layers, one.has_embedding, one.has_head) for one in mine]
+
+    def _sends(self, work: LayoutWork, lane: Lane) -> NDArray[np.float64]:
         """Seconds of a transfer between each chunk of the model and the next one, ``(p v,)``."""
         layout, total = work.layout, np.zeros(work.layout.pp)
-        groups = boundary_groups(layout, self.wires.devices_per_host, self.order)
         for item in work.boundary:
             if isinstance(item, Message):
-                known = {group: self.message_s(item, layout, group) for group in set(groups)} if item.axis == "pp" else {}
-                total += [known[group] for group in groups] if known else self.message_s(item, layout)
+                known = {group: self.message_s(item, layout, group) for group in set(lane.boundary)} if item.axis == "pp" else {}
+                total += [known[g] for g in lane.boundary] if known else self.message_s(item, layout, lane.at(0)[item.axis])
         return np.tile(total, layout.virtual_stages)
 
-    def _chunk_times(
-        self, blocks: dict[str, _Times], num_layers: int, has_embedding: bool, has_head: bool
-    ) -> tuple[_Times, tuple[float, float, float]]:
+    def _chunk_times(self, blocks: dict[str, _Times], num_layers: int, has_embedding: bool, has_head: bool) -> _Chunk:
         key = (id(blocks), num_layers, has_embedding, has_head)  # the blocks stay in `_blocks`, so that the id stays theirs
         if key not in self._chunks:
             parts = [(blocks["layer"], num_layers)]
@@ -272,19 +265,21 @@ class Pricer:
             self._chunks[key] = (times, (forward_s, backward_s, weight_s))
         return self._chunks[key]
 
-    def _block_times(self, work: LayoutWork) -> dict[str, _Times]:
-        layout = work.layout
+    def _block_times(self, work: LayoutWork, at: Mapping[str, Stand] | None = None) -> dict[str, _Times]:
+        layout, groups = work.layout, self.lanes(work)[0].at(0) if at is None else at
         parts = layout.schedule in ZERO_BUBBLE and layout.pp > 1
         # Besides the work itself the groups' places on the hosts decide.
-        groups = groups_of(layout, self.wires.devices_per_host, self.order)
         sends_weights = work.key.gathers_parameters or work.key.reduces_gradients
         weights = (groups["shard"], groups["expert_dp"]) if sends_weights else ()
         key = (work.shape, work.key, parts, groups["tp"], groups["cp"], groups["ep"], *weights)
         if key not in self._blocks:
             width = work.key.element_bytes
 
+            def seconds(item: Message) -> float:
+                return self.message_s(item, layout, groups[item.axis])
+
             def time(items: Pass) -> PassTime:
-                return pass_time(items, self.model, lambda item: self.message_s(item, layout), width, self.slowdown)
+                return pass_time(items, self.model, seconds, width, self.slowdown)
 
             made = {}
             for name, block in (("layer", work.layer), ("embedding", work.embedding), ("head", work.head)):
@@ -293,29 +288,56 @@ class Pricer:
             self._blocks[key] = made
         return self._blocks[key]
 
-    def _tail(self, work: LayoutWork, stage: int, blocks: dict[str, _Times]) -> tuple[float, float, float]:
+    def _tail(self, work: LayoutWork, stage: int, lane: Lane, blocks: list[dict[str, _Times]]) -> tuple[float, float, float]:
         """Exposed seconds of gradient synchronisation and of parameter gathering, and the optimizer's.
 
         With ``overlap_dp`` the gradients of a layer, of the embedding or of the head go as soon as the last micro-batch's
         backward pass has made them, and a part of the parameters is wanted when the first forward pass gets there: what is
         made last, or wanted first, hides behind nothing. The two copies of a tied table are summed when all that is done.
         """
-        layout, held = work.layout, work.stages[stage]
-        sync = [(item, self.message_s(item, layout)) for item in held.sync if isinstance(item, Message)]
-        gather = [(item, self.message_s(item, layout)) for item in held.gather if isinstance(item, Message)]
+        layout, held, groups = work.layout, work.stages[stage], lane.at(stage)
+        sync, gather = (
+            [(str(m.axis), self.message_s(m, layout, groups[m.axis])) for m in items if isinstance(m, Message)]
+            for items in (held.sync, held.gather)
+        )
         sync_s, gather_s = (sum(seconds for _, seconds in messages) for messages in (sync, gather))
         if layout.overlap_dp and sync_s > 0:
-            last_s = sum(seconds for item, seconds in sync if item.axis == "ends")
-            kind = 2 if layout.schedule in ZERO_BUBBLE and layout.pp > 1 else 1
-            spans = stage_spans(work, stage, {name: times.task_s()[kind] for name, times in blocks.items()}, is_backward=True)
-            seconds = exposed_after(spans, [(item.axis, s) for item, s in sync if item.axis != "ends"])
-            sync_s = last_s + self._with_slowdown(sync_s - last_s, seconds)
+            by_block = [(axis, seconds) for axis, seconds in sync if axis != "ends"]
+            last_s = sum(seconds for axis, seconds in sync if axis == "ends")
+            sync_s = last_s + self.exposed_s(work, stage, blocks[stage], by_block, sync_s - last_s, is_backward=True)
         if layout.overlap_dp and gather_s > 0:
-            spans = stage_spans(work, stage, {name: times.task_s()[0] for name, times in blocks.items()}, is_backward=False)
-            gather_s = self._with_slowdown(gather_s, exposed_before(spans, [(item.axis, s) for item, s in gather]))
+            gather_s = self.exposed_s(work, stage, blocks[stage], gather, gather_s, is_backward=False)
         return sync_s, gather_s, self.optimizer_s(work, stage)
 
-    def _hidden_s(self, work: LayoutWork, stage: int, chunks: list[_Times], tail_s: float) -> float:
+    def exposed_s(
+        self,
+        work: LayoutWork,
+        stage: int,
+        blocks: dict[str, _Times],
+        messages: list[tuple[str, float]],
+        whole_s: float,
+        *,
+        is_backward: bool,
+        way_s: float = 0.0,
+    ) -> float:
+        """Seconds of messages that go block by block: what passes do not hide, and what the rest slows them down.
+
+        Args:
+            work: the layout.
+            stage: which.
+            blocks: times of its blocks.
+            messages: axis and seconds of each.
+            whole_s: seconds of all.
+            is_backward: whether they follow the last backward passes, else the first forward ones wait for them.
+            way_s: of a transfer between two chunks of the stage.
+        """
+        kind = (2 if work.layout.schedule in ZERO_BUBBLE and work.layout.pp > 1 else 1) if is_backward else 0
+        seconds = {name: times.task_s()[kind] for name, times in blocks.items()}
+        spans = stage_spans(work, stage, seconds, is_backward=is_backward, way_s=way_s)
+        shown_s = (exposed_after if is_backward else exposed_before)(spans, messages)
+        return shown_s + (self.slowdown - 1) * max(0.0, whole_s - shown_s)
+
+    def _hidden_s(self, work: LayoutWork, stage: int, lane: Lane, chunks: list[_Times], tail_s: float) -> float:
         """Seconds of communication in a step that a stage is taken to hide, as no run did that was predicted.
 
         Those of input gradients beside weight gradients were hidden in such runs; they do not count.
@@ -327,26 +349,23 @@ class Pricer:
                 hidden_s += m * sum(s for axis, s in one.hidden_s.items() if axis != "tp" or layout.overlap_tp)
         if layout.overlap_pp and layout.pp > 1:
             sends = 2 * layout.virtual_stages - (stage == 0) - (stage == layout.pp - 1)
-            hidden_s += m * sends * float(self._sends(work).mean())
+            hidden_s += m * sends * float(self._sends(work, lane).mean())
         if layout.overlap_dp:
-            whole_s = sum(self.message_s(item, layout) for item in (*held.sync, *held.gather) if isinstance(item, Message))
+            messages = [item for item in (*held.sync, *held.gather) if isinstance(item, Message)]
+            whole_s = sum(self.message_s(item, layout, lane.at(stage)[item.axis]) for item in messages)
             hidden_s += max(0.0, whole_s - tail_s)
         return hidden_s
 
-    def _with_slowdown(self, whole_s: float, exposed_s: float) -> float:
-        """What is exposed, and what the rest slows down."""
-        return exposed_s + (self.slowdown - 1) * max(0.0, whole_s - exposed_s)
 
-
-def _messages(work: LayoutWork) -> Iterator[tuple[str, Message, int]]:
-    """The communications of a step: under which name of the breakdown, what, and how often for each micro-batch."""
+def _messages(work: LayoutWork) -> Iterator[tuple[str, Message, int, int]]:
+    """The communications of a step: under which name of the breakdown, what, how often for each micro-batch, on which stage."""
     for block, times in ((work.layer, work.shape.num_layers), (work.embedding, 1), (work.head, 1)):
         for items in (block.forward, block.recompute, block.backward):
-            yield from ((f"exposed {item.axis}", item, times) for item in items if isinstance(item, Message))
-    yield from (("pipeline transfers", item, 1) for item in work.boundary if isinstance(item, Message))
-    for held in work.stages:
-        yield from (("gradient sync", item, 1) for item in held.sync if isinstance(item, Message))
-        yield from (("parameter gather", item, 1) for item in held.gather if isinstance(item, Message))
+            yield from ((f"exposed {item.axis}", item, times, 0) for item in items if isinstance(item, Message))
+    yield from (("pipeline transfers", item, 1, 0) for item in work.boundary if isinstance(item, Message))
+    for stage, held in enumerate(work.stages):
+        yield from (("gradient sync", item, 1, stage) for item in held.sync if isinstance(item, Message))
+        yield from (("parameter gather", item, 1, stage) for item in held.gather if isinstance(item, Message))
 
 
 def _is_tied(work: LayoutWork) -> bool:
@@ -359,27 +378,3 @@ def _total(parts: list[tuple[PassTime, int]]) -> PassTime:
     for part, times in parts:
         total = total + (part if times == 1 else part * times)
     return total
-
-
-def _flops(work: LayoutWork) -> tuple[float, float]:
-    """Model and hardware FLOPs of a step over all ranks.
-
-    Attention counts every pair of query and key that is within the window, as the published utilisations do, also where a
-    causal kernel skips half of them.
-
-    Source:
-        Narayanan et al., 2021, appendix; Korthikanti et al., 2022, appendix A.
-    """
-    shape, layout = work.shape, work.layout
-    length = work.sequence_length
-    tokens = float(layout.global_batch * length)
-    width = shape.num_heads * shape.head_dim
-    key_values = shape.num_key_value_heads * shape.head_dim
-    halves = 3 if shape.is_gated else 2
-    experts = shape.experts_per_token if shape.num_experts > 1 else 1
-    linear = 2 * shape.hidden * (2 * width + 2 * key_values + halves * experts * shape.feed_forward)
-    attention = 4 * width * min(length, shape.window or length)
-    logits = 2 * shape.hidden * shape.vocabulary
-    forward = tokens * (shape.num_layers * (linear + attention) + logits)
-    again = {"none": 0.0, "selective": attention if layout.attention == "unfused" else 0.0, "full": linear + attention}
-    return 3 * forward, 3 * forward + tokens * shape.num_layers * again[layout.recompute]

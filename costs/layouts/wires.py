@@ -1,56 +1,65 @@
-"""What a message of a layout costs: its group's place on the hosts, and a time from the collective layer.
+"""What a message of a layout costs: how its group stands on the hosts, and a time from the collective layer.
 
-Ranks stand on devices in their order, so that a group along an axis is regular: equal shares of its ranks on each of its
-hosts. `Wires` prices such groups by measured latency and bandwidth inside a host and by the cards between hosts;
-`FabricWires` asks `costs.collectives`. Both are `Wiring`, and which one is used is one choice (`wiring`).
+`Wires` prices regular groups (`regular_groups`) by measured latency and bandwidth inside a host and by the cards between
+hosts; `FabricWires` asks `costs.collectives`. Where hosts are not alike `PlacedWires` asks it for each group on its own devices
+(`lanes`). All are `Wiring`, and which one is used is one choice (`wiring`).
 """
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import NamedTuple, Protocol, get_args
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ...clusters.clos import ClosTopology
 from ...clusters.cluster import Cluster
 from ...plans.partition import Layout
-from ...plans.rank_order import DEFAULT_ORDER
+from ...plans.rank_order import DEFAULT_ORDER, ORDERS, distinct_orders, numbers
 from ..collectives.calibrated import NETWORK_EFFICIENCY, NETWORK_LATENCY_S, HostLine, Links, host_line
-from ..collectives.groups import Fabric, group_price, group_price_s
+from ..collectives.groups import Fabric, Placed, group_price, group_price_s, placed, price
 from ..collectives.prices import Operation, Provenance
 from ..model import CostSettings
+from ..network import RankNetwork
 from .items import Message
+from .lanes import ALONE, Lane, PlacedGroups, PlacedLayout, Stand, regular_lane
+from .rank_groups import IN_PASSES, group_size
+from .regular_groups import Group, boundary_groups, group_of, groups_of, is_regular
 
-
-class Group(NamedTuple):
-    """A regular group of ranks.
-
-    Attributes:
-        size: ranks.
-        per_host: of them on one host.
-        stride: devices from one rank to the next.
-        side_by_side: equal groups on the same hosts that do the same at the same time.
-    """
-
-    size: int
-    per_host: int
-    stride: int
-    side_by_side: int
+__all__ = [
+    "FabricWires",
+    "Group",
+    "PlacedWires",
+    "Uplinks",
+    "Wires",
+    "Wiring",
+    "boundary_groups",
+    "group_of",
+    "groups_of",
+    "is_regular",
+    "lanes_of",
+    "message_s",
+    "placed_on",
+    "slowest_group",
+    "whole_lane",
+    "wiring",
+]
 
 
 class Wiring(Protocol):
-    """Prices messages over regular groups."""
+    """Prices messages."""
 
-    def group_s(self, operation: Operation, payload_bytes: float, group: Group) -> float:
+    def group_s(self, operation: Operation, payload_bytes: float, group: Stand) -> float:
         """Seconds of one collective, or of one transfer to the next rank."""
         ...
 
-    def flat_s(self, operation: Operation, payload_bytes: float, group: Group) -> float:
+    def flat_s(self, operation: Operation, payload_bytes: float, group: Stand) -> float:
         """As `group_s`, but over hosts each rank fetches all by its own share of the cards, as if its neighbours had nothing."""
         ...
 
-    def provenance(self, operation: Operation, payload_bytes: float, group: Group) -> Provenance:
+    def provenance(self, operation: Operation, payload_bytes: float, group: Stand) -> Provenance:
         """Where these seconds come from; of a group of more than one rank, and some bytes."""
         ...
 
@@ -58,97 +67,6 @@ class Wiring(Protocol):
     def devices_per_host(self) -> int:
         """Devices of a host."""
         ...
-
-
-def group_of(axis: str, layout: Layout, devices_per_host: int, order: str = DEFAULT_ORDER) -> Group:
-    """The group of a rank along an axis, as the ranks' order puts it on hosts."""
-    return groups_of(layout, devices_per_host, order)[axis]
-
-
-def groups_of(layout: Layout, devices_per_host: int, order: str = DEFAULT_ORDER) -> dict[str, Group]:
-    """The groups of a rank along every axis."""
-    return _groups(layout.tp, layout.cp, layout.dp, layout.pp, layout.ep, layout.num_shards, devices_per_host, order)[0]
-
-
-def is_regular(layout: Layout, devices_per_host: int, order: str = DEFAULT_ORDER) -> bool:
-    """Whether each group has equally many ranks on each of its hosts, in even steps; the prices of others are rough."""
-    return _groups(layout.tp, layout.cp, layout.dp, layout.pp, layout.ep, layout.num_shards, devices_per_host, order)[1]
-
-
-@lru_cache(maxsize=65_536)
-def _groups(
-    tp: int, cp: int, dp: int, pp: int, ep: int, shards: int, devices_per_host: int, order: str
-) -> tuple[dict[str, Group], bool]:
-    """Groups by axis, and whether all of them are regular.
-
-    The ranks of dp and cp that hold the same weights count along cp first. Stages next to each other are on one host if
-    all stages are; else the transfer that leaves the host decides, which it shares with the ranks of one stage.
-    """
-    size, stride, step = {"tp": tp, "cp": cp, "dp": dp, "pp": pp}, {}, 1
-    for axis in order.split("-"):
-        stride[axis], step = step, step * size[axis]
-    used = min(step, devices_per_host)
-    same = [(cp, stride["cp"]), (dp, stride["dp"])]
-    if stride["dp"] == cp * stride["cp"] or 1 in (cp, dp):
-        same = [(cp * dp, stride["dp"] if cp == 1 else stride["cp"])]
-    experts, expert_copies = _cut(same, ep)
-    sharing, copies = _cut(same, shards)
-    found, regular = {}, step % used == 0
-    for name, axes in (
-        ("tp", [(tp, stride["tp"])]),
-        ("cp", [(cp, stride["cp"])]),
-        ("ep", experts),
-        ("dp_cp", same),
-        ("expert_dp", expert_copies),
-        ("shard", sharing),
-        ("replica", copies),
-    ):
-        per_host, apart, parts_inside = 1, axes[0][1], 0
-        for ranks, distance in axes:
-            room = max(1, used // distance)
-            inside = max(1, min(ranks, room))
-            while ranks % inside:
-                inside -= 1
-            if inside > 1:
-                apart = distance if not parts_inside else apart
-                parts_inside += 1
-            per_host *= inside
-            fits = distance >= used or (used % distance == 0 and max(ranks, room) % min(ranks, room) == 0)
-            regular &= ranks == 1 or (fits and (distance < used or distance % used == 0))
-        regular &= parts_inside <= 1
-        found[name] = Group(math.prod(ranks for ranks, _ in axes), per_host, apart, max(1, used // per_host))
-    is_inside = pp * stride["pp"] <= used
-    beside = used // 2 if is_inside else min(used, stride["pp"])
-    for name, distance in (("pp", stride["pp"]), ("ends", stride["pp"] * max(1, pp - 1))):
-        found[name] = Group(min(2, pp), 2 if is_inside and pp > 1 else 1, distance, max(1, beside))
-    room = max(1, used // stride["pp"])
-    regular &= pp == 1 or stride["pp"] % used == 0 or max(pp, room) % min(pp, room) == 0
-    return found, regular
-
-
-@lru_cache(maxsize=65_536)
-def boundary_groups(layout: Layout, devices_per_host: int, order: str = DEFAULT_ORDER) -> tuple[Group, ...]:
-    """The ranks of a transfer between each stage and the next one, and of one between the last and the first.
-
-    Where a host has room for some stages only, a transfer between two of them does not leave it.
-    """
-    groups, pp = groups_of(layout, devices_per_host, order), layout.pp
-    stride = groups["pp"].stride
-    room = devices_per_host // stride if devices_per_host % stride == 0 else 1
-    if room <= 1 or groups["pp"].per_host > 1:
-        return (groups["pp"],) * (pp - 1) + (groups["ends"],)
-    inside = Group(2, 2, stride, max(1, devices_per_host // 2))
-    return (*(groups["pp"] if (stage + 1) % room == 0 else inside for stage in range(pp - 1)), groups["ends"])
-
-
-def _cut(axes: list[tuple[int, int]], ranks: int) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """The first so many of the ranks of some axes, and those that are as far along in the next such runs."""
-    (first, apart), *rest = axes
-    if not rest or first % ranks == 0:
-        return [(ranks, apart)], [(first // ranks, apart * ranks), *rest]
-    further, distance = rest[0]
-    along = ranks // first
-    return [(first, apart), (along, distance)], [(1, apart), (further // along, distance * along)]
 
 
 class Uplinks(NamedTuple):
@@ -214,8 +132,9 @@ class Wires:
         """What the hosts' links reach."""
         return HostLine(self.link_bytes_per_s, self.links)
 
-    def group_s(self, operation: Operation, payload_bytes: float, group: Group) -> float:
+    def group_s(self, operation: Operation, payload_bytes: float, group: Stand) -> float:
         """Inside a host by the measured line; between hosts by the group's share of the cards, or of the uplinks above them."""
+        assert isinstance(group, Group), "equal hosts tell groups by their form"
         if group.size <= 1 or payload_bytes <= 0:
             return 0.0
         between = self.between_bytes_per_s(group, operation)
@@ -225,8 +144,9 @@ class Wires:
         """Nominal, what a group's ranks of one host together send to other hosts: their share of the cards and uplinks."""
         return self.card_bytes_per_s / group.side_by_side * self.uplinks.share(group, self.devices_per_host, operation)
 
-    def flat_s(self, operation: Operation, payload_bytes: float, group: Group) -> float:
+    def flat_s(self, operation: Operation, payload_bytes: float, group: Stand) -> float:
         """As `group_s`, each rank fetching all by its own share of the cards, as if its neighbours had fetched nothing."""
+        assert isinstance(group, Group), "equal hosts tell groups by their form"
         if group.size <= group.per_host:
             return self.group_s(operation, payload_bytes, group)
         each = Group(group.size // group.per_host, 1, self.devices_per_host, self.devices_per_host)
@@ -234,14 +154,15 @@ class Wires:
         share = self.between_bytes_per_s(each) * NETWORK_EFFICIENCY
         return NETWORK_LATENCY_S + rounds * (group.size - 1) / group.size * payload_bytes / share
 
-    def provenance(self, operation: Operation, payload_bytes: float, group: Group) -> Provenance:
+    def provenance(self, operation: Operation, payload_bytes: float, group: Stand) -> Provenance:
         """See `HostLine.provenance`."""
+        assert isinstance(group, Group), "equal hosts tell groups by their form"
         return self.line.provenance(operation, payload_bytes, group.size, group.per_host)
 
 
 @dataclass(frozen=True)
 class FabricWires:
-    """A cluster's own collective layer.
+    """The collective layer of a cluster whose hosts are alike.
 
     Attributes:
         fabric: the cluster and the algorithm.
@@ -257,8 +178,9 @@ class FabricWires:
         """What stands above the hosts."""
         return Uplinks.of(self.fabric.cluster)
 
-    def group_s(self, operation: Operation, payload_bytes: float, group: Group) -> float:
+    def group_s(self, operation: Operation, payload_bytes: float, group: Stand) -> float:
         """See `costs.collectives.group_price_s`; of a transfer between stages no less than the uplinks need for all of them."""
+        assert isinstance(group, Group), "equal hosts tell groups by their form"
         if group.size <= 1 or payload_bytes <= 0:
             return 0.0
         key = (operation, payload_bytes, group)
@@ -279,11 +201,12 @@ class FabricWires:
                 self._known[key] = max(self._known[key], across)
         return self._known[key]
 
-    def flat_s(self, operation: Operation, payload_bytes: float, group: Group) -> float:
+    def flat_s(self, operation: Operation, payload_bytes: float, group: Stand) -> float:
         """A group of one rank on each host, beside as many as a host has devices, fetches what each rank does not hold.
 
         The algorithm is the chosen one; it takes no less than where the ranks of a host share what they fetch.
         """
+        assert isinstance(group, Group), "equal hosts tell groups by their form"
         n, hosts = group.size, group.size // group.per_host
         shared_s = self.group_s(operation, payload_bytes, group)
         if hosts <= 1:
@@ -291,8 +214,9 @@ class FabricWires:
         fetched = payload_bytes * ((n - 1) / n) / ((hosts - 1) / hosts)
         return max(shared_s, self.group_s(operation, fetched, Group(hosts, 1, 1, self.devices_per_host)))
 
-    def provenance(self, operation: Operation, payload_bytes: float, group: Group) -> Provenance:
+    def provenance(self, operation: Operation, payload_bytes: float, group: Stand) -> Provenance:
         """That of the collective layer's price."""
+        assert isinstance(group, Group), "equal hosts tell groups by their form"
         stride = self._stride(group)
         beside = self._fitting(group, stride)
         price = group_price(operation, payload_bytes, group.size, group.per_host, self.fabric, stride=stride, side_by_side=beside)
@@ -309,17 +233,115 @@ class FabricWires:
         return max(1, sum(first + reach < self.devices_per_host for first in firsts))
 
 
-def wiring(cluster: Cluster, costs: CostSettings | None = None) -> Wiring:
+@dataclass(frozen=True, eq=False)
+class PlacedWires:
+    """The collective layer of a cluster whose hosts are not alike: each group is priced on its own devices.
+
+    Attributes:
+        fabric: the cluster and the algorithm.
+        devices: of the ranks, in the order in which they are numbered; None: the first ones.
+    """
+
+    fabric: Fabric
+    devices: NDArray[np.int64] | None = None
+    _known: dict[tuple[Operation, float, PlacedGroups], float] = field(default_factory=dict, repr=False)
+    _layouts: dict[tuple[object, ...], PlacedLayout] = field(default_factory=dict, repr=False)
+    _stands: dict[tuple[object, ...], list[Stand]] = field(default_factory=dict, repr=False)
+
+    @property
+    def devices_per_host(self) -> int:
+        """Devices of a host, in the mean where hosts differ."""
+        return self.fabric.cluster.num_devices // self.fabric.cluster.num_hosts
+
+    def on(self, devices: NDArray[np.int64]) -> PlacedWires:
+        """The same for ranks on other devices."""
+        return replace(self, devices=devices, _layouts={}, _stands={})
+
+    def layout(self, layout: Layout, order: str = DEFAULT_ORDER, *, pass_axes: frozenset[str] = IN_PASSES) -> PlacedLayout:
+        """The groups of a layout whose ranks are numbered in an order; see `PlacedLayout` for ``pass_axes``."""
+        key = (layout.tp, layout.cp, layout.dp, layout.pp, layout.ep, layout.num_shards, pass_axes, order)
+        if key not in self._layouts:
+            places = numbers(layout, order)
+            devices = places if self.devices is None else self.devices[places]
+            self._layouts[key] = PlacedLayout(layout, self.fabric.cluster, devices, self.fabric.routing, pass_axes)
+        return self._layouts[key]
+
+    def stands(self, layout: Layout, axis: str) -> list[Stand]:
+        """Every way in which groups along an axis stand in some order: in passes those of a lane, else each group by itself."""
+        key = (layout.tp, layout.cp, layout.dp, layout.pp, layout.ep, layout.num_shards, axis)
+        if key not in self._stands:
+            every = [self.layout(layout, order) for order in distinct_orders(layout, ORDERS)]
+            stages = range(layout.pp)
+            if group_size(layout, axis) == 1:
+                found: set[Stand] = {ALONE}
+            elif axis in IN_PASSES | {"pp"}:
+                found = {lane.at(stage)[axis] for one in every for lane in one.lanes for stage in stages}
+            else:
+                found = {single for one in every for stage in stages for single in one.singles(axis, stage)}
+            self._stands[key] = list(found)
+        return self._stands[key]
+
+    def group_s(self, operation: Operation, payload_bytes: float, group: Stand) -> float:
+        """The time of the slowest of the groups."""
+        if group.size <= 1 or payload_bytes <= 0:
+            return 0.0
+        assert isinstance(group, PlacedGroups), "unequal hosts tell groups by their devices"
+        key = operation, payload_bytes, group
+        if key not in self._known:
+            self._known[key] = max(self.fabric.seconds(operation, one)(payload_bytes) for one in group.groups)
+        return self._known[key]
+
+    def flat_s(self, operation: Operation, payload_bytes: float, group: Stand) -> float:
+        """As `FabricWires.flat_s`: one device of each of a group's hosts, beside it as many others, fetches what a rank lacks."""
+        if group.size <= 1 or payload_bytes <= 0:
+            return 0.0
+        assert isinstance(group, PlacedGroups), "unequal hosts tell groups by their devices"
+        n, found = group.size, [self.group_s(operation, payload_bytes, group)]
+        for one in group.groups:
+            columns = self._columns(one)
+            hosts = columns[0].devices.shape[1]
+            if hosts > 1:
+                fetched = payload_bytes * ((n - 1) / n) / ((hosts - 1) / hosts)
+                found.append(self.group_s(operation, fetched, PlacedGroups(hosts, columns)))
+        return max(found)
+
+    def provenance(self, operation: Operation, payload_bytes: float, group: Stand) -> Provenance:
+        """That of the least sure of the groups' prices."""
+        assert isinstance(group, PlacedGroups), "unequal hosts tell groups by their devices"
+        ranked: tuple[Provenance, ...] = get_args(Provenance)
+        networks = [self.fabric.network(one) for one in group.groups]
+        told = [price(operation, network, ranks, payload_bytes, self.fabric.algorithm) for network, ranks in networks]
+        return max((one.provenance for one in told), key=ranked.index)
+
+    def _columns(self, group: Placed) -> tuple[Placed, ...]:
+        """The devices of a place on each host of a group, beside those of the other places; one for each place."""
+        cluster = self.fabric.cluster
+        hosts = list(dict.fromkeys(cluster.device_host[group.devices[0]].tolist()))
+        rows = [np.flatnonzero(cluster.device_host == host) for host in hosts]
+        fewest = min(map(len, rows))
+        table = np.stack([row[:fewest] for row in rows], axis=1)
+        turned = np.stack([np.roll(table, -place, axis=0) for place in range(fewest)])
+        return tuple(placed(cluster, turned, self.fabric.routing))
+
+
+def wiring(cluster: Cluster, costs: CostSettings | None = None, devices: NDArray[np.int64] | None = None) -> Wiring:
     """How the messages of a cluster are priced.
 
     By measured figures (``collectives: calibrated``, which layouts take where no algorithm is named) where its hosts have
     switched links and cards of their own, else by the collective layer.
+
+    Args:
+        cluster: where.
+        costs: names the algorithm and the routes.
+        devices: of each rank, in the order in which ranks are numbered; by default the first ones. Read only where hosts are
+            not alike.
     """
     per_host = cluster.num_devices // cluster.num_hosts
     costs = (costs or CostSettings()).of_layouts
     line = host_line(cluster)
     if costs.collectives != "calibrated" or line is None:
-        return FabricWires(Fabric.of(cluster, costs), per_host)
+        fabric = Fabric.of(cluster, costs)
+        return FabricWires(fabric, per_host) if cluster.hosts_are_alike else PlacedWires(fabric, devices)
     cards = card_bytes_per_s(cluster) or line.link_bytes_per_s
     return Wires(per_host, line.link_bytes_per_s, cards, line.links, Uplinks.of(cluster))
 
@@ -330,6 +352,42 @@ def card_bytes_per_s(cluster: Cluster) -> float:
     return topology.hosts.nics_per_host * topology.hosts.nic_bandwidth_bytes_per_s if isinstance(topology, ClosTopology) else 0.0
 
 
+def lanes_of(
+    wires: Wiring, layout: Layout, order: str = DEFAULT_ORDER, *, pass_axes: frozenset[str] = IN_PASSES
+) -> tuple[Lane, ...]:
+    """How the groups of a layout stand, see `lanes`: one lane where hosts are alike.
+
+    Args:
+        wires: what prices messages.
+        layout: how a job is cut.
+        order: how ranks are numbered.
+        pass_axes: axes of the messages of passes.
+    """
+    if isinstance(wires, PlacedWires):
+        return wires.layout(layout, order, pass_axes=pass_axes).lanes
+    return (regular_lane(layout, wires.devices_per_host, order),)
+
+
+def whole_lane(wires: Wiring, layout: Layout, order: str = DEFAULT_ORDER) -> Lane:
+    """All lanes as one: every message as slow as over the slowest group of its stage."""
+    if isinstance(wires, PlacedWires):
+        return wires.layout(layout, order).whole
+    return regular_lane(layout, wires.devices_per_host, order)
+
+
+def slowest_group(wires: Wiring, layout: Layout, axis: str, order: str = DEFAULT_ORDER) -> Stand:
+    """How the groups of all stages along an axis stand, so that a message is priced for the slowest of them."""
+    if isinstance(wires, PlacedWires):
+        return wires.layout(layout, order).every(axis)
+    return group_of(axis, layout, wires.devices_per_host, order)
+
+
+def placed_on(network: RankNetwork, layout: Layout, costs: CostSettings) -> PlacedLayout | None:
+    """The groups of a layout whose ranks, in its own numbering, are those of a network; None where their form tells a price."""
+    wires = wiring(network.cluster, costs, network.devices)
+    return wires.layout(layout) if isinstance(wires, PlacedWires) else None
+
+
 def message_s(message: Message, layout: Layout, wires: Wiring) -> float:
     """Seconds of a message of a layout that has the links for itself."""
-    return wires.group_s(message.operation, message.payload_bytes, group_of(message.axis, layout, wires.devices_per_host))
+    return wires.group_s(message.operation, message.payload_bytes, whole_lane(wires, layout).at(0)[message.axis])

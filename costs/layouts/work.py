@@ -97,6 +97,13 @@ class LayoutWork:
     boundary: Pass
     key: BlockKey
 
+    @property
+    def pass_axes(self) -> frozenset[str]:
+        """Axes of the messages that belong to passes; ``tp``, ``cp`` and ``ep`` unless weights or gradients travel there too."""
+        blocks = (self.layer, self.embedding, self.head)
+        passes = [items for block in blocks for items in (block.forward, block.recompute, block.backward)]
+        return frozenset(item.axis for items in passes for item in items if isinstance(item, Message))
+
 
 def describe(shape: TransformerShape, layout: Layout, sequence_length: int | None = None, *, checks: bool = True) -> LayoutWork:
     """The work of a layout.
@@ -193,6 +200,30 @@ def _objections(shape: TransformerShape, layout: Layout, length: int) -> list[tu
             "the fused kernel computes in 16 bits; precision=fp32 wants attention=unfused",
         ),
     ]
+
+
+def step_flops(work: LayoutWork) -> tuple[float, float]:
+    """Model and hardware FLOPs of a step over all ranks.
+
+    Attention counts every pair of query and key that is within the window, as the published utilisations do, also where a
+    causal kernel skips half of them.
+
+    Source:
+        Narayanan et al., 2021, appendix; Korthikanti et al., 2022, appendix A.
+    """
+    shape, layout = work.shape, work.layout
+    length = work.sequence_length
+    tokens = float(layout.global_batch * length)
+    width = shape.num_heads * shape.head_dim
+    key_values = shape.num_key_value_heads * shape.head_dim
+    halves = 3 if shape.is_gated else 2
+    experts = shape.experts_per_token if shape.num_experts > 1 else 1
+    linear = 2 * shape.hidden * (2 * width + 2 * key_values + halves * experts * shape.feed_forward)
+    attention = 4 * width * min(length, shape.window or length)
+    logits = 2 * shape.hidden * shape.vocabulary
+    forward = tokens * (shape.num_layers * (linear + attention) + logits)
+    again = {"none": 0.0, "selective": attention if layout.attention == "unfused" else 0.0, "full": linear + attention}
+    return 3 * forward, 3 * forward + tokens * shape.num_layers * again[layout.recompute]
 
 
 @lru_cache(maxsize=1024)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ...costs import collectives, flows
 from ...costs.layouts.items import Message
-from ...costs.layouts.wires import Group
+from ...costs.layouts.lanes import Stand
 from ...costs.model import CostSettings
 from ...costs.phases import Phases
 from ..execution import ExecutionGraph, TaskKind
@@ -33,7 +33,7 @@ class Assembly:
         num_tasks: put down so far.
     """
 
-    def __init__(self, axes: Axes, message_s: Callable[[Message, Group], float], costs: CostSettings) -> None:
+    def __init__(self, axes: Axes, message_s: Callable[[Message, Stand], float], costs: CostSettings) -> None:
         self.axes, self.costs = axes, costs
         self.num_tasks = 0
         self._message_s = message_s
@@ -48,7 +48,7 @@ class Assembly:
         self._edges: list[NDArray[np.int64]] = []
         self._instances: dict[Hashable, Instance] = {}
         self._known_s: dict[tuple[Message, bytes], float] = {}
-        self._known_together_s: dict[Message, float] = {}
+        self._known_together_s: dict[Message, Callable[[Row], float]] = {}
         self._known_uses: dict[Instance, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
 
     def template(self, key: Hashable, template: Callable[[], Template], stage: int) -> Instance:
@@ -162,7 +162,7 @@ class Assembly:
     def _seconds(self, message: Message, ranks: Row) -> float:
         key = message, ranks.tobytes()
         if key not in self._known_s:
-            stands = self.axes.shape(ranks)
+            stands = self.axes.stand(message.axis, ranks)
             if stands is None:  # hosts have unequal shares of it: no regular group
                 network, operation = self.axes.network, message.operation
                 self._known_s[key] = self._algorithm.time_s(network, ranks, message.payload_bytes, operation)
@@ -170,7 +170,7 @@ class Assembly:
                 self._known_s[key] = self._message_s(message, stands)
         return self._known_s[key]
 
-    def _together_s(self, message: Message) -> float:
+    def _together_s(self, message: Message) -> Callable[[Row], float]:
         if message not in self._known_together_s:
             stages = range(self.axes.layout.pp)
             groups = (group for stage in stages for group in self.axes.groups(message.axis, stage)[0])

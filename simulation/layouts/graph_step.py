@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ...costs.layouts.graph_memory import graph_stage_memory, kept_bytes, most_kept_bytes
 from ...costs.layouts.graph_work import GraphWork
 from ...costs.layouts.items import Message
+from ...costs.layouts.lanes import Stand
 from ...costs.layouts.memory import FRAGMENTATION
 from ...costs.layouts.schedules import FORWARD
-from ...costs.layouts.wires import Group, Wiring
+from ...costs.layouts.wires import PlacedWires, Wiring
 from ...plans.partition import Layout
 from .segments import Segments, Template
 
@@ -66,7 +70,11 @@ class GraphStep:
         """None is counted, as for op splits."""
         return 0.0
 
-    def message_s(self, message: Message, group: Group) -> float:
+    def on(self, devices: NDArray[np.int64]) -> GraphStep:
+        """The same step of ranks that stand on these devices, in the layout's own numbering."""
+        return replace(self, wires=self.wires.on(devices)) if isinstance(self.wires, PlacedWires) else self
+
+    def message_s(self, message: Message, group: Stand) -> float:
         """As the analytic path prices it."""
         return self.wires.group_s(message.operation, message.payload_bytes, group)
 

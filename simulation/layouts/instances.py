@@ -6,6 +6,7 @@ stage, ``(w,)``, numbered from the first task of the instance.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -85,12 +86,12 @@ class Pricing(NamedTuple):
     Attributes:
         seconds: of a message over ranks in their order.
         phases: flows of a message over ranks.
-        together_s: what the fullest link needs if all groups of all stages send a message at the same time.
+        together_s: what the fullest link of a group needs if all groups of all stages send a message at the same time.
     """
 
     seconds: Callable[[Message, Row], float]
     phases: Callable[[Message, Row], Phases]
-    together_s: Callable[[Message], float]
+    together_s: Callable[[Message], Callable[[Row], float]]
 
 
 def instance(template: Template, stage: int, axes: Axes, pricing: Pricing) -> Instance:
@@ -161,7 +162,9 @@ def transfer(message: Message, source: int, target: int, axes: Axes, pricing: Pr
     return made.instance((message.name,), (message.operation,), [], row, row, (), phases)
 
 
-def flows_of(message: Message, groups: NDArray[np.int64], share: float, full_s: float, pricing: Pricing) -> list[Phases]:
+def flows_of(
+    message: Message, groups: NDArray[np.int64], share: float, full_s: Callable[[Row], float], pricing: Pricing
+) -> list[Phases]:
     """The flows of groups, with a latency by which they take what the message costs when all send at the same time.
 
     If one group alone sends, it takes less where they would have shared a link; if links carry others' messages too, it
@@ -171,12 +174,12 @@ def flows_of(message: Message, groups: NDArray[np.int64], share: float, full_s: 
         message: what is sent.
         groups: ranks of each.
         share: of the message's time and bytes.
-        full_s: what the fullest link needs for all who do the same, of the whole message.
+        full_s: what the fullest link of a group needs for all who do the same, of the whole message.
         pricing: seconds and flows.
     """
     found: list[Phases] = []
     for group in groups:
-        latency_s = share * max(0.0, pricing.seconds(message, group) - full_s)
+        latency_s = share * max(0.0, pricing.seconds(message, group) - full_s(group))
         phases = pricing.phases(message, group)
         scaled = [tuple(flow._replace(payload_bytes=share * flow.payload_bytes) for flow in phase.flows) for phase in phases]
         last = len(scaled) - 1
@@ -184,14 +187,36 @@ def flows_of(message: Message, groups: NDArray[np.int64], share: float, full_s: 
     return found
 
 
-def together_s(message: Message, groups: Iterable[Row], pricing: Pricing, axes: Axes) -> float:
-    """Seconds that the fullest link needs if groups send at the same time, phase by phase."""
+def together_s(message: Message, groups: Iterable[Row], pricing: Pricing, axes: Axes) -> Callable[[Row], float]:
+    """Seconds that the fullest link needs if groups send at the same time, phase by phase.
+
+    Where hosts are alike that is one figure for all of them; elsewhere of each group the fullest link that it uses counts.
+    """
+    if axes.placed is not None:
+        return _fullest_of_own(message, groups, pricing, axes)
     every = [pricing.phases(message, group) for group in groups]
     full_s = 0.0
     for step in range(max(map(len, every), default=0)):
         flows = tuple(flow for phases in every for phase in phases[step : step + 1] for flow in phase.flows)
         full_s += fullest_s(axes.network, Phase(0.0, flows))
-    return full_s
+    return lambda group: full_s
+
+
+def _fullest_of_own(message: Message, groups: Iterable[Row], pricing: Pricing, axes: Axes) -> Callable[[Row], float]:
+    network, needs_s = axes.network, defaultdict[tuple[int, int], float](float)
+    used: dict[bytes, list[set[int]]] = {}
+    speed = network.cluster.links.bandwidth_bytes_per_s
+    for group in groups:
+        mine = used.setdefault(group.tobytes(), [])
+        for step, phase in enumerate(pricing.phases(message, group)):
+            mine.append(set())
+            for sender, receiver, size in phase.flows:
+                for link, part in network.carried(sender, receiver):
+                    needs_s[step, link] += part * size / float(speed[link])
+                    mine[step].add(link)
+    return lambda group: sum(
+        max((needs_s[step, link] for link in links), default=0.0) for step, links in enumerate(used[group.tobytes()])
+    )
 
 
 def joined(before: Row, after: Row) -> NDArray[np.int64]:

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from ...costs.layouts import schedules
 from ...costs.layouts.schedules import BACKWARD, FORWARD, WEIGHT
+from ...costs.layouts.wires import placed_on
 from ...costs.layouts.work import ZERO_BUBBLE
 from ...costs.model import CostSettings
 from ...costs.network import RankNetwork
@@ -132,7 +133,7 @@ class _Stage:
 class _Lowering:
     def __init__(self, step: Step, network: RankNetwork, costs: CostSettings) -> None:
         self.step, self.costs, self.layout = step, costs, step.layout
-        self.axes = Axes(step.layout, network)
+        self.axes = Axes(step.layout, network, placed_on(network, step.layout, costs))
         self.tasks = Assembly(self.axes, step.message_s, costs)
         self.last_kind = WEIGHT if self.layout.schedule in ZERO_BUBBLE and self.layout.pp > 1 else BACKWARD
         self.stages = [_Stage() for _ in range(self.layout.pp)]

@@ -24,6 +24,7 @@ from ..placed_job import PlacedJob, check_devices
 from ..timeline import Timeline
 from ..together import schedule as schedule_together
 from .axes import Axes
+from .graph_step import GraphStep
 from .lowering import Lowered, lower
 from .step import Step, TransformerStep
 
@@ -118,6 +119,8 @@ def run(
         raise PlanError(f"{cluster.name} has devices 0..{cluster.num_devices - 1}", field="devices", value=device)
     routing = Routing.of(costs)
     network = RankNetwork(cluster, placed, routing=routing)
+    if isinstance(step, TransformerStep | GraphStep):
+        step = step.on(placed)
     lowered = lower(step, network, costs, num_steps=num_steps)
     job = PlacedJob(lowered.execution, placed, 0.0, costs.contention == "fair", costs.overlap_slowdown, routing)
     check_devices([job], cluster)

@@ -5,17 +5,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ...costs.layouts import memory
 from ...costs.layouts.items import Message, Pass, input_part, weight_part
+from ...costs.layouts.lanes import Stand
 from ...costs.layouts.memory import FRAGMENTATION, activation_bytes, stage_memory
 from ...costs.layouts.passes import PassTime, pass_time
 from ...costs.layouts.schedules import BACKWARD, FORWARD
 from ...costs.layouts.spans import block_parameters
 from ...costs.layouts.step_time import Pricer
-from ...costs.layouts.wires import Group
+from ...costs.layouts.wires import whole_lane
 from ...costs.layouts.work import ZERO_BUBBLE, LayoutWork
 from ...plans.partition import Layout
 from .segments import Segments, Template
@@ -49,7 +53,7 @@ class Step(Protocol):
         """Seconds of the optimizer."""
         ...
 
-    def message_s(self, message: Message, group: Group) -> float:
+    def message_s(self, message: Message, group: Stand) -> float:
         """Seconds of a message over a group that stands so."""
         ...
 
@@ -74,7 +78,7 @@ class TransformerStep:
     work: LayoutWork
     pricer: Pricer
     _templates: dict[tuple[int, int, bool], Template] = field(default_factory=dict, repr=False)
-    _times: dict[tuple[str, int], PassTime] = field(default_factory=dict, repr=False)
+    _times: dict[tuple[str, int, int], PassTime] = field(default_factory=dict, repr=False)
 
     @property
     def layout(self) -> Layout:
@@ -112,7 +116,12 @@ class TransformerStep:
         """Seconds of the update of what a rank holds."""
         return self.pricer.optimizer_s(self.work, stage)
 
-    def message_s(self, message: Message, group: Group) -> float:
+    def on(self, devices: NDArray[np.int64]) -> TransformerStep:
+        """The same step of ranks that stand on these devices, in the layout's own numbering."""
+        pricer = self.pricer.on(devices)
+        return self if pricer is self.pricer else replace(self, pricer=pricer, _templates={}, _times={})
+
+    def message_s(self, message: Message, group: Stand) -> float:
         """As the analytic path prices it."""
         return self.pricer.message_s(message, self.layout, group)
 
@@ -136,7 +145,7 @@ class TransformerStep:
             made.begin()
             for items in self._passes(name, kind):
                 made.items(label, items, lambda item: self.pricer.model.kernel_s(item, width))
-            time = self._time(name, kind)
+            time = self._time(name, kind, chunk % self.layout.pp)
             if time.seconds > time.device_s:
                 made.run(label, time.seconds - time.device_s)
             made.end(label, dense, experts)
@@ -162,15 +171,17 @@ class TransformerStep:
             return block.recompute, block.backward
         return (block.recompute, input_part(block.backward)) if kind == BACKWARD else (weight_part(block.backward),)
 
-    def _time(self, name: str, kind: int) -> PassTime:
-        key = name, kind
+    def _time(self, name: str, kind: int, stage: int) -> PassTime:
+        """Of a block; where hosts are not alike, with the slowest groups of its stage."""
+        lane = whole_lane(self.pricer.wires, self.layout, self.pricer.order)
+        key = name, kind, 0 if lane.are_stages_alike else stage
         if key not in self._times:
-            pricer, layout, total = self.pricer, self.layout, PassTime()
+            pricer, layout, groups, total = self.pricer, self.layout, lane.at(stage), PassTime()
             for items in self._passes(name, kind):
                 total = total + pass_time(
                     items,
                     pricer.model,
-                    lambda item: pricer.message_s(item, layout),
+                    lambda item: pricer.message_s(item, layout, groups[item.axis]),
                     self.work.key.element_bytes,
                     pricer.slowdown,
                 )

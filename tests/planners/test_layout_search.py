@@ -19,6 +19,7 @@ from meshwright.planners.layout_space import LayoutSpace, parse_keep
 from meshwright.plans import Layout
 from meshwright.plans.rank_order import ORDERS
 
+from ..costs.layouts.uneven import drawn_matrix
 from .layouts import A100, GPT, LENGTH, MIXTURE, PAIRS, brute_force, canonical, every_layout
 
 ROOMY, TIGHT = 80e9, 1.568e9
@@ -107,6 +108,7 @@ FABRICS = {
     "hosts of four": (Wires(4, 300e9, 100e9), 8),
     "ring on a Clos": (wiring(load_cluster("preset:dgx-a100-8x8"), CostSettings(collectives="ring")), 16),
     "RAMP": (wiring(load_cluster("preset:ramp-4x4x2")), 8),
+    "matrix": (wiring(drawn_matrix(1, devices_per_host=2)), 8),
 }
 LAYOUTS = {
     (shape.name, name): list(LayoutSpace(shape, LENGTH, 8, wires.devices_per_host).layouts(world))
@@ -149,6 +151,21 @@ def test_no_layout_of_a_node_is_leaner_than_its_leanest_and_memory_grows_with_th
     assert memory_bytes(**lean) <= memory_bytes() * (1 + 1e-12)
     if layout.num_micro_batches % 2 == 0 and layout.num_micro_batches > 1:
         assert memory_bytes(**lean) <= memory_bytes(**lean, micro_batch=2 * layout.micro_batch) * (1 + 1e-12)
+
+
+def test_where_hosts_are_not_alike_the_search_is_exact_over_all_orders_that_number_ranks_otherwise():
+    wires = wiring(drawn_matrix(0, num_devices=4))
+    space = LayoutSpace(GPT, LENGTH, 2, 1)
+    pricers = {order: Pricer(A100, wires, order=order) for order in ORDERS}
+    wanted = []
+    for layout in space.layouts(4):
+        work = describe(GPT, layout, LENGTH)
+        wanted.append(min(pricers[order].step_s(work) for order in space.rank_orders(layout, wires)))
+    three = Layout(tp=2, cp=2, dp=2, micro_batch=1, global_batch=2)
+    assert len(space.rank_orders(three, wires)) == 6
+    found = search(GPT, [4], 2, ROOMY, top=5, wires=wires)
+    assert [one.step_s for one in found.ranking] == sorted(wanted)[:5]
+    assert found.counts.pruned > 0
 
 
 def test_ranks_that_share_a_host_are_those_of_the_axis_that_gains_most():

@@ -6,7 +6,7 @@ import pytest
 from meshwright.errors import PlanError
 from meshwright.jobs.job import Job
 from meshwright.plans import Layout, check, layout_plan, place
-from meshwright.plans.rank_order import DEFAULT_ORDER, ORDERS, check_order, coordinates, strides
+from meshwright.plans.rank_order import DEFAULT_ORDER, ORDERS, check_order, coordinates, distinct_orders, numbers, strides
 
 LAYOUT = Layout(tp=2, cp=2, dp=3, pp=4, ep=3, micro_batch=1, global_batch=3)
 
@@ -31,6 +31,18 @@ def test_every_order_fills_the_whole_grid_and_keeps_each_place_its_experts(order
     fastest = order.split("-")[0]
     assert getattr(places[1], fastest) == 1
     assert places[1].model_copy(update={fastest: 0, "ep": 0}) == places[0]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_the_number_of_a_rank_is_where_its_place_stands_in_the_order(order):
+    places, own = coordinates(LAYOUT, order), coordinates(LAYOUT)
+    assert [places[number] for number in numbers(LAYOUT, order)] == list(own)
+
+
+def test_orders_that_number_all_ranks_alike_stand_once():
+    assert len(distinct_orders(LAYOUT, ORDERS)) == 24
+    two = Layout(dp=2, pp=2, micro_batch=1, global_batch=2)
+    assert distinct_orders(two, ORDERS) == ("tp-cp-dp-pp", "tp-cp-pp-dp")
 
 
 def test_an_order_that_is_none_is_refused_with_the_nearest_one():

@@ -151,6 +151,13 @@ def _show(found: RankedLayouts, top: int, json_file: str | None) -> None:
         markup=False,
         soft_wrap=True,
     )
+    if not found.cluster.hosts_are_alike:
+        out.print(
+            f"the hosts of {name} are not alike: ranks were put on its devices in their own order, numbered as "
+            f"{', '.join(found.tried_orders)}; other places of the ranks were not looked at",
+            markup=False,
+            soft_wrap=True,
+        )
     summary = [[label, value, provenance] for label, value, provenance in found.plan.summary_rows()]
     output.table(out, f"Plan of the fastest, {best.text}", ["", "", "provenance"], summary, numbers_from=3)
 

@@ -18,10 +18,11 @@ from meshwright.costs.layouts.work import describe
 from meshwright.costs.model import CostSettings
 from meshwright.jobs import load_graph
 from meshwright.plans.partition import Layout
-from meshwright.plans.rank_order import ORDERS, coordinates
+from meshwright.plans.rank_order import ORDERS, coordinates, numbers
 from meshwright.simulation.layouts.graph_step import GraphStep
-from meshwright.simulation.layouts.running import layout_step, run
+from meshwright.simulation.layouts.running import layout_step, run, simulated_step_s
 
+from ...costs.layouts.uneven import drawn_matrix
 from .grid import cluster, layouts, shapes
 
 INDEPENDENT = CostSettings(contention="independent")
@@ -123,3 +124,34 @@ def test_any_job_graph_takes_what_its_analytic_path_says():
             errors[name, place, str(layout)] = simulated_s / graph_step_s(work, wires) - 1
     assert len(errors) == 40
     assert {key: error for key, error in errors.items() if abs(error) > 0.03} == {}
+
+
+def test_both_paths_agree_on_a_hundred_networks_whose_hosts_are_not_alike():
+    # Bandwidths and latencies over three decades. Left out: interleaved chunks whose gradients hide behind the passes between
+    # them, of which the analytic path knows the mean time only; there single cases are off by up to 8 %.
+    drawn = [case for case in layouts(1500, seed=11) if 1 < case[2].world <= 8]
+    cases = [(n, o) for n, _, o in drawn if not (o.virtual_stages > 1 and o.overlap_dp)][:100]
+    assert len(cases) == 100
+    errors = {}
+    for number, (name, layout) in enumerate(cases):
+        where, order = drawn_matrix(number, devices_per_host=(1, 1, 2, 4)[number % 4]), ORDERS[number % len(ORDERS)]
+        shape, length = shapes()[name]
+        work = describe(shape, layout, length)
+        pricer = Pricer(where.device_types[0], wiring(where, INDEPENDENT), 1.0, order=order)
+        devices = numbers(layout, order)
+        simulated_s = run(layout_step(work, where, INDEPENDENT, pricer=pricer), where, devices, INDEPENDENT).step_s
+        priced = pricer.price_work(work)
+        assert priced.step_s == pricer.step_s(work)
+        assert sum(priced.breakdown_s.values()) == pytest.approx(priced.step_s, rel=1e-9)
+        errors[name, number, order, str(layout)] = simulated_s / priced.step_s - 1
+    assert {key: error for key, error in errors.items() if abs(error) > 0.03} == {}
+
+
+def test_flows_of_pairs_with_links_of_their_own_take_what_the_price_says():
+    # Nobody shares a link, so that fair sharing changes nothing; a fast group keeps its latency beside a slow one.
+    name, layout = "gpt2", Layout(dp=2, pp=2, tp=2, micro_batch=1, global_batch=4)
+    shape, length = shapes()[name]
+    for seed in range(4):
+        where, work = drawn_matrix(seed), describe(shape, layout, length)
+        times = [simulated_step_s(work, where, CostSettings(contention=kind)) for kind in ("independent", "fair")]
+        assert times[1] == pytest.approx(times[0], rel=1e-6)

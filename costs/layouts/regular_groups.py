@@ -1,0 +1,121 @@
+"""Regular groups: how the ranks of a layout stand on equal hosts, told by their numbers alone.
+
+Ranks stand on devices in their order, so that a group along an axis is regular: equal shares of its ranks on each of its
+hosts. Where hosts are not alike this is not enough to price a group, see `lanes`.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import NamedTuple
+
+from ...plans.partition import Layout
+from ...plans.rank_order import DEFAULT_ORDER
+
+
+class Group(NamedTuple):
+    """A regular group of ranks.
+
+    Attributes:
+        size: ranks.
+        per_host: of them on one host.
+        stride: devices from one rank to the next.
+        side_by_side: equal groups on the same hosts that do the same at the same time.
+    """
+
+    size: int
+    per_host: int
+    stride: int
+    side_by_side: int
+
+
+def group_of(axis: str, layout: Layout, devices_per_host: int, order: str = DEFAULT_ORDER) -> Group:
+    """The group of a rank along an axis, as the ranks' order puts it on hosts."""
+    return groups_of(layout, devices_per_host, order)[axis]
+
+
+def groups_of(layout: Layout, devices_per_host: int, order: str = DEFAULT_ORDER) -> dict[str, Group]:
+    """The groups of a rank along every axis."""
+    return _groups(layout.tp, layout.cp, layout.dp, layout.pp, layout.ep, layout.num_shards, devices_per_host, order)[0]
+
+
+def is_regular(layout: Layout, devices_per_host: int, order: str = DEFAULT_ORDER) -> bool:
+    """Whether each group has equally many ranks on each of its hosts, in even steps; the prices of others are rough."""
+    return _groups(layout.tp, layout.cp, layout.dp, layout.pp, layout.ep, layout.num_shards, devices_per_host, order)[1]
+
+
+@lru_cache(maxsize=65_536)
+def _groups(
+    tp: int, cp: int, dp: int, pp: int, ep: int, shards: int, devices_per_host: int, order: str
+) -> tuple[dict[str, Group], bool]:
+    """Groups by axis, and whether all of them are regular.
+
+    The ranks of dp and cp that hold the same weights count along cp first. Stages next to each other are on one host if
+    all stages are; else the transfer that leaves the host decides, which it shares with the ranks of one stage.
+    """
+    size, stride, step = {"tp": tp, "cp": cp, "dp": dp, "pp": pp}, {}, 1
+    for axis in order.split("-"):
+        stride[axis], step = step, step * size[axis]
+    used = min(step, devices_per_host)
+    same = [(cp, stride["cp"]), (dp, stride["dp"])]
+    if stride["dp"] == cp * stride["cp"] or 1 in (cp, dp):
+        same = [(cp * dp, stride["dp"] if cp == 1 else stride["cp"])]
+    experts, expert_copies = _cut(same, ep)
+    sharing, copies = _cut(same, shards)
+    found, regular = {}, step % used == 0
+    for name, axes in (
+        ("tp", [(tp, stride["tp"])]),
+        ("cp", [(cp, stride["cp"])]),
+        ("ep", experts),
+        ("dp_cp", same),
+        ("expert_dp", expert_copies),
+        ("shard", sharing),
+        ("replica", copies),
+    ):
+        per_host, apart, parts_inside = 1, axes[0][1], 0
+        for ranks, distance in axes:
+            room = max(1, used // distance)
+            inside = max(1, min(ranks, room))
+            while ranks % inside:
+                inside -= 1
+            if inside > 1:
+                apart = distance if not parts_inside else apart
+                parts_inside += 1
+            per_host *= inside
+            fits = distance >= used or (used % distance == 0 and max(ranks, room) % min(ranks, room) == 0)
+            regular &= ranks == 1 or (fits and (distance < used or distance % used == 0))
+        regular &= parts_inside <= 1
+        found[name] = Group(math.prod(ranks for ranks, _ in axes), per_host, apart, max(1, used // per_host))
+    is_inside = pp * stride["pp"] <= used
+    beside = used // 2 if is_inside else min(used, stride["pp"])
+    for name, distance in (("pp", stride["pp"]), ("ends", stride["pp"] * max(1, pp - 1))):
+        found[name] = Group(min(2, pp), 2 if is_inside and pp > 1 else 1, distance, max(1, beside))
+    room = max(1, used // stride["pp"])
+    regular &= pp == 1 or stride["pp"] % used == 0 or max(pp, room) % min(pp, room) == 0
+    return found, regular
+
+
+@lru_cache(maxsize=65_536)
+def boundary_groups(layout: Layout, devices_per_host: int, order: str = DEFAULT_ORDER) -> tuple[Group, ...]:
+    """The ranks of a transfer between each stage and the next one, and of one between the last and the first.
+
+    Where a host has room for some stages only, a transfer between two of them does not leave it.
+    """
+    groups, pp = groups_of(layout, devices_per_host, order), layout.pp
+    stride = groups["pp"].stride
+    room = devices_per_host // stride if devices_per_host % stride == 0 else 1
+    if room <= 1 or groups["pp"].per_host > 1:
+        return (groups["pp"],) * (pp - 1) + (groups["ends"],)
+    inside = Group(2, 2, stride, max(1, devices_per_host // 2))
+    return (*(groups["pp"] if (stage + 1) % room == 0 else inside for stage in range(pp - 1)), groups["ends"])
+
+
+def _cut(axes: list[tuple[int, int]], ranks: int) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    """The first so many of the ranks of some axes, and those that are as far along in the next such runs."""
+    (first, apart), *rest = axes
+    if not rest or first % ranks == 0:
+        return [(ranks, apart)], [(first // ranks, apart * ranks), *rest]
+    further, distance = rest[0]
+    along = ranks // first
+    return [(first, apart), (along, distance)], [(1, apart), (further // along, distance * along)]
