@@ -18,7 +18,8 @@ from ..clusters.cluster import Cluster
 from ..costs.layouts.idle_keys import remarks
 from ..costs.layouts.kernels import kernel_model
 from ..costs.layouts.memory import check_fits, stage_memory
-from ..costs.layouts.step_time import Pricer, StepTime
+from ..costs.layouts.step_figures import StepTime
+from ..costs.layouts.step_time import Pricer
 from ..costs.layouts.wires import wiring
 from ..costs.layouts.work import LayoutWork, describe
 from ..costs.model import CostSettings

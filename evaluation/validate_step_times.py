@@ -16,7 +16,8 @@ from typing import Any
 from ..costs.layouts.doubts import interval
 from ..costs.layouts.kernels import kernel_settings
 from ..costs.layouts.memory import peak_memory
-from ..costs.layouts.step_time import Pricer, StepTime
+from ..costs.layouts.step_figures import StepTime
+from ..costs.layouts.step_time import Pricer
 from ..costs.layouts.work import describe
 from ..errors import PlanError
 from ..plans.partition import Layout, build
