@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..costs.layouts.doubts import UTILISATION
-from ..plans.partition import Layout
+from ..plans.partition import Layout, hidden_unasked
 from ..plans.rank_order import ORDERS
 from .layout_front import Found
 from .layout_space import DEFAULTS
@@ -58,7 +58,7 @@ def simplicity(found: Found) -> tuple[Any, ...]:
     """
     layout = found.layout
     degrees = (layout.tp, layout.cp, layout.pp, layout.ep)
-    usual = DEFAULTS | {"overlap_pp": layout.virtual_stages > 1}
+    usual = DEFAULTS | hidden_unasked(layout.virtual_stages)
     counted = ("tp", "cp", "pp", "dp", "ep", "recompute", "zero", "schedule", "virtual_stages", "micro_batch", "global_batch")
     switches = sum(getattr(layout, name) != usual[name] for name in Layout.model_fields if name not in counted)
     return (
