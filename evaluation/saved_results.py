@@ -83,8 +83,8 @@ class _Results(_Told):
     benchmark: str
     scenario: _Scenario
     seeds: list[int] = Field(min_length=1)
-    best_fixed: dict[str, _Tuned]
-    best_baseline: str | None
+    best_fixed: dict[str, _Tuned] = Field(default_factory=dict)
+    best_baseline: str | None = None
     rows: list[_Row] = Field(min_length=1)
 
     @model_validator(mode="after")

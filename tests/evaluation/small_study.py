@@ -123,11 +123,12 @@ def write(folder):
 
 
 def results(benchmark, rates, learned=(), chosen=None):
-    """Results with nothing in them but what tables look at: blocking rates by policy."""
+    """Results with nothing in them but what readers want and tables look at: blocking rates by policy."""
     rows = [
         {
             "policy": policy,
             "kind": "learned" if policy in learned else "baseline",
+            "blocking_rate": {"mean": sum(values) / len(values), "low": None, "high": None},
             "per_seed": {"blocking_rate": values},
             "degrees": {"1": 0.25, "2": 0.75},
             "states": {},

@@ -127,7 +127,7 @@ def test_a_line_that_cannot_be_read_spoils_no_other_one(tmp_path):
         "2,16,8,1024,16,24,1024,1,1,2": "11 numbers are wanted",
         "2,16,8,1024,16,24,1024,1,1,two,100": "11 numbers are wanted",
         "2,16,8,1024,0,24,1024,1,1,2,100": "positive numbers are wanted",
-        "2,16,8,1024,16,24,1024,1,1,2,nan": "positive numbers are wanted",
+        "2,16,8,1024,16,24,1024,1,1,2,nan": "11 numbers are wanted",
         "2,16,8,1024,15,24,1024,1,1,2,100": "15 heads do not divide the hidden width 1024",
     }
     table = tmp_path / "table.csv"

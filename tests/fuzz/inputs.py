@@ -22,7 +22,7 @@ def valid(name: str) -> str:
 
 
 TRANSFORMERS = (
-    {"model_type": "gpt2", "n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 128, "vocab_size": 1000, "n_inner": None},
+    {"model_type": "gpt2", "n_embd": 64, "n_layer": 4, "n_head": 4, "n_positions": 128, "vocab_size": 1000, "n_inner": None},
     {
         "model_type": "mixtral",
         "hidden_size": 64,

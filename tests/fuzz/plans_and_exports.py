@@ -82,16 +82,18 @@ def _index(text: str, folder: Path) -> None:
         raise AssertionError("an export has no settings of its own") from None
 
 
+def _made() -> dict[str, str | bytes]:
+    return export(PlacementPlan.model_validate_json(inputs.plans()[3]), "slurm")
+
+
 def _exported(text: str, folder: Path) -> None:
-    made = export(PlacementPlan.model_validate_json(inputs.plans()[3]), "slurm")
+    made = _made()
     write(made, folder / "out")
     (folder / "out" / "export.json").write_text(text)
     write(made, folder / "out")
 
 
 INDEX = {"plans": ["a", "b"], "policy": "max", "jobs": []}
-
-MANIFEST = {"format": "slurm", "name": "mine", "files": ["export.json", "hostfile", "job.sh"], "ranks": []}
 
 TARGETS = (
     Target("plans", "json", inputs.plans, _plan),
@@ -120,5 +122,5 @@ TARGETS = (
     ),
     Target("logs", "text", lambda: (inputs.valid("probed.txt"), inputs.valid("labelled.txt"), inputs.valid("mapped.txt")), _log),
     Target("plan-indices", "json", lambda: (json.dumps(INDEX),), _index),
-    Target("exported-folders", "json", lambda: (json.dumps(MANIFEST),), _exported),
+    Target("exported-folders", "json", lambda: (str(_made()["export.json"]),), _exported),
 )

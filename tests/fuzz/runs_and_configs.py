@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 
-from meshwright import settings
 from meshwright.cli.cost_options import CostOptions
 from meshwright.envs.benchmark import load_benchmark, load_variants
 from meshwright.evaluation.study import load_study
@@ -28,7 +27,7 @@ from .running import Target
 def _benchmark(text: str, folder: Path) -> None:
     (folder / "benchmark.yaml").write_text(text)
     for variant in load_variants(str(folder / "benchmark.yaml")):
-        settings.build(type(variant), json.loads(json.dumps(variant.model_dump(mode="json"))))
+        json.dumps(variant.model_dump(mode="json"), allow_nan=False)
 
 
 def _evaluated(text: str, folder: Path) -> None:
@@ -109,7 +108,11 @@ def _scorer(text: str, folder: Path) -> None:
 
 def _network(text: str, folder: Path) -> None:
     """A network whose file holds, in place of tensors, what the JSON says of their shapes and types."""
-    torch.save(_with_tensors(json.loads(text)), folder / "policy.pt")
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError):
+        return
+    torch.save(_with_tensors(data), folder / "policy.pt")
     saved = SavedNetwork.load(folder / "policy.pt")
     saved.save(folder / "again.pt")
 
@@ -149,7 +152,7 @@ def _network_file() -> bytes:
 def _with_tensors(data: Any) -> Any:
     if isinstance(data, dict) and set(data) == {"shape", "dtype"}:
         dtype = getattr(torch, data["dtype"], None) if isinstance(data["dtype"], str) else None
-        shape = data["shape"] if isinstance(data["shape"], list) and all(isinstance(n, int) for n in data["shape"]) else []
+        shape = data["shape"] if isinstance(data["shape"], list) and all(type(n) is int for n in data["shape"]) else []
         small = [n for n in shape if 0 <= n < 512][:3]
         return torch.zeros(small, dtype=dtype if isinstance(dtype, torch.dtype) else torch.float32)
     if isinstance(data, dict):

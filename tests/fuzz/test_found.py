@@ -56,7 +56,7 @@ FOUND = [
     ("job-graphs", '"node2"', '"\\ud800"', f"graph.json:1: not valid JSON: {HALF}"),
     ("profiles", "10.5", "9e13", "graph.txt:2: node2.forward_compute_time: must be 0 to 1e+13: nothing is larger"),
     ("profiles", "parameter_size=400.0", "parameter_size=1e30", "node2.parameter_size: must be 0 to 1e+19: nothing is larger"),
-    ("transformers", '"n_layer": 2', f'"n_layer": {DIGITS}', "a number of 400 digits is more than a number holds"),
+    ("transformers", '"n_layer": 4', f'"n_layer": {DIGITS}', "a number of 400 digits is more than a number holds"),
     # plans
     ("plans", '"value": 0.034', '"value": -0.034', "predicted.0: step_s must not be negative, is -0.034"),
     ("plans", '"value": 0.034', '"value": 9e15', "predicted.0: step_s must be 0 to 1e+10: nothing is larger, is 9e+15"),
