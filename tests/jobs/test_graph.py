@@ -38,7 +38,7 @@ def graphs(draw):
     costs = {field: draw(st.lists(sizes, min_size=n, max_size=n)) for field in COSTS}
     texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
     return JobGraph(
-        name=draw(texts),
+        name=draw(texts.filter(bool)),
         op_names=tuple(draw(st.lists(texts, min_size=n, max_size=n, unique=True))),
         op_kinds=tuple(draw(st.lists(texts, min_size=n, max_size=n))),
         edges=np.array([(relabel[a], relabel[b]) for a, b in edges], np.int64),
@@ -144,6 +144,7 @@ def test_the_digest_ignores_names_and_sees_every_cost_and_edge():
         ({"samples_per_step": 0}, "samples_per_step: must be a positive"),
         ({"reference_device": 7}, "reference_device: must be a name"),
         ({"op_names": (1, 2, 3)}, "op_names: names and kinds are texts"),
+        ({"name": ""}, "name: the job needs a name"),
     ],
 )
 def test_an_impossible_graph_is_refused(changes, message):
