@@ -79,6 +79,6 @@ class Axes:
         stage, last = int(ranks[0]) // self.width, int(ranks[-1]) // self.width
         among = slice(None) if stage == last else slice(stage * self.width, (stage + 1) * self.width)
         beside = int((self.network.host[among] == hosts[0]).sum())
-        mine = self.network.devices[ranks[hosts == hosts[0]]]
-        stride = int(abs(mine[1] - mine[0])) if per_host > 1 else 1
+        mine = self.network.devices[ranks[hosts == hosts[0]] if per_host > 1 else ranks]
+        stride = int(abs(mine[1] - mine[0])) if len(mine) > 1 else 1
         return Group(len(ranks), per_host, stride, max(1, beside // per_host))
