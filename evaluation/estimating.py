@@ -26,7 +26,7 @@ from ..costs.model import CostSettings
 from ..costs.network import RankNetwork
 from ..errors import PlanError
 from ..jobs.load import JobSource
-from ..plans.partition import Layout
+from ..plans.partition import Layout, spelled_keys
 from ..simulation.layouts.running import STEPS, layout_step, num_tasks, simulated_step_s
 from ..simulation.layouts.steady import with_micro_batches
 from .estimating_graphs import estimate_graph
@@ -127,7 +127,8 @@ def estimate(
     check_fits(work, float(place.memory_bytes.min()))
     prices = pricer(place, chosen)
     memory = tuple(stage_memory(work, stage) for stage in range(cut.pp))
-    step, told = prices.price_work(work), remarks(cut, has_layers=True)
+    asked = spelled_keys(layout) if isinstance(layout, str) else None
+    step, told = prices.price_work(work), remarks(cut, has_layers=True, asked=asked)
     return Estimate(shape.name, place, memory, prices.provenance(work), "estimated", step, work, remarks=told, costs=chosen)
 
 

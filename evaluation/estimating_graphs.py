@@ -20,7 +20,7 @@ from ..costs.network import RankNetwork
 from ..errors import GraphError
 from ..jobs.graph import JobGraph
 from ..jobs.load import JobSource, LoadedJob
-from ..plans.partition import Layout
+from ..plans.partition import Layout, spelled_keys
 from ..simulation.layouts.graph_step import GraphStep
 from ..simulation.layouts.running import STEPS, num_tasks, run
 from ..simulation.layouts.steady import with_micro_batches
@@ -97,7 +97,8 @@ def estimate_graph(source: JobSource, cluster: Cluster, layout: str | Layout, co
     step = price_graph(work, wires, cluster.device_types[0], costs.overlap_slowdown)
     memory = tuple(graph_stage_memory(work, stage) for stage in range(parsed.pp))
     compute: Provenance = "measured" if work.is_profiled and work.share == 1 else "estimated"
-    told, provenance = (*left_out, *remarks(parsed, has_layers=False)), graph_provenance(work, wires)
+    asked = spelled_keys(layout) if isinstance(layout, str) else None
+    told, provenance = (*left_out, *remarks(parsed, has_layers=False, asked=asked)), graph_provenance(work, wires)
     return GraphEstimate(graph.name, cluster, memory, provenance, compute, step, work, remarks=told, costs=costs)
 
 

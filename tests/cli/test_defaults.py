@@ -161,6 +161,14 @@ def test_a_layout_that_a_search_finds_is_priced_alike_by_an_estimate_of_what_it_
         assert (priced.layout.overlap_dp, priced.layout.overlap_pp) == (True, schedule == "interleaved")
 
 
+def test_only_what_was_asked_for_is_told_to_change_nothing():
+    # what is hidden unasked says nothing where there is nothing to hide; asked for, it does
+    alone = "micro_batch=1,global_batch=1"
+    assert estimate("zoo:gpt2-small", "preset:host-8", alone).remarks == ()
+    (told,) = estimate("zoo:gpt2-small", "preset:host-8", f"{alone},overlap_dp=true").remarks
+    assert told == "overlap_dp=true changes nothing: dp x cp is 1"
+
+
 def test_what_was_taken_is_printed(capsys):
     assert run(["estimate", *FIRST["estimate"]]) == 0
     told = capsys.readouterr().out
