@@ -80,6 +80,7 @@ GRIDS = [
     ((("stages", 0, "num_ops"), 7), "stages.0.num_ops: names 2 ops (got 7)"),
     ((("stages", 0, "ranks"), [0, 0, 1, 2]), "stages.0.ranks: names rank 0 twice (got 0)"),
     ((("stages", 1, "ops"), ["c", "b"]), "stages.1.ops: holds an op that stands in stages.0 already (got 'b')"),
+    ((("stages", 1, "ops"), ["c", "e"]), "stages.1.ops: the job graph has no such op (got 'e'); valid: a, b, c, d"),
 ]
 
 
