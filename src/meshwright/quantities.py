@@ -46,6 +46,7 @@ RANGES: dict[str, Range] = {
     "low_s": Range(0.0, 1e15),
     "high_s": Range(0.0, 1e15),
     "sequential_s": Range(0.0, 1e15),
+    "work_s": Range(0.0, 1e15),
     "completion_s": Range(0.0, 1e15),
     "deadline_s": Range(0.0, 1e22),
     "low": Range(1e-12, 1e6),

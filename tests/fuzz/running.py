@@ -134,8 +134,8 @@ def attempt(target: Target, text: str, folder: Path) -> Failure | None:
     clear(folder)
     try:
         with within(folder), warnings.catch_warnings(), limited_cpu():
-            warnings.simplefilter("error")
-            warnings.filterwarnings("ignore", category=DeprecationWarning)
+            warnings.simplefilter("ignore")
+            warnings.simplefilter("error", RuntimeWarning)  # numpy's, of numbers that overflow
             target.read(text, folder)
     except MeshwrightError as error:
         return _of_message(str(error))
