@@ -26,11 +26,11 @@ from ..costs.model import CostSettings
 from ..costs.network import RankNetwork
 from ..errors import PlanError
 from ..jobs.load import JobSource
-from ..plans.partition import Layout, spelled_keys
+from ..plans.partition import Layout
 from ..simulation.layouts.running import STEPS, layout_step, num_tasks, simulated_step_s
 from ..simulation.layouts.steady import with_micro_batches
 from .estimating_graphs import estimate_graph
-from .priced import MEMORY_UNCERTAINTY, Part, Priced, check_kernels, check_place
+from .priced import MEMORY_UNCERTAINTY, Part, Priced, check_kernels, check_place, read_layout
 
 __all__ = ["MEMORY_UNCERTAINTY", "Estimate", "Part", "estimate", "pricer"]
 
@@ -121,13 +121,12 @@ def estimate(
         check_kernels(chosen)
         return estimate_graph(source, place, layout, chosen)
     shape, batch = found
-    cut = Layout.parse(layout, samples_per_step=batch, hides_unasked=True) if isinstance(layout, str) else layout
+    cut, asked = read_layout(layout, batch)
     work = describe(shape, cut, sequence_length)
     check_place(place, cut)
     check_fits(work, float(place.memory_bytes.min()))
     prices = pricer(place, chosen)
     memory = tuple(stage_memory(work, stage) for stage in range(cut.pp))
-    asked = spelled_keys(layout) if isinstance(layout, str) else None
     step, told = prices.price_work(work), remarks(cut, has_layers=True, asked=asked)
     return Estimate(shape.name, place, memory, prices.provenance(work), "estimated", step, work, remarks=told, costs=chosen)
 

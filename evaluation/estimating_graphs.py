@@ -20,11 +20,11 @@ from ..costs.network import RankNetwork
 from ..errors import GraphError
 from ..jobs.graph import JobGraph
 from ..jobs.load import JobSource, LoadedJob
-from ..plans.partition import Layout, spelled_keys
+from ..plans.partition import Layout
 from ..simulation.layouts.graph_step import GraphStep
 from ..simulation.layouts.running import STEPS, num_tasks, run
 from ..simulation.layouts.steady import with_micro_batches
-from .priced import Priced, check_place
+from .priced import Priced, check_place, read_layout
 
 
 @dataclass(frozen=True)
@@ -87,9 +87,7 @@ def estimate_graph(source: JobSource, cluster: Cluster, layout: str | Layout, co
         MeshwrightError: as there.
     """
     graph, left_out = timed_graph(source, cluster)
-    parsed = (
-        Layout.parse(layout, samples_per_step=graph.samples_per_step, hides_unasked=True) if isinstance(layout, str) else layout
-    )
+    parsed, asked = read_layout(layout, graph.samples_per_step)
     check_place(cluster, parsed)
     work = cut(graph, cluster, parsed, costs)
     check_graph_fits(work, float(cluster.memory_bytes.min()))
@@ -97,7 +95,6 @@ def estimate_graph(source: JobSource, cluster: Cluster, layout: str | Layout, co
     step = price_graph(work, wires, cluster.device_types[0], costs.overlap_slowdown)
     memory = tuple(graph_stage_memory(work, stage) for stage in range(parsed.pp))
     compute: Provenance = "measured" if work.is_profiled and work.share == 1 else "estimated"
-    asked = spelled_keys(layout) if isinstance(layout, str) else None
     told, provenance = (*left_out, *remarks(parsed, has_layers=False, asked=asked)), graph_provenance(work, wires)
     return GraphEstimate(graph.name, cluster, memory, provenance, compute, step, work, remarks=told, costs=costs)
 

@@ -207,6 +207,18 @@ def priced_with(costs: CostSettings) -> str:
     return f"priced with collectives={costs.collectives} overlap_slowdown={costs.overlap_slowdown:g}"
 
 
+def read_layout(layout: str | Layout, samples_per_step: int | None) -> tuple[Layout, frozenset[str]]:
+    """A layout, and the keys that were given; what is left out of a text hides as `plans.partition.hidden_unasked` says.
+
+    Raises:
+        PlanError: a key that is unknown, absent or twice, or values that do not go together.
+    """
+    if isinstance(layout, Layout):
+        return layout, frozenset(layout.model_fields_set)
+    given = Layout.parse(layout, samples_per_step=samples_per_step).model_fields_set
+    return Layout.parse(layout, samples_per_step=samples_per_step, hides_unasked=True), frozenset(given)
+
+
 def check_place(cluster: Cluster, layout: Layout) -> None:
     """Refuse a cluster on which a layout cannot be priced.
 

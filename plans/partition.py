@@ -261,11 +261,6 @@ def hidden_unasked(virtual_stages: int) -> dict[str, bool]:
     return {"overlap_dp": True, "overlap_pp": isinstance(virtual_stages, int) and virtual_stages > 1}
 
 
-def spelled_keys(text: str) -> set[str]:
-    """The keys that a text of a layout gives."""
-    return {part.partition("=")[0].strip() for part in text.split(",") if part.strip()}
-
-
 def build(model: type[settings.AnySettings], data: Any, *, file: Any = None, prefix: str = "") -> settings.AnySettings:
     """As `settings.build`, with a `PlanError` for what is wrong."""
     try:
