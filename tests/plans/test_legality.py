@@ -186,7 +186,7 @@ DAMAGED = [
     (
         (("cluster", "data", "device"), "a101"),
         ConfigError,
-        "cluster.data.device: unknown device type (got 'a101'); did you mean 'a100'?",
+        "cluster.data.device: unknown device type (got 'a101'); valid: a100, a800, b200, h100, h200, h800, l40s, v100",
     ),
     (
         (("cluster", "data", "topology", "num_spines"), 0),
