@@ -112,7 +112,11 @@ def test_a_wrong_benchmark_is_told_by_line_key_and_value(refused, spoil, old, ne
             "workload.yaml: graphs: no such job in the zoo (got 'squeznet'); did you mean 'squeezenet'?",
         ),
         ("zoo:squeezenet", "zoo:resnet18", "workload.yaml:1: graphs: zoo:resnet18 stands twice"),
-        ("graphs:", "device: a10\ngraphs:", "workload.yaml: device: unknown device type (got 'a10'); valid: a100, a800, b200, h100, h200, h800, l40s, v100"),
+        (
+            "graphs:",
+            "device: a10\ngraphs:",
+            "workload.yaml: device: unknown device type (got 'a10'); valid: a100, a800, b200, h100, h200, h800, l40s, v100",
+        ),
     ],
 )
 def test_a_wrong_workload_is_told_by_line_key_and_value(refused, spoil, old, new, message):

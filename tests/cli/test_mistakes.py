@@ -49,7 +49,10 @@ MISTAKES = [
     ((*ESTIMATE, "tp=4, dp=8, micro_batch=1, global_batch=30"), "layout: global_batch=30 is not a multiple of micro_batch x dp"),
     ((*ESTIMATE, "tp=4,dp=32,micro_batch=1,global_batch=64"), "128"),
     # The search.
-    ((*SEARCH, "--keep", "tp=3"), "--keep.tp: does not divide the 32 heads of llama-7b, so that no layout is legal on 64 devices"),
+    (
+        (*SEARCH, "--keep", "tp=3"),
+        "--keep.tp: does not divide the 32 heads of llama-7b, so that no layout is legal on 64 devices",
+    ),
     ((*SEARCH, "--keep", "micro_batch=3"), "--keep.micro_batch: does not divide the batch of 4"),
     ((*SEARCH, "--keep", "pp=64"), "--keep.pp: 64 model chunks are more than the 32 layers of llama-7b"),
     ((*SEARCH, "--devices", "63"), "--devices: whole hosts of 8 are wanted; next are 56 and 64 (got '63')"),
