@@ -249,6 +249,8 @@ def load_cluster(spec: str) -> Cluster:
         near = nearest(spec, preset_names())
         choices = [PRESET + name for name in ([near] if near else preset_names())]
         raise InputFileError("neither a file nor a preset", field="cluster", value=spec, choices=choices)
+    if path.suffix in (".csv", ".txt") and path.is_file():
+        raise ClusterError("a cluster is YAML, which names a CSV of devices or links under topology", file=path, field="cluster")
     described = settings.load(ClusterSettings, path)
     try:
         cluster = Cluster.from_settings(described, folder=path.parent)

@@ -58,7 +58,9 @@ def shape_of(config: Any, *, name: str, file: str | Path | None = None) -> Trans
         raise GraphError("the key is missing", file=file, field="model_type")
     reader = _READERS.get(model_type) if isinstance(model_type, str) else None
     if reader is None:
-        raise GraphError("unsupported model type", file=file, field="model_type", value=model_type, choices=_READERS)
+        # A program wrote it, so another spelling is another architecture and no slip: all are listed, none is suggested.
+        known = ", ".join(sorted(_READERS))
+        raise GraphError(f"unsupported model type; supported are {known}", file=file, field="model_type", value=model_type)
     return reader(keys, name)
 
 

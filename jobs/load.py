@@ -15,6 +15,7 @@ from .transformer import TransformerShape
 from .zoo import DEFAULT_DEVICE, zoo_graph, zoo_names, zoo_shape
 
 PROFILE = "graph.txt"
+CONFIG = "config.json"
 
 
 class LoadedJob(NamedTuple):
@@ -93,7 +94,8 @@ def load_graph(
 
     Args:
         spec: ``zoo:NAME``; the name of a folder in ``graphs_dir`` that holds a ``graph.txt``; or a path to a
-            PipeDream ``graph.txt`` (or its folder), a saved job graph (JSON) or a Hugging Face ``config.json``.
+            PipeDream ``graph.txt``, a saved job graph (JSON), a Hugging Face ``config.json``, or the folder of one of the
+            first and last.
         device: on which analytic graphs (zoo, ``config.json``) are timed, an A100 by default; measured and saved
             graphs keep the times that they carry.
         graphs_dir: where bare names are looked up.
@@ -115,7 +117,7 @@ def load_shape(spec: str) -> tuple[TransformerShape, int]:
     """The transformer that a specification names, and the batch of its graph.
 
     Args:
-        spec: ``zoo:NAME`` or the path of a Hugging Face ``config.json``.
+        spec: ``zoo:NAME`` or the path of a Hugging Face ``config.json`` or its folder.
 
     Raises:
         InputFileError: the file is missing or unreadable.
@@ -165,6 +167,8 @@ def _read(
             raise GraphError("the graph's figures hold for its own batch only", file=path, field=field, value=value)
     if not is_json:
         return pipedream.load_profile(path)
+    if isinstance(data, dict) and "schema_version" in data and "op_names" not in data:
+        raise GraphError("is a placement plan, no job; `meshwright export` takes plans", file=path)
     if not (isinstance(data, dict) and "op_names" in data):
         raise GraphError("neither a saved job graph (op_names) nor a model configuration (model_type)", file=path)
     return JobGraph.from_data(data, file=path)
@@ -188,12 +192,33 @@ def _find(spec: str, graphs_dir: str | Path | None) -> Path:
     if graphs_dir is not None and spec in profiles:
         return Path(graphs_dir) / spec / PROFILE
     path = Path(spec)
+    if not spec.strip():
+        raise GraphError("must not be empty", field="job", value=spec)
     if path.is_dir():
-        if not (path / PROFILE).is_file():
-            raise GraphError(f"the folder holds no {PROFILE}", file=path)
-        return path / PROFILE
+        return _inside(path)
+    if path.suffix in (".yaml", ".yml", ".csv") and path.is_file():
+        what = "a job is a graph.txt, a saved graph (JSON), a config.json, a folder of one, or zoo:NAME, and no"
+        raise GraphError(f"{what} {path.suffix[1:].upper()}", file=path)
+    if path.exists():
+        return path
+    zoo = [f"zoo:{name}" for name in zoo_names()]
     is_bare_name = path.name == spec and path.suffix not in (".txt", ".json")
-    if is_bare_name and not path.exists():
-        choices = [f"zoo:{name}" for name in zoo_names()] + profiles
-        raise GraphError("no such job", value=spec, choices=choices)
+    if is_bare_name:
+        raise GraphError("no such job", value=spec, choices=zoo + profiles)
+    if f"zoo:{path.name}" in zoo:
+        raise GraphError("no such file", file=path, value=path.name, choices=[f"zoo:{path.name}"])
     return path
+
+
+def _inside(folder: Path) -> Path:
+    """The job of a folder.
+
+    Raises:
+        GraphError: there is none, or there are two.
+    """
+    held = [folder / name for name in (PROFILE, CONFIG) if (folder / name).is_file()]
+    if len(held) == 1:
+        return held[0]
+    if held:
+        raise GraphError(f"the folder holds {PROFILE} and {CONFIG}; name one of the two", file=folder)
+    raise GraphError(f"the folder holds no {PROFILE} and no {CONFIG}", file=folder)

@@ -245,7 +245,10 @@ class LayoutSearch:
     def _refusal(self, worlds: Sequence[int]) -> PlanError:
         devices = "-".join(str(world) for world in sorted({worlds[0], worlds[-1]}))
         if self._closest is None:
-            problem = f"no layout is legal on {devices} devices: tp x cp x pp x dp ranks, dp dividing the batch"
+            problem = f"no layout is legal on {devices} devices"
+            for key, value, why in self.space.kept_in_vain(worlds):
+                return PlanError(f"{why}, so that {problem}", field=f"--keep.{key}", value=value)
+            problem += ": tp x cp x pp x dp ranks, dp dividing the batch"
             return PlanError(problem, field="batch", value=self.space.global_batch)
         need, has = self._closest.memory_bytes / 1e9, self.capacity_bytes / 1e9
         problem = (

@@ -7,7 +7,7 @@ a pipeline of one stage has no schedule.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from .. import settings
 from ..costs.layouts.regular_groups import Group, groups_of, is_regular
 from ..costs.layouts.wires import FabricWires, PlacedWires, Wires, Wiring
-from ..costs.layouts.work import ZERO_BUBBLE, is_legal
+from ..costs.layouts.work import ZERO_BUBBLE, check, is_legal
 from ..errors import ConfigError, PlanError
 from ..jobs.transformer import TransformerShape
 from ..plans.partition import Layout, build, hidden_unasked
@@ -36,6 +36,9 @@ SEARCHED = (
     "zero",
 )
 """Keys of which every value is tried unless some are kept; the others have one value."""
+
+SINGLE = ("tp", "cp", "pp", "dp", "ep", "micro_batch")
+"""Keys of which one value can be impossible whatever the others are."""
 
 SCHEDULES = ("1f1b", "gpipe", "interleaved", *ZERO_BUBBLE)
 
@@ -151,6 +154,26 @@ class LayoutSpace:
     def tried_orders(self) -> tuple[str, ...]:
         """The rank orders that were told of any layout so far, those that number its ranks alike once."""
         return union_of_orders(self._known_orders)
+
+    def kept_in_vain(self, worlds: Sequence[int]) -> Iterator[tuple[str, Any, str]]:
+        """The kept degrees of which no value, taken by itself, is legal: key, first value and what is wrong with that."""
+        for key in (key for key in SINGLE if self.keep.get(key)):
+            whys = [self._objection(key, value, worlds) for value in self.keep[key]]
+            if all(whys):
+                yield key, self.keep[key][0], whys[0]
+
+    def _objection(self, key: str, value: int, worlds: Sequence[int]) -> str:
+        """Why no layout has this degree, or nothing."""
+        alone = {"micro_batch": 1, "global_batch": 1} | self.fixed[0] | {key: value}
+        try:
+            check(self.shape, Layout.model_construct(**alone), self.sequence_length)
+        except PlanError as error:
+            return error.problem
+        if key in ("dp", "micro_batch") and self.global_batch % value:
+            return f"does not divide the batch of {self.global_batch}"
+        if key in ("tp", "cp", "pp", "dp") and all(world % value for world in worlds):
+            return f"does not divide {' or '.join(str(world) for world in worlds[:3])} devices"
+        return ""
 
     @cached_property
     def _known_leaves(self) -> dict[tuple[Any, ...], tuple[int, tuple[Leaf, ...]]]:

@@ -5,6 +5,7 @@ Legend of shapes: ``n`` ops of the job graph, ``degree`` ranks of an op-split pl
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -15,6 +16,9 @@ from pydantic import Field, model_validator
 from .. import settings
 from ..errors import ConfigError, PlanError
 from ..jobs.graph import JobGraph
+
+_GLUED = re.compile(r"([a-z_]+)[: ]?([0-9]+)")
+"""A key and its value without the sign between them."""
 
 Count = Annotated[int, Field(strict=True, ge=1)]
 Index = Annotated[int, Field(strict=True, ge=0)]
@@ -190,7 +194,12 @@ class Layout(settings.Settings):
             if key in data:
                 raise PlanError("the key stands twice", field=f"layout.{key}", value=part)
             if "=" not in part or "." in key or not key:
-                raise PlanError("must read key=value", field="layout", value=part, choices=[] if key else None)
+                glued = _GLUED.fullmatch(part)
+                meant = [f"{glued[1]}={glued[2]}"] if glued and glued[1] in cls.model_fields else None
+                told = "must read key=value, as tp=2,pp=4,micro_batch=1" if meant is None else "must read key=value"
+                raise PlanError(told, field="layout", value=part, choices=meant)
+            if len(part.split("=")) > 2:
+                raise PlanError("a comma is wanted between two keys", field="layout", value=part)
             try:
                 data = settings.override(data, part)
             except ConfigError as error:

@@ -134,11 +134,14 @@ def load_plan(path: str | Path) -> PlacementPlan:
         PlanError: an unknown version or key, an impossible value, or parts that contradict each other.
         GraphError, ClusterError or ConfigError: an embedded job graph or cluster that is none.
     """
+    if Path(path).suffix in (".txt", ".csv", ".yaml", ".yml") and Path(path).is_file():
+        raise InputFileError("a plan is JSON, as `meshwright plan --json FILE` writes it", file=path)
     data = files.read_json(path)
     if not isinstance(data, dict):
         raise InputFileError("a plan is a JSON object", file=path, value=type(data).__name__)
     if "schema_version" not in data:
-        raise PlanError("the key is missing", file=path, field="schema_version")
+        problem = "the key is missing; a plan is what `meshwright plan --json FILE` writes"
+        raise PlanError(problem, file=path, field="schema_version")
     if not versions.is_known(data["schema_version"]):
         problem = f"versions 1 to {versions.SCHEMA_VERSION} are known"
         raise PlanError(problem, file=path, field="schema_version", value=data["schema_version"])

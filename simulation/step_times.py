@@ -156,7 +156,8 @@ def check_table(name: str, space: DecisionSpace, table: NDArray[np.float64]) -> 
     lacking = table[3] - table[4]  # a block on which it fits, but that it would not fill, does not count
     needed_gbytes, capacity_gbytes = table[3:, np.argmin(np.where(lacking > 0, lacking, np.inf))] / 1e9
     raise PlanError(
-        f"fits no block of {space.cluster.name}: even where it lacks the least, "
+        f"fits no block of {space.cluster.name}: `meshwright plan --search` also tries tensor parallelism, pipelines and "
+        f"sharding; cut op by op, even where it lacks the least, "
         f"a rank needs {needed_gbytes:.3f} GB and its device has {capacity_gbytes:.3f} GB",
         field="job",
         value=name,

@@ -1,6 +1,7 @@
 """Laws of the errors that a user can cause: one line, naming what is known, whole after pickling."""
 
 import pickle
+import string
 
 import pytest
 from hypothesis import given
@@ -75,3 +76,60 @@ def test_an_error_takes_up_the_place_that_its_caller_knows_and_keeps_its_own():
     assert str(error) == "a.yaml: graphs: unknown (got 'x'); valid: y"
     assert str(error.at(file="b.yaml", field="other")) == str(error)
     assert type(error) is ConfigError
+
+
+DEVICES = ["a100", "a800", "b200", "h100", "h200", "h800", "l40s", "v100"]
+JOBS = [f"zoo:{name}" for name in ("bert-base", "gpt2-small", "llama-7b", "resnet18", "resnet50", "vgg16")]
+
+
+@pytest.mark.parametrize(
+    ("choices", "others"),
+    [
+        (DEVICES, ["h10", "a10", "a101", "b100", "v200", "h20", "gh200", "gb200", "l40", "l4", "mi300", "tpu"]),
+        (
+            JOBS,
+            [
+                "llava-7b",
+                "llama-13b",
+                "llama2-7b",
+                "bart-base",
+                "roberta-base",
+                "resnext50",
+                "resnet101",
+                "gptj",
+                "gpt3",
+                "vgg19",
+            ],
+        ),
+        (["preset:dgx-a100-8x8", "preset:host-8"], ["dgx-h100-8x8", "dgx-a100-8x16", "host-16"]),
+        (["gpu-07"], ["gpu-08"]),
+    ],
+)
+def test_another_product_architecture_or_generation_is_never_suggested(choices, others):
+    assert {other: nearest(other, choices) for other in others} == dict.fromkeys(others)
+
+
+@given(
+    first=st.from_regex("[a-z]{1,8}-?[0-9]{1,4}", fullmatch=True), second=st.from_regex("[a-z]{1,8}-?[0-9]{1,4}", fullmatch=True)
+)
+def test_a_product_is_suggested_for_its_own_number_and_first_letter_alone(first, second):
+    if nearest(first, [second]) is not None:
+        assert first[0] == second[0]
+        assert first.lstrip(string.ascii_lowercase + "-") == second.lstrip(string.ascii_lowercase + "-")
+
+
+@pytest.mark.parametrize(
+    ("value", "choice"),
+    [
+        ("H100", "h100"),
+        ("L40S", "l40s"),
+        ("v-100", "v100"),
+        ("ResNet-50", "zoo:resnet50"),
+        ("preset:resnet50", "zoo:resnet50"),
+        ("vg16", "zoo:vgg16"),
+        ("gtp2-small", "zoo:gpt2-small"),
+        ("llama", "zoo:llama-7b"),
+    ],
+)
+def test_case_separators_prefixes_and_slips_do_not_hide_a_product(value, choice):
+    assert nearest(value, [*DEVICES, *JOBS]) == choice

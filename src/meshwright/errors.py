@@ -7,9 +7,16 @@ names, as far as they are known, the file and line, the field, the value found a
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Self
+
+_NUMBER = re.compile(r"[0-9]+")
+_WORD = re.compile(r"[^\W\d_]+")
+_GENERATION = re.compile(r"(?<![^\W_])([a-z])[-_ ]?([0-9]+[a-z]*)")
+"""A letter and a number by themselves, such as a100 and l40s."""
 
 
 class MeshwrightError(Exception):
@@ -126,9 +133,59 @@ class PlausibilityWarning(MeshwrightWarning):
 
 
 def nearest(value: str, choices: Iterable[str]) -> str | None:
-    """The choice that is spelled most like ``value``, or None where none is near."""
-    found = difflib.get_close_matches(value, list(choices), n=1, cutoff=0.55)
-    return found[0] if found else None
+    """The choice of which ``value`` is a misspelling, or None where there is none.
+
+    What tells products apart is never taken for a slip of the pen: the first letter of a name, its numbers, the letter of a
+    generation (``h100`` is no ``v100``) and the letters of a family that is named before a size or variant (``llava-7b`` is
+    no ``llama-7b``). Case and what stands before a colon (``zoo:``, ``preset:``) do not count.
+    """
+    named = list(choices)
+    if value in named:
+        return value
+    wanted = _bare(value)
+    alike = [choice for choice in named if _may_mean(wanted, _bare(choice))]
+    cut = [choice for choice in alike if wanted and _bare(choice).startswith(wanted)]
+    found = difflib.get_close_matches(wanted, [_bare(choice) for choice in alike], n=1, cutoff=0.65)
+    found = found or difflib.get_close_matches(wanted, [_bare(choice) for choice in cut], n=1, cutoff=0.55)
+    return next((choice for choice in alike if _bare(choice) in found), None)
+
+
+def _bare(name: str) -> str:
+    """What is compared of a name: neither its case nor its prefix."""
+    return name.rpartition(":")[2].casefold()
+
+
+def _may_mean(value: str, name: str) -> bool:
+    """Whether a value shares with a name what distinguishes the name."""
+    if value[:1] != name[:1]:
+        return False
+    numbers = _NUMBER.findall(value)
+    if Counter(numbers) - Counter(_NUMBER.findall(name)):
+        return False
+    generations = {letter + rest for letter, rest in _GENERATION.findall(name) if _NUMBER.findall(rest)[0] in numbers}
+    if generations != {letter + rest for letter, rest in _GENERATION.findall(value)}:
+        return False
+    words, others = _WORD.findall(name), _WORD.findall(value)
+    if not words or not others:
+        return True
+    family, given = words[0], others[0]
+    has_number = bool(_NUMBER.search(name))
+    if has_number or len(words) > 1:
+        # A slip drops, doubles or swaps letters; a letter that the family lacks makes another family.
+        whole = "".join(words)
+        is_longer = given.startswith(family) and (not has_number or whole.startswith(given))
+        if not is_longer and not set(given) <= set(family) and not _is_run_together(given, whole):
+            return False
+    return all(_is_near_one(word, words) or _is_run_together(word, "".join(words)) for word in others if len(word) > 2)
+
+
+def _is_near_one(word: str, words: Sequence[str]) -> bool:
+    return bool(difflib.get_close_matches(word, words, n=1, cutoff=0.5))
+
+
+def _is_run_together(word: str, whole: str) -> bool:
+    """Whether a word is a name spelled without its separators."""
+    return difflib.SequenceMatcher(None, word, whole).ratio() >= 0.8 and set(word) <= set(whole)
 
 
 def _shortened(value: object) -> str:

@@ -44,6 +44,10 @@ def read_bytes(path: str | Path, *, is_input: bool = True) -> bytes:
         if near is None:
             raise InputFileError("no such file", file=path) from None
         raise InputFileError("no such file", file=path, value=path.name, choices=[near]) from None
+    except IsADirectoryError:
+        held = [name for name in sorted(_names_in(path)) if not name.startswith(".")]
+        told = f"it holds {', '.join(held[:5])}{', ...' if len(held) > 5 else ''}" if held else "it is empty"
+        raise InputFileError(f"is a folder, a file is wanted; {told}", file=path) from None
     except OSError as error:
         raise InputFileError(f"cannot be read ({error.strerror})", file=path) from None
     except ValueError:  # a null character in the name

@@ -166,7 +166,9 @@ def _config_error(
         case "missing":
             problem, value = "the key is missing", None
         case "literal_error":
-            problem, choices = "not a valid choice", re.findall(r"'([^']*)'", first["ctx"]["expected"])
+            problem, choices = "not a valid choice", _expected(first["ctx"]["expected"])
+        case "bool_parsing" | "bool_type":
+            problem = "must be true or false"
         case "union_tag_invalid":
             problem, value = "not a valid kind", first["ctx"]["tag"]
             field = dotted((*place, first["ctx"]["discriminator"].strip("'")))
@@ -183,6 +185,11 @@ def _config_error(
     if not (isinstance(value, str | int | float) or (isinstance(value, list | dict) and first["type"].endswith("_type"))):
         value = None
     return ConfigError(problem, file=file, line=line, field=field, value=value, choices=choices)
+
+
+def _expected(told: str) -> list[str]:
+    """The values of a ``Literal`` as pydantic lists them, ``'a', 'b' or 3``."""
+    return [text or number for text, number in re.findall(r"'([^']*)'|(-?[0-9]+)", told)]
 
 
 def _in_data(location: Location, data: Any, *, names_absent_key: bool) -> Location:

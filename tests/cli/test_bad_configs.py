@@ -9,7 +9,7 @@ import pytest
         ("trian.yaml", "trian.yaml: no such file (got 'trian.yaml'); did you mean 'train.yaml'?"),
         ("quickstart", "CONFIG: no such training config and no such file (got 'quickstart'); did you mean 'preset:quickstart'?"),
         ("preset:quikstart", "CONFIG: no such training config (got 'preset:quikstart'); did you mean 'preset:quickstart'?"),
-        (".", ".: cannot be read (Is a directory)"),
+        (".", ".: is a folder, a file is wanted; it holds benchmark.yaml, cluster.yaml, graph.txt, train.yaml, workload.yaml"),
     ],
 )
 def test_a_config_that_is_not_there_is_told_with_the_nearest(refused, config, message):
@@ -112,7 +112,11 @@ def test_a_wrong_benchmark_is_told_by_line_key_and_value(refused, spoil, old, ne
             "workload.yaml: graphs: no such job in the zoo (got 'squeznet'); did you mean 'squeezenet'?",
         ),
         ("zoo:squeezenet", "zoo:resnet18", "workload.yaml:1: graphs: zoo:resnet18 stands twice"),
-        ("graphs:", "device: a10\ngraphs:", "workload.yaml: device: unknown device type (got 'a10'); did you mean 'a100'?"),
+        (
+            "graphs:",
+            "device: a10\ngraphs:",
+            "workload.yaml: device: unknown device type (got 'a10'); valid: a100, a800, b200, h100, h200, h800, l40s, v100",
+        ),
     ],
 )
 def test_a_wrong_workload_is_told_by_line_key_and_value(refused, spoil, old, new, message):

@@ -83,5 +83,5 @@ def test_a_gpu_that_is_not_there_is_told_before_a_folder_is_made(refused):
 
     if torch.cuda.is_available():
         pytest.skip("there is a GPU here")
-    message = "device: torch sees no CUDA device here (got 'cuda'); did you mean 'cpu'?"
+    message = "device: torch sees no CUDA device here (got 'cuda'); valid: cpu"
     assert refused("train", "train.yaml", "--out", "run", "--set", "device=cuda") == message

@@ -201,7 +201,7 @@ def test_a_device_without_constants_of_its_own_gets_its_own_multiprocessors(tmp_
 
 
 def test_what_cannot_be_fitted_is_told(tmp_path, of_truth, capsys):
-    with pytest.raises(InputFileError, match=r"neither a file nor a device .*did you mean 'h100'"):
+    with pytest.raises(InputFileError, match=r"neither a file nor a device .*valid: "):
         calibrate("h10")
     few = by_the_model()
     write(tmp_path / "few.yaml", few.model_copy(update={"items": few.of("product")}))
@@ -211,7 +211,7 @@ def test_what_cannot_be_fitted_is_told(tmp_path, of_truth, capsys):
     with pytest.raises(ConfigError, match=r"measure without --quick \(got 'attention_product'\)"):
         calibrate(tmp_path / "quick.yaml")
     (tmp_path / "other.yaml").write_text(of_truth.read_text().replace("device: h100", "device: h10"))
-    with pytest.raises(ConfigError, match=r"other.yaml:2: device: unknown type \(got 'h10'\); did you mean 'h100'"):
+    with pytest.raises(ConfigError, match=r"other.yaml:2: device: unknown type \(got 'h10'\); valid: "):
         calibrate(tmp_path / "other.yaml")
     assert cli.run(["calibrate", "kernels", "table.csv", "--out", str(tmp_path / "x.yaml")]) == 2
     assert "--out: wants one file of measured kernels" in capsys.readouterr().err

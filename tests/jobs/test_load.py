@@ -52,7 +52,7 @@ def test_a_model_configuration_is_timed(folder):
     [
         ("vgg16", r"no such job \(got 'vgg16'\); did you mean 'zoo:vgg16'"),
         ("mime", r"did you mean 'mine'"),
-        ("zoo:vgg17", r"\(got 'vgg17'\); did you mean 'vgg16'"),
+        ("zoo:vgg17", r"\(got 'vgg17'\); valid: alexnet, "),
     ],
 )
 def test_an_unknown_name_gets_the_nearest_spelling(folder, spec, message):

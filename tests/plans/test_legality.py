@@ -102,7 +102,7 @@ def test_a_plan_has_ranks(split_plan):
 
 def test_an_absent_host_gets_the_nearest_name(split_plan):
     data = changed(split_plan, (("ranks", 3, "host"), "gpu-08"), (("host_order",), ["gpu-03", "gpu-07", "gpu-08"]))
-    told = "p.json: rank 3: cluster two-hosts has no such host (got 'gpu-08'); did you mean 'gpu-07'?"
+    told = "p.json: rank 3: cluster two-hosts has no such host (got 'gpu-08'); valid: gpu-03, gpu-07"
     assert refusal(data) == told
 
 
@@ -187,7 +187,7 @@ DAMAGED = [
     (
         (("cluster", "data", "device"), "a101"),
         ConfigError,
-        "cluster.data.device: unknown device type (got 'a101'); did you mean 'a100'?",
+        "cluster.data.device: unknown device type (got 'a101'); valid: a100, a800, b200, h100, h200, h800, l40s, v100",
     ),
     (
         (("cluster", "data", "topology", "num_spines"), 0),
@@ -220,7 +220,7 @@ def test_a_plan_for_another_cluster_names_the_first_rank_without_a_place(split_p
     renamed = Cluster.from_data({**two_hosts.to_data(), "host_names": ["gpu-07", "other"]})
     with pytest.raises(PlanError) as caught:
         check_cluster(split_plan, renamed, file="p.json")
-    assert str(caught.value) == "p.json: rank 0: cluster two-hosts has no such host (got 'gpu-03'); did you mean 'gpu-07'?"
+    assert str(caught.value) == "p.json: rank 0: cluster two-hosts has no such host (got 'gpu-03'); valid: gpu-07, other"
     # three devices count 0, 1, 2: device 3 is the first that a host of them does not have
     for size in (2, 3):
         with pytest.raises(PlanError) as caught:

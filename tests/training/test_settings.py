@@ -44,7 +44,7 @@ def test_every_shipped_config_is_whole_and_names_every_key(path):
         ("ppo.discount=.nan", "ppo.discount"),
         ("total_steps=0", "total_steps"),
         ("seed=-1", "seed"),
-        ("device=gpu", "device: not a valid choice (got 'gpu'); did you mean 'cpu'?"),
+        ("device=gpu", "device: not a valid choice (got 'gpu'); valid: auto, cpu, cuda"),
         ("device=tpu9", "device: not a valid choice (got 'tpu9')"),
         ("network.hidden=0", "network.hidden"),
         ("name=../away", "name"),

@@ -66,6 +66,7 @@ def _dispatch(arguments: list[str]) -> int:
     from . import output, usage
     from .app import app
 
+    usage.check_not_empty(arguments)
     try:
         with watched(output.say_once_compiling()):
             status = get_command(app).main(arguments, prog_name="meshwright", standalone_mode=False)

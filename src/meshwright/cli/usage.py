@@ -3,11 +3,34 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 from ..errors import MeshwrightError, nearest
 
 _KINDS = {"int": "must be a whole number", "float": "must be a number"}
+
+_WITH_UNIT = re.compile(r"([+-]?[0-9]{1,15}(?:[.][0-9]{1,15})?(?:e[0-9])?) ?([a-z%]{0,9})", re.IGNORECASE)
+_SECONDS = {"s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
+_MULTIPLES = {"": 1, "k": 1_000}
+
+EXPLAINED_WHEN_EMPTY = ("--set", "--json")
+"""Options that say themselves what they want in place of nothing."""
+
+
+def check_not_empty(arguments: Sequence[str]) -> None:
+    """Refuse an empty word, which a shell makes of a variable that is not set and which as a path is the current folder.
+
+    Raises:
+        MeshwrightError: naming the option whose value it is.
+    """
+    for before, word in pairwise(["", *arguments]):
+        option, equals, value = word.partition("=")
+        if not (equals and option.startswith("--")):
+            option, value = (before if before.startswith("--") else "argument"), word
+        if not value.strip() and option not in EXPLAINED_WHEN_EMPTY:
+            raise MeshwrightError("must not be empty (is a variable of the shell not set?)", field=option, value=value)
 
 
 def is_call_for_help(error: Exception) -> bool:
@@ -57,7 +80,24 @@ def _about(parameter: Any, error: Exception, message: str) -> MeshwrightError:
     if not found:
         return MeshwrightError(message[:1].lower() + message[1:], field=name)
     kind = str(found[0]["type"]).partition("_")[0]
-    return MeshwrightError(_KINDS.get(kind, str(found[0]["msg"])), field=name, value=found[0]["input"])
+    problem, value = _KINDS.get(kind, str(found[0]["msg"])), found[0]["input"]
+    if kind in _KINDS and isinstance(value, str) and (written := _WITH_UNIT.fullmatch(value)):
+        return _about_number(problem, name, value, written, is_whole=kind == "int")
+    return MeshwrightError(problem, field=name, value=value)
+
+
+def _about_number(problem: str, name: str, value: str, written: re.Match[str], *, is_whole: bool) -> MeshwrightError:
+    """A number with a unit or an exponent; where it is plain what is meant, the number is told."""
+    unit = written[2].lower()
+    is_time = name.endswith("-s")
+    factor = (_SECONDS if is_time and unit else _MULTIPLES).get(unit)
+    meant = None if factor is None else float(written[1]) * factor
+    if unit:
+        problem += " of seconds" * is_time + " without a unit"
+    if meant is None or (is_whole and not meant.is_integer()):
+        return MeshwrightError(problem, field=name, value=value)
+    told = f"{meant:.0f}" if meant.is_integer() else f"{meant:g}"
+    return MeshwrightError(f"{problem} (got {value!r}); did you mean {told}?", field=name)
 
 
 def _options(command: Any, context: Any) -> list[str]:

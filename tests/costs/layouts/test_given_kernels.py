@@ -157,12 +157,11 @@ def test_a_truncated_file_is_refused_wherever_it_ends(mine):
 
 
 @pytest.mark.parametrize("given", ["a10", "", "nothing", "\0", "x" * 5000])
-def test_what_is_neither_name_nor_file_is_told_with_the_nearest_name(given):
+def test_what_is_neither_name_nor_file_is_told_with_the_names(given):
     for read in (lambda: kernel_settings("a100", given), lambda: CostSettings(kernels=given).digest):
         with pytest.raises(InputFileError, match=r"^kernels: neither a file nor the name of kernels' constants") as told:
             read()
-    assert ("did you mean 'a100'" in str(told.value)) == (given == "a10")
-    assert ("valid: a100, any, h100, h200, h800, v100" in str(told.value)) == (given != "a10")
+    assert "valid: a100, any, h100, h200, h800, v100" in str(told.value)
 
 
 @pytest.mark.parametrize("given", ["missing.yaml", "missing.json", "./missing", "/", "\0.yaml", "x" * 5000 + ".yaml"])

@@ -1,0 +1,96 @@
+"""Forty natural mistakes on the command line, each told in one line that names the place, the value and the way out."""
+
+import json
+
+import pytest
+
+PLAN = ("plan", "--job", "graph.txt", "--cluster", "cluster.yaml")
+ON = ("--cluster", "cluster.yaml")
+DGX = ("--cluster", "preset:dgx-a100-8x8")
+ESTIMATE = ("estimate", "--job", "zoo:gpt2-small", *DGX, "--layout")
+SEARCH = ("plan", "--job", "zoo:llama-7b", *DGX, "--search")
+EXPORT = ("export", "plan.json", "--out", "out", "--format")
+GPT2 = {"model_type": "gpt2", "n_embd": 64, "n_layer": 2, "n_head": 4, "vocab_size": 100, "n_positions": 128}
+
+MISTAKES = [
+    # The job.
+    (("plan", "--job", "resnet50", *ON), "(got 'resnet50'); did you mean 'zoo:resnet50'?"),
+    (("plan", "--job", "zoo/resnet50", *ON), "zoo/resnet50: no such file (got 'resnet50'); did you mean 'zoo:resnet50'?"),
+    (("plan", "--job", "zoo:ResNet-50", *ON), "(got 'ResNet-50'); did you mean 'resnet50'?"),
+    (("plan", "--job", "zoo:llama-13b", *ON), "(got 'llama-13b'); valid: alexnet, bert-base"),
+    (("plan", "--job", "llava-7b", *ON), "(got 'llava-7b'); valid: zoo:alexnet, zoo:bert-base"),
+    (("plan", "--job", "llava.json", *ON), "llava.json: model_type: unsupported model type; supported are bert, gpt2, "),
+    (("plan", "--job", "empty", *ON), "empty: the folder holds no graph.txt and no config.json"),
+    (("plan", "--job", "plan.json", *ON), "plan.json: is a placement plan, no job; `meshwright export` takes plans"),
+    (("plan", "--job", "workload.yaml", *ON), "workload.yaml: a job is a graph.txt, a saved graph (JSON), a config.json"),
+    (("plan", "--job", "", *ON), "--job: must not be empty"),
+    (("plan", "--job", "zoo:llama-7b", *ON), "job: fits no block of pair: `meshwright plan --search` also tries"),
+    # The cluster.
+    (("plan", "--job", "graph.txt", "--cluster", "dgx-a100-8x8"), "cluster: neither a file nor a preset (got 'dgx-a100-8x8'); "),
+    (("plan", "--job", "graph.txt", "--cluster", "preset:dgx-h100-8x8"), "(got 'dgx-h100-8x8'); valid: clos-256-4to1"),
+    (("plan", "--job", "graph.txt", "--cluster", "preset:dgx_a100_8x8"), "(got 'dgx_a100_8x8'); did you mean 'dgx-a100-8x8'?"),
+    (("plan", "--job", "graph.txt", "--cluster", "upper.yaml"), "upper.yaml: device: unknown device type (got 'H100'); did you"),
+    (("plan", "--job", "graph.txt", "--cluster", "links.csv"), "links.csv: cluster: a cluster is YAML, which names a CSV"),
+    (("plan", "--job", "graph.txt", "--cluster", "model"), "model: is a folder, a file is wanted; it holds config.json"),
+    (("plan", "--job", "graph.txt", "--cluster="), "--cluster: must not be empty"),
+    # Numbers.
+    ((*PLAN, "--deadline-s", "1h"), "--deadline-s: must be a number of seconds without a unit (got '1h'); did you mean 3600?"),
+    ((*PLAN, "--steps", "10k"), "--steps: must be a whole number without a unit (got '10k'); did you mean 10000?"),
+    ((*PLAN, "--steps", "1e4"), "--steps: must be a whole number (got '1e4'); did you mean 10000?"),
+    ((*PLAN, "--overlap-slowdown", "12%"), "--overlap-slowdown: must be a number without a unit (got '12%')"),
+    ((*PLAN, "--max-degree", "-2"), "max_degree: input should be greater than or equal to 1 (got -2)"),
+    # Layouts.
+    ((*ESTIMATE, "tp=4 pp=2"), "layout: a comma is wanted between two keys (got 'tp=4 pp=2')"),
+    ((*ESTIMATE, "tp4,pp2"), "layout: must read key=value (got 'tp4'); did you mean 'tp=4'?"),
+    ((*ESTIMATE, "layout.yaml"), "layout: must read key=value, as tp=2,pp=4,micro_batch=1 (got 'layout.yaml')"),
+    ((*ESTIMATE, "TP=4,micro_batch=1"), "layout.TP: unknown key (got 'TP'); did you mean 'tp'?"),
+    ((*ESTIMATE, "tp=4,micro_batch=1,sequence_parallel=yes"), "layout.sequence_parallel: must be true or false (got 'yes')"),
+    ((*ESTIMATE, "tp=4,micro_batch=1,zero=5"), "layout.zero: not a valid choice (got 5); valid: 0, 1, 2, 3"),
+    ((*ESTIMATE, "tp=4, dp=8, micro_batch=1, global_batch=30"), "layout: global_batch=30 is not a multiple of micro_batch x dp"),
+    ((*ESTIMATE, "tp=4,dp=32,micro_batch=1,global_batch=64"), "128"),
+    # The search.
+    (
+        (*SEARCH, "--keep", "tp=3"),
+        "--keep.tp: does not divide the 32 heads of llama-7b, so that no layout is legal on 64 devices",
+    ),
+    ((*SEARCH, "--keep", "micro_batch=3"), "--keep.micro_batch: does not divide the batch of 4"),
+    ((*SEARCH, "--keep", "pp=64"), "--keep.pp: 64 model chunks are more than the 32 layers of llama-7b"),
+    ((*SEARCH, "--devices", "63"), "--devices: whole hosts of 8 are wanted; next are 56 and 64 (got '63')"),
+    ((*PLAN, "--batch", "64"), "--batch: goes with --search only"),
+    # Policies, configs and formats.
+    ((*PLAN, "--policy", ""), "--policy: must not be empty"),
+    (("train", "model"), "model: is a folder, a file is wanted; it holds config.json"),
+    ((*EXPORT, "kubernets"), "--format: unknown format (got 'kubernets'); did you mean 'kubernetes'?"),
+    (("export", "graph.txt", "--out", "out", "--format", "slurm"), "graph.txt: a plan is JSON, as `meshwright plan --json FILE`"),
+]
+
+
+@pytest.fixture
+def more(work):
+    """What the mistakes confuse, beside the good inputs."""
+    (work / "empty").mkdir()
+    (work / "model").mkdir()
+    (work / "model" / "config.json").write_text(json.dumps(GPT2))
+    (work / "llava.json").write_text(json.dumps({"model_type": "llava"}))
+    (work / "plan.json").write_text(json.dumps({"schema_version": 2}))
+    (work / "links.csv").write_text("source,target\na,b\n")
+    (work / "upper.yaml").write_text((work / "cluster.yaml").read_text().replace("a100", "H100"))
+
+
+def test_forty_natural_mistakes_are_each_told_with_the_way_out(more, refused):
+    assert len(MISTAKES) == 40
+    told = {arguments: refused(*arguments) for arguments, _ in MISTAKES}
+    assert {arguments: told[arguments] for arguments, wanted in MISTAKES if wanted not in told[arguments]} == {}
+
+
+def test_a_folder_with_a_model_configuration_is_a_job_of_plans_and_of_workloads(more, work, meshwright, refused):
+    from meshwright.jobs.load import load_graph, load_shape
+    from meshwright.jobs.workload import load_workload
+
+    inside = load_graph("model/config.json")
+    assert load_graph("model").to_data() == inside.to_data()
+    assert load_shape("model") == load_shape("model/config.json")
+    (work / "own.yaml").write_text((work / "workload.yaml").read_text().replace("zoo:resnet18", "model"))
+    assert load_workload("own.yaml").graphs[1].name == inside.name == "model"
+    (work / "model" / "graph.txt").write_text((work / "graph.txt").read_text())
+    assert refused("plan", "--job", "model", *ON) == "model: the folder holds graph.txt and config.json; name one of the two"
