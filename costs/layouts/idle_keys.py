@@ -60,7 +60,7 @@ def remarks(layout: Layout, *, has_layers: bool, asked: Iterable[str] | None = N
 
     Args:
         layout, has_layers: as of `idle_keys`.
-        asked: keys that were asked for, where the others were not chosen by the user; by default all.
+        asked: keys that were given, where the others were not chosen by the user; by default all.
     """
     found = idle_keys(layout, has_layers=has_layers)
     keys = set(found if asked is None else asked)

@@ -33,7 +33,10 @@ def test_selective_recomputation_without_effect_says_so():
         estimate("zoo:gpt2-small", "preset:host-8", f"{layout},recompute=selective{more}") for more in ("", ",attention=unfused")
     )
     assert fused.step.step_s == estimate("zoo:gpt2-small", "preset:host-8", layout).step.step_s
-    (remark,) = fused.to_data()["remarks"]
+    (remark,) = fused.to_data()["remarks"]  # and none of what is hidden unasked
+    assert estimate("zoo:gpt2-small", "preset:host-8", "micro_batch=1,global_batch=1").remarks == ()
+    (asked,) = estimate("zoo:gpt2-small", "preset:host-8", "micro_batch=1,global_batch=1,overlap_dp=true").remarks
+    assert asked == "overlap_dp=true changes nothing: dp x cp is 1"
     assert remark.startswith("recompute=selective changes nothing: fused attention")
     assert unfused.remarks == ()
 

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from meshwright.costs.layouts.doubts import UTILISATION
 from meshwright.evaluation.layout_planning import search_layouts
-from meshwright.evaluation.validate_step_times import validate
 from meshwright.planners.layout_front import Found, spelled
 from meshwright.planners.layout_ties import COMPARED_UNCERTAINTY, FARTHEST, are_tied, simplicity, tie_width
 from meshwright.plans.partition import Layout
@@ -86,9 +85,9 @@ def test_a_search_tells_ties_simplest_first_and_data_keep_the_order_of_time():
 
 
 @pytest.mark.reference
-def test_two_predictions_are_as_far_apart_as_the_held_out_runs_say(reference):
+def test_two_predictions_are_as_far_apart_as_the_held_out_runs_say(published_steps):
     groups = collections.defaultdict(list)
-    for one in validate([reference / "published" / "vtrain_single_node.csv"]).found:
+    for one in published_steps.found:
         if one.row.family == "vtrain-h2048" and one.predicted is not None:
             groups[one.row.group].append((math.log(one.predicted.step_s), math.log(one.row.measured_s)))
     pairs = [(a[0] - b[0], a[1] - b[1]) for rows in groups.values() for a, b in itertools.combinations(rows, 2)]
