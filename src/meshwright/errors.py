@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Self
 
 _NUMBER = re.compile(r"[0-9]+")
+_FILE = re.compile(r"\.[a-z]{2,5}$")
 _WORD = re.compile(r"[^\W\d_]+")
 _GENERATION = re.compile(r"(?<![^\W_])([a-z])[-_ ]?([0-9]+[a-z]*)")
 """A letter and a number by themselves, such as a100 and l40s."""
@@ -137,11 +138,14 @@ def nearest(value: str, choices: Iterable[str]) -> str | None:
 
     What tells products apart is never taken for a slip of the pen: the first letter of a name, its numbers, the letter of a
     generation (``h100`` is no ``v100``) and the letters of a family that is named before a size or variant (``llava-7b`` is
-    no ``llama-7b``). Case and what stands before a colon (``zoo:``, ``preset:``) do not count.
+    no ``llama-7b``). Case and what stands before a colon (``zoo:``, ``preset:``) do not count. Names of files are no
+    products: they are compared letter by letter.
     """
     named = list(choices)
     if value in named:
         return value
+    if _FILE.search(value):
+        return next(iter(difflib.get_close_matches(value, named, n=1, cutoff=0.65)), None)
     wanted = _bare(value)
     alike = [choice for choice in named if _may_mean(wanted, _bare(choice))]
     cut = [choice for choice in alike if wanted and _bare(choice).startswith(wanted)]

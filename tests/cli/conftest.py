@@ -78,8 +78,15 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run folder of the small training config."""
     folder = tmp_path_factory.mktemp("trained")
+    # With deadlines, so that there is something to learn.
+    changes = {
+        "benchmark: benchmark.yaml": f"benchmark: {folder}/benchmark.yaml",
+        "deadline: {kind: none}": "deadline: {kind: uniform, low: 0.3, high: 1.0, decimals: 2}",
+    }
     for name, text in GOOD.items():
-        (folder / name).write_text(text.replace("benchmark: benchmark.yaml", f"benchmark: {folder}/benchmark.yaml"))
+        for old, new in changes.items():
+            text = text.replace(old, new)
+        (folder / name).write_text(text)
     assert run(["train", str(folder / "train.yaml"), "--out", str(folder / "run")]) == 0
     return folder / "run"
 

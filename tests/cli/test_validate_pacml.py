@@ -168,7 +168,7 @@ def test_a_malformed_graph_is_named(tmp_path, graphs):
     (graphs / "one" / "graph.txt").write_text(PROFILE.replace("15.0", "soon"))
     with pytest.raises(GraphError, match=r"graph\.txt:1"):
         validate(write(tmp_path, FIGURES), graphs)
-    (graphs / "one" / "graph.txt").write_text(PROFILE.replace("node2", "node7"))
+    (graphs / "one" / "graph.txt").write_text(PROFILE.replace("-- node2", "-- node7"))
     with pytest.raises(GraphError, match="node7"):
         validate(write(tmp_path, FIGURES), graphs)
 

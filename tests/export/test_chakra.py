@@ -412,7 +412,7 @@ def test_plans_without_a_job_a_cluster_or_a_partition_are_refused(make_plan):
 
 
 def test_what_the_format_cannot_hold_is_refused():
-    graph = graph_of([(0, 1)], [1e30, 10], [0, 0])
+    graph = graph_of([(0, 1)], [9.5e18, 10], [0, 0])  # more than 63 bits tell
     plan = plan_of(PAIR, [1, 2])
     huge = plan.model_copy(update={"job": plan.job.model_copy(update={"graph": graph.to_data()})})
     with pytest.raises(ExportError, match=r"op0: is too large for the trace format"):

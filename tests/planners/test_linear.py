@@ -294,7 +294,7 @@ BAD = [
     (lambda data: data["weights"].update(rejct=1.0), "weights: no such feature (got 'rejct'); did you mean 'reject'?"),
     (lambda data: data["weights"].update(reject="1"), "weights.reject: must be a finite number (got '1')"),
     (lambda data: data["weights"].update(reject=True), "weights.reject: must be a finite number"),
-    (lambda data: data["weights"].update(reject=10**400), "weights.reject: must be a finite number"),
+    (lambda data: data["weights"].update(reject=10**400), "not valid JSON: a number of 401 digits is more than a number holds"),
 ]
 
 

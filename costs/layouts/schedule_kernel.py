@@ -1,0 +1,57 @@
+"""The compiled loop that plays a table of tasks; see `schedules`, whose legend holds here."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...compiled import njit
+
+
+@njit
+def play_tasks(tasks, v, m, task_s, send_s, overlaps_sends, starts_s):  # type: ignore[no-untyped-def]
+    """When each stage ends, how long it is busy, when it starts, and whether all is done; stages start no earlier than told."""
+    p, n = tasks.shape[0], tasks.shape[1]
+    chunks = p * v
+    ready = np.full((2, chunks, m), np.inf)  # when a pass may start; infinite: not known yet
+    for i in range(m):
+        ready[0, 0, i] = starts_s[0]
+    done = np.zeros(p, np.int64)
+    clock = starts_s.copy()
+    first = np.zeros(p)
+    busy = np.zeros(p)
+    left = p * n
+    while left > 0:
+        before = left
+        for turn in range(2):
+            for step in range(p):
+                stage = step if turn == 0 else p - 1 - step
+                while done[stage] < n:
+                    kind = tasks[stage, done[stage], 0]
+                    place = tasks[stage, done[stage], 1]
+                    i = tasks[stage, done[stage], 2]
+                    chunk = place * p + stage
+                    held = task_s[stage, place, kind]
+                    if kind == 2:
+                        clock[stage] += held
+                    else:
+                        start = ready[kind, chunk, i]
+                        if start == np.inf:
+                            break
+                        target = chunk + 1 if kind == 0 else chunk - 1
+                        sends = p > 1 and 0 <= target < chunks
+                        way = send_s[max(0, min(chunk, target))]
+                        if sends and not overlaps_sends:
+                            held += way
+                        if done[stage] == 0:
+                            first[stage] = start
+                        clock[stage] = max(clock[stage], start) + held
+                        if 0 <= target < chunks:
+                            ready[kind, target, i] = clock[stage] + (way if sends and overlaps_sends else 0.0)
+                        elif kind == 0:
+                            ready[1, chunk, i] = clock[stage]
+                    busy[stage] += held
+                    done[stage] += 1
+                    left -= 1
+        if left == before:
+            return clock, busy, first, False
+    return clock, busy, first, True
