@@ -15,6 +15,7 @@ from typing import Self
 
 _NUMBER = re.compile(r"[0-9]+")
 _FILE = re.compile(r"\.[a-z]{2,5}$")
+_PREFIX = re.compile(r"^(?:preset|zoo|shipped)[-_/.]")
 _WORD = re.compile(r"[^\W\d_]+")
 _GENERATION = re.compile(r"(?<![^\W_])([a-z])[-_ ]?([0-9]+[a-z]*)")
 """A letter and a number by themselves, such as a100 and l40s."""
@@ -156,7 +157,7 @@ def nearest(value: str, choices: Iterable[str]) -> str | None:
 
 def _bare(name: str) -> str:
     """What is compared of a name: neither its case nor its prefix."""
-    return name.rpartition(":")[2].casefold()
+    return _PREFIX.sub("", name.rpartition(":")[2].casefold())
 
 
 def _may_mean(value: str, name: str) -> bool:

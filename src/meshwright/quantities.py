@@ -62,6 +62,8 @@ RANGES: dict[str, Range] = {
     "time_us": Range(1e-4, 1e10),
     "time_ms": Range(1e-7, 1e7),
     "rate_per_job_h": Range(0.0, 1e9),
+    # Of one device; longer than any run means never.
+    "mean_time_between_failures_h": Range(0.0, 1e18),
     # Sizes and work: the memory of the largest machine holds 1e16 bytes, the largest training run took 1e26 operations.
     "_bytes": Range(0.0, 1e19),
     "payload_bytes": Range(1.0, 1e19),

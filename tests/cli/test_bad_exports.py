@@ -35,7 +35,10 @@ def plan(meshwright, work):
             ("plna.json", "--format", "slurm", "--out", "out"),
             "plna.json: no such file (got 'plna.json'); did you mean 'plan.json'?",
         ),
-        (("graph.txt", "--format", "slurm", "--out", "out"), "graph.txt:1: not valid JSON: Expecting value"),
+        (
+            ("graph.txt", "--format", "slurm", "--out", "out"),
+            "graph.txt: a plan is JSON, as `meshwright plan --json FILE` writes it",
+        ),
         (
             (".", "--format", "slurm", "--out", "out"),
             ".: holds no plans (plans/index.json); meshwright evaluate --out writes them",
@@ -136,7 +139,7 @@ def test_a_folder_of_other_things_is_not_replaced(refused, plan, work):
     assert refused(*place, "graph.txt") == "--out: is a file, a folder is wanted (got 'graph.txt')"
     assert refused(*place, "graph.txt/below") == f"--out: is no folder (got '{work / 'graph.txt'}')"
     assert refused(*place, ".") == "out: is the working folder or above it; name one below (got '.')"
-    assert refused(*place, "").startswith("out: is the working folder")
+    assert refused(*place, "").startswith("--out: must not be empty")
 
 
 def test_an_export_is_replaced_by_the_next(meshwright, refused, plan, work):

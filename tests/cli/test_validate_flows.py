@@ -170,12 +170,12 @@ def test_an_impossible_file_is_refused_in_one_line_with_the_field(tmp_path, caps
         ("[]", ": must be a mapping of keys"),
         ('{"links": {"a": {"bandwidth": NaN, "latency": 0}}, "flows": []}', "NaN is no number"),
         (json.dumps(changed(["flows", 0, "bytes"], 1e300)).replace("1e+300", "NaN"), "NaN is no number"),
-        (json.dumps(changed(["flows", 0, "bytes"], 1e300)).replace("1e+300", "1e999"), "flows.0.bytes: input should be a finite"),
+        (json.dumps(changed(["flows", 0, "bytes"], 1e300)).replace("1e+300", "1e999"), "1e999 is more than a number holds"),
         (
             json.dumps(changed(["flows", 0, "bytes"], 1e300)).replace("1e+300", "1" + "0" * 400),
-            "flows.0.bytes: input should be a",
+            "a number of 401 digits is more than a number holds",
         ),
-        (json.dumps(changed(["flows", 0, "bytes"], 1e302)), "flows.0: its times are too large"),
+        (json.dumps(changed(["flows", 0, "bytes"], 1e302)), "flows.0.bytes: must be 0 to 1e+19"),
         ('{"links": {"a": {}, "a": {}}}', "the key 'a' stands twice"),
     ],
 )

@@ -121,7 +121,7 @@ def test_a_difference_below_the_tolerance_agrees(tmp_path, graphs):
     ("keys", "value", "told"),
     [
         (["episode_logs", 0, "log", 1, 0], "tow", "episode_logs.0.log.1"),
-        (["single_job_empty_cluster", "won"], {"1": {"valid": True}}, "did you mean 'one'?"),
+        (["single_job_empty_cluster", "won"], {"1": {"valid": True}}, "valid: one"),
         (["episode_logs", 0, "log", 1, 1], "half", "episode_logs.0.log.1.1"),
         (["episode_logs", 0, "log", 1, 1], -0.5, "must be positive"),
         (["episode_logs", 0, "log", 1, 2], -2, "episode_logs.0.log.1.2"),

@@ -317,7 +317,7 @@ def test_what_is_missing_or_truncated_is_told(tmp_path):
 
 
 def test_a_scenario_without_the_placement_rule_is_refused(crowded, toy):
-    with pytest.raises(PolicyError, match=r"mine: was tuned to choose among .* \(got 'best-fit'\); did you mean 'first-fit'"):
+    with pytest.raises(PolicyError, match=r"mine: was tuned to choose among .* \(got 'best-fit'\); valid: first-fit"):
         LinearScorer("mine", weights(["best-fit"]), toy)
     with pytest.raises(PolicyError, match="valid: aligned, best-fit, fastest, first-fit"):
         LinearScorer("mine", weights(["published"]), crowded)
