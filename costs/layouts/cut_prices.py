@@ -18,7 +18,8 @@ from .graph_memory import flights, state_factor
 from .graph_tails import run_tails_s, stage_tail_s
 from .interleaved_cuts import Held, most_flying
 from .memory import FRAGMENTATION, RUNTIME_BYTES
-from .schedules import MAX_TASKS, orders, play_tasks
+from .schedule_kernel import play_tasks
+from .schedules import MAX_TASKS, orders
 from .steady_steps import PlayedPipeline, step_s
 from .unit_chain import Chain
 from .wires import Wiring

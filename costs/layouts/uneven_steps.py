@@ -20,7 +20,8 @@ from ...plans.partition import Layout
 from .items import Message
 from .lanes import PlacedGroups, PlacedLayout
 from .rank_groups import stage_groups, stage_width
-from .schedules import MAX_TASKS, STEADY_ROUNDS, orders, play_tasks, round_size
+from .schedule_kernel import play_tasks
+from .schedules import MAX_TASKS, STEADY_ROUNDS, orders, round_size
 from .steady_steps import PlayedPipeline
 from .waits import waits
 from .work import ZERO_BUBBLE

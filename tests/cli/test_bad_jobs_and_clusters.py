@@ -95,7 +95,8 @@ def test_a_job_that_takes_no_time_is_refused(planned, work):
         ("[1]", "config.json: neither a saved job graph (op_names) nor a model configuration (model_type)"),
         (
             {"model_type": "gpt3"},
-            "config.json: model_type: unsupported model type; supported are bert, gpt2, gpt_neox, llama, mistral, mixtral (got 'gpt3')",
+            "config.json: model_type: unsupported model type; supported are bert, gpt2, gpt_neox, llama, mistral, "
+            "mixtral (got 'gpt3')",
         ),
         ({"model_type": "gpt2"}, "config.json: n_embd: the key is missing"),
         ({"model_type": "gpt2", "n_embd": "wide"}, "config.json: n_embd: must be a positive whole number (got 'wide')"),

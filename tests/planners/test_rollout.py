@@ -187,7 +187,7 @@ def test_where_jobs_wait_or_are_interrupted_it_is_refused(crowded_benchmark, cha
 
 
 def test_a_base_policy_that_does_not_fit_is_refused(toy, crowded):
-    with pytest.raises(PolicyError, match=r"rollout: is no placement rule .* \(got 'best-fit'\); did you mean 'first-fit'"):
+    with pytest.raises(PolicyError, match=r"rollout: is no placement rule .* \(got 'best-fit'\); valid: first-fit"):
         rollout(toy)
     with pytest.raises(PolicyError, match=r"\(got 'aligned'\); valid: best-fit, fastest, first-fit"):
         rollout(crowded, Ladder((1,), "aligned"))
