@@ -18,6 +18,9 @@ from ..errors import ConfigError
 from .collective_files import Measurement, read
 from .validate_collectives import by_table, every_second
 
+MAX_NAME = 63
+"""Letters of a system's name."""
+
 FIRST_LINE = "# Measured collectives, for costs: {collectives: measured, collectives_table: this file}.\n"
 
 
@@ -66,8 +69,9 @@ def calibrate(
             )
         )
     made = _slug(kept_device) if name is None else name
-    if _slug(made) != made:
-        raise ConfigError("a name is lower-case letters, digits, dots and hyphens", field="--name", value=made)
+    if _slug(made) != made or not 0 < len(made) <= MAX_NAME:
+        problem = f"a name is lower-case letters, digits, dots and hyphens, {MAX_NAME} at most"
+        raise ConfigError(problem, field="--name", value=made)
     return SystemSettings(name=made, device=kept_device, calibration=_calibration(paths, measured, half), curves=tuple(curves))
 
 

@@ -65,7 +65,7 @@ class MeshwrightError(Exception):
         )
 
     def _message(self) -> str:
-        where = "" if self.file is None else self.file + ("" if self.line is None else f":{self.line}") + ": "
+        where = "" if self.file is None else _cut(self.file, 1_000) + ("" if self.line is None else f":{self.line}") + ": "
         field = "" if self.field is None else f"{_cut(self.field)}: "
         value = "" if self.value is None else f" (got {_shortened(self.value)})"
         problem = _cut(self.problem, 1_000)

@@ -220,7 +220,7 @@ def _tweak(holder: Any, index: int, rng: random.Random, own: tuple[Any, ...], sp
         cut = rng.randrange(len(value) + 1)
         _put(holder, index, rng.choice((value[:cut], value + value, [value], value + "\n", value.upper(), value[cut:] + "²")))
     else:
-        scaled = float(value) * 10.0 ** rng.randint(-60, 60)
+        scaled = min(max(float(value), -1e200), 1e200) * 10.0 ** rng.randint(-60, 60)
         digits = Raw(f"{value}{'0' * rng.choice((1, 3, 9, 400, 5000))}")
         _put(holder, index, rng.choice((scaled, scaled, round(scaled), -value, value + 0.5, str(value), [value], digits)))
 
