@@ -20,6 +20,7 @@ from ..costs.layouts.step_figures import StepTime
 from ..costs.layouts.step_time import Pricer
 from ..costs.layouts.work import describe
 from ..errors import PlanError
+from ..planners.layout_space import divisors
 from ..plans.partition import Layout, build
 from .coverage import Coverage, Told, left_out
 from .step_time_rows import CALIBRATION_FAMILY, COUNTS, UNEVEN_ROUNDS_SINCE, Row, read_rows
@@ -245,14 +246,14 @@ def _choices(row: Row) -> list[dict[str, Any]]:
     if given.get("pp") == 1:
         open_fields = [key for key in open_fields if key != "virtual_stages"]
     devices = given["num_devices"]
-    divisors = [d for d in range(1, devices + 1) if devices % d == 0]
+    degrees = divisors(devices)
     heads = row.shape.num_heads
     chunks = list(range(1, row.shape.num_layers + 1))
     batch = given.get("global_batch")
     options: dict[str, list[Any]] = {
-        "tp": [d for d in divisors if d <= 8 and heads % d == 0],
-        "pp": [d for d in divisors if d <= row.shape.num_layers],
-        "dp": divisors,
+        "tp": [d for d in degrees if d <= 8 and heads % d == 0],
+        "pp": [d for d in degrees if d <= row.shape.num_layers],
+        "dp": degrees,
         "micro_batch": [b for b in range(1, MAX_MICRO_BATCH + 1) if batch is None or batch % b == 0],
         "virtual_stages": chunks,
         "schedule": ["1f1b", "interleaved"],

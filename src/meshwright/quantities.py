@@ -81,7 +81,10 @@ RANGES: dict[str, Range] = {
     "oversubscription": Range(1e-6, 1e6),
     "overlap_slowdown": Range(1.0, 1e3),
     "uncertainty": Range(0.0, 1e2),
-    # Samples of a step.
+    # Sizes of a cluster, and samples of a step.
+    "num_devices": Range(1.0, 1e8),
+    "devices_per_host": Range(1.0, 1e6),
+    "nics_per_host": Range(1.0, 1e6),
     "global_batch": Range(1.0, 1e9),
     "micro_batch": Range(1.0, 1e9),
     "samples_per_step": Range(1.0, 1e9),

@@ -75,6 +75,7 @@ FOUND = [
         "payload_bytes: [1], time_us: [1.0e+9]",
         "a byte takes more than a second",
     ),
+    ("steps", '"num_devices": 16', '"num_devices": 16000000000', None),  # told as a row that cannot be priced; was a hang
     # spellings
     ("layouts", "tp=2", f"tp={MORE_DIGITS}", "layout: not valid YAML|the value is not valid YAML"),
     ("layouts", "tp=2", "tp=!!bool maybe", "the value is not valid YAML"),
