@@ -32,6 +32,9 @@ MOST_DIGITS = 300
 MOST = 2**63 - 1
 """Of a number without a unit; a count that is larger fits into no array."""
 
+LEAST = 1e-100
+"""Of a number without a unit, above zero: what is divided by a smaller one is beyond what a float holds."""
+
 _AGES_S = 1e10
 """Three hundred years: longer than any step, job or wait. A training run of the largest models takes months."""
 
@@ -81,6 +84,11 @@ RANGES: dict[str, Range] = {
     "oversubscription": Range(1e-6, 1e6),
     "overlap_slowdown": Range(1.0, 1e3),
     "uncertainty": Range(0.0, 1e2),
+    # Of flows, in bytes and seconds.
+    "bandwidth": Range(1e-3, 1e18),
+    "latency": Range(0.0, 1e4),
+    "start": Range(0.0, 1e15),
+    "finish": Range(0.0, 1e15),
     # Sizes of a cluster, and samples of a step.
     "num_devices": Range(1.0, 1e8),
     "devices_per_host": Range(1.0, 1e6),
@@ -101,7 +109,7 @@ RANGES: dict[str, Range] = {
 def range_of(name: str) -> Range:
     """What a number of this name, or of a unit of this name, can be."""
     ends = [end for end in RANGES if f"_{name}".endswith(f"_{end.lstrip('_')}")]
-    return RANGES[max(ends, key=len)] if ends else Range(0.0, MOST)
+    return RANGES[max(ends, key=len)] if ends else Range(LEAST, MOST)
 
 
 def problem(name: str, value: float) -> str | None:
