@@ -20,9 +20,15 @@ from ..simulation.pacml.episode import INTERARRIVAL_S
 from ..simulation.pacml.simulator import NUM_STEPS
 
 
+LEAST_FIGURE = 1e-100
+"""What is divided by a smaller one is beyond what a float holds."""
+
+
 def _number(value: Any) -> Any:
     if isinstance(value, bool | str):
         raise ValueError("must be a number")
+    if isinstance(value, float) and 0 < abs(value) < LEAST_FIGURE:
+        raise ValueError(f"must be 0, or {LEAST_FIGURE:g} at least: errors are relative to it")
     return value
 
 

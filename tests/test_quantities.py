@@ -40,9 +40,8 @@ def test_what_there_is_is_accepted(name, value):
     [
         ("step_s", 9e15, "must be 0 to 1e+10: nothing is larger"),
         ("bandwidth_gbytes_per_s", 1e-300, "must be 1e-06 to 1e+09: nothing is smaller"),
-        ("us", 1e30, "must be 0 to 1e+16: nothing is larger"),
-        ("anything", 10**400, "must be 1e-100 to 9.22337e+18: nothing is larger"),
-        ("anything", 5e-324, "must be 1e-100 to 9.22337e+18: nothing is smaller"),
+        ("us", 1e30, "must be 0 to 1e+11: nothing is larger"),
+        ("anything", 10**400, "must be 0 to 9.22337e+18: nothing is larger"),
         ("anything", math.nan, "must be finite and not negative"),
         ("memory_bytes", math.inf, "must be finite and not negative"),
     ],

@@ -32,9 +32,6 @@ MOST_DIGITS = 300
 MOST = 2**63 - 1
 """Of a number without a unit; a count that is larger fits into no array."""
 
-LEAST = 1e-100
-"""Of a number without a unit, above zero: what is divided by a smaller one is beyond what a float holds."""
-
 _AGES_S = 1e10
 """Three hundred years: longer than any step, job or wait. A training run of the largest models takes months."""
 
@@ -42,7 +39,7 @@ RANGES: dict[str, Range] = {
     # Times, and delays of parts of a machine: no message waits for a quarter of an hour, no kernel for a second.
     "_s": Range(0.0, _AGES_S),
     "_ms": Range(0.0, _AGES_S * 1e3),
-    "_us": Range(0.0, _AGES_S * 1e6),
+    "_us": Range(0.0, 1e11),
     "_ns": Range(0.0, _AGES_S * 1e9),
     "_h": Range(0.0, _AGES_S / 3600),
     # Of whole jobs, also on a single device: the largest training run would take one 1e13 s; deadlines may be loose.
@@ -109,7 +106,7 @@ RANGES: dict[str, Range] = {
 def range_of(name: str) -> Range:
     """What a number of this name, or of a unit of this name, can be."""
     ends = [end for end in RANGES if f"_{name}".endswith(f"_{end.lstrip('_')}")]
-    return RANGES[max(ends, key=len)] if ends else Range(LEAST, MOST)
+    return RANGES[max(ends, key=len)] if ends else Range(0.0, MOST)
 
 
 def problem(name: str, value: float) -> str | None:
