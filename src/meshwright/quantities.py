@@ -1,9 +1,8 @@
 """Numbers as people write them: read from text, and held to what a machine, a job or a run can be.
 
 A unit ends a name (``memory_bytes``, ``nic_bandwidth_gbytes_per_s``), so the end of a name says what its number can be, and
-`RANGES` is the one table of that. The ranges are not those of today's machines: each leaves a factor of a thousand or more to
-the smallest and the largest thing that there is. What lies outside is a slip of the pen, a wrong unit or a damaged file, and
-times made of it would be no times.
+`RANGES` is the one table of that. The ranges are far wider than today's machines. What lies outside is a slip of the pen, a
+wrong unit or a damaged file, and times made of it would be no times.
 """
 
 from __future__ import annotations
@@ -36,21 +35,12 @@ _AGES_S = 1e10
 """Three hundred years: longer than any step, job or wait. A training run of the largest models takes months."""
 
 RANGES: dict[str, Range] = {
-    # Times, and delays of parts of a machine: no message waits for a quarter of an hour, no kernel for a second.
+    # Times. No message waits for a quarter of an hour, no kernel's launch for a second.
     "_s": Range(0.0, _AGES_S),
     "_ms": Range(0.0, _AGES_S * 1e3),
     "_us": Range(0.0, 1e11),
     "_ns": Range(0.0, _AGES_S * 1e9),
     "_h": Range(0.0, _AGES_S / 3600),
-    # Of whole jobs, also on a single device: the largest training run would take one 1e13 s; deadlines may be loose.
-    "low_s": Range(0.0, 1e15),
-    "high_s": Range(0.0, 1e15),
-    "sequential_s": Range(0.0, 1e15),
-    "work_s": Range(0.0, 1e15),
-    "completion_s": Range(0.0, 1e15),
-    "deadline_s": Range(0.0, 1e22),
-    "low": Range(1e-12, 1e6),
-    "high": Range(1e-12, 1e6),
     "latency_us": Range(0.0, 1e9),
     "propagation_ns": Range(0.0, 1e9),
     "io_ns": Range(0.0, 1e9),
@@ -62,25 +52,37 @@ RANGES: dict[str, Range] = {
     "time_us": Range(1e-4, 1e10),
     "time_ms": Range(1e-7, 1e7),
     "rate_per_job_h": Range(0.0, 1e9),
-    # Of one device; longer than any run means never.
-    "mean_time_between_failures_h": Range(0.0, 1e18),
+    # Of whole jobs, also on a single device: the largest training run would take one 1e13 s. Deadlines may be loose.
+    "low_s": Range(0.0, 1e15),
+    "high_s": Range(0.0, 1e15),
+    "sequential_s": Range(0.0, 1e15),
+    "work_s": Range(0.0, 1e15),
+    "completion_s": Range(0.0, 1e15),
+    "deadline_s": Range(0.0, 1e22),
+    "low": Range(1e-12, 1e6),
+    "high": Range(1e-12, 1e6),
     # Sizes and work: the memory of the largest machine holds 1e16 bytes, the largest training run took 1e26 operations.
     "_bytes": Range(0.0, 1e19),
     "payload_bytes": Range(1.0, 1e19),
     "_flops": Range(0.0, 1e30),
     "_gbytes": Range(1e-6, 1e9),
-    # Speeds: a wafer-scale engine computes 1.3e5 TFLOP/s and reads 2e7 GB/s, a modem sends 1e-6 GB/s.
+    # Speeds: a wafer-scale engine computes 1.3e5 TFLOP/s and reads 2e7 GB/s, a modem sends 1e-5 GB/s.
     "_gbytes_per_s": Range(1e-6, 1e9),
     "_bytes_per_s": Range(1e3, 1e18),
     "_gbit_per_s": Range(1e-5, 1e10),
     "_tflops_per_s": Range(1e-6, 1e9),
     "_mhz": Range(1e-3, 1e9),
     "_w": Range(1e-6, 1e9),
-    # Shares of a peak; a share above 1 counts bytes that a cache saves.
+    # Shares of a peak (one above 1 counts bytes that a cache saves), and factors.
     "_efficiency": Range(1e-4, 1e2),
     "oversubscription": Range(1e-6, 1e6),
     "overlap_slowdown": Range(1.0, 1e3),
     "uncertainty": Range(0.0, 1e2),
+    # Of kernels: a wafer-scale engine has 9e5 processors, an update of a parameter moves some 30 bytes.
+    "num_multiprocessors": Range(1.0, 1e8),
+    "product_overhead_k": Range(0.0, 1e6),
+    "optimizer_bytes_per_parameter": Range(0.0, 1e6),
+    "gradient_bytes_per_parameter_byte": Range(1e-6, 1e3),
     # Of flows, in bytes and seconds.
     "bandwidth": Range(1e-3, 1e18),
     "latency": Range(0.0, 1e4),
@@ -93,11 +95,6 @@ RANGES: dict[str, Range] = {
     "global_batch": Range(1.0, 1e9),
     "micro_batch": Range(1.0, 1e9),
     "samples_per_step": Range(1.0, 1e9),
-    # Of kernels: a wafer-scale engine has 9e5 processors, an update of a parameter moves some 30 bytes.
-    "num_multiprocessors": Range(1.0, 1e8),
-    "product_overhead_k": Range(0.0, 1e6),
-    "optimizer_bytes_per_parameter": Range(0.0, 1e6),
-    "gradient_bytes_per_parameter_byte": Range(1e-6, 1e3),
 }
 """Ranges by the end of a name, the longest end first."""
 
