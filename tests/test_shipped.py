@@ -23,6 +23,9 @@ def test_every_name_is_a_file_that_can_be_read(shipped):
 def test_what_is_neither_is_told_with_the_nearest_name(shipped):
     name = shipped.names()[0]
     with pytest.raises(InputFileError, match=rf"neither a file nor .*did you mean '{name}'"):
+        shipped.path(name.upper())
+    # What lacks a digit is another product, not a slip.
+    with pytest.raises(InputFileError, match=r"neither a file nor .*valid: "):
         shipped.path(name[:-1])
 
 

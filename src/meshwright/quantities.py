@@ -52,6 +52,8 @@ RANGES: dict[str, Range] = {
     "time_us": Range(1e-4, 1e10),
     "time_ms": Range(1e-7, 1e7),
     "rate_per_job_h": Range(0.0, 1e9),
+    # Of one device; longer than any run means never.
+    "mean_time_between_failures_h": Range(0.0, 1e18),
     # Of whole jobs, also on a single device: the largest training run would take one 1e13 s. Deadlines may be loose.
     "low_s": Range(0.0, 1e15),
     "high_s": Range(0.0, 1e15),

@@ -105,7 +105,11 @@ def test_a_wrong_benchmark_is_told_by_line_key_and_value(refused, spoil, old, ne
             "interarrival_s: .nan",
             "workload.yaml:3: arrivals.interarrival_s: input should be a finite number",
         ),
-        ("kind: none", "kind: nine", "workload.yaml:4: deadline.kind: not a valid kind (got 'nine'); did you mean 'none'?"),
+        (
+            "kind: uniform",
+            "kind: unifrom",
+            "workload.yaml:4: deadline.kind: not a valid kind (got 'unifrom'); did you mean 'uniform'?",
+        ),
         (
             "zoo:squeezenet",
             "zoo:squeznet",

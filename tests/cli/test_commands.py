@@ -148,9 +148,6 @@ def test_an_evaluation_that_replaces_the_plans_tells_which_exports_it_removed(me
 
 
 def test_training_tells_where_its_run_lies(meshwright, trained, work):
-    # With deadlines, so that there is something to learn.
-    workload = (work / "workload.yaml").read_text()
-    (work / "workload.yaml").write_text(workload.replace("{kind: none}", "{kind: uniform, low: 0.3, high: 1.0, decimals: 2}"))
     told = meshwright("train", "train.yaml", "--out", "run", "--json", "-")
     assert told.status == 0
     assert json.loads(told.out)["run"] == "run"

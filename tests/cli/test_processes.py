@@ -153,8 +153,6 @@ def test_an_interrupt_ends_an_evaluation_at_once_in_one_line(work, jobs):
 
 
 def test_an_interrupted_training_leaves_a_run_that_goes_on(work):
-    workload = (work / "workload.yaml").read_text()
-    (work / "workload.yaml").write_text(workload.replace("{kind: none}", "{kind: uniform, low: 0.3, high: 1.0, decimals: 2}"))
     command = ("train", "train.yaml", "--out", "run", "--set", "total_steps=400000")
     status, out, err = interrupted(work, *command, sign="run/policy.pt")
     assert (status, out, err) == (130, "", "meshwright: interrupted\n")

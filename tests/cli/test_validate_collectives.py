@@ -68,7 +68,8 @@ def test_a_written_table_prices_an_estimate(tmp_path, capsys):
     out = tmp_path / "slow.yaml"
     assert run(["calibrate", "collectives", str(tmp_path / "slow.csv"), "--out", str(out), "--device", "a100"]) == 0
     capsys.readouterr()
-    asked = ["estimate", "--job", "zoo:gpt2-small", "--cluster", "preset:host-8", "--layout", "dp=8,micro_batch=1,global_batch=8"]
+    asked = ["estimate", "--job", "zoo:gpt2-small", "--cluster", "preset:host-8", "--layout"]
+    asked.append("dp=8,micro_batch=1,global_batch=8,overlap_dp=false")
     assert run([*asked, "--collectives-table", str(out), "--json", "-"]) == 0
     told = {part["name"]: part["seconds"] for part in json.loads(capsys.readouterr().out)["breakdown"]}
     assert told["gradient sync"] >= 0.5  # one all-reduce takes half a second by the table
