@@ -199,3 +199,13 @@ def test_the_hooks_of_pre_commit_run_what_the_environment_holds():
     entries = re.findall(r"entry: \.venv/bin/(\S+)", (ROOT / ".pre-commit-config.yaml").read_text())
     assert entries
     assert [name for name in entries if not Path(sys.executable).with_name(name).exists()] == []
+
+
+def test_every_public_function_stays_one_whatever_was_imported():
+    code = (
+        "import meshwright, importlib\n"
+        "callables = [name for name in meshwright.__all__ if not callable(getattr(meshwright, name))]\n"
+        "importlib.import_module('meshwright.export')\n"
+        "print(callables + [name for name in meshwright.__all__ if not callable(getattr(meshwright, name))])"
+    )
+    assert python(code, ROOT).strip() == "[]"
