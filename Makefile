@@ -1,6 +1,6 @@
 # The words of this project. Each one sets up .venv by itself when it has to.
 #
-#   make test ARGS="-k ring"    hands ARGS to the command behind the word (test, test-schedulers, validate-network, stress,
+#   make test ARGS="-k ring"    hands ARGS to the command behind the word (test, laws, test-schedulers, validate-network, stress,
 #                               mutants, fuzz, bench, demo, results, results-quick)
 #   make test WORKERS=8         runs the tests in eight processes instead of two
 #   make lint PYTHON=python3.12 builds .venv from that interpreter
@@ -23,7 +23,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help format lint type test test-schedulers validate-network stress mutants fuzz docs bench demo results results-quick clean
+.PHONY: help format lint type test laws test-schedulers validate-network stress mutants fuzz docs bench demo results results-quick clean
 
 help: ## List these words
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -41,8 +41,11 @@ lint: $(STAMP) ## Check code style, format, direction of imports, and files
 type: $(STAMP) ## Check types
 	@$(BIN)/mypy
 
-test: $(STAMP) ## Run the tests, all but those that start real schedulers
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not scheduler" $(ARGS)
+test: $(STAMP) ## Run the tests, all but the long ones and those that start real schedulers
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not scheduler and not slow" $(ARGS)
+
+laws: $(STAMP) ## The same laws at length: eight times the cases, and what takes long; half an hour
+	@MESHWRIGHT_DRAWS=8 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -o timeout=3000 -m "not scheduler" $(ARGS)
 
 test-schedulers: $(STAMP) ## Install and start real schedulers, launch what was exported, read the ranks back
 	@bash .ci/schedulers

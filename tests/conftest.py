@@ -17,9 +17,12 @@ from typing import Any
 import hypothesis
 import pytest
 
+from .draws import EVERYDAY, FACTOR
+
 # How long one example takes depends on what else the machine does, so no example has a deadline. Where CI is set, the
 # examples are the same in every run: a failure there is one of the change at hand.
-hypothesis.settings.register_profile("project", deadline=None, derandomize=bool(os.environ.get("CI")))
+_cases = max(1, round(EVERYDAY * FACTOR))
+hypothesis.settings.register_profile("project", deadline=None, max_examples=_cases, derandomize=bool(os.environ.get("CI")))
 hypothesis.settings.load_profile("project")
 
 # A program that is started in the background may have been told to ignore Ctrl-C, and so would all that it starts.
@@ -101,7 +104,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     config = session.config
     whole_suite = config.args_source is pytest.Config.ArgsSource.TESTPATHS and not (
         config.option.keyword
-        or config.option.markexpr not in ("", "not scheduler")
+        or config.option.markexpr not in ("", "not scheduler", "not scheduler and not slow")
         or config.option.collectonly
         or getattr(config.option, "lf", False)
     )

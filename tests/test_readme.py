@@ -38,6 +38,7 @@ def test_every_command_that_the_readme_names_knows_the_options_beside_it(command
         assert option in known, option
 
 
+@pytest.mark.slow
 def test_the_results_table_is_what_the_shipped_network_reaches():
     from meshwright.envs.benchmark import load_benchmark
     from meshwright.evaluation.evaluate import evaluate

@@ -47,6 +47,7 @@ def study(work, monkeypatch):
     return work
 
 
+@pytest.mark.slow
 def test_a_study_is_carried_out_shown_and_not_done_twice(study, capsys):
     options = ["--study", "study.yaml", "--jobs", "2", "--page", "page.md"]
     assert main(options) == 0, (study / "runs/results/tasks/net-seed-0.log").read_text()

@@ -6,14 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.clusters import Cluster
 from meshwright.clusters.blocks import blocks
 from meshwright.clusters.symmetry import classes, pair_signature, signatures
 
-patient = settings(deadline=None)
 """Machines that run several things at once are no failure."""
 
 bandwidths = st.floats(0.5, 1000.0)
@@ -107,7 +106,6 @@ def pairs(cluster: Cluster) -> tuple[np.ndarray, np.ndarray]:
     return ids[:, None], ids[None, :]
 
 
-@patient
 @given(topologies)
 def test_the_narrowest_link_and_the_sum_of_latencies_on_each_path_are_what_the_arrays_say(topology):
     cluster = cluster_of(topology)
@@ -120,7 +118,6 @@ def test_the_narrowest_link_and_the_sum_of_latencies_on_each_path_are_what_the_a
             assert latency[a, b] == pytest.approx(cluster.links.latency_s[path].sum(), rel=1e-12)
 
 
-@patient
 @given(topologies)
 def test_a_path_runs_from_the_source_to_the_target_without_a_gap_and_without_a_link_twice(topology):
     cluster = cluster_of(topology)
@@ -142,7 +139,6 @@ def test_a_path_runs_from_the_source_to_the_target_without_a_gap_and_without_a_l
                     assert local.get(end, device) == device
 
 
-@patient
 @given(symmetric)
 def test_both_directions_of_a_pair_are_equal_where_links_are_full_duplex(topology):
     cluster = cluster_of(topology)
@@ -151,7 +147,6 @@ def test_both_directions_of_a_pair_are_equal_where_links_are_full_duplex(topolog
     assert (latency == latency.T).all()
 
 
-@patient
 @given(topologies)
 def test_link_names_are_unique_and_each_link_has_figures(topology):
     links = cluster_of(topology).links
@@ -160,7 +155,6 @@ def test_link_names_are_unique_and_each_link_has_figures(topology):
     assert (links.latency_s >= 0).all()
 
 
-@patient
 @given(topologies)
 def test_a_cluster_survives_the_round_trip_through_json(topology):
     cluster = cluster_of(topology, device_overrides={})
@@ -171,7 +165,6 @@ def test_a_cluster_survives_the_round_trip_through_json(topology):
     assert again.links.names == cluster.links.names
 
 
-@patient
 @given(topologies)
 def test_devices_of_a_host_are_consecutive_and_coordinates_tell_all_devices_apart(topology):
     cluster = cluster_of(topology)
@@ -182,7 +175,6 @@ def test_devices_of_a_host_are_consecutive_and_coordinates_tell_all_devices_apar
     assert len({cluster.device_name(i) for i in range(cluster.num_devices)}) == cluster.num_devices
 
 
-@patient
 @given(topologies, st.data())
 def test_any_changed_figure_changes_the_digest_and_names_do_not(topology, data):
     cluster = cluster_of(topology)
@@ -197,7 +189,6 @@ def test_any_changed_figure_changes_the_digest_and_names_do_not(topology, data):
     assert renamed.device_name(0) == "x0/0"
 
 
-@patient
 @given(topologies, st.integers(1, 20))
 def test_blocks_are_distinct_sets_of_distinct_devices(topology, size):
     cluster = cluster_of(topology)
@@ -210,7 +201,6 @@ def test_blocks_are_distinct_sets_of_distinct_devices(topology, size):
     assert set(found.shape.tolist()) == set(range(len(found.shape_names)))
 
 
-@patient
 @given(topologies)
 def test_every_single_device_is_a_block(topology):
     cluster = cluster_of(topology)
@@ -227,7 +217,6 @@ def sharing(cluster: Cluster, group: list[int]) -> list[list[int]]:
     return found
 
 
-@patient
 @given(topologies, st.data())
 def test_groups_of_equal_signature_have_equal_links_between_equal_positions(topology, data):
     cluster = cluster_of(topology)
@@ -248,7 +237,6 @@ def test_groups_of_equal_signature_have_equal_links_between_equal_positions(topo
             assert sharing(cluster, list(first)) == sharing(cluster, list(other))
 
 
-@patient
 @given(topologies)
 def test_one_signature_at_a_time_equals_many_at_once(topology):
     cluster = cluster_of(topology)

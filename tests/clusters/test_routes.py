@@ -6,12 +6,14 @@ from itertools import pairwise
 import networkx
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from meshwright.clusters import Cluster, load_cluster
 from meshwright.clusters.routes import ShortestPaths
 from meshwright.errors import ClusterError
+
+from ..draws import draws
 
 FIGURES = {
     "intra_host_bandwidth_gbytes_per_s": 100,
@@ -62,7 +64,7 @@ def listed(graph, a, b):
         yield tuple(edge["link"] for edge in edges if "link" in edge)
 
 
-@settings(max_examples=60)
+@draws(15)
 @given(st.integers(2, 9), st.data())
 def test_on_random_graphs_they_are_those_that_networkx_lists(n, data):
     pairs = [(a, b) for a in range(n) for b in range(n) if a != b]
@@ -80,7 +82,7 @@ def test_on_random_graphs_they_are_those_that_networkx_lists(n, data):
     assert dict(found.carried(target)) == pytest.approx({link: times / len(every) for link, times in count.items()})
 
 
-@settings(max_examples=30)
+@draws(8)
 @given(st.integers(2, 6), st.data())
 def test_what_is_carried_leaves_the_source_once_and_arrives_once(n, data):
     pairs = [(a, b) for a in range(n) for b in range(n) if a != b]
@@ -131,7 +133,7 @@ several = st.one_of(
 )
 
 
-@settings(max_examples=40)
+@draws(10)
 @given(several, st.data())
 def test_on_every_topology_they_are_those_that_networkx_lists(cluster, data):
     devices = st.integers(0, cluster.num_devices - 1)
@@ -154,7 +156,7 @@ def test_on_every_topology_they_are_those_that_networkx_lists(cluster, data):
         assert bandwidth[list(path)].min() == cluster.bandwidth_bytes_per_s(a, b)
 
 
-@settings(max_examples=40)
+@draws(10)
 @given(several, st.data())
 def test_groups_of_one_pattern_share_links_alike_on_paths_of_the_same_numbers(cluster, data):
     size = data.draw(st.integers(1, min(3, cluster.num_devices)))

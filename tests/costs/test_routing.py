@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.clusters.cluster import Cluster
@@ -13,6 +13,8 @@ from meshwright.costs.phases import Flow, Phase, fullest_s
 from meshwright.costs.routing import MAX_PARTS, Routing
 from meshwright.errors import ConfigError
 from meshwright.settings import build
+
+from ..draws import draws
 
 SEEDS = range(64)
 
@@ -75,7 +77,7 @@ routings = st.one_of(
 tori = st.lists(st.integers(1, 4), min_size=1, max_size=3)
 
 
-@settings(max_examples=40)
+@draws(10)
 @given(routings, tori, st.data())
 def test_every_byte_leaves_and_arrives_and_parts_are_equal(routing, shape, data):
     topology = {"kind": "torus", "shape": shape, "link_bandwidth_gbytes_per_s": 10, "link_latency_us": 1}
@@ -98,7 +100,7 @@ def test_every_byte_leaves_and_arrives_and_parts_are_equal(routing, shape, data)
         assert net == pytest.approx(float(device == b) - float(device == a), abs=1e-12)
 
 
-@settings(max_examples=30)
+@draws(8)
 @given(st.integers(0, 2**63 - 1))
 def test_a_seed_gives_the_same_routes_every_time(pairs_of_hosts, seed):
     once, again = ([Routing("ecmp", seed).paths(pairs_of_hosts, a, b) for a in range(4) for b in range(4, 8)] for _ in range(2))
@@ -145,7 +147,7 @@ def test_groups_alike_on_other_hashed_paths_are_told_apart(pairs_of_hosts):
 
 
 @pytest.mark.parametrize("kind", ["ecmp", "spread"])
-@settings(max_examples=15)
+@draws(4)
 @given(seed=st.integers(0, 1000), n=st.integers(2, 8))
 def test_no_collective_is_faster_than_its_fullest_links(pairs_of_hosts, kind, seed, n):
     devices = np.random.default_rng(seed).permutation(8)[:n]

@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.envs.batch import EpisodeBatch
@@ -12,12 +12,14 @@ from meshwright.envs.reward import RewardSettings
 from meshwright.errors import PolicyError
 from meshwright.jobs.arrivals import Arrivals
 
+from ..draws import draws
+
 
 def step_all(batch, rng):
     return batch.step(np.array([rng.choice(np.flatnonzero(mask)) for mask in batch.observations.action_mask]))
 
 
-@settings(max_examples=5)
+@draws(4)
 @given(seed=st.integers(0, 1000))
 def test_episodes_side_by_side_do_not_disturb_each_other(small, small_benchmark, seed):
     together = EpisodeBatch(small, 3, small_benchmark.reward)

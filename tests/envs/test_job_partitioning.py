@@ -12,13 +12,15 @@ import numpy as np
 import pytest
 import torch
 from gymnasium.utils.env_checker import check_env
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from stable_baselines3 import A2C
 from stable_baselines3.common.env_checker import check_env as check_env_as_sb3
 
 from meshwright.envs.job_partitioning import JobPartitioningEnv
 from meshwright.errors import ConfigError, InputFileError, PolicyError
+
+from ..draws import draws
 
 ID = "meshwright/JobPartitioning-v0"
 
@@ -190,7 +192,7 @@ def test_a_copy_goes_on_alike_and_apart(make, copied):
 # --- masks and spaces, whatever is chosen ---
 
 
-@settings(max_examples=25)
+@draws(7)
 @given(seed=st.integers(0, 10_000), actions=st.lists(st.integers(0, 12), max_size=40))
 @pytest.mark.parametrize("name", ["small", "toy"])
 def test_an_offered_candidate_places_and_any_other_rejects(make, name, seed, actions):
@@ -210,7 +212,7 @@ def test_an_offered_candidate_places_and_any_other_rejects(make, name, seed, act
     assert record.is_accepted.sum() == (record.candidate > 0).sum()
 
 
-@settings(max_examples=10)
+@draws(4)
 @given(seed=st.integers(0, 10_000))
 def test_every_observation_of_an_episode_lies_in_its_space(make, seed):
     env = make()

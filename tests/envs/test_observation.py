@@ -4,13 +4,15 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.envs.batch import EpisodeBatch
 from meshwright.envs.observation import CANDIDATE_FEATURES, DURATION_SCALE, SLOTS
 from meshwright.jobs.arrivals import Arrivals
 from meshwright.simulation.problem import ONE_BLOCK_RULES
+
+from ..draws import draws
 
 
 def squashed(x, scale):
@@ -105,7 +107,7 @@ class Plain:
         }
 
 
-@settings(max_examples=12)
+@draws(4)
 @given(seed=st.integers(0, 10_000), steps=st.integers(0, 39))
 @pytest.mark.parametrize("name", ["small", "toy"])
 def test_every_feature_is_what_a_plain_implementation_finds(small, toy, name, seed, steps):

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 from hypothesis import given
-from hypothesis import settings as effort
 from hypothesis import strategies as st
 
 from meshwright import settings
 from meshwright.envs.batch import EpisodeBatch
 from meshwright.envs.benchmark import BenchmarkSettings
 from meshwright.envs.job_partitioning import JobPartitioningEnv
+
+from ..draws import draws
 
 CHANGES = {
     "queue_capacity": 4,
@@ -66,7 +67,7 @@ def test_spaces_are_those_of_the_benchmark_without_a_queue(make, small_benchmark
     assert make().action_space == plain.action_space
 
 
-@effort(max_examples=10)
+@draws(4)
 @given(seed=st.integers(0, 10_000))
 def test_every_observation_lies_in_its_space_and_the_same_seed_shows_the_same(make, seed):
     env = make()

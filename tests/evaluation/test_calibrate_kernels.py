@@ -62,6 +62,7 @@ def test_files_that_lack_a_half_of_the_calibration_set_are_refused(table, tmp_pa
         calibrate([table, layers])
 
 
+@pytest.mark.slow
 @pytest.mark.reference
 def test_the_shipped_constants_are_those_that_the_calibration_set_gives(reference):
     found = calibrate([reference / "published" / name for name in ("step_times.json", "vtrain_single_node.csv")])

@@ -3,7 +3,7 @@ import json
 import math
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from tests.simulation.samples import profile
 
@@ -14,6 +14,8 @@ from meshwright.evaluation.planning import plan
 from meshwright.jobs import load_graph
 from meshwright.plans.partition import uniform_splits
 from meshwright.simulation.timeline import simulate
+
+from ..draws import draws
 
 
 def test_the_chosen_candidate_is_the_one_that_the_plan_predicts():
@@ -146,7 +148,7 @@ def test_a_trained_network_far_from_its_training_plans_nothing_that_is_beaten_ei
 POLICIES = st.sampled_from(["random", "max", "min@fastest", "fixed-2", "max@aligned", "acceptable-jct@best-fit"])
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@draws(7, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     policy=POLICIES | st.integers(0, 40).map(lambda number: f"python:any_candidate:Number{number}"),
     hosts=st.tuples(st.integers(1, 3), st.integers(2, 4)),

@@ -3,11 +3,13 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import norm, t
 
 from meshwright.evaluation.statistics import _tail, excludes_zero, interval, paired
+
+from ..draws import draws
 
 samples = st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=30)
 
@@ -64,7 +66,7 @@ def test_the_interval_of_ten_values_is_not_too_narrow():
 
 
 @given(samples)
-@settings(deadline=None, max_examples=30)
+@draws(8)
 def test_the_same_values_give_the_same_bytes_and_the_interval_holds_the_mean(sample):
     first = interval(sample)
     assert json.dumps(first) == json.dumps(interval(sample))
@@ -74,13 +76,13 @@ def test_the_same_values_give_the_same_bytes_and_the_interval_holds_the_mean(sam
 
 
 @given(samples)
-@settings(deadline=None, max_examples=30)
+@draws(8)
 def test_a_policy_does_not_differ_from_itself(sample):
     assert paired(sample, sample) == {"mean": 0.0, "low": 0.0, "high": 0.0}
 
 
 @given(st.lists(st.integers(-1000, 1000), min_size=2, max_size=30))
-@settings(deadline=None, max_examples=30)
+@draws(8)
 def test_a_paired_difference_changes_sign_with_its_order(sample):
     forward, backward = paired(sample, sample[::-1]), paired(sample[::-1], sample)
     assert math.isclose(forward["low"], -backward["high"], rel_tol=1e-6, abs_tol=1e-6)

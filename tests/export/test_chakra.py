@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.clusters.cluster import load_cluster
@@ -21,6 +21,7 @@ from meshwright.jobs.zoo import zoo_graph
 from meshwright.plans import Layout, OpSplits, layout_plan, load_plan, op_split_plan, place, sip_ml_splits, uniform_splits
 from meshwright.simulation.execution import TaskKind
 
+from ..draws import draws
 from .chakra_readers import attributes_of, decoded, framed, number_at, packed, replay
 
 CLUSTER = load_cluster("preset:dgx-a100-8x8")
@@ -96,7 +97,7 @@ def test_two_ops_on_two_ranks_worked_by_hand():
     assert first[5].attributes["comm_size"] == second[4].attributes["comm_size"] == 500
 
 
-@settings(max_examples=40)
+@draws(10)
 @given(plans())
 def test_every_receive_has_its_send_with_the_same_tag_and_size(plan):
     ends = defaultdict(list)
@@ -114,7 +115,7 @@ def test_every_receive_has_its_send_with_the_same_tag_and_size(plan):
     assert len({tag for _, _, tag in ends}) == len(ends)
 
 
-@settings(max_examples=40)
+@draws(10)
 @given(plans())
 def test_a_collective_stands_once_in_the_trace_of_each_member_in_one_order(plan):
     traces, groups = traces_of(plan)
@@ -134,7 +135,7 @@ def test_a_collective_stands_once_in_the_trace_of_each_member_in_one_order(plan)
     assert sum(len(next(iter(by_rank.values()))) for by_rank in met.values()) == (timeline.execution.kind == 2).sum()
 
 
-@settings(max_examples=40)
+@draws(10)
 @given(plans())
 def test_dependencies_lead_back_to_nodes_of_the_same_trace(plan):
     for trace in traces_of(plan)[0]:
@@ -149,7 +150,7 @@ def test_dependencies_lead_back_to_nodes_of_the_same_trace(plan):
                 )
 
 
-@settings(max_examples=40)
+@draws(10)
 @given(plans())
 def test_times_are_those_of_the_timeline(plan):
     timeline, _ = step_of(plan)
@@ -167,7 +168,7 @@ def test_times_are_those_of_the_timeline(plan):
         assert abs(node.start_micros - node.attributes["start_s"] * 1e6) <= 0.5 + 1e-6
 
 
-@settings(max_examples=40)
+@draws(10)
 @given(plans())
 def test_a_reader_that_takes_nodes_as_astra_sim_does_reaches_the_end(plan):
     traces, groups = traces_of(plan)
@@ -187,7 +188,7 @@ def test_the_replay_sees_a_deadlock():
         replay([traces[0].nodes, second], groups)
 
 
-@settings(max_examples=30)
+@draws(8)
 @given(plans())
 def test_traces_are_read_back_as_they_were(plan):
     files = render(plan, ExportOptions())
@@ -196,7 +197,7 @@ def test_traces_are_read_back_as_they_were(plan):
     assert json.loads(files["comm_groups.json"]) == {name: list(members) for name, members in groups.items()}
 
 
-@settings(max_examples=30)
+@draws(8)
 @given(plans())
 def test_a_decoder_written_by_hand_reads_the_same(plan):
     files = render(plan, ExportOptions())

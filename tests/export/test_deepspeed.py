@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.clusters.cluster import load_cluster
@@ -22,6 +22,8 @@ from meshwright.jobs.job import Job
 from meshwright.jobs.zoo import zoo_graph
 from meshwright.plans import Layout, OpSplits, layout_plan, legality, op_split_plan, place, uniform_splits
 from meshwright.plans.document import PlacementPlan
+
+from ..draws import draws
 
 PACKAGE = importlib.util.find_spec("deepspeed")
 REMOTE = '#!/bin/bash\nON_HOST="$1" exec bash -c "$2"\n'
@@ -240,7 +242,7 @@ def test_deepspeeds_own_launcher_runs_a_command_as_it_is(package, tmp_path):
 
 
 @pytest.mark.scheduler("deepspeed")
-@settings(max_examples=25)
+@draws(7)
 @given(data=st.data(), counts=st.lists(st.integers(1, 4), min_size=1, max_size=4))
 def test_our_rules_are_those_of_deepspeeds_launcher(package, tmp_path_factory, data, counts):
     hosts = {f"h{n}": data.draw(st.permutations(range(8)))[:count] for n, count in enumerate(counts)}

@@ -90,7 +90,7 @@ def grid_plan(make_plan):
     return make
 
 
-@pytest.mark.slow
+@pytest.mark.scheduler("torchrun")
 def test_four_processes_build_the_planned_mesh_and_run_the_split_model(grid_plan, tmp_path):
     # Within stage 0 the replicas are swapped: rank 0 is the second one.
     plan = grid_plan([(0, 1, 0, 0, 0), (0, 0, 0, 0, 0), (1, 0, 0, 0, 0), (1, 1, 0, 0, 0)], TWO_STAGES)

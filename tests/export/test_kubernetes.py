@@ -8,12 +8,13 @@ import jsonschema
 import kubernetes_validate
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.errors import ExportError
 from meshwright.export import export
 
+from ..draws import draws
 from .across_hosts import two_stages_of_two_groups
 from .custom_resources import broken, check_pod, documents, form, pinned_to
 
@@ -164,7 +165,7 @@ def test_of_all_forms_those_that_cannot_express_the_plan_are_left_out_with_the_r
     assert told[1:] == ["kueue: cluster: the plan embeds no cluster, so its topology is unknown"]
 
 
-@settings(max_examples=20)
+@draws(5)
 @given(hosts=st.permutations(["gpu-07", "gpu-03", "a", "b.c", "gpu-10"]))
 def test_any_order_of_hosts_is_kept_by_the_jobset_and_by_volcanos_pinned_tasks(make_plan, hosts):
     files = export(make_plan(hosts), "kubernetes", {"kubernetes": "all"})
@@ -215,7 +216,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("chosen", FORMS)
-@settings(max_examples=20)
+@draws(5)
 @given(word=st.sampled_from(HOSTILE) | st.text(max_size=10).filter(str.isprintable))
 def test_a_containers_command_hands_on_its_words_as_they_are(tmp_path_factory, chosen, word):
     folder = tmp_path_factory.mktemp("sandbox")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.clusters.cluster import load_cluster
@@ -24,6 +24,7 @@ from meshwright.jobs.job import Job
 from meshwright.jobs.zoo import zoo_graph
 from meshwright.plans import Layout, layout_plan, legality, place
 
+from ..draws import draws
 from .grids import layer, plan_of, stage
 
 AXES = ("pp", "dp", "cp", "ep", "tp")
@@ -101,7 +102,7 @@ layouts = st.builds(
 )
 
 
-@settings(max_examples=60)
+@draws(15)
 @given(layouts, st.randoms(use_true_random=False), st.booleans())
 def test_groups_that_megatron_makes_are_the_plans(degrees, random, keep_layout):
     tp, cp, dp, pp, ep = degrees
@@ -247,7 +248,6 @@ dist.destroy_process_group()
 """
 
 
-@pytest.mark.slow
 @pytest.mark.scheduler("megatron")
 @pytest.mark.parametrize(
     ("layout", "chosen"),

@@ -5,12 +5,14 @@ import re
 import subprocess
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.errors import ExportError
 from meshwright.export import export
 from meshwright.export.openmpi import rankfile
+
+from ..draws import draws
 
 # mpirun(1): "rank <N>=<host name> slot=<socket:core, core range or list>"
 RANK_LINE = re.compile(r"rank (?P<rank>\d+)=(?P<host>[A-Za-z0-9.-]+) slot=(?P<slot>\d+)")
@@ -70,7 +72,7 @@ def test_the_rankfile_worked_by_hand(make_plan):
     assert rankfile(make_plan(["b", "a", "b"], [5, 0, 2])) == "rank 0=b slot=0\nrank 1=a slot=0\nrank 2=b slot=1\n"
 
 
-@settings(max_examples=30)
+@draws(8)
 @given(st.lists(st.sampled_from(["b", "a", "c-1", "gpu-07.example"]), min_size=1, max_size=8))
 def test_every_plan_comes_back_from_script_and_rankfile(tmp_path_factory, make_plan, hosts):
     plan = make_plan(hosts)

@@ -9,12 +9,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.errors import ExportError
 from meshwright.export import export, read_places, verify, write
 
+from ..draws import draws
 from .across_hosts import two_stages_of_two_groups
 from .ray_stand_in import install
 
@@ -165,7 +166,7 @@ def test_hostile_words_are_data(make_plan, word):
     assert _constants(text)["COMMAND"] == ["show", word]
 
 
-@settings(max_examples=8)
+@draws(4)
 @given(word=st.sampled_from(HOSTILE))
 def test_hostile_words_reach_the_program_as_they_are(make_plan, tmp_path_factory, word):
     folder = tmp_path_factory.mktemp("sandbox")

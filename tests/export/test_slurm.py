@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.clusters.cluster import load_cluster
@@ -15,6 +15,8 @@ from meshwright.export import export
 from meshwright.jobs.graph import JobGraph
 from meshwright.jobs.job import Job
 from meshwright.plans import OpSplits, op_split_plan, place
+
+from ..draws import draws
 
 # One task after another: the k-th line of the hostfile is the host of task k, as `--distribution=arbitrary` places them. The
 # first task that fails ends the step where `--kill-on-bad-exit=1` asks for that; the step's status is the highest of its tasks.
@@ -64,7 +66,7 @@ def test_ranks_come_back_on_the_planned_hosts_and_devices(running_example, tmp_p
     ]
 
 
-@settings(max_examples=30)
+@draws(8)
 @given(st.permutations(["b", "b", "a", "a", "c", "c"]))
 def test_any_interleaving_of_hosts_comes_back(tmp_path_factory, make_plan, hosts):
     plan = make_plan(hosts)

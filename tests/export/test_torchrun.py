@@ -88,7 +88,7 @@ def test_the_launcher_fails_when_one_host_fails(running_example, tmp_path):
     assert ran.returncode == 5
 
 
-@pytest.mark.slow
+@pytest.mark.scheduler("torchrun")
 def test_two_agents_form_the_planned_group(make_plan, tmp_path):
     # Alphabetically 127.0.0.1 would come first; the plan says otherwise.
     ran = launch_here(make_plan(["localhost", "127.0.0.1"], [2, 1]), SHOW, tmp_path)
@@ -97,7 +97,7 @@ def test_two_agents_form_the_planned_group(make_plan, tmp_path):
     assert sorted(ran.stdout.splitlines()) == ["0 localhost 2 3", "1 127.0.0.1 1 3"]
 
 
-@pytest.mark.slow
+@pytest.mark.scheduler("torchrun")
 def test_the_probe_of_two_agents_agrees_with_the_plan(make_plan, tmp_path):
     plan = make_plan(["localhost", "localhost", "127.0.0.1", "127.0.0.1"], [2, 1, 0, 3])
     ran = launch_here(plan, "", tmp_path, {"probe": True})

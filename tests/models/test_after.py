@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.envs.static import static_features
@@ -15,6 +15,8 @@ from meshwright.models.after_kernel import shown_with_worth
 from meshwright.models.encoders import KnownProfileEncoder, ProfileEncoder
 from meshwright.models.network import NOT_OFFERED
 from meshwright.models.saved import SavedNetwork
+
+from ..draws import draws
 
 KEYS = ("candidate_shapes", "candidate_any", "candidate_ends", "episode")
 
@@ -35,7 +37,7 @@ def encoder(seed=0, **sizes):
     return ProfileEncoder(**{"features": 3, "num_slots": 4, "width": 5, "hidden": 6, **sizes})
 
 
-@settings(max_examples=20)
+@draws(5)
 @given(seed=st.integers(0, 1000), num_kinds=st.integers(1, 6))
 def test_over_known_kinds_it_is_one_linear_layer(seed, num_kinds):
     encode, kinds = encoder(seed), torch.rand(num_kinds, 3)
@@ -51,7 +53,7 @@ def test_over_known_kinds_it_is_one_linear_layer(seed, num_kinds):
         torch.testing.assert_close(encode(kinds, zeros), alone / num_kinds**0.5, rtol=1e-4, atol=1e-5)
 
 
-@settings(max_examples=20)
+@draws(5)
 @given(seed=st.integers(0, 1000))
 def test_the_order_of_kinds_does_not_matter(seed):
     encode, kinds, profiles = encoder(seed), torch.rand(5, 3), torch.rand(7, 5, 4)

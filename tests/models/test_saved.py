@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.envs.static import static_features
@@ -14,6 +14,8 @@ from meshwright.errors import CheckpointError
 from meshwright.models.saved import NetworkPolicy, SavedNetwork
 from meshwright.models.settings import NetworkSettings
 from meshwright.models.tensor_file import load_tensors, save_tensors
+
+from ..draws import draws
 
 TRAINED = {"config": "test", "benchmark": "preset:quickstart", "seed": 3, "steps": 100, "validation_blocking_rate": 0.25}
 
@@ -81,7 +83,7 @@ def test_a_truncated_file_is_told(file, share):
     refused(file, "is truncated or not a file of tensors")
 
 
-@settings(max_examples=60)
+@draws(15)
 @given(content=st.binary(max_size=200), protocol=st.sampled_from([b"", b"\x80\x02", b"\x80\x04", b"PK\x03\x04"]))
 def test_random_bytes_are_told(tmp_path_factory, content, protocol):
     path = tmp_path_factory.mktemp("random") / "policy.pt"

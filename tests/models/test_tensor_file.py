@@ -6,11 +6,13 @@ from collections import OrderedDict
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.errors import CheckpointError
 from meshwright.models.tensor_file import load_tensors, save_tensors
+
+from ..draws import draws
 
 DTYPES = (torch.bool, torch.uint8, torch.int64, torch.float16, torch.bfloat16, torch.float32, torch.float64)
 tensors = st.builds(
@@ -34,7 +36,7 @@ def alike(a, b):
     return a == b
 
 
-@settings(max_examples=40)
+@draws(10)
 @given(content=data)
 def test_what_was_saved_comes_back(tmp_path_factory, content):
     path = tmp_path_factory.mktemp("saved") / "a.pt"

@@ -5,7 +5,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from meshwright.clusters import load_cluster
@@ -19,6 +19,8 @@ from meshwright.jobs import load_graph
 from meshwright.jobs.graph import JobGraph
 from meshwright.planners.layout_graphs import GraphSearch
 from meshwright.plans.partition import Layout
+
+from ..draws import draws
 
 A100 = device_type("a100")
 CLUSTER = load_cluster("preset:clos-64-4to1")
@@ -55,7 +57,7 @@ def combinations_of(n, k):
     return ((0, *inner, n) for inner in combinations(range(1, n), k - 1))
 
 
-@settings(max_examples=12, suppress_health_check=[HealthCheck.too_slow])
+@draws(4, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 10_000), st.integers(3, 6), st.sampled_from([80e9, 6e9, 3.5e9]))
 def test_the_best_layout_is_that_of_brute_force(seed, num_ops, capacity):
     graph, wires = drawn(seed, num_ops), wiring(CLUSTER)
@@ -98,8 +100,9 @@ def test_the_best_layout_is_that_of_brute_force(seed, num_ops, capacity):
     assert counts.unproven == 0
 
 
-def test_what_is_pruned_is_neither_among_the_best_nor_on_the_front():
-    graph = load_graph("zoo:alexnet", device=A100, batch_size=64)
+@pytest.mark.parametrize("name", ["drawn", pytest.param("alexnet", marks=pytest.mark.slow)])
+def test_what_is_pruned_is_neither_among_the_best_nor_on_the_front(name):
+    graph = drawn(3, 8, samples=64) if name == "drawn" else load_graph("zoo:alexnet", device=A100, batch_size=64)
     some, every = search(graph, batch=64, top=5).run([4, 8]), search(graph, batch=64, top=None).run([4, 8])
     assert some.counts.pruned > 0
     assert every.counts.pruned == 0

@@ -1,7 +1,7 @@
 """The search against brute force, and the laws on which its pruning rests."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.clusters import load_cluster
@@ -20,6 +20,7 @@ from meshwright.plans import Layout
 from meshwright.plans.rank_order import ORDERS
 
 from ..costs.layouts.uneven import drawn_matrix
+from ..draws import draws
 from .layouts import A100, GPT, LENGTH, MIXTURE, PAIRS, brute_force, canonical, every_layout
 
 ROOMY, TIGHT = 80e9, 1.568e9
@@ -117,7 +118,7 @@ LAYOUTS = {
 }
 
 
-@settings(deadline=None, max_examples=300)
+@draws(75)
 @given(data=st.data(), shape=st.sampled_from([GPT, MIXTURE]), name=st.sampled_from(sorted(FABRICS)))
 def test_no_bound_is_above_the_price_in_any_rank_order(data, shape, name):
     wires, world = FABRICS[name]
@@ -139,7 +140,7 @@ def test_no_bound_is_above_the_price_in_any_rank_order(data, shape, name):
     assert pricer.bound_s(work) <= step_s
 
 
-@settings(deadline=None, max_examples=300)
+@draws(75)
 @given(data=st.data(), shape=st.sampled_from([GPT, MIXTURE]))
 def test_no_layout_of_a_node_is_leaner_than_its_leanest_and_memory_grows_with_the_micro_batch(data, shape):
     layout = data.draw(st.sampled_from(LAYOUTS[shape.name, "hosts of four"]))

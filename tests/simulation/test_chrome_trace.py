@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.costs.model import CostSettings
@@ -19,6 +19,7 @@ from meshwright.jobs import load_graph
 from meshwright.plans.partition import OpSplits, sip_ml_splits
 from meshwright.simulation.timeline import simulate
 
+from ..draws import draws
 from .execution_samples import clos
 from .samples import profile
 
@@ -65,7 +66,7 @@ def check(trace, num_tasks, num_ranks):
     return by_phase
 
 
-@settings(max_examples=40)
+@draws(10)
 @given(st.integers(0, 2**32))
 def test_any_step_makes_a_valid_trace(seed):
     rng = np.random.default_rng(seed)

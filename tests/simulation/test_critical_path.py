@@ -2,13 +2,14 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.errors import GraphError
 from meshwright.simulation import kernel, together
 from meshwright.simulation.critical_path import critical_path
 
+from ..draws import draws
 from .execution_samples import drawn_execution, drawn_jobs, execution_of
 
 
@@ -36,7 +37,7 @@ def assert_has_no_gap(execution, start_s, finish_s):
     assert len(set(path)) == len(path)
 
 
-@settings(max_examples=150)
+@draws(38)
 @given(st.integers(0, 2**32))
 def test_the_path_has_no_gap(seed):
     rng = np.random.default_rng(seed)
@@ -44,7 +45,7 @@ def test_the_path_has_no_gap(seed):
     assert_has_no_gap(execution, *kernel.schedule(execution))
 
 
-@settings(max_examples=100)
+@draws(25)
 @given(st.integers(0, 2**32))
 def test_the_path_has_no_gap_where_links_are_shared(seed):
     jobs, cluster = drawn_jobs(seed, max_tasks=15)
@@ -54,7 +55,7 @@ def test_the_path_has_no_gap_where_links_are_shared(seed):
             assert_has_no_gap(job.execution, *times)
 
 
-@settings(max_examples=60)
+@draws(15)
 @given(st.integers(0, 2**32))
 def test_what_is_off_the_path_and_faster_shortens_nothing_below_it(seed):
     rng = np.random.default_rng(seed)

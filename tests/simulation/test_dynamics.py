@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.clusters.cluster import load_cluster
@@ -12,6 +12,7 @@ from meshwright.simulation.dynamics import Outcome
 from meshwright.simulation.records import record
 from meshwright.simulation.scenario import ScenarioSettings, assemble
 
+from ..draws import draws
 from .plain_player import PlainPlayer
 from .samples import small_workload
 
@@ -43,7 +44,7 @@ def at_random(seed, eager):
     return choose
 
 
-@settings(max_examples=20)
+@draws(5)
 @given(seed=seeds, eager=eagerness)
 def test_every_candidate_of_an_episode_is_the_one_that_brute_force_finds(scenario, seed, eager):
     arrivals = arrivals_of(scenario, seed)
@@ -69,7 +70,7 @@ def test_every_candidate_of_an_episode_is_the_one_that_brute_force_finds(scenari
         assert episodes.block_free_at_s[0].tolist() == [plain.free_at(block) for block in plain.blocks]
 
 
-@settings(max_examples=30)
+@draws(8)
 @given(seed=seeds, eager=eagerness)
 def test_no_device_runs_two_jobs_at_a_time(scenario, seed, eager):
     arrivals = arrivals_of(scenario, seed)
@@ -82,7 +83,7 @@ def test_no_device_runs_two_jobs_at_a_time(scenario, seed, eager):
         until[devices] = found.finish_s[k]
 
 
-@settings(max_examples=30)
+@draws(8)
 @given(seed=seeds, eager=eagerness)
 def test_accepted_jobs_run_all_their_steps_and_meet_their_deadlines(scenario, seed, eager):
     found = record(scenario, play(scenario, arrivals_of(scenario, seed), at_random(seed, eager)), 0)
@@ -94,7 +95,7 @@ def test_accepted_jobs_run_all_their_steps_and_meet_their_deadlines(scenario, se
     assert (found.block[~accepted] == -1).all()
 
 
-@settings(max_examples=30)
+@draws(8)
 @given(seed=seeds, eager=eagerness)
 def test_a_block_is_free_when_all_its_devices_are(scenario, seed, eager):
     episodes = play(scenario, arrivals_of(scenario, seed), at_random(seed, eager))

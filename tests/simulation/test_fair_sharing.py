@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
@@ -15,6 +15,8 @@ from meshwright.clusters.topology import Links
 from meshwright.errors import ClusterError, GraphError
 from meshwright.simulation import fair_sharing, fair_sharing_reference
 from meshwright.simulation.flows import Flows
+
+from ..draws import draws
 
 
 def links_of(*bandwidth, latency_s=None):
@@ -185,7 +187,7 @@ def networks(draw, max_links=6, max_flows=12, with_latency=True):
 
 
 @given(network=networks(), latency_first=st.booleans())
-@settings(max_examples=400)
+@draws(100)
 def test_the_kernel_equals_the_exact_reference(network, latency_first):
     links, flows = network
     found = fair_sharing.simulate(links, flows, latency_first=latency_first).finish_s

@@ -4,12 +4,14 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.errors import GraphError
 from meshwright.simulation import kernel, reference
 from meshwright.simulation.execution import ExecutionGraph
+
+from ..draws import draws
 
 SCHEDULERS = [kernel.schedule, reference.schedule]
 
@@ -56,7 +58,7 @@ def assert_equal_to_the_last_bit(graph):
         assert compiled.tobytes() == plain.tobytes()
 
 
-@settings(max_examples=500)
+@draws(125)
 @given(execution_graphs)
 def test_the_kernel_equals_the_reference_to_the_last_bit(graph):
     assert_equal_to_the_last_bit(graph)
@@ -67,7 +69,7 @@ def test_the_kernel_equals_the_reference_on_larger_graphs(seed):
     assert_equal_to_the_last_bit(random_graph(50 + 5 * seed, 1 + seed % 8, seed))
 
 
-@settings(max_examples=100)
+@draws(25)
 @given(execution_graphs)
 def test_a_stream_does_one_task_at_a_time(graph):
     start_s, finish_s = kernel.schedule(graph)
@@ -77,7 +79,7 @@ def test_a_stream_does_one_task_at_a_time(graph):
         assert all(finish_s[a] <= start_s[b] for a, b in pairwise(users))
 
 
-@settings(max_examples=100)
+@draws(25)
 @given(execution_graphs)
 def test_every_task_runs_once_for_its_duration_after_its_predecessors(graph):
     start_s, finish_s = kernel.schedule(graph)
@@ -85,7 +87,7 @@ def test_every_task_runs_once_for_its_duration_after_its_predecessors(graph):
     assert all(start_s[after] >= finish_s[before] for before, after in graph.edges.tolist())
 
 
-@settings(max_examples=100)
+@draws(25)
 @given(execution_graphs)
 def test_no_schedule_beats_the_critical_path_or_the_busiest_stream(graph):
     _, finish_s = kernel.schedule(graph)
@@ -100,7 +102,7 @@ def test_no_schedule_beats_the_critical_path_or_the_busiest_stream(graph):
     assert finish_s.max(initial=0.0) >= max(ends.max(initial=0.0), *busy) * (1 - 1e-12)
 
 
-@settings(max_examples=100)
+@draws(25)
 @given(execution_graphs)
 def test_no_task_waits_without_a_reason(graph):
     # When a task starts late, something that it needs has just become free: a predecessor or one of its streams.

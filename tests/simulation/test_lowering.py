@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.clusters.cluster import Cluster, load_cluster
@@ -19,6 +19,7 @@ from meshwright.simulation.execution import TaskKind
 from meshwright.simulation.lowering import lower, overlaps
 from meshwright.simulation.timeline import simulate
 
+from ..draws import draws
 from .samples import profile
 
 INDEPENDENT = CostSettings(contention="independent")
@@ -74,7 +75,7 @@ def test_what_passes_backward_is_what_passed_forward(source, target):
     assert there == back
 
 
-@settings(max_examples=50)
+@draws(13)
 @given(graph=job_graphs())
 def test_one_rank_takes_the_sum_of_all_ops(host, graph):
     # equal but for rounding: the kernel adds op by op, the graph adds pairs
@@ -87,7 +88,7 @@ def test_one_rank_on_the_device_of_the_roofline_takes_the_graphs_own_step(host, 
     assert simulate(graph, host, uniform_splits(graph, 1), [3]).step_s == pytest.approx(graph.step_s, rel=1e-12)
 
 
-@settings(max_examples=50)
+@draws(13)
 @given(graph=job_graphs(with_parameters=False), degree=st.integers(1, 8))
 def test_an_even_split_without_parameters_divides_the_step(host, graph, degree):
     # no op is split otherwise than its neighbours, nothing is reduced: only computing is left, 1 / degree of it on each rank
@@ -140,7 +141,7 @@ def test_shortest_first_lets_a_short_op_overtake_worked_by_hand(host):
     assert starts == {"fifo": [0.0, 3.0, 4.0], "shortest-first": [3.0, 0.0, 1.0]}
 
 
-@settings(max_examples=50)
+@draws(13)
 @given(graph=job_graphs(), degree=st.integers(2, 8))
 def test_messages_that_wait_for_each_other_never_shorten_an_evenly_split_step(host, graph, degree):
     # what is computed does not depend on the all-reduces, so each of them starts no earlier than with a network of its own
@@ -151,7 +152,7 @@ def test_messages_that_wait_for_each_other_never_shorten_an_evenly_split_step(ho
     assert serialised >= independent
 
 
-@settings(max_examples=80)
+@draws(20)
 @given(graph=job_graphs(), data=st.data())
 def test_exactly_the_bytes_that_are_elsewhere_move_in_both_directions(host, graph, data):
     splits = splits_of(graph, data)
@@ -169,7 +170,7 @@ def test_exactly_the_bytes_that_are_elsewhere_move_in_both_directions(host, grap
         assert moved == pytest.approx(float(missing), rel=1e-12)
 
 
-@settings(max_examples=80)
+@draws(20)
 @given(graph=job_graphs(), data=st.data())
 def test_gradients_are_reduced_once_over_the_ranks_of_each_op_that_is_split(host, graph, data):
     splits = splits_of(graph, data)
@@ -186,7 +187,7 @@ def test_gradients_are_reduced_once_over_the_ranks_of_each_op_that_is_split(host
         assert uses.tolist() == list(range(splits.splits[execution.op[task]]))
 
 
-@settings(max_examples=80)
+@draws(20)
 @given(graph=job_graphs(), data=st.data())
 def test_every_rank_computes_its_share_of_every_op_forward_before_backward(host, graph, data):
     splits = splits_of(graph, data)
@@ -301,7 +302,7 @@ def test_a_transfer_in_chunks_moves_the_same_bytes_one_after_the_other(host):
     assert cut.step_s == pytest.approx(whole.step_s, abs=1e-5)
 
 
-@settings(max_examples=30)
+@draws(8)
 @given(
     graph=job_graphs(), data=st.data(), bucket=st.sampled_from([None, 1e9, 4e9, 1e12]), chunk=st.sampled_from([None, 5e8, 3e9])
 )

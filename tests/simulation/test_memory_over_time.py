@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.jobs import load_graph
@@ -12,6 +12,7 @@ from meshwright.plans.memory import op_split_memory_bytes
 from meshwright.plans.partition import OpSplits, uniform_splits
 from meshwright.simulation.timeline import simulate
 
+from ..draws import draws
 from .samples import profile
 
 
@@ -43,7 +44,7 @@ def test_a_rank_without_an_op_holds_nothing_of_it(host):
 numbers = st.lists(st.integers(0, 9), min_size=4, max_size=4)
 
 
-@settings(max_examples=80)
+@draws(20)
 @given(numbers, numbers, numbers, numbers, st.lists(st.integers(1, 4), min_size=4, max_size=4))
 def test_no_peak_exceeds_the_plan_and_it_ends_as_it_began(host, seconds, activation, parameters, workspace, degrees):
     as_floats = [[float(x) for x in row] for row in (seconds, activation, parameters, workspace)]
@@ -60,7 +61,7 @@ def test_no_peak_exceeds_the_plan_and_it_ends_as_it_began(host, seconds, activat
         assert (memory_bytes >= memory_bytes[0] - 1e-9).all()
 
 
-@settings(max_examples=40)
+@draws(10)
 @given(numbers, numbers, numbers, st.integers(1, 8))
 def test_the_peak_is_the_plans_where_all_workspaces_are_equal(host, seconds, activation, parameters, degree):
     graph = chain([float(x) for x in seconds], [float(x) for x in activation], [float(x) for x in parameters], [3.0] * 4)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.costs.model import CostSettings
@@ -18,6 +18,7 @@ from meshwright.simulation.placed_job import PlacedJob
 from meshwright.simulation.space import decision_space
 from meshwright.simulation.timeline import simulate
 
+from ..draws import draws
 from .execution_samples import clos, drawn_jobs, execution_of, sent
 
 SCHEDULERS = [together.schedule, together_reference.schedule]
@@ -68,7 +69,7 @@ def test_a_flow_that_is_spread_waits_for_its_last_part(schedule):
     assert [finish_s.tolist() for _, finish_s in schedule([spread, plain], clos(**WIDE))] == [[2.0], [2.0]]
 
 
-@settings(max_examples=60)
+@draws(15)
 @given(st.integers(0, 2**32), routings)
 def test_the_kernel_does_what_its_reference_does_on_any_paths(seed, routing):
     jobs, cluster = drawn_jobs(seed)
@@ -80,7 +81,7 @@ def test_the_kernel_does_what_its_reference_does_on_any_paths(seed, routing):
         assert finish_s == pytest.approx(end_s, rel=1e-9, abs=1e-9)
 
 
-@settings(max_examples=30)
+@draws(8)
 @given(st.integers(0, 2**32), st.data())
 def test_parts_hold_all_bytes_in_the_same_phases(seed, data):
     rng = np.random.default_rng(seed)
@@ -95,7 +96,7 @@ def test_parts_hold_all_bytes_in_the_same_phases(seed, data):
     assert parts.sender.tolist() == np.repeat(messages.sender, counts).tolist()
 
 
-@settings(max_examples=10)
+@draws(4)
 @given(routings)
 def test_every_byte_leaves_a_card_and_enters_one_whatever_the_paths(routing):
     graph, cluster = load_graph("zoo:squeezenet"), clos(**WIDE)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.clusters.cluster import Cluster, load_cluster
@@ -16,6 +16,7 @@ from meshwright.plans.partition import OpSplits, sip_ml_splits, uniform_splits
 from meshwright.simulation.execution import TaskKind
 from meshwright.simulation.timeline import JobStep, simulate, simulate_together
 
+from ..draws import draws
 from .execution_samples import clos, cluster_of
 from .samples import profile
 
@@ -120,7 +121,7 @@ def test_a_step_takes_longer_where_its_all_reduces_share_links(spec, least, most
     assert least * independent.step_s * (1 - 1e-12) <= fair.step_s <= most * independent.step_s
 
 
-@settings(max_examples=30, deadline=None)
+@draws(8)
 @given(st.integers(0, 2**32))
 def test_no_task_of_a_lowered_step_takes_less_than_its_duration(seed):
     rng = np.random.default_rng(seed)
@@ -154,7 +155,7 @@ def test_without_slowdown_a_factor_of_one_is_the_plain_kernel(host):
     assert steps[0].step_s == pytest.approx(steps[1].step_s, rel=1e-12)
 
 
-@settings(max_examples=20, deadline=None)
+@draws(5)
 @given(st.sampled_from([1.0, 1.126, 1.5, 2.0]), st.sampled_from(["independent", "serialised", "fair"]))
 def test_no_slowdown_lengthens_a_step_more_than_by_its_factor(factor, mode):
     graph = load_graph("zoo:squeezenet")

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.costs.model import CostSettings
@@ -14,6 +14,7 @@ from meshwright.plans.partition import OpSplits, uniform_splits
 from meshwright.simulation.execution import ExecutionGraph, TaskKind
 from meshwright.simulation.timeline import Timeline, simulate
 
+from ..draws import draws
 from .samples import profile
 
 
@@ -112,7 +113,7 @@ def test_the_trace_of_a_step_worked_by_hand(host, two_ops):
     assert (reduced["name"], reduced["pid"], reduced["tid"]) == ("op-1 backward", 0, 1)
 
 
-@settings(max_examples=40)
+@draws(10)
 @given(data=st.data())
 def test_a_trace_is_valid_and_no_rank_computes_two_things_at_once(host, data):
     n = data.draw(st.integers(1, 6))

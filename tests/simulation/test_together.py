@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from meshwright.clusters.cluster import Cluster
@@ -15,6 +15,7 @@ from meshwright.simulation import kernel, together, together_reference
 from meshwright.simulation.messages import Messages
 from meshwright.simulation.placed_job import PlacedJob
 
+from ..draws import draws
 from .execution_samples import SWITCH, clos, cluster_of, drawn_execution, drawn_jobs, execution_of, sent
 
 SCHEDULERS = [together.schedule, together_reference.schedule]
@@ -159,7 +160,7 @@ def test_no_jobs_take_no_time():
 # --- the kernel and its reference ---
 
 
-@settings(max_examples=1000)
+@draws(250)
 @given(seeds)
 def test_the_kernel_equals_the_exact_reference(seed):
     jobs, cluster = drawn_jobs(seed)
@@ -168,7 +169,7 @@ def test_the_kernel_equals_the_exact_reference(seed):
             np.testing.assert_allclose(found, exact, rtol=1e-12, atol=1e-12)
 
 
-@settings(max_examples=300)
+@draws(75)
 @given(seeds)
 @example(14764)  # two ends are a share of 3.6e-18 apart, which only rational numbers tell; see `SAME_MOMENT`
 def test_the_kernel_equals_the_exact_reference_on_larger_jobs(seed):
@@ -178,7 +179,7 @@ def test_the_kernel_equals_the_exact_reference_on_larger_jobs(seed):
             np.testing.assert_allclose(found, exact, rtol=1e-12, atol=1e-12)
 
 
-@settings(max_examples=400)
+@draws(100)
 @given(seeds)
 def test_where_nothing_is_shared_the_kernel_equals_the_reference_to_the_last_bit(seed):
     jobs, cluster = drawn_jobs(seed, modes=(False,), slowdowns=(1.0,), max_tasks=20)
@@ -186,7 +187,7 @@ def test_where_nothing_is_shared_the_kernel_equals_the_reference_to_the_last_bit
     assert [[times.tobytes() for times in job] for job in found] == [[times.tobytes() for times in job] for job in plain]
 
 
-@settings(max_examples=400)
+@draws(100)
 @given(seeds)
 def test_where_nothing_is_shared_a_job_alone_runs_as_the_plain_kernel_says(seed):
     rng = np.random.default_rng(seed)
@@ -240,7 +241,7 @@ def after_a_message_and_a_computation(schedule, gbytes, end_s, message_first):
 # --- laws ---
 
 
-@settings(max_examples=100)
+@draws(25)
 @given(seeds)
 def test_no_task_takes_less_than_alone(seed):
     jobs, cluster = drawn_jobs(seed, max_tasks=20, modes=(True,))
@@ -262,7 +263,7 @@ def alone(job, task, cluster):
     return total_s
 
 
-@settings(max_examples=60)
+@draws(15)
 @given(seeds)
 def test_jobs_without_a_common_link_do_not_influence_each_other(seed):
     jobs, _ = drawn_jobs(seed, max_tasks=15, modes=(True,))
@@ -272,7 +273,7 @@ def test_jobs_without_a_common_link_do_not_influence_each_other(seed):
         np.testing.assert_allclose(together_s, alone_s, rtol=1e-12, atol=1e-12)
 
 
-@settings(max_examples=60)
+@draws(15)
 @given(seeds)
 def test_a_common_clock_that_starts_elsewhere_changes_nothing(seed):
     jobs, cluster = drawn_jobs(seed, max_tasks=15)
@@ -281,7 +282,7 @@ def test_a_common_clock_that_starts_elsewhere_changes_nothing(seed):
         np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12)
 
 
-@settings(max_examples=60)
+@draws(15)
 @given(seeds, st.floats(1.0, 8.0))
 def test_on_one_link_more_bandwidth_lets_no_message_end_later(seed, factor):
     # Messages that wait for computations only, all over one bus. (In general a faster network may end later, as in
@@ -305,7 +306,7 @@ def test_on_one_link_more_bandwidth_lets_no_message_end_later(seed, factor):
     assert (fast[1] <= slow[1] * (1 + 1e-12)).all()
 
 
-@settings(max_examples=60)
+@draws(15)
 @given(seeds, st.sampled_from([0.5, 2.0, 4.0]))
 def test_a_job_that_only_sends_takes_as_many_times_less_as_its_links_are_faster(seed, factor):
     rng = np.random.default_rng(seed)

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright import settings as yaml_settings
@@ -19,6 +19,7 @@ from meshwright.simulation.records import record
 from meshwright.simulation.scenario import ScenarioSettings, assemble
 from meshwright.simulation.step_times import StepTimes
 
+from ..draws import draws
 from .plain_player import FAILURE, PREEMPTION, PlainPlayer, exponential_s
 from .samples import small_scenario, small_workload
 from .test_dynamics import arrivals_of, assert_same, at_random
@@ -85,7 +86,7 @@ def play_plain(scenario, arrivals, choose, seed):
         k, found, can_place, reason = asked.send(candidate)
 
 
-@settings(max_examples=12, deadline=None)
+@draws(4)
 @given(seed=seeds, eager=st.sampled_from([0.3, 0.8, 1.0]))
 def test_every_decision_and_every_job_are_those_of_brute_force(varied, seed, eager):
     plain, episodes = play_plain(varied, arrivals_of(varied, seed), at_random(seed, eager), seed)
@@ -115,7 +116,7 @@ def test_the_episodes_above_meet_all_that_can_happen(everything):
 # --- laws ---
 
 
-@settings(max_examples=15, deadline=None)
+@draws(4)
 @given(seed=seeds)
 def test_a_job_runs_its_work_and_what_it_lost_and_never_while_a_device_is_down(everything, seed):
     plain, episodes = play_plain(everything, arrivals_of(everything, seed), at_random(seed, 0.9), seed)
@@ -134,7 +135,7 @@ def test_a_job_runs_its_work_and_what_it_lost_and_never_while_a_device_is_down(e
                 assert all(up <= began or until <= down for began, until in job.ran)
 
 
-@settings(max_examples=15, deadline=None)
+@draws(4)
 @given(seed=seeds)
 def test_no_device_holds_two_jobs_or_takes_one_while_it_is_down(everything, seed):
     plain, episodes = play_plain(everything, arrivals_of(everything, seed), at_random(seed, 1.0), seed)

@@ -115,7 +115,7 @@ def interrupted_at_generation(generation):
     return progress
 
 
-@pytest.mark.parametrize("generation", [0, 1, 2])
+@pytest.mark.parametrize("generation", [1, *(pytest.param(n, marks=pytest.mark.slow) for n in (0, 2))])
 def test_a_run_killed_while_its_scorer_is_tuned_goes_on_from_there(generation, with_prior, whole_with_prior, tmp_path):
     folder = tmp_path / "run"
     with pytest.raises(InterruptionError):
@@ -126,7 +126,7 @@ def test_a_run_killed_while_its_scorer_is_tuned_goes_on_from_there(generation, w
     same_run(folder, whole_with_prior)
 
 
-@pytest.mark.parametrize("steps", [128, 320, 512 + 384])
+@pytest.mark.parametrize("steps", [320, *(pytest.param(n, marks=pytest.mark.slow) for n in (128, 512 + 384))])
 def test_a_killed_run_with_a_linear_scorer_comes_to_the_same(steps, with_prior, whole_with_prior, tmp_path):
     with pytest.raises(InterruptionError):
         train(with_prior, tmp_path / "run", progress=interrupted_at(steps))

@@ -69,10 +69,10 @@ class ByGraph:
         return next((int(c) for c in at.offered("first-fit") if at.degree[c] == self.degrees[at.graph_id]), 0)
 
 
-def turned_away(policy, scenario):
+def turned_away(policy, scenario, seeds=SEEDS):
     """Jobs turned away in each test episode, and the degrees that the placed ones of each graph were given."""
     counts, given = [], {graph_id: set() for graph_id in range(3)}
-    for seed in SEEDS:
+    for seed in seeds:
         batch = EpisodeBatch(scenario, 1, observes=getattr(policy, "observes", True))
         batch.begin(0, np.random.default_rng(seed))
         policy.begin(seed)
@@ -101,7 +101,10 @@ def test_the_times_are_those_of_the_table(toy):
 
 
 def test_of_all_fixed_choices_by_graph_only_the_optimum_turns_no_job_away(toy):
-    perfect = [degrees for degrees in itertools.product((0, 1, 2, 4), repeat=3) if not any(turned_away(ByGraph(degrees), toy)[0])]
+    def is_perfect(degrees):
+        return all(turned_away(ByGraph(degrees), toy, [seed])[0] == [0] for seed in SEEDS)
+
+    perfect = [degrees for degrees in itertools.product((0, 1, 2, 4), repeat=3) if is_perfect(degrees)]
     assert perfect == [(2, 2, 1)]
 
 
@@ -114,7 +117,6 @@ def test_every_rule_of_thumb_turns_jobs_away(toy, name):
     assert sum(counts) > 60
 
 
-@pytest.mark.slow
 def test_training_reaches_the_optimum(toy, run):
     counts, given = turned_away(NetworkPolicy("trained", SavedNetwork.load(run.policy), toy), toy)
     assert counts == [0] * len(SEEDS)
@@ -132,7 +134,6 @@ def test_no_untrained_network_comes_near_the_optimum(toy, seed):
     assert min(counts) > 5
 
 
-@pytest.mark.slow
 def test_the_learning_curve_falls_to_zero(run):
     curve = json.loads(run.learning_curve.read_text())
     assert curve[0]["validation_blocking_rate"] > 0.2

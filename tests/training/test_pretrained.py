@@ -191,7 +191,10 @@ def test_another_seed_gives_another_pretraining(whole, full, tmp_path, monkeypat
 # 64, 128: in the pretraining, before its first checkpoint. 192: at that. 256, 448: later. 512: at its end. 576: in PPO. 704: at
 # the border of two lessons, a checkpoint. 832: in the second lesson. 896: at its end, another checkpoint. 1152: among the mixed
 # benchmarks.
-@pytest.mark.parametrize("steps", [64, 128, 192, 256, 448, 512, 576, 704, 832, 896, 1152])
+MANY = [pytest.param(steps, marks=pytest.mark.slow) for steps in (64, 128, 192, 448, 512, 576, 704, 896, 1152)]
+
+
+@pytest.mark.parametrize("steps", [256, 832, *MANY])
 def test_a_run_goes_on_wherever_it_was_interrupted(whole, full, tmp_path, steps):
     folder = tmp_path / "run"
     with pytest.raises(InterruptionError):
@@ -201,7 +204,7 @@ def test_a_run_goes_on_wherever_it_was_interrupted(whole, full, tmp_path, steps)
     same_run(folder, whole)
 
 
-@pytest.mark.parametrize("steps", [128, 448, 512])
+@pytest.mark.parametrize("steps", [448, *(pytest.param(steps, marks=pytest.mark.slow) for steps in (128, 512))])
 def test_a_run_with_a_checkpoint_at_every_update_goes_on_wherever_it_was_interrupted(whole, full, tmp_path, steps):
     folder, often = tmp_path / "run", full.model_copy(update={"checkpoint_every_steps": 64})
     with pytest.raises(InterruptionError):

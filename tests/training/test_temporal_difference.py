@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import given
-from hypothesis import settings as effort
 from hypothesis import strategies as st
 
 from meshwright.envs.benchmark import load_benchmark
@@ -20,6 +19,8 @@ from meshwright.training.pretraining_settings import ValuePretraining
 from meshwright.training.temporal_difference import ValueLearning, lambda_returns
 from meshwright.training.validation import blocking_rate
 from meshwright.training.vec_env import JobPartitioningVecEnv
+
+from ..draws import draws
 
 NARROW = {"graph_hidden": 4, "graph_embedding": 3, "graph_rounds": 1, "slot_hidden": 4, "device_hidden": 3, "hidden": 8}
 
@@ -102,7 +103,7 @@ def test_nothing_follows_the_last_decision_of_an_episode(trace):
     assert found == [0.5 * (1 + (1 - trace) * 10), 0.0, 22.0]
 
 
-@effort(max_examples=50)
+@draws(13)
 @given(seed=st.integers(0, 10_000), trace=st.floats(0, 1), discount=st.floats(0, 1))
 def test_returns_are_the_weighted_mean_of_n_step_returns(seed, trace, discount):
     rng, num_steps = np.random.default_rng(seed), 7
@@ -241,7 +242,7 @@ def test_a_network_without_rejection_plays_without_it_too(make):
     assert not in_need[:, 0].all()
 
 
-@effort(max_examples=30)
+@draws(8)
 @given(capacity=st.integers(1, 4), size=st.integers(1, 3), num_rollouts=st.integers(1, 9))
 def test_memory_holds_the_latest_rollouts(capacity, size, num_rollouts):
     memory = temporal_difference._Memory(capacity)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.clusters.cluster import load_cluster
@@ -12,13 +12,15 @@ from meshwright.costs.model import CostSettings
 from meshwright.costs.network import RankNetwork
 from meshwright.errors import ConfigError
 
+from ...draws import draws
+
 CLUSTERS = {name: load_cluster(f"preset:{name}") for name in ("dgx-a100-8x8", "clos-64-4to1", "host-8", "ramp-4x4x4")}
 NAMES = ["auto", "ring", "tree", "hierarchical", "rail", "nccl", "measured"]
 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("cluster", CLUSTERS)
-@settings(max_examples=20)
+@draws(5)
 @given(data=st.data(), payload=st.floats(1, 1e11), operation=st.sampled_from(collectives.OPERATIONS))
 def test_a_group_by_shape_costs_what_its_ranks_cost(cluster, name, data, payload, operation):
     where = CLUSTERS[cluster]

@@ -4,13 +4,15 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.clusters.cluster import load_cluster
 from meshwright.costs import collectives
 from meshwright.costs.network import RankNetwork
 from meshwright.errors import ConfigError
+
+from ...draws import draws
 
 CLOS = load_cluster("preset:clos-64-4to1")
 SWITCHED = ["ring", "tree", "halving-doubling", "hierarchical", "rail", "joint", "in-network", "nccl", "measured"]
@@ -89,7 +91,7 @@ def test_ramp_halves_an_all_reduce(ramp):
 
 @pytest.mark.parametrize("operation", collectives.OPERATIONS)
 @pytest.mark.parametrize("name", [name for name in SWITCHED if name not in ("nccl", "measured")])
-@settings(max_examples=15)
+@draws(4)
 @given(payload=payloads, n=st.integers(2, 24), seed=st.integers(0, 99))
 def test_nothing_is_faster_than_its_fullest_links(name, operation, payload, n, seed):
     devices = np.random.default_rng(seed).permutation(64)[:n] if seed % 2 else np.arange(n)
@@ -107,7 +109,7 @@ def test_nothing_is_faster_than_its_fullest_links(name, operation, payload, n, s
 
 @pytest.mark.parametrize("operation", collectives.OPERATIONS)
 @pytest.mark.parametrize("name", ["auto", *SWITCHED])
-@settings(max_examples=15)
+@draws(4)
 @given(payload=payloads, more=st.floats(0, 1e10), n=st.integers(1, 16))
 def test_more_bytes_never_take_less_time(dgx, name, operation, payload, more, n):
     less_s, more_s = (seconds(name, dgx, range(n), size, operation) for size in (payload, payload + more))

@@ -4,7 +4,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from meshwright.costs.layouts import cut_family, interleaved_cuts
@@ -23,6 +23,7 @@ from meshwright.jobs import load_graph
 from meshwright.plans.partition import Layout
 from meshwright.plans.stages import layout_stages
 
+from ...draws import draws
 from .graphs import Hosts, Line, all_cuts, drawn_graphs, graph_of, sizes
 
 A100 = device_type("a100")
@@ -59,7 +60,7 @@ def halfway(peaks, tightness):
     return levels[at] + (levels[at + 1] - levels[at]) / 2 if at + 1 < len(levels) else levels[at] + 1.0, levels[0]
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@draws(20, suppress_health_check=[HealthCheck.too_slow])
 @given(drawn_graphs(most=8), layouts, st.sampled_from([Line(), Hosts()]), st.floats(0, 1), st.sampled_from([1.0, 1.5]))
 def test_no_cut_that_fits_makes_a_shorter_step(graph, layout, wires, tightness, slowdown):
     num_chunks, costs = layout.pp * layout.virtual_stages, CostSettings(overlap_slowdown=slowdown)
@@ -272,7 +273,7 @@ def test_layers_of_a_transformer_stay_whole():
         best_cuts(graph, Layout(pp=32, micro_batch=1, global_batch=16), A100, Line())
 
 
-@settings(max_examples=60)
+@draws(15)
 @given(drawn_graphs())
 def test_what_crosses_a_place_is_what_a_pipeline_cut_there_sends(graph):
     layout = Layout(pp=graph.num_ops, micro_batch=1, global_batch=4)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.clusters import load_cluster
@@ -26,6 +26,7 @@ from meshwright.jobs import load_graph
 from meshwright.jobs.load import load_shape
 from meshwright.plans.partition import Layout
 
+from ...draws import draws
 from .graphs import CHAIN, Hosts, Line, drawn_graphs, graph_of
 
 A100 = device_type("a100")
@@ -67,7 +68,7 @@ layouts = st.builds(
 )
 
 
-@settings(max_examples=80)
+@draws(20)
 @given(drawn_graphs(least=3), layouts, st.sampled_from(["tp-cp-dp-pp", "pp-tp-cp-dp"]))
 def test_the_parts_are_the_step(graph, layout, order):
     work = describe_graph(graph, layout, A100)

@@ -1,7 +1,7 @@
 """A key that is said to change nothing changes nothing, and selective recomputation is told wherever it has no effect."""
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from meshwright.costs.layouts.graph_memory import graph_peak_memory
@@ -16,6 +16,7 @@ from meshwright.devices import device_type
 from meshwright.jobs.load import load_shape
 from meshwright.plans.partition import Layout
 
+from ...draws import draws
 from .graphs import CHAIN, Line
 
 A100 = device_type("a100")
@@ -44,7 +45,7 @@ def layouts(draw, has_layers=True):
     return Layout(**keys)
 
 
-@settings(max_examples=150)
+@draws(38)
 @given(layouts())
 def test_what_changes_nothing_of_a_transformer_changes_neither_time_nor_memory(layout):
     def figures(cut):
@@ -60,7 +61,7 @@ def test_what_changes_nothing_of_a_transformer_changes_neither_time_nor_memory(l
         assert ("recompute" in found) is (figures(layout)[0] == plain_s)
 
 
-@settings(max_examples=100)
+@draws(25)
 @given(layouts(has_layers=False))
 def test_what_changes_nothing_of_a_graph_of_ops_changes_neither_time_nor_memory(layout):
     def figures(cut):

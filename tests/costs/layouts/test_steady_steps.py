@@ -2,13 +2,15 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.costs.layouts import schedules
 from meshwright.costs.layouts.plain_schedules import plain_spans_s
 from meshwright.costs.layouts.steady_steps import PlayedPipeline, ends_s, largest_mean, step_s
 from meshwright.plans.partition import Layout
+
+from ...draws import draws
 
 
 def test_three_stages_of_1f1b_worked_by_hand():
@@ -19,7 +21,7 @@ def test_three_stages_of_1f1b_worked_by_hand():
     assert spans.tolist() == pytest.approx([20.0, 18.0, 11.0])
 
 
-@settings(max_examples=150, deadline=None)
+@draws(38)
 @given(
     st.sampled_from([("1f1b", False), ("gpipe", False), ("gpipe", True)]),
     st.integers(2, 8),
@@ -43,7 +45,7 @@ def test_the_largest_mean_worked_by_hand():
     assert largest_mean(np.array([[3.0, -np.inf], [6.0, 1.0]])) == pytest.approx(3.0)
 
 
-@settings(max_examples=300, deadline=None)
+@draws(75)
 @given(st.data())
 def test_no_step_grows_when_a_task_or_a_transfer_shrinks(data):
     schedule = data.draw(st.sampled_from(["1f1b", "gpipe", "interleaved", "interleaved", "zb-h1", "zb-2p"]))

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.costs.layouts.graph_step_time import price_graph
@@ -11,6 +11,7 @@ from meshwright.costs.layouts.waits import IDLE, bubble_time_fraction, waits
 from meshwright.devices import device_type
 from meshwright.plans.partition import Layout
 
+from ...draws import draws
 from .graphs import Line, graph_of
 
 A100 = device_type("a100")
@@ -52,7 +53,7 @@ def test_waiting_for_a_longer_stage_is_no_bubble_worked_by_hand():
     assert bubble_time_fraction(step.breakdown_s) == pytest.approx(3 / 36)
 
 
-@settings(max_examples=200)
+@draws(50)
 @given(
     st.lists(st.floats(0.01, 100), min_size=1, max_size=6),
     st.data(),

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright import settings as configuration
@@ -23,6 +23,7 @@ from meshwright.simulation.pacml.switches import PRESETS, Defects
 from meshwright.simulation.scenario import Scenario, ScenarioSettings, assemble
 from meshwright.simulation.state import Outcome
 
+from ...draws import draws
 from .conftest import make_graph
 
 GRAPHS = ("alexnet", "vgg16", "resnet18", "squeezenet1_0", "gnmt")
@@ -150,7 +151,7 @@ def test_an_episode_equals_that_of_the_plain_simulator(preset, name):
     assert len(fates) >= 2
 
 
-@settings(max_examples=15)
+@draws(4)
 @given(seed=st.integers(0, 1000), kept=st.sets(st.sampled_from(SWITCHES)), name=st.sampled_from(AGENTS))
 def test_any_subset_of_defects_equals_the_plain_simulator(seed, kept, name):
     defects = Defects.model_validate({switch: switch in kept for switch in SWITCHES})
@@ -160,7 +161,7 @@ def test_any_subset_of_defects_equals_the_plain_simulator(seed, kept, name):
     play_both(scenario, demands, 1000.0, chooser(name, seed))
 
 
-@settings(max_examples=10)
+@draws(4)
 @given(seed=st.integers(0, 1000), memory=st.sampled_from([1.2, 1.5, 2.0]), preset=st.sampled_from(sorted(PRESETS)))
 def test_where_memory_binds_first_fit_is_still_that_of_the_plain_simulator(seed, memory, preset):
     # 2 (4 + 20 + 10 + 10 + 8 + 4 + 8 + 2) GB = 132 GB of the first graph on one server of 80 GB, times the scale

@@ -2,13 +2,14 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.errors import ConfigError, PlanError
 from meshwright.simulation.pacml.episode import Demand, Episode, Fate
 from meshwright.simulation.pacml.switches import PHYSICAL, Defects
 
+from ...draws import draws
 from .conftest import make_graph
 
 # One op of 15 "s" forward and 30 back: 50 steps take 2,250 s on one worker, a little over half of it on two.
@@ -118,7 +119,7 @@ def test_decisions_after_the_end_and_negative_degrees_are_refused(simulator_of):
         Episode(played.simulator, [Demand("single", 1.0)], 2)
 
 
-@settings(max_examples=40)
+@draws(10)
 @given(
     degrees=st.lists(st.sampled_from([0, 1, 2, 4, 6, 8, 16]), min_size=1, max_size=25),
     fraction=st.sampled_from([0.1, 0.3, 1.0]),

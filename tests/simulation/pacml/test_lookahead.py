@@ -4,13 +4,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.errors import GraphError
 from meshwright.simulation.pacml.lookahead import Problem, lookahead, problem, ties
 from meshwright.simulation.pacml.plain_lookahead import plain_lookahead
 from meshwright.simulation.pacml.switches import PHYSICAL, Defects
+
+from ...draws import draws
 
 
 def given_problem(compute, worker, deps, **settings):
@@ -131,7 +133,7 @@ def problems(draw):
     return replace(drawn, tie=np.array(draw(st.permutations(range(len(deps)))), np.uint64))
 
 
-@settings(max_examples=500)
+@draws(125)
 @given(problems())
 def test_the_kernel_is_the_plain_reference(drawn):
     assert lookahead(drawn) == plain_lookahead(drawn)

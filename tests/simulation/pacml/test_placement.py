@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.simulation.pacml.mirror import mirror
@@ -10,6 +10,7 @@ from meshwright.simulation.pacml.placement import Blocks, first_fit, plain_first
 from meshwright.simulation.pacml.splitting import split
 from meshwright.simulation.pacml.switches import Defects
 
+from ...draws import draws
 from .conftest import make_graph
 
 
@@ -80,7 +81,7 @@ def situations(draw):
     return make_graph(times, times, memory, [0.0] * n, edges), draw(st.sampled_from([1, 2, 4, 6, 8, 16])), is_free
 
 
-@settings(max_examples=200)
+@draws(50)
 @given(situations())
 def test_the_compiled_search_is_the_plain_one_and_breaks_no_rule(cluster, situation):
     graph, degree, is_free = situation

@@ -49,6 +49,7 @@ def test_what_no_hash_seed_leaves_open_agrees_far_closer_than_asked_for(compared
             assert row.relative_error < 1e-12, row.to_data()
 
 
+@pytest.mark.slow
 @pytest.mark.reference
 def test_no_one_order_of_ties_gives_all_the_figures_of_the_file(compared, reference):
     """AlexNet cut two ways alone and in a log: the file itself tells both outcomes of one tie.
