@@ -295,10 +295,11 @@ def test_known_gap(reference): assert not reference.is_dir()
 def suite(tmp_path):
     """A small suite under the project's conftest."""
     (tmp_path / "pytest.ini").write_text(
-        "[pytest]\ntestpaths = tests\nmarkers =\n    reference: needs data\n    scheduler: starts one\n"
+        "[pytest]\naddopts = --import-mode=importlib\ntestpaths = tests\nmarkers =\n    reference: needs data\n    scheduler: starts one\n"
     )
     (tmp_path / "tests").mkdir()
-    shutil.copy(ROOT / "tests" / "conftest.py", tmp_path / "tests")
+    for name in ("conftest.py", "draws.py"):
+        shutil.copy(ROOT / "tests" / name, tmp_path / "tests")
     (tmp_path / "tests" / "test_all.py").write_text(SUITE)
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "README.md").write_text("")

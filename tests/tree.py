@@ -16,6 +16,7 @@ WORDS = [
     "lint",
     "type",
     "test",
+    "laws",
     "test-schedulers",
     "validate-network",
     "stress",

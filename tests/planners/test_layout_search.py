@@ -30,7 +30,7 @@ WIDE = shape_of(
     {"model_type": "gpt2", "n_embd": 2048, "n_layer": 4, "n_head": 16, "n_positions": 1024, "vocab_size": 1024}, name="wide"
 )
 
-CASES = [(GPT, 4, 4, ROOMY), (GPT, 4, 4, TIGHT), (MIXTURE, 4, 4, ROOMY)]
+CASES = [pytest.param(GPT, 4, 4, ROOMY, marks=pytest.mark.slow), (GPT, 4, 4, TIGHT), (MIXTURE, 4, 2, ROOMY)]
 
 
 def search(shape, worlds, batch, capacity_bytes, top=10, wires=PAIRS, keep="", **more):
@@ -60,12 +60,12 @@ def test_pruning_loses_neither_one_of_the_best_nor_one_of_the_front(shape, world
 
 
 def test_the_front_over_several_numbers_of_devices_is_that_of_brute_force():
-    every = {(*figures, world) for world in (1, 2, 4) for figures in brute_force(GPT, world, 4, PAIRS, ROOMY).values()}
+    every = {(*figures, world) for world in (1, 2, 4) for figures in brute_force(GPT, world, 2, PAIRS, ROOMY).values()}
 
     def beats(one, other):
         return one != other and all(mine <= others for mine, others in zip(one, other, strict=True))
 
-    found = search(GPT, [1, 2, 4], 4, ROOMY, top=1)
+    found = search(GPT, [1, 2, 4], 2, ROOMY, top=1)
     assert {one[:3] for one in found.front} == {one for one in every if not any(beats(o, one) for o in every)}
 
 
@@ -259,6 +259,7 @@ def test_every_key_of_a_layout_may_be_kept():
     }
 
 
+@pytest.mark.slow
 def test_all_layouts_of_a_175b_model_on_1024_devices_are_decided_by_pricing_few_and_the_first_one_is_told():
     config = {"model_type": "gpt2", "n_embd": 12288, "n_layer": 96, "n_head": 96, "n_positions": 2048, "vocab_size": 51200}
     examined = []
