@@ -93,7 +93,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@echo "Setting up $(VENV) from constraints.txt. This happens once and takes a few minutes."
 	@$(PIP) --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
 	@echo "  1/2 PyTorch, the largest one"
-	@if [ -t 1 ]; then quiet=; else quiet=-qq; fi; $(PIP) install $$quiet -c constraints.txt torch setuptools
+	@if [ -t 1 ]; then quiet=; else quiet=-qq; fi; $(PIP) install --no-compile $$quiet -c constraints.txt torch setuptools
 	@echo "  2/2 the other packages and meshwright itself"
-	@$(PIP) install -qq -c constraints.txt --no-build-isolation -e ".[dev]"
+	@$(PIP) install --no-compile -qq -c constraints.txt --no-build-isolation -e ".[dev]"
 	@touch $@

@@ -109,6 +109,7 @@ def checkout(tmp_path):
     tree = tmp_path / "checkout"
     (tree / ".ci").mkdir(parents=True)
     shutil.copy(ROOT / ".ci" / "run", tree / ".ci")
+    (tree / ".ci" / "schedulers").write_text("echo installed\n")
     (tree / "Makefile").write_text(FAKE_MAKEFILE)
     (tree / "README.md").write_text("# meshwright\n\n    make demo     # trains\n    make test     # passes the tests\n")
     return tree
