@@ -2,9 +2,9 @@
 
 ``python .ci/mutants.py`` checks one change in twenty of every group below, ``python .ci/mutants.py legality --every 1`` all
 of one group, ``export --every 1 --of slurm`` all of the modules whose path holds a word, by the tests whose path does, or by
-all of the group where none does. Each group is a copy of the tree under ``.cache/mutants`` (mutmut follows no links, and the
-floors are links below ``src``). Prints, for each module, how many changes a test killed and how many survived, and writes the
-surviving ones to ``.cache/mutants/GROUP.diff``.
+all of the group where none does; ``--by kubernetes test_export`` names the tests by other words. Each group is a copy of the
+tree under ``.cache/mutants`` (mutmut follows no links, and the floors are links below ``src``). Prints, for each module, how
+many changes a test killed and how many survived, and writes the surviving ones to ``.cache/mutants/GROUP.diff``.
 
 mutmut is installed into ``.venv/mutmut`` on first use, at a pinned version and apart from what everybody installs: it is
 the one tool that forks for each change after everything is imported, so that a change costs what its own tests cost, and
@@ -69,6 +69,7 @@ def main(words: list[str]) -> int:
     parser.add_argument("groups", nargs="*", choices=[*GROUPS, []], help="all by default")
     parser.add_argument("--every", type=int, default=20, help="check one change in so many (default: %(default)s)")
     parser.add_argument("--of", default="", help="only modules whose path holds this word, by the tests of that name")
+    parser.add_argument("--by", nargs="*", default=[], help="only tests whose path holds such a word (default: that of --of)")
     parser.add_argument("--workers", type=int, default=2, help="changes at a time (default: %(default)s)")
     parser.add_argument("--within", help=argparse.SUPPRESS)
     given = parser.parse_args(words)
@@ -76,7 +77,7 @@ def main(words: list[str]) -> int:
         return _run_mutmut(given.within, given.every, given.workers)
     _install()
     for name in given.groups or GROUPS:
-        folder = _copy(name, given.of)
+        folder = _copy(name, given.of, given.by or [given.of])
         again = [sys.executable, __file__, "--within", name, "--every", str(given.every), "--workers", str(given.workers)]
         # The same examples in every run of a law, and no other copy of the package on the path.
         environment = {**os.environ, "CI": "true", "PYTHONPATH": str(TOOL)}
@@ -105,7 +106,7 @@ def _install() -> None:
     subprocess.run(command, check=True)  # noqa: S603 - pip and the pins above
 
 
-def _copy(name: str, word: str) -> Path:
+def _copy(name: str, word: str, words: list[str]) -> Path:
     """The tree of a group, its floors no links, with mutmut's settings."""
     folder = WORK / name
     shutil.rmtree(folder, ignore_errors=True)
@@ -117,13 +118,14 @@ def _copy(name: str, word: str) -> Path:
     if word:
         found = sorted(path.relative_to(folder).as_posix() for pattern in modules for path in folder.glob(pattern))
         modules = [path for path in found if word in path]
-    named = [path for path in group.tests if word in path]
+    named = [path for path in group.tests if any(each in path for each in words)]
+    options = ["-p", "no:cacheprovider", "-m", "not scheduler and not slow and not reference"]
     settings = {
         "source_paths": ["src"],
         "also_copy": ["docs"],
         "only_mutate": modules,
         "pytest_add_cli_args_test_selection": named or list(group.tests),
-        "pytest_add_cli_args": ["-p", "no:cacheprovider", "-m", "not scheduler and not slow and not reference"],
+        "pytest_add_cli_args": [*options, "-W", "ignore::pytest.PytestAssertRewriteWarning"],
         "use_git_change_detection": False,
     }
     lines = [f"{key} = {json.dumps(value)}" for key, value in settings.items()]
@@ -134,9 +136,12 @@ def _copy(name: str, word: str) -> Path:
 
 def _run_mutmut(name: str, every: int, workers: int) -> int:
     """Run mutmut in the working folder with our operators and one change in so many."""
+    import hypothesis
     import libcst
     from mutmut.__main__ import cli
     from mutmut.mutation import file_mutation, mutators
+    from mutmut.runners.harness import PytestRunner
+    from mutmut.state import state
 
     operators = mutators.mutation_operators
     place = next(number for number, (_, operator) in enumerate(operators) if operator is mutators.operator_string)
@@ -150,6 +155,19 @@ def _run_mutmut(name: str, every: int, workers: int) -> int:
         return (module, drawn, *ignored)
 
     file_mutation.create_mutations = sampled
+    run_tests, load_profile = PytestRunner.run_tests, hypothesis.settings.load_profile
+
+    def quickest_first(self: Any, *, mutant_name: str | None, tests: Any) -> int:
+        by_duration = sorted(tests, key=lambda test: (state().duration_by_test.get(test, 0.0), test))
+        return int(run_tests(self, mutant_name=mutant_name, tests=by_duration))
+
+    def without_shrinking(name: str) -> None:  # that a law is broken is enough
+        phases = [hypothesis.Phase.explicit, hypothesis.Phase.generate]
+        hypothesis.settings.register_profile("mutants", hypothesis.settings.get_profile(name), phases=phases)
+        load_profile("mutants")
+
+    PytestRunner.run_tests = quickest_first
+    type.__setattr__(hypothesis.settings, "load_profile", staticmethod(without_shrinking))  # it lets nobody set it otherwise
     # What the tests start as a program of its own imports the changed package too.
     os.environ["PYTHONPATH"] = os.pathsep.join([str(Path("mutants/src").resolve()), str(TOOL)])
     cli.main(["run", "--max-children", str(workers)], standalone_mode=False)
