@@ -38,7 +38,8 @@ read -r -a remote <<<"${{REMOTE_SHELL:-ssh}}"
 node=0
 hosts=()
 pids=()
-trap 'kill ${{pids[*]-}} 2>/dev/null || true' EXIT
+# Not the pids noted below: a signal may come before the last one is.
+trap 'kill $(jobs -rp) 2>/dev/null || true' EXIT
 trap 'exit 129' HUP
 trap 'exit 130' INT
 trap 'exit 143' TERM

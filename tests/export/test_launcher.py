@@ -111,6 +111,19 @@ def test_a_signal_to_the_script_ends_every_host(script_for, tmp_path, number):
         assert job.end() == (128 + number, "")
 
 
+def test_a_signal_while_hosts_are_started_ends_those_that_run(script_for, tmp_path):
+    """The second host sends it as soon as it runs, and the script, slowed down, has not yet taken note of that host."""
+    os.mkfifo(tmp_path / "alive")
+    alive = os.open(tmp_path / "alive", os.O_RDONLY | os.O_NONBLOCK)
+    environment = _with_remote_shell('#!/bin/bash\nexec 4>alive\n[ "$1" != gpu-08 ] || kill $PPID\nexec sleep 100\n', tmp_path)
+    slowed = ["bash", "-c", 'set -T; trap "sleep 0.01" DEBUG; . "$0"', script_for(3)]
+    ran = subprocess.run(slowed, cwd=tmp_path, env=environment, stderr=subprocess.DEVNULL, timeout=60)
+    assert ran.returncode == 128 + signal.SIGTERM
+    have_ended, _, _ = select.select([alive], [], [], 10)  # nobody holds it any more
+    os.close(alive)
+    assert have_ended
+
+
 class Waiting:
     """A job on three hosts, all of which run until they are ended."""
 
