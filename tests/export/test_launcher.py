@@ -111,6 +111,19 @@ def test_a_signal_to_the_script_ends_every_host(script_for, tmp_path, number):
         assert job.end() == (128 + number, "")
 
 
+def test_every_host_is_told_its_name_and_its_devices(script_for, tmp_path):
+    for program in ("torchrun", "deepspeed"):
+        told = '"$ON_HOST $MESHWRIGHT_HOST $CUDA_DEVICE_ORDER ${CUDA_VISIBLE_DEVICES-}"'
+        (tmp_path / program).write_text(f"#!/bin/bash\necho {told}\n")
+        (tmp_path / program).chmod(0o755)
+    environment = _with_remote_shell('#!/bin/bash\nON_HOST=$1 exec bash -c "$2"\n', tmp_path)
+    environment["PATH"] = f"{tmp_path}:{environment['PATH']}"
+    ran = subprocess.run([script_for(3)], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=100)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    devices = "" if (script_for(3).parent / "ds_config.json").exists() else "0"  # DeepSpeed sets them itself, by --include
+    assert sorted(ran.stdout.splitlines()) == [f"{host} {host} PCI_BUS_ID {devices}" for host in ("gpu-07", "gpu-08", "gpu-09")]
+
+
 def test_a_signal_while_hosts_are_started_ends_those_that_run(script_for, tmp_path):
     """The second host sends it as soon as it runs, and the script, slowed down, has not yet taken note of that host."""
     os.mkfifo(tmp_path / "alive")

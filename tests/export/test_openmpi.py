@@ -53,7 +53,7 @@ for ((rank = 0; rank < size; rank++)); do
   seen[$host]=$((${seen[$host]:-0} + 1))
 done
 """
-SHOW = "bash -c 'echo $RANK $LOCAL_RANK $WORLD_SIZE $ON $CUDA_VISIBLE_DEVICES $MASTER_ADDR:$MASTER_PORT'"
+SHOW = "bash -c 'echo $RANK $LOCAL_RANK $WORLD_SIZE $ON $CUDA_VISIBLE_DEVICES $MASTER_ADDR:$MASTER_PORT $CUDA_DEVICE_ORDER'"
 
 
 def test_hosts_in_rank_order_with_their_numbers_of_ranks(running_example):
@@ -85,12 +85,27 @@ def test_every_plan_comes_back_from_script_and_rankfile(tmp_path_factory, make_p
     rows = [line.split() for line in ran.stdout.splitlines()]
     assert [row[3] for row in rows] == hosts
     assert [int(row[4].split(",")[int(row[1])]) for row in rows] == [rank.local_rank for rank in plan.ranks]
-    assert {row[5] for row in rows} == {f"{hosts[0]}:31337"}
+    assert {tuple(row[5:]) for row in rows} == {(f"{hosts[0]}:31337", "PCI_BUS_ID")}
 
 
 def test_domains_are_kept_where_hosts_have_them(make_plan):
     assert "orte_keep_fqdn_hostnames=1" in export(make_plan(["a.one", "a.two"]), "openmpi")["run.sh"]
     assert "orte_keep_fqdn_hostnames=0" in export(make_plan(["a", "b"]), "openmpi")["run.sh"]
+
+
+def test_a_rank_that_is_told_no_number_starts_nothing(make_plan, tmp_path):
+    tells_nothing = '#!/bin/bash\nexec bash -c "${@: -1}"\n'
+    ran = start(export(make_plan(["b", "a"]), "openmpi", {"command": "echo started"}) | {"mpirun": tells_nothing}, tmp_path)
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert "OMPI_COMM_WORLD_RANK: unbound variable" in ran.stderr
+
+
+def test_without_its_own_folder_the_script_starts_nothing(make_plan, tmp_path):
+    files = export(make_plan(["b", "a"]), "openmpi", {"command": "echo started"})
+    (tmp_path / "dirname").write_text("#!/bin/bash\necho /is/not/there\n")
+    (tmp_path / "dirname").chmod(0o755)
+    ran = start({**files, "mpirun": "#!/bin/bash\necho started\n"}, tmp_path)
+    assert (ran.returncode, ran.stdout) == (1, "")
 
 
 def test_a_map_too_long_for_one_command_is_refused(make_plan):
@@ -104,7 +119,7 @@ def body(text):
 
 
 def start(files, folder):
-    for name, content in {**files, "mpirun": MPIRUN}.items():
+    for name, content in {"mpirun": MPIRUN, **files}.items():
         (folder / name).write_text(content)
     (folder / "mpirun").chmod(0o755)
     environment = {"PATH": f"{folder}:{os.environ['PATH']}"}

@@ -40,7 +40,10 @@ while read -r host; do
 done <"$SLURM_HOSTFILE"
 exit "$highest"
 """
-SHOW = "bash -c 'echo $RANK $LOCAL_RANK $WORLD_SIZE $SLURMD_NODENAME $CUDA_VISIBLE_DEVICES $MASTER_ADDR:$MASTER_PORT'"
+SHOW = (
+    "bash -c 'echo $RANK $LOCAL_RANK $WORLD_SIZE $SLURMD_NODENAME "
+    "$CUDA_VISIBLE_DEVICES $CUDA_DEVICE_ORDER $MASTER_ADDR:$MASTER_PORT'"
+)
 
 
 def test_directives_of_the_running_example(running_example):
@@ -61,8 +64,8 @@ def test_ranks_come_back_on_the_planned_hosts_and_devices(running_example, tmp_p
     ran = _submit(export(running_example, "slurm", {"command": SHOW})["job.sbatch"], tmp_path, tasks=8)
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.splitlines() == [
-        *(f"{rank} {rank} 8 gpu-07 3,2,1,0 gpu-07:29500" for rank in range(4)),
-        *(f"{rank} {rank - 4} 8 gpu-03 0,1,2,3 gpu-07:29500" for rank in range(4, 8)),
+        *(f"{rank} {rank} 8 gpu-07 3,2,1,0 PCI_BUS_ID gpu-07:29500" for rank in range(4)),
+        *(f"{rank} {rank - 4} 8 gpu-03 0,1,2,3 PCI_BUS_ID gpu-07:29500" for rank in range(4, 8)),
     ]
 
 
