@@ -68,7 +68,7 @@ def main(words: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("groups", nargs="*", choices=[*GROUPS, []], help="all by default")
     parser.add_argument("--every", type=int, default=20, help="check one change in so many (default: %(default)s)")
-    parser.add_argument("--of", default="", help="only modules whose path holds this word, by the tests of that name")
+    parser.add_argument("--of", nargs="*", default=[], help="only modules whose path holds such a word, by tests of that name")
     parser.add_argument("--by", nargs="*", default=[], help="only tests whose path holds such a word (default: that of --of)")
     parser.add_argument("--workers", type=int, default=2, help="changes at a time (default: %(default)s)")
     parser.add_argument("--within", help=argparse.SUPPRESS)
@@ -77,7 +77,7 @@ def main(words: list[str]) -> int:
         return _run_mutmut(given.within, given.every, given.workers)
     _install()
     for name in given.groups or GROUPS:
-        folder = _copy(name, given.of, given.by or [given.of])
+        folder = _copy(name, given.of, given.by or given.of)
         again = [sys.executable, __file__, "--within", name, "--every", str(given.every), "--workers", str(given.workers)]
         # The same examples in every run of a law, and no other copy of the package on the path.
         environment = {**os.environ, "CI": "true", "PYTHONPATH": str(TOOL)}
@@ -106,8 +106,8 @@ def _install() -> None:
     subprocess.run(command, check=True)  # noqa: S603 - pip and the pins above
 
 
-def _copy(name: str, word: str, words: list[str]) -> Path:
-    """The tree of a group, its floors no links, with mutmut's settings."""
+def _copy(name: str, words: list[str], words_of_tests: list[str]) -> Path:
+    """The tree of a group, its floors no links, with mutmut's settings; without words all of its modules, by all tests."""
     folder = WORK / name
     shutil.rmtree(folder, ignore_errors=True)
     ignored = shutil.ignore_patterns("__pycache__", "_build", "*.xz")
@@ -115,10 +115,10 @@ def _copy(name: str, word: str, words: list[str]) -> Path:
         shutil.copytree(ROOT / part, folder / part, ignore=ignored)
     group = GROUPS[name]
     modules = [f"src/meshwright/{path}" for path in group.modules]
-    if word:
+    if words:
         found = sorted(path.relative_to(folder).as_posix() for pattern in modules for path in folder.glob(pattern))
-        modules = [path for path in found if word in path]
-    named = [path for path in group.tests if any(each in path for each in words)]
+        modules = [path for path in found if any(word in path for word in words)]
+    named = [path for path in group.tests if any(word in path for word in words_of_tests)]
     options = ["-p", "no:cacheprovider", "-m", "not scheduler and not slow and not reference"]
     settings = {
         "source_paths": ["src"],
