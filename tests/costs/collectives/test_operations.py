@@ -4,7 +4,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from meshwright.clusters.cluster import load_cluster
@@ -87,6 +87,35 @@ def test_ramp_halves_an_all_reduce(ramp):
     assert seconds("ramp", ramp, box, 64e6, "all_gather") == whole / 2
     # an all-to-all passes all 64 MB on in each of three steps of two nodes: 250 ns + 32 MB / 1600 GB/s
     assert seconds("ramp", ramp, box, 64e6, "all_to_all") == pytest.approx(3 * 20.25e-6, rel=1e-12)
+
+
+OF_ALL = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1, "all_to_all": 1, "broadcast": 1}
+
+
+@pytest.mark.parametrize("name", ["ring", "tree", "halving-doubling", "hierarchical", "rail"])
+@draws(8)
+@given(
+    num_hosts=st.integers(1, 6),
+    per_host=st.integers(1, 8),
+    left_out=st.integers(0, 1),
+    operation=st.sampled_from([*OF_ALL, "send_recv"]),
+)
+def test_all_that_is_sent_is_what_every_algorithm_of_an_operation_sends(name, num_hosts, per_host, left_out, operation):
+    """An all-reduce sends ``2 (n - 1)`` payloads in all, whichever way; half of that gathers, scatters or broadcasts."""
+    devices = np.array([8 * host + place for host in range(num_hosts) for place in range(per_host)])[left_out:]
+    n = len(devices)
+    assume(n > 1)
+    network, ranks = RankNetwork(CLOS, np.random.default_rng(n).permutation(devices)), np.arange(n)
+    flows = [flow for phase in collectives.chosen(name).phases(network, ranks, 960.0, operation) for flow in phase.flows]
+    sent = sum(size for _, _, size in flows)
+    if operation == "send_recv":  # every rank to its neighbour
+        wanted = n
+    elif operation == "all_to_all" and name in ("hierarchical", "rail") and num_hosts > 1 and per_host > 1 and not left_out:
+        wanted = num_hosts * (per_host - 1) + per_host * (num_hosts - 1)  # what goes to another place and host goes twice
+    else:
+        wanted = OF_ALL[operation] * (n - 1)
+    assert sent == pytest.approx(960.0 * wanted, rel=1e-12)
+    assert all(sender != receiver for sender, receiver, _ in flows)
 
 
 @pytest.mark.parametrize("operation", collectives.OPERATIONS)
