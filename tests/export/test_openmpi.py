@@ -110,7 +110,7 @@ def test_without_its_own_folder_the_script_starts_nothing(make_plan, tmp_path):
 
 def test_a_map_too_long_for_one_command_is_refused(make_plan):
     hosts = [f"host-{number:050d}" for number in range(2_200)]
-    with pytest.raises(ExportError, match="the rank map of 2200 ranks is too long for one mpirun command"):
+    with pytest.raises(ExportError, match="ranks: the rank map of 2200 ranks is too long for one mpirun command"):
         export(make_plan(hosts, [0] * 2_200), "openmpi")
 
 

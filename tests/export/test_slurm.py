@@ -133,7 +133,7 @@ def test_outside_a_job_the_script_says_how_to_submit_it(running_example, tmp_pat
 
 
 def test_unequal_ranks_per_host_are_refused(make_plan):
-    with pytest.raises(ExportError, match="Slurm wants the same number of ranks on every host: b has 2, a has 1"):
+    with pytest.raises(ExportError, match="ranks: Slurm wants the same number of ranks on every host: b has 2, a has 1"):
         export(make_plan(["b", "a", "b"]), "slurm")
 
 
@@ -151,7 +151,7 @@ def test_all_devices_of_a_known_host_are_asked_for():
 
 def test_a_map_too_long_for_one_command_is_refused(make_plan):
     hosts = [f"host-{number:050d}" for number in range(2_200)]
-    with pytest.raises(ExportError, match="the rank map of 2200 ranks is too long for one srun command"):
+    with pytest.raises(ExportError, match="ranks: the rank map of 2200 ranks is too long for one srun command"):
         export(make_plan(hosts, [0] * 2_200), "slurm")
 
 

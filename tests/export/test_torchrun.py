@@ -58,7 +58,7 @@ def test_a_command_of_the_users_own_runs_without_python(running_example):
 def test_ranks_that_torchrun_would_renumber_are_refused(make_plan):
     with pytest.raises(ExportError, match="rank 1: torchrun numbers ranks host by host, 2 on each"):
         export(make_plan(["b", "a", "b", "a"]), "torchrun")
-    with pytest.raises(ExportError, match="torchrun wants the same number of ranks on every host"):
+    with pytest.raises(ExportError, match="ranks: torchrun wants the same number of ranks on every host"):
         export(make_plan(["b", "b", "a"]), "torchrun")
 
 
