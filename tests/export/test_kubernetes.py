@@ -85,7 +85,7 @@ def test_host_names_that_look_like_other_things_stay_text(make_plan, host):
 def test_ranks_that_torchrun_would_renumber_are_refused(make_plan):
     with pytest.raises(ExportError, match=r"rank 1: .* would start this rank on b \(got 'a'\)"):
         export(make_plan(["b", "a", "b", "a"]), "kubernetes")
-    with pytest.raises(ExportError, match="ranks: .*same number of ranks on every host"):
+    with pytest.raises(ExportError, match=r"ranks: .*same number of ranks on every host"):
         export(make_plan(["b", "b", "a"]), "kubernetes")
 
 

@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 
 from meshwright.errors import ExportError
 from meshwright.export import export, read_places, verify, write
+from meshwright.plans import Layout
 
 from ..draws import draws
 from .across_hosts import two_stages_of_two_groups
+from .grids import plan_of
 from .ray_stand_in import install
 
 NAMES = ("RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "WORLD_SIZE", "CUDA_VISIBLE_DEVICES", "MASTER_ADDR", "MASTER_PORT")
@@ -92,6 +94,18 @@ def test_ranks_get_the_plans_numbers_also_where_hosts_have_unequal_shares(make_p
     # Ray gave GPU 0 of c, where 1 is planned: said by the driver, and seen when its words are held against the plan.
     assert ran.stderr == "driver.py: Ray gave the job GPU 0 of c where rank 3 is planned on 1\n"
     assert verify(plan, "ray", read_places(ran.stdout)).elsewhere.keys() == {3}
+
+
+def test_ranks_are_told_their_host_and_their_place_in_the_grid(tmp_path):
+    plan = plan_of(Layout(tp=2, dp=2, micro_batch=1, global_batch=2))
+    names = ("MESHWRIGHT_HOST", "CUDA_DEVICE_ORDER", *(f"MESHWRIGHT_{axis}" for axis in ("PP", "DP", "CP", "EP", "TP")))
+    show = f"bash -c 'echo {' '.join(f'${name}' for name in names)} >>$SAID'"
+    ran, said = _drive(plan, {"command": show}, tmp_path, [["gpu-08", 2, 2], ["gpu-09", 2, 2]])
+    assert (ran.returncode, ran.stderr) == (0, "")
+    places = [("gpu-09", 0, 0), ("gpu-09", 0, 1), ("gpu-08", 1, 0), ("gpu-08", 1, 1)]
+    assert said == [f"{host} PCI_BUS_ID 0 {dp} 0 0 {tp}" for host, dp, tp in places]
+    found = verify(plan, "ray", read_places(ran.stdout))
+    assert (found.agrees, found.compared) == (True, ("device", "coordinates", "world"))
 
 
 def test_the_master_is_the_node_of_the_first_rank(make_plan, tmp_path):
