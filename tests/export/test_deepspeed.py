@@ -78,6 +78,7 @@ def test_slots_state_the_hardware_of_a_known_cluster():
     assert lines(files["hostfile"]) == [f"{plan.host_order[0]} slots=8", f"{plan.host_order[1]} slots=8"]
     config = json.loads(files["ds_config.json"])
     assert config["train_batch_size"] == graph.samples_per_step == 4 * config["train_micro_batch_size_per_gpu"]
+    assert type(config["train_micro_batch_size_per_gpu"]) is int
     assert config["gradient_accumulation_steps"] == 1
 
 
@@ -90,7 +91,8 @@ def test_batch_sizes_agree(dp, micro, accumulation, pp, zero):
     config = json.loads(render(plan, ExportOptions())["ds_config.json"])
     parts = config["train_micro_batch_size_per_gpu"], config["gradient_accumulation_steps"], dp
     assert config["train_batch_size"] == np.prod(parts) == layout.global_batch
-    assert config["zero_optimization"]["stage"] == layout.zero
+    overlap = {"overlap_comm": layout.overlap_dp} if layout.zero else {}
+    assert config["zero_optimization"] == {"stage": layout.zero, **overlap}
 
 
 def test_devices_are_assigned_by_sorting_and_by_the_rank_modulo_the_processes_of_the_host():
@@ -121,6 +123,13 @@ def test_ranks_that_deepspeed_would_start_elsewhere_are_refused():
 def test_layouts_that_deepspeed_does_not_have_are_refused(changed, told):
     with pytest.raises(ExportError, match=told):
         render(plan_of(["a"] * 8, range(8), EXAMPLE.model_copy(update=changed)), ExportOptions())
+    render(plan_of(["a"] * 4, range(4), EXAMPLE.model_copy(update={"pp": 1, **changed})), ExportOptions())  # no pipeline
+
+
+def test_more_hosts_than_one_argument_holds_are_refused():
+    hosts = [f"host-{number:055d}" for number in range(1_600)]  # 62 bytes each, and an @ between
+    with pytest.raises(ExportError, match="ranks: 1600 hosts are too many for one --include"):
+        render(plan_of(hosts, [0] * 1_600), ExportOptions())
 
 
 def test_plans_without_batch_sizes_are_refused(make_plan):
@@ -132,7 +141,7 @@ def test_plans_without_batch_sizes_are_refused(make_plan):
     splits[3] = 2
     with pytest.raises(ExportError, match=r"partition.splits.3: DeepSpeed splits every op alike, here 4 ways \(got 2\)"):
         render(op_split_plan(Job(graph, 1), cluster, OpSplits(splits), place(cluster, [0, 1, 2, 3])), ExportOptions())
-    with pytest.raises(ExportError, match=r"samples_per_step: is no multiple of 7 ranks"):
+    with pytest.raises(ExportError, match=rf"samples_per_step: is no multiple of 7 ranks \(got {graph.samples_per_step}\)"):
         render(op_split_plan(Job(graph, 1), cluster, uniform_splits(graph, 7), place(cluster, range(7))), ExportOptions())
     plan = op_split_plan(Job(graph, 1), cluster, uniform_splits(graph, 2), place(cluster, range(2)))
     with pytest.raises(ExportError, match=r"job.graph: does not say how many samples"):
