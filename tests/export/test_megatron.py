@@ -178,6 +178,41 @@ def test_layouts_that_megatron_does_not_have_are_refused(changed, told):
         words(plan_of(EXAMPLE.model_copy(update=changed)))
 
 
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({}, []),
+        ({"sequence_parallel": True}, ["--sequence-parallel"]),
+        ({"zero": 1}, ["--use-distributed-optimizer"]),
+        ({"overlap_dp": True}, ["--overlap-grad-reduce"]),
+        ({"overlap_dp": True, "zero": 1}, ["--use-distributed-optimizer", "--overlap-grad-reduce", "--overlap-param-gather"]),
+        ({"overlap_tp": True, "sequence_parallel": True}, ["--sequence-parallel", "--tp-comm-overlap"]),
+        ({"recompute": "selective"}, ["--recompute-granularity", "selective"]),
+        (
+            {"recompute": "full"},
+            ["--recompute-granularity", "full", "--recompute-method", "uniform", "--recompute-num-layers", "1"],
+        ),
+        ({"schedule": "gpipe"}, []),  # there is no pipeline
+        ({"overlap_pp": True}, []),
+    ],
+)
+def test_each_choice_of_a_layout_is_its_own_argument(changed, told):
+    layout = Layout(**{"tp": 2, "dp": 2, "micro_batch": 1, "global_batch": 4, **changed})
+    assert words(plan_of(layout)) == [
+        *("--tensor-model-parallel-size", "2", "--pipeline-model-parallel-size", "1", "--context-parallel-size", "1"),
+        *("--expert-model-parallel-size", "1", "--expert-tensor-parallel-size", "2"),
+        *("--micro-batch-size", "1", "--global-batch-size", "4", *told),
+    ]
+
+
+def test_every_degree_is_its_own_argument():
+    layout = Layout(tp=2, pp=3, dp=4, cp=5, ep=10, micro_batch=1, global_batch=12, sequence_parallel=True)
+    assert words(plan_of(layout, num_hosts=1))[:10] == [
+        *("--tensor-model-parallel-size", "2", "--pipeline-model-parallel-size", "3", "--context-parallel-size", "5"),
+        *("--expert-model-parallel-size", "10", "--expert-tensor-parallel-size", "2"),
+    ]
+
+
 def test_interleaved_stages_without_names_are_counted():
     layout = Layout(tp=1, pp=2, micro_batch=1, global_batch=4, virtual_stages=3, schedule="interleaved", recompute="full")
     given_words = words(plan_of(layout))
