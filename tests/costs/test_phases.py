@@ -15,6 +15,8 @@ from meshwright.costs.phases import alone_s
 from ..draws import draws
 
 NAMES = ["ring", "tree", "halving-doubling", "hierarchical"]
+SENT_BY_STEPS = sorted(set(collectives.OPERATIONS) - {"all_to_all"})
+"""Operations in each of whose steps a rank sends to one other; in an all-to-all it may send to all, each by its own channel."""
 GROUPS = st.integers(1, 24)
 SIZES = st.floats(1.0, 1e12)
 dgx, host, ramp = (load_cluster(f"preset:{name}") for name in ("dgx-a100-8x8", "host-8", "ramp-4x4x2"))
@@ -86,11 +88,13 @@ def test_the_flows_of_rings_along_rails_take_alone_what_the_formula_says(hosts, 
         assert alone_s(network, phases_of(name, network, payload)) == pytest.approx(formula_s, rel=1e-12)
 
 
-@given(st.integers(1, 8), SIZES)
-def test_on_equal_links_halving_and_doubling_takes_what_the_formula_says(num_ranks, payload):
-    network = network_of(host, num_ranks)
-    formula_s = collectives.chosen("halving-doubling").all_reduce_s(network, np.arange(num_ranks), payload)
-    assert alone_s(network, phases_of("halving-doubling", network, payload)) == pytest.approx(formula_s, rel=1e-12)
+@settings(max_examples=50)
+@given(st.sampled_from(["ring", "halving-doubling"]), st.sampled_from(SENT_BY_STEPS), st.integers(1, 8), SIZES)
+def test_on_equal_links_flows_alone_take_what_the_formula_says(name, operation, num_ranks, payload):
+    network, ranks = network_of(host, num_ranks), np.arange(num_ranks)
+    model = collectives.chosen(name)
+    formula_s = model.time_s(network, ranks, payload, operation)
+    assert alone_s(network, model.phases(network, ranks, payload, operation)) == pytest.approx(formula_s, rel=1e-12)
 
 
 @draws(13)

@@ -59,6 +59,17 @@ def test_neighbours_send_to_each_other_worked_by_hand(dgx):
     assert seconds("ring", dgx, [0, 8], 50e6, "send_recv") == pytest.approx(2.7e-6 + 2e-3, rel=1e-12)
 
 
+@pytest.mark.parametrize("operation", ["all_gather", "reduce_scatter"])
+def test_halving_or_doubling_among_six_worked_by_hand(dgx, operation):
+    # ranks 4 and 5 pass on all 1.2 GB; two steps of the other four move half of it and a quarter; 0.6 us and 300 GB/s
+    assert seconds("halving-doubling", dgx, range(6), 1.2e9, operation) == pytest.approx(3 * 0.6e-6 + 7e-3, rel=1e-12)
+
+
+def test_a_broadcast_down_two_trees_worked_by_hand(dgx):
+    # trees of six are three deep: 3 x 0.6 us, and 1.2 GB once at 300 GB/s
+    assert seconds("tree", dgx, range(6), 1.2e9, "broadcast") == pytest.approx(3 * 0.6e-6 + 4e-3, rel=1e-12)
+
+
 def test_a_staged_all_gather_worked_by_hand(dgx):
     # on each rail a ring of two over 80 MB / 8, inside 7 steps of 0.6 us + 10 MB / 300 GB/s
     expected = 2.7e-6 + 5e6 / 25e9 + 7 * (0.6e-6 + 10e6 / 300e9)
