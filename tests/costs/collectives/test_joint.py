@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from meshwright.clusters.cluster import load_cluster
 from meshwright.costs import collectives
 from meshwright.costs.network import RankNetwork
 from meshwright.costs.phases import alone_s
@@ -27,6 +28,29 @@ def test_one_host_uses_its_cards_as_well_worked_by_hand(dgx):
     assert found == pytest.approx(a + b * (1 - x) * size, rel=1e-9)
 
 
+@pytest.mark.parametrize(("devices", "on_one_card"), [([0, 1], 2), ([0, 2], 1), ([0, 2, 3], 2), ([1, 2, 4, 7], 1)])
+@pytest.mark.parametrize(("operation", "passes"), [("all_reduce", 2), ("all_gather", 1), ("all_to_all", 1)])
+def test_ranks_of_one_card_share_it_worked_by_hand(devices, on_one_card, operation, passes):
+    # as above, with cards of 12.5 GB/s for two devices each
+    size, n = 1e9, len(devices)
+    steps = passes * (n - 1)
+    a, b = steps * 0.6e-6, steps / n / 300e9
+    c, d = steps * 2.7e-6, steps / n * on_one_card / 12.5e9
+    x = (a - c + b * size) / ((b + d) * size)
+    network = RankNetwork(load_cluster("preset:clos-64-4to1"), np.array(devices))
+    assert seconds("joint", network, size, operation) == pytest.approx(c + d * x * size, rel=1e-9)
+    # what the switch is left with is what is told of its links
+    (phase,) = collectives.chosen("joint").phases(network, np.arange(n), size, operation)
+    sent = sum(flow.payload_bytes for flow in phase.flows)
+    assert sent == pytest.approx(steps * (1 - x) * size, rel=1e-9)
+
+
+def test_few_bytes_stay_on_the_switch_and_none_are_less_than_none(dgx):
+    # 1 kB over the switch takes 14 x 0.6 us and a little; a ring over the cards would begin with 14 x 2.7 us
+    network = RankNetwork(dgx, np.arange(8))
+    assert seconds("joint", network, 1e3) == seconds("ring", network, 1e3) == pytest.approx(14 * 0.6e-6 + 1750 / 300e9)
+
+
 def test_it_is_a_ring_where_there_is_no_second_network_to_use(dgx):
     # unequal shares of two hosts, one rank on each of two hosts, and operations that are not cut
     for devices, operation in ((range(11), "all_reduce"), ([0, 8], "all_gather"), (range(8), "broadcast")):
@@ -44,6 +68,19 @@ def test_chunks_hide_the_shorter_tier(dgx):
     found = seconds("joint", RankNetwork(dgx, np.arange(16)), size)
     assert max(inside, between) < found < max(inside, between) + min(inside, between) / 32 + 1e-3
     assert found < 0.6 * seconds("rail", RankNetwork(dgx, np.arange(16)), size)
+
+
+@pytest.mark.parametrize(("size", "best"), [(1e4, 1), (6e6, 2), (3e7, 4), (1e8, 8), (8e9, 32)])
+def test_the_best_number_of_chunks_worked_by_hand(dgx, size, best):
+    # one chunk inside: 14 x (0.6 us + S / k / 8 / 300 GB/s), between: 2 x (2.7 us + S / k / 16 / 25 GB/s); k chunks take
+    # both once, and the longer of the two k - 1 times more
+    times = {}
+    for chunks in (1, 2, 4, 8, 16, 32):
+        inside = 14 * (0.6e-6 + size / chunks / 8 / 300e9)
+        between = 2 * (2.7e-6 + size / chunks / 16 / 25e9)
+        times[chunks] = inside + between + (chunks - 1) * max(inside, between)
+    assert min(times, key=times.get) == best
+    assert seconds("joint", RankNetwork(dgx, np.arange(16)), size) == pytest.approx(times[best], rel=1e-12)
 
 
 @pytest.mark.parametrize("operation", STAGED)
