@@ -1,11 +1,12 @@
 """Every object that the Kubernetes forms write, as a whole: no field more, none less, each with the value of the plan."""
 
+import re
 from typing import Any
 
 from meshwright.export import export
 
 from .across_hosts import plan_across, two_stages_of_two_groups
-from .custom_resources import documents
+from .custom_resources import documents, pinned_to
 
 OPTIONS = {"name": "gpt7b", "image": "ghcr.io/acme/train:1", "script": "train.py --epochs 3", "master_port": 31_337}
 CLUSTER = "clos-64-4to1"
@@ -77,6 +78,29 @@ def test_volcanos_job_with_a_task_for_each_stage():
         )
     network = {"mode": "hard", "highestTierAllowed": 2}
     assert found == _volcano({"queue": "default", "minAvailable": 8, "networkTopology": network}, *tasks)
+
+
+def test_volcanos_stages_number_their_hosts_one_after_another():
+    (found,) = _written(plan_across(range(8), "tp=16,pp=4"), "volcano", "volcano-job.yaml")
+    pods = [task["template"]["spec"] for task in found["spec"]["tasks"]]
+    firsts = [int(re.search(r"\((\d+) \+ VC_TASK_INDEX\)", pod["containers"][0]["command"][2])[1]) for pod in pods]
+    assert firsts == [0, 2, 4, 6]
+    assert [host for pod in pods for host in pinned_to(pod)] == [f"l{leaf}-h{host}" for leaf in range(4) for host in range(2)]
+
+
+def test_each_file_says_each_sentence_of_its_form_once():
+    own = {
+        "jobset": ["Gang start (JobSet)"],
+        "trainjob": ["Order of hosts (TrainJob)", "Runtime (TrainJob)", "Gang start (TrainJob)"],
+        "volcano": ["Order in a task (Volcano)", "HyperNodes (Volcano)", "Plugins (Volcano)"],
+        "kueue": ["Order of hosts (Kueue)", "Labels (Kueue)", "Quota (Kueue)"],
+    }
+    for form, sentences in own.items():
+        files = export(two_stages_of_two_groups(), "kubernetes", OPTIONS | {"kubernetes": form})
+        for name in set(files) - {"export.json"}:
+            said = re.findall(r"^# - ([^:]+):", files[name], re.M)
+            assert sorted(said) == sorted(["GPU choice", *sentences, "Exclusiveness", "Node names", "Restarts"])
+            assert said[0] == "GPU choice"
 
 
 def test_volcanos_hypernodes():
