@@ -178,6 +178,12 @@ def test_layouts_that_megatron_does_not_have_are_refused(changed, told):
         words(plan_of(EXAMPLE.model_copy(update=changed)))
 
 
+def test_stages_are_renumbered_with_their_ranks():
+    order = [0, 4, 1, 5, 2, 6, 3, 7]  # the plan's even ranks are of the first stage, which Megatron numbers from 0 to 3
+    stages = [stage(0, 0, *layer(0), ranks=range(0, 8, 2)), stage(1, 0, *layer(1), ranks=range(1, 8, 2))]
+    assert [each.ranks for each in renumbered(plan_of(EXAMPLE, order, stages=stages)).stages] == [(0, 1, 2, 3), (4, 5, 6, 7)]
+
+
 @pytest.mark.parametrize(
     ("changed", "told"),
     [
@@ -258,7 +264,7 @@ def test_the_launcher_starts_torchrun_on_every_host_with_megatrons_arguments(tmp
         ]
         assert given_words[6:9] == ["pretrain_gpt.py", "--data", "two words"]
         assert given_words[9:] == words(plan_of(EXAMPLE, stages=stages))
-        assert "Et*2|t*2L" in given_words
+        assert given_words[given_words.index("--pipeline-model-parallel-layout") + 1] == "Et*2|t*2L"
 
 
 # What each rank says of itself once megatron-core has made its groups of the exported arguments.
