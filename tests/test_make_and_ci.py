@@ -296,7 +296,8 @@ def test_known_gap(reference): assert not reference.is_dir()
 def suite(tmp_path):
     """A small suite under the project's conftest."""
     (tmp_path / "pytest.ini").write_text(
-        "[pytest]\naddopts = --import-mode=importlib\ntestpaths = tests\nmarkers =\n    reference: needs data\n    scheduler: starts one\n"
+        "[pytest]\naddopts = --import-mode=importlib\ntestpaths = tests\n"
+        "markers =\n    reference: needs data\n    scheduler: starts one\n"
     )
     (tmp_path / "tests").mkdir()
     for name in ("conftest.py", "draws.py"):

@@ -13,7 +13,6 @@ from meshwright.simulation.pacml.simulator import Simulator
 from meshwright.simulation.pacml.switches import PRESETS, Defects, preset
 
 from ...draws import FACTOR
-
 from .conftest import make_graph
 
 NAMES = sorted(Defects.model_fields)
