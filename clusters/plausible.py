@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from pydantic import Field
 
 from .. import settings
+from ..devices import device_type
 from ..errors import PlausibilityWarning
 from ..yaml12 import Location, dotted
 from .settings import ClusterSettings
@@ -33,9 +34,22 @@ class PlausibleRange(settings.Settings):
     source: str
 
 
+class LineRate(settings.Settings):
+    """A rate that cards are sold by, and that is most likely not meant where GB/s are wanted.
+
+    Attributes:
+        gbits_per_s: the rate as people call it.
+        since_tflops_per_s: devices of at least this peak come with cards of as many GB/s.
+    """
+
+    gbits_per_s: float = Field(gt=0)
+    since_tflops_per_s: float = Field(gt=0)
+
+
 class PlausibleFigures(settings.Settings):
     """``configs/plausible.yaml``."""
 
+    line_rates: dict[str, tuple[LineRate, ...]]
     units: dict[str, dict[str, float]]
     keys: dict[str, PlausibleRange]
 
@@ -65,6 +79,7 @@ def doubtful(described: ClusterSettings) -> list[Doubt]:
         if plausible is None or not values:
             continue
         problems = {number: problem for number in values if (problem := _problem(key, number, plausible))}
+        problems |= {number: problem for number in values if (problem := _line_rate(key, number, described))}
         if problems:
             worst = max(problems, key=lambda number: max(number / plausible.high, plausible.low / number))
             found.append(Doubt(location, worst, problems[worst]))
@@ -106,6 +121,21 @@ def _numbers(value: Any) -> list[float]:
         return [float(value)]
     rows = [row for row in value if isinstance(row, tuple)]
     return [float(one) for i, row in enumerate(rows) for j, one in enumerate(row) if i != j and isinstance(one, int | float)]
+
+
+def _line_rate(key: str, value: float, described: ClusterSettings) -> str | None:
+    """What a figure is that equals a line rate in Gb/s, of cards too slow or devices too old for as many GB/s."""
+    for rate in figures().line_rates.get(key, ()):
+        if value == rate.gbits_per_s and _peak_tflops_per_s(described) < rate.since_tflops_per_s:
+            return f"{value:g} GB/s of one card are {8 * value:g} Gb/s; did you mean {value / 8:g} ({value:g} Gb/s)?"
+    return None
+
+
+def _peak_tflops_per_s(described: ClusterSettings) -> float:
+    """Of the fastest device of a cluster, dense, in 16 bits."""
+    devices = (described.device, *described.device_overrides.values())
+    peaks = [device_type(one).peak_flops_per_s / 1e12 if isinstance(one, str) else one.peak_tflops_per_s for one in devices]
+    return max(peaks)
 
 
 def _problem(key: str, value: float, plausible: PlausibleRange) -> str | None:

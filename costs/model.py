@@ -30,6 +30,8 @@ class CostSettings(settings.Settings):
             cluster's device type.
         kernels: what kernels of a transformer's layouts reach of the devices' peaks, by name (``a100``, ``h100``, ``v100``,
             ``any``) or file (see `costs.layouts.kernels`); none given: that of the cluster's device type.
+        software: the framework that runs a transformer's layouts, where the constants of kernels know its steps
+            (``megatron-lm`` on an A100): less is then told for what one framework differs by from another. No price changes.
         in_network_trees: groups whose collectives switches reduce at the same time, for ``in-network``; the others take
             a ring.
         flows: ``cut-through`` or ``store-and-forward`` (see `costs.flows`).
@@ -72,6 +74,7 @@ class CostSettings(settings.Settings):
     collectives_table: str | None = None
     # Left out of dumps where there is none, so that no digest of earlier choices changes.
     kernels: str | None = Field(default=None, exclude_if=lambda kernels: kernels is None)
+    software: str | None = Field(default=None, exclude_if=lambda software: software is None)
     in_network_trees: int = Field(default=2, ge=0, le=1_000_000)
     flows: Literal["cut-through", "store-and-forward"] = "cut-through"
     routing: Literal["shortest-path", "ecmp", "spread"] = "shortest-path"

@@ -138,4 +138,4 @@ def pricer(cluster: Cluster, costs: CostSettings) -> Pricer:
         InputFileError, ConfigError: the tables or constants that the costs name are missing, wrong, or of another device.
     """
     device, costs = cluster.device_types[0], costs.of_layouts
-    return Pricer(device, wiring(cluster, costs), costs.overlap_slowdown, kernel_model(device, costs.kernels))
+    return Pricer(device, wiring(cluster, costs), costs.overlap_slowdown, kernel_model(device, costs.kernels, costs.software))

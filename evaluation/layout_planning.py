@@ -202,7 +202,7 @@ def search_layouts(
         chosen.overlap_slowdown,
         top,
         on_best,
-        kernels=kernel_model(where.device_types[0], chosen.kernels),
+        kernels=kernel_model(where.device_types[0], chosen.kernels, chosen.software),
     )
     searched = search.run(counts)
     told = remarks(searched.ranking[0].layout, has_layers=True, asked=kept)

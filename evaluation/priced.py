@@ -10,6 +10,7 @@ from ..clusters.cluster import Cluster
 from ..costs.collectives.prices import Provenance
 from ..costs.collectives.system import UNCERTAINTY
 from ..costs.layouts.doubts import interval
+from ..costs.layouts.kernels import kernel_settings
 from ..costs.layouts.memory import StageMemory
 from ..costs.layouts.waits import bubble_time_fraction
 from ..costs.model import LAYOUT_DEFAULTS, CostSettings
@@ -165,7 +166,9 @@ class Priced(ABC):
         A communication is at least as uncertain as kernels, behind which a part of it may hide.
         """
         found, step = [], self.step
-        kernels = step.doubts["kernels"]
+        kernels = step.doubts.get("kernels")
+        if kernels is None:  # that of whole steps says nothing of their parts
+            kernels = kernel_settings(self.cluster.device_types[0].name, self.costs.kernels).uncertainty
         for name, seconds in step.breakdown_s.items():
             told = self.provenance.get(name)
             spread = kernels if told is None else max(kernels, UNCERTAINTY[told])
@@ -182,7 +185,8 @@ class Priced(ABC):
             "world": self.layout.world,
             "remarks": list(self.remarks),
             **self.details,
-            "costs": {key: getattr(self.costs, key) for key in LAYOUT_DEFAULTS},
+            "costs": {key: getattr(self.costs, key) for key in LAYOUT_DEFAULTS}
+            | ({} if self.costs.software is None else {"software": self.costs.software}),
             "figures": [
                 figure.model_dump(mode="json") | {"uncertainty": spread, "interval_95": interval(figure.value, spread)}
                 for figure, spread in self.figures()
@@ -204,7 +208,8 @@ class Priced(ABC):
 
 def priced_with(costs: CostSettings) -> str:
     """The choices of the cost model that decide what messages cost, for people."""
-    return f"priced with collectives={costs.collectives} overlap_slowdown={costs.overlap_slowdown:g}"
+    software = "" if costs.software is None else f" software={costs.software}"
+    return f"priced with collectives={costs.collectives} overlap_slowdown={costs.overlap_slowdown:g}{software}"
 
 
 def read_layout(layout: str | Layout, samples_per_step: int | None) -> tuple[Layout, frozenset[str]]:
@@ -233,11 +238,12 @@ def check_place(cluster: Cluster, layout: Layout) -> None:
 
 
 def check_kernels(costs: CostSettings) -> None:
-    """Refuse constants of kernels for a job that is no transformer: nothing would read them.
+    """Refuse constants of kernels, and software, for a job that is no transformer: nothing would read them.
 
     Raises:
         PlanError: there are some.
     """
-    if costs.kernels is not None:
-        problem = "is read for transformers only; ops of another job are timed by their profile or the roofline"
-        raise PlanError(problem, field="kernels", value=costs.kernels)
+    for key in ("kernels", "software"):
+        if (value := getattr(costs, key)) is not None:
+            problem = "is read for transformers only; ops of another job are timed by their profile or the roofline"
+            raise PlanError(problem, field=key, value=value)

@@ -38,6 +38,8 @@ VTRAIN_VOCABULARY = 51_200
 """The table names no vocabulary: GPT-2's 50,257 tokens padded as Megatron-LM pads them for eight ranks. That activations are
 recomputed stands in the source's configurations of these rows (config/validation/single, ``use_checkpoint``)."""
 
+VTRAIN_LAYOUT = {"schedule": "1f1b", "virtual_stages": 1, "recompute": "full", "attention": "unfused", "precision": "fp16"}
+VTRAIN_LAYOUT |= dict.fromkeys(("fp32_gradients", "async_gradients", "fused_accumulation"), False)
 VTRAIN_YEAR = 2023
 """Bang et al., "vTrain", arXiv 2312.12391."""
 
@@ -87,7 +89,7 @@ version 3.0 in early 2022; interleaved schedules whose stages do not divide the 
 PyTorch 2.5 in 2024."""
 
 READ = {
-    "": {"id", "family", "model", "cluster", "layout", "measured", "source", "not_printed", "note"},
+    "": {"id", "family", "model", "cluster", "layout", "measured", "source", "software", "not_printed", "note"},
     "model": {"layers", "hidden", "heads", "vocab", "sequence", "parameters_billion", "name"},
     "cluster": {"device", "devices_per_host", "num_devices", "host_link", "nics_per_host", "nic_gbit_per_s", "name"},
 }
@@ -125,6 +127,7 @@ class Row:
         measured_s: seconds of a step.
         group: rows that could have been chosen instead of each other have the same.
         year: of the source; the present where it tells none.
+        software: the framework that ran it, where the row says so.
         notes: what is taken for granted, and what the row says that is not read.
         unsupported: why the row cannot be priced.
     """
@@ -139,6 +142,7 @@ class Row:
     measured_s: float = 0.0
     group: tuple[Any, ...] = ()
     year: int = 2026
+    software: str | None = None
     notes: tuple[str, ...] = ()
     unsupported: str | None = None
 
@@ -239,8 +243,8 @@ def _supported(row: dict[str, Any], name: str, family: str) -> Row:
     layout["num_devices"] = num_devices
     work = (layers, hidden, heads, vocabulary, length, layout.get("global_batch"))
     group = (family, name.split("-")[0], num_devices, *work)
-    told = (*notes, *_unread(row))
-    return Row(name, family, shape, length, device, wires, layout, measured_s, group, year=year, notes=told)
+    told, software = (*notes, *_unread(row)), str(row.get("software") or "") or None
+    return Row(name, family, shape, length, device, wires, layout, measured_s, group, year, software, told)
 
 
 def _unread(row: dict[str, Any]) -> list[str]:
@@ -371,22 +375,7 @@ def _vtrain(path: Path) -> list[Row]:
         if hidden % heads:
             rows.append(_refused(f"line {line}", family, f"{heads} heads do not divide the hidden width {hidden}"))
             continue
-        layout = {
-            "tp": tp,
-            "dp": dp,
-            "pp": pp,
-            "micro_batch": micro,
-            "global_batch": batch,
-            "schedule": "1f1b",
-            "virtual_stages": 1,
-            "recompute": "full",
-            "attention": "unfused",
-            "precision": "fp16",
-            "fp32_gradients": False,
-            "async_gradients": False,
-            "fused_accumulation": False,
-            "num_devices": devices,
-        }
+        layout = {"tp": tp, "dp": dp, "pp": pp, "micro_batch": micro, "global_batch": batch, "num_devices": devices}
         try:
             shape = gpt(layers, hidden, heads, VTRAIN_VOCABULARY, length)
         except MeshwrightError as problem:
@@ -394,7 +383,21 @@ def _vtrain(path: Path) -> list[Row]:
             continue
         name = f"h{hidden}-l{layers}-tp{tp}-dp{dp}-pp{pp}-mb{micro}-gb{batch}"
         group = devices, batch, hidden, layers, heads, length
-        rows.append(Row(name, family, shape, length, device, VTRAIN_WIRES, layout, measured_s, group, VTRAIN_YEAR, notes))
+        rows.append(
+            Row(
+                name,
+                family,
+                shape,
+                length,
+                device,
+                VTRAIN_WIRES,
+                layout | VTRAIN_LAYOUT,
+                measured_s,
+                group,
+                VTRAIN_YEAR,
+                notes=notes,
+            )
+        )
     if not rows:
         raise InputFileError("holds no rows", file=path)
     return rows

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..costs.layouts.doubts import interval
-from ..costs.layouts.kernels import kernel_settings
+from ..costs.layouts.kernels import kernel_model, kernel_settings
 from ..costs.layouts.memory import peak_memory
 from ..costs.layouts.step_figures import StepTime
 from ..costs.layouts.step_time import Pricer
@@ -22,7 +22,7 @@ from ..costs.layouts.work import describe
 from ..errors import PlanError
 from ..planners.layout_space import divisors
 from ..plans.partition import Layout, build
-from .coverage import Coverage, Told, left_out
+from .coverage import Coverage, Told, left_out, software_of
 from .step_time_rows import CALIBRATION_FAMILY, COUNTS, UNEVEN_ROUNDS_SINCE, Row, read_rows
 
 CALIBRATION_SET = (
@@ -161,8 +161,10 @@ def predict(row: Row, pricers: dict[Any, Pricer] | None = None) -> Found:
     if row.unsupported is not None or row.shape is None or row.device is None or row.wires is None:
         return Found(row, None, remark=row.unsupported)
     pricers = {} if pricers is None else pricers
-    key = (row.device, row.wires)
-    pricer = pricers.setdefault(key, Pricer(row.device, row.wires)) if key not in pricers else pricers[key]
+    key = (row.device, row.wires, software := known_software(row))
+    if key not in pricers:
+        pricers[key] = Pricer(row.device, row.wires, kernels=kernel_model(row.device, software=software))
+    pricer = pricers[key]
     fitting: list[Found] = []
     other: list[Found] = []
     problem = None
@@ -181,6 +183,13 @@ def predict(row: Row, pricers: dict[Any, Pricer] | None = None) -> Found:
         lacks_chunks = _lacks_chunks(row, fitting + other)
         return replace(best, settings=_settings_doubt(best, fitting or other, lacks_chunks), remark=_remark(best, lacks_chunks))
     return Found(row, None, remark=problem or "no values of the open fields go with the given ones")
+
+
+def known_software(row: Row) -> str | None:
+    """The framework of a row where the constants of kernels know whole steps of it."""
+    assert row.device is not None
+    software = software_of(row)
+    return software if software in kernel_settings(row.device.name).steps_of else None
 
 
 def _remark(found: Found, lacks_chunks: bool) -> str | None:
@@ -304,7 +313,7 @@ def _summary(rows: list[Found]) -> dict[str, Any]:
         **_regret(known),
         "mean_log_error": math.fsum(math.log(one.row.measured_s / one.step_s) for one in known) / len(known),
         "coverage": asdict(Coverage.of([one.told for one in known])),
-        "coverage_left_out": asdict(Coverage.of([one.told.with_runs(left_out(one.row.family)) for one in known])),
+        "coverage_left_out": asdict(Coverage.of([left_out(one.row.family, one.told) for one in known])),
     }
 
 

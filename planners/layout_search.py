@@ -99,7 +99,7 @@ class LayoutSearch:
 
     def __post_init__(self) -> None:
         model = self.kernels or kernel_model(self.device)
-        self._kernels = RememberedKernels(model.device, model.constants)
+        self._kernels = RememberedKernels(model.device, model.constants, model.software)
         self._pricers: dict[str, BoundedPricer] = {}
         self._optimists: dict[int, Optimist] = {}
         self._found = Findings(self.top, self.on_best, self.counts)

@@ -118,8 +118,9 @@ class ScenarioSettings(settings.Settings):
     @field_validator("costs")
     @classmethod
     def _kernels_price_layouts(cls, costs: CostSettings) -> CostSettings:
-        if costs.kernels is not None:
-            raise ValueError("kernels: is read where layouts of transformers are priced, which no scenario does; leave it out")
+        for key in ("kernels", "software"):
+            if getattr(costs, key) is not None:
+                raise ValueError(f"{key}: is read where layouts of transformers are priced, which no scenario does; leave it out")
         return costs
 
     @model_validator(mode="after")

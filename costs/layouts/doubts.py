@@ -17,11 +17,15 @@ from .kernels import KernelModel
 from .work import LayoutWork
 
 RUN_UNCERTAINTY = 0.13
-"""What all rows of a published family are off by together: their framework, its version and its switches that no layout
-names, their hosts, how a cluster behaves at its scale. By `evaluation.coverage.between_runs` over the families of the reference
-data, each counting once; a family's own coverage is told with its figure left out (a reference test holds this constant)."""
+"""What all rows of a published family are off by together beyond the other doubts: their framework, its version and its switches
+that no layout names, their hosts, how a cluster behaves at its scale. By `evaluation.coverage.between_runs` over families of
+frameworks that the constants of kernels do not know; a family's own coverage is told with its figure left out (a reference test
+holds this constant)."""
 
 SOFTWARE = "software and cluster"
+
+KNOWN_SOFTWARE = "whole steps of this software"
+"""In place of kernels, and of software and cluster, where a job's framework is named and the constants know its steps."""
 
 NETWORK_UNCERTAINTY = 0.25
 """Relative standard deviation of what crosses hosts, whose figures are nominal."""
@@ -51,6 +55,7 @@ def doubts(
     hidden_s: float,
     utilisation: float,
     runs: float = 0.0,
+    steps: float | None = None,
 ) -> dict[str, float]:
     """The doubts of a step, by name; what does not apply is left out.
 
@@ -63,12 +68,14 @@ def doubts(
         utilisation: share of the peak that the busiest devices reach. Where it is beyond `SEEN_UTILISATION`, the time that
             the step would take at that share is one standard deviation away.
         runs: what runs of the same layout differ by, see `RUN_UNCERTAINTY`.
+        steps: what whole steps of the framework that runs the job are off by, in place of kernels and runs; None where it
+            may be any framework.
     """
+    of_any = {"kernels": kernels} if steps is None else {KNOWN_SOFTWARE: steps}
     if step_s <= 0:
-        return {"kernels": kernels}
-    found = {
-        "kernels": kernels,
-        SOFTWARE: runs,
+        return of_any
+    found = of_any | {
+        SOFTWARE: runs if steps is None else 0.0,
         "links between hosts": NETWORK_UNCERTAINTY * crossing_s / step_s,
         "fused attention": FUSED_ATTENTION_UNCERTAINTY * fused_attention_s / step_s,
         "hidden communication": HIDDEN_UNCERTAINTY * hidden_s / step_s,

@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Annotated
 
 from pydantic import Field
 
@@ -69,6 +70,7 @@ class KernelSettings(settings.Settings):
     optimizer_bytes_per_parameter: float = Field(gt=0)
     step_overhead_ms: float = Field(ge=0)
     uncertainty: float = Field(gt=0)
+    steps_of: dict[str, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -78,10 +80,17 @@ class KernelModel:
     Attributes:
         device: peaks and capacity.
         constants: what kernels reach of the peaks.
+        software: the framework that runs the job, one of ``steps_of`` of the constants; None where it may be any.
     """
 
     device: DeviceType
     constants: KernelSettings
+    software: str | None = None
+
+    @property
+    def step_uncertainty(self) -> float | None:
+        """Of whole steps of the framework, one standard deviation; None where it may be any."""
+        return None if self.software is None else self.constants.steps_of[self.software]
 
     def product_s(self, item: Product, element_bytes: int = 2) -> float:
         """Seconds of a product: the fastest choice of tile and split, at least the time of moving its matrices.
@@ -179,13 +188,23 @@ def kernel_settings(device_name: str, given: str | None = None) -> KernelSetting
     return found
 
 
-def kernel_model(device: DeviceType, given: str | None = None) -> KernelModel:
+def kernel_model(device: DeviceType, given: str | None = None, software: str | None = None) -> KernelModel:
     """The kernels of a device type, by its own constants or by given ones.
 
+    Args:
+        device: peaks and capacity.
+        given: as for `kernel_settings`.
+        software: the framework that runs the job, one of ``steps_of`` of the constants; None: it may be any.
+
     Raises:
-        InputFileError, ConfigError: as `kernel_settings`.
+        InputFileError, ConfigError: as `kernel_settings`; no whole step of that software was held against the constants.
     """
-    return KernelModel(device, kernel_settings(device.name, given))
+    constants = kernel_settings(device.name, given)
+    if software is not None and software not in constants.steps_of:
+        known = ", ".join(constants.steps_of) or "none, leave the key out"
+        problem = f"no whole step of it was held against the constants of kernels of {constants.device}; valid: {known}"
+        raise ConfigError(problem, field="software", value=software)
+    return KernelModel(device, constants, software)
 
 
 @lru_cache(maxsize=64)

@@ -140,6 +140,7 @@ class Pricer:
                 hidden_s=self._hidden_s(work, last, lane, [times for times, _ in of_stage], sync_s + gather_s),
                 utilisation=per_step(work, last, operations) / (step_s * self.device.peak_flops_per_s),
                 runs=RUN_UNCERTAINTY,
+                steps=self.model.step_uncertainty,
             ),
             peak_flops_per_s=layout.world * self.device.peak_flops_per_s,
         )

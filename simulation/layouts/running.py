@@ -86,7 +86,9 @@ def layout_step(work: LayoutWork, cluster: Cluster, costs: CostSettings | None =
         raise PlanError(f"a layout is priced on devices of one type, {cluster.name} has {names}", field="cluster")
     if pricer is None:
         device = cluster.device_types[0]
-        pricer = Pricer(device, wiring(cluster, costs), costs.overlap_slowdown, kernel_model(device, costs.kernels))
+        pricer = Pricer(
+            device, wiring(cluster, costs), costs.overlap_slowdown, kernel_model(device, costs.kernels, costs.software)
+        )
     return TransformerStep(work, pricer)
 
 

@@ -68,6 +68,20 @@ def test_gigabits_for_gigabytes_are_told_with_the_line_and_what_was_meant(writte
         load_cluster(str(written(50)))
 
 
+def test_a_line_rate_of_gigabits_within_the_range_is_told_unless_the_devices_come_with_such_cards(written):
+    with pytest.warns(PlausibilityWarning) as caught:
+        load_cluster(str(path := written(100)))
+    (told,) = [str(one.message) for one in caught]
+    place = f"{path}:10: topology.nic_bandwidth_gbytes_per_s"
+    assert told == f"{place}: 100 GB/s of one card are 800 Gb/s; did you mean 12.5 (100 Gb/s)?"
+    with warnings.catch_warnings(action="error"):
+        for value in (12.5, 25, 50, 99.9):
+            load_cluster(str(written(value)))
+        path = written(100)
+        path.write_text(path.read_text().replace("device: h100", "device: b200"))
+        load_cluster(str(path))
+
+
 def test_what_ships_draws_no_warning():
     with warnings.catch_warnings(action="error"):
         clusters = [load_cluster(f"preset:{name}") for name in preset_names()]
@@ -92,7 +106,8 @@ def test_every_figure_of_hardware_has_a_range_and_every_range_a_figure():
 def test_a_figure_is_doubted_exactly_where_it_is_beyond_its_range(key, value):
     plausible = figures().keys[key]
     found = doubtful(dgx(**{key: value}))
-    assert bool(found) is not (plausible.low <= value <= plausible.high)
+    is_line_rate = any(value == rate.gbits_per_s for rate in figures().line_rates.get(key, ()))
+    assert bool(found) is (is_line_rate or not plausible.low <= value <= plausible.high)
     for one in found:
         assert (one.location, one.value) == (("topology", key), value)
         meant = one.problem.partition("did you mean ")[2].partition(" ")[0]

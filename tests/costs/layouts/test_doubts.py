@@ -2,10 +2,12 @@
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 
 from meshwright.costs.layouts.doubts import (
+    KNOWN_SOFTWARE,
     RUN_UNCERTAINTY,
     SEEN_UTILISATION,
     SOFTWARE,
@@ -16,10 +18,12 @@ from meshwright.costs.layouts.doubts import (
     per_step,
     uncertainty,
 )
+from meshwright.costs.layouts.kernels import kernel_model
 from meshwright.costs.layouts.step_time import Pricer
 from meshwright.costs.layouts.wires import Wires
 from meshwright.costs.layouts.work import describe
 from meshwright.devices import device_type
+from meshwright.errors import ConfigError
 from meshwright.evaluation.step_time_rows import gpt
 from meshwright.evaluation.validate_step_times import _layout
 from meshwright.jobs.load import load_shape
@@ -109,3 +113,19 @@ def test_published_runs_with_overlap_and_fused_attention_are_within_what_is_told
         # a measured step is as much longer as its utilisation is lower
         missing = math.log(step.mfu / measured[name])
         assert abs(missing) <= step.uncertainty
+
+
+def test_a_named_framework_is_told_by_its_whole_steps_and_priced_as_any():
+    shape, layout = (
+        load_shape("zoo:llama-7b")[0],
+        Layout(tp=8, attention="unfused", recompute="full", micro_batch=1, global_batch=64),
+    )
+    known = replace(PRICER, kernels=kernel_model(PRICER.device, software="megatron-lm")).price(shape, layout)
+    assert known.step_s == PRICER.price(shape, layout).step_s
+    assert known.doubts == {KNOWN_SOFTWARE: kernel_model(PRICER.device).constants.steps_of["megatron-lm"]}
+
+
+@pytest.mark.parametrize(("device", "valid"), [("a100", "valid: megatron-lm"), ("h100", "valid: none, leave the key out")])
+def test_software_whose_steps_nobody_measured_is_refused(device, valid):
+    with pytest.raises(ConfigError, match=valid):
+        kernel_model(device_type(device), software="deepspeed")
