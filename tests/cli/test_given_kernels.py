@@ -1,6 +1,7 @@
 """``--set kernels=FILE`` of ``estimate`` and ``plan --search``: longer steps by slower kernels, and what is refused."""
 
 import json
+import math
 from importlib.resources import files
 
 import pytest
@@ -42,6 +43,20 @@ def test_an_estimate_by_slower_products_takes_longer(meshwright):
         assert told == plain | {"kernels": same}
     assert data_of(meshwright(*ESTIMATE, "--set", "kernels=null", "--json", "-")) == plain
     assert data_of(meshwright(*ESTIMATE, "--costs", "costs.yaml", "--set", "kernels=null", "--json", "-")) == plain
+
+
+@pytest.mark.parametrize("software", [(), ("--set", "software=megatron-lm")])
+def test_the_interval_of_a_step_is_the_same_in_text_table_and_json(meshwright, software):
+    data = data_of(meshwright(*ESTIMATE, *software, "--json", "-"))
+    text = meshwright(*ESTIMATE, *software).out
+    step = next(figure for figure in data["figures"] if figure["name"] == "step_s")
+    assert step["uncertainty"] == pytest.approx(math.hypot(*data["uncertainty"].values()))
+    low_ms, high_ms = (1e3 * end for end in step["interval_95"])
+    assert f"95 % interval of the step: {low_ms:.1f} to {high_ms:.1f} ms" in text
+    row = next(line for line in text.splitlines() if line.lstrip().startswith("step "))
+    assert row.split()[3] == f"{step['uncertainty']:.0%}"
+    assert data["costs"].get("software") == (software[1].partition("=")[2] if software else None)
+    assert ("software=megatron-lm" in text) is bool(software)
 
 
 def test_a_search_by_slower_products_finds_what_an_estimate_says_of_it(meshwright, work):
