@@ -14,6 +14,7 @@ OTHER_CHOICES = {
     "collectives": "measured",
     "collectives_table": "a100",
     "kernels": "a100",
+    "software": "megatron-lm",
     "in_network_trees": 7,
     "flows": "store-and-forward",
     "routing": "ecmp",
