@@ -111,10 +111,14 @@ def test_constants_of_another_device_price_nothing(price):
 def test_a_job_of_which_nothing_would_read_them_is_refused(price):
     with pytest.raises(PlanError, match=r"^kernels: is read for transformers only.* \(got 'a100'\)$"):
         price(CostSettings(kernels="a100"))
+    with pytest.raises(PlanError, match=r"^software: is read for transformers only.* \(got 'megatron-lm'\)$"):
+        price(CostSettings(software="megatron-lm"))
 
 
 def test_a_scenario_refuses_them():
     scenario = {"cluster": CLUSTER, "workload": "preset:quickstart", "num_jobs": 2}
     with pytest.raises(ConfigError, match=r"costs: kernels: is read where layouts of transformers are priced"):
         settings.build(ScenarioSettings, scenario | {"costs": {"kernels": "a100"}})
+    with pytest.raises(ConfigError, match=r"costs: software: is read where layouts of transformers are priced"):
+        settings.build(ScenarioSettings, scenario | {"costs": {"software": "megatron-lm"}})
     assert "kernels" not in settings.build(ScenarioSettings, scenario).to_digest()["costs"]
