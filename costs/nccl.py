@@ -246,8 +246,11 @@ def _nominal(operation: str, wires: Wires) -> float:
 
 def _inside_gbytes_per_s(wires: Wires) -> float:
     nominal = wires.inside_bytes_per_s / 1e9
+    if not _has_nvlink(wires):
+        return nominal
     tuning = TUNINGS[wires.generation]
-    return nominal * tuning.link_gbytes_per_s / tuning.nominal_gbytes_per_s if _has_nvlink(wires) else nominal
+    # No less than just below the border: what the tuner takes off an NVLink must not make a faster link slower.
+    return max(PCI_GBYTES_PER_S, nominal * tuning.link_gbytes_per_s / tuning.nominal_gbytes_per_s)
 
 
 def _between_gbytes_per_s(wires: Wires) -> float:
