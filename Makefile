@@ -1,7 +1,7 @@
 # The words of this project. Each one sets up .venv by itself when it has to.
 #
 #   make test ARGS="-k ring"    hands ARGS to the command behind the word (test, laws, test-schedulers, validate-network, stress,
-#                               mutants, fuzz, bench, demo, results, results-quick)
+#                               mutants, fuzz, monotone, bench, demo, results, results-quick)
 #   make test WORKERS=8         runs the tests in eight processes instead of two
 #   make lint PYTHON=python3.12 builds .venv from that interpreter
 #
@@ -23,7 +23,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help format lint type test laws test-schedulers validate-network stress mutants fuzz docs bench demo results results-quick clean
+.PHONY: help format lint type test laws test-schedulers validate-network stress mutants fuzz monotone docs bench demo results results-quick clean
 
 help: ## List these words
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -62,6 +62,9 @@ mutants: $(STAMP) ## Change one thing at a time in what must be right and count 
 
 fuzz: $(STAMP) ## Spoil inputs of every reader for minutes; ARGS="plans --minutes 10 --seed 3"
 	@$(BIN)/python -m tests.fuzz $(ARGS)
+
+monotone: $(STAMP) ## Price 1,000 random jobs and layouts on a machine and on a better one; none may be worse; minutes
+	@MESHWRIGHT_CASES=1000 $(BIN)/python -m pytest -o timeout=3000 tests/evaluation/test_better_machines.py $(ARGS)
 
 docs: $(STAMP) ## Build the documentation into docs/_build; a warning is an error
 	@$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build

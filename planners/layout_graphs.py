@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
 from itertools import product
 from typing import Any, NamedTuple
 
-from ..costs.layouts.graph_cuts import find_cuts
+from ..costs.layouts.graph_cuts import find_cuts, least_of
 from ..costs.layouts.graph_memory import graph_peak_memory
 from ..costs.layouts.graph_step_time import graph_step_s
 from ..costs.layouts.graph_work import GraphWork, describe_graph
@@ -143,10 +144,15 @@ class GraphSearch:
                 orders = regular_orders(layout, self.devices_per_host, self.orders, self.wires, self._known_orders)
                 if not orders:
                     self.counts.illegal += 1
-                elif (one := self._bounded(layout, orders, QUICK_STEPS)) is not None:
+                elif (one := self._uncut(layout, orders) or self._bounded(layout, orders, QUICK_STEPS)) is not None:
                     waiting.append(one)
-        for one in sorted(waiting, key=lambda one: one.bound_s):
-            self._examine(one)
+        heap = [(one.bound_s, number, one) for number, one in enumerate(waiting)]
+        heapify(heap)
+        while heap:
+            _, number, one = heappop(heap)
+            settled = self._examine(one)
+            if settled is not None:
+                heappush(heap, (settled.bound_s, number, settled))
         if not self._found:
             raise self._refusal(worlds)
         return self._found.searched()
@@ -200,17 +206,24 @@ class GraphSearch:
             found += [(schedule, v) for v in tried if v <= most and (v > 1) == is_cut]
         return found
 
-    def _examine(self, one: _Waiting) -> None:
-        """Price a layout with its best cut, unless it can be passed by."""
+    def _examine(self, one: _Waiting) -> _Waiting | None:
+        """Price a layout with its best cut, unless it can be passed by; where it is still to be cut, it with that bound."""
         if self._found.are_better_than(one.bound_s, one.least_bytes, one.layout.world):
             self.counts.pruned += 1
         elif one.works is None:
-            settled = self._bounded(one.layout, one.orders, None)
-            if settled is not None:
-                self._examine(settled)
+            return self._bounded(one.layout, one.orders, None)
         else:
             self.counts.examined += 1
             self._found.take(min((self._priced(work) for work in one.works), key=lambda found: found[:2]))
+        return None
+
+    def _uncut(self, layout: Layout, orders: tuple[str, ...]) -> _Waiting | None:
+        """A layout of which a cut is known to fit, with bounds that hold for every cut; None where that is not known."""
+        least = least_of(layout, self._chain(layout), self.capacity_bytes)
+        if least is None:
+            return None
+        bound_s = layout.num_micro_batches * least.busiest_s * (1 - ROUNDING)
+        return _Waiting(layout, orders, None, bound_s, least.held_bytes * (1 - ROUNDING))
 
     def _bounded(self, layout: Layout, orders: tuple[str, ...], most_steps: float | None) -> _Waiting | None:
         """A layout with its bounds; None, and counted, where it does not fit.

@@ -80,9 +80,10 @@ class CutFamily:
             before = np.concatenate([np.zeros(1), np.cumsum(work[self.graph.order])])[self.starts]
             for weight in TRANSFERS:
                 sends = crossing * (weight * before[-1] / k)
+                least = least_load(before, sends, k)
                 for slack in SLACKS:
                     cuts = np.zeros(k + 1, np.int64)
-                    least_busy(before, sends, k, slack, cuts)
+                    sends_least(before, sends, k, least * (1.0 + slack + 1e-12), cuts)
                     found[cuts.tobytes()] = cuts
         return np.array(list(found.values()), np.int64)
 
@@ -115,6 +116,12 @@ def least_busy(before, sends, num_chunks, slack, cuts):  # type: ignore[no-untyp
         slack: by which share the busiest chunk may be busier.
         cuts: written, ``(k + 1,)``.
     """
+    sends_least(before, sends, num_chunks, least_load(before, sends, num_chunks) * (1.0 + slack + 1e-12), cuts)
+
+
+@njit()
+def least_load(before, sends, num_chunks):  # type: ignore[no-untyped-def]
+    """Work of the busiest chunk, computing and sending, of the cut where that is least; see `least_busy`."""
     u = len(before) - 1
     least = np.full((num_chunks + 1, u + 1), np.inf)
     least[0, 0] = 0.0
@@ -128,7 +135,13 @@ def least_busy(before, sends, num_chunks, slack, cuts):  # type: ignore[no-untyp
                 given = sends[first] if chunk > 0 else 0.0
                 best = min(best, max(least[chunk, first], own + sent + given))
             least[chunk + 1, last] = best
-    limit = least[num_chunks, u] * (1.0 + slack + 1e-12)
+    return least[num_chunks, u]
+
+
+@njit()
+def sends_least(before, sends, num_chunks, limit, cuts):  # type: ignore[no-untyped-def]
+    """Write the cut that sends least of those whose busiest chunk is no busier than a limit; see `least_busy`."""
+    u = len(before) - 1
     waits, came = np.full((num_chunks + 1, u + 1), np.inf), np.zeros((num_chunks + 1, u + 1), np.int64)
     waits[0, 0] = 0.0
     for chunk in range(num_chunks):

@@ -1,11 +1,9 @@
-"""What the cuts of a pipeline cost: the time of the step and the bytes of the fullest rank, without describing each.
+"""What the cuts of a pipeline cost: the time of the step of each, without describing it.
 
 Legend: ``u`` units that stay whole, ``p`` stages, ``v`` chunks of a stage, ``k = p v`` chunks, ``f`` cuts.
 """
 
 from __future__ import annotations
-
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,11 +11,10 @@ from numpy.typing import NDArray
 from ...compiled import njit
 from ...plans.partition import Layout
 from .cut_family import least_busy
-from .cut_labels import PlainPipeline, cut_by_labels, leanest_cut
-from .graph_memory import flights, state_factor
+from .cut_labels import PlainPipeline, cut_by_labels
+from .cut_memory import CutMemory
+from .graph_memory import flights
 from .graph_tails import run_tails_s, stage_tail_s
-from .interleaved_cuts import Held, most_flying
-from .memory import FRAGMENTATION, RUNTIME_BYTES
 from .schedule_kernel import play_tasks
 from .schedules import MAX_TASKS, orders
 from .steady_steps import PlayedPipeline, step_s
@@ -26,6 +23,9 @@ from .wires import Wiring
 
 FEW_LABELS, MANY_LABELS, MOST_LABELS = 6, 10**9, 400_000
 """Labels of a place in the search for a limit, and after it; labels of all places."""
+
+SLACKS = (0.0, 0.1, 0.5)
+"""By how much the busiest stage of a first guess may be busier, so that less is sent."""
 
 BETTER = 1e-12
 """Relative. Less by no more is rounding."""
@@ -56,14 +56,13 @@ class CutPricer:
     ) -> None:
         self.layout, self.chain, self.transfer_s = layout, chain, transfer_s
         self.wires, self.order, self.slowdown = wires, order, slowdown
-        state_bytes = chain.weight_bytes * state_factor(layout)
-        self.held = Held(state_bytes, chain.activation_bytes, chain.workspace_bytes, chain.crossing_bytes)
+        self.memory = CutMemory(layout, chain)
 
     def shortest(self, capacity_bytes: float) -> tuple[NDArray[np.int64] | None, bool]:
         """The cut of the shortest step of a plain pipeline among those that fit, and whether the search came to its end."""
         cuts, best_s, found = np.zeros(self.layout.pp + 1, np.int64), np.inf, None
         for one in self._guesses():
-            if self.peaks_bytes(one[None])[0] <= capacity_bytes and (seconds := self.step_s(one)) < best_s:
+            if self.memory.peaks_bytes(one[None])[0] <= capacity_bytes and (seconds := self.step_s(one)) < best_s:
                 best_s, found = seconds, one
         limit_s = best_s * (1 - BETTER)
         pipe = self.plain(capacity_bytes, limit_s)
@@ -89,23 +88,15 @@ class CutPricer:
             layout.overlap_pp,
             tails_s,
             bool(tails_s.any()),
-            *self.held,
+            *self.memory.held,
             np.array([flights(layout, stage) for stage in range(layout.pp)]),
             layout.recompute == "full",
             capacity_bytes,
         )
 
-    def candidates(self) -> NDArray[np.int64]:
-        """The family, and of one chunk a stage the cut whose fullest rank holds least, ``(f, k + 1)``."""
-        layout = self.layout
-        found = self.chain.family.cuts(layout.pp * layout.virtual_stages)
-        if layout.virtual_stages > 1:
-            return found
-        return np.concatenate([found, self.leanest[None]])
-
-    def best(self, cuts: NDArray[np.int64], capacity_bytes: float) -> NDArray[np.int64] | None:
-        """The first of the cuts whose step is shortest among those that fit."""
-        cuts = cuts[self.peaks_bytes(cuts) <= capacity_bytes]
+    def best(self, capacity_bytes: float) -> NDArray[np.int64] | None:
+        """The first of the compared cuts whose step is shortest among those that fit."""
+        cuts = self.memory.compared[self.memory.compared_bytes <= capacity_bytes]
         spans_s = self._first_spans_s(cuts)
         best_s, best = np.inf, None
         for place in np.argsort(spans_s, kind="stable").tolist():
@@ -141,32 +132,6 @@ class CutPricer:
         task_s[:, :, :2] = own.reshape(layout.virtual_stages, layout.pp, 2).swapaxes(0, 1)
         return PlayedPipeline.of(layout, task_s, self.transfer_s[np.arange(len(own)), cuts[1:]])
 
-    def peaks_bytes(self, cuts: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Bytes of the fullest rank, counted as `graph_memory.graph_stage_memory` counts them, ``(f,)``."""
-        layout, p = self.layout, self.layout.pp
-        first, last = cuts[:, :-1], cuts[:, 1:]
-        state = self.held.state_bytes[last] - self.held.state_bytes[first]
-        own = self.held.activation_bytes[last] - self.held.activation_bytes[first]
-        given, sent = self.held.crossing_bytes[first], self.held.crossing_bytes[last]
-        workspace = np.array([np.maximum.reduceat(self.held.workspace_bytes, cut[:-1]) for cut in cuts]).reshape(first.shape)
-        recomputes = layout.recompute == "full"
-        found = np.zeros(len(cuts))
-        for stage in range(p):
-            mine = slice(stage, None, p)
-            kept = ((given if recomputes else own)[:, mine] @ self._flying[stage].T).max(axis=1)
-            changing = kept + workspace[:, mine].max(axis=1) + given[:, mine].max(axis=1) + sent[:, mine].max(axis=1)
-            if recomputes:
-                changing = changing + own[:, mine].max(axis=1)
-            found = np.maximum(found, state[:, mine].sum(axis=1) + (1 + FRAGMENTATION) * changing + RUNTIME_BYTES)
-        return found
-
-    @cached_property
-    def _flying(self) -> NDArray[np.float64]:
-        """Micro-batches of each chunk that a stage keeps at moments which may be its worst, ``(p, t, v)``."""
-        if self.layout.virtual_stages > 1:
-            return most_flying(self.layout)
-        return np.array([[[flights(self.layout, stage)]] for stage in range(self.layout.pp)])
-
     def _bounds_s(self, cuts: NDArray[np.int64]) -> NDArray[np.float64]:
         """At most the step of each cut: to a stage, all that it does, and back, ``(f,)``."""
         layout, p, v = self.layout, self.layout.pp, self.layout.virtual_stages
@@ -181,25 +146,14 @@ class CutPricer:
 
     def _guesses(self) -> list[NDArray[np.int64]]:
         """Some cuts that may be good, so that there is a limit."""
-        p = self.layout.pp
-        busy_s = self.chain.forward_s + self.chain.backward_s
-        found = [self.leanest]
-        for weight in (0.0, 1.0):
-            for slack in (0.0, 0.1, 0.5):
-                cuts = np.zeros(p + 1, np.int64)
-                least_busy(busy_s, weight * self.transfer_s[0], p, slack, cuts)
-                found.append(cuts)
+        p, chain = self.layout.pp, self.chain
+        found = [self.memory.leanest]
+        found += [chain.evenest(p, slack) for slack in SLACKS]
+        for slack in SLACKS:
+            cuts = np.zeros(p + 1, np.int64)
+            least_busy(chain.busy_s, self.transfer_s[0], p, slack, cuts)
+            found.append(cuts)
         return found
-
-    @cached_property
-    def leanest(self) -> NDArray[np.int64]:
-        """The cut of one chunk a stage whose fullest rank holds least."""
-        cuts, layout, none = np.zeros(self.layout.pp + 1, np.int64), self.layout, np.zeros((1, 1))
-        chain, kept = self.chain, self._flying[:, 0, 0].copy()
-        passes = chain.forward_s, chain.backward_s, self.transfer_s
-        pipe = PlainPipeline(False, 1, *passes, False, none, False, *self.held, kept, layout.recompute == "full", np.inf)
-        leanest_cut(pipe, cuts)
-        return cuts
 
     def _tail_s(self, cuts: NDArray[np.int64], stage: int) -> float:
         starts = self.chain.starts[cuts]

@@ -30,6 +30,7 @@ from ...plans.partition import Layout
 from ...plans.rank_order import DEFAULT_ORDER
 from ..model import CostSettings
 from .chunk_runs import load_s
+from .cut_memory import CutMemory
 from .cut_prices import CutPricer
 from .interleaved_cuts import fitting_cuts
 from .schedules import is_plain
@@ -54,6 +55,18 @@ class Cuts(NamedTuple):
     places: tuple[int, ...] | None
     is_proven: bool
     least_bytes: float = 0.0
+
+
+class Least(NamedTuple):
+    """What no cut that is compared has less of.
+
+    Attributes:
+        busiest_s: seconds of a micro-batch, forward and backward, on the busiest stage.
+        held_bytes: of the fullest rank.
+    """
+
+    busiest_s: float
+    held_bytes: float
 
 
 def best_cuts(
@@ -113,14 +126,31 @@ def find_cuts(
     if is_plain(layout.schedule, layout.virtual_stages, overlaps_sends=layout.overlap_pp):
         cuts, is_proven = pricer.shortest(capacity_bytes)
         return Cuts(_places(chain, cuts), is_proven)
-    cuts = pricer.best(pricer.candidates(), capacity_bytes)
+    cuts = pricer.best(capacity_bytes)
     if cuts is not None or layout.virtual_stages == 1 or chain.family.is_whole(num_chunks):
         return Cuts(_places(chain, cuts), True)
-    held, busy_s = pricer.held, chain.busy_s
+    held, busy_s = pricer.memory.held, chain.busy_s
     cuts = np.zeros(num_chunks + 1, np.int64)
     _least_busy(busy_s, pricer.transfer_s, layout.overlap_pp, cuts)
     fitting = fitting_cuts(layout, busy_s, pricer.transfer_s, held, capacity_bytes, cuts, most_steps)
     return Cuts(_places(chain, cuts) if fitting.is_found else None, fitting.is_proven, fitting.least_bytes)
+
+
+def least_of(layout: Layout, chain: Chain, capacity_bytes: float) -> Least | None:
+    """What the best cut that fits has at least, told before it is looked for; None where none is known to fit.
+
+    Args:
+        layout: its pipeline.
+        chain: what is cut.
+        capacity_bytes: memory of a device.
+    """
+    num_chunks = layout.pp * layout.virtual_stages
+    if num_chunks == 1 or chain.num_units < num_chunks:
+        return None
+    memory = CutMemory(layout, chain)
+    if memory.least_bytes > capacity_bytes * (1 - ROUNDING):
+        return None
+    return Least(chain.least_busiest_s(layout.pp, layout.virtual_stages), memory.least_bytes)
 
 
 def _places(chain: Chain, cuts: NDArray[np.int64] | None) -> tuple[int, ...] | None:
@@ -135,13 +165,15 @@ def _transfers_s(layout: Layout, chain: Chain, wires: Wiring, order: str) -> NDA
     num_chunks = layout.pp * layout.virtual_stages
     found = np.zeros((num_chunks, chain.num_units + 1))
     groups = whole_lane(wires, layout, order).boundary
-    known: dict[object, NDArray[np.float64]] = {}
     for chunk in range(num_chunks - 1):
         group = groups[chunk % layout.pp]
-        if group not in known:
-            sizes = chain.crossing_bytes.tolist()
-            known[group] = np.array([wires.group_s("send_recv", size, group) if size > 0 else 0.0 for size in sizes])
-        found[chunk] = known[group]
+        key = wires, group
+        if key not in chain.transfers:
+            sizes, place = np.unique(chain.crossing_bytes, return_inverse=True)
+            chain.transfers[key] = np.array(
+                [wires.group_s("send_recv", size, group) if size > 0 else 0.0 for size in sizes.tolist()]
+            )[place]
+        found[chunk] = chain.transfers[key]
     return found
 
 

@@ -36,7 +36,7 @@ from .chunk_runs import (
 from .cut_branching import seek_cut
 from .memory import RUNTIME_BYTES
 from .memory_prices import Prices, first_prices
-from .schedules import FORWARD, orders
+from .schedules import FORWARD, STEADY_ROUNDS, orders, round_size
 
 MOST_STEPS = 5e9
 """Steps of a search before it is given up, about a minute: a step is a run of units that is looked at."""
@@ -223,9 +223,9 @@ def _between(loads: NDArray[np.float64], low: int, high: int, vain: list[int]) -
 
 
 @lru_cache(maxsize=256)
-def _flying(schedule: str, pp: int, virtual_stages: int, num_micro_batches: int) -> NDArray[np.float64]:
+def _flying(schedule: str, pp: int, virtual_stages: int, num_micro_batches: int, round_of: int) -> NDArray[np.float64]:
     found = []
-    for tasks in orders(schedule, pp, virtual_stages, num_micro_batches):
+    for tasks in orders(schedule, pp, virtual_stages, num_micro_batches, round_of):
         change = np.zeros((len(tasks), virtual_stages))
         change[np.arange(len(tasks)), tasks[:, 1]] = np.where(tasks[:, 0] == FORWARD, 1.0, -1.0)
         moments = np.unique(np.cumsum(change, axis=0), axis=0)
@@ -241,4 +241,7 @@ def _flying(schedule: str, pp: int, virtual_stages: int, num_micro_batches: int)
 
 def most_flying(layout: Layout) -> NDArray[np.float64]:
     """Micro-batches of each chunk that a stage keeps at the moments which may be its worst, ``(p, t, v)``."""
-    return _flying(layout.schedule, layout.pp, layout.virtual_stages, layout.num_micro_batches)
+    n = round_size(layout.pp, layout.num_micro_batches)
+    # Behind its first rounds a schedule keeps what it kept before.
+    number = min(layout.num_micro_batches, STEADY_ROUNDS * n + layout.num_micro_batches % n)
+    return _flying(layout.schedule, layout.pp, layout.virtual_stages, number, n)

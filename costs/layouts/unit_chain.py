@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from ...plans.partition import Layout
 from ...plans.stages import layer_starts
 from .. import compute
 from ..model import CostSettings
-from .cut_family import CutFamily
+from .cut_family import CutFamily, least_busy
 from .graph_work import op_times_s, share_of
 
 
@@ -32,6 +32,8 @@ class Chain:
         activation_bytes: of a micro-batch through all units before each one, ``(u + 1,)``.
         workspace_bytes: largest of a unit, ``(u,)``.
         crossing_bytes: what a micro-batch brings past each place between two units; nothing at both ends, ``(u + 1,)``.
+        transfers: seconds of that by wires and group, kept here since layouts share them, ``(u + 1,)`` each.
+        even_cuts: by stages and slack, see `evenest`; kept here for the same reason.
     """
 
     starts: NDArray[np.int64]
@@ -44,6 +46,8 @@ class Chain:
     activation_bytes: NDArray[np.float64]
     workspace_bytes: NDArray[np.float64]
     crossing_bytes: NDArray[np.float64]
+    transfers: dict[object, NDArray[np.float64]] = field(default_factory=dict, repr=False)
+    even_cuts: dict[tuple[int, float], NDArray[np.int64]] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(
@@ -98,3 +102,20 @@ class Chain:
     def num_units(self) -> int:
         """Number of units, ``u``."""
         return len(self.starts) - 1
+
+    def evenest(self, num_stages: int, slack: float) -> NDArray[np.int64]:
+        """The cut of one chunk a stage whose busiest one computes least, or with some slack sends least, ``(p + 1,)``."""
+        key = num_stages, slack
+        if key not in self.even_cuts:
+            cuts = np.zeros(num_stages + 1, np.int64)
+            least_busy(self.busy_s, np.zeros(self.num_units + 1), num_stages, slack, cuts)
+            self.even_cuts[key] = cuts
+        return self.even_cuts[key]
+
+    def least_busiest_s(self, num_stages: int, num_chunks: int) -> float:
+        """Seconds that a micro-batch takes on the busiest stage, at least, with any cut; of several chunks any of the family."""
+        if num_chunks == 1:
+            return float(np.diff(self.busy_s[self.evenest(num_stages, 0.0)]).max())
+        cuts = self.family.cuts(num_stages * num_chunks)
+        own_s = np.diff(self.busy_s[cuts], axis=1).reshape(len(cuts), num_chunks, num_stages).sum(axis=1)
+        return float(own_s.max(axis=1).min())

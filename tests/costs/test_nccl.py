@@ -143,6 +143,7 @@ def test_faster_cards_never_take_more_time(operation, hosts, per_host, size, slo
     ]
     assert times[1] <= times[0] * (1 + 1e-12)
 
+
 @pytest.mark.parametrize("of_device", sorted(nccl.TUNINGS))
 def test_a_faster_link_is_never_slower_also_where_pcie_ends_and_nvlink_begins(of_device):
     # At 40 GB/s the tuner takes a fifth off: all-reduces over two ranks took 23 % longer than at 39.5 GB/s.
