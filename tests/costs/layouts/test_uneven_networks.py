@@ -13,6 +13,7 @@ from meshwright.costs.layouts.step_time import Pricer
 from meshwright.costs.layouts.wires import FabricWires, PlacedWires, lanes_of, regular_lane, wiring
 from meshwright.costs.layouts.work import describe
 from meshwright.costs.model import CostSettings
+from meshwright.devices import device_type
 from meshwright.errors import ConfigError
 from meshwright.jobs import load_graph
 from meshwright.jobs.load import load_shape
@@ -24,6 +25,7 @@ from .uneven import drawn_matrix, matrix_of, regions, renumbered
 
 BERT = load_shape("zoo:bert-large")[0]
 SMALL = load_shape("zoo:gpt2-small")[0]
+ALEXNET = load_graph("zoo:alexnet", device=device_type("a100"), batch_size=64)
 
 
 def pair(fast, num_devices=4):
@@ -96,6 +98,22 @@ def test_a_slower_link_never_shortens_a_step(seed, a, b, factor, zero):
     layout = Layout(tp=2, pp=2, dp=2, micro_batch=1, global_batch=4, zero=zero, overlap_dp=bool(seed % 2))
     before_s = step_s(cluster, layout, SMALL)
     assert step_s(matrix_of(slower, latency), layout, SMALL) >= before_s * (1 - 1e-9)
+
+
+@settings(deadline=None, max_examples=15)
+@given(seed=st.integers(0, 10**6), a=st.integers(0, 7), b=st.integers(0, 7), factor=st.floats(1.0, 50.0))
+def test_a_slower_link_never_shortens_a_step_of_a_job_graph_that_is_cut_where_it_was(seed, a, b, factor):
+    cluster = drawn_matrix(seed)
+    bandwidth, latency = cluster.topology.pair_bandwidth_bytes_per_s / 1e9, cluster.topology.pair_latency_s * 1e6
+    slower = bandwidth.copy()
+    slower[a, b] /= factor
+    pp, costs = (2, 4, 8)[seed % 3], CostSettings(collectives=("auto", "ring", "nccl")[seed % 5 % 3])
+    schedule = ("1f1b", "gpipe", "interleaved")[seed % 7 % 3]
+    keys = {"virtual_stages": 2 if schedule == "interleaved" else 1, "overlap_dp": schedule != "interleaved" and seed % 2 == 0}
+    layout = Layout(pp=pp, dp=8 // pp, micro_batch=4, global_batch=64, zero=seed % 2, schedule=schedule, **keys)
+    work = describe_graph(ALEXNET, layout, cluster.device_types[0], costs)
+    before_s, after_s = (graph_step_s(work, wiring(place, costs)) for place in (cluster, matrix_of(slower, latency)))
+    assert after_s >= before_s * (1 - 1e-9)
 
 
 def test_networks_of_other_regions_have_other_prices_and_a_renumbering_moves_none():
