@@ -4,7 +4,8 @@ A layout is ``dp`` x ``pp`` with a size of micro-batches, a schedule, recomputat
 where its step takes least (`costs.layouts.graph_cuts`). Nothing is left out by a rule of thumb: a layout is passed by only
 where a stage of it does not fit a device, or where its busiest stage alone takes longer than the last layout of the wanted
 ranking *and* a layout that was found takes no more time, memory and devices than that bound, its memory and its devices (as
-in `layout_search`). To find a cut of an interleaved schedule that fits may take long: it is given `QUICK_STEPS` at first,
+in `layout_search`). Where a cut is known to fit, these bounds are first those of any cut, so that many layouts are passed by
+before one is looked for. To find a cut of an interleaved schedule that fits may take long: it is given `QUICK_STEPS` at first,
 and more only where the layout cannot be passed by whatever its cut. Layouts for which
 `costs.layouts.interleaved_cuts.MOST_STEPS` was too few are counted as unproven.
 """

@@ -7,7 +7,8 @@ others the best one of a family of cuts is taken that no figure of a machine cha
 the best one of a set that does not depend on how fast anything is, and more memory only adds to those that fit: no step
 takes longer on a better machine.
 
-Where hosts are not alike, cuts are compared with every message as slow as over the slowest group of its axis.
+Where hosts are not alike, cuts are compared with every message as slow as over the slowest group of its axis, so that there the
+step of the chosen one may be longer on a better machine.
 
 Where none of the family fits, and chunks share a device's memory, the least busy one that does is looked for
 (`interleaved_cuts`).
