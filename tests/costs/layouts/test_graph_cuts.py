@@ -9,12 +9,13 @@ from hypothesis import strategies as st
 
 from meshwright.costs.layouts import cut_family, interleaved_cuts
 from meshwright.costs.layouts.chunk_runs import Pipeline, fits
-from meshwright.costs.layouts.graph_cuts import best_cuts, find_cuts
+from meshwright.costs.layouts.graph_cuts import best_cuts, find_cuts, least_of
 from meshwright.costs.layouts.graph_memory import graph_peak_memory, graph_stage_memory
 from meshwright.costs.layouts.graph_step_time import graph_step_s
 from meshwright.costs.layouts.graph_work import describe_graph
 from meshwright.costs.layouts.interleaved_cuts import Held, fitting_cuts, most_flying
 from meshwright.costs.layouts.memory import FRAGMENTATION, RUNTIME_BYTES
+from meshwright.costs.layouts.schedules import FORWARD, orders
 from meshwright.costs.layouts.unit_chain import Chain
 from meshwright.costs.model import CostSettings
 from meshwright.devices import device_type
@@ -108,6 +109,32 @@ def test_no_figure_of_a_machine_changes_the_family_of_cuts():
     assert len(families[0]) > 20
     for family in families[1:]:
         assert family.tolist() == families[0].tolist()
+
+
+@pytest.mark.parametrize(("pp", "v"), [(2, 2), (3, 2), (4, 3)])
+def test_behind_its_first_rounds_an_interleaved_schedule_keeps_what_it_kept_before(pp, v):
+    for m in (*range(1, 24), 40, 64):
+        layout = Layout(pp=pp, virtual_stages=v, schedule="interleaved", micro_batch=1, global_batch=m)
+        for stage, tasks in enumerate(orders("interleaved", pp, v, m)):
+            change = np.zeros((len(tasks), v))
+            change[np.arange(len(tasks)), tasks[:, 1]] = np.where(tasks[:, 0] == FORWARD, 1.0, -1.0)
+            flying, known = np.cumsum(change, axis=0), most_flying(layout)[stage]
+            assert all((known >= moment).all(axis=1).any() for moment in flying)
+            assert all((flying == moment).all(axis=1).any() for moment in known if moment.any())
+
+
+@pytest.mark.parametrize(("pp", "v", "zero"), [(2, 1, 0), (4, 1, 1), (2, 2, 1), (3, 2, 0)])
+def test_what_any_cut_has_at_least_is_no_more_than_what_the_best_one_has(pp, v, zero):
+    graph = load_graph("zoo:alexnet", device=A100, batch_size=64)
+    keys = {"schedule": "interleaved" if v > 1 else "1f1b", "virtual_stages": v, "zero": zero}
+    layout = Layout(pp=pp, dp=2, micro_batch=4, global_batch=64, **keys)
+    chain = Chain.of(graph, layout, A100, CostSettings())
+    least = least_of(layout, chain, 80e9)
+    work = describe_graph(graph, layout, A100, CostSettings(), cuts=best_cuts(graph, layout, A100, Line()))
+    busiest_s = max((work.forward_s + work.backward_s)[work.ops_of(stage)].sum() for stage in range(pp))
+    assert 0 < least.busiest_s <= busiest_s * (1 + 1e-9)
+    assert 0 < least.held_bytes <= graph_peak_memory(work)[1].total * (1 + 1e-9)
+    assert least_of(layout, chain, least.held_bytes * 0.99) is None
 
 
 def test_chunks_of_a_stage_share_its_memory():
