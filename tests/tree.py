@@ -22,6 +22,7 @@ WORDS = [
     "stress",
     "mutants",
     "fuzz",
+    "monotone",
     "docs",
     "bench",
     "demo",
