@@ -7,6 +7,7 @@ an interruption.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
@@ -136,10 +137,21 @@ class LinearSearch:
         """Continue from a state.
 
         Raises:
-            KeyError, TypeError, ValueError: it is none.
+            ArithmeticError, LookupError, TypeError, ValueError: it is none of this search.
         """
-        self.generation, self.curve, self.best = int(data["generation"]), list(data["curve"]), dict(data["best"])
+        generation, curve, best = data["generation"], list(data["curve"]), dict(data["best"])
+        rates = [row["validation_blocking_rate"] for row in (*curve, best)]
+        weights = np.array(best["weights"], np.float64)
+        if generation not in range(self.chosen.generations + 1) or not curve:
+            raise ValueError
+        if any(row["generation"] not in range(generation + 1) or row["elapsed_s"] < 0 for row in curve):
+            raise ValueError
+        if not all(math.isfinite(rate) for rate in rates) or best["generation"] not in range(generation + 1):
+            raise ValueError
+        if weights.shape != self.population.mean.shape or not np.isfinite(weights).all() or not data["elapsed_s"] >= 0:
+            raise ValueError
         self.population.restore(data, self._rng_of)
+        self.generation, self.curve, self.best = generation, curve, best
         self.training_rate, self.before_s = data["training_rate"], float(data["elapsed_s"])
 
     def _rng_of(self, generation: int) -> np.random.Generator:
