@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections import deque
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from sb3_contrib import MaskablePPO
 
 from .. import files
-from ..errors import CheckpointError, MeshwrightError
+from ..errors import CheckpointError
 from ..models.network import CandidateNetwork
 from ..models.saved import SavedNetwork
 from ..models.tensor_file import load_tensors, save_tensors
@@ -25,10 +25,6 @@ from ..planners.linear import LinearWeights
 from .vec_env import JobPartitioningVecEnv
 
 FORMAT_VERSION = 9
-WITHOUT_DIGEST = 8
-"""The version before, which is read too."""
-
-DAMAGED = "is damaged: it does not fit this run"
 DIGEST = "digest"
 KEYS = (
     "key",
@@ -112,14 +108,11 @@ def load(path: Path) -> dict[str, Any]:
         CheckpointError: missing, truncated, of another version, or not as it was written.
     """
     data = load_tensors(path)
-    version = data.get("format_version") if isinstance(data, dict) else None
-    if version not in (FORMAT_VERSION, WITHOUT_DIGEST) or not all(k in data for k in KEYS):
+    if not isinstance(data, dict) or data.get("format_version") != FORMAT_VERSION or not all(k in data for k in KEYS):
         raise CheckpointError(f"is no checkpoint of version {FORMAT_VERSION}", file=path)
-    if version == FORMAT_VERSION and data.pop(DIGEST, None) != digest_of(data):
+    if data.pop(DIGEST, None) != digest_of(data):
         raise CheckpointError("is damaged: it is not as it was written", file=path)
-    if not isinstance(data["num_timesteps"], int) or data["num_timesteps"] < 0:
-        raise CheckpointError(DAMAGED, file=path, field="num_timesteps")
-    return cast(dict[str, Any], data)
+    return data
 
 
 def digest_of(data: dict[str, Any]) -> str:
@@ -145,19 +138,10 @@ def restore(data: dict[str, Any], path: Path, model: MaskablePPO, key: str) -> R
         key: as for `save`.
 
     Raises:
-        CheckpointError: of another config or scenario, or damaged.
+        CheckpointError: of another config or scenario.
     """
     if data["key"] != key:
         raise CheckpointError("belongs to another config, workload or cluster than this run's", file=path)
-    try:
-        return _restored(data, path, model)
-    except MeshwrightError:
-        raise
-    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError):  # without a digest
-        raise CheckpointError(DAMAGED, file=path) from None
-
-
-def _restored(data: dict[str, Any], path: Path, model: MaskablePPO) -> Restored:
     model.policy.load_state_dict(data["policy"])
     model.policy.optimizer.load_state_dict(data["optimizer"])
     model.num_timesteps = data["num_timesteps"]

@@ -47,6 +47,10 @@ class Population(Protocol):
         """
 
 
+LARGE = 1e100
+"""No weight and no cost is as large; the square of it is still a number."""
+
+
 class CrossEntropy:
     """Every weight by itself; the next mean and spread are those of the best.
 
@@ -86,7 +90,7 @@ class CrossEntropy:
     def restore(self, state: dict[str, Any], rng_of: Callable[[int], np.random.Generator]) -> None:
         """See `Population`."""
         mean, spread = np.array(state["mean"], np.float64), np.array(state["spread"], np.float64)
-        if not mean.shape == spread.shape == self._mean.shape or not np.isfinite([mean, spread]).all() or (spread < 0).any():
+        if not mean.shape == spread.shape == self._mean.shape or not (np.abs([mean, spread]) < LARGE).all() or (spread < 0).any():
             raise ValueError
         self._mean, self._spread = mean, spread
 
@@ -133,7 +137,7 @@ class CovarianceAdaptation:
         """See `Population`."""
         told = [np.array(costs, np.float64) for costs in state["costs"]]
         if len(told) != state.get("generation", len(told)) or not all(
-            costs.shape == (self._size,) and np.isfinite(costs).all() for costs in told
+            costs.shape == (self._size,) and (np.abs(costs) < LARGE).all() for costs in told
         ):
             raise ValueError
         for generation, costs in enumerate(told):

@@ -64,7 +64,7 @@ def _with_bytes(text: str, whole: bytes) -> bytes:
 
 
 def _checkpoint(text: str, folder: Path) -> None:
-    """A run that goes on from a checkpoint without a digest, whose tensors are those of the run where the JSON leaves them."""
+    """A run that goes on from a checkpoint whose tensors are its own where the JSON leaves them."""
 
     import torch
 
@@ -73,7 +73,7 @@ def _checkpoint(text: str, folder: Path) -> None:
     except (ValueError, RecursionError):
         return
     content = io.BytesIO()
-    torch.save(_with_tensors(data, _begun_checkpoint()), content)
+    torch.save(_with_tensors(data, _tensors_of(_begun()["checkpoint.pt"])), content)
     _resumed(folder, _begun(), "checkpoint.pt", content.getvalue())
 
 
@@ -183,17 +183,6 @@ def _interrupted(begin: Callable[[Path], object]) -> dict[str, bytes]:
         return {path.name: path.read_bytes() for path in (Path(place) / "run").iterdir() if path.is_file()}
 
 
-@cache
-def _begun_checkpoint() -> dict[str, Any]:
-    """Its checkpoint as one of the version without a digest."""
-
-    from meshwright.training import checkpoint
-
-    data: dict[str, Any] = _tensors_of(_begun()["checkpoint.pt"])
-    del data[checkpoint.DIGEST]
-    return data | {"format_version": checkpoint.WITHOUT_DIGEST}
-
-
 def _tensors_of(content: bytes) -> Any:
     """What bytes of a file of tensors hold."""
 
@@ -282,7 +271,13 @@ BYTES = "add 100 0\nadd 2000 0\nadd 30000 0\ncut 0\n"
 TARGETS = (
     Target("networks", "json", lambda: [json.dumps(_without_tensors(_shipped()))], _network, is_quick=False),
     Target("network-bytes", "text", lambda: [BYTES], _bytes, is_quick=False),
-    Target("checkpoints", "json", lambda: [json.dumps(_without_tensors(_begun_checkpoint()))], _checkpoint, is_quick=False),
+    Target(
+        "checkpoints",
+        "json",
+        lambda: [json.dumps(_without_tensors(_tensors_of(_begun()["checkpoint.pt"])))],
+        _checkpoint,
+        is_quick=False,
+    ),
     Target("checkpoint-bytes", "text", lambda: [BYTES], _checkpoint_bytes, is_quick=False),
     Target(
         "tuning-checkpoints", "json", lambda: [_begun_tuning()["checkpoint.json"].decode()], _tuning_checkpoint, is_quick=False

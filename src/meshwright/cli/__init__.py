@@ -64,7 +64,7 @@ def _dispatch(arguments: list[str]) -> int:
     from ..compiling import watched
     from . import output, usage
 
-    usage.check_not_empty(arguments)
+    usage.check_not_empty(arguments, _command())
     try:
         with watched(output.say_once_compiling()):
             status = _command().main(arguments, prog_name="meshwright", standalone_mode=False)
