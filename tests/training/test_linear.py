@@ -12,7 +12,7 @@ from meshwright import files, settings
 from meshwright.envs.ground import Ground
 from meshwright.envs.playing import play
 from meshwright.errors import CheckpointError, ConfigError, PolicyError
-from meshwright.planners.linear import LinearScorer, LinearWeights
+from meshwright.planners.linear import FEATURES, LinearScorer, LinearWeights
 from meshwright.training.linear import tune
 from meshwright.training.linear_settings import LinearSettings, load_linear_settings
 
@@ -175,6 +175,8 @@ def test_a_truncated_checkpoint_is_told_and_nothing_changes(linear, scenario, tm
         ({"curve": []}, "is damaged: it does not fit this run"),
         ({"best": {}}, "is damaged: it does not fit this run"),
         ({"elapsed_s": None}, "is damaged: it does not fit this run"),
+        ({"elapsed_s": 1e30}, "is damaged: it does not fit this run"),
+        ({"mean": [1e200] * len(FEATURES), "costs": [[1e200] * 4]}, "is damaged: it does not fit this run"),
         ({"digest": "0" * 32}, "is damaged: it is not as it was written"),
     ],
 )
