@@ -246,8 +246,9 @@ def load_cluster(spec: str) -> Cluster:
     """
     path = _preset(spec.removeprefix(PRESET)) if spec.startswith(PRESET) else Path(spec)
     if not path.exists() and "/" not in spec and path.suffix not in (".yaml", ".yml"):
+        beside = [path.with_suffix(ending) for ending in (".yaml", ".yml") if path.with_suffix(ending).is_file()]
         near = nearest(spec, preset_names())
-        choices = [PRESET + name for name in ([near] if near else preset_names())]
+        choices = [str(beside[0])] if beside else [PRESET + name for name in ([near] if near else preset_names())]
         raise InputFileError("neither a file nor a preset", field="cluster", value=spec, choices=choices)
     if path.suffix in (".csv", ".txt") and path.is_file():
         raise ClusterError("a cluster is YAML, which names a CSV of devices or links under topology", file=path, field="cluster")

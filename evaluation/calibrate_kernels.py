@@ -127,7 +127,7 @@ def calibrate(paths: Sequence[str | Path], *, progress: Callable[[str, int, int]
         progress: called with a phase, steps done and steps.
 
     Raises:
-        InputFileError: one of the two is missing.
+        InputFileError: one of the two is missing, or the table lacks rows, or its times contradict each other.
     """
     from scipy.optimize import least_squares
 
@@ -136,6 +136,7 @@ def calibrate(paths: Sequence[str | Path], *, progress: Callable[[str, int, int]
     alone = [(row, work) for row, work in rows if work.layout.pp == 1]
     parts, pairs = _parts(alone), _pairs(alone)
     start = kernel_settings("a100")
+    _check_tells_parts(alone, parts, pairs, _model(start, {}))
     names = list(FITTED)
     low, middle, high = (np.array([FITTED[name][side] for name in names]) for side in range(3))
     count = [0]
@@ -309,6 +310,23 @@ def _once_residuals(pairs: Sequence[tuple[int, int]], rows: Sequence[Residual]) 
         Residual(a.item, max(2 * a.fitted - b.fitted, 1e-9), 2 * a.measured - b.measured)
         for a, b in ((rows[one], rows[other]) for one, other in pairs)
     ]
+
+
+def _check_tells_parts(
+    rows: Sequence[tuple[Row, LayoutWork]], parts: Sequence[_Parts], pairs: Sequence[tuple[int, int]], model: KernelModel
+) -> None:
+    """Refuse a table of which no parts follow, or parts that take no time.
+
+    Raises:
+        InputFileError: so it is.
+    """
+    wanted = f"rows of hidden size {CALIBRATION_HIDDEN} without a pipeline are wanted, some with twice as many micro-batches"
+    if not rows or not pairs:
+        raise InputFileError(f"{wanted}; the table has {len(rows)} of the former", field="vTrain's table")
+    of_rows = _row_residuals(model, rows)
+    for part in (*_part_residuals(parts, of_rows), *_once_residuals(pairs, of_rows)):
+        if not (part.measured > 0 and part.fitted > 0):
+            raise InputFileError("the table's times contradict each other, or are too few", field=part.item, value=part.measured)
 
 
 def _mean_error(residuals: Sequence[Residual]) -> float:

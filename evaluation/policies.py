@@ -123,6 +123,9 @@ def policy_file(spec: str, baselines: Sequence[str] = (*NAMES, BEST_FIXED)) -> P
         if not held:
             raise PolicyError("the run folder holds no policy.pt (was anything trained yet?)", file=path)
         return held[0]
+    if path.suffix in (".yaml", ".yml") and path.is_file():
+        problem = "is YAML; a policy is a run folder, its policy.pt or policy.json, and a benchmark goes with --benchmark"
+        raise PolicyError(problem, file=path)
     if path.is_file():
         return path
     choices = [*baselines, *(f"shipped:{name}" for name in shipped_names())]

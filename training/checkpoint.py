@@ -2,7 +2,8 @@
 
 A checkpoint is taken between an update and the next decisions, of PPO or of a pretraining before it. It holds weights,
 optimizer, the random generators that PPO draws from, the state of every episode, the returns of the latest ones, the learning
-curve so far, and of a pretraining what that needs beside these.
+curve so far, and of a pretraining what that needs beside these. It also holds a digest of all that: of the state of episodes,
+which compiled code takes as it is, nothing may have changed since it was written.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 import torch
 from sb3_contrib import MaskablePPO
 
+from .. import files
 from ..errors import CheckpointError
 from ..models.network import CandidateNetwork
 from ..models.saved import SavedNetwork
@@ -22,7 +24,8 @@ from ..models.tensor_file import load_tensors, save_tensors
 from ..planners.linear import LinearWeights
 from .vec_env import JobPartitioningVecEnv
 
-FORMAT_VERSION = 8
+FORMAT_VERSION = 9
+DIGEST = "digest"
 KEYS = (
     "key",
     "num_timesteps",
@@ -77,39 +80,52 @@ def save(
     starts = model._last_episode_starts
     prior = _environment(model).prior
     kind, keys, position, has_gauss, gauss = np.random.get_state(legacy=True)  # noqa: NPY002 - PPO shuffles with this generator
-    save_tensors(
-        path,
-        {
-            "format_version": FORMAT_VERSION,
-            "key": key,
-            "num_timesteps": model.num_timesteps,
-            "num_updates": model._n_updates,
-            "policy": model.policy.state_dict(),
-            "optimizer": model.policy.optimizer.state_dict(),
-            "torch_generator": torch.get_rng_state(),
-            "cuda_generator": torch.cuda.get_rng_state(model.device) if model.device.type == "cuda" else None,
-            "numpy_generator": [kind, torch.as_tensor(np.asarray(keys, np.int64)), position, has_gauss, gauss],
-            "episodes": {name: torch.as_tensor(array) for name, array in _environment(model).state().items()},
-            "episode_starts": None if starts is None else torch.as_tensor(np.asarray(starts)),
-            "recent_episodes": list(model.ep_info_buffer or ()),
-            "progress": progress,
-            "best": None if best is None else best.to_data(),
-            "prior": None if prior is None else prior.to_data(),
-            "pretraining": pretraining,
-        },
-    )
+    data = {
+        "format_version": FORMAT_VERSION,
+        "key": key,
+        "num_timesteps": model.num_timesteps,
+        "num_updates": model._n_updates,
+        "policy": model.policy.state_dict(),
+        "optimizer": model.policy.optimizer.state_dict(),
+        "torch_generator": torch.get_rng_state(),
+        "cuda_generator": torch.cuda.get_rng_state(model.device) if model.device.type == "cuda" else None,
+        "numpy_generator": [kind, torch.as_tensor(np.asarray(keys, np.int64)), position, has_gauss, gauss],
+        "episodes": {name: torch.as_tensor(array) for name, array in _environment(model).state().items()},
+        "episode_starts": None if starts is None else torch.as_tensor(np.asarray(starts)),
+        "recent_episodes": list(model.ep_info_buffer or ()),
+        "progress": progress,
+        "best": None if best is None else best.to_data(),
+        "prior": None if prior is None else prior.to_data(),
+        "pretraining": pretraining,
+    }
+    save_tensors(path, {**data, DIGEST: digest_of(data)})
 
 
 def load(path: Path) -> dict[str, Any]:
     """What `restore` takes; ``num_timesteps`` are the decisions of PPO so far.
 
     Raises:
-        CheckpointError: missing, truncated or of another version.
+        CheckpointError: missing, truncated, of another version, or not as it was written.
     """
     data = load_tensors(path)
     if not isinstance(data, dict) or data.get("format_version") != FORMAT_VERSION or not all(k in data for k in KEYS):
         raise CheckpointError(f"is no checkpoint of version {FORMAT_VERSION}", file=path)
+    if data.pop(DIGEST, None) != digest_of(data):
+        raise CheckpointError("is damaged: it is not as it was written", file=path)
     return data
+
+
+def digest_of(data: dict[str, Any]) -> str:
+    """A hash of tensors and plain data."""
+    return files.digest(_hashable(data))
+
+
+def _hashable(data: Any) -> Any:
+    if isinstance(data, torch.Tensor):
+        return data.detach().cpu().numpy()
+    if isinstance(data, dict):
+        return {key: _hashable(value) for key, value in data.items()}
+    return [_hashable(item) for item in data] if isinstance(data, list | tuple) else data
 
 
 def restore(data: dict[str, Any], path: Path, model: MaskablePPO, key: str) -> Restored:

@@ -33,7 +33,9 @@ from .ties import check_something_to_learn
 
 Progress = Callable[["TuneProgress"], None]
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+WITHOUT_DIGEST = 1
+"""The version before, which is read too."""
 
 
 @dataclass(frozen=True)
@@ -120,24 +122,28 @@ def _save(search: LinearSearch, chosen: LinearSettings, run: LinearRun, key: str
     """Write learning curve, policy and, last, the checkpoint."""
     files.write_json(run.learning_curve, search.curve)
     search.weights({"config": chosen.name, "benchmark": chosen.benchmark, KEY: known}).save(run.policy)
-    files.write_json(run.checkpoint, {"format_version": FORMAT_VERSION, "key": key, **search.state()})
+    data = {"format_version": FORMAT_VERSION, "key": key, **search.state()}
+    files.write_json(run.checkpoint, {**data, "digest": files.digest(data)})
 
 
 def _take_up(search: LinearSearch, path: Path, key: str) -> None:
     """Continue from a checkpoint.
 
     Raises:
-        CheckpointError: truncated, of another version, or of another config or scenario.
+        CheckpointError: truncated, not as it was written, of another version, or of another config or scenario.
     """
     try:
         data = files.read_json(path)
     except InputFileError as error:
         raise CheckpointError(error.problem, file=path, line=error.line) from None
-    if not isinstance(data, dict) or data.get("format_version") != FORMAT_VERSION:
+    version = data.get("format_version") if isinstance(data, dict) else None
+    if version not in (FORMAT_VERSION, WITHOUT_DIGEST):
         raise CheckpointError(f"is no checkpoint of version {FORMAT_VERSION}", file=path)
+    if version == FORMAT_VERSION and data.pop("digest", None) != files.digest(data):
+        raise CheckpointError("is damaged: it is not as it was written", file=path)
     if data.get("key") != key:
         raise CheckpointError("belongs to another config, workload or cluster than this run's", file=path)
     try:
         search.restore(data)
-    except (KeyError, TypeError, ValueError):
-        raise CheckpointError(f"is no checkpoint of version {FORMAT_VERSION}", file=path) from None
+    except (ArithmeticError, LookupError, TypeError, ValueError):
+        raise CheckpointError("is damaged: it does not fit this run", file=path) from None

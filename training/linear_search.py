@@ -7,6 +7,7 @@ an interruption.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
@@ -20,6 +21,9 @@ from .linear_settings import SearchSettings
 from .populations import CovarianceAdaptation, CrossEntropy, Population
 
 FIRST_TRAINING_SEED = 1000
+MOST_SECONDS = 1e10
+"""No search takes three hundred years."""
+
 FIRST_VALIDATION_SEED = 100
 # Where the search begins: every job is placed, anywhere.
 START = {"reject": -1.0}
@@ -136,10 +140,25 @@ class LinearSearch:
         """Continue from a state.
 
         Raises:
-            KeyError, TypeError, ValueError: it is none.
+            ArithmeticError, LookupError, TypeError, ValueError: it is none of this search.
         """
-        self.generation, self.curve, self.best = int(data["generation"]), list(data["curve"]), dict(data["best"])
+        generation, curve, best = data["generation"], list(data["curve"]), dict(data["best"])
+        rates = [row["validation_blocking_rate"] for row in (*curve, best)]
+        weights = np.array(best["weights"], np.float64)
+        if generation not in range(self.chosen.generations + 1) or not curve:
+            raise ValueError
+        if any(row["generation"] not in range(generation + 1) or not 0 <= row["elapsed_s"] < MOST_SECONDS for row in curve):
+            raise ValueError
+        if not all(math.isfinite(rate) for rate in rates) or best["generation"] not in range(generation + 1):
+            raise ValueError
+        if (
+            weights.shape != self.population.mean.shape
+            or not np.isfinite(weights).all()
+            or not 0 <= data["elapsed_s"] < MOST_SECONDS
+        ):
+            raise ValueError
         self.population.restore(data, self._rng_of)
+        self.generation, self.curve, self.best = generation, curve, best
         self.training_rate, self.before_s = data["training_rate"], float(data["elapsed_s"])
 
     def _rng_of(self, generation: int) -> np.random.Generator:

@@ -40,7 +40,15 @@ class Population(Protocol):
         """Plain data that `restore` continues from."""
 
     def restore(self, state: dict[str, Any], rng_of: Callable[[int], np.random.Generator]) -> None:
-        """Continue from a state; ``rng_of`` tells again what the first, second, ... population was drawn with."""
+        """Continue from a state; ``rng_of`` tells again what the first, second, ... population was drawn with.
+
+        Raises:
+            ArithmeticError, LookupError, TypeError, ValueError: it is none of this population.
+        """
+
+
+LARGE = 1e100
+"""No weight and no cost is as large; the square of it is still a number."""
 
 
 class CrossEntropy:
@@ -81,7 +89,10 @@ class CrossEntropy:
 
     def restore(self, state: dict[str, Any], rng_of: Callable[[int], np.random.Generator]) -> None:
         """See `Population`."""
-        self._mean, self._spread = np.array(state["mean"], np.float64), np.array(state["spread"], np.float64)
+        mean, spread = np.array(state["mean"], np.float64), np.array(state["spread"], np.float64)
+        if not mean.shape == spread.shape == self._mean.shape or not (np.abs([mean, spread]) < LARGE).all() or (spread < 0).any():
+            raise ValueError
+        self._mean, self._spread = mean, spread
 
 
 class CovarianceAdaptation:
@@ -97,7 +108,7 @@ class CovarianceAdaptation:
     """
 
     def __init__(self, mean: NDArray[np.float64], spread: float, size: int) -> None:
-        self._rng = np.random.default_rng(0)
+        self._rng, self._size = np.random.default_rng(0), size
         never = {"maxiter": np.inf, "tolfun": 0.0, "tolx": 0.0, "tolflatfitness": np.inf, "tolstagnation": np.inf}
         options = {"popsize": size, "randn": self._normal, "seed": np.nan, "verbose": -9, **never}
         self._strategy = cma.CMAEvolutionStrategy(mean, spread, options)
@@ -124,8 +135,13 @@ class CovarianceAdaptation:
 
     def restore(self, state: dict[str, Any], rng_of: Callable[[int], np.random.Generator]) -> None:
         """See `Population`."""
-        for generation, costs in enumerate(state["costs"]):
-            self.learn(self.draw(rng_of(generation)), np.array(costs, np.float64), 0.0)
+        told = [np.array(costs, np.float64) for costs in state["costs"]]
+        if len(told) != state.get("generation", len(told)) or not all(
+            costs.shape == (self._size,) and (np.abs(costs) < LARGE).all() for costs in told
+        ):
+            raise ValueError
+        for generation, costs in enumerate(told):
+            self.learn(self.draw(rng_of(generation)), costs, 0.0)
 
     def _normal(self, *shape: int) -> NDArray[np.float64]:
         return self._rng.standard_normal(shape)

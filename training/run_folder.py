@@ -163,6 +163,14 @@ class RunFolder(Run[TrainSettings]):
         return self.path / "tensorboard"
 
 
+def resumed_files(path: Path) -> list[Path]:
+    """What a resumed run of any method reads or writes anew in its folder, whether it is there yet or not."""
+    names = ["config.yaml", "command.txt", "versions.json", "pretrained.pt", "learning_curve.json", "tuning_curve.json"]
+    names += [f"{name}{ending}" for name in ("checkpoint", "policy") for ending in (".pt", ".json")]
+    events = sorted(event for event in (path / "tensorboard").rglob("*") if event.is_file())
+    return [*(path / name for name in names), *events]
+
+
 def to_yaml(chosen: settings.Settings) -> str:
     """A config as YAML with every default written out."""
     return yaml.safe_dump(chosen.model_dump(mode="json"), sort_keys=False)

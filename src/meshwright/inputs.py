@@ -2,7 +2,8 @@
 
 Inside `kept` every output is declared before the work begins (`declare_file`, `declare_folder`), and every input is noted
 before it is read (`note`; the readers of `files` do so by themselves). Where both are one file, by another spelling, through
-a link or as hard links, whichever comes second is refused. What the command wrote itself is no input of it (`wrote`).
+a link or as hard links, whichever comes second is refused. What the command wrote itself is no input of it (`wrote`), and a
+file that it reads to write it anew, as a run that it goes on with, is held against the other outputs only (`is_update`).
 Outside `kept`, as for users of the Python API, nothing is held against anything.
 """
 
@@ -31,12 +32,14 @@ class _Output:
         place: its path without links.
         identity: of what lies there; None where nothing does.
         is_folder: whether it is a folder that is replaced as a whole.
+        is_update: whether what is there is read and then written anew.
     """
 
     option: str
     place: Path
     identity: Identity | None
     is_folder: bool
+    is_update: bool = False
 
     def holds(self, path: Path) -> bool:
         """Whether writing it replaces a file, which need not be there."""
@@ -66,8 +69,13 @@ def kept() -> Iterator[None]:
         _command.reset(token)
 
 
-def declare_file(option: str, path: Path) -> None:
+def declare_file(option: str, path: Path, *, is_update: bool = False) -> None:
     """Say that an option names a file to write.
+
+    Args:
+        option: how the command line spells it.
+        path: the file, which need not be there.
+        is_update: whether what is there is read and then written anew.
 
     Raises:
         InputFileError: it is an input, the file of another option, or in a folder that another option replaces.
@@ -79,7 +87,7 @@ def declare_file(option: str, path: Path) -> None:
         if other.holds(path) and other.option != option:
             is_ = "is in the folder" if other.is_folder else "is the file"
             raise InputFileError(f"{is_} of {other.option} too", field=option, value=str(path))
-    _declare(command, _Output(option, _place(path), _identity(path), is_folder=False))
+    _declare(command, _Output(option, _place(path), _identity(path), is_folder=False, is_update=is_update))
 
 
 def declare_folder(option: str, path: Path) -> None:
@@ -126,7 +134,7 @@ def _declare(command: _Command, made: _Output) -> None:
 
 
 def _refuse_where_held(output: _Output, path: Path) -> None:
-    if output.holds(path):
+    if output.holds(path) and not output.is_update:
         raise InputFileError("would replace what the command reads; name another place", field=output.option, value=str(path))
 
 

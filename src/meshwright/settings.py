@@ -61,6 +61,18 @@ class Settings(BaseModel):
 
 AnySettings = TypeVar("AnySettings", bound=BaseModel)
 
+KINDS: dict[frozenset[str], str] = {
+    frozenset({"scenario"}): "a benchmark, which `meshwright evaluate --benchmark` takes",
+    frozenset({"benchmark", "name"}): "a training config, which `meshwright train` takes",
+    frozenset({"device", "topology"}): "a cluster, which `--cluster` takes and a benchmark names",
+    frozenset({"graphs", "arrivals"}): "a workload, which a benchmark names",
+    frozenset({"evaluations", "tables"}): "a study, which `make results` takes",
+    frozenset({"product_efficiency"}): "constants of kernels, which `--set kernels=FILE` takes",
+    frozenset({"model_type"}): "a model's configuration, which `--job` takes",
+    frozenset({"schema_version", "ranks"}): "a plan, which `meshwright export` takes",
+}
+"""Kinds of files by keys that only they have, for whoever names one in place of another."""
+
 
 def load(model: type[AnySettings], path: str | Path, *, changes: Sequence[str] | None = None) -> AnySettings:
     """Read a YAML file into a configuration model.
@@ -82,9 +94,21 @@ def load(model: type[AnySettings], path: str | Path, *, changes: Sequence[str] |
     try:
         return build(model, data, file=path, lines=lines)
     except ConfigError as error:
+        other = _other_kind(model, found)
+        if other is not None:
+            raise ConfigError(f"is {other}", file=path) from None
         if any(_is_under(error.field, _key(change)) for change in changes) or (changes and _is_valid(model, found)):
             raise ConfigError(error.problem, file="--set", field=error.field, value=error.value, choices=error.choices) from None
         raise
+
+
+def _other_kind(model: type[BaseModel], data: Any) -> str | None:
+    """What a file is that is none of this model, where its keys tell; None where most of them are the model's."""
+    keys = set(data) if isinstance(data, dict) else set()
+    own = keys & set(model.model_fields)
+    if not keys or len(own) > len(keys) / 2:
+        return None
+    return next((told for marks, told in KINDS.items() if marks <= keys and not marks <= own), None)
 
 
 def build(model: type[AnySettings], data: Any, *, file: str | Path | None = None, lines: Lines | None = None) -> AnySettings:

@@ -1,5 +1,6 @@
 """A work folder with small good inputs, and the one rule for bad ones: `refused` runs a command that must be refused."""
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from meshwright.cli import run
+from meshwright.jobs.graph import JobGraph
+from meshwright.jobs.load import load_graph
 
 OP = (
     "node{} -- Linear(8, 8) -- forward_compute_time=10.0, backward_compute_time=20.0, "
@@ -50,6 +53,26 @@ network: {graph_hidden: 4, graph_embedding: 3, graph_rounds: 1, slot_hidden: 4, 
 """,
 }
 
+HOSTILE = [
+    *("../" * depth + "outside/precious" for depth in range(1, 5)),
+    *("/" + "../" * depth + "outside/precious" for depth in range(1, 5)),
+    "meta-llama/Llama-2-7b",
+    "a b",
+    "a-b",
+    "n" * 300,
+    "n" * 301,
+    ".",
+    "..",
+    ".hidden",
+    "-rf",
+    "$(touch injected)",
+    "a\nb",
+    "\0",
+    "index",
+    "模型",
+]
+"""Names of jobs that would do harm as paths, or as words of a shell."""
+
 
 @dataclass(frozen=True)
 class Told:
@@ -74,13 +97,41 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.fixture
+def sandbox(work: Path) -> Path:
+    """The working folder with the inputs; what is written goes to ``out`` in it, beside it lies what must stay."""
+    for folder in (work, work / "outside", work / "plans", work / "out"):
+        folder.mkdir(exist_ok=True)
+    for folder in (work, work / "outside", work / "plans"):
+        for name in ("precious", "precious.json"):
+            (folder / name).write_text("years of work")
+    (work / "link").symlink_to("outside")
+    return work
+
+
+@pytest.fixture
+def stays(sandbox: Path) -> Callable[..., None]:
+    """``stays(*arguments)`` does what a command asks for, and leaves everything outside ``out`` as it was."""
+
+    def command(*arguments: object) -> None:
+        before = tree(sandbox, sandbox / "out")
+        assert run([str(argument) for argument in arguments]) in (0, 1), arguments
+        assert tree(sandbox, sandbox / "out") == before
+
+    return command
+
+
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run folder of the small training config."""
+    """A run folder of the small training config, on graphs of which one is called as something outside of it."""
     folder = tmp_path_factory.mktemp("trained")
     for name, text in GOOD.items():
-        (folder / name).write_text(text.replace("benchmark: benchmark.yaml", f"benchmark: {folder}/benchmark.yaml"))
+        text = text.replace("benchmark: benchmark.yaml", f"benchmark: {folder}/benchmark.yaml").replace("zoo:resnet18", "g.json")
+        (folder / name).write_text(text)
+    JobGraph.from_data(load_graph("zoo:resnet18").to_data() | {"name": HOSTILE[0]}, file="graph").save(folder / "g.json")
+    before = tree(folder, folder / "run")
     assert run(["train", str(folder / "train.yaml"), "--out", str(folder / "run")]) == 0
+    assert tree(folder, folder / "run") == before
     return folder / "run"
 
 
@@ -131,3 +182,14 @@ def spoil(work: Path) -> Spoil:
 def contents(folder: Path) -> dict[str, bytes | None]:
     """Every file and folder below a folder, hidden ones too, with the bytes of the files."""
     return {str(p.relative_to(folder)): p.read_bytes() if p.is_file() else None for p in sorted(folder.rglob("*"))}
+
+
+def tree(root: Path, apart: Path) -> dict[str, str | bytes | None]:
+    """Every file, folder and link below a folder but one, with what it holds."""
+    found: dict[str, str | bytes | None] = {}
+    for folder, folders, names in os.walk(root):
+        folders[:] = [name for name in folders if Path(folder) / name != apart]
+        for path in (Path(folder) / name for name in (*folders, *names)):
+            is_link, is_file = path.is_symlink(), path.is_file()
+            found[str(path)] = os.readlink(path) if is_link else path.read_bytes() if is_file else None
+    return found

@@ -120,6 +120,29 @@ def test_a_result_in_a_folder_replaces_no_input_and_follows_no_link(refused, inp
     assert refused("summarise", "done", "--out", "done").startswith(told)
 
 
+def test_a_run_that_goes_on_or_is_reported_keeps_its_files(refused, inputs):
+    (inputs / "run").mkdir()
+    (inputs / "run" / "versions.json").write_text("{}")
+    (inputs / "run" / "policy.json").write_text("{}")  # the others are not there yet
+    os.link(inputs / "run" / "policy.json", inputs / "hard.json")
+    (inputs / "link").symlink_to("run")
+    for name in ("run/policy.pt", "link/checkpoint.pt", "run/policy.json", "hard.json", "run/learning_curve.json"):
+        told = f"--json: is the file of --resume too (got '{name}')"
+        assert refused("train", "--resume", "run", "--json", name) == told
+    evaluate = ("evaluate", "--benchmark", "benchmark.yaml", "--out", "run", "--json", "run/versions.json")
+    (inputs / "run" / "config.yaml").write_text("")
+    assert refused(*evaluate).startswith(f"--json: {TOLD} (got ")
+
+
+def test_what_is_read_to_be_written_anew_is_held_against_other_outputs_only(tmp_path):
+    (tmp_path / "a").write_text("")
+    with kept():
+        declare_file("--resume", tmp_path / "a", is_update=True)
+        note(tmp_path / "a")
+        with pytest.raises(InputFileError, match="--json: is the file of --resume too"):
+            declare_file("--json", tmp_path / "a")
+
+
 def test_two_options_name_two_files(refused, inputs):
     plan = ("plan", "--job", "graph.txt", "--cluster", "cluster.yaml")
     (inputs / "deploy").mkdir()

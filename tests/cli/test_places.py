@@ -1,68 +1,78 @@
 """Laws of places: a command makes, changes and removes nothing outside what its options name, whatever its inputs are called."""
 
 import json
-import os
-from pathlib import Path
+import shlex
 
 import pytest
+from typer.main import get_command
 
-from meshwright.cli import run
+from meshwright.cli.app import app
+from meshwright.costs.layouts.kernels import kernel_settings
+from meshwright.evaluation import calibrate_measured, measure_kernels, validate_network
+from meshwright.evaluation.measured_kernels import read
 from meshwright.jobs.graph import JobGraph
 from meshwright.jobs.load import load_graph
 
-HOSTILE = [
-    *("../" * depth + "outside/precious" for depth in range(1, 5)),
-    *("/" + "../" * depth + "outside/precious" for depth in range(1, 5)),
-    "meta-llama/Llama-2-7b",
-    "a b",
-    "a-b",
-    "n" * 300,
-    "n" * 301,
-    ".",
-    "..",
-    ".hidden",
-    "-rf",
-    "$(touch injected)",
-    "a\nb",
-    "\0",
-    "index",
-    "模型",
-]
+from ..fuzz.costs_and_measurements import FLOWS, PACML, STEPS
+from ..fuzz.inputs import valid
+from .conftest import HOSTILE
+
 FOLDER = " -$(touch injected) \n"
+"""Name of folders and files of inputs."""
+
+EVALUATE = "evaluate --benchmark b.yaml --graphs profiles --seeds 1 --out out/run --set policies=[max] --set scenario.num_jobs="
+JOB = f"--graphs profiles --cluster cluster.yaml --job {shlex.quote(FOLDER)}"
+PLAYED = [
+    EVALUATE + "60",
+    "export out/run --format slurm --out out/run/export/slurm",
+    EVALUATE + "2",  # removes what was exported
+    "summarise out --out out/summary --json out/summary.json",
+]
+PLANNED = [
+    "plan --job 0.json --cluster cluster.yaml --json out/plan.json --trace out/trace.json",
+    "export out/plan.json --format kubernetes --out out/kubernetes",
+    "export out/plan.json --format chakra --out out/chakra",
+    f"plan --search {JOB} --batch 4 --json out/layout.json --all out/all.csv --plot out/plot.svg",
+    "export out/layout.json --format deepspeed --out out/deepspeed --json out/files.json",
+    "verify-export out/layout.json {log} --format deepspeed --json out/verified.json",
+    f"estimate {JOB} --layout dp=2,global_batch=4,micro_batch=1 --json out/estimate.json",
+]
+MEASURED = [
+    "validate flows {flows} --json out/flows.json",
+    "validate pacml {pacml} --graphs pacml --json out/pacml.json",
+    "validate network --json out/network.json",
+    "validate collectives {collectives} --json out/held.json",
+    "validate step-times {steps} --json out/steps.json",
+    "validate kernels {kernels} --json out/kernels.json --plot out/kernels.svg",
+    "calibrate collectives {collectives} --name a-b.d --out out/system.yaml --json out/system.json",
+    "calibrate kernels {kernels} --out out/constants.yaml --json out/constants.json",
+    "calibrate measure --out out/measured.yaml --json out/measured.json",
+]
+WRITES = {"--json", "--trace", "--all", "--plot", "--out"}
 
 
-def tree(root, apart):
-    """Every file, folder and link below a folder but one, with what it holds."""
-    found = {}
-    for folder, folders, names in os.walk(root):
-        folders[:] = [name for name in folders if Path(folder) / name != apart]
-        for path in (Path(folder) / name for name in (*folders, *names)):
-            is_link, is_file = path.is_symlink(), path.is_file()
-            found[str(path)] = os.readlink(path) if is_link else path.read_bytes() if is_file else None
-    return found
+def test_every_command_that_writes_is_played():
+    """Training is in the fixture `trained` of these tests, and in those of tuning."""
+
+    def below(command, words):
+        if any(WRITES & set(parameter.opts) for parameter in command.params):
+            yield " ".join(words)
+        for name, inner in getattr(command, "commands", {}).items():
+            yield from below(inner, (*words, name))
+
+    lines = [*PLAYED, *PLANNED, *MEASURED]
+    writing = set(below(get_command(app), ()))
+    assert {words for words in writing if not any(f"{line} ".startswith(f"{words} ") for line in lines)} == {"train"}
 
 
 @pytest.fixture
-def sandbox(tmp_path, work):
-    """The working folder with the inputs; what is written goes to ``out`` in it, beside it lies what must stay."""
-    for folder in (work, work / "outside", work / "plans"):
-        folder.mkdir(exist_ok=True)
-        for name in ("precious", "precious.json"):
-            (folder / name).write_text("years of work")
-    (work / "link").symlink_to("outside")
-    (work / "b.yaml").write_text((work / "benchmark.yaml").read_text().replace("workload.yaml", "w.yaml"))
-    (work / "t.yaml").write_text((work / "train.yaml").read_text().replace("benchmark.yaml", "b.yaml"))
-    return work
+def command(sandbox, stays):
+    """``command(line, **paths)`` succeeds, and leaves everything outside ``out`` as it was."""
 
-
-@pytest.fixture
-def command(sandbox):
-    """``command(*words)`` succeeds, and leaves everything outside ``out`` as it was."""
-
-    def succeeds(*words):
-        before = tree(sandbox, sandbox / "out")
-        assert run([str(word) for word in words]) == 0, words
-        assert tree(sandbox, sandbox / "out") == before
+    def succeeds(line, **paths):
+        words = [paths[word[1:-1]] if word.startswith("{") else word for word in shlex.split(line)]
+        stays(*words)
+        assert all((sandbox / word).exists() for word in words if word.startswith("out/"))
 
     return succeeds
 
@@ -79,36 +89,56 @@ def named(sandbox):
     graphs = f"graphs: [{', '.join(f'{number}.json' for number in range(len(HOSTILE)))}]"
     workload = (sandbox / "workload.yaml").read_text().replace("graphs: [zoo:squeezenet, zoo:resnet18]", graphs)
     (sandbox / "w.yaml").write_text(workload)
-    (sandbox / "out").mkdir()
+    (sandbox / "b.yaml").write_text((sandbox / "benchmark.yaml").read_text().replace("workload.yaml", "w.yaml"))
     return sandbox / "out"
 
 
-def test_evaluations_training_and_exports_stay_in_their_folders_whatever_graphs_are_called(command, named):
+def test_evaluations_and_exports_stay_in_their_folders_whatever_graphs_are_called(command, named):
     """Each name that was played gets a plan of its own, under its own spelling."""
-    command("train", "t.yaml", "--graphs", "profiles", "--out", named / "trained", "--json", named / "trained.json")
-    played = ("evaluate", "max", "--benchmark", "b.yaml", "--graphs", "profiles", "--set", "scenario.num_jobs=60")
-    command(*played, "--seeds", "1", "--out", named / "run")
+    evaluate, export, again, summarise = PLAYED
+    command(evaluate)
     index = json.loads((named / "run" / "plans" / "index.json").read_text())
     placed = {name.split("-", 2)[2] for name in index["plans"]}
     assert placed <= {*HOSTILE, f"profile-{FOLDER}"}
     assert len(placed) > len(HOSTILE) / 2
     assert {*index["files"].values(), "index.json"} == {path.name for path in (named / "run" / "plans").iterdir()}
+    command(export)
     exports = named / "run" / "export" / "slurm"
-    command("export", named / "run", "--format", "slurm", "--out", exports)
     rows = json.loads((exports / "index.json").read_text())["plans"]
     assert [row["name"] for row in rows] == index["plans"]
     assert sorted(row["folder"] for row in rows) == sorted(path.parent.name for path in exports.glob("*/job.sbatch"))
-    command(*played, "--set", "scenario.num_jobs=10", "--seeds", "1", "--out", named / "run")  # removes what was exported
+    command(again)
     assert not exports.exists()
-    command("summarise", named, "--out", named / "summary", "--json", named / "summary.json")
+    command(summarise)
 
 
-@pytest.mark.parametrize("job", [*(f"{number}.json" for number in range(0, len(HOSTILE), 8)), FOLDER])
-def test_plans_and_estimates_stay_in_their_files_whatever_the_graph_is_called(command, named, job):
-    where = ("--job", job, "--graphs", "profiles", "--cluster", "cluster.yaml")
-    command("plan", *where, "--json", named / "plan.json", "--trace", named / "trace.json")
-    layouts = ("--json", named / "layout.json", "--all", named / "all.csv", "--plot", named / "plot.svg")
-    command("plan", "--search", *where, "--batch", "4", *layouts)
-    for plan, target in (("plan.json", "kubernetes"), ("plan.json", "chakra"), ("layout.json", "deepspeed")):
-        command("export", named / plan, "--format", target, "--out", named / target)
-    command("estimate", *where, "--layout", "dp=2,global_batch=4,micro_batch=1", "--json", named / "estimate.json")
+def test_plans_and_estimates_stay_in_their_files_whatever_the_graph_is_called(command, named):
+    (named.parent / FOLDER).write_text(valid("probed.txt"))
+    for line in PLANNED:
+        command(line, log=FOLDER)
+    for number in range(1, len(HOSTILE), 4):
+        command(PLANNED[0].replace("0.json", f"{number}.json"))
+
+
+def test_validations_and_calibrations_stay_in_their_files_whatever_their_inputs_are_called(command, sandbox, monkeypatch):
+    """What wants a GPU, the root user or seconds is given what it might have found."""
+    (sandbox / "pacml" / "one").mkdir(parents=True)
+    (sandbox / "pacml" / "one" / "graph.txt").write_text(valid("profile.txt"))
+    texts = {"kernels.yaml": valid("measured-kernels.yaml"), "collectives.csv": valid("nccl.csv")}
+    texts |= {"flows.json": json.dumps(FLOWS), "pacml.json": json.dumps(PACML), "steps.json": json.dumps(STEPS)}
+    paths = {name.partition(".")[0]: FOLDER + name for name in texts}
+    for name, text in texts.items():
+        (sandbox / (FOLDER + name)).write_text(text)
+    measured = read(sandbox / paths["kernels"])
+    monkeypatch.setattr(measure_kernels, "measure", lambda *_, **__: measured)
+    monkeypatch.setattr(validate_network, "validate", lambda **_: HOSTILE[0])
+    fitted = calibrate_measured.MeasuredCalibration(kernel_settings("h100"), kernel_settings("h100"), {}, {})
+    monkeypatch.setattr(calibrate_measured, "calibrate", lambda *_, **__: fitted)
+    for line in MEASURED:
+        command(line, **paths)
+
+
+def test_what_is_called_as_no_file_can_be_is_refused_where_a_file_gets_its_name(refused, sandbox):
+    (sandbox / "nccl.csv").write_text(valid("nccl.csv"))
+    for name in HOSTILE[:8]:
+        assert "name" in refused("calibrate", "collectives", "nccl.csv", "--name", name)

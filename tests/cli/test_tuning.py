@@ -43,11 +43,11 @@ def test_changes_reach_the_benchmark(meshwright, linear):
     assert json.loads(told.out)["learning_curve"][-1]["steps"] == 3 * 4 * 7  # generations, sets of weights, arrivals
 
 
-def test_a_tuning_run_goes_on_and_ends_at_once(meshwright, linear, work):
-    assert meshwright("train", linear, "--out", "run").status == 0
-    before = json.loads((work / "run" / "policy.json").read_text())
-    assert meshwright("train", "--resume", "run").status == 0
-    assert json.loads((work / "run" / "policy.json").read_text()) == before
+def test_a_tuning_run_goes_on_and_ends_at_once(stays, linear, sandbox):
+    stays("train", linear, "--out", "out/run")
+    before = json.loads((sandbox / "out" / "run" / "policy.json").read_text())
+    stays("train", "--resume", "out/run", "--json", "out/told.json")
+    assert json.loads((sandbox / "out" / "run" / "policy.json").read_text()) == before
 
 
 def test_a_tuning_run_is_resumed_as_it_was_begun(meshwright, refused, linear):

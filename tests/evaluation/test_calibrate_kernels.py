@@ -6,7 +6,16 @@ import pytest
 
 from meshwright.costs.layouts.kernels import kernel_settings
 from meshwright.errors import InputFileError
-from meshwright.evaluation.calibrate_kernels import FITTED, Residual, _pairs, _part_residuals, _parts, _rows, calibrate
+from meshwright.evaluation.calibrate_kernels import (
+    FITTED,
+    LAYER_TIMES,
+    Residual,
+    _pairs,
+    _part_residuals,
+    _parts,
+    _rows,
+    calibrate,
+)
 from meshwright.evaluation.step_time_rows import VTRAIN_COLUMNS
 
 LAYER_S = {(1, 2): 0.003, (1, 4): 0.005, (2, 2): 0.002}
@@ -60,6 +69,23 @@ def test_files_that_lack_a_half_of_the_calibration_set_are_refused(table, tmp_pa
         calibrate([table])
     with pytest.raises(InputFileError, match="not the table of layer times"):
         calibrate([table, layers])
+
+
+def test_a_table_of_which_no_parts_follow_is_refused(tmp_path):
+    """No row without a pipeline, no pair, and twice as many micro-batches in less than half the time."""
+    layers, table = tmp_path / "layers.json", tmp_path / "table.csv"
+    rows = [{"experiment": name, "fwd_ms": 7.7, "bwd_ms": 11.9} for name, *_ in LAYER_TIMES]
+    layers.write_text(json.dumps({"korthikanti_table4_per_layer_22B": {"rows": rows}}))
+    one = "{pp},{batch},1,1024,16,4,1024,1,1,{pp},{ms}\n"
+    for made, told in (
+        ([(8, 2, 40.0)], "the table has 0 of the former"),
+        ([(8, 1, 40.0)], "the table has 1 of the former"),
+        ([(8, 1, 40.0), (16, 1, 90.0)], "the table's times contradict each other, or are too few"),
+    ):
+        text = "".join(one.format(batch=batch, pp=pp, ms=ms) for batch, pp, ms in made)
+        table.write_text(",".join(VTRAIN_COLUMNS) + "\n" + text)
+        with pytest.raises(InputFileError, match=told):
+            calibrate([layers, table])
 
 
 @pytest.mark.slow

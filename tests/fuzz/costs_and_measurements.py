@@ -10,6 +10,8 @@ from meshwright.costs.layouts.kernels import kernel_model
 from meshwright.devices import device_type
 from meshwright.evaluation import measured_kernels
 from meshwright.evaluation.calibrate_collectives import calibrate
+from meshwright.evaluation.calibrate_kernels import LAYER_TIMES
+from meshwright.evaluation.calibrate_kernels import calibrate as calibrate_kernels
 from meshwright.evaluation.step_time_rows import VTRAIN_COLUMNS, read_rows
 from meshwright.evaluation.validate_flows import validate as validate_flows
 from meshwright.evaluation.validate_pacml import validate as validate_pacml
@@ -70,6 +72,20 @@ def _measured_kernels(text: str, folder: Path) -> None:
         positive("measured", item.us or 0.0, 0.0, 1e12)
         if priced is not None:
             positive("predicted", model.kernel_s(priced), 0.0, MOST_SECONDS)
+
+
+def _layer_times(text: str, folder: Path) -> None:
+    """The A100's constants from the times of one layer and a table that is as it is made."""
+    (folder / "layers.json").write_text(text, errors="surrogatepass")
+    (folder / "table.csv").write_text(TABLE)
+    checked(calibrate_kernels([folder / "layers.json", folder / "table.csv"]).to_data())
+
+
+def _fitted_table(text: str, folder: Path) -> None:
+    """The same from a table, and layers that are as they are made."""
+    (folder / "layers.json").write_text(json.dumps(LAYERS))
+    (folder / "table.csv").write_text(text, newline="", errors="surrogatepass")
+    checked(calibrate_kernels([folder / "layers.json", folder / "table.csv"]).to_data())
 
 
 def _steps(name: str, text: str, folder: Path) -> None:
@@ -142,6 +158,18 @@ STEPS = {"rows": [STEP]}
 
 VTRAIN = ",".join(VTRAIN_COLUMNS) + "\n2,16,8,1024,16,4,1024,1,1,2,72.16\n8,32,4,1024,16,4,1024,2,2,2,19.73\n"
 
+LAYERS = {
+    "korthikanti_table4_per_layer_22B": {
+        "rows": [{"experiment": name, "fwd_ms": "7.7", "bwd_ms": 11.9} for name, _, _ in LAYER_TIMES]
+    }
+}
+
+TABLE = ",".join(VTRAIN_COLUMNS) + "".join(
+    f"\n1,{2 * num},2,1024,16,{layers},1024,1,1,1,{num * (3 * layers + 10) + 0.4 * layers + 2}"
+    for num in (1, 2, 4)
+    for layers in (12, 24)
+)
+
 FLOWS = {
     "links": {"a": {"bandwidth": 1e9, "latency": 1e-6}, "b": {"bandwidth": 2e9, "latency": 0.0}},
     "flows": [
@@ -207,6 +235,8 @@ TARGETS = (
         "nccl-csv", "csv", lambda: (inputs.valid("nccl.csv"),), lambda text, folder: _measured_collectives("a.csv", text, folder)
     ),
     Target("measured-kernels", "yaml", lambda: (inputs.valid("measured-kernels.yaml"),), _measured_kernels),
+    Target("layer-times", "json", lambda: (json.dumps(LAYERS),), _layer_times, is_quick=False),
+    Target("fitted-tables", "csv", lambda: (TABLE,), _fitted_table, is_quick=False),
     Target("steps", "json", lambda: (json.dumps(STEPS),), lambda text, folder: _steps("steps.json", text, folder)),
     Target("vtrain", "csv", lambda: (VTRAIN,), lambda text, folder: _steps("vtrain.csv", text, folder)),
     Target("pacml", "json", lambda: (json.dumps(PACML),), _reference),

@@ -1,18 +1,11 @@
-"""Readers of benchmarks, training configs and studies, and of what runs leave behind."""
+"""Readers of benchmarks, training configs and studies, and of what one page shows of runs."""
 
-import io
 import json
-import re
-from functools import cache
 from pathlib import Path
-from typing import Any
-
-import torch
 
 from meshwright.cli.cost_options import CostOptions
 from meshwright.envs.benchmark import load_benchmark, load_variants
 from meshwright.evaluation.study import load_study
-from meshwright.models.saved import SavedNetwork, load_tensors
 from meshwright.planners.linear import DIGEST, FEATURES, FORMAT_VERSION, KIND, LinearWeights
 from meshwright.training.linear_settings import load_linear_settings
 from meshwright.training.run_folder import to_yaml
@@ -106,68 +99,6 @@ def _scorer(text: str, folder: Path) -> None:
     weights.save(folder / "again.json")
 
 
-def _network(text: str, folder: Path) -> None:
-    """A network whose file holds, in place of tensors, what the JSON says of their shapes and types."""
-    try:
-        data = json.loads(text)
-    except (ValueError, RecursionError):
-        return
-    torch.save(_with_tensors(data), folder / "policy.pt")
-    saved = SavedNetwork.load(folder / "policy.pt")
-    saved.save(folder / "again.pt")
-
-
-def _bytes(text: str, folder: Path) -> None:
-    """The same file with what the text says added to its bytes (``add PLACE VALUE``) or cut from its end (``cut NUMBER``)."""
-    data = bytearray(_network_file())
-    for line in text.splitlines():
-        verb, *numbers = line.split(" ")
-        if numbers and all(re.fullmatch("[0-9]{1,8}", number) for number in numbers):
-            place, value = int(numbers[0]), int(numbers[-1])
-            if verb == "add":
-                data[place % len(data)] = (data[place % len(data)] + value) % 256
-            elif verb == "cut":
-                del data[len(data) - value % len(data) :]
-    (folder / "policy.pt").write_bytes(bytes(data))
-    SavedNetwork.load(folder / "policy.pt")
-
-
-def _shipped_config(name: str) -> str:
-    return (inputs.CONFIGS / "train" / f"{name}.yaml").read_text()
-
-
-@cache
-def _shipped() -> dict[str, Any]:
-    data: dict[str, Any] = load_tensors(inputs.ROOT / "models" / "shipped" / "quickstart.pt")
-    return data
-
-
-@cache
-def _network_file() -> bytes:
-    buffer = io.BytesIO()
-    torch.save(_shipped(), buffer)
-    return buffer.getvalue()
-
-
-def _with_tensors(data: Any) -> Any:
-    if isinstance(data, dict) and set(data) == {"shape", "dtype"}:
-        dtype = getattr(torch, data["dtype"], None) if isinstance(data["dtype"], str) else None
-        shape = data["shape"] if isinstance(data["shape"], list) and all(type(n) is int for n in data["shape"]) else []
-        small = [n for n in shape if 0 <= n < 512][:3]
-        return torch.zeros(small, dtype=dtype if isinstance(dtype, torch.dtype) else torch.float32)
-    if isinstance(data, dict):
-        return {key: _with_tensors(value) for key, value in data.items()}
-    return [_with_tensors(item) for item in data] if isinstance(data, list) else data
-
-
-def _without_tensors(data: Any) -> Any:
-    if isinstance(data, torch.Tensor):
-        return {"shape": list(data.shape), "dtype": str(data.dtype).removeprefix("torch.")}
-    if isinstance(data, dict):
-        return {key: _without_tensors(value) for key, value in data.items()}
-    return [_without_tensors(item) for item in data] if isinstance(data, list | tuple) else data
-
-
 BENCHMARKS = (
     """name: small
 scenario:
@@ -251,6 +182,4 @@ TARGETS = (
         ],
         _scorer,
     ),
-    Target("networks", "json", lambda: [json.dumps(_without_tensors(_shipped()))], _network, is_quick=False),
-    Target("network-bytes", "text", lambda: ["add 100 0\nadd 2000 0\nadd 30000 0\ncut 0\n"], _bytes, is_quick=False),
 )

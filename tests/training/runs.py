@@ -12,6 +12,9 @@ from meshwright.training.train import train
 
 VALUES = "pretraining={kind: values, steps: 512, rollout_steps: 16, minibatch: 32, epochs: 1, explore: 0.2}"
 
+SECONDS = ("elapsed_s", "digest")
+"""Keys of a checkpoint that say how long it took, or are a hash of that too."""
+
 
 class InterruptionError(Exception):
     """Stands in for whatever ends a run between two updates."""
@@ -34,11 +37,11 @@ def go_on(chosen, folder, scenario, **options):
 
 
 def equal(ours, theirs):
-    """Whether two files of tensors hold the same, bit for bit, but for seconds."""
+    """Whether two files of tensors hold the same, bit for bit, but for seconds and what is a hash of them too."""
     if isinstance(ours, torch.Tensor):
         return (ours.dtype, ours.shape, ours.numpy().tobytes()) == (theirs.dtype, theirs.shape, theirs.numpy().tobytes())
     if isinstance(ours, dict):
-        return set(ours) == set(theirs) and all(equal(ours[k], theirs[k]) for k in ours if k != "elapsed_s")
+        return set(ours) == set(theirs) and all(equal(ours[k], theirs[k]) for k in ours if k not in SECONDS)
     if isinstance(ours, list | tuple):
         return len(ours) == len(theirs) and all(map(equal, ours, theirs))
     return ours == theirs

@@ -8,13 +8,15 @@ import numpy as np
 import pytest
 import yaml
 
-from meshwright import settings
+from meshwright import files, settings
 from meshwright.envs.ground import Ground
 from meshwright.envs.playing import play
 from meshwright.errors import CheckpointError, ConfigError, PolicyError
-from meshwright.planners.linear import LinearScorer, LinearWeights
+from meshwright.planners.linear import FEATURES, LinearScorer, LinearWeights
 from meshwright.training.linear import tune
 from meshwright.training.linear_settings import LinearSettings, load_linear_settings
+
+from .runs import SECONDS
 
 SHIPPED = Path(__file__).parents[2] / "configs" / "train" / "linear.yaml"
 
@@ -53,7 +55,7 @@ def content(path):
     rows = data if isinstance(data, list) else data.get("curve", [])
     for row in rows:
         del row["elapsed_s"]
-    return data if isinstance(data, list) else {key: value for key, value in data.items() if key != "elapsed_s"}
+    return data if isinstance(data, list) else {key: value for key, value in data.items() if key not in SECONDS}
 
 
 def same_run(ours, theirs):
@@ -165,16 +167,26 @@ def test_a_truncated_checkpoint_is_told_and_nothing_changes(linear, scenario, tm
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"format_version": 9}, "is no checkpoint of version 1"),
+        ({"format_version": 9}, "is no checkpoint of version 2"),
         ({"key": "0" * 32}, "belongs to another config, workload or cluster"),
-        ({"mean": "far", "costs": "high"}, "is no checkpoint of version 1"),
+        ({"mean": "far", "costs": "high"}, "is damaged: it does not fit this run"),
+        ({"mean": [0.0], "costs": [[1.0]]}, "is damaged: it does not fit this run"),
+        ({"generation": 99}, "is damaged: it does not fit this run"),
+        ({"curve": []}, "is damaged: it does not fit this run"),
+        ({"best": {}}, "is damaged: it does not fit this run"),
+        ({"elapsed_s": None}, "is damaged: it does not fit this run"),
+        ({"elapsed_s": 1e30}, "is damaged: it does not fit this run"),
+        ({"mean": [1e200] * len(FEATURES), "costs": [[1e200] * 4]}, "is damaged: it does not fit this run"),
+        ({"digest": "0" * 32}, "is damaged: it is not as it was written"),
     ],
 )
 def test_a_checkpoint_of_another_kind_is_told(linear, scenario, tmp_path, change, told):
     with pytest.raises(InterruptionError):
         tune(linear, tmp_path / "run", scenario=scenario, progress=interrupted_at(1))
     path = tmp_path / "run" / "checkpoint.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    data = json.loads(path.read_text()) | change
+    digest = files.digest({key: value for key, value in data.items() if key != "digest"})
+    path.write_text(json.dumps({**data, "digest": change.get("digest", digest)}))
     with pytest.raises(CheckpointError, match=told):
         tune(linear, tmp_path / "run", scenario=scenario, resume=True)
 

@@ -16,6 +16,7 @@ from meshwright.envs.ground import Ground
 from meshwright.errors import CheckpointError
 from meshwright.models.saved import SavedNetwork
 from meshwright.models.tensor_file import load_tensors, save_tensors
+from meshwright.training import checkpoint
 from meshwright.training.looks import Board
 from meshwright.training.settings import TrainSettings
 from meshwright.training.train import train
@@ -232,9 +233,9 @@ def test_a_truncated_checkpoint_is_told_and_nothing_changes(chosen, scenario, tm
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"format_version": 3}, "is no checkpoint of version 8"),
+        ({"format_version": 3}, "is no checkpoint of version 9"),
         ({"key": "0" * 32}, "belongs to another config, workload or cluster"),
-        (None, "is no checkpoint of version 8"),
+        (None, "is no checkpoint of version 9"),
     ],
 )
 def test_a_checkpoint_of_another_kind_is_told(chosen, scenario, tmp_path, content_of, change, told):
@@ -242,11 +243,33 @@ def test_a_checkpoint_of_another_kind_is_told(chosen, scenario, tmp_path, conten
     data = load_tensors(folder / "checkpoint.pt")
     if change is None:
         del data["recent_episodes"]
-    save_tensors(folder / "checkpoint.pt", data | (change or {}))
+    data = {key: value for key, value in (data | (change or {})).items() if key != checkpoint.DIGEST}
+    save_tensors(folder / "checkpoint.pt", data | {checkpoint.DIGEST: checkpoint.digest_of(data)})
     before = content_of(folder)
     with pytest.raises(CheckpointError, match=told):
         train(chosen, folder, scenario=scenario, resume=True)
     assert content_of(folder) == before
+
+
+def test_a_checkpoint_that_is_not_as_it_was_written_is_told(chosen, scenario, tmp_path, content_of):
+    """One number of the state of episodes, one weight, one generator, what decides where PPO goes on."""
+    folder = interrupted(chosen, scenario, tmp_path / "run")
+    written = checkpoint.load(folder / "checkpoint.pt")
+    digest = checkpoint.digest_of(written)
+    name, episodes = next((name, array) for name, array in written["episodes"].items() if array.numel())
+    weight = next(iter(written["policy"]))
+    other = {"policy": written["policy"] | {weight: written["policy"][weight] + 1e-3}}
+    for change in (
+        other,
+        {"episodes": written["episodes"] | {name: ~episodes if episodes.dtype == torch.bool else episodes + 1}},
+        {"torch_generator": written["torch_generator"].flip(0)},
+        {"num_timesteps": 0},
+    ):
+        save_tensors(folder / "checkpoint.pt", written | change | {checkpoint.DIGEST: digest})
+        before = content_of(folder)
+        with pytest.raises(CheckpointError, match="is damaged: it is not as it was written"):
+            train(chosen, folder, scenario=scenario, resume=True)
+        assert content_of(folder) == before
 
 
 @pytest.mark.parametrize("change", [{"seed": 9}, {"total_steps": 1000}, {"num_threads": 2}, {"name": "other"}])

@@ -12,6 +12,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -60,16 +61,13 @@ def guarded(action: Callable[[], int]) -> int:
 
 
 def _dispatch(arguments: list[str]) -> int:
-    from typer.main import get_command
-
     from ..compiling import watched
     from . import output, usage
-    from .app import app
 
-    usage.check_not_empty(arguments)
+    usage.check_not_empty(arguments, _command())
     try:
         with watched(output.say_once_compiling()):
-            status = get_command(app).main(arguments, prog_name="meshwright", standalone_mode=False)
+            status = _command().main(arguments, prog_name="meshwright", standalone_mode=False)
     except Exception as error:
         if usage.is_call_for_help(error):
             sys.stdout.write(f"{error}\n")
@@ -79,6 +77,16 @@ def _dispatch(arguments: list[str]) -> int:
             raise
         raise told from None
     return status if isinstance(status, int) else 0
+
+
+@cache
+def _command() -> Any:
+    """All commands and options; typer makes them out of annotations, which takes longer than most refusals."""
+    from typer.main import get_command
+
+    from .app import app
+
+    return get_command(app)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .. import inputs
 from ..jobs.load import profile_names
 from . import output
 
@@ -84,6 +85,7 @@ def _folders(out: Path | None, chosen: Sequence[BenchmarkSettings]) -> list[Path
         return [None] * len(chosen)
     from ..evaluation import summary
     from ..evaluation.pages import FILES, PLANS
+    from ..training.run_folder import resumed_files
 
     folders = [out] if len(chosen) == 1 else [out / each.name.partition("/")[2] for each in chosen]
     if len(chosen) > 1:
@@ -93,6 +95,8 @@ def _folders(out: Path | None, chosen: Sequence[BenchmarkSettings]) -> list[Path
         output.check_folder("--out", folder, markers=("results.json", "config.yaml"))
         output.check_files_in("--out", folder, FILES)
         output.check_folder("--out", folder / PLANS, markers=("index.json",), is_replaced=True)
+        for path in resumed_files(folder):  # the report shows a training run that lies there
+            inputs.note(path)
     return [*folders]
 
 

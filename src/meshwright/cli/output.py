@@ -78,8 +78,7 @@ def check_file(option: str, path: str | Path | None, *, is_update: bool = False)
         raise InputFileError("may not be written", field=option, value=str(path))
     if not target.exists():
         _check_writable(option, target.parent, "no such folder")
-    if not is_update:
-        inputs.declare_file(option, target)
+    inputs.declare_file(option, target, is_update=is_update)
 
 
 def check_files_in(option: str, folder: Path | None, names: Sequence[str]) -> None:

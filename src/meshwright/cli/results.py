@@ -17,6 +17,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from .. import inputs
 from . import guarded, output, training
 
 if TYPE_CHECKING:
@@ -84,6 +85,8 @@ def _run(chosen: argparse.Namespace) -> int:
     output.check_folder("--out", out)
     output.check_file("--pack", chosen.pack)
     places = Places(out, _given("--graphs", chosen.graphs, PROFILES), _given("--trace", chosen.trace, TRACE))
+    for path in [*([] if places.graphs is None else places.graphs.rglob("graph.txt")), *([places.trace] if places.trace else [])]:
+        inputs.note(path)  # tasks read them in processes of their own
     console = output.console()
     every = tasks(study, places, resolved)
     wanted = selected(every, study, chosen.only)

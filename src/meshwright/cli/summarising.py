@@ -15,6 +15,8 @@ def run(folder: Path, against: str | None, out: Path | None, json_file: str | No
     output.check_file("--json", json_file)
     output.check_folder("--out", out, markers=("summary.html",))
     output.check_files_in("--out", out, summary.FILES)
+    if folder.is_file():
+        raise InputFileError("is a file, a folder is wanted", field="FOLDER", value=str(folder))
     if not folder.is_dir():
         raise InputFileError("no such folder", field="folder", value=str(folder))
     found = summary.read(folder)

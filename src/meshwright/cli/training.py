@@ -6,7 +6,7 @@ import sys
 from importlib.resources import files as resources
 from pathlib import Path
 
-from .. import files, settings
+from .. import files, inputs, settings
 from ..errors import CheckpointError, ConfigError, MeshwrightError
 from ..jobs.load import profile_names
 from . import interrupts, output
@@ -24,6 +24,10 @@ def run(
     json_file: str | None,
 ) -> None:
     """Train, or go on training, and say where the run folder is and what the policy reached."""
+    from ..training.run_folder import RunFolder, resumed_files
+
+    for path in () if resume is None else resumed_files(resume):
+        inputs.declare_file("--resume", path, is_update=True)
     output.check_file("--json", json_file)
     output.check_folder("--out", out, is_replaced=True)
     if graphs is not None:
@@ -37,7 +41,6 @@ def run(
 
         tuning.run(None if config is None else config_path(config), changes, resume, out, overwrite, graphs, json_file)
         return
-    from ..training.run_folder import RunFolder
     from ..training.settings import load_train_settings
 
     chosen = load_train_settings(config_path(config), changes) if config is not None else None

@@ -14,23 +14,45 @@ _KINDS = {"int": "must be a whole number", "float": "must be a number"}
 _WITH_UNIT = re.compile(r"([+-]?[0-9]{1,15}(?:[.][0-9]{1,15})?(?:e[0-9])?) ?([a-z%]{0,9})", re.IGNORECASE)
 _SECONDS = {"s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
 _MULTIPLES = {"": 1, "k": 1_000}
+_POWERS_OF_TWO = {"": 1, "k": 1_024}
+IN_POWERS_OF_TWO = ("--sequence-length",)
+"""Options of which 2k are 2048."""
 
 EXPLAINED_WHEN_EMPTY = ("--set", "--json")
 """Options that say themselves what they want in place of nothing."""
 
 
-def check_not_empty(arguments: Sequence[str]) -> None:
+def check_not_empty(arguments: Sequence[str], command: Any) -> None:
     """Refuse an empty word, which a shell makes of a variable that is not set and which as a path is the current folder.
 
+    Args:
+        arguments: of the command line.
+        command: of typer, with all commands in it.
+
     Raises:
-        MeshwrightError: naming the option whose value it is.
+        MeshwrightError: naming the option or the argument whose value it is.
     """
     for before, word in pairwise(["", *arguments]):
         option, equals, value = word.partition("=")
         if not (equals and option.startswith("--")):
-            option, value = (before if before.startswith("--") else "argument"), word
+            option, value = (before if before.startswith("--") else _positional(arguments, command)), word
         if not value.strip() and option not in EXPLAINED_WHEN_EMPTY:
             raise MeshwrightError("must not be empty (is a variable of the shell not set?)", field=option, value=value)
+
+
+def _positional(arguments: Sequence[str], command: Any) -> str:
+    """What the command that is called names its arguments."""
+    for word in arguments:
+        commands = getattr(command, "commands", {})
+        if word not in commands:
+            break
+        command = commands[word]
+    if hasattr(command, "commands"):
+        return "COMMAND"
+    return (
+        " or ".join(str(parameter.metavar) for parameter in command.params if parameter.param_type_name == "argument")
+        or "argument"
+    )
 
 
 def is_call_for_help(error: Exception) -> bool:
@@ -90,7 +112,8 @@ def _about_number(problem: str, name: str, value: str, written: re.Match[str], *
     """A number with a unit or an exponent; where it is plain what is meant, the number is told."""
     unit = written[2].lower()
     is_time = name.endswith("-s")
-    factor = (_SECONDS if is_time and unit else _MULTIPLES).get(unit)
+    multiples = _POWERS_OF_TWO if name in IN_POWERS_OF_TWO else _MULTIPLES
+    factor = (_SECONDS if is_time and unit else multiples).get(unit)
     meant = None if factor is None else float(written[1]) * factor
     if unit:
         problem += " of seconds" * is_time + " without a unit"
