@@ -255,7 +255,7 @@ def test_four(): assert {openmpi}
 """
 
 
-@pytest.mark.parametrize("options", [(), ("-n", "2")])
+@pytest.mark.parametrize("options", [(), pytest.param(("-n", "2"), marks=pytest.mark.slow)])
 def test_the_summary_counts_what_was_proved_and_says_why_the_rest_was_not(suite, options):
     (suite / "tests" / "test_all.py").write_text(PROOFS.format(openmpi=True))
     result = pytest_run(suite, *options)
@@ -318,7 +318,7 @@ def test_without_the_variable_absent_data_is_a_skip(suite):
     assert "1 passed, 2 skipped" in result.stdout
 
 
-@pytest.mark.parametrize("options", [(), ("-n", "2")])
+@pytest.mark.parametrize("options", [(), pytest.param(("-n", "2"), marks=pytest.mark.slow)])
 def test_with_the_variable_a_skipped_reference_test_is_a_failure(suite, options):
     result = pytest_run(suite, *options, MESHWRIGHT_REFERENCE=str(suite / "absent"))
     assert result.returncode == 1
@@ -326,7 +326,7 @@ def test_with_the_variable_a_skipped_reference_test_is_a_failure(suite, options)
     assert "skipped," not in result.stdout
 
 
-@pytest.mark.parametrize("options", [(), ("-n", "2")])
+@pytest.mark.parametrize("options", [(), pytest.param(("-n", "2"), marks=pytest.mark.slow)])
 def test_with_the_data_there_reference_tests_pass(suite, options):
     result = pytest_run(suite, *options, MESHWRIGHT_REFERENCE=str(suite / "data"))
     assert result.returncode == 0, result.stdout

@@ -152,6 +152,7 @@ def test_an_interrupt_ends_an_evaluation_at_once_in_one_line(work, jobs):
     assert not (work / "results.json").exists()
 
 
+@pytest.mark.slow
 def test_an_interrupted_training_leaves_a_run_that_goes_on(work):
     command = ("train", "train.yaml", "--out", "run", "--set", "total_steps=400000")
     status, out, err = interrupted(work, *command, sign="run/policy.pt")

@@ -159,7 +159,10 @@ IN_PRETRAINING = (
 )
 
 
-@pytest.mark.parametrize("before", [(), IN_PRETRAINING], ids=["in PPO", "in the pretraining"])
+@pytest.mark.parametrize(
+    "before",
+    [pytest.param((), id="in PPO"), pytest.param(IN_PRETRAINING, id="in the pretraining", marks=pytest.mark.slow)],
+)
 def test_a_run_killed_without_warning_goes_on_to_the_same_numbers(config, tmp_path, before):
     changes = [*IN_PPO, *before]
     told = [part for change in changes for part in ("--set", change)]
