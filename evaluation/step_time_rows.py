@@ -21,20 +21,18 @@ from ..jobs.transformer import TransformerShape
 
 GIB = 2.0**30
 
-VTRAIN_COLUMNS = tuple(
-    [
-        "# GPUs",
-        "global batch",
-        "micro batch",
-        "hidden size",
-        "attention heads",
-        "# layers",
-        "sequence length",
-        "tensor parallelism",
-        "data parallelism",
-        "pipeline parallelism",
-        "iteration time (ms)",
-    ]
+VTRAIN_COLUMNS = (
+    "# GPUs",
+    "global batch",
+    "micro batch",
+    "hidden size",
+    "attention heads",
+    "# layers",
+    "sequence length",
+    "tensor parallelism",
+    "data parallelism",
+    "pipeline parallelism",
+    "iteration time (ms)",
 )
 VTRAIN_VOCABULARY = 51_200
 """The table names no vocabulary: GPT-2's 50,257 tokens padded as Megatron-LM pads them for eight ranks. That activations are
