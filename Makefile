@@ -55,7 +55,7 @@ validate-network: $(STAMP) ## As root: hold the network model against gloo over 
 	@$(BIN)/meshwright validate network $(ARGS)
 
 stress: $(STAMP) ## Start 2,000 jobs of each launch script whose hosts end at once; minutes
-	@MESHWRIGHT_LAUNCHES=2000 $(BIN)/python -m pytest -o timeout=3000 tests/export/test_launcher.py -k together $(ARGS)
+	@MESHWRIGHT_LAUNCHES=2000 $(BIN)/python -m pytest -o timeout=3000 tests/export/launchers/test_remote_shell.py -k together $(ARGS)
 
 mutants: $(STAMP) ## Change one thing at a time in what must be right and count what no test sees; tens of minutes
 	@$(BIN)/python .ci/mutants.py $(ARGS)
@@ -64,7 +64,7 @@ fuzz: $(STAMP) ## Spoil inputs of every reader for minutes; ARGS="plans --minute
 	@$(BIN)/python -m tests.fuzz $(ARGS)
 
 monotone: $(STAMP) ## Price 1,000 random jobs and layouts on a machine and on a better one; none may be worse; minutes
-	@MESHWRIGHT_CASES=1000 $(BIN)/python -m pytest -o timeout=3000 tests/evaluation/test_better_machines.py $(ARGS)
+	@MESHWRIGHT_CASES=1000 $(BIN)/python -m pytest -o timeout=3000 tests/planning/test_better_machines.py $(ARGS)
 
 docs: $(STAMP) ## Build the documentation into docs/_build; a warning is an error
 	@$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build
@@ -77,10 +77,10 @@ demo: $(STAMP) ## Train a small policy, evaluate it, export its decisions, write
 	@$(BIN)/python -m meshwright.cli.demo $(ARGS)
 
 results: $(STAMP) ## Train and evaluate everything anew and write the tables of docs/results.md; hours; ARGS="--graphs DIR --trace FILE"
-	@$(BIN)/python -m meshwright.cli.results $(ARGS)
+	@$(BIN)/python -m benchmarks.study $(ARGS)
 
 results-quick: $(STAMP) ## The same in minutes, to see that everything runs, into runs/results-quick
-	@$(BIN)/python -m meshwright.cli.results --quick $(ARGS)
+	@$(BIN)/python -m benchmarks.study --quick $(ARGS)
 
 clean: ## Remove caches and build outputs; .venv and runs/ stay
 	@rm -rf build dist *.egg-info docs/_build docs/api benchmarks/out .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

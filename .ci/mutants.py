@@ -48,18 +48,21 @@ class Group:
     tests: tuple[str, ...]
 
 
-_EXPORT_TESTS = sorted(path.name for path in (ROOT / "tests/export").glob("test_*.py") if path.name != "test_hostile.py")
+_EXPORT = ROOT / "tests/export"
+_EXPORT_TESTS = sorted(
+    path.relative_to(_EXPORT).as_posix() for path in _EXPORT.rglob("test_*.py") if path.name != "test_hostile.py"
+)
 
 _FLOWS = ("collectives", "phases", "shared_links", "nccl")
 
 GROUPS = {
     "legality": Group(("plans/legality.py",), ("tests/plans",)),
     "collectives": Group(
-        ("costs/collectives/*.py",),
+        ("costs/collectives/*.py", "costs/collectives/libraries/*.py"),
         ("tests/costs/collectives", *(f"tests/costs/test_{name}.py" for name in _FLOWS)),
     ),
     # Without the laws over hostile texts: they run every script some hundred times.
-    "export": Group(("export/*.py",), tuple(f"tests/export/{name}" for name in _EXPORT_TESTS)),
+    "export": Group(("export/*.py", "export/*/*.py"), tuple(f"tests/export/{name}" for name in _EXPORT_TESTS)),
 }
 
 

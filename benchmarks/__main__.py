@@ -22,7 +22,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import track
 
-from .measure import REPEATS, Figure, median_s
+from .speed.measure import REPEATS, Figure, median_s
 
 OUT = Path(__file__).resolve().parent / "out" / "bench.json"
 
@@ -30,13 +30,13 @@ OUT = Path(__file__).resolve().parent / "out" / "bench.json"
 def kernel() -> list[Figure]:
     """Scheduling of one step of a 10,000-task graph on 64 devices: compiled kernel against the plain reference."""
     from meshwright.clusters import load_cluster
-    from meshwright.costs.model import CostSettings
     from meshwright.costs.network import RankNetwork
+    from meshwright.costs.settings import CostSettings
     from meshwright.jobs import load_graph
     from meshwright.plans import uniform_splits
-    from meshwright.simulation import kernel as compiled
-    from meshwright.simulation import reference
-    from meshwright.simulation.lowering import lower
+    from meshwright.simulation.step import kernel as compiled
+    from meshwright.simulation.step.lowering import lower
+    from tests.oracles import list_scheduling
 
     cluster, graph = load_cluster("preset:ramp-4x4x4"), load_graph("zoo:gpt2-small")
     network, costs = RankNetwork(cluster, np.arange(64)), CostSettings(contention="independent")
@@ -46,7 +46,7 @@ def kernel() -> list[Figure]:
     compiled.schedule(execution)
     first_s = time.perf_counter() - began
     fast_s = median_s(lambda: compiled.schedule(execution))
-    slow_s = median_s(lambda: reference.schedule(execution))
+    slow_s = median_s(lambda: list_scheduling.schedule(execution))
     lower_s = median_s(lambda: lower(graph, splits, network, costs))
     on = f"gpt2-small on 64 devices, {execution.num_tasks:,} tasks, independent"
     return [
@@ -82,7 +82,7 @@ def environment() -> list[Figure]:
             scores = rng.random(batch.observations.action_mask.shape) * batch.observations.action_mask
             batch.step(scores.argmax(axis=1))
 
-    from .growth import memory, plain_environment
+    from .speed.growth import memory, plain_environment
 
     batch = EpisodeBatch(scenario, 256)
     one_s, many_s = median_s(one_episode), median_s(many_episodes)
@@ -96,14 +96,14 @@ def environment() -> list[Figure]:
 
 def policy() -> list[Figure]:
     """Latency of one decision of the shipped network; PPO's speed end to end, and where its time goes."""
-    from .policy import policy_figures
+    from .speed.policy import policy_figures
 
     return policy_figures()
 
 
 def latency() -> list[Figure]:
     """One decision of a network on 256 devices, from the arrival to the choice."""
-    from .latency import latency_figures
+    from .speed.latency import latency_figures
 
     return latency_figures()
 
@@ -126,28 +126,28 @@ def start_up() -> list[Figure]:
 
 def fair_sharing() -> list[Figure]:
     """An event of max-min fair sharing by the number of flows under way."""
-    from .fair_sharing import fair_sharing_events
+    from .speed.fair_sharing import fair_sharing_events
 
     return fair_sharing_events()
 
 
 def pacml_episodes() -> list[Figure]:
     """The published benchmark; nothing where the reference data is absent."""
-    from .pacml import figures
+    from .speed.pacml import figures
 
     return figures()
 
 
 def search() -> list[Figure]:
     """All layouts of a 175B model on 1,024 devices, and pruning beside pricing them all."""
-    from .search import search_figures
+    from .speed.search import search_figures
 
     return search_figures()
 
 
 def pricing() -> list[Figure]:
     """The price of a layout and of a group, and the signatures of blocks."""
-    from .pricing import pricing_figures
+    from .speed.pricing import pricing_figures
 
     return pricing_figures()
 
@@ -156,8 +156,8 @@ def growth() -> list[Figure]:
     """How cost grows with tasks, devices, flows and episodes; drawn, and its exponents as figures."""
     from meshwright import files
 
-    from .growth import exponents, points
-    from .plots import growth_svg
+    from .speed.growth import exponents, points
+    from .speed.plots import growth_svg
 
     measured = list(points())
     files.write_text(OUT.with_name("growth.svg"), growth_svg(measured))

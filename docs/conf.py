@@ -43,13 +43,14 @@ FLOORS = [
     "costs",
     "simulation",
     "planners",
+    "planning",
     "envs",
     "models",
     "training",
     "evaluation",
     "export",
 ]
-FOUNDATION = ["devices", "shipped", "settings", "yaml12", "files", "inputs", "temporaries", "errors"]
+FOUNDATION = ["devices", "packaged", "settings", "yaml12", "files", "inputs", "temporaries", "errors"]
 
 
 FIELDS = re.compile(r":(ivar|param) (\w+(?:, \w+)+):")

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from ..compiled import for_types_of, njit
 from ..errors import PolicyError
 from ..jobs.arrivals import Arrivals
-from ..simulation import dynamics
-from ..simulation.problem import Problem
-from ..simulation.records import EpisodeRecord, record
-from ..simulation.scenario import Scenario
+from ..simulation.cluster import dynamics
+from ..simulation.cluster.problem import Problem
+from ..simulation.cluster.records import EpisodeRecord, record
+from ..simulation.cluster.scenario import Scenario
 from .observation import ObservationArrays, Observer, observe
 from .reward import RewardSettings, is_lost, reward
 

@@ -17,8 +17,8 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from .. import settings
 from ..errors import ConfigError
-from ..simulation import scenario
-from ..simulation.scenario import Scenario, ScenarioSettings
+from ..simulation.cluster import scenario
+from ..simulation.cluster.scenario import Scenario, ScenarioSettings
 from .reward import RewardSettings
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
@@ -85,7 +85,7 @@ class BenchmarkSettings(settings.Settings):
         cache: Path | None = None,
         progress: Callable[[str, int, int], None] | None = None,
     ) -> Scenario:
-        """Build the scenario (see `simulation.scenario.build`)."""
+        """Build the scenario (see `simulation.cluster.scenario.build`)."""
         return scenario.build(self.scenario, graphs_dir=graphs_dir, cache=cache, progress=progress)
 
 

@@ -13,9 +13,9 @@ from typing import Any
 from .. import files, settings
 from ..errors import CheckpointError, ConfigError
 from ..jobs.workload import SequentialTimeSteps
+from ..simulation.cluster.scenario import Scenario, ScenarioSettings
+from ..simulation.pacml.semantics import PacmlSemantics
 from ..simulation.pacml.switches import PRESETS
-from ..simulation.scenario import Scenario, ScenarioSettings
-from ..simulation.semantics import PacmlSemantics
 
 KEY = "ground"
 """Of what a policy's file tells of its training."""

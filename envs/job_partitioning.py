@@ -11,10 +11,10 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from ..errors import ConfigError
-from ..simulation.decision import Decision, decision
-from ..simulation.records import EpisodeRecord
-from ..simulation.scenario import Scenario
-from ..simulation.state import OUTCOME_WORDS, Outcome
+from ..simulation.cluster.decision import Decision, decision
+from ..simulation.cluster.records import EpisodeRecord
+from ..simulation.cluster.scenario import Scenario
+from ..simulation.cluster.state import OUTCOME_WORDS, Outcome
 from . import viewer
 from .batch import EpisodeBatch
 from .benchmark import BenchmarkSettings, load_benchmark
@@ -33,7 +33,7 @@ class JobPartitioningEnv(gymnasium.Env[Observation, np.int64]):
     rejects the job. A placed job owns its devices until it ends.
 
     After these, with the rule ``all-blocks``, come up to ``max_listed_blocks`` candidates: every free block that suits,
-    those that nothing tells apart once (see `simulation.listing`).
+    those that nothing tells apart once (see `simulation.decision_space.listing`).
 
     **PAC-ML.** With ``semantics: {kind: pacml}`` jobs are cut, priced and blocked as in the published PAC-ML simulator,
     with or without its defects. The rule ``published`` is its first fit, by which a job may hold several blocks; the mask
@@ -69,7 +69,7 @@ class JobPartitioningEnv(gymnasium.Env[Observation, np.int64]):
     With ``shape_slots: h`` in the scenario six more keys tell of the next h arrivals and of the end of the episode (and, with
     ``load_windows``, ``deadline_windows`` and ``work_windows``, of the latest arrivals):
     ``cluster_shapes``, ``cluster_any``, ``candidate_shapes``, ``candidate_any``, ``candidate_ends``, ``episode`` (see
-    `envs.foresight`).
+    `envs.availability`).
 
     **Reward.** The benchmark's weighted sum: by default +1 for a job that is placed and -1 for one turned away. A
     job that goes on waiting pays nothing; one whose deadline expires in the queue pays as one turned away, in the step

@@ -19,12 +19,12 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from ..compiled import njit
-from ..simulation.by_reference import by_reference
-from ..simulation.durations import class_durations_s, timed_as
-from ..simulation.problem import ONE_BLOCK_RULES, Problem
-from ..simulation.scenario import Scenario
-from ..simulation.state import Episodes
-from .foresight import KEYS, Shapes, foresee, shapes, sizes
+from ..numba_records import by_reference
+from ..simulation.cluster.durations import class_durations_s, timed_as
+from ..simulation.cluster.problem import ONE_BLOCK_RULES, Problem
+from ..simulation.cluster.scenario import Scenario
+from ..simulation.cluster.state import Episodes
+from .availability import KEYS, Shapes, foresee, shapes, sizes
 
 # Moments ahead, in mean inter-arrival times.
 SLOTS = (1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
@@ -68,7 +68,7 @@ class Layout(NamedTuple):
 
 @by_reference
 class ObservationArrays(NamedTuple):
-    """Observations of ``e`` episodes, one array per key of the observation space; the last ones are those of `foresight`."""
+    """Observations of ``e`` episodes, one array per key of the observation space; the last ones are those of `availability`."""
 
     graph_id: NDArray[np.int64]
     job: NDArray[np.float32]

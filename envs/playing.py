@@ -7,9 +7,9 @@ import time
 import numpy as np
 
 from ..planners.policy import Policy, checked
-from ..simulation.decision import decision
-from ..simulation.records import EpisodeRecord
-from ..simulation.scenario import Scenario
+from ..simulation.cluster.decision import decision
+from ..simulation.cluster.records import EpisodeRecord
+from ..simulation.cluster.scenario import Scenario
 from .batch import EpisodeBatch
 
 

@@ -9,9 +9,9 @@ from pydantic import Field
 
 from .. import settings
 from ..compiled import njit
-from ..simulation.problem import Problem
-from ..simulation.state import Episodes
-from ..simulation.waiting import can_wait
+from ..simulation.cluster.problem import Problem
+from ..simulation.cluster.queue import can_wait
+from ..simulation.cluster.state import Episodes
 
 Weights = tuple[float, float, float, float, float]
 

@@ -16,10 +16,10 @@ from ..envs.benchmark import BenchmarkSettings
 from ..envs.playing import play
 from ..errors import MeshwrightError
 from ..planners.policy import Policy
-from ..simulation.records import EpisodeRecord
-from ..simulation.scenario import Scenario
-from .policies import policy
-from .references import beam_record, is_beam
+from ..planning.policies import policy
+from ..simulation.cluster.records import EpisodeRecord
+from ..simulation.cluster.scenario import Scenario
+from .bounds import beam_record, is_beam
 
 
 @dataclass(frozen=True)

@@ -17,14 +17,14 @@ import numpy as np
 from ..envs.benchmark import BenchmarkSettings
 from ..envs.ground import Ground
 from ..errors import ConfigError, PolicyError
-from ..simulation.records import EpisodeRecord
-from ..simulation.scenario import Scenario
+from ..planning.policies import check_best_fixed, display_name, each_fixed, is_best_fixed, kind, off_ground, policy
+from ..simulation.cluster.records import EpisodeRecord
+from ..simulation.cluster.scenario import Scenario
+from .bounds import check as check_references
+from .bounds import is_beam, least_blocking_rate
+from .decision_stats import degrees_by_state
 from .episodes import Player
 from .metrics import METRICS, completion_percentiles_s, degree_shares, metrics, outcome_shares, rule_shares, shape_shares
-from .policies import check_best_fixed, display_name, each_fixed, is_best_fixed, kind, off_ground, policy
-from .references import check as check_references
-from .references import is_beam, least_blocking_rate
-from .states import degrees_by_state
 from .statistics import excludes_zero, interval, least, paired
 
 FORMAT_VERSION = 2
@@ -65,8 +65,8 @@ def evaluate(
 
     Args:
         benchmark: scenario, seeds and the policies that are always compared.
-        specs: policies beside those (see `evaluation.policies`).
-        references: clairvoyant references to show beside them (see `evaluation.references`).
+        specs: policies beside those (see `planning.policies`).
+        references: clairvoyant references to show beside them (see `evaluation.bounds`).
         num_seeds: test episodes; the benchmark's own number by default.
         num_processes: episodes played at a time.
         graphs_dir: profiles by folder name.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ..simulation.records import EpisodeRecord
-from ..simulation.scenario import Scenario
+from ..simulation.cluster.records import EpisodeRecord
+from ..simulation.cluster.scenario import Scenario
 
 
 def fragmentation(record: EpisodeRecord, scenario: Scenario) -> float | None:

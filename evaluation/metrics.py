@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..simulation.records import EpisodeRecord
-from ..simulation.scenario import Scenario
-from ..simulation.state import OUTCOME_WORDS, Outcome
+from ..simulation.cluster.records import EpisodeRecord
+from ..simulation.cluster.scenario import Scenario
+from ..simulation.cluster.state import OUTCOME_WORDS, Outcome
 from .fragmentation import fragmentation
 
 # Percentiles of the completion times of all placed jobs that `completion_percentiles_s` tells.

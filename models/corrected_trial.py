@@ -11,15 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..compiled import njit
-from ..envs.foresight import foresee
+from ..envs.availability import foresee
 from ..envs.observation import Observer
 from ..envs.reward import RewardSettings, reward
-from ..planners.afterstate import Scorer, score_candidates, state_of_episode
+from ..planners.afterstate_features import Scorer, score_candidates, state_of_episode
+from ..planners.episode_player import begun_for_each, blocking_rates
 from ..planners.linear import FEATURES, folded, scorer
-from ..planners.linear_trial import begun_for_each, blocking_rates
-from ..simulation import dynamics
-from ..simulation.scenario import Scenario
-from .after_kernel import write_worth
+from ..simulation.cluster import dynamics
+from ..simulation.cluster.scenario import Scenario
+from .afterstate_kernel import write_worth
 from .network import CandidateNetwork
 
 

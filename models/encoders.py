@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.nn import SAGEConv, global_max_pool, global_mean_pool
 
-from ..envs.static import OP_FEATURES, StaticFeatures
+from ..envs.static_features import OP_FEATURES, StaticFeatures
 
 
 class GraphEncoder(nn.Module):

@@ -14,7 +14,7 @@ from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.common.type_aliases import Schedule
 from torch import Tensor
 
-from ..envs.static import StaticFeatures
+from ..envs.static_features import StaticFeatures
 from .network import NOT_OFFERED, CandidateNetwork
 from .settings import NetworkSettings
 

@@ -11,7 +11,8 @@ of what the candidates are worth, each counted as often as it is chosen, and a c
 and stays as it is then: PPO learns the sharpness and the corrections. PPO may be paid in another unit than worth is told
 in; ``value_scale`` turns the one into the other.
 
-With ``prior``, scores also hold those of a linear scorer (see `models.prior`) times a sharpness of their own, none at first.
+With ``prior``, scores also hold those of a linear scorer (see `models.linear_prior`) times a sharpness of their own, none at
+first.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ import torch
 from torch import Tensor, nn
 
 from ..envs.observation import CANDIDATE_FEATURES, CLUSTER_FEATURES, DEVICE_FEATURES, JOB_FEATURES, SLOTS
-from ..envs.static import DEGREE_FEATURES, StaticFeatures
-from .after import AfterstateValue, AfterWeights
+from ..envs.static_features import DEGREE_FEATURES, StaticFeatures
+from .ablation import unseen
+from .afterstate_value import AfterstateValue, AfterWeights
 from .encoders import GraphEncoder, GraphTotals, NoGraph, SetEncoder, StaticTensors
-from .prior import KEY as PRIOR
+from .linear_prior import KEY as PRIOR
 from .settings import NetworkSettings
-from .unseen import unseen
 
 # Score of a candidate that is not offered; finite, so that no gradient becomes NaN.
 NOT_OFFERED = -1e8
@@ -175,7 +176,7 @@ class CandidateNetwork(nn.Module):
         return self.after.matrices(self.static, sees_time="time-to-free" not in self.settings.without)
 
     def _worth(self, observation: dict[str, Tensor], sample: Tensor, candidate: Tensor) -> Worth:
-        if "candidate_after" in observation:  # computed already, see `models.after_kernel`
+        if "candidate_after" in observation:  # computed already, see `models.afterstate_kernel`
             found = observation["candidate_after"][sample, candidate]
             after, hidden = found[:, 0], found[:, 1:]
         else:

@@ -16,16 +16,16 @@ from numpy.typing import NDArray
 
 from .. import files, settings
 from ..envs.observation import CANDIDATE_FEATURES, CLUSTER_FEATURES, DEVICE_FEATURES, JOB_FEATURES, SLOTS
-from ..envs.static import DEGREE_FEATURES, OP_FEATURES, StaticFeatures, static_features
+from ..envs.static_features import DEGREE_FEATURES, OP_FEATURES, StaticFeatures, static_features
 from ..errors import CheckpointError, ConfigError
 from ..planners.linear import LinearWeights
-from ..simulation.decision import Decision
-from ..simulation.problem import ONE_BLOCK_RULES, RULE_NAMES
-from ..simulation.scenario import Scenario
-from ..simulation.scenario_settings import ScenarioSettings
+from ..simulation.cluster.decision import Decision
+from ..simulation.cluster.problem import ONE_BLOCK_RULES, RULE_NAMES
+from ..simulation.cluster.scenario import Scenario
+from ..simulation.cluster.scenario_settings import ScenarioSettings
+from .linear_prior import KEY as PRIOR
+from .linear_prior import LinearPrior
 from .network import CandidateNetwork
-from .prior import KEY as PRIOR
-from .prior import LinearPrior
 from .settings import NetworkSettings
 from .tensor_file import load_tensors, save_tensors
 

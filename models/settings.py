@@ -31,8 +31,8 @@ class NetworkSettings(settings.Settings):
             which is better there, and it serves no others.
         standardised: whether that estimate reads what is told of the latest arrivals in standard deviations from its mean in the
             first training episodes, so that small differences between what it serves are plain; with short windows, chance too.
-        prior: whether a linear scorer's scores, times a sharpness of their own, are part of the scores (see `models.prior`).
-        without: what the network does without.
+        prior: whether a linear scorer's scores, times a sharpness of their own, are part of the scores (see
+        `models.linear_prior`). without: what the network does without.
     """
 
     graph_hidden: int = Field(default=32, ge=1, le=1024)

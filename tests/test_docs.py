@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from meshwright.clusters import load_cluster
-from meshwright.costs.model import CostSettings
-from meshwright.evaluation.validate_flows import validate
+from meshwright.costs.settings import CostSettings
+from meshwright.evaluation.validation.flows import validate
 from meshwright.export import export
 from meshwright.jobs import load_graph
-from meshwright.jobs.zoo import zoo_names
+from meshwright.jobs.zoo.catalogue import zoo_names
 from meshwright.plans import load_plan
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"

@@ -75,9 +75,21 @@ def test_the_tree_as_it_stands_keeps_its_import_rules(tmp_path):
 @pytest.mark.parametrize(
     ("file", "line", "told"),
     [
-        ("jobs/wrong.py", "from ..envs import registration", "meshwright.jobs is not allowed to import meshwright.envs"),
-        ("jobs/wrong.py", "from .. import clusters", "meshwright.jobs is not allowed to import meshwright.clusters"),
-        ("planners/wrong.py", "def f():\n    import torch.nn", "meshwright.planners is not allowed to import torch"),
+        (
+            "src/meshwright/jobs/wrong.py",
+            "from ..envs import registration",
+            "meshwright.jobs is not allowed to import meshwright.envs",
+        ),
+        (
+            "src/meshwright/jobs/wrong.py",
+            "from .. import clusters",
+            "meshwright.jobs is not allowed to import meshwright.clusters",
+        ),
+        (
+            "src/meshwright/planners/wrong.py",
+            "def f():\n    import torch.nn",
+            "meshwright.planners is not allowed to import torch",
+        ),
         ("envs/wrong.py", "import sb3_contrib", "meshwright.envs is not allowed to import sb3_contrib"),
         ("src/meshwright/files.py", "from . import settings", "meshwright.files is not allowed to import meshwright.settings"),
     ],

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from .. import settings
 from ..models.settings import NetworkSettings
-from .pretraining_settings import RulePretraining, ValuePretraining
+from .pretraining.settings import RulePretraining, ValuePretraining
 
 Pretraining = Annotated[ValuePretraining | RulePretraining, Field(discriminator="kind")]
 

@@ -16,8 +16,8 @@ from ..envs.playing import play
 from ..errors import NothingToLearnError
 from ..planners.policy import Policy
 from ..planners.rules import NAMES, rule_of_thumb
-from ..simulation.decision import Decision
-from ..simulation.scenario import Scenario
+from ..simulation.cluster.decision import Decision
+from ..simulation.cluster.scenario import Scenario
 
 # Of decisions at which `Picky` turns a job away that has a place.
 SHARE_TURNED_AWAY = 0.5

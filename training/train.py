@@ -13,14 +13,14 @@ from sb3_contrib import MaskablePPO
 from stable_baselines3.common.logger import Logger
 
 from .. import files
-from ..envs.static import static_features
+from ..envs.static_features import static_features
 from ..models.masked_policy import CandidatePolicy
-from ..simulation.scenario import Scenario
+from ..simulation.cluster.scenario import Scenario
 from . import checkpoint
+from .callbacks import Board, Looks, Progress, TrainProgress
+from .curriculum import Course, courses
 from .device import in_fixed_order, pick_device
-from .lessons import Course, courses
-from .looks import Board, Looks, Progress, TrainProgress
-from .pretraining import check_pretraining
+from .pretraining.stages import check_pretraining
 from .run_folder import RunFolder
 from .settings import TrainSettings
 from .ties import check_something_to_learn

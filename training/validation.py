@@ -8,12 +8,12 @@ import numpy as np
 import torch
 
 from ..envs.batch import EpisodeBatch
-from ..models.after_kernel import shown_with_worth
+from ..models.afterstate_kernel import shown_with_worth
+from ..models.linear_prior import KEY as PRIOR
+from ..models.linear_prior import LinearPrior
 from ..models.network import CandidateNetwork
-from ..models.prior import KEY as PRIOR
-from ..models.prior import LinearPrior
 from ..planners.linear import LinearWeights
-from ..simulation.scenario import Scenario
+from ..simulation.cluster.scenario import Scenario
 
 FIRST_VALIDATION_SEED = 100
 

@@ -14,13 +14,13 @@ from .. import files
 from ..envs.batch import EpisodeBatch
 from ..envs.reward import RewardSettings
 from ..errors import ConfigError
-from ..models.after import AfterWeights
-from ..models.after_kernel import READ, shown_with_worth
+from ..models.afterstate_kernel import READ, shown_with_worth
+from ..models.afterstate_value import AfterWeights
+from ..models.linear_prior import KEY as PRIOR
+from ..models.linear_prior import LinearPrior
 from ..models.network import CandidateNetwork
-from ..models.prior import KEY as PRIOR
-from ..models.prior import LinearPrior
 from ..planners.linear import LinearWeights
-from ..simulation.scenario import Scenario
+from ..simulation.cluster.scenario import Scenario
 
 Observations = dict[str, NDArray[Any]]
 FIRST_TRAINING_SEED = 1000
@@ -42,8 +42,8 @@ class JobPartitioningVecEnv(VecEnv):
         staggered: whether the first episodes begin at different places, ``j / e`` of their jobs decided by chance, so
             that not all environments are at the beginning or at the end of an episode at a time.
         worth_size: figures that tell what the state after a candidate is worth; above 0, observations hold them in place of
-            what they are read from (see `models.after_kernel.shown_with_worth`), which is most of an observation.
-        has_prior: whether observations hold the scores of a linear scorer (see `models.prior`).
+            what they are read from (see `models.afterstate_kernel.shown_with_worth`), which is most of an observation.
+        has_prior: whether observations hold the scores of a linear scorer (see `models.linear_prior`).
 
     Attributes:
         reward_centre: taken off every reward, of each scenario, ``(s,)``: what decisions pay on average differs between loads and

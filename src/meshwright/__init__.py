@@ -26,17 +26,17 @@ if TYPE_CHECKING:
     from .envs.benchmark import load_benchmark
     from .envs.job_partitioning import JobPartitioningEnv
     from .errors import MeshwrightError
-    from .evaluation.estimating import estimate
     from .evaluation.evaluate import evaluate
-    from .evaluation.layout_planning import search_layouts
-    from .evaluation.planning import plan
     from .export import export
     from .export.verify import verify
     from .jobs.graph import JobGraph
     from .jobs.job import Job
     from .jobs.load import load_graph
+    from .planning.estimate import estimate
+    from .planning.plan import plan
+    from .planning.search import search_layouts
     from .plans import Layout, PlacementPlan, load_plan
-    from .simulation.timeline import JobStep, simulate, simulate_together
+    from .simulation.step.timeline import JobStep, simulate, simulate_together
     from .training.train import train
 
 __version__ = "0.1.0"
@@ -45,22 +45,22 @@ _HOMES = {
     "Cluster": "clusters.cluster",
     "Job": "jobs.job",
     "JobGraph": "jobs.graph",
-    "JobStep": "simulation.timeline",
+    "JobStep": "simulation.step.timeline",
     "JobPartitioningEnv": "envs.job_partitioning",
     "Layout": "plans",
     "MeshwrightError": "errors",
     "PlacementPlan": "plans",
-    "estimate": "evaluation.estimating",
+    "estimate": "planning.estimate",
     "evaluate": "evaluation.evaluate",
     "export": "export",
     "load_benchmark": "envs.benchmark",
     "load_cluster": "clusters.cluster",
     "load_graph": "jobs.load",
     "load_plan": "plans",
-    "plan": "evaluation.planning",
-    "search_layouts": "evaluation.layout_planning",
-    "simulate": "simulation.timeline",
-    "simulate_together": "simulation.timeline",
+    "plan": "planning.plan",
+    "search_layouts": "planning.search",
+    "simulate": "simulation.step.timeline",
+    "simulate_together": "simulation.step.timeline",
     "train": "training.train",
     "verify": "export.verify",
 }

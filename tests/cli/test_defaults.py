@@ -9,9 +9,9 @@ import typer
 
 from meshwright.cli import run
 from meshwright.cli.app import app
-from meshwright.costs.model import CostSettings
-from meshwright.evaluation.estimating import estimate
-from meshwright.evaluation.layout_planning import search_layouts
+from meshwright.costs.settings import CostSettings
+from meshwright.planning.estimate import estimate
+from meshwright.planning.search import search_layouts
 
 WRITES = {"--json": "writes", "--out": "writes", "--all": "writes", "--plot": "writes", "--trace": "writes"}
 COSTS = dict.fromkeys(("--collectives", "--collectives-table", "--overlap-slowdown", "--costs", "--set"), "costs")
@@ -48,9 +48,9 @@ OPTIONS = {
     "export": {"--format": "target", "--set": "options", "--cluster": "CHECK", "--list": "LIST", **WRITES},
 }
 COUNTERPARTS = {
-    "estimate": ("evaluation.estimating", "estimate"),
-    "plan": ("evaluation.planning", "plan"),
-    "search": ("evaluation.layout_planning", "search_layouts"),
+    "estimate": ("planning.estimate", "estimate"),
+    "plan": ("planning.plan", "plan"),
+    "search": ("planning.search", "search_layouts"),
     "evaluate": ("evaluation.evaluate", "evaluate"),
     "train": ("training.train", "train"),
     "export": ("export", "export"),

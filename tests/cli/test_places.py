@@ -7,9 +7,10 @@ import pytest
 from typer.main import get_command
 
 from meshwright.cli.app import app
-from meshwright.costs.layouts.kernels import kernel_settings
-from meshwright.evaluation import calibrate_measured, measure_kernels, validate_network
-from meshwright.evaluation.measured_kernels import read
+from meshwright.costs.training_step.kernels import kernel_settings
+from meshwright.evaluation.calibration import fit_measured, measure
+from meshwright.evaluation.calibration.kernel_table import read
+from meshwright.evaluation.validation import network
 from meshwright.jobs.graph import JobGraph
 from meshwright.jobs.load import load_graph
 
@@ -130,10 +131,10 @@ def test_validations_and_calibrations_stay_in_their_files_whatever_their_inputs_
     for name, text in texts.items():
         (sandbox / (FOLDER + name)).write_text(text)
     measured = read(sandbox / paths["kernels"])
-    monkeypatch.setattr(measure_kernels, "measure", lambda *_, **__: measured)
-    monkeypatch.setattr(validate_network, "validate", lambda **_: HOSTILE[0])
-    fitted = calibrate_measured.MeasuredCalibration(kernel_settings("h100"), kernel_settings("h100"), {}, {})
-    monkeypatch.setattr(calibrate_measured, "calibrate", lambda *_, **__: fitted)
+    monkeypatch.setattr(measure, "measure", lambda *_, **__: measured)
+    monkeypatch.setattr(network, "validate", lambda **_: HOSTILE[0])
+    fitted = fit_measured.MeasuredCalibration(kernel_settings("h100"), kernel_settings("h100"), {}, {})
+    monkeypatch.setattr(fit_measured, "calibrate", lambda *_, **__: fitted)
     for line in MEASURED:
         command(line, **paths)
 

@@ -7,15 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.clusters import load_cluster
-from meshwright.clusters.clos import ClosSettings
 from meshwright.clusters.cluster import preset_names
-from meshwright.clusters.matrix import MatrixSettings
 from meshwright.clusters.plausible import doubtful, figures
-from meshwright.clusters.ramp import RampSettings
 from meshwright.clusters.settings import ClusterSettings
-from meshwright.clusters.single_host import SingleHostSettings
-from meshwright.clusters.torus import TorusSettings
-from meshwright.clusters.trace import TraceSettings
+from meshwright.clusters.topologies.clos import ClosSettings
+from meshwright.clusters.topologies.host_table import TraceSettings
+from meshwright.clusters.topologies.matrix import MatrixSettings
+from meshwright.clusters.topologies.ramp import RampSettings
+from meshwright.clusters.topologies.single_host import SingleHostSettings
+from meshwright.clusters.topologies.torus import TorusSettings
 from meshwright.devices import DeviceSettings, device_names, device_type
 from meshwright.errors import MeshwrightWarning, PlausibilityWarning
 

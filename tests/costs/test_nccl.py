@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.costs import nccl
-from meshwright.costs.collectives import library
+from meshwright.costs.collectives.libraries import library
 from meshwright.costs.network import RankNetwork
 
 OPERATIONS = ["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send_recv"]

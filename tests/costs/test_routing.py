@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from meshwright.clusters.cluster import Cluster
 from meshwright.costs import collectives, flows
-from meshwright.costs.model import CostSettings
 from meshwright.costs.network import RankNetwork
 from meshwright.costs.phases import Flow, Phase, fullest_s
 from meshwright.costs.routing import MAX_PARTS, Routing
+from meshwright.costs.settings import CostSettings
 from meshwright.errors import ConfigError
 from meshwright.settings import build
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright import settings
-from meshwright.costs.model import CostSettings
+from meshwright.costs.settings import CostSettings
 from meshwright.costs.tasks import gradient_order, merged, num_chunks
 from meshwright.errors import ConfigError
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from meshwright.envs.benchmark import load_benchmark
 from meshwright.envs.ground import Ground, _rules_of, grounds, off_ground
 from meshwright.errors import CheckpointError
-from meshwright.simulation.scenario_settings import ScenarioSettings
+from meshwright.simulation.cluster.scenario_settings import ScenarioSettings
 
 KNOWN = Ground(
     benchmark="mine",

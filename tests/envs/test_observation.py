@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from meshwright.envs.batch import EpisodeBatch
 from meshwright.envs.observation import CANDIDATE_FEATURES, DURATION_SCALE, SLOTS
 from meshwright.jobs.arrivals import Arrivals
-from meshwright.simulation.problem import ONE_BLOCK_RULES
+from meshwright.simulation.cluster.problem import ONE_BLOCK_RULES
 
 from ..draws import draws
 

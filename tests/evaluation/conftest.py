@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from meshwright.envs.benchmark import BenchmarkSettings, load_benchmark
-from meshwright.simulation.scenario import Scenario
+from meshwright.simulation.cluster.scenario import Scenario
 
 WORKLOAD = """
 graphs: [zoo:alexnet, zoo:squeezenet]

@@ -14,13 +14,13 @@ from meshwright.errors import CheckpointError, ConfigError, PolicyError
 from meshwright.evaluation.episodes import Player
 from meshwright.evaluation.evaluate import evaluate, verdict
 from meshwright.evaluation.metrics import PERCENTILES, metrics, utilisation
-from meshwright.evaluation.pages import best_policy
-from meshwright.evaluation.policies import display_name, off_ground, policy
-from meshwright.evaluation.report import report_html
+from meshwright.evaluation.report.report import report_html
+from meshwright.evaluation.result_folder import best_policy
 from meshwright.evaluation.statistics import least
 from meshwright.evaluation.tables import beside, to_markdown
-from meshwright.simulation.dynamics import Outcome
-from meshwright.simulation.records import EpisodeRecord
+from meshwright.planning.policies import display_name, off_ground, policy
+from meshwright.simulation.cluster.dynamics import Outcome
+from meshwright.simulation.cluster.records import EpisodeRecord
 
 
 def _untimed(results):

@@ -7,7 +7,10 @@ import pytest
 
 from meshwright.errors import PolicyError
 from meshwright.evaluation.evaluate import evaluate
-from meshwright.evaluation.policies import (
+from meshwright.models.saved import NetworkPolicy
+from meshwright.planners.linear import FEATURES, LinearScorer, LinearWeights
+from meshwright.planners.rollout import Rollout
+from meshwright.planning.policies import (
     base_of,
     display_name,
     each_fixed,
@@ -17,9 +20,6 @@ from meshwright.evaluation.policies import (
     policy,
     wanted_settings,
 )
-from meshwright.models.saved import NetworkPolicy
-from meshwright.planners.linear import FEATURES, LinearScorer, LinearWeights
-from meshwright.planners.rollout import Rollout
 
 
 @pytest.fixture

@@ -8,13 +8,14 @@ import pytest
 from meshwright import settings
 from meshwright.envs.benchmark import BenchmarkSettings
 from meshwright.envs.playing import play
-from meshwright.evaluation import gantt, plots, report
 from meshwright.evaluation.episodes import Player
 from meshwright.evaluation.evaluate import evaluate
 from meshwright.evaluation.metrics import metrics, outcome_shares, utilisation
-from meshwright.evaluation.policies import policy
-from meshwright.simulation.dynamics import OUTCOME_WORDS, Outcome
-from meshwright.simulation.records import EpisodeRecord
+from meshwright.evaluation.plots import charts, gantt
+from meshwright.evaluation.report import report
+from meshwright.planning.policies import policy
+from meshwright.simulation.cluster.dynamics import OUTCOME_WORDS, Outcome
+from meshwright.simulation.cluster.records import EpisodeRecord
 
 CHANGES = {
     "queue_capacity": 2,
@@ -66,7 +67,7 @@ def test_results_count_each_job_of_the_window_once_and_are_drawn(eventful, built
         assert OUTCOME_WORDS[Outcome.WAITING] not in row["outcomes"]
         assert row["blocking_rate"]["mean"] + row["acceptance_rate"]["mean"] == pytest.approx(1)
     assert any(row["outcomes"].get(OUTCOME_WORDS[Outcome.EXPIRED], 0) > 0 for row in found.results["rows"])
-    assert "deadline expired while waiting" in plots.reasons_svg(found.results["rows"])
+    assert "deadline expired while waiting" in charts.reasons_svg(found.results["rows"])
     page = report.report_html(found.results)
     assert "the last 3 do not count, so 22 arrivals of each count" in page
     assert "Up to 2 jobs may wait in a queue" in page

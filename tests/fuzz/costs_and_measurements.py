@@ -3,19 +3,19 @@
 import json
 from pathlib import Path
 
-from meshwright.costs.collectives import tables
-from meshwright.costs.collectives.system import System
-from meshwright.costs.layouts.items import FusedAttention, Product, Sweep
-from meshwright.costs.layouts.kernels import kernel_model
+from meshwright.costs.collectives.libraries import tables
+from meshwright.costs.collectives.libraries.system import System
+from meshwright.costs.training_step.kernels import kernel_model
+from meshwright.costs.work.operations import FusedAttention, Product, Sweep
 from meshwright.devices import device_type
-from meshwright.evaluation import measured_kernels
-from meshwright.evaluation.calibrate_collectives import calibrate
-from meshwright.evaluation.calibrate_kernels import LAYER_TIMES
-from meshwright.evaluation.calibrate_kernels import calibrate as calibrate_kernels
-from meshwright.evaluation.step_time_rows import VTRAIN_COLUMNS, read_rows
-from meshwright.evaluation.validate_flows import validate as validate_flows
-from meshwright.evaluation.validate_pacml import validate as validate_pacml
-from meshwright.evaluation.validate_step_times import validate as validate_steps
+from meshwright.evaluation.calibration import kernel_table
+from meshwright.evaluation.calibration.fit_a100 import LAYER_TIMES
+from meshwright.evaluation.calibration.fit_a100 import calibrate as calibrate_kernels
+from meshwright.evaluation.calibration.fit_collectives import calibrate
+from meshwright.evaluation.validation.flows import validate as validate_flows
+from meshwright.evaluation.validation.pacml.replay import validate as validate_pacml
+from meshwright.evaluation.validation.published_step_times import VTRAIN_COLUMNS, read_rows
+from meshwright.evaluation.validation.step_times import validate as validate_steps
 
 from . import inputs
 from .commands import answered
@@ -67,7 +67,7 @@ def _measured_kernels(text: str, folder: Path) -> None:
     path = folder / "kernels.yaml"
     path.write_text(text)
     model = kernel_model(device_type("h100"))
-    for item in measured_kernels.read(path).items:
+    for item in kernel_table.read(path).items:
         priced = item.priced()
         positive("measured", item.us or 0.0, 0.0, 1e12)
         if priced is not None:

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from meshwright.clusters.cluster import Cluster
-from meshwright.jobs.huggingface import shape_of
 from meshwright.jobs.job import Job
-from meshwright.jobs.pipedream import load_profile
+from meshwright.jobs.readers.huggingface import shape_of
+from meshwright.jobs.readers.pipedream import load_profile
 from meshwright.plans import Figure, Layout, OpSplits, layout_plan, op_split_plan, place
 
 ROOT = Path(__file__).resolve().parents[2]

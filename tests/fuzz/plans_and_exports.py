@@ -4,9 +4,9 @@ import json
 from pathlib import Path
 
 from meshwright.errors import ConfigError, ExportError
-from meshwright.evaluation.decisions import read_plans
-from meshwright.evaluation.estimating import estimate
 from meshwright.export import export, export_run, read_places, targets, verify, write
+from meshwright.planning.estimate import estimate
+from meshwright.planning.plans_of_episode import read_plans
 from meshwright.plans import PlacementPlan, load_plan
 
 from . import inputs

@@ -21,8 +21,8 @@ from .commands import answered
 from .running import Target
 
 if TYPE_CHECKING:
-    from meshwright.evaluation.study_tasks import EvaluationTask
-    from meshwright.training.linear import TuneProgress
+    from benchmarks.study.tasks import EvaluationTask
+    from meshwright.training.linear.tune import TuneProgress
     from meshwright.training.train import TrainProgress
 
 
@@ -111,9 +111,9 @@ def _versions(text: str, folder: Path) -> None:
 def _archive(text: str, folder: Path) -> None:
     """What is put back of a study, of an archive of one done task; nothing is written elsewhere."""
 
-    from meshwright.evaluation.study_archive import unpack
-    from meshwright.evaluation.study_benchmarks import Places
-    from meshwright.evaluation.study_runner import record
+    from benchmarks.study.archive import unpack
+    from benchmarks.study.runner import record
+    from benchmarks.study.runs import Places
 
     places, task = Places(folder / "out"), _task()
     (folder / "a.tar.xz").write_bytes(_with_bytes(text, _archived()))
@@ -123,10 +123,10 @@ def _archive(text: str, folder: Path) -> None:
 
 
 def _page(text: str, folder: Path) -> None:
-    from meshwright.evaluation.study import load_study
-    from meshwright.evaluation.study_benchmarks import Places
-    from meshwright.evaluation.study_findings import read
-    from meshwright.evaluation.study_page import write_page
+    from benchmarks.study.findings import read
+    from benchmarks.study.page import write_page
+    from benchmarks.study.runs import Places
+    from benchmarks.study.study import load_study
 
     (folder / "page.md").write_text(text, errors="surrogatepass")
     chosen = load_study(inputs.CONFIGS / "results.yaml")
@@ -134,7 +134,7 @@ def _page(text: str, folder: Path) -> None:
 
 
 def _whole_page() -> str:
-    from meshwright.evaluation.study import load_study
+    from benchmarks.study.study import load_study
 
     names = load_study(inputs.CONFIGS / "results.yaml").tables
     return "# Results\n\n" + "".join(f"<!-- results: {name} -->\n<!-- end of results: {name} -->\n\n" for name in names)
@@ -162,8 +162,8 @@ def _begun() -> dict[str, bytes]:
 def _begun_tuning() -> dict[str, bytes]:
     """The same of a linear scorer."""
 
-    from meshwright.training.linear import tune
-    from meshwright.training.linear_settings import load_linear_settings
+    from meshwright.training.linear.settings import load_linear_settings
+    from meshwright.training.linear.tune import tune
 
     smaller = ("generations=3", "population=3", "elite=2", "num_episodes=1", "num_validation_seeds=1", "benchmark=preset:toy")
     smaller += ("validate_every_generations=1", "changes=[scenario.num_jobs=20]")
@@ -193,11 +193,11 @@ def _tensors_of(content: bytes) -> Any:
 
 @cache
 def _task() -> EvaluationTask:
-    from meshwright.cli.results import resolved
-    from meshwright.evaluation.study import load_study
-    from meshwright.evaluation.study_benchmarks import Places
-    from meshwright.evaluation.study_plan import tasks
-    from meshwright.evaluation.study_tasks import EvaluationTask
+    from benchmarks.study.__main__ import resolved
+    from benchmarks.study.plan import tasks
+    from benchmarks.study.runs import Places
+    from benchmarks.study.study import load_study
+    from benchmarks.study.tasks import EvaluationTask
 
     chosen = load_study(inputs.CONFIGS / "results.yaml")
     return next(task for task in tasks(chosen, Places(Path("out")), resolved) if isinstance(task, EvaluationTask))
@@ -205,9 +205,9 @@ def _task() -> EvaluationTask:
 
 @cache
 def _archived() -> bytes:
-    from meshwright.evaluation.study_archive import pack
-    from meshwright.evaluation.study_benchmarks import Places
-    from meshwright.evaluation.study_runner import record_file
+    from benchmarks.study.archive import pack
+    from benchmarks.study.runner import record_file
+    from benchmarks.study.runs import Places
 
     with tempfile.TemporaryDirectory() as place:
         places, task = Places(Path(place) / "out"), _task()

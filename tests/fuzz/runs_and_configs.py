@@ -3,11 +3,11 @@
 import json
 from pathlib import Path
 
+from benchmarks.study.study import load_study
 from meshwright.cli.cost_options import CostOptions
 from meshwright.envs.benchmark import load_benchmark, load_variants
-from meshwright.evaluation.study import load_study
 from meshwright.planners.linear import DIGEST, FEATURES, FORMAT_VERSION, KIND, LinearWeights
-from meshwright.training.linear_settings import load_linear_settings
+from meshwright.training.linear.settings import load_linear_settings
 from meshwright.training.run_folder import to_yaml
 from meshwright.training.settings import load_train_settings
 

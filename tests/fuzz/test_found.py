@@ -111,7 +111,7 @@ def test_an_op_in_a_stage_that_the_job_does_not_have_is_named(tmp_path, monkeypa
 
 @pytest.mark.parametrize("keep", ["dp=1|2|", "tp=", "dp=|1", "schedule="])
 def test_a_kept_value_that_is_not_there_is_asked_for(keep):
-    from meshwright.planners.layout_space import parse_keep
+    from meshwright.planners.layouts.space import parse_keep
 
     with pytest.raises(MeshwrightError, match=r"keep\.\w+: wants a value, or several with \| between"):
         parse_keep(keep)
@@ -119,7 +119,7 @@ def test_a_kept_value_that_is_not_there_is_asked_for(keep):
 
 @pytest.mark.parametrize("devices", [MORE_DIGITS, "²", f"1-{DIGITS}", "1-2-3", "-1"])
 def test_numbers_of_devices_are_whole_numbers(devices):
-    from meshwright.evaluation.layout_planning import device_counts
+    from meshwright.planning.search import device_counts
 
     with pytest.raises(MeshwrightError, match=r"--devices: must be a number, several with commas between, or a range A-B"):
         device_counts(devices, inputs.pair())
@@ -141,7 +141,7 @@ def test_numbers_of_devices_are_whole_numbers(devices):
     ],
 )
 def test_a_policy_of_ones_own_that_takes_other_arguments_is_told_which(code, told, tmp_path, monkeypatch):
-    from meshwright.evaluation.policies import policy
+    from meshwright.planning.policies import policy
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))

@@ -6,7 +6,7 @@ from meshwright.devices import device_type
 from meshwright.errors import GraphError, InputFileError
 from meshwright.jobs import load_graph, zoo_graph
 from meshwright.jobs.load import JobSource
-from meshwright.jobs.pipedream import load_profile
+from meshwright.jobs.readers.pipedream import load_profile
 
 PROFILE = "n1 -- ReLU -- forward_compute_time=1, backward_compute_time=1, activation_size=1, parameter_size=0\n"
 LOADED = "n{} -- {}() -- forward_compute_time={}, backward_compute_time={}, activation_size=1, parameter_size=0\n"

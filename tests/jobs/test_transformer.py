@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.errors import GraphError, InputFileError
-from meshwright.jobs.huggingface import load_config, shape_of
+from meshwright.jobs.readers.huggingface import load_config, shape_of
 
 GPT2 = {"model_type": "gpt2", "n_embd": 768, "n_head": 12, "n_layer": 12, "n_positions": 1024, "vocab_size": 50257}
 LLAMA = {

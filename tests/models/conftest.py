@@ -8,7 +8,7 @@ import torch
 
 from meshwright.envs.batch import EpisodeBatch
 from meshwright.envs.benchmark import load_benchmark
-from meshwright.envs.static import static_features
+from meshwright.envs.static_features import static_features
 from meshwright.models.network import CandidateNetwork
 from meshwright.models.settings import NetworkSettings
 

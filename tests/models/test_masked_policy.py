@@ -6,7 +6,7 @@ import torch
 from gymnasium import spaces
 
 from meshwright.envs.observation import Observer
-from meshwright.envs.static import static_features
+from meshwright.envs.static_features import static_features
 from meshwright.models.masked_policy import CandidatePolicy
 from meshwright.models.settings import NetworkSettings
 

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshwright.envs.static import static_features
+from meshwright.envs.static_features import static_features
 from meshwright.models.encoders import GraphEncoder, SetEncoder
 from meshwright.models.network import NOT_OFFERED, CandidateNetwork
 from meshwright.models.settings import NetworkSettings

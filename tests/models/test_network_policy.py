@@ -5,12 +5,12 @@ import pytest
 import torch
 
 from meshwright.envs.batch import EpisodeBatch
-from meshwright.envs.static import static_features
+from meshwright.envs.static_features import static_features
 from meshwright.errors import CheckpointError
 from meshwright.models.network import CandidateNetwork
 from meshwright.models.saved import NetworkPolicy, SavedNetwork
 from meshwright.models.settings import NetworkSettings
-from meshwright.simulation.decision import decision
+from meshwright.simulation.cluster.decision import decision
 
 AFTER = {"after": (12, 7), "without": ("look-ahead",)}
 

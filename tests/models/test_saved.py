@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshwright.envs.static import static_features
+from meshwright.envs.static_features import static_features
 from meshwright.errors import CheckpointError
 from meshwright.models.saved import NetworkPolicy, SavedNetwork
 from meshwright.models.settings import NetworkSettings

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from meshwright.envs.ground import KEY, Ground, grounds, off_ground
-from meshwright.envs.static import static_features
+from meshwright.envs.static_features import static_features
 from meshwright.models.network import CandidateNetwork
 from meshwright.models.saved import SavedNetwork
 

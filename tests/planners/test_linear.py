@@ -9,11 +9,11 @@ import pytest
 
 from meshwright.envs.playing import play
 from meshwright.errors import CheckpointError, PolicyError
-from meshwright.planners.afterstate import DURATION_SCALE, Blocks, Scorer, State, best_candidate
+from meshwright.planners.afterstate_features import DURATION_SCALE, Blocks, Scorer, State, best_candidate
+from meshwright.planners.episode_player import LinearTrial
 from meshwright.planners.linear import DECAYS, FEATURES, NODES, NUM_SLOTS, LinearScorer, LinearWeights, folded, scorer
-from meshwright.planners.linear_trial import LinearTrial
 from meshwright.planners.rules import rule_of_thumb
-from meshwright.simulation.decision import decision
+from meshwright.simulation.cluster.decision import decision
 
 NEVER = -1e6
 

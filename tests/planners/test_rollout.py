@@ -12,7 +12,7 @@ from meshwright.planners.linear import FEATURES, LinearScorer, LinearWeights
 from meshwright.planners.rollout import Ladder, Rollout
 from meshwright.planners.rollout_kernel import block_of_base, earnings
 from meshwright.planners.rules import rule_of_thumb
-from meshwright.simulation.decision import decision
+from meshwright.simulation.cluster.decision import decision
 
 
 def rollout(scenario, base=None, **options):

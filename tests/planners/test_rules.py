@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from meshwright.errors import PolicyError
 from meshwright.planners.rules import NAMES, rule_of_thumb
-from meshwright.simulation.decision import Decision
+from meshwright.simulation.cluster.decision import Decision
 
 DEGREES = (1, 2, 4, 8)
 PLACEMENTS = ("first-fit", "best-fit")

@@ -12,16 +12,7 @@ import pytest
 from meshwright.errors import InputFileError, PlanError
 from meshwright.files import json_text
 from meshwright.jobs.job import Job
-from meshwright.plans import (
-    Figure,
-    Layout,
-    OpSplits,
-    PlacementPlan,
-    layout_plan,
-    load_plan,
-    op_split_plan,
-    place,
-)
+from meshwright.plans import Figure, Layout, OpSplits, PlacementPlan, layout_plan, load_plan, op_split_plan, place
 from meshwright.plans.schema import json_schema, published_text
 from meshwright.plans.versions import SCHEMA_VERSION, known_versions
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from meshwright.errors import PlanError
-from meshwright.jobs.huggingface import shape_of
 from meshwright.jobs.job import Job
+from meshwright.jobs.readers.huggingface import shape_of
 from meshwright.jobs.transformer import TransformerShape
-from meshwright.jobs.zoo import zoo_names, zoo_shape
+from meshwright.jobs.zoo.catalogue import zoo_names, zoo_shape
 from meshwright.plans import Layout, layout_plan, load_plan, place
 from meshwright.plans.schema import published_text
 from meshwright.plans.transformer import PlannedTransformer

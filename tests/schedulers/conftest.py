@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from meshwright.clusters.cluster import Cluster
-from meshwright.export.switches import topology_conf
+from meshwright.export.launchers.slurm_topology import topology_conf
 from meshwright.plans.document import PlacementPlan
 
 from . import openmpi, processes, slurm

@@ -4,7 +4,7 @@ import pytest
 
 from meshwright.clusters.cluster import Cluster, load_cluster
 from meshwright.jobs.graph import JobGraph
-from meshwright.simulation.scenario import Scenario
+from meshwright.simulation.cluster.scenario import Scenario
 
 from .samples import profile, small_scenario
 

@@ -4,9 +4,9 @@ import numpy as np
 
 from meshwright.clusters.cluster import Cluster
 from meshwright.costs.phases import Flow, Phase
-from meshwright.simulation.execution import ExecutionGraph
-from meshwright.simulation.messages import Messages
-from meshwright.simulation.placed_job import PlacedJob
+from meshwright.simulation.contention.placed_job import PlacedJob
+from meshwright.simulation.step.execution import ExecutionGraph
+from meshwright.simulation.step.messages import Messages
 
 SWITCH = {"kind": "single-host", "fabric": "switch", "num_devices": 8, "bandwidth_gbytes_per_s": 4.0, "latency_us": 0.0}
 

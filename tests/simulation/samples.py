@@ -6,7 +6,7 @@ from meshwright import settings
 from meshwright.clusters.cluster import load_cluster
 from meshwright.jobs.graph import JobGraph
 from meshwright.jobs.workload import Workload, WorkloadSettings
-from meshwright.simulation.scenario import Scenario, ScenarioSettings, assemble
+from meshwright.simulation.cluster.scenario import Scenario, ScenarioSettings, assemble
 
 
 def small_workload(**changes) -> Workload:

@@ -5,10 +5,10 @@ import torch
 
 from meshwright import settings
 from meshwright.envs.benchmark import load_benchmark
-from meshwright.envs.static import static_features
+from meshwright.envs.static_features import static_features
 from meshwright.models.saved import SavedNetwork
 from meshwright.models.tensor_file import load_tensors
-from meshwright.training import temporal_difference
+from meshwright.training.pretraining import temporal_difference
 from meshwright.training.settings import TrainSettings
 from meshwright.training.train import train
 from meshwright.training.validation import blocking_rate

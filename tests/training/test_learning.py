@@ -27,14 +27,14 @@ import pytest
 import torch
 
 from meshwright import settings
-from meshwright.cli.training import config_path
+from meshwright.cli.commands.train import config_path
 from meshwright.envs.batch import EpisodeBatch
 from meshwright.envs.benchmark import load_benchmark
-from meshwright.envs.static import static_features
+from meshwright.envs.static_features import static_features
 from meshwright.models.network import CandidateNetwork
 from meshwright.models.saved import NetworkPolicy, SavedNetwork
 from meshwright.planners.rules import rule_of_thumb
-from meshwright.simulation.decision import decision
+from meshwright.simulation.cluster.decision import decision
 from meshwright.training.settings import TrainSettings
 from meshwright.training.train import train
 

@@ -10,8 +10,8 @@ from meshwright.envs.batch import EpisodeBatch
 from meshwright.envs.benchmark import load_benchmark
 from meshwright.errors import ConfigError
 from meshwright.models.settings import NetworkSettings
-from meshwright.training.lessons import courses
-from meshwright.training.looks import _grounds
+from meshwright.training.callbacks import _grounds
+from meshwright.training.curriculum import courses
 from meshwright.training.settings import Lesson
 from meshwright.training.train import train
 from meshwright.training.validation import blocking_rate

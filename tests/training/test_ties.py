@@ -7,8 +7,8 @@ from meshwright.envs.benchmark import load_benchmark
 from meshwright.errors import NothingToLearnError
 from meshwright.planners.rules import rule_of_thumb
 from meshwright.training import ties
-from meshwright.training.linear import tune
-from meshwright.training.linear_settings import LinearSettings
+from meshwright.training.linear.settings import LinearSettings
+from meshwright.training.linear.tune import tune
 from meshwright.training.ties import check_something_to_learn
 from meshwright.training.train import train
 

@@ -17,7 +17,7 @@ from meshwright.errors import CheckpointError
 from meshwright.models.saved import SavedNetwork
 from meshwright.models.tensor_file import load_tensors, save_tensors
 from meshwright.training import checkpoint
-from meshwright.training.looks import Board
+from meshwright.training.callbacks import Board
 from meshwright.training.settings import TrainSettings
 from meshwright.training.train import train
 from meshwright.training.validation import blocking_rate
@@ -61,7 +61,7 @@ def test_the_curve_has_a_row_per_look(whole):
 
 
 def test_the_kept_policy_is_the_best_one_and_reaches_its_figure(whole, scenario, chosen):
-    from meshwright.envs.static import static_features
+    from meshwright.envs.static_features import static_features
 
     saved = SavedNetwork.load(whole / "policy.pt")
     best = min(curve(whole), key=lambda row: row["validation_blocking_rate"])

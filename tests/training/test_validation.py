@@ -2,11 +2,11 @@ import numpy as np
 import torch
 
 from meshwright.envs.batch import EpisodeBatch
-from meshwright.envs.static import static_features
+from meshwright.envs.static_features import static_features
 from meshwright.models.network import CandidateNetwork
 from meshwright.models.saved import NetworkPolicy, SavedNetwork
 from meshwright.models.settings import NetworkSettings
-from meshwright.simulation.decision import decision
+from meshwright.simulation.cluster.decision import decision
 from meshwright.training.validation import blocking_rate
 
 SEED = 0

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from .calibrating import calibrate
-from .validating import validate
+from .commands.calibrate.app import calibrate
+from .commands.validate.app import validate
 
 app = typer.Typer(
     name="meshwright",
@@ -77,7 +77,7 @@ def train(
     json_file: JsonFile = None,
 ) -> None:
     """Train a policy from a config into a run folder, or go on training one."""
-    from . import training
+    from .commands import train as training
 
     training.run(config, changes or [], resume, out, overwrite, graphs, json_file)
 
@@ -117,7 +117,7 @@ def evaluate(
 
     Of a family of benchmarks, such as load-sweep, every variant is evaluated, and a page shows them side by side.
     """
-    from . import evaluating
+    from .commands import evaluate as evaluating
 
     evaluating.run(policies or [], benchmark, seeds, jobs, changes or [], graphs, trace, out, json_file, references)
 
@@ -136,7 +136,7 @@ def summarise(
     A table of all policies on all benchmarks, load curves where one cluster was evaluated at several loads, learning curves
     of training runs that differ in their seed, and an ablation table.
     """
-    from . import summarising
+    from .commands import summarise as summarising
 
     summarising.run(folder, against, out, json_file)
 
@@ -227,12 +227,12 @@ def plan(
     chosen = CostOptions(costs, tuple(changes or ()), collectives, collectives_table, overlap_slowdown)
     read = JobOptions(graphs, keep_input_ops, profile_batch)
     if not search:
-        from . import planning
+        from .commands import plan as planning
 
         most = 16 if max_degree is None else max_degree
         planning.run(job, cluster, policy, steps, deadline_s, most, read, chosen, trace, json_file)
         return
-    from . import searching
+    from .commands import search as searching
 
     rows = 10 if top is None else top
     asked = searching.Asked(batch, sequence_length, devices, keep or "", order, read, chosen, rows, whole, plot)
@@ -277,7 +277,7 @@ def estimate(
     A transformer is cut by all keys of a layout; any other job by dp and pp, its ops in stages whose busiest one is as little
     busy as can be.
     """
-    from . import estimating
+    from .commands import estimate as estimating
     from .cost_options import CostOptions
     from .job_options import JobOptions
 
@@ -307,7 +307,7 @@ def export(
     json_file: JsonFile = None,
 ) -> None:
     """Write a plan in the form of a scheduler or launcher."""
-    from . import exporting
+    from .commands import export as exporting
 
     exporting.run(source, target, changes or [], out, cluster, list_targets, json_file)
 
@@ -325,6 +325,6 @@ def verify_export(
 
     Export with --set probe=true, launch, and keep what the ranks print. The first rank that is elsewhere is named.
     """
-    from . import verifying
+    from .commands import verify_export as verifying
 
     verifying.run(plan, logs, target, json_file)

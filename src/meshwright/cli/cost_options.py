@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..costs.model import CostSettings
+    from ..costs.settings import CostSettings
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class CostOptions:
             InputFileError, ConfigError: the file is missing, or a key or value is wrong.
         """
         from .. import settings
-        from ..costs.model import CostSettings
+        from ..costs.settings import CostSettings
 
         read = CostSettings() if self.file is None else settings.load(CostSettings, self.file)
         data = read.model_dump(exclude_unset=True)

@@ -13,14 +13,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from . import evaluating, guarded, interrupts, output
-from .training import config_path
+from . import guarded, interrupts, output
+from .commands import evaluate as evaluating
+from .commands.train import config_path
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
     from ..evaluation.evaluate import Evaluation
-    from ..simulation.scenario import Scenario
+    from ..simulation.cluster.scenario import Scenario
     from ..training.run_folder import RunFolder
     from ..training.settings import TrainSettings
 
@@ -71,7 +72,7 @@ def demonstrate(config: str, out: Path | None, changes: list[str], graphs: Path 
 
             trained = load_train_settings(config_path(config), changes)
             scenario = load_benchmark(trained.benchmark).build(graphs_dir=graphs, progress=simulated)
-        from ..evaluation.pages import write_evaluation
+        from ..evaluation.result_folder import write_evaluation
 
         folder = out or Path("runs") / trained.name
         output.check_folder("--out", folder, is_replaced=True)
@@ -119,9 +120,9 @@ def _evaluate(run: RunFolder, benchmark: str, graphs: Path | None, scenario: Sce
 
 def _export(run: RunFolder, advance: Callable[[], None]) -> dict[str, Path]:
     """The plans of the episode for each of `FORMATS`; the folder of each, none where no job was placed."""
-    from ..evaluation.decisions import INDEX, read_plans
     from ..export import export_run
     from ..files import read_json
+    from ..planning.plans_of_episode import INDEX, read_plans
 
     folder = run.path / "plans"
     plans = read_plans(folder) if read_json(folder / INDEX)["plans"] else {}

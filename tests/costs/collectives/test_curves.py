@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import isotonic_regression
 
-from meshwright.costs.collectives.curves import Curve
+from meshwright.costs.collectives.libraries.curves import Curve
 
 sizes = st.lists(st.floats(1, 1e10), min_size=1, max_size=12, unique=True)
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from meshwright.clusters.cluster import load_cluster
 from meshwright.costs import collectives
 from meshwright.costs.collectives import Fabric, Shape, group_price, group_price_s
-from meshwright.costs.model import CostSettings
 from meshwright.costs.network import RankNetwork
+from meshwright.costs.settings import CostSettings
 from meshwright.errors import ConfigError
 
 from ...draws import draws

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from meshwright.clusters.cluster import Cluster, load_cluster
 from meshwright.costs import collectives
 from meshwright.costs.collectives.in_network import InNetwork
-from meshwright.costs.model import CostSettings
 from meshwright.costs.network import RankNetwork
 from meshwright.costs.phases import fullest_s
+from meshwright.costs.settings import CostSettings
 from meshwright.errors import ConfigError
 from meshwright.plans.partition import OpSplits
-from meshwright.simulation.timeline import JobStep, simulate, simulate_together
+from meshwright.simulation.step.timeline import JobStep, simulate, simulate_together
 
 MIB = 2**20
 

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from meshwright.clusters.cluster import load_cluster
 from meshwright.costs import collectives
-from meshwright.costs.collectives import tables
-from meshwright.costs.collectives.system import UNCERTAINTY, tuner
-from meshwright.costs.model import CostSettings
+from meshwright.costs.collectives.libraries import tables
+from meshwright.costs.collectives.libraries.system import UNCERTAINTY, tuner
 from meshwright.costs.network import RankNetwork
 from meshwright.costs.phases import alone_s, fullest_s
+from meshwright.costs.settings import CostSettings
 from meshwright.errors import ConfigError, InputFileError
 
 MIB = 2**20

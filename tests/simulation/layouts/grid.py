@@ -5,10 +5,10 @@ from dataclasses import replace
 from functools import cache
 
 from meshwright.clusters.cluster import load_cluster
-from meshwright.costs.layouts.work import is_legal
+from meshwright.costs.work.work import is_legal
 from meshwright.errors import ConfigError
-from meshwright.jobs.huggingface import shape_of
 from meshwright.jobs.load import load_shape
+from meshwright.jobs.readers.huggingface import shape_of
 from meshwright.plans.partition import Layout
 from meshwright.settings import build
 

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from meshwright.costs.layouts.items import Message
+from meshwright.costs.work.operations import Message
 from meshwright.plans.partition import Layout
-from meshwright.simulation.layouts.segments import Segments, Template
+from meshwright.simulation.layouts.pass_segments import Segments, Template
 
 
 @dataclass(frozen=True, eq=False)

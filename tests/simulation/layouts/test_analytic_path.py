@@ -10,19 +10,19 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from meshwright.costs.layouts.graph_step_time import graph_step_s
-from meshwright.costs.layouts.graph_work import describe_graph
-from meshwright.costs.layouts.step_time import Pricer
-from meshwright.costs.layouts.wires import wiring
-from meshwright.costs.layouts.work import describe
-from meshwright.costs.model import CostSettings
+from meshwright.costs.process_groups.group_network import wiring
+from meshwright.costs.settings import CostSettings
+from meshwright.costs.training_step.graph_step_time import graph_step_s
+from meshwright.costs.training_step.step_time import Pricer
+from meshwright.costs.work.graph_work import describe_graph
+from meshwright.costs.work.work import describe
 from meshwright.jobs import load_graph
 from meshwright.plans.partition import Layout
 from meshwright.plans.rank_order import ORDERS, coordinates, numbers
 from meshwright.simulation.layouts.graph_step import GraphStep
 from meshwright.simulation.layouts.running import layout_step, run, simulated_step_s
 
-from ...costs.layouts.uneven import drawn_matrix
+from ...costs.uneven import drawn_matrix
 from ...draws import cases
 from .grid import cluster, layouts, shapes
 

@@ -2,18 +2,18 @@
 
 import pytest
 
-from meshwright.costs.layouts.graph_cuts import best_cuts
-from meshwright.costs.layouts.graph_memory import graph_stage_memory
-from meshwright.costs.layouts.graph_step_time import graph_step_s
-from meshwright.costs.layouts.graph_work import describe_graph
-from meshwright.costs.layouts.wires import wiring
-from meshwright.costs.model import CostSettings
+from meshwright.costs.process_groups.group_network import wiring
+from meshwright.costs.settings import CostSettings
+from meshwright.costs.stage_cuts.graph_cuts import best_cuts
+from meshwright.costs.training_step.graph_step_time import graph_step_s
+from meshwright.costs.work.graph_memory import graph_stage_memory
+from meshwright.costs.work.graph_work import describe_graph
 from meshwright.jobs import load_graph
 from meshwright.plans.partition import Layout
 from meshwright.simulation.layouts.graph_step import GraphStep
 from meshwright.simulation.layouts.running import run
-from meshwright.simulation.layouts.views import layout_memory
 
+from ...oracles.layout_views import layout_memory
 from .grid import cluster
 
 INDEPENDENT = CostSettings(contention="independent")

@@ -5,21 +5,22 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from meshwright.costs.layouts.items import Message
-from meshwright.costs.layouts.memory import stage_memory
-from meshwright.costs.layouts.work import describe
-from meshwright.costs.model import CostSettings
 from meshwright.costs.network import RankNetwork
+from meshwright.costs.settings import CostSettings
+from meshwright.costs.work.memory import stage_memory
+from meshwright.costs.work.operations import Message
+from meshwright.costs.work.work import describe
 from meshwright.errors import PlanError
-from meshwright.simulation import kernel, reference
-from meshwright.simulation.execution import TaskKind
+from meshwright.simulation.contention.concurrent_jobs import schedule as schedule_together
+from meshwright.simulation.contention.placed_job import PlacedJob
 from meshwright.simulation.layouts.lowering import lower
 from meshwright.simulation.layouts.running import layout_step, run, simulated_step_s
-from meshwright.simulation.layouts.views import layout_memory, layout_trace
-from meshwright.simulation.placed_job import PlacedJob
-from meshwright.simulation.together import schedule as schedule_together
-from meshwright.simulation.together_reference import schedule as plain_schedule
+from meshwright.simulation.step import kernel
+from meshwright.simulation.step.execution import TaskKind
 
+from ...oracles import list_scheduling
+from ...oracles.concurrent_reference import schedule as plain_schedule
+from ...oracles.layout_views import layout_memory, layout_trace
 from .grid import cluster, layouts, shapes
 from .stub import StubStep, layout
 
@@ -117,7 +118,7 @@ def test_the_kernel_and_the_plain_reference_agree_on_lowered_layouts(chosen, con
     shape = replace(shapes()["experts"][0], num_layers=4)
     step = layout_step(describe(shape, chosen, 512), HOST)
     execution = lower(step, RankNetwork(HOST, np.arange(chosen.world)), CostSettings(contention=contention)).execution
-    for ours, theirs in zip(kernel.schedule(execution), reference.schedule(execution), strict=True):
+    for ours, theirs in zip(kernel.schedule(execution), list_scheduling.schedule(execution), strict=True):
         np.testing.assert_array_equal(ours, theirs)
 
 

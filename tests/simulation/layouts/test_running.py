@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from meshwright.costs.layouts.work import describe
-from meshwright.costs.model import CostSettings
 from meshwright.costs.network import RankNetwork
+from meshwright.costs.settings import CostSettings
+from meshwright.costs.work.work import describe
 from meshwright.plans.partition import Layout
 from meshwright.simulation.layouts.lowering import lower
 from meshwright.simulation.layouts.running import layout_step, num_tasks

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.clusters import load_cluster
-from meshwright.costs.layouts.schedules import closed_form_s, in_flight
-from meshwright.costs.model import CostSettings
-from meshwright.evaluation.estimating import estimate
+from meshwright.costs.pipelines.schedules import closed_form_s, in_flight
+from meshwright.costs.settings import CostSettings
+from meshwright.planning.estimate import estimate
 from meshwright.plans.partition import Layout
 from meshwright.simulation.layouts.steady import Rounds, rounds, with_micro_batches
 

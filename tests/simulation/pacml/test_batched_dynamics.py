@@ -15,13 +15,13 @@ from meshwright.errors import GraphError, MeshwrightError
 from meshwright.jobs import load_graph
 from meshwright.jobs.arrivals import Arrivals
 from meshwright.jobs.workload import Workload, WorkloadSettings
+from meshwright.simulation.cluster.scenario import Scenario, ScenarioSettings, assemble
+from meshwright.simulation.cluster.state import Outcome
 from meshwright.simulation.pacml.demands import draw_demands
 from meshwright.simulation.pacml.episode import Demand, Episode, Fate
 from meshwright.simulation.pacml.heuristics import agent
 from meshwright.simulation.pacml.simulator import Simulator
 from meshwright.simulation.pacml.switches import PRESETS, Defects
-from meshwright.simulation.scenario import Scenario, ScenarioSettings, assemble
-from meshwright.simulation.state import Outcome
 
 from ...draws import draws
 from .conftest import make_graph
@@ -128,7 +128,7 @@ def play_both(scenario, demands, interarrival_s, choose):
 
 
 def scenario_mask(scenario, batch):
-    from meshwright.simulation.decision import decision
+    from meshwright.simulation.cluster.decision import decision
 
     waiting = decision(scenario, batch.episodes, 0)
     return [int(degree) for degree in waiting.degree[waiting.is_valid]]

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from meshwright.simulation.pacml.environment import Environment
 from meshwright.simulation.pacml.switches import Defects
 
+from ...oracles.pacml_environment import Environment
 from .conftest import make_graph
 
 OTHER = make_graph([1000.0], [3000.0], [1e9], [1e9], [], name="other")

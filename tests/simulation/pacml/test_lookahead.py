@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from meshwright.errors import GraphError
 from meshwright.simulation.pacml.lookahead import Problem, lookahead, problem, ties
-from meshwright.simulation.pacml.plain_lookahead import plain_lookahead
 from meshwright.simulation.pacml.switches import PHYSICAL, Defects
 
 from ...draws import draws
+from ...oracles.plain_lookahead import plain_lookahead
 
 
 def given_problem(compute, worker, deps, **settings):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from meshwright.errors import GraphError
-from meshwright.jobs.pipedream import without_inputs
+from meshwright.jobs.readers.pipedream import without_inputs
 from meshwright.simulation.pacml.mirror import mirror
 from meshwright.simulation.pacml.switches import PHYSICAL, Defects
 

@@ -1,0 +1,1 @@
+"""The parts that have to be fast, timed: ``make bench``."""

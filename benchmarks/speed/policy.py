@@ -1,0 +1,116 @@
+"""The shipped network's latency, PPO's speed end to end on one thread, and where its time goes."""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sb3_contrib import MaskablePPO
+
+from meshwright import settings
+from meshwright.cli.commands.train import config_path
+from meshwright.envs.benchmark import load_benchmark
+from meshwright.envs.job_partitioning import JobPartitioningEnv
+from meshwright.models.masked_policy import CandidatePolicy
+from meshwright.planning.policies import policy as load_policy
+from meshwright.simulation.cluster.scenario import Scenario
+from meshwright.training.settings import TrainSettings
+from meshwright.training.train import train
+from meshwright.training.vec_env import JobPartitioningVecEnv
+
+from .measure import Figure, median_s
+
+NUM_STEPS = 40_960
+
+# Calls whose time is told apart; what they contain counts in both.
+ROLLOUT, UPDATE, BACKWARD, STEP, FORWARD = "rollout", "update", "backward", "step", "forward"
+TIMED = {
+    ROLLOUT: (MaskablePPO, "collect_rollouts"),
+    UPDATE: (MaskablePPO, "train"),
+    BACKWARD: (torch.Tensor, "backward"),
+    STEP: (JobPartitioningVecEnv, "step_wait"),
+    FORWARD: (CandidatePolicy, "forward"),
+}
+
+
+def policy_figures() -> list[Figure]:
+    """Latency of one decision of the shipped network, and PPO end to end."""
+    torch.set_num_threads(1)
+    scenario = load_benchmark("quickstart").build()
+    return [*_latency(scenario), *_training(scenario)]
+
+
+def _latency(scenario: Scenario) -> Iterator[Figure]:
+    chooser = load_policy("shipped:quickstart", scenario)
+    env = JobPartitioningEnv(load_benchmark("quickstart"), scenario=scenario)
+    observation, _ = env.reset(seed=0)
+    times = []
+    for _ in range(scenario.settings.num_jobs):
+        waiting = env.decision()
+        began = time.perf_counter()
+        choice = chooser.choose(waiting, observation)
+        times.append(time.perf_counter() - began)
+        observation = env.step(choice)[0]
+    on = "quickstart, 32 devices"
+    yield Figure("decision of the network, median", statistics.median(times) * 1e3, "ms", on)
+    yield Figure("decision of the network, 99th percentile", float(np.percentile(times, 99)) * 1e3, "ms", on)
+
+
+def _training(scenario: Scenario) -> Iterator[Figure]:
+    """Validation, checkpoints and the run folder count; where the time goes is told by one more run."""
+    chosen = settings.load(
+        TrainSettings, config_path("preset:quickstart"), changes=[f"total_steps={NUM_STEPS}", "num_validation_seeds=1"]
+    )
+
+    def run() -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            train(chosen, Path(folder) / "run", scenario=scenario)
+
+    on = f"quickstart, {NUM_STEPS:,} decisions, one thread"
+    yield Figure("PPO end to end", NUM_STEPS / median_s(run), "decisions/s", on)
+    with _timed() as spent_s:
+        began = time.perf_counter()
+        run()
+        whole_s = time.perf_counter() - began
+    parts = {
+        "updates, backward passes": spent_s[BACKWARD],
+        "updates, the rest": spent_s[UPDATE] - spent_s[BACKWARD],
+        "rollouts, stepping the environments": spent_s[STEP],
+        "rollouts, forward passes": spent_s[FORWARD],
+        "rollouts, the rest": spent_s[ROLLOUT] - spent_s[STEP] - spent_s[FORWARD],
+        "validation, checkpoints, set-up": whole_s - spent_s[ROLLOUT] - spent_s[UPDATE],
+    }
+    for part, seconds in parts.items():
+        yield Figure(f"PPO, share of the time: {part}", 100 * seconds / whole_s, "%", on)
+
+
+@contextmanager
+def _timed() -> Iterator[dict[str, float]]:
+    """Seconds spent within each of the `TIMED` calls."""
+    spent_s = dict.fromkeys(TIMED, 0.0)
+    kept = {name: getattr(owner, call) for name, (owner, call) in TIMED.items()}
+
+    def timing(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def timed(*args: Any, **options: Any) -> Any:
+            began = time.perf_counter()
+            try:
+                return call(*args, **options)
+            finally:
+                spent_s[name] += time.perf_counter() - began
+
+        return timed
+
+    for name, (owner, call) in TIMED.items():
+        setattr(owner, call, timing(name, kept[name]))
+    try:
+        yield spent_s
+    finally:
+        for name, (owner, call) in TIMED.items():
+            setattr(owner, call, kept[name])

@@ -1,0 +1,1 @@
+"""The study behind the page "Results": its tasks, tables and figures (``make results``)."""

@@ -1,0 +1,202 @@
+"""What the tasks of a study have left: results joined by benchmark, means over training runs, learning curves.
+
+Only files are read; nothing is played again. What is not there yet, or was made with other settings than those of today,
+is told by name, so that a table can say so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from meshwright.errors import InputFileError
+from meshwright.evaluation.saved_results import read_curve, read_results
+from meshwright.evaluation.statistics import Interval, interval, paired
+from meshwright.planning.policies import ROLLOUT, is_rollout
+
+from .contents import COLUMN, TableSettings
+from .runner import record, standing
+from .runs import Places
+from .study import Run, Study
+from .tasks import CURVE, EvaluationTask, Task, TrainingTask
+
+Data = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One policy, or the mean of several training runs, on one benchmark.
+
+    Attributes:
+        label: what to call it.
+        rates: blocking rate of each test episode.
+    """
+
+    label: str
+    rates: tuple[float, ...]
+
+    @property
+    def blocking_rate(self) -> Interval:
+        """Mean over the episodes with its interval."""
+        found = interval(self.rates)
+        assert found is not None
+        return found
+
+    def against(self, other: Entry) -> Interval:
+        """Paired difference of blocking rates, below zero where this one is better."""
+        return paired(self.rates, other.rates)
+
+
+@dataclass(frozen=True)
+class Played:
+    """The results of one benchmark, of several evaluations.
+
+    Attributes:
+        scenario: as results tell it.
+        rows: by policy; of one that was evaluated twice, the first.
+        chosen: by tuned baseline, what was chosen for it.
+        latency_s: by policy, ``p50`` and ``p99``.
+    """
+
+    scenario: Data
+    rows: Mapping[str, Data]
+    chosen: Mapping[str, str]
+    latency_s: Mapping[str, Data]
+
+    def entry(self, policy: str, label: str | None = None) -> Entry | None:
+        """A policy's; None where it was not evaluated."""
+        row = self.rows.get(policy)
+        return None if row is None else Entry(label or policy, tuple(row["per_seed"]["blocking_rate"]))
+
+    def mean(self, policies: Sequence[str], label: str) -> Entry | None:
+        """The mean of several policies, episode by episode; None unless all of them were evaluated."""
+        found = [self.entry(policy) for policy in policies]
+        if not found or None in found:
+            return None
+        rates = np.mean([one.rates for one in found if one is not None], axis=0)
+        return Entry(label, tuple(float(rate) for rate in rates))
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What there is.
+
+    Attributes:
+        study: what was wanted.
+        places: where it lies.
+        tasks: of the study, by name.
+        results: of each evaluation task that was done, by its name.
+        stale: tasks that were done with other settings than those of today.
+    """
+
+    study: Study
+    places: Places
+    tasks: Mapping[str, Task]
+    results: Mapping[str, Data]
+    stale: frozenset[str]
+
+    def played(self, table: TableSettings, column: str = "") -> dict[str, Played]:
+        """What is known of the evaluations of a table's column, by variant; a benchmark without variants is ``""``.
+
+        Raises:
+            InputFileError: evaluations of one column played different benchmarks or episodes.
+        """
+        found: dict[str, list[Data]] = {}
+        for task in self._evaluations(table, column):
+            if task.name in self.results:
+                found.setdefault(task.variant, []).append(self.results[task.name])
+        return {variant: joined(results) for variant, results in found.items()}
+
+    def has_baselines(self, table: TableSettings, column: str) -> bool:
+        """Whether all evaluations of a column are done that may hold its best baseline: not references, not rollout planners."""
+        wanted = [task for task in self._evaluations(table, column) if not task.entry.references and not _plans_only(task)]
+        return all(task.name in self.results for task in wanted)
+
+    def runs(self, training: str | None, column: str = "") -> list[Run]:
+        """The runs of a training."""
+        return [] if training is None else self.study.runs_of(training.replace(COLUMN, column))
+
+    def curve(self, run: Run) -> list[Data]:
+        """Rows of a run's learning curve; none where there is none."""
+        path = self.tasks[run.name].folder(self.places) / CURVE
+        return list(read_curve(path)) if path.is_file() else []
+
+    def is_done(self, run: Run) -> bool:
+        """Whether a run was trained to its end."""
+        return record(self.tasks[run.name], self.places).get("state") == "done"
+
+    def tasks_of(self, table: TableSettings) -> list[Task]:
+        """Everything that a table shows and what that needs, in the order of the study."""
+        named = {task.name for column in table.columns or ("",) for task in self._evaluations(table, column)}
+        named |= {need for name in named for need in self.tasks[name].needs}
+        for column in table.columns or ("",):
+            named |= {run.name for training in table.trainings for run in self.runs(training, column)}
+        if not table.evaluations and not table.trainings:
+            named = {name for name, task in self.tasks.items() if isinstance(task, TrainingTask)}
+        return [task for name, task in self.tasks.items() if name in named]
+
+    def absent(self, tasks: Iterable[Task]) -> list[str]:
+        """Tasks that are not done."""
+        return [task.name for task in tasks if record(task, self.places).get("state") != "done"]
+
+    def _evaluations(self, table: TableSettings, column: str) -> list[EvaluationTask]:
+        names = [name.replace(COLUMN, column) for name in table.evaluations]
+        by_entry = [task for task in self.tasks.values() if isinstance(task, EvaluationTask) and task.entry.name in names]
+        return sorted(by_entry, key=lambda task: names.index(task.entry.name))
+
+
+def read(study: Study, tasks: Sequence[Task], places: Places) -> Findings:
+    """Read what is there.
+
+    Raises:
+        InputFileError: a file is not what its name says.
+    """
+    results, stale = {}, set()
+    for task in tasks:
+        if standing(task, places) == "stale":
+            stale.add(task.name)
+        path = task.product(places)
+        if isinstance(task, EvaluationTask) and path is not None and record(task, places).get("state") == "done":
+            results[task.name] = read_results(path)
+    return Findings(study, places, {task.name: task for task in tasks}, results, frozenset(stale))
+
+
+def before_ppo(run: Run) -> str:
+    """What the network of a run as it was before PPO is called in results."""
+    return f"td-{run.name}"
+
+
+def planned_over(run: Run) -> str:
+    """What the rollout planner over the linear scorer of a run is called in results."""
+    return f"{ROLLOUT}({run.name})"
+
+
+def joined(results: Sequence[Data]) -> Played:
+    """Results of several evaluations of one benchmark as one.
+
+    Raises:
+        InputFileError: they are of different benchmarks or episodes.
+    """
+    first = results[0]
+    rows: dict[str, Data] = {}
+    chosen: dict[str, str] = {}
+    latency_s: dict[str, Data] = {}
+    for result in results:
+        for key in ("benchmark", "seeds"):
+            if result[key] != first[key]:
+                raise InputFileError(f"two evaluations of one column differ in their {key}", field=key, value=result[key])
+        for row in result["rows"]:
+            rows.setdefault(str(row["policy"]), row)
+        for name, tuned in result["best_fixed"].items():
+            chosen.setdefault(name, tuned["chosen"])
+        for name, taken in result.get("timing", {}).get("decision_latency_s", {}).items():
+            latency_s.setdefault(name, taken)
+    return Played(first["scenario"], rows, chosen, latency_s)
+
+
+def _plans_only(task: EvaluationTask) -> bool:
+    specs = (*task.entry.policies, *task.benchmark.policies)
+    return not (task.trained or task.pretrained) and all(is_rollout(spec) for spec in specs)

@@ -1,0 +1,243 @@
+"""The tables of a study that tell who wins: comparisons, transfer to other settings, ablations; as lines of Markdown.
+
+Rates are shares with three decimals and their 95 % intervals over the test episodes; differences are paired, episode by
+episode, and below zero where ours blocks fewer jobs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from math import fsum
+
+from meshwright.evaluation.statistics import Interval, excludes_zero, least
+from meshwright.evaluation.tables import escaped, table
+
+from .contents import Ablations, Comparison, RowSettings, Transfer
+from .findings import Entry, Findings, Played, before_ppo, planned_over
+from .study import Run
+
+NOTHING = "-"
+VERDICTS = ("unclear", "worse", "better")
+
+
+def comparison(findings: Findings, chosen: Comparison) -> list[str]:
+    """Policies by benchmark."""
+    columns = [_Column(findings, chosen, column) for column in chosen.columns]
+    seeds = dict.fromkeys(of_seed(run) for column in columns for run in column.ours)
+    rows = [[escaped(row.label), *(column.cell(row) for column in columns)] for row in chosen.rows]
+    if len(seeds) > 1:
+        rows += [[f"ours, training {seed}", *(column.of_seed(seed) for column in columns)] for seed in seeds]
+    rows.append([bold("ours, mean over training seeds" if len(seeds) > 1 else "ours"), *(column.of_ours() for column in columns)])
+    rows.append(["ours against the best baseline", *(column.difference() for column in columns)])
+    rows.append(["the best baseline", *(column.best_label() for column in columns)])
+    rows += [[escaped(row.label), *(column.cell(row) for column in columns)] for row in chosen.references]
+    source = ["", f"Quoted: {escaped(chosen.source)}"] if chosen.source else []
+    return [*table(["policy", *map(escaped, chosen.columns)], rows), *source]
+
+
+def transfer(findings: Findings, chosen: Transfer) -> list[str]:
+    """One policy on each variant, against the best fixed degree there and the best baseline, and on how many it wins."""
+    names = [run.name for run in findings.runs(chosen.ours)]
+    rows, differences, ratios, lower = [], [], [], 0
+    against_best = []
+    for variant, played in findings.played(chosen).items():
+        ours, fixed, best = played.mean(names, "ours"), best_fixed(played), best_baseline(played, {}, {})
+        told = played.scenario
+        cells = [
+            escaped(variant or "itself"),
+            escaped(told["cluster"]),
+            escaped(", ".join(told["graphs"])),
+            f"{told['mean_interarrival_s']:,.0f}",
+            NOTHING if fixed is None else f"{rate(fixed.blocking_rate)} {escaped(fixed.label)}",
+            NOTHING if ours is None else rate(ours.blocking_rate),
+        ]
+        if ours is None or fixed is None:
+            rows.append([*cells, NOTHING, NOTHING, NOTHING, NOTHING])
+            continue
+        difference = ours.against(fixed)
+        means = ours.blocking_rate["mean"], fixed.blocking_rate["mean"]
+        differences.append(excludes_zero(difference))
+        lower += means[0] < means[1]
+        ratios += [means[0] / means[1]] if means[1] > 0 else []
+        best = best or fixed
+        against_best.append(excludes_zero(ours.against(best)))
+        cells += [signed(difference), f"{ratios[-1]:.2f}" if means[1] > 0 else NOTHING]
+        rows.append([*cells, f"{rate(best.blocking_rate)} {escaped(best.label)}", signed(ours.against(best))])
+    head = ["setting", "cluster", "graphs", "seconds between arrivals", "best fixed degree", "ours", "difference", "ratio"]
+    head += ["best baseline", "difference"]
+    lines = table(head, rows)
+    if differences:
+        worst = f"; the greatest ratio is {max(ratios):.2f}" if ratios else ""
+        lines += [
+            "",
+            f"Ours has the lower mean on {lower} of {len(differences)} settings. The interval of the difference lies below zero "
+            f"on {differences.count(-1)}, above on {differences.count(1)}, and holds zero on {differences.count(0)}{worst}. "
+            f"Against the best of all baselines it lies below zero on {against_best.count(-1)}, above on "
+            f"{against_best.count(1)}, and holds zero on {against_best.count(0)}.",
+        ]
+    return lines
+
+
+def ablations(findings: Findings, chosen: Ablations) -> list[str]:
+    """The variants of a training beside the one that nothing was taken from."""
+    names: dict[str, str] = {}
+    cells: dict[str, list[str]] = {}
+    width = 0
+    for column in chosen.columns:
+        (played,) = findings.played(chosen, column).values() or [None]
+        by_variant: dict[str, list[Run]] = {}
+        for run in findings.runs(chosen.ours, column):
+            by_variant.setdefault(run.training.removeprefix(f"{run.parent}-"), []).append(run)
+        full = by_variant.get(chosen.full, [])
+        entries = {variant: _mean(played, [run.name for run in runs], variant) for variant, runs in by_variant.items()}
+        if chosen.pretrained is not None:
+            entries[""] = _mean(played, [before_ppo(run) for run in full], "")
+        whole = entries.get(chosen.full)
+        for variant, entry in entries.items():
+            names[variant] = chosen.labels.get(variant, variant) if variant else str(chosen.pretrained)
+            blocked = NOTHING if entry is None else rate(entry.blocking_rate)
+            has_both = entry is not None and whole is not None and variant != chosen.full
+            difference = f"{signed(entry.against(whole))}" if has_both and entry and whole else NOTHING
+            row = cells.setdefault(variant, [])
+            row += [NOTHING] * (width - len(row)) + [blocked, difference]
+        width += 2
+    order = sorted(names, key=lambda variant: variant != chosen.full)
+    rows = [[escaped(names[v]), *cells[v], *([NOTHING] * (width - len(cells[v])))] for v in order]
+    head = [part for column in chosen.columns for part in (f"{escaped(column)}: blocked", "against the whole")]
+    return table(["variant", *head], rows)
+
+
+def shown_in(row: RowSettings, findings: Findings, played: Played, column: str = "") -> Entry | None:
+    """What a row that quotes nothing shows of a benchmark."""
+    if row.policy is not None:
+        return played.entry(row.policy, row.label)
+    runs = findings.runs(row.training, column)
+    names = [run.name if row.trained else before_ppo(run) if row.pretrained else planned_over(run) for run in runs]
+    return played.mean(names, row.label)
+
+
+def best_fixed(played: Played) -> Entry | None:
+    """The tuned fixed degree with the least mean; its label tells which one was chosen, or how many tie."""
+    names = [name for name in played.chosen if name in played.rows and played.rows[name]["kind"] == "baseline"]
+    return _least(entry for name in names if (entry := played.entry(name, chosen_in(played, name))) is not None)
+
+
+def chosen_in(played: Played, policy: str) -> str:
+    """In brackets the degree that was chosen for a tuned baseline, ``(8)``."""
+    found = re.search(r"fixed-([0-9]+)", played.chosen[policy])
+    return f"({played.chosen[policy] if found is None else found[1]})"
+
+
+def best_baseline(played: Played, pretrained: Mapping[str, Sequence[str]], labels: Mapping[str, str]) -> Entry | None:
+    """The baseline with the least mean: rules of thumb, tuned ones, linear scorers, and means of networks before PPO.
+
+    Of several that tie, the figures are the first one's, and the label names all of them.
+
+    Args:
+        played: one benchmark.
+        pretrained: by label, the names of such networks.
+        labels: what to call policies, by name; others are called by their names.
+    """
+    names = [name for name, row in played.rows.items() if row["kind"] == "baseline"]
+    called = {name: labels.get(name, name) + (f" {chosen_in(played, name)}" if name in played.chosen else "") for name in names}
+    found = [played.entry(name, called[name]) for name in names]
+    found += [played.mean(policies, label) for label, policies in pretrained.items()]
+    return _least(entry for entry in found if entry is not None)
+
+
+def rate(value: Interval) -> str:
+    """A share with three decimals and its interval, ``.133 [.128, .138]``."""
+    ends = "" if value["low"] is None else f" [{share(value['low'])}, {share(value['high'])}]"
+    return f"{share(value['mean'])}{ends}"
+
+
+def signed(difference: Interval) -> str:
+    """A difference of shares with its interval and what that says, ``-.014 [-.019, -.009] better``."""
+    ends = "" if difference["low"] is None else f" [{share(difference['low'], '+')}, {share(difference['high'], '+')}]"
+    return f"{share(difference['mean'], '+')}{ends} {VERDICTS[excludes_zero(difference)]}"
+
+
+def share(value: float, sign: str = "") -> str:
+    """A share with three decimals, without the zero before the point."""
+    return f"{value:{sign}.3f}".replace("0.", ".", 1) if abs(value) < 0.9995 else f"{value:{sign}.3f}"
+
+
+def bold(text: str) -> str:
+    """Markdown."""
+    return f"**{text}**"
+
+
+def of_seed(run: Run) -> str:
+    """A run by its seed alone, ``seed 0``."""
+    return run.name.removeprefix(f"{run.training}-").replace("-", " ")
+
+
+class _Column:
+    """One benchmark of a comparison."""
+
+    def __init__(self, findings: Findings, chosen: Comparison, column: str) -> None:
+        self.findings, self.name = findings, column
+        self.played: Played | None = findings.played(chosen, column).get("")
+        self.has_baselines = findings.has_baselines(chosen, column)
+        self.ours = findings.runs(chosen.ours, column)
+        pretrained = [row for row in chosen.rows if row.pretrained]
+        self.pretrained = {row.label: [before_ppo(run) for run in findings.runs(row.pretrained, column)] for row in pretrained}
+        self.labels = {row.policy: row.label for row in chosen.rows if row.policy}
+        self.labels |= {run.name: row.label for row in chosen.rows for run in findings.runs(row.trained, column)}
+
+    def cell(self, row: RowSettings) -> str:
+        """What a row shows here."""
+        if row.quoted:
+            return escaped(row.quoted.get(self.name, NOTHING))
+        if self.played is None:
+            return NOTHING
+        is_tuned = row.policy is not None and row.policy in self.played.chosen
+        chosen = f" {escaped(chosen_in(self.played, str(row.policy)))}" if is_tuned else ""
+        entry = shown_in(row, self.findings, self.played, self.name)
+        return NOTHING if entry is None else rate(entry.blocking_rate) + chosen
+
+    def of_seed(self, seed: str) -> str:
+        """The run of ours with one seed."""
+        names = [run.name for run in self.ours if of_seed(run) == seed]
+        return _rate(self._mean(names))
+
+    def of_ours(self) -> str:
+        """The mean of ours."""
+        entry = self._mean([run.name for run in self.ours])
+        return NOTHING if entry is None else bold(_rate(entry))
+
+    def difference(self) -> str:
+        """Ours against the best baseline."""
+        ours, best = self._mean([run.name for run in self.ours]), self._best()
+        return NOTHING if ours is None or best is None else signed(ours.against(best))
+
+    def best_label(self) -> str:
+        """The best baseline's name."""
+        best = self._best()
+        return NOTHING if best is None else escaped(best.label)
+
+    def _best(self) -> Entry | None:
+        if self.played is None or not self.has_baselines:
+            return None
+        return best_baseline(self.played, self.pretrained, self.labels)
+
+    def _mean(self, names: Sequence[str]) -> Entry | None:
+        return _mean(self.played, names, "ours")
+
+
+def _least(entries: Iterable[Entry]) -> Entry | None:
+    best = least(entries, lambda entry: fsum(entry.rates) / len(entry.rates))
+    labels = list(dict.fromkeys(entry.label for entry in best))
+    if len(labels) > 1:
+        return replace(best[0], label=f"{', '.join(labels)} (tied)")
+    return best[0] if best else None
+
+
+def _mean(played: Played | None, names: Sequence[str], label: str) -> Entry | None:
+    return None if played is None else played.mean(names, label)
+
+
+def _rate(entry: Entry | None) -> str:
+    return NOTHING if entry is None else rate(entry.blocking_rate)

@@ -1,0 +1,274 @@
+"""The work of a study as tasks: each is one command of meshwright, with what it needs and a digest of its settings.
+
+A training leaves its run folder in ``training/RUN`` below the study's folder, with a copy ``td-RUN.pt`` of the network
+before PPO where there is one, so that it has a name of its own in tables. An evaluation leaves
+``evaluations/NAME/results.json``, or ``evaluations/NAME/VARIANT/results.json`` for each variant of a family.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from meshwright import files
+from meshwright.envs.benchmark import BenchmarkSettings, load_benchmark
+from meshwright.errors import MeshwrightError
+from meshwright.evaluation.evaluate import FORMAT_VERSION
+from meshwright.evaluation.saved_results import read_curve
+from meshwright.planning.policies import ROLLOUT, base_of, is_rollout, policy_file, trained_file
+
+from .runs import SHOWN, Benchmarks, Places
+from .study import EvaluationSettings, Run
+
+TRAINING, EVALUATIONS, RESULTS, CURVE = "training", "evaluations", "results.json", "learning_curve.json"
+TRACE_CHANGE = "scenario.workload_changes.arrivals.file="
+# Of a scenario: how observations count time ahead.
+OF_SLOTS = ("slot_growth", "arrivals_per_slot")
+
+Load = Callable[[str, Sequence[str]], BaseModel]
+"""Reads a training config, of any method, with changes."""
+
+
+@dataclass(frozen=True)
+class TrainingTask:
+    """One training run.
+
+    Attributes:
+        run: what is trained.
+        trace_changes: the benchmark's changes where it follows a trace, that of the file left out; else None.
+        pretrains: whether it leaves a network before PPO.
+        total: what the last row of its learning curve has reached when it ends, under `progress_key`; None: not known.
+        progress_key: ``steps`` or ``generation``.
+        load: reads training configs.
+        benchmarks: reads benchmarks.
+        needs: nothing.
+    """
+
+    run: Run
+    trace_changes: tuple[str, ...] | None
+    pretrains: bool
+    total: int | None
+    progress_key: str
+    load: Load
+    benchmarks: Benchmarks
+    needs: tuple[str, ...] = ()
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether it tunes a linear scorer."""
+        return self.progress_key == "generation"
+
+    @property
+    def name(self) -> str:
+        """The run's."""
+        return self.run.name
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """Names that stand for it and others."""
+        return (self.run.training, self.run.parent)
+
+    def folder(self, places: Places) -> Path:
+        """The run folder."""
+        return places.out / TRAINING / self.name
+
+    def lacks(self, places: Places) -> str | None:
+        """What the user has to give before it can run."""
+        return "needs --trace FILE" if self.trace_changes is not None and places.trace is None else None
+
+    def command(self, places: Places) -> list[str]:
+        """The command after ``meshwright``."""
+        changes = list(self.run.changes)
+        if self.trace_changes is not None:
+            changes.append(f"changes={json.dumps([*self.trace_changes, f'{TRACE_CHANGE}{_absolute(places)}'])}")
+        sets = [part for change in changes for part in ("--set", change)]
+        return ["train", self.run.config, *sets, *_graphs(places), "--out", str(self.folder(places))]
+
+    def resuming(self, places: Places) -> list[str]:
+        """The same where a run folder is there already."""
+        return ["train", "--resume", str(self.folder(places)), *_graphs(places)]
+
+    def digest(self, places: Places) -> str:
+        """A hash of everything that the trained policy depends on, but for the program."""
+        return self._digest_of(self.load(self.run.config, self.run.changes), places)
+
+    def digest_found(self, places: Places) -> str | None:
+        """The same of the run that lies in the folder; None where there is none that can be read."""
+        config = self.folder(places) / "config.yaml"
+        try:
+            return self._digest_of(self.load(str(config), ()), places) if config.is_file() else None
+        except MeshwrightError:
+            return None
+
+    def product(self, places: Places) -> Path | None:
+        """The policy; None where there is none yet."""
+        try:
+            return policy_file(str(self.folder(places)))
+        except MeshwrightError:
+            return None
+
+    def share_done(self, places: Places) -> float | None:
+        """How much of it is done, as far as its last look at validation episodes tells; None before the first."""
+        curve = self.folder(places) / CURVE
+        try:
+            rows = read_curve(curve) if curve.is_file() else []
+        except MeshwrightError:
+            return None
+        return min(1.0, (rows[-1].get(self.progress_key) or 0) / self.total) if rows and self.total else None
+
+    def _digest_of(self, chosen: BaseModel, places: Places) -> str:
+        # What is as by default is left out, so that a setting that a later version adds changes nothing.
+        apart = {"name", "num_threads", "benchmark", "mixed", "changes", "curriculum"}
+        kept = chosen.model_dump(mode="json", exclude=apart, exclude_defaults=True)
+        changes = [change for change in getattr(chosen, "changes", ()) if not change.startswith(TRACE_CHANGE)]
+        trace = places.trace if self.trace_changes is not None else None
+
+        def digests(specs: Iterable[str]) -> list[object]:
+            played = [load_benchmark(spec, changes=changes, trace=trace) for spec in specs]
+            found: list[object] = [self.benchmarks.digest(benchmark) for benchmark in played]
+            if hasattr(chosen, "network"):  # it is paid, and sees when blocks become free; what is only tuned does neither
+                found += [[one.reward.model_dump(mode="json"), one.scenario.shape_slots] for one in played]
+                grown = [[getattr(one.scenario, name) for name in OF_SLOTS] for one in played]
+                found += [slots for slots in grown if slots[0] != 1.0]
+                for one in (benchmark.scenario for benchmark in played):
+                    load, deadlines = list(one.load_windows), list(one.deadline_windows)
+                    if load or deadlines:  # two windows of load alone must not look like a pair of slots
+                        found.append([load, deadlines] if deadlines or len(load) == len(OF_SLOTS) else load)
+                    if one.work_windows:
+                        found.append(["work_windows", *one.work_windows])
+            return found
+
+        lessons = [[lesson.share, digests(lesson.benchmarks)] for lesson in getattr(chosen, "curriculum", ())]
+        return files.digest(kept, digests(specs_of(chosen)), lessons)
+
+
+@dataclass(frozen=True)
+class EvaluationTask:
+    """One evaluation.
+
+    Attributes:
+        entry: of the study.
+        variant: of the family; empty where the benchmark is none.
+        benchmark: what is played.
+        follows_trace: whether its jobs arrive as a trace recorded them.
+        num_seeds: test episodes; None: as the benchmark says.
+        trained: runs whose policies are compared.
+        pretrained: runs whose networks before PPO are.
+        planned: runs over whose linear scorers rollout planners are.
+        benchmarks: reads benchmarks.
+    """
+
+    entry: EvaluationSettings
+    variant: str
+    benchmark: BenchmarkSettings
+    follows_trace: bool
+    num_seeds: int | None
+    trained: tuple[str, ...]
+    pretrained: tuple[str, ...]
+    planned: tuple[str, ...]
+    benchmarks: Benchmarks
+
+    @property
+    def name(self) -> str:
+        """The evaluation's, ``NAME/VARIANT`` for one of a family."""
+        return f"{self.entry.name}/{self.variant}" if self.variant else self.entry.name
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """Names that stand for it and others."""
+        return (self.entry.name,)
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Training runs."""
+        return tuple(dict.fromkeys((*self.trained, *self.pretrained, *self.planned)))
+
+    def folder(self, places: Places) -> Path:
+        """Where the results go."""
+        return places.out / EVALUATIONS / self.name
+
+    def lacks(self, places: Places) -> str | None:
+        """What the user has to give before it can run."""
+        return "needs --trace FILE" if self.follows_trace and places.trace is None else None
+
+    def command(self, places: Places) -> list[str]:
+        """The command after ``meshwright``."""
+        spec = f"{self.entry.benchmark}/{self.variant}" if self.variant else self.entry.benchmark
+        command = ["evaluate", *self.specs(places), "--benchmark", spec]
+        command += [part for change in self.entry.changes for part in ("--set", change)]
+        if self.entry.references:
+            command += ["--references", ",".join(self.entry.references)]
+        if self.num_seeds is not None:
+            command += ["--seeds", str(self.num_seeds)]
+        command += _graphs(places)
+        if self.follows_trace:
+            command += ["--trace", str(places.trace)]
+        return [*command, "--json", str(self.folder(places) / RESULTS)]
+
+    def specs(self, places: Places) -> list[str]:
+        """Policies beside those of the benchmark, as the command line spells them."""
+        trained = [str(places.out / TRAINING / run) for run in self.trained]
+        pretrained = [str(pretrained_file(places, run)) for run in self.pretrained]
+        planned = [f"{ROLLOUT}({places.out / TRAINING / run})" for run in self.planned]
+        return [*self.entry.policies, *trained, *pretrained, *planned]
+
+    def digest(self, places: Places) -> str:
+        """A hash of everything that the results depend on, but for the program; the trained policies must be there.
+
+        Raises:
+            PolicyError: one of them is not.
+        """
+        specs = [*self.specs(places), *self.benchmark.policies]
+        played = [base_of(spec) if is_rollout(spec) else spec for spec in specs]
+        learned = [file for spec in played if (file := trained_file(spec)) is not None]
+        return files.digest(
+            FORMAT_VERSION,
+            self.benchmarks.digest(self.benchmark),
+            [str(Path(spec).name) for spec in specs],
+            [file.read_bytes() for file in learned],
+            list(self.entry.references),
+            [self.num_seeds or self.benchmark.num_seeds, self.benchmark.num_validation_seeds],
+        )
+
+    def product(self, places: Places) -> Path | None:
+        """The results; None where there are none yet."""
+        path = self.folder(places) / RESULTS
+        return path if path.is_file() else None
+
+
+Task = TrainingTask | EvaluationTask
+
+
+def pretrained_file(places: Places, run: str) -> Path:
+    """The network of a run as it was before PPO."""
+    return places.out / TRAINING / run / f"td-{run}.pt"
+
+
+def shown(task: Task) -> list[str]:
+    """The lines that a user types to do the same by hand, from any folder that has the profiles and the trace."""
+    lines = [shlex.join(["meshwright", *task.command(SHOWN)])]
+    if isinstance(task, EvaluationTask):
+        return [shlex.join(["mkdir", "-p", str(task.folder(SHOWN))]), *lines]
+    if task.pretrains:
+        folder = task.folder(SHOWN)
+        lines.append(shlex.join(["cp", str(folder / "pretrained.pt"), str(pretrained_file(SHOWN, task.name))]))
+    return lines
+
+
+def specs_of(chosen: BaseModel) -> list[str]:
+    """The benchmarks of a training config, lessons apart."""
+    return [str(getattr(chosen, "benchmark", "")), *getattr(chosen, "mixed", ())]
+
+
+def _absolute(places: Places) -> str:
+    """The trace as a run's config names it, so that it can be resumed from anywhere."""
+    return str(places.trace if places is SHOWN or places.trace is None else places.trace.absolute())
+
+
+def _graphs(places: Places) -> list[str]:
+    return [] if places.graphs is None else ["--graphs", str(places.graphs)]

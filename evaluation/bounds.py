@@ -1,0 +1,64 @@
+"""Clairvoyant references: what an episode allows to those who know its arrivals beforehand; no policies, no baselines.
+
+``linear-programme`` is a bound that no policy can pass (see `planners.bounds.linear_program`); ``clairvoyant-beam``, with a
+width as in ``clairvoyant-beam-256`` or without, is what a search with real placements reaches (see
+`planners.bounds.beam_search`). Their rows carry the kind ``reference`` and enter no verdict.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from ..errors import PolicyError
+from ..planners.bounds import known_episode
+from ..planners.bounds.beam_search import WIDTH, decide, replay
+from ..planners.bounds.linear_program import bound
+from ..simulation.cluster.records import EpisodeRecord
+from ..simulation.cluster.scenario import Scenario
+
+LINEAR_PROGRAMME, BEAM = "linear-programme", "clairvoyant-beam"
+NAMES = (LINEAR_PROGRAMME, BEAM)
+MAX_WIDTH = 65_536
+# What a beam keeps: states times blocks. Above this it takes gigabytes.
+MAX_CELLS = 2**28
+
+
+def is_beam(spec: str) -> bool:
+    """Whether a spelling is a beam search."""
+    return re.fullmatch(rf"{BEAM}(-[0-9]{{1,6}})?", spec) is not None
+
+
+def check(specs: Sequence[str], scenario: Scenario) -> None:
+    """Refuse what is no reference, or none for this scenario.
+
+    Raises:
+        PolicyError: unknown, twice, too wide, or jobs wait or are interrupted.
+    """
+    for spec in specs:
+        if spec != LINEAR_PROGRAMME and not is_beam(spec):
+            raise PolicyError("no such reference", field="references", value=spec, choices=NAMES)
+        if list(specs).count(spec) > 1:
+            raise PolicyError("named twice", field="references", value=spec)
+        if is_beam(spec) and not 1 <= _width(spec) <= MAX_WIDTH:
+            raise PolicyError(f"a width is 1 to {MAX_WIDTH}", field="references", value=spec)
+        if is_beam(spec) and _width(spec) * scenario.space.num_blocks > MAX_CELLS:
+            most = MAX_CELLS // scenario.space.num_blocks
+            problem = f"the cluster has {scenario.space.num_blocks:,} blocks, so a width is at most {most:,}"
+            raise PolicyError(problem, field="references", value=spec)
+        known_episode.check(scenario)
+
+
+def beam_record(spec: str, scenario: Scenario, seed: int) -> EpisodeRecord:
+    """The episode of a seed as the beam search decides it, played in the environment's dynamics."""
+    episode = known_episode.draw(scenario, seed)
+    return replay(episode, decide(episode, _width(spec)).block)
+
+
+def least_blocking_rate(scenario: Scenario, seed: int) -> float:
+    """The blocking rate of an episode that no policy can pass, by the linear programme."""
+    return bound(known_episode.draw(scenario, seed)).blocking_rate_at_least
+
+
+def _width(spec: str) -> int:
+    return int(spec.removeprefix(BEAM).lstrip("-") or WIDTH)

@@ -1,0 +1,1 @@
+"""Constants of the cost model from measurements, and the measuring itself."""

@@ -1,0 +1,336 @@
+"""Refits what kernels reach on an A100, on figures that are never used to validate.
+
+The calibration set: vTrain's single-host table, rows of hidden size 1024 only, and the times of one layer of the 22B model
+(Korthikanti et al. 2022, table 4). Both are read from the files that `step_times` reads; nothing else in them is
+looked at. The fit is least squares of logarithms. The table's times are exactly linear in layers and micro-batches, sums of
+few measured parts: a layer, and embedding with head, of each pair of tensor-parallel degree and micro-batch, and what a
+step does once. So the parts are fitted (`_Parts`), each with a deviation of 10 %, and not the hundreds of sums of them.
+What a step does once counts as ``2 T(m) - T(2 m)``, all of it together as much as `INDEPENDENT` such figures. The ten
+layer times are seven figures, since a forward pass without sequence parallelism is the same in three rows and one with it
+in two, and four of those are independent of each other (two forward passes, a backward pass, attention computed again): the
+seven count as four, with a deviation of 2 % each. What neither tells is held by wide beliefs, `BELIEFS`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ... import files, quantities
+from ...costs.process_groups.group_network import Wires, message_s
+from ...costs.training_step.kernels import KernelModel, KernelSettings, kernel_settings
+from ...costs.training_step.passes import pass_time
+from ...costs.training_step.step_time import Pricer
+from ...costs.work import layer
+from ...costs.work.layer_key import BlockKey
+from ...costs.work.work import LayoutWork, describe
+from ...devices import device_type
+from ...errors import InputFileError
+from ...plans.partition import Layout
+from ..validation.published_step_times import CALIBRATION_FAMILY, CALIBRATION_HIDDEN, Row, gpt, read_rows
+from ..validation.step_times import _layout
+
+FITTED = {
+    "product_efficiency": (0.3, 0.8, 1.0),
+    "attention_product_efficiency": (0.1, 0.4, 1.0),
+    "product_overhead_k": (0.0, 10.0, 400.0),
+    "memory_efficiency": (0.3, 0.85, 1.0),
+    "loss_efficiency": (0.1, 0.5, 2.0),
+    "spread_loss_efficiency": (0.1, 1.0, 2.0),
+    "host_us_per_kernel": (1.0, 50.0, 200.0),
+    "host_us_per_message": (1.0, 60.0, 2000.0),
+    "optimizer_bytes_per_parameter": (10.0, 34.0, 200.0),
+    "step_overhead_ms": (0.0, 0.5, 50.0),
+}
+"""The constants: lower bound, where the fit starts, upper bound."""
+
+BELIEFS = {
+    "product_efficiency": (0.8, 0.1),
+    "attention_product_efficiency": (0.5, 0.2),
+    "product_overhead_k": (64.0, 64.0),
+    "memory_efficiency": (0.85, 0.07),
+}
+"""Mean and deviation of what is believed before any figure: large products reach 70 to 90 % of the peak, a product's start
+and end cost a few steps of 32 along its sums, copies reach 80 to 90 % of the memory's bandwidth."""
+
+INDEPENDENT, INDEPENDENT_LAYER_TIMES = 32, 4
+LAYER_DEVIATION, PART_DEVIATION = 0.02, 0.10
+
+LAYER_TIMES = (
+    ("baseline no recompute", False, "none"),
+    ("sequence parallelism", True, "none"),
+    ("baseline with full recompute", False, "full"),
+    ("selective recompute", False, "selective"),
+    ("selective + sequence", True, "selective"),
+)
+"""Rows of the table: name, sequence parallelism, recomputation."""
+
+
+@dataclass(frozen=True)
+class Residual:
+    """One figure of the calibration set after the fit."""
+
+    item: str
+    fitted: float
+    measured: float
+
+    @property
+    def relative_error(self) -> float:
+        """Signed distance over what was measured."""
+        return self.fitted / self.measured - 1
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Fitted constants with what is left.
+
+    Attributes:
+        constants: all constants of the device, fitted ones replaced.
+        layers: the ten layer times, milliseconds.
+        parts: of which the table's times are sums, seconds.
+        rows: the rows of the table, seconds.
+    """
+
+    constants: KernelSettings
+    layers: tuple[Residual, ...]
+    parts: tuple[Residual, ...]
+    rows: tuple[Residual, ...]
+
+    def to_data(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "constants": self.constants.model_dump(),
+            "fitted": sorted(FITTED),
+            "residuals": {
+                "layer times": [{"item": r.item, "fitted": r.fitted, "measured": r.measured} for r in self.layers],
+                "parts": [{"item": r.item, "fitted": r.fitted, "measured": r.measured} for r in self.parts],
+                "rows": {
+                    "items": len(self.rows),
+                    "mean_relative_error": _mean_error(self.rows),
+                    "max_relative_error": max(abs(r.relative_error) for r in self.rows),
+                },
+            },
+        }
+
+
+def calibrate(paths: Sequence[str | Path], *, progress: Callable[[str, int, int], None] | None = None) -> Calibration:
+    """Fit the constants.
+
+    Args:
+        paths: the JSON that holds ``korthikanti_table4_per_layer_22B`` and the CSV of vTrain, in any order.
+        progress: called with a phase, steps done and steps.
+
+    Raises:
+        InputFileError: one of the two is missing, or the table lacks rows, or its times contradict each other.
+    """
+    from scipy.optimize import least_squares
+
+    layers = _layer_figures(paths)
+    rows = _rows(paths)
+    alone = [(row, work) for row, work in rows if work.layout.pp == 1]
+    parts, pairs = _parts(alone), _pairs(alone)
+    start = kernel_settings("a100")
+    _check_tells_parts(alone, parts, pairs, _model(start, {}))
+    names = list(FITTED)
+    low, middle, high = (np.array([FITTED[name][side] for name in names]) for side in range(3))
+    count = [0]
+
+    def residuals(values: NDArray[np.float64]) -> NDArray[np.float64]:
+        count[0] += 1
+        if progress is not None:
+            progress("evaluations", count[0], max(200, count[0]))
+        model = _model(start, dict(zip(names, values.tolist(), strict=True)))
+        times = {(r.fitted, r.measured): math.log(r.fitted / r.measured) for r in _layer_residuals(model, layers)}
+        one = np.array(list(times.values()))  # each figure once
+        of_rows = _row_residuals(model, alone)
+        many = np.array([math.log(r.fitted / r.measured) for r in _part_residuals(parts, of_rows)])
+        once = np.array([math.log(r.fitted / r.measured) for r in _once_residuals(pairs, of_rows)])
+        one *= math.sqrt(INDEPENDENT_LAYER_TIMES / len(one)) / LAYER_DEVIATION
+        once *= math.sqrt(INDEPENDENT / len(once)) / PART_DEVIATION
+        held = [(dict(zip(names, values, strict=True))[name] - mean) / deviation for name, (mean, deviation) in BELIEFS.items()]
+        return np.concatenate([one, many / PART_DEVIATION, once, held])
+
+    fit = least_squares(
+        residuals,
+        middle,
+        bounds=(low, high),
+        x_scale=np.maximum(middle, 1e-2),
+        diff_step=[1e-3] * len(names),
+        max_nfev=60,
+        loss="soft_l1",
+    )
+    constants = dict(zip(names, (float(f"{value:.4g}") for value in fit.x.tolist()), strict=True))
+    model = _model(start, constants)
+    of_parts = _part_residuals(parts, _row_residuals(model, alone))
+    of_layers, of_rows = _layer_residuals(model, layers), _row_residuals(model, rows)
+    settled = start.model_copy(update=constants)
+    return Calibration(settled, tuple(of_layers), tuple(of_parts), tuple(of_rows))
+
+
+def _model(start: KernelSettings, values: dict[str, float]) -> KernelModel:
+    return KernelModel(device_type("a100"), start.model_copy(update=values))
+
+
+def _layer_figures(paths: Sequence[str | Path]) -> dict[str, tuple[float, float]]:
+    for path in paths:
+        if Path(path).suffix.lower() != ".json":
+            continue
+        data = files.read_json(path)
+        table = data.get("korthikanti_table4_per_layer_22B") if isinstance(data, dict) else None
+        if table is not None:
+            try:
+                return {row["experiment"]: (_ms(row["fwd_ms"]), _ms(row["bwd_ms"])) for row in table["rows"]}
+            except (KeyError, TypeError, ValueError):
+                raise InputFileError(
+                    "not the table of layer times", file=path, field="korthikanti_table4_per_layer_22B"
+                ) from None
+    raise InputFileError("no JSON with the layer times is given", field="korthikanti_table4_per_layer_22B")
+
+
+def _ms(told: object) -> float:
+    value = quantities.number(str(told), "ms")
+    if value <= 0:
+        raise ValueError("must be positive")
+    return value
+
+
+def _rows(paths: Sequence[str | Path]) -> list[tuple[Row, LayoutWork]]:
+    for path in paths:
+        if Path(path).suffix.lower() == ".csv":
+            rows = [row for row in read_rows(path) if row.shape is not None and row.family.endswith(CALIBRATION_FAMILY)]
+            if rows:
+                return [(row, _described(row)) for row in rows]
+    raise InputFileError(f"no CSV with rows of hidden size {CALIBRATION_HIDDEN} is given")
+
+
+def _layer_residuals(model: KernelModel, figures: dict[str, tuple[float, float]]) -> list[Residual]:
+    shape = gpt(48, 6144, 64, 51_200, 2048)
+    wires = Wires(8, 300e9, 200e9)
+    found = []
+    for name, sequence_parallel, recompute in LAYER_TIMES:
+        if name not in figures:
+            raise InputFileError("the table of layer times lacks a row", field=name)
+        layout = Layout(
+            tp=8,
+            micro_batch=4,
+            global_batch=4,
+            sequence_parallel=sequence_parallel,
+            recompute=recompute,
+            attention="unfused",
+        )
+        work = layer.layer(shape, BlockKey.of(layout, 2048))
+        for part, items, measured_ms in (
+            ("forward", work.forward, figures[name][0]),
+            ("backward", work.recompute + work.backward, figures[name][1]),
+        ):
+            time = pass_time(items, model, lambda message: message_s(message, layout, wires), 2)  # noqa: B023
+            found.append(Residual(f"{name}, {part}", 1e3 * time.seconds, measured_ms))
+    return found
+
+
+def _described(row: Row) -> LayoutWork:
+    assert row.shape is not None
+    return describe(row.shape, _layout(row, {}), row.sequence_length)
+
+
+def _row_residuals(model: KernelModel, rows: Sequence[tuple[Row, LayoutWork]]) -> list[Residual]:
+    first = rows[0][0]
+    assert first.device is not None
+    assert first.wires is not None
+    pricer = Pricer(first.device, first.wires, kernels=model)
+    return [Residual(row.name, pricer.price_work(work).step_s, row.measured_s) for row, work in rows]
+
+
+class _Parts(NamedTuple):
+    """How the times of some rows of one tensor-parallel degree give the parts that they are sums of.
+
+    A row of ``m`` micro-batches and ``l`` layers is ``m l`` times a layer and ``m`` times embedding and head, each of its
+    micro-batch's size, and what it does once: ``l`` times a share of it and another one.
+
+    Attributes:
+        rows: places of the rows.
+        names: of the parts, without what is done once.
+        solve: the parts by least squares, ``(parts, rows)``.
+    """
+
+    rows: list[int]
+    names: list[str]
+    solve: NDArray[np.floating[Any]]
+
+
+def _parts(rows: Sequence[tuple[Row, LayoutWork]]) -> list[_Parts]:
+    """The parts of rows without a pipeline, from those of the least data-parallel degree."""
+    found = []
+    for tp in sorted({work.layout.tp for _, work in rows}):
+        of_tp = [place for place, (_, work) in enumerate(rows) if work.layout.tp == tp]
+        dp = min(rows[place][1].layout.dp for place in of_tp)
+        places = [place for place in of_tp if rows[place][1].layout.dp == dp]
+        sizes = sorted({rows[place][1].layout.micro_batch for place in places})
+        columns = np.zeros((len(places), 2 * len(sizes) + 2))
+        for number, place in enumerate(places):
+            work = rows[place][1]
+            m, layers = work.layout.num_micro_batches, work.shape.num_layers
+            kind = 2 * sizes.index(work.layout.micro_batch)
+            columns[number, kind : kind + 2] = m * layers, m
+            columns[number, -2:] = layers, 1
+        names = [f"{part}, tp {tp}, micro-batch {size}" for size in sizes for part in ("layer", "embedding and head")]
+        found.append(_Parts(places, names, np.linalg.pinv(columns)[: len(names)]))
+    return found
+
+
+def _part_residuals(parts: Sequence[_Parts], rows: Sequence[Residual]) -> list[Residual]:
+    found = []
+    for one in parts:
+        fitted, measured = (
+            one.solve @ np.array([getattr(rows[place], figure) for place in one.rows]) for figure in ("fitted", "measured")
+        )
+        found += [Residual(*each) for each in zip(one.names, np.maximum(fitted, 1e-9).tolist(), measured.tolist(), strict=True)]
+    return found
+
+
+def _pairs(rows: Sequence[tuple[Row, LayoutWork]]) -> list[tuple[int, int]]:
+    """Places of rows, each with that of twice as many micro-batches and nothing else changed."""
+    by_layout: dict[tuple[int, ...], int] = {}
+    for place, (_, work) in enumerate(rows):
+        layout = work.layout
+        by_layout[work.shape.num_layers, layout.tp, layout.dp, layout.micro_batch, layout.global_batch] = place
+    doubled = [(one, by_layout.get((*key[:-1], 2 * key[-1]))) for key, one in by_layout.items()]
+    return [(one, other) for one, other in doubled if other is not None]
+
+
+def _once_residuals(pairs: Sequence[tuple[int, int]], rows: Sequence[Residual]) -> list[Residual]:
+    """What a step does once, of each pair."""
+    return [
+        Residual(a.item, max(2 * a.fitted - b.fitted, 1e-9), 2 * a.measured - b.measured)
+        for a, b in ((rows[one], rows[other]) for one, other in pairs)
+    ]
+
+
+def _check_tells_parts(
+    rows: Sequence[tuple[Row, LayoutWork]], parts: Sequence[_Parts], pairs: Sequence[tuple[int, int]], model: KernelModel
+) -> None:
+    """Refuse a table of which no parts follow, or parts that take no time.
+
+    Raises:
+        InputFileError: so it is.
+    """
+    wanted = f"rows of hidden size {CALIBRATION_HIDDEN} without a pipeline are wanted, some with twice as many micro-batches"
+    if not rows or not pairs:
+        raise InputFileError(f"{wanted}; the table has {len(rows)} of the former", field="vTrain's table")
+    of_rows = _row_residuals(model, rows)
+    for part in (*_part_residuals(parts, of_rows), *_once_residuals(pairs, of_rows)):
+        if not (part.measured > 0 and part.fitted > 0):
+            raise InputFileError("the table's times contradict each other, or are too few", field=part.item, value=part.measured)
+
+
+def _mean_error(residuals: Sequence[Residual]) -> float:
+    return math.fsum(abs(r.relative_error) for r in residuals) / len(residuals)
+
+
+__all__ = ["BELIEFS", "FITTED", "Calibration", "Residual", "calibrate"]

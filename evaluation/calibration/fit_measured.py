@@ -1,0 +1,241 @@
+"""What kernels reach on a device, from kernels that were measured there (see `evaluation.calibration.kernel_table`).
+
+Of every kind of kernel the 1st, 3rd, ... row is fitted on, by least squares of logarithms in which each family counts alike;
+the others, of other sizes, and whole layers are for `evaluation.validation.kernels`. Not fitted on either: products that matrix
+units take only slowly (`is_aligned`), and the loss by PyTorch's own operators, which move fewer bytes than are counted.
+
+Kept as it was: the loss spread over tp, which a single device cannot tell, and what hangs on the framework more than on the
+device, the host's times and what a step does once. An update's bytes are scaled so that its time stays, since that hangs on the
+bandwidth that is fitted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+from numpy.typing import NDArray
+
+from ... import files
+from ...costs.training_step.kernels import KernelModel, KernelSettings, kernel_settings
+from ...devices import device_type
+from ...errors import ConfigError
+from .fit_a100 import Residual
+from .kernel_table import Item, LossItem, MeasuredKernels, ProductItem, read
+
+FITTED = {
+    "product_efficiency": (0.1, 1.0),
+    "attention_product_efficiency": (0.05, 1.0),
+    "product_overhead_k": (0.0, 1000.0),
+    "memory_efficiency": (0.1, 1.0),
+    "loss_efficiency": (0.1, 2.0),
+    "fused_attention_efficiency": (0.02, 1.0),
+    "fused_attention_backward_efficiency": (0.02, 1.0),
+    "kernel_gap_us": (0.0, 50.0),
+}
+"""The constants, with bounds; the fit starts at those that the device has now."""
+
+FAMILIES = ("product", "attention_product", "fused_attention", "stream", "loss")
+OUTLYING = 0.1
+"""Logarithm of a ratio from which on a row counts less than by its square."""
+
+LEAST_DOUBT = 0.01
+"""Nothing is surer than how well a measurement repeats itself (an assumption)."""
+
+LEAST_ROWS = {
+    ("product", None): 8,
+    ("attention_product", None): 4,
+    ("fused_attention", False): 2,
+    ("fused_attention", True): 2,
+    ("stream", None): 8,
+    ("loss", None): 2,
+}
+"""Rows at least that are fitted on, and left out, by family and whether they are backward; what ``--quick`` measures is less."""
+
+DEVIATION_OF_MEAN = 1.25
+"""Standard deviation over mean absolute value, of a normal distribution."""
+
+ALIGNED = 8
+"""Numbers of 16 bits from which on rows of a matrix begin where 16 bytes do (NVIDIA, "Matrix multiplication background
+user's guide", 2023, section 3: tensor cores are used best where dimensions are multiples of 16 bytes)."""
+
+
+@dataclass(frozen=True)
+class MeasuredCalibration:
+    """Fitted constants with what is left.
+
+    Attributes:
+        constants: all constants of the device, fitted ones replaced.
+        shipped: those that the device had before.
+        fitted: by family, rows that were fitted on, microseconds.
+        left_out: by family, rows of the same kinds that were not.
+    """
+
+    constants: KernelSettings
+    shipped: KernelSettings
+    fitted: dict[str, tuple[Residual, ...]]
+    left_out: dict[str, tuple[Residual, ...]]
+
+    def to_data(self) -> dict[str, Any]:
+        """Plain data."""
+        sides = {"fitted on": self.fitted, "left out": self.left_out}
+        return {
+            "constants": self.constants.model_dump(),
+            "fitted": sorted(FITTED),
+            "residuals": {side: {family: summary(rows) for family, rows in found.items()} for side, found in sides.items()},
+        }
+
+
+def calibrate(path: str | Path, *, progress: Callable[[str, int, int], None] | None = None) -> MeasuredCalibration:
+    """Fit the constants to a file of measured kernels.
+
+    Args:
+        path: what ``meshwright calibrate measure`` wrote, or the name of a device whose kernels come measured.
+        progress: called with a phase, steps done and steps.
+
+    Raises:
+        InputFileError, ConfigError: the file is missing or wrong, names no known device type, or lacks a family that is
+            fitted on.
+    """
+    from scipy.optimize import least_squares
+
+    measured = read(path)
+    device = device_type(measured.device)
+    shipped = kernel_settings(measured.device)
+    start = shipped.model_copy(update={"num_multiprocessors": measured.num_multiprocessors or shipped.num_multiprocessors})
+    used, left_out = halves(measured)
+    for (family, is_backward), least in LEAST_ROWS.items():
+        fewest = min(_num_of(some.get(family, []), is_backward) for some in (used, left_out))
+        if fewest < least:
+            side = "" if is_backward is None else ", backward" if is_backward else ", forward"
+            problem = f"half of the rows are fitted on, and {least} at least are wanted, not {fewest}; measure without --quick"
+            raise ConfigError(problem, file=path, field="items", value=family + side)
+    names = list(FITTED)
+    low, high = (np.array([FITTED[name][side] for name in names]) for side in range(2))
+    middle = np.clip([getattr(start, name) for name in names], low, high)
+    count = [0]
+
+    def model(values: NDArray[np.float64]) -> KernelModel:
+        return KernelModel(device, start.model_copy(update=dict(zip(names, values.tolist(), strict=True))))
+
+    def residuals(values: NDArray[np.float64]) -> NDArray[np.float64]:
+        count[0] += 1
+        if progress is not None:
+            progress("evaluations", count[0], max(100, count[0]))
+        found = [np.log([r.fitted / r.measured for r in held_against(rows, model(values))]) for rows in used.values()]
+        return np.concatenate([one / math.sqrt(len(one)) for one in found])
+
+    fit = least_squares(
+        residuals,
+        middle,
+        bounds=(low, high),
+        x_scale=np.maximum(middle, 1e-2),
+        diff_step=[1e-3] * len(names),
+        loss="soft_l1",
+        f_scale=OUTLYING,
+    )
+    constants = {name: float(f"{value:.4g}") for name, value in zip(names, fit.x.tolist(), strict=True)}
+    kept_s = shipped.optimizer_bytes_per_parameter / shipped.memory_efficiency
+    constants["optimizer_bytes_per_parameter"] = float(f"{kept_s * constants['memory_efficiency']:.4g}")
+    settled = start.model_copy(update={**constants, "device": measured.device, "calibrated": True})
+    kernels = KernelModel(device, settled)
+    of_used, of_rest = ({family: held_against(rows, kernels) for family, rows in some.items()} for some in (used, left_out))
+    errors = [summary(rows)["mean_relative_error"] for rows in of_rest.values()]
+    doubt = max(LEAST_DOUBT, float(f"{DEVIATION_OF_MEAN * math.fsum(errors) / len(errors):.2g}"))
+    return MeasuredCalibration(settled.model_copy(update={"uncertainty": doubt}), shipped, of_used, of_rest)
+
+
+def write(path: str | Path, found: MeasuredCalibration, source: str) -> None:
+    """Write the constants, for ``costs: {kernels: FILE}``, whole or not at all.
+
+    Args:
+        path: the YAML file.
+        found: the constants.
+        source: what they were fitted on, for the file's first line.
+
+    Raises:
+        InputFileError: the file cannot be written.
+    """
+    explained = "each key is explained in configs/kernels/a100.yaml"
+    first = f"# What kernels reach, fitted by meshwright calibrate kernels on {source}; {explained}.\n"
+    files.write_text(path, first + yaml.safe_dump(found.constants.model_dump(), sort_keys=False))
+
+
+def at_bounds(found: MeasuredCalibration) -> list[str]:
+    """Constants that the fit would have moved beyond what is possible."""
+    ends = {name: getattr(found.constants, name) for name in FITTED}
+    return [name for name, bounds in FITTED.items() if ends[name] in bounds and ends[name] > 0]
+
+
+def halves(measured: MeasuredKernels) -> tuple[dict[str, list[Item]], dict[str, list[Item]]]:
+    """By family, the rows to be fitted on, 1st, 3rd, ... of each kind, and the others."""
+    found: tuple[dict[str, list[Item]], dict[str, list[Item]]] = {}, {}
+    seen: dict[tuple[object, ...], int] = defaultdict(int)
+    for family in FAMILIES:
+        for item in measured.of(family):
+            if counts(item):
+                kind = family, item.name, *(getattr(item, key, None) for key in ("transposed", "is_causal"))
+                found[seen[kind] % 2].setdefault(family, []).append(item)
+                seen[kind] += 1
+    return found
+
+
+def counts(item: Item) -> bool:
+    """Whether a row is of what the constants are to describe."""
+    return is_aligned(item) and not (isinstance(item, LossItem) and item.operators == "torch")
+
+
+def is_aligned(item: Item) -> bool:
+    """Whether each row of all three matrices of a product begins at a multiple of 16 bytes; true of what is none.
+
+    Where one does not, the library takes kernels that are 3 to 9 times slower on an H100.
+    """
+    if not isinstance(item, ProductItem):
+        return True
+    rows = {
+        item.n,
+        item.m if item.transposed == "first" else item.k,
+        item.k if item.transposed == "second" else item.n,
+    }
+    return all(length % ALIGNED == 0 for length in rows)
+
+
+def _num_of(items: Sequence[Item], is_backward: bool | None) -> int:
+    return sum(is_backward is None or getattr(item, "is_backward", None) == is_backward for item in items)
+
+
+def held_against(items: Sequence[Item], kernels: KernelModel) -> tuple[Residual, ...]:
+    """Predicted microseconds beside measured ones, of rows that a kernel model prices by itself."""
+    found = []
+    for item in items:
+        priced = item.priced()
+        assert priced is not None
+        assert item.us is not None
+        found.append(Residual(called(item), 1e6 * kernels.kernel_s(priced), item.us))
+    return tuple(found)
+
+
+def called(item: Item) -> str:
+    """A row by its name and sizes, ``mlp up, m 2048, n 16384, k 4096``."""
+    apart = {"family", "name", "us", "host_us", "flops", "moved_bytes", "num_kernels"}
+    sizes = item.model_dump(exclude_defaults=True, exclude=apart)
+    words = {name.replace("_", " ").removeprefix("is ").removeprefix("has "): value for name, value in sizes.items()}
+    told = [word if value is True else f"{word} {value}" for word, value in words.items() if value is not False]
+    return ", ".join([item.name, *told])
+
+
+def summary(rows: Sequence[Residual]) -> dict[str, Any]:
+    """Number of rows with their mean, signed mean and greatest relative error."""
+    errors = [row.relative_error for row in rows]
+    return {
+        "items": len(errors),
+        "mean_relative_error": math.fsum(map(abs, errors)) / len(errors),
+        "mean_signed_error": math.fsum(errors) / len(errors),
+        "max_relative_error": max(map(abs, errors)),
+    }

@@ -1,0 +1,1 @@
+"""Figures as SVG: their paper, their style, and a file for each kind."""

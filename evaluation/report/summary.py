@@ -1,0 +1,205 @@
+"""Several evaluations and training runs on one page: benchmarks side by side, load curves, ablations, training seeds.
+
+Everything is read from the folders that ``meshwright evaluate --out`` and ``meshwright train`` left below one folder;
+nothing is played again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ... import files, yaml12
+from ...errors import InputFileError
+from ..plots import curves
+from ..saved_results import read_curve, read_results
+from ..statistics import excludes_zero, paired
+from ..tables import escaped, table, with_ends
+from .html import figure, page, text
+from .html import table as html_table
+
+Data = Mapping[str, Any]
+Cells = list[list[str]]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What was found below a folder.
+
+    Attributes:
+        results: content of each ``results.json`` by the folder that it lies in.
+        learning: rows of ``learning_curve.json`` of training runs that differ in nothing but seed and name, by what they
+            trained on; groups of two or more.
+    """
+
+    results: dict[str, Data]
+    learning: dict[str, dict[str, list[Data]]]
+
+
+def read(folder: Path) -> Summary:
+    """Read all evaluations and training runs below a folder.
+
+    Raises:
+        InputFileError: there is none, or a file is not what its name says.
+    """
+    results: dict[str, Data] = {}
+    for path in sorted(folder.rglob("results.json")):
+        results[path.parent.relative_to(folder).as_posix()] = read_results(path)
+    groups: dict[str, dict[str, list[Data]]] = {}
+    names: dict[str, str] = {}
+    for path in sorted(folder.rglob("learning_curve.json")):
+        config = path.parent / "config.yaml"
+        if not config.is_file():
+            continue
+        told, _ = yaml12.parse(files.read_text(config), file=config)
+        told = told if isinstance(told, dict) else {}
+        alike = files.digest({key: value for key, value in told.items() if key not in ("name", "seed")})
+        names.setdefault(alike, f"{told.get('benchmark', '')} ({path.parent.name})")
+        groups.setdefault(alike, {})[path.parent.relative_to(folder).as_posix()] = list[Data](read_curve(path))
+    if not results and not groups:
+        raise InputFileError("nothing below it was evaluated or trained (no results.json, no learning_curve.json)", file=folder)
+    return Summary(results, {names[alike]: runs for alike, runs in groups.items() if len(runs) > 1})
+
+
+def learned_names(summary: Summary) -> list[str]:
+    """The learned policies that were evaluated."""
+    return list(dict.fromkeys(name for rows in _learned(summary).values() for name in rows))
+
+
+def by_benchmark(summary: Summary) -> tuple[list[str], Cells]:
+    """Benchmarks, and for each policy its blocking rate on each of them in percent; the first result of a pair counts."""
+    benchmarks = list(dict.fromkeys(str(result["benchmark"]) for result in summary.results.values()))
+    rates: dict[str, dict[str, str]] = {}
+    for result in summary.results.values():
+        for row in result["rows"]:
+            name = str(row["policy"]) + (" (reference)" if row["kind"] == "reference" else "")
+            rates.setdefault(name, {}).setdefault(str(result["benchmark"]), with_ends(row["blocking_rate"], 100.0, 1))
+    return benchmarks, [[name, *(found.get(benchmark, "-") for benchmark in benchmarks)] for name, found in rates.items()]
+
+
+def ablations(summary: Summary, against: str) -> dict[str, Cells]:
+    """For each benchmark each learned policy beside one of them: blocking rate in percent, paired difference in points.
+
+    Args:
+        summary: what was found.
+        against: name of the policy that nothing was taken from.
+    """
+    found: dict[str, Cells] = {}
+    for benchmark, rows in _learned(summary).items():
+        full = rows.get(against)
+        if full is None or len(rows) < 2:
+            continue
+        cells = []
+        for name, (row, seeds) in rows.items():
+            difference = "-"
+            if name != against and seeds == full[1]:
+                value = paired(row["per_seed"]["blocking_rate"], full[0]["per_seed"]["blocking_rate"])
+                word = ("unclear", "worse", "better")[excludes_zero(value)]
+                difference = f"{with_ends(value, 100.0, 1, sign='+')} {word}"
+            cells.append([name, with_ends(row["blocking_rate"], 100.0, 1), difference])
+        found[benchmark] = [row for row in cells if row[0] == against] + [row for row in cells if row[0] != against]
+    return found
+
+
+def loads(summary: Summary) -> dict[str, dict[str, list[tuple[float, Data]]]]:
+    """For each scenario that was evaluated at several loads: by policy, inter-arrival time and blocking rate.
+
+    Results belong together whose scenarios differ in nothing but when jobs arrive.
+    """
+    groups: dict[str, dict[str, dict[float, Data]]] = {}
+    titles: dict[str, str] = {}
+    for result in summary.results.values():
+        scenario = result["scenario"]
+        where = f"{scenario['cluster']}, {', '.join(scenario['graphs'])}"
+        key = str(scenario.get("digest_but_arrivals", where))
+        title = f"{where} ({str(result['benchmark']).partition('/')[0]})"
+        titles.setdefault(key, title if title not in titles.values() else f"{title}, scenario {key[:8]}")
+        for row in result["rows"]:
+            curve = groups.setdefault(key, {}).setdefault(str(row["policy"]), {})
+            curve.setdefault(float(scenario["mean_interarrival_s"]), row["blocking_rate"])
+    found = {
+        titles[key]: {name: sorted(curve.items()) for name, curve in of.items() if len(curve) > 1} for key, of in groups.items()
+    }
+    return {where: of for where, of in found.items() if of}
+
+
+FILES = ("summary.html", "summary.md")
+
+
+def write(summary: Summary, out: Path, against: str | None = None) -> None:
+    """Write the page and the tables into a folder.
+
+    Args:
+        summary: what was found.
+        out: the folder.
+        against: as for `ablations`.
+    """
+    for name, text_of in zip(FILES, (to_html, to_markdown), strict=True):
+        files.write_text(out / name, text_of(summary, against))
+
+
+def to_markdown(summary: Summary, against: str | None = None) -> str:
+    """The tables."""
+    lines = ["# Summary", ""]
+    if summary.results:
+        benchmarks, rows = by_benchmark(summary)
+        cells = [[escaped(row[0]), *row[1:]] for row in rows]
+        lines += ["Blocked, % of jobs [95 % interval].", "", *table(["policy", *map(escaped, benchmarks)], cells), ""]
+    for benchmark, rows in ablations(summary, against).items() if against else ():
+        head = ["policy", "blocked, % of jobs", f"against {escaped(against)}, points"]
+        lines += [f"## Ablations on {escaped(benchmark)}", "", *table(head, [[escaped(r[0]), *r[1:]] for r in rows]), ""]
+    for name, runs in summary.learning.items():
+        lines += [f"## Training seeds of {escaped(name)}", "", *table(["run", "best on validation, %"], _best_of(runs)), ""]
+    return "\n".join(lines)
+
+
+def to_html(summary: Summary, against: str | None = None) -> str:
+    """The page: tables and figures."""
+    body = ["<h1>Summary</h1>"]
+    drawings: list[tuple[str, str]] = []
+    if summary.results:
+        benchmarks, rows = by_benchmark(summary)
+        body += [
+            "<h2>Blocked jobs</h2>",
+            _html(["policy", *(f"{b} <small>% of jobs</small>" for b in map(text, benchmarks))], rows),
+        ]
+    for benchmark, rows in ablations(summary, against).items() if against else ():
+        head = ["policy", "blocked <small>% of jobs</small>", f"against {text(against)} <small>points</small>"]
+        body += [f"<h2>Ablations on {text(benchmark)}</h2>", _html(head, rows)]
+    kinds = {str(row["policy"]): str(row["kind"]) for result in summary.results.values() for row in result["rows"]}
+    for where, of in loads(summary).items():
+        svg = curves.load_svg(of, kinds, f"load-{len(drawings)}")
+        drawings.append((svg, f"Blocking rate against load on {text(where)}, with 95 % intervals."))
+    for name, runs in summary.learning.items():
+        svg = curves.learning_svg(runs, f"seeds-{len(drawings)}")
+        told = f"Training runs that differ in their seed alone, on {text(name)}: blocking rate on validation episodes."
+        drawings.append((svg, told))
+    if drawings:
+        body.append("<h2>Figures</h2>")
+    body += [figure(svg, number, caption) for number, (svg, caption) in enumerate(drawings, 1)]
+    return page("Summary - meshwright", body)
+
+
+def _learned(summary: Summary) -> dict[str, dict[str, tuple[Data, Sequence[int]]]]:
+    """By benchmark, the row of each learned policy and the seeds that it was evaluated on."""
+    found: dict[str, dict[str, tuple[Data, Sequence[int]]]] = {}
+    for result in summary.results.values():
+        for row in result["rows"]:
+            if row["kind"] == "learned":
+                found.setdefault(str(result["benchmark"]), {}).setdefault(str(row["policy"]), (row, result["seeds"]))
+    return found
+
+
+def _best_of(runs: Mapping[str, Sequence[Data]]) -> Cells:
+    """The least validation figure of each run."""
+    cells = []
+    for name, rows in runs.items():
+        rates = [100 * row["validation_blocking_rate"] for row in rows if row["validation_blocking_rate"] is not None]
+        cells.append([escaped(name), f"{min(rates):.1f}" if rates else "-"])
+    return cells
+
+
+def _html(head: Sequence[str], rows: Cells) -> str:
+    return html_table(head, [("", [text(cell) for cell in row]) for row in rows])

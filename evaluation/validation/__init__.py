@@ -1,0 +1,1 @@
+"""Our figures held against figures from elsewhere."""

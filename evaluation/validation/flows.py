@@ -1,0 +1,123 @@
+"""Max-min fair sharing held against finish times from elsewhere: one file of links and flows, one row per flow.
+
+The file is JSON: ``{"links": {name: {"bandwidth": B/s, "latency": s}}, "flows": [{"path": [link, ...], "bytes": ..,
+"start": s, "finish": s}, ...]}``. Other keys beside these may say where the figures come from; they are not read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+from pydantic import ConfigDict, Field
+
+from ... import files, settings
+from ...clusters.topologies.topology import Links
+from ...errors import ConfigError, GraphError, InputFileError
+from ...settings import Settings
+from ...simulation.contention import fair_sharing
+from ...simulation.contention.flows import Flows
+from .comparison import Comparison, Row
+
+MAX_RELATIVE_ERROR = 1e-9
+"""A file agrees where no finish time is farther off than this, unless told otherwise."""
+
+Figure = Annotated[float, Field(strict=True)]  # a number, not a text that reads like one
+
+
+class _Figures(Settings):
+    model_config = ConfigDict(extra="ignore")
+
+
+class LinkFigures(_Figures):
+    """One directed link: bytes per second and seconds."""
+
+    bandwidth: Figure = Field(gt=0)
+    latency: Figure = Field(ge=0)
+
+
+class FlowFigures(_Figures):
+    """One flow: the names of the links that it crosses, bytes, when it starts and when it is said to finish."""
+
+    path: list[str]
+    bytes: Figure = Field(gt=0)
+    start: Figure
+    finish: Figure
+
+
+class FlowFile(_Figures):
+    """The root of the file."""
+
+    links: dict[str, LinkFigures] = Field(min_length=1)
+    flows: list[FlowFigures] = Field(min_length=1)
+
+
+def validate(
+    paths: Sequence[str | Path], *, max_relative_error: float = MAX_RELATIVE_ERROR, latency_first: bool = False
+) -> Comparison:
+    """Simulate the flows of each file and compare their finish times.
+
+    A row's group is its file. Where the reference is zero its relative error is 0 if it is met and 1 if not.
+
+    Args:
+        paths: JSON files of the form above; one that is named twice counts once.
+        max_relative_error: what a finish time may be off.
+        latency_first: as in `fair_sharing.simulate`, where the files count so.
+
+    Raises:
+        ConfigError: an allowed error that is negative or no number.
+        InputFileError: a file is missing, not JSON (with the line), has no links or no flows, lacks a key, holds an
+            impossible figure or names an unknown link.
+    """
+    if not max_relative_error >= 0:
+        raise ConfigError("must be a number of at least 0", field="--max-error", value=max_relative_error)
+    found = {str(path): _finish_s(path, latency_first) for path in paths}
+    return Comparison(
+        tuple(
+            Row("flows", path, f"flow {i}", predicted, reference, max_relative_error)
+            for path, finish_s in found.items()
+            for i, (predicted, reference) in enumerate(finish_s)
+        )
+    )
+
+
+def load_flows(path: str | Path) -> tuple[Links, Flows, list[float]]:
+    """The links and flows of a file, and the finish times that it tells.
+
+    Raises:
+        InputFileError: as `validate`.
+    """
+    try:
+        found = settings.build(FlowFile, files.read_json(path), file=path)
+    except ConfigError as error:
+        raise InputFileError(error.problem, file=path, field=error.field, value=error.value, choices=error.choices) from None
+    number = {name: i for i, name in enumerate(found.links)}
+    for i, flow in enumerate(found.flows):
+        for k, name in enumerate(flow.path):
+            if name not in number:
+                raise InputFileError("no such link", file=path, field=f"flows.{i}.path.{k}", value=name, choices=number)
+        if flow.finish < flow.start:
+            raise InputFileError(f"lies before the start ({flow.start})", file=path, field=f"flows.{i}.finish", value=flow.finish)
+    links = Links(
+        tuple(found.links),
+        np.array([link.bandwidth for link in found.links.values()]),
+        np.array([link.latency for link in found.links.values()]),
+    )
+    flows = Flows.of(
+        [[number[name] for name in flow.path] for flow in found.flows],
+        [flow.bytes for flow in found.flows],
+        [flow.start for flow in found.flows],
+    )
+    return links, flows, [flow.finish for flow in found.flows]
+
+
+def _finish_s(path: str | Path, latency_first: bool) -> list[tuple[float, float]]:
+    """Finish of each flow of a file, by `fair_sharing` and by the file."""
+    links, flows, reference = load_flows(path)
+    try:
+        predicted = fair_sharing.simulate(links, flows, latency_first=latency_first).finish_s.tolist()
+    except GraphError as error:
+        raise InputFileError(error.problem, file=path, field=error.field) from None
+    return list(zip(predicted, reference, strict=True))

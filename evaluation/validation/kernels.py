@@ -1,0 +1,139 @@
+"""Measured kernels and layers of a device held against what the cost model says of them.
+
+Constants may have been fitted on every second row of a file (see `evaluation.calibration.fit_measured`), so of those kinds the
+others are shown; whole layers and networks are nobody's calibration set. What the model does not know of, products whose
+rows do not begin at multiples of 16 bytes and the loss by operators that move fewer bytes, is shown apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ...costs.training_step.kernels import KernelModel, KernelSettings, kernel_settings
+from ...devices import DeviceType, device_type
+from ...jobs.zoo.catalogue import zoo_graph
+from ..calibration.fit_a100 import Residual
+from ..calibration.fit_measured import called, counts, halves, held_against, summary
+from ..calibration.kernel_table import LayerItem, LossItem, MeasuredKernels, ModelItem, OptimizerItem, ProductItem, read
+from ..calibration.layer_kernels import layer_kernels
+
+HOST_SHARE = 0.8
+"""Layers for which the host needs more than this share of their time are left out: they say nothing of the device."""
+
+UNALIGNED, OTHER_LOSS = "product, rows not at 16 bytes", "loss by PyTorch's operators"
+OTHER_UPDATE = "update by PyTorch's fused AdamW"
+NOT_MODELLED = (UNALIGNED, OTHER_LOSS, OTHER_UPDATE)
+
+LAYER = "layer, "
+"""How families of layers begin."""
+
+
+@dataclass(frozen=True)
+class KernelErrors:
+    """What the model says of a file of measured kernels.
+
+    Attributes:
+        measured: the file.
+        constants: of the kernel model.
+        families: by name, rows in microseconds.
+        num_of_host: by name, passes that were left out because the host took most of their time.
+    """
+
+    measured: MeasuredKernels
+    constants: KernelSettings
+    families: Mapping[str, tuple[Residual, ...]]
+    num_of_host: Mapping[str, int]
+
+    def to_data(self) -> dict[str, Any]:
+        """Plain data: a row per item, and a summary per family."""
+        rows = [
+            {"family": family, "item": r.item, "predicted": r.fitted, "reference": r.measured, "relative_error": r.relative_error}
+            for family, found in self.families.items()
+            for r in found
+        ]
+        header = self.measured.model_dump(mode="json", exclude={"items", "left_out"}, exclude_none=True)
+        return {
+            "measured": header,
+            "constants": self.constants.model_dump(),
+            "rows": rows,
+            "summary": self.summary(),
+            "unit": "microseconds",
+        }
+
+    def summary(self) -> dict[str, dict[str, Any]]:
+        """By family: number of rows and errors, whether the model is to describe it, and what was left out."""
+        return {
+            family: {
+                **(summary(rows) if rows else {"items": 0}),
+                "is_modelled": family not in NOT_MODELLED,
+                "of_the_host": self.num_of_host.get(family, 0),
+            }
+            for family, rows in self.families.items()
+        }
+
+
+def validate(
+    path: str | Path,
+    *,
+    given: str | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> KernelErrors:
+    """Hold a file of measured kernels against the model.
+
+    Args:
+        path: what ``meshwright calibrate measure`` wrote, or the name of a device whose kernels come measured.
+        given: constants of the kernel model, by name or file; by default the device's that come with meshwright.
+        progress: called with a phase, steps done and steps.
+
+    Raises:
+        InputFileError, ConfigError: the file or the constants are missing or wrong.
+    """
+    measured = read(path)
+    device = device_type(measured.device)
+    settled = kernel_settings(measured.device, given)
+    kernels = KernelModel(device, settled)
+    families: dict[str, list[Residual]] = {}
+    of_host: dict[str, int] = {}
+    for family, items in halves(measured)[1].items():
+        families[family] = list(held_against(items, kernels))
+    for item in measured.items:
+        if isinstance(item, ProductItem | LossItem) and not counts(item):
+            family = OTHER_LOSS if isinstance(item, LossItem) else UNALIGNED
+            families.setdefault(family, []).extend(held_against([item], kernels))
+    for update in measured.of("optimizer"):
+        assert isinstance(update, OptimizerItem)
+        assert update.us is not None
+        predicted_s = kernels.optimizer_s(update.parameters, update.gradient_bytes)
+        families.setdefault(OTHER_UPDATE, []).append(Residual(called(update), 1e6 * predicted_s, update.us))
+    passes = [item for item in measured.items if isinstance(item, LayerItem | ModelItem)]
+    for number, item in enumerate(passes):
+        assert item.us is not None
+        family = _family(item)
+        assert item.host_us is not None
+        families.setdefault(family, [])
+        if item.host_us > HOST_SHARE * item.us:
+            of_host[family] = of_host.get(family, 0) + 1
+        else:
+            predicted_s = _layer_s(item, kernels) if isinstance(item, LayerItem) else _network_s(item, device)
+            families[family].append(Residual(called(item), 1e6 * predicted_s, item.us))
+        if progress is not None:
+            progress("layers", number + 1, len(passes))
+    return KernelErrors(measured, settled, {family: tuple(rows) for family, rows in families.items()}, of_host)
+
+
+def _family(item: LayerItem | ModelItem) -> str:
+    side = "backward" if item.is_backward else "forward"
+    return f"{LAYER}{item.attention} attention, {side}" if isinstance(item, LayerItem) else f"network by the roofline, {side}"
+
+
+def _layer_s(item: LayerItem, kernels: KernelModel) -> float:
+    return sum(kernels.kernel_s(one) for one in layer_kernels(item))
+
+
+def _network_s(item: ModelItem, device: DeviceType) -> float:
+    """By the roofline of the device type, as jobs of the zoo are timed."""
+    graph = zoo_graph(item.name, device, batch_size=item.batch_size)
+    return float((graph.backward_s if item.is_backward else graph.forward_s).sum())

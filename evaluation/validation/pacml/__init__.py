@@ -1,0 +1,1 @@
+"""The published PAC-ML simulator's figures and decision logs, computed again."""

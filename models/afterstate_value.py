@@ -1,0 +1,140 @@
+"""What the state after a candidate is worth, from when blocks of each shape become free.
+
+Legend: ``v`` candidates, ``s`` shapes, ``d`` degrees, ``h`` slots (see `envs.availability`).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from ..envs.static_features import StaticFeatures
+from .encoders import KnownProfileEncoder, ProfileEncoder, StaticTensors
+
+ProfileSum = ProfileEncoder | KnownProfileEncoder
+# Of what is told of the latest arrivals: where it hardly differs, differences are not blown up further.
+LEAST_SCALE = 0.005
+
+
+class AfterWeights(NamedTuple):
+    """The estimate for one scenario as plain matrices, float32, for `models.afterstate_kernel`.
+
+    Attributes:
+        first: from profiles of shapes, then of degrees, then ``episode``, ``(s h + d h + 1 + recent, first)``.
+        first_bias: ``(first,)``.
+        second, second_bias: ``(first, second)`` and ``(second,)``.
+        value, value_bias: ``(second,)`` and ``(1,)``.
+    """
+
+    first: NDArray[np.float32]
+    first_bias: NDArray[np.float32]
+    second: NDArray[np.float32]
+    second_bias: NDArray[np.float32]
+    value: NDArray[np.float32]
+    value_bias: NDArray[np.float32]
+
+
+class AfterstateValue(nn.Module):
+    """Estimates the discounted reward that follows, from the state after a decision alone.
+
+    Its layers are bounded ones (tanh): states that have never been seen cannot seem worth more and more, which with others
+    drew the policy to them.
+
+    Args:
+        widths: of the two layers.
+        shapes, degrees: how the profiles of each are summed, to the first width.
+        num_recent: figures ``r`` that tell of the latest arrivals.
+        standardised: whether these are read in standard deviations ``recent_scale`` from their mean ``recent_mean``, ``(r,)``
+            each, which are kept with the weights.
+
+    Source:
+        Afterstates: Sutton and Barto, "Reinforcement learning: an introduction", 2018, section 6.8.
+    """
+
+    recent_mean: Tensor
+    recent_scale: Tensor
+
+    def __init__(
+        self, widths: tuple[int, ...], shapes: ProfileSum, degrees: ProfileSum, num_recent: int = 0, standardised: bool = False
+    ) -> None:
+        super().__init__()
+        first, second = widths
+        self.shapes, self.degrees = shapes, degrees
+        self.episode = nn.Linear(1 + num_recent, first)
+        self.second = nn.Linear(first, second)
+        self.value = nn.Linear(second, 1)
+        self.standardised = standardised
+        if standardised:
+            self.register_buffer("recent_mean", torch.zeros(num_recent))
+            self.register_buffer("recent_scale", torch.ones(num_recent))
+
+    @torch.no_grad()
+    def standardise(self, recent: NDArray[np.float32]) -> None:
+        """Read what is told of the latest arrivals by its mean and standard deviation in a sample, ``(n, r)``, if so made."""
+        if self.standardised:
+            self.recent_mean.copy_(torch.as_tensor(recent.mean(axis=0)))
+            self.recent_scale.copy_(torch.as_tensor(recent.std(axis=0)).clamp(min=LEAST_SCALE))
+
+    @classmethod
+    def of(
+        cls, static: StaticFeatures, widths: tuple[int, ...], kind_hidden: int | None, standardised: bool = False
+    ) -> AfterstateValue:
+        """For a scenario.
+
+        Args:
+            static: its shapes and degrees.
+            widths: of the two layers.
+            kind_hidden: of the networks that make the weights of a shape or degree; None: each of this scenario's has weights
+                of its own, and no others are known.
+            standardised: see above.
+        """
+        sums: list[ProfileSum] = []
+        for kinds in (torch.as_tensor(static.shapes), torch.as_tensor(static.degrees)):
+            if kind_hidden is None:
+                sums.append(KnownProfileEncoder(kinds, static.shape_slots, widths[0]))
+            else:
+                sums.append(ProfileEncoder(kinds.shape[1], static.shape_slots, widths[0], kind_hidden))
+        return cls(widths, sums[0], sums[1], static.num_recent, standardised)
+
+    def forward(self, static: StaticTensors, shapes: Tensor, is_any: Tensor, episode: Tensor) -> tuple[Tensor, Tensor]:
+        """Values ``(v,)`` and what they are read from, ``(v, second)``.
+
+        Args:
+            static: the scenario's shapes and degrees.
+            shapes: share of the blocks of each shape that are free by each slot, ``(v, s, h)``.
+            is_any: whether any block of each degree is, ``(v, d, h)``.
+            episode: how near the end of the episode is, and what is told of the latest arrivals, ``(v, 1 + recent)``.
+        """
+        if self.standardised:
+            episode = torch.cat([episode[:, :1], (episode[:, 1:] - self.recent_mean) / self.recent_scale], dim=1)
+        lifted = self.shapes(static.shapes, shapes) + self.degrees(static.degrees, is_any) + self.episode(episode)
+        hidden = torch.tanh(self.second(torch.tanh(lifted)))
+        return self.value(hidden).squeeze(1), hidden
+
+    @torch.no_grad()
+    def matrices(self, static: StaticTensors, sees_time: bool = True) -> AfterWeights:
+        """Copies of the weights for one scenario.
+
+        Args:
+            static: the scenario's shapes and degrees.
+            sees_time: False: every slot shows what is free by the first one.
+        """
+        parts = []
+        for encoder, kinds in ((self.shapes, static.shapes), (self.degrees, static.degrees)):
+            weights = encoder.matrix(kinds)
+            if not sees_time:
+                summed = weights.sum(dim=1)
+                weights = torch.zeros_like(weights)
+                weights[:, 0] = summed
+            parts.append(weights.flatten(0, 1))
+        episode, bias = self.episode.weight.T.clone(), self.episode.bias.clone()
+        if self.standardised:
+            episode[1:] /= self.recent_scale[:, None]
+            bias = bias - self.recent_mean @ episode[1:]
+        first = torch.cat([*parts, episode])
+        others = bias, self.second.weight.T, self.second.bias, self.value.weight[0], self.value.bias
+        return AfterWeights(*(np.array(one.cpu().numpy(), np.float32, order="C") for one in (first, *others)))

@@ -1,0 +1,96 @@
+"""``meshwright calibrate kernels``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .... import files
+from ....errors import ConfigError
+from ... import output
+from ..validate.kernels import ERRORS
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ....costs.training_step.kernels import KernelSettings
+
+
+def run(specs: list[str], out: Path | None, json_file: str | None) -> None:
+    """Fit the constants, print them beside those in use, and what is left of each figure.
+
+    Raises:
+        ConfigError: ``--out`` without measured kernels.
+    """
+    output.check_file("--out", out)
+    output.check_file("--json", json_file)
+    if len(specs) == 1 and _is_measured(specs[0]):
+        _of_measured(specs[0], out, json_file)
+    elif any(_is_measured(spec) for spec in specs):
+        raise ConfigError("files of measured kernels are fitted one at a time", field="FILE...", value=" ".join(specs))
+    elif out is not None:
+        problem = "wants one file of measured kernels; the A100's constants come with meshwright"
+        raise ConfigError(problem, field="--out", value=str(out))
+    else:
+        _of_published([Path(spec) for spec in specs], json_file)
+
+
+def _is_measured(spec: str) -> bool:
+    """Whether this is measured kernels, or to be told that it is none, rather than a published figure."""
+    if Path(spec).suffix.lower() == ".csv":
+        return False
+    if Path(spec).suffix.lower() != ".json" or not Path(spec).is_file():
+        return True
+    data = files.read_json(spec)
+    return isinstance(data, dict) and "items" in data
+
+
+def _of_measured(spec: str, out: Path | None, json_file: str | None) -> None:
+    """Constants of any device, from what ``calibrate measure`` wrote."""
+    from ....evaluation.calibration.fit_measured import FITTED, at_bounds, calibrate, summary, write
+
+    with output.progress() as bars:
+        found = calibrate(spec, progress=output.phases(bars))
+    console = output.console(json_file)
+    _constants(console, [*FITTED, "uncertainty"], found.constants, found.shipped)
+    lines = [
+        [family, side, str(data["items"]), *(f"{data[key]:{sign}.1%}" for key, sign in ERRORS)]
+        for family in found.fitted
+        for side, rows in (("fitted on", found.fitted[family]), ("left out", found.left_out.get(family, ())))
+        if rows
+        for data in (summary(rows),)
+    ]
+    output.table(console, "Rows", ["family", "", "rows", "mean error", "bias", "largest"], lines)
+    for name in at_bounds(found):
+        doubt = f"are the peaks of {found.constants.device} those of the device that was measured?"
+        console.print(f"note: {name} ends where it can go no further; {doubt}", markup=False, soft_wrap=True)
+    if out is not None:
+        write(out, found, Path(spec).name)
+        output.tell_written(console, out, json_file)
+    output.write_json(json_file, found.to_data())
+
+
+def _of_published(paths: list[Path], json_file: str | None) -> None:
+    """Those of the A100, from published figures."""
+    from ....costs.training_step.kernels import kernel_settings
+    from ....evaluation.calibration.fit_a100 import FITTED, calibrate
+
+    with output.progress() as bars:
+        found = calibrate(paths, progress=output.phases(bars))
+    out = output.console(json_file)
+    _constants(out, list(FITTED), found.constants, kernel_settings("a100"))
+    lines = [[r.item, f"{r.fitted:.2f}", f"{r.measured:.2f}", f"{r.relative_error:+.1%}"] for r in found.layers]
+    output.table(out, "One layer of the 22B model", ["experiment", "fitted ms", "measured ms", "error"], lines)
+    rows = found.to_data()["residuals"]["rows"]
+    out.print(
+        f"vTrain's rows of hidden size 1024: {rows['items']} rows, mean error {rows['mean_relative_error']:.1%}, "
+        f"largest {rows['max_relative_error']:.1%}",
+        markup=False,
+    )
+    output.write_json(json_file, found.to_data())
+
+
+def _constants(out: Console, names: Sequence[str], fitted: KernelSettings, shipped: KernelSettings) -> None:
+    lines = [[name, f"{getattr(fitted, name):.4g}", f"{getattr(shipped, name):.4g}"] for name in names]
+    output.table(out, f"Constants of the {fitted.device.upper()}", ["constant", "fitted", "shipped"], lines)

@@ -1,0 +1,58 @@
+"""``meshwright calibrate measure``."""
+
+from __future__ import annotations
+
+import shlex
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ... import output
+
+if TYPE_CHECKING:
+    from ....devices import DeviceType
+    from ....evaluation.calibration.kernel_table import Item
+
+
+def run(out: Path | None, device: str | None, quick: bool, seed: int, json_file: str | None) -> None:
+    """Measure, print a line for each family and what was left out, and write the file."""
+    from ....devices import device_type
+    from ....evaluation.calibration.kernel_table import FAMILIES, to_data, write
+    from ....evaluation.calibration.measure import measure
+
+    output.check_file("--out", out)
+    output.check_file("--json", json_file)
+    command = ["meshwright", "calibrate", "measure", *(["--device", device] if device is not None else [])]
+    command += [*(["--quick"] if quick else []), "--seed", str(seed)]
+    with output.progress() as bars:
+        found = measure(device, quick=quick, seed=seed, command=shlex.join(command), progress=output.phases(bars))
+    target = Path(f"{found.device}-kernels.yaml") if out is None else out
+    output.check_file("--out", target)
+    write(target, found)
+    console = output.console(json_file)
+    peaks = device_type(found.device)
+    lines = [[family, str(len(found.of(family))), *_shares(found.of(family), peaks)] for family in FAMILIES if found.of(family)]
+    columns = ["family", "items", "share of", "least", "median", "most"]
+    output.table(console, f"Kernels measured on {found.gpu}, as {found.device}", columns, lines)
+    for one in found.left_out:
+        console.print(f"LEFT OUT: {one.family}, {one.name}: {one.reason}", markup=False, soft_wrap=True)
+    output.write_json(json_file, to_data(found))
+    output.tell_written(console, target, json_file)
+
+
+def _shares(items: Sequence[Item], peaks: DeviceType) -> list[str]:
+    """Of which peak the items reach what: arithmetic of products and attention, bandwidth of sweeps."""
+    from ....costs.work.operations import Sweep
+
+    what, found = "", []
+    for item in items:
+        priced = item.priced()
+        if priced is None or item.us is None:
+            return ["", "", "", ""]
+        if isinstance(priced, Sweep):
+            what, rate = "memory bandwidth", priced.moved_bytes / peaks.memory_bandwidth_bytes_per_s
+        else:
+            what, rate = "peak", priced.flops / peaks.peak_flops_per_s
+        found.append(rate / (item.us / 1e6))
+    return [what, *(f"{share:.1%}" for share in (min(found), statistics.median(found), max(found)))]

@@ -1,0 +1,121 @@
+"""``meshwright estimate``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .. import output
+from ..cost_options import CostOptions
+from ..job_options import JobOptions
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ...planning.explain import Switch
+    from ...planning.priced import Priced
+
+
+NARROW = 100
+"""Columns of a terminal below which the kinds of co-designs are left out."""
+
+
+def run(
+    job: str,
+    cluster: str,
+    layout: str,
+    sequence_length: int | None,
+    read: JobOptions,
+    costs: CostOptions,
+    is_explained: bool,
+    json_file: str | None,
+) -> None:
+    """Price a layout, print its figures, what the step is made of and the memory of a rank, and write what was asked for."""
+    from ...planning.estimate import estimate
+    from ...planning.explain import explain, untaken
+
+    output.check_file("--json", json_file)
+    chosen = costs.settings()
+    found = estimate(job, cluster, layout, sequence_length=sequence_length, costs=chosen, **read.arguments())
+    switches = explain(found) if is_explained else []
+    named = untaken(found)
+    out = output.console(json_file)
+    _show(out, found)
+    if named is not None:
+        out.print(named, markup=False, soft_wrap=True)
+    if chosen.kernels is not None:
+        out.print(f"constants of kernels: {chosen.kernels}", markup=False, soft_wrap=True)
+    if is_explained:
+        _explain(out, found, switches)
+    data = found.to_data() | ({} if chosen.kernels is None else {"kernels": chosen.kernels})
+    data |= {} if named is None else {"collectives_remark": named}
+    output.write_json(json_file, data | ({"switches": [one.to_data() for one in switches]} if is_explained else {}))
+    output.tell_written(out, json_file)
+
+
+def _show(out: Console, found: Priced) -> None:
+    from ...costs.training_step.uncertainty import interval
+    from ...planning.priced import priced_with
+    from ...plans.document import figure_text
+
+    lines = [[*figure_text(figure), f"{spread:.0%}", figure.provenance] for figure, spread in found.figures()]
+    title = f"{found.job} on {found.layout.world} of {found.cluster.num_devices} devices of {found.cluster.name}"
+    output.table(out, title, ["", "", "uncertainty", "provenance"], lines)
+    output.tell_remarks(out, found.remarks)
+    hidden = " ".join(f"{key}={str(getattr(found.layout, key)).lower()}" for key in ("overlap_tp", "overlap_pp", "overlap_dp"))
+    out.print(f"{priced_with(found.costs)} {hidden}", markup=False, soft_wrap=True)
+    doubts = [[name, f"{spread:.1%}"] for name, spread in found.step.doubts.items()]
+    output.table(out, "Uncertainty of the step", ["made of", ""], doubts)
+    low_s, high_s = interval(found.step.step_s, found.step.uncertainty)
+    out.print(f"95 % interval of the step: {1e3 * low_s:.1f} to {1e3 * high_s:.1f} ms", markup=False)
+    shares = [
+        [part.name, f"{1e3 * part.seconds:.3f}", f"{part.share:.1%}", f"{part.uncertainty:.0%}", part.provenance]
+        for part in found.parts()
+        if part.seconds > 0
+    ]
+    output.table(out, "One step of the stage that ends last", ["", "ms", "share", "uncertainty", "provenance"], shares)
+    output.tell_remarks(out, _idle_text(found))
+    columns = ["stage", "total\nGB", "param-\neters", "gradi-\nents", "opti-\nmizer", "activa-\ntions", "buffers", "runtime"]
+    rows = []
+    for stage, one in enumerate(found.memory):
+        parts = (one.total, one.parameters, one.gradients, one.optimizer, one.activations, one.buffers, one.runtime)
+        rows.append([str(stage), *(f"{part / 1e9:.2f}" for part in parts)])
+    output.table(out, "Memory of a rank (estimated, uncertainty 6%)", columns, rows, breaks_numbers=False)
+    stages = found.details.get("stages", ())
+    if len(stages) > 1:
+        ops = [[str(one["stage"]), str(one["num_ops"]), one["first"], one["last"]] for one in stages]
+        output.table(out, "Stages of the pipeline", ["stage", "ops", "first", "last"], ops, numbers_from=3)
+
+
+def _idle_text(found: Priced) -> list[str]:
+    """What the bubble of a pipeline is, and what is none."""
+    layout = found.layout
+    if layout.pp == 1:
+        return []
+    stages, chunks, passes = layout.pp, layout.virtual_stages, layout.num_micro_batches
+    equal = f"(p - 1) / (v m) = {(stages - 1) / (chunks * passes):.1%}, Narayanan et al., 2021"
+    formula = "less than 1F1B, Qi et al., 2024" if layout.schedule in ("zb-h1", "zb-2p") else equal
+    return [
+        f"bubble: idle by the schedule alone, {found.bubble_time_fraction:.1%} of the ideal time (of equal stages {formula}); "
+        "imbalance: waiting for the stage that computes longest"
+    ]
+
+
+def _explain(out: Console, found: Priced, switches: list[Switch]) -> None:
+    first = 1 if out.width < NARROW else 2
+    rows = []
+    for one in switches:
+        seconds = ("" if number is None else f"{1e3 * number:.3f}" for number in (one.base_s, one.step_s))
+        change = "" if one.change is None else f"{one.change:+.2%}"
+        rows.append([one.kind, one.name, *seconds, change, one.provenance][2 - first :])
+    columns = ["co-design", "switch", "base ms", "step ms", "change", "provenance"][2 - first :]
+    output.table(out, "What each co-design switch changes", columns, rows, numbers_from=first, numbers_to=first + 3)
+    remarks: dict[str, list[str]] = {}
+    for one in switches:
+        if one.remark:
+            remarks.setdefault(one.remark, []).append(one.name)
+    told = [f"{', '.join(names)}: {remark}" for remark, names in remarks.items()]
+    fewer = next((one.micro_batches for one in switches if len(one.micro_batches) > 1), ())
+    if fewer:
+        numbers = f"{' and '.join(map(str, fewer))} of {found.layout.num_micro_batches} micro-batches"
+        told.append(f"simulated: steps of {numbers}, continued by the steady state of the schedule")
+    output.tell_remarks(out, told)

@@ -1,0 +1,167 @@
+"""``meshwright evaluate``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ... import inputs
+from ...jobs.load import profile_names
+from .. import output
+
+if TYPE_CHECKING:
+    from ...envs.benchmark import BenchmarkSettings
+
+
+def run(
+    policies: list[str],
+    benchmark: str,
+    seeds: int | None,
+    jobs: int,
+    changes: list[str],
+    graphs: Path | None,
+    trace: Path | None,
+    out: Path | None,
+    json_file: str | None,
+    references: str | None = None,
+) -> None:
+    """Evaluate, write what was asked for, and print the table and the verdict; of a family, those of each variant."""
+    output.check_file("--json", json_file)
+    if graphs is not None:
+        profile_names(graphs)  # refuses a folder without any
+    from ...envs.benchmark import load_variants
+    from ...evaluation.evaluate import Evaluation, check_fit, check_num_processes, evaluate
+    from ...evaluation.families import combined
+    from ...planning.policies import note_files
+
+    wanted = [] if references is None else references.split(",")
+    check_num_processes(jobs)
+    console = output.console(json_file)
+    chosen = load_variants(benchmark, changes=changes, trace=trace)
+    folders = _folders(out, chosen)
+    note_files([*policies, *(spec for each in chosen for spec in each.policies)])
+    removed: set[str] = set()
+    results: list[dict[str, Any]] = []
+    with output.progress() as bars:
+        scenarios = []
+        for each in chosen:
+            with output.set_up(bars) as simulated:
+                scenarios.append(each.build(graphs_dir=graphs, progress=simulated))
+            if len(chosen) > 1:  # what does not fit the last one is told before the first one is played
+                check_fit(each, policies, scenarios[-1], wanted)
+        for each, scenario, folder in zip(chosen, scenarios, folders, strict=True):
+            found: Evaluation = evaluate(
+                each,
+                policies,
+                references=wanted,
+                num_seeds=seeds,
+                num_processes=jobs,
+                graphs_dir=graphs,
+                scenario=scenario,
+                progress=output.phases(bars),
+            )
+            results.append(found.results)
+            if folder is not None:
+                removed |= _write(found, folder)
+    if len(chosen) == 1:
+        output.write_json(json_file, results[0])
+    else:
+        output.write_json(json_file, combined(chosen[0].name.partition("/")[0], results))
+        if out is not None:
+            _summarise(out)
+    for result in results:
+        show(console, result)
+    if len(chosen) > 1:
+        _show_standings(console, results)
+    output.tell_written(console, json_file, out)
+    for name in sorted(removed):
+        console.print(f"removed, an export of the plans before: {name}", markup=False, soft_wrap=True)
+
+
+def _folders(out: Path | None, chosen: Sequence[BenchmarkSettings]) -> list[Path | None]:
+    """Where the results of each benchmark go: ``out``, or a folder below it for each variant of a family."""
+    if out is None:
+        return [None] * len(chosen)
+    from ...evaluation.report import summary
+    from ...evaluation.result_folder import FILES, PLANS
+    from ...training.run_folder import resumed_files
+
+    folders = [out] if len(chosen) == 1 else [out / each.name.partition("/")[2] for each in chosen]
+    if len(chosen) > 1:
+        output.check_folder("--out", out, markers=("summary.html", *(f"{folder.name}/results.json" for folder in folders)))
+        output.check_files_in("--out", out, summary.FILES)
+    for folder in folders:
+        output.check_folder("--out", folder, markers=("results.json", "config.yaml"))
+        output.check_files_in("--out", folder, FILES)
+        output.check_folder("--out", folder / PLANS, markers=("index.json",), is_replaced=True)
+        for path in resumed_files(folder):  # the report shows a training run that lies there
+            inputs.note(path)
+    return [*folders]
+
+
+def _write(found: Any, folder: Path) -> set[str]:
+    """Write an evaluation; returns the exports of former plans that were removed."""
+    from ...evaluation.result_folder import write_evaluation
+
+    exported = _exports(folder)
+    write_evaluation(found, folder)
+    return exported - _exports(folder)
+
+
+def _summarise(out: Path) -> None:
+    """The variants of a family on one page, as ``meshwright summarise`` writes it."""
+    from ...evaluation.report import summary
+
+    summary.write(summary.read(out), out)
+
+
+def _show_standings(out: Any, results: Sequence[dict[str, Any]]) -> None:
+    from ...evaluation.families import standing_cells, standings
+
+    head, rows = standing_cells(standings(results))
+    if rows:
+        output.table(out, f"Learned policies over {len(results)} benchmarks", head, rows, numbers_from=2)
+
+
+def _exports(out: Path) -> set[str]:
+    return {str(path) for path in (out / "export").glob("*")}
+
+
+def show(out: Any, results: dict[str, Any]) -> None:
+    """Print the table of an evaluation and its verdict."""
+    from ...evaluation.tables import beside, chosen_for, off_ground
+
+    rows = []
+    for row in results["rows"]:
+        against = row["against_best_baseline"]
+        is_reference = row["kind"] == "reference"
+        told = "" if is_reference else beside(results, row)
+        rows.append(
+            [
+                row["policy"] + chosen_for(results, row["policy"]) + (" (reference)" if is_reference else ""),
+                percent(row["blocking_rate"]),
+                f"{100 * against['mean']:+.1f}" + ends(against, "+.1f") if told is None else told,
+                "-" if row["mean_completion_s"] is None else f"{row['mean_completion_s']['mean'] / 3600:.2f}",
+                "-" if row["utilisation"] is None else f"{100 * row['utilisation']['mean']:.0f}",
+                "-" if row["mean_degree"] is None else f"{row['mean_degree']['mean']:.1f}",
+            ]
+        )
+    scenario = results["scenario"]
+    title = f"{results['benchmark']}: {scenario['cluster']}, {scenario['num_devices']} devices, {len(results['seeds'])} episodes"
+    columns = ["policy", "blocked %", "against best baseline, points", "completion h", "held %", "ranks"]
+    output.table(out, title, columns, rows)
+    for sentence in (results["verdict"], *(f"{told}." for told in off_ground(results))):
+        out.print(sentence, markup=False)
+
+
+def percent(interval: dict[str, Any]) -> str:
+    """A share with its interval, in per cent."""
+    return f"{100 * interval['mean']:.1f}" + ends(interval, ".1f")
+
+
+def ends(interval: dict[str, Any], form: str) -> str:
+    """The ends of an interval of shares in per cent; nothing where a single episode has none."""
+    if interval["low"] is None:
+        return ""
+    return f" [{format(100 * interval['low'], form)}, {format(100 * interval['high'], form)}]"

@@ -1,0 +1,105 @@
+"""``meshwright export``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ... import settings
+from ...errors import ExportError
+from .. import output
+
+_SHELL_WORDS = ("command", "script")
+"""Options that are read as they are, in place of YAML."""
+
+
+def run(
+    source: Path | None,
+    target: str | None,
+    changes: list[str],
+    out: Path | None,
+    cluster: str | None,
+    list_targets: bool,
+    json_file: str | None,
+) -> None:
+    """Export a plan or all plans of a run, or list the formats."""
+    from ...export import ExportOptions, export, export_run, targets, write
+    from ...export.writer import check_replaceable
+    from ...plans import load_plan
+
+    output.check_file("--json", json_file)
+    if list_targets:
+        _list(json_file)
+        return
+    if source is None:
+        raise ExportError("name a plan's JSON file or a run folder", field="PLAN|RUN")
+    if target is None:
+        raise ExportError("name a format", field="--format", choices=targets)
+    if target not in targets:
+        raise ExportError("unknown format", field="--format", value=target, choices=targets)
+    if out is None:
+        raise ExportError("name the folder to write", field="--out")
+    output.check_folder("--out", out, is_replaced=True)
+    check_replaceable(out)
+    chosen: dict[str, Any] = {}
+    for change in changes:
+        key, equals, words = change.partition("=")
+        if equals and key in _SHELL_WORDS:  # YAML would take their quotation marks away, and what follows " #"
+            chosen[key] = words
+        else:
+            chosen = settings.override(chosen, change)
+    options = settings.build(ExportOptions, chosen, file="--set" if changes else None)
+    paths = _paths(source)
+    plans = {name: load_plan(path) for name, path in paths.items()}
+    if cluster is not None:
+        from ...clusters import load_cluster
+        from ...plans import check_cluster
+
+        wanted = load_cluster(cluster)
+        for name, plan in plans.items():
+            check_cluster(plan, wanted, file=paths[name])
+    console = output.console(json_file)
+    if source.is_dir():
+        done = export_run(plans, target, out, options)
+        output.write_json(
+            json_file, {"out": str(out), "written": {k: list(v) for k, v in done.written.items()}, "refused": done.refused}
+        )
+        console.print(f"{len(done.written)} plans written for {target} to {out}", markup=False)
+        for name, reason in list(done.refused.items())[:10]:
+            console.print(f"  not written: {name}: {reason}", markup=False)
+        return
+    files = export(plans[source.name], target, options)
+    write(files, out)
+    output.write_json(json_file, {"out": str(out), "files": sorted(files)})
+    console.print(f"{', '.join(sorted(files))} written for {target} to {out}", markup=False)
+
+
+def _list(json_file: str | None) -> None:
+    """Every format with what it guarantees and what not."""
+    from ...export import targets
+
+    console = output.console(json_file)
+    for entry in targets.values():
+        console.print(f"{entry.name}: {entry.summary}", markup=False)
+        for line in entry.guaranteed:
+            console.print(f"  + {line}", markup=False)
+        for line in entry.not_guaranteed:
+            console.print(f"  - {line}", markup=False)
+    described = {
+        entry.name: {
+            "summary": entry.summary,
+            "guaranteed": list(entry.guaranteed),
+            "not_guaranteed": list(entry.not_guaranteed),
+        }
+        for entry in targets.values()
+    }
+    output.write_json(json_file, described)
+
+
+def _paths(source: Path) -> dict[str, Path]:
+    """The files of the plans of a run folder by the plans' names, or the one file."""
+    if source.is_dir():
+        from ...planning.plans_of_episode import plan_files
+
+        return plan_files(source / "plans")
+    return {source.name: source}

@@ -1,0 +1,197 @@
+"""``meshwright plan --search``."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ... import files
+from ...errors import InputFileError
+from .. import output
+from ..cost_options import CostOptions
+from ..job_options import JobOptions
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ...planners.layouts.results import Counts, Found
+    from ...planning.search_table import RankedLayouts
+
+NARROW = 100
+"""Columns of a terminal below which a table of layouts has fewer columns."""
+
+UNKEPT = "unless --keep says otherwise overlap_tp=false overlap_pp=true in interleaved schedules alone overlap_dp=true"
+"""See `meshwright.plans.partition.hidden_unasked`."""
+
+MOST_ROWS = 40
+"""Of the Pareto front; --all writes the whole of it."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The options of a search, as `planning.search.search_layouts` explains them.
+
+    Attributes:
+        batch, sequence_length, devices, keep, order: for the search.
+        read: how the job is read.
+        costs: choices of the cost model.
+        top: rows of the table.
+        whole_file: where the whole ranking goes.
+        plot_file: where the picture goes.
+    """
+
+    batch: int | None
+    sequence_length: int | None
+    devices: str | None
+    keep: str
+    order: str | None
+    read: JobOptions
+    costs: CostOptions
+    top: int
+    whole_file: Path | None
+    plot_file: Path | None
+
+
+def run(job: str, cluster: str, steps: int, asked: Asked, json_file: str | None) -> None:
+    """Search, write what was asked for, and show the best layouts, the front and what became of the others."""
+    from ...planning.priced import priced_with
+    from ...planning.search import search_layouts
+
+    _check_files(asked, json_file)
+    costs = asked.costs.settings()
+    found = search_layouts(
+        job,
+        cluster,
+        batch=asked.batch,
+        sequence_length=asked.sequence_length,
+        devices=asked.devices,
+        keep=asked.keep,
+        order=asked.order,
+        top=None if asked.whole_file else asked.top,
+        num_steps=steps,
+        costs=costs,
+        on_best=_Teller(),
+        **asked.read.arguments(),
+    )
+    plan = found.plan
+    if json_file == "-":
+        output.write_json(json_file, plan.model_dump(mode="json", exclude_none=True))
+    elif json_file is not None:
+        plan.save(json_file)
+    if asked.whole_file is not None:
+        is_csv = asked.whole_file.suffix == ".csv"
+        files.write_text(asked.whole_file, found.to_csv() if is_csv else files.json_text(found.to_data()) + "\n")
+    if asked.plot_file is not None:
+        from ...evaluation.plots.layout_search import layouts_svg
+
+        files.write_text(asked.plot_file, layouts_svg(found))
+    _show(found, asked.top, json_file)
+    output.console(json_file).print(f"{priced_with(costs.of_layouts)}; {UNKEPT}", markup=False, soft_wrap=True)
+    output.tell_written(output.console(json_file), json_file, asked.whole_file, asked.plot_file)
+
+
+class _Teller:
+    """Tells each layout that is better than all before, where a terminal is there."""
+
+    def __init__(self) -> None:
+        self._begin_s = time.perf_counter()
+        self._best_s = float("inf")
+
+    def __call__(self, found: Found, counts: Counts) -> None:
+        if sys.stderr.isatty() and found.step_s < self._best_s:
+            self._best_s = found.step_s
+            passed_s = time.perf_counter() - self._begin_s
+            sys.stderr.write(f"{passed_s:6.2f} s: {found.step_s:.4g} s a step with {found.text}\n")
+
+
+def _check_files(asked: Asked, json_file: str | None) -> None:
+    for option, path in (("--json", json_file), ("--all", asked.whole_file), ("--plot", asked.plot_file)):
+        output.check_file(option, path)
+    for option, path, suffixes in (("--all", asked.whole_file, (".json", ".csv")), ("--plot", asked.plot_file, (".svg",))):
+        if path is not None and path.suffix not in suffixes:
+            raise InputFileError(f"the name must end in {' or '.join(suffixes)}", field=option, value=str(path))
+
+
+def _show(found: RankedLayouts, top: int, json_file: str | None) -> None:
+    out = output.console(json_file)
+    counts, best, name = found.searched.counts, found.best, found.cluster.name
+    places = found.simplest_first(top)
+    rows = [
+        ("=" * (place in found.ties and len(found.ties) > 1) + f"{place + 1}", found.searched.ranking[place]) for place in places
+    ]
+    _table(out, f"Best layouts of {found.name} on {name}, {found.batch_text}", found, rows)
+    told = ["bubble %: of the step, idle by the schedule alone; with equal stages (p - 1) / (v m) of the ideal time"]
+    if len(found.ties) > 1:
+        told.insert(
+            0, "=: as fast as the fastest, as far as predictions can tell, the simplest first; the number is the rank by time"
+        )
+    for one in found.better_batches[:1]:
+        (rate, here), there = found.row(best).rate, one.row.rate[1]
+        more = (
+            f"{one.gain:.0%} more {rate.removesuffix('_per_s')}/s ({there:,.0f} against {here:,.0f}), with {one.row.found.text}"
+        )
+        told.append(f"--batch {one.global_batch} brings {more}")
+    output.tell_remarks(out, told)
+    front = found.searched.front
+    numbers = sorted({one.devices for one in front}, reverse=True)
+    if len(numbers) > 1:
+        fastest = [next(one for one in front if one.devices == number) for number in numbers]
+        _table(out, "Fastest by devices", found, _numbered(fastest))
+    left_out = len(front) - MOST_ROWS
+    title = "Pareto front of time, memory and devices" + (f", {left_out} more of less memory or devices" if left_out > 0 else "")
+    _table(out, title, found, _numbered(front[:MOST_ROWS]))
+    out.print(
+        f"{counts.legal:,} legal layouts: {counts.examined:,} priced ({counts.prices:,} prices in different rank orders), "
+        f"{counts.pruned:,} pruned by bounds, {counts.infeasible:,} too large for a device; {counts.illegal:,} illegal"
+        + (f"; of {counts.unproven:,} interleaved ones the best cut is not proven" if counts.unproven else ""),
+        markup=False,
+        soft_wrap=True,
+    )
+    if not found.cluster.hosts_are_alike:
+        out.print(
+            f"the hosts of {name} are not alike: ranks were put on its devices in their own order, numbered as "
+            f"{', '.join(found.tried_orders)}; other places of the ranks were not looked at",
+            markup=False,
+            soft_wrap=True,
+        )
+    summary = [[label, value, provenance] for label, value, provenance in found.plan.summary_rows()]
+    output.table(out, f"Plan of the fastest, {best.text}", ["", "", "provenance"], summary, numbers_from=3)
+
+
+def _numbered(layouts: Sequence[Found]) -> list[tuple[str, Found]]:
+    return [(str(place), one) for place, one in enumerate(layouts, start=1)]
+
+
+def _table(out: Console, title: str, found: RankedLayouts, layouts: Sequence[tuple[str, Found]]) -> None:
+    """Print layouts with their figures; a column that is the same in all rows goes into the title, or, if empty, nowhere.
+
+    Where the terminal is narrow the rank order stands with the layout, and the rate, which the time tells, is left out.
+    """
+    rows = [(label, found.row(one)) for label, one in layouts]
+    one = rows[0][1]
+    orders, devices = ({getattr(row.found, name) for _, row in rows} for name in ("order", "devices"))
+    is_narrow = out.width < NARROW
+    has_order = len(orders) > 1 and not is_narrow
+    texts = [row.found.text + (f" {row.found.order}" if len(orders) > 1 and is_narrow else "") for _, row in rows]
+    columns: list[tuple[str, list[str]]] = [
+        ("", [label for label, _ in rows]),
+        ("layout", texts),
+        ("rank order", [row.found.order for _, row in rows] if has_order else []),
+        ("devices", [str(row.found.devices) for _, row in rows] if len(devices) > 1 else []),
+        ("step s", [f"{row.step.step_s:.4g} ± {100 * row.step.uncertainty:.0f} %" for _, row in rows]),
+        (f"{one.rate[0].removesuffix('_per_s')}/s", [] if is_narrow else [f"{row.rate[1]:,.0f}" for _, row in rows]),
+        ("MFU\n%", [] if one.step.mfu is None else [f"{100 * (row.step.mfu or 0):.1f}" for _, row in rows]),
+        ("GB", [f"{row.found.memory_bytes / 1e9:.1f}" for _, row in rows]),
+        ("bubble\n%", [f"{100 * row.bubble_share:.1f}" for _, row in rows]),
+        ("exposed\n%", [f"{100 * row.exposed_share:.1f}" for _, row in rows]),
+    ]
+    shown = [column for column in columns if column[1]]
+    title += f", {one.found.devices} devices" if len(devices) == 1 else ""
+    title += f", ranks in the order {one.found.order}" if len(orders) == 1 else ""
+    lines = [list(line) for line in zip(*(cells for _, cells in shown), strict=True)]
+    names = [name for name, _ in shown]
+    output.table(out, title, names, lines, numbers_from=3 if has_order else 2, breaks_numbers=False)

@@ -1,0 +1,37 @@
+"""``meshwright summarise``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ...errors import InputFileError
+from .. import output
+
+
+def run(folder: Path, against: str | None, out: Path | None, json_file: str | None) -> None:
+    """Read what was evaluated and trained below a folder, write the page and the tables, and print the first one."""
+    from ...evaluation.report import summary
+
+    output.check_file("--json", json_file)
+    output.check_folder("--out", out, markers=("summary.html",))
+    output.check_files_in("--out", out, summary.FILES)
+    if folder.is_file():
+        raise InputFileError("is a file, a folder is wanted", field="FOLDER", value=str(folder))
+    if not folder.is_dir():
+        raise InputFileError("no such folder", field="folder", value=str(folder))
+    found = summary.read(folder)
+    learned = summary.learned_names(found)
+    if against is not None and against not in learned:
+        raise InputFileError("no learned policy of this name was evaluated", field="--against", value=against, choices=learned)
+    benchmarks, rows = summary.by_benchmark(found)
+    tables = summary.ablations(found, against) if against is not None else {}
+    if out is not None:
+        summary.write(found, out, against)
+    runs = {name: list(of) for name, of in found.learning.items()}
+    output.write_json(json_file, {"benchmarks": benchmarks, "rows": rows, "ablations": tables, "training_runs": runs})
+    console = output.console(json_file)
+    if rows:
+        output.table(console, "Blocked, % of jobs", ["policy", *benchmarks], rows)
+    for benchmark, cells in tables.items():
+        output.table(console, f"Ablations on {benchmark}", ["policy", "blocked %", f"against {against}, points"], cells)
+    output.tell_written(console, json_file, out)

@@ -1,0 +1,46 @@
+"""``meshwright validate flows``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from ... import output
+
+SHOWN = 10  # flows that disagree, at most; the JSON holds all
+
+
+def run(paths: list[Path], max_error: float | None, latency_first: bool, json_file: str | None) -> None:
+    """Compare, print a line per file and the flows that disagree, and write what was asked for.
+
+    Raises:
+        typer.Exit: with 1 where a file disagrees.
+    """
+    from ....evaluation.validation.flows import MAX_RELATIVE_ERROR, validate
+
+    output.check_file("--json", json_file)
+    allowed = MAX_RELATIVE_ERROR if max_error is None else max_error
+    found = validate(paths, max_relative_error=allowed, latency_first=latency_first)
+    lines = []
+    for (_, file), rows in found.groups().items():
+        worst = max(rows, key=lambda row: row.relative_error)
+        verdict = "agrees" if worst.agrees else "DISAGREES"
+        lines.append([file, str(len(rows)), f"{worst.relative_error:.1e}", worst.figure, verdict])
+    out = output.console(json_file)
+    title = f"Finish times by max-min fair sharing, within {allowed:g}"
+    output.table(out, title, ["file", "flows", "largest relative error", "of", ""], lines)
+    wrong = sorted((row for row in found.rows if not row.agrees), key=lambda row: -row.relative_error)
+    if wrong:
+        title = f"{len(wrong)} of {len(found.rows)} flows disagree" + (f", the worst {SHOWN}" if len(wrong) > SHOWN else "")
+        told = [
+            [row.group, row.figure, f"{row.predicted:.12g}", f"{row.reference:.12g}", f"{row.relative_error:.1e}"]
+            for row in wrong[:SHOWN]
+        ]
+        output.table(out, title, ["file", "", "predicted s", "reference s", "relative error"], told, numbers_from=2)
+        if validate(paths, max_relative_error=allowed, latency_first=not latency_first).agrees:
+            other = "leave out --latency-first" if latency_first else "give --latency-first"
+            out.print(f"All agree where latency is counted the other way: {other}.", markup=False)
+    output.write_json(json_file, found.to_data())
+    if not found.agrees:
+        raise typer.Exit(1)

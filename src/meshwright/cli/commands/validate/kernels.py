@@ -1,0 +1,88 @@
+"""``meshwright validate kernels``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from .... import files
+from ....errors import ConfigError, InputFileError
+from ... import output
+
+ERRORS = (("mean_relative_error", ""), ("mean_signed_error", "+"), ("max_relative_error", ""))
+WORST = 5  # rows that are shown of a family; the JSON holds all
+
+
+def run(path: str, max_mean_error: float | None, constants: str | None, plot: Path | None, json_file: str | None) -> None:
+    """Hold every row against the model, print a line for each family and the worst layers, write what was asked for.
+
+    Raises:
+        ConfigError: an error is allowed and no layer can be judged.
+        typer.Exit: with 1 where the mean error of a family of layers is larger than allowed.
+    """
+    from ....evaluation.calibration.fit_measured import summary
+    from ....evaluation.validation.kernels import LAYER, validate
+
+    output.check_file("--json", json_file)
+    output.check_file("--plot", plot)
+    if plot is not None and plot.suffix != ".svg":
+        raise InputFileError("the name must end in .svg", field="--plot", value=str(plot))
+    output.check_allowed("--max-mean-error", max_mean_error)
+    with output.progress() as bars:
+        found = validate(path, given=constants, progress=output.phases(bars))
+    out = output.console(json_file)
+    measured = found.measured
+    own = "fitted on this type of device" if found.constants.calibrated else "another device's shares of its peaks"
+    source = f"those of {constants}" if constants is not None else own
+    out.print(
+        f"{measured.gpu}, {measured.date}, torch {measured.torch}, CUDA {measured.cuda}, driver {measured.driver}; "
+        f"constants: {source}",
+        markup=False,
+        soft_wrap=True,
+    )
+    layers = [row for family, rows in found.families.items() if family.startswith(LAYER) for row in rows]
+    worst = sorted(layers, key=lambda row: -abs(row.relative_error))[:WORST]
+    lines = [[r.item, f"{r.fitted:.0f}", f"{r.measured:.0f}", f"{r.relative_error:+.1%}"] for r in worst]
+    if lines:
+        output.table(out, "The worst layers", ["layer", "predicted us", "measured us", "error"], lines)
+    families = found.summary()
+    lines = [
+        [
+            family,
+            str(data["items"]),
+            str(data["of_the_host"] or ""),
+            *(f"{data[key]:{sign}.1%}" if data["items"] else "" for key, sign in ERRORS),
+            "" if data["is_modelled"] else "not modelled",
+        ]
+        for family, data in families.items()
+    ]
+    columns = ["family", "rows", "the host's", "mean error", "bias", "largest", ""]
+    output.table(out, "Families", columns, lines)
+    num_of_host = sum(found.num_of_host.values())
+    if num_of_host:
+        told = f"the host's: {num_of_host} passes that wait for the host to issue kernels; they are left out"
+        out.print(told, markup=False, soft_wrap=True)
+    if layers:
+        every = summary(layers)
+        told = f"The {every['items']} other passes through layers: mean error {every['mean_relative_error']:.1%}"
+        out.print(told, markup=False, soft_wrap=True)
+    else:
+        out.print("No pass through a layer tells of the device.", markup=False)
+    output.write_json(json_file, found.to_data())
+    if plot is not None:
+        from ....evaluation.plots.kernels import kernels_svg
+
+        files.write_text(plot, kernels_svg(found))
+        output.tell_written(out, plot)
+    if max_mean_error is not None and not layers:
+        raise ConfigError("holds no pass through a layer that tells of the device, so nothing can be judged", file=path)
+    exceeded = [
+        f"{family}: mean error {data['mean_relative_error']:.2%}, allowed {max_mean_error:.2%}"
+        for family, data in families.items()
+        if max_mean_error is not None and family.startswith(LAYER) and data.get("mean_relative_error", 0.0) > max_mean_error
+    ]
+    for line in exceeded:
+        out.print(line, markup=False)
+    if exceeded:
+        raise typer.Exit(1)

@@ -1,0 +1,120 @@
+"""``meshwright validate step-times``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from ... import output
+
+SHOWN = 40  # rows of a family that are shown; of a larger family the worst ten, the JSON holds all
+WORST = 10
+NAMED = 3  # rows that a note names; the JSON has it at each
+
+
+def run(paths: list[Path], max_mean_error: float | None, json_file: str | None) -> None:
+    """Predict every row, print a table for each family and what the constants were fitted on, write what was asked for.
+
+    Raises:
+        typer.Exit: with 1 where a family's mean error is larger than allowed; families of the calibration set are no
+            validation and do not count.
+    """
+    from ....evaluation.validation.step_times import CALIBRATION_SET, validate
+
+    output.check_file("--json", json_file)
+    output.check_allowed("--max-mean-error", max_mean_error)
+    with output.progress() as bars:
+        found = validate(paths, progress=output.phases(bars))
+    out = output.console(json_file)
+    families: dict[str, list[Any]] = {}
+    for one in found.found:
+        families.setdefault(one.row.family, []).append(one)
+    for family, rows in families.items():
+        known = [one for one in rows if one.predicted is not None]
+        shown = known if len(known) <= SHOWN else sorted(known, key=lambda one: -one.relative_error)[:WORST]
+        lines = [
+            [
+                one.row.name,
+                f"{one.predicted.step_s:.4g}",
+                f"{one.row.measured_s:.4g}",
+                f"{one.predicted.step_s / one.row.measured_s - 1:+.1%}",
+                " ".join(f"{key}={value}" for key, value in one.chosen.items()),
+            ]
+            for one in shown
+        ]
+        title = family if len(shown) == len(known) else f"{family}: the worst {WORST} of {len(known)} rows"
+        output.table(out, title, ["row", "predicted s", "measured s", "error", "chosen by the model"], lines)
+        for one in rows:
+            if one.predicted is None:
+                out.print(f"unsupported: {one.row.name}: {one.remark}", markup=False)
+        for one in known:
+            if one.remark:
+                out.print(f"{one.row.name}: {one.remark}", markup=False)
+        for note, names in _notes(rows).items():
+            more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+            out.print(f"note: {note} ({', '.join(names[:NAMED])}{more})", markup=False)
+    summary = found.summary()
+    columns = ["family", "rows", "unsupported", "mean error", "largest", "bias", "tau", "mean regret", "largest"]
+    output.table(out, "Families", columns, [_summary_line(family, data) for family, data in summary.items()])
+    columns = ["family", "told", "inside 68 %", "inside 95 %", "rms z", "largest z", "left out: told", "inside 95 %", "rms z"]
+    lines = [_coverage_line(family, data) for family, data in summary.items() if "coverage" in data]
+    output.table(out, "Rows inside told intervals", columns, lines)
+    out.print("Left out: as the other families would have told it of this one.", markup=False)
+    out.print("Constants fitted on, and on nothing else:", markup=False)
+    for line in CALIBRATION_SET:
+        out.print(f"  {line}", markup=False)
+    output.write_json(json_file, found.to_data())
+    exceeded = [
+        f"{family}: mean error {data['mean_relative_error']:.2%}, allowed {max_mean_error:.2%}"
+        for family, data in summary.items()
+        if max_mean_error is not None and not data["is_calibration"] and data.get("mean_relative_error", 0.0) > max_mean_error
+    ]
+    for line in exceeded:
+        out.print(line, markup=False)
+    if exceeded:
+        raise typer.Exit(1)
+
+
+def _notes(rows: list[Any]) -> dict[str, list[str]]:
+    """The names of the rows that have a note, by note."""
+    found: dict[str, list[str]] = {}
+    for one in rows:
+        for note in one.row.notes:
+            found.setdefault(note, []).append(one.row.name)
+    return found
+
+
+def _summary_line(family: str, data: dict[str, Any]) -> list[str]:
+    def percent(key: str, sign: str = "") -> str:
+        value = data.get(key)
+        return "" if value is None else f"{value:{sign}.1%}"
+
+    tau = data.get("kendall_tau")
+    return [
+        family,
+        str(data["items"]),
+        str(data["unsupported"]),
+        percent("mean_relative_error"),
+        percent("max_relative_error"),
+        percent("mean_signed_error", "+"),
+        "" if tau is None else f"{tau:.3f}",
+        percent("mean_regret"),
+        percent("max_regret"),
+    ]
+
+
+def _coverage_line(family: str, data: dict[str, Any]) -> list[str]:
+    told, other = data["coverage"], data["coverage_left_out"]
+    return [
+        family,
+        f"{told['mean_uncertainty']:.0%}",
+        f"{told['inside_68']:.0%}",
+        f"{told['inside_95']:.0%}",
+        f"{told['rms_z']:.2f}",
+        f"{told['largest_z']:+.1f}",
+        f"{other['mean_uncertainty']:.0%}",
+        f"{other['inside_95']:.0%}",
+        f"{other['rms_z']:.2f}",
+    ]

@@ -1,0 +1,47 @@
+"""``meshwright verify-export``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import typer
+
+from ... import files
+from ...errors import ExportError, InputFileError
+from .. import output
+
+
+def run(source: Path, logs: list[str], target: str | None, json_file: str | None) -> None:
+    """Hold what a launched job printed against its plan; exit 1 where a rank is elsewhere."""
+    from ...export import read_places, targets, verify
+    from ...plans import load_plan
+
+    output.check_file("--json", json_file)
+    if target is None:
+        raise ExportError("name a format", field="--format", choices=targets)
+    if target not in targets:
+        raise ExportError("unknown format", field="--format", value=target, choices=targets)
+    plan = load_plan(source)
+    places = [place for log in logs for place in read_places(_text(log), file=log)]
+    found = verify(plan, target, places)
+    output.write_json(json_file, found.to_data())
+    out = output.console(json_file)
+    beside = f" (compared beside the host: {', '.join(found.compared)})" if found.compared else " (only hosts were compared)"
+    if found.agrees:
+        out.print(f"all {found.num_ranks} ranks are where the plan puts them{beside}", markup=False, soft_wrap=True)
+        return
+    count = sum(rank < found.num_ranks for rank in found.elsewhere)
+    out.print(found.first, markup=False, soft_wrap=True)
+    unknown = f", ranks beyond the plan's: {more}" if (more := len(found.elsewhere) - count) else ""
+    out.print(f"{count} of {found.num_ranks} ranks are not as planned{unknown}{beside}", markup=False, soft_wrap=True)
+    raise typer.Exit(1)
+
+
+def _text(log: str) -> str:
+    if log != "-":
+        return files.read_text(log)
+    try:
+        return sys.stdin.buffer.read().decode()
+    except UnicodeDecodeError as error:
+        raise InputFileError("not UTF-8 text", file=log, value=f"byte {error.start}") from None

@@ -1,0 +1,57 @@
+"""A cluster as YAML spells it: a device type, a topology, names and exceptions of single hosts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Discriminator, Field, Tag
+
+from ..devices import DeviceSettings
+from ..settings import Settings
+from .topologies.clos import ClosSettings
+from .topologies.host_table import TraceSettings
+from .topologies.matrix import MatrixSettings
+from .topologies.ramp import RampSettings
+from .topologies.single_host import SingleHostSettings
+from .topologies.torus import TorusSettings
+
+TopologySettings = Annotated[
+    RampSettings | ClosSettings | TorusSettings | SingleHostSettings | MatrixSettings | TraceSettings,
+    Field(discriminator="kind"),
+]
+"""``topology:``, told apart by its ``kind``."""
+
+
+def _spelling(value: Any) -> str:
+    return "name" if isinstance(value, str) else "mapping"
+
+
+DeviceSpec = Annotated[
+    Annotated[str, Tag("name")] | Annotated[DeviceSettings, Tag("mapping")],
+    Discriminator(_spelling),
+]
+"""``device:``, a built-in name or a mapping of the same keys as its file."""
+
+
+class ClusterSettings(Settings):
+    """The root of a cluster's YAML.
+
+    ``device`` is what every host holds, ``device_overrides`` the hosts that hold something else, by name.
+    ``host_names`` replaces the names that the topology would give, in its order.
+    """
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9.-]{0,62}$")
+    device: DeviceSpec
+    device_overrides: dict[str, DeviceSpec] = Field(default_factory=dict)
+    host_names: tuple[str, ...] | None = None
+    topology: TopologySettings
+
+    def resolved(self, folder: Path) -> ClusterSettings:
+        """The same cluster with the content of every file it names written out, so that it stands alone.
+
+        Args:
+            folder: where relative file names start.
+        """
+        topology = self.topology.resolved(folder)
+        return self if topology is self.topology else self.model_copy(update={"topology": topology})

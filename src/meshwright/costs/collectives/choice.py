@@ -1,0 +1,48 @@
+"""The algorithms by name, and the one that settings choose."""
+
+from __future__ import annotations
+
+from ...errors import ConfigError
+from ..settings import CostSettings
+from .algorithm import Algorithm
+from .fastest import AUTOMATIC, Fastest
+from .in_network import InNetwork
+from .joint import Joint
+from .libraries.calibrated import Calibrated
+from .libraries.library import Library, Measured
+from .staged import RAIL
+
+ALGORITHMS: dict[str, Algorithm] = AUTOMATIC | {
+    model.name: model for model in (RAIL, Joint(), InNetwork(), Library(), Measured(), Calibrated())
+}
+
+NOMINAL = "it is a formula at the links' nominal rates, which no measured collective reaches"
+UNTAKEN = dict.fromkeys((*AUTOMATIC, "auto", "rail"), NOMINAL) | {
+    "joint": "no library sends over a host's links and its cards at once",
+    "in-network": "it wants switches that reduce, which a cluster does not tell of",
+    "nccl": "it is what NCCL's tuner expects, which is made to choose and is not calibrated",
+    "measured": "it reads tables of one system",
+}
+"""Why layouts, which take ``calibrated`` unless an algorithm is named, do not take another one that is faster."""
+
+
+def chosen(name: str) -> Algorithm:
+    """The algorithm of a name, with the defaults of `CostSettings`.
+
+    Raises:
+        ConfigError: the name is unknown.
+    """
+    if name == "auto":
+        return Fastest()
+    if name not in ALGORITHMS:
+        raise ConfigError("unknown collective algorithm", field="collectives", value=name, choices=["auto", *ALGORITHMS])
+    return ALGORITHMS[name]
+
+
+def of(costs: CostSettings) -> Algorithm:
+    """The algorithm that settings choose, with all that they say of it."""
+    if costs.collectives == "in-network":
+        return InNetwork(costs.in_network_trees)
+    if costs.collectives == "measured":
+        return Measured(costs.collectives_table)
+    return chosen(costs.collectives)

@@ -1,0 +1,203 @@
+"""Prices of groups: any ranks of a network, groups on given devices, and regular groups by their shape alone.
+
+A planner asks for thousands of regular groups, each some ranks on each of some hosts. `Fabric` works out each shape once
+on the cluster itself, ranks and all, and keeps it, so that the next question of the same shape is a little arithmetic. Where
+hosts are not alike a shape has no one price: there a group is told by its devices (`Placed`), and groups whose devices are
+joined in the same way are worked out once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...clusters.cluster import Cluster
+from ...clusters.symmetry import signatures
+from ...errors import ConfigError
+from ..network import RankNetwork
+from ..routing import SHORTEST_PATH, Routing
+from ..settings import CostSettings
+from .algorithm import Algorithm, Pricer, Ranks
+from .choice import chosen, of
+from .direct import RING
+from .fastest import Fastest
+from .in_network import InNetwork
+from .libraries.library import Library
+from .prices import Operation, Price
+
+ASSUMED_UNCERTAINTY = 0.25
+"""Relative standard deviation that is told of a formula at the links' nominal figures."""
+
+
+class Shape(NamedTuple):
+    """A regular group, and those that work beside it.
+
+    Attributes:
+        group_size: ranks.
+        ranks_per_host: of the group, at most the devices of a host.
+        stride: devices from one rank of a host to the next: 1 is consecutive.
+        side_by_side: equal groups on the same hosts that do the same at the same time: the first ``stride`` of them in
+            the gaps between the ranks, the others behind.
+    """
+
+    group_size: int
+    ranks_per_host: int
+    stride: int = 1
+    side_by_side: int = 1
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A group on its own devices, and those that work beside it.
+
+    Attributes:
+        signature: equal where all that a time depends on is equal.
+        devices: of each group, in rank order, the one that is asked about first, ``(1 + beside, n)``.
+    """
+
+    signature: bytes
+    devices: Ranks = field(compare=False, repr=False)
+
+
+def placed(cluster: Cluster, devices: NDArray[np.int64], routing: Routing = SHORTEST_PATH) -> list[Placed]:
+    """Groups on given devices.
+
+    Args:
+        cluster: where.
+        devices: ``(g, 1 + beside, n)``: of each group, and of those beside it, which share a host with it.
+        routing: which paths messages take.
+    """
+    rows = devices.reshape(len(devices), -1)
+    form = b"%d groups;" % devices.shape[1]
+    return [
+        Placed(form + signature + routing.signature(cluster, row), group)
+        for signature, row, group in zip(signatures(cluster, rows), rows, devices, strict=True)
+    ]
+
+
+def price(
+    operation: Operation, network: RankNetwork, ranks: Ranks, payload_bytes: float, algorithm: Algorithm | str = "auto"
+) -> Price:
+    """The price of one collective over any ranks of a network.
+
+    Args:
+        operation: which one.
+        network: the ranks' devices and what joins them.
+        ranks: who takes part, in order.
+        payload_bytes: total size as nccl-tests counts it (gathered, for all-gather and reduce-scatter).
+        algorithm: by name as `CostSettings.collectives` spells it, or from `choice.of`.
+
+    Raises:
+        ConfigError: an unknown algorithm, or one that does not run on the cluster.
+    """
+    model = chosen(algorithm) if isinstance(algorithm, str) else algorithm
+    ranks = np.asarray(ranks, np.int64)
+    if isinstance(model, Library):
+        return model.price(network, ranks, payload_bytes, operation)
+    if isinstance(model, Fastest):
+        model = model.best(network, ranks, payload_bytes, operation)
+    seconds = model.time_s(network, ranks, payload_bytes, operation)
+    has_own = model.has_tree(network, ranks, operation) if isinstance(model, InNetwork) else model.offers(operation)
+    return Price(seconds, "estimated", ASSUMED_UNCERTAINTY, (model if has_own else RING).name)
+
+
+@dataclass(frozen=True, eq=False)
+class Fabric:
+    """A cluster as groups see it.
+
+    Attributes:
+        cluster: where they run.
+        algorithm: what does their collectives.
+        routing: which paths messages take; hashed ones are, of a shape, those of the first groups.
+    """
+
+    cluster: Cluster
+    algorithm: Algorithm = field(default_factory=Fastest)
+    routing: Routing = SHORTEST_PATH
+    _networks: dict[Shape | Placed, tuple[RankNetwork, Ranks]] = field(default_factory=dict, repr=False)
+    _seconds: dict[tuple[Operation, Shape | Placed], Pricer] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(cls, cluster: Cluster, costs: CostSettings) -> Fabric:
+        """A cluster with the algorithm and the routing that settings choose."""
+        return cls(cluster, of(costs), Routing.of(costs))
+
+    def network(self, group: Shape | Placed) -> tuple[RankNetwork, Ranks]:
+        """A group and those beside it, and the ranks of the group; of a shape the first ones, on the first hosts of the cluster.
+
+        Raises:
+            ConfigError: the cluster has no room for the shape, or its hosts are not alike, so that no shape tells a price.
+        """
+        if group not in self._networks:
+            groups = group.devices if isinstance(group, Placed) else self._groups(group)
+            ranks = np.arange(groups.size).reshape(groups.shape)
+            network = RankNetwork(self.cluster, groups.reshape(-1), tuple(ranks[1:]), self.routing)
+            self._networks[group] = network, ranks[0]
+        return self._networks[group]
+
+    def seconds(self, operation: Operation, group: Shape | Placed) -> Pricer:
+        """Seconds of a payload; worked out once."""
+        key = operation, group
+        if key not in self._seconds:
+            network, ranks = self.network(group)
+            self._seconds[key] = self.algorithm.pricer(network, ranks, operation)
+        return self._seconds[key]
+
+    def _groups(self, shape: Shape) -> Ranks:
+        """Devices of each group, a row each."""
+        if not self.cluster.hosts_are_alike:
+            problem = f"the hosts of {self.cluster.name} are not alike: a group is told by its devices, not by its shape"
+            raise ConfigError(problem, field="group", value=str(tuple(shape)))
+        n, g, stride, beside = shape
+        per_host = self.cluster.num_devices // self.cluster.num_hosts
+        if min(shape) < 1 or n % g or n // g > self.cluster.num_hosts or self.cluster.num_devices % self.cluster.num_hosts:
+            raise self._no_room(shape)
+        first = np.array([k % stride + k // stride * stride * g for k in range(beside)])
+        local = first[:, None] + np.arange(g) * stride
+        if local.max() >= per_host:
+            raise self._no_room(shape)
+        hosts = np.arange(n // g) * per_host
+        return (hosts[None, :, None] + local[:, None, :]).reshape(beside, n).astype(np.int64)
+
+    def _no_room(self, shape: Shape) -> ConfigError:
+        devices, hosts = self.cluster.num_devices, self.cluster.num_hosts
+        told = f"{shape.side_by_side} x {shape.group_size} ranks, {shape.ranks_per_host} on each host, {shape.stride} apart"
+        return ConfigError(f"{self.cluster.name} has {devices} devices on {hosts} hosts: no room", field="group", value=told)
+
+
+def group_price(
+    operation: Operation,
+    payload_bytes: float,
+    group_size: int,
+    ranks_per_host: int,
+    fabric: Fabric,
+    *,
+    stride: int = 1,
+    side_by_side: int = 1,
+) -> Price:
+    """The price of one collective of a regular group: ``ranks_per_host`` ranks on each of its hosts, see `Shape`.
+
+    Raises:
+        ConfigError: the cluster has no room for the group.
+    """
+    network, ranks = fabric.network(Shape(group_size, ranks_per_host, stride, side_by_side))
+    return price(operation, network, ranks, payload_bytes, fabric.algorithm)
+
+
+def group_price_s(
+    operation: Operation,
+    payload_bytes: float,
+    group_size: int,
+    ranks_per_host: int,
+    fabric: Fabric,
+    *,
+    stride: int = 1,
+    side_by_side: int = 1,
+) -> float:
+    """The seconds of `group_price`, for planners: some microseconds from the second question of a shape on."""
+    if group_size <= 1 or payload_bytes <= 0:
+        return 0.0
+    return fabric.seconds(operation, Shape(group_size, ranks_per_host, stride, side_by_side))(payload_bytes)

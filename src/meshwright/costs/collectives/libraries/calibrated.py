@@ -1,0 +1,158 @@
+"""NCCL by lines fitted to measurements: what layouts take unless an algorithm is named.
+
+Inside a host of switched links a collective takes a measured latency and bus bandwidth; between such hosts its ring is as wide
+as what the network carries of the group's flows, of which a measured share reaches the payload. Other clusters, and groups of
+which hosts have unequal parts, take the fastest formula (`fastest.Fastest`).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from ....clusters.cluster import Cluster
+from ....clusters.topologies.clos import ClosTopology
+from ....clusters.topologies.single_host import SingleHostTopology
+from ...network import RankNetwork
+from ...phases import Phase, Phases, fullest_s
+from ..algorithm import Algorithm, Pricer, Ranks
+from ..fastest import Fastest
+from ..prices import Operation, Provenance
+from .library import wires
+
+HOST_ALL_REDUCE = {
+    "nvswitch": {2: (46.0e-6, 192.9e9), 4: (54.0e-6, 218.4e9), 8: (78.6e-6, 227.3e9)},
+    "cube mesh": {2: (23.8e-6, 22.6e9), 4: (45.0e-6, 85.8e9), 8: (75.9e-6, 136.1e9)},
+}
+"""Latency and bus bandwidth of NCCL's all-reduce inside a host by ranks, on a DGX A100 and on V100s in a hybrid cube mesh:
+least squares over 1-1024 MiB of the tables in VIA-Research/vTrain (trace/a100 and trace/v100, AR_GPU*_LUT)."""
+
+MEASURED_LINK_BYTES_PER_S = {"nvswitch": 300e9, "cube mesh": 150e9}
+"""One direction of one device of the hosts on which `HOST_ALL_REDUCE` was measured; other links scale with theirs."""
+
+GATHER_LATENCY_SHARE, GATHER_BANDWIDTH_SHARE = 0.6, 0.9
+"""All-gather, reduce-scatter and all-to-all against the all-reduce: fitted on every second size of the nccl-tests tables of
+ai-dynamo/aiconfigurator for A100 (eight ranks: about 45 us and 205 GB/s)."""
+
+MEASURED_FROM_BYTES, MEASURED_TO_BYTES = 2**20, 2**30
+"""Sizes over which the lines of `HOST_ALL_REDUCE` were fitted."""
+
+NETWORK_LATENCY_S = 14e-6
+"""One hop between hosts by NCCL's protocol Simple (NVIDIA/nccl, src/graph/tuning.cc, hardware latency NET, ring)."""
+
+NETWORK_EFFICIENCY = 0.9
+"""Share of a card's nominal rate that reaches the payload. Published: 84.8-96 of 100 GB/s with four HDR cards
+(NVIDIA/nccl-tests, issues 100 and 119), 46-48 of 50 GB/s with NDR (issue 290)."""
+
+Links = Literal["nvswitch", "cube mesh"]
+
+
+class HostLine(NamedTuple):
+    """What a host's links reach.
+
+    Attributes:
+        link_bytes_per_s: what one device sends inside its host, nominal, one direction.
+        links: which of `HOST_ALL_REDUCE` the host resembles.
+    """
+
+    link_bytes_per_s: float
+    links: Links = "nvswitch"
+
+    def seconds(self, operation: Operation, payload_bytes: float, size: int, per_host: int, between_bytes_per_s: float) -> float:
+        """Seconds of one collective of a regular group that has the links for itself; for `send_recv` of one transfer.
+
+        Between hosts a ring enters and leaves each host by as many cards as the group has ranks there, as NCCL's channels
+        do; it is never faster than inside the host. An all-reduce takes a tree's latency where that is shorter.
+
+        Args:
+            operation: which one.
+            payload_bytes: as `prices` counts it.
+            size: ranks of the group.
+            per_host: of them on one host.
+            between_bytes_per_s: nominal, what those of one host together send to the next host.
+        """
+        n = size
+        if n <= 1 or payload_bytes <= 0:
+            return 0.0
+        share = between_bytes_per_s * NETWORK_EFFICIENCY
+        if operation == "send_recv":
+            latency_s, bandwidth = self.inside(2)
+            return NETWORK_LATENCY_S + payload_bytes / share if per_host < 2 else 0.5 * latency_s + payload_bytes / bandwidth
+        rounds = 2.0 if operation == "all_reduce" else 1.0
+        latency_s, bandwidth = self.inside(min(n, per_host))
+        if operation != "all_reduce":
+            latency_s, bandwidth = GATHER_LATENCY_SHARE * latency_s, GATHER_BANDWIDTH_SHARE * bandwidth
+        hosts = n // per_host
+        if hosts > 1:
+            bandwidth = min(share, bandwidth) if per_host > 1 else share
+            steps = rounds * (hosts - 1)
+            if operation == "all_reduce":
+                steps = min(steps, 2.0 * math.ceil(math.log2(hosts)) + 2.0)
+            latency_s = (latency_s if per_host > 1 else 0.0) + steps * NETWORK_LATENCY_S
+        return latency_s + rounds * (n - 1) / n * payload_bytes / bandwidth
+
+    def inside(self, ranks: int) -> tuple[float, float]:
+        """Latency and bus bandwidth inside a host, linear between the measured numbers of ranks."""
+        measured = HOST_ALL_REDUCE[self.links]
+        known = sorted(measured)
+        low = max((n for n in known if n <= ranks), default=known[0])
+        high = min((n for n in known if n >= ranks), default=known[-1])
+        weight = 0.0 if low == high else (ranks - low) / (high - low)
+        latency_s, bandwidth = ((1 - weight) * measured[low][part] + weight * measured[high][part] for part in (0, 1))
+        return latency_s, bandwidth * self.link_bytes_per_s / MEASURED_LINK_BYTES_PER_S[self.links]
+
+    def provenance(self, operation: Operation, payload_bytes: float, size: int, per_host: int) -> Provenance:
+        """``interpolated`` on the measured lines: inside a host with the links and over the sizes that they were fitted to."""
+        is_measured = (
+            size <= per_host
+            and operation != "send_recv"
+            and self.link_bytes_per_s == MEASURED_LINK_BYTES_PER_S[self.links]
+            and MEASURED_FROM_BYTES <= payload_bytes <= MEASURED_TO_BYTES
+        )
+        return "interpolated" if is_measured else "estimated"
+
+
+def host_line(cluster: Cluster) -> HostLine | None:
+    """What the links of a cluster's hosts reach; None where hosts have no switched links, or no cards of their own."""
+    topology = cluster.topology
+    if isinstance(topology, ClosTopology):
+        return HostLine(
+            topology.hosts.bandwidth_bytes_per_s, "cube mesh" if cluster.device_types[0].name == "v100" else "nvswitch"
+        )
+    if isinstance(topology, SingleHostTopology) and not topology.is_bus:
+        return HostLine(topology.link_bandwidth_bytes_per_s)
+    return None
+
+
+class Calibrated(Algorithm):
+    """The lines of `HostLine` where a cluster and a group have them, and the fastest formula elsewhere."""
+
+    name = "calibrated"
+
+    def pricer(self, network: RankNetwork, ranks: Ranks, operation: Operation) -> Pricer:
+        """The line of the group."""
+        line, per_host = host_line(network.cluster), _per_host(network, ranks)
+        if line is None or per_host is None:
+            return FASTEST.pricer(network, ranks, operation)
+        between = wires(network, ranks, operation).between_bytes_per_s
+        return lambda payload_bytes: line.seconds(operation, payload_bytes, len(ranks), per_host, between)
+
+    def phases(self, network: RankNetwork, ranks: Ranks, payload_bytes: float, operation: Operation = "all_reduce") -> Phases:
+        """The flows of the fastest formula; what the line takes longer passes as latency."""
+        found = FASTEST.phases(network, ranks, payload_bytes, operation)
+        if not found or host_line(network.cluster) is None or _per_host(network, ranks) is None:
+            return found
+        sending_s = sum(fullest_s(network, phase) for phase in found)
+        beyond_s = max(0.0, self.time_s(network, ranks, payload_bytes, operation) - sending_s)
+        return tuple(Phase(beyond_s / len(found), phase.flows) for phase in found)
+
+
+FASTEST = Fastest()
+
+
+def _per_host(network: RankNetwork, ranks: Ranks) -> int | None:
+    """Ranks on each host; None where hosts have unequal parts."""
+    counts = np.unique(network.host[ranks], return_counts=True)[1]
+    return int(counts[0]) if counts.min() == counts.max() else None

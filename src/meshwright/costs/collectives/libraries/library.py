@@ -1,0 +1,140 @@
+"""A collective library's own choice of algorithm and protocol: by its tuner's constants, or by measured tables."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+
+from ... import nccl
+from ...network import RankNetwork
+from ...phases import Phase, Phases, fullest_s
+from ..algorithm import Algorithm, Pricer, Ranks
+from ..prices import Operation, Price
+from ..staged import RAIL
+from . import tables
+from .system import UNCERTAINTY, System, Way
+
+
+class Library(Algorithm):
+    """NCCL as its tuner expects it, see `costs.nccl`: the least of ring, tree and in-switch reduction by three protocols."""
+
+    name = "nccl"
+
+    def pricer(self, network: RankNetwork, ranks: Ranks, operation: Operation) -> Pricer:
+        """The tuner's best line at each size."""
+        known = self.lines(network, ranks, operation)
+        return lambda payload_bytes: nccl.best(known, payload_bytes).time_s(payload_bytes)
+
+    def price(self, network: RankNetwork, ranks: Ranks, payload_bytes: float, operation: Operation) -> Price:
+        """The tuner's best line at the size."""
+        if len(ranks) <= 1 or payload_bytes <= 0:
+            return Price(0.0, "estimated", 0.0, self.name)
+        line = nccl.best(self.lines(network, ranks, operation), payload_bytes)
+        return Price(line.time_s(payload_bytes), "estimated", UNCERTAINTY["estimated"], line.algorithm, line.protocol)
+
+    def lines(self, network: RankNetwork, ranks: Ranks, operation: Operation) -> tuple[nccl.Line, ...]:
+        """What the tuner expects of each algorithm and protocol over these ranks; kept for every payload."""
+        key = operation, ranks.tobytes()
+        if key not in network.lines:
+            network.lines[key] = nccl.lines(operation, wires(network, ranks, operation))
+        return network.lines[key]
+
+    def phases(self, network: RankNetwork, ranks: Ranks, payload_bytes: float, operation: Operation = "all_reduce") -> Phases:
+        """The flows of rings inside the hosts and on the rails between them.
+
+        What the library needs beyond the wires' own time passes as latency, so that alone it takes what its price says.
+        """
+        if len(ranks) <= 1 or payload_bytes <= 0:
+            return ()
+        found = RAIL.phases(network, ranks, payload_bytes, operation)
+        sending_s = sum(fullest_s(network, phase) for phase in found)
+        beyond_s = max(0.0, self.time_s(network, ranks, payload_bytes, operation) - sending_s)
+        return tuple(Phase(beyond_s / len(found), phase.flows) for phase in found)
+
+
+class Measured(Library):
+    """A system's measured tables where they say something, and the tuner elsewhere.
+
+    Attributes:
+        table: a system's name or file; None: that of the cluster's device type, where there is one.
+    """
+
+    name = "measured"
+
+    def __init__(self, table: str | None = None) -> None:
+        self.table = table
+
+    def system(self, network: RankNetwork) -> System | None:
+        """The tables for a network."""
+        if self.table is not None:
+            return tables.load(self.table)
+        names = {kind.name for kind in network.cluster.device_types}
+        return tables.load(names.pop()) if len(names) == 1 and names <= set(tables.SYSTEMS.names()) else None
+
+    def pricer(self, network: RankNetwork, ranks: Ranks, operation: Operation) -> Pricer:
+        """The tables' seconds if they know such groups, and the tuner's if not."""
+        way = self.way(network, ranks, operation)
+        return super().pricer(network, ranks, operation) if way is None else way.seconds
+
+    def price(self, network: RankNetwork, ranks: Ranks, payload_bytes: float, operation: Operation) -> Price:
+        """The tables' price if they know such groups, and the tuner's if not."""
+        way = self.way(network, ranks, operation) if len(ranks) > 1 and payload_bytes > 0 else None
+        return super().price(network, ranks, payload_bytes, operation) if way is None else way.price(payload_bytes)
+
+    def way(self, network: RankNetwork, ranks: Ranks, operation: Operation) -> Way | None:
+        """What the tables know of groups of this operation on as many hosts, the ranks being divided evenly among them."""
+        system = self.system(network)
+        counts = np.unique(network.host[ranks], return_counts=True)[1]
+        if system is None or counts.min() < counts.max():
+            return None
+        return system.way(operation, len(ranks), num_hosts=len(counts))
+
+
+def wires(network: RankNetwork, ranks: Ranks, operation: Operation) -> nccl.Wires:
+    """What a group sends over: the slowest of its hosts inside, and what a host's ranks together send to the next host.
+
+    Groups that work beside it (`RankNetwork.beside`) take their part of the links that they share.
+    """
+    kind = network.cluster.device_types[network.cluster.device_type[network.devices[ranks[0]]]]
+    tables = [_by_host(network, group) for group in (ranks, *network.beside)]
+    inside: list[list[_Flow]] = [[] for _ in tables]
+    between: list[list[_Flow]] = [[] for _ in tables]
+    for number, hosts in enumerate(tables):
+        for row in hosts:
+            inside[number] += [(a, b, 1.0) for a, b in zip(row, row[1:] + row[:1], strict=True) if a != b]
+        n = len(hosts)
+        reach = range(1, n) if operation == "all_to_all" else range(1, min(n, 2))
+        for place, row in enumerate(hosts):
+            for distance in reach:
+                other = hosts[(place + distance) % n]
+                most = max(len(row), len(other))
+                share = 1.0 / (most * len(reach))
+                between[number] += [(row[i % len(row)], other[i % len(other)], share) for i in range(most)]
+    outward = _rate(network, between)
+    inward = _rate(network, inside) if any(inside[0]) else outward
+    return nccl.Wires(len(ranks), len(tables[0]), inward, outward, nccl.generation(kind.name))
+
+
+_Flow = tuple[int, int, float]
+
+
+def _by_host(network: RankNetwork, ranks: Ranks) -> list[list[int]]:
+    hosts: dict[int, list[int]] = {}
+    for rank in ranks.tolist():
+        hosts.setdefault(int(network.host[rank]), []).append(rank)
+    return [sorted(row, key=lambda rank: int(network.devices[rank])) for row in hosts.values()]
+
+
+def _rate(network: RankNetwork, flows: list[list[_Flow]]) -> float:
+    """How fast the first group sends one byte a flow's share, while the others do the same."""
+    load: dict[int, float] = defaultdict(float)
+    mine: set[int] = set()
+    for number, group in enumerate(flows):
+        for sender, receiver, share in group:
+            for link, part in network.carried(sender, receiver):
+                load[link] += part * share
+                if number == 0:
+                    mine.add(link)
+    speed = network.cluster.links.bandwidth_bytes_per_s
+    return min((float(speed[link]) / load[link] for link in mine), default=float("inf"))

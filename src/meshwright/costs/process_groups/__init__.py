@@ -1,0 +1,1 @@
+"""Process groups of a layout: their ranks, how these stand on the hosts, and what a message over them costs."""

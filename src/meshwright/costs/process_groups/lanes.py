@@ -1,0 +1,224 @@
+"""Lanes: ranks of a layout whose passes wait for each other, and how the groups of a lane stand, stage by stage.
+
+Between two synchronisations of gradients each lane goes through the pipeline by itself: without context and expert
+parallelism it is one replica. Where hosts are alike all lanes take as long, and all stages, so that one tells all. Where they
+are not, a message of a pass takes as long as the slowest of the lane's groups on that stage, a message that follows the
+passes as long as the slowest group of the whole stage, and the slowest lane decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...clusters.cluster import Cluster
+from ...clusters.topologies.matrix import MatrixTopology
+from ...plans.partition import Layout
+from ...plans.rank_order import DEFAULT_ORDER
+from ..collectives.groups import Placed, placed
+from ..routing import Routing
+from .rank_groups import IN_PASSES, group_size, lane_width, stage_groups, stage_pairs, stage_width
+from .regular_groups import Group, boundary_groups, groups_of
+
+
+class PlacedGroups(NamedTuple):
+    """Groups of one axis on their own devices; a message over all of them takes as long as over the slowest.
+
+    Attributes:
+        size: ranks of each.
+        groups: those that a time tells apart.
+    """
+
+    size: int
+    groups: tuple[Placed, ...]
+
+
+Stand = Group | PlacedGroups
+"""How the ranks of a message stand: by their form where hosts are alike, else by their devices."""
+
+ALONE = Group(1, 1, 1, 1)
+"""One rank, to which no message goes."""
+
+
+@dataclass(frozen=True, eq=False)
+class Lane:
+    """How the groups of a lane stand.
+
+    Attributes:
+        stages: by axis, of each stage; a single one where all stages are alike.
+        boundary: of a transfer from each stage to the next one and, last, between the last stage and the first.
+    """
+
+    stages: tuple[Mapping[str, Stand], ...]
+    boundary: tuple[Stand, ...]
+
+    @property
+    def are_stages_alike(self) -> bool:
+        """Whether one stage tells all."""
+        return len(self.stages) == 1
+
+    def at(self, stage: int) -> Mapping[str, Stand]:
+        """How the groups of a stage stand, by axis."""
+        return self.stages[0 if self.are_stages_alike else stage]
+
+
+@lru_cache(maxsize=65_536)
+def regular_lane(layout: Layout, devices_per_host: int, order: str = DEFAULT_ORDER) -> Lane:
+    """The lane that tells all where hosts are alike."""
+    return Lane((groups_of(layout, devices_per_host, order),), boundary_groups(layout, devices_per_host, order))
+
+
+@dataclass(frozen=True, eq=False)
+class PlacedLayout:
+    """The groups of a layout on their devices, where hosts are not alike.
+
+    Attributes:
+        layout: how a job is cut; its degrees alone are read.
+        cluster: where.
+        devices: of each rank in the layout's own numbering, ``(world,)``.
+        routing: which paths messages take.
+        pass_axes: axes of the messages of passes, whose groups tie ranks to a lane.
+    """
+
+    layout: Layout
+    cluster: Cluster
+    devices: NDArray[np.int64]
+    routing: Routing
+    pass_axes: frozenset[str] = IN_PASSES
+    _groups: dict[str, list[list[Placed]]] = field(default_factory=dict, repr=False)
+    _pairs: dict[tuple[int, int], list[Placed]] = field(default_factory=dict, repr=False)
+    _stands: dict[tuple[str, int], Stand] = field(default_factory=dict, repr=False)
+    _numbers: dict[str, dict[int, int]] = field(default_factory=dict, repr=False)
+
+    def group(self, axis: str, ranks: NDArray[np.int64]) -> PlacedGroups:
+        """One group, by its ranks in the layout's own numbering."""
+        stage, place = divmod(int(ranks[0]), stage_width(self.layout))
+        target = int(ranks[-1]) // stage_width(self.layout)
+        if stage != target:
+            return PlacedGroups(2, (self.pairs(stage, target)[place],))
+        if axis not in self._numbers:
+            firsts = stage_groups(self.layout, axis)[:, 0].tolist()
+            self._numbers[axis] = {first: number for number, first in enumerate(firsts)}
+        return PlacedGroups(len(ranks), (self.groups(axis)[stage][self._numbers[axis][place]],))
+
+    def groups(self, axis: str) -> list[list[Placed]]:
+        """All groups along an axis other than ``pp`` and ``ends``, by stage."""
+        if axis not in self._groups:
+            pp, rows = self.layout.pp, stage_groups(self.layout, axis)
+            starts = stage_width(self.layout) * np.arange(pp)
+            every = self._placed((rows + starts[:, None, None]).reshape(-1, rows.shape[1]))
+            self._groups[axis] = [every[stage * len(rows) : (stage + 1) * len(rows)] for stage in range(pp)]
+        return self._groups[axis]
+
+    def pairs(self, source: int, target: int) -> list[Placed]:
+        """Each rank of a stage with its counterpart on another one."""
+        if (source, target) not in self._pairs:
+            self._pairs[source, target] = self._placed(stage_pairs(self.layout, source, target))
+        return self._pairs[source, target]
+
+    def stand(self, axis: str, stage: int) -> Stand:
+        """All groups of a stage along an axis; ``pp`` are transfers to the next stage, ``ends`` those between both ends."""
+        key = axis, stage
+        if key not in self._stands:
+            last = self.layout.pp - 1
+            ends = {"pp": (stage, (stage + 1) % (last + 1)), "ends": (0, last)}
+            if group_size(self.layout, axis) == 1:
+                self._stands[key] = ALONE
+            elif axis in ends:
+                self._stands[key] = _several(2, self.pairs(*ends[axis]))
+            else:
+                self._stands[key] = _several(group_size(self.layout, axis), self.groups(axis)[stage])
+        return self._stands[key]
+
+    def every(self, axis: str) -> Stand:
+        """All groups of all stages along an axis other than ``pp`` and ``ends``."""
+        if group_size(self.layout, axis) == 1:
+            return ALONE
+        return _several(group_size(self.layout, axis), [group for of_stage in self.groups(axis) for group in of_stage])
+
+    def singles(self, axis: str, stage: int) -> list[PlacedGroups]:
+        """Each group of a stage along an axis, or each pair of ``ends``, by itself."""
+        pairs = axis == "ends"
+        groups = self.pairs(0, self.layout.pp - 1) if pairs else self.groups(axis)[stage]
+        return [PlacedGroups(group_size(self.layout, axis), (group,)) for group in dict.fromkeys(groups)]
+
+    @cached_property
+    def whole(self) -> Lane:
+        """All lanes as one: every message as slow as over the slowest group of its stage."""
+        return self._lane(0, stage_width(self.layout))
+
+    @cached_property
+    def lanes(self) -> tuple[Lane, ...]:
+        """Every lane; those whose groups of passes and transfers stand alike are one object."""
+        width = stage_width(self.layout)
+        per = lane_width(self.layout, self.pass_axes)
+        known: dict[tuple[Stand, ...], Lane] = {}
+        found = []
+        for first in range(0, width, per):
+            lane = self._lane(first, per)
+            told = (*(at[axis] for at in lane.stages for axis in sorted(self.pass_axes)), *lane.boundary)
+            found.append(known.setdefault(told, lane))
+        return tuple(found)
+
+    def _lane(self, first: int, per: int) -> Lane:
+        """The lane of so many ranks of each stage, from one on."""
+        pp = self.layout.pp
+        stages = tuple(_AtStage(self, stage, first, per) for stage in range(pp))
+        ends = [(stage, (stage + 1) % pp) for stage in range(pp)] if pp > 1 else []
+        boundary = tuple(_several(2, self.pairs(*pair)[first : first + per]) for pair in ends)
+        return Lane(stages, boundary or (ALONE,))
+
+    def _placed(self, ranks: NDArray[np.int64]) -> list[Placed]:
+        """Groups, a row of ranks each, with those among them that share a host with them beside them."""
+        devices = self.devices[ranks]
+        beside = self._beside(devices)
+        found: list[Placed | None] = [None] * len(devices)
+        for count in set(map(len, beside)):
+            of_count = [number for number, others in enumerate(beside) if len(others) == count]
+            rows = np.array([[number, *beside[number]] for number in of_count])
+            for number, one in zip(of_count, placed(self.cluster, devices[rows], self.routing), strict=True):
+                found[number] = one
+        return [one for one in found if one is not None]
+
+    def _beside(self, devices: NDArray[np.int64]) -> list[list[int]]:
+        """The other groups on a host of each group; none where each pair of devices has links of its own."""
+        if isinstance(self.cluster.topology, MatrixTopology):
+            return [[] for _ in devices]
+        hosts = [set(row) for row in self.cluster.device_host[devices].tolist()]
+        on_host: dict[int, list[int]] = {}
+        for number, used in enumerate(hosts):
+            for host in used:
+                on_host.setdefault(host, []).append(number)
+        return [sorted({other for host in used for other in on_host[host]} - {n}) for n, used in enumerate(hosts)]
+
+
+class _AtStage(dict[str, Stand]):
+    """How the groups of a lane stand on a stage, by axis; worked out when they are asked for."""
+
+    def __init__(self, placed_layout: PlacedLayout, stage: int, first: int, per: int) -> None:
+        super().__init__()
+        self._of, self._stage, self._first, self._per = placed_layout, stage, first, per
+
+    def __missing__(self, axis: str) -> Stand:
+        of, layout = self._of, self._of.layout
+        is_part = axis in of.pass_axes | {"pp"} and self._per < stage_width(layout) and group_size(layout, axis) > 1
+        if not is_part:
+            stand = of.stand(axis, self._stage)
+        elif axis == "pp":
+            every = of.pairs(self._stage, (self._stage + 1) % layout.pp)
+            stand = _several(2, every[self._first : self._first + self._per])
+        else:
+            size = group_size(layout, axis)
+            share = slice(self._first // size, (self._first + self._per) // size)
+            stand = _several(size, of.groups(axis)[self._stage][share])
+        self[axis] = stand
+        return stand
+
+
+def _several(size: int, groups: list[Placed]) -> PlacedGroups:
+    return PlacedGroups(size, tuple(dict.fromkeys(groups)))

@@ -1,0 +1,75 @@
+"""Which ranks a message of a layout runs over, in the layout's own numbering: tp fastest, then cp, dp, pp.
+
+Legend: ``w`` ranks of a pipeline stage, ``g`` groups of a stage along an axis, ``k`` ranks of a group.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...plans.partition import Layout
+
+IN_PASSES = frozenset(("tp", "cp", "ep"))
+"""Axes whose messages belong to passes, unless passes send weights or their gradients too."""
+
+NEAR = frozenset(("tp", "cp", "ep", "shard"))
+"""Axes whose groups are runs of neighbours among the ranks of dp and cp that hold the same slices of layers."""
+
+
+def group_size(layout: Layout, axis: str) -> int:
+    """Ranks of a group, ``k``; see `operations.Axis`."""
+    same = layout.dp * layout.cp
+    return {
+        "tp": layout.tp,
+        "cp": layout.cp,
+        "ep": layout.ep,
+        "dp_cp": same,
+        "expert_dp": same // layout.ep,
+        "shard": layout.num_shards,
+        "replica": same // layout.num_shards,
+        "pp": min(2, layout.pp),
+        "ends": min(2, layout.pp),
+    }[axis]
+
+
+def stage_width(layout: Layout) -> int:
+    """Ranks of a stage, ``w``."""
+    return layout.world // layout.pp
+
+
+def stage_groups(layout: Layout, axis: str) -> NDArray[np.int64]:
+    """The groups of the first stage along an axis, but not ``pp`` or ``ends``, ``(g, k)``; see `stage_pairs` for these."""
+    same = layout.dp * layout.cp
+    ranks = np.arange(stage_width(layout))
+    if axis == "tp":
+        return ranks.reshape(-1, layout.tp)
+    if axis == "dp_cp":
+        return ranks.reshape(same, layout.tp).T
+    near = {"cp": layout.cp, "ep": layout.ep, "shard": layout.num_shards}
+    if axis in near:  # runs of neighbours
+        return np.swapaxes(ranks.reshape(-1, near[axis], layout.tp), 1, 2).reshape(-1, near[axis])
+    step = {"expert_dp": layout.ep, "replica": layout.num_shards}[axis]  # those that are so far apart
+    return ranks.reshape(-1, step * layout.tp).T
+
+
+def stage_pairs(layout: Layout, source: int, target: int) -> NDArray[np.int64]:
+    """Each rank of a stage with its counterpart on another one, ``(w, 2)``."""
+    ranks, width = np.arange(stage_width(layout)), stage_width(layout)
+    return np.stack([ranks + source * width, ranks + target * width], axis=1)
+
+
+def lane_width(layout: Layout, pass_axes: frozenset[str] = IN_PASSES) -> int:
+    """Ranks of a stage whose passes wait for each other: a run of neighbours, of which the stage has a whole number.
+
+    Groups that share ranks are one lane.
+
+    Args:
+        layout: how a job is cut.
+        pass_axes: axes of the messages of passes; ``tp`` is always one.
+    """
+    if any(group_size(layout, axis) > 1 for axis in pass_axes - NEAR):
+        return stage_width(layout)
+    return layout.tp * math.lcm(*(group_size(layout, axis) for axis in pass_axes & NEAR - {"tp"}))

@@ -1,0 +1,277 @@
+"""The cut of a GPipe or 1F1B pipeline that makes its step shortest, exactly.
+
+A cut grows stage by stage. What its first stages add to a step by the closed forms of `plain_schedules` is told by a few
+numbers, each of which can only make the step longer: a *label*. Of two cuts of the same first units into as many stages the
+one whose label is nowhere less is no longer needed. Labels with which no step below the limit is possible are dropped too.
+
+A label holds, for the paths of `plain_schedules` as far as they go through the stages that are cut: the longest forward pass;
+the longest path on which ``t``, but not ``b`` and ``e``, is chosen; ``t`` and ``b``; ``t`` and ``e``; all of them; and for
+each number of stages behind ``e`` the longest path from some stage ``s``, with what follows its last task, on.
+
+Legend: ``p`` stages, ``u`` units, ``m`` micro-batches, ``n`` labels.
+
+Source:
+    Hansen, "Bicriterion path problems", 1980, for labels that none other beats.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...compiled import njit
+from ..work.memory import FRAGMENTATION, RUNTIME_BYTES
+
+LONGEST, STAYS, GONE, LEFT, WHOLE, ENDS = 0, 1, 2, 3, 4, 5
+"""Columns of labels; from ``ENDS`` on a column for each number of stages behind ``e``."""
+
+NEVER = -1e300
+
+ROUNDING = 1e-12
+"""Relative. Less by no more is rounding."""
+
+
+class PlainPipeline(NamedTuple):
+    """A pipeline of one chunk a stage that is to be cut.
+
+    Attributes:
+        is_gpipe: else 1F1B.
+        num_micro_batches: ``m``.
+        forward_s: of a micro-batch through all units before each one, ``(u + 1,)``.
+        backward_s: the same backward, ``(u + 1,)``.
+        transfer_s: in which a micro-batch goes past each place behind each stage; nothing behind the last, ``(p, u + 1)``.
+        hides: whether stages compute on while they send; under GPipe only.
+        tails_s: what follows the last task of a stage by its first unit and the one behind its last, ``(u + 1, u + 1)``.
+        has_tails: whether anything does.
+        state_bytes: of all units before each one: weights, gradients, optimizer, ``(u + 1,)``.
+        activation_bytes: of a micro-batch through all units before each one, ``(u + 1,)``.
+        workspace_bytes: largest of a unit, ``(u,)``.
+        crossing_bytes: what a micro-batch brings past each place between two units, ``(u + 1,)``.
+        kept: micro-batches that each stage keeps, ``(p,)``.
+        recomputes: whether stages keep what they are given and compute their activations again.
+        capacity_bytes: memory of a device.
+    """
+
+    is_gpipe: bool
+    num_micro_batches: int
+    forward_s: NDArray[np.float64]
+    backward_s: NDArray[np.float64]
+    transfer_s: NDArray[np.float64]
+    hides: bool
+    tails_s: NDArray[np.float64]
+    has_tails: bool
+    state_bytes: NDArray[np.float64]
+    activation_bytes: NDArray[np.float64]
+    workspace_bytes: NDArray[np.float64]
+    crossing_bytes: NDArray[np.float64]
+    kept: NDArray[np.float64]
+    recomputes: bool
+    capacity_bytes: float
+
+
+@njit(inline="always")
+def _stage_bytes(pipe, stage, first, last, workspace):  # type: ignore[no-untyped-def]
+    """What a rank of a stage holds, counted as `graph_memory.graph_stage_memory` counts it."""
+    own = pipe.activation_bytes[last] - pipe.activation_bytes[first]
+    activations = pipe.kept[stage] * pipe.crossing_bytes[first] + own if pipe.recomputes else pipe.kept[stage] * own
+    changing = activations + workspace + pipe.crossing_bytes[first] + pipe.crossing_bytes[last]
+    return pipe.state_bytes[last] - pipe.state_bytes[first] + (1.0 + FRAGMENTATION) * changing + RUNTIME_BYTES
+
+
+@njit(inline="always")
+def _passes_s(pipe, stage, first, last):  # type: ignore[no-untyped-def]
+    """Seconds of both passes of a stage, and what it adds to a path down to it and back."""
+    given = pipe.transfer_s[stage - 1, first] if stage > 0 else 0.0
+    sent = pipe.transfer_s[stage, last]
+    forward = pipe.forward_s[last] - pipe.forward_s[first]
+    backward = pipe.backward_s[last] - pipe.backward_s[first]
+    if pipe.hides:
+        return forward, backward, forward + backward + 2.0 * sent
+    return forward + sent, backward + given, forward + sent + backward + given
+
+
+@njit()
+def leanest_cut(pipe, cuts):  # type: ignore[no-untyped-def]
+    """Write the cut whose fullest stage holds least, and return its bytes."""
+    p, u = len(pipe.transfer_s), len(pipe.forward_s) - 1
+    least, came = np.full((p + 1, u + 1), np.inf), np.zeros((p + 1, u + 1), np.int64)
+    least[0, 0] = 0.0
+    for stage in range(p):
+        for last in range(stage + 1, u - (p - stage - 1) + 1):
+            workspace = 0.0
+            for first in range(last - 1, stage - 1, -1):
+                workspace = max(workspace, pipe.workspace_bytes[first])
+                most = max(least[stage, first], _stage_bytes(pipe, stage, first, last, workspace))
+                if most < least[stage + 1, last]:
+                    least[stage + 1, last] = most
+                    came[stage + 1, last] = first
+    cuts[p] = u
+    for stage in range(p, 0, -1):
+        cuts[stage - 1] = came[stage, cuts[stage]]
+    return least[p, u]
+
+
+@njit()
+def _bounds_s(pipe, limit_s):  # type: ignore[no-untyped-def]
+    """Least way through all stages from a unit on, least time of them, and with tails, ``(p + 1, u + 1)`` each."""
+    p, u, m = len(pipe.transfer_s), len(pipe.forward_s) - 1, pipe.num_micro_batches
+    way, span, ends = np.full((p + 1, u + 1), np.inf), np.full((p + 1, u + 1), np.inf), np.full((p + 1, u + 1), np.inf)
+    way[p, u] = span[p, u] = 0.0
+    ends[p, u] = 0.0
+    for stage in range(p - 1, -1, -1):
+        behind = p - stage - 1
+        for first in range(stage, u - behind):
+            workspace = 0.0
+            for last in range(first + 1, u - behind + 1):
+                workspace = max(workspace, pipe.workspace_bytes[last - 1])
+                forward, backward, adds = _passes_s(pipe, stage, first, last)
+                own = pipe.forward_s[last] - pipe.forward_s[first] + pipe.backward_s[last] - pipe.backward_s[first]
+                if m * own >= limit_s:
+                    break
+                if way[stage + 1, last] == np.inf or m * (forward + backward) >= limit_s:
+                    continue
+                if _stage_bytes(pipe, stage, first, last, workspace) > pipe.capacity_bytes:
+                    continue
+                down = way[stage + 1, last]
+                if pipe.is_gpipe:
+                    stays = (m - 1) * (forward + backward) + adds + down
+                elif m > behind:
+                    start, end = max(0.0, down - behind * forward), max(0.0, down - behind * backward)
+                    stays = m * (forward + backward) + (start + end if m > behind + 1 else max(start, end))
+                else:
+                    stays = m * (forward + backward)
+                takes = max(stays, adds + span[stage + 1, last])
+                way[stage, first] = min(way[stage, first], adds + down)
+                span[stage, first] = min(span[stage, first], takes)
+                ended = max(takes + pipe.tails_s[first, last], ends[stage + 1, last])
+                ends[stage, first] = min(ends[stage, first], ended)
+    return way, span, ends
+
+
+@njit()
+def _grow(pipe, label, stage, first, last, grown):  # type: ignore[no-untyped-def]
+    """Write the label of a cut with one more stage."""
+    p, m = len(pipe.transfer_s), pipe.num_micro_batches
+    behind = p - stage - 1
+    forward, backward, adds = _passes_s(pipe, stage, first, last)
+    begun = max(label[ENDS], pipe.tails_s[first, last])
+    grown[LONGEST] = max(label[LONGEST], forward)
+    if pipe.is_gpipe:
+        grown[ENDS] = begun + adds
+        grown[ENDS + 1] = max(label[ENDS + 1], begun + (m - 1) * backward) + adds
+        grown[STAYS] = grown[GONE] = grown[LEFT] = NEVER
+        grown[WHOLE] = (m - 1) * grown[LONGEST] + grown[ENDS + 1]
+        return
+    for k in range(min(behind, m - 1) + 1):
+        grown[ENDS + k] = max(label[ENDS + k], begun + k * backward) + adds
+    stays = label[STAYS] + adds
+    grown[LEFT] = label[LEFT] + adds
+    grown[GONE], grown[WHOLE] = label[GONE], label[WHOLE]
+    if behind < m:  # a path may stay here
+        stays = max(stays, (m - behind - 1) * (forward + backward))
+        arrived, left = behind * grown[LONGEST], grown[ENDS + behind]
+        grown[GONE] = max(grown[GONE], stays + arrived)
+        grown[LEFT] = max(grown[LEFT], stays + left)
+        grown[WHOLE] = max(grown[WHOLE], max(grown[GONE] + left, grown[LEFT] + arrived))
+    grown[STAYS] = stays
+
+
+@njit()
+def cut_by_labels(pipe, limit_s, most, most_labels, cuts):  # type: ignore[no-untyped-def]
+    """Write the cut of the shortest step that fits.
+
+    Args:
+        pipe: is cut.
+        limit_s: only less counts.
+        most: labels that are kept for each place, those of the least bounds.
+        most_labels: of all places, beyond which the search is given up.
+        cuts: written where one is found, ``(p + 1,)``.
+
+    Returns:
+        Seconds of the step, infinity where none was found, and whether the search came to its end.
+    """
+    p, u, m = len(pipe.transfer_s), len(pipe.forward_s) - 1, pipe.num_micro_batches
+    way, span, ends = _bounds_s(pipe, limit_s)
+    if span[0, 0] == np.inf or ends[0, 0] >= limit_s:
+        return np.inf, True
+    width = ENDS + max(2, min(p, m))
+    labels, came, place = np.full((1024, width), NEVER), np.zeros(1024, np.int64), np.zeros(1024, np.int64)
+    labels[0, LONGEST] = 0.0
+    begins, stops = np.zeros((p + 1, u + 1), np.int64), np.zeros((p + 1, u + 1), np.int64)
+    stops[0, 0] = n = 1
+    grown, bounds, origins = np.full((256, width), NEVER), np.zeros(256), np.zeros(256, np.int64)
+    for stage in range(p):
+        behind = p - stage - 1
+        ways = 2 if pipe.is_gpipe else min(behind, m - 1) + 1
+        # Without tails what is left is a line over the number of stages behind: both ends tell it.
+        stride = 1 if pipe.has_tails else max(1, ways - 1)
+        for last in range(stage + 1 if stage < p - 1 else u, u - behind + 1):
+            k, workspace = 0, 0.0
+            down, time_s = way[stage + 1, last], span[stage + 1, last]
+            for first in range(last - 1, stage - 1, -1):
+                workspace = max(workspace, pipe.workspace_bytes[first])
+                own = pipe.forward_s[last] - pipe.forward_s[first] + pipe.backward_s[last] - pipe.backward_s[first]
+                if m * own >= limit_s or down == np.inf:
+                    break
+                if begins[stage, first] == stops[stage, first]:
+                    continue
+                if _stage_bytes(pipe, stage, first, last, workspace) > pipe.capacity_bytes:
+                    continue
+                for origin in range(begins[stage, first], stops[stage, first]):
+                    if k == len(grown):
+                        grown, bounds = np.concatenate((grown, grown)), np.concatenate((bounds, bounds))
+                        origins = np.concatenate((origins, origins))
+                    new = grown[k]
+                    _grow(pipe, labels[origin], stage, first, last, new)
+                    bound = max(new[WHOLE], new[ENDS] + time_s, ends[stage + 1, last])
+                    if pipe.is_gpipe:
+                        bound = max(bound, new[WHOLE] + down)
+                    else:
+                        bound = max(bound, new[GONE] + new[ENDS] + down, new[LEFT] + down)
+                        bound = max(bound, new[STAYS] + new[ENDS] + 2.0 * down)
+                    if bound < limit_s:
+                        bounds[k], origins[k] = bound, origin
+                        k += 1
+            begins[stage + 1, last] = start = n
+            for o in np.argsort(bounds[:k]):
+                if n - start >= most:
+                    break
+                is_beaten = False
+                for other in range(start, n):
+                    is_beaten = True
+                    for column in range(ENDS):
+                        value = grown[o, column]
+                        if labels[other, column] > value + ROUNDING * abs(value):
+                            is_beaten = False
+                            break
+                    if is_beaten:
+                        for way_back in range(0, ways, stride):
+                            value = grown[o, ENDS + way_back]
+                            if labels[other, ENDS + way_back] > value + ROUNDING * abs(value):
+                                is_beaten = False
+                                break
+                    if is_beaten:
+                        break
+                if is_beaten:
+                    continue
+                if n == len(labels):
+                    if n > most_labels:
+                        return np.inf, False
+                    labels, came = np.concatenate((labels, labels)), np.concatenate((came, came))
+                    place = np.concatenate((place, place))
+                labels[n], came[n], place[n] = grown[o], origins[o], last
+                n += 1
+            stops[stage + 1, last] = n
+    if begins[p, u] == stops[p, u]:
+        return np.inf, True
+    at = begins[p, u]
+    for other in range(begins[p, u], stops[p, u]):
+        if labels[other, WHOLE] < labels[at, WHOLE]:
+            at = other
+    step_s = labels[at, WHOLE]
+    for stage in range(p, -1, -1):
+        cuts[stage] = place[at]
+        at = came[at]
+    return step_s, True

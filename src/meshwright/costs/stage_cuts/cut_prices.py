@@ -1,0 +1,183 @@
+"""What the cuts of a pipeline cost: the time of the step of each, without describing it.
+
+Legend: ``u`` units that stay whole, ``p`` stages, ``v`` chunks of a stage, ``k = p v`` chunks, ``f`` cuts.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...compiled import njit
+from ...plans.partition import Layout
+from ..pipelines.schedule_kernel import play_tasks
+from ..pipelines.schedules import MAX_TASKS, orders
+from ..pipelines.steady_steps import PlayedPipeline, step_s
+from ..process_groups.group_network import Wiring
+from ..training_step.graph_tails import run_tails_s, stage_tail_s
+from ..work.graph_memory import flights
+from .cut_family import least_busy
+from .cut_labels import PlainPipeline, cut_by_labels
+from .cut_memory import CutMemory
+from .unit_chain import Chain
+
+FEW_LABELS, MANY_LABELS, MOST_LABELS = 6, 10**9, 400_000
+"""Labels of a place in the search for a limit, and after it; labels of all places."""
+
+SLACKS = (0.0, 0.1, 0.5)
+"""By how much the busiest stage of a first guess may be busier, so that less is sent."""
+
+BETTER = 1e-12
+"""Relative. Less by no more is rounding."""
+
+Ops = tuple[NDArray[np.float64], NDArray[np.float64]]
+
+
+class CutPricer:
+    """Prices cuts of one layout.
+
+    Args:
+        layout: the pipeline.
+        chain: what is cut.
+        transfer_s: seconds in which a micro-batch goes past each place behind each chunk, ``(k, u + 1)``.
+        wires: prices messages.
+        order: how ranks are numbered.
+        slowdown: factor on computing and sending that run side by side.
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        chain: Chain,
+        transfer_s: NDArray[np.float64],
+        wires: Wiring,
+        order: str,
+        slowdown: float,
+    ) -> None:
+        self.layout, self.chain, self.transfer_s = layout, chain, transfer_s
+        self.wires, self.order, self.slowdown = wires, order, slowdown
+        self.memory = CutMemory(layout, chain)
+
+    def shortest(self, capacity_bytes: float) -> tuple[NDArray[np.int64] | None, bool]:
+        """The cut of the shortest step of a plain pipeline among those that fit, and whether the search came to its end."""
+        cuts, best_s, found = np.zeros(self.layout.pp + 1, np.int64), np.inf, None
+        for one in self._guesses():
+            if self.memory.peaks_bytes(one[None])[0] <= capacity_bytes and (seconds := self.step_s(one)) < best_s:
+                best_s, found = seconds, one
+        limit_s = best_s * (1 - BETTER)
+        pipe = self.plain(capacity_bytes, limit_s)
+        for most in (FEW_LABELS, MANY_LABELS):
+            seconds, is_done = cut_by_labels(pipe, limit_s, most, MOST_LABELS, cuts)
+            if seconds < limit_s:
+                limit_s, found = seconds * (1 - BETTER), cuts.copy()
+        return found, bool(is_done)
+
+    def plain(self, capacity_bytes: float, limit_s: float) -> PlainPipeline:
+        """The pipeline as `cut_labels` cuts it for a step below a limit."""
+        layout, chain = self.layout, self.chain
+        passes = chain.backward_ops, chain.forward_ops
+        prices = chain.family.prices
+        busy_s, most_s = chain.forward_s + chain.backward_s, limit_s / layout.num_micro_batches
+        tails_s = run_tails_s(layout, self.wires, self.order, self.slowdown, chain.starts, passes, prices, busy_s, most_s)
+        return PlainPipeline(
+            layout.schedule == "gpipe",
+            layout.num_micro_batches,
+            chain.forward_s,
+            chain.backward_s,
+            self.transfer_s,
+            layout.overlap_pp,
+            tails_s,
+            bool(tails_s.any()),
+            *self.memory.held,
+            np.array([flights(layout, stage) for stage in range(layout.pp)]),
+            layout.recompute == "full",
+            capacity_bytes,
+        )
+
+    def best(self, capacity_bytes: float) -> NDArray[np.int64] | None:
+        """The first of the compared cuts whose step is shortest among those that fit."""
+        cuts = self.memory.compared[self.memory.compared_bytes <= capacity_bytes]
+        spans_s = self._first_spans_s(cuts)
+        best_s, best = np.inf, None
+        for place in np.argsort(spans_s, kind="stable").tolist():
+            if spans_s[place] >= best_s:
+                break
+            seconds = float(spans_s[place]) if self.layout.dp == 1 else self.step_s(cuts[place])
+            if seconds < best_s:
+                best_s, best = seconds, cuts[place]
+        return best
+
+    def _first_spans_s(self, cuts: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Time of each cut's first stage, at most that of its step; infinite where another one takes less, ``(f,)``."""
+        layout, chain = self.layout, self.chain
+        p, v, m = layout.pp, layout.virtual_stages, layout.num_micro_batches
+        if p * v * m * 2 > MAX_TASKS:
+            return np.array([float(self._played(one).played.span_s[0]) for one in cuts])
+        bounds_s = self._bounds_s(cuts)
+        passes = chain.forward_s, chain.backward_s, self.transfer_s
+        spans_s: NDArray[np.float64] = _spans_s(
+            orders(layout.schedule, p, v, m), v, m, cuts, *passes, layout.overlap_pp, layout.dp == 1, bounds_s
+        )
+        return spans_s
+
+    def step_s(self, cuts: NDArray[np.int64]) -> float:
+        """Seconds of a step, as `graph_step_time.graph_step_s` says."""
+        tails_s = {stage: self._tail_s(cuts, stage) for stage in range(self.layout.pp)}
+        return step_s(self._played(cuts), tails_s)[0]
+
+    def _played(self, cuts: NDArray[np.int64]) -> PlayedPipeline:
+        layout = self.layout
+        own = np.stack([np.diff(self.chain.forward_s[cuts]), np.diff(self.chain.backward_s[cuts])], axis=1)
+        task_s = np.zeros((layout.pp, layout.virtual_stages, 3))
+        task_s[:, :, :2] = own.reshape(layout.virtual_stages, layout.pp, 2).swapaxes(0, 1)
+        return PlayedPipeline.of(layout, task_s, self.transfer_s[np.arange(len(own)), cuts[1:]])
+
+    def _bounds_s(self, cuts: NDArray[np.int64]) -> NDArray[np.float64]:
+        """At most the step of each cut: to a stage, all that it does, and back, ``(f,)``."""
+        layout, p, v = self.layout, self.layout.pp, self.layout.virtual_stages
+        own = np.diff(self.chain.forward_s[cuts] + self.chain.backward_s[cuts], axis=1)
+        if not layout.overlap_pp:
+            ways = self.transfer_s[np.arange(p * v), cuts[:, 1:]]
+            own = own + ways + np.pad(ways, ((0, 0), (1, 0)))[:, :-1]
+        busy = own.reshape(len(cuts), v, p).sum(axis=1)
+        before = np.cumsum(own[:, :p], axis=1) - own[:, :p]
+        bounds: NDArray[np.float64] = (before + layout.num_micro_batches * busy).max(axis=1, initial=0.0)
+        return bounds
+
+    def _guesses(self) -> list[NDArray[np.int64]]:
+        """Some cuts that may be good, so that there is a limit."""
+        p, chain = self.layout.pp, self.chain
+        found = [self.memory.leanest]
+        found += [chain.evenest(p, slack) for slack in SLACKS]
+        for slack in SLACKS:
+            cuts = np.zeros(p + 1, np.int64)
+            least_busy(chain.busy_s, self.transfer_s[0], p, slack, cuts)
+            found.append(cuts)
+        return found
+
+    def _tail_s(self, cuts: NDArray[np.int64], stage: int) -> float:
+        starts = self.chain.starts[cuts]
+        ranges = [slice(starts[chunk], starts[chunk + 1]) for chunk in range(stage, len(cuts) - 1, self.layout.pp)]
+        backward, forward = (
+            [(seconds[ops], sizes[ops]) for ops in ranges] for seconds, sizes in (self.chain.backward_ops, self.chain.forward_ops)
+        )
+        return sum(stage_tail_s(self.layout, self.wires, self.order, self.slowdown, backward, forward))
+
+
+@njit()
+def _spans_s(tasks, v, m, cuts, forward_s, backward_s, transfer_s, hides, are_steps, bounds_s):  # type: ignore[no-untyped-def]
+    """Play every cut, the most promising first; where nothing follows the passes, those that take longer are left out."""
+    p = len(tasks)
+    spans, least = np.full(len(cuts), np.inf), np.inf
+    task_s, send_s, starts_s = np.zeros((p, v, 3)), np.zeros(p * v), np.zeros(p)
+    for one in np.argsort(bounds_s):
+        if are_steps and bounds_s[one] * (1.0 - 1e-9) >= least:
+            break
+        for chunk in range(p * v):
+            first, last = cuts[one, chunk], cuts[one, chunk + 1]
+            task_s[chunk % p, chunk // p, 0] = forward_s[last] - forward_s[first]
+            task_s[chunk % p, chunk // p, 1] = backward_s[last] - backward_s[first]
+            send_s[chunk] = transfer_s[chunk, last]
+        spans[one] = play_tasks(tasks, v, m, task_s, send_s, hides, starts_s)[0][0]
+        least = min(least, spans[one])
+    return spans

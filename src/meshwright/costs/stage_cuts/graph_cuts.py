@@ -1,0 +1,210 @@
+"""Where a pipeline of any job graph is cut: so that its step takes least, among the cuts that fit.
+
+Stages are runs of the topological order; layers of a transformer stay whole (`plans.stages.layer_starts`). For each
+micro-batch a stage computes forward and backward, and sends activations to the next stage and gradients to the one before.
+What a cut is worth is what `graph_step_time.graph_step_s` says of it. GPipe and 1F1B are cut exactly (`cut_labels`); of the
+others the best one of a family of cuts is taken that no figure of a machine changes (`cut_family`). Either way the cut is
+the best one of a set that does not depend on how fast anything is, and more memory only adds to those that fit: no step
+takes longer on a better machine.
+
+Where hosts are not alike, cuts are compared with every message as slow as over the slowest group of its axis, so that there the
+step of the chosen one may be longer on a better machine.
+
+Where none of the family fits, and chunks share a device's memory, the least busy one that does is looked for
+(`interleaved_cuts`).
+
+Legend: ``u`` units that stay whole, ``k`` chunks, one for each stage unless schedules are interleaved.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...compiled import njit
+from ...devices import DeviceType
+from ...errors import PlanError
+from ...jobs.graph import JobGraph
+from ...plans.partition import Layout
+from ...plans.rank_order import DEFAULT_ORDER
+from ..pipelines.schedules import is_plain
+from ..process_groups.group_network import Wiring, whole_lane
+from ..settings import CostSettings
+from .chunk_runs import load_s
+from .cut_memory import CutMemory
+from .cut_prices import CutPricer
+from .interleaved_cuts import fitting_cuts
+from .unit_chain import Chain
+
+ROUNDING = 1e-12
+"""Relative. Sums in another order must not part what is equally busy."""
+
+
+class Cuts(NamedTuple):
+    """Where a pipeline is cut.
+
+    Attributes:
+        places: the first op of each chunk by its place in the topological order and, last, the number of ops; None where no cut
+            that fits was found.
+        is_proven: whether the search came to its end: none of the cuts that are compared is better or, without places, none at
+            all fits.
+        least_bytes: where it is open, the fullest device holds no less with any cut; else zero.
+    """
+
+    places: tuple[int, ...] | None
+    is_proven: bool
+    least_bytes: float = 0.0
+
+
+class Least(NamedTuple):
+    """What no cut that is compared has less of.
+
+    Attributes:
+        busiest_s: seconds of a micro-batch, forward and backward, on the busiest stage.
+        held_bytes: of the fullest rank.
+    """
+
+    busiest_s: float
+    held_bytes: float
+
+
+def best_cuts(
+    graph: JobGraph,
+    layout: Layout,
+    device: DeviceType,
+    wires: Wiring,
+    costs: CostSettings | None = None,
+    *,
+    order: str = DEFAULT_ORDER,
+    capacity_bytes: float = np.inf,
+    chain: Chain | None = None,
+) -> tuple[int, ...] | None:
+    """The places of `find_cuts`; None where it found no cut that fits."""
+    return find_cuts(graph, layout, device, wires, costs, order=order, capacity_bytes=capacity_bytes, chain=chain).places
+
+
+def find_cuts(
+    graph: JobGraph,
+    layout: Layout,
+    device: DeviceType,
+    wires: Wiring,
+    costs: CostSettings | None = None,
+    *,
+    order: str = DEFAULT_ORDER,
+    capacity_bytes: float = np.inf,
+    chain: Chain | None = None,
+    most_steps: float | None = None,
+) -> Cuts:
+    """The cut of the shortest step among those that fit.
+
+    Args:
+        graph: the job.
+        layout: its pipeline and micro-batches.
+        device: on which it runs.
+        wires: prices transfers.
+        costs: chooses the compute model.
+        order: how ranks are numbered, see `plans.rank_order`.
+        capacity_bytes: memory of a device.
+        chain: from `Chain.of`, if it is known.
+        most_steps: of a search among chunks that share memory; `interleaved_cuts.MOST_STEPS` by default.
+
+    Raises:
+        PlanError: fewer units than chunks, or as `graph_work.describe_graph`.
+        GraphError: as `graph_work.describe_graph`.
+    """
+    costs = costs or CostSettings()
+    chain = chain or Chain.of(graph, layout, device, costs)
+    num_chunks, units = layout.pp * layout.virtual_stages, chain.num_units
+    if units < num_chunks:
+        what = "ops" if units == graph.num_ops else "layers"
+        raise PlanError(f"{num_chunks} stages are more than the job's {what}", field="layout.pp", value=units)
+    if num_chunks == 1:
+        return Cuts((0, graph.num_ops), True)  # there is nothing to choose
+    pricer = CutPricer(layout, chain, _transfers_s(layout, chain, wires, order), wires, order, costs.overlap_slowdown)
+    capacity_bytes *= 1 - ROUNDING
+    if is_plain(layout.schedule, layout.virtual_stages, overlaps_sends=layout.overlap_pp):
+        cuts, is_proven = pricer.shortest(capacity_bytes)
+        return Cuts(_places(chain, cuts), is_proven)
+    cuts = pricer.best(capacity_bytes)
+    if cuts is not None or layout.virtual_stages == 1 or chain.family.is_whole(num_chunks):
+        return Cuts(_places(chain, cuts), True)
+    held, busy_s = pricer.memory.held, chain.busy_s
+    cuts = np.zeros(num_chunks + 1, np.int64)
+    _least_busy(busy_s, pricer.transfer_s, layout.overlap_pp, cuts)
+    fitting = fitting_cuts(layout, busy_s, pricer.transfer_s, held, capacity_bytes, cuts, most_steps)
+    return Cuts(_places(chain, cuts) if fitting.is_found else None, fitting.is_proven, fitting.least_bytes)
+
+
+def least_of(layout: Layout, chain: Chain, capacity_bytes: float) -> Least | None:
+    """What the best cut that fits has at least, told before it is looked for; None where none is known to fit.
+
+    Args:
+        layout: its pipeline.
+        chain: what is cut.
+        capacity_bytes: memory of a device.
+    """
+    num_chunks = layout.pp * layout.virtual_stages
+    if num_chunks == 1 or chain.num_units < num_chunks:
+        return None
+    memory = CutMemory(layout, chain)
+    if memory.least_bytes > capacity_bytes * (1 - ROUNDING):
+        return None
+    return Least(chain.least_busiest_s(layout.pp, layout.virtual_stages), memory.least_bytes)
+
+
+def _places(chain: Chain, cuts: NDArray[np.int64] | None) -> tuple[int, ...] | None:
+    return None if cuts is None else tuple(chain.starts[cuts].tolist())
+
+
+def _transfers_s(layout: Layout, chain: Chain, wires: Wiring, order: str) -> NDArray[np.float64]:
+    """Seconds in which a micro-batch, or its gradient, goes past each place behind each chunk, ``(k, u + 1)``.
+
+    Nothing goes past the last one. Where hosts are not alike the slowest transfer of any replica counts.
+    """
+    num_chunks = layout.pp * layout.virtual_stages
+    found = np.zeros((num_chunks, chain.num_units + 1))
+    groups = whole_lane(wires, layout, order).boundary
+    for chunk in range(num_chunks - 1):
+        group = groups[chunk % layout.pp]
+        key = wires, group
+        if key not in chain.transfers:
+            sizes, place = np.unique(chain.crossing_bytes, return_inverse=True)
+            chain.transfers[key] = np.array(
+                [wires.group_s("send_recv", size, group) if size > 0 else 0.0 for size in sizes.tolist()]
+            )[place]
+        found[chunk] = chain.transfers[key]
+    return found
+
+
+@njit()
+def _least_busy(busy_s, transfer_s, hides, cuts):  # type: ignore[no-untyped-def]
+    """Write the cut whose busiest chunk is least busy, and of such cuts the one that sends least; memory is not looked at."""
+    num_chunks, u = len(transfer_s), len(busy_s) - 1
+    least = np.full((num_chunks + 1, u + 1), np.inf)
+    least[0, 0] = 0.0
+    for chunk in range(num_chunks):
+        for last in range(chunk + 1, u - (num_chunks - chunk - 1) + 1):
+            best = np.inf
+            for first in range(last - 1, chunk - 1, -1):
+                if busy_s[last] - busy_s[first] >= best:
+                    break
+                best = min(best, max(least[chunk, first], load_s(busy_s, transfer_s, hides, chunk, first, last)))
+            least[chunk + 1, last] = best
+    limit = least[num_chunks, u] * (1.0 + ROUNDING)
+    waits = np.full((num_chunks + 1, u + 1), np.inf)
+    waits[0, 0] = 0.0
+    came_from = np.zeros((num_chunks + 1, u + 1), np.int64)
+    for chunk in range(num_chunks):
+        for last in range(chunk + 1, u - (num_chunks - chunk - 1) + 1):
+            for first in range(last - 1, chunk - 1, -1):
+                if busy_s[last] - busy_s[first] > limit:
+                    break
+                wait = waits[chunk, first] + transfer_s[chunk, last]
+                if wait < waits[chunk + 1, last] and load_s(busy_s, transfer_s, hides, chunk, first, last) <= limit:
+                    waits[chunk + 1, last] = wait
+                    came_from[chunk + 1, last] = first
+    cuts[num_chunks] = u
+    for chunk in range(num_chunks, 0, -1):
+        cuts[chunk - 1] = came_from[chunk, cuts[chunk]]

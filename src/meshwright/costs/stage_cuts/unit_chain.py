@@ -1,0 +1,121 @@
+"""A job graph as a pipeline that is to be cut sees it: units one after the other, and sums over all before each place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...devices import DeviceType
+from ...jobs.graph import JobGraph
+from ...plans.partition import Layout
+from ...plans.stages import layer_starts
+from .. import compute
+from ..settings import CostSettings
+from ..work.graph_work import op_times_s, share_of
+from .cut_family import CutFamily, least_busy
+
+
+@dataclass(frozen=True, eq=False)
+class Chain:
+    """A graph as a pipeline sees it.
+
+    Attributes:
+        starts: first op of each unit by its place in the topological order and, last, the number of ops, ``(u + 1,)``.
+        forward_s: seconds of a micro-batch through all units before each one, ``(u + 1,)``.
+        backward_s: the same backward, with recomputation, ``(u + 1,)``.
+        backward_ops: seconds and bytes of gradients of each op in the topological order.
+        forward_ops: seconds and bytes of parameters of each op in the topological order.
+        family: cuts that are good for some machine.
+        weight_bytes: of all units before each one, ``(u + 1,)``.
+        activation_bytes: of a micro-batch through all units before each one, ``(u + 1,)``.
+        workspace_bytes: largest of a unit, ``(u,)``.
+        crossing_bytes: what a micro-batch brings past each place between two units; nothing at both ends, ``(u + 1,)``.
+        transfers: seconds of that by wires and group, kept here since layouts share them, ``(u + 1,)`` each.
+        even_cuts: by stages and slack, see `evenest`; kept here for the same reason.
+    """
+
+    starts: NDArray[np.int64]
+    forward_s: NDArray[np.float64]
+    backward_s: NDArray[np.float64]
+    backward_ops: tuple[NDArray[np.float64], NDArray[np.float64]]
+    forward_ops: tuple[NDArray[np.float64], NDArray[np.float64]]
+    family: CutFamily
+    weight_bytes: NDArray[np.float64]
+    activation_bytes: NDArray[np.float64]
+    workspace_bytes: NDArray[np.float64]
+    crossing_bytes: NDArray[np.float64]
+    transfers: dict[object, NDArray[np.float64]] = field(default_factory=dict, repr=False)
+    even_cuts: dict[tuple[int, float], NDArray[np.int64]] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(
+        cls, graph: JobGraph, layout: Layout, device: DeviceType, costs: CostSettings, family: CutFamily | None = None
+    ) -> Chain:
+        """The chain of a graph whose micro-batches are those of a layout; with the family of another one of it, if known.
+
+        Raises:
+            PlanError, GraphError: as `graph_work.describe_graph`.
+        """
+        forward_s, backward_s = op_times_s(graph, layout, device, costs)
+        order, share, n = graph.order, share_of(graph, layout), graph.num_ops
+        starts = np.append(layer_starts(graph), n)
+        place = np.empty(n, np.int64)
+        place[order] = np.arange(n)
+        last_use = place.copy()
+        np.maximum.at(last_use, graph.edges[:, 0], place[graph.edges[:, 1]])
+        # An op's output crosses every place behind it up to the last op that needs it.
+        change = np.zeros(n + 1)
+        np.add.at(change, place + 1, share * graph.activation_bytes)
+        np.add.at(change, last_use + 1, -share * graph.activation_bytes)
+        crosses = np.zeros(n + 1, np.int64)
+        np.add.at(crosses, place + 1, 1)
+        np.add.at(crosses, last_use + 1, -1)
+        # Rounding must not leave a message where nothing crosses.
+        crossing = np.where(np.cumsum(crosses) > 0, np.maximum(np.cumsum(change), 0.0), 0.0)
+
+        def before(values: NDArray[np.float64]) -> NDArray[np.float64]:
+            picked: NDArray[np.float64] = np.concatenate([np.zeros(1), np.cumsum(values[order])])[starts]
+            return picked
+
+        return cls(
+            starts=starts,
+            forward_s=before(forward_s),
+            backward_s=before(backward_s),
+            backward_ops=(backward_s[order], (graph.parameter_bytes * costs.gradient_bytes_per_parameter_byte)[order]),
+            forward_ops=(forward_s[order], graph.parameter_bytes[order]),
+            family=family or CutFamily(graph, starts, crossing[starts], compute.chosen(costs.compute, graph).name == "roofline"),
+            weight_bytes=before(graph.parameter_bytes),
+            activation_bytes=before(share * graph.activation_bytes),
+            workspace_bytes=np.maximum.reduceat(share * graph.workspace_bytes[order], starts[:-1]),
+            crossing_bytes=crossing[starts],
+        )
+
+    @property
+    def busy_s(self) -> NDArray[np.float64]:
+        """Seconds of a micro-batch, forward and backward, through all units before each one, ``(u + 1,)``."""
+        both: NDArray[np.float64] = self.forward_s + self.backward_s
+        return both
+
+    @property
+    def num_units(self) -> int:
+        """Number of units, ``u``."""
+        return len(self.starts) - 1
+
+    def evenest(self, num_stages: int, slack: float) -> NDArray[np.int64]:
+        """The cut of one chunk a stage whose busiest one computes least, or with some slack sends least, ``(p + 1,)``."""
+        key = num_stages, slack
+        if key not in self.even_cuts:
+            cuts = np.zeros(num_stages + 1, np.int64)
+            least_busy(self.busy_s, np.zeros(self.num_units + 1), num_stages, slack, cuts)
+            self.even_cuts[key] = cuts
+        return self.even_cuts[key]
+
+    def least_busiest_s(self, num_stages: int, num_chunks: int) -> float:
+        """Seconds that a micro-batch takes on the busiest stage, at least, with any cut; of several chunks any of the family."""
+        if num_chunks == 1:
+            return float(np.diff(self.busy_s[self.evenest(num_stages, 0.0)]).max())
+        cuts = self.family.cuts(num_stages * num_chunks)
+        own_s = np.diff(self.busy_s[cuts], axis=1).reshape(len(cuts), num_chunks, num_stages).sum(axis=1)
+        return float(own_s.max(axis=1).min())

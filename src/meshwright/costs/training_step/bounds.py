@@ -1,0 +1,199 @@
+"""Lower bounds of a step's time, for searches that must not lose the best layout.
+
+`BoundedPricer` leaves out of the pipeline what it cannot know without playing it. `Optimist` also prices every message as
+the best place of its ranks on the hosts would have it, in whatever order the ranks are numbered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from ...plans.partition import Layout
+from ..process_groups.group_network import FabricWires, PlacedWires
+from ..process_groups.lanes import Lane, Stand, regular_lane
+from ..process_groups.regular_groups import Group, groups_of
+from ..work.operations import FusedAttention, Message, Product, Sweep
+from ..work.work import ZERO_BUBBLE, LayoutWork
+from .kernels import KernelModel
+from .step_time import Pricer
+
+ROUNDING = 1e-9
+"""Relative. A bound adds in another order than what it bounds, and must not pass it by a rounding error."""
+
+
+Task = tuple[float, float, float]
+"""Seconds of a forward, a backward and a weight-gradient pass."""
+
+
+@dataclass(frozen=True)
+class RememberedKernels(KernelModel):
+    """Kernels priced once for each shape of product; thousands of layouts share a few hundred."""
+
+    _known: dict[tuple[int, int, int, int, bool, bool, int, int], float] = field(default_factory=dict, repr=False, compare=False)
+
+    def kernel_s(self, item: Product | FusedAttention | Sweep, element_bytes: int = 2) -> float:
+        """As `KernelModel.kernel_s`."""
+        if not isinstance(item, Product):
+            return super().kernel_s(item, element_bytes)
+        key = item.m, item.n, item.k, item.batch, item.is_attention, item.is_weight, item.sum_bytes, element_bytes
+        seconds = self._known.get(key)
+        if seconds is None:
+            seconds = self._known[key] = self.product_s(item, element_bytes)
+        return seconds
+
+
+@dataclass(frozen=True)
+class BoundedPricer(Pricer):
+    """A pricer that also tells, without playing the pipeline, what a step takes at least."""
+
+    _shares: dict[int, dict[str, Task]] = field(default_factory=dict, repr=False, compare=False)
+
+    def sharing(self, other: BoundedPricer) -> BoundedPricer:
+        """The same pricer, which keeps the blocks that it prices where another one does that differs in order alone."""
+        return replace(self, _blocks=other._blocks, _chunks=other._chunks, _shares=other._shares)
+
+    def bound_s(self, work: LayoutWork) -> float:
+        """At most `step_s`.
+
+        Of the first, second and last stage each is busy with all its passes and transfers. The first one also waits: the
+        last stage starts when a forward pass has come through all stages before it, works through the forward and backward
+        passes of all its chunks, and what it does last is a backward pass of the chunk that goes back through them all.
+        Each stage then synchronises; what hides of that still slows kernels down. Where hosts are not alike stages do not wait
+        so, and the price itself is taken.
+        """
+        if isinstance(self.wires, PlacedWires):
+            return self.step_s(work) * (1 - ROUNDING)
+        (lane,) = self.lanes(work)
+        return self._least_s(work, lane) * (1 - ROUNDING)
+
+    def _least_s(self, work: LayoutWork, lane: Lane) -> float:
+        layout, v = work.layout, work.layout.virtual_stages
+        m, last = layout.num_micro_batches, layout.pp - 1
+        tasks = self._tasks(work, lane)
+        send_s = float(self._sends(work, lane).min()) if last else 0.0
+        held_s = 0.0 if layout.overlap_pp else send_s
+        spans: dict[int, float] = {}
+        for stage in _ends(layout.pp):
+            of_stage = tasks[stage :: layout.pp]
+            sends = 2 * v - (stage == 0) - (stage == last)
+            spans[stage] = m * (sum(map(sum, of_stage)) + sends * held_s)
+        if last:
+            is_parted = layout.schedule in ZERO_BUBBLE
+            passes_s = sum(f + b for f, b, _ in tasks[last :: layout.pp]) + (2 * v - 1) * held_s
+            way_s = sum(f + b for f, b, _ in tasks[:last]) + 2 * last * send_s
+            # The last stage's last backward pass holds its own transfer, the first of the way back.
+            waited_s = m * passes_s + way_s - held_s + (tasks[0][2] if is_parted else 0.0)
+            spans[0] = max(spans[0], waited_s)
+        return max(span_s + self._tail_bound_s(work, stage, lane) for stage, span_s in spans.items())
+
+    def _tasks(self, work: LayoutWork, lane: Lane) -> list[Task]:
+        """Seconds of the tasks of each chunk, as `Pricer` sums them up."""
+        blocks = self._block_times(work, lane.at(0))
+        if id(blocks) not in self._shares:  # the blocks stay in `_blocks`, so that the id stays theirs
+            self._shares[id(blocks)] = {name: times.task_s() for name, times in blocks.items()}
+        shares = self._shares[id(blocks)]
+        known: dict[tuple[int, bool, bool], Task] = {}
+        for chunk in work.chunks:
+            kind = (chunk.num_layers, chunk.has_embedding, chunk.has_head)
+            if kind not in known:
+                known[kind] = _task(shares, *kind)
+        return [known[chunk.num_layers, chunk.has_embedding, chunk.has_head] for chunk in work.chunks]
+
+    def _tail_bound_s(self, work: LayoutWork, stage: int, lane: Lane) -> float:
+        layout, held, groups = work.layout, work.stages[stage], lane.at(stage)
+        total_s = self.optimizer_s(work, stage)
+        least_share = min(1.0, self.slowdown - 1.0) if layout.overlap_dp else 1.0
+        for message in (*held.sync, *held.gather):
+            if isinstance(message, Message):
+                seconds = self.message_s(message, layout, groups[message.axis])
+                total_s += seconds * (1.0 if message.axis == "ends" else least_share)
+        return total_s
+
+
+@dataclass(frozen=True)
+class Optimist(BoundedPricer):
+    """A pricer that is never above one of any rank order.
+
+    Every price that it makes is at most the one of a `Pricer` whose groups are regular, because a pass takes no less time
+    when one of its messages takes longer (what waits, waits longer; what was hidden becomes exposed or, where it still
+    hides, slows kernels down longer), and each message is priced for the best of all regular groups of its size. Its
+    `bound_s` therefore holds for every rank order. So it does where hosts are not alike: there a step takes no less than what
+    any rank has to do by itself, and the first stage no less than its passes with their waiting (`uneven_steps`).
+
+    Attributes:
+        world: ranks; those that share a host share its cards.
+    """
+
+    world: int = 1
+    _least: dict[tuple[object, ...], float] = field(default_factory=dict, repr=False, compare=False)
+
+    def lanes(self, work: LayoutWork) -> tuple[Lane, ...]:
+        """One, by the size of whose groups alone messages are priced here."""
+        return (regular_lane(work.layout, self.wires.devices_per_host, self.order),)
+
+    def bound_s(self, work: LayoutWork) -> float:
+        """At most the step in any rank order."""
+        (lane,) = self.lanes(work)
+        return self._least_s(work, lane) * (1 - ROUNDING)
+
+    def message_s(self, message: Message, layout: Layout, group: Stand | None = None) -> float:
+        """The least time over all regular groups of the same size; where hosts are not alike, over all that some order gives."""
+        size = (group or groups_of(layout, self.wires.devices_per_host, self.order)[message.axis]).size
+        is_flat = message.axis == "shard" and layout.zero >= 3
+        is_pipeline = message.axis in ("pp", "ends")
+        key: tuple[object, ...] = message.operation, message.payload_bytes, size, is_pipeline, is_flat
+        if isinstance(self.wires, PlacedWires):
+            key = (*key, message.axis, layout.tp, layout.cp, layout.dp, layout.pp, layout.ep, layout.num_shards)
+        if key not in self._least:
+            groups = (
+                self.wires.stands(layout, message.axis)
+                if isinstance(self.wires, PlacedWires)
+                else self._groups(size, is_pipeline)
+            )
+            self._least[key] = min(super(Optimist, self).message_s(message, layout, g) for g in groups)
+        return self._least[key]
+
+    def node_s(self, work: LayoutWork) -> float:
+        """At most the step of every layout that differs in schedule and virtual stages alone.
+
+        The busiest of the first, second and last stage works through ``m`` micro-batches, one after the other. Cut into
+        more chunks its passes take as long; with weight gradients apart they take no less: the time of a block is a norm of
+        the device's and the host's share (`passes.HOST_POWER`), a norm of a sum is at most the sum of norms, and messages
+        hide behind all kernels no worse than each behind a part of them. A higher ZeRO stage adds messages to passes and
+        takes none away, so that it holds for those too.
+
+        Args:
+            work: with schedule 1F1B and one chunk a stage.
+        """
+        tasks = self._tasks(work, self.lanes(work)[0])
+        busiest_s = max(sum(tasks[stage]) for stage in _ends(work.layout.pp))
+        return work.layout.num_micro_batches * busiest_s * (1 - ROUNDING)
+
+    def _groups(self, size: int, is_pipeline: bool) -> Iterator[Group]:
+        """Every regular group of so many ranks."""
+        hosted = self.wires.devices_per_host
+        used = min(self.world, hosted)
+        hosts = self.world // used
+        if is_pipeline:
+            if size <= used:
+                yield Group(size, size, 1, max(1, used // 2))
+            if hosts > 1 or size == 1:
+                yield from (Group(size, 1, hosted, beside) for beside in range(1, used + 1) if used % beside == 0)
+            return
+        for per_host in (n for n in range(1, min(size, used) + 1) if size % n == 0 and size // n <= hosts):
+            beside = max(1, used // per_host)
+            apart = range(1, beside + 1) if per_host > 1 and isinstance(self.wires, FabricWires) else (1,)
+            yield from (Group(size, per_host, stride, beside) for stride in apart if beside % stride == 0)
+
+
+def _ends(pp: int) -> tuple[int, ...]:
+    """The stages at which `Pricer.step_s` looks."""
+    return tuple(sorted({0, min(1, pp - 1), pp - 1}))
+
+
+def _task(blocks: dict[str, Task], num_layers: int, has_embedding: bool, has_head: bool) -> Task:
+    """Seconds of a chunk's tasks."""
+    layer, embedding, head = blocks["layer"], blocks["embedding"], blocks["head"]
+    made = [num_layers * layer[i] + has_embedding * embedding[i] + has_head * head[i] for i in range(3)]
+    return made[0], made[1], made[2]

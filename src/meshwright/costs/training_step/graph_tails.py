@@ -1,0 +1,192 @@
+"""What follows the last pass of a stage of any job graph: gradients that are synchronised, parameters that are gathered.
+
+With ``overlap_dp`` the gradient of an op goes as soon as the last micro-batch's backward pass has made it, and an op waits for
+its parameters in the first forward pass; what is shown of that is as `gradient_overlap` says it for blocks, compiled here for
+ops, so that every stage that a cut may make can be priced.
+
+Legend: ``n`` ops, ``u`` units that stay whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...compiled import njit
+from ...plans.partition import Layout
+from ..process_groups.group_network import Wiring, slowest_group
+from ..work.operations import Message
+
+
+def sync_messages(layout: Layout, gradient_bytes: float) -> tuple[Message, ...]:
+    """Gradients of a stage, over the replicas."""
+    if layout.dp == 1 or gradient_bytes == 0:
+        return ()
+    if not layout.shards_optimizer:
+        return (Message("gradients", "all_reduce", "dp_cp", gradient_bytes),)
+    shards, size = layout.num_shards, gradient_bytes
+    scattered = (Message("gradients", "reduce_scatter", "shard", size),) if shards > 1 else ()
+    copies = (Message("gradients of copies", "all_reduce", "replica", size / shards),) if shards < layout.dp else ()
+    return (*scattered, *copies)
+
+
+def gather_messages(layout: Layout, parameter_bytes: float) -> tuple[Message, ...]:
+    """Parameters of a stage, where the replicas update a part each."""
+    is_sharded = layout.num_shards > 1 and parameter_bytes > 0
+    return (Message("parameters", "all_gather", "shard", parameter_bytes),) if is_sharded else ()
+
+
+def messages_s(messages: tuple[Message, ...], layout: Layout, wires: Wiring, order: str) -> list[float]:
+    """Seconds of each message by itself, over the slowest group of any stage where hosts are not alike."""
+    return [wires.group_s(m.operation, m.payload_bytes, slowest_group(wires, layout, m.axis, order)) for m in messages]
+
+
+@njit()
+def shown_after_s(seconds, sizes, total, whole_s):  # type: ignore[no-untyped-def]
+    """As `gradient_overlap.exposed_after`: ops in backward order, each with its part of messages that follow each other."""
+    free, clock = np.zeros(len(whole_s)), 0.0
+    for op in range(len(seconds)):
+        clock += seconds[op]
+        arrived = clock
+        if sizes[op] > 0.0:
+            for place in range(len(whole_s)):
+                free[place] = arrived = max(arrived, free[place]) + sizes[op] / total * whole_s[place]
+    return max(0.0, free[-1] - clock) if len(whole_s) else 0.0
+
+
+@njit()
+def shown_before_s(seconds, sizes, total, whole_s):  # type: ignore[no-untyped-def]
+    """As `gradient_overlap.exposed_before`: ops in the order of the forward pass, each waiting for its part of every message."""
+    arrived, clock, waited = np.zeros(len(whole_s)), 0.0, 0.0
+    for op in range(len(seconds)):
+        ends = clock + seconds[op]
+        if sizes[op] > 0.0:
+            for place in range(len(whole_s)):
+                arrived[place] += sizes[op] / total * whole_s[place]
+                ends = max(ends, arrived[place] + seconds[op])
+        waited += ends - clock - seconds[op]
+        clock = ends
+    return waited
+
+
+Pieces = Sequence[tuple[NDArray[np.float64], NDArray[np.float64]]]
+"""Seconds and bytes of the ops of each chunk of a stage, in the topological order."""
+
+
+def stage_tail_s(
+    layout: Layout, wires: Wiring, order: str, slowdown: float, backward: Pieces, forward: Pieces
+) -> tuple[float, float]:
+    """Exposed seconds of gradients and of gathered parameters; between two chunks run those of ``p - 1`` micro-batches."""
+    found = []
+    for has_ended, make, pieces in ((True, sync_messages, backward), (False, gather_messages, forward)):
+        total = float(sum(sizes.sum() for _, sizes in pieces))
+        whole_s = np.array(messages_s(make(layout, total), layout, wires, order), np.float64)
+        whole = float(whole_s.sum())
+        if layout.overlap_dp and whole > 0:
+            whole = shown_s(layout, pieces, whole_s, slowdown, has_ended=has_ended)
+        found.append(whole)
+    return found[0], found[1]
+
+
+def shown_s(
+    layout: Layout, pieces: Pieces, whole_s: NDArray[np.float64], slowdown: float, *, has_ended: bool, way_s: float = 0.0
+) -> float:
+    """Seconds of messages that go op by op: what passes do not hide, and what the rest slows them down.
+
+    Args:
+        layout: of whose micro-batches ``p - 1`` run between two chunks.
+        pieces: the ops of the passes.
+        whole_s: seconds of each message.
+        slowdown: factor on computing and sending that run side by side.
+        has_ended: whether they follow the last backward pass, else the first forward one waits for them.
+        way_s: of a transfer between two chunks.
+    """
+    total, whole = float(sum(sizes.sum() for _, sizes in pieces)), float(whole_s.sum())
+    seconds, sizes = [pieces[0][0]], [pieces[0][1]]
+    for place in range(1, len(pieces)):
+        between = pieces[place - 1 if has_ended else place][0]
+        seconds += [np.array([(layout.pp - 1) * (way_s + between.sum())]), pieces[place][0]]
+        sizes += [np.zeros(1), pieces[place][1]]
+    own, size = np.concatenate(seconds), np.concatenate(sizes)
+    if has_ended:
+        shown = shown_after_s(own[::-1].copy(), size[::-1].copy(), total, whole_s)
+    else:
+        shown = shown_before_s(own, size, total, whole_s)
+    return float(shown + (slowdown - 1) * max(0.0, whole - shown))
+
+
+@njit()
+def _add_tails(tails_s, starts, seconds, sizes, before, whole_s, has_ended, overlaps, slowdown, busy_s, most_s):  # type: ignore[no-untyped-def]
+    """Add what is exposed of messages to the tail of every run of units that is not too busy."""
+    for first in range(len(starts) - 1):
+        for last in range(first + 1, len(starts)):
+            if busy_s[last] - busy_s[first] >= most_s:
+                break
+            messages = whole_s[:, first, last].copy()
+            whole = messages.sum()
+            if overlaps and whole > 0.0:
+                begin, end, total = starts[first], starts[last], before[last] - before[first]
+                own, size = seconds[begin:end], sizes[begin:end]
+                if has_ended:
+                    shown = shown_after_s(own[::-1].copy(), size[::-1].copy(), total, messages)
+                else:
+                    shown = shown_before_s(own.copy(), size.copy(), total, messages)
+                whole = shown + (slowdown - 1.0) * max(0.0, whole - shown)
+            tails_s[first, last] += whole
+
+
+def run_tails_s(
+    layout: Layout,
+    wires: Wiring,
+    order: str,
+    slowdown: float,
+    starts: NDArray[np.int64],
+    passes: tuple[tuple[NDArray[np.float64], NDArray[np.float64]], tuple[NDArray[np.float64], NDArray[np.float64]]],
+    prices: dict[object, NDArray[np.float64]],
+    busy_s: NDArray[np.float64],
+    most_s: float,
+) -> NDArray[np.float64]:
+    """Exposed seconds behind the last pass of a stage that holds the units from one up to another, ``(u + 1, u + 1)``.
+
+    Args:
+        layout: replicas, ZeRO and whether messages run beside passes.
+        wires: prices messages.
+        order: how ranks are numbered.
+        slowdown: factor on computing and sending that run side by side.
+        starts: first op of each unit in the topological order and, last, ``n``, ``(u + 1,)``.
+        passes: for the backward and for the forward pass, seconds and bytes of each op in the topological order, ``(n,)``.
+        prices: of the messages of a graph's runs, kept from call to call; added to.
+        busy_s: of a micro-batch through all units before each one, ``(u + 1,)``.
+        most_s: runs that are busy for so long are left out.
+    """
+    found = np.zeros((len(starts), len(starts)))
+    if layout.dp == 1:
+        return found
+    makers: tuple[Callable[[Layout, float], tuple[Message, ...]], ...] = (sync_messages, gather_messages)
+    for has_ended, make, (seconds, sizes) in zip((True, False), makers, passes, strict=True):
+        before = np.concatenate([np.zeros(1), np.cumsum(sizes)])[starts]
+        groups = [(m.operation, m.payload_bytes, slowest_group(wires, layout, m.axis, order)) for m in make(layout, 1.0)]
+        key = wires, has_ended, tuple(groups)
+        if not groups:
+            continue
+        if key not in prices:
+            prices[key] = _priced(make, layout, wires, order, before)
+        whole_s = prices[key]
+        _add_tails(found, starts, seconds, sizes, before, whole_s, has_ended, layout.overlap_dp, slowdown, busy_s, most_s)
+    return found
+
+
+def _priced(
+    make: Callable[[Layout, float], tuple[Message, ...]], layout: Layout, wires: Wiring, order: str, before: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Seconds of each message of every run of units, ``(messages, u + 1, u + 1)``."""
+    # Units without parameters change nothing: runs that hold the same ones are priced once.
+    known, place = np.unique(before, return_inverse=True)
+    found = np.zeros((len(make(layout, 1.0)), len(known), len(known)))
+    for first in range(len(known)):
+        for last in range(first + 1, len(known)):
+            messages = make(layout, float(known[last] - known[first]))
+            found[:, first, last] = messages_s(messages, layout, wires, order)
+    return np.ascontiguousarray(found[:, place][:, :, place])

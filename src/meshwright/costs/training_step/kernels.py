@@ -1,0 +1,215 @@
+"""How long a kernel takes on a device: products by tiles and waves, everything else by the bytes that it moves.
+
+The constants are data (``configs/kernels``), calibrated once, see `evaluation.calibration.fit_a100`; a device without a
+calibration of its own takes the shares of its peaks that the calibrated one reaches. Whoever has calibrated a device gives a
+file of the same form (`CostSettings.kernels`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from ... import files, settings, yaml12
+from ...devices import DeviceType
+from ...errors import ConfigError
+from ...packaged import Shipped
+from ..work.operations import FusedAttention, Product, Sweep
+
+TILES = (
+    (256, 128, 1.0),
+    (128, 256, 1.0),
+    (128, 128, 0.92),
+    (256, 64, 0.85),
+    (64, 256, 0.85),
+    (128, 64, 0.75),
+    (64, 128, 0.75),
+    (64, 64, 0.55),
+)
+"""Rows and columns of the tiles that a library of products chooses from, and what each reaches of the largest one's speed.
+A smaller tile loads more bytes for each operation. Shapes and order: NVIDIA, "Matrix multiplication background user's
+guide", 2023, section 4.2; the shares are an assumption."""
+
+MAX_SPLITS, LEAST_SUM = 16, 512
+"""Into how many parts at most the sums of a product are cut, and what must be left of them to be cut again."""
+
+GRADIENT_SWEEPS = 7
+"""How often one update goes over a gradient: unscaling (read, write), norm (read), clipping (read, write), Adam (read), zero
+for the next step (write). The calibrated bytes hold for gradients of two bytes."""
+
+ANY = "any"
+"""The constants of a device without any of its own, and the ``device`` of constants that are for every one."""
+
+
+CONSTANTS = Shipped("kernels", "the name of kernels' constants", "kernels")
+"""Those that come with the package."""
+
+
+class KernelSettings(settings.Settings):
+    """What kernels reach on one device type; each key is explained in ``configs/kernels/a100.yaml``."""
+
+    device: str
+    calibrated: bool
+    num_multiprocessors: int = Field(gt=0)
+    product_efficiency: float = Field(gt=0, le=1)
+    attention_product_efficiency: float = Field(gt=0, le=1)
+    product_overhead_k: float = Field(ge=0)
+    memory_efficiency: float = Field(gt=0, le=1)
+    loss_efficiency: float = Field(gt=0)
+    spread_loss_efficiency: float = Field(gt=0)
+    fused_attention_efficiency: float = Field(gt=0, le=1)
+    fused_attention_backward_efficiency: float = Field(gt=0, le=1)
+    kernel_gap_us: float = Field(ge=0)
+    host_us_per_kernel: float = Field(ge=0)
+    host_us_per_message: float = Field(ge=0)
+    optimizer_bytes_per_parameter: float = Field(gt=0)
+    step_overhead_ms: float = Field(ge=0)
+    uncertainty: float = Field(gt=0)
+    steps_of: dict[str, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class KernelModel:
+    """Prices kernels on a device.
+
+    Attributes:
+        device: peaks and capacity.
+        constants: what kernels reach of the peaks.
+        software: the framework that runs the job, one of ``steps_of`` of the constants; None where it may be any.
+    """
+
+    device: DeviceType
+    constants: KernelSettings
+    software: str | None = None
+
+    @property
+    def step_uncertainty(self) -> float | None:
+        """Of whole steps of the framework, one standard deviation; None where it may be any."""
+        return None if self.software is None else self.constants.steps_of[self.software]
+
+    def product_s(self, item: Product, element_bytes: int = 2) -> float:
+        """Seconds of a product: the fastest choice of tile and split, at least the time of moving its matrices.
+
+        Tiles are worked off in waves of one per multiprocessor; the last wave costs as much as a full one. Each tile
+        pays its start and end as ``product_overhead_k`` further steps along the sums: it loads its first operands and
+        stores its result while it multiplies nothing, and one that adds to a sum of float32 moves four times the bytes.
+        The sums may be cut, also where tiles would not fill the last wave; partial results are then added in float32.
+
+        Source:
+            NVIDIA, "Matrix multiplication background user's guide", 2023 (tile and wave quantisation).
+        """
+        constants, device = self.constants, self.device
+        cores = constants.num_multiprocessors
+        share = constants.attention_product_efficiency if item.is_attention else constants.product_efficiency
+        per_core = device.peak_flops_per_s * share / cores
+        bytes_per_s = device.memory_bandwidth_bytes_per_s * constants.memory_efficiency
+        if element_bytes == 4:
+            per_core /= 2.0  # TF32 runs at half the rate of 16 bits on matrix units
+        result_bytes = 2 * item.sum_bytes or element_bytes
+        overhead_k = constants.product_overhead_k * result_bytes / element_bytes
+        best = math.inf
+        for rows, columns, speed in TILES:
+            tiles = item.batch * -(-item.m // rows) * -(-item.n // columns)
+            step_s = 2.0 * rows * columns / (per_core * speed)
+            split = 1
+            while True:
+                k = item.k / split
+                seconds = -(-tiles * split // cores) * step_s * (k + overhead_k)
+                if split > 1:
+                    seconds += 8.0 * item.batch * item.m * item.n * split / bytes_per_s
+                best = min(best, seconds)
+                if split >= MAX_SPLITS or k < LEAST_SUM:
+                    break
+                split *= 2
+        moved = item.batch * (element_bytes * (item.m * item.k + item.k * item.n) + result_bytes * item.m * item.n)
+        return max(best, moved / bytes_per_s) + constants.kernel_gap_us / 1e6
+
+    def attention_s(self, item: FusedAttention) -> float:
+        """Seconds of a fused attention kernel: a share of the peak, at least the time of moving its operands."""
+        constants, device = self.constants, self.device
+        share = constants.fused_attention_backward_efficiency if item.is_backward else constants.fused_attention_efficiency
+        moved_s = item.moved_bytes / (device.memory_bandwidth_bytes_per_s * constants.memory_efficiency)
+        return max(item.flops / (device.peak_flops_per_s * share), moved_s) + constants.kernel_gap_us / 1e6
+
+    def sweep_s(self, item: Sweep) -> float:
+        """Seconds of element-wise kernels: bytes over what the memory reaches."""
+        constants = self.constants
+        share = {
+            "stream": constants.memory_efficiency,
+            "loss": constants.loss_efficiency,
+            "spread loss": constants.spread_loss_efficiency,
+        }[item.kind]
+        bytes_per_s = self.device.memory_bandwidth_bytes_per_s * share
+        return item.moved_bytes / bytes_per_s + item.num_kernels * self.constants.kernel_gap_us / 1e6
+
+    def kernel_s(self, item: Product | FusedAttention | Sweep, element_bytes: int = 2) -> float:
+        """Seconds of any kernel."""
+        if isinstance(item, Product):
+            return self.product_s(item, element_bytes)
+        if isinstance(item, FusedAttention):
+            return self.attention_s(item)
+        return self.sweep_s(item)
+
+    def optimizer_s(self, parameters: float, gradient_bytes: int = 2) -> float:
+        """Seconds of one update of so many parameters, with everything else that is done once a step."""
+        bytes_per_s = self.device.memory_bandwidth_bytes_per_s * self.constants.memory_efficiency
+        moved = self.constants.optimizer_bytes_per_parameter + GRADIENT_SWEEPS * (gradient_bytes - 2)
+        return parameters * moved / bytes_per_s + self.constants.step_overhead_ms / 1e3
+
+
+def kernel_settings(device_name: str, given: str | None = None) -> KernelSettings:
+    """The constants of a device type.
+
+    A name such as ``a100-80gb`` finds, and is fitted by, the constants of ``a100``.
+
+    Args:
+        device_name: as `DeviceType.name`.
+        given: constants that come with the package, by name, or a file; read again when its text has changed. None: those of
+            the device type, or the calibrated device's shares where it has none of its own.
+
+    Raises:
+        InputFileError: ``given`` is neither a name nor a file.
+        ConfigError: the file's content is not of this form, or the constants are of another device type.
+    """
+    base = device_name.split("-")[0]
+    path = CONSTANTS.path((base if base in CONSTANTS.names() else ANY) if given is None else given)
+    found, line = _read(path, files.read_text(path))
+    fitting = dict.fromkeys((base, device_name, ANY))
+    if given is not None and found.device not in fitting:
+        problem = f"does not fit {device_name}, the device type that is priced; valid: {', '.join(fitting)}"
+        if given in CONSTANTS.names():
+            raise ConfigError(problem, field="kernels", value=given)
+        raise ConfigError(problem, file=path, line=line, field="device", value=found.device)
+    return found
+
+
+def kernel_model(device: DeviceType, given: str | None = None, software: str | None = None) -> KernelModel:
+    """The kernels of a device type, by its own constants or by given ones.
+
+    Args:
+        device: peaks and capacity.
+        given: as for `kernel_settings`.
+        software: the framework that runs the job, one of ``steps_of`` of the constants; None: it may be any.
+
+    Raises:
+        InputFileError, ConfigError: as `kernel_settings`; no whole step of that software was held against the constants.
+    """
+    constants = kernel_settings(device.name, given)
+    if software is not None and software not in constants.steps_of:
+        known = ", ".join(constants.steps_of) or "none, leave the key out"
+        problem = f"no whole step of it was held against the constants of kernels of {constants.device}; valid: {known}"
+        raise ConfigError(problem, field="software", value=software)
+    return KernelModel(device, constants, software)
+
+
+@lru_cache(maxsize=64)
+def _read(path: Path, text: str) -> tuple[KernelSettings, int | None]:
+    """The constants that a text says, and the line on which it names their device."""
+    data, lines = yaml12.parse(text, file=path)
+    read = settings.build(KernelSettings, {} if data is None else data, file=path, lines=lines)
+    return read, lines.get(("device",))

@@ -1,0 +1,63 @@
+"""A transformer's step where hosts are not alike: what the passes of its lanes take, and what follows them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..process_groups.group_network import PlacedWires
+from ..process_groups.lanes import Lane
+from ..work.operations import Message, Pass
+from ..work.work import LayoutWork
+from .uneven_steps import Passes, Tails, UnevenStep, uneven_step
+
+if TYPE_CHECKING:
+    from .step_time import Pricer
+
+
+def placed_step(pricer: Pricer, wires: PlacedWires, work: LayoutWork) -> UnevenStep:
+    """The step of a described layout, and what the lane that ends last does in it."""
+    layout = work.layout
+    placed = wires.layout(layout, pricer.order, pass_axes=work.pass_axes)
+    distinct = {id(lane): lane for lane in placed.lanes}
+    blocks = {key: pricer.blocks_of(work, lane) for key, lane in distinct.items()}
+    passes = {key: _passes(pricer, work, lane, pricer.task_s(work, blocks[key])) for key, lane in distinct.items()}
+
+    def exposed_s(stage: int, number: int, messages: list[tuple[str, float]], is_backward: bool) -> float:
+        lane = id(placed.lanes[number])
+        whole_s = sum(seconds for _, seconds in messages)
+        way_s = float(passes[lane].send_s[: layout.pp].mean())
+        return pricer.exposed_s(work, stage, blocks[lane][stage], messages, whole_s, is_backward=is_backward, way_s=way_s)
+
+    tails = Tails(
+        lambda stage: _messages(work.stages[stage].sync),
+        lambda stage: _messages(work.stages[stage].gather),
+        lambda stage: pricer.optimizer_s(work, stage),
+        lambda message, groups: pricer.message_s(message, layout, groups),
+        exposed_s,
+    )
+    return uneven_step(layout, placed, [passes[id(lane)] for lane in placed.lanes], tails)
+
+
+def _passes(pricer: Pricer, work: LayoutWork, lane: Lane, task_s: NDArray[np.float64]) -> Passes:
+    """The passes of a lane with their transfers; what the receiving ranks then gather counts where they stand."""
+    layout, pp, v = work.layout, work.layout.pp, work.layout.virtual_stages
+    send_s, gather_s, computed_s = np.zeros(pp), np.zeros(pp), task_s.copy()
+    for item in _messages(work.boundary):
+        if item.axis == "pp":
+            send_s += [pricer.message_s(item, layout, group) for group in lane.boundary]
+        else:
+            gather_s += [pricer.message_s(item, layout, groups[item.axis]) for groups in lane.stages]
+    if layout.overlap_pp:
+        send_s += np.maximum(np.roll(gather_s, -1), gather_s)  # forward on the one side, backward on the other
+    else:  # the first chunk is given nothing forward, the last one nothing backward
+        task_s[:, :, :2] += gather_s[:, None, None]
+        task_s[0, 0, 0] -= gather_s[0]
+        task_s[-1, v - 1, 1] -= gather_s[-1]
+    return Passes(task_s, np.tile(send_s, v), computed_s)
+
+
+def _messages(items: Pass) -> list[Message]:
+    return [item for item in items if isinstance(item, Message)]

@@ -1,0 +1,381 @@
+"""The analytic time of one step of a layout, and what it consists of.
+
+Passes are priced once for each block (`passes`), chunks are sums of blocks, the pipeline is played exactly
+(`steady_steps`), then gradients are synchronised and parameters updated. Everything that layouts share is kept, so that
+a search over thousands of layouts prices each in well under a millisecond.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...devices import DeviceType
+from ...jobs.transformer import TransformerShape
+from ...plans.partition import Layout
+from ...plans.rank_order import DEFAULT_ORDER
+from ..collectives.prices import Provenance
+from ..pipelines.steady_steps import PlayedPipeline, ends_s, step_s
+from ..pipelines.waits import waits
+from ..process_groups.group_network import PlacedWires, Wiring, lanes_of, whole_lane
+from ..process_groups.lanes import Lane, Stand
+from ..work.operations import Message, Pass, input_part, weight_part
+from ..work.work import ZERO_BUBBLE, LayoutWork, describe, step_flops
+from .gradient_overlap import exposed_after, exposed_before, stage_spans
+from .kernels import KernelModel, kernel_model
+from .passes import OVERLAP_SLOWDOWN, PassTime, pass_time
+from .placed_steps import placed_step
+from .step_figures import StepTime
+from .uncertainty import RUN_UNCERTAINTY, doubts, fused_attention_s, operations, per_step
+from .uneven_steps import UnevenStep
+
+MINOR = 0.05
+"""Share of a communication's seconds below which a message does not decide where it is said to come from."""
+
+
+class _Times(NamedTuple):
+    """Times of the passes of a block or chunk; ``backward`` holds the weight gradients where the schedule does not part them."""
+
+    forward: PassTime
+    recompute: PassTime
+    backward: PassTime
+    weight: PassTime
+
+    def task_s(self) -> tuple[float, float, float]:
+        """Seconds of the tasks of a schedule, of one block."""
+        return self.forward.seconds, (self.recompute + self.backward).seconds, self.weight.seconds
+
+
+_Chunk = tuple[_Times, tuple[float, float, float]]
+"""Times of a chunk's passes, and seconds of its tasks."""
+
+
+class _Run(NamedTuple):
+    """A pipeline as played, and the times of the blocks of each stage."""
+
+    pipeline: PlayedPipeline
+    blocks: list[dict[str, _Times]]
+
+
+@dataclass(frozen=True)
+class Pricer:
+    """Prices layouts of any model on equal devices; what layouts share is worked out once.
+
+    Attributes:
+        device: the accelerator.
+        wires: prices messages.
+        slowdown: factor on kernels and messages that run side by side.
+        kernels: prices kernels; by default by the device's own constants.
+        order: how ranks are numbered, see `plans.rank_order`.
+    """
+
+    device: DeviceType
+    wires: Wiring
+    slowdown: float = OVERLAP_SLOWDOWN
+    kernels: KernelModel | None = None
+    order: str = DEFAULT_ORDER
+    _blocks: dict[object, dict[str, _Times]] = field(default_factory=dict, repr=False, compare=False)
+    _chunks: dict[object, _Chunk] = field(default_factory=dict, repr=False, compare=False)
+
+    @cached_property
+    def model(self) -> KernelModel:
+        """What prices kernels."""
+        return self.kernels or kernel_model(self.device)
+
+    def price(self, shape: TransformerShape, layout: Layout, sequence_length: int | None = None) -> StepTime:
+        """The time of one step, and what it consists of.
+
+        Raises:
+            PlanError: the model cannot be cut so.
+        """
+        return self.price_work(describe(shape, layout, sequence_length))
+
+    def step_s(self, work: LayoutWork) -> float:
+        """Seconds of one step of a described layout; what `price_work` says, without the breakdown."""
+        if isinstance(self.wires, PlacedWires):
+            return placed_step(self, self.wires, work).step_s
+        (lane,) = self.lanes(work)
+        return self._step(work, lane, self._run(work, lane))[0]
+
+    def price_work(self, work: LayoutWork) -> StepTime:
+        """The time of one step of a described layout, and what it consists of."""
+        wires = self.wires
+        ended = placed_step(self, wires, work) if isinstance(wires, PlacedWires) else self._alike(work)
+        step_s, last, number, waiting_s, sync_s, gather_s, optimizer_s = ended
+        layout, lane, m = work.layout, self.lanes(work)[number], work.layout.num_micro_batches
+        of_stage = self._of_stage(work, last, self.blocks_of(work, lane))
+        total = {"compute": 0.0, "recompute": 0.0}
+        issued_s = tasks_s = 0.0
+        for times, task_s in of_stage:
+            for name, one in zip(("compute", "recompute", "compute", "compute"), times, strict=True):
+                total[name] += m * one.kernels_s
+                for axis, seconds in one.exposed_s.items():
+                    total[f"exposed {axis}"] = total.get(f"exposed {axis}", 0.0) + m * seconds
+                issued_s -= m * one.device_s
+            tasks_s += m * sum(task_s)
+        total |= {
+            "host": issued_s + tasks_s,
+            **waiting_s,
+            "gradient sync": sync_s,
+            "parameter gather": gather_s,
+            "optimizer": optimizer_s,
+        }
+        model_flops, hardware_flops = step_flops(work)
+        return StepTime(
+            step_s=step_s,
+            breakdown_s=total,
+            model_flops=model_flops,
+            hardware_flops=hardware_flops,
+            tokens=layout.global_batch * work.sequence_length,
+            doubts=doubts(
+                kernels=self.model.constants.uncertainty,
+                step_s=step_s,
+                crossing_s=total["pipeline transfers"] + sync_s + gather_s + total.get("exposed shard", 0.0),
+                fused_attention_s=per_step(work, last, lambda items: fused_attention_s(items, self.model)),
+                hidden_s=self._hidden_s(work, last, lane, [times for times, _ in of_stage], sync_s + gather_s),
+                utilisation=per_step(work, last, operations) / (step_s * self.device.peak_flops_per_s),
+                runs=RUN_UNCERTAINTY,
+                steps=self.model.step_uncertainty,
+            ),
+            peak_flops_per_s=layout.world * self.device.peak_flops_per_s,
+        )
+
+    def lanes(self, work: LayoutWork) -> tuple[Lane, ...]:
+        """How the groups of a layout stand, see `lanes`."""
+        return lanes_of(self.wires, work.layout, self.order, pass_axes=work.pass_axes)
+
+    def on(self, devices: NDArray[np.int64]) -> Pricer:
+        """The same for ranks that stand on these devices, in the layout's own numbering; itself where hosts are alike."""
+        if not isinstance(self.wires, PlacedWires):
+            return self
+        return Pricer(self.device, self.wires.on(devices), self.slowdown, self.kernels, DEFAULT_ORDER)
+
+    def message_s(self, message: Message, layout: Layout, group: Stand | None = None) -> float:
+        """Seconds of a message that has the links for itself.
+
+        Where ZeRO-3 gathers over hosts, every rank is taken to fetch all by its own share of the cards.
+
+        Args:
+            message: what is sent.
+            layout: how the model is cut.
+            group: how the ranks stand on hosts; by default as their order puts them there, on the first stage.
+
+        Source:
+            Wang et al., "ZeRO++: extremely efficient collective communication for giant model training", 2023, section 3,
+            which counts ZeRO-3's traffic so: three times the parameters for each rank, across hosts.
+        """
+        stands = group or whole_lane(self.wires, layout, self.order).at(0)[message.axis]
+        if message.axis == "shard" and layout.zero >= 3:
+            return self.wires.flat_s(message.operation, message.payload_bytes, stands)
+        return self.wires.group_s(message.operation, message.payload_bytes, stands)
+
+    def provenance(self, work: LayoutWork) -> dict[str, Provenance]:
+        """Of each communication in the breakdown of a step: that of its messages, the least sure one where they differ.
+
+        What makes up less than `MINOR` of its seconds does not count.
+        """
+        lane = whole_lane(self.wires, work.layout, self.order)
+        seconds: dict[str, dict[Provenance, float]] = {}
+        for name, item, times, stage in _messages(work):
+            group = lane.at(stage)[item.axis]
+            if group.size > 1 and item.payload_bytes > 0:
+                told = self.wires.provenance(item.operation, item.payload_bytes, group)
+                part = seconds.setdefault(name, {})
+                part[told] = part.get(told, 0.0) + times * self.message_s(item, work.layout, group)
+        ranked: tuple[Provenance, ...] = get_args(Provenance)
+        return {
+            name: max((told for told, s in part.items() if s >= MINOR * sum(part.values())), key=ranked.index)
+            for name, part in seconds.items()
+        }
+
+    def optimizer_s(self, work: LayoutWork, stage: int) -> float:
+        """Seconds in which a rank of a stage updates what it holds."""
+        gradient_bytes = 4 if work.key.fp32_gradients else work.key.element_bytes
+        return self.model.optimizer_s(work.stages[stage].optimizer_parameters, gradient_bytes)
+
+    def _step(self, work: LayoutWork, lane: Lane, run: _Run) -> tuple[float, int]:
+        """Seconds of a step, and the stage that decides.
+
+        Of the stages the first, the second and the last are looked at; each other one is a copy that ends no later. The first
+        and the last of a model with a tied table wait for each other before they sum it.
+        """
+        last = work.layout.pp - 1
+        tails_s = {stage: sum(self._tail(work, stage, lane, run.blocks)) for stage in sorted({0, min(1, last), last})}
+        return step_s(run.pipeline, tails_s, is_tied=_is_tied(work))
+
+    def _alike(self, work: LayoutWork) -> UnevenStep:
+        """The step of the stage that decides, where hosts are alike."""
+        (lane,) = self.lanes(work)
+        run = self._run(work, lane)
+        seconds, last = self._step(work, lane, run)
+        sync_s, gather_s, optimizer_s = self._tail(work, last, lane, run.blocks)
+        unsent = run.pipeline.unsent
+        unsent_s = ends_s(unsent, {last: 0.0}, is_tied=_is_tied(work))[last]
+        waiting_s = waits(seconds - sync_s - gather_s - optimizer_s, unsent_s, unsent.busy_s, last)
+        return UnevenStep(seconds, last, 0, waiting_s, sync_s, gather_s, optimizer_s)
+
+    def _run(self, work: LayoutWork, lane: Lane) -> _Run:
+        """The pipeline as it is played."""
+        blocks = self.blocks_of(work, lane)
+        return _Run(PlayedPipeline.of(work.layout, self.task_s(work, blocks), self._sends(work, lane)), blocks)
+
+    def blocks_of(self, work: LayoutWork, lane: Lane) -> list[dict[str, _Times]]:
+        """The times of the blocks of each stage."""
+        blocks = [self._block_times(work, groups) for groups in lane.stages]
+        return blocks * work.layout.pp if lane.are_stages_alike else blocks
+
+    def task_s(self, work: LayoutWork, blocks: list[dict[str, _Times]]) -> NDArray[np.float64]:
+        """Seconds of the tasks of each chunk, ``(p, v, 3)``."""
+        task_s = np.empty((work.layout.pp, work.layout.virtual_stages, 3))
+        known: dict[tuple[int, int, bool, bool], tuple[float, float, float]] = {}
+        for chunk in work.chunks:
+            of_stage = blocks[chunk.stage]
+            kind = (id(of_stage), chunk.num_layers, chunk.has_embedding, chunk.has_head)
+            if kind not in known:
+                known[kind] = self._chunk_times(of_stage, *kind[1:])[1]
+            task_s[chunk.stage, chunk.place] = known[kind]
+        return task_s
+
+    def _of_stage(self, work: LayoutWork, stage: int, blocks: list[dict[str, _Times]]) -> list[_Chunk]:
+        """The times of the chunks of a stage."""
+        mine = [chunk for chunk in work.chunks if chunk.stage == stage]
+        return [self._chunk_times(blocks[stage], one.num_layers, one.has_embedding, one.has_head) for one in mine]
+
+    def _sends(self, work: LayoutWork, lane: Lane) -> NDArray[np.float64]:
+        """Seconds of a transfer between each chunk of the model and the next one, ``(p v,)``."""
+        layout, total = work.layout, np.zeros(work.layout.pp)
+        for item in work.boundary:
+            if isinstance(item, Message):
+                known = {group: self.message_s(item, layout, group) for group in set(lane.boundary)} if item.axis == "pp" else {}
+                total += [known[g] for g in lane.boundary] if known else self.message_s(item, layout, lane.at(0)[item.axis])
+        return np.tile(total, layout.virtual_stages)
+
+    def _chunk_times(self, blocks: dict[str, _Times], num_layers: int, has_embedding: bool, has_head: bool) -> _Chunk:
+        key = (id(blocks), num_layers, has_embedding, has_head)  # the blocks stay in `_blocks`, so that the id stays theirs
+        if key not in self._chunks:
+            parts = [(blocks["layer"], num_layers)]
+            parts += [(blocks["embedding"], 1)] * has_embedding + [(blocks["head"], 1)] * has_head
+            times = _Times(*(_total([(part[kind], times) for part, times in parts]) for kind in range(4)))
+            seconds = [[count * one for one in part.task_s()] for part, count in parts]
+            forward_s, backward_s, weight_s = map(sum, zip(*seconds, strict=True))
+            self._chunks[key] = (times, (forward_s, backward_s, weight_s))
+        return self._chunks[key]
+
+    def _block_times(self, work: LayoutWork, at: Mapping[str, Stand] | None = None) -> dict[str, _Times]:
+        layout, groups = work.layout, self.lanes(work)[0].at(0) if at is None else at
+        parts = layout.schedule in ZERO_BUBBLE and layout.pp > 1
+        # Besides the work itself the groups' places on the hosts decide.
+        sends_weights = work.key.gathers_parameters or work.key.reduces_gradients
+        weights = (groups["shard"], groups["expert_dp"]) if sends_weights else ()
+        key = (work.shape, work.key, parts, groups["tp"], groups["cp"], groups["ep"], *weights)
+        if key not in self._blocks:
+            width = work.key.element_bytes
+
+            def seconds(item: Message) -> float:
+                return self.message_s(item, layout, groups[item.axis])
+
+            def time(items: Pass) -> PassTime:
+                return pass_time(items, self.model, seconds, width, self.slowdown)
+
+            made = {}
+            for name, block in (("layer", work.layer), ("embedding", work.embedding), ("head", work.head)):
+                backward = (input_part(block.backward), weight_part(block.backward)) if parts else (block.backward, ())
+                made[name] = _Times(time(block.forward), time(block.recompute), time(backward[0]), time(backward[1]))
+            self._blocks[key] = made
+        return self._blocks[key]
+
+    def _tail(self, work: LayoutWork, stage: int, lane: Lane, blocks: list[dict[str, _Times]]) -> tuple[float, float, float]:
+        """Exposed seconds of gradient synchronisation and of parameter gathering, and the optimizer's.
+
+        With ``overlap_dp`` the gradients of a layer, of the embedding or of the head go as soon as the last micro-batch's
+        backward pass has made them, and a part of the parameters is wanted when the first forward pass gets there: what is
+        made last, or wanted first, hides behind nothing. The two copies of a tied table are summed when all that is done.
+        """
+        layout, held, groups = work.layout, work.stages[stage], lane.at(stage)
+        sync, gather = (
+            [(str(m.axis), self.message_s(m, layout, groups[m.axis])) for m in items if isinstance(m, Message)]
+            for items in (held.sync, held.gather)
+        )
+        sync_s, gather_s = (sum(seconds for _, seconds in messages) for messages in (sync, gather))
+        if layout.overlap_dp and sync_s > 0:
+            by_block = [(axis, seconds) for axis, seconds in sync if axis != "ends"]
+            last_s = sum(seconds for axis, seconds in sync if axis == "ends")
+            sync_s = last_s + self.exposed_s(work, stage, blocks[stage], by_block, sync_s - last_s, is_backward=True)
+        if layout.overlap_dp and gather_s > 0:
+            gather_s = self.exposed_s(work, stage, blocks[stage], gather, gather_s, is_backward=False)
+        return sync_s, gather_s, self.optimizer_s(work, stage)
+
+    def exposed_s(
+        self,
+        work: LayoutWork,
+        stage: int,
+        blocks: dict[str, _Times],
+        messages: list[tuple[str, float]],
+        whole_s: float,
+        *,
+        is_backward: bool,
+        way_s: float = 0.0,
+    ) -> float:
+        """Seconds of messages that go block by block: what passes do not hide, and what the rest slows them down.
+
+        Args:
+            work: the layout.
+            stage: which.
+            blocks: times of its blocks.
+            messages: axis and seconds of each.
+            whole_s: seconds of all.
+            is_backward: whether they follow the last backward passes, else the first forward ones wait for them.
+            way_s: of a transfer between two chunks of the stage.
+        """
+        kind = (2 if work.layout.schedule in ZERO_BUBBLE and work.layout.pp > 1 else 1) if is_backward else 0
+        seconds = {name: times.task_s()[kind] for name, times in blocks.items()}
+        spans = stage_spans(work, stage, seconds, is_backward=is_backward, way_s=way_s)
+        shown_s = (exposed_after if is_backward else exposed_before)(spans, messages)
+        return shown_s + (self.slowdown - 1) * max(0.0, whole_s - shown_s)
+
+    def _hidden_s(self, work: LayoutWork, stage: int, lane: Lane, chunks: list[_Times], tail_s: float) -> float:
+        """Seconds of communication in a step that a stage is taken to hide, as no run did that was predicted.
+
+        Those of input gradients beside weight gradients were hidden in such runs; they do not count.
+        """
+        layout, held, m = work.layout, work.stages[stage], work.layout.num_micro_batches
+        hidden_s = 0.0
+        for times in chunks:
+            for one in times:
+                hidden_s += m * sum(s for axis, s in one.hidden_s.items() if axis != "tp" or layout.overlap_tp)
+        if layout.overlap_pp and layout.pp > 1:
+            sends = 2 * layout.virtual_stages - (stage == 0) - (stage == layout.pp - 1)
+            hidden_s += m * sends * float(self._sends(work, lane).mean())
+        if layout.overlap_dp:
+            messages = [item for item in (*held.sync, *held.gather) if isinstance(item, Message)]
+            whole_s = sum(self.message_s(item, layout, lane.at(stage)[item.axis]) for item in messages)
+            hidden_s += max(0.0, whole_s - tail_s)
+        return hidden_s
+
+
+def _messages(work: LayoutWork) -> Iterator[tuple[str, Message, int, int]]:
+    """The communications of a step: under which name of the breakdown, what, how often for each micro-batch, on which stage."""
+    for block, times in ((work.layer, work.shape.num_layers), (work.embedding, 1), (work.head, 1)):
+        for items in (block.forward, block.recompute, block.backward):
+            yield from ((f"exposed {item.axis}", item, times, 0) for item in items if isinstance(item, Message))
+    yield from (("pipeline transfers", item, 1, 0) for item in work.boundary if isinstance(item, Message))
+    for stage, held in enumerate(work.stages):
+        yield from (("gradient sync", item, 1, stage) for item in held.sync if isinstance(item, Message))
+        yield from (("parameter gather", item, 1, stage) for item in held.gather if isinstance(item, Message))
+
+
+def _is_tied(work: LayoutWork) -> bool:
+    """Whether the first and the last stage sum the two copies of a table."""
+    return any(isinstance(item, Message) and item.axis == "ends" for item in work.stages[0].sync)
+
+
+def _total(parts: list[tuple[PassTime, int]]) -> PassTime:
+    total = PassTime()
+    for part, times in parts:
+        total = total + (part if times == 1 else part * times)
+    return total

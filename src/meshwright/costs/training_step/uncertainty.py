@@ -1,0 +1,118 @@
+"""How sure the time of a step is: what calibration leaves, what runs differ by, what a layout does that no run has shown.
+
+Each doubt is a standard deviation of the step's logarithm, so a relative one; together they are its uncertainty (root of the
+sum of squares), and 95 % of runs lie within `interval`. No prediction is changed by this. The runs that predictions were
+held against (docs, "How good are the predictions") compute attention unfused, send gradients when the
+backward pass is over, and reach at most `SEEN_UTILISATION` of their devices' peak: the further a layout goes beyond them the
+wider its uncertainty. `RUN_UNCERTAINTY` alone comes from those runs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+from ..work.operations import FusedAttention, Item, Pass, Product
+from ..work.work import LayoutWork
+from .kernels import KernelModel
+
+RUN_UNCERTAINTY = 0.13
+"""What all rows of a published family are off by together beyond the other doubts: their framework, its version and its switches
+that no layout names, their hosts, how a cluster behaves at its scale. By `evaluation.validation.coverage.between_runs` over
+families of frameworks that the constants of kernels do not know; a family's own coverage is told with its figure left out (a
+reference test holds this constant)."""
+
+SOFTWARE = "software and cluster"
+
+KNOWN_SOFTWARE = "whole steps of this software"
+"""In place of kernels, and of software and cluster, where a job's framework is named and the constants know its steps."""
+
+NETWORK_UNCERTAINTY = 0.25
+"""Relative standard deviation of what crosses hosts, whose figures are nominal."""
+
+FUSED_ATTENTION_UNCERTAINTY = 0.25
+"""The same of fused attention's kernels: their published speeds are 50 to 73 % of an A100's peak by length and width of the
+heads, less where sequences are short (Dao, "FlashAttention-2", 2023, abstract and figures 4 to 6)."""
+
+HIDDEN_UNCERTAINTY = 0.5
+"""The same of communication that is taken to hide behind computation, were it not hidden: half of it may show. An assumption."""
+
+SEEN_UTILISATION = 0.61
+"""Largest share of a device's peak, counted in operations really done, of a run that a prediction was held against."""
+
+UTILISATION = "utilisation beyond any measured run"
+
+NORMAL_95 = 1.959964
+"""Standard deviations to each side that hold 95 % of a normal distribution."""
+
+
+def doubts(
+    *,
+    kernels: float,
+    step_s: float,
+    crossing_s: float,
+    fused_attention_s: float,
+    hidden_s: float,
+    utilisation: float,
+    runs: float = 0.0,
+    steps: float | None = None,
+) -> dict[str, float]:
+    """The doubts of a step, by name; what does not apply is left out.
+
+    Args:
+        kernels: what calibration leaves of kernels.
+        step_s: the step.
+        crossing_s: of it, waiting for messages between hosts.
+        fused_attention_s: of it, in fused attention.
+        hidden_s: communication beside it that is taken to hide behind computation.
+        utilisation: share of the peak that the busiest devices reach. Where it is beyond `SEEN_UTILISATION`, the time that
+            the step would take at that share is one standard deviation away.
+        runs: what runs of the same layout differ by, see `RUN_UNCERTAINTY`.
+        steps: what whole steps of the framework that runs the job are off by, in place of kernels and runs; None where it
+            may be any framework.
+    """
+    of_any = {"kernels": kernels} if steps is None else {KNOWN_SOFTWARE: steps}
+    if step_s <= 0:
+        return of_any
+    found = of_any | {
+        SOFTWARE: runs if steps is None else 0.0,
+        "links between hosts": NETWORK_UNCERTAINTY * crossing_s / step_s,
+        "fused attention": FUSED_ATTENTION_UNCERTAINTY * fused_attention_s / step_s,
+        "hidden communication": HIDDEN_UNCERTAINTY * hidden_s / step_s,
+        UTILISATION: max(0.0, utilisation / SEEN_UTILISATION - 1.0),
+    }
+    return {name: value for name, value in found.items() if value > 0}
+
+
+def uncertainty(found: Mapping[str, float]) -> float:
+    """All doubts together."""
+    return math.hypot(*found.values())
+
+
+def interval(value: float, relative: float) -> tuple[float, float]:
+    """The ends of what holds 95 % of the runs of a figure with an uncertainty: as many times more above as less below."""
+    factor = math.exp(NORMAL_95 * relative)
+    return value / factor, value * factor
+
+
+def per_step(work: LayoutWork, stage: int, of_pass: Callable[[Pass], float]) -> float:
+    """What all passes of a stage add up to in a step."""
+    total = 0.0
+    for chunk in work.chunks:
+        if chunk.stage == stage:
+            parts = ((work.layer, chunk.num_layers), (work.embedding, chunk.has_embedding), (work.head, chunk.has_head))
+            for block, times in parts:
+                if times:
+                    total += times * sum(of_pass(items) for items in (block.forward, block.recompute, block.backward))
+    return work.layout.num_micro_batches * total
+
+
+def fused_attention_s(items: Sequence[Item], model: KernelModel) -> float:
+    """Seconds of a pass in fused attention."""
+    return sum(model.kernel_s(item) for item in items if isinstance(item, FusedAttention))
+
+
+def operations(items: Sequence[Item]) -> float:
+    """Floating-point operations that a rank really does in a pass's products and fused attention."""
+    products = sum(2.0 * item.batch * item.m * item.n * item.k for item in items if isinstance(item, Product))
+    return products + sum(item.flops for item in items if isinstance(item, FusedAttention))

@@ -1,0 +1,258 @@
+"""One step among others where hosts are not alike: replicas and stages are not ready together, and wait for each other.
+
+Where hosts are alike, what a step takes is told by one lane (`steady_steps`). Elsewhere a stage that is
+done early begins its next step early, a lane goes through its passes at its own pace, and whoever shares a group waits for
+the slowest of it. So two steps are played, lane by lane and group by group, as the event path runs them: what a step takes
+is the time between their ends.
+
+Legend: ``p`` stages, ``v`` chunks of a stage, ``w`` ranks of a stage, ``l`` lanes of ``w / l`` ranks each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...plans.partition import Layout
+from ..pipelines.schedule_kernel import play_tasks
+from ..pipelines.schedules import MAX_TASKS, STEADY_ROUNDS, orders, round_size
+from ..pipelines.steady_steps import PlayedPipeline
+from ..pipelines.waits import waits
+from ..process_groups.lanes import PlacedGroups, PlacedLayout
+from ..process_groups.rank_groups import stage_groups, stage_width
+from ..work.operations import Message
+from ..work.work import ZERO_BUBBLE
+
+STEPS = 2
+"""Steps that are played: the first, whose ranks begin all at once, and one behind it."""
+
+
+class Passes(NamedTuple):
+    """What the passes of a lane take.
+
+    Attributes:
+        task_s: seconds of a forward, backward and weight-gradient pass of each chunk, ``(p, v, 3)``.
+        send_s: of a transfer between each chunk and the next one, ``(p v,)``.
+        computed_s: of the passes without what belongs to transfers, ``(p, v, 3)``.
+    """
+
+    task_s: NDArray[np.float64]
+    send_s: NDArray[np.float64]
+    computed_s: NDArray[np.float64]
+
+
+class Tails(NamedTuple):
+    """What follows the passes of a stage.
+
+    Attributes:
+        sync: messages that sum gradients.
+        gather: messages that gather parameters.
+        optimizer_s: seconds of the update.
+        seconds: of a message over groups.
+        exposed_s: of messages that go block by block beside the passes of a lane, what these do not hide, and what the rest
+            slows down: by stage, lane, axis and seconds of each message, and whether they follow the backward passes.
+    """
+
+    sync: Callable[[int], Sequence[Message]]
+    gather: Callable[[int], Sequence[Message]]
+    optimizer_s: Callable[[int], float]
+    seconds: Callable[[Message, PlacedGroups], float]
+    exposed_s: Callable[[int, int, list[tuple[str, float]], bool], float]
+
+
+class UnevenStep(NamedTuple):
+    """A step among others, and what the stage that ends last does in it.
+
+    Attributes:
+        step_s: from the end of the step before to its end.
+        stage, lane: where it ends last.
+        waiting_s: why it does not compute, see `waits`.
+        sync_s, gather_s, optimizer_s: what follows the passes, as far as nothing hides it.
+    """
+
+    step_s: float
+    stage: int
+    lane: int
+    waiting_s: dict[str, float]
+    sync_s: float
+    gather_s: float
+    optimizer_s: float
+
+
+class _Line(NamedTuple):
+    """Messages that follow each other on a stage.
+
+    Attributes:
+        rows: ranks of the groups of each message, counted within the stage, ``(g, k)``.
+        seconds: of each message over each group, ``(g,)``.
+        givers: ranks whose passes the messages of each rank go beside, itself first, ``(w, c)``.
+        own_s: what is left of the messages of each rank beside these passes, or all of it where they do not hide, ``(w, c)``.
+        is_hidden: whether they run beside passes.
+        is_backward: whether these are the last backward passes, else the first forward ones of the next step.
+    """
+
+    rows: list[NDArray[np.int64]]
+    seconds: list[NDArray[np.float64]]
+    givers: NDArray[np.int64]
+    own_s: NDArray[np.float64]
+    is_hidden: bool
+    is_backward: bool
+
+    def after(self, clock: NDArray[np.float64]) -> NDArray[np.float64]:
+        """When each rank is done with all of them: a group begins when the last of it is there.
+
+        What hides behind backward passes ends for all of a group when it ends for the last one; what hides behind forward
+        passes begins for all together, and each waits for it by itself.
+        """
+        hides_back = self.is_hidden and self.is_backward
+        done = (clock[self.givers] + self.own_s).max(axis=1) if hides_back else clock.copy()
+        for rows, seconds in zip(self.rows, self.seconds, strict=True):
+            latest = done[rows].max(axis=1)
+            done[rows] = (latest if self.is_hidden else latest + seconds)[:, None]
+        return done + self.own_s[:, 0] if self.is_hidden and not self.is_backward else done
+
+
+def uneven_step(layout: Layout, placed: PlacedLayout, passes: Sequence[Passes], tails: Tails) -> UnevenStep:
+    """The time of one step among others.
+
+    It is never less than what any rank has to do in it by itself, which two steps may not show where they do not end alike.
+
+    Args:
+        layout: how the job is cut.
+        placed: its groups.
+        passes: of each lane; equal ones may be the same object.
+        tails: what follows them.
+    """
+    pp, width = layout.pp, stage_width(layout)
+    lanes = [slice(first, first + width // len(passes)) for first in range(0, width, width // len(passes))]
+    none_s = np.zeros(len(lanes))
+    sync = [_line(layout, placed, tails, stage, lanes, _held_s(layout, passes, stage), is_backward=True) for stage in range(pp)]
+    gather = [_line(layout, placed, tails, stage, lanes, none_s, is_backward=False) for stage in range(pp)]
+    update_s = np.array([tails.optimizer_s(stage) for stage in range(pp)])[:, None]
+    ends_s = _ends_s(layout, placed, tails)
+    own_s = np.stack([before.own_s[:, 0] + after.own_s[:, 0] for before, after in zip(sync, gather, strict=True)]) + update_s
+    own_s[[0, -1]] += ends_s
+    clock, last_s, least_s = np.zeros((pp, width)), 0.0, 0.0
+    passed = done = np.zeros((pp, width))
+    step_s, busy_s = 0.0, np.zeros((len(lanes), pp))
+    for number in range(STEPS):
+        passed = np.empty((pp, width))
+        known: dict[tuple[int, bytes], tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
+        for lane, (ranks, of_lane) in enumerate(zip(lanes, passes, strict=True)):
+            start_s = clock[:, ranks].max(axis=1)
+            key = id(of_lane), start_s.tobytes()
+            if key not in known:
+                known[key] = _played(layout, of_lane.task_s, of_lane.send_s, start_s)
+            lane_ends_s, lane_busy_s = known[key]
+            passed[:, ranks] = lane_ends_s[:, None]
+            if number == 0:
+                busy_s[lane] = lane_busy_s
+                alone_s = np.maximum(lane_busy_s, np.where(np.arange(pp) == 0, lane_ends_s, 0.0))
+                least_s = max(least_s, float((alone_s + own_s[:, ranks].max(axis=1)).max()))
+        done = np.stack([line.after(clock) for line, clock in zip(sync, passed, strict=True)])
+        done[[0, -1]] = np.maximum(done[0], done[-1]) + ends_s if ends_s.any() else done[[0, -1]]
+        done += update_s
+        step_s, last_s = float(done.max()) - last_s, float(done.max())
+        clock = np.stack([line.after(clock) for line, clock in zip(gather, done, strict=True)])
+    step_s = max(step_s, least_s)
+    latest = np.where(done >= last_s * (1.0 - 1e-12), passed, -1.0)
+    stage, rank = (int(place) for place in np.unravel_index(latest.argmax(), latest.shape))
+    lane = next(number for number, ranks in enumerate(lanes) if ranks.start <= rank < ranks.stop)
+    gather_s, optimizer_s = float(gather[stage].own_s[rank, 0]), float(update_s[stage, 0])
+    left_s = step_s - float(busy_s[lane, stage]) - gather_s - optimizer_s
+    sync_s = min(last_s - optimizer_s - float(passed[stage, rank]), left_s)
+    computed = passes[lane].computed_s
+    unsent = PlayedPipeline.of(layout, computed, np.zeros(computed.shape[0] * computed.shape[1])).played
+    span_s = step_s - sync_s - gather_s - optimizer_s
+    waiting_s = waits(span_s, float(unsent.span_s[stage]), unsent.busy_s, stage)
+    return UnevenStep(step_s, stage, lane, waiting_s, sync_s, gather_s, optimizer_s)
+
+
+def _played(
+    layout: Layout,
+    task_s: NDArray[np.float64],
+    send_s: NDArray[np.float64],
+    starts_s: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """When each stage ends that begins no earlier than told, and how long it is busy, with its transfers, ``(p,)`` each."""
+    p, v, m = layout.pp, layout.virtual_stages, layout.num_micro_batches
+    if p == 1:
+        busy_s = np.array([m * float(task_s.sum())])
+        return starts_s + busy_s, busy_s
+    task_s, sends = np.ascontiguousarray(task_s, np.float64), np.ascontiguousarray(send_s, np.float64)
+
+    def played(count: int, round_of: int | None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        tasks = orders(layout.schedule, p, v, count, round_of)
+        ends_s, busy_s, _, done = play_tasks(tasks, v, count, task_s, sends, layout.overlap_pp, starts_s)
+        assert done, "a schedule waits for itself"
+        return ends_s, busy_s
+
+    n = round_size(p, m) if v > 1 else p
+    fewer = max(STEADY_ROUNDS, MAX_TASKS // (p * v * 3) // n) * n + m % n
+    if m <= fewer + n:
+        return played(m, None)
+    (short_s, short_busy_s), (longer_s, longer_busy_s) = played(fewer, n), played(fewer + n, n)
+    times = (m - fewer) // n
+    return short_s + times * (longer_s - short_s), short_busy_s + times * (longer_busy_s - short_busy_s)
+
+
+def _held_s(layout: Layout, passes: Sequence[Passes], stage: int) -> NDArray[np.float64]:
+    """Seconds for which each lane's last pass is followed by its transfer, which nothing of its gradients waits for, ``(l,)``."""
+    if stage == 0 or layout.overlap_pp or layout.schedule in ZERO_BUBBLE:
+        return np.zeros(len(passes))
+    return np.array([one.send_s[stage - 1] for one in passes])
+
+
+def _line(
+    layout: Layout,
+    placed: PlacedLayout,
+    tails: Tails,
+    stage: int,
+    lanes: Sequence[slice],
+    held_s: NDArray[np.float64],
+    *,
+    is_backward: bool,
+) -> _Line:
+    """The messages of a stage but for those between both ends; of what goes beside passes, ``held_s`` hides too."""
+    messages = [m for m in (tails.sync if is_backward else tails.gather)(stage) if m.axis != "ends" and m.payload_bytes > 0]
+    width = stage_width(layout)
+    rows, seconds, of_rank = [], [], np.zeros((len(messages), width))
+    for number, message in enumerate(messages):
+        groups = placed.groups(message.axis)[stage]
+        rows.append(stage_groups(layout, message.axis))
+        seconds.append(np.array([tails.seconds(message, PlacedGroups(rows[-1].shape[1], (one,))) for one in groups]))
+        of_rank[number, rows[-1]] = seconds[-1][:, None]
+    givers, own_s = np.arange(width)[:, None], of_rank.sum(axis=0)[:, None]
+    if not (layout.overlap_dp and messages):
+        return _Line(rows, seconds, givers, own_s, False, is_backward)
+    if is_backward and [message.axis for message in messages[:2]] == ["shard", "replica"]:
+        # The second message waits for the passes of all who take part in a rank's first one.
+        givers = np.empty((width, rows[0].shape[1]), np.int64)
+        givers[rows[0]] = np.stack([np.roll(rows[0], -turn, axis=1) for turn in range(rows[0].shape[1])], axis=2)
+    lane_of = np.empty(width, np.int64)
+    for lane, ranks in enumerate(lanes):
+        lane_of[ranks] = lane
+    known: dict[tuple[int, bytes], float] = {}
+    own_s = np.zeros(givers.shape)
+    for rank, place in np.ndindex(givers.shape):
+        lane = int(lane_of[givers[rank, place]])
+        key = lane, of_rank[:, rank].tobytes()
+        if key not in known:
+            told = [(str(m.axis), float(s)) for m, s in zip(messages, of_rank[:, rank], strict=True)]
+            known[key] = max(0.0, tails.exposed_s(stage, lane, told, is_backward) - held_s[lane])
+        own_s[rank, place] = known[key]
+    return _Line(rows, seconds, givers, own_s, True, is_backward)
+
+
+def _ends_s(layout: Layout, placed: PlacedLayout, tails: Tails) -> NDArray[np.float64]:
+    """Seconds of what the first and the last stage sum between them, of each pair of ranks, ``(w,)``."""
+    total = np.zeros(stage_width(layout))
+    if layout.pp > 1:
+        for message in tails.sync(0):
+            if message.axis == "ends":
+                pairs = placed.pairs(0, layout.pp - 1)
+                total += [tails.seconds(message, PlacedGroups(2, (pair,))) for pair in pairs]
+    return total

@@ -1,0 +1,89 @@
+"""Memory of the stages of any job graph under a layout.
+
+Weights, gradients and optimizer as for op splits (`plans.memory`), activations by the schedule as for transformers
+(`memory`). Full recomputation keeps what a chunk is given and, while it goes backward, its own activations once.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...errors import PlanError
+from ...plans.memory import STATE_BYTES_PER_WEIGHT_BYTE
+from ...plans.partition import Layout
+from ..pipelines.schedules import FORWARD, in_flight, orders
+from .graph_work import GraphWork
+from .memory import FRAGMENTATION, RUNTIME_BYTES, StageMemory
+
+
+def flights(layout: Layout, stage: int) -> float:
+    """Most micro-batches whose activations a stage of one chunk keeps at once."""
+    return in_flight(layout.schedule, layout.pp, 1, layout.num_micro_batches, stage) if layout.pp > 1 else 1.0
+
+
+def state_factor(layout: Layout) -> float:
+    """Bytes of weights, gradients and optimizer for each byte of weights; the optimizer is what replicas may share."""
+    return 2.0 + (STATE_BYTES_PER_WEIGHT_BYTE - 2.0) / layout.num_shards
+
+
+def kept_bytes(work: GraphWork, chunk: int) -> float:
+    """What a micro-batch keeps of a chunk for its backward pass."""
+    if work.layout.recompute == "full":
+        return float(work.boundary_bytes[chunk - 1]) if chunk else 0.0
+    return work.share * float(work.graph.activation_bytes[work.chunks[chunk]].sum())
+
+
+def most_kept_bytes(work: GraphWork, stage: int) -> float:
+    """What a stage keeps at its worst moment; of several chunks, which differ in size, the schedule's own order tells it."""
+    layout = work.layout
+    kept = np.array([kept_bytes(work, chunk) for chunk in work.chunks_of(stage)])
+    if layout.pp == 1 or layout.virtual_stages == 1:
+        return flights(layout, stage) * float(kept.sum())
+    tasks = orders(layout.schedule, layout.pp, layout.virtual_stages, layout.num_micro_batches)[stage]
+    change = np.where(tasks[:, 0] == FORWARD, 1.0, -1.0) * kept[tasks[:, 1]]
+    return float(np.cumsum(change).max())
+
+
+def graph_stage_memory(work: GraphWork, stage: int) -> StageMemory:
+    """Memory of a rank of one stage."""
+    layout, graph, ops = work.layout, work.graph, work.ops_of(stage)
+    weights = float(graph.parameter_bytes[ops].sum())
+    chunks = work.chunks_of(stage)
+    activations = most_kept_bytes(work, stage)
+    if layout.recompute == "full":
+        activations += max(work.share * float(graph.activation_bytes[work.chunks[chunk]].sum()) for chunk in chunks)
+    buffers = work.share * float(graph.workspace_bytes[ops].max())
+    if layout.pp > 1:  # one message each way
+        buffers += max(float(work.boundary_bytes[chunk - 1]) if chunk else 0.0 for chunk in chunks)
+        buffers += max(float(work.boundary_bytes[chunk]) for chunk in chunks)
+    return StageMemory(
+        parameters=weights,
+        gradients=weights,
+        optimizer=weights * (state_factor(layout) - 2.0),
+        activations=activations,
+        buffers=buffers,
+        runtime=RUNTIME_BYTES + FRAGMENTATION * (activations + buffers),
+    )
+
+
+def graph_peak_memory(work: GraphWork) -> tuple[int, StageMemory]:
+    """The stage whose ranks need most, and what they hold."""
+    found = [graph_stage_memory(work, stage) for stage in range(work.layout.pp)]
+    peak = int(np.argmax([one.total for one in found]))
+    return peak, found[peak]
+
+
+def check_graph_fits(work: GraphWork, capacity_bytes: float) -> None:
+    """Refuse a layout that does not fit a device.
+
+    Raises:
+        PlanError: with what the fullest rank needs and what a device has.
+    """
+    stage, memory = graph_peak_memory(work)
+    if memory.total > capacity_bytes:
+        raise PlanError(
+            f"a rank of stage {stage} needs {memory.total / 1e9:.1f} GB ({memory.model_state / 1e9:.1f} model state, "
+            f"{memory.activations / 1e9:.1f} activations, {(memory.buffers + memory.runtime) / 1e9:.1f} buffers and runtime), "
+            f"a device has {capacity_bytes / 1e9:.1f} GB",
+            field="layout",
+        )

@@ -1,0 +1,181 @@
+"""Any job graph under data and pipeline parallelism: what its stages do, by cut.
+
+Ops of the topological order stand in contiguous chunks: where `graph_cuts` puts them, or of balanced time (`plans.stages`).
+A micro-batch of ``b`` samples takes of each op what a share of ``b`` of the graph's samples takes (`costs.compute`). What a
+later chunk needs goes from chunk to chunk, also through chunks that do not use it, as PipeDream passes it on. As for op
+splits, the update of the weights is not counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...devices import DeviceType
+from ...errors import PlanError
+from ...jobs.graph import JobGraph
+from ...plans.document import Stage
+from ...plans.partition import Layout
+from ...plans.stages import layout_stages
+from .. import compute
+from ..settings import CostSettings
+from ..training_step.graph_tails import gather_messages, sync_messages
+from .operations import Message
+
+
+@dataclass(frozen=True, eq=False)
+class GraphWork:
+    """What the stages of a job graph do in a step.
+
+    Attributes:
+        graph: the job, ``n`` ops.
+        layout: how it is cut.
+        chunks: ops of each chunk, in topological order; chunk ``k`` stands on stage ``k mod pp``.
+        share: of the graph's samples that a micro-batch has.
+        is_profiled: whether times are a profile's, and not a roofline's.
+        forward_s, backward_s: of a micro-batch, the second with recomputation, ``(n,)``.
+        gradient_bytes: of each op, ``(n,)``.
+        boundary_bytes: what a micro-batch brings from each chunk to the next, ``(pp v,)``; the last brings nothing.
+    """
+
+    graph: JobGraph
+    layout: Layout
+    chunks: tuple[NDArray[np.int64], ...]
+    share: float
+    is_profiled: bool
+    forward_s: NDArray[np.float64]
+    backward_s: NDArray[np.float64]
+    gradient_bytes: NDArray[np.float64]
+    boundary_bytes: NDArray[np.float64]
+
+    def chunks_of(self, stage: int) -> list[int]:
+        """The chunks on a stage."""
+        return list(range(stage, len(self.chunks), self.layout.pp))
+
+    def ops_of(self, stage: int) -> NDArray[np.int64]:
+        """The ops on a stage, chunk by chunk."""
+        return np.concatenate([self.chunks[chunk] for chunk in self.chunks_of(stage)])
+
+    def boundary(self, chunk: int) -> tuple[Message, ...]:
+        """What goes from a chunk to the next one, and its gradient back."""
+        size = float(self.boundary_bytes[chunk])
+        return (Message("activations", "send_recv", "pp", size),) if self.layout.pp > 1 and size > 0 else ()
+
+    def sync(self, stage: int) -> tuple[Message, ...]:
+        """Gradients of a stage, over the replicas."""
+        return sync_messages(self.layout, float(self.gradient_bytes[self.ops_of(stage)].sum()))
+
+    def gather(self, stage: int) -> tuple[Message, ...]:
+        """Parameters of a stage, where the replicas update a part each."""
+        return gather_messages(self.layout, float(self.graph.parameter_bytes[self.ops_of(stage)].sum()))
+
+
+def describe_graph(
+    graph: JobGraph,
+    layout: Layout,
+    device: DeviceType,
+    costs: CostSettings | None = None,
+    *,
+    stages: Sequence[Stage] = (),
+    cuts: Sequence[int] = (),
+) -> GraphWork:
+    """The work of a job graph under a layout of data and pipeline parallelism.
+
+    Args:
+        graph: the job; its figures hold for ``samples_per_step`` samples, where it does not say for the global batch.
+        layout: ``dp``, ``pp``, ``virtual_stages``, ``schedule``, ``micro_batch``, ``recompute`` (none or full), ZeRO-1 and the
+            overlaps are read.
+        device: on which it runs.
+        costs: chooses the compute model and the size of gradients.
+        stages: of a plan; by default balanced by time, see `plans.stages.layout_stages`.
+        cuts: in place of stages, the first op of each chunk by its place in the topological order and, last, ``n``.
+
+    Raises:
+        PlanError: an axis that a graph of ops cannot be cut along, or a micro-batch that is no share of the graph's batch.
+        GraphError: the graph cannot be timed on the device.
+    """
+    costs = costs or CostSettings()
+    forward_s, backward_s = op_times_s(graph, layout, device, costs)
+    chunks = _chunks(graph, layout, stages, cuts)
+    chunk_of = np.empty(graph.num_ops, np.int64)
+    for chunk, ops in enumerate(chunks):
+        chunk_of[ops] = chunk
+    back = np.flatnonzero(chunk_of[graph.edges[:, 0]] > chunk_of[graph.edges[:, 1]])
+    for source, target in graph.edges[back[:1]].tolist():
+        problem = f"{graph.op_names[target]} stands in an earlier chunk than {graph.op_names[source]}, whose output it needs"
+        raise PlanError(problem, field="stages")
+    last_use = chunk_of.copy()
+    np.maximum.at(last_use, graph.edges[:, 0], chunk_of[graph.edges[:, 1]])
+    crossing = [(chunk_of <= chunk) & (last_use > chunk) for chunk in range(len(chunks))]
+    share = share_of(graph, layout)
+    return GraphWork(
+        graph=graph,
+        layout=layout,
+        chunks=chunks,
+        share=share,
+        is_profiled=graph.source == "measured" and compute.chosen(costs.compute, graph).provenance == "measured",
+        forward_s=forward_s,
+        backward_s=backward_s,
+        gradient_bytes=graph.parameter_bytes * costs.gradient_bytes_per_parameter_byte,
+        boundary_bytes=np.array([share * float(graph.activation_bytes[cross].sum()) for cross in crossing]),
+    )
+
+
+def share_of(graph: JobGraph, layout: Layout) -> float:
+    """The part of the graph's samples that a micro-batch has."""
+    return layout.micro_batch / (graph.samples_per_step or layout.global_batch)
+
+
+def op_times_s(
+    graph: JobGraph, layout: Layout, device: DeviceType, costs: CostSettings
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Seconds of a micro-batch's forward pass, and of its backward pass with recomputation, through each op, ``(n,)``.
+
+    Raises:
+        PlanError, GraphError: as `describe_graph`.
+    """
+    samples = graph.samples_per_step or layout.global_batch
+    _check(graph, layout, samples)
+    splits = np.full(graph.num_ops, samples // layout.micro_batch)
+    forward_s, backward_s = compute.chosen(costs.compute, graph).share_s(graph, splits, device)
+    return forward_s, backward_s + (forward_s if layout.recompute == "full" else 0.0)
+
+
+def _chunks(graph: JobGraph, layout: Layout, stages: Sequence[Stage], cuts: Sequence[int]) -> tuple[NDArray[np.int64], ...]:
+    """The ops of each chunk."""
+    if len(cuts):
+        chunks = tuple(graph.order[first:last] for first, last in pairwise(cuts))
+    else:
+        names = {name: op for op, name in enumerate(graph.op_names)}
+        held = sorted(stages or layout_stages(graph, layout), key=lambda stage: (stage.chunk, stage.stage))
+        chunks = tuple(np.array([names[name] for name in stage.ops if name in names], np.int64) for stage in held)
+    if sum(map(len, chunks)) != graph.num_ops or len(chunks) != layout.pp * layout.virtual_stages:
+        raise PlanError("do not hold each op of the job once, in as many chunks as the layout has", field="stages")
+    return chunks
+
+
+def _check(graph: JobGraph, layout: Layout, samples: int) -> None:
+    layers = "cuts layers, which a graph of ops does not tell"
+    for bad, field, value, problem in (
+        *((getattr(layout, axis) > 1, axis, getattr(layout, axis), layers) for axis in ("tp", "cp", "ep")),
+        (layout.zero >= 2, "zero", layout.zero, "gathers and scatters layer by layer, which a graph of ops does not tell"),
+        (layout.recompute == "selective", "recompute", "selective", "is about attention, which a graph of ops does not tell"),
+        (
+            layout.schedule in ("zb-h1", "zb-2p"),
+            "schedule",
+            layout.schedule,
+            "parts the gradients of weights from those of inputs, which a graph of ops does not",
+        ),
+        (
+            samples % layout.micro_batch != 0,
+            "micro_batch",
+            layout.micro_batch,
+            f"does not divide the {samples} samples of a step of {graph.name}",
+        ),
+    ):
+        if bad:
+            raise PlanError(problem, field=f"layout.{field}", value=value)

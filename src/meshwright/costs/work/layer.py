@@ -1,0 +1,165 @@
+"""The passes of one transformer layer, of the embedding and of the head, for one micro-batch on one rank.
+
+Kernels are those that Megatron-LM launches: products, attention (fused, or as two batched products with softmax and
+dropout between them), norm, bias with dropout and residual, activation. Sweeps count the bytes that such a kernel reads
+and writes, ``e`` for each number of the working precision.
+
+Legend: ``s`` tokens of a sequence, ``b`` sequences of a micro-batch, ``t`` tensor-parallel degree, ``h`` hidden width.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Literal
+
+from ...jobs.transformer import TransformerShape
+from ..collectives.prices import Operation
+from .layer_key import BlockKey
+from .layer_parts import Bricks
+from .operations import Axis, Item, Message, Pass, Product, Sweep
+
+PREFETCHED_PARAMETERS = 5e7
+"""Largest weight that ZeRO-3 fetches ahead of its use, unless the layout says that it overlaps: a weight that does not fit
+DeepSpeed's buffer for that is fetched when it is wanted, and nothing hides it. DeepSpeed's default of
+``stage3_prefetch_bucket_size``, deepspeed/runtime/zero/config.py."""
+
+LOSS_FORWARD_BYTES, LOSS_BACKWARD_BYTES = 38, 14
+"""Bytes that Megatron-LM's vocabulary-parallel cross-entropy moves for each logit: to float32 (6), maximum (4), minus
+maximum (8), exponential (8), sum (4), division (8); backward: times the gradient (8), back to half precision (6)."""
+
+LOOK_UP_KERNELS, SORTED_KERNELS = 10, 12
+"""Launches in which PyTorch looks tokens up (with the masks of those that another rank holds), and in which it adds their
+gradients to a table (it sorts them first, in several passes). Counts that reproduce the host's time best in the calibration
+set; 3 and 3, 8 and 8 were tried too."""
+
+
+@dataclass(frozen=True)
+class BlockWork:
+    """The passes of one block for one micro-batch.
+
+    Attributes:
+        forward: the forward pass.
+        recompute: what of it is done again before the backward pass.
+        backward: the backward pass, gradients of inputs and weights in the order in which they are computed.
+        dense_parameters: parameters on this rank whose gradients are summed over ``dp_cp``.
+        expert_parameters: those whose gradients are summed over ``expert_dp``.
+        largest_weight: parameters of its largest weight on this rank.
+    """
+
+    forward: Pass
+    recompute: Pass
+    backward: Pass
+    dense_parameters: float
+    expert_parameters: float = 0.0
+    largest_weight: float = 0.0
+
+
+@lru_cache(maxsize=65_536)
+def layer(shape: TransformerShape, key: BlockKey) -> BlockWork:
+    """One transformer layer."""
+    made = Bricks(shape, key)
+    attention, feed_forward = made.attention(), made.feed_forward()
+    halves = made.joined(attention, feed_forward) if shape.is_parallel else made.in_turn(attention, feed_forward)
+    forward, backward = halves
+    core = made.attention_core() if key.attention == "unfused" else ()
+    recompute = {"none": (), "selective": core, "full": forward}[key.recompute]
+    return _with_zero(
+        BlockWork(forward, recompute, backward, made.dense_parameters, made.expert_parameters, made.largest_weight), key
+    )
+
+
+@lru_cache(maxsize=65_536)
+def embedding(shape: TransformerShape, key: BlockKey) -> BlockWork:
+    """The look-up of tokens and positions; its backward pass adds to the rows of the table."""
+    made = Bricks(shape, key)
+    width = made.element_bytes * shape.hidden * made.tokens
+    table = shape.vocabulary / key.tp * shape.hidden
+    positions = (shape.max_positions if shape.learned_positions else 0) * shape.hidden
+    drop = 1.0 if shape.has_dropout else 0.0
+    forward: list[Item] = [Sweep("embedding", 2 * width, LOOK_UP_KERNELS)]
+    backward: list[Item] = []
+    if key.tp > 1:
+        operation: Operation = "reduce_scatter" if key.sequence_parallel else "all_reduce"
+        forward.append(Message("embedding", operation, "tp", width))
+        if key.sequence_parallel:
+            backward.append(Message("embedding gradient", "all_gather", "tp", width))
+    if shape.learned_positions or shape.token_types:
+        forward.append(Sweep("positions", 3 * width / made.split, 3))
+        backward.append(Sweep("position gradient", width, SORTED_KERNELS, is_weight=True))
+    if drop:
+        forward.append(Sweep("embedding dropout", 2.5 * width / made.split, 1))
+        backward.append(Sweep("embedding dropout gradient", 2.5 * width / made.split, 1))
+    table_bytes = made.sum_bytes(table) + made.element_bytes * table
+    backward.append(Sweep("embedding gradient", 3 * width + table_bytes, SORTED_KERNELS + 3, is_weight=True))
+    return _with_zero(BlockWork(tuple(forward), (), tuple(backward), table + positions, largest_weight=table), key)
+
+
+@lru_cache(maxsize=65_536)
+def head(shape: TransformerShape, key: BlockKey, has_own_table: bool) -> BlockWork:
+    """Final norm, product with the vocabulary and loss. A tied table stands here too, where the head is on its own stage.
+
+    Args:
+        shape: the model.
+        key: what of the layout counts.
+        has_own_table: whether gradients of the head's table are summed by themselves; those of a tied table that stands
+            beside the embedding join the embedding's first.
+    """
+    made = Bricks(shape, key)
+    columns = -(-shape.vocabulary // key.tp)
+    logits = made.tokens * columns
+    norm_forward, norm_backward = made.norm("final norm")
+    forward: list[Item] = [norm_forward]
+    backward: list[Item] = []
+    if key.tp > 1 and key.sequence_parallel:
+        forward.append(made.message("logits input", "all_gather"))
+    forward.append(Product("logits", made.tokens, columns, shape.hidden))
+    kind: Literal["loss", "spread loss"] = "loss" if key.tp == 1 else "spread loss"
+    forward.append(Sweep("loss", LOSS_FORWARD_BYTES * logits, 12, kind=kind))
+    backward.append(Sweep("loss gradient", LOSS_BACKWARD_BYTES * logits, 4, kind=kind))
+    if key.tp > 1:
+        for part in ("maximum", "target", "sum"):
+            forward.append(Message(f"loss {part}", "all_reduce", "tp", 4.0 * made.tokens))
+    backward += made.product_backward("logits", made.tokens, columns, shape.hidden, is_column=True)
+    backward.append(norm_backward)
+    weights = shape.vocabulary / key.tp * shape.hidden
+    norms = shape.norm_vectors * shape.hidden
+    made_block = BlockWork(tuple(forward), (), tuple(backward), weights + norms, largest_weight=weights)
+    return _with_zero(made_block, key, scattered=weights + norms if has_own_table else norms)
+
+
+def _with_zero(work: BlockWork, key: BlockKey, scattered: float | None = None) -> BlockWork:
+    """The messages of ZeRO-3 (and of ZeRO-2 without a pipeline) around a block.
+
+    Parameters are gathered for the forward pass, for the recomputed one and for the backward pass; those that are fetched
+    ahead (see `PREFETCHED_PARAMETERS`) beside the block before. Gradients are scattered beside the block that follows. In a
+    pipeline that is so for every micro-batch; where a zero-bubble schedule puts weight gradients off, they are scattered
+    with those, which need no weights. DeepSpeed fetches a table for the embedding's backward pass as well.
+
+    Args:
+        work: the block.
+        key: what of the layout counts.
+        scattered: dense parameters whose gradients are scattered here; by default all.
+
+    Source:
+        Rajbhandari et al., "ZeRO: memory optimizations toward training trillion parameter models", 2020, section 7.2.
+    """
+    forward, recompute, backward = work.forward, work.recompute, work.backward
+    is_ahead = key.overlap_dp or work.largest_weight <= PREFETCHED_PARAMETERS
+    kinds: tuple[tuple[Axis, float], ...] = (("shard", work.dense_parameters), ("expert_dp", work.expert_parameters))
+    for axis, parameters in kinds:
+        if not parameters:
+            continue
+        payload = key.element_bytes * parameters
+        summed = key.element_bytes * scattered if axis == "shard" and scattered is not None else payload
+        if key.reduces_gradients:
+            beside = len(backward)
+            backward = (Message("gradients", "reduce_scatter", axis, summed, beside, is_weight=True), *backward)
+        if key.gathers_parameters:
+            gather = Message("parameters", "all_gather", axis, payload)
+            forward, recompute, backward = (
+                (replace(gather, beside=len(items) if is_ahead else 0), *items) if items else items
+                for items in (forward, recompute if key.recompute == "full" else (), backward)
+            )
+            recompute = recompute or work.recompute
+    return replace(work, forward=forward, recompute=recompute, backward=backward)

@@ -1,0 +1,364 @@
+"""The bricks of a transformer layer: kernels and messages of its parts, forward and backward.
+
+Legend: ``s`` tokens of a sequence, ``b`` sequences of a micro-batch, ``t`` tensor-parallel degree, ``h`` hidden width, ``e``
+bytes of a number.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...jobs.transformer import TransformerShape
+from ..collectives.prices import Operation
+from .layer_key import BlockKey
+from .operations import FusedAttention, Item, Message, Pass, Product, Sweep
+
+OVERLAP_CHUNKS = 4
+"""Pieces into which overlapped tensor-parallel messages and their products are cut (Jiang et al., "MegaScale", 2024,
+section 3.2, cut into small chunks without naming their number; 4 is an assumption)."""
+
+
+FUSED_SOFTMAX_BATCHES, FUSED_SOFTMAX_KEYS = 4, 16_384
+"""Megatron-LM's kernel of scale, mask and softmax wants heads times sequences to be a multiple of the first and no more keys
+than the second; else it runs kernel by kernel in float32 (NVIDIA/Megatron-LM, megatron/core/fusions/fused_softmax.py,
+``is_kernel_available``)."""
+
+
+class Bricks:
+    """The bricks of a layer: every method gives items, or forward and backward items."""
+
+    def __init__(self, shape: TransformerShape, key: BlockKey) -> None:
+        self.shape = shape
+        self.key = key
+        self.element_bytes = key.element_bytes
+        self.tokens = key.micro_batch * key.sequence_length // key.cp
+        self.split = key.tp if key.sequence_parallel else 1
+        """Into how many parts the residual stream is cut by sequence."""
+        self.query_width = shape.num_heads * shape.head_dim / key.tp
+        self.key_value_width = max(shape.num_key_value_heads, key.tp) * shape.head_dim / key.tp
+        self.halves = 2 if shape.is_gated else 1
+
+    @property
+    def dense_parameters(self) -> float:
+        """Parameters of one layer on this rank, without experts."""
+        shape, t = self.shape, self.key.tp
+        joint = self.query_width + 2 * self.key_value_width
+        count = shape.hidden * (joint + self.query_width)
+        count += joint * shape.qkv_bias + shape.hidden * shape.output_bias
+        count += (1 if shape.is_parallel else 2) * shape.norm_vectors * shape.hidden
+        if shape.num_experts > 1:
+            return count + shape.hidden * shape.num_experts
+        count += (self.halves + 1) * shape.hidden * shape.feed_forward / t
+        return count + (self.halves * shape.feed_forward / t + shape.hidden) * shape.mlp_bias
+
+    @property
+    def largest_weight(self) -> float:
+        """Parameters of the largest weight of the layer on this rank."""
+        shape = self.shape
+        inner = self.halves * shape.feed_forward / self.key.tp * max(1, shape.num_experts // self.key.ep)
+        return shape.hidden * max(inner, self.query_width + 2 * self.key_value_width)
+
+    @property
+    def expert_parameters(self) -> float:
+        """Parameters of the experts on this rank."""
+        shape = self.shape
+        if shape.num_experts <= 1:
+            return 0.0
+        return shape.num_experts / self.key.ep * (self.halves + 1) * shape.hidden * shape.feed_forward / self.key.tp
+
+    def message(self, name: str, operation: Operation, beside: int = 0, *, is_weight: bool = False) -> Message:
+        """A tensor-parallel message of the activations of all tokens."""
+        chunks = OVERLAP_CHUNKS if self.key.overlap_tp and beside else 1
+        payload = float(self.element_bytes * self.tokens * self.shape.hidden)
+        return Message(name, operation, "tp", payload, beside, chunks, is_weight)
+
+    def norm(self, name: str) -> tuple[Sweep, Sweep]:
+        """Reads and writes once; backward reads gradient and input, writes the gradient, and reads both for the weights."""
+        part = self.element_bytes * self.tokens * self.shape.hidden / self.split
+        return Sweep(name, 2 * part, 1), Sweep(f"{name} gradient", 5 * part, 2)
+
+    def residual(self, name: str) -> tuple[Sweep, Sweep]:
+        """Bias, dropout (a mask of one byte each) and residual in one kernel; backward the mask alone and the sum of two."""
+        part = self.tokens * self.shape.hidden / self.split
+        drop = 1 if self.shape.has_dropout else 0
+        forward = Sweep(name, (3 * self.element_bytes + drop) * part, 1)
+        return forward, Sweep(f"{name} gradient", (3 * self.element_bytes + drop * (2 * self.element_bytes + 1)) * part, 1 + drop)
+
+    @property
+    def summed_bytes(self) -> int:
+        """Of a number of the sum of gradients."""
+        return 4 if self.key.fp32_gradients else self.element_bytes
+
+    def sum_bytes(self, parameters: float) -> float:
+        """Bytes that adding one micro-batch's gradient to the sum moves, beyond what the product itself does."""
+        if self.key.fused_accumulation:
+            return 0.0
+        return (2.0 * self.summed_bytes + self.element_bytes) * parameters
+
+    def weight_gradient(self, name: str, m: int, n: int, k: int, batch: int = 1) -> Product:
+        """The product of a weight's gradient, which adds to the sum by itself if it may."""
+        sum_bytes = self.summed_bytes if self.key.fused_accumulation else 0
+        return Product(f"{name} weight gradient", m, n, k, batch, is_weight=True, sum_bytes=sum_bytes)
+
+    def product_backward(
+        self, name: str, m: int, n: float, k: float, *, is_column: bool, bias: bool = False, batch: int = 1
+    ) -> list[Item]:
+        """Gradients of a linear layer of ``m`` tokens.
+
+        A layer that is cut by columns sums the gradient of its input over tp (or scatters it by sequence), one that is
+        cut by rows gathers the gradient of its output where that is cut by sequence. With ``async_gradients`` the sum
+        runs beside the product of the weight gradient. Under sequence parallelism the input is gathered again beside the
+        input gradient, and the scatter runs beside the weight gradient.
+        """
+        key = self.key
+        n, k = round(n), round(k)
+        weights = batch * n * k
+        to_input = Product(f"{name} input gradient", m, k, n, batch)
+        to_weight: list[Item] = [self.weight_gradient(name, n, k, m, batch)]
+        if self.sum_bytes(weights):
+            to_weight.append(Sweep(f"{name} gradient sum", self.sum_bytes(weights), 1, is_weight=True))
+        if bias:
+            to_weight.append(Sweep(f"{name} bias gradient", self.element_bytes * m * n * batch, 1, is_weight=True))
+        if key.tp == 1:
+            return [to_input, *to_weight]
+        asynchronous = key.async_gradients or key.overlap_tp
+        if not is_column:
+            if not key.sequence_parallel:
+                return [to_input, *to_weight]
+            # The gathered gradient is wanted by both products; with overlap_tp it comes in pieces.
+            gather = self.message(f"{name} output gradient", "all_gather", 1 if key.overlap_tp else 0)
+            return [gather, to_input, *to_weight]
+        if not key.sequence_parallel:
+            sum_ = self.message(f"{name} input gradient", "all_reduce", len(to_weight) if asynchronous else 0)
+            return [to_input, replace(sum_, chunks=1), *to_weight]
+        again = self.message(f"{name} input again", "all_gather", 1 if asynchronous else 0)
+        scatter = self.message(f"{name} input gradient", "reduce_scatter", len(to_weight) if asynchronous else 0)
+        return [replace(again, chunks=1), to_input, replace(scatter, chunks=1), *to_weight]
+
+    def attention_core(self) -> Pass:
+        """Scores, softmax, dropout and context, unfused."""
+        heads, rows, columns = self._heads()
+        scores = heads * rows * columns
+        e = self.element_bytes
+        items: list[Item] = [
+            Product("scores", rows, columns, self.shape.head_dim, heads, is_attention=True),
+            self._softmax(heads, columns, scores)[0],
+        ]
+        if self.shape.has_dropout:
+            items.append(Sweep("attention dropout", (2 * e + 1.0) * scores, 1))
+        items.append(Product("context", rows, self.shape.head_dim, columns, heads, is_attention=True))
+        return tuple(items)
+
+    def _softmax(self, heads: int, keys: int, scores: float) -> tuple[Sweep, Sweep]:
+        """Scale, mask and softmax of unfused attention, in one kernel if it may.
+
+        The kernel of a causal mask reads the lower triangle and writes all, backward it reads two triangles. Without it
+        scores of 16 bits are brought to float32, scaled, masked, put through the softmax and brought back, each by a
+        kernel that reads and writes; the softmax's gradient reads two.
+        """
+        e = self.element_bytes
+        is_fused = e == 2 and heads % FUSED_SOFTMAX_BATCHES == 0 and keys <= FUSED_SOFTMAX_KEYS
+        if is_fused:
+            forward, backward = (2.0, 3.0) if self.shape.is_encoder else (1.5, 2.0)
+            return Sweep("softmax", forward * e * scores, 1), Sweep("softmax gradient", backward * e * scores, 1)
+        casts, in_float32 = (2, 3) if e == 2 else (0, 3)
+        there = casts * (e + 4.0) + in_float32 * 8.0
+        num_kernels = casts + in_float32
+        return Sweep("softmax", there * scores, num_kernels), Sweep("softmax gradient", (there + 4.0) * scores, num_kernels)
+
+    def attention(self) -> tuple[list[Item], list[Item]]:
+        """Norm to output product, without the residual, forward and backward."""
+        shape, tokens = self.shape, self.tokens
+        joint = round(self.query_width + 2 * self.key_value_width)
+        width = round(self.query_width)
+        copy = Sweep("context copy", 2.0 * self.element_bytes * tokens * width, 1)
+        core_forward, core_backward = self._core()
+        # The joint bias is added by a kernel of its own; the others are added with what follows their products.
+        bias = [Sweep("qkv bias", 2.0 * self.element_bytes * tokens * joint, 1)] if shape.qkv_bias else []
+        qkv: list[Item] = [*self._gathered("qkv", [Product("qkv", tokens, joint, shape.hidden)]), *bias]
+        forward: list[Item] = [*qkv, *core_forward, copy]
+        forward += self._scattered("attention output", [Product("attention output", tokens, shape.hidden, width)])
+        backward = self.product_backward("attention output", tokens, shape.hidden, width, is_column=False, bias=shape.output_bias)
+        backward += [replace(copy, name="context gradient copy"), *core_backward]
+        if self.key.attention == "unfused":  # the gradients of the three are put side by side again
+            backward.append(Sweep("joined gradient copy", 2.0 * self.element_bytes * tokens * joint, 1))
+        backward += self.product_backward("qkv", tokens, joint, shape.hidden, is_column=True, bias=shape.qkv_bias)
+        return forward, backward
+
+    def feed_forward(self) -> tuple[list[Item], list[Item]]:
+        """Up, activation, down, forward and backward; experts where there are any."""
+        shape, tokens = self.shape, self.tokens
+        if shape.num_experts > 1:
+            return self._experts()
+        inner = shape.feed_forward / self.key.tp
+        wide = round(self.halves * inner)
+        act, act_gradient = self._activation(tokens * inner)
+        forward: list[Item] = [*self._gathered("mlp up", [Product("mlp up", tokens, wide, shape.hidden)]), act]
+        forward += self._scattered("mlp down", [Product("mlp down", tokens, shape.hidden, round(inner))])
+        backward = self.product_backward("mlp down", tokens, shape.hidden, inner, is_column=False, bias=shape.mlp_bias)
+        backward.append(act_gradient)
+        backward += self.product_backward("mlp up", tokens, wide, shape.hidden, is_column=True, bias=shape.mlp_bias)
+        return forward, backward
+
+    def in_turn(self, attention: tuple[list[Item], list[Item]], feed_forward: tuple[list[Item], list[Item]]) -> tuple[Pass, Pass]:
+        """Norm, attention, residual, norm, feed-forward, residual."""
+        forward: list[Item] = []
+        backward: list[Item] = []
+        for name, (there, back) in (("attention", attention), ("mlp", feed_forward)):
+            norm, norm_gradient = self.norm(f"{name} norm")
+            residual, residual_gradient = self.residual(f"{name} residual")
+            forward += [norm, *there, residual]
+            backward[:0] = [residual_gradient, *back, norm_gradient]
+        return tuple(forward), tuple(backward)
+
+    def joined(self, attention: tuple[list[Item], list[Item]], feed_forward: tuple[list[Item], list[Item]]) -> tuple[Pass, Pass]:
+        """One norm, one gathered input and one summed output for both halves (Wang and Komatsuzaki, "GPT-J-6B", 2021)."""
+        norm, norm_gradient = self.norm("norm")
+        residual, residual_gradient = self.residual("residual")
+        there, back = attention
+        there_mlp, back_mlp = feed_forward
+        no_gather = [i for i in there_mlp if not (isinstance(i, Message) and i.axis == "tp" and i.operation == "all_gather")]
+        no_scatter = [i for i in there if not (isinstance(i, Message) and i.axis == "tp" and i.operation != "all_gather")]
+        twice = {"mlp up input again", "mlp up input gradient", "mlp down output gradient"}
+        back_mlp = [i for i in back_mlp if not (isinstance(i, Message) and i.name in twice - {"mlp down output gradient"})]
+        back = [i for i in back if not (isinstance(i, Message) and i.name == "attention output output gradient")]
+        return (norm, *no_scatter, *no_gather, residual), (residual_gradient, *back_mlp, *back, norm_gradient)
+
+    def _gathered(self, name: str, products: list[Item]) -> list[Item]:
+        """Products after the gathering of their input where that is cut by sequence."""
+        if self.key.tp == 1 or not self.key.sequence_parallel:
+            return products
+        return [self.message(f"{name} input", "all_gather", 1 if self.key.overlap_tp else 0), *products]
+
+    def _scattered(self, name: str, products: list[Item]) -> list[Item]:
+        """Products before the sum of their output over tp; with overlap_tp the two run side by side in pieces."""
+        if self.key.tp == 1:
+            return products
+        operation: Operation = "reduce_scatter" if self.key.sequence_parallel else "all_reduce"
+        if self.key.overlap_tp:
+            return [self.message(name, operation, len(products)), *products]
+        return [*products, self.message(name, operation)]
+
+    def _heads(self) -> tuple[int, int, int]:
+        """Heads of the micro-batch on this rank, queries of each, keys that each query sees."""
+        key, shape = self.key, self.shape
+        ulysses = key.cp > 1 and key.context_parallel == "ulysses"
+        heads = max(1, round(key.micro_batch * shape.num_heads / key.tp / (key.cp if ulysses else 1)))
+        rows = key.sequence_length // (1 if ulysses else key.cp)
+        return heads, rows, key.sequence_length
+
+    def _core(self) -> tuple[list[Item], list[Item]]:
+        """Everything between the two linear layers of attention, with the messages of context parallelism."""
+        shape, key, e = self.shape, self.key, self.element_bytes
+        heads, rows, columns = self._heads()
+        if key.attention == "unfused":
+            scores = heads * rows * columns
+            drop = [Sweep("attention dropout gradient", (2 * e + 1.0) * scores, 1)] if shape.has_dropout else []
+            forward: list[Item] = list(self.attention_core())
+            backward: list[Item] = [
+                Product("value gradient", columns, shape.head_dim, rows, heads, is_attention=True),
+                Product("probability gradient", rows, columns, shape.head_dim, heads, is_attention=True),
+                *drop,
+                self._softmax(heads, columns, scores)[1],
+                Product("query gradient", rows, shape.head_dim, columns, heads, is_attention=True),
+                Product("key gradient", columns, shape.head_dim, rows, heads, is_attention=True),
+            ]
+        else:
+            flops = 4.0 * heads * shape.head_dim * self._seen_pairs(rows, columns)
+            width = e * self.tokens * (2 * self.query_width + 2 * self.key_value_width)
+            forward = [FusedAttention("attention", flops, width)]
+            # Five products backward against two forward: scores again, and the gradients of V, P, Q and K.
+            backward = [FusedAttention("attention gradient", 2.5 * flops, 2 * width, is_backward=True)]
+        return self._in_context(forward), self._in_context(backward, is_backward=True)
+
+    def _seen_pairs(self, rows: int, columns: int) -> float:
+        """Pairs of query and key that the fused kernel computes: half under a causal mask, less under a window."""
+        window = self.shape.window
+        if self.shape.is_encoder:
+            return float(rows * min(columns, window or columns))
+        if window is None or window >= columns:
+            return rows * columns / 2
+        return rows * (window - window**2 / (2 * columns))
+
+    def _in_context(self, items: list[Item], *, is_backward: bool = False) -> list[Item]:
+        """Attention with what context parallelism moves before, beside and after it."""
+        key, e, c = self.key, self.element_bytes, self.key.cp
+        if c == 1:
+            return items
+        names = ("context gradient", "key and value gradient") if is_backward else ("key and value", "context")
+        local = float(e * self.tokens)
+        if key.context_parallel == "ulysses":
+            queries = local * (self.query_width + 2 * self.key_value_width)
+            context = local * self.query_width
+            first, last = (context, queries) if is_backward else (queries, context)
+            return [
+                Message(names[0], "all_to_all", "cp", first),
+                *items,
+                Message(names[1], "all_to_all", "cp", last),
+            ]
+        block = local * 2 * self.key_value_width
+        if key.context_parallel == "all-gather":
+            gather = Message("key and value", "all_gather", "cp", c * block)
+            after = [Message(names[1], "reduce_scatter", "cp", c * block)] if is_backward else []
+            return [gather, *items, *after]
+        # Ring: each of c blocks of attention runs while the next keys and values come; backward their gradients go along.
+        turns = (2 if is_backward else 1) * (c - 1) * block
+        return [Message("ring of keys and values", "send_recv", "cp", turns, len(items)), *items]
+
+    def _activation(self, numbers: float) -> tuple[Sweep, Sweep]:
+        """Activation on its input (two inputs with a gate): reads them, writes one; backward reads and writes them too."""
+        reads = self.halves
+        forward = Sweep("activation", (reads + 1.0) * self.element_bytes * numbers, 1)
+        return forward, Sweep("activation gradient", (2.0 * reads + 1) * self.element_bytes * numbers, 1)
+
+    def _experts(self) -> tuple[list[Item], list[Item]]:
+        """Router, dispatch to the ranks of the experts, their products, and the way back; tokens spread evenly."""
+        shape, key, e = self.shape, self.key, self.element_bytes
+        inner = shape.feed_forward / key.tp
+        own = self.tokens / self.split
+        local = max(1, shape.num_experts // key.ep)
+        routed = self.tokens * shape.experts_per_token
+        rows = max(1, round(routed / local))
+        wide = round(self.halves * inner)
+        order = Sweep("token order", 2.0 * e * own * shape.experts_per_token * shape.hidden, 2)
+        sent = float(e * own * shape.experts_per_token * shape.hidden)
+        act, act_gradient = self._activation(routed * inner)
+        names = ("dispatch", "combine")
+        sends: list[list[Item]] = [[Message(n, "all_to_all", "ep", sent)] if key.ep > 1 else [] for n in names]
+        weights = local * (self.halves + 1) * shape.hidden * inner
+        payload = float(e * routed * shape.hidden)
+
+        def over_tp(name: str, operation: Operation) -> list[Item]:
+            return [Message(name, operation, "tp", payload)] if key.tp > 1 else []
+
+        gathers = over_tp("expert input", "all_gather") if key.sequence_parallel else []
+        sums = over_tp("expert output", "reduce_scatter" if key.sequence_parallel else "all_reduce")
+        forward: list[Item] = [
+            Product("router", round(own), shape.num_experts, shape.hidden),
+            order,
+            *sends[0],
+            *gathers,
+            Product("experts up", rows, wide, shape.hidden, local),
+            act,
+            Product("experts down", rows, shape.hidden, round(inner), local),
+            *sums,
+            *sends[1],
+            replace(order, name="token order back"),
+        ]
+        backward: list[Item] = [
+            replace(order, name="token order gradient"),
+            *sends[1],
+            *gathers,
+            Product("experts down input gradient", rows, round(inner), shape.hidden, local),
+            self.weight_gradient("experts down", shape.hidden, round(inner), rows, local),
+            act_gradient,
+            Product("experts up input gradient", rows, shape.hidden, wide, local),
+            self.weight_gradient("experts up", wide, shape.hidden, rows, local),
+            Sweep("expert gradient sum", self.sum_bytes(weights), 2, is_weight=True),
+            *sums,
+            *sends[0],
+            replace(order, name="token order back gradient"),
+            Product("router input gradient", round(own), shape.hidden, shape.num_experts),
+            self.weight_gradient("router", shape.num_experts, shape.hidden, round(own)),
+        ]
+        return forward, backward

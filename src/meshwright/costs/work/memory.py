@@ -1,0 +1,270 @@
+"""Memory of every pipeline stage of a layout: what a rank holds at its worst moment, and what of.
+
+Legend: ``s`` tokens of a sequence on a rank of ``cp``, ``b`` sequences of a micro-batch, ``t`` tensor-parallel degree,
+``h`` hidden width.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+from ...errors import PlanError
+from ...jobs.transformer import TransformerShape
+from ...plans.partition import Layout
+from ..pipelines.schedules import in_flight, waiting
+from .work import ZERO_BUBBLE, LayoutWork
+
+FRAGMENTATION = 0.04
+"""Share of what changes size during a step that a caching allocator cannot reuse. An assumption."""
+
+RUNTIME_BYTES = 1.5e9
+"""Context of the driver and its libraries on a device, and NCCL's own buffers. An assumption."""
+
+BUCKET_PARAMETERS = 5e8
+"""Parameters or gradients of one bucket of ZeRO (DeepSpeed's default ``reduce_bucket_size``)."""
+
+LIVE_PARAMETERS = 1e9
+"""Parameters that ZeRO-3 keeps whole at a time, where a single weight is not larger (DeepSpeed's default
+``stage3_max_live_parameters``)."""
+
+
+@dataclass(frozen=True)
+class StageMemory:
+    """Bytes on a rank of one stage.
+
+    Attributes:
+        parameters: weights in the working precision.
+        gradients: as they are summed.
+        optimizer: master weights and both moments, in float32.
+        activations: of all micro-batches that the schedule keeps, with the block that is being recomputed.
+        buffers: of communication, and the logits.
+        runtime: driver, libraries and fragmentation.
+    """
+
+    parameters: float
+    gradients: float
+    optimizer: float
+    activations: float
+    buffers: float
+    runtime: float
+
+    @property
+    def model_state(self) -> float:
+        """Parameters, gradients and optimizer."""
+        return self.parameters + self.gradients + self.optimizer
+
+    @property
+    def total(self) -> float:
+        """All of it."""
+        return self.model_state + self.activations + self.buffers + self.runtime
+
+
+@lru_cache(maxsize=4096)
+def layer_activation_bytes(
+    shape: TransformerShape,
+    tp: int,
+    tokens: int,
+    keys: int,
+    sequence_parallel: bool,
+    recompute: str,
+    attention: str,
+    width: int = 2,
+) -> float:
+    """Bytes that one layer keeps of one micro-batch for its backward pass.
+
+    Without recomputation: inputs of both norms, of the joint projection and of the feed-forward layer, two dropout masks
+    (unsharded unless cut by sequence); queries, keys and values, softmax, its dropout mask and output, the context, the
+    input and output of the activation (sharded by ``t``). For a GPT that is ``s b h (10 + 24 / t + 5 a s / (h t))``, and
+    all of it over ``t`` under sequence parallelism. Selective recomputation keeps nothing of attention's inside; full
+    recomputation keeps the layer's input alone, which is whole on every rank without sequence parallelism, ``2 s b h``, and
+    cut by sequence with it, ``2 s b h / t``. Fused attention keeps a float32 statistic for each query instead of the scores.
+
+    Args:
+        shape: the model.
+        tp: tensor-parallel degree.
+        tokens: of the micro-batch on this rank.
+        keys: tokens that each query may see.
+        sequence_parallel: whether the residual stream is cut by sequence.
+        recompute: as in the layout.
+        attention: as in the layout.
+        width: bytes of a number.
+
+    Source:
+        Korthikanti et al., "Reducing activation recomputation in large transformer models", 2022, section 4.
+    """
+    hidden = shape.hidden
+    split = tp if sequence_parallel else 1
+    if recompute == "full":
+        return float(width * tokens * hidden / split)
+    mask = 1 if shape.has_dropout else 0
+    norms = 1 if shape.is_parallel else 2
+    queries = shape.num_heads * shape.head_dim
+    key_values = max(shape.num_key_value_heads, tp) * shape.head_dim
+    stream = (norms * 2 * width + norms * mask) * hidden / split
+    routed = shape.experts_per_token if shape.num_experts > 1 else 1
+    inner = routed * shape.feed_forward * (3 if shape.is_gated else 2) * width / tp
+    extra = 2 * width * routed * hidden / split if shape.num_experts > 1 else 0.0
+    attended = (width * (queries + 2 * key_values) + width * queries) / tp
+    if attention == "fused":
+        attended += 4 * shape.num_heads / tp
+    elif recompute != "selective":
+        attended += (2 * width + mask) * shape.num_heads * keys / tp if mask else width * shape.num_heads * keys / tp
+    return tokens * (stream + inner + extra + attended)
+
+
+class _OfLayer(NamedTuple):
+    """Bytes of one layer and micro-batch: from the forward to the backward pass, then for a weight gradient that is put off;
+    without recomputation, and with selective one."""
+
+    kept: float
+    put_off: float
+    whole: float
+    selective: float
+
+    @classmethod
+    def of(cls, work: LayoutWork) -> _OfLayer:
+        kept, whole, selective = (_layer_bytes(work, recompute) for recompute in (work.layout.recompute, "none", "selective"))
+        return cls(kept, selective if _computes_again(work.layout) else kept, whole, selective)
+
+
+def stage_memory(work: LayoutWork, stage: int) -> StageMemory:
+    """Memory of a rank of one stage.
+
+    ZeRO-1 (or the distributed optimizer) shards the optimizer, ZeRO-2 also the gradients where they are reduced for every
+    micro-batch (without a pipeline), ZeRO-3 the weights, of which some are whole at a time.
+    """
+    return _stage_memory(work, stage, _OfLayer.of(work))
+
+
+def peak_memory(work: LayoutWork) -> tuple[int, StageMemory]:
+    """The stage whose ranks need most, and what they hold."""
+    pp, of_layer = work.layout.pp, _OfLayer.of(work)
+    least = min(held.num_layers for held in work.stages)
+    stages = {0, pp // 2, pp - 1} | {stage for stage, held in enumerate(work.stages) if held.num_layers > least}
+    found = [(stage, _stage_memory(work, stage, of_layer)) for stage in sorted(stages)]
+    return max(found, key=lambda pair: pair[1].total)
+
+
+def _stage_memory(work: LayoutWork, stage: int, of_layer: _OfLayer) -> StageMemory:
+    layout = work.layout
+    held = work.stages[stage]
+    width = 4 if layout.precision == "fp32" else 2
+    gradient_width = 4 if layout.fp32_gradients else width
+    shards = layout.num_shards
+    expert_shards = min(shards, layout.dp * layout.cp // layout.ep) if layout.shards_optimizer else 1
+    shared = held.dense_parameters / shards + held.expert_parameters / expert_shards
+    parameters = width * (shared if layout.zero >= 3 else held.parameters)
+    is_reduced = layout.zero >= 3 or (layout.zero == 2 and layout.pp == 1)
+    gradients = gradient_width * (shared if is_reduced else held.parameters)
+    optimizer = (8.0 if layout.precision == "fp32" else 12.0) * held.optimizer_parameters
+    activations = _activations(work, stage, of_layer)
+    buffers = _buffers(work, stage, width, gradient_width)
+    return StageMemory(
+        parameters, gradients, optimizer, activations, buffers, RUNTIME_BYTES + FRAGMENTATION * (activations + buffers)
+    )
+
+
+def check_fits(work: LayoutWork, capacity_bytes: float) -> None:
+    """Refuse a layout that does not fit a device.
+
+    Raises:
+        PlanError: with what the fullest rank needs and what a device has.
+    """
+    stage, memory = peak_memory(work)
+    if memory.total > capacity_bytes:
+        raise PlanError(
+            f"a rank of stage {stage} needs {memory.total / 1e9:.1f} GB ({memory.model_state / 1e9:.1f} model state, "
+            f"{memory.activations / 1e9:.1f} activations, {(memory.buffers + memory.runtime) / 1e9:.1f} buffers and runtime), "
+            f"a device has {capacity_bytes / 1e9:.1f} GB",
+            field="layout",
+        )
+
+
+def activation_bytes(work: LayoutWork, stage: int = 0) -> float:
+    """Activations of the layers alone that a stage keeps, without embedding, head and the block that is recomputed.
+
+    A weight gradient that a zero-bubble schedule puts off keeps its activations, see `put_off_bytes`.
+    """
+    return _layers_bytes(work, stage, _OfLayer.of(work))
+
+
+def kept_bytes(work: LayoutWork) -> float:
+    """Activations of one layer that a micro-batch keeps from its forward pass to its backward pass."""
+    return _OfLayer.of(work).kept
+
+
+def put_off_bytes(work: LayoutWork) -> float:
+    """What of them it keeps on for a weight gradient that a zero-bubble schedule puts off.
+
+    That is all of it; a layer that is recomputed as a whole has by then all activations again but those inside attention,
+    which holds no weights.
+    """
+    return _OfLayer.of(work).put_off
+
+
+def _computes_again(layout: Layout) -> bool:
+    """Whether what is kept for a weight gradient is not what was kept for the backward pass."""
+    return layout.recompute == "full" and layout.pp > 1 and layout.schedule in ZERO_BUBBLE
+
+
+def _layers_bytes(work: LayoutWork, stage: int, of_layer: _OfLayer) -> float:
+    layout = work.layout
+    if _computes_again(layout):
+        pairs = waiting(layout.schedule, layout.pp, layout.num_micro_batches, stage)
+        most = max(before * of_layer.kept + after * of_layer.put_off for before, after in pairs)
+    else:
+        most = _kept(layout, stage) * of_layer.kept
+    return work.stages[stage].num_layers * most
+
+
+def _kept(layout: Layout, stage: int) -> float:
+    return in_flight(layout.schedule, layout.pp, layout.virtual_stages, layout.num_micro_batches, stage) if layout.pp > 1 else 1.0
+
+
+def _layer_bytes(work: LayoutWork, recompute: str) -> float:
+    shape, layout = work.shape, work.layout
+    tokens = layout.micro_batch * work.sequence_length // layout.cp
+    width = 4 if layout.precision == "fp32" else 2
+    return layer_activation_bytes(
+        shape, layout.tp, tokens, work.sequence_length, layout.sequence_parallel, recompute, layout.attention, width
+    )
+
+
+def _activations(work: LayoutWork, stage: int, of_layer: _OfLayer) -> float:
+    layout, shape = work.layout, work.shape
+    total = _layers_bytes(work, stage, of_layer)
+    tokens = layout.micro_batch * work.sequence_length // layout.cp
+    width = 4 if layout.precision == "fp32" else 2
+    split = layout.tp if layout.sequence_parallel else 1
+    if layout.recompute == "full":
+        total += of_layer.whole
+    elif layout.recompute == "selective" and layout.attention == "unfused":
+        total += of_layer.whole - of_layer.selective
+    if stage == 0 and shape.has_dropout:
+        total += _kept(layout, stage) * tokens * shape.hidden / split
+    return total + (2 * width * tokens * shape.hidden / split if stage == layout.pp - 1 else 0.0)
+
+
+def _buffers(work: LayoutWork, stage: int, width: int, gradient_width: int) -> float:
+    layout, shape = work.layout, work.shape
+    tokens = layout.micro_batch * work.sequence_length // layout.cp
+    stream = float(width * tokens * shape.hidden)
+    total = 0.0
+    if layout.tp > 1:
+        total += 2 * stream  # a gathered input and a sum
+    if layout.pp > 1:
+        total += 2 * stream / (layout.tp if layout.sequence_parallel else 1)
+    if stage == layout.pp - 1:  # logits in the working precision and twice in float32
+        total += (width + 8) * tokens * shape.vocabulary / layout.tp
+    parameters = work.stages[stage].parameters
+    if layout.zero >= 3:
+        layer = work.layer.dense_parameters + work.layer.expert_parameters
+        table = work.embedding.dense_parameters if stage in (0, layout.pp - 1) else 0.0
+        whole = max(2 * layer, table)
+        weight = max(work.layer.largest_weight, table)
+        total += width * min(whole, max(LIVE_PARAMETERS, weight)) + gradient_width * min(layer, BUCKET_PARAMETERS)
+    elif layout.shards_optimizer and layout.num_shards > 1:
+        total += gradient_width * min(parameters, BUCKET_PARAMETERS)
+    return total

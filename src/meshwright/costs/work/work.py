@@ -1,0 +1,315 @@
+"""What every rank of a layout does in one step: the one description that the analytic and the event path both read.
+
+`describe` gives, for a transformer and a layout, the passes of a layer, the embedding and the head for one micro-batch
+(`blocks`), which of them each model chunk holds, what goes from chunk to chunk, and what follows the last micro-batch:
+gradient synchronisation, optimizer, gathering of parameters. All ranks of a stage do the same.
+
+A reader lowers it so: stage ``p`` works through its chunks' passes in the order of the schedule (`schedules.orders`);
+the forward pass of a chunk is embedding, layers, head as far as it has them, the backward pass the reverse, with
+``recompute`` before each block's ``backward``; under a zero-bubble schedule ``recompute`` and `items.input_part` are one pass,
+`items.weight_part` is another. ``boundary`` stands between chunks on different stages. Then ``sync``,
+``optimizer_parameters`` swept once, ``gather``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from ...errors import PlanError
+from ...jobs.transformer import TransformerShape
+from ...plans.partition import Layout
+from . import layer as blocks
+from .layer import BlockWork
+from .layer_key import BlockKey
+from .operations import Message, Pass
+
+ZERO_BUBBLE = ("zb-h1", "zb-2p")
+
+
+@dataclass(frozen=True)
+class ChunkWork:
+    """One model chunk.
+
+    Attributes:
+        stage: pipeline stage that holds it.
+        place: its number among the chunks of the stage; chunk ``place * pp + stage`` of the model.
+        num_layers: transformer layers.
+        has_embedding, has_head: whether it is the model's first, its last.
+    """
+
+    stage: int
+    place: int
+    num_layers: int
+    has_embedding: bool
+    has_head: bool
+
+
+@dataclass(frozen=True)
+class StageWork:
+    """What a rank of one pipeline stage holds and does once a step.
+
+    Attributes:
+        dense_parameters: parameters whose gradients are summed over ``dp_cp``, before sharding.
+        expert_parameters: those of experts.
+        optimizer_parameters: parameters that this rank updates.
+        sync: messages after the last backward pass, one after the other.
+        gather: messages after the optimizer.
+        num_layers: transformer layers on the stage.
+    """
+
+    dense_parameters: float
+    expert_parameters: float
+    optimizer_parameters: float
+    sync: Pass
+    gather: Pass
+    num_layers: int
+
+    @property
+    def parameters(self) -> float:
+        """All parameters on the rank, before sharding."""
+        return self.dense_parameters + self.expert_parameters
+
+
+@dataclass(frozen=True)
+class LayoutWork:
+    """The step of a layout.
+
+    Attributes:
+        shape: the model.
+        layout: how it is cut.
+        sequence_length: tokens of a sequence.
+        layer, embedding, head: the blocks.
+        chunks: in model order, ``pp * virtual_stages`` of them.
+        stages: by pipeline stage.
+        boundary: what brings one micro-batch's activations, or gradients, from chunk to chunk.
+        key: what of the layout the blocks depend on.
+    """
+
+    shape: TransformerShape
+    layout: Layout
+    sequence_length: int
+    layer: BlockWork
+    embedding: BlockWork
+    head: BlockWork
+    chunks: tuple[ChunkWork, ...]
+    stages: tuple[StageWork, ...]
+    boundary: Pass
+    key: BlockKey
+
+    @property
+    def pass_axes(self) -> frozenset[str]:
+        """Axes of the messages that belong to passes; ``tp``, ``cp`` and ``ep`` unless weights or gradients travel there too."""
+        blocks = (self.layer, self.embedding, self.head)
+        passes = [items for block in blocks for items in (block.forward, block.recompute, block.backward)]
+        return frozenset(item.axis for items in passes for item in items if isinstance(item, Message))
+
+
+def describe(shape: TransformerShape, layout: Layout, sequence_length: int | None = None, *, checks: bool = True) -> LayoutWork:
+    """The work of a layout.
+
+    Args:
+        shape: the model.
+        layout: how it is cut.
+        sequence_length: tokens of a sequence; by default the model's own, 2,048 at most.
+        checks: whether the layout may be illegal.
+
+    Raises:
+        PlanError: the model cannot be cut so, see `check`.
+    """
+    length = shape.default_sequence_length if sequence_length is None else sequence_length
+    if checks:
+        check(shape, layout, length)
+    key = BlockKey.of(layout, length)
+    chunks = _chunks(shape.num_layers, layout.pp, layout.virtual_stages)
+    layer, embedding = blocks.layer(shape, key), blocks.embedding(shape, key)
+    head = blocks.head(shape, key, layout.pp > 1 or not shape.is_head_tied)
+    return LayoutWork(
+        shape,
+        layout,
+        length,
+        layer,
+        embedding,
+        head,
+        chunks,
+        _stages(shape, layout, chunks, layer, embedding, head),
+        _boundary(layout, key, shape.hidden),
+        key,
+    )
+
+
+def check(shape: TransformerShape, layout: Layout, sequence_length: int) -> None:
+    """Refuse a layout into which the model cannot be cut.
+
+    Raises:
+        PlanError: naming the key of the layout, or a sequence without tokens.
+    """
+    if sequence_length < 1:
+        raise PlanError("a sequence has at least one token", field="sequence_length", value=sequence_length)
+    for bad, field, value, problem in _objections(shape, layout, sequence_length):
+        if bad:
+            raise PlanError(problem, field=f"layout.{field}", value=value)
+
+
+def is_legal(shape: TransformerShape, layout: Layout, sequence_length: int) -> bool:
+    """Whether `check` has nothing to say."""
+    return not any(bad for bad, *_ in _objections(shape, layout, sequence_length))
+
+
+def _objections(shape: TransformerShape, layout: Layout, length: int) -> list[tuple[bool, str, object, str]]:
+    tp, cp, pp, ep, v = layout.tp, layout.cp, layout.pp, layout.ep, layout.virtual_stages
+    chunks = pp * v
+    heads = shape.num_heads // tp if shape.num_heads % tp == 0 else 0
+    inner = shape.feed_forward
+    uneven = layout.schedule == "interleaved" and v > 1
+    name = shape.name
+    return [
+        (heads == 0, "tp", tp, f"does not divide the {shape.num_heads} heads of {name}"),
+        (inner % tp != 0, "tp", tp, f"does not divide the feed-forward width {inner} of {name}"),
+        (
+            max(shape.num_key_value_heads, tp) % min(shape.num_key_value_heads, tp) != 0,
+            "tp",
+            tp,
+            f"does not go with the {shape.num_key_value_heads} key-value heads of {name}",
+        ),
+        (length % cp != 0, "cp", cp, f"does not divide the sequence of {length} tokens"),
+        (
+            cp > 1 and layout.context_parallel == "ulysses" and (heads == 0 or heads % cp != 0),
+            "cp",
+            cp,
+            f"ulysses needs cp to divide the {heads} heads of a tensor-parallel rank",
+        ),
+        (
+            layout.sequence_parallel and tp > 1 and (length // cp * layout.micro_batch) % tp != 0,
+            "tp",
+            tp,
+            "sequence parallelism needs tp to divide the tokens of a micro-batch",
+        ),
+        (ep > 1 and shape.num_experts % ep != 0, "ep", ep, f"does not divide the {shape.num_experts} expert(s) of {name}"),
+        (chunks > shape.num_layers, "pp", pp, f"{chunks} model chunks are more than the {shape.num_layers} layers of {name}"),
+        (
+            uneven and shape.num_layers % chunks != 0,
+            "virtual_stages",
+            v,
+            f"an interleaved schedule needs pp x virtual_stages = {chunks} to divide the {shape.num_layers} layers of {name}",
+        ),
+        (
+            layout.precision == "fp32" and layout.attention == "fused",
+            "attention",
+            "fused",
+            "the fused kernel computes in 16 bits; precision=fp32 wants attention=unfused",
+        ),
+    ]
+
+
+def step_flops(work: LayoutWork) -> tuple[float, float]:
+    """Model and hardware FLOPs of a step over all ranks.
+
+    Attention counts every pair of query and key that is within the window, as the published utilisations do, also where a
+    causal kernel skips half of them.
+
+    Source:
+        Narayanan et al., 2021, appendix; Korthikanti et al., 2022, appendix A.
+    """
+    shape, layout = work.shape, work.layout
+    length = work.sequence_length
+    tokens = float(layout.global_batch * length)
+    width = shape.num_heads * shape.head_dim
+    key_values = shape.num_key_value_heads * shape.head_dim
+    halves = 3 if shape.is_gated else 2
+    experts = shape.experts_per_token if shape.num_experts > 1 else 1
+    linear = 2 * shape.hidden * (2 * width + 2 * key_values + halves * experts * shape.feed_forward)
+    attention = 4 * width * min(length, shape.window or length)
+    logits = 2 * shape.hidden * shape.vocabulary
+    forward = tokens * (shape.num_layers * (linear + attention) + logits)
+    again = {"none": 0.0, "selective": attention if layout.attention == "unfused" else 0.0, "full": linear + attention}
+    return 3 * forward, 3 * forward + tokens * shape.num_layers * again[layout.recompute]
+
+
+@lru_cache(maxsize=1024)
+def _chunks(num_layers: int, pp: int, virtual_stages: int) -> tuple[ChunkWork, ...]:
+    """Layers spread evenly; what is left over goes to chunks from the middle outwards, away from embedding and head."""
+    count = pp * virtual_stages
+    each, left = divmod(num_layers, count)
+    by_distance = sorted(range(count), key=lambda chunk: (abs(2 * chunk - (count - 1)), chunk))
+    longer = set(by_distance[:left])
+    return tuple(
+        ChunkWork(chunk % pp, chunk // pp, each + (chunk in longer), chunk == 0, chunk == count - 1) for chunk in range(count)
+    )
+
+
+def _stages(
+    shape: TransformerShape,
+    layout: Layout,
+    chunks: tuple[ChunkWork, ...],
+    layer: BlockWork,
+    embedding: BlockWork,
+    head: BlockWork,
+) -> tuple[StageWork, ...]:
+    layers = [0] * layout.pp
+    for chunk in chunks:
+        layers[chunk.stage] += chunk.num_layers
+    has_copy = shape.is_head_tied and layout.pp > 1
+    made: dict[tuple[int, bool, bool], StageWork] = {}
+    stages = []
+    for stage in range(layout.pp):
+        key = (layers[stage], stage == 0, stage == layout.pp - 1)
+        if key not in made:
+            dense = layers[stage] * layer.dense_parameters
+            dense += embedding.dense_parameters if stage == 0 else 0.0
+            if stage == layout.pp - 1:
+                # A tied table stands on the first stage; where that is another, the last one keeps a copy.
+                dense += head.dense_parameters if has_copy or not shape.is_head_tied else shape.norm_vectors * shape.hidden
+            is_tied_end = has_copy and stage in (0, layout.pp - 1)
+            table = shape.vocabulary / layout.tp * shape.hidden if is_tied_end else 0.0
+            made[key] = _stage(layout, dense, layers[stage] * layer.expert_parameters, table, layers[stage])
+        stages.append(made[key])
+    return tuple(stages)
+
+
+def _stage(layout: Layout, dense: float, experts: float, tied_table: float, num_layers: int) -> StageWork:
+    weight_bytes = 4 if layout.precision == "fp32" else 2
+    gradient_bytes = 4 if layout.fp32_gradients else weight_bytes
+    same = layout.dp * layout.cp
+    shards, replicas = layout.num_shards, same // layout.num_shards
+    expert_same = same // layout.ep
+    expert_shards = min(shards, expert_same)
+    sync: list[Message] = []
+    gather: list[Message] = []
+    if tied_table:
+        held = shards if layout.zero >= 3 else 1  # by then a rank has its shard of the gradients only
+        sync.append(Message("tied table", "all_reduce", "ends", tied_table * gradient_bytes / held))
+    reduced_within = layout.zero >= 3 or (layout.zero == 2 and layout.pp == 1)
+    if layout.shards_optimizer:
+        if shards > 1 and not reduced_within:
+            sync.append(Message("gradients", "reduce_scatter", "shard", dense * gradient_bytes))
+        if replicas > 1:
+            sync.append(Message("gradients of copies", "all_reduce", "replica", dense * gradient_bytes / shards))
+        if shards > 1 and layout.zero < 3:
+            gather.append(Message("parameters", "all_gather", "shard", dense * weight_bytes))
+        if experts and expert_same > 1 and not reduced_within:
+            sync.append(Message("expert gradients", "reduce_scatter", "expert_dp", experts * gradient_bytes))
+        if experts and expert_same > 1 and layout.zero < 3:
+            gather.append(Message("expert parameters", "all_gather", "expert_dp", experts * weight_bytes))
+    else:
+        if same > 1:
+            sync.append(Message("gradients", "all_reduce", "dp_cp", dense * gradient_bytes))
+        if experts and expert_same > 1:
+            sync.append(Message("expert gradients", "all_reduce", "expert_dp", experts * gradient_bytes))
+    updated = dense / shards + experts / (expert_shards if layout.shards_optimizer else 1)
+    return StageWork(dense, experts, updated, tuple(sync), tuple(gather), num_layers)
+
+
+def _boundary(layout: Layout, key: BlockKey, hidden: int) -> Pass:
+    """Each tensor-parallel rank sends its share over its own card; without sequence parallelism they gather it then.
+
+    Source:
+        Narayanan et al., "Efficient large-scale language model training on GPU clusters", 2021, section 4.1.
+    """
+    if layout.pp == 1:
+        return ()
+    payload = float(key.element_bytes * key.micro_batch * key.sequence_length // key.cp * hidden)
+    send = Message("activations", "send_recv", "pp", payload / layout.tp)
+    if layout.tp == 1 or layout.sequence_parallel:
+        return (send,)
+    return (send, Message("activations", "all_gather", "tp", payload))

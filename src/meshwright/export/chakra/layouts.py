@@ -1,0 +1,101 @@
+"""Layouts as Chakra traces: which description of the job tells what its ranks do.
+
+A layout of data and pipeline parallelism needs the plan's job graph and its stages alone. One that cuts layers, or
+gathers their parameters, needs the shape of a transformer, which a job graph does not tell (it knows no heads): the
+plan embeds it, or it is looked up in the zoo and must give the plan's graph.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...clusters.cluster import Cluster
+from ...costs.process_groups.group_network import wiring
+from ...costs.settings import CostSettings
+from ...costs.work.graph_work import describe_graph
+from ...costs.work.work import ZERO_BUBBLE, describe
+from ...errors import ExportError, GraphError
+from ...jobs.graph import JobGraph
+from ...jobs.transformer import TransformerShape
+from ...jobs.zoo.catalogue import zoo_shape
+from ...plans.document import PlacementPlan
+from ...plans.partition import Layout
+from ...plans.transformer import gives
+
+if TYPE_CHECKING:
+    from ...simulation.layouts.step_model import Step
+    from ...simulation.step.timeline import Timeline
+    from .nodes import TaskWork
+
+
+def layout_step_of(plan: PlacementPlan, layout: Layout, graph: JobGraph, cluster: Cluster) -> tuple[Timeline, TaskWork]:
+    """One simulated step of a layout, and what its tasks are.
+
+    Raises:
+        ExportError: the layout cuts layers and the plan tells no shape of a transformer, or the ranks have devices of several
+            types.
+        GraphError, PlanError, ConfigError: the job cannot be cut or timed so.
+    """
+    from ...simulation.layouts.running import run
+    from .nodes import TaskWork
+
+    place = {_number(plan, layout, rank): rank for rank in range(plan.num_ranks)}
+    rank_of = tuple(place[number] for number in range(plan.num_ranks))
+    devices = plan.placement().devices[list(rank_of)]
+    ran = run(_step(plan, layout, graph, cluster, devices), cluster, devices, CostSettings(), num_steps=1)
+    lowered = ran.lowered
+    return ran.timeline, TaskWork(lowered.op_names, lowered.operations, lowered.flops, lowered.moved_bytes, rank_of)
+
+
+def _number(plan: PlacementPlan, layout: Layout, rank: int) -> int:
+    """Place of a rank of the plan in the layout's own order."""
+    at = plan.ranks[rank].coordinates
+    if at is None:
+        raise ExportError("has no coordinates", field=f"rank {rank}")
+    return ((at.pp * layout.dp + at.dp) * layout.cp + at.cp) * layout.tp + at.tp
+
+
+def _step(plan: PlacementPlan, layout: Layout, graph: JobGraph, cluster: Cluster, devices: NDArray[np.int64]) -> Step:
+    from ...simulation.layouts.graph_step import GraphStep
+    from ...simulation.layouts.running import layout_step
+
+    types = np.unique(cluster.device_type[devices])
+    if len(types) > 1:
+        names = ", ".join(cluster.device_types[kind].name for kind in types.tolist())
+        raise ExportError(f"a layout is simulated on devices of one type, the ranks have {names}", field="cluster")
+    if not _cuts_layers(layout):
+        work = describe_graph(graph, layout, cluster.device_types[int(types[0])], CostSettings(), stages=plan.stages)
+        return GraphStep(work, wiring(cluster, CostSettings()))
+    shape, length = _transformer(plan, graph, layout)
+    return layout_step(describe(shape, layout, length), cluster)
+
+
+def _cuts_layers(layout: Layout) -> bool:
+    is_parted = layout.schedule in ZERO_BUBBLE and layout.pp > 1
+    return max(layout.tp, layout.cp, layout.ep) > 1 or layout.zero >= 2 or layout.recompute == "selective" or is_parted
+
+
+def _transformer(plan: PlacementPlan, graph: JobGraph, layout: Layout) -> tuple[TransformerShape, int]:
+    """The shape of a transformer, and the tokens of a sequence, that give this graph: the plan's own, or the zoo's.
+
+    Raises:
+        ExportError: there is none.
+    """
+    problem = (
+        "a layout with tp, cp, ep, ZeRO-2 or 3, selective recomputation or a zero-bubble schedule needs job.transformer or a "
+        "transformer of the zoo; the job graph does not say what its ranks exchange"
+    )
+    if plan.job.transformer is not None:
+        return plan.job.transformer.shape(graph.name), plan.job.transformer.sequence_length
+    try:
+        shape = zoo_shape(graph.name)[0]
+    except GraphError:
+        raise ExportError(problem, field="job", value=graph.name) from None
+    samples = graph.samples_per_step or layout.global_batch
+    first = graph.activation_bytes[0] / (samples * shape.hidden * 2)  # the embedding's output in half precision
+    if first == int(first) and 0 < first <= shape.max_positions and gives(shape.graph(samples, int(first)), graph):
+        return shape, int(first)
+    raise ExportError(f"{problem}, and this graph is not that of the zoo", field="job", value=graph.name)

@@ -1,0 +1,142 @@
+"""Chakra: the plan's execution graph as MLCommons Chakra execution traces, one for each rank.
+
+One training step is lowered and simulated, with the default cost settings: op splits and plain data parallelism as
+`simulation.step.timeline.simulate` does it, other layouts as `simulation.layouts` does (see `layouts`). It is written in
+the form that ASTRA-sim and other readers of Chakra traces take: ``trace.RANK.et`` and, for
+``--comm-group-configuration``, ``comm_groups.json``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ... import files
+from ...costs.settings import CostSettings
+from ...errors import ConfigError, ExportError, GraphError, PlanError
+from ...jobs.graph import JobGraph
+from ...plans.document import PlacementPlan
+from ...plans.partition import Layout, OpSplits
+from ..requirements import hosts_of
+from ..target import ExportOptions, Files, Target
+from .layouts import layout_step_of
+from .schema import Trace, Value, encode
+
+if TYPE_CHECKING:
+    from ...simulation.step.timeline import Timeline
+    from .nodes import TaskWork
+
+GROUPS = "comm_groups.json"
+
+_NOT_GUARANTEED = (
+    "Placement: a trace knows ranks and no devices; host and device of the rank stand in its metadata, and the reader's network "
+    "must be described in rank order.",
+    "Times: duration_micros is whole microseconds, so short operations may read 0; duration_s is exact.",
+    "Messages: readers such as ASTRA-sim take sizes and make their own times; the simulated ones are those of the default cost "
+    "settings.",
+    "Order: ctrl_deps keep the simulated order on each rank's streams; a reader that follows data_deps only may choose another.",
+    "Signals: a dependency between ranks that moves no bytes is a message of size 0, which some readers refuse.",
+    "Sizes: comm_size of an all-gather or reduce-scatter is the gathered size; some readers count one rank's part.",
+    "Tensors: inputs and outputs are left empty; the job graph knows sizes, not shapes.",
+)
+
+
+def trace_name(rank: int) -> str:
+    """File name of a rank's trace; ASTRA-sim takes ``trace`` as the workload."""
+    return f"trace.{rank}.et"
+
+
+def step_of(plan: PlacementPlan) -> tuple[Timeline, TaskWork]:
+    """One simulated step of a plan, and what its tasks are.
+
+    Raises:
+        ExportError: the plan embeds no job graph or cluster, its partition is not lowered, or the job cannot be timed on
+            the planned devices.
+    """
+    from ...simulation.step.timeline import simulate  # compiles; other targets do without
+    from .nodes import op_split_work
+
+    hosts_of(plan)  # refuses what is no host name
+    graph, cluster = plan.job_graph(), plan.embedded_cluster()
+    if graph is None:
+        raise ExportError("the plan embeds no job graph, so there is nothing to execute", field="job.graph")
+    if cluster is None:
+        raise ExportError("the plan embeds no cluster, so nothing tells how long messages take", field="cluster")
+    layout, splits = plan.layout(), plan.op_splits()
+    if layout is not None and _is_plain(layout, graph):
+        splits = OpSplits(np.full(graph.num_ops, layout.dp))
+    try:
+        if splits is not None:
+            timeline = simulate(graph, cluster, splits, plan.placement().devices, CostSettings())
+            return timeline, op_split_work(timeline.execution, graph, splits)
+        if layout is not None:
+            return layout_step_of(plan, layout, graph, cluster)
+    except (ConfigError, GraphError, PlanError) as error:
+        raise ExportError(error.problem, field=error.field, value=error.value, choices=error.choices) from None
+    raise ExportError("has neither op splits nor a layout, so the ranks' work is unknown", field="partition")
+
+
+def traces_of(plan: PlacementPlan) -> tuple[list[Trace], dict[str, tuple[int, ...]]]:
+    """The trace of each rank, and the members of each communicator group.
+
+    Raises:
+        ExportError: as `step_of`, or a size that the format cannot hold.
+    """
+    from .nodes import RankNodes
+
+    timeline, work = step_of(plan)
+    ranks = RankNodes(timeline, work)
+    common: dict[str, Value] = {
+        "not_guaranteed": _NOT_GUARANTEED,
+        "job": plan.job.name,
+        "num_ranks": plan.num_ranks,
+        "simulated_step_s": timeline.step_s,
+        "cost_settings": CostSettings().digest,
+        "comm_groups": files.json_text({name: list(members) for name, members in ranks.groups.items()}),
+    }
+    predicted = plan.figure("step_s")
+    if predicted is not None:
+        common["predicted_step_s"] = float(predicted.value)
+    traces = [
+        Trace({**common, "rank": rank.rank, "host": rank.host, "local_rank": rank.local_rank}, tuple(nodes))
+        for rank, nodes in zip(plan.ranks, ranks.nodes, strict=True)
+    ]
+    return traces, ranks.groups
+
+
+def render(plan: PlacementPlan, options: ExportOptions) -> Files:
+    """The traces and the communicator groups; no option matters.
+
+    Raises:
+        ExportError: as `traces_of`.
+    """
+    traces, groups = traces_of(plan)
+    rendered: Files = {trace_name(rank): encode(trace) for rank, trace in enumerate(traces)}
+    rendered[GROUPS] = files.json_text({name: list(members) for name, members in groups.items()}) + "\n"
+    return rendered
+
+
+def _is_plain(layout: Layout, graph: JobGraph) -> bool:
+    """Whether a layout is data parallelism in one pass over the graph's own batch, which op splits say as well."""
+    return (
+        layout.world == layout.dp
+        and not layout.shards_optimizer
+        and layout.num_micro_batches == 1
+        and graph.samples_per_step in (None, layout.global_batch)
+        and layout.recompute == "none"
+    )
+
+
+TARGET = Target(
+    name="chakra",
+    summary="MLCommons Chakra execution traces of one simulated step, one for each rank, schema 0.0.4",
+    guaranteed=(
+        "Each rank's trace holds its computations, sends, receives and collectives of one step, in one order for all ranks.",
+        "Each receive has its send with the same tag and size; a collective stands once in the trace of each member.",
+        "Sizes in bytes are rounded up, alike on both sides.",
+    ),
+    not_guaranteed=_NOT_GUARANTEED,
+    render=render,
+    names_devices=False,
+)

@@ -1,0 +1,1 @@
+"""Arguments and files of training frameworks: Megatron-LM, DeepSpeed, DeviceMesh of torch."""

@@ -1,0 +1,197 @@
+"""DeepSpeed: a hostfile in rank order, the devices to include, and a configuration whose batch sizes agree.
+
+DeepSpeed takes hosts in the hostfile's order, whatever ``--include`` says; it sorts a host's devices; and it calls a
+process by its rank modulo the processes of its host, which is another device than the next one where hosts have
+unequal numbers. `assigned_places` follows these rules, and a plan that they would change is refused. Each host gets its
+node rank from us (``--no_ssh --node_rank``): started by pdsh instead, a program's arguments would pass a shell unquoted.
+
+Source:
+    ``deepspeed/launcher/runner.py`` and ``launch.py`` of DeepSpeed 0.19.8, whose own parser reads what is written here
+    in the tests.
+"""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from typing import Literal
+
+from ... import files
+from ...errors import ExportError
+from ...plans.document import PlacementPlan
+from ...plans.partition import Layout
+from ..launchers import remote_shell
+from ..requirements import comma_separated, hosts_of
+from ..target import ExportOptions, Files, Target, header
+
+HOSTFILE = "hostfile"
+CONFIG = "ds_config.json"
+
+_MAX_ARGUMENT_BYTES = 100_000
+"""Longest ``--include``; Linux passes no single argument of more than 131,071 bytes, and the command is one."""
+
+_NOT_GUARANTEED = (
+    "Groups: DeepSpeed is told hosts, devices and batch sizes; tensor, pipeline, context and expert groups are made by the "
+    "script, in this rank order.",
+    "Commands: a script gets --deepspeed_config behind its own arguments; a command of the user's own must read it itself.",
+    "Files: every host must see this folder and the script under the same path; without its hostfile DeepSpeed would look for "
+    "local devices.",
+    "Slots: they state the hosts' hardware as the plan's cluster describes it, or as far as its devices reach.",
+    "Allocation: nothing reserves the hosts; that they are free and reachable is up to whoever starts the launcher.",
+    "GPU numbering: DeepSpeed sets CUDA_VISIBLE_DEVICES to the included numbers, by PCI order as the host's driver sees them.",
+    "Other launchers: with --launcher slurm, openmpi, mpich, impi or mvapich the order is theirs.",
+)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """How the samples of a step are divided.
+
+    Attributes:
+        micro_batch: samples of one micro-batch on one replica.
+        accumulation: micro-batches of a replica in one step.
+        dp: replicas.
+        zero: ZeRO stage.
+        overlap: whether gradient synchronisation hides behind computation.
+    """
+
+    micro_batch: int
+    accumulation: int
+    dp: int
+    zero: Literal[0, 1, 2, 3] = 0
+    overlap: bool = False
+
+
+def assigned_places(hosts: dict[str, list[int]]) -> list[tuple[str, int]]:
+    """Host and device of each rank as DeepSpeed assigns them.
+
+    Args:
+        hosts: included devices of each host in the hostfile's order.
+    """
+    places: list[tuple[str, int]] = []
+    for host, devices in hosts.items():
+        included = sorted(devices)
+        places += [(host, included[(len(places) + i) % len(included)]) for i in range(len(included))]
+    return places
+
+
+def render(plan: PlacementPlan, options: ExportOptions) -> Files:
+    """The hostfile, the configuration and the launcher.
+
+    Raises:
+        ExportError: a rank that DeepSpeed would start elsewhere, coordinates in another order than its topology's, a plan
+            that does not say its batch sizes, or a schedule that DeepSpeed does not have.
+    """
+    hosts = hosts_of(plan)
+    _check_places(plan, hosts)
+    batch = _batch(plan)
+    head = header(options.job_name(plan), plan, "DeepSpeed", _NOT_GUARANTEED)
+    include = "@".join(f"{host}:{comma_separated(sorted(devices))}" for host, devices in hosts.items())
+    if len(include) > _MAX_ARGUMENT_BYTES:
+        raise ExportError(f"{len(hosts)} hosts are too many for one --include", field="ranks")
+    slots = "".join(f"{host} slots={count}\n" for host, count in _slots(plan).items())
+    return {
+        HOSTFILE: f"{head}# In rank order; slots state the hardware, --include says which of them are used.\n{slots}",
+        CONFIG: files.json_text(_config(batch)) + "\n",
+        remote_shell.FILE_NAME: _launcher(head, include, plan.host_order[0], options),
+    }
+
+
+def _check_places(plan: PlacementPlan, hosts: dict[str, list[int]]) -> None:
+    layout = plan.layout()
+    for rank, (host, device) in zip(plan.ranks, assigned_places(hosts), strict=True):
+        field = f"rank {rank.rank}"
+        if rank.host != host:
+            problem = f"DeepSpeed numbers ranks host by host and would start this one on {host}"
+            raise ExportError(problem, field=field, value=rank.host)
+        if rank.local_rank != device:
+            problem = (
+                "DeepSpeed sorts the devices of a host and counts by the rank modulo its processes; this rank would get "
+                f"device {device}"
+            )
+            raise ExportError(problem, field=field, value=rank.local_rank)
+        if layout is not None and rank.coordinates != layout.coordinates(rank.rank):
+            problem = "DeepSpeed's topology numbers ranks by pipeline stage, then replica, then model slice; its place would be "
+            wanted = layout.coordinates(rank.rank).model_dump()
+            raise ExportError(problem + " ".join(f"{axis}={at}" for axis, at in wanted.items()), field=field)
+
+
+def _slots(plan: PlacementPlan) -> dict[str, int]:
+    """Devices of each host: as the embedded cluster has them, else as far as the plan's reach."""
+    cluster = plan.embedded_cluster()
+    if cluster is None:
+        return {host: 1 + max(devices) for host, devices in hosts_of(plan).items()}
+    return {host: int((cluster.device_host == cluster.host_names.index(host)).sum()) for host in plan.host_order}
+
+
+def _batch(plan: PlacementPlan) -> Batch:
+    layout, splits = plan.layout(), plan.op_splits()
+    if layout is not None:
+        return _layout_batch(layout)
+    if splits is None:
+        raise ExportError("has neither a layout nor op splits, so its batch sizes are unknown", field="partition")
+    uneven = (splits.splits != splits.degree).nonzero()[0]
+    if len(uneven):
+        problem = f"DeepSpeed splits every op alike, here {splits.degree} ways"
+        raise ExportError(problem, field=f"partition.splits.{uneven[0]}", value=int(splits.splits[uneven[0]]))
+    samples = (plan.job.graph or {}).get("samples_per_step")
+    if samples is None:
+        raise ExportError("does not say how many samples a step has, so the batch sizes are unknown", field="job.graph")
+    if samples % splits.degree:
+        raise ExportError(f"is no multiple of {splits.degree} ranks", field="job.graph.samples_per_step", value=samples)
+    return Batch(micro_batch=samples // splits.degree, accumulation=1, dp=splits.degree)
+
+
+def _layout_batch(layout: Layout) -> Batch:
+    if layout.pp > 1 and layout.schedule != "1f1b":
+        raise ExportError("DeepSpeed's pipeline runs 1f1b", field="partition.layout.schedule", value=layout.schedule)
+    if layout.pp > 1 and layout.zero > 1:
+        raise ExportError("DeepSpeed's pipeline goes with ZeRO stage 1 at most", field="partition.layout.zero", value=layout.zero)
+    return Batch(layout.micro_batch, layout.num_micro_batches, layout.dp, layout.zero, layout.overlap_dp)
+
+
+def _config(batch: Batch) -> dict[str, object]:
+    """DeepSpeed passes over keys that it does not know; so what it does not guarantee can stand in JSON."""
+    zero: dict[str, object] = {"stage": batch.zero}
+    if batch.zero > 0:
+        zero["overlap_comm"] = batch.overlap
+    return {
+        "_not_guaranteed": list(_NOT_GUARANTEED),
+        "train_batch_size": batch.micro_batch * batch.accumulation * batch.dp,
+        "train_micro_batch_size_per_gpu": batch.micro_batch,
+        "gradient_accumulation_steps": batch.accumulation,
+        "zero_optimization": zero,
+        "bf16": {"enabled": True},
+    }
+
+
+def _launcher(head: str, include: str, master: str, options: ExportOptions) -> str:
+    """A script gets the configuration behind its own arguments; a command of the user's own is run as it is."""
+    program, config = options.torchrun_words, f" --deepspeed_config $there/{CONFIG}"
+    if program[0] == "--no-python":
+        program, config = ["--no_python", "--no_local_rank", *program[1:]], ""
+    launch = [f"--include={include}", "--no_ssh", f"--master_addr={master}", f"--master_port={options.master_port}"]
+    return remote_shell.script(
+        head,
+        starts="DeepSpeed's launcher",
+        rows=HOSTFILE,
+        columns="read -r host _",
+        prepare=f"launch={shlex.quote(shlex.join(launch))}\nprogram={shlex.quote(shlex.join(program))}\n",
+        command=f"""
+command="test -r $there/{HOSTFILE} && exec env MESHWRIGHT_HOST=$host CUDA_DEVICE_ORDER=PCI_BUS_ID"
+command+=" deepspeed --hostfile=$there/{HOSTFILE} --node_rank=$node $launch $program{config}"
+""",
+    )
+
+
+TARGET = Target(
+    name="deepspeed",
+    summary="a hostfile in rank order, the devices to include, a configuration and a launcher over ssh",
+    guaranteed=(
+        "Each rank runs on its host and device, in order.",
+        "The master address is the host of rank 0.",
+        "train_batch_size is micro-batch times accumulation times replicas; ZeRO has the planned stage.",
+    ),
+    not_guaranteed=_NOT_GUARANTEED,
+    render=render,
+)

@@ -1,0 +1,183 @@
+"""mesh.py for torch programs: the plan's grid as a ``DeviceMesh`` and its stages as split points.
+
+The generated module needs PyTorch only and asks for it when a function is called, so its tables can be read anywhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...plans.document import PlacementPlan
+
+FILE_NAME = "mesh.py"
+
+NOT_GUARANTEED = (
+    "Order in groups: DeviceMesh sorts the ranks inside a process group and may reuse the world's group for a dimension that "
+    "spans it, so rings follow rank order whatever the mesh says. Only the numbering of the ranks places a job.",
+    "Stage of a rank: torch.distributed.pipelining puts stage i on the pipeline group's rank i modulo its size; keep to "
+    "schedules that do so.",
+)
+
+_AXES = ("pp", "dp", "cp", "tp")
+
+
+@dataclass(frozen=True)
+class Splits:
+    """Where the model is cut.
+
+    Attributes:
+        first_ops: name of the first op of each stage but the first, in model order.
+        why_not: why there are none, empty where there are.
+    """
+
+    first_ops: tuple[str, ...]
+    why_not: str = ""
+
+
+def has_grid(plan: PlacementPlan) -> bool:
+    """Whether the ranks have coordinates, so that `text` can be written."""
+    return plan.ranks[0].coordinates is not None
+
+
+def rank_grid(plan: PlacementPlan) -> NDArray[np.int64]:
+    """The rank at each place of the grid, ``(pp, dp, cp, tp)``."""
+    places = [rank.coordinates for rank in plan.ranks if rank.coordinates is not None]
+    at = np.array([[getattr(place, axis) for axis in _AXES] for place in places])
+    grid = np.empty(at.max(axis=0) + 1, np.int64)
+    grid[tuple(at.T)] = np.arange(len(at))
+    return grid
+
+
+def expert_grid(plan: PlacementPlan) -> NDArray[np.int64] | None:
+    """The rank at each place of the experts' grid, ``(pp, dp of experts, ep, tp)``; None where experts are not cut."""
+    places = [rank.coordinates for rank in plan.ranks if rank.coordinates is not None]
+    num_ep = max((place.ep for place in places), default=0) + 1
+    if num_ep == 1:
+        return None
+    grid = rank_grid(plan)
+    stages, _, _, slices = grid.shape
+    cut = np.empty((stages, grid.size // (stages * num_ep * slices), num_ep, slices), np.int64)
+    for stage in range(stages):
+        for piece in range(slices):
+            ranks = grid[stage, :, :, piece].reshape(-1).tolist()
+            for expert in range(num_ep):
+                cut[stage, :, expert, piece] = [rank for rank in ranks if places[rank].ep == expert]
+    return cut
+
+
+def splits(plan: PlacementPlan) -> Splits:
+    """Where the stages cut the model, by the name of the op that each begins with."""
+    chunks = sorted(plan.stages, key=lambda stage: (stage.chunk, stage.stage))
+    if not chunks or not has_grid(plan):
+        return Splits((), "the plan tells no pipeline stages")
+    num_stages = rank_grid(plan).shape[0]
+    if num_stages == 1:
+        return Splits((), "the pipeline has one stage")
+    in_turn = [position % num_stages for position in range(len(chunks))]
+    if len(chunks) % num_stages or [stage.stage for stage in chunks] != in_turn:
+        return Splits((), "the chunks do not go round the pipeline stages in turn")
+    if not all(stage.ops for stage in chunks):
+        return Splits((), "the plan does not name the ops of each stage")
+    line = np.diff(rank_grid(plan), axis=0)
+    if (line < 0).any():
+        return Splits((), "ranks fall along the pipeline, and process groups are sorted by rank")
+    return Splits(tuple(stage.ops[0] for stage in chunks[1:]))
+
+
+def text(plan: PlacementPlan, head: str) -> str:
+    """The module.
+
+    Args:
+        plan: one with coordinates.
+        head: comment lines to begin with.
+    """
+    rows = "".join(
+        f"    ({rank.rank}, {rank.host!r}, {rank.coordinates.model_dump()!r}),\n" for rank in plan.ranks if rank.coordinates
+    )
+    experts, cut = expert_grid(plan), splits(plan)
+    names = "".join(f"    {name!r},\n" for name in cut.first_ops)
+    note = f"# No split points: {cut.why_not}.\n" if cut.why_not else ""
+    return _MODULE.format(
+        head=head,
+        rows=rows,
+        grid=_nested(rank_grid(plan)),
+        experts="None" if experts is None else _nested(experts),
+        note=note,
+        names=f"(\n{names})" if names else "()",
+    )
+
+
+def _nested(grid: NDArray[np.int64], indent: str = "") -> str:
+    """A grid as nested lists, a line for each of its innermost two dimensions."""
+    if grid.ndim == 2:
+        return repr(grid.tolist())
+    inner = indent + "    "
+    return "[\n" + "".join(f"{inner}{_nested(part, inner)},\n" for part in grid) + f"{indent}]"
+
+
+_MODULE = '''{head}"""The planned grid of ranks, for a program that torchrun or Ray has started with the ranks of the plan."""
+
+# fmt: off
+# Rank, host and place in the grid.
+RANKS = [
+{rows}]
+
+DIM_NAMES = ("pp", "dp", "cp", "tp")
+
+# The rank at each place of DIM_NAMES.
+GRID = {grid}
+
+EXPERT_DIM_NAMES = ("pp", "edp", "ep", "tp")
+
+# The same ranks for the experts' layers, or None where the plan cuts no experts.
+EXPERT_GRID = {experts}
+
+{note}# The op with which each pipeline stage but the first begins, in the model's order.
+FIRST_OPS = {names}
+# fmt: on
+
+
+def coordinates(rank):
+    """Place of a rank: a mapping of pp, dp, cp, ep and tp."""
+    return dict(RANKS[rank][2])
+
+
+def host(rank):
+    """The host on which the plan puts a rank."""
+    return RANKS[rank][1]
+
+
+def device_mesh(device_type="cuda"):
+    """The planned DeviceMesh; every rank must call this, after init_process_group."""
+    return _mesh(device_type, GRID, DIM_NAMES)
+
+
+def expert_mesh(device_type="cuda"):
+    """The DeviceMesh of the experts' layers; every rank must call this. None where the plan cuts no experts."""
+    return None if EXPERT_GRID is None else _mesh(device_type, EXPERT_GRID, EXPERT_DIM_NAMES)
+
+
+def split_points(modules=None):
+    """The split_spec for torch.distributed.pipelining.pipeline.
+
+    Args:
+        modules: name of the model's submodule for each op of FIRST_OPS; by default the op's own name.
+    """
+    from torch.distributed.pipelining import SplitPoint
+
+    modules = {{}} if modules is None else modules
+    return {{modules.get(op, op): SplitPoint.BEGINNING for op in FIRST_OPS}}
+
+
+def _mesh(device_type, grid, names):
+    import torch
+    import torch.distributed as dist
+    from torch.distributed.device_mesh import DeviceMesh
+
+    if dist.get_world_size() != len(RANKS):
+        raise RuntimeError(f"the plan has {{len(RANKS)}} ranks, the job {{dist.get_world_size()}}")
+    return DeviceMesh(device_type, torch.tensor(grid), mesh_dim_names=names)
+'''

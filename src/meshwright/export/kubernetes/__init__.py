@@ -1,0 +1,1 @@
+"""Kubernetes: the forms in which a plan is written for it."""

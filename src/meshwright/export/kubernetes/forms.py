@@ -1,0 +1,72 @@
+"""Kubernetes: which of its forms a plan is written in.
+
+``jobset`` keeps the order of ranks and is the default. ``trainjob``, ``volcano`` and ``kueue`` keep less and offer more:
+an installed training runtime, gang scheduling with the topology, queues. ``all`` writes each that can express the plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...errors import ExportError
+from ...plans.document import PlacementPlan
+from ..target import ExportOptions, Files, Target, header
+from . import jobset, kueue, pods, trainjob, volcano
+
+LEFT_OUT = "left-out.txt"
+
+_FORMS: dict[str, Callable[[PlacementPlan, ExportOptions], Files]] = {
+    "jobset": jobset.render,
+    "trainjob": trainjob.render,
+    "volcano": volcano.render,
+    "kueue": kueue.render,
+}
+
+_NOT_GUARANTEED = (
+    *pods.NOT_GUARANTEED,
+    *jobset.NOT_GUARANTEED,
+    *trainjob.NOT_GUARANTEED,
+    *volcano.NOT_GUARANTEED,
+    *kueue.NOT_GUARANTEED,
+)
+
+
+def render(plan: PlacementPlan, options: ExportOptions) -> Files:
+    """The form that the options choose, or all; with all, ``left-out.txt`` says what is left out and why.
+
+    Raises:
+        ExportError: the chosen form, or none of all, can express the plan.
+    """
+    if options.kubernetes != "all":
+        return _FORMS[options.kubernetes](plan, options)
+    rendered: Files = {}
+    refused: dict[str, ExportError] = {}
+    for form, write in _FORMS.items():
+        try:
+            rendered |= write(plan, options)
+        except ExportError as error:
+            refused[form] = error
+    if not rendered:
+        raise refused["jobset"]
+    if refused:
+        head = header(options.job_name(plan), plan, "Kubernetes", _NOT_GUARANTEED)
+        rendered[LEFT_OUT] = head + "".join(f"{form}: {error}\n" for form, error in refused.items())
+    return rendered
+
+
+TARGET = Target(
+    name="kubernetes",
+    summary="a JobSet with one job for each host, pinned to its node; or a TrainJob, a Volcano job, or a JobSet for Kueue",
+    guaranteed=(
+        "JobSet: each host's ranks run on the node of that name, numbered host by host in the plan's host order, and the master "
+        "address is the pod on the host of rank 0.",
+        "TrainJob: the ranks run on the plan's hosts, one pod on each.",
+        "Volcano: each pipeline stage runs on its hosts, each tensor-parallel group that spans hosts inside one HyperNode no "
+        "wider than planned; where no group spans hosts, as the JobSet. All pods start together.",
+        "Kueue: the ranks run on the plan's hosts, and tensor-parallel groups that span hosts each inside one domain no wider "
+        "than planned.",
+    ),
+    not_guaranteed=_NOT_GUARANTEED,
+    render=render,
+    names_devices=False,
+)

@@ -1,0 +1,148 @@
+"""Pods as Kubernetes wants them: the container of one host, the nodes that it may go to, and YAML that stays text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import yaml
+
+from ...errors import ExportError
+from ...plans.document import PlacementPlan
+from ..requirements import check_contiguous, comma_separated, hosts_of
+from ..target import ExportOptions, header
+
+GPU = "nvidia.com/gpu"
+
+NOT_GUARANTEED = (
+    "GPU choice: the device plugin decides which of a node's GPUs a pod gets. CUDA_VISIBLE_DEVICES orders those it got; they "
+    "are the planned ones only where the pod takes all GPUs of the node.",
+    "Exclusiveness: other pods may run on the same nodes.",
+    "Node names: they must be the plan's host names; a pod whose node does not exist stays pending.",
+    "Restarts: there are none; static rendezvous has no elastic restarts.",
+)
+
+_SHARED_MEMORY = "shared-memory"
+
+
+def check_nodes(plan: PlacementPlan, kind: str) -> None:
+    """Refuse what pods that each run one host's torchrun cannot express.
+
+    Raises:
+        ExportError: unequal ranks per host, ranks of a host that do not follow one another, a host name that no node has.
+    """
+    check_contiguous(plan, f"the {kind}'s torchrun")
+    for rank in plan.ranks:
+        if rank.host != rank.host.lower():
+            raise ExportError("a Kubernetes node has no capitals in its name", field=f"rank {rank.rank}", value=rank.host)
+
+
+def visible(devices: list[int]) -> list[int]:
+    """A host's devices in rank order, as a pod numbers the GPUs that it got: from 0, in PCI order."""
+    return [sorted(devices).index(device) for device in devices]
+
+
+def visible_on_all(plan: PlacementPlan, kind: str) -> list[int]:
+    """As `visible`, where pods share a template and so an order.
+
+    Raises:
+        ExportError: a host whose devices come in another order than those of the first.
+    """
+    orders = {host: visible(devices) for host, devices in hosts_of(plan).items()}
+    first = orders[plan.host_order[0]]
+    for rank in plan.ranks:
+        if orders[rank.host] != first:
+            problem = (
+                f"pods of a {kind} share one order of devices, that of {plan.host_order[0]} ({comma_separated(first)}); "
+                f"here it is {comma_separated(orders[rank.host])}"
+            )
+            raise ExportError(problem, field=f"rank {rank.rank}", value=rank.host)
+    return first
+
+
+def pod(options: ExportOptions, command: Sequence[str], devices: Sequence[int], affinity: dict[str, Any]) -> dict[str, Any]:
+    """The spec of a pod that runs one host's command on as many GPUs as there are devices."""
+    container = {
+        "name": "node",
+        "image": options.image,
+        "command": escaped(command),
+        "env": environment(devices),
+        "ports": [{"containerPort": options.master_port}],
+        "resources": {"limits": {GPU: len(devices)}},
+        "volumeMounts": [shared_memory_mount()],
+    }
+    return {
+        "restartPolicy": "Never",
+        "affinity": affinity,
+        "containers": [container],
+        "volumes": [shared_memory_volume()],
+    }
+
+
+def environment(devices: Sequence[int]) -> list[dict[str, Any]]:
+    """Order of the GPUs, and the name of the node for the probe."""
+    return [
+        {"name": "CUDA_DEVICE_ORDER", "value": "PCI_BUS_ID"},
+        {"name": "CUDA_VISIBLE_DEVICES", "value": comma_separated(list(devices))},
+        {"name": "MESHWRIGHT_HOST", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+    ]
+
+
+def shared_memory_mount() -> dict[str, Any]:
+    """Where collective libraries exchange data of one host; a container's default of 64 MB is too small."""
+    return {"name": _SHARED_MEMORY, "mountPath": "/dev/shm"}  # noqa: S108 - a mount point in the pod
+
+
+def shared_memory_volume() -> dict[str, Any]:
+    """What `shared_memory_mount` mounts."""
+    return {"name": _SHARED_MEMORY, "emptyDir": {"medium": "Memory"}}
+
+
+def escaped(words: Sequence[str]) -> list[str]:
+    """A container's command: Kubernetes reads ``$(NAME)`` in it as a variable, and ``$$`` as ``$``."""
+    return [word.replace("$", "$$") for word in words]
+
+
+def on_nodes(hosts: Sequence[str]) -> dict[str, Any]:
+    """Affinity to nodes by name, not by the hostname label, which may differ. A field takes one value, so a term each."""
+    terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [host]}]} for host in hosts]
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+
+
+def one_on_each(hosts: Sequence[str], labels: dict[str, str]) -> dict[str, Any]:
+    """As `on_nodes`, and no two pods with these labels on one node."""
+    term = {"labelSelector": {"matchLabels": labels}, "topologyKey": "kubernetes.io/hostname"}
+    return on_nodes(hosts) | {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+def ranked_by(variable: str, first: int, words: Sequence[str]) -> list[str]:
+    """torchrun's words with the node rank from a variable in which the controller counts pods from 0.
+
+    Args:
+        variable: its name.
+        first: node rank of pod 0.
+        words: ``torchrun`` and what follows it, without a node rank.
+    """
+    return ["sh", "-c", f'exec torchrun --node-rank="$(({first} + {variable}))" "$@"', *words]
+
+
+def document(plan: PlacementPlan, options: ExportOptions, not_guaranteed: Sequence[str], *objects: dict[str, Any]) -> str:
+    """A YAML file of one or more objects, headed by what is not guaranteed."""
+    head = header(options.job_name(plan), plan, "Kubernetes", not_guaranteed)
+    return head + yaml.dump_all(objects, Dumper=_Dumper, sort_keys=False, width=120)
+
+
+class _Dumper(yaml.SafeDumper):
+    """SafeDumper that also quotes what only newer YAML reads as a number, such as ``1e3`` for a host."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        """No anchors: Kubernetes reads them, people do not."""
+        return True
+
+
+def _represent_text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="'" if re.match(r"[-+.]?[0-9]", text) else None)
+
+
+_Dumper.add_representer(str, _represent_text)

@@ -1,0 +1,83 @@
+"""Ray: a driver that runs each rank as an actor in the placement group's bundle of its planned host.
+
+Ray gives no order to bundles by itself. Here every bundle selects its host by a label of the node, and every actor takes
+the bundle of its own number. The driver waits for the group no longer than it is told to, then looks where the actors
+are before any of them starts its program.
+"""
+
+from __future__ import annotations
+
+from ...errors import ExportError
+from ...plans.document import PlacementPlan
+from ..frameworks import device_mesh
+from ..requirements import hosts_of
+from ..target import ExportOptions, Files, Target, header
+from .ray_driver import PROGRAM
+
+DRIVER = "driver.py"
+
+MAX_LABEL = 63
+"""Longest value of a label in Ray, as in Kubernetes."""
+
+_NOT_GUARANTEED = (
+    "GPU choice: Ray picks which of a host's GPUs the job gets. Where they are the planned ones the driver deals them out as "
+    "planned; otherwise it deals them out in the planned order and says so.",
+    "Labels: a host is known by the label of its Ray node alone; two labels exchanged exchange two hosts.",
+    "Version: made for releases after January 2026 and tested with 2.60; with one that ignores the selectors of bundles the "
+    "driver ends when it finds a rank elsewhere.",
+    "Working folder: ranks run in the folder and environment in which their Ray node was started, unless the job was "
+    "submitted with a runtime environment.",
+    "Restarts: the first rank that fails ends the job.",
+    "Order in groups: process groups follow rank order; only the numbering of the ranks places a job.",
+)
+
+
+def render(plan: PlacementPlan, options: ExportOptions) -> Files:
+    """The driver and, where ranks have coordinates, the mesh.
+
+    Raises:
+        ExportError: a host name that is none, or too long for a label.
+    """
+    hosts_of(plan)
+    for rank in plan.ranks:
+        if len(rank.host) > MAX_LABEL:
+            problem = f"a label of a Ray node holds at most {MAX_LABEL} characters"
+            raise ExportError(problem, field=f"rank {rank.rank}", value=rank.host)
+    head = header(options.job_name(plan), plan, "Ray", _NOT_GUARANTEED)
+    rows = [(rank.host, rank.local_rank, rank.coordinates.model_dump() if rank.coordinates else {}) for rank in plan.ranks]
+    values = {
+        "JOB": options.job_name(plan),
+        "HOST_LABEL": options.host_label,
+        "WAIT_S": options.wait_s,
+        "MASTER_PORT": options.master_port,
+        "COMMAND": options.rank_words,
+        "RANKS": rows,
+    }
+    told = "".join(f"{name} = {_literal(value)}\n" for name, value in values.items())
+    driver = f"#!/usr/bin/env python3\n{head}{PROGRAM.replace(_PLAN_GOES_HERE, told, 1)}"
+    rendered: Files = {DRIVER: driver}
+    if device_mesh.has_grid(plan):
+        rendered[device_mesh.FILE_NAME] = device_mesh.text(plan, head)
+    return rendered
+
+
+_PLAN_GOES_HERE = "# THE PLAN\n"
+
+
+def _literal(value: object) -> str:
+    """A value as Python spells it; a list's items stand on lines of their own."""
+    return "[\n" + "".join(f"    {item!r},\n" for item in value) + "]" if isinstance(value, list) else repr(value)
+
+
+TARGET = Target(
+    name="ray",
+    summary="a driver that runs each rank as an actor in a placement group, bundles pinned to hosts by label",
+    guaranteed=(
+        "Each rank runs on the node that carries its host's label, also where hosts have unequal numbers of ranks; a rank "
+        "that finds itself elsewhere ends the job before any program starts.",
+        "What cannot be placed in time is named, and the driver ends with 1.",
+        "RANK, LOCAL_RANK and WORLD_SIZE are the plan's; the master address is the host of rank 0.",
+    ),
+    not_guaranteed=_NOT_GUARANTEED,
+    render=render,
+)

@@ -1,0 +1,97 @@
+"""Slurm: one sbatch script that allocates the hosts and orders the ranks with a hostfile.
+
+``--nodelist`` says which hosts and is ignored as an order; ``SLURM_NODEID`` and the first of ``scontrol show hostnames``
+follow the sorted node list, not the ranks. So the order comes from ``SLURM_HOSTFILE`` with
+``--distribution=arbitrary``, ranks from ``SLURM_PROCID``, and the master is the hostfile's first line.
+"""
+
+from __future__ import annotations
+
+import shlex
+
+from ...errors import ExportError
+from ...plans.document import PlacementPlan
+from ..rank_launcher import rank_task
+from ..requirements import devices_to_request, ranks_per_host
+from ..target import ExportOptions, Files, Target, header
+from .slurm_topology import topology_conf
+
+FILE_NAME = "job.sbatch"
+TOPOLOGY_FILE = "topology.conf"
+
+_VARIABLES = {"rank": "SLURM_PROCID", "world": "SLURM_NTASKS", "local": "SLURM_LOCALID", "host": "SLURMD_NODENAME"}
+
+_NOT_GUARANTEED = (
+    "GPU numbering: CUDA_VISIBLE_DEVICES names devices by PCI order; where cgroups hide some of a host's GPUs the numbers "
+    "mean something else.",
+    "Network: the hosts are the planned ones, the routes between them are the fabric's choice.",
+    "Start: the job waits until all hosts are free together; --exclusive keeps other jobs away, not their traffic.",
+    "Topology plugins: topology, CR_LLN and CR_Pack_Nodes settings cannot be combined with an arbitrary allocation; here only "
+    "the step is arbitrary.",
+)
+
+
+def render(plan: PlacementPlan, options: ExportOptions) -> Files:
+    """The batch script and, if wanted, the cluster's ``topology.conf``.
+
+    Raises:
+        ExportError: unequal ranks per host, too many runs of ranks for one command, or a ``topology.conf`` is wanted and
+            the plan has no cluster or one that is no tree.
+    """
+    per_host = ranks_per_host(plan, "Slurm")
+    name = options.job_name(plan)
+    task = rank_task(plan, options, "srun", **_VARIABLES)
+    hostfile = "".join(f"{rank.host}\n" for rank in plan.ranks)
+    text = f"""#!/bin/bash
+#SBATCH --job-name={name}
+#SBATCH --nodes={len(plan.host_order)}
+#SBATCH --nodelist={",".join(sorted(plan.host_order))}
+#SBATCH --ntasks={plan.num_ranks}
+#SBATCH --ntasks-per-node={per_host}
+#SBATCH --gpus-per-node={devices_to_request(plan)}
+#SBATCH --exclusive
+#
+{header(name, plan, "Slurm", _NOT_GUARANTEED)}
+set -euo pipefail
+
+# One line for each task, in rank order.
+export SLURM_HOSTFILE="$PWD/hosts.${{SLURM_JOB_ID:?submit this script with sbatch}}"
+cat >"$SLURM_HOSTFILE" <<\\END_OF_HOSTS
+{hostfile}END_OF_HOSTS
+
+# sbatch --test-only accepts a hostfile that is too short, so the count is checked here.
+lines=$(wc -l <"$SLURM_HOSTFILE")
+if [ "$lines" -ne {plan.num_ranks} ] || [ "${{SLURM_NTASKS:?}}" -ne {plan.num_ranks} ]; then
+  echo "{FILE_NAME}: $lines lines in the hostfile, $SLURM_NTASKS tasks, {plan.num_ranks} ranks in the plan" >&2
+  exit 1
+fi
+
+# Not the first of 'scontrol show hostnames': that list is sorted.
+MASTER_ADDR=$(head -n 1 "$SLURM_HOSTFILE")
+export MASTER_ADDR MASTER_PORT={options.master_port}
+
+srun --distribution=arbitrary --ntasks={plan.num_ranks} --kill-on-bad-exit=1 bash -c {shlex.quote(task)}
+"""
+    return {FILE_NAME: text, **(_switches(plan, name) if options.topology_conf else {})}
+
+
+def _switches(plan: PlacementPlan, name: str) -> Files:
+    cluster = plan.embedded_cluster()
+    if cluster is None:
+        raise ExportError("topology.conf is made from the plan's cluster, and the plan has none", field="cluster")
+    head = header(name, plan, "Slurm", _NOT_GUARANTEED)
+    note = f"# Switches of cluster {cluster.name}, for TopologyPlugin=topology/tree; belongs beside slurm.conf on every host.\n"
+    return {TOPOLOGY_FILE: head + note + topology_conf(cluster)}
+
+
+TARGET = Target(
+    name="slurm",
+    summary="one sbatch script with a hostfile in rank order; on request the cluster's topology.conf",
+    guaranteed=(
+        "Each rank runs on its host, in order; a task that finds itself elsewhere ends the job.",
+        "The master address is the host of rank 0.",
+        "LOCAL_RANK i means the i-th planned device of the host.",
+    ),
+    not_guaranteed=_NOT_GUARANTEED,
+    render=render,
+)

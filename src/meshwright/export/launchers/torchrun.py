@@ -1,0 +1,87 @@
+"""torchrun: one command for each host with static rendezvous, a script that starts them all, and the plan's mesh.
+
+Rendezvous by c10d sorts host names and ignores ``--node-rank``; only the static one keeps our order. torchrun then
+numbers ranks host by host. For plans with coordinates ``mesh.py`` builds the planned ``DeviceMesh``.
+"""
+
+from __future__ import annotations
+
+import shlex
+
+from ...plans.document import PlacementPlan
+from ..frameworks import device_mesh
+from ..requirements import check_contiguous, comma_separated, hosts_of
+from ..target import ExportOptions, Files, Target, header
+from . import remote_shell
+
+COMMANDS = "commands.txt"
+
+_NOT_GUARANTEED = (
+    "Restarts: static rendezvous has no elastic restarts; when one host fails the job ends.",
+    "Allocation: nothing reserves the hosts; that they are free and reachable is up to whoever starts the commands.",
+    "GPU numbering: CUDA_VISIBLE_DEVICES names devices by PCI order as the host's driver sees them.",
+    *device_mesh.NOT_GUARANTEED,
+)
+
+
+def node_words(plan: PlacementPlan, options: ExportOptions, node_rank: int | None, master: str) -> list[str]:
+    """torchrun's command line on one host, word by word.
+
+    Args:
+        plan: one with equally many ranks on each host.
+        options: port and program.
+        node_rank: of the host; None leaves it out.
+        master: address of the first host.
+    """
+    return [
+        "torchrun",
+        "--rdzv-backend=static",
+        f"--nnodes={len(plan.host_order)}",
+        *([] if node_rank is None else [f"--node-rank={node_rank}"]),
+        f"--nproc-per-node={plan.num_ranks // len(plan.host_order)}",
+        f"--master-addr={master}",
+        f"--master-port={options.master_port}",
+        *options.torchrun_words,
+    ]
+
+
+def render(plan: PlacementPlan, options: ExportOptions) -> Files:
+    """The commands, one line for each host, the launcher and, where ranks have coordinates, the mesh.
+
+    Raises:
+        ExportError: unequal ranks per host, or ranks of a host that do not follow one another.
+    """
+    check_contiguous(plan, "torchrun")
+    head = header(options.job_name(plan), plan, "torchrun", _NOT_GUARANTEED)
+    lines = []
+    for node_rank, (host, devices) in enumerate(hosts_of(plan).items()):
+        words = ["env", "CUDA_DEVICE_ORDER=PCI_BUS_ID", f"CUDA_VISIBLE_DEVICES={comma_separated(devices)}"]
+        words += node_words(plan, options, node_rank, plan.host_order[0])
+        lines.append(f"{host}\t{shlex.join(words)}\n")
+    commands = f"{head}# Host, tab, command to run there; all within the rendezvous timeout.\n{''.join(lines)}"
+    launch = remote_shell.script(
+        head,
+        starts="its command",
+        rows=COMMANDS,
+        columns="IFS=$'\\t' read -r host command",
+        command='command="exec env MESHWRIGHT_HOST=$host $command"',
+    )
+    rendered: Files = {COMMANDS: commands, remote_shell.FILE_NAME: launch}
+    if device_mesh.has_grid(plan):
+        rendered[device_mesh.FILE_NAME] = device_mesh.text(plan, head)
+    return rendered
+
+
+TARGET = Target(
+    name="torchrun",
+    summary="a command for each host with static rendezvous, a launcher over ssh, and the plan's DeviceMesh",
+    guaranteed=(
+        "Ranks are numbered host by host in the plan's host order.",
+        "The master address is the host of rank 0.",
+        "LOCAL_RANK i means the i-th planned device of the host.",
+        "mesh.py (plans with coordinates) makes a DeviceMesh with each rank at its planned place, and split points for the "
+        "planned stages.",
+    ),
+    not_guaranteed=_NOT_GUARANTEED,
+    render=render,
+)

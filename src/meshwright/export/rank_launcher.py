@@ -1,0 +1,62 @@
+"""What a launcher that knows only numbers runs for each rank: find the rank's devices, set the environment, start."""
+
+from __future__ import annotations
+
+import shlex
+
+from ..errors import ExportError
+from ..plans.document import PlacementPlan
+from .requirements import comma_separated, hosts_of
+from .target import ExportOptions
+
+MAX_ARGUMENT_BYTES = 131_071
+"""Linux passes no longer single argument (MAX_ARG_STRLEN of 32 pages, less the final zero)."""
+
+
+def rank_task(
+    plan: PlacementPlan, options: ExportOptions, scheduler: str, *, rank: str, world: str, local: str, host: str | None = None
+) -> str:
+    """A script for ``bash -c`` that every rank runs alike.
+
+    It looks the rank up in a map, whose lines read ``last rank of a run, host, devices of the host in local order``,
+    sets RANK, WORLD_SIZE, LOCAL_RANK and CUDA_VISIBLE_DEVICES, and becomes the rank's program.
+
+    Args:
+        plan: what is launched.
+        options: with the program.
+        scheduler: its name, for messages.
+        rank: variable in which the launcher tells the rank.
+        world: the same for the number of ranks.
+        local: the same for the number of the rank among those of its host.
+        host: the same for the host's name; where the launcher tells it, a rank that finds itself elsewhere fails.
+
+    Raises:
+        ExportError: a host name that is none, or the map is too long for one argument.
+    """
+    devices = hosts_of(plan)
+    runs = [
+        f"{entry.rank} {entry.host} {comma_separated(devices[entry.host])}"
+        for entry, after in zip(plan.ranks, [*plan.ranks[1:], None], strict=True)
+        if after is None or after.host != entry.host
+    ]
+    table = "\n".join(runs)
+    check = ""
+    if host is not None:
+        check = f"""
+if [ "${host}" != "$host" ]; then
+  echo "rank ${rank} is on ${host}, the plan puts it on $host" >&2
+  exit 1
+fi"""
+    task = f"""set -eu
+while read -r last host devices; do
+  if [ "${rank}" -le "$last" ]; then break; fi
+done <<\\END_OF_MAP
+{table}
+END_OF_MAP{check}
+export RANK="${rank}" WORLD_SIZE="${world}" LOCAL_RANK="${local}"
+export CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES="$devices"
+exec {shlex.join(options.rank_words)}
+"""
+    if len(task.encode()) > MAX_ARGUMENT_BYTES:
+        raise ExportError(f"the rank map of {plan.num_ranks} ranks is too long for one {scheduler} command", field="ranks")
+    return task

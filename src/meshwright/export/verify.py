@@ -1,0 +1,112 @@
+"""Whether a launched job is where its plan wants it: what the ranks say, held against the plan rank by rank."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import ExportError
+from ..plans import legality
+from ..plans.document import PlacementPlan, Rank
+from .probe import AXES, Place
+from .writer import targets
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What became of a plan when it was launched.
+
+    Attributes:
+        num_ranks: ranks of the plan.
+        elsewhere: each rank that is not where the plan puts it, with what is wrong, in rank order; ranks that the plan
+            does not know come last.
+        compared: what was held against the plan beside the host: ``device``, ``coordinates`` (along all axes that the plan
+            cuts), ``world``; each where every line tells it.
+    """
+
+    num_ranks: int
+    elsewhere: dict[int, str]
+    compared: tuple[str, ...]
+
+    @property
+    def agrees(self) -> bool:
+        """Whether every rank is where the plan puts it."""
+        return not self.elsewhere
+
+    @property
+    def first(self) -> str | None:
+        """The first rank that is elsewhere, in a sentence; None where all agree."""
+        return next((f"rank {rank} {problem}" for rank, problem in self.elsewhere.items()), None)
+
+    def to_data(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        elsewhere = [{"rank": rank, "problem": problem} for rank, problem in self.elsewhere.items()]
+        return {"agrees": self.agrees, "num_ranks": self.num_ranks, "elsewhere": elsewhere, "compared": list(self.compared)}
+
+
+def verify(plan: PlacementPlan, target: str, places: Sequence[Place]) -> Verification:
+    """Hold what the ranks of a launched job say against its plan.
+
+    A host may be named with or without its domain, as long as the plan's hosts stay apart without theirs. Devices are
+    compared where the target names the host's own numbers and the rank tells its device. Where a target numbers ranks in
+    its own way, so does the outcome.
+
+    Args:
+        plan: what was exported.
+        target: a key of `targets`, by which it was launched.
+        places: what the ranks say, from `probe.read_places`; a rank may say the same twice.
+
+    Raises:
+        ExportError: an unknown target, or a plan that the target cannot number.
+        PlanError: a plan that contradicts itself.
+    """
+    if target not in targets:
+        raise ExportError("unknown format", field="format", value=target, choices=targets)
+    legality.check(plan)
+    plan = targets[target].as_launched(plan)
+    names_devices = targets[target].names_devices
+    heard: dict[int, list[Place]] = {}
+    for place in places:
+        heard.setdefault(place.rank, []).append(place)
+    counts = Counter(host.partition(".")[0] for host in plan.host_order)
+    elsewhere: dict[int, str] = {}
+    for rank in plan.ranks:
+        problems = [_problem(rank, place, plan, counts, names_devices) for place in heard.pop(rank.rank, [])]
+        problem = next((problem for problem in problems if problem is not None), None if problems else "says nothing")
+        if problem is not None:
+            elsewhere[rank.rank] = problem
+    for number in sorted(heard):
+        elsewhere[number] = f"is none of the plan's {plan.num_ranks} ranks ({heard[number][0].source})"
+    cut = {axis for axis in AXES if any(rank.coordinates and getattr(rank.coordinates, axis) for rank in plan.ranks)}
+    told = {
+        "device": names_devices and all(place.device is not None for place in places),
+        "coordinates": plan.ranks[0].coordinates is not None
+        and all(place.coordinates and cut <= place.coordinates.keys() for place in places),
+        "world": all(place.world is not None for place in places),
+    }
+    return Verification(plan.num_ranks, elsewhere, tuple(key for key, is_told in told.items() if is_told and places))
+
+
+def _problem(rank: Rank, place: Place, plan: PlacementPlan, counts: Counter[str], names_devices: bool) -> str | None:
+    """What is wrong with one rank's place, or None."""
+    if not _is_same_host(place.host, rank.host, counts):
+        return f"is on {place.host}, the plan puts it on {rank.host} ({place.source})"
+    if names_devices and place.device not in (None, rank.local_rank):
+        return f"uses device {place.device} of {rank.host}, the plan gives it device {rank.local_rank} ({place.source})"
+    if place.world not in (None, plan.num_ranks):
+        return f"counts {place.world} ranks, the plan has {plan.num_ranks} ({place.source})"
+    for axis in AXES if rank.coordinates is not None else ():
+        planned = getattr(rank.coordinates, axis)
+        if place.coordinates.get(axis, planned) != planned:
+            return f"has {axis} {place.coordinates[axis]}, the plan gives it {planned} ({place.source})"
+    return None
+
+
+def _is_same_host(told: str, planned: str, counts: Counter[str]) -> bool:
+    told, planned = told.lower(), planned.lower()
+    if told == planned:
+        return True
+    (told_label, _, told_domain), (label, _, domain) = told.partition("."), planned.partition(".")
+    return told_label == label and counts[label] == 1 and not (told_domain and domain)

@@ -1,0 +1,231 @@
+"""Exporting: the registry of targets, plan -> files, files -> folder.
+
+Beside the target's own files every export holds ``export.json``: the rank map, what is guaranteed and what is not,
+and the names of the files, by which a later export knows that it may replace the folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .. import files, settings
+from ..errors import ConfigError, ExportError, InputFileError
+from ..plans import legality
+from ..plans.document import PlacementPlan
+from .chakra import traces
+from .frameworks import deepspeed, megatron
+from .kubernetes import forms
+from .launchers import openmpi, ray, slurm, torchrun
+from .target import ExportOptions, Files, Target, dns_label
+
+targets: dict[str, Target] = {
+    target.name: target
+    for target in (
+        slurm.TARGET,
+        forms.TARGET,
+        torchrun.TARGET,
+        ray.TARGET,
+        openmpi.TARGET,
+        megatron.TARGET,
+        deepspeed.TARGET,
+        traces.TARGET,
+    )
+}
+"""Every target, by the name that ``--format`` takes."""
+
+MANIFEST = "export.json"
+INDEX = "index.json"
+
+
+@dataclass(frozen=True)
+class ExportedRun:
+    """What became of the plans of a run.
+
+    Attributes:
+        written: file names of each exported plan.
+        refused: for each plan that the target cannot express, the reason.
+    """
+
+    written: dict[str, tuple[str, ...]]
+    refused: dict[str, str]
+
+
+def export(plan: PlacementPlan, target: str, options: ExportOptions | Mapping[str, Any] | None = None) -> Files:
+    """A plan in a target's form.
+
+    Args:
+        plan: what to export.
+        target: a key of `targets`.
+        options: what the plan does not say.
+
+    Returns:
+        ``{file name: text or bytes}``; a name may lead into a subfolder, as ``traces/rank0.et``.
+
+    Raises:
+        ExportError: an unknown target or option, or a plan that the target cannot express.
+        PlanError: a plan that contradicts itself.
+    """
+    chosen = _target(target)
+    given = _options(options)
+    legality.check(plan)
+    rendered = chosen.render(plan, given)
+    return {**rendered, MANIFEST: _manifest(plan, chosen, given.job_name(plan), rendered)}
+
+
+def write(contents: Mapping[str, str | bytes], out_dir: str | Path) -> None:
+    """Write exported files into a folder, all or none.
+
+    A folder of an earlier export is replaced as a whole.
+
+    Raises:
+        ExportError: the folder holds anything that no earlier export wrote, which would be lost.
+        InputFileError: the folder cannot be written or is a link, or a name leads out of it.
+    """
+    out_dir = Path(out_dir)
+    check_replaceable(out_dir)
+    with files.atomic_folder(out_dir, marker=MANIFEST) as folder:
+        _fill(folder, contents)
+
+
+def export_run(
+    plans: Mapping[str, PlacementPlan],
+    target: str,
+    out_dir: str | Path,
+    options: ExportOptions | Mapping[str, Any] | None = None,
+) -> ExportedRun:
+    """Export many plans: a subfolder for each, and ``index.json`` with a row for each, also for those refused.
+
+    Args:
+        plans: by name; of the name the subfolder's is made (see `files.file_name`) and, where the options have none, the
+            submitted job's.
+        target: a key of `targets`.
+        out_dir: folder to make or, if an earlier export made it, to replace.
+        options: for all plans alike.
+
+    Raises:
+        ExportError: an unknown target or option, no plan, two plans that would be submitted under one name, or no plan
+            that the target can express.
+        PlanError: a plan that contradicts itself.
+    """
+    _target(target)
+    given = _options(options)
+    out_dir = Path(out_dir)
+    if not plans:
+        raise ExportError("there are no plans to export")
+    job_names = _job_names(plans, given)
+    contents: dict[str, Files] = {}
+    refused: dict[str, str] = {}
+    for name, plan in plans.items():
+        named = given.model_copy(update={"name": job_names[name]})
+        try:
+            contents[name] = export(plan, target, named)
+        except ExportError as error:
+            refused[name] = str(error)
+    if not contents:
+        name, reason = next(iter(refused.items()))
+        raise ExportError(f"none of the {len(plans)} plans can be expressed; {name}: {reason}")
+    folders = {name: files.file_name(name, reserved=[INDEX]) for name in contents}
+    rows = [
+        {"name": name, "job": plan.job.name, "hosts": list(plan.host_order), "num_ranks": plan.num_ranks}
+        | ({"folder": folders[name], "files": sorted(contents[name])} if name in contents else {"refused": refused[name]})
+        for name, plan in plans.items()
+    ]
+    check_replaceable(out_dir)
+    with files.atomic_folder(out_dir, marker=INDEX) as folder:
+        for name, texts in contents.items():
+            _fill(folder / folders[name], texts)
+        files.write_json(folder / INDEX, {"format": target, "plans": rows})
+    return ExportedRun(written={name: tuple(sorted(texts)) for name, texts in contents.items()}, refused=refused)
+
+
+def check_replaceable(out_dir: Path) -> None:
+    """Refuse to replace a link, the working folder, or one that holds a file which no export wrote.
+
+    Raises:
+        ExportError: the working folder or above it, or a file in it is no export's.
+        InputFileError: a link.
+    """
+    files.check_no_link(out_dir)
+    if not out_dir.is_dir():
+        return
+    if Path.cwd().is_relative_to(out_dir.resolve()):
+        raise ExportError("is the working folder or above it; name one below", field="out", value=str(out_dir))
+    known = _exported_files(out_dir)
+    for path in sorted(out_dir.rglob("*")):
+        if path.is_symlink() or (path.is_file() and path.relative_to(out_dir).as_posix() not in known):
+            raise ExportError("the folder holds a file that no export wrote; choose another", file=out_dir, value=path.name)
+
+
+def _target(name: str) -> Target:
+    if name not in targets:
+        raise ExportError("unknown format", field="format", value=name, choices=targets)
+    return targets[name]
+
+
+def _job_names(plans: Mapping[str, PlacementPlan], options: ExportOptions) -> dict[str, str]:
+    """The name under which each plan of a run is submitted."""
+    taken: dict[str, str] = {}
+    for name in plans:
+        label = options.name or dns_label(name)
+        if options.name is None and label in taken.values():
+            first = next(other for other, its in taken.items() if its == label)
+            raise ExportError(f"would be submitted under the same name as {first}, {label}", field="plans", value=name)
+        taken[name] = label
+    return taken
+
+
+def _options(options: ExportOptions | Mapping[str, Any] | None) -> ExportOptions:
+    if isinstance(options, ExportOptions):
+        return options
+    try:
+        return settings.build(ExportOptions, dict(options or {}))
+    except ConfigError as error:
+        raise ExportError(error.problem, field=error.field, value=error.value, choices=error.choices) from None
+
+
+def _manifest(plan: PlacementPlan, target: Target, name: str, rendered: Mapping[str, str | bytes]) -> str:
+    ranks = [rank.model_dump(mode="json", exclude_none=True) for rank in plan.ranks]
+    content = {
+        "format": target.name,
+        "name": name,
+        "guaranteed": target.guaranteed,
+        "not_guaranteed": target.not_guaranteed,
+        "host_order": plan.host_order,
+        "ranks": ranks,
+        "files": sorted([*rendered, MANIFEST]),
+    }
+    return files.json_text(content) + "\n"
+
+
+def _fill(folder: Path, contents: Mapping[str, str | bytes]) -> None:
+    for name, content in contents.items():
+        path = files.below(folder, name)
+        if isinstance(content, bytes):
+            with files.atomic_file(path) as file:
+                file.write(content)
+            continue
+        files.write_text(path, content)
+        if content.startswith("#!"):
+            mode = path.stat().st_mode
+            path.chmod(mode | (mode & 0o444) >> 2)  # whoever may read it may run it
+
+
+def _exported_files(folder: Path) -> set[str]:
+    """The files that an earlier export says it wrote into a folder and its subfolders."""
+    known: set[str] = set()
+    for manifest in folder.rglob(MANIFEST):
+        inside = manifest.parent.relative_to(folder)
+        known |= {(inside / name).as_posix() for name in _names(manifest, "files")}
+    return known | ({INDEX} if (folder / INDEX).is_file() and _names(folder / INDEX, "plans") else set())
+
+
+def _names(path: Path, key: str) -> list[str]:
+    try:
+        content = files.read_json(path, is_input=False)
+    except InputFileError:
+        return []
+    names = content.get(key) if isinstance(content, dict) else None
+    return [str(name) for name in names] if isinstance(names, list) else []

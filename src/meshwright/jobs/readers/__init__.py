@@ -1,0 +1,1 @@
+"""Readers of job descriptions that other programs write."""

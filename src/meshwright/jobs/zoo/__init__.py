@@ -1,0 +1,1 @@
+"""Well-known models as analytic job graphs, and the list of them."""

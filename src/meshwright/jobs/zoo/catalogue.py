@@ -1,0 +1,155 @@
+"""The built-in zoo: analytic graphs of well-known models, timed on a device by its roofline.
+
+A model's default batch is large enough to keep one accelerator busy and small enough that weights, gradients,
+optimizer state and activations of one step fit an 80 GB device, except for `llama-7b`, whose optimizer state does
+not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ...devices import DeviceType, device_type
+from ...errors import GraphError
+from ..graph import JobGraph
+from ..readers import huggingface
+from ..transformer import TransformerShape
+from . import convnets
+from .gnmt import gnmt
+
+DEFAULT_DEVICE = "a100"
+
+
+@dataclass(frozen=True)
+class _Model:
+    """How a zoo graph is made: ``build(batch_size, sequence_length)`` and its defaults; no length means images."""
+
+    build: Callable[[int, int], JobGraph]
+    batch_size: int
+    sequence_length: int | None = None
+    shape: TransformerShape | None = None
+
+
+def zoo_names() -> list[str]:
+    """The names of the built-in job graphs."""
+    return sorted(_MODELS)
+
+
+def zoo_graph(
+    name: str, device: DeviceType | None = None, *, batch_size: int | None = None, sequence_length: int | None = None
+) -> JobGraph:
+    """A built-in job graph.
+
+    Args:
+        name: one of `zoo_names`.
+        device: on which its ops are timed; an A100 by default.
+        batch_size: images, sequences or sentence pairs of one step; by default the model's own.
+        sequence_length: tokens of each sequence; by default the model's own. Models of images have none.
+
+    Raises:
+        GraphError: an unknown name, a batch without samples, a length for a model of images.
+    """
+    if name not in _MODELS:
+        raise GraphError("no such job in the zoo", value=name, choices=_MODELS)
+    model = _MODELS[name]
+    batch = model.batch_size if batch_size is None else batch_size
+    length = model.sequence_length if sequence_length is None else sequence_length
+    if batch < 1:
+        raise GraphError("must be at least 1", field="batch_size", value=batch)
+    if model.sequence_length is None and length is not None:
+        raise GraphError(f"{name} reads images, not sequences", field="sequence_length", value=length)
+    if length is not None and length < 1:
+        raise GraphError("must be at least 1", field="sequence_length", value=length)
+    return model.build(batch, length or 0).timed_on(device or device_type(DEFAULT_DEVICE))
+
+
+def zoo_batch_size(name: str) -> int:
+    """The default batch of a built-in job graph.
+
+    Raises:
+        GraphError: an unknown name.
+    """
+    if name not in _MODELS:
+        raise GraphError("no such job in the zoo", value=name, choices=_MODELS)
+    return _MODELS[name].batch_size
+
+
+def zoo_shape(name: str) -> tuple[TransformerShape, int]:
+    """The shape of a built-in transformer, and its default batch.
+
+    Raises:
+        GraphError: an unknown name, or no transformer.
+    """
+    transformers = [known for known, model in _MODELS.items() if model.shape is not None]
+    model = _MODELS.get(name)
+    if model is None or model.shape is None:
+        problem = "no such job in the zoo" if model is None else "no transformer, which a parallel layout needs"
+        raise GraphError(problem, value=name, choices=transformers)
+    return model.shape, model.batch_size
+
+
+def _images(build: Callable[[int], JobGraph], batch_size: int) -> _Model:
+    return _Model(lambda batch, _: build(batch), batch_size)
+
+
+def _transformer(name: str, batch_size: int, sequence_length: int, **config: Any) -> _Model:
+    shape = huggingface.shape_of(config, name=name)
+    return _Model(shape.graph, batch_size, sequence_length, shape)
+
+
+def _gpt2(name: str, batch_size: int, width: int, depth: int, heads: int) -> _Model:
+    """Radford et al., "Language models are unsupervised multitask learners", 2019."""
+    sizes = {"n_embd": width, "n_layer": depth, "n_head": heads, "n_positions": 1024, "vocab_size": 50257}
+    return _transformer(name, batch_size, 1024, model_type="gpt2", **sizes)
+
+
+def _bert(name: str, batch_size: int, width: int, depth: int, heads: int) -> _Model:
+    """Devlin et al., "BERT: pre-training of deep bidirectional transformers", 2019; the encoder with its pooler."""
+    return _transformer(
+        name,
+        batch_size,
+        512,
+        model_type="bert",
+        hidden_size=width,
+        num_hidden_layers=depth,
+        num_attention_heads=heads,
+        intermediate_size=4 * width,
+        vocab_size=30522,
+        max_position_embeddings=512,
+        type_vocab_size=2,
+    )
+
+
+def _llama_7b() -> _Model:
+    """Touvron et al., "LLaMA: open and efficient foundation language models", 2023."""
+    return _transformer(
+        "llama-7b",
+        4,
+        2048,
+        model_type="llama",
+        hidden_size=4096,
+        num_hidden_layers=32,
+        num_attention_heads=32,
+        intermediate_size=11008,
+        vocab_size=32000,
+        max_position_embeddings=2048,
+    )
+
+
+# Batches: images for the convolutional networks; sequences of 512 (BERT), 1,024 (GPT-2), 2,048 (Llama) tokens;
+# sentence pairs of 48 tokens a side, the length in PipeDream's profile, for GNMT.
+_MODELS: dict[str, _Model] = {
+    "alexnet": _images(convnets.alexnet, 256),
+    "vgg16": _images(convnets.vgg16, 256),
+    "resnet18": _images(convnets.resnet18, 256),
+    "resnet50": _images(convnets.resnet50, 256),
+    "squeezenet": _images(convnets.squeezenet, 256),
+    "gnmt": _Model(gnmt, 128, 48),
+    "bert-base": _bert("bert-base", 32, 768, 12, 12),
+    "bert-large": _bert("bert-large", 32, 1024, 24, 16),
+    "gpt2-small": _gpt2("gpt2-small", 16, 768, 12, 12),
+    "gpt2-xl": _gpt2("gpt2-xl", 8, 1600, 48, 25),
+    "llama-7b": _llama_7b(),
+}

@@ -1,0 +1,160 @@
+"""Tuples of arrays that compiled functions hand on by address.
+
+`njit` hands a NamedTuple on by value: of each array its pointer, lengths and strides, and a reference that is counted at
+each call and at each look at a field. For the tuples of the dynamics, about a hundred arrays, that takes longer than the
+work itself, and most of the time that compiling takes. Tuples of a class that is marked `numba_records` are handed on as
+one pointer to a block of words, which is written when the tuple first meets a compiled function and lives as long as it.
+Their fields look the same as ever, but nothing is counted: whoever calls from Python holds the arrays, so compiled
+functions must not return them.
+
+A block holds 8-byte words: one for a number; of an array its size, item size, address, lengths and strides; then of a
+tuple in a tuple its own words.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any, TypeVar
+
+import numba.core.cgutils
+import numba.extending
+import numpy as np
+from numba.core import types
+from numba.core.datamodel import models
+from numba.core.typing.templates import AttributeTemplate, infer_getattr
+from numpy.typing import NDArray
+
+from .compiled import config
+
+Class = TypeVar("Class", bound=type)
+
+# Types that a number may have.
+NUMBERS = (types.int64, types.float64, types.boolean)
+# Numba's means of extending it are untyped.
+cgutils: Any = numba.core.cgutils
+extending: Any = numba.extending
+
+
+def by_reference(cls: Class) -> Class:
+    """Let compiled functions take tuples of this class by address; a decorator of NamedTuples.
+
+    Fields are arrays, numbers and other NamedTuples.
+    """
+    if config.DISABLE_JIT:
+        return cls
+    names = {name: getattr(cls, name) for name in ("__module__", "__qualname__", "__doc__")}
+    marked: Any = type(cls.__name__, (cls, _Block), names)
+    extending.typeof_impl.register(marked)(lambda value, _: value._type)
+    return marked  # type: ignore[no-any-return]
+
+
+class _Block:
+    """What a marked tuple keeps beside its fields; none of it is copied or pickled with them."""
+
+    def __getstate__(self) -> None:
+        return None
+
+    @cached_property
+    def _type(self) -> Address:
+        return _address_of(self)
+
+    @cached_property
+    def _words(self) -> NDArray[np.int64]:
+        return np.array(list(_words_of(self)), np.int64)
+
+    @cached_property
+    def _address(self) -> int:
+        return self._words.ctypes.data
+
+
+class Address(types.Type):
+    """The type of the address of a tuple.
+
+    Attributes:
+        fields: type of each field, that of its address where it is a tuple, and the number of its first word, by name.
+        num_words: words of the block.
+    """
+
+    def __init__(self, cls: type, members: dict[str, types.Type]) -> None:
+        self.fields: dict[str, tuple[types.Type, int]] = {}
+        self.num_words = 0
+        for name, kind in members.items():
+            self.fields[name] = kind, self.num_words
+            self.num_words += _num_words(kind)
+        told = hashlib.sha256(repr(members).encode()).hexdigest()[:16]
+        super().__init__(name=f"Address({cls.__module__}.{cls.__qualname__}, {told})")
+
+
+def _address_of(value: Any) -> Address:
+    members = {}
+    for name, field in value._asdict().items():
+        members[name] = _address_of(field) if isinstance(field, tuple) else extending.typeof_impl(field, None)
+        if not isinstance(members[name], (Address, types.Array)) and members[name] not in NUMBERS:
+            raise TypeError(f"{type(value).__name__}.{name} is no array, number or tuple of such: {field!r}")
+    return Address(type(value), members)
+
+
+def _num_words(kind: types.Type) -> int:
+    if isinstance(kind, Address):
+        return kind.num_words
+    return 3 + 2 * kind.ndim if isinstance(kind, types.Array) else 1
+
+
+def _words_of(value: Any) -> Iterator[int]:
+    for field in value:
+        if isinstance(field, tuple):
+            yield from _words_of(field)
+        elif isinstance(field, np.ndarray):
+            yield from (field.size, field.itemsize, field.ctypes.data, *field.shape, *field.strides)
+        elif isinstance(field, float):
+            yield int(np.float64(field).view(np.int64))
+        else:
+            yield int(field)
+
+
+@extending.register_model(Address)
+class _AddressModel(models.OpaqueModel):
+    """A pointer; nothing behind it is counted."""
+
+
+@extending.unbox(Address)
+def _unbox(address: Address, given: Any, c: Any) -> Any:
+    found = c.pyapi.object_getattr_string(given, "_address")
+    value = c.pyapi.long_as_voidptr(found)
+    c.pyapi.decref(found)
+    return extending.NativeValue(value, is_error=c.pyapi.c_api_error())
+
+
+@infer_getattr
+class _Fields(AttributeTemplate):
+    key = Address
+
+    def generic_resolve(self, address: Address, name: str) -> types.Type | None:  # type: ignore[override]
+        return address.fields[name][0] if name in address.fields else None
+
+
+@extending.lower_getattr_generic(Address)
+def _get(context: Any, builder: Any, address: Address, value: Any, name: str) -> Any:
+    """A field; of an array all but the reference that would have to be counted."""
+    kind, first = address.fields[name]
+    words = builder.gep(builder.bitcast(value, context.get_value_type(types.int64).as_pointer()), [cgutils.int32_t(first)])
+    if isinstance(kind, Address):
+        return builder.bitcast(words, cgutils.voidptr_t)
+
+    def word(number: int) -> Any:
+        read = builder.load(builder.gep(words, [cgutils.int32_t(number)]))
+        read.set_metadata("invariant.load", builder.module.add_metadata([]))
+        return read
+
+    if isinstance(kind, types.Array):
+        array = context.make_array(kind)(context, builder)
+        array.nitems, array.itemsize = word(0), word(1)
+        array.data = builder.inttoptr(word(2), array.data.type)
+        array.shape = cgutils.pack_array(builder, [word(3 + i) for i in range(kind.ndim)])
+        array.strides = cgutils.pack_array(builder, [word(3 + kind.ndim + i) for i in range(kind.ndim)])
+        return array._getvalue()
+    if isinstance(kind, types.Float):
+        return builder.bitcast(word(0), context.get_value_type(kind))
+    return builder.trunc(word(0), context.get_value_type(kind)) if kind == types.boolean else word(0)

@@ -1,0 +1,1 @@
+"""What an episode allows to those who know its arrivals beforehand."""

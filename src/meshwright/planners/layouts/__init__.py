@@ -1,0 +1,1 @@
+"""Search over all parallel layouts of one job."""

@@ -1,0 +1,325 @@
+"""Every layout of any job graph on a number of devices: data parallelism beside a pipeline of its ops, the best first.
+
+A layout is ``dp`` x ``pp`` with a size of micro-batches, a schedule, recomputation and ZeRO-1 or not; its stages are cut
+where its step takes least (`costs.stage_cuts.graph_cuts`). Nothing is left out by a rule of thumb: a layout is passed by only
+where a stage of it does not fit a device, or where its busiest stage alone takes longer than the last layout of the wanted
+ranking *and* a layout that was found takes no more time, memory and devices than that bound, its memory and its devices (as
+in `search`). Where a cut is known to fit, these bounds are first those of any cut, so that many layouts are passed by
+before one is looked for. To find a cut of an interleaved schedule that fits may take long: it is given `QUICK_STEPS` at first,
+and more only where the layout cannot be passed by whatever its cut. Layouts for which
+`costs.stage_cuts.interleaved_cuts.MOST_STEPS` was too few are counted as unproven.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+from itertools import product
+from typing import Any, NamedTuple
+
+from ...costs.process_groups.group_network import Wiring
+from ...costs.settings import CostSettings
+from ...costs.stage_cuts.graph_cuts import find_cuts, least_of
+from ...costs.stage_cuts.unit_chain import Chain
+from ...costs.training_step.graph_step_time import graph_step_s
+from ...costs.work.graph_memory import graph_peak_memory
+from ...costs.work.graph_work import GraphWork, describe_graph
+from ...devices import DeviceType
+from ...errors import PlanError
+from ...jobs.graph import JobGraph
+from ...plans.partition import Layout, hidden_unasked
+from ...plans.rank_order import ORDERS
+from ...plans.stages import layer_starts
+from .results import Counts, Findings, Found, Searched, spelled
+from .space import DEFAULTS, KnownOrders, divisors, regular_orders, union_of_orders
+
+SCHEDULES = ("1f1b", "gpipe", "interleaved")
+RECOMPUTATIONS = ("none", "full")
+
+MAX_VIRTUAL_STAGES = 8
+"""Chunks of a stage that are tried unless others are kept."""
+
+QUICK_STEPS = 1e7
+"""Steps of a search for a cut, a tenth of a second, before it is put off."""
+
+ROUNDING = 1e-9
+"""Relative. A bound adds in another order than what it bounds, and must not pass it by a rounding error."""
+
+UNCUT = ("tp", "cp", "ep")
+"""Axes along which a graph of ops cannot be cut."""
+
+
+class _Cut(NamedTuple):
+    """A layout in a rank order, cut for it.
+
+    Attributes:
+        order: how its ranks are numbered.
+        work: what its stages do.
+        memory_bytes: of the fullest rank.
+    """
+
+    order: str
+    work: GraphWork
+    memory_bytes: float
+
+
+class _Waiting(NamedTuple):
+    """A layout that waits to be priced.
+
+    Attributes:
+        layout: the layout.
+        orders: its rank orders.
+        works: it in each of them, as far as it fits; None where the best cut is still to be found.
+        bound_s: a step takes no less.
+        least_bytes: the fullest rank holds no less.
+    """
+
+    layout: Layout
+    orders: tuple[str, ...]
+    works: tuple[_Cut, ...] | None
+    bound_s: float
+    least_bytes: float
+
+
+@dataclass
+class GraphSearch:
+    """One search.
+
+    Attributes:
+        graph: the job; its figures hold for ``samples_per_step`` samples, where it does not say for the global batch.
+        global_batch: samples of a step.
+        device: what each rank runs on.
+        capacity_bytes: memory of a device.
+        devices_per_host: devices of a host.
+        wires: prices messages.
+        costs: chooses the compute model, and the slowdown of what runs side by side.
+        keep: by key of the layout, the values that are tried; a key that is not searched takes each of its values too.
+        orders: rank orders that are tried.
+        top: how many layouts are ranked; None ranks all that fit.
+        on_best: called with each layout that is better than all before.
+
+    Raises:
+        PlanError: an axis is kept along which a graph of ops cannot be cut.
+    """
+
+    graph: JobGraph
+    global_batch: int
+    device: DeviceType
+    capacity_bytes: float
+    devices_per_host: int
+    wires: Wiring
+    costs: CostSettings = field(default_factory=CostSettings)
+    keep: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    orders: tuple[str, ...] = ORDERS
+    top: int | None = 10
+    on_best: Callable[[Found, Counts], None] = lambda found, counts: None
+    counts: Counts = field(default_factory=Counts)
+
+    def __post_init__(self) -> None:
+        for axis in UNCUT:
+            if self.keep.get(axis, (1,)) != (1,):
+                problem = "cuts layers, which a graph of ops does not tell; it is cut by dp and pp"
+                raise PlanError(problem, field=f"keep.{axis}", value="|".join(map(str, self.keep[axis])))
+        self._chains: dict[tuple[int, str], Chain] = {}
+        self._known_orders: KnownOrders = {}
+        self._found = Findings(self.top, self.on_best, self.counts)
+        self._closest: tuple[float, Layout] | None = None
+        self._put_off: dict[tuple[Layout, str], _Cut | None] = {}  # of which the cut took long to find
+
+    @property
+    def tried_orders(self) -> tuple[str, ...]:
+        """The rank orders that were told of any layout so far, those that number its ranks alike once."""
+        return union_of_orders(self._known_orders)
+
+    def run(self, worlds: Sequence[int]) -> Searched:
+        """Search layouts of every given number of devices.
+
+        Raises:
+            PlanError: no layout is legal, or none fits; the closest one is told.
+            GraphError: the graph cannot be timed on the device.
+        """
+        waiting: list[_Waiting] = []
+        for world in worlds:
+            for layout in self.layouts(world):
+                orders = regular_orders(layout, self.devices_per_host, self.orders, self.wires, self._known_orders)
+                if not orders:
+                    self.counts.illegal += 1
+                elif (one := self._uncut(layout, orders) or self._bounded(layout, orders, QUICK_STEPS)) is not None:
+                    waiting.append(one)
+        heap = [(one.bound_s, number, one) for number, one in enumerate(waiting)]
+        heapify(heap)
+        while heap:
+            _, number, one = heappop(heap)
+            settled = self._examine(one)
+            if settled is not None:
+                heappush(heap, (settled.bound_s, number, settled))
+        if not self._found:
+            raise self._refusal(worlds)
+        return self._found.searched()
+
+    def layouts(self, world: int) -> Iterator[Layout]:
+        """All legal layouts of so many ranks."""
+        batch, samples = self.global_batch, self.graph.samples_per_step or self.global_batch
+        num_units = len(layer_starts(self.graph))
+        kept = {key: values for key, values in self.keep.items() if key not in _SEARCHED}
+        others = [DEFAULTS | dict(zip(kept, values, strict=True)) for values in product(*kept.values())]
+        for pp in self._kept("pp", divisors(world)):
+            dp = world // pp
+            if pp > num_units or batch % dp or dp not in self._kept("dp", [dp]):
+                self.counts.illegal += 1
+                continue
+            sizes = [size for size in self._kept("micro_batch", divisors(batch // dp)) if samples % size == 0]
+            zeros = self._kept("zero", [0, 1] if dp > 1 else [0])
+            again = self._kept("recompute", list(RECOMPUTATIONS))
+            for other, size, zero, recompute in product(others, sizes, zeros, again):
+                shards = other["shard_group"]
+                if shards is not None and (dp % shards or not (zero or other["distributed_optimizer"])):
+                    self.counts.illegal += 1
+                    continue
+                for schedule, chunks in self._pipelines(pp, num_units):
+                    keys = other | {"dp": dp, "pp": pp, "micro_batch": size, "global_batch": batch, "zero": zero}
+                    keys |= {"schedule": schedule, "virtual_stages": chunks, "recompute": recompute}
+                    keys |= {key: value for key, value in hidden_unasked(chunks).items() if key not in self.keep}
+                    yield Layout(**keys)
+
+    def work(self, layout: Layout, order: str) -> GraphWork:
+        """What the stages of a layout that was found do.
+
+        Raises:
+            PlanError: no cut of it fits.
+        """
+        key = layout, order
+        found = self._put_off[key] if key in self._put_off else self._fitting(layout, order)[0]
+        if found is None:
+            raise PlanError("no cut of the pipeline fits the devices", field="layout", value=spelled(layout))
+        return found.work
+
+    def _pipelines(self, pp: int, num_units: int) -> list[tuple[str, int]]:
+        """Schedules, each with numbers of chunks of a stage."""
+        if pp == 1:
+            return [(next(iter(self.keep.get("schedule", SCHEDULES))), 1)] if 1 in self._kept("virtual_stages", [1]) else []
+        found = []
+        for schedule in self._kept("schedule", list(SCHEDULES)):
+            most = num_units // pp
+            is_cut = schedule == "interleaved"
+            tried = list(self.keep.get("virtual_stages", range(2, MAX_VIRTUAL_STAGES + 1) if is_cut else (1,)))
+            found += [(schedule, v) for v in tried if v <= most and (v > 1) == is_cut]
+        return found
+
+    def _examine(self, one: _Waiting) -> _Waiting | None:
+        """Price a layout with its best cut, unless it can be passed by; where it is still to be cut, it with that bound."""
+        if self._found.are_better_than(one.bound_s, one.least_bytes, one.layout.world):
+            self.counts.pruned += 1
+        elif one.works is None:
+            return self._bounded(one.layout, one.orders, None)
+        else:
+            self.counts.examined += 1
+            self._found.take(min((self._priced(work) for work in one.works), key=lambda found: found[:2]))
+        return None
+
+    def _uncut(self, layout: Layout, orders: tuple[str, ...]) -> _Waiting | None:
+        """A layout of which a cut is known to fit, with bounds that hold for every cut; None where that is not known."""
+        least = least_of(layout, self._chain(layout), self.capacity_bytes)
+        if least is None:
+            return None
+        bound_s = layout.num_micro_batches * least.busiest_s * (1 - ROUNDING)
+        return _Waiting(layout, orders, None, bound_s, least.held_bytes * (1 - ROUNDING))
+
+    def _bounded(self, layout: Layout, orders: tuple[str, ...], most_steps: float | None) -> _Waiting | None:
+        """A layout with its bounds; None, and counted, where it does not fit.
+
+        Args:
+            layout: a legal one.
+            orders: its rank orders.
+            most_steps: of a search for a cut, after which the bounds hold for every cut; None: as many as there may be at all.
+        """
+        works, open_bytes = [], []
+        for order in orders:
+            work, least_bytes = self._fitting(layout, order, most_steps)
+            if most_steps is None:
+                self._put_off[layout, order] = work
+            if work is not None:
+                works.append(work)
+            if least_bytes is not None:
+                open_bytes.append(least_bytes)
+        if open_bytes and most_steps is not None:
+            computed_s = self._chain(layout).busy_s[-1] / layout.pp
+            bound_s = layout.num_micro_batches * float(computed_s) * (1 - ROUNDING)
+            return _Waiting(layout, orders, None, bound_s, min(open_bytes + [work.memory_bytes for work in works]))
+        if open_bytes:
+            self.counts.unproven += 1
+        if not works:
+            self.counts.infeasible += 1
+            return None
+        bound_s, memory_bytes = min(_bound_s(work.work) for work in works), min(work.memory_bytes for work in works)
+        return _Waiting(layout, orders, tuple(works), bound_s, memory_bytes)
+
+    def _chain(self, layout: Layout) -> Chain:
+        key = layout.micro_batch, layout.recompute
+        if key not in self._chains:
+            known = next(iter(self._chains.values()), None)
+            family = None if known is None else known.family
+            self._chains[key] = Chain.of(self.graph, layout, self.device, self.costs, family)
+        return self._chains[key]
+
+    def _fitting(self, layout: Layout, order: str, most_steps: float | None = None) -> tuple[_Cut | None, float | None]:
+        """A layout cut where it is best, None where none was found that fits; and what any cut needs where this is not proven."""
+        chain, least_bytes = self._chain(layout), None
+        found: GraphWork | None = None
+        for capacity_bytes in (self.capacity_bytes, float("inf")):
+            cuts = find_cuts(
+                self.graph,
+                layout,
+                self.device,
+                self.wires,
+                self.costs,
+                order=order,
+                capacity_bytes=capacity_bytes,
+                chain=chain,
+                most_steps=most_steps,
+            )
+            if not cuts.is_proven:
+                least_bytes = cuts.least_bytes
+            if cuts.places is not None:
+                found = describe_graph(self.graph, layout, self.device, self.costs, cuts=cuts.places)
+                break
+        assert found is not None  # without bounds every cut fits
+        memory_bytes = graph_peak_memory(found)[1].total
+        if memory_bytes <= self.capacity_bytes:
+            return _Cut(order, found, memory_bytes), least_bytes
+        if self._closest is None or memory_bytes < self._closest[0]:
+            self._closest = memory_bytes, layout
+        return None, least_bytes
+
+    def _priced(self, one: _Cut) -> Found:
+        self.counts.prices += 1
+        step_s = graph_step_s(one.work, self.wires, self.costs.overlap_slowdown, one.order)
+        layout = one.work.layout
+        return Found(step_s, one.memory_bytes, layout.world, spelled(layout), layout, one.order)
+
+    def _kept(self, key: str, values: list[Any]) -> list[Any]:
+        kept = self.keep.get(key)
+        return values if kept is None else [value for value in values if value in kept]
+
+    def _refusal(self, worlds: Sequence[int]) -> PlanError:
+        devices = "-".join(str(world) for world in sorted({worlds[0], worlds[-1]}))
+        if self._closest is None:
+            problem = f"no layout of {self.graph.name} is legal on {devices} devices: dp x pp ranks, dp dividing the batch"
+            return PlanError(problem, field="batch", value=self.global_batch)
+        need, has = self._closest[0] / 1e9, self.capacity_bytes / 1e9
+        problem = (
+            f"no layout of {self.graph.name} fits {devices} devices; closest is {spelled(self._closest[1])}, "
+            f"which needs {need:.1f} GB where a device has {has:.1f} GB: {need - has:.1f} GB short"
+        )
+        return PlanError(problem, field="memory")
+
+
+_SEARCHED = ("tp", "cp", "ep", "pp", "dp", "micro_batch", "schedule", "virtual_stages", "recompute", "zero")
+
+
+def _bound_s(work: GraphWork) -> float:
+    """Seconds that the busiest stage computes in a step: no schedule takes less."""
+    total_s = work.forward_s + work.backward_s
+    busiest_s = max(float(total_s[work.ops_of(stage)].sum()) for stage in range(work.layout.pp))
+    return work.layout.num_micro_batches * busiest_s * (1 - ROUNDING)

@@ -1,0 +1,165 @@
+"""What a search over layouts finds: layouts with their price, the Pareto front, and what became of the others."""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ...plans.partition import Layout, hidden_unasked
+from .space import DEFAULTS, SEARCHED
+
+
+class Found(NamedTuple):
+    """A layout as priced in its best rank order; in a list the best stands first.
+
+    Attributes:
+        step_s: time of one step.
+        memory_bytes: of the fullest rank.
+        devices: how many it uses.
+        text: the layout's keys, for ties.
+        layout: the layout.
+        order: how its ranks are numbered.
+    """
+
+    step_s: float
+    memory_bytes: float
+    devices: int
+    text: str
+    layout: Layout
+    order: str
+
+
+@dataclass
+class Counts:
+    """What became of the layouts.
+
+    Attributes:
+        illegal: the model cannot be cut so, or the batch, or groups would lie unevenly on hosts.
+        infeasible: a rank does not fit a device.
+        pruned: neither among the best nor on the front, by their bounds; whether they fit need not be known.
+        examined: priced.
+        prices: in all rank orders that the price tells apart.
+        unproven: of the legal ones, those of which a cut that fits may be there: interleaved schedules of a job graph where the
+            search for one was given up.
+    """
+
+    illegal: int = 0
+    infeasible: int = 0
+    pruned: int = 0
+    examined: int = 0
+    prices: int = 0
+    unproven: int = 0
+
+    @property
+    def legal(self) -> int:
+        """All legal layouts."""
+        return self.infeasible + self.pruned + self.examined
+
+
+@dataclass(frozen=True)
+class Searched:
+    """What a search found.
+
+    Attributes:
+        ranking: the best layouts, best first; ties go to less memory.
+        front: those that no other one beats in time, memory and devices at once, best time first.
+        examined: all that were priced.
+        counts: what became of the others.
+    """
+
+    ranking: tuple[Found, ...]
+    front: tuple[Found, ...]
+    examined: tuple[Found, ...]
+    counts: Counts
+
+
+class Front:
+    """Layouts that no other one beats, by devices: a staircase of rising time and falling memory for each number."""
+
+    def __init__(self) -> None:
+        self._stairs: dict[int, list[Found]] = {}
+
+    def add(self, found: Found) -> None:
+        """Take a layout up, and drop those of as many devices that it beats."""
+        stairs = self._stairs.setdefault(found.devices, [])
+        if self.dominates(found.step_s, found.memory_bytes, found.devices):
+            return
+        kept = [o for o in stairs if o.step_s < found.step_s or o.memory_bytes < found.memory_bytes or o[:2] == found[:2]]
+        insort(kept, found, key=lambda one: one[:4])
+        self._stairs[found.devices] = kept
+
+    def dominates(self, step_s: float, memory_bytes: float, devices: int) -> bool:
+        """Whether a layout takes no more of all three, and of one of them less."""
+        for number, stairs in self._stairs.items():
+            place = bisect_right(stairs, step_s, key=lambda one: one.step_s) - 1
+            if number > devices or place < 0 or stairs[place].memory_bytes > memory_bytes:
+                continue
+            best = stairs[place]
+            if number < devices or best.step_s < step_s or best.memory_bytes < memory_bytes:
+                return True
+        return False
+
+    def members(self) -> tuple[Found, ...]:
+        """Its layouts, best time first; of those equal in all three the first by name."""
+        found: dict[tuple[float, float, int], Found] = {}
+        for one in sorted((one for stairs in self._stairs.values() for one in stairs), key=lambda one: one[:4]):
+            if not self.dominates(*one[:3]):
+                found.setdefault(one[:3], one)
+        return tuple(found.values())
+
+
+class Findings:
+    """What a search has priced so far: the best, the front, and all.
+
+    Args:
+        top: layouts of the ranking that are wanted; None: all.
+        on_best: called with each layout that is faster than all before, and the counts so far.
+        counts: what became of the layouts; the search counts in it.
+    """
+
+    def __init__(self, top: int | None, on_best: Callable[[Found, Counts], None], counts: Counts) -> None:
+        self._top, self._on_best, self._counts = top, on_best, counts
+        self._ranking: list[Found] = []
+        self._examined: list[Found] = []
+        self._front = Front()
+
+    def __bool__(self) -> bool:
+        """Whether anything was found."""
+        return bool(self._ranking)
+
+    def take(self, found: Found) -> None:
+        """Take a priced layout up."""
+        if not self._ranking or found.step_s < self._ranking[0].step_s:
+            self._on_best(found, self._counts)
+        self._examined.append(found)
+        insort(self._ranking, found, key=lambda one: one[:4])
+        if self._top is not None:
+            del self._ranking[self._top :]
+        self._front.add(found)
+
+    def are_better_than(self, bound_s: float, memory_bytes: float, devices: int) -> bool:
+        """Whether a layout that takes at least so much of each is neither among the best nor on the front."""
+        if self._top is None or len(self._ranking) < self._top or bound_s <= self._ranking[-1].step_s:
+            return False
+        return self._front.dominates(bound_s, memory_bytes, devices)
+
+    def searched(self) -> Searched:
+        """All of it."""
+        return Searched(tuple(self._ranking), self._front.members(), tuple(self._examined), self._counts)
+
+
+def spelled(layout: Layout) -> str:
+    """A layout in short, for tables: degrees, what of the rest differs from `space.DEFAULTS`, without the batch."""
+    words = [f"{axis}={getattr(layout, axis)}" for axis in ("tp", "cp", "pp", "dp", "ep") if getattr(layout, axis) > 1]
+    if layout.pp > 1:
+        words.append(f"{layout.schedule}:{layout.virtual_stages}" if layout.virtual_stages > 1 else layout.schedule)
+    words.append(f"mb={layout.micro_batch}")
+    words += ["sp"] if layout.sequence_parallel else []
+    words += [f"recompute={layout.recompute}"] if layout.recompute != "none" else []
+    words += [f"zero={layout.zero}"] if layout.zero else []
+    usual = DEFAULTS | hidden_unasked(layout.virtual_stages) | {"global_batch": layout.global_batch}
+    others = {name: getattr(layout, name) for name in Layout.model_fields if name not in SEARCHED}
+    words += [f"{name}={str(value).lower()}" for name, value in others.items() if value != usual[name]]
+    return " ".join(words)

@@ -1,0 +1,258 @@
+"""Branch and bound over the layouts of a transformer: the best ones, and the Pareto front of time, memory and devices.
+
+Nothing is left out by a rule of thumb. The layouts of a node of the tree (`space.Node`) with one ZeRO stage, or one of
+them, are passed by only where
+
+- a rank of it does not fit a device: its memory, or that of the leanest one, is above the capacity; or
+- its time is bounded from below (`costs.training_step.bounds`) by more than the time of the last layout of the wanted ranking,
+  *and* a layout that was found takes no more time than the bound, no more memory and no more devices, one of the three
+  being less. Whatever it would cost, the first puts it behind the ranking and the second off the front.
+
+The leanest layout: 1F1B with one chunk a stage keeps at most ``min(m, p - s)`` micro-batches on stage ``s``, and no schedule
+keeps fewer (``m`` for GPipe, ``min(m, p)`` and ``min(m, 2 p - 1)`` with zero bubble, and with ``v`` chunks in rounds of ``n``
+at least ``min(m, ((v - 1) n + 2 (p - s) - 1) / v)``, where ``n >= min(m, p)``); one that puts weight gradients off has as many
+waiting as 1F1B before the first gradient comes back. All other memory is that of the ZeRO stage. Memory grows with the
+micro-batch of ``b`` sequences: ``b min(B / b, p - s)`` does, and everything else that depends on it is in proportion to it. So
+behind the first node of a level that does not fit no other fits.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+from itertools import islice
+from typing import NamedTuple
+
+from ...costs.process_groups.group_network import Wiring
+from ...costs.training_step.bounds import BoundedPricer, Optimist, RememberedKernels
+from ...costs.training_step.kernels import KernelModel, kernel_model
+from ...costs.training_step.passes import OVERLAP_SLOWDOWN
+from ...costs.work.memory import peak_memory
+from ...costs.work.work import LayoutWork, describe
+from ...devices import DeviceType
+from ...errors import PlanError
+from ...plans.partition import Layout
+from .results import Counts, Findings, Found, Searched, spelled
+from .space import LayoutSpace, Leaf, Node
+
+FIRST_LEVELS = 24
+"""Of so many levels of the tree, those of the most promising degrees, a layout each is priced for an early answer."""
+
+
+class Shortfall(NamedTuple):
+    """The layout that comes closest to fitting, where none does."""
+
+    memory_bytes: float
+    layout: Layout
+
+
+class _Waiting(NamedTuple):
+    """The layouts of a node with one ZeRO stage, or one of them, that are still to be looked at; the least bound is next.
+
+    Attributes:
+        bound_s: no layout of it takes less.
+        memory_bytes: none needs less.
+        number: with a fraction for a layout by itself: no two are alike.
+        node: the node.
+        leaves: of the node, as far as they are meant.
+        work: of the layout; None for several.
+        bounds: by rank order, see `LayoutSearch._bounds`; empty as long as the bound is that of any order.
+    """
+
+    bound_s: float
+    memory_bytes: float
+    number: float
+    node: Node
+    leaves: tuple[Leaf, ...]
+    work: LayoutWork | None
+    bounds: tuple[tuple[float, int, str], ...]
+
+
+@dataclass
+class LayoutSearch:
+    """One search.
+
+    Attributes:
+        space: the layouts.
+        device: what each rank runs on.
+        capacity_bytes: memory of a device.
+        wires: prices messages.
+        slowdown: factor on kernels and messages that run side by side.
+        top: how many layouts are ranked; None ranks all that fit.
+        on_best: called with each layout that is better than all before.
+        counts: what became of the layouts.
+        kernels: prices kernels; by default by the device's own constants.
+    """
+
+    space: LayoutSpace
+    device: DeviceType
+    capacity_bytes: float
+    wires: Wiring
+    slowdown: float = OVERLAP_SLOWDOWN
+    top: int | None = 10
+    on_best: Callable[[Found, Counts], None] = lambda found, counts: None
+    counts: Counts = field(default_factory=Counts)
+    kernels: KernelModel | None = None
+
+    def __post_init__(self) -> None:
+        model = self.kernels or kernel_model(self.device)
+        self._kernels = RememberedKernels(model.device, model.constants, model.software)
+        self._pricers: dict[str, BoundedPricer] = {}
+        self._optimists: dict[int, Optimist] = {}
+        self._found = Findings(self.top, self.on_best, self.counts)
+        self._closest: Shortfall | None = None
+
+    def run(self, worlds: Sequence[int]) -> Searched:
+        """Search layouts of every given number of devices.
+
+        Raises:
+            PlanError: no layout is legal, or none fits; the closest one is told.
+        """
+        collects = gc.isenabled()
+        gc.disable()  # nothing here refers to itself, and walking over what is kept costs a quarter of the time
+        try:
+            return self._run(worlds)
+        finally:
+            if collects:
+                gc.enable()
+
+    def _run(self, worlds: Sequence[int]) -> Searched:
+        self._dive(worlds[-1])
+        waiting: list[_Waiting] = []
+        for world in worlds:
+            for node, leaves, work, memory_bytes in self._fitting(world):
+                waiting.append(_Waiting(self.optimist(world).node_s(work), memory_bytes, len(waiting), node, leaves, None, ()))
+        heapify(waiting)
+        while waiting:
+            one = heappop(waiting)
+            if self._found.are_better_than(one.bound_s, one.memory_bytes, one.node.world):
+                self.counts.pruned += len(one.leaves)
+            elif one.work is None:
+                for made in self._leaves(one):
+                    heappush(waiting, made)
+            elif not one.bounds:
+                bounds = self._bounds(one.work)
+                heappush(waiting, one._replace(bound_s=max(one.bound_s, bounds[0][0]), bounds=tuple(bounds)))
+            else:
+                self.counts.examined += 1
+                self._found.take(self._priced(one.work, one.memory_bytes, one.bounds))
+        if not self._found:
+            raise self._refusal(worlds)
+        return self._found.searched()
+
+    def optimist(self, world: int) -> Optimist:
+        """What bounds layouts of so many ranks."""
+        if world not in self._optimists:
+            self._optimists[world] = Optimist(self.device, self.wires, self.slowdown, self._kernels, world=world)
+        return self._optimists[world]
+
+    def pricer(self, order: str) -> BoundedPricer:
+        """What prices layouts in a rank order; blocks are shared by all orders, since their groups tell them apart."""
+        if order not in self._pricers:
+            made = BoundedPricer(self.device, self.wires, self.slowdown, self._kernels, order)
+            first = next(iter(self._pricers.values()), made)
+            self._pricers[order] = made.sharing(first)
+        return self._pricers[order]
+
+    def _dive(self, world: int) -> None:
+        """Price some promising layouts, so that there is an answer early.
+
+        They are priced again in their turn; what is said now is only told, and never ranked.
+        """
+        told_s = math.inf
+        for level in islice(self.space.levels(world), FIRST_LEVELS):
+            for node in level.nodes[:1]:
+                works = [self._describe(self.space.layout(node, leaf)) for leaf in node.leaves]
+                fits = [
+                    (work, memory_bytes) for work in works if (memory_bytes := peak_memory(work)[1].total) <= self.capacity_bytes
+                ]
+                if not fits:
+                    continue
+                work, memory_bytes = min(fits, key=lambda pair: self.optimist(world).bound_s(pair[0]))
+                bounds = self._bounds(work)
+                if bounds and (found := self._priced(work, memory_bytes, bounds)).step_s < told_s:
+                    told_s = found.step_s
+                    self.on_best(found, self.counts)
+        self.counts.prices = 0
+
+    def _fitting(self, world: int) -> Iterator[tuple[Node, tuple[Leaf, ...], LayoutWork, float]]:
+        """Leaves of one ZeRO stage of which one may fit, each with the work and the memory of the leanest such layout."""
+        for level in self.space.levels(world):
+            self.counts.illegal += level.num_illegal
+            for place, node in enumerate(level.nodes):
+                if place == 0 and not self.space.rank_orders(node.base, self.wires):
+                    self.counts.illegal += sum(len(other.leaves) for other in level.nodes)
+                    break
+                works = [self._describe(layout) for layout in self._by_zero(node)]
+                needs = [peak_memory(work)[1].total for work in works]
+                least = min(needs)
+                if least > self.capacity_bytes:
+                    self._note(least, works[needs.index(least)].layout)
+                    self.counts.infeasible += sum(len(other.leaves) for other in level.nodes[place:])
+                    break
+                for work, memory_bytes in zip(works, needs, strict=True):
+                    leaves = tuple(leaf for leaf in node.leaves if leaf.zero == work.layout.zero)
+                    if memory_bytes <= self.capacity_bytes:
+                        yield node, leaves, work, memory_bytes
+                    else:
+                        self.counts.infeasible += len(leaves)
+
+    def _by_zero(self, node: Node) -> list[Layout]:
+        """The base of a node with each of its ZeRO stages, its own first."""
+        zeros = sorted({leaf.zero for leaf in node.leaves})
+        return [node.base, *(node.leanest(zero) for zero in zeros[1:])]
+
+    def _leaves(self, one: _Waiting) -> Iterator[_Waiting]:
+        """The layouts that fit, each with its bound in any rank order."""
+        optimist = self.optimist(one.node.world)
+        for place, leaf in enumerate(one.leaves):
+            work = self._describe(self.space.layout(one.node, leaf))
+            memory_bytes = peak_memory(work)[1].total
+            if memory_bytes > self.capacity_bytes:
+                self._note(memory_bytes, work.layout)
+                self.counts.infeasible += 1
+            else:
+                bound_s = max(one.bound_s, optimist.bound_s(work))
+                yield _Waiting(bound_s, memory_bytes, one.number + place / 1000, one.node, (leaf,), work, ())
+
+    def _bounds(self, work: LayoutWork) -> list[tuple[float, int, str]]:
+        """A bound for each rank order, the most promising first, and how the orders stand by themselves."""
+        orders = self.space.rank_orders(work.layout, self.wires)
+        return sorted((self.pricer(order).bound_s(work), place, order) for place, order in enumerate(orders))
+
+    def _priced(self, work: LayoutWork, memory_bytes: float, bounds: Sequence[tuple[float, int, str]]) -> Found:
+        """A layout in its best rank order, of equal ones the first."""
+        best_s, best_place, best = math.inf, 0, ""
+        for bound_s, place, order in bounds:
+            if bound_s > best_s:
+                break
+            self.counts.prices += 1
+            step_s = self.pricer(order).step_s(work)
+            if (step_s, place) < (best_s, best_place):
+                best_s, best_place, best = step_s, place, order
+        return Found(best_s, memory_bytes, work.layout.world, spelled(work.layout), work.layout, best)
+
+    def _describe(self, layout: Layout) -> LayoutWork:
+        return describe(self.space.shape, layout, self.space.sequence_length, checks=False)
+
+    def _note(self, memory_bytes: float, layout: Layout) -> None:
+        if self._closest is None or memory_bytes < self._closest.memory_bytes:
+            self._closest = Shortfall(memory_bytes, layout)
+
+    def _refusal(self, worlds: Sequence[int]) -> PlanError:
+        devices = "-".join(str(world) for world in sorted({worlds[0], worlds[-1]}))
+        if self._closest is None:
+            problem = f"no layout is legal on {devices} devices"
+            for key, value, why in self.space.kept_in_vain(worlds):
+                return PlanError(f"{why}, so that {problem}", field=f"--keep.{key}", value=value)
+            problem += ": tp x cp x pp x dp ranks, dp dividing the batch"
+            return PlanError(problem, field="batch", value=self.space.global_batch)
+        need, has = self._closest.memory_bytes / 1e9, self.capacity_bytes / 1e9
+        problem = (
+            f"no layout of {self.space.shape.name} fits {devices} devices; closest is {spelled(self._closest.layout)}, "
+            f"which needs {need:.1f} GB where a device has {has:.1f} GB: {need - has:.1f} GB short"
+        )
+        return PlanError(problem, field="memory")

@@ -1,0 +1,376 @@
+"""Every layout of a transformer on a number of devices: which there are, which are legal, in which orders their ranks may run.
+
+Layouts that differ in name alone stand once: without tensor parallelism there is nothing to cut by sequence, without
+copies nothing to shard, in a pipeline ZeRO-2 is ZeRO-1, fused attention leaves selective recomputation nothing to do, and
+a pipeline of one stage has no schedule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import product
+from typing import Any, NamedTuple
+
+from ... import settings
+from ...costs.process_groups.group_network import FabricWires, PlacedWires, Wires, Wiring
+from ...costs.process_groups.regular_groups import Group, groups_of, is_regular
+from ...costs.work.work import ZERO_BUBBLE, check, is_legal
+from ...errors import ConfigError, PlanError
+from ...jobs.transformer import TransformerShape
+from ...plans.partition import Layout, build, hidden_unasked
+from ...plans.rank_order import ORDERS, distinct_orders
+
+SEARCHED = (
+    "tp",
+    "cp",
+    "pp",
+    "dp",
+    "ep",
+    "virtual_stages",
+    "schedule",
+    "micro_batch",
+    "sequence_parallel",
+    "recompute",
+    "zero",
+)
+"""Keys of which every value is tried unless some are kept; the others have one value."""
+
+SINGLE = ("tp", "cp", "pp", "dp", "ep", "micro_batch")
+"""Keys of which one value can be impossible whatever the others are."""
+
+SCHEDULES = ("1f1b", "gpipe", "interleaved", *ZERO_BUBBLE)
+
+DEFAULTS: dict[str, Any] = {name: spec.get_default() for name, spec in Layout.model_fields.items() if not spec.is_required()}
+DEFAULTS |= hidden_unasked(1)
+"""Of the keys that are not searched, as in a layout that is spelled, see `hidden_unasked`."""
+
+
+class Leaf(NamedTuple):
+    """What is left to choose below a `Node`."""
+
+    schedule: str
+    virtual_stages: int
+    zero: int
+
+
+@dataclass(frozen=True)
+class Node:
+    """Legal layouts that share everything but schedule, virtual stages and ZeRO stage.
+
+    Attributes:
+        keys: what they share.
+        leaves: what there is to choose, never empty.
+    """
+
+    keys: dict[str, Any]
+    leaves: tuple[Leaf, ...]
+
+    @cached_property
+    def base(self) -> Layout:
+        """The layout with 1F1B, one chunk a stage and the least ZeRO stage."""
+        return self.leanest(min(leaf.zero for leaf in self.leaves))
+
+    @property
+    def world(self) -> int:
+        """Ranks."""
+        return int(self.keys["tp"] * self.keys["cp"] * self.keys["pp"] * self.keys["dp"])
+
+    def leanest(self, zero: int) -> Layout:
+        """The layout with 1F1B, one chunk a stage and a ZeRO stage."""
+        return Layout.model_construct(**(self.keys | {"schedule": "1f1b", "virtual_stages": 1, "zero": zero}))
+
+
+class Level(NamedTuple):
+    """Nodes that differ in the size of a micro-batch alone, the least first, and illegal layouts passed by."""
+
+    nodes: tuple[Node, ...]
+    num_illegal: int
+
+
+@dataclass(frozen=True)
+class LayoutSpace:
+    """The layouts of a model, a batch and a sequence length.
+
+    Attributes:
+        shape: the model.
+        sequence_length: tokens of a sequence.
+        global_batch: sequences of a step.
+        devices_per_host: devices of a host.
+        keep: by key of the layout, the values that are tried; a key that is not searched takes each of its values too.
+        orders: rank orders that are tried.
+    """
+
+    shape: TransformerShape
+    sequence_length: int
+    global_batch: int
+    devices_per_host: int
+    keep: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    orders: tuple[str, ...] = ORDERS
+    _legal: dict[tuple[Any, ...], bool] = field(default_factory=dict, repr=False, compare=False)
+
+    @cached_property
+    def fixed(self) -> tuple[dict[str, Any], ...]:
+        """The combinations of values of the keys that are not searched."""
+        kept = {key: values for key, values in self.keep.items() if key not in SEARCHED}
+        return tuple(DEFAULTS | dict(zip(kept, values, strict=True)) for values in product(*kept.values()))
+
+    def levels(self, world: int) -> Iterator[Level]:
+        """All nodes of so many ranks."""
+        shape, batch = self.shape, self.global_batch
+        for tp, cp, pp in self._degrees(world):
+            dp = world // (tp * cp * pp)
+            if batch % dp:
+                yield Level((), 1)
+                continue
+            experts = self._kept("ep", [ep for ep in divisors(shape.num_experts) if (dp * cp) % ep == 0])
+            can_cut = tp > 1 or self._is_only("sequence_parallel", True)
+            cut = self._kept("sequence_parallel", [False, True] if can_cut else [False])
+            for other in self.fixed:
+                again = ["none", "full"] if other["attention"] == "fused" else ["none", "selective", "full"]
+                again += ["selective"] if "selective" not in again and self._is_only("recompute", "selective") else []
+                for ep, is_cut, recompute in product(experts, cut, self._kept("recompute", again)):
+                    degrees = {"tp": tp, "cp": cp, "pp": pp, "dp": dp, "ep": ep}
+                    yield self._level(other | degrees | {"sequence_parallel": is_cut, "recompute": recompute})
+
+    def layouts(self, world: int) -> Iterator[Layout]:
+        """All legal layouts of so many ranks."""
+        for level in self.levels(world):
+            for node in level.nodes:
+                yield from (self.layout(node, leaf) for leaf in node.leaves)
+
+    def layout(self, node: Node, leaf: Leaf) -> Layout:
+        """The layout of a leaf."""
+        chosen = node.keys | leaf._asdict()
+        chosen |= {key: value for key, value in hidden_unasked(leaf.virtual_stages).items() if key not in self.keep}
+        return Layout.model_construct(**chosen)
+
+    def rank_orders(self, layout: Layout, wires: Wiring) -> tuple[str, ...]:
+        """The orders of a layout's ranks that its price tells apart and whose groups are regular, the default first."""
+        return regular_orders(layout, self.devices_per_host, self.orders, wires, self._known_orders)
+
+    @property
+    def tried_orders(self) -> tuple[str, ...]:
+        """The rank orders that were told of any layout so far, those that number its ranks alike once."""
+        return union_of_orders(self._known_orders)
+
+    def kept_in_vain(self, worlds: Sequence[int]) -> Iterator[tuple[str, Any, str]]:
+        """The kept degrees of which no value, taken by itself, is legal: key, first value and what is wrong with that."""
+        for key in (key for key in SINGLE if self.keep.get(key)):
+            whys = [self._objection(key, value, worlds) for value in self.keep[key]]
+            if all(whys):
+                yield key, self.keep[key][0], whys[0]
+
+    def _objection(self, key: str, value: int, worlds: Sequence[int]) -> str:
+        """Why no layout has this degree, or nothing."""
+        alone = {"micro_batch": 1, "global_batch": 1} | self.fixed[0] | {key: value}
+        try:
+            check(self.shape, Layout.model_construct(**alone), self.sequence_length)
+        except PlanError as error:
+            return error.problem
+        if key in ("dp", "micro_batch") and self.global_batch % value:
+            return f"does not divide the batch of {self.global_batch}"
+        if key in ("tp", "cp", "pp", "dp") and all(world % value for world in worlds):
+            return f"does not divide {' or '.join(str(world) for world in worlds[:3])} devices"
+        return ""
+
+    @cached_property
+    def _known_leaves(self) -> dict[tuple[Any, ...], tuple[int, tuple[Leaf, ...]]]:
+        return {}
+
+    @cached_property
+    def _known_orders(self) -> KnownOrders:
+        return {}
+
+    def _degrees(self, world: int) -> list[tuple[int, int, int]]:
+        """tp, cp and pp; first those that fill hosts with tensor parallelism and have a short pipeline."""
+        found = [
+            (tp, cp, pp)
+            for tp in self._kept("tp", divisors(world))
+            for cp in self._kept("cp", divisors(world // tp))
+            for pp in self._kept("pp", divisors(world // tp // cp))
+            if not self.keep.get("dp") or world // (tp * cp * pp) in self.keep["dp"]
+        ]
+        return sorted(found, key=lambda one: (one[1], abs(one[0] - self.devices_per_host), one[2]))
+
+    def _level(self, chosen: dict[str, Any]) -> Level:
+        nodes, num_illegal = [], 0
+        dp, copies = chosen["dp"], chosen["dp"] * chosen["cp"]
+        for micro_batch in self._kept("micro_batch", divisors(self.global_batch // dp)):
+            base = chosen | {"micro_batch": micro_batch, "global_batch": self.global_batch}
+            num_tried, leaves = self._leaves(base, copies > 1)
+            shards = chosen["shard_group"]
+            if not self._is_legal_block(base) or (shards is not None and copies % shards):
+                num_illegal += num_tried
+                continue
+            num_illegal += num_tried - len(leaves)
+            if leaves:
+                nodes.append(Node(base, leaves))
+        return Level(tuple(nodes), num_illegal)
+
+    def _leaves(self, chosen: dict[str, Any], has_copies: bool) -> tuple[int, tuple[Leaf, ...]]:
+        """How many leaves there are, and those that are legal."""
+        num_micro_batches = self.global_batch // (chosen["micro_batch"] * chosen["dp"])
+        key = (chosen["pp"], num_micro_batches, chosen["recompute"], has_copies, chosen["shard_group"] is None)
+        if key not in self._known_leaves:
+            tried = self._tried(chosen["pp"], has_copies)
+            if chosen["shard_group"] is not None:
+                tried = [leaf for leaf in tried if leaf.zero or chosen["distributed_optimizer"]]
+            legal = tuple(leaf for leaf in tried if self._is_legal_pipeline(chosen, leaf, num_micro_batches))
+            self._known_leaves[key] = len(tried), legal
+        return self._known_leaves[key]
+
+    def _tried(self, pp: int, has_copies: bool) -> list[Leaf]:
+        zeros = self._kept("zero", [0, 1, 2, 3] if has_copies else [0])
+        zeros = [zero for zero in zeros if zero != 2 or pp == 1 or 1 not in zeros]
+        schedules = self._kept("schedule", list(SCHEDULES))
+        if pp == 1:
+            schedules = list(self.keep.get("schedule", SCHEDULES))[:1]
+        leaves = []
+        for schedule in schedules:
+            is_cut = schedule == "interleaved" and pp > 1
+            chunks = [v for v in divisors(self.shape.num_layers) if v > 1] if is_cut else [1]
+            for v in self._kept("virtual_stages", chunks):
+                leaves += [Leaf(schedule, v, zero) for zero in zeros]
+        return leaves
+
+    def _is_legal_block(self, chosen: dict[str, Any]) -> bool:
+        """What of legality a micro-batch decides, asked of a layout without pipeline."""
+        key = tuple(chosen[name] for name in ("tp", "cp", "ep", "micro_batch", "sequence_parallel", "context_parallel"))
+        key += (chosen["precision"], chosen["attention"])
+        if key not in self._legal:
+            alone = {"pp": 1, "dp": chosen["ep"], "schedule": "1f1b", "virtual_stages": 1, "zero": 0, "recompute": "none"}
+            alone |= {"global_batch": chosen["micro_batch"] * chosen["ep"], "shard_group": None}
+            self._legal[key] = is_legal(self.shape, Layout.model_construct(**(chosen | alone)), self.sequence_length)
+        return self._legal[key]
+
+    def _is_legal_pipeline(self, chosen: dict[str, Any], leaf: Leaf, num_micro_batches: int) -> bool:
+        """What of legality the pipeline decides, asked of a layout of one rank a stage."""
+        alone = {"tp": 1, "cp": 1, "dp": 1, "ep": 1, "micro_batch": 1, "sequence_parallel": False, "attention": "fused"}
+        alone |= {"global_batch": num_micro_batches, "precision": "bf16", "shard_group": None}
+        return is_legal(self.shape, Layout.model_construct(**(chosen | alone | leaf._asdict())), 1)
+
+    def _kept(self, key: str, values: list[Any]) -> list[Any]:
+        kept = self.keep.get(key)
+        return values if kept is None else [value for value in values if value in kept]
+
+    def _is_only(self, key: str, value: Any) -> bool:
+        return self.keep.get(key) == (value,)
+
+
+def parse_keep(text: str) -> dict[str, tuple[Any, ...]]:
+    """The values that a text such as ``tp=4|8,schedule=1f1b|interleaved,overlap_dp=false`` keeps.
+
+    Raises:
+        PlanError: a key that is unknown or twice, ``global_batch``, or a value that the key cannot have.
+    """
+    kept: dict[str, tuple[Any, ...]] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        key, equals, values = (word.strip() for word in part.partition("="))
+        if not equals or not key:
+            raise PlanError("must read key=value or key=value|value", field="keep", value=part)
+        if key == "global_batch":
+            raise PlanError("is given by --batch", field="keep.global_batch", value=part)
+        if key not in Layout.model_fields:
+            raise PlanError("unknown key", field=f"keep.{key}", value=key, choices=set(Layout.model_fields) - {"global_batch"})
+        if key in kept:
+            raise PlanError("the key stands twice", field=f"keep.{key}", value=part)
+        kept[key] = tuple(dict.fromkeys(_value(key, value.strip()) for value in values.split("|")))
+    return kept
+
+
+def _value(key: str, text: str) -> Any:
+    """A value as `Layout` reads it; the other keys are such that it stands by itself."""
+    try:
+        data = settings.override({}, f"{key}={text}")
+    except ConfigError as error:
+        raise PlanError(error.problem, field=f"keep.{key}", value=text) from None
+    if not text or (data[key] is None and key != "shard_group"):
+        raise PlanError("wants a value, or several with | between", field=f"keep.{key}", value=text)
+    degree = data[key] if isinstance(data[key], int) and not isinstance(data[key], bool) and data[key] > 0 else 1
+    around: dict[str, dict[str, Any]] = {
+        "virtual_stages": {"schedule": "interleaved", "pp": 2},
+        "ep": {"dp": degree},
+        "shard_group": {"dp": degree, "zero": 1},
+    }
+    rest = {"micro_batch": 1, **around.get(key, {}), **data}
+    rest["global_batch"] = rest["micro_batch"] * rest.get("dp", 1) if isinstance(rest["micro_batch"], int) else 1
+    if isinstance(data[key], bool) or not isinstance(data[key], int) or data[key] < 1:
+        rest["global_batch"] = 1 if key in ("micro_batch", "dp") else rest["global_batch"]
+    return getattr(build(Layout, rest, prefix="keep."), key)
+
+
+class Degrees(NamedTuple):
+    """What of a layout decides which of its groups are regular in a rank order."""
+
+    tp: int
+    cp: int
+    dp: int
+    pp: int
+    ep: int
+    shards: int
+
+    @classmethod
+    def of(cls, layout: Layout) -> Degrees:
+        """Those of a layout; one that shards nothing has the groups of one that shards over all."""
+        same = layout.dp * layout.cp
+        return cls(layout.tp, layout.cp, layout.dp, layout.pp, layout.ep, layout.shard_group or same)
+
+
+KnownOrders = dict[Degrees, tuple[str, ...]]
+
+
+def regular_orders(
+    layout: Layout, devices_per_host: int, orders: tuple[str, ...], wires: Wiring, known: KnownOrders
+) -> tuple[str, ...]:
+    """The orders of a layout's ranks that its price tells apart and whose groups are regular, the default first.
+
+    Where hosts are alike, orders whose groups stand alike have one price; elsewhere only those have that put every rank on the
+    same device.
+
+    Args:
+        layout: how a job is cut.
+        devices_per_host: devices of a host.
+        orders: what may be told.
+        wires: what prices messages.
+        known: what was told of other layouts with these arguments; added to.
+    """
+    degrees = Degrees.of(layout)
+    if degrees not in known:
+        tp, cp, dp, pp, ep, shards = degrees
+        sees_strides = isinstance(wires, FabricWires)
+        sees_hosts = isinstance(wires, Wires | FabricWires) and wires.uplinks.oversubscription > 1
+        sharded = Layout.model_construct(
+            tp=tp,
+            cp=cp,
+            dp=dp,
+            pp=pp,
+            ep=ep,
+            zero=1,
+            shard_group=shards,
+            distributed_optimizer=False,
+            micro_batch=1,
+            global_batch=dp,
+        )
+        distinct: dict[tuple[Group, ...], str] = {}
+        regular = [order for order in sorted(orders, key=ORDERS.index) if is_regular(sharded, devices_per_host, order)]
+        for order in regular:
+            groups = groups_of(sharded, devices_per_host, order).values()
+            seen = tuple(g if (sees_strides if g.per_host > 1 else sees_hosts) else g._replace(stride=1) for g in groups)
+            distinct.setdefault(seen, order)
+        sees_devices = isinstance(wires, PlacedWires)
+        known[degrees] = distinct_orders(sharded, regular) if sees_devices else tuple(distinct.values())
+    return known[degrees]
+
+
+def union_of_orders(known: KnownOrders) -> tuple[str, ...]:
+    """Every order that was told of some layout, the default first."""
+    told = {order for orders in known.values() for order in orders}
+    return tuple(order for order in ORDERS if order in told)
+
+
+def divisors(number: int) -> list[int]:
+    """The divisors of a number, rising."""
+    low = [n for n in range(1, int(number**0.5) + 1) if number % n == 0]
+    return low + [number // n for n in reversed(low) if n * n != number]

@@ -1,0 +1,266 @@
+"""`estimate --explain`: what each co-design switch changes, one at a time, the others left as they are.
+
+Switches of the layout and of the collective layer are priced as the estimate is, by the analytic path. It does not read the
+choices of the task layer, nor how messages share links and which paths they take; these are simulated, with and without the
+switch. Where a step has too many micro-batches for that, two of fewer are simulated and continued by the schedule's steady state
+(`simulation.layouts.steady`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import Any, Literal
+
+from .. import settings
+from ..costs.collectives import UNTAKEN
+from ..costs.settings import LAYOUT_DEFAULTS, CostSettings
+from ..errors import MeshwrightError
+from ..plans.partition import Layout
+from ..simulation.layouts.steady import Rounds, rounds
+from .priced import Priced
+
+MOST_TASKS = 250_000
+"""Tasks of the execution graph up to which switches are simulated: all together then take some 5 s on one core, 25 s where
+computing and sending slow each other down."""
+
+BUCKET_BYTES = 25 * 2**20
+"""Gradient bucket that is tried: PyTorch's default (DistributedDataParallel, bucket_cap_mb)."""
+
+CHUNK_BYTES = 32 * 2**20
+"""Message chunk that is tried."""
+
+
+@dataclass(frozen=True)
+class Switch:
+    """What one co-design changes.
+
+    Attributes:
+        kind: the co-design, ``vertical``, ``horizontal``, ``intra-inter`` or ``host-net``; or ``flows``, the layer of routes.
+        name: the switch, as the layout or the cost settings spell it.
+        provenance: ``estimated`` by the analytic path or ``simulated`` by the event path.
+        base_s: step time that it is compared with, by the same path; None where it does not apply.
+        step_s: step time with the switch the other way; None where it does not apply.
+        remark: what it does, or why it does not apply.
+        micro_batches: of the steps that were simulated; empty where none was.
+    """
+
+    kind: str
+    name: str
+    provenance: Literal["estimated", "simulated"]
+    base_s: float | None
+    step_s: float | None
+    remark: str = ""
+    micro_batches: tuple[int, ...] = ()
+
+    @property
+    def change(self) -> float | None:
+        """Relative change of the step time."""
+        return None if self.base_s is None or self.step_s is None else self.step_s / self.base_s - 1
+
+    def to_data(self) -> dict[str, Any]:
+        """Plain data."""
+        data = asdict(self)
+        return {"kind": data.pop("kind"), "switch": data.pop("name"), "change": self.change} | data
+
+
+def explain(priced: Priced, costs: CostSettings | None = None) -> list[Switch]:
+    """What each co-design switch changes.
+
+    Args:
+        priced: the layout as it is.
+        costs: choices of the cost model; by default those by which it was priced.
+    """
+    chosen = priced.costs if costs is None else costs.of_layouts
+    simulator = _Simulator(priced, chosen)
+    return [
+        *_layout_switches(priced, chosen),
+        *_task_switches(simulator, chosen),
+        *_routing_switches(priced, simulator, chosen),
+        *_collective_switches(priced, chosen),
+        _horizontal(priced),
+    ]
+
+
+def untaken(priced: Priced) -> str | None:
+    """Why layouts do not take by default an algorithm that was named and is faster; None where it is not, or none was named."""
+    usual = priced.costs.model_copy(update={"collectives": LAYOUT_DEFAULTS["collectives"], "collectives_table": None})
+    if priced.costs.collectives == usual.collectives:
+        return None
+    usual_s, step_s = priced.repriced_s(priced.layout, usual), priced.step.step_s
+    if step_s >= usual_s:
+        return None
+    name, why = priced.costs.collectives, UNTAKEN[priced.costs.collectives]
+    return (
+        f"collectives={name}: {1 - step_s / usual_s:.1%} less than the {1e3 * usual_s:.3f} ms of {usual.collectives}, "
+        f"which is not exchanged for it because {why}"
+    )
+
+
+def side_by_side_s(step_s: float, busy_s: float) -> tuple[float, float]:
+    """A step of each of two equal jobs that share every network card: where their bursts meet, and where they take turns.
+
+    With ``n`` seconds on the cards in a step of ``T``, both at once wait for each other's share, ``T + n``; shifted, they
+    disturb each other only where the cards would be busy for more than a step, ``max(T, 2 n)``.
+
+    Args:
+        step_s: of one job alone.
+        busy_s: of them, on the cards, in one burst.
+
+    Source:
+        Rajasekaran et al., "CASSINI: network-aware job scheduling in machine learning clusters", 2024, section 3; the two
+        ends of its compatibility.
+    """
+    return step_s + busy_s, max(step_s, 2 * busy_s)
+
+
+def _layout_switches(priced: Priced, costs: CostSettings) -> list[Switch]:
+    layout, found = priced.layout, []
+    for name, applies, why in (
+        ("overlap_tp", layout.tp > 1, "tp is 1"),
+        ("overlap_pp", layout.pp > 1, "pp is 1"),
+        ("overlap_dp", layout.dp * layout.cp > 1, "dp x cp is 1"),
+        ("async_gradients", layout.tp > 1, "tp is 1"),
+        ("sequence_parallel", layout.tp > 1, "tp is 1"),
+    ):
+        other = not getattr(layout, name)
+        label = f"{name}={str(other).lower()}"
+        if not applies:
+            found.append(Switch("vertical", label, "estimated", None, None, f"changes nothing: {why}"))
+            continue
+        changed = Layout(**(layout.model_dump() | {name: other}))
+        found.append(_estimated("vertical", label, priced, changed, costs, priced.step.step_s))
+    return found
+
+
+class _Simulator:
+    """The event path of a layout, run once for each choice of the cost model.
+
+    Attributes:
+        problem: why the layout is not simulated; empty where it is.
+        micro_batches: of the steps that are simulated for one choice.
+    """
+
+    def __init__(self, priced: Priced, costs: CostSettings) -> None:
+        self._priced, self._known, self.problem = priced, dict[str, float](), ""
+        self._rounds: Rounds | None = None
+        self.micro_batches: tuple[int, ...] = (priced.layout.num_micro_batches,)
+        try:
+            tasks = priced.num_tasks(costs)
+        except MeshwrightError as problem:
+            self.problem = f"not simulated: {problem}"
+            return
+        if tasks <= MOST_TASKS:
+            return
+        self._rounds = rounds(priced.layout, priced.layout.num_micro_batches * MOST_TASKS / tasks)
+        if self._rounds is None:
+            self.problem = f"not simulated: about {tasks:,} tasks, {MOST_TASKS:,} at most, and no micro-batches to leave out"
+        else:
+            self.micro_batches = (self._rounds.fewer, self._rounds.longer)
+
+    def seconds(self, costs: CostSettings, **changed: Any) -> float:
+        """A step by some choices, a few of them changed.
+
+        Raises:
+            MeshwrightError: they do not go together, or the layout cannot be simulated by them.
+        """
+        chosen = settings.build(CostSettings, costs.model_dump() | changed)
+        if chosen.digest not in self._known:
+            simulated_s = partial(self._priced.simulated_s, chosen)
+            self._known[chosen.digest] = simulated_s() if self._rounds is None else self._rounds.step_s(simulated_s)
+        return self._known[chosen.digest]
+
+    def switches(self, kind: str, base: CostSettings, changes: list[tuple[str, Any]], remark: str = "") -> list[Switch]:
+        """What some choices change, each by itself."""
+        labels = [f"{name}={'none' if value is None else value}" for name, value in changes]
+        problem = self.problem
+        if not problem:
+            try:
+                self.seconds(base)
+            except MeshwrightError as error:
+                problem = f"not simulated: {error}"
+        if problem:
+            return [Switch(kind, label, "simulated", None, None, problem) for label in labels]
+        return [
+            replace(
+                _switch(kind, label, "simulated", self.seconds(base), partial(self.seconds, base, **{name: value}), remark),
+                micro_batches=self.micro_batches,
+            )
+            for label, (name, value) in zip(labels, changes, strict=True)
+        ]
+
+
+def _task_switches(simulator: _Simulator, costs: CostSettings) -> list[Switch]:
+    """The task layer, and how messages that meet share a rank or a link."""
+    changes: list[tuple[str, Any]] = [
+        ("priority", name) for name in ("fifo", "first-consumer", "shortest-first") if name != costs.priority
+    ]
+    changes.append(("gradient_bucket_bytes", BUCKET_BYTES if costs.gradient_bucket_bytes is None else None))
+    changes.append(("message_chunk_bytes", CHUNK_BYTES if costs.message_chunk_bytes is None else None))
+    changes += [("contention", name) for name in ("independent", "serialised", "fair") if name != costs.contention]
+    return simulator.switches("vertical", costs, changes)
+
+
+def _routing_switches(priced: Priced, simulator: _Simulator, costs: CostSettings) -> list[Switch]:
+    """Other paths of equal cost, where flows share links fairly: only there do those that meet slow each other down."""
+    changes = [("routing", name) for name in ("shortest-path", "ecmp", "spread") if name != costs.routing]
+    if not priced.cluster.topology.has_equal_paths:
+        why = "changes nothing: one path joins any two devices"
+        return [Switch("flows", f"{name}={value}", "simulated", None, None, why) for name, value in changes]
+    try:
+        fair = settings.build(CostSettings, costs.model_dump() | {"contention": "fair"})
+    except MeshwrightError as problem:
+        return [Switch("flows", f"{name}={value}", "simulated", None, None, str(problem)) for name, value in changes]
+    return simulator.switches("flows", fair, changes, f"base: contention=fair, {costs.routing}")
+
+
+def _collective_switches(priced: Priced, costs: CostSettings) -> list[Switch]:
+    """Algorithms are told against a ring, both at the links' nominal figures; ``calibrated`` takes measured ones."""
+    layout, nominal = priced.layout, costs.model_dump() | {"collectives_table": None}
+    ring_s = priced.repriced_s(layout, CostSettings(**(nominal | {"collectives": "ring"})))
+    kinds = {"hierarchical": "intra-inter", "joint": "intra-inter", "rail": "intra-inter", "in-network": "host-net"}
+    return [
+        _estimated(
+            kind,
+            f"collectives={name}",
+            priced,
+            layout,
+            CostSettings(**(nominal | {"collectives": name})),
+            ring_s,
+            "base: a ring",
+        )
+        for name, kind in kinds.items()
+    ]
+
+
+def _horizontal(priced: Priced) -> Switch:
+    """Two such jobs whose messages between hosts share every card: at once, or shifted so that their bursts take turns."""
+    parts = priced.step.breakdown_s
+    crossing = ("gradient sync", "parameter gather", "pipeline transfers", "exposed shard", "exposed ep", "exposed cp")
+    name = "jobs interleaved"
+    if priced.layout.world <= priced.cluster.num_devices // priced.cluster.num_hosts:
+        return Switch("horizontal", name, "estimated", None, None, "changes nothing: the job stays within one host")
+    busy_s = sum(parts.get(part, 0.0) for part in crossing)
+    together_s, shifted_s = side_by_side_s(priced.step.step_s, busy_s)
+    return Switch("horizontal", name, "estimated", together_s, shifted_s, "base: their bursts meet")
+
+
+def _estimated(
+    kind: str, name: str, priced: Priced, layout: Layout, costs: CostSettings, base_s: float, remark: str = ""
+) -> Switch:
+    return _switch(kind, name, "estimated", base_s, lambda: priced.repriced_s(layout, costs), remark)
+
+
+def _switch(
+    kind: str,
+    name: str,
+    provenance: Literal["estimated", "simulated"],
+    base_s: float,
+    step_s: Callable[[], float],
+    remark: str = "",
+) -> Switch:
+    try:
+        return Switch(kind, name, provenance, base_s, step_s(), remark)
+    except MeshwrightError as problem:
+        return Switch(kind, name, provenance, None, None, str(problem))

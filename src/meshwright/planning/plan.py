@@ -1,0 +1,233 @@
+"""`plan`: one job on one empty cluster, the plan that a policy chooses, and why.
+
+The job is put before the policy exactly as an arriving job is in the environment, so that any baseline and any
+trained policy can answer. On an empty cluster without other jobs nothing speaks for a candidate that another one beats in
+predicted time and in devices, so whatever a policy chooses, the plan is beaten by no candidate: the fastest of those that
+beat the choice is planned in its place, and the plan says so. Environments offer such candidates and evaluations play them,
+for there the devices that are left free decide too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import settings
+from ..clusters import load_cluster
+from ..costs import compute
+from ..costs.settings import CostSettings
+from ..envs.batch import EpisodeBatch
+from ..envs.ground import Ground
+from ..errors import GraphError, PlanError
+from ..jobs.arrivals import Arrivals
+from ..jobs.job import MAX_STEPS, Job
+from ..jobs.load import JobSource
+from ..jobs.workload import Workload, WorkloadSettings
+from ..planners.policy import checked
+from ..plans import PlacementPlan
+from ..simulation.cluster.decision import Decision, can_decide_on_empty, decision, decision_on_empty
+from ..simulation.cluster.scenario import Scenario, ScenarioSettings, assemble
+from ..simulation.step.timeline import Timeline, simulate
+from .plans_of_episode import plan_on
+from .policies import off_ground, policy, wanted_settings
+
+DEFAULT_NUM_STEPS = 10_000
+RULES = ("first-fit", "best-fit", "aligned", "fastest")
+"""Placement rules whose candidates are shown."""
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A chosen plan beside what it was chosen from.
+
+    Attributes:
+        plan: the plan, with predicted figures and the reason.
+        candidates: a row per candidate: degree, rule, shape, step and completion seconds, device-seconds,
+            communication share, whether it is offered and whether it is the plan.
+        scenario: the job and the cluster as the policy met them.
+        remarks: by which choices of the cost model it is priced, what of the job does not count, and what of job and cluster the
+            policy was neither trained nor evaluated on, for people; they stand in the plan's reason too.
+    """
+
+    plan: PlacementPlan
+    candidates: list[dict[str, Any]]
+    scenario: Scenario
+    remarks: tuple[str, ...] = ()
+
+    def timeline(self) -> Timeline:
+        """One step of the plan."""
+        splits = self.plan.op_splits()
+        assert splits is not None
+        devices = self.plan.placement().devices
+        return simulate(self.scenario.workload.graphs[0], self.scenario.cluster, splits, devices, self.scenario.settings.costs)
+
+
+def plan(
+    job: str,
+    cluster: str,
+    *,
+    policy_spec: str | None = None,
+    num_steps: int = DEFAULT_NUM_STEPS,
+    deadline_s: float | None = None,
+    max_degree: int = 16,
+    graphs_dir: Path | None = None,
+    costs: CostSettings | None = None,
+    keep_input_ops: bool = False,
+    profile_batch: int | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> Planned:
+    """Choose a plan for one job on an empty cluster.
+
+    Args:
+        job: ``zoo:NAME``, a name in ``graphs_dir`` or a path (see `jobs.load.load_graph`).
+        cluster: ``preset:NAME`` or a path.
+        policy_spec: who chooses (see `planning.policies`); by default ``fastest-feasible``, or with a deadline
+            ``cheapest-feasible``.
+        num_steps: training steps of the job.
+        deadline_s: allowed completion time.
+        max_degree: most ranks that the job may be cut into.
+        graphs_dir: profiles by folder name.
+        costs: one choice per layer of the cost model.
+        keep_input_ops: whether the ``Input`` ops of a profile, which time the data loader, count.
+        profile_batch: samples for which the figures of a profile hold; the plan's step has as many.
+        progress: called before the job is simulated on the cluster (see `simulation.decision_space.step_times.step_times`).
+
+    Raises:
+        PlanError: the job fits no device, or nothing that the policy would take meets the deadline.
+        MeshwrightError: job, cluster or policy are missing or wrong.
+    """
+    if not 1 <= num_steps <= MAX_STEPS:
+        raise PlanError(f"must be 1 to {MAX_STEPS}", field="steps", value=num_steps)
+    if deadline_s is not None and not (np.isfinite(deadline_s) and deadline_s > 0):
+        raise PlanError("must be finite and positive", field="deadline_s", value=str(deadline_s))
+    spec = ("fastest-feasible" if deadline_s is None else "cheapest-feasible") if policy_spec is None else policy_spec
+    wanted = wanted_settings(spec, RULES)
+    source, chosen_costs = JobSource(job, graphs_dir, keep_input_ops, profile_batch), costs or CostSettings()
+    scenario, left_out = _scenario(source, cluster, max_degree, chosen_costs, num_steps, wanted, progress)
+    graph = scenario.workload.graphs[0]
+    work_s = num_steps * graph.step_s
+    here = Ground.of("", scenario).for_one_job(work_s, None if deadline_s is None else deadline_s / work_s)
+    other = off_ground(spec, here)
+    remarks = (*_choices(chosen_costs), *left_out, *(() if other is None else (other,)))
+    allowed_s = np.inf if deadline_s is None else deadline_s
+    chooser = policy(spec, scenario)
+    chooser.begin(0)
+    if not getattr(chooser, "observes", True) and can_decide_on_empty(scenario):
+        observation: dict[str, NDArray[Any]] = {}
+        waiting = decision_on_empty(scenario, 0, num_steps, allowed_s)
+    else:
+        waiting, observation = _first_of_episode(scenario, num_steps, allowed_s)
+    choice = checked(chooser.choose(waiting, observation), spec, len(waiting.degree))
+    if choice == 0 or not waiting.can_place[choice]:
+        raise _refusal(scenario, waiting, spec, deadline_s, num_steps)
+    taken = int(next(iter(waiting.beating(choice)), choice))
+    rows = _rows(scenario, waiting, taken)
+    why = (
+        f"{spec} chose {_named(rows[choice - 1])} "
+        f"out of {_counted(int(waiting.can_place[1:].sum()), 'candidate')} on the empty cluster"
+        + ("" if deadline_s is None else f", counting those that finish within {deadline_s:g} s")
+        + ("" if taken == choice else _replaced(rows[choice - 1], rows[taken - 1]))
+        + _whose_times(scenario)
+        + "".join(f"; {remark}" for remark in remarks)
+    )
+    planned = Job(graph, num_steps, 0.0, deadline_s)
+    made = plan_on(scenario, planned, 0, int(waiting.block[taken]), float(waiting.completion_s[taken]), why=why)
+    return Planned(made, rows, scenario, remarks)
+
+
+def _first_of_episode(scenario: Scenario, num_steps: int, allowed_s: float) -> tuple[Decision, dict[str, NDArray[Any]]]:
+    """What an agent sees of the job, put before it as the first of an episode."""
+    batch = EpisodeBatch(scenario, 1)
+    fraction = allowed_s / (num_steps * scenario.workload.graphs[0].step_s)
+    batch.begin_with(0, Arrivals(np.zeros(2), np.zeros(2, np.int64), np.full(2, num_steps), np.full(2, fraction)))
+    return decision(scenario, batch.episodes, 0), {key: value[0] for key, value in batch.observations.shown().items()}
+
+
+def _scenario(
+    source: JobSource,
+    cluster: str,
+    max_degree: int,
+    costs: CostSettings,
+    num_steps: int,
+    wanted: dict[str, Any],
+    progress: Callable[[str, int, int], None] | None,
+) -> tuple[Scenario, tuple[str, ...]]:
+    where = load_cluster(cluster)
+    graph, remarks = source.load(device=where.device_types[0])
+    if graph.step_s <= 0:
+        raise GraphError("a step of this job takes no time", field="job", value=source.spec)
+    described = WorkloadSettings.model_validate(
+        {
+            "graphs": [source.spec],
+            "device": "a100",
+            "steps": {"kind": "fixed", "num_steps": num_steps},
+            "arrivals": {"kind": "fixed", "interarrival_s": 1000.0},
+            "deadline": {"kind": "none"},
+        }
+    )
+    rules = {"max_degree": max_degree, "placement_rules": RULES, "costs": costs}
+    chosen = settings.build(ScenarioSettings, {"cluster": cluster, "workload": source.spec, "num_jobs": 1, **rules, **wanted})
+    return assemble(chosen, where, Workload(described, (graph,)), progress=progress), remarks
+
+
+def _rows(scenario: Scenario, waiting: Decision, choice: int) -> list[dict[str, Any]]:
+    rows = []
+    for candidate in range(1, len(waiting.degree)):
+        block = int(waiting.block[candidate])
+        has_block = block >= 0
+        placement_class = int(scenario.space.placement_class[block]) if has_block else 0
+        rows.append(
+            {
+                "degree": int(waiting.degree[candidate]),
+                "rule": waiting.rule[candidate],
+                "shape": scenario.space.shape_names[block] if has_block else None,
+                "step_s": float(scenario.times.step_s[0, placement_class]) if has_block else None,
+                "completion_s": float(waiting.completion_s[candidate]) if has_block else None,
+                "device_seconds": float(waiting.device_seconds[candidate]) if has_block else None,
+                "communication_share": float(scenario.times.communication_share[0, placement_class]) if has_block else None,
+                "is_offered": bool(waiting.can_place[candidate]),
+                "is_chosen": candidate == choice,
+            }
+        )
+    return rows
+
+
+def _choices(costs: CostSettings) -> tuple[str, ...]:
+    """A remark where the cost model is other than by default."""
+    changed = costs.model_dump(exclude_defaults=True)
+    return ("priced with " + " ".join(f"{key}={value}" for key, value in changed.items()),) if changed else ()
+
+
+def _named(row: dict[str, Any]) -> str:
+    return f"{_counted(row['degree'], 'rank')} on block {row['shape']} ({row['rule']})"
+
+
+def _replaced(chosen: dict[str, Any], planned: dict[str, Any]) -> str:
+    """A remark where the plan is another candidate than the policy's, which it beats in time and in devices."""
+    figures = (f"{row['completion_s']:.6g} s on {_counted(row['degree'], 'device')}" for row in (planned, chosen))
+    return f"; replaced by {_named(planned)}, which beats it: {' against '.join(figures)}"
+
+
+def _counted(number: int, thing: str) -> str:
+    return f"{number} {thing}{'s' * (number != 1)}"
+
+
+def _whose_times(scenario: Scenario) -> str:
+    """A remark where the job's times are taken as they are and do not say on which device they hold."""
+    graph = scenario.workload.graphs[0]
+    if graph.reference_device is not None or compute.chosen(scenario.settings.costs.compute, graph).name != "profiled":
+        return ""
+    devices = ", ".join(kind.name for kind in scenario.cluster.device_types)
+    return f"; {graph.name} does not say on which device its times hold, so they are taken as those of the cluster's {devices}"
+
+
+def _refusal(scenario: Scenario, waiting: Decision, spec: str, deadline_s: float | None, num_steps: int) -> PlanError:
+    if waiting.can_place[1:].any():
+        return PlanError("the policy turns this job away", field="policy", value=spec)
+    fastest_s = num_steps * float(scenario.times.step_s[0][scenario.times.can_run[0]].min())
+    return PlanError(f"no candidate finishes in time; the fastest takes {fastest_s:.6g} s", field="deadline_s", value=deadline_s)

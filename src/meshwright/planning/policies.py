@@ -1,0 +1,326 @@
+"""From the spelling of a policy to a policy that acts in a scenario.
+
+``shipped:NAME`` is a trained policy that comes with the package; a bare name is a baseline (see `planners.rules`,
+and ``best-fixed``, which `evaluation.evaluate` turns into the fixed degree that does best on validation episodes);
+``rollout(BASE)`` is a rollout planner over a base policy (see `planners.rollout`): a fixed degree or a ladder, ``max``,
+``min``, ``best-fixed`` or a linear scorer; ``rollout`` alone is ``rollout(best-fixed@best-fit)``;
+``without-graph(NETWORK)`` is a trained network to which all job graphs look alike, to see what it makes of them;
+``python:MODULE:NAME`` is the user's own, a callable that takes the scenario and returns a `planners.policy.Policy`;
+anything else is the path of a run folder, of its ``policy.pt``, or of the ``policy.json`` of a linear scorer.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from importlib import import_module
+from importlib.resources import files as resources
+from pathlib import Path
+from typing import Any
+
+from .. import inputs
+from ..envs import ground
+from ..envs.ground import Ground
+from ..errors import PolicyError
+from ..planners.linear import LinearScorer, LinearWeights
+from ..planners.policy import Policy
+from ..planners.rollout import Ladder, Rollout
+from ..planners.rules import DEFAULT_PLACEMENT, DEGREES, NAMES, rule_of_thumb
+from ..simulation.cluster.scenario import Scenario
+
+BEST_FIXED = "best-fixed"
+ROLLOUT = "rollout"
+WITHOUT_GRAPH = "without-graph"
+OWN = "python:"
+# Files of policies, as run folders hold them: a network, a linear scorer.
+POLICY_FILES = ("policy.pt", "policy.json")
+
+
+def is_baseline(spec: str) -> bool:
+    """Whether a spelling is a baseline's bare name."""
+    bare = spec.partition("@")[0]
+    return bare in (*NAMES, BEST_FIXED) or re.fullmatch(DEGREES, bare) is not None
+
+
+def is_rollout(spec: str) -> bool:
+    """Whether a spelling is a rollout planner's."""
+    return spec == ROLLOUT or re.fullmatch(rf"{ROLLOUT}\(.+\)", spec) is not None
+
+
+def base_of(spec: str) -> str:
+    """The spelling of a rollout planner's base policy."""
+    return spec[len(ROLLOUT) + 1 : -1] or f"{BEST_FIXED}@best-fit"
+
+
+def is_blind(spec: str) -> bool:
+    """Whether a spelling is a network's to which all job graphs look alike."""
+    return re.fullmatch(rf"{WITHOUT_GRAPH}\(.+\)", spec) is not None
+
+
+def network_of(spec: str) -> str:
+    """The spelling of the network that such a policy is; any other spelling as it is."""
+    return spec[len(WITHOUT_GRAPH) + 1 : -1] if is_blind(spec) else spec
+
+
+def is_best_fixed(spec: str) -> bool:
+    """Whether a spelling is ``best-fixed``, with a placement rule or without, or a rollout planner over it."""
+    named = base_of(spec) if is_rollout(spec) else spec
+    return named.partition("@")[0] == BEST_FIXED
+
+
+def each_fixed(spec: str, scenario: Scenario) -> dict[str, str]:
+    """What a ``best-fixed`` chooses among, every fixed degree, and the spelling that it stands for if that one is best."""
+    named = base_of(spec) if is_rollout(spec) else spec
+    names = fixed_names(scenario, named.removeprefix(BEST_FIXED))
+    return {name: f"{ROLLOUT}({name})" if is_rollout(spec) else name for name in names}
+
+
+def check_best_fixed(spec: str, scenario: Scenario) -> None:
+    """Refuse a ``best-fixed`` whose placement rule is not among the scenario's, or that does not fit it as a base.
+
+    Raises:
+        PolicyError: so it is; the nearest placement rule is named.
+    """
+    try:
+        policy(next(iter(each_fixed(spec, scenario).values())), scenario)
+    except PolicyError as error:
+        raise PolicyError(error.problem, field=spec, value=error.value, choices=error.choices) from None
+
+
+def kind(spec: str) -> str:
+    """What a policy counts as in a comparison: ``baseline``, ``learned``, or ``planner``, which no verdict takes for either.
+
+    A linear scorer is a baseline.
+
+    Raises:
+        PolicyError: no shipped policy, file or run folder of that name.
+    """
+    if is_rollout(spec):
+        return "planner"
+    if is_baseline(spec):
+        return "baseline"
+    file = trained_file(spec)
+    return "baseline" if file is not None and file.suffix == ".json" else "learned"
+
+
+def policy_file(spec: str, baselines: Sequence[str] = (*NAMES, BEST_FIXED)) -> Path:
+    """The file of a trained policy; ``baselines`` are the other valid spellings, for the advice in an error.
+
+    Raises:
+        PolicyError: no shipped policy, file or run folder of that name; the nearest valid spelling is named.
+    """
+    if spec.startswith("shipped:"):
+        name = spec.removeprefix("shipped:")
+        if name not in shipped_names():
+            raise PolicyError("no such shipped policy", value=name, choices=shipped_names())
+        return next(path for path in (_shipped() / f"{name}.pt", _shipped() / f"{name}.json") if path.is_file())
+    path = Path(spec)
+    if path.is_dir():
+        held = [path / name for name in POLICY_FILES if (path / name).is_file()]
+        if not held:
+            raise PolicyError("the run folder holds no policy.pt (was anything trained yet?)", file=path)
+        return held[0]
+    if path.suffix in (".yaml", ".yml") and path.is_file():
+        problem = "is YAML; a policy is a run folder, its policy.pt or policy.json, and a benchmark goes with --benchmark"
+        raise PolicyError(problem, file=path)
+    if path.is_file():
+        return path
+    choices = [*baselines, *(f"shipped:{name}" for name in shipped_names())]
+    raise PolicyError("no such policy, run folder or file", value=spec, choices=choices)
+
+
+def note_files(specs: Sequence[str]) -> None:
+    """Note the files of policies as inputs of the command (see `inputs`), long before they are read.
+
+    Raises:
+        InputFileError: one of them is an output.
+    """
+    for spec in specs:
+        with suppress(PolicyError):  # whoever reads it tells it better
+            file = trained_file(base_of(spec) if is_rollout(spec) else spec)
+            if file is not None:
+                inputs.note(file)
+
+
+def trained_file(spec: str, baselines: Sequence[str] = (*NAMES, BEST_FIXED)) -> Path | None:
+    """The file of a network or linear scorer, whose spelling a policy is; None for any other policy.
+
+    Arguments and errors are those of `policy_file`.
+    """
+    named = network_of(spec)
+    if is_baseline(named) or is_rollout(named) or named.startswith(OWN):
+        return None
+    return policy_file(named, baselines)
+
+
+def shipped_names() -> list[str]:
+    """The trained policies that come with the package."""
+    return sorted(path.stem for path in _shipped().iterdir() if path.suffix in (".pt", ".json"))
+
+
+def display_name(spec: str) -> str:
+    """How a policy is called in tables."""
+    if is_rollout(spec) and not is_baseline(base_of(spec)):
+        return f"{ROLLOUT}({display_name(base_of(spec))})"
+    if is_blind(spec):
+        return f"{WITHOUT_GRAPH}({display_name(network_of(spec))})"
+    if is_baseline(spec) or is_rollout(spec) or spec.startswith("shipped:"):
+        return spec
+    if spec.startswith(OWN):
+        return spec.rpartition(":")[2]
+    path = Path(spec)
+    return path.parent.name if path.name in POLICY_FILES and path.parent.name else path.stem
+
+
+def policy(spec: str, scenario: Scenario) -> Policy:
+    """A policy ready to act.
+
+    Raises:
+        PolicyError: unknown, or its placement rule or degree is not among the scenario's.
+        CheckpointError: the file is truncated or no policy.
+    """
+    if is_best_fixed(spec):
+        check_best_fixed(spec, scenario)
+        raise PolicyError("is chosen on the validation episodes of an evaluation; name a degree, as in fixed-4", value=spec)
+    if is_baseline(spec):
+        return rule_of_thumb(spec, degrees=scenario.space.degrees, placements=scenario.settings.placement_rules)
+    if is_rollout(spec):
+        return Rollout(display_name(spec), scenario, _base(base_of(spec), scenario))
+    if spec.startswith(OWN):
+        return _own_policy(spec, scenario)
+    path = trained_file(spec, [*NAMES, BEST_FIXED, ROLLOUT, *fixed_names(scenario, "")])
+    if path is None or (path.suffix == ".json" and is_blind(spec)):
+        raise PolicyError("only a trained network can be made blind to graphs", field=WITHOUT_GRAPH, value=network_of(spec))
+    if path.suffix == ".json":
+        return LinearScorer(display_name(spec), LinearWeights.load(path), scenario)
+    import torch
+
+    from ..models.saved import NetworkPolicy, SavedNetwork
+
+    torch.set_num_threads(1)
+    return NetworkPolicy(display_name(spec), SavedNetwork.load(path), scenario, sees_graphs=not is_blind(spec))
+
+
+def wanted_settings(spec: str, offered: Sequence[str]) -> dict[str, Any]:
+    """Settings of a scenario that a trained network needs: what it observes, and rules of its own where it knows none of some.
+
+    Args:
+        spec: a policy; other ones than networks need nothing.
+        offered: placement rules that the scenario would have.
+
+    Raises:
+        CheckpointError: the file is truncated or no policy.
+        PolicyError: no shipped policy, file or run folder of that name.
+    """
+    path = trained_file(spec)
+    if path is None or path.suffix == ".json":
+        return {}
+    from ..models.saved import RECENT, SavedNetwork
+
+    trained = SavedNetwork.load(path).trained
+    found = {name: trained[name] for name in ("shape_slots", "arrivals_per_slot", "slot_growth", *RECENT) if name in trained}
+    own = [rule for rule in trained.get("rules", ()) if rule != "published"]
+    return found | ({"placement_rules": own} if own and not set(own) & set(offered) else {})
+
+
+def off_ground(spec: str, here: Ground) -> str | None:
+    """What of a ground a trained policy was neither trained nor evaluated on, in one sentence; None where there is nothing of it.
+
+    Args:
+        spec: a policy; others than trained ones know any ground.
+        here: where it is to act.
+
+    Raises:
+        CheckpointError: the file is truncated or no policy.
+        PolicyError: no shipped policy, file or run folder of that name.
+    """
+    path = trained_file(base_of(spec) if is_rollout(spec) else spec)
+    if path is None:
+        return None
+    if path.suffix == ".json":
+        trained = LinearWeights.load(path).trained
+    else:
+        from ..models.saved import SavedNetwork
+
+        trained = SavedNetwork.load(path).trained
+    return ground.off_ground(display_name(spec), ground.grounds(trained.get(ground.KEY), str(path)), here)
+
+
+def fixed_names(scenario: Scenario, placement: str) -> list[str]:
+    """Every fixed degree of a scenario, with a placement rule (empty: the default)."""
+    return [f"fixed-{degree}{placement}" for degree in scenario.space.degrees]
+
+
+def _base(spec: str, scenario: Scenario) -> Ladder | LinearWeights:
+    """The base policy of a rollout planner.
+
+    Raises:
+        PolicyError: unknown, or none that the planner can play on with.
+    """
+    bare, _, placement = spec.partition("@")
+    if is_baseline(spec):
+        policy(spec, scenario)  # refuses a degree or placement rule that the scenario does not have
+        named = re.fullmatch(DEGREES, bare)
+        degrees = {"max": scenario.space.degrees[::-1], "min": scenario.space.degrees}
+        if named is None and bare not in degrees:
+            choices = ["max", "min", BEST_FIXED, "fixed-K", "ladder-K-K"]
+            raise PolicyError("cannot be the base of a rollout planner", field=ROLLOUT, value=bare, choices=choices)
+        return Ladder(degrees[bare] if named is None else tuple(map(int, named[2].split("-"))), placement or DEFAULT_PLACEMENT)
+    path = policy_file(spec, [*NAMES, BEST_FIXED, *fixed_names(scenario, "")])
+    if path.suffix != ".json":
+        raise PolicyError("the base of a rollout planner is a baseline or a linear scorer", field=ROLLOUT, value=spec)
+    return LinearWeights.load(path)
+
+
+def _own_policy(spec: str, scenario: Scenario) -> Policy:
+    """Import and make a user's policy; what its own code raises is passed on as it is."""
+    module, colon, name = spec.removeprefix(OWN).partition(":")
+    if not colon or not all(part.isidentifier() for part in (*module.split("."), name)):
+        raise PolicyError("a policy of your own is spelled python:MODULE:NAME", value=spec)
+    if "" not in sys.path and str(Path.cwd()) not in sys.path:  # an installed command does not look there by itself
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        home = import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name != module.split(".")[0] and error.name != module:
+            raise
+        raise PolicyError("no such module in this folder or on the Python path", field=spec, value=module) from None
+    if home.__file__ is not None:
+        inputs.note(Path(home.__file__))
+    if not callable(getattr(home, name, None)):
+        names = [n for n, value in vars(home).items() if callable(value) and not n.startswith("_")]
+        raise PolicyError(f"module {module} has no such callable", value=name, choices=names)
+    _check_takes(getattr(home, name), ("scenario",), name, spec)
+    made = getattr(home, name)(scenario)
+    for method, given in (("begin", ("seed",)), ("choose", ("decision", "observation"))):
+        if not callable(getattr(made, method, None)):
+            raise PolicyError(f"makes something without a method {method!r} (see planners/policy.py)", value=spec)
+        _check_takes(getattr(made, method), given, f"{name}.{method}", spec)
+    if not isinstance(getattr(made, "name", None), str):
+        made.name = name
+    own: Policy = made
+    return own
+
+
+def _check_takes(function: Callable[..., object], given: tuple[str, ...], name: str, spec: str) -> None:
+    """Refuse a callable that cannot be called with so many arguments; one that does not tell what it takes passes.
+
+    Raises:
+        PolicyError: it cannot.
+    """
+    try:
+        taken = inspect.signature(function)
+    except (TypeError, ValueError):  # of a class or function that is not written in Python
+        return
+    try:
+        taken.bind(*given)
+    except TypeError:
+        problem = f"{name}{taken} is called with {len(given)} argument{'s' * (len(given) > 1)}: {', '.join(given)}"
+        raise PolicyError(problem, value=spec) from None
+
+
+def _shipped() -> Path:
+    return Path(str(resources("meshwright.models.shipped")))

@@ -1,0 +1,261 @@
+"""What a search over layouts found, as rows for tables, whatever the job is."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from .. import files
+from ..clusters.cluster import Cluster
+from ..costs.pipelines.waits import bubble_time_fraction
+from ..devices import DeviceType
+from ..errors import PlanError
+from ..planners.layouts.nearby_batches import CLEARLY_BETTER, nearby_batches
+from ..planners.layouts.results import Found, Searched
+from ..planners.layouts.ties import FARTHEST, are_tied, simplicity, tie_width
+from ..plans import PlacementPlan
+from ..plans.document import Figure
+from .priced import PricedStep
+
+
+@dataclass(frozen=True)
+class Row:
+    """A layout with its figures.
+
+    Attributes:
+        found: the layout.
+        step: what its step consists of.
+        rate: name and value of what a second brings.
+        on_front: whether no other layout beats it in time, memory and devices at once.
+    """
+
+    found: Found
+    step: PricedStep
+    rate: tuple[str, float]
+    on_front: bool
+
+    @property
+    def bubble_share(self) -> float:
+        """Share of the step that the schedule leaves idle on the stage that ends last; see `costs.pipelines.waits`."""
+        return self.step.breakdown_s["bubble"] / self.step.step_s
+
+    @property
+    def exposed_share(self) -> float:
+        """Share of the step in which it waits for messages."""
+        names = ("pipeline transfers", "gradient sync", "parameter gather")
+        waits = [s for name, s in self.step.breakdown_s.items() if name.startswith("exposed ") or name in names]
+        return sum(waits) / self.step.step_s
+
+    def figures(self) -> tuple[Figure, ...]:
+        """What is predicted of it; all of it estimated."""
+        values = [
+            ("step_s", self.step.step_s, "s"),
+            ("step_s_uncertainty", self.step.uncertainty, "1"),
+            (*self.rate, "1/s"),
+            ("mfu", self.step.mfu, "1"),
+            ("hfu", self.step.hfu, "1"),
+            ("memory_bytes", self.found.memory_bytes, "bytes"),
+            ("bubble_share", self.bubble_share, "1"),
+            ("bubble_time_fraction", bubble_time_fraction(self.step.breakdown_s), "1"),
+            ("exposed_communication_share", self.exposed_share, "1"),
+        ]
+        return tuple(Figure.predicted(n, v, u) for n, v, u in values if v is not None)
+
+
+class BetterBatch(NamedTuple):
+    """A nearby batch that brings more.
+
+    Attributes:
+        global_batch: sequences, or samples, of a step.
+        gain: relative, in what a second brings.
+        row: its fastest layout.
+    """
+
+    global_batch: int
+    gain: float
+    row: Row
+
+
+@dataclass(frozen=True)
+class RankedLayouts(ABC):
+    """What a search found.
+
+    Attributes:
+        job: how the job was named.
+        num_steps: training steps of the plan.
+        cluster: where.
+        searched: ranking, front and counts.
+        remarks: what of the job does not count, for people.
+    """
+
+    job: str
+    num_steps: int
+    cluster: Cluster
+    searched: Searched
+    remarks: tuple[str, ...] = field(default=(), kw_only=True)
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The job's name."""
+
+    @property
+    @abstractmethod
+    def batch_text(self) -> str:
+        """The batch of a step, in words."""
+
+    @property
+    @abstractmethod
+    def batch(self) -> dict[str, int]:
+        """The batch of a step, for JSON."""
+
+    @property
+    @abstractmethod
+    def capacity_bytes(self) -> float:
+        """Memory of a device."""
+
+    @property
+    @abstractmethod
+    def tried_orders(self) -> tuple[str, ...]:
+        """Rank orders that were looked at."""
+
+    @abstractmethod
+    def row(self, found: Found) -> Row:
+        """A layout with its figures."""
+
+    @property
+    @abstractmethod
+    def plan(self) -> PlacementPlan:
+        """The plan of the best layout."""
+
+    @abstractmethod
+    def with_batch(self, batch: int) -> Row:
+        """The fastest layout with another batch, on as many devices as the fastest.
+
+        Raises:
+            PlanError: no layout is legal or fits.
+        """
+
+    @cached_property
+    def better_batches(self) -> tuple[BetterBatch, ...]:
+        """Nearby batches with which a second clearly brings more, the best first; they are searched when this is first read."""
+        here, found = self.row(self.best).rate, []
+        for batch in nearby_batches(self.batch["global_batch"], self.best.devices):
+            try:
+                row = self.with_batch(batch)
+            except PlanError:
+                continue
+            gain = row.rate[1] / here[1] - 1
+            if gain >= CLEARLY_BETTER:
+                found.append(BetterBatch(batch, gain, row))
+        return tuple(sorted(found, key=lambda one: -one.gain))
+
+    @property
+    def device(self) -> DeviceType:
+        """What each rank runs on."""
+        return self.cluster.device_types[0]
+
+    @property
+    def best(self) -> Found:
+        """The fastest layout; of equal ones the one with the least memory."""
+        return self.searched.ranking[0]
+
+    @property
+    def why(self) -> str:
+        """Why the best layout was chosen, for people."""
+        counts = self.searched.counts
+        return (
+            f"fastest of {counts.legal:,} legal layouts: {counts.examined:,} priced, {counts.pruned:,} passed by because their "
+            f"bounds are worse, {counts.infeasible:,} too large for a device; ranks in the order {self.best.order}"
+            + "".join(f"; {remark}" for remark in (*self._tied_text(), *self.remarks))
+        )
+
+    def rows(self, num_rows: int) -> list[Row]:
+        """The first of the ranking."""
+        return [self.row(found) for found in self.searched.ranking[:num_rows]]
+
+    @cached_property
+    def ties(self) -> frozenset[int]:
+        """Places in the ranking, from 0, whose steps are as fast as the fastest as far as predictions can tell; 0 is one.
+
+        See `planners.layouts.ties`.
+        """
+        fastest = self.row(self.best).step
+        tied = []
+        for place, found in enumerate(self.searched.ranking):
+            if not are_tied(fastest.step_s, found.step_s, FARTHEST):
+                break
+            if are_tied(fastest.step_s, found.step_s, tie_width(fastest.doubts, self.row(found).step.doubts)):
+                tied.append(place)
+        return frozenset(tied)
+
+    def simplest_first(self, num_rows: int) -> list[int]:
+        """The first places of the ranking, those that tie with the fastest by how simple they are and then the others."""
+        places = range(min(num_rows, len(self.searched.ranking)))
+        tied = sorted((p for p in places if p in self.ties), key=lambda p: simplicity(self.searched.ranking[p]))
+        return tied + [p for p in places if p not in self.ties]
+
+    def _tied_text(self) -> tuple[str, ...]:
+        """A remark where others tie with the fastest."""
+        others = len(self.ties) - 1
+        if not others:
+            return ()
+        simplest = self.searched.ranking[self.simplest_first(len(self.searched.ranking))[0]]
+        slower = simplest.step_s / self.best.step_s - 1
+        told = "it is the simplest" if simplest is self.best else f"the simplest is {simplest.text} (+{slower:.1%})"
+        as_fast = f"{others} other ranked layout{'s are' if others > 1 else ' is'} as fast"
+        return (f"as far as predictions can tell {as_fast}; {told}",)
+
+    @cached_property
+    def front(self) -> frozenset[tuple[float, float, int]]:
+        """Time, memory and devices of the layouts on the Pareto front."""
+        return frozenset(found[:3] for found in self.searched.front)
+
+    def table(self) -> list[dict[str, Any]]:
+        """The whole ranking as plain rows."""
+        front, first = {found[:4] for found in self.searched.front}, self.row(self.best)
+        rate, step_s, mfu = first.rate, first.step.step_s, first.step.mfu
+        rows = []
+        for place, found in enumerate(self.searched.ranking, start=1):
+            figures: dict[str, Any] = {"rank": place, "step_s": found.step_s, rate[0]: rate[1] * step_s / found.step_s}
+            if mfu is not None:
+                figures["mfu"] = mfu * step_s / found.step_s * self.best.devices / found.devices
+            figures |= {
+                "ties_with_fastest": place - 1 in self.ties,
+                "memory_bytes": found.memory_bytes,
+                "devices": found.devices,
+                "on_front": found[:4] in front,
+                "order": found.order,
+            }
+            rows.append(figures | found.layout.model_dump(mode="json"))
+        return rows
+
+    def to_data(self) -> dict[str, Any]:
+        """The whole ranking with what became of the other layouts, for JSON."""
+        counts = self.searched.counts
+        placed = {} if self.cluster.hosts_are_alike else {"rank_orders": list(self.tried_orders)}
+        return {
+            "job": self.name,
+            "cluster": self.cluster.name,
+            **self.batch,
+            "remarks": list(self.remarks),
+            "better_batches": [
+                {
+                    "global_batch": one.global_batch,
+                    "gain": one.gain,
+                    "layout": one.row.found.text,
+                    one.row.rate[0]: one.row.rate[1],
+                }
+                for one in self.better_batches
+            ],
+            **placed,
+            "counts": counts.__dict__ | {"legal": counts.legal},
+            "layouts": self.table(),
+        }
+
+    def to_csv(self) -> str:
+        """The whole ranking as CSV."""
+        rows = self.table()
+        return files.csv_text(list(rows[0]), [list(row.values()) for row in rows])

@@ -1,0 +1,42 @@
+"""The queue of waiting jobs: who may enter, who leaves because its deadline is out of reach; first come, first served.
+
+The compiled functions read the arrays of `simulation.cluster.state`; `simulation.cluster.dynamics` says when waiting jobs
+are put up for decision.
+"""
+
+from __future__ import annotations
+
+from ...compiled import njit
+from .durations import class_durations_s, limit_s
+
+
+@njit
+def can_wait(problem, episodes, e):  # type: ignore[no-untyped-def]
+    """Whether the job at hand would wait (or go on waiting) if it were turned down now."""
+    if episodes.at_hand[e] < episodes.num_waiting[e]:
+        return True
+    return episodes.num_waiting[e] < problem.queue_capacity and episodes.obstacle[e] != 4
+
+
+@njit
+def expire(problem, episodes, e):  # type: ignore[no-untyped-def]
+    """Waiting jobs whose deadline no block could meet any more leave as blocked."""
+    i = 0
+    while i < episodes.num_waiting[e]:
+        k = episodes.waiting[e, i]
+        if class_durations_s(problem, episodes, e, k).min() > limit_s(problem, episodes, e, k):
+            episodes.outcome[e, k] = 6
+            episodes.num_expired[e] += 1
+            leave(episodes, e, i)
+        else:
+            i += 1
+
+
+@njit
+def leave(episodes, e, place):  # type: ignore[no-untyped-def]
+    """Take the job at a place of the queue out of it; the others move up."""
+    last = episodes.num_waiting[e] - 1
+    for i in range(place, last):
+        episodes.waiting[e, i] = episodes.waiting[e, i + 1]
+    episodes.waiting[e, last] = -1
+    episodes.num_waiting[e] = last

@@ -1,0 +1,162 @@
+"""The rules of the game as YAML: the ``scenario`` part of a benchmark."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationInfo, field_validator, model_validator
+
+from ... import settings
+from ...costs.settings import CostSettings
+from ..decision_space.splitting import SplitSettings
+from ..pacml.semantics import GeneralSemantics, PacmlSemantics, Semantics
+from ..pacml.switches import PHYSICAL, Defects
+from .interruptions import FailureSettings, PreemptionSettings
+
+# A job that is interrupted more often than this before each checkpoint needs more than exp(5) = 148 tries for it.
+MAX_INTERRUPTIONS_PER_CHECKPOINT = 5.0
+# What only observations depend on, not what happens.
+OBSERVED = ("shape_slots", "arrivals_per_slot", "slot_growth", "load_windows", "deadline_windows", "work_windows")
+
+RuleName = Literal["first-fit", "best-fit", "aligned", "fastest", "published", "all-blocks"]
+
+
+class ScenarioSettings(settings.Settings):
+    """A cluster, a workload and the rules of the game.
+
+    Attributes:
+        cluster: ``preset:NAME`` or a path to a cluster's YAML.
+        workload: ``preset:NAME`` or a path to a workload's YAML.
+        workload_changes: keys of the workload that are other than in its YAML, nested as there (with a ``kind``, all keys
+            beside it); paths among them refer to the folder of the workload.
+        num_jobs: arrivals of one episode.
+        num_warmup_jobs: first arrivals of an episode that the statistics leave out.
+        num_cooldown_jobs: last arrivals that they leave out.
+        queue_capacity: jobs that may wait at a time (see `simulation.cluster.dynamics`); 0: a job starts on arrival or never.
+        max_degree: most ranks that a job may be cut into.
+        placement_rules: for each degree, one candidate block per rule; ``all-blocks`` lists every free block of every
+            degree, ``published`` is the first fit of the published PAC-ML simulator and goes with its semantics only.
+        max_listed_blocks: most candidates of ``all-blocks`` (see `simulation.decision_space.listing`).
+        semantics: whose rules hold, our own or those of the published PAC-ML simulator.
+        shape_slots: moments ahead for which observations tell when blocks of each shape become free, and how near the end
+            is (see `envs.availability`); 0: they do not.
+        arrivals_per_slot: mean inter-arrival times that observations count time in. Eight times as many devices take eight
+            times as many jobs that last as long, so with eight they look as the fewer ones do with one.
+        slot_growth: length of each of those slots over that of the one before it. Where some jobs last a thousand times as long
+            as others, slots of one length tell nothing of the ones or of the others.
+        load_windows: lengths, in mean inter-arrival times, of the windows before each decision in which observations count
+            arrivals; needs ``shape_slots``. Where jobs come in bursts, a full cluster goes with many more to come, and who
+            cannot tell the burst holds the jobs that are placed to blame.
+        deadline_windows: numbers of the latest arrivals of whose deadlines observations tell mean and spread; needs
+            ``shape_slots``. By them one policy can tell which of several workloads it serves.
+        work_windows: lengths, in mean inter-arrival times, of the windows before each decision of whose jobs observations tell
+            the offered load, their time on one device against that of all devices; needs ``shape_slots``. By them one policy
+            can tell the load that it serves.
+        failures: of devices (see `simulation.cluster.interruptions`).
+        preemption: pauses of running jobs.
+        splitting: how far each op is split when a job gets a number of ranks.
+        costs: one choice per layer of the cost model.
+    """
+
+    cluster: str
+    workload: str
+    workload_changes: dict[str, Any] = Field(default_factory=dict)
+    num_jobs: int = Field(ge=1, le=1_000_000)
+    num_warmup_jobs: int = Field(default=0, ge=0)
+    num_cooldown_jobs: int = Field(default=0, ge=0)
+    queue_capacity: int = Field(default=0, ge=0, le=10_000)
+    max_degree: int = Field(default=16, ge=1, le=65_536)
+    placement_rules: tuple[RuleName, ...] = ("first-fit", "best-fit")
+    max_listed_blocks: int = Field(default=48, ge=1, le=4096)
+    semantics: Semantics = GeneralSemantics()
+    shape_slots: int = Field(default=0, ge=0, le=256)
+    arrivals_per_slot: float = Field(default=1.0, gt=0, le=1000)
+    slot_growth: float = Field(default=1.0, ge=1, le=4)
+    load_windows: tuple[Annotated[float, Field(gt=0, le=100_000)], ...] = Field(default=(), max_length=16)
+    deadline_windows: tuple[Annotated[int, Field(ge=1, le=100_000)], ...] = Field(default=(), max_length=16)
+    work_windows: tuple[Annotated[float, Field(gt=0, le=100_000)], ...] = Field(default=(), max_length=16)
+    failures: FailureSettings = FailureSettings()
+    preemption: PreemptionSettings = PreemptionSettings()
+    splitting: SplitSettings = SplitSettings()
+    costs: CostSettings = CostSettings()
+
+    @field_validator("placement_rules")
+    @classmethod
+    def _some_rule_once(cls, rules: tuple[RuleName, ...]) -> tuple[RuleName, ...]:
+        if not rules or len(set(rules)) < len(rules):
+            raise ValueError("must name at least one rule, each once")
+        return rules
+
+    @field_validator("load_windows", "deadline_windows", "work_windows")
+    @classmethod
+    def _windows_go_with_slots(cls, windows: tuple[Any, ...], info: ValidationInfo) -> tuple[Any, ...]:
+        if windows and not info.data.get("shape_slots", 0):
+            raise ValueError("is told beside when blocks become free: set shape_slots too, or leave it empty")
+        return windows
+
+    @field_validator("num_warmup_jobs", "num_cooldown_jobs")
+    @classmethod
+    def _some_job_counts(cls, left_out: int, info: ValidationInfo) -> int:
+        num_jobs, num_warmup_jobs = info.data.get("num_jobs"), info.data.get("num_warmup_jobs", 0)
+        if num_jobs is not None and left_out + num_warmup_jobs >= num_jobs:
+            others = f" less the {num_warmup_jobs} of the warm-up" if num_warmup_jobs else ""
+            raise ValueError(f"must be less than num_jobs ({num_jobs}){others}")
+        return left_out
+
+    @model_validator(mode="after")
+    def _jobs_reach_their_checkpoints(self) -> ScenarioSettings:
+        failures, mean_h = self.failures, self.failures.mean_time_between_failures_h
+        per_h = self.preemption.rate_per_job_h + (0.0 if mean_h is None else self.max_degree / mean_h)
+        expected = per_h * (failures.checkpoint_every_s + failures.restart_s) / 3600.0
+        if expected > MAX_INTERRUPTIONS_PER_CHECKPOINT:
+            raise ValueError(
+                f"a job of max_degree ranks ({self.max_degree}) would be interrupted {expected:.3g} times between two "
+                f"checkpoints and hardly ever end; at most {MAX_INTERRUPTIONS_PER_CHECKPOINT:g} times is allowed"
+            )
+        return self
+
+    @field_validator("costs")
+    @classmethod
+    def _kernels_price_layouts(cls, costs: CostSettings) -> CostSettings:
+        for key in ("kernels", "software"):
+            if getattr(costs, key) is not None:
+                raise ValueError(f"{key}: is read where layouts of transformers are priced, which no scenario does; leave it out")
+        return costs
+
+    @model_validator(mode="after")
+    def _semantics_agree(self) -> ScenarioSettings:
+        if not isinstance(self.semantics, PacmlSemantics):
+            if "published" in self.placement_rules:
+                raise ValueError("placement_rules: published is a rule of the semantics pacml")
+            return self
+        for name in ("splitting", "costs"):
+            if getattr(self, name) != type(self).model_fields[name].default:
+                raise ValueError(f"{name}: the semantics pacml cut and price jobs by rules of their own; leave this key out")
+        return self
+
+    @property
+    def defects(self) -> Defects:
+        """Defects of the published simulator that are kept; none under our own semantics."""
+        return self.semantics.defects if isinstance(self.semantics, PacmlSemantics) else PHYSICAL
+
+    @property
+    def counted(self) -> slice:
+        """The arrivals that the statistics count."""
+        return slice(self.num_warmup_jobs, self.num_jobs - self.num_cooldown_jobs)
+
+    @property
+    def num_recent(self) -> int:
+        """Figures of an observation that tell of the latest arrivals."""
+        return len(self.load_windows) + 2 * len(self.deadline_windows) + len(self.work_windows)
+
+    def observed(self) -> list[float | tuple[float, ...]]:
+        """What observations depend on beside what an episode depends on."""
+        return [getattr(self, name) for name in OBSERVED]
+
+    def to_digest(self) -> dict[str, Any]:
+        """What an episode depends on, cluster and workload apart; what is off by default only where it is on."""
+        data = self.model_dump(exclude={"cluster", "workload", "workload_changes", *OBSERVED})
+        for name in ("num_cooldown_jobs", "queue_capacity", "failures", "preemption", "semantics", "max_listed_blocks"):
+            if getattr(self, name) == type(self).model_fields[name].default:
+                del data[name]
+        return data

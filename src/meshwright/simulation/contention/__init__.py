@@ -1,0 +1,1 @@
+"""Jobs and flows that share the links of a cluster."""

@@ -1,0 +1,163 @@
+"""Max-min fair sharing of links by flows: the core of the ``fair`` contention mode.
+
+At every moment each flow has its max-min fair rate: all rates rise together from zero; when a link is full, the flows
+that cross it keep the rate they have, the others rise on (progressive filling). Rates are worked out anew whenever a
+flow starts or has sent its last byte, so within the model the times are exact. A flow takes its bandwidth from its
+start on, and its last byte arrives the latency of the path after it was sent: alone it finishes at
+``start + latency + bytes / bandwidth``. (``latency_first`` is the other reading: nothing moves, and no bandwidth is
+taken, until the latency has passed. Alone a flow finishes at the same time.)
+
+Legend: ``f`` flows, ``p`` crossings (entries of all paths together), ``L`` links.
+
+Source:
+    Bertsekas and Gallager, "Data networks", 2nd edition, 1992, section 6.5.2 (max-min flow control).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...clusters.topologies.topology import Links
+from ...errors import GraphError
+from . import fair_sharing_kernel
+from .flows import Flows, FlowTimes
+
+LATEST_S = 1e300
+"""Times beyond this are refused, so that no sum of them overflows."""
+
+
+class Sharing(NamedTuple):
+    """Flows, links and who sends how fast: what the compiled functions read and write.
+
+    Attributes:
+        path_start, path_links, payload_bytes: as in `Flows`.
+        room_start: where the crossings of a link stand in ``crossings``, ``(L + 1,)``.
+        crossings: for each link the crossings of flows under way, the first ``num_crossings`` of its room, ``(p,)``.
+        room_flow: the flow of each crossing in ``crossings``, ``(p,)``.
+        crossing_place: where each crossing stands in ``crossings``, ``(p,)``.
+        num_crossings: ``(L,)``.
+        active: the flows under way, the first ``sizes[0]``, ``(f,)``.
+        active_place: where each stands there, -1 where it is not under way, ``(f,)``.
+        busy: the links with flows, the first ``sizes[1]``, ``(L,)``.
+        busy_place: where each stands there, ``(L,)``.
+        sizes: number of flows under way and of links with flows, ``(2,)``.
+        rate_bytes_per_s: of each flow under way, ``(f,)``.
+        left_bytes, since_s: what was left when the rate last changed, and when that was, ``(f,)``.
+        sent_s: when the last byte is sent at the present rate, ``(f,)``; kept when the flow ends.
+        ended: flows of the last `fair_sharing_kernel.retire`, ``(f,)``.
+        new_rate: of each flow under way, from `fair_sharing_kernel.fill`, ``(f,)``.
+        tally: working space of `fair_sharing_kernel.fill`, a row per link so that it is read at once, ``(L, 4)``:
+            the link's bandwidth, what settled crossings use of it, what rounding lost of that sum, number of open
+            crossings.
+        heap, heap_level: links, the one that is full next on top, and the level at which each is, ``(L,)``.
+    """
+
+    path_start: NDArray[np.int64]
+    path_links: NDArray[np.int64]
+    payload_bytes: NDArray[np.float64]
+    room_start: NDArray[np.int64]
+    crossings: NDArray[np.int64]
+    room_flow: NDArray[np.int64]
+    crossing_place: NDArray[np.int64]
+    num_crossings: NDArray[np.int64]
+    active: NDArray[np.int64]
+    active_place: NDArray[np.int64]
+    busy: NDArray[np.int64]
+    busy_place: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+    rate_bytes_per_s: NDArray[np.float64]
+    left_bytes: NDArray[np.float64]
+    since_s: NDArray[np.float64]
+    sent_s: NDArray[np.float64]
+    ended: NDArray[np.int64]
+    new_rate: NDArray[np.float64]
+    tally: NDArray[np.float64]
+    heap: NDArray[np.int64]
+    heap_level: NDArray[np.float64]
+
+
+def simulate(links: Links, flows: Flows, *, latency_first: bool = False) -> FlowTimes:
+    """Run all flows from their starts to their finishes.
+
+    Args:
+        links: what the paths name by number.
+        flows: what is sent.
+        latency_first: whether a flow pays its latency before its first byte moves; otherwise after its last one.
+
+    Raises:
+        ClusterError: a link without positive bandwidth, a negative latency, or a path over an absent link.
+        GraphError: times that are too large to be told.
+    """
+    sharing = new_sharing(links, flows)
+    latency_s = flows.latency_s(links)
+    begin_s = flows.start_s + latency_s if latency_first else flows.start_s
+    _check_finite(begin_s)
+    # Counted from the first start, so that a late start of all costs no accuracy in what follows.
+    origin_s = float(begin_s.min()) if len(flows) else 0.0
+    after_s = begin_s - origin_s
+    num_events = int(fair_sharing_kernel.run(sharing, np.argsort(after_s, kind="stable"), after_s))
+    sent_s = np.where(sharing.sent_s == after_s, begin_s, origin_s + sharing.sent_s)
+    finish_s = sent_s if latency_first else sent_s + latency_s
+    _check_finite(finish_s)
+    return FlowTimes(sent_s, finish_s, num_events)
+
+
+def rates(links: Links, flows: Flows) -> NDArray[np.float64]:
+    """Max-min fair rates in bytes per second if all flows were under way at once, ``(f,)``; infinite on an empty path.
+
+    A flow of zero bytes has none.
+
+    Raises:
+        ClusterError: a link without positive bandwidth, or a path over an absent link.
+    """
+    sharing = new_sharing(links, flows)
+    fair_sharing_kernel.begin_all(sharing)
+    fair_sharing_kernel.fill(sharing)
+    return np.where(np.diff(flows.path_start) > 0, sharing.new_rate, np.inf)
+
+
+def new_sharing(links: Links, flows: Flows) -> Sharing:
+    """Arrays with no flow under way.
+
+    Raises:
+        ClusterError: a link without positive bandwidth, a negative latency, or a path over an absent link.
+    """
+    flows.check_on(links)
+    f, p, num_links = len(flows), len(flows.path_links), len(links)
+    room_start = np.zeros(num_links + 1, np.int64)
+    np.cumsum(np.bincount(flows.path_links, minlength=num_links), out=room_start[1:])
+    tally = np.zeros((num_links, 4))
+    tally[:, fair_sharing_kernel.BANDWIDTH] = links.bandwidth_bytes_per_s
+    return Sharing(
+        path_start=np.array(flows.path_start, np.int64),
+        path_links=np.array(flows.path_links, np.int64),
+        payload_bytes=np.array(flows.payload_bytes, np.float64),
+        room_start=room_start,
+        crossings=np.zeros(p, np.int64),
+        room_flow=np.zeros(p, np.int64),
+        crossing_place=np.zeros(p, np.int64),
+        num_crossings=np.zeros(num_links, np.int64),
+        active=np.zeros(f, np.int64),
+        active_place=np.full(f, -1, np.int64),
+        busy=np.zeros(num_links, np.int64),
+        busy_place=np.zeros(num_links, np.int64),
+        sizes=np.zeros(2, np.int64),
+        rate_bytes_per_s=np.zeros(f),
+        left_bytes=np.zeros(f),
+        since_s=np.zeros(f),
+        sent_s=np.zeros(f),
+        ended=np.zeros(f, np.int64),
+        new_rate=np.zeros(f),
+        tally=tally,
+        heap=np.zeros(num_links, np.int64),
+        heap_level=np.zeros(num_links),
+    )
+
+
+def _check_finite(times_s: NDArray[np.float64]) -> None:
+    bad = np.flatnonzero(~(np.abs(times_s) < LATEST_S))
+    if len(bad):
+        raise GraphError("its times are too large to be told", field=f"flows.{bad[0]}")

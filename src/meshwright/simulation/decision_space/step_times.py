@@ -1,0 +1,186 @@
+"""Step times of every job graph on every placement class, simulated once and kept on disk between runs.
+
+Legend: ``g`` graphs, ``c`` placement classes. The file's name is a hash of everything that a figure depends on
+(graph, cluster, blocks, cost settings, split rule, version of this module), so a changed input never meets a stale
+figure. A file is a hash of the figures and then the figures, so a damaged one is known and made anew.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ... import files, quantities
+from ...costs.settings import CostSettings
+from ...errors import InputFileError, PlanError
+from ...jobs.graph import JobGraph
+from ...plans.memory import op_split_memory_bytes
+from ..step.timeline import simulate
+from .space import DecisionSpace
+from .splitting import SplitSettings
+
+# Raised whenever lowering, kernel or cost formulas change their figures.
+FIGURES_VERSION = 4
+
+_FIGURE = np.dtype("<f8")
+_HASH_SIZE = 32
+# Step, communication share, whether it can run, bytes that the tightest rank needs and has.
+Row = tuple[float, float, float, float, float]
+_NUM_FIGURES = 5
+
+
+@dataclass(frozen=True, eq=False)
+class StepTimes:
+    """What the simulator says of each graph on each placement class.
+
+    Attributes:
+        step_s: seconds of one training step, ``(g, c)``.
+        communication_share: share of the step that the busiest rank does not compute, ``(g, c)``.
+        can_run: whether the graph's ops can be cut that far and every rank's share fits its device, ``(g, c)``.
+    """
+
+    step_s: NDArray[np.float64]
+    communication_share: NDArray[np.float64]
+    can_run: NDArray[np.bool_]
+
+
+def step_times(
+    graphs: Sequence[JobGraph],
+    space: DecisionSpace,
+    costs: CostSettings,
+    splitting: SplitSettings,
+    *,
+    cache: Path | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> StepTimes:
+    """Simulate one step of each graph on one block of each class, or read it from disk.
+
+    A graph of which no op is split into as many pieces as a block has devices does not run on it: it would leave
+    devices idle, and a smaller block serves as well.
+
+    Args:
+        graphs: the workload's graphs.
+        space: the blocks.
+        costs: one choice per layer of the cost model.
+        splitting: how far each op is split when the job gets a number of ranks.
+        cache: folder of the tables; None takes `cache_folder`.
+        progress: called with a graph's name, its number and the number of graphs before each simulation.
+
+    Raises:
+        GraphError: a graph cannot be timed on a device of the cluster.
+        PlanError: a graph needs more memory than the devices of any block have, or takes ages on one.
+    """
+    folder = cache_folder() if cache is None else cache
+    tables = []
+    for number, graph in enumerate(graphs):
+        # The source of a graph's times decides which compute model prices it; the graph's own digest leaves it out.
+        key = files.digest(FIGURES_VERSION, graph.digest, graph.source, space.digest, costs.digest, splitting.model_dump())
+
+        def row(devices: NDArray[np.int64], graph: JobGraph = graph) -> Row:
+            return _simulate(graph, space, devices, costs, splitting)
+
+        def begins(name: str = graph.name, number: int = number) -> None:
+            if progress is not None:
+                progress(name, number, len(graphs))
+
+        tables.append(kept(folder, key, space, row, begins))
+        check_table(graph.name, space, tables[-1])
+    return joined(tables)
+
+
+def kept(
+    folder: Path, key: str, space: DecisionSpace, simulate_on: Callable[[NDArray[np.int64]], Row], begins: Callable[[], object]
+) -> NDArray[np.float64]:
+    """The figures of one graph on one block of each class, ``(5, c)``: from disk, or simulated and put there.
+
+    Args:
+        folder: of the tables.
+        key: a hash of everything that the figures depend on.
+        space: the blocks.
+        simulate_on: gives the figures on the devices of a block in rank order.
+        begins: called before anything is simulated.
+    """
+    table = _read(folder / f"{key}.steps", len(space.representative))
+    if table is None:
+        begins()
+        table = np.array([simulate_on(space.block(block)) for block in space.representative.tolist()]).T
+        _write(folder / f"{key}.steps", table)
+    return table
+
+
+def joined(tables: Sequence[NDArray[np.float64]]) -> StepTimes:
+    """The tables of all graphs in one."""
+    stacked = np.stack(tables)
+    return StepTimes(stacked[:, 0], stacked[:, 1], stacked[:, 2] > 0)
+
+
+def cache_folder() -> Path:
+    """``$MESHWRIGHT_CACHE``, else ``meshwright/step_times`` in the user's cache folder."""
+    named = os.environ.get("MESHWRIGHT_CACHE")
+    if named:
+        return Path(named)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "meshwright" / "step_times"
+
+
+def _simulate(
+    graph: JobGraph, space: DecisionSpace, devices: NDArray[np.int64], costs: CostSettings, splitting: SplitSettings
+) -> Row:
+    splits = splitting.splits(graph, len(devices))
+    timeline = simulate(graph, space.cluster, splits, devices[: splits.degree], costs)
+    needed = op_split_memory_bytes(graph, splits)
+    capacity = space.cluster.memory_bytes[devices[: splits.degree]]
+    tightest = int(np.argmax(needed - capacity))
+    can_run = needed[tightest] <= capacity[tightest] and splits.degree == len(devices)
+    return timeline.step_s, timeline.communication_share, float(can_run), float(needed[tightest]), float(capacity[tightest])
+
+
+def check_table(name: str, space: DecisionSpace, table: NDArray[np.float64]) -> None:
+    """Refuse a graph that fits no block, or takes longer than anything does.
+
+    Raises:
+        PlanError: it does; the error tells how much memory is lacking, or the time.
+    """
+    longest_s = float(table[0].max())
+    problem = quantities.problem("step_s", longest_s)
+    if problem is not None:
+        told = f"a step on {space.cluster.name} {problem}; look at the figures of job, cluster and costs"
+        raise PlanError(told, field="job", value=longest_s)
+    if table[2].any():
+        return
+    lacking = table[3] - table[4]  # a block on which it fits, but that it would not fill, does not count
+    needed_gbytes, capacity_gbytes = table[3:, np.argmin(np.where(lacking > 0, lacking, np.inf))] / 1e9
+    raise PlanError(
+        f"fits no block of {space.cluster.name}: `meshwright plan --search` also tries tensor parallelism, pipelines and "
+        f"sharding; cut op by op, even where it lacks the least, "
+        f"a rank needs {needed_gbytes:.3f} GB and its device has {capacity_gbytes:.3f} GB",
+        field="job",
+        value=name,
+    )
+
+
+def _read(path: Path, num_classes: int) -> NDArray[np.float64] | None:
+    """The table in a file; None where it is absent or damaged (it is then simulated again)."""
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return None
+    figures = content[_HASH_SIZE:]
+    if len(figures) != _NUM_FIGURES * num_classes * _FIGURE.itemsize or content[:_HASH_SIZE] != files.digest(figures).encode():
+        return None
+    return np.frombuffer(figures, _FIGURE).astype(np.float64).reshape(_NUM_FIGURES, num_classes)
+
+
+def _write(path: Path, table: NDArray[np.float64]) -> None:
+    """Keep a table; where the folder cannot be written, say so and go on: it is simulated again next time."""
+    figures = table.astype(_FIGURE).tobytes()
+    try:
+        with files.atomic_file(path) as file:
+            file.write(files.digest(figures).encode() + figures)
+    except InputFileError as error:
+        warnings.warn(f"step times are not kept between runs (set MESHWRIGHT_CACHE): {error}", RuntimeWarning, stacklevel=2)

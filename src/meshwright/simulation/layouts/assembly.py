@@ -1,0 +1,206 @@
+"""Instances put down one after another and tied together: how an execution graph of a layout grows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...costs import collectives, flows
+from ...costs.phases import Phases
+from ...costs.process_groups.lanes import Stand
+from ...costs.settings import CostSettings
+from ...costs.work.operations import Message
+from ..step.execution import ExecutionGraph, TaskKind
+from ..step.messages import Messages
+from . import stage_tasks
+from .axes import Axes
+from .gradient_buckets import Piece
+from .pass_segments import Entry, Template
+from .stage_tasks import Instance, Pricing, Row
+
+WITHIN = 0.9
+"""Part of the distance between one pass of a stage and the next over which the messages of a pass are spread."""
+
+
+class Assembly:
+    """The tasks so far.
+
+    Attributes:
+        axes: the groups of the layout on their devices.
+        costs: one choice per layer.
+        num_tasks: put down so far.
+    """
+
+    def __init__(self, axes: Axes, message_s: Callable[[Message, Stand], float], costs: CostSettings) -> None:
+        self.axes, self.costs = axes, costs
+        self.num_tasks = 0
+        self._message_s = message_s
+        self._algorithm = collectives.of(costs)
+        self._pricing = Pricing(self._seconds, self._phases, self._together_s)
+        self._placed: list[Instance] = []
+        self._priority: list[NDArray[np.float64]] = []
+        self._op: list[NDArray[np.int64]] = []
+        self._is_backward: list[bool] = []
+        self._names: dict[str, int] = {}
+        self._operations: list[str] = []
+        self._edges: list[NDArray[np.int64]] = []
+        self._instances: dict[Hashable, Instance] = {}
+        self._known_s: dict[tuple[Message, bytes], float] = {}
+        self._known_together_s: dict[Message, Callable[[Row], float]] = {}
+        self._known_uses: dict[Instance, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
+
+    def template(self, key: Hashable, template: Callable[[], Template], stage: int) -> Instance:
+        """A template on a stage; made once for each key."""
+        return self._kept((key, stage), lambda: stage_tasks.instance(template(), stage, self.axes, self._pricing))
+
+    def message(self, piece: Piece, stage: int) -> Instance | None:
+        """A message of a stage by itself; None where nobody would get it."""
+        message = piece.message
+        if self.axes.size(message.axis) <= 1 or message.payload_bytes <= 0:
+            return None
+        entry = Entry(message.name, (), 0.0, message, piece.share)
+        return self.template((message, piece.share), lambda: Template((entry,), (0,), ()), stage)
+
+    def transfer(self, message: Message, source: int, target: int) -> Instance:
+        """A message from each rank of a stage to its counterpart."""
+        key = message, source, target
+        return self._kept(key, lambda: stage_tasks.transfer(message, source, target, self.axes, self._pricing))
+
+    def put(self, made: Instance, order: float, label: str, *, is_backward: bool) -> tuple[list[Row], list[Row], int]:
+        """Put an instance down; gives the rows with which it begins and ends, and its first task.
+
+        Args:
+            made: the instance.
+            order: place of its first messages among those that want the same stream, the smallest first; its last ones stand
+                just before ``order + 1``.
+            label: put behind the names of its tasks.
+            is_backward: of the backward pass.
+        """
+        first = self.num_tasks
+        self.num_tasks += made.num_tasks
+        self._placed.append(made)
+        self._is_backward.append(is_backward)
+        is_shortest = self.costs.priority == "shortest-first"
+        self._priority.append(made.seconds if is_shortest else order + WITHIN * made.entry / len(made.names))
+        numbers = np.array([self._name(n + label, o) for n, o in zip(made.names, made.operations, strict=True)], np.int64)
+        self._op.append(numbers[made.entry])
+        self._edges.append(made.edges + first)
+        return self.rows(made.starts, first), self.rows(made.ends, first), first
+
+    @staticmethod
+    def rows(rows: Sequence[Row], first: int) -> list[Row]:
+        """Rows of an instance as tasks of the graph."""
+        return [row + first for row in rows]
+
+    def link(self, before: Sequence[Row], after: Sequence[Row]) -> None:
+        """Let each rank's tasks in the second rows wait for its tasks in the first ones."""
+        self._edges += [stage_tasks.joined(one, other) for one in before for other in after]
+
+    def execution(self) -> ExecutionGraph:
+        """Everything that has been put down."""
+        placed, width = self._placed, self.axes.layout.world
+        uses = [self._uses(made, width) for made in placed]
+        start = np.zeros(self.num_tasks + 1, np.int64)
+        np.cumsum(np.concatenate([counts for counts, _ in uses]), out=start[1:])
+        sizes = [made.num_tasks for made in placed]
+        return ExecutionGraph(
+            num_ranks=width,
+            kind=np.concatenate([made.kind for made in placed]),
+            duration_s=np.concatenate([made.seconds for made in placed]),
+            priority=np.concatenate(self._priority),
+            stream_start=start,
+            streams=np.concatenate([streams for _, streams in uses]),
+            edges=np.concatenate(self._edges),
+            op=np.concatenate(self._op),
+            rank=np.concatenate([made.rank for made in placed]),
+            is_backward=np.repeat(np.array(self._is_backward), sizes),
+            payload_bytes=np.concatenate([made.payload_bytes for made in placed]),
+            describe_messages=lambda: _messages(placed),
+        )
+
+    @property
+    def op_names(self) -> tuple[str, ...]:
+        """What the tasks are called, by ``op``."""
+        return tuple(self._names)
+
+    @property
+    def operations(self) -> tuple[str, ...]:
+        """What the tasks' messages do, by ``op``; empty for kernels."""
+        return tuple(self._operations)
+
+    def work(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Operations and moved bytes of each task."""
+        return np.concatenate([m.flops for m in self._placed]), np.concatenate([m.moved_bytes for m in self._placed])
+
+    def _kept(self, key: Hashable, make: Callable[[], Instance]) -> Instance:
+        if key not in self._instances:
+            self._instances[key] = make()
+        return self._instances[key]
+
+    def _name(self, name: str, operation: str) -> int:
+        full = f"{name} {operation.replace('_', '-')}" if operation else name
+        if full not in self._names:
+            self._names[full] = len(self._names)
+            self._operations.append(operation)
+        return self._names[full]
+
+    def _uses(self, made: Instance, world: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """How many streams each task holds, and which."""
+        if made not in self._known_uses:
+            holds = self.costs.contention == "serialised"
+            is_compute = made.kind == TaskKind.COMPUTE
+            streams = [
+                [rank] if alone else [world + member for member in members] if holds else []
+                for rank, alone, members in zip(made.rank.tolist(), is_compute.tolist(), made.members, strict=True)
+            ]
+            counts = np.array([len(one) for one in streams], np.int64)
+            self._known_uses[made] = counts, np.array([s for one in streams for s in one], np.int64)
+        return self._known_uses[made]
+
+    def _seconds(self, message: Message, ranks: Row) -> float:
+        key = message, ranks.tobytes()
+        if key not in self._known_s:
+            stands = self.axes.stand(message.axis, ranks)
+            if stands is None:  # hosts have unequal shares of it: no regular group
+                network, operation = self.axes.network, message.operation
+                self._known_s[key] = self._algorithm.time_s(network, ranks, message.payload_bytes, operation)
+            else:
+                self._known_s[key] = self._message_s(message, stands)
+        return self._known_s[key]
+
+    def _together_s(self, message: Message) -> Callable[[Row], float]:
+        if message not in self._known_together_s:
+            stages = range(self.axes.layout.pp)
+            groups = (group for stage in stages for group in self.axes.groups(message.axis, stage)[0])
+            self._known_together_s[message] = stage_tasks.together_s(message, groups, self._pricing, self.axes)
+        return self._known_together_s[message]
+
+    def _phases(self, message: Message, ranks: Row) -> Phases:
+        network = self.axes.network
+        if message.operation == "send_recv" and len(ranks) == 2:
+            return flows.transfer(network, int(ranks[0]), int(ranks[1]), message.payload_bytes)
+        return self._algorithm.phases(network, ranks, message.payload_bytes, message.operation)
+
+
+def _messages(placed: Sequence[Instance]) -> Messages:
+    """The messages of all instances."""
+    once = {id(made): made.messages() for made in {id(made): made for made in placed}.values()}
+    every = [once[id(made)] for made in placed]
+    return Messages(
+        member_start=_behind([one.member_start for one in every]),
+        members=np.concatenate([one.members for one in every]),
+        phase_start=_behind([one.phase_start for one in every]),
+        phase_latency_s=np.concatenate([one.phase_latency_s for one in every]),
+        flow_start=_behind([one.flow_start for one in every]),
+        sender=np.concatenate([one.sender for one in every]),
+        receiver=np.concatenate([one.receiver for one in every]),
+        flow_bytes=np.concatenate([one.flow_bytes for one in every]),
+    )
+
+
+def _behind(starts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """Offsets of lists that are put one behind the other."""
+    ends = np.cumsum([0, *(int(start[-1]) for start in starts[:-1])])
+    return np.concatenate([np.zeros(1, np.int64), *(start[1:] + end for start, end in zip(starts, ends, strict=True))])

@@ -1,0 +1,84 @@
+"""Which ranks a message of a layout runs over, and how these stand on their hosts.
+
+Legend: ``w`` ranks of a pipeline stage, ``g`` groups of a stage along an axis, ``k`` ranks of a group.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...costs.network import RankNetwork
+from ...costs.process_groups.lanes import PlacedLayout, Stand
+from ...costs.process_groups.rank_groups import group_size, stage_groups, stage_pairs, stage_width
+from ...costs.process_groups.regular_groups import Group
+from ...plans.partition import Layout
+
+
+@dataclass(frozen=True, eq=False)
+class Axes:
+    """The groups of a layout on its devices.
+
+    Attributes:
+        layout: how the job is cut.
+        network: the device of each rank.
+        placed: the groups on their devices, where that is how messages are priced.
+    """
+
+    layout: Layout
+    network: RankNetwork
+    placed: PlacedLayout | None = None
+    _known: dict[tuple[str, int], tuple[NDArray[np.int64], NDArray[np.int64]]] = field(default_factory=dict, repr=False)
+
+    @property
+    def width(self) -> int:
+        """Ranks of a stage, ``w``."""
+        return stage_width(self.layout)
+
+    def size(self, axis: str) -> int:
+        """Ranks of a group, ``k``."""
+        return group_size(self.layout, axis)
+
+    def groups(self, axis: str, stage: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The groups of a stage.
+
+        Args:
+            axis: of a message, but neither ``pp`` nor ``ends``: see `pairs`.
+            stage: pipeline stage.
+
+        Returns:
+            Ranks ``(g, k)``, and the group of each rank of the stage ``(w,)``.
+        """
+        key = axis, stage
+        if key not in self._known:
+            groups = stage_groups(self.layout, axis)
+            group_of = np.empty(self.width, np.int64)
+            group_of[groups] = np.arange(len(groups))[:, None]
+            self._known[key] = groups + stage * self.width, group_of
+        return self._known[key]
+
+    def pairs(self, source: int, target: int) -> NDArray[np.int64]:
+        """Each rank of a stage with its counterpart on another one, ``(w, 2)``."""
+        return stage_pairs(self.layout, source, target)
+
+    def stand(self, axis: str, ranks: NDArray[np.int64]) -> Stand | None:
+        """How a group stands: by its devices where hosts are not alike; None where equal hosts have unequal shares of it.
+
+        Beside it, the groups of the other ranks of its hosts do the same at the same time, those of other stages too; beside
+        a transfer between stages those of the sender's stage.
+        """
+        if self.placed is not None:
+            return self.placed.group(axis, ranks)
+        hosts = self.network.host[ranks]
+        shares = np.unique(hosts, return_counts=True)[1]
+        if len(set(shares.tolist())) > 1:
+            return None
+        per_host = int(shares[0])
+        stage, last = int(ranks[0]) // self.width, int(ranks[-1]) // self.width
+        among = slice(None) if stage == last else slice(stage * self.width, (stage + 1) * self.width)
+        beside = int((self.network.host[among] == hosts[0]).sum())
+        mine = self.network.devices[ranks[hosts == hosts[0]] if per_host > 1 else ranks]
+        stride = int(abs(mine[1] - mine[0])) if len(mine) > 1 else 1
+        return Group(len(ranks), per_host, stride, max(1, beside // per_host))

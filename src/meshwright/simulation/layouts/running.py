@@ -1,0 +1,172 @@
+"""A layout run on a cluster: when every task starts and finishes, and how long a step takes among others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ...clusters.cluster import Cluster
+from ...costs.network import RankNetwork
+from ...costs.pipelines.schedules import BACKWARD, FORWARD, WEIGHT
+from ...costs.process_groups.group_network import wiring
+from ...costs.routing import Routing
+from ...costs.settings import CostSettings
+from ...costs.training_step.kernels import kernel_model
+from ...costs.training_step.step_time import Pricer
+from ...costs.work.work import ZERO_BUBBLE, LayoutWork
+from ...errors import PlanError
+from ..contention.concurrent_jobs import schedule as schedule_together
+from ..contention.placed_job import PlacedJob, check_devices
+from ..step import kernel
+from ..step.execution import TaskKind
+from ..step.timeline import Timeline
+from .axes import Axes
+from .graph_step import GraphStep
+from .lowering import Lowered, lower
+from .step_model import Step, TransformerStep
+
+STEPS = 2
+"""Steps that are run to tell how long one takes: the first, whose stages begin all at once, and one behind it."""
+
+
+@dataclass(frozen=True, eq=False)
+class LayoutRun:
+    """Steps of a layout as they went.
+
+    Attributes:
+        lowered: the tasks, and what they belong to.
+        timeline: when they ran; of all steps.
+    """
+
+    lowered: Lowered
+    timeline: Timeline
+
+    @property
+    def num_steps(self) -> int:
+        """Steps that were run."""
+        return len(self.lowered.optimizers)
+
+    @cached_property
+    def step_s(self) -> float:
+        """Seconds of a step among others: from the end of the last but one to that of the last.
+
+        A step ends with the last optimizer. A stage begins the next one when its own optimizer is done, so that this is
+        less than the time of one step alone where stages do not end together. Where only one was run, it is that time.
+        """
+        ends = self.timeline.finish_s[self.lowered.optimizers].max(axis=1)
+        return float(ends[-1] - ends[-2]) if self.num_steps > 1 else self.timeline.step_s
+
+    @cached_property
+    def exposed_communication_s(self) -> NDArray[np.float64]:
+        """Seconds of all steps in which each rank takes part in messages and does not compute, ``(n,)``."""
+        timeline, messages = self.timeline, self.lowered.execution.messages
+        task = np.repeat(np.arange(self.lowered.execution.num_tasks), np.diff(messages.member_start))
+        is_compute = self.lowered.execution.kind == TaskKind.COMPUTE
+        exposed = np.zeros(self.lowered.execution.num_ranks)
+        for rank in range(len(exposed)):
+            own = np.flatnonzero(is_compute & (self.lowered.execution.rank == rank))
+            both = np.concatenate([own, task[messages.members == rank]])
+            exposed[rank] = _union(timeline, both) - _union(timeline, own)
+        return np.maximum(exposed, 0.0)
+
+
+def layout_step(work: LayoutWork, cluster: Cluster, costs: CostSettings | None = None, *, pricer: Pricer | None = None) -> Step:
+    """A transformer under a layout, priced for a cluster.
+
+    Raises:
+        PlanError: the cluster has devices of several types.
+        InputFileError, ConfigError: the tables or constants that the costs name are missing, wrong, or of another device.
+    """
+    costs = costs or CostSettings()
+    if len(cluster.device_types) > 1:
+        names = ", ".join(kind.name for kind in cluster.device_types)
+        raise PlanError(f"a layout is priced on devices of one type, {cluster.name} has {names}", field="cluster")
+    if pricer is None:
+        device = cluster.device_types[0]
+        pricer = Pricer(
+            device, wiring(cluster, costs), costs.overlap_slowdown, kernel_model(device, costs.kernels, costs.software)
+        )
+    return TransformerStep(work, pricer)
+
+
+def run(
+    step: Step,
+    cluster: Cluster,
+    devices: ArrayLike | None = None,
+    costs: CostSettings | None = None,
+    *,
+    num_steps: int = STEPS,
+) -> LayoutRun:
+    """Lower a layout on its placement and run it.
+
+    Args:
+        step: from `layout_step` or `graph_step`.
+        cluster: where.
+        devices: device of each rank in the layout's order; by default the first ones.
+        costs: one choice per layer; those by which ``step`` was priced.
+        num_steps: steps one after another.
+
+    Raises:
+        PlanError: fewer or more devices than ranks, or one that is absent or named twice.
+        ConfigError: the collectives do not run on the cluster.
+    """
+    costs = costs or CostSettings()
+    placed = np.arange(step.layout.world) if devices is None else np.array(devices, np.int64)
+    if len(placed) != step.layout.world:
+        raise PlanError(f"{step.layout.world} ranks for {len(placed)} devices", field="devices")
+    for device in placed[(placed < 0) | (placed >= cluster.num_devices)][:1].tolist():
+        raise PlanError(f"{cluster.name} has devices 0..{cluster.num_devices - 1}", field="devices", value=device)
+    routing = Routing.of(costs)
+    network = RankNetwork(cluster, placed, routing=routing)
+    if isinstance(step, TransformerStep | GraphStep):
+        step = step.on(placed)
+    lowered = lower(step, network, costs, num_steps=num_steps)
+    job = PlacedJob(lowered.execution, placed, 0.0, costs.contention == "fair", costs.overlap_slowdown, routing)
+    check_devices([job], cluster)
+    is_plain = not job.is_fair and job.overlap_slowdown == 1
+    times = kernel.schedule(job.execution) if is_plain else schedule_together([job], cluster)[0]
+    return LayoutRun(lowered, Timeline(lowered.execution, *times, network))
+
+
+def simulated_step_s(
+    work: LayoutWork, cluster: Cluster, costs: CostSettings | None = None, devices: ArrayLike | None = None
+) -> float:
+    """Seconds of a step of a transformer under a layout, by the event path.
+
+    What the analytic path leaves out counts here: ``contention``, ``priority``, ``gradient_bucket_bytes``,
+    ``message_chunk_bytes`` and where the ranks stand.
+
+    Raises:
+        PlanError, ConfigError: as `layout_step` and `run`.
+    """
+    return run(layout_step(work, cluster, costs), cluster, devices, costs).step_s
+
+
+def num_tasks(step: Step, network: RankNetwork, num_steps: int = STEPS) -> int:
+    """About how many tasks a layout lowers to, told in milliseconds: those of its passes and of the transfers between stages.
+
+    Gradients and parameters are left out, so it is some more, above all where they are cut into many chunks.
+    """
+    layout, axes = step.layout, Axes(step.layout, network)
+    parts_gradients = layout.schedule in ZERO_BUBBLE and layout.pp > 1
+    found = 0
+    for chunk in range(layout.pp * layout.virtual_stages):
+        for kind in (FORWARD, BACKWARD, WEIGHT) if parts_gradients else (FORWARD, BACKWARD):
+            for entry in step.template(chunk, kind, cut=False).entries:
+                found += axes.width if entry.message is None else axes.width // axes.size(entry.message.axis)
+    sends = 2 * (layout.pp * layout.virtual_stages - 1) * axes.width if layout.pp > 1 else 0
+    return num_steps * layout.num_micro_batches * (found + sends)
+
+
+def _union(timeline: Timeline, tasks: NDArray[np.int64]) -> float:
+    """Seconds in which any of some tasks runs."""
+    if len(tasks) == 0:
+        return 0.0
+    start_s, finish_s = timeline.start_s[tasks], timeline.finish_s[tasks]
+    order = np.argsort(start_s, kind="stable")
+    reach = np.maximum.accumulate(finish_s[order])
+    gaps = np.maximum(0.0, start_s[order][1:] - reach[:-1]).sum()
+    return float(reach[-1] - start_s[order][0] - gaps)

@@ -1,0 +1,291 @@
+"""A template on the ranks of a stage: tasks as flat arrays, ready to be put down once for each micro-batch.
+
+Kernels are a task of each rank, a message is one of each group. A *row* tells the task of an entry for each rank of the
+stage, ``(w,)``, numbered from the first task of the instance.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...costs.phases import Phase, Phases, fullest_s
+from ...costs.work.operations import Message
+from ..step.execution import TaskKind
+from ..step.messages import Messages
+from .axes import Axes
+from .pass_segments import Template
+
+Row = NDArray[np.int64]
+
+
+class BlockRows(NamedTuple):
+    """A block of a cut template: rows with which it begins and after which it is done, and its parameters.
+
+    ``done`` is the part of the template's entries after which it is done.
+    """
+
+    name: str
+    done: float
+    first: list[Row]
+    last: list[Row]
+    dense: float
+    experts: float
+
+
+@dataclass(frozen=True, eq=False)
+class Instance:
+    """Tasks of a stage.
+
+    Attributes:
+        names: of the entries.
+        entry: number of the name of each task, ``(t,)``.
+        kind, seconds, rank, payload_bytes, flops, moved_bytes: of each task, ``(t,)``.
+        operations: what each entry's message does; empty for kernels.
+        members: ranks that take part in each task; none for kernels.
+        edges: ``(d, 2)``.
+        starts, ends: rows with which the instance begins, and after which it is done.
+        blocks: of the template.
+        phases: flows of each task.
+    """
+
+    names: tuple[str, ...]
+    operations: tuple[str, ...]
+    entry: NDArray[np.int64]
+    kind: NDArray[np.int8]
+    seconds: NDArray[np.float64]
+    rank: NDArray[np.int64]
+    payload_bytes: NDArray[np.float64]
+    flops: NDArray[np.float64]
+    moved_bytes: NDArray[np.float64]
+    members: tuple[tuple[int, ...], ...]
+    edges: NDArray[np.int64]
+    starts: list[Row]
+    ends: list[Row]
+    blocks: tuple[BlockRows, ...]
+    phases: Callable[[], Sequence[Phases]]
+
+    @property
+    def num_tasks(self) -> int:
+        """Number of tasks, ``t``."""
+        return len(self.seconds)
+
+    def messages(self) -> Messages:
+        """Who takes part, and what is sent."""
+        return Messages.of(self.members, self.phases())
+
+
+class Pricing(NamedTuple):
+    """Seconds and flows of a message.
+
+    Attributes:
+        seconds: of a message over ranks in their order.
+        phases: flows of a message over ranks.
+        together_s: what the fullest link of a group needs if all groups of all stages send a message at the same time.
+    """
+
+    seconds: Callable[[Message, Row], float]
+    phases: Callable[[Message, Row], Phases]
+    together_s: Callable[[Message], Callable[[Row], float]]
+
+
+def instance(template: Template, stage: int, axes: Axes, pricing: Pricing) -> Instance:
+    """A template on the ranks of a stage."""
+    width, first_rank = axes.width, stage * axes.width
+    rows: list[Row] = []
+    made = _Tasks()
+    for entry in template.entries:
+        begun = len(made.seconds)
+        if entry.message is None:
+            for rank in range(first_rank, first_rank + width):
+                made.add(len(rows), TaskKind.COMPUTE, entry.seconds, rank, 0.0, (), entry.flops, entry.moved_bytes)
+            rows.append(begun + np.arange(width))
+        else:
+            groups, group_of = axes.groups(entry.message.axis, stage)
+            payload = entry.share * entry.message.payload_bytes
+            for group in groups:
+                seconds = entry.share * pricing.seconds(entry.message, group)
+                made.add(len(rows), TaskKind.COLLECTIVE, seconds, int(group[0]), payload, tuple(group.tolist()))
+            rows.append(begun + group_of)
+    edges = [joined(rows[before], rows[place]) for place, entry in enumerate(template.entries) for before in entry.before]
+
+    def phases() -> list[Phases]:
+        found: list[Phases] = []
+        for entry in template.entries:
+            if entry.message is None:
+                found += [()] * width
+            else:
+                groups = axes.groups(entry.message.axis, stage)[0]
+                found += flows_of(entry.message, groups, entry.share, pricing.together_s(entry.message), pricing)
+        return found
+
+    blocks = tuple(
+        BlockRows(
+            b.name,
+            (max(b.last, default=-1) + 1) / len(rows),
+            [rows[n] for n in b.first],
+            [rows[n] for n in b.last],
+            b.dense,
+            b.experts,
+        )
+        for b in template.blocks
+    )
+    return made.instance(
+        tuple(entry.name for entry in template.entries),
+        tuple("" if entry.message is None else entry.message.operation for entry in template.entries),
+        edges,
+        [rows[n] for n in template.starts],
+        [rows[n] for n in template.ends],
+        blocks,
+        phases,
+    )
+
+
+def transfer(message: Message, source: int, target: int, axes: Axes, pricing: Pricing) -> Instance:
+    """A message from each rank of a stage to its counterpart on another one."""
+    pairs = axes.pairs(source, target)
+    made = _Tasks()
+    is_send = message.operation == "send_recv"
+    kind = TaskKind.TRANSFER if is_send else TaskKind.COLLECTIVE
+    for pair in pairs:
+        made.add(0, kind, pricing.seconds(message, pair), int(pair[0]), message.payload_bytes, tuple(pair.tolist()))
+    row = [np.arange(axes.width)]
+
+    def phases() -> list[Phases]:
+        return flows_of(message, pairs, 1.0, together_s(message, pairs, pricing, axes), pricing)
+
+    return made.instance((message.name,), (message.operation,), [], row, row, (), phases)
+
+
+def flows_of(
+    message: Message, groups: NDArray[np.int64], share: float, full_s: Callable[[Row], float], pricing: Pricing
+) -> list[Phases]:
+    """The flows of groups, with a latency by which they take what the message costs when all send at the same time.
+
+    If one group alone sends, it takes less where they would have shared a link; if links carry others' messages too, it
+    takes longer.
+
+    Args:
+        message: what is sent.
+        groups: ranks of each.
+        share: of the message's time and bytes.
+        full_s: what the fullest link of a group needs for all who do the same, of the whole message.
+        pricing: seconds and flows.
+    """
+    found: list[Phases] = []
+    for group in groups:
+        latency_s = share * max(0.0, pricing.seconds(message, group) - full_s(group))
+        phases = pricing.phases(message, group)
+        scaled = [tuple(flow._replace(payload_bytes=share * flow.payload_bytes) for flow in phase.flows) for phase in phases]
+        last = len(scaled) - 1
+        found.append(tuple(Phase(latency_s if step == last else 0.0, flows) for step, flows in enumerate(scaled)))
+    return found
+
+
+def together_s(message: Message, groups: Iterable[Row], pricing: Pricing, axes: Axes) -> Callable[[Row], float]:
+    """Seconds that the fullest link needs if groups send at the same time, phase by phase.
+
+    Where hosts are alike that is one figure for all of them; elsewhere of each group the fullest link that it uses counts.
+    """
+    if axes.placed is not None:
+        return _fullest_of_own(message, groups, pricing, axes)
+    every = [pricing.phases(message, group) for group in groups]
+    full_s = 0.0
+    for step in range(max(map(len, every), default=0)):
+        flows = tuple(flow for phases in every for phase in phases[step : step + 1] for flow in phase.flows)
+        full_s += fullest_s(axes.network, Phase(0.0, flows))
+    return lambda group: full_s
+
+
+def _fullest_of_own(message: Message, groups: Iterable[Row], pricing: Pricing, axes: Axes) -> Callable[[Row], float]:
+    network, needs_s = axes.network, defaultdict[tuple[int, int], float](float)
+    used: dict[bytes, list[set[int]]] = {}
+    speed = network.cluster.links.bandwidth_bytes_per_s
+    for group in groups:
+        mine = used.setdefault(group.tobytes(), [])
+        for step, phase in enumerate(pricing.phases(message, group)):
+            mine.append(set())
+            for sender, receiver, size in phase.flows:
+                for link, part in network.carried(sender, receiver):
+                    needs_s[step, link] += part * size / float(speed[link])
+                    mine[step].add(link)
+    return lambda group: sum(
+        max((needs_s[step, link] for link in links), default=0.0) for step, links in enumerate(used[group.tobytes()])
+    )
+
+
+def joined(before: Row, after: Row) -> NDArray[np.int64]:
+    """The dependencies of a row on another, rank by rank, none twice, ``(d, 2)``."""
+    pairs = np.stack([before, after], axis=1)
+    is_new = np.ones(len(pairs), np.bool_)
+    keys = before * (int(after.max(initial=0)) + 1) + after
+    order = np.argsort(keys, kind="stable")
+    is_new[order[1:]] = keys[order][1:] != keys[order][:-1]
+    return pairs[is_new]
+
+
+class _Tasks:
+    """The arrays of an instance as they grow."""
+
+    def __init__(self) -> None:
+        self.entry: list[int] = []
+        self.kind: list[int] = []
+        self.seconds: list[float] = []
+        self.rank: list[int] = []
+        self.payload: list[float] = []
+        self.members: list[tuple[int, ...]] = []
+        self.flops: list[float] = []
+        self.moved: list[float] = []
+
+    def add(
+        self,
+        entry: int,
+        kind: TaskKind,
+        seconds: float,
+        rank: int,
+        payload: float,
+        members: tuple[int, ...],
+        flops: float = 0.0,
+        moved: float = 0.0,
+    ) -> None:
+        self.entry.append(entry)
+        self.kind.append(int(kind))
+        self.seconds.append(seconds)
+        self.rank.append(rank)
+        self.payload.append(payload)
+        self.members.append(members)
+        self.flops.append(flops)
+        self.moved.append(moved)
+
+    def instance(
+        self,
+        names: tuple[str, ...],
+        operations: tuple[str, ...],
+        edges: list[NDArray[np.int64]],
+        starts: list[Row],
+        ends: list[Row],
+        blocks: tuple[BlockRows, ...],
+        phases: Callable[[], Sequence[Phases]],
+    ) -> Instance:
+        return Instance(
+            names=names,
+            operations=operations,
+            entry=np.array(self.entry, np.int64),
+            kind=np.array(self.kind, np.int8),
+            seconds=np.array(self.seconds, np.float64),
+            rank=np.array(self.rank, np.int64),
+            payload_bytes=np.array(self.payload, np.float64),
+            flops=np.array(self.flops, np.float64),
+            moved_bytes=np.array(self.moved, np.float64),
+            members=tuple(self.members),
+            edges=np.concatenate([np.zeros((0, 2), np.int64), *edges]),
+            starts=starts,
+            ends=ends,
+            blocks=blocks,
+            phases=phases,
+        )

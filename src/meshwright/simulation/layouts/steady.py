@@ -1,0 +1,69 @@
+"""A step of many micro-batches told from two steps of fewer.
+
+In its steady state a schedule repeats itself round by round (`costs.pipelines.schedules`), so that a step of ``m`` micro-batches
+takes as much longer than one of ``f`` as ``(m - f) / n`` rounds of ``n`` take. Both have the same rest after their last whole
+round, so that warm-up, last round, gradients and all that is done once a step are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ...costs.pipelines.schedules import STEADY_ROUNDS, in_flight, round_size
+from ...plans.partition import Layout
+
+
+class Rounds(NamedTuple):
+    """Which steps are simulated in place of one of many micro-batches.
+
+    Attributes:
+        all: micro-batches of the step that is wanted.
+        fewer: of the shorter step.
+        size: by how many the longer step has more, ``n``.
+    """
+
+    all: int
+    fewer: int
+    size: int
+
+    @property
+    def longer(self) -> int:
+        """Micro-batches of the longer step."""
+        return self.fewer + self.size
+
+    def step_s(self, simulated_s: Callable[[int], float]) -> float:
+        """Seconds of the step that is wanted.
+
+        Args:
+            simulated_s: seconds of a step of so many micro-batches.
+        """
+        fewer_s = simulated_s(self.fewer)
+        return fewer_s + (self.all - self.fewer) / self.size * (simulated_s(self.longer) - fewer_s)
+
+
+def rounds(layout: Layout, most: float) -> Rounds | None:
+    """The longest two steps that have at most so many micro-batches together; None where there are none.
+
+    The shorter one has a whole round at least, and as many as a stage keeps at once, so that its steady state is reached; and
+    `STEADY_ROUNDS` at most: more tell no more.
+
+    Args:
+        layout: how a job is cut.
+        most: micro-batches of the two steps together.
+    """
+    p, m = layout.pp, layout.num_micro_batches
+    v, schedule = layout.virtual_stages, layout.schedule
+    size = round_size(p, m) if v > 1 else p
+    least = in_flight(schedule, p, v, m, 0) if p > 1 and schedule != "gpipe" else 1  # gpipe keeps all of any number
+    for whole in range(STEADY_ROUNDS, 0, -1):
+        found = Rounds(m, whole * size + m % size, size)
+        is_alike = v == 1 or size == round_size(p, found.fewer) == round_size(p, found.longer)
+        if is_alike and least <= found.fewer and found.longer < m and found.fewer + found.longer <= most:
+            return found
+    return None
+
+
+def with_micro_batches(layout: Layout, number: int) -> Layout:
+    """The layout with another number of micro-batches in a step."""
+    return layout.model_copy(update={"global_batch": number * layout.micro_batch * layout.dp})

@@ -1,0 +1,97 @@
+"""Step times of jobs that hold one block: each op on the block's first servers in order, as many as it is cut into.
+
+The published first fit spreads ops over blocks of their own (see `placement`); every other rule gives a job one block.
+Figures are kept on disk like those of the general simulator; the file's name is a hash of graph, blocks, defects and
+of the sources of this package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ... import files
+from ...jobs.graph import JobGraph
+from ..decision_space.space import DecisionSpace
+from ..decision_space.step_times import Row, StepTimes, cache_folder, check_table, joined, kept
+from .lookahead import Step
+from .simulator import Placed, Simulator
+
+
+def block_step_times(
+    simulator: Simulator,
+    graphs: Sequence[JobGraph],
+    space: DecisionSpace,
+    *,
+    cache: Path | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> StepTimes:
+    """Simulate one step of each graph on one block of each class, or read it from disk.
+
+    Args:
+        simulator: of these graphs on the space's cluster.
+        graphs: the jobs.
+        space: the blocks.
+        cache: folder of the tables; None takes `step_times.cache_folder`.
+        progress: called with a graph's name, its number and the number of graphs before each simulation.
+
+    Raises:
+        PlanError: a graph needs more memory than the servers of any block have.
+    """
+    folder = cache_folder() if cache is None else cache
+    tables = []
+    for number, graph in enumerate(graphs):
+        key = files.digest(
+            _sources(),
+            graph.digest,
+            graph.source,
+            list(graph.op_names),
+            list(graph.op_kinds),
+            space.digest,
+            simulator.defects.model_dump(),
+            simulator.tie_seed,
+        )
+
+        def row(devices: NDArray[np.int64], name: str = graph.name) -> Row:
+            return _row(simulator, name, devices)
+
+        def begins(name: str = graph.name, number: int = number) -> None:
+            if progress is not None:
+                progress(name, number, len(graphs))
+
+        tables.append(kept(folder, key, space, row, begins))
+        check_table(graph.name, space, tables[-1])
+    return joined(tables)
+
+
+def on_block(simulator: Simulator, name: str, devices: NDArray[np.int64]) -> Placed:
+    """A job that holds one block, cut at most as often as the block has servers."""
+    cut = simulator.split(name, len(devices))
+    return simulator.placed(name, len(devices), devices[np.arange(cut.num_sub_ops) - cut.first[cut.op]])
+
+
+def _row(simulator: Simulator, name: str, devices: NDArray[np.int64]) -> Row:
+    placed = on_block(simulator, name, devices)
+    step = simulator.step(placed)
+    pieces = placed.split.splits[: placed.split.job.num_forward]
+    each = 2.0 * placed.split.job.memory_bytes[: len(pieces)] / pieces  # a forward sub-op and its backward one
+    needed = np.array([each[pieces > rank].sum() for rank in range(len(devices))])
+    capacity = simulator.cluster.memory_bytes[devices]
+    tightest = int(np.argmax(needed - capacity))
+    can_run = needed[tightest] <= capacity[tightest] and pieces.max() == len(devices)
+    return step.step_s, communication_share(step), float(can_run), float(needed[tightest]), float(capacity[tightest])
+
+
+def communication_share(step: Step) -> float:
+    """Share of a step in which some flow is under way."""
+    return step.communication_s / step.step_s if step.step_s > 0 else 0.0
+
+
+@cache
+def _sources() -> str:
+    """A hash of the modules that the figures come from."""
+    return files.digest([path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py"))])

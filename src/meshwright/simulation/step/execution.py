@@ -1,0 +1,117 @@
+"""The execution graph: what the ranks do in one step, as flat arrays that the kernel reads.
+
+Legend: ``t`` tasks, ``d`` dependencies, ``u`` uses of streams, ``s`` streams. A *stream* does one task at a time.
+Rank ``r`` of ``n`` has the compute stream ``r`` and the communication stream ``n + r``. A task *holds* its streams; a
+message also keeps the communication streams of all ranks that take part in it busy, which several messages may do at
+once if none of them holds one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import GraphError
+from .messages import Messages
+
+
+class TaskKind(IntEnum):
+    """What a task is."""
+
+    COMPUTE = 0
+    TRANSFER = 1
+    COLLECTIVE = 2
+
+
+@dataclass(frozen=True, eq=False)
+class ExecutionGraph:
+    """Tasks with durations, the streams that they occupy, and dependencies.
+
+    Attributes:
+        num_ranks: ranks of the job.
+        kind: `TaskKind` of each task, ``(t,)``.
+        duration_s: seconds, ``(t,)``.
+        priority: among ready tasks that want the same stream the smallest goes first, ties by task number, ``(t,)``.
+        stream_start: uses of task ``i`` are ``stream_start[i]:stream_start[i + 1]`` of ``streams``, ``(t + 1,)``.
+        streams: stream numbers, ``(u,)``; a task without streams waits for nothing but its dependencies.
+        edges: pairs ``(before, after)`` of tasks, ``(d, 2)``.
+        op: op of the job graph that the task belongs to, ``(t,)``.
+        rank: rank of a compute task, sender of a transfer, first rank of a collective, ``(t,)``.
+        is_backward: whether it belongs to the backward pass, ``(t,)``.
+        payload_bytes: bytes moved, zero for compute, ``(t,)``.
+        describe_messages: tells `messages`, when somebody asks for them; nothing is sent if not given.
+
+    Raises:
+        GraphError: a negative or non-finite duration, a priority that is no number, an absent task, stream or rank. A
+            cycle is found by whoever schedules the tasks.
+    """
+
+    num_ranks: int
+    kind: NDArray[np.int8]
+    duration_s: NDArray[np.float64]
+    priority: NDArray[np.float64]
+    stream_start: NDArray[np.int64]
+    streams: NDArray[np.int64]
+    edges: NDArray[np.int64]
+    op: NDArray[np.int64]
+    rank: NDArray[np.int64]
+    is_backward: NDArray[np.bool_]
+    payload_bytes: NDArray[np.float64]
+    describe_messages: Callable[[], Messages] | None = None
+
+    def __post_init__(self) -> None:
+        bad = np.flatnonzero(~(np.isfinite(self.duration_s) & (self.duration_s >= 0)))
+        if len(bad):
+            raise GraphError(
+                "must be finite and not negative", field=f"task {bad[0]} duration_s", value=float(self.duration_s[bad[0]])
+            )
+        unordered = np.flatnonzero(np.isnan(self.priority))
+        if len(unordered):
+            raise GraphError("must be a number", field=f"task {unordered[0]} priority", value="nan")
+        if len(self.edges) and not (self.edges.min() >= 0 and self.edges.max() < self.num_tasks):
+            raise GraphError(f"a dependency names a task outside 0..{self.num_tasks - 1}", field="edges")
+        if len(self.streams) and not (self.streams.min() >= 0 and self.streams.max() < self.num_streams):
+            raise GraphError(f"a task uses a stream outside 0..{self.num_streams - 1}", field="streams")
+        absent = np.flatnonzero((self.rank < 0) | (self.rank >= self.num_ranks))
+        if len(absent):
+            problem = f"is on a rank outside 0..{self.num_ranks - 1}"
+            raise GraphError(problem, field=f"task {absent[0]}", value=int(self.rank[absent[0]]))
+
+    @property
+    def num_tasks(self) -> int:
+        """Number of tasks, ``t``."""
+        return len(self.duration_s)
+
+    @property
+    def num_streams(self) -> int:
+        """Number of streams: one for compute and one for communication per rank."""
+        return 2 * self.num_ranks
+
+    @cached_property
+    def messages(self) -> Messages:
+        """Who takes part in each task's message, and its flows.
+
+        Raises:
+            GraphError: the description is of another number of tasks, or names an absent rank.
+        """
+        messages = Messages.none(self.num_tasks) if self.describe_messages is None else self.describe_messages()
+        messages.check(self.num_tasks, self.num_ranks)
+        return messages
+
+    @cached_property
+    def successors(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Start offsets ``(t + 1,)`` and successor tasks ``(d,)``, by task."""
+        by_source = np.argsort(self.edges[:, 0], kind="stable")
+        start = np.zeros(self.num_tasks + 1, np.int64)
+        np.cumsum(np.bincount(self.edges[:, 0], minlength=self.num_tasks), out=start[1:])
+        return start, np.ascontiguousarray(self.edges[by_source, 1])
+
+    @cached_property
+    def num_predecessors(self) -> NDArray[np.int64]:
+        """Dependencies that each task waits for, ``(t,)``."""
+        return np.bincount(self.edges[:, 1], minlength=self.num_tasks).astype(np.int64)

@@ -1,0 +1,123 @@
+"""What the tasks of an execution graph send: who takes part in a message, and its flows phase by phase.
+
+Legend: ``t`` tasks, ``m`` memberships, ``p`` phases of all messages, ``f`` flows of all phases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate, chain
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...costs.phases import Phases
+from ...errors import GraphError
+
+
+@dataclass(frozen=True, eq=False)
+class Messages:
+    """Flows between ranks, by phase and task.
+
+    Attributes:
+        member_start: ranks that take part in task ``i`` are ``member_start[i]:member_start[i + 1]`` of ``members``,
+            ``(t + 1,)``. Their communication streams are busy while it runs, whether or not it holds them.
+        members: ranks, ``(m,)``.
+        phase_start: phases of task ``i``, ``(t + 1,)``; a task without phases takes its duration.
+        phase_latency_s: time that passes when the flows of a phase have been sent, ``(p,)``.
+        flow_start: flows of each phase, ``(p + 1,)``.
+        sender: rank, ``(f,)``.
+        receiver: rank, ``(f,)``.
+        flow_bytes: what each flow sends, ``(f,)``.
+
+    Raises:
+        GraphError: bytes or a latency that are negative or not finite.
+    """
+
+    member_start: NDArray[np.int64]
+    members: NDArray[np.int64]
+    phase_start: NDArray[np.int64]
+    phase_latency_s: NDArray[np.float64]
+    flow_start: NDArray[np.int64]
+    sender: NDArray[np.int64]
+    receiver: NDArray[np.int64]
+    flow_bytes: NDArray[np.float64]
+
+    def __post_init__(self) -> None:
+        for field, values in (("phase_latency_s", self.phase_latency_s), ("flow_bytes", self.flow_bytes)):
+            bad = np.flatnonzero(~(np.isfinite(values) & (values >= 0)))
+            if len(bad):
+                raise GraphError("must be finite and not negative", field=f"messages.{field}", value=float(values[bad[0]]))
+
+    @classmethod
+    def of(cls, members: Sequence[Sequence[int]], phases: Sequence[Phases]) -> Messages:
+        """Messages of the ranks that take part in each task and of its phases, one entry each per task."""
+        every_phase = list(chain.from_iterable(phases))
+        every_flow = list(chain.from_iterable(flows for _, flows in every_phase))
+        sender, receiver, flow_bytes = zip(*every_flow, strict=True) if every_flow else ((), (), ())
+        return cls(
+            member_start=_starts(members),
+            members=np.fromiter(chain.from_iterable(members), np.int64),
+            phase_start=_starts(phases),
+            phase_latency_s=np.array([latency_s for latency_s, _ in every_phase], np.float64),
+            flow_start=_starts([flows for _, flows in every_phase]),
+            sender=np.array(sender, np.int64),
+            receiver=np.array(receiver, np.int64),
+            flow_bytes=np.array(flow_bytes, np.float64),
+        )
+
+    @classmethod
+    def none(cls, num_tasks: int) -> Messages:
+        """Tasks that send nothing."""
+        return cls.of([()] * num_tasks, [()] * num_tasks)
+
+    @property
+    def num_flows(self) -> int:
+        """Number of flows, ``f``."""
+        return len(self.flow_bytes)
+
+    @property
+    def flow_task(self) -> NDArray[np.int64]:
+        """The task of each flow, ``(f,)``."""
+        phase_task = np.repeat(np.arange(len(self.phase_start) - 1), np.diff(self.phase_start))
+        return np.repeat(phase_task, np.diff(self.flow_start))
+
+    def parted(self, counts: NDArray[np.int64]) -> Messages:
+        """The same with each flow cut into equal ones, which run side by side in its phase.
+
+        Args:
+            counts: into how many each flow is cut, ``(f,)``, at least 1.
+        """
+        if (counts == 1).all():
+            return self
+        first = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+        return replace(
+            self,
+            flow_start=first[self.flow_start],
+            sender=np.repeat(self.sender, counts),
+            receiver=np.repeat(self.receiver, counts),
+            flow_bytes=np.repeat(self.flow_bytes / counts, counts),
+        )
+
+    def ranks(self, task: int) -> list[int]:
+        """Ranks that take part in a task."""
+        return [int(rank) for rank in self.members[self.member_start[task] : self.member_start[task + 1]]]
+
+    def check(self, num_tasks: int, num_ranks: int) -> None:
+        """Refuse messages of another number of tasks, or of absent ranks.
+
+        Raises:
+            GraphError: either.
+        """
+        if not len(self.member_start) == len(self.phase_start) == num_tasks + 1:
+            counts = f"{len(self.member_start) - 1} and {len(self.phase_start) - 1}"
+            raise GraphError(f"must have an entry for each of {num_tasks} tasks", field="messages", value=counts)
+        for field, ranks in (("members", self.members), ("sender", self.sender), ("receiver", self.receiver)):
+            absent = ranks[(ranks < 0) | (ranks >= num_ranks)]
+            if len(absent):
+                raise GraphError(f"names a rank outside 0..{num_ranks - 1}", field=f"messages.{field}", value=int(absent[0]))
+
+
+def _starts(rows: Sequence[Sequence[object]]) -> NDArray[np.int64]:
+    return np.fromiter(accumulate((len(row) for row in rows), initial=0), np.int64, count=len(rows) + 1)

@@ -1,0 +1,252 @@
+"""The timeline of one step: when each task starts and finishes, and what follows from that.
+
+Legend: ``t`` tasks, ``n`` ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ...clusters.cluster import Cluster
+from ...costs.network import RankNetwork
+from ...costs.routing import Routing
+from ...costs.settings import CostSettings
+from ...errors import PlanError
+from ...jobs.graph import JobGraph
+from ...plans.memory import check_memory, op_split_memory_bytes
+from ...plans.partition import OpSplits
+from ...plans.placement import Placement
+from ..contention.concurrent_jobs import schedule as schedule_together
+from ..contention.placed_job import PlacedJob
+from . import kernel
+from .chrome_trace import chrome_trace
+from .critical_path import critical_path
+from .execution import ExecutionGraph, TaskKind
+from .lowering import lower, reduced_bytes
+from .memory_over_time import MemoryOverTime, memory_over_time
+from .repetition import repeated
+
+
+@dataclass(frozen=True, eq=False)
+class Timeline:
+    """One simulated step.
+
+    Attributes:
+        execution: the tasks.
+        start_s: start of each task, ``(t,)``.
+        finish_s: finish of each task, ``(t,)``.
+        network: where its ranks ran; only what is said of links needs it.
+    """
+
+    execution: ExecutionGraph
+    start_s: NDArray[np.float64]
+    finish_s: NDArray[np.float64]
+    network: RankNetwork | None = None
+
+    @cached_property
+    def step_s(self) -> float:
+        """Seconds until the last task has finished."""
+        return float(self.finish_s.max(initial=0.0))
+
+    @cached_property
+    def compute_busy_s(self) -> NDArray[np.float64]:
+        """Seconds for which each rank computes, ``(n,)``."""
+        busy = np.zeros(self.execution.num_ranks)
+        is_compute = self.execution.kind == TaskKind.COMPUTE
+        np.add.at(busy, self.execution.rank[is_compute], (self.finish_s - self.start_s)[is_compute])
+        return busy
+
+    @cached_property
+    def exposed_communication_s(self) -> float:
+        """Seconds of the step in which messages are under way and no rank computes."""
+        is_compute = self.execution.kind == TaskKind.COMPUTE
+        computing = _union(self.start_s[is_compute], self.finish_s[is_compute])
+        both = _union(self.start_s, self.finish_s)
+        return max(0.0, both - computing)
+
+    @cached_property
+    def communication_share(self) -> float:
+        """Share of the step that the busiest rank does not compute."""
+        return 0.0 if self.step_s == 0 else max(0.0, 1.0 - float(self.compute_busy_s.max()) / self.step_s)
+
+    @cached_property
+    def communication_busy_s(self) -> NDArray[np.float64]:
+        """Seconds for which each rank takes part in at least one message, ``(n,)``."""
+        messages = self.execution.messages
+        task = np.repeat(np.arange(self.execution.num_tasks), np.diff(messages.member_start))
+        busy = np.zeros(self.execution.num_ranks)
+        for rank in range(self.execution.num_ranks):
+            mine = task[messages.members == rank]
+            busy[rank] = _union(self.start_s[mine], self.finish_s[mine])
+        return busy
+
+    @property
+    def device_utilisation(self) -> NDArray[np.float64]:
+        """Share of the step for which each rank's device computes, ``(n,)``; zero of a step that takes no time."""
+        return self.compute_busy_s / self.step_s if self.step_s > 0 else np.zeros(self.execution.num_ranks)
+
+    @cached_property
+    def link_bytes(self) -> NDArray[np.float64]:
+        """Bytes that cross each link of the cluster in the step, ``(L,)``.
+
+        Messages without flows of their own (a RAMP all-reduce, whose circuits are switched for it) do not count.
+
+        Raises:
+            PlanError: the timeline was made without a network.
+        """
+        network, messages = self._placed(), self.execution.messages
+        pairs = list(zip(messages.sender.tolist(), messages.receiver.tolist(), strict=True))
+        crossed = [network.carried(*pair) for pair in pairs]
+        flow = np.repeat(np.arange(len(pairs)), [len(links) for links in crossed])
+        links = np.fromiter((link for one in crossed for link, _ in one), np.int64, count=len(flow))
+        share = np.fromiter((part for one in crossed for _, part in one), np.float64, count=len(flow))
+        return np.bincount(links, share * messages.flow_bytes[flow], len(network.cluster.links)).astype(np.float64)
+
+    @property
+    def link_utilisation(self) -> NDArray[np.float64]:
+        """Bytes over each link as a share of what it could have carried during the step, ``(L,)``.
+
+        Where links are shared fairly it never exceeds 1; where messages do not disturb each other, a figure above 1 tells
+        that they would. Zero of a step that takes no time.
+
+        Raises:
+            PlanError: as `link_bytes`.
+        """
+        could = self._placed().cluster.links.bandwidth_bytes_per_s * self.step_s
+        return self.link_bytes / could if self.step_s > 0 else np.zeros(len(could))
+
+    @cached_property
+    def critical_path(self) -> tuple[int, ...]:
+        """Tasks that decide how long the step takes, in order (see `critical_path.critical_path`)."""
+        return tuple(critical_path(self.execution, self.start_s, self.finish_s))
+
+    def memory(self, graph: JobGraph) -> MemoryOverTime:
+        """Memory of each rank over time; ``graph`` is the job that was simulated."""
+        return memory_over_time(self.execution, graph, self.start_s, self.finish_s)
+
+    def to_chrome_trace(self, graph: JobGraph) -> dict[str, Any]:
+        """The timeline for Perfetto and chrome://tracing (see `chrome_trace`); ``graph`` is the job that was simulated."""
+        return chrome_trace(self.execution, graph, self.start_s, self.finish_s, self.memory(graph))
+
+    def _placed(self) -> RankNetwork:
+        if self.network is None:
+            raise PlanError("the timeline does not know on which devices its ranks ran", field="network")
+        return self.network
+
+
+@dataclass(frozen=True, eq=False)
+class JobStep:
+    """One step of a job, or several one after another, to be simulated with others.
+
+    Attributes:
+        graph: the job, ``n`` ops.
+        splits: split degree of each op.
+        devices: device of each rank, in rank order, at least as many as the largest split.
+        start_s: when the step starts, on the clock that all jobs share.
+        costs: one choice per layer; links are shared fairly unless it says otherwise.
+        num_steps: steps; its timeline then tells all of them as if they were one (see `repetition`).
+    """
+
+    graph: JobGraph
+    splits: OpSplits
+    devices: ArrayLike
+    start_s: float = 0.0
+    costs: CostSettings = field(default_factory=lambda: CostSettings(contention="fair"))
+    num_steps: int = 1
+
+
+def simulate(
+    graph: JobGraph,
+    cluster: Cluster,
+    splits: OpSplits,
+    devices: ArrayLike,
+    costs: CostSettings | None = None,
+    *,
+    within_memory: bool = False,
+) -> Timeline:
+    """Lower an op-split partition on its placement and run one step of it.
+
+    Args:
+        graph: the job, ``n`` ops.
+        cluster: where.
+        splits: split degree of each op.
+        devices: device of each rank, in rank order, at least as many as the largest split.
+        costs: one choice per layer of the cost model.
+        within_memory: whether to refuse what does not fit the devices' memory.
+
+    Raises:
+        ConfigError: the all-reduce does not run on the cluster.
+        GraphError: the graph cannot be timed on a device of the placement.
+        PlanError: the splits are of another graph, fewer devices than ranks, a device is absent or named twice, or a
+            rank needs more memory than its device has.
+    """
+    job = _placed_job(JobStep(graph, splits, devices, costs=costs or CostSettings()), cluster, within_memory=within_memory)
+    is_plain = not job.is_fair and job.overlap_slowdown == 1
+    times = kernel.schedule(job.execution) if is_plain else schedule_together([job], cluster)[0]
+    return Timeline(job.execution, *times, RankNetwork(cluster, job.devices, routing=job.routing))
+
+
+def simulate_together(steps: Sequence[JobStep], cluster: Cluster, *, within_memory: bool = False) -> tuple[Timeline, ...]:
+    """Run one step of each of several jobs at the same time on one cluster (see `concurrent_jobs`).
+
+    Where switches reduce (``collectives: in-network``), the jobs share their trees: each takes as many as its settings
+    allow and the jobs before it have left.
+
+    Args:
+        steps: the jobs; each has devices of its own.
+        cluster: where.
+        within_memory: as in `simulate`.
+
+    Returns:
+        A timeline for each job, whose times count from the job's own start.
+
+    Raises:
+        ConfigError, GraphError: as in `simulate`.
+        PlanError: as in `simulate`, or two jobs own one device.
+    """
+    jobs, num_trees = [], 0
+    for step in steps:
+        left = max(0, step.costs.in_network_trees - num_trees)
+        allotted = replace(step, costs=step.costs.model_copy(update={"in_network_trees": left}))
+        jobs.append(_placed_job(allotted, cluster, within_memory=within_memory))
+        if step.costs.collectives == "in-network":
+            num_trees += min(left, len(reduced_bytes(step.graph, step.splits.splits, step.costs)))
+    return tuple(
+        Timeline(job.execution, *times, RankNetwork(cluster, job.devices, routing=job.routing))
+        for job, times in zip(jobs, schedule_together(jobs, cluster), strict=True)
+    )
+
+
+def _placed_job(step: JobStep, cluster: Cluster, *, within_memory: bool) -> PlacedJob:
+    graph, splits, placed = step.graph, step.splits, np.array(step.devices, np.int64)
+    if splits.num_ops != graph.num_ops:
+        raise PlanError(f"{splits.num_ops} split degrees for a graph of {graph.num_ops} ops", field="splits", value=graph.name)
+    if len(placed) < splits.degree:
+        raise PlanError(f"{splits.degree} ranks for {len(placed)} devices", field="devices")
+    for device in placed[(placed < 0) | (placed >= cluster.num_devices)][:1].tolist():
+        raise PlanError(f"{cluster.name} has devices 0..{cluster.num_devices - 1}", field="devices", value=device)
+    if len(np.unique(placed)) < len(placed):
+        raise PlanError("a device is named twice", field="devices", value=placed.tolist())
+    placed = placed[: splits.degree]
+    if within_memory:
+        check_memory(op_split_memory_bytes(graph, splits), Placement(placed), cluster)
+    routing = Routing.of(step.costs)
+    network = RankNetwork(cluster, placed, routing=routing)
+    execution = repeated(lower(graph, splits, network, step.costs), step.num_steps)
+    return PlacedJob(execution, placed, step.start_s, step.costs.contention == "fair", step.costs.overlap_slowdown, routing)
+
+
+def _union(start_s: NDArray[np.float64], finish_s: NDArray[np.float64]) -> float:
+    """Length of the union of intervals."""
+    if len(start_s) == 0:
+        return 0.0
+    order = np.argsort(start_s, kind="stable")
+    reach = np.maximum.accumulate(finish_s[order])
+    gaps = np.maximum(0.0, start_s[order][1:] - reach[:-1]).sum()
+    return float(reach[-1] - start_s[order][0] - gaps)

@@ -1,0 +1,111 @@
+"""``make results`` from end to end on a study that takes seconds, with real training runs and evaluations."""
+
+import json
+
+import pytest
+
+from benchmarks.study.__main__ import main
+
+STUDY = """
+quick: {num_seeds: 1, training_seeds: 1}
+training:
+  - name: net
+    config: train.yaml
+    changes:
+      - network.after=[4, 4]
+      - changes=[scenario.shape_slots=2]
+      - "pretraining={kind: values, steps: 32, rollout_steps: 8}"
+    quick: [total_steps=16]
+evaluations:
+  - name: rules
+    benchmark: benchmark.yaml
+    references: [linear-programme]
+  - name: nets
+    benchmark: benchmark.yaml
+    changes: [scenario.shape_slots=2]
+    trained: [net]
+    pretrained: [net]
+tables:
+  main:
+    kind: comparison
+    columns: [pair]
+    evaluations: [rules, nets]
+    ours: net
+    rows: [{label: most ranks, policy: max}, {label: TD network, pretrained: net}]
+    references: [{label: the bound, policy: linear-programme}]
+  states: {kind: degrees, columns: [pair], evaluations: [nets], ours: net}
+"""
+
+PAGE = "".join(f"<!-- results: {name} -->\n<!-- end of results: {name} -->\n\n" for name in ("main", "states"))
+
+
+@pytest.fixture
+def study(work, monkeypatch):
+    monkeypatch.delenv("MESHWRIGHT_REFERENCE", raising=False)
+    (work / "study.yaml").write_text(STUDY)
+    (work / "page.md").write_text(f"# Results\n\n{PAGE}The end.\n")
+    return work
+
+
+@pytest.mark.slow
+def test_a_study_is_carried_out_shown_and_not_done_twice(study, capsys):
+    options = ["--study", "study.yaml", "--jobs", "2", "--page", "page.md"]
+    assert main(options) == 0, (study / "runs/results/tasks/net-seed-0.log").read_text()
+    text = (study / "page.md").read_text()
+    for label in ("most ranks", "TD network", "**ours**", "ours against the best baseline", "the bound"):
+        assert f"| {label} | " in text
+        assert f"| {label} | - |" not in text
+    assert "**pair**, run net-seed-0: the most frequent degree" in text
+    assert "Not produced yet" not in text
+    assert text.endswith("The end.\n")
+    (row,) = [row for row in results(study, "nets")["rows"] if row["policy"] == "td-net-seed-0"]
+    assert row["kind"] == "learned"
+    capsys.readouterr()
+    assert main(options) == 0
+    told = capsys.readouterr().out
+    assert told.count("done already") == 3
+    assert (study / "page.md").read_text() == text
+
+
+def results(study, name):
+    return json.loads((study / "runs" / "results" / "evaluations" / name / "results.json").read_text())
+
+
+def test_a_quick_study_has_a_folder_and_a_page_of_its_own(study, capsys):
+    (study / "docs").mkdir()
+    (study / "page.md").rename(study / "docs" / "results.md")
+    assert main(["--study", "study.yaml", "--quick", "--only", "rules"]) == 0
+    page = (study / "runs" / "results-quick" / "results.md").read_text()
+    assert page.count("**Quick run: training cut to a few steps, 1 test episode.") == 2
+    assert "Not produced yet: `net-seed-0`, `nets`." in page
+    assert "Quick" not in (study / "docs" / "results.md").read_text()
+
+
+def test_what_is_wrong_is_told_in_one_line(study, capsys):
+    for options, told in (
+        (["--only", "ruls"], "--only: nothing in the study has this name (got 'ruls'); did you mean 'rules'?"),
+        (["--jobs", "0"], "jobs: must be 1 to 256"),
+        (["--graphs", "nowhere"], "--graphs: no such file or folder"),
+        (["--page", "absent.md", "--tables"], "results.md"),
+    ):
+        assert main(["--study", "study.yaml", *options]) == 2
+        err = capsys.readouterr().err
+        assert told in err
+        assert err.startswith("meshwright: error: ")
+        assert err.count("\n") == 1
+
+
+def test_failures_are_counted_in_the_exit_status_and_named(study, capsys):
+    text = (study / "study.yaml").read_text()
+    (study / "study.yaml").write_text(text.replace("    references: [linear-programme]", "    policies: [fixed-3]"))
+    assert main(["--study", "study.yaml", "--only", "rules", "--no-page"]) == 1
+    told = capsys.readouterr().out
+    assert "failed" in told
+    assert "fixed-3" in told
+    assert "not done: rules" in told
+
+
+def test_the_list_tells_how_far_everything_is_and_does_nothing(study, capsys):
+    assert main(["--study", "study.yaml", "--list"]) == 0
+    assert capsys.readouterr().out.count("missing") == 3
+    assert not (study / "runs").exists()

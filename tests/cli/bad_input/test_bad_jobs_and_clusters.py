@@ -1,0 +1,252 @@
+"""Laws of wrong jobs and clusters, as ``meshwright plan`` tells them."""
+
+import json
+from itertools import pairwise
+
+import pytest
+
+from meshwright.planning.plan import plan
+
+
+@pytest.fixture
+def planned(refused):
+    """The error of planning a job on a cluster."""
+
+    def command(job="graph.txt", cluster="cluster.yaml", *more):
+        return refused("plan", "--job", job, "--cluster", cluster, *more)
+
+    return command
+
+
+ZOO = "alexnet, bert-base, bert-large, gnmt, gpt2-small, gpt2-xl, llama-7b, resnet18, resnet50, squeezenet, vgg16"
+
+
+@pytest.mark.parametrize(
+    ("job", "message"),
+    [
+        ("grap.txt", "grap.txt: no such file (got 'grap.txt'); did you mean 'graph.txt'?"),
+        ("far/away/graph.txt", "far/away/graph.txt: no such file"),
+        ("zoo:vg16", "no such job in the zoo (got 'vg16'); did you mean 'vgg16'?"),
+        ("zoo:", f"no such job in the zoo (got ''); valid: {ZOO}"),
+        ("vgg16", "no such job (got 'vgg16'); did you mean 'zoo:vgg16'?"),
+        ("..", "..: the folder holds no graph.txt and no config.json"),
+        (
+            "cluster.yaml",
+            "cluster.yaml: a job is a graph.txt, a saved graph (JSON), a config.json, a folder of one, or zoo:NAME, and no YAML",
+        ),
+    ],
+)
+def test_a_job_that_is_not_there_is_told_with_the_nearest(planned, job, message):
+    assert planned(job) == message
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("\tnode1 -- node2\n", "node1 - node2\n", "graph.txt:3: neither an op (name -- description -- fields) nor an edge"),
+        ("\tnode1 -- node2\n", "\tnode1 -- nod2\n", "graph.txt:3: the edge names an op that is not in the file (got 'nod2')"),
+        ("\tnode1 -- node2\n", "\tnode1 -- node2\n\tnode1 -- node2\n", "graph.txt:4: the edge stands already on line 3"),
+        (
+            "\tnode1 -- node2\n",
+            "\tnode1 -- node2\n\tnode2 -- node1\n",
+            "graph.txt: edges: the ops form a cycle (got 'node1 -> node2')",
+        ),
+        ("\tnode1 -- node2\n", "\tnode2 -- node2\n", "graph.txt: edges: the ops form a cycle (got 'node2')"),
+    ],
+)
+def test_a_malformed_line_is_told_by_its_number_and_a_cycle_by_its_ops(planned, spoil, old, new, message):
+    spoil("graph.txt", old, new)
+    assert planned().startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("-1.0", "must be finite and not negative (got '-1.0')"),
+        ("nan", "must be finite and not negative (got 'nan')"),
+        ("inf", "must be finite and not negative (got 'inf')"),
+        ("fast", "must be a number (got 'fast')"),
+        ("", "must be a number (got '')"),
+    ],
+)
+def test_a_time_that_cannot_be_is_told_by_line_and_op(planned, work, value, message):
+    text = (work / "graph.txt").read_text().replace("forward_compute_time=10.0", f"forward_compute_time={value}")
+    (work / "graph.txt").write_text(text)
+    assert planned() == f"graph.txt:1: node1.forward_compute_time: {message}"
+
+
+def test_an_unknown_field_of_an_op_is_told_with_the_nearest(planned, work):
+    text = (work / "graph.txt").read_text().replace("activation_size", "activation_sise")
+    (work / "graph.txt").write_text(text)
+    message = "graph.txt:1: node1.activation_sise: unknown field (got 'activation_sise'); did you mean 'activation_size'?"
+    assert planned() == message
+
+
+def test_a_job_that_takes_no_time_is_refused(planned, work):
+    text = (work / "graph.txt").read_text().replace("_time=10.0", "_time=0.0").replace("_time=20.0", "_time=0.0")
+    (work / "graph.txt").write_text(text)
+    assert planned() == "job: a step of this job takes no time (got 'graph.txt')"
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ("{", "config.json:1: not valid JSON: Expecting property name enclosed in double quotes"),
+        ("[1]", "config.json: neither a saved job graph (op_names) nor a model configuration (model_type)"),
+        (
+            {"model_type": "gpt3"},
+            "config.json: model_type: unsupported model type; supported are bert, gpt2, gpt_neox, llama, mistral, "
+            "mixtral (got 'gpt3')",
+        ),
+        ({"model_type": "gpt2"}, "config.json: n_embd: the key is missing"),
+        ({"model_type": "gpt2", "n_embd": "wide"}, "config.json: n_embd: must be a positive whole number (got 'wide')"),
+        ({"model_type": "gpt2", "n_embd": 8, "n_layer": 10**9}, "config.json: n_layer: must be 10000 at most (got 1000000000)"),
+    ],
+)
+def test_a_wrong_model_configuration_is_told_by_key(planned, work, config, message):
+    (work / "config.json").write_text(config if isinstance(config, str) else json.dumps(config))
+    assert planned("config.json") == message
+
+
+def test_a_name_that_no_file_could_hold_is_refused(planned, work):
+    folder = work / "b\udcff"  # the byte 255, which is not UTF-8
+    folder.mkdir()
+    (folder / "graph.txt").write_text((work / "graph.txt").read_text())
+    assert planned("b\udcff").endswith(r"name: is not Unicode, so no file could hold it (got 'b\udcff')")
+
+
+@pytest.mark.parametrize(
+    ("cluster", "message"),
+    [
+        ("preset:host8", "cluster: unknown preset (got 'host8'); did you mean 'host-8'?"),
+        ("host-8", "cluster: neither a file nor a preset (got 'host-8'); did you mean 'preset:host-8'?"),
+        ("cluste.yaml", "cluste.yaml: no such file (got 'cluste.yaml'); did you mean 'cluster.yaml'?"),
+        (".", ".: is a folder, a file is wanted; it holds benchmark.yaml, cluster.yaml, graph.txt, train.yaml, workload.yaml"),
+        ("graph.txt", "graph.txt: cluster: a cluster is YAML, which names a CSV of devices or links under topology"),
+    ],
+)
+def test_a_cluster_that_is_not_there_is_told_with_the_nearest(planned, cluster, message):
+    assert planned(cluster=cluster) == message
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            "num_devices: 2",
+            "num_devices: 0",
+            "5: topology.num_devices: must be at least 1: a cluster has at least one device (got 0)",
+        ),
+        (
+            "num_devices: 2",
+            "num_devices: -1",
+            "5: topology.num_devices: must be at least 1: a cluster has at least one device (got -1)",
+        ),
+        (
+            "num_devices: 2",
+            "num_devices: two",
+            "5: topology.num_devices: input should be a valid integer, unable to parse string",
+        ),
+        ("num_devices: 2", "num_devices: true", "5: topology.num_devices: must be a number (got True)"),
+        ("num_devices: 2", "num_devices:", "5: topology.num_devices: input should be a valid integer, not null"),
+        ("num_devices: 2", "num_devices: 99999999", "5: topology.num_devices: input should be less than or equal to 65536"),
+        (
+            "num_devices: 2",
+            "num_device: 2",
+            "5: topology.num_device: unknown key (got 'num_device'); did you mean 'num_devices'?",
+        ),
+        (
+            "kind: single-host",
+            "kind: singlehost",
+            "3: topology.kind: not a valid kind (got 'singlehost'); did you mean 'single-host'?",
+        ),
+        ("  kind: single-host\n", "", "3: topology.kind: the key is missing"),
+        ("latency_us: 1.0", "latency_us: -1.0", "8: topology.latency_us: input should be greater than or equal to 0 (got -1.0)"),
+        ("100.0", ".nan", "7: topology.bandwidth_gbytes_per_s: input should be a finite number (got 'nan')"),
+        ("100.0", "0", "7: topology.bandwidth_gbytes_per_s: input should be greater than 0 (got 0)"),
+        ("name: pair\n", "name: pair\nname: two\n", "2: name: the key stands twice"),
+        (
+            "device: a100",
+            "device: a10",
+            " device: unknown device type (got 'a10'); valid: a100, a800, b200, h100, h200, h800, l40s, v100",
+        ),
+        ("device: a100", "device: [a100]", "2: device: must be a mapping of keys (got ['a100'])"),
+        ("device: a100\n", "", "1: device: the key is missing"),
+        ("name: pair", "name: $(reboot)", "1: name: string should match pattern"),
+    ],
+)
+def test_a_wrong_cluster_is_told_by_line_key_and_value(planned, spoil, old, new, message):
+    spoil("cluster.yaml", old, new)
+    assert planned().startswith(f"cluster.yaml:{message}")
+
+
+def test_a_document_that_aliases_blow_up_is_refused_early(planned, work):
+    lines = ["a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]"]
+    lines += [f"{new}: &{new} [{', '.join([f'*{old}'] * 10)}]" for old, new in pairwise("abcdefgh")]
+    (work / "cluster.yaml").write_text("\n".join(lines))
+    assert planned() == "cluster.yaml:1: holds more than 1000000 values"
+
+
+def test_a_job_larger_than_every_device_is_told_with_both_sizes(planned, work):
+    # Two ops with 40 TB of weights each, whose model state is 8 times as large, on every rank.
+    text = (work / "graph.txt").read_text().replace("parameter_size=400.0", "parameter_size=4e13")
+    (work / "graph.txt").write_text(text)
+    message = planned()
+    assert message.startswith("job: fits no block of pair")
+    assert "a rank needs 640000.000 GB and its device has 80.000 GB" in message
+
+
+def test_a_deadline_that_nothing_meets_is_told_with_the_fastest(planned):
+    # Two ops of 30 ms, each cut in two: a step of at least 30 ms, so 10,000 steps take at least 300 s.
+    fastest_s = min(row["completion_s"] for row in plan("graph.txt", "cluster.yaml").candidates)
+    assert 300 <= fastest_s < 310
+    message = planned("graph.txt", "cluster.yaml", "--deadline-s", "299")
+    assert message == f"deadline_s: no candidate finishes in time; the fastest takes {fastest_s:.6g} s (got 299.0)"
+
+
+@pytest.mark.parametrize(
+    ("policy", "message"),
+    [
+        ("maxx", "no such policy, run folder or file (got 'maxx'); did you mean 'max'?"),
+        ("", "--policy: must not be empty (is a variable of the shell not set?) (got '')"),
+        ("fixed-3", "no block of 3 devices; degrees are 1, 2 (got 'fixed-3')"),
+        ("max@best", "max@best: unknown placement rule (got 'best'); did you mean 'best-fit'?"),
+        ("best-fixed", "is chosen on the validation episodes of an evaluation; name a degree, as in fixed-4 (got 'best-fixed')"),
+        ("best-fixed@x", "best-fixed@x: unknown placement rule (got 'x'); valid: aligned, best-fit, fastest, first-fit"),
+        ("shipped:quikstart", "no such shipped policy (got 'quikstart'); did you mean 'quickstart'?"),
+        ("graph.txt", "graph.txt: is truncated or not a file of tensors"),
+    ],
+)
+def test_a_policy_that_is_not_there_is_told_with_the_nearest(planned, policy, message):
+    assert planned("graph.txt", "cluster.yaml", "--policy", policy) == message
+
+
+def test_a_folder_of_graphs_must_be_there_and_hold_a_profile(refused, work):
+    (work / "empty").mkdir()
+    commands = (
+        ("plan", "--job", "graph.txt", "--cluster", "cluster.yaml"),
+        ("plan", "--job", "zoo:vgg16", "--cluster", "cluster.yaml"),
+        ("evaluate", "--benchmark", "benchmark.yaml"),
+        ("train", "train.yaml"),
+    )
+    for command in commands:
+        assert refused(*command, "--graphs", "missing") == "missing: no such folder of graphs"
+        assert refused(*command, "--graphs", "graph.txt") == "graph.txt: no such folder of graphs"
+        assert refused(*command, "--graphs", "empty") == "empty: the folder holds no profile (NAME/graph.txt)"
+
+
+def test_an_odd_figure_is_warned_of_once_beside_the_result(meshwright, spoil):
+    spoil("cluster.yaml", "bandwidth_gbytes_per_s: 100.0", "bandwidth_gbytes_per_s: 6000")
+    for command in (
+        ("plan", "--job", "graph.txt"),
+        ("estimate", "--job", "graph.txt", "--layout", "dp=2,micro_batch=4,global_batch=8"),
+        ("plan", "--search", "--job", "graph.txt", "--batch", 8),
+    ):
+        told = meshwright(*command, "--cluster", "cluster.yaml", "--json", "-")
+        assert told.status == 0
+        assert json.loads(told.out)
+        (line,) = [line for line in told.err.splitlines() if "warning" in line]
+        assert line.startswith(
+            "meshwright: warning: cluster.yaml:7: topology.bandwidth_gbytes_per_s: 6000 GB/s is 6.67 times the"
+        )
+        assert line.endswith("did you mean 750 (6000 Gb/s)?")

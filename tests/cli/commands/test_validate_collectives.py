@@ -1,0 +1,104 @@
+"""``meshwright validate collectives`` and ``meshwright calibrate collectives``: output, exit status, refusals."""
+
+import json
+import os
+
+import pytest
+
+from meshwright.cli import run
+from meshwright.costs.collectives.libraries import tables
+
+ROWS = "".join(
+    f"all_reduce,half,{n},{2**k},{(0.004 + 0.001 * n + 2 * (n - 1) / n * 2 ** (k + 1) / 200e6) * (1.1 if k % 2 else 1):.6f}\n"
+    for n in (2, 4, 8)
+    for k in range(8, 20)
+)
+
+
+@pytest.fixture
+def table(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("op_name,nccl_dtype,num_gpus,message_size,latency\n" + ROWS)
+    return path
+
+
+def test_errors_of_sizes_and_groups_are_told(table, tmp_path, capsys):
+    out = tmp_path / "out.json"
+    assert run(["validate", "collectives", str(table), "--json", str(out)]) == 0
+    told = capsys.readouterr().out
+    for words in ("Message sizes left out", "Group sizes left out", "alpha-beta line", "log-log interpolation", "18 sizes"):
+        assert words in told
+    data = json.loads(out.read_text())
+    assert {"predicted", "reference", "relative_error", "family", "item"} <= data["rows"][0].keys()
+    for family, summary in data["summary"].items():
+        errors = [row["relative_error"] for row in data["rows"] if row["family"] == family]
+        assert summary["mean_relative_error"] == pytest.approx(sum(errors) / len(errors))
+        assert summary["max_relative_error"] == max(errors)
+        assert summary["items"] == len(errors)
+    first = data["rows"][0]
+    assert first["relative_error"] == pytest.approx(abs(first["predicted"] / first["reference"] - 1))
+
+
+@pytest.mark.parametrize(
+    ("options", "status"),
+    [
+        ((), 0),
+        (("--max-mean-error", "0.01"), 1),
+        (("--max-mean-error", "0.2"), 0),
+        (("--max-mean-group-error", "0.0001"), 1),
+        (("--max-mean-error", "0.2", "--max-mean-group-error", "0.2"), 0),
+    ],
+)
+def test_only_an_error_beyond_what_is_allowed_exits_with_1(table, capsys, options, status):
+    assert run(["validate", "collectives", str(table), *options]) == status
+    assert (": mean error " in capsys.readouterr().out) == bool(status)
+
+
+def test_calibrated_tables_are_written_whole_and_can_be_chosen(table, tmp_path, capsys):
+    out = tmp_path / "mine.yaml"
+    assert run(["calibrate", "collectives", str(table), "--out", str(out), "--device", "a100", "--name", "mine"]) == 0
+    assert f"written: {out}" in capsys.readouterr().out.replace("\n", "")
+    assert len(tables.load(str(out)).curves) == 3
+    assert sorted(os.listdir(tmp_path)) == ["mine.yaml", "table.csv"]
+
+
+def test_a_written_table_prices_an_estimate(tmp_path, capsys):
+    rows = ["op_name,nccl_dtype,num_gpus,message_size,latency", *(f"all_reduce,half,8,{2**k},500" for k in (10, 20, 30))]
+    (tmp_path / "slow.csv").write_text("\n".join(rows))
+    out = tmp_path / "slow.yaml"
+    assert run(["calibrate", "collectives", str(tmp_path / "slow.csv"), "--out", str(out), "--device", "a100"]) == 0
+    capsys.readouterr()
+    asked = ["estimate", "--job", "zoo:gpt2-small", "--cluster", "preset:host-8", "--layout"]
+    asked.append("dp=8,micro_batch=1,global_batch=8,overlap_dp=false")
+    assert run([*asked, "--collectives-table", str(out), "--json", "-"]) == 0
+    told = {part["name"]: part["seconds"] for part in json.loads(capsys.readouterr().out)["breakdown"]}
+    assert told["gradient sync"] >= 0.5  # one all-reduce takes half a second by the table
+    assert run([*asked, "--collectives", "ring", "--collectives-table", str(out)]) == 2
+    assert "a collectives_table wants collectives: measured" in capsys.readouterr().err
+
+
+def test_json_goes_to_standard_output_alone(table, tmp_path, capsys):
+    out = tmp_path / "mine.yaml"
+    assert run(["calibrate", "collectives", str(table), "--out", str(out), "--device", "a100", "--half", "--json", "-"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert (data["file"], data["tables"]) == (str(out), 3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("validate", "collectives", "absent.csv"), "no such file"),
+        (("validate", "collectives", "TABLE", "--max-mean-error", "-1"), "--max-mean-error: must be a number of at least 0"),
+        (("validate", "collectives", "TABLE", "--max-mean-error", "nan"), "--max-mean-error: must be a number of at least 0"),
+        (("calibrate", "collectives", "TABLE"), "--device: the files do not say which devices"),
+        (("calibrate", "collectives", "TABLE", "--device", "a100", "--out", "no/such/x.yaml"), "--out: no such folder"),
+        (("calibrate", "collectives", "TABLE", "--operation", "allreduc"), "--operation: unknown collective"),
+    ],
+)
+def test_bad_input_is_told_in_one_line_and_exits_with_2(table, tmp_path, monkeypatch, capsys, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    assert run([str(table) if part == "TABLE" else part for part in arguments]) == 2
+    told = capsys.readouterr().err
+    assert message in told
+    assert told.count("\n") == 1
+    assert os.listdir(tmp_path) == ["table.csv"]

@@ -1,0 +1,211 @@
+"""``meshwright validate flows``: what agrees, what disagrees, and what is refused."""
+
+import copy
+import json
+
+import pytest
+
+from meshwright.cli import run
+from meshwright.errors import InputFileError
+from meshwright.evaluation.validation.flows import load_flows, validate
+
+# Two flows share 10 B/s; the second has 10 of its 20 bytes left when the first ends at 2 s, and 0.5 s of latency more.
+SHARED = {
+    "links": {"up": {"bandwidth": 10.0, "latency": 0.0}, "down": {"bandwidth": 100, "latency": 0.5}},
+    "flows": [
+        {"path": ["up"], "bytes": 10, "start": 0, "finish": 2.0},
+        {"path": ["up", "down"], "bytes": 20, "start": 0, "finish": 3.5},
+    ],
+}
+
+
+def write(folder, data, name="flows.json"):
+    path = folder / name
+    path.write_text(data if isinstance(data, str) else json.dumps(data))
+    return path
+
+
+def changed(keys, value):
+    """The example with one value replaced; the keys lead to it."""
+    data = copy.deepcopy(SHARED)
+    here = data
+    for key in keys[:-1]:
+        here = here[key]
+    here[keys[-1]] = value
+    return data
+
+
+def test_a_file_that_agrees_exits_with_0_and_tells_every_flow(tmp_path, capsys):
+    out = tmp_path / "out.json"
+    assert run(["validate", "flows", str(write(tmp_path, SHARED)), "--json", str(out)]) == 0
+    assert "agrees" in capsys.readouterr().out
+    written = json.loads(out.read_text())
+    file = str(tmp_path / "flows.json")
+    same = {"family": "flows", "relative_error": 0.0, "tolerance": 1e-9, "agrees": True}
+    assert written["rows"] == [
+        same | {"item": f"{file}: flow 0", "predicted": 2.0, "reference": 2.0},
+        same | {"item": f"{file}: flow 1", "predicted": 3.5, "reference": 3.5},
+    ]
+    none = {"items": 2, "disagreeing": 0, "max_relative_error": 0.0, "mean_relative_error": 0.0}
+    assert (written["summary"], written["agrees"]) == ({"flows": none}, True)
+
+
+def test_a_finish_that_is_off_exits_with_1_unless_that_much_is_allowed(tmp_path, capsys):
+    # 3.5 against 3.5 (1 - 1e-6): the relative error is 1e-6 to first order.
+    path = str(write(tmp_path, changed(["flows", 1, "finish"], 3.5 * (1 - 1e-6))))
+    assert run(["validate", "flows", path]) == 1
+    told = capsys.readouterr().out
+    assert "DISAGREES" in told
+    assert "1 of 2 flows disagree" in told
+    assert run(["validate", "flows", path, "--max-error", "2e-6"]) == 0
+    assert run(["validate", "flows", path, "--max-error", "0.9e-6"]) == 1
+
+
+def test_one_nanosecond_in_a_second_is_the_border(tmp_path):
+    lone = {"links": {"a": {"bandwidth": 1.0, "latency": 0.0}}, "flows": [{"path": ["a"], "bytes": 1, "start": 0, "finish": 1.0}]}
+    for finish, status in ((1.0 + 0.9e-9, 0), (1.0 + 1.1e-9, 1)):
+        lone["flows"][0]["finish"] = finish
+        assert run(["validate", "flows", str(write(tmp_path, lone))]) == status
+
+
+def test_several_files_are_judged_each_and_one_that_disagrees_fails_all(tmp_path, capsys):
+    good = write(tmp_path, SHARED, "good.json")
+    bad = write(tmp_path, changed(["flows", 0, "finish"], 4.0), "bad.json")
+    assert run(["validate", "flows", str(good), str(bad), str(good), "--json", "-"]) == 1
+    written = json.loads(capsys.readouterr().out)
+    assert [(row["item"], row["agrees"]) for row in written["rows"]] == [
+        (f"{good}: flow 0", True),
+        (f"{good}: flow 1", True),
+        (f"{bad}: flow 0", False),
+        (f"{bad}: flow 1", True),
+    ]
+    # |2 - 4| / 4
+    assert written["summary"]["flows"] == {
+        "items": 4,
+        "disagreeing": 1,
+        "max_relative_error": 0.5,
+        "mean_relative_error": 0.125,
+    }
+    assert not written["agrees"]
+
+
+def test_of_many_flows_that_disagree_the_worst_are_shown(tmp_path, capsys):
+    data = {"links": {"a": {"bandwidth": 1.0, "latency": 0.0}, "b": {"bandwidth": 1.0, "latency": 0.0}}, "flows": []}
+    for i in range(12):
+        # Each alone, one after another: it ends at 2 i + 1 and is said to end i % later.
+        data["flows"].append({"path": ["a"], "bytes": 1, "start": 2 * i, "finish": (2 * i + 1) * (1 + i / 100)})
+    assert run(["validate", "flows", str(write(tmp_path, data))]) == 1
+    told = capsys.readouterr().out
+    assert "11 of 12 flows disagree, the worst 10" in told
+    shown = [line.split()[-4] for line in told.splitlines() if line.split()[-5:-4] == ["flow"]]
+    assert shown == [str(i) for i in range(11, 1, -1)]
+
+
+def test_the_other_reading_of_latency_is_an_option_and_a_hint(tmp_path, capsys):
+    # Latency first: flow 0 is alone until 0.5 s and has 5 bytes left; 5 B/s each until 1.5 s; then 15 of 20 are left.
+    data = changed(["flows", 0, "finish"], 1.5)
+    data["flows"][1]["finish"] = 3.0
+    path = str(write(tmp_path, data))
+    assert run(["validate", "flows", path]) == 1
+    assert "give --latency-first" in capsys.readouterr().out
+    assert run(["validate", "flows", path, "--latency-first"]) == 0
+    agreeing = str(write(tmp_path, SHARED))
+    assert run(["validate", "flows", agreeing, "--latency-first"]) == 1
+    assert "leave out --latency-first" in capsys.readouterr().out
+
+
+def test_a_finish_of_zero_has_an_error_of_one_unless_met(tmp_path):
+    data = changed(["flows", 0, "finish"], 0.0)
+    assert validate([write(tmp_path, data)]).rows[0].relative_error == 1.0
+    data["flows"][0]["path"] = []
+    assert validate([write(tmp_path, data)]).rows[0].relative_error == 0.0
+
+
+def test_keys_that_tell_where_the_figures_come_from_are_left_alone(tmp_path):
+    data = copy.deepcopy(SHARED) | {"source": "by hand"}
+    data["flows"][0]["name"] = "first"
+    assert validate([write(tmp_path, data)]).agrees
+
+
+def test_links_are_numbered_in_the_order_of_the_file(tmp_path):
+    links, flows, finish = load_flows(write(tmp_path, SHARED))
+    assert links.names == ("up", "down")
+    assert links.bandwidth_bytes_per_s.tolist() == [10.0, 100.0]
+    assert (flows.path(0), flows.path(1), finish) == ([0], [0, 1], [2.0, 3.5])
+
+
+@pytest.mark.parametrize(
+    ("keys", "value", "told"),
+    [
+        (["links", "up", "bandwidth"], 0, "links.up.bandwidth: input should be greater than 0 (got 0"),
+        (["links", "up", "bandwidth"], -1.5, "links.up.bandwidth: input should be greater than 0 (got -1.5)"),
+        (["links", "up", "bandwidth"], "10", "links.up.bandwidth: input should be a valid number (got '10')"),
+        (["links", "up", "bandwidth"], True, "links.up.bandwidth: must be a number (got True)"),
+        (["links", "down", "latency"], -1e-6, "links.down.latency: input should be greater than or equal to 0 (got -1e-06)"),
+        (["links", "down"], {"bandwidth": 1.0}, "links.down.latency: the key is missing"),
+        (["links"], {}, "links: dictionary should have at least 1 item"),
+        (["flows"], [], "flows: list should have at least 1 item"),
+        (["flows", 1, "bytes"], 0, "flows.1.bytes: input should be greater than 0 (got 0"),
+        (["flows", 1, "bytes"], -3, "flows.1.bytes: input should be greater than 0 (got -3"),
+        (["flows", 1, "start"], None, "flows.1.start: input should be a valid number"),
+        (["flows", 0, "finish"], -1, "flows.0.finish: lies before the start (0.0) (got -1.0)"),
+        (["flows", 1, "path"], ["up", "dwon"], "flows.1.path.1: no such link (got 'dwon'); did you mean 'down'?"),
+        (["flows", 1, "path"], "up", "flows.1.path: input should be a valid list"),
+        (["flows", 1, "path"], ["up", 3], "flows.1.path.1: input should be a valid string"),
+    ],
+)
+def test_an_impossible_file_is_refused_in_one_line_with_the_field(tmp_path, capsys, keys, value, told):
+    path = write(tmp_path, changed(keys, value))
+    assert run(["validate", "flows", str(path)]) == 2
+    message = capsys.readouterr().err
+    assert message.count("\n") == 1
+    assert f"{path}: {told}" in message
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('{"links": {},\n "flows": [}', ":2: not valid JSON"),
+        ("", ":1: not valid JSON"),
+        ("[]", ": must be a mapping of keys"),
+        ('{"links": {"a": {"bandwidth": NaN, "latency": 0}}, "flows": []}', "NaN is no number"),
+        (json.dumps(changed(["flows", 0, "bytes"], 1e300)).replace("1e+300", "NaN"), "NaN is no number"),
+        (json.dumps(changed(["flows", 0, "bytes"], 1e300)).replace("1e+300", "1e999"), "1e999 is more than a number holds"),
+        (
+            json.dumps(changed(["flows", 0, "bytes"], 1e300)).replace("1e+300", "1" + "0" * 400),
+            "a number of 401 digits is more than a number holds",
+        ),
+        (json.dumps(changed(["flows", 0, "bytes"], 1e302)), "flows.0.bytes: must be 0 to 1e+19"),
+        ('{"links": {"a": {}, "a": {}}}', "the key 'a' stands twice"),
+    ],
+)
+def test_what_is_no_such_file_at_all_is_refused_in_one_line(tmp_path, capsys, text, told):
+    path = write(tmp_path, text)
+    assert run(["validate", "flows", str(path)]) == 2
+    message = capsys.readouterr().err
+    assert message.count("\n") == 1
+    assert str(path) in message
+    assert told in message
+
+
+def test_a_missing_file_and_an_impossible_error_are_refused(tmp_path, capsys):
+    good = str(write(tmp_path, SHARED))
+    assert run(["validate", "flows", str(tmp_path / "flow.json")]) == 2
+    assert "did you mean 'flows.json'?" in capsys.readouterr().err
+    for error in ("-1e-9", "nan"):
+        assert run(["validate", "flows", good, "--max-error", error]) == 2
+        assert "--max-error: must be a number of at least 0" in capsys.readouterr().err
+
+
+def test_nothing_is_written_where_a_file_is_refused(tmp_path):
+    out = tmp_path / "out.json"
+    bad = write(tmp_path, changed(["links", "up", "bandwidth"], 0), "bad.json")
+    assert run(["validate", "flows", str(write(tmp_path, SHARED)), str(bad), "--json", str(out)]) == 2
+    assert not out.exists()
+
+
+def test_the_python_interface_raises_the_typed_error(tmp_path):
+    with pytest.raises(InputFileError, match="no such link") as caught:
+        validate([write(tmp_path, changed(["flows", 0, "path"], ["upp"]))])
+    assert caught.value.field == "flows.0.path.0"
+    assert caught.value.choices == ["down", "up"]

@@ -1,0 +1,68 @@
+"""Closed forms are what schedules take as played, and no step grows when a task or a transfer shrinks."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meshwright.costs.pipelines import schedules
+from meshwright.costs.pipelines.plain_schedules import plain_spans_s
+from meshwright.costs.pipelines.steady_steps import PlayedPipeline, ends_s, largest_mean, step_s
+from meshwright.plans.partition import Layout
+
+from ...draws import draws
+
+
+def test_three_stages_of_1f1b_worked_by_hand():
+    # F = 1, 3, 1 and B = 1, 3, 1, three micro-batches: T = 2, 6, 2. Stage 1 stays busy: F at 1-4, 4-7, its first B waits for
+    # F and B of stage 2 (4-5, 5-6) until 7-10, then F 10-13, B 13-16, and the last F's way over stage 2 is done by 15: B 16-19,
+    # and stage 0 ends at 20. Stage 1 is busy for 18 of its 18 seconds.
+    spans = plain_spans_s(False, 3, np.array([1.0, 3.0, 1.0]), np.array([1.0, 3.0, 1.0]), np.zeros(3))
+    assert spans.tolist() == pytest.approx([20.0, 18.0, 11.0])
+
+
+@draws(38)
+@given(
+    st.sampled_from([("1f1b", False), ("gpipe", False), ("gpipe", True)]),
+    st.integers(2, 8),
+    st.integers(1, 20),
+    st.integers(0, 10**6),
+    st.sampled_from([0.0, 0.1, 2.0]),
+)
+def test_closed_forms_are_the_schedule_as_played(kind, p, m, seed, way):
+    schedule, overlaps = kind
+    rng = np.random.default_rng(seed)
+    task_s, send_s = rng.lognormal(0.0, rng.choice([0.0, 0.3, 1.5]), (p, 1, 3)), way * rng.lognormal(0.0, 1.0, p)
+    formula = schedules.play(schedule, 1, m, task_s, send_s, overlaps_sends=overlaps)
+    played = schedules._played(schedules.orders(schedule, p, 1, m), 1, m, task_s, send_s, overlaps)
+    for ours, theirs in zip(formula, played, strict=True):
+        assert ours == pytest.approx(theirs, rel=1e-12)
+
+
+def test_the_largest_mean_worked_by_hand():
+    # alone 3 and 1, there and back 2 + 6 over two steps: 4
+    assert largest_mean(np.array([[3.0, 2.0], [6.0, 1.0]])) == pytest.approx(4.0)
+    assert largest_mean(np.array([[3.0, -np.inf], [6.0, 1.0]])) == pytest.approx(3.0)
+
+
+@draws(75)
+@given(st.data())
+def test_no_step_grows_when_a_task_or_a_transfer_shrinks(data):
+    schedule = data.draw(st.sampled_from(["1f1b", "gpipe", "interleaved", "interleaved", "zb-h1", "zb-2p"]))
+    p, m = data.draw(st.integers(2, 5)), data.draw(st.integers(1, 13))
+    v = data.draw(st.integers(2, 3)) if schedule == "interleaved" else 1
+    rng = np.random.default_rng(data.draw(st.integers(0, 10**6)))
+    overlaps, is_tied = bool(rng.integers(2)), bool(rng.integers(2))
+    layout = Layout(pp=p, virtual_stages=v, schedule=schedule, micro_batch=1, global_batch=m, overlap_pp=overlaps)
+    task_s, send_s = rng.lognormal(0.0, 0.7, (p, v, 3)), rng.lognormal(0.0, 0.5, p * v) * rng.choice([0.1, 1.0, 3.0])
+    tails_s = dict(enumerate(rng.lognormal(0.0, 1.0, p) * rng.choice([0.0, 1.0, 10.0])))
+    shrunk = [task_s.copy(), send_s.copy()]
+    part = shrunk[int(rng.integers(2))]
+    part[rng.random(part.shape) < rng.choice([0.1, 0.5, 1.0])] *= rng.choice([0.0, 0.5, 0.9])
+    before = PlayedPipeline.of(layout, task_s, send_s)
+    after = PlayedPipeline.of(layout, *shrunk)
+    seconds = step_s(before, tails_s, is_tied=is_tied)[0]
+    assert step_s(after, tails_s, is_tied=is_tied)[0] <= seconds * (1 + 1e-12)
+    # never shorter than a stage needs by itself, never longer than in lockstep
+    assert seconds >= max(before.played.busy_s + np.array(list(tails_s.values()))) * (1 - 1e-12)
+    assert seconds <= max(ends_s(before.played, tails_s, is_tied=is_tied).values()) * (1 + 1e-12)

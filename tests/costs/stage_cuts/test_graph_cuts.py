@@ -1,0 +1,312 @@
+"""Cuts are those of brute force: the shortest step among those that fit."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import strategies as st
+
+from meshwright.costs.pipelines.schedules import FORWARD, orders
+from meshwright.costs.settings import CostSettings
+from meshwright.costs.stage_cuts import cut_family, interleaved_cuts
+from meshwright.costs.stage_cuts.chunk_runs import Pipeline, fits
+from meshwright.costs.stage_cuts.graph_cuts import best_cuts, find_cuts, least_of
+from meshwright.costs.stage_cuts.interleaved_cuts import Held, fitting_cuts, most_flying
+from meshwright.costs.stage_cuts.unit_chain import Chain
+from meshwright.costs.training_step.graph_step_time import graph_step_s
+from meshwright.costs.work.graph_memory import graph_peak_memory, graph_stage_memory
+from meshwright.costs.work.graph_work import describe_graph
+from meshwright.costs.work.memory import FRAGMENTATION, RUNTIME_BYTES
+from meshwright.devices import device_type
+from meshwright.errors import PlanError
+from meshwright.jobs import load_graph
+from meshwright.plans.partition import Layout
+from meshwright.plans.stages import layout_stages
+
+from ...draws import draws
+from ..graphs import Hosts, Line, all_cuts, drawn_graphs, graph_of, sizes
+
+A100 = device_type("a100")
+
+
+layouts = st.builds(
+    lambda pp, dp, m, recompute, schedule, overlap, zero, after: Layout(
+        pp=pp,
+        dp=dp,
+        micro_batch=1,
+        global_batch=dp * m,
+        recompute=recompute,
+        schedule=schedule[0],
+        virtual_stages=schedule[1] if pp > 1 else 1,
+        overlap_pp=overlap,
+        overlap_dp=after,
+        zero=zero if dp > 1 else 0,
+    ),
+    st.integers(1, 4),
+    st.integers(1, 2),
+    st.integers(1, 9),
+    st.sampled_from(["none", "full"]),
+    st.sampled_from([("1f1b", 1), ("1f1b", 1), ("gpipe", 1), ("interleaved", 2), ("interleaved", 3)]),
+    st.booleans(),
+    st.integers(0, 1),
+    st.booleans(),
+)
+
+
+def halfway(peaks, tightness):
+    """A capacity halfway between two cuts' peaks, so that no rounding decides what fits, and the least peak."""
+    levels = sorted(set(peaks))
+    at = round(tightness * (len(levels) - 1))
+    return levels[at] + (levels[at + 1] - levels[at]) / 2 if at + 1 < len(levels) else levels[at] + 1.0, levels[0]
+
+
+@draws(20, suppress_health_check=[HealthCheck.too_slow])
+@given(drawn_graphs(most=8), layouts, st.sampled_from([Line(), Hosts()]), st.floats(0, 1), st.sampled_from([1.0, 1.5]))
+def test_no_cut_that_fits_makes_a_shorter_step(graph, layout, wires, tightness, slowdown):
+    num_chunks, costs = layout.pp * layout.virtual_stages, CostSettings(overlap_slowdown=slowdown)
+    if graph.num_ops < num_chunks:
+        with pytest.raises(PlanError, match="stages are more than the job's ops"):
+            best_cuts(graph, layout, A100, wires, costs)
+        return
+    every = {cuts: describe_graph(graph, layout, A100, costs, cuts=cuts) for cuts in all_cuts(graph, num_chunks)}
+    peaks = {cuts: graph_peak_memory(work)[1].total for cuts, work in every.items()}
+    capacity, least = halfway(peaks.values(), tightness)
+    found = best_cuts(graph, layout, A100, wires, costs, capacity_bytes=capacity)
+    steps = {cuts: graph_step_s(every[cuts], wires, slowdown) for cuts in every if peaks[cuts] <= capacity}
+    if layout.pp > 1:
+        assert peaks[found] <= capacity
+        assert steps[found] == pytest.approx(min(steps.values()), rel=1e-9)
+        assert best_cuts(graph, layout, A100, wires, costs, capacity_bytes=least - 1.0) is None
+
+
+def test_of_many_cuts_a_plain_pipeline_takes_the_best_one():
+    # 20 ops of uneven seconds, messages and parameters on four stages and two replicas: all 969 cuts by plain counting
+    rng = np.random.default_rng(5)
+    ops = 20
+    graph = graph_of(
+        rng.lognormal(0, 1, ops).tolist(),
+        [(a, a + 1) for a in range(ops - 1)],
+        rng.lognormal(0, 1, ops).tolist(),
+        rng.choice([0.0, 1.0, 9.0], ops).tolist(),
+        samples=1,
+    )
+    for schedule, m in (("1f1b", 1), ("1f1b", 3), ("1f1b", 12), ("gpipe", 3), ("gpipe", 12)):
+        layout = Layout(pp=4, dp=2, schedule=schedule, micro_batch=1, global_batch=2 * m, overlap_dp=m > 3)
+        steps = {cuts: graph_step_s(describe_graph(graph, layout, A100, cuts=cuts), Line()) for cuts in all_cuts(graph, 4)}
+        assert steps[best_cuts(graph, layout, A100, Line())] == pytest.approx(min(steps.values()), rel=1e-9)
+
+
+def test_no_figure_of_a_machine_changes_the_family_of_cuts():
+    families = []
+    for name, recompute, micro_batch in (("a100", "none", 1), ("h100", "none", 1), ("v100", "full", 4)):
+        device = device_type(name)
+        graph = load_graph("zoo:squeezenet", device=device)
+        layout = Layout(
+            pp=4, virtual_stages=2, schedule="interleaved", micro_batch=micro_batch, global_batch=8, recompute=recompute
+        )
+        families.append(Chain.of(graph, layout, device, CostSettings()).family.cuts(8))
+    assert len(families[0]) > 20
+    for family in families[1:]:
+        assert family.tolist() == families[0].tolist()
+
+
+@pytest.mark.parametrize(("pp", "v"), [(2, 2), (3, 2), (4, 3)])
+def test_behind_its_first_rounds_an_interleaved_schedule_keeps_what_it_kept_before(pp, v):
+    for m in (*range(1, 24), 40, 64):
+        layout = Layout(pp=pp, virtual_stages=v, schedule="interleaved", micro_batch=1, global_batch=m)
+        for stage, tasks in enumerate(orders("interleaved", pp, v, m)):
+            change = np.zeros((len(tasks), v))
+            change[np.arange(len(tasks)), tasks[:, 1]] = np.where(tasks[:, 0] == FORWARD, 1.0, -1.0)
+            flying, known = np.cumsum(change, axis=0), most_flying(layout)[stage]
+            assert all((known >= moment).all(axis=1).any() for moment in flying)
+            assert all((flying == moment).all(axis=1).any() for moment in known if moment.any())
+
+
+@pytest.mark.parametrize(("pp", "v", "zero"), [(2, 1, 0), (4, 1, 1), (2, 2, 1), (3, 2, 0)])
+def test_what_any_cut_has_at_least_is_no_more_than_what_the_best_one_has(pp, v, zero):
+    graph = load_graph("zoo:alexnet", device=A100, batch_size=64)
+    keys = {"schedule": "interleaved" if v > 1 else "1f1b", "virtual_stages": v, "zero": zero}
+    layout = Layout(pp=pp, dp=2, micro_batch=4, global_batch=64, **keys)
+    chain = Chain.of(graph, layout, A100, CostSettings())
+    least = least_of(layout, chain, 80e9)
+    work = describe_graph(graph, layout, A100, CostSettings(), cuts=best_cuts(graph, layout, A100, Line()))
+    busiest_s = max((work.forward_s + work.backward_s)[work.ops_of(stage)].sum() for stage in range(pp))
+    assert 0 < least.busiest_s <= busiest_s * (1 + 1e-9)
+    assert 0 < least.held_bytes <= graph_peak_memory(work)[1].total * (1 + 1e-9)
+    assert least_of(layout, chain, least.held_bytes * 0.99) is None
+
+
+def test_chunks_of_a_stage_share_its_memory():
+    # Five ops of one second in four chunks, of which the first and the third stand on one stage: one chunk gets two ops. The
+    # weights of the first and of the fourth op fill a device each; only where the last two share a chunk does the fourth op
+    # stand in the fourth chunk, on the other stage.
+    graph = graph_of([1] * 5, [(0, 1), (1, 2), (2, 3), (3, 4)], [0.0] * 5, [10e9, 0.0, 0.0, 10e9, 0.0], samples=1)
+    layout = Layout(pp=2, virtual_stages=2, schedule="interleaved", micro_batch=1, global_batch=2)
+    room = 80e9 + RUNTIME_BYTES + 1
+    assert best_cuts(graph, layout, A100, Line(), capacity_bytes=room) == (0, 1, 2, 3, 5)
+    assert best_cuts(graph, layout, A100, Line(), capacity_bytes=80e9) is None
+
+
+def test_a_stage_that_must_overfill_is_told_without_trying_every_cut():
+    # 96 alike ops on four stages of eight chunks: some 1e24 cuts. Their state fills 3.5 devices, then 4.5.
+    ops, layout = 96, Layout(pp=4, virtual_stages=8, schedule="interleaved", micro_batch=1, global_batch=8)
+    chain = [(a, a + 1) for a in range(ops - 1)]
+    for devices, can in ((3.5, True), (4.5, False)):
+        graph = graph_of([1] * ops, chain, [0.0] * ops, [devices * 10e9 / ops] * ops, samples=1)
+        found = find_cuts(graph, layout, A100, Line(), capacity_bytes=80e9 + RUNTIME_BYTES)
+        assert (found.places is not None) is can
+        assert found.is_proven
+
+
+def test_a_search_for_a_cut_that_is_given_up_says_so(monkeypatch):
+    monkeypatch.setattr(cut_family, "MOST_CUTS", 0)
+    monkeypatch.setattr(cut_family.CutFamily, "_measures", lambda self: [np.ones(self.graph.num_ops)])
+    graph = graph_of([1] * 5, [(0, 1), (1, 2), (2, 3), (3, 4)], [0.0] * 5, [10e9, 0.0, 0.0, 10e9, 0.0], samples=1)
+    layout = Layout(pp=2, virtual_stages=2, schedule="interleaved", micro_batch=1, global_batch=2)
+    room = 80e9 + RUNTIME_BYTES + 1
+    assert find_cuts(graph, layout, A100, Line(), capacity_bytes=room)[:2] == ((0, 1, 2, 3, 5), True)
+    given_up = find_cuts(graph, layout, A100, Line(), capacity_bytes=room, most_steps=0)
+    if given_up.places is None:
+        assert not given_up.is_proven
+        assert RUNTIME_BYTES < given_up.least_bytes <= room  # a cut needs all but a byte
+    # without a limit on memory there is nothing to look for, and what fits nowhere has no runs
+    assert find_cuts(graph, layout, A100, Line()).is_proven
+    assert find_cuts(graph, layout, A100, Line(), capacity_bytes=RUNTIME_BYTES - 1) == (None, True, 0.0)
+
+
+def drawn_pipeline(seed, ops, pp, v):
+    """A pipeline of uneven units between which the capacity is to be set, and the least busy cut without regard to it."""
+    rng = np.random.default_rng(seed)
+
+    def before(values):
+        return np.append(0.0, np.cumsum(values))
+
+    layout = Layout(
+        pp=pp,
+        virtual_stages=v,
+        schedule="interleaved",
+        micro_batch=1,
+        global_batch=int(rng.integers(1, 3 * pp)),
+        overlap_pp=bool(rng.integers(2)),
+        recompute=str(rng.choice(["none", "full"])),
+    )
+    activations = rng.lognormal(0.0, 1.0, ops) * 1e9
+    crossing = np.append(0.0, np.append(rng.uniform(0.2, 1.0, ops - 1) * activations[:-1], 0.0))
+    held = (before(rng.lognormal(0.0, 1.0, ops) * 8e9), before(activations), rng.lognormal(0.0, 1.0, ops) * 3e8, crossing)
+    # a few speeds of wires, so that cuts of one load may send differently
+    transfer_s = crossing / rng.choice([50e9, 500e9], (pp, 1))[np.arange(pp * v) % pp]
+    transfer_s[-1] = 0.0
+    busy_s = before(rng.choice([0.1, 0.2, 0.5], ops))
+    return Pipeline(busy_s, transfer_s, layout.overlap_pp, *held, layout.recompute == "full", np.inf, most_flying(layout)), layout
+
+
+def of_every_cut(pipeline):
+    """Cuts with their bytes, load and transfers, by plain counting."""
+    pp, _, v = pipeline.flying.shape
+    units = len(pipeline.busy_s) - 1
+    cuts = np.array([(0, *inner, units) for inner in combinations(range(1, units), pp * v - 1)])
+    first, last = cuts[:, :-1], cuts[:, 1:]
+    own = pipeline.activation_bytes[last] - pipeline.activation_bytes[first]
+    state = pipeline.state_bytes[last] - pipeline.state_bytes[first]
+    workspace = np.array([np.maximum.reduceat(pipeline.workspace_bytes, cut[:-1]) for cut in cuts])
+    given, sent = pipeline.crossing_bytes[first], pipeline.crossing_bytes[last]
+    fullest = np.zeros(len(cuts))
+    for stage in range(pp):
+        mine = slice(stage, None, pp)
+        kept = ((given if pipeline.recomputes else own)[:, mine] @ pipeline.flying[stage].T).max(1)
+        changing = kept + workspace[:, mine].max(1) + given[:, mine].max(1) + sent[:, mine].max(1)
+        changing += own[:, mine].max(1) if pipeline.recomputes else 0.0
+        fullest = np.maximum(fullest, state[:, mine].sum(1) + (1.0 + FRAGMENTATION) * changing + RUNTIME_BYTES)
+    waits = np.take_along_axis(pipeline.transfer_s.T, last, axis=0)
+    computed, sends = pipeline.busy_s[last] - pipeline.busy_s[first], waits + np.pad(waits, ((0, 0), (1, 0)))[:, :-1]
+    loads = np.maximum(computed, sends) if pipeline.hides else computed + sends
+    return cuts, fullest, loads.max(1), waits.sum(1)
+
+
+@pytest.mark.parametrize("most_transitions", [0.0, 3e6])
+@pytest.mark.parametrize(("ops", "pp", "v"), [(12, 2, 2), (13, 2, 3), (12, 3, 2), (13, 4, 2), (12, 2, 4), (13, 3, 3)])
+def test_uneven_units_are_cut_as_by_brute_force(monkeypatch, ops, pp, v, most_transitions):
+    # without a step of dynamic programming the branches alone must lead there
+    monkeypatch.setattr(interleaved_cuts, "MOST_TRANSITIONS", most_transitions)
+    num_sought = 0
+    for seed in range(12):
+        pipeline, layout = drawn_pipeline(seed, ops, pp, v)
+        cuts, fullest, loads, waits = of_every_cut(pipeline)
+        held = Held(*pipeline[3:7])
+        # sums in another order must not part what is equally busy
+        best = cuts[np.argmin(np.where(loads <= loads.min() * (1 + 1e-9), waits, np.inf))]
+        levels = np.unique(np.round(fullest))
+        for at in (0, 1, 3, 10, 30, 100):
+            capacity = levels[at] + 1.0
+            found = best.copy()
+            bounded = pipeline._replace(capacity_bytes=capacity)
+            num_sought += not fits(bounded, found)
+            assert fitting_cuts(layout, pipeline.busy_s, pipeline.transfer_s, held, capacity, found) == (True, True, 0.0)
+            can = fullest <= capacity
+            least = loads[can].min()
+            sent = waits[can & (loads <= least * (1 + 1e-9))].min()
+            mine = (cuts == found).all(1)
+            assert fits(bounded, found)
+            assert can[mine].all()
+            assert (loads[mine][0], waits[mine][0]) == pytest.approx((least, sent), rel=1e-9)
+            # a search that is cut short tells no more than it knows
+            short = fitting_cuts(layout, pipeline.busy_s, pipeline.transfer_s, held, capacity, best.copy(), most_steps=1)
+            assert short.least_bytes <= levels[0] + 1.0
+        assert fitting_cuts(layout, pipeline.busy_s, pipeline.transfer_s, held, levels[0] - 2.0, best) == (False, True, 0.0)
+    assert num_sought > 36
+
+
+def test_many_stages_are_not_cut_for_balance_where_sending_costs_more():
+    # Three ops of 9, 9 and 18 s a micro-batch; behind the first crosses 1 byte, behind the second 9 bytes, in 1 s a byte. One
+    # micro-batch takes 36 s and the way there and back: 2 s or 18 s. Two equal stages would be those behind the second op.
+    graph = graph_of([3, 3, 6], [(0, 1), (1, 2)], [1.0, 9.0, 0.0], [0.0] * 3, samples=1)
+    layout = Layout(pp=2, micro_batch=1, global_batch=1)
+    assert best_cuts(graph, layout, A100, Line()) == (0, 1, 3)
+
+
+def test_memory_moves_a_cut():
+    # Four ops of one second; the first holds 10 GB of weights, 80 GB with its state, which fills a device by itself.
+    graph = graph_of([1, 1, 1, 1], [(0, 1), (1, 2), (2, 3)], [0.0] * 4, [10e9, 1e9, 1e9, 1e9], samples=1)
+    layout = Layout(pp=2, micro_batch=1, global_batch=8)
+    assert best_cuts(graph, layout, A100, Line()) == (0, 2, 4)
+    assert best_cuts(graph, layout, A100, Line(), capacity_bytes=80e9 + RUNTIME_BYTES + 1) == (0, 1, 4)
+    assert best_cuts(graph, layout, A100, Line(), capacity_bytes=80e9) is None
+
+
+@pytest.mark.parametrize("pp", [2, 3, 5, 8])
+def test_without_transfers_it_is_the_bisection_of_plans(pp):
+    class Free(Line):
+        def group_s(self, operation, payload_bytes, group):
+            return 0.0
+
+    graph = load_graph("zoo:resnet50", device=A100)
+    # so many micro-batches that nothing but the busiest stage counts
+    layout = Layout(pp=pp, micro_batch=graph.samples_per_step, global_batch=graph.samples_per_step * 10**6)
+    ours = describe_graph(graph, layout, A100, cuts=best_cuts(graph, layout, A100, Free()))
+    theirs = describe_graph(graph, layout, A100, stages=layout_stages(graph, layout))
+    busiest = [max(float((w.forward_s + w.backward_s)[ops].sum()) for ops in w.chunks) for w in (ours, theirs)]
+    assert busiest[0] == pytest.approx(busiest[1], rel=1e-5)
+
+
+def test_layers_of_a_transformer_stay_whole():
+    graph = load_graph("zoo:gpt2-small", device=A100)
+    layout = Layout(pp=4, micro_batch=1, global_batch=graph.samples_per_step)
+    cuts = best_cuts(graph, layout, A100, Line())
+    for place in cuts[1:-1]:
+        before, after = (graph.op_names[graph.order[at]].split(".")[0] for at in (place - 1, place))
+        assert before != after
+    with pytest.raises(PlanError, match=r"layout\.pp: 32 stages are more than the job's layers"):
+        best_cuts(graph, Layout(pp=32, micro_batch=1, global_batch=16), A100, Line())
+
+
+@draws(15)
+@given(drawn_graphs())
+def test_what_crosses_a_place_is_what_a_pipeline_cut_there_sends(graph):
+    layout = Layout(pp=graph.num_ops, micro_batch=1, global_batch=4)
+    chain = Chain.of(graph, layout, A100, CostSettings())
+    work = describe_graph(graph, layout, A100, cuts=range(graph.num_ops + 1))
+    assert chain.crossing_bytes[1:] == pytest.approx(work.boundary_bytes, abs=1e-12)
+    assert chain.crossing_bytes[0] == 0.0
+    assert [graph_stage_memory(work, stage).parameters for stage in range(layout.pp)] == np.diff(chain.weight_bytes).tolist()
+    assert sizes(chain.starts) == [1] * graph.num_ops

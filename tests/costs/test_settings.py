@@ -1,0 +1,104 @@
+"""The settings of the cost model."""
+
+from typing import get_args
+
+import pytest
+
+from meshwright import settings
+from meshwright.costs import collectives, compute, flows
+from meshwright.costs.settings import CostSettings
+from meshwright.errors import ConfigError
+
+OTHER_CHOICES = {
+    "compute": "profiled",
+    "collectives": "measured",
+    "collectives_table": "a100",
+    "kernels": "a100",
+    "software": "megatron-lm",
+    "in_network_trees": 7,
+    "flows": "store-and-forward",
+    "routing": "ecmp",
+    "routing_seed": 1,
+    "contention": "independent",
+    "overlap_slowdown": 1.126,
+    "priority": "shortest-first",
+    "gradient_bucket_bytes": 25e6,
+    "message_chunk_bytes": 4e6,
+    "gradient_bytes_per_parameter_byte": 2.0,
+}
+
+
+def test_every_layer_has_another_choice_here():
+    assert OTHER_CHOICES.keys() == CostSettings.model_fields.keys()
+
+
+@pytest.mark.parametrize("field", OTHER_CHOICES)
+def test_the_digest_tells_every_choice_apart(field):
+    settings_of_it = {"collectives": "measured"} if field == "collectives_table" else {}
+    assert CostSettings(**settings_of_it, **{field: OTHER_CHOICES[field]}).digest != CostSettings(**settings_of_it).digest
+
+
+def test_equal_choices_have_equal_digests():
+    assert CostSettings(collectives="auto", gradient_bytes_per_parameter_byte=1).digest == CostSettings().digest
+
+
+def test_layouts_have_defaults_of_their_own_where_nothing_was_given():
+    usual = CostSettings().of_layouts
+    assert (usual.collectives, usual.overlap_slowdown) == ("calibrated", 1.126)
+    assert usual.of_layouts == usual
+    # what was given stays, also where it is the default of the others
+    for given in ({"collectives": "auto"}, {"overlap_slowdown": 1.0}):
+        assert CostSettings(**given).of_layouts.model_dump() == usual.model_dump() | given
+    assert CostSettings(contention="fair").of_layouts.model_dump() == usual.model_dump() | {"contention": "fair"}
+
+
+@pytest.mark.parametrize(
+    ("choices", "digest"),
+    [
+        ({}, "f0bc0d21bd0e0f0e3b7ef3485c390e3e"),
+        ({"overlap_slowdown": 1.126}, "e87b531847ebe90a2d3524e595b731fd"),
+        ({"contention": "fair"}, "e5215a2bd6b2c19336de34dedcde1f24"),
+    ],
+)
+def test_choices_without_kernels_keep_the_digest_of_recorded_results(choices, digest):
+    # These stood before there was a choice of kernels; step times on disk and recorded runs are found by them.
+    assert CostSettings(**choices).digest == CostSettings(**choices, kernels=None).digest == digest
+    assert "kernels" not in CostSettings(**choices, kernels=None).model_dump()
+
+
+@pytest.mark.parametrize(
+    ("field", "known"),
+    [("compute", compute.MODELS), ("collectives", collectives.ALGORITHMS), ("flows", flows.MODELS)],
+)
+def test_yaml_offers_what_the_layer_has(field, known):
+    assert set(get_args(CostSettings.model_fields[field].annotation)) - {"auto"} == set(known)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"collectives": "rng"}, r"collectives: .*'rng'.*did you mean 'ring'\?"),
+        ({"flow": "cut-through"}, r"flow: .*did you mean 'flows'\?"),
+        ({"gradient_bytes_per_parameter_byte": 0}, r"gradient_bytes_per_parameter_byte: .*0"),
+        ({"gradient_bytes_per_parameter_byte": float("nan")}, r"gradient_bytes_per_parameter_byte: "),
+    ],
+)
+def test_a_bad_setting_is_refused_by_name(data, message):
+    with pytest.raises(ConfigError, match=message):
+        settings.build(CostSettings, data)
+
+
+def test_a_table_is_refused_where_nothing_reads_it():
+    with pytest.raises(ConfigError, match=r"a collectives_table wants collectives: measured"):
+        settings.build(CostSettings, {"collectives": "nccl", "collectives_table": "a100"})
+
+
+@pytest.mark.parametrize("value", [0.999, -1.0, float("inf")])
+def test_overlap_never_speeds_up(value):
+    with pytest.raises(ConfigError, match="overlap_slowdown"):
+        settings.build(CostSettings, {"overlap_slowdown": value})
+
+
+def test_fluids_do_not_store_and_forward():
+    with pytest.raises(ConfigError, match="contention fair wants flows cut-through"):
+        settings.build(CostSettings, {"contention": "fair", "flows": "store-and-forward"})

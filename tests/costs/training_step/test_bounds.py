@@ -1,0 +1,63 @@
+"""Groups of ranks in any order, against a count on the devices themselves; remembered kernels."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meshwright.costs.process_groups.group_network import groups_of, is_regular
+from meshwright.costs.training_step.bounds import RememberedKernels
+from meshwright.costs.training_step.kernels import kernel_model
+from meshwright.costs.work.operations import Product, Sweep
+from meshwright.devices import device_type
+from meshwright.plans import Layout
+from meshwright.plans.rank_order import ORDERS, coordinates
+
+powers = st.sampled_from([1, 2, 4])
+
+
+@given(powers, powers, powers, powers, st.sampled_from([2, 4, 8]), st.sampled_from(ORDERS))
+def test_a_groups_ranks_on_a_host_are_those_that_stand_there(tp, cp, dp, pp, per_host, order):
+    layout = Layout(tp=tp, cp=cp, dp=dp, pp=pp, micro_batch=1, global_batch=dp)
+    if layout.world % min(per_host, layout.world) or not is_regular(layout, per_host, order):
+        return
+    groups, places = groups_of(layout, per_host, order), coordinates(layout, order)
+    host = np.arange(layout.world) // per_host
+    for axis, fixed in (("tp", ("cp", "dp", "pp")), ("cp", ("tp", "dp", "pp")), ("dp_cp", ("tp", "pp"))):
+        mine = [r for r, place in enumerate(places) if all(getattr(place, a) == getattr(places[0], a) for a in fixed)]
+        counts = np.unique(host[mine], return_counts=True)[1]
+        assert set(counts.tolist()) == {groups[axis].per_host}
+        assert len(mine) == groups[axis].size
+        if groups[axis].per_host > 1:
+            assert set(np.diff(mine)[: groups[axis].per_host - 1].tolist()) == {groups[axis].stride}
+    stages = [r for r, place in enumerate(places) if (place.tp, place.cp, place.dp) == (0, 0, 0)]
+    is_inside = len(set(host[stages].tolist())) == 1
+    assert groups["pp"].per_host == (2 if is_inside and pp > 1 else 1)
+
+
+def test_the_stages_of_one_host_hand_on_inside_it_and_so_do_its_ends():
+    inside = groups_of(Layout(pp=8, micro_batch=1, global_batch=1), 8)
+    assert (inside["pp"].per_host, inside["ends"].per_host) == (2, 2)
+    across = groups_of(Layout(pp=16, micro_batch=1, global_batch=1), 8)
+    # One transfer leaves each host at a time: the only rank of the stage at its edge has the cards for itself.
+    assert (across["pp"].per_host, across["pp"].side_by_side) == (1, 1)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_part_of_a_host_is_a_host(order):
+    assert is_regular(Layout(tp=2, dp=3, micro_batch=1, global_batch=3), 8, order)
+
+
+def test_ranks_that_straddle_hosts_are_irregular():
+    assert not is_regular(Layout(tp=3, dp=8, micro_batch=1, global_batch=8), 8)
+    assert is_regular(Layout(tp=3, dp=8, micro_batch=1, global_batch=8), 8, "dp-tp-cp-pp")
+    # Slices of the sequence between those of the layers: two pairs of copies on a host, unevenly apart.
+    assert not is_regular(Layout(cp=2, tp=2, dp=2, micro_batch=1, global_batch=2), 8, "cp-tp-dp-pp")
+
+
+def test_a_product_costs_the_same_when_it_is_remembered():
+    model = kernel_model(device_type("a100"))
+    kept = RememberedKernels(model.device, model.constants)
+    for item in (Product("a", 4096, 1024, 512), Product("b", 4096, 1024, 512, is_attention=True), Sweep("c", 1e9)):
+        for width in (2, 4):
+            assert kept.kernel_s(item, width) == kept.kernel_s(item, width) == model.kernel_s(item, width)

@@ -1,0 +1,68 @@
+"""What of gradients and parameters hides behind passes: closed forms against playing every block."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meshwright.costs.training_step.gradient_overlap import Span, exposed_after, exposed_before
+
+seconds = st.sampled_from([0.0, 0.25, 1.0, 3.0])
+spans = st.lists(st.builds(Span, st.integers(1, 5), seconds, seconds, seconds), min_size=1, max_size=4)
+messages = st.lists(st.tuples(st.sampled_from(["shard", "replica", "expert_dp"]), seconds), max_size=3)
+
+
+def played_after(spans, messages):
+    """Block by block: each part goes through the messages of its kind, of which each does one part at a time."""
+    free, clock = [0.0] * len(messages), 0.0
+    for span in spans:
+        for _ in range(span.num_blocks):
+            clock += span.seconds
+            ready = {True: clock, False: clock}
+            for place, (axis, whole_s) in enumerate(messages):
+                is_expert = axis == "expert_dp"
+                share = span.experts if is_expert else span.dense
+                if share:
+                    free[place] = ready[is_expert] = max(ready[is_expert], free[place]) + share * whole_s
+    return max(0.0, max(free, default=0.0) - clock)
+
+
+def played_before(spans, messages):
+    """Block by block: each waits for its parts, which arrive message by message from the beginning on."""
+    arrived, clock, waited = [0.0] * len(messages), 0.0, 0.0
+    for span in spans:
+        for _ in range(span.num_blocks):
+            wanted = []
+            for place, (axis, whole_s) in enumerate(messages):
+                part = (span.experts if axis == "expert_dp" else span.dense) * whole_s
+                arrived[place] += part
+                wanted += [arrived[place]] if part else []
+            late = max(0.0, max(wanted, default=0.0) - clock)
+            waited, clock = waited + late, clock + late + span.seconds
+    return waited
+
+
+def test_worked_by_hand():
+    # Four layers of 1 s, a quarter of 6 s each: 1-2.5, -4, -5.5, -7; the passes end at 4 s.
+    assert exposed_after([Span(4, 1.0, 0.25, 0.0)], [("dp_cp", 6.0)]) == pytest.approx(3.0, rel=1e-12)
+    # and of 2 s: the last part of 0.5 s alone
+    assert exposed_after([Span(4, 1.0, 0.25, 0.0)], [("dp_cp", 2.0)]) == pytest.approx(0.5, rel=1e-12)
+    # parameters of 6 s: the first layer waits until 1.5 s and runs to 2.5, the second until 3 s, the third 4.5, the last 6-7
+    assert exposed_before([Span(4, 1.0, 0.25, 0.0)], [("shard", 6.0)]) == pytest.approx(3.0, rel=1e-12)
+
+
+@given(spans=spans, messages=messages)
+def test_the_closed_form_after_is_what_playing_gives(spans, messages):
+    assert exposed_after(spans, messages) == pytest.approx(played_after(spans, messages), rel=1e-9, abs=1e-12)
+
+
+@given(spans=spans, messages=messages)
+def test_the_closed_form_before_is_what_playing_gives(spans, messages):
+    assert exposed_before(spans, messages) == pytest.approx(played_before(spans, messages), rel=1e-9, abs=1e-12)
+
+
+@given(spans=spans, messages=messages)
+def test_no_more_is_exposed_than_there_is(spans, messages):
+    total = {kind: sum(span.num_blocks * (span.experts if kind else span.dense) for span in spans) for kind in (False, True)}
+    whole = sum(seconds * total[axis == "expert_dp"] for axis, seconds in messages)
+    assert 0 <= exposed_after(spans, messages) <= whole * (1 + 1e-9) + 1e-12
+    assert 0 <= exposed_before(spans, messages) <= whole * (1 + 1e-9) + 1e-12

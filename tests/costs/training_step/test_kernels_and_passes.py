@@ -1,0 +1,136 @@
+"""Kernels by tiles and bytes, passes by their two clocks."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meshwright.costs.training_step.kernels import KernelModel, KernelSettings, kernel_settings
+from meshwright.costs.training_step.passes import PassTime, pass_time
+from meshwright.costs.work.operations import FusedAttention, Message, Product, Sweep
+from meshwright.devices import DeviceType
+
+DEVICE = DeviceType("plain", 100e12, 80e9, 1e12, 1.0, 1.0, 0.0)
+CONSTANTS = KernelSettings(
+    device="plain",
+    calibrated=False,
+    num_multiprocessors=100,
+    product_efficiency=1.0,
+    attention_product_efficiency=0.5,
+    product_overhead_k=0.0,
+    memory_efficiency=1.0,
+    loss_efficiency=0.5,
+    spread_loss_efficiency=1.0,
+    fused_attention_efficiency=0.5,
+    fused_attention_backward_efficiency=0.25,
+    kernel_gap_us=0.0,
+    host_us_per_kernel=0.0,
+    host_us_per_message=0.0,
+    optimizer_bytes_per_parameter=30.0,
+    step_overhead_ms=1.0,
+    uncertainty=0.05,
+)
+MODEL = KernelModel(DEVICE, CONSTANTS)
+sizes = st.integers(1, 8192)
+
+
+def test_a_product_of_full_waves_runs_at_the_peak():
+    # 10 x 10 tiles of 256 x 128 on 100 multiprocessors: one wave, 2 m n k / 100 TFLOP/s
+    product = Product("p", 2560, 1280, 8192)
+    assert MODEL.product_s(product) == pytest.approx(product.flops / 100e12)
+
+
+def test_one_row_of_tiles_more_costs_part_of_a_wave_and_adding_parts_of_sums_worked_by_hand():
+    # 110 large tiles want two waves, twice the time. Best are 220 tiles of 128 x 128 in four parts: 880 of an eighth of the
+    # work, nine waves at 92 % of the speed, and four partial results of 4 bytes written and read
+    one, more = (MODEL.product_s(Product("p", m, 1280, 8192)) for m in (2560, 2816))
+    assert more == pytest.approx(9 / 8 / 0.92 * one + 4 * 8 * 2816 * 1280 / 1e12)
+
+
+def test_a_tile_that_adds_to_float32_stores_four_times_as_long_worked_by_hand():
+    # one wave of 100 tiles of 256 x 128: 1024 steps along the sums and 64 for the start and end of a tile, or 256 where it
+    # reads and writes 4 bytes a number instead of writing 2
+    model = KernelModel(DEVICE, CONSTANTS.model_copy(update={"product_overhead_k": 64.0}))
+    step_s = 2 * 256 * 128 / 1e12
+    assert model.product_s(Product("p", 2560, 1280, 1024)) == pytest.approx(1088 * step_s)
+    assert model.product_s(Product("p", 2560, 1280, 1024, sum_bytes=4)) == pytest.approx(1280 * step_s)
+    assert model.product_s(Product("p", 2560, 1280, 1024, sum_bytes=2)) == pytest.approx(1152 * step_s)
+
+
+@given(m=sizes, n=sizes, k=sizes)
+def test_no_product_beats_the_peak_or_the_memory(m, n, k):
+    product = Product("p", m, n, k)
+    moved = 2 * (m * k + k * n + m * n)
+    assert MODEL.product_s(product) >= max(product.flops / 100e12, moved / 1e12) * (1 - 1e-12)
+
+
+@given(m=sizes, n=sizes, k=sizes)
+def test_twice_the_sums_never_take_less(m, n, k):
+    assert MODEL.product_s(Product("p", m, n, 2 * k)) >= MODEL.product_s(Product("p", m, n, k)) * (1 - 1e-12)
+
+
+def test_other_kernels_worked_by_hand():
+    # 1 GB at 1 TB/s; the loss of one rank at half of that; 1 TFLOP at half and at a quarter of 100 TFLOP/s
+    assert MODEL.sweep_s(Sweep("s", 1e9)) == pytest.approx(1e-3)
+    assert MODEL.sweep_s(Sweep("s", 1e9, kind="loss")) == pytest.approx(2e-3)
+    assert MODEL.attention_s(FusedAttention("a", 1e12, 0.0)) == pytest.approx(20e-3)
+    assert MODEL.attention_s(FusedAttention("a", 1e12, 0.0, is_backward=True)) == pytest.approx(40e-3)
+    # 1e9 parameters of 30 bytes, 14 more where gradients have four bytes, and a millisecond
+    assert MODEL.optimizer_s(1e9) == pytest.approx(31e-3)
+    assert MODEL.optimizer_s(1e9, gradient_bytes=4) == pytest.approx(45e-3)
+
+
+def test_every_device_type_finds_constants():
+    assert kernel_settings("a100-80gb").calibrated
+    assert kernel_settings("h100").num_multiprocessors == 132
+    assert kernel_settings("v100").device == "v100"
+    assert kernel_settings("b200").device == "any"
+    assert kernel_settings("h100").uncertainty > kernel_settings("a100").uncertainty
+
+
+def timed(items, message_s=1.0, slowdown=1.0):
+    return pass_time(tuple(items), MODEL, lambda message: message_s, 2, slowdown)
+
+
+WORK = Sweep("work", 1e12)  # one second
+
+
+def message(**keys):
+    return Message("m", "all_reduce", "tp", 1.0, **keys)
+
+
+def test_a_message_without_companions_holds_everything_up():
+    time = timed([WORK, message(), WORK])
+    assert time.device_s == pytest.approx(3.0)
+    assert time.exposed_s == {"tp": pytest.approx(1.0)}
+
+
+def test_a_message_hides_behind_its_companions_as_far_as_they_last():
+    assert timed([message(beside=2), WORK, WORK], 1.5).device_s == pytest.approx(2.0)
+    longer = timed([message(beside=1), WORK, WORK], 1.5)
+    assert (longer.device_s, longer.exposed_s, longer.hidden_s) == (2.5, {"tp": 0.5}, {"tp": 1.0})
+
+
+def test_running_side_by_side_slows_both_down():
+    # one second together, each 10 % longer
+    assert timed([message(beside=1), WORK], 1.0, 1.1).device_s == pytest.approx(1.1)
+
+
+def test_the_first_piece_of_a_message_in_pieces_is_not_hidden():
+    assert timed([message(beside=1, chunks=4), WORK], 1.0).device_s == pytest.approx(1.25)
+
+
+def test_messages_of_one_axis_run_one_after_the_other_and_of_two_axes_together():
+    other = Message("o", "all_gather", "dp_cp", 1.0, beside=1)
+    assert timed([message(beside=2), message(beside=1), WORK], 1.5).device_s == pytest.approx(3.0)
+    assert timed([message(beside=2), other, WORK], 1.5).device_s == pytest.approx(1.5)
+
+
+def test_host_and_device_neither_add_up_nor_hide_each_other_quite():
+    # (8 + 1)^(1/3)
+    assert PassTime(2.0, host_s=1.0).seconds == pytest.approx(9 ** (1 / 3))
+
+
+@given(device=st.floats(1e-6, 10), host=st.floats(1e-6, 10))
+def test_a_pass_lies_between_the_longer_clock_and_both_together(device, host):
+    seconds = PassTime(device, host_s=host).seconds
+    assert max(device, host) * (1 - 1e-9) <= seconds <= (device + host) * (1 + 1e-9)

@@ -1,0 +1,232 @@
+"""Memory of a layout: the published formulas, what sharding saves, refusal with the number."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meshwright.costs.work.memory import activation_bytes, check_fits, peak_memory, stage_memory
+from meshwright.costs.work.work import describe
+from meshwright.errors import PlanError
+from meshwright.evaluation.validation.published_step_times import gpt, read_rows
+from meshwright.evaluation.validation.step_times import _layout
+from meshwright.plans.partition import Layout
+
+GIB = 2.0**30
+
+# Korthikanti et al., 2022, table 3: layers, hidden, heads, tp, pp, virtual stages, micro-batch, global batch
+PUBLISHED = {
+    "22B": (48, 6144, 64, 8, 1, 1, 4, 4),
+    "175B": (96, 12288, 96, 8, 8, 3, 1, 64),
+    "530B": (105, 20480, 128, 8, 35, 3, 1, 280),
+    "1T": (128, 25600, 160, 8, 64, 1, 1, 512),
+}
+
+
+def published(name, *, sequence_parallel=False, recompute="none"):
+    layers, hidden, heads, tp, pp, v, micro, batch = PUBLISHED[name]
+    cut = Layout(
+        tp=tp,
+        pp=pp,
+        virtual_stages=v,
+        schedule="interleaved" if v > 1 else "1f1b",
+        micro_batch=micro,
+        global_batch=batch,
+        sequence_parallel=sequence_parallel,
+        recompute=recompute,
+        attention="unfused",
+    )
+    return describe(gpt(layers, hidden, heads, 51200, 2048), cut, 2048)
+
+
+def small(**keys):
+    return describe(gpt(8, 512, 8, 1024, 128), Layout(**({"micro_batch": 2, "global_batch": 32} | keys)), 128)
+
+
+PER_NUMBER = {
+    # Korthikanti et al., 2022, equations 1 to 6 and section 5, with 5 a s / h = 5 x 8 x 128 / 512 = 10 and t = 4: bytes for
+    # each of the s b h / c numbers that a rank of c keeps of a layer's input. Fused attention keeps no scores but a float32
+    # statistic for each query of each head, 4 a / h = 1 / 16.
+    ("none", "unfused", False): 10 + 24 / 4 + 10 / 4,
+    ("none", "unfused", True): (34 + 10) / 4,
+    ("selective", "unfused", False): 10 + 24 / 4,
+    ("selective", "unfused", True): 34 / 4,
+    ("full", "unfused", False): 2,
+    ("full", "unfused", True): 2 / 4,
+    ("none", "fused", False): 10 + 24 / 4 + 1 / 64,
+    ("none", "fused", True): 34 / 4 + 1 / 64,
+    ("selective", "fused", False): 10 + 24 / 4 + 1 / 64,
+    ("selective", "fused", True): 34 / 4 + 1 / 64,
+    ("full", "fused", False): 2,
+    ("full", "fused", True): 2 / 4,
+}
+
+
+@pytest.mark.parametrize("cp", [1, 2])
+@pytest.mark.parametrize(("recompute", "attention", "sequence_parallel"), PER_NUMBER)
+def test_a_layers_activations_worked_by_hand(recompute, attention, sequence_parallel, cp):
+    keys = {"recompute": recompute, "attention": attention, "sequence_parallel": sequence_parallel}
+    wanted = PER_NUMBER[recompute, attention, sequence_parallel] * 128 * 2 * 512 / cp
+    assert activation_bytes(small(tp=4, cp=cp, **keys)) == pytest.approx(8 * wanted)  # eight layers
+
+
+@pytest.mark.parametrize("attention", ["fused", "unfused"])
+@pytest.mark.parametrize("sequence_parallel", [False, True])
+def test_a_stage_that_recomputes_also_holds_the_block_that_is_recomputed_worked_by_hand(sequence_parallel, attention):
+    # One micro-batch, no pipeline: eight inputs, or layers without scores, and beside them one whole layer, or one layer's
+    # scores; the mask of the embedding's dropout, and the inputs of the last norm and of the head (2 bytes each).
+    numbers = 128 * 2 * 512
+    split = 4 if sequence_parallel else 1
+    ends = (1 + 2 + 2) / split
+    whole = PER_NUMBER["none", attention, sequence_parallel]
+    for recompute in ("none", "selective", "full"):
+        kept = PER_NUMBER[recompute, attention, sequence_parallel]
+        again = {"none": 0.0, "selective": whole - kept, "full": whole}[recompute]
+        held = 8 * kept + again + ends
+        work = small(tp=4, attention=attention, recompute=recompute, sequence_parallel=sequence_parallel)
+        assert stage_memory(work, 0).activations == pytest.approx(held * numbers)
+
+
+@given(
+    recompute=st.sampled_from(["none", "selective", "full"]),
+    attention=st.sampled_from(["fused", "unfused"]),
+    tp=st.sampled_from([1, 2, 4, 8]),
+    cp=st.sampled_from([1, 2, 4]),
+    pp=st.sampled_from([1, 2, 4]),
+    micro_batch=st.sampled_from([1, 2, 4]),
+)
+def test_what_a_rank_keeps_shrinks_with_sequence_parallelism_recomputation_and_degrees(
+    recompute, attention, tp, cp, pp, micro_batch
+):
+    def kept(**keys):
+        cut = {"recompute": recompute, "attention": attention, "tp": tp, "cp": cp, "pp": pp, "micro_batch": micro_batch}
+        return activation_bytes(small(**(cut | keys)))
+
+    # Under sequence parallelism nothing of a layer stands whole on a rank, so that tp cuts all of it.
+    assert kept(sequence_parallel=True) == pytest.approx(kept(tp=1) / tp)
+    assert kept(sequence_parallel=True) <= kept() * (1 + 1e-12)
+    assert kept() == pytest.approx(kept(cp=1) / cp)
+    assert kept() == pytest.approx(micro_batch * kept(micro_batch=1))
+    assert kept(recompute="full") <= kept(recompute="selective") <= kept(recompute="none")
+
+
+@pytest.mark.reference
+def test_a_published_70b_run_fits_its_devices(reference):
+    # 80 layers, 16 sequences of 8,192 tokens, tp 8 with sequence parallelism, full recomputation: the inputs of the layers are
+    # 2 x 16 x 8192 x 8192 / 8 x 80 = 21.5 GB. With whole inputs, eight times that, 218 GB in all were counted; it ran on 72 GiB.
+    rows = read_rows(reference / "published" / "step_times_h100.json")
+    row = next(row for row in rows if row.name == "torchtitan-70B-256-f8")
+    work = describe(row.shape, _layout(row, {}), row.sequence_length)
+    assert activation_bytes(work) == 2 * 16 * 8192 * 8192 / 8 * 80
+    assert stage_memory(work, 0).total < 72 * GIB
+
+
+@pytest.mark.reference
+def test_published_memory_is_met(reference):
+    # bounds: activations 3 % mean, parameters with optimizer 6 % mean (the figure counts a stage without embedding or head,
+    # so the mean over stages is held against it)
+    data = json.loads((reference / "published" / "step_times.json").read_text())
+    activations, states = [], []
+    for name, row in data["korthikanti_fig1_memory_GiB"]["rows"].items():
+        base = published(name)
+        present = published(name, sequence_parallel=True, recompute="selective")
+        activations.append(activation_bytes(base) / GIB / row["act_tp"] - 1)
+        activations.append(activation_bytes(present) / GIB / row["act_present"] - 1)
+        stages = [stage_memory(base, stage).model_state for stage in range(base.layout.pp)]
+        states.append(sum(stages) / len(stages) / GIB / row["par_opt"] - 1)
+    for name, row in data["korthikanti_fig7_activation_pct"]["rows"].items():
+        whole = activation_bytes(published(name))
+        for key, kind in (
+            ("seq", {"sequence_parallel": True}),
+            ("sel", {"recompute": "selective"}),
+            ("seqsel", {"sequence_parallel": True, "recompute": "selective"}),
+            ("full", {"recompute": "full"}),
+        ):
+            activations.append(100 * activation_bytes(published(name, **kind)) / whole / row[key] - 1)
+    assert sum(map(abs, activations)) / len(activations) < 0.03
+    assert sum(map(abs, states)) / len(states) < 0.06
+
+
+@pytest.mark.parametrize(
+    ("keys", "bytes_per_parameter"),
+    [
+        ({}, 18.0),  # 2 weight, 4 gradient, 12 master weight and moments
+        ({"fp32_gradients": False}, 16.0),
+        ({"zero": 1}, 6 + 12 / 4),
+        ({"distributed_optimizer": True}, 6 + 12 / 4),
+        ({"zero": 2}, 2 + 16 / 4),
+        ({"zero": 3}, 18 / 4),
+        ({"zero": 3, "shard_group": 2}, 18 / 2),
+    ],
+)
+def test_sharding_leaves_its_share_of_the_model_state(keys, bytes_per_parameter):
+    work = small(dp=4, **keys)
+    assert stage_memory(work, 0).model_state == pytest.approx(bytes_per_parameter * work.stages[0].parameters)
+
+
+def test_the_first_stage_keeps_as_many_micro_batches_as_there_are_stages():
+    work = small(pp=4)
+    assert activation_bytes(work, 0) == 4 * activation_bytes(work, 3)
+
+
+def test_zero_bubble_h1_keeps_no_more_than_1f1b_and_2p_nearly_twice():
+    plain, h1, double = (activation_bytes(small(pp=4, schedule=s), 0) for s in ("1f1b", "zb-h1", "zb-2p"))
+    assert h1 == plain
+    assert double == pytest.approx(plain * 7 / 4)
+
+
+def test_full_recomputation_keeps_inputs_until_the_backward_pass_and_more_for_the_weight_gradient_worked_by_hand():
+    # Two stages of four layers, fused attention: a layer's input is 2 bytes a number; for its weight gradient it has again
+    # all activations of the layer. ZB-H1 keeps two inputs on the first stage, or one and one such layer; on the last two such.
+    work = small(pp=2, schedule="zb-h1", recompute="full")
+    numbers = 128 * 2 * 512
+    again = activation_bytes(small(pp=2, schedule="zb-h1", micro_batch=2, global_batch=2), 0)  # of one micro-batch
+    assert activation_bytes(work, 0) == pytest.approx(max(2 * 4 * 2 * numbers, 4 * 2 * numbers + again))
+    assert activation_bytes(work, 1) == pytest.approx(2 * again)
+
+
+@pytest.mark.parametrize("schedule", ["zb-h1", "zb-2p"])
+def test_full_recomputation_saves_a_zero_bubble_pipeline_what_waits_for_backward_passes_alone(schedule):
+    kept, again, plain = (
+        small(pp=4, attention="unfused", **keys)
+        for keys in ({"schedule": schedule}, {"schedule": schedule, "recompute": "full"}, {"recompute": "full"})
+    )
+    for stage in range(4):
+        assert activation_bytes(plain, stage) <= activation_bytes(again, stage) <= activation_bytes(kept, stage)
+
+
+def test_zero_3_leaves_its_share_of_the_model_state_on_every_stage():
+    work = small(pp=4, dp=4, zero=3)
+    for stage in range(4):
+        assert stage_memory(work, stage).model_state == pytest.approx(18 / 4 * work.stages[stage].parameters)
+
+
+def test_uneven_interleaving_keeps_what_its_rounds_are_long():
+    # four stages, two chunks: seven micro-batches in one round keep (6 + 7 + 1) / 2 on the first stage, eight in two
+    # rounds (6 + 4 + 1) / 2
+    keys = {"pp": 4, "schedule": "interleaved", "virtual_stages": 2}
+    seven, eight = (activation_bytes(small(global_batch=2 * m, **keys)) for m in (7, 8))
+    one = activation_bytes(small(pp=4, global_batch=2))
+    assert (seven, eight) == (pytest.approx(7 * one), pytest.approx(5.5 * one))
+
+
+def test_the_peak_is_the_largest_of_all_stages():
+    full = {"pp": 4, "recompute": "full"}
+    for keys in (
+        {"pp": 4},
+        {"pp": 8},
+        {"pp": 3, "global_batch": 48},
+        full,
+        full | {"schedule": "zb-h1"},
+        full | {"zero": 3, "dp": 2},
+    ):
+        work = small(**keys)
+        assert peak_memory(work)[1].total == max(stage_memory(work, s).total for s in range(work.layout.pp))
+
+
+def test_what_does_not_fit_is_refused_with_the_number():
+    work = published("22B")
+    check_fits(work, 200e9)
+    with pytest.raises(PlanError, match=r"needs 1\d\d\.\d GB .* a device has 80\.0 GB"):
+        check_fits(work, 80e9)

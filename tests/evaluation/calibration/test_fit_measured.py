@@ -1,0 +1,220 @@
+"""Constants from measured kernels: what is fitted on, what is left out, and what whole layers say of them."""
+
+import json
+import math
+
+import pytest
+import yaml
+
+from meshwright import cli, settings
+from meshwright.costs.training_step.kernels import KernelModel, KernelSettings, kernel_settings
+from meshwright.devices import device_type
+from meshwright.errors import ConfigError, InputFileError
+from meshwright.evaluation.calibration import kernel_suite
+from meshwright.evaluation.calibration.fit_measured import FAMILIES, FITTED, calibrate, called, halves, is_aligned, summary
+from meshwright.evaluation.calibration.kernel_table import MEASURED, LayerItem, MeasuredKernels, ProductItem, read, to_data, write
+from meshwright.evaluation.plots.kernels import kernels_svg
+from meshwright.evaluation.validation.kernels import LAYER, NOT_MODELLED, validate
+
+TRUTH = {
+    "product_efficiency": 0.7,
+    "attention_product_efficiency": 0.35,
+    "product_overhead_k": 90.0,
+    "memory_efficiency": 0.7,
+    "loss_efficiency": 0.6,
+    "fused_attention_efficiency": 0.3,
+    "fused_attention_backward_efficiency": 0.25,
+    "kernel_gap_us": 3.0,
+}
+HEADER = {
+    "device": "h100",
+    "gpu": "a formula",
+    "date": "2026-11-22",
+    "torch": "-",
+    "cuda": "-",
+    "driver": "-",
+    "python": "-",
+    "meshwright": "-",
+    "command": "a test",
+    "cache_bytes": 0,
+    "min_repeats": 1,
+    "budget_ms": 1.0,
+    "seed": 0,
+}
+
+
+def product(m, n, k, transposed="none", us=None):
+    return ProductItem(family="product", name="square", m=m, n=n, k=k, transposed=transposed, us=us)
+
+
+def by_the_model(*, quick=False, **constants):
+    """A file whose kernels take what the model says with these constants."""
+    kernels = KernelModel(device_type("h100"), kernel_settings("h100").model_copy(update=constants))
+    items = [item for item in kernel_suite.grid(quick=quick) if item.family in FAMILIES]
+    timed = [item.model_copy(update={"us": 1e6 * kernels.kernel_s(item.priced())}) for item in items]
+    return MeasuredKernels(**HEADER, items=timed)
+
+
+@pytest.fixture(scope="module")
+def of_truth(tmp_path_factory):
+    path = tmp_path_factory.mktemp("measured") / "truth.yaml"
+    write(path, by_the_model(**TRUTH))
+    return path
+
+
+def test_constants_that_made_the_figures_are_found_again(of_truth):
+    found = calibrate(of_truth)
+    assert {name: getattr(found.constants, name) for name in FITTED} == pytest.approx(TRUTH, rel=0.01)
+    assert found.constants.calibrated
+    errors = [summary(rows)["max_relative_error"] for rows in (*found.fitted.values(), *found.left_out.values())]
+    assert max(errors) < 0.01
+
+
+def test_no_row_is_fitted_on_and_left_out_and_each_kind_stands_in_both():
+    used, left_out = halves(by_the_model())
+    assert list(used) == list(left_out) == list(FAMILIES)
+    for family in FAMILIES:
+        ours, others = ([called(item) for item in some[family]] for some in (used, left_out))
+        assert not set(ours) & set(others)
+        kinds = {(item.name, getattr(item, "is_causal", None)) for item in used[family]}
+        # A kind of which there is one row alone stands in one half.
+        of_many = {kind for kind in kinds if sum((i.name, getattr(i, "is_causal", None)) == kind for i in used[family]) > 1}
+        assert of_many <= {(item.name, getattr(item, "is_causal", None)) for item in left_out[family]}
+
+
+@pytest.mark.parametrize(
+    ("sizes", "transposed", "so"),
+    [
+        ((64, 64, 64), "none", True),
+        ((63, 64, 64), "none", True),  # rows of 64 in all three matrices
+        ((64, 63, 64), "none", False),  # the result's rows have 63
+        ((64, 64, 63), "none", False),  # the first operand's rows have 63
+        ((63, 64, 64), "first", False),  # the first operand lies the other way round: its rows have m = 63
+        ((64, 64, 60), "second", False),  # the second operand's rows have k = 60, 120 bytes
+    ],
+)
+def test_rows_that_begin_at_16_bytes_by_hand(sizes, transposed, so):
+    assert is_aligned(product(*sizes, transposed)) is so
+
+
+def test_the_shipped_constants_of_measured_devices_are_those_that_their_figures_give():
+    for name in MEASURED.names():
+        found, shipped = calibrate(name).constants.model_dump(), kernel_settings(name).model_dump()
+        for key in ("uncertainty", *FITTED):
+            assert found[key] == pytest.approx(shipped[key], rel=2e-3), key
+        assert {key: found[key] for key in set(found) - set(FITTED)} == {key: shipped[key] for key in set(found) - set(FITTED)}
+
+
+@pytest.mark.parametrize("name", ["h200", "h800"])
+def test_devices_of_the_same_processor_take_its_shares_less_surely(name):
+    ours, measured = kernel_settings(name).model_dump(), kernel_settings("h100").model_dump()
+    assert {key for key in ours if ours[key] != measured[key]} == {"device", "calibrated", "uncertainty"}
+    assert not ours["calibrated"]
+    assert ours["uncertainty"] > measured["uncertainty"]
+
+
+def test_whole_layers_are_met_that_nothing_was_fitted_on(tmp_path):
+    found = validate("h100")
+    told = found.summary()
+    fused = [told[f"{LAYER}fused attention, {side}"]["mean_relative_error"] for side in ("forward", "backward")]
+    assert max(fused) < 0.06
+    # Of the unfused ones the softmax of PyTorch is slower than the kernels that the constant stands for.
+    assert told[f"{LAYER}unfused attention, forward"]["mean_signed_error"] < -0.1
+    assert not any(told[family]["is_modelled"] for family in NOT_MODELLED)
+    assert told["product"]["mean_relative_error"] < 0.11
+    shares = kernel_settings("a100").model_dump() | {"device": "h100", "num_multiprocessors": 132}
+    (tmp_path / "of-a100.yaml").write_text(yaml.safe_dump(shares))
+    others = validate("h100", given=str(tmp_path / "of-a100.yaml"))
+    assert math.fsum(fused) < math.fsum(
+        others.summary()[f"{LAYER}fused attention, {side}"]["mean_relative_error"] for side in ("forward", "backward")
+    )
+
+
+def test_a_layer_that_waits_for_the_host_says_nothing_of_the_device(tmp_path):
+    shape = {"family": "layer", "name": "gpt layer", "hidden": 1024, "num_heads": 16, "tp": 1, "micro_batch": 1}
+    shape |= {"sequence_length": 1024, "attention": "fused", "has_dropout": False, "is_backward": False}
+    times = [(100.0, 81.0), (100.0, 79.0), (100.0, 200.0)]
+    layers = [LayerItem(**shape, us=us, host_us=host_us) for us, host_us in times]
+    write(tmp_path / "layers.yaml", MeasuredKernels(**HEADER, items=layers))
+    found = validate(tmp_path / "layers.yaml")
+    family = f"{LAYER}fused attention, forward"
+    assert [row.measured for row in found.families[family]] == [100.0]
+    assert found.summary()[family]["of_the_host"] == 2
+
+
+def test_where_every_layer_waits_for_the_host_nothing_is_judged(tmp_path, capsys):
+    write(tmp_path / "few.yaml", by_the_model(quick=True))
+    assert cli.run(["validate", "kernels", str(tmp_path / "few.yaml")]) == 0
+    assert cli.run(["validate", "kernels", str(tmp_path / "few.yaml"), "--max-mean-error", "0.5"]) == 2
+    assert "few.yaml: holds no pass through a layer that tells of the device" in capsys.readouterr().err
+
+
+def test_what_was_fitted_is_written_and_read_again(of_truth, tmp_path, capsys):
+    out = tmp_path / "mine.yaml"
+    assert cli.run(["calibrate", "kernels", str(of_truth), "--out", str(out), "--json", "-"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["constants"] == settings.load(KernelSettings, out).model_dump()
+    assert settings.load(KernelSettings, out) == calibrate(of_truth).constants
+
+
+def test_the_picture_is_the_same_for_the_same_figures_and_shows_each_product(tmp_path, capsys):
+    found = validate("h100")
+    drawn = kernels_svg(found)
+    assert drawn == kernels_svg(found)
+    assert found.measured.gpu in drawn
+    assert cli.run(["validate", "kernels", "h100", "--plot", str(tmp_path / "k.svg")]) == 0
+    assert (tmp_path / "k.svg").read_text() == drawn
+    assert cli.run(["validate", "kernels", "h100", "--plot", str(tmp_path / "k.png")]) == 2
+    assert "--plot: the name must end in .svg" in capsys.readouterr().err
+
+
+def test_a_file_without_products_can_be_drawn(tmp_path):
+    whole = read("h100")
+    write(tmp_path / "layers.yaml", whole.model_copy(update={"items": whole.of("layer")}))
+    assert "whole layers" in kernels_svg(validate(tmp_path / "layers.yaml"))
+
+
+def test_measured_kernels_may_be_json(of_truth, tmp_path, capsys):
+    (tmp_path / "truth.json").write_text(json.dumps(to_data(read(of_truth))))
+    assert cli.run(["calibrate", "kernels", str(tmp_path / "truth.json"), "--json", "-"]) == 0
+    assert json.loads(capsys.readouterr().out)["constants"] == calibrate(of_truth).constants.model_dump()
+
+
+def test_constants_that_end_at_their_bounds_are_told(tmp_path, capsys):
+    # An L40S has a third of an H100's peaks: no share of them is so fast.
+    write(tmp_path / "l40s.yaml", by_the_model().model_copy(update={"device": "l40s", "num_multiprocessors": 142}))
+    assert cli.run(["calibrate", "kernels", str(tmp_path / "l40s.yaml")]) == 0
+    assert "note: memory_efficiency ends where it can go no further; are the peaks of l40s" in capsys.readouterr().out
+
+
+def test_too_large_errors_of_layers_end_with_1(capsys):
+    assert cli.run(["validate", "kernels", "h100", "--max-mean-error", "0.25"]) == 0
+    assert cli.run(["validate", "kernels", "h100", "--max-mean-error", "0.06"]) == 1
+    assert "layer, unfused attention, forward: mean error" in capsys.readouterr().out
+
+
+def test_a_device_without_constants_of_its_own_gets_its_own_multiprocessors(tmp_path):
+    measured = by_the_model(**TRUTH).model_copy(update={"device": "l40s", "num_multiprocessors": 142})
+    write(tmp_path / "l40s.yaml", measured)
+    constants = calibrate(tmp_path / "l40s.yaml").constants
+    assert (constants.device, constants.num_multiprocessors, constants.calibrated) == ("l40s", 142, True)
+
+
+def test_what_cannot_be_fitted_is_told(tmp_path, of_truth, capsys):
+    with pytest.raises(InputFileError, match=r"neither a file nor a device .*valid: "):
+        calibrate("h10")
+    few = by_the_model()
+    write(tmp_path / "few.yaml", few.model_copy(update={"items": few.of("product")}))
+    with pytest.raises(ConfigError, match=r"few.yaml: items: .* 4 at least are wanted, not 0; .*attention_product"):
+        calibrate(tmp_path / "few.yaml")
+    write(tmp_path / "quick.yaml", by_the_model(quick=True))
+    with pytest.raises(ConfigError, match=r"measure without --quick \(got 'attention_product'\)"):
+        calibrate(tmp_path / "quick.yaml")
+    (tmp_path / "other.yaml").write_text(of_truth.read_text().replace("device: h100", "device: h10"))
+    with pytest.raises(ConfigError, match=r"other.yaml:2: device: unknown type \(got 'h10'\); valid: "):
+        calibrate(tmp_path / "other.yaml")
+    assert cli.run(["calibrate", "kernels", "table.csv", "--out", str(tmp_path / "x.yaml")]) == 2
+    assert "--out: wants one file of measured kernels" in capsys.readouterr().err
+    assert not (tmp_path / "x.yaml").exists()
+    assert cli.run(["calibrate", "kernels", "h100", str(of_truth)]) == 2
+    assert "files of measured kernels are fitted one at a time" in capsys.readouterr().err

@@ -1,0 +1,279 @@
+"""DeepSpeed's files: the ranks that it will assign are the plan's, by its rules and by its own launcher where installed."""
+
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meshwright.clusters.cluster import load_cluster
+from meshwright.errors import ExportError
+from meshwright.export.frameworks.deepspeed import assigned_places, render
+from meshwright.export.target import ExportOptions
+from meshwright.export.writer import write
+from meshwright.jobs.job import Job
+from meshwright.jobs.zoo.catalogue import zoo_graph
+from meshwright.plans import Layout, OpSplits, layout_plan, legality, op_split_plan, place, uniform_splits
+from meshwright.plans.document import PlacementPlan
+
+from ...draws import draws
+
+PACKAGE = importlib.util.find_spec("deepspeed")
+REMOTE = '#!/bin/bash\nON_HOST="$1" exec bash -c "$2"\n'
+EXAMPLE = Layout(tp=2, pp=2, dp=2, micro_batch=3, global_batch=24, zero=1, overlap_dp=True)
+
+
+def plan_of(hosts, devices, layout=None, coordinates=None):
+    """Ranks on hosts and devices in this order, by default a layout of nothing but replicas."""
+    layout = Layout(dp=len(hosts), micro_batch=1, global_batch=len(hosts)) if layout is None else layout
+    order = range(len(hosts)) if coordinates is None else coordinates
+    ranks = [
+        {"rank": r, "host": host, "local_rank": local, "device": local, "coordinates": layout.coordinates(own).model_dump()}
+        for r, (host, local, own) in enumerate(zip(hosts, devices, order, strict=True))
+    ]
+    partition = {"kind": "layout", "layout": layout.model_dump()}
+    plan = PlacementPlan.model_validate({"schema_version": 1, "job": {"name": "gpt"}, "ranks": ranks, "partition": partition})
+    legality.check(plan)
+    return plan
+
+
+RUNNING = plan_of(["gpu-07"] * 4 + ["gpu-03"] * 4, [0, 1, 2, 3, 4, 5, 6, 7], EXAMPLE)
+
+
+def lines(text):
+    return [line for line in text.splitlines() if line and not line.startswith("#")]
+
+
+def test_hostfile_and_config_of_the_running_example():
+    files = render(RUNNING, ExportOptions())
+    # the devices of gpu-03 reach up to 7, so it has 8 slots at least; four of them are included
+    assert lines(files["hostfile"]) == ["gpu-07 slots=4", "gpu-03 slots=8"]
+    assert "--include=gpu-07:0,1,2,3@gpu-03:4,5,6,7" in files["launch.sh"]
+    config = json.loads(files["ds_config.json"])
+    # 24 samples = 3 of a micro-batch x 4 micro-batches x 2 replicas
+    assert {key: value for key, value in config.items() if key != "_not_guaranteed"} == {
+        "train_batch_size": 24,
+        "train_micro_batch_size_per_gpu": 3,
+        "gradient_accumulation_steps": 4,
+        "zero_optimization": {"stage": 1, "overlap_comm": True},
+        "bf16": {"enabled": True},
+    }
+    assert "# - Groups:" in files["hostfile"][:400]
+    assert "# - Groups:" in files["launch.sh"][:400]
+    assert config["_not_guaranteed"][0].startswith("Groups:")
+
+
+def test_slots_state_the_hardware_of_a_known_cluster():
+    cluster = load_cluster("preset:dgx-a100-8x8")
+    graph = zoo_graph("resnet50")
+    plan = op_split_plan(Job(graph, 1), cluster, uniform_splits(graph, 4), place(cluster, [9, 10, 0, 1]))
+    files = render(plan, ExportOptions())
+    assert lines(files["hostfile"]) == [f"{plan.host_order[0]} slots=8", f"{plan.host_order[1]} slots=8"]
+    config = json.loads(files["ds_config.json"])
+    assert config["train_batch_size"] == graph.samples_per_step == 4 * config["train_micro_batch_size_per_gpu"]
+    assert type(config["train_micro_batch_size_per_gpu"]) is int
+    assert config["gradient_accumulation_steps"] == 1
+
+
+@given(
+    dp=st.integers(1, 5), micro=st.integers(1, 4), accumulation=st.integers(1, 5), pp=st.integers(1, 2), zero=st.integers(0, 3)
+)
+def test_batch_sizes_agree(dp, micro, accumulation, pp, zero):
+    layout = Layout(pp=pp, dp=dp, micro_batch=micro, global_batch=micro * dp * accumulation, zero=zero if pp == 1 else zero % 2)
+    plan = plan_of(["a"] * layout.world, range(layout.world), layout)
+    config = json.loads(render(plan, ExportOptions())["ds_config.json"])
+    parts = config["train_micro_batch_size_per_gpu"], config["gradient_accumulation_steps"], dp
+    assert config["train_batch_size"] == np.prod(parts) == layout.global_batch
+    overlap = {"overlap_comm": layout.overlap_dp} if layout.zero else {}
+    assert config["zero_optimization"] == {"stage": layout.zero, **overlap}
+
+
+def test_devices_are_assigned_by_sorting_and_by_the_rank_modulo_the_processes_of_the_host():
+    assert assigned_places({"b": [3, 1], "a": [2, 0]}) == [("b", 1), ("b", 3), ("a", 0), ("a", 2)]
+    # ranks 2..4 of three processes: local ranks 2, 0, 1
+    assert assigned_places({"b": [0, 1], "a": [4, 5, 6]}) == [("b", 0), ("b", 1), ("a", 6), ("a", 4), ("a", 5)]
+
+
+def test_ranks_that_deepspeed_would_start_elsewhere_are_refused():
+    with pytest.raises(ExportError, match=r"rank 1: DeepSpeed numbers ranks host by host .* start this one on b \(got 'a'\)"):
+        render(plan_of(["b", "a", "b", "a"], [0, 0, 1, 1]), ExportOptions())
+    with pytest.raises(ExportError, match=r"rank 0: DeepSpeed sorts the devices .* would get device 1 \(got 3\)"):
+        render(plan_of(["b", "b", "a", "a"], [3, 1, 0, 1]), ExportOptions())
+    with pytest.raises(ExportError, match=r"rank 2: .*would get device 2 \(got 0\)"):
+        render(plan_of(["b", "b", "a", "a", "a"], [0, 1, 0, 1, 2]), ExportOptions())
+    render(plan_of(["b", "b", "a", "a", "a"], [0, 1, 2, 0, 1]), ExportOptions())
+    with pytest.raises(ExportError, match=r"rank 1: DeepSpeed's topology .* its place would be pp=0 dp=0 cp=0 ep=0 tp=1"):
+        render(plan_of(["a"] * 8, range(8), EXAMPLE, [0, 4, 1, 5, 2, 6, 3, 7]), ExportOptions())
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"schedule": "gpipe"}, r"partition.layout.schedule: DeepSpeed's pipeline runs 1f1b \(got 'gpipe'\)"),
+        ({"zero": 2}, r"partition.layout.zero: DeepSpeed's pipeline goes with ZeRO stage 1 at most \(got 2\)"),
+    ],
+)
+def test_layouts_that_deepspeed_does_not_have_are_refused(changed, told):
+    with pytest.raises(ExportError, match=told):
+        render(plan_of(["a"] * 8, range(8), EXAMPLE.model_copy(update=changed)), ExportOptions())
+    render(plan_of(["a"] * 4, range(4), EXAMPLE.model_copy(update={"pp": 1, **changed})), ExportOptions())  # no pipeline
+
+
+def test_more_hosts_than_one_argument_holds_are_refused():
+    hosts = [f"host-{number:055d}" for number in range(1_600)]  # 62 bytes each, and an @ between
+    with pytest.raises(ExportError, match="ranks: 1600 hosts are too many for one --include"):
+        render(plan_of(hosts, [0] * 1_600), ExportOptions())
+
+
+def test_plans_without_batch_sizes_are_refused(make_plan):
+    with pytest.raises(ExportError, match="partition: has neither a layout nor op splits"):
+        render(make_plan(["a", "b"]), ExportOptions())
+    cluster = load_cluster("preset:dgx-a100-8x8")
+    graph = zoo_graph("resnet18")
+    splits = np.full(graph.num_ops, 4)
+    splits[3] = 2
+    with pytest.raises(ExportError, match=r"partition.splits.3: DeepSpeed splits every op alike, here 4 ways \(got 2\)"):
+        render(op_split_plan(Job(graph, 1), cluster, OpSplits(splits), place(cluster, [0, 1, 2, 3])), ExportOptions())
+    with pytest.raises(ExportError, match=rf"samples_per_step: is no multiple of 7 ranks \(got {graph.samples_per_step}\)"):
+        render(op_split_plan(Job(graph, 1), cluster, uniform_splits(graph, 7), place(cluster, range(7))), ExportOptions())
+    plan = op_split_plan(Job(graph, 1), cluster, uniform_splits(graph, 2), place(cluster, range(2)))
+    with pytest.raises(ExportError, match=r"job.graph: does not say how many samples"):
+        render(plan.model_copy(update={"job": plan.job.model_copy(update={"graph": None})}), ExportOptions())
+
+
+def test_a_layout_plan_of_our_own_is_taken():
+    cluster = load_cluster("preset:dgx-a100-8x8")
+    layout = Layout(tp=4, pp=2, dp=2, micro_batch=1, global_batch=8)
+    plan = layout_plan(Job(zoo_graph("gpt2-small"), 10), cluster, layout, place(cluster, [*range(24, 32), *range(8, 16)]))
+    files = render(plan, ExportOptions())
+    assert [line.split()[0] for line in lines(files["hostfile"])] == list(plan.host_order)
+    assert list(plan.host_order) != sorted(plan.host_order)
+
+
+def test_the_launcher_starts_deepspeed_on_every_host(tmp_path):
+    started = _launch(RUNNING, tmp_path, script="train.py --data 'two words'", master_port=1234)
+    out = tmp_path / "out"
+    for host, node in (("gpu-07", 0), ("gpu-03", 1)):
+        assert started[host] == [
+            f"--hostfile={out}/hostfile",
+            f"--node_rank={node}",
+            "--include=gpu-07:0,1,2,3@gpu-03:4,5,6,7",
+            "--no_ssh",
+            "--master_addr=gpu-07",
+            "--master_port=1234",
+            *("train.py", "--data", "two words", "--deepspeed_config", f"{out}/ds_config.json"),
+        ]
+
+
+HOSTILE = [
+    "$(touch owned)",
+    "`touch owned`",
+    "; touch owned",
+    "' ; touch owned; '",
+    '" ; touch owned "',
+    "$HOME",
+    "a  b",
+    "\u00e4",
+]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_texts_reach_the_program_as_they_are_and_do_nothing_else(tmp_path, text):
+    plan = RUNNING.model_copy(update={"job": RUNNING.job.model_copy(update={"name": text})})
+    quoted = '"' + re.sub(r'(["\\])', r"\\\1", text) + '"'
+    started = _launch(plan, tmp_path, command=f"run {quoted}")
+    assert started["gpu-03"][6:] == ["--no_python", "--no_local_rank", "run", text]
+    assert not list(tmp_path.rglob("owned"))
+
+
+@pytest.fixture(scope="module")
+def package() -> str:
+    if PACKAGE is None or not PACKAGE.submodule_search_locations:
+        pytest.skip("deepspeed is not installed (pip install --no-deps deepspeed)")
+    return PACKAGE.submodule_search_locations[0]
+
+
+def launched_by_deepspeed(package, plan, folder, **options):
+    """Rank, host and device of each process that DeepSpeed's launcher starts, and the commands."""
+    found, commands = {}, []
+    for host, words in _launch(plan, folder, **options).items():
+        ran = subprocess.run(
+            [sys.executable, Path(__file__).with_name("deepspeed_launch.py"), package],
+            input=json.dumps(words),
+            env={**os.environ, "MESHWRIGHT_HOST": host, "CUDA_VISIBLE_DEVICES": "7"},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert ran.returncode == 0, ran.stderr
+        for row in map(json.loads, ran.stdout.splitlines()):
+            rank, local, world, visible, master, port, said, command = row
+            assert (int(world), master, port, said) == (plan.num_ranks, plan.host_order[0], "29500", host)
+            assert int(rank) not in found
+            found[int(rank)] = (host, int(visible.split(",")[int(local)]))
+            commands.append(command)
+    return found, commands
+
+
+@pytest.mark.scheduler("deepspeed")
+@pytest.mark.parametrize(
+    ("hosts", "devices"),
+    [
+        (["gpu-07"] * 4 + ["gpu-03"] * 4, [0, 1, 2, 3, 4, 5, 6, 7]),
+        (["b", "b", "a", "a", "a"], [0, 1, 2, 0, 1]),
+        (["n10", "n2", "n1"], [3, 0, 5]),
+        (["only"] * 3, [1, 4, 6]),
+    ],
+)
+def test_deepspeeds_own_launcher_assigns_the_planned_ranks(package, tmp_path, hosts, devices):
+    plan = plan_of(hosts, devices)
+    found, commands = launched_by_deepspeed(package, plan, tmp_path)
+    assert found == {rank: (host, device) for rank, (host, device) in enumerate(zip(hosts, devices, strict=True))}
+    for command in commands:
+        assert command[1:3] == ["-u", "train.py"]
+        assert command[-2:] == ["--deepspeed_config", f"{tmp_path}/out/ds_config.json"]
+
+
+@pytest.mark.scheduler("deepspeed")
+def test_deepspeeds_own_launcher_runs_a_command_as_it_is(package, tmp_path):
+    _, commands = launched_by_deepspeed(package, plan_of(["a", "b"], [0, 0]), tmp_path, command="run -x 'two words'")
+    assert commands == [["run", "-x", "two words"]] * 2
+    (tmp_path / "again").mkdir()
+    _, commands = launched_by_deepspeed(package, plan_of(["a", "b"], [0, 0]), tmp_path / "again", probe=True)
+    assert commands[0][:3] == ["python", "-u", "-c"]
+
+
+@pytest.mark.scheduler("deepspeed")
+@draws(7)
+@given(data=st.data(), counts=st.lists(st.integers(1, 4), min_size=1, max_size=4))
+def test_our_rules_are_those_of_deepspeeds_launcher(package, tmp_path_factory, data, counts):
+    hosts = {f"h{n}": data.draw(st.permutations(range(8)))[:count] for n, count in enumerate(counts)}
+    names = data.draw(st.permutations(list(hosts)))
+    hosts = {name: hosts[name] for name in names}
+    places = assigned_places(hosts)
+    plan = plan_of([host for host, _ in places], [device for _, device in places])
+    found, _ = launched_by_deepspeed(package, plan, tmp_path_factory.mktemp("job"))
+    assert [found[rank] for rank in range(len(places))] == places
+
+
+def _launch(plan, folder, **options):
+    """The words that the program ``deepspeed`` was given on each host."""
+    write(render(plan, ExportOptions(**options)) | {"export.json": "{}"}, folder / "out")
+    subprocess.run(["bash", "-n", folder / "out" / "launch.sh"], check=True)
+    programs = folder / "bin"
+    programs.mkdir()
+    show = '[ "$MESHWRIGHT_HOST" = "$ON_HOST" ] && printf "%s\\0" "$@" >"$SANDBOX/$ON_HOST.words"'
+    for name, body in (("deepspeed", f"#!/bin/bash\n{show}\n"), ("remote", REMOTE)):
+        (programs / name).write_text(body)
+        (programs / name).chmod(0o755)
+    environment = {"PATH": f"{programs}:{os.environ['PATH']}", "SANDBOX": str(folder), "REMOTE_SHELL": str(programs / "remote")}
+    ran = subprocess.run([folder / "out" / "launch.sh"], cwd=folder, env=environment, capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 0, ran.stderr
+    return {path.stem: path.read_text().split("\0")[:-1] for path in folder.glob("*.words")}

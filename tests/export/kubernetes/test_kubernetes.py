@@ -1,0 +1,256 @@
+"""The JobSet, which is the default: what it says, and that the CRD of JobSet v0.12.0 accepts it; and the choice of forms."""
+
+import shlex
+import subprocess
+from typing import Any
+
+import jsonschema
+import kubernetes_validate
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meshwright.errors import ExportError
+from meshwright.export import export
+
+from ...draws import draws
+from ..across_hosts import two_stages_of_two_groups
+from .custom_resources import broken, check_pod, documents, form, pinned_to
+
+FILES = {
+    "jobset": ["jobset.yaml"],
+    "trainjob": ["trainjob.yaml"],
+    "volcano": ["volcano-job.yaml", "hypernodes.yaml"],
+    "kueue": ["kueue-topology.yaml", "kueue-jobset.yaml"],
+}
+FORMS = list(FILES)
+
+
+@pytest.fixture(scope="module")
+def jobset_form(reference) -> jsonschema.Draft202012Validator:
+    return form(reference, "jobset-v0.12.0", "v1alpha2")
+
+
+def test_one_pinned_job_for_each_host_in_order(running_example):
+    jobset = _jobset(running_example, {"name": "gpt7b", "image": "ghcr.io/acme/train:1", "script": "train.py --epochs 3"})
+    assert jobset["apiVersion"] == "jobset.x-k8s.io/v1alpha2"
+    jobs = jobset["spec"]["replicatedJobs"]
+    assert [_pinned_to(job) for job in jobs] == ["gpu-07", "gpu-03"]
+    for node_rank, job in enumerate(jobs):
+        spec = job["template"]["spec"]
+        assert (spec["completionMode"], spec["parallelism"], spec["completions"], spec["backoffLimit"]) == ("Indexed", 1, 1, 0)
+        container = spec["template"]["spec"]["containers"][0]
+        assert container["image"] == "ghcr.io/acme/train:1"
+        assert container["resources"] == {"limits": {"nvidia.com/gpu": 4}}
+        assert container["command"] == [
+            "torchrun",
+            "--rdzv-backend=static",
+            "--nnodes=2",
+            f"--node-rank={node_rank}",
+            "--nproc-per-node=4",
+            "--master-addr=gpt7b-node0-0-0.gpt7b",
+            "--master-port=29500",
+            "train.py",
+            "--epochs",
+            "3",
+        ]
+
+
+def test_devices_are_ordered_among_those_that_the_pod_got(make_plan):
+    # devices 6, 4 of the host: the pod sees two GPUs, of which 4 is number 0 and 6 is number 1
+    jobset = _jobset(make_plan(["a", "a"], [6, 4]), {})
+    environment = jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"][0]["env"]
+    assert {"name": "CUDA_VISIBLE_DEVICES", "value": "1,0"} in environment
+
+
+def test_dollars_in_a_command_are_not_kubernetes_variables(running_example):
+    jobset = _jobset(running_example, {"command": "bash -c 'echo $(hostname) $$'"})
+    command = jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"][0]["command"]
+    assert command[-1] == "echo $$(hostname) $$$$"
+
+
+def test_the_file_is_headed_by_what_is_not_guaranteed(running_example):
+    text = export(running_example, "kubernetes")["jobset.yaml"]
+    assert text.startswith("# Job gpt; ranks: 8, hosts: 2.\n# What Kubernetes does not guarantee:\n# - GPU choice")
+
+
+@pytest.mark.parametrize("host", ["1e3", "0o17", "true", "null", "127.0.0.1", "no"])
+def test_host_names_that_look_like_other_things_stay_text(make_plan, host):
+    text = export(make_plan([host]), "kubernetes")["jobset.yaml"]
+    assert f"- '{host}'\n" in text
+    assert _pinned_to(yaml.safe_load(text)["spec"]["replicatedJobs"][0]) == host
+
+
+def test_ranks_that_torchrun_would_renumber_are_refused(make_plan):
+    with pytest.raises(ExportError, match=r"rank 1: .* would start this rank on b \(got 'a'\)"):
+        export(make_plan(["b", "a", "b", "a"]), "kubernetes")
+    with pytest.raises(ExportError, match=r"ranks: .*same number of ranks on every host"):
+        export(make_plan(["b", "b", "a"]), "kubernetes")
+
+
+def test_capitals_in_a_node_name_are_refused(make_plan):
+    with pytest.raises(ExportError, match=r"rank 1: a Kubernetes node has no capitals .*'GPU-1'"):
+        export(make_plan(["gpu-0", "GPU-1"]), "kubernetes")
+
+
+@pytest.mark.reference
+@pytest.mark.parametrize("count", [1, 8])
+def test_the_crd_accepts_the_jobset(make_plan, jobset_form, count):
+    hosts = [host for host in ["gpu-07", "gpu-03", "gpu-10"] for _ in range(count)]
+    jobset_form.validate(_jobset(make_plan(hosts), {"command": "python -m train"}))
+
+
+@pytest.mark.reference
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("spec", "replicatedJobs", 0, "name"), None),
+        (("spec", "replicatedJobs", 0, "replicas"), "one"),
+        (("spec", "replicatedJob"), []),
+        (("spec", "network", "enableDNSHostname"), True),
+        (("spec", "replicatedJobs", 0, "template", "spec", "completionMode"), 1),
+        (("spec", "replicatedJobs", 0, "template", "spec", "template", "spec", "containers", 0, "comand"), ["x"]),
+        (("spec", "replicatedJobs", 0, "template", "spec", "template", "spec", "containers", 0, "command"), "x"),
+    ],
+)
+def test_the_crd_rejects_broken_jobsets(running_example, jobset_form, path, value):
+    jobset = _jobset(running_example, {})
+    jobset_form.validate(jobset)
+    with pytest.raises(jsonschema.ValidationError):
+        jobset_form.validate(broken(jobset, path, value))
+
+
+@pytest.mark.parametrize("count", [1, 8])
+def test_kubernetes_knows_the_pods(make_plan, count):
+    jobset = _jobset(make_plan([host for host in ["gpu-07", "gpu-03"] for _ in range(count)]), {"command": "sh -c 'echo $HOME'"})
+    for job in jobset["spec"]["replicatedJobs"]:
+        check_pod(job["template"]["spec"]["template"])
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("spec", "containers", 0, "comand"), ["x"]),
+        (("spec", "containers", 0, "name"), ...),
+        (("spec", "containers", 0, "resources", "limits"), 8),
+        (("spec", "restartPolicy"), 1),
+        (("spec", "affinity", "nodeAffinity", "required"), {}),
+    ],
+)
+def test_kubernetes_rejects_broken_pods(running_example, path, value):
+    template = _jobset(running_example, {})["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]
+    check_pod(template)
+    with pytest.raises(kubernetes_validate.ValidationError):
+        check_pod(broken(template, path, value))
+
+
+def test_a_pod_tells_the_probe_the_name_of_its_node(running_example):
+    jobset = _jobset(running_example, {"probe": True})
+    container = jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"][0]
+    assert {"name": "MESHWRIGHT_HOST", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}} in container["env"]
+
+
+def test_all_forms_are_written_for_a_plan_that_every_form_can_express():
+    files = export(two_stages_of_two_groups(), "kubernetes", {"kubernetes": "all"})
+    wanted = ["jobset.yaml", "kueue-jobset.yaml", "kueue-topology.yaml", "label-nodes.sh", "trainjob.yaml", "volcano-job.yaml"]
+    assert sorted(files) == sorted([*wanted, "export.json", "hypernodes.yaml"])
+
+
+def test_of_all_forms_those_that_cannot_express_the_plan_are_left_out_with_the_reason(running_example):
+    files = export(running_example, "kubernetes", {"kubernetes": "all"})
+    assert sorted(files) == ["export.json", "jobset.yaml", "left-out.txt", "volcano-job.yaml"]
+    told = [line for line in files["left-out.txt"].splitlines() if not line.startswith("#")]
+    assert told[0].startswith("trainjob: rank 4: pods of a TrainJob share one order of devices, that of gpu-07 (3,2,1,0)")
+    assert told[1:] == ["kueue: cluster: the plan embeds no cluster, so its topology is unknown"]
+
+
+@draws(5)
+@given(hosts=st.permutations(["gpu-07", "gpu-03", "a", "b.c", "gpu-10"]))
+def test_any_order_of_hosts_is_kept_by_the_jobset_and_by_volcanos_pinned_tasks(make_plan, hosts):
+    files = export(make_plan(hosts), "kubernetes", {"kubernetes": "all"})
+    (jobset,), (job,) = documents(files["jobset.yaml"]), documents(files["volcano-job.yaml"])
+    assert [_pinned_to(each) for each in jobset["spec"]["replicatedJobs"]] == hosts
+    assert [pinned_to(task["template"]["spec"]) for task in job["spec"]["tasks"]] == [[host] for host in hosts]
+    ranks = [command[3] for content in (jobset, job) for command in _commands(content)]
+    assert ranks == [f"--node-rank={rank}" for rank in range(5)] * 2
+
+
+def test_a_plan_that_no_form_can_express_is_refused(make_plan):
+    with pytest.raises(ExportError, match="the JobSet's torchrun wants the same number of ranks on every host"):
+        export(make_plan(["b", "b", "a"]), "kubernetes", {"kubernetes": "all"})
+
+
+@pytest.mark.parametrize("chosen", FORMS)
+def test_each_form_refuses_by_itself_what_its_torchrun_would_renumber(make_plan, chosen):
+    with pytest.raises(ExportError, match=r"rank 1: .* would start this rank on b \(got 'a'\)"):
+        export(make_plan(["b", "a", "b", "a"]), "kubernetes", {"kubernetes": chosen})
+
+
+@pytest.mark.parametrize("chosen", FORMS)
+def test_each_file_says_first_what_is_not_guaranteed(chosen):
+    files = export(two_stages_of_two_groups(), "kubernetes", {"kubernetes": chosen})
+    for name, text in files.items():
+        if name != "export.json":
+            assert "# What Kubernetes does not guarantee:\n# - GPU choice" in text[:200]
+            # the sentences of the form itself are there
+            own = {"jobset": "Gang start (JobSet)", "trainjob": "Order of hosts (TrainJob)"}
+            own |= {"volcano": "Order in a task (Volcano)", "kueue": "Order of hosts (Kueue)"}
+            assert f"# - {own[chosen]}:" in text
+
+
+HOSTILE = [
+    "$(HOME)",
+    "$$",
+    "`touch owned`",
+    "'; touch owned; '",
+    '"; touch owned; "',
+    "$((1))",
+    "a b",
+    "--",
+    "*",
+    "~",
+    "\u00e4",
+    "{{x}}",
+]
+
+
+@pytest.mark.parametrize("chosen", FORMS)
+@draws(5)
+@given(word=st.sampled_from(HOSTILE) | st.text(max_size=10).filter(str.isprintable))
+def test_a_containers_command_hands_on_its_words_as_they_are(tmp_path_factory, chosen, word):
+    folder = tmp_path_factory.mktemp("sandbox")
+    (folder / "torchrun").write_text('#!/bin/bash\nprintf "%s\\0" "$@" >"$SANDBOX/words"\n')
+    (folder / "torchrun").chmod(0o755)
+    environment = {"PATH": f"{folder}:/usr/bin:/bin", "SANDBOX": str(folder), "LC_ALL": "C.UTF-8"}
+    environment |= {"VC_TASK_INDEX": "3", "JOB_COMPLETION_INDEX": "3"}
+    files = export(two_stages_of_two_groups(), "kubernetes", {"kubernetes": chosen, "script": shlex.join(["train.py", word])})
+    # the last pod: of a JobSet's eight jobs, of the second stage's four pods, of four; a TrainJob's runtime tells the rank
+    command = [each for name in FILES[chosen] for content in documents(files[name]) for each in _commands(content)][-1]
+    subprocess.run([part.replace("$$", "$") for part in command], cwd=folder, env=environment, check=True, timeout=60)
+    words = (folder / "words").read_text().split("\0")[:-1]
+    assert words[-2:] == ["train.py", word]
+    ranks = [word for word in words if word.startswith("--node-rank")]
+    assert (
+        ranks == {"jobset": ["--node-rank=7"], "volcano": ["--node-rank=7"], "kueue": ["--node-rank=3"], "trainjob": []}[chosen]
+    )
+    assert {path.name for path in folder.iterdir()} == {"torchrun", "words"}
+
+
+def _jobset(plan, options) -> dict[str, Any]:
+    return yaml.safe_load(export(plan, "kubernetes", options)["jobset.yaml"])
+
+
+def _pinned_to(job: dict[str, Any]) -> str:
+    (host,) = pinned_to(job["template"]["spec"]["template"]["spec"])
+    return host
+
+
+def _commands(value: Any) -> list[list[str]]:
+    """The command of every container in a document."""
+    if isinstance(value, list):
+        return [command for part in value for command in _commands(part)]
+    if not isinstance(value, dict):
+        return []
+    own = [value["command"]] if "command" in value else []
+    return own + [command for part in value.values() for command in _commands(part)]

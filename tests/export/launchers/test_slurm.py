@@ -1,0 +1,172 @@
+"""The batch script, run under stand-ins for srun that place tasks as Slurm's arbitrary distribution does."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meshwright.clusters.cluster import load_cluster
+from meshwright.errors import ExportError
+from meshwright.export import export
+from meshwright.jobs.graph import JobGraph
+from meshwright.jobs.job import Job
+from meshwright.plans import OpSplits, op_split_plan, place
+
+from ...draws import draws
+
+# One task after another: the k-th line of the hostfile is the host of task k, as `--distribution=arbitrary` places them. The
+# first task that fails ends the step where `--kill-on-bad-exit=1` asks for that; the step's status is the highest of its tasks.
+SRUN = r"""#!/bin/bash
+set -eu
+touch started
+options=()
+while [[ "$1" == --* ]]; do options+=("$1"); shift; done
+[[ " ${options[*]} " == *" --distribution=arbitrary "* ]] || { echo "not arbitrary" >&2; exit 9; }
+[[ " ${options[*]} " == *" --ntasks=$(wc -l <"$SLURM_HOSTFILE") "* ]] || { echo "another number of tasks" >&2; exit 8; }
+declare -A seen
+task=0 highest=0
+while read -r host; do
+  node=${SWAPPED:-$host}
+  status=0
+  SLURM_PROCID=$task SLURM_LOCALID=${seen[$host]:-0} SLURMD_NODENAME=$node "$@" </dev/null || status=$?
+  [ "$status" -le "$highest" ] || highest=$status
+  [[ "$status" -eq 0 || " ${options[*]} " != *" --kill-on-bad-exit=1 "* ]] || break
+  seen[$host]=$((${seen[$host]:-0} + 1))
+  task=$((task + 1))
+done <"$SLURM_HOSTFILE"
+exit "$highest"
+"""
+SHOW = (
+    "bash -c 'echo $RANK $LOCAL_RANK $WORLD_SIZE $SLURMD_NODENAME "
+    "$CUDA_VISIBLE_DEVICES $CUDA_DEVICE_ORDER $MASTER_ADDR:$MASTER_PORT'"
+)
+
+
+def test_directives_of_the_running_example(running_example):
+    script = export(running_example, "slurm", {"name": "gpt7b"})["job.sbatch"]
+    directives = [line.removeprefix("#SBATCH ") for line in script.splitlines() if line.startswith("#SBATCH")]
+    assert directives == [
+        "--job-name=gpt7b",
+        "--nodes=2",
+        "--nodelist=gpu-03,gpu-07",
+        "--ntasks=8",
+        "--ntasks-per-node=4",
+        "--gpus-per-node=4",
+        "--exclusive",
+    ]
+
+
+def test_ranks_come_back_on_the_planned_hosts_and_devices(running_example, tmp_path):
+    ran = _submit(export(running_example, "slurm", {"command": SHOW})["job.sbatch"], tmp_path, tasks=8)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.splitlines() == [
+        *(f"{rank} {rank} 8 gpu-07 3,2,1,0 PCI_BUS_ID gpu-07:29500" for rank in range(4)),
+        *(f"{rank} {rank - 4} 8 gpu-03 0,1,2,3 PCI_BUS_ID gpu-07:29500" for rank in range(4, 8)),
+    ]
+
+
+@draws(8)
+@given(st.permutations(["b", "b", "a", "a", "c", "c"]))
+def test_any_interleaving_of_hosts_comes_back(tmp_path_factory, make_plan, hosts):
+    plan = make_plan(hosts)
+    ran = _submit(export(plan, "slurm", {"command": SHOW})["job.sbatch"], tmp_path_factory.mktemp("job"), tasks=6)
+    assert ran.returncode == 0, ran.stderr
+    rows = [line.split() for line in ran.stdout.splitlines()]
+    assert [row[3] for row in rows] == hosts
+    # the local rank picks, among the visible devices, the planned one
+    assert [int(row[4].split(",")[int(row[1])]) for row in rows] == [rank.local_rank for rank in plan.ranks]
+
+
+def test_a_task_on_another_host_ends_the_job(running_example, tmp_path):
+    script = export(running_example, "slurm", {"command": SHOW})["job.sbatch"]
+    ran = _submit(script, tmp_path, tasks=8, SWAPPED="gpu-03")
+    assert ran.returncode == 1
+    assert ran.stdout == ""
+    assert "rank 0 is on gpu-03, the plan puts it on gpu-07" in ran.stderr
+
+
+def test_the_first_rank_that_fails_ends_the_others(running_example, tmp_path):
+    script = export(running_example, "slurm", {"command": "bash -c 'echo $RANK; exit $RANK'"})["job.sbatch"]
+    ran = _submit(script, tmp_path, tasks=8)
+    assert (ran.returncode, ran.stdout.split()) == (1, ["0", "1"])
+
+
+def test_the_port_is_the_one_that_was_chosen(running_example, tmp_path):
+    script = export(running_example, "slurm", {"command": SHOW, "master_port": 31_337})["job.sbatch"]
+    ran = _submit(script, tmp_path, tasks=8)
+    assert {line.split()[-1] for line in ran.stdout.splitlines()} == {"gpu-07:31337"}
+
+
+def test_without_its_hostfile_the_job_starts_nothing(running_example, tmp_path):
+    (tmp_path / "hosts.7").mkdir()  # in the hostfile's place
+    ran = _submit(export(running_example, "slurm", {"command": SHOW})["job.sbatch"], tmp_path, tasks=8)
+    assert ran.returncode == 1
+    assert "hosts.7: Is a directory" in ran.stderr
+    assert len(ran.stderr.splitlines()) == 1
+    assert not (tmp_path / "started").exists()
+
+
+def test_another_number_of_tasks_ends_the_job(running_example, tmp_path):
+    ran = _submit(export(running_example, "slurm", {"command": SHOW})["job.sbatch"], tmp_path, tasks=6)
+    assert ran.returncode == 1
+    assert "8 lines in the hostfile, 6 tasks, 8 ranks in the plan" in ran.stderr
+
+
+def test_a_hostfile_that_is_too_short_ends_the_job(running_example, tmp_path):
+    script = export(running_example, "slurm", {"command": SHOW})["job.sbatch"]
+    ran = _submit(script.replace("gpu-03\nEND_OF_HOSTS", "END_OF_HOSTS"), tmp_path, tasks=8)
+    assert ran.returncode == 1
+    assert ran.stdout == ""
+    assert "7 lines in the hostfile, 8 tasks, 8 ranks in the plan" in ran.stderr
+
+
+def test_outside_a_job_the_script_says_how_to_submit_it(running_example, tmp_path):
+    (tmp_path / "job.sbatch").write_text(export(running_example, "slurm")["job.sbatch"])
+    ran = subprocess.run(["bash", "job.sbatch"], cwd=tmp_path, capture_output=True, text=True, env={"PATH": os.environ["PATH"]})
+    assert ran.returncode != 0
+    assert "submit this script with sbatch" in ran.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["job.sbatch"]
+
+
+def test_unequal_ranks_per_host_are_refused(make_plan):
+    with pytest.raises(ExportError, match="ranks: Slurm wants the same number of ranks on every host: b has 2, a has 1"):
+        export(make_plan(["b", "a", "b"]), "slurm")
+
+
+def test_enough_devices_are_asked_for_to_reach_the_last_index(make_plan):
+    script = export(make_plan(["a", "b"], [5, 1]), "slurm")["job.sbatch"]
+    assert "#SBATCH --gpus-per-node=6" in script
+
+
+def test_all_devices_of_a_known_host_are_asked_for():
+    cluster = load_cluster("preset:dgx-a100-8x8")
+    graph = JobGraph("g", ("a",), ("Linear",), *np.ones((7, 1)), np.empty((0, 2), np.int64))
+    plan = op_split_plan(Job(graph, 1), cluster, OpSplits(np.array([2])), place(cluster, [9, 3]))
+    assert "#SBATCH --gpus-per-node=8" in export(plan, "slurm")["job.sbatch"]
+
+
+def test_a_map_too_long_for_one_command_is_refused(make_plan):
+    hosts = [f"host-{number:050d}" for number in range(2_200)]
+    with pytest.raises(ExportError, match="ranks: the rank map of 2200 ranks is too long for one srun command"):
+        export(make_plan(hosts, [0] * 2_200), "slurm")
+
+
+def test_every_script_parses(running_example, tmp_path):
+    script = tmp_path / "job.sbatch"
+    script.write_text(export(running_example, "slurm")["job.sbatch"])
+    subprocess.run(["bash", "-n", script], check=True)
+
+
+def _submit(script: str, folder: Path, *, tasks: int, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a batch script as slurmd would, with our srun first in the path."""
+    (folder / "bin").mkdir()
+    srun = folder / "bin" / "srun"
+    srun.write_text(SRUN)
+    srun.chmod(0o755)
+    (folder / "job.sbatch").write_text(script)
+    slurm = {"SLURM_JOB_ID": "7", "SLURM_NTASKS": str(tasks), "PATH": f"{folder / 'bin'}:{os.environ['PATH']}"}
+    return subprocess.run(["bash", "job.sbatch"], cwd=folder, env=slurm | environment, capture_output=True, text=True, timeout=60)

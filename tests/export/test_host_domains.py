@@ -1,0 +1,113 @@
+"""Tiers of hosts, read from bandwidths and latencies, and what a plan's groups mean in terms of hosts."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meshwright.clusters.cluster import Cluster, load_cluster, preset_names
+from meshwright.errors import ExportError
+from meshwright.export.host_domains import domains, domains_of, hosts_by_stage, hosts_per_group
+
+from .across_hosts import plan_across, two_stages_of_two_groups
+
+
+def test_leaves_of_a_clos_network_are_a_tier_and_the_whole_is_the_last():
+    found = domains(load_cluster("preset:clos-64-4to1"))
+    assert found.label.tolist() == [[0, 0, 1, 1, 2, 2, 3, 3], [0] * 8]
+    assert found.members(1, 2) == ["l2-h0", "l2-h1"]
+    assert found.members(2, 0) == ["0", "1", "2", "3"]
+    assert found.tier_of(["l2-h1", "l2-h0"]) == 1
+    assert found.tier_of(["l2-h1", "l1-h0"]) == 2
+
+
+@pytest.mark.parametrize("preset", ["ramp-4x4x2", "host-8", "dgx-a100-8x8"])
+def test_where_all_hosts_are_equally_near_there_is_one_tier(preset):
+    cluster = load_cluster(f"preset:{preset}")
+    assert domains(cluster).label.tolist() == [[0] * cluster.num_hosts]
+
+
+def test_nearness_in_a_torus_makes_no_groups():
+    torus = {"kind": "torus", "shape": [4, 4], "link_bandwidth_gbytes_per_s": 50, "link_latency_us": 1}
+    cluster = Cluster.from_data({"name": "torus", "device": "a100", "topology": torus})
+    assert domains(cluster).label.tolist() == [[0] * 16]
+
+
+@pytest.mark.parametrize("preset", preset_names())
+def test_tiers_nest_and_no_outsider_is_nearer_than_a_member(preset):
+    cluster = load_cluster(f"preset:{preset}")
+    found = domains(cluster)
+    first = np.flatnonzero(cluster.local_rank == 0)
+    bandwidth = cluster.bandwidth_bytes_per_s(first[:, None], first[None, :])
+    for tier, label in enumerate(found.label):
+        same = label[:, None] == label[None, :]
+        if tier:
+            below = found.label[tier - 1]
+            assert same[below[:, None] == below[None, :]].all()
+        if not same.all():
+            assert bandwidth[same].min() >= bandwidth[~same].max()
+    assert not found.label[-1].any()
+
+
+@given(st.permutations(range(8)))
+def test_the_order_of_hosts_does_not_change_their_tier(hosts):
+    found = domains(load_cluster("preset:clos-64-4to1"))
+    names = [found.host_names[host] for host in hosts]
+    assert found.tier_of(names[:3]) == found.tier_of(names[2::-1]) == 2
+
+
+def test_groups_that_span_hosts_are_counted_in_hosts():
+    assert hosts_per_group(two_stages_of_two_groups()) == 2
+    assert hosts_per_group(plan_across([3, 1, 2, 0], "tp=32")) == 4
+    assert hosts_per_group(plan_across([3, 1], "tp=8,dp=2")) == 1
+    # replicas on both hosts: two groups share a pair of hosts
+    assert hosts_per_group(plan_across([3, 1], "tp=4,dp=4")) == 1
+
+
+def test_groups_that_overlap_or_lie_apart_are_none_of_hosts(make_plan):
+    plan = make_plan(["a", "a", "b", "b", "c", "c"]).model_dump(mode="json", exclude_none=True)
+    assert hosts_per_group(make_plan(["a", "b"])) == 1
+    for rank, (dp, tp) in zip(plan["ranks"], [(0, 0), (1, 0), (1, 1), (2, 0), (2, 1), (0, 1)], strict=True):
+        rank["coordinates"] = {"pp": 0, "dp": dp, "cp": 0, "ep": 0, "tp": tp}
+    assert hosts_per_group(type(make_plan(["a"])).model_validate(plan)) == 1
+
+
+def test_stages_with_hosts_of_their_own_are_told_apart():
+    stages = hosts_by_stage(two_stages_of_two_groups())
+    assert stages == [["l3-h1", "l3-h0", "l0-h0", "l0-h1"], ["l2-h1", "l2-h0", "l1-h0", "l1-h1"]]
+    assert hosts_by_stage(plan_across([3, 1], "tp=4,pp=4")) == [["l1-h1", "l0-h1"]]
+
+
+def test_without_a_cluster_there_are_no_tiers(running_example):
+    with pytest.raises(ExportError, match="cluster: the plan embeds no cluster, so its topology is unknown"):
+        domains_of(running_example)
+
+
+def test_a_cluster_too_large_to_compare_is_refused():
+    torus = {"kind": "torus", "shape": [64, 65], "link_bandwidth_gbytes_per_s": 50, "link_latency_us": 1}
+    cluster = Cluster.from_data({"name": "torus", "device": "a100", "topology": torus})
+    with pytest.raises(ExportError, match=r"cluster: tiers are told for at most 4096 hosts \(got 4160\)"):
+        domains(cluster)
+
+
+@pytest.mark.reference
+def test_a_real_irregular_network_has_its_leaves_and_pods_as_tiers(reference):
+    topology = {
+        "kind": "trace",
+        "csv": str(reference / "traces/topo.csv"),
+        "devices_per_host": 8,
+        "intra_host_bandwidth_gbytes_per_s": 300,
+        "intra_host_latency_us": 1,
+        "nics_per_host": 4,
+        "nic_bandwidth_gbytes_per_s": 25,
+        "nic_latency_us": 1,
+        "leaf_uplink_gbytes_per_s": 200,
+        "leaf_uplink_latency_us": 1,
+        "pod_uplink_gbytes_per_s": 800,
+        "pod_uplink_latency_us": 1,
+    }
+    cluster = Cluster.from_data({"name": "lingjun", "device": "a100", "topology": topology})
+    network = cluster.topology
+    leaf = network.host_leaf
+    wanted = np.stack([leaf, network.leaf_pod[leaf], np.zeros_like(leaf)])
+    assert domains(cluster).label.tolist() == wanted.tolist()

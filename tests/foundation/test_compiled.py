@@ -1,0 +1,153 @@
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from meshwright.compile_cache import function_digest
+from meshwright.compiled import for_types_of
+from meshwright.compiling import Stopwatch, watched
+from meshwright.costs.formulas import ring_all_reduce_s
+
+ROOT = Path(__file__).resolve().parents[2]
+
+MODULES = (
+    "simulation.step.kernel",
+    "simulation.contention.concurrent_kernel",
+    "simulation.cluster.dynamics",
+    "costs.formulas",
+    "envs.batch",
+)
+# Digests of the compiled functions of these modules, and of a type that writes code itself.
+ASK_DIGESTS = f"""
+import importlib, json, sys
+import numba
+from meshwright.compile_cache import _types_digest, function_digest
+from meshwright.numba_records import Address
+digests = {{"Address": _types_digest((Address(dict, {{}}),))}}
+for name in {MODULES}:
+    module = importlib.import_module(f"meshwright.{{name}}")
+    for key, value in vars(module).items():
+        if isinstance(value, numba.core.dispatcher.Dispatcher) and value.py_func.__module__ == module.__name__:
+            digests[f"{{name}}.{{key}}"] = function_digest(value)
+json.dump(digests, sys.stdout)
+"""
+
+# Calls a compiled function and prints how often it came from the cache.
+ASK_HITS = """
+from meshwright.costs.formulas import ring_all_reduce_s as f
+print(f(1e9, 4, 100e9, 1e-6), sum(f.stats.cache_hits.values()), sum(f.stats.cache_misses.values()))
+"""
+
+
+def _ask(code, tree, **variables):
+    env = os.environ | {"PYTHONPATH": str(tree)} | variables
+    return subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory):
+    """A copy of the package whose files may be edited."""
+    made = tmp_path_factory.mktemp("tree")
+    shutil.copytree(ROOT / "src" / "meshwright", made / "meshwright", ignore=shutil.ignore_patterns("__pycache__"))
+    return made
+
+
+def test_only_an_edit_that_a_function_reaches_changes_its_digest(tree):
+    before = json.loads(_ask(ASK_DIGESTS, ROOT / "src", PYTHONHASHSEED="1"))
+
+    def edit(name, old, new):
+        path = tree / "meshwright" / name
+        text = path.read_text()
+        assert old in text, (name, old)
+        path.write_text(text.replace(old, new, 1))
+
+    def changed(earlier, later):
+        return {name for name in earlier if later[name] != earlier[name]}
+
+    # Another folder, a comment, a docstring and blank lines change nothing.
+    edit("simulation/step/kernel.py", '"""Merge two leftist heaps', '\n    """Melt two leftist heaps')
+    edit("envs/reward.py", "\n\n\n", "\n\n\n# A remark.\n\n\n")
+    first = json.loads(_ask(ASK_DIGESTS, tree, PYTHONHASHSEED="2"))
+    assert changed(before, first) == set()
+
+    # An edit changes what reaches it, in the file of another function too, and nothing else.
+    edit("simulation/step/kernel.py", "size + 1", "1 + size")
+    edit("numba_records.py", "Tuples of arrays", "Tuples of some arrays")
+    edit("envs/batch.py", "OVER = 0, 1, 2, 3", "OVER = 0, 1, 2, 4")
+    second = json.loads(_ask(ASK_DIGESTS, tree))
+    assert {"simulation.step.kernel._schedule", "simulation.step.kernel._push", "envs.batch._step", "Address"} < changed(
+        first, second
+    )
+    assert "simulation.contention.concurrent_kernel.run" in changed(first, second)
+    kept = {
+        "simulation.step.kernel._merge",
+        "simulation.cluster.dynamics.decide",
+        "costs.formulas.ring_all_reduce_s",
+        "envs.batch._finish",
+    }
+    assert not kept & changed(first, second)
+
+    edit(
+        "envs/reward.py", "return value\n", "return 0.0 + value\n"
+    )  # numba itself looks at the file of the outermost function only
+    third = json.loads(_ask(ASK_DIGESTS, tree))
+    assert changed(second, third) == {"envs.batch._step", "envs.batch._pay"}
+
+
+def test_what_a_constant_holds_is_part_of_the_digest():
+    def made(constant):
+        def function(x):
+            return x + constant
+
+        return function_digest(function)
+
+    assert made(1) == made(1)
+    assert len({made(value) for value in (1, 2, 1.0, True, None, "1", (1, 2), np.arange(2), np.arange(2.0), np.arange(3))}) == 10
+    with pytest.raises(TypeError, match="no stable spelling"):
+        made(object())
+
+
+def test_a_second_process_takes_what_the_first_compiled_and_a_torn_file_is_compiled_anew(tmp_path):
+    value, hits, misses = _ask(ASK_HITS, ROOT / "src", NUMBA_CACHE_DIR=str(tmp_path)).split()
+    assert (hits, misses) == ("0", "1")
+    assert _ask(ASK_HITS, ROOT / "src", NUMBA_CACHE_DIR=str(tmp_path)).split() == [value, "1", "0"]
+    (kept,) = tmp_path.rglob("*.nbc")
+    kept.write_bytes(kept.read_bytes()[:100])
+    assert _ask(ASK_HITS, ROOT / "src", NUMBA_CACHE_DIR=str(tmp_path)).split() == [value, "0", "1"]
+    (tmp_path / "file").write_text("")
+    assert _ask(ASK_HITS, ROOT / "src", NUMBA_CACHE_DIR=str(tmp_path / "file" / "below")).split() == [value, "0", "1"]
+
+
+def test_every_compiled_function_is_made_by_the_one_door():
+    roots = [ROOT / "src" / "meshwright", *(floor for floor in ROOT.iterdir() if (floor / "__init__.py").is_file())]
+    for path in (path for root in roots for path in root.rglob("*.py")):
+        assert "from numba import njit" not in path.read_text(), path
+
+
+def test_a_function_for_types_gives_what_the_function_gives():
+    arguments = (1e9, 4, 100e9, 1e-6)
+    assert for_types_of(ring_all_reduce_s, *arguments)(*arguments) == ring_all_reduce_s(*arguments)
+
+
+def test_a_plain_function_is_taken_as_it_is():
+    assert for_types_of(len, "abc") is len
+
+
+def test_the_innermost_watcher_is_told_and_nested_functions_count_once_in_time(monkeypatch):
+    clock = iter([0.0, 0.0, 3.0, 5.0, 7.0, 7.5]).__next__
+    monkeypatch.setattr("meshwright.compiling.time.monotonic", clock)
+    outer, inner = [], []
+    stopwatch = Stopwatch()
+    with watched(lambda *told: outer.append(told)), watched(lambda *told: inner.append(told)):
+        stopwatch.begin("caller")  # at 0 s
+        stopwatch.begin("callee")  # at 3 s
+        stopwatch.end()
+        stopwatch.end()  # at 5 s
+        stopwatch.begin("next")  # at 7 s
+    assert inner == [("caller", 1, 0.0), ("callee", 2, 3.0), ("next", 3, 5.5)]
+    assert not outer

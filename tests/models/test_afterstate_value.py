@@ -1,0 +1,306 @@
+"""What the state after a candidate is worth: how it is read from profiles, and how scores and values follow from it."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meshwright.envs.static_features import static_features
+from meshwright.errors import CheckpointError
+from meshwright.models.afterstate_kernel import shown_with_worth
+from meshwright.models.afterstate_value import LEAST_SCALE
+from meshwright.models.encoders import KnownProfileEncoder, ProfileEncoder
+from meshwright.models.network import NOT_OFFERED
+from meshwright.models.saved import SavedNetwork
+
+from ..draws import draws
+
+KEYS = ("candidate_shapes", "candidate_any", "candidate_ends", "episode")
+
+
+@pytest.fixture
+def network(foreseeing, random_network):
+    made = random_network(foreseeing, after=(12, 7))
+    with torch.no_grad():
+        made.log_sharpness.fill_(0.5)
+    return made
+
+
+# --- profiles ---
+
+
+def encoder(seed=0, **sizes):
+    torch.manual_seed(seed)
+    return ProfileEncoder(**{"features": 3, "num_slots": 4, "width": 5, "hidden": 6, **sizes})
+
+
+@draws(5)
+@given(seed=st.integers(0, 1000), num_kinds=st.integers(1, 6))
+def test_over_known_kinds_it_is_one_linear_layer(seed, num_kinds):
+    encode, kinds = encoder(seed), torch.rand(num_kinds, 3)
+    # A layer's weights are what it makes of one slot of one kind at a time.
+    weights = encode(kinds, torch.eye(num_kinds * 4).reshape(-1, num_kinds, 4))
+    profiles = torch.rand(7, num_kinds, 4)
+    torch.testing.assert_close(encode(kinds, profiles), profiles.flatten(1) @ weights, rtol=1e-4, atol=1e-5)
+    # Weights of each kind follow from its features alone, and the sum of many varies as that of few does.
+    for kind in range(num_kinds):
+        alone = encode(kinds[kind : kind + 1], profiles[:, kind : kind + 1])
+        zeros = torch.zeros_like(profiles)
+        zeros[:, kind] = profiles[:, kind]
+        torch.testing.assert_close(encode(kinds, zeros), alone / num_kinds**0.5, rtol=1e-4, atol=1e-5)
+
+
+@draws(5)
+@given(seed=st.integers(0, 1000))
+def test_the_order_of_kinds_does_not_matter(seed):
+    encode, kinds, profiles = encoder(seed), torch.rand(5, 3), torch.rand(7, 5, 4)
+    order = torch.randperm(5)
+    torch.testing.assert_close(encode(kinds[order], profiles[:, order]), encode(kinds, profiles), rtol=1e-4, atol=1e-5)
+
+
+def test_a_profile_worked_by_hand():
+    encode = encoder(features=1, num_slots=2, width=1, hidden=1)
+    with torch.no_grad():
+        for layer, weight, bias in ((encode.weights[0], [[2.0]], [1.0]), (encode.weights[2], [[1.0], [10.0]], [0.0, 3.0])):
+            layer.weight.copy_(torch.tensor(weight))
+            layer.bias.copy_(torch.tensor(bias))
+        # Kinds 0 and 1 have 2 x 0 + 1 = 1 and 2 x 1 + 1 = 3 inside, so slots weigh 1 and 13, 3 and 33:
+        # (0.5 x 1 + 1 x 13 + 0 x 3 + 1 x 33) / sqrt(4) = 46.5 / 2
+        found = encode(torch.tensor([[0.0], [1.0]]), torch.tensor([[[0.5, 1.0], [0.0, 1.0]]]))
+    assert found.tolist() == [[23.25]]
+
+
+def test_known_kinds_have_weights_of_their_own_wherever_they_stand_and_others_have_none():
+    kinds, profiles, order = torch.rand(4, 3), torch.rand(7, 4, 4), torch.tensor([2, 0])
+    encode = KnownProfileEncoder(kinds, 4, 5)
+    torch.testing.assert_close(encode(kinds, profiles), profiles.flatten(1) @ encode.own.flatten(0, 1))
+    assert torch.equal(encode.matrix(kinds[order]), encode.own[order])
+    with pytest.raises(ValueError, match="not among those"):
+        encode.matrix(torch.rand(2, 3))
+
+
+# --- scores and values ---
+
+
+def offered(seen, network):
+    worth = network.worth(seen)
+    return worth, (worth.sample, worth.candidate)
+
+
+def test_a_score_is_what_a_candidate_is_worth_times_the_sharpness_and_a_correction(network, foreseeing, observations):
+    seen = observations(foreseeing)
+    with torch.no_grad():
+        worth, at = offered(seen, network)
+        assert torch.equal(torch.stack(at), (seen["action_mask"] > 0).nonzero().T)
+        corrections = []
+        for sharpness in (0.25, 4.0):
+            network.log_sharpness.fill_(torch.tensor(sharpness).log())
+            scores = network(seen)[0]
+            assert ((scores == NOT_OFFERED) == (seen["action_mask"] == 0)).all()
+            corrections.append(scores[at] - sharpness * (worth.pays + worth.after))
+        torch.testing.assert_close(*corrections, rtol=1e-3, atol=1e-4)
+        assert corrections[0].abs().max() > 0.1
+        network.score[-1].weight.zero_()
+        network.score[-1].bias.zero_()
+        torch.testing.assert_close(network(seen)[0][at], 4.0 * (worth.pays + worth.after))
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.25])
+def test_a_value_is_the_expected_worth_in_the_unit_of_rewards_and_a_correction(network, foreseeing, observations, scale):
+    seen = observations(foreseeing)
+    with torch.no_grad():
+        network.value_scale.fill_(scale)
+        worth, at = offered(seen, network)
+        scores, values = network(seen)
+        total = torch.zeros_like(scores)
+        total[at] = worth.pays + worth.after
+        expected = scale * (torch.softmax(scores, dim=1) * total).sum(dim=1)
+        assert (values - expected).abs().max() > 0.1
+        network.value[-1].weight.zero_()
+        network.value[-1].bias.fill_(0.125)
+        torch.testing.assert_close(network(seen)[1], expected + 0.125)
+        torch.testing.assert_close(network.values(seen), expected + 0.125)
+
+
+def test_at_first_corrections_are_next_to_nothing(foreseeing, observations):
+    from meshwright.models.network import CandidateNetwork
+    from meshwright.models.settings import NetworkSettings
+
+    torch.manual_seed(1)
+    fresh = CandidateNetwork(NetworkSettings(after=(12, 7)), static_features(foreseeing))
+    seen = observations(foreseeing)
+    with torch.no_grad():
+        worth, at = offered(seen, fresh)
+        total = worth.pays + worth.after
+        assert (fresh(seen)[0][at] - total).abs().max() < 0.1 * total.std()
+
+
+def taught(network):
+    """The parts whose weights have a gradient."""
+    return {name.split(".")[0] for name, weight in network.named_parameters() if weight.grad is not None and weight.grad.any()}
+
+
+def test_ppo_teaches_the_sharpness_and_the_corrections_but_not_what_afterstates_are_worth(network, foreseeing, observations):
+    scores, values = network(observations(foreseeing))
+    (torch.log_softmax(scores, dim=1)[:, 0].sum() + values.sum()).backward()
+    encoders = {"context", "graph_encoder", "device_encoder", "slot_encoder"}
+    assert taught(network) == encoders | {"candidate", "candidate_context", "score", "value", "log_sharpness"}
+    for name, weight in network.named_parameters():
+        if not name.startswith(("after", "pays")):
+            assert weight.grad.isfinite().all(), name
+            assert weight.grad.any(), name
+    # The errors of the value teach its own correction, not what is chosen.
+    network.zero_grad()
+    network(observations(foreseeing))[1].sum().backward()
+    assert taught(network) == encoders | {"value"}
+    # What afterstates are worth is taught by itself.
+    network.zero_grad()
+    worth = network.worth(observations(foreseeing))
+    (worth.pays + worth.after).square().sum().backward()
+    assert taught(network) == {"after", "pays"}
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_every_part_that_tells_of_the_future_matters(network, foreseeing, observations, key):
+    seen = observations(foreseeing)
+    with torch.no_grad():
+        assert not torch.allclose(network(seen)[0], network(seen | {key: 1 - seen[key]})[0])
+
+
+def test_what_is_not_offered_does_not_matter(network, foreseeing, observations):
+    seen = observations(foreseeing)
+    changed = dict(seen)
+    for key in KEYS[:3]:
+        changed[key] = seen[key].clone()
+        changed[key][seen["action_mask"] == 0] = 0.7
+    with torch.no_grad():
+        torch.testing.assert_close(network(changed), network(seen), rtol=0, atol=0)
+
+
+def test_the_worth_of_given_afterstates_is_that_of_the_candidates_that_lead_to_them(network, foreseeing, observations):
+    seen = observations(foreseeing)
+    with torch.no_grad():
+        worth, at = offered(seen, network)
+        rows = {key: seen[key][at] for key in ("candidate_shapes", "candidate_any")}
+        alone = network.after_worth({**rows, "episode": seen["episode"][worth.sample]})
+    torch.testing.assert_close(alone, worth.after)
+
+
+def test_shapes_and_degrees_are_told_by_their_features_and_not_by_their_places(network, foreseeing, observations):
+    seen, static = observations(foreseeing), static_features(foreseeing)
+    shapes, degrees = torch.randperm(len(static.shapes)), torch.randperm(len(static.degrees))
+    with torch.no_grad():
+        before = network.worth(seen)
+        network.set_scenario(dataclasses.replace(static, shapes=static.shapes[shapes], degrees=static.degrees[degrees]))
+        other = {
+            "candidate_shapes": seen["candidate_shapes"][:, :, shapes],
+            "candidate_any": seen["candidate_any"][:, :, degrees],
+        }
+        after = network.worth({**seen, **other})
+    torch.testing.assert_close(after.after, before.after)
+
+
+def test_one_network_serves_clusters_of_other_shapes(network, foreseeing, toy, changed, observations):
+    other = changed(toy, shape_slots=6)
+    network.set_scenario(static_features(other))
+    with torch.no_grad():
+        scores, values = network(observations(other))
+    assert scores.shape == (6, other.problem.num_candidates)
+    assert values.isfinite().all()
+
+
+def test_a_network_that_knows_one_cluster_alone_refuses_another(random_network, foreseeing, toy, changed, observations, tmp_path):
+    network = random_network(foreseeing, after=(12, 7), kind_hidden=None)
+    SavedNetwork.of(network, {"shape_slots": 6}).save(tmp_path / "policy.pt")
+    saved = SavedNetwork.load(tmp_path / "policy.pt")
+    back = saved.network(static_features(foreseeing))
+    with torch.no_grad():
+        torch.testing.assert_close(back(observations(foreseeing)), network(observations(foreseeing)), rtol=0, atol=0)
+    fewer = changed(toy, shape_slots=6, max_degree=2)
+    static = static_features(foreseeing)
+    for other in (static_features(fewer), dataclasses.replace(static, shapes=static.shapes * 0.5)):
+        with pytest.raises(CheckpointError, match="shapes of the cluster that it was trained on alone"):
+            saved.network(other)
+
+
+# --- compiled ---
+
+
+@pytest.mark.parametrize("kind_hidden", [None, 4])
+@pytest.mark.parametrize("without", [(), ("time-to-free",)])
+def test_the_compiled_worth_is_that_of_the_layers(random_network, foreseeing, batch_of, without, kind_hidden):
+    network, batch = random_network(foreseeing, after=(12, 7), without=without, kind_hidden=kind_hidden), batch_of(foreseeing)
+    with torch.no_grad():
+        seen = {key: torch.as_tensor(value) for key, value in batch.observations.shown().items()}
+        quick = {
+            key: torch.as_tensor(value) for key, value in shown_with_worth(batch.observations, network.after_weights()).items()
+        }
+        assert set(seen) - set(quick) == {"candidate_shapes", "candidate_any", "cluster_shapes", "cluster_any"}
+        worth, same = network.worth(seen), network.worth(quick)
+        torch.testing.assert_close(same.after, worth.after, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(same.hidden, worth.hidden, rtol=1e-4, atol=1e-4)
+        for slow, fast in zip(network(seen), network(quick), strict=True):
+            torch.testing.assert_close(fast, slow, rtol=1e-3, atol=1e-3)
+        assert worth.after.std() > 0.01
+
+
+@pytest.fixture
+def recent(foreseeing, random_network, changed, batch_of):
+    """A network that is told of the latest arrivals, by their spread in some episodes, and these."""
+    seeing = changed(foreseeing, load_windows=(1.0, 4.0), deadline_windows=(2,), work_windows=(3.0,))
+    network, batch = random_network(seeing, after=(12, 7), standardised=True), batch_of(seeing)
+    told = batch.observations.episode[:, 1:]
+    network.after.standardise(told)
+    return network, batch, told
+
+
+def test_what_is_told_of_the_latest_arrivals_is_read_in_standard_deviations_from_its_mean(recent):
+    network, batch, told = recent
+    plain = network.after.episode(torch.as_tensor(batch.observations.episode))
+    assert told.shape[1] == 5
+    lifted = []
+    network.after.second.register_forward_pre_hook(lambda _, given: lifted.append(torch.atanh(given[0])))
+    seen = {key: torch.as_tensor(value.copy()) for key, value in batch.observations.shown().items()}
+    rows = {"candidate_shapes": seen["candidate_shapes"][:, 0], "candidate_any": seen["candidate_any"][:, 0]}
+    with torch.no_grad():
+        network.after_worth({**rows, "episode": seen["episode"]})
+        weights, bias = network.after.episode.weight, network.after.episode.bias
+        standard = (told - told.mean(axis=0)) / np.maximum(told.std(axis=0), LEAST_SCALE)
+        wanted = seen["episode"][:, :1] @ weights[:, :1].T + torch.as_tensor(standard) @ weights[:, 1:].T + bias
+        others = network.after.shapes(network.static.shapes, rows["candidate_shapes"])
+        others = others + network.after.degrees(network.static.degrees, rows["candidate_any"])
+    torch.testing.assert_close(lifted[0], wanted + others, rtol=1e-4, atol=1e-4)
+    assert not torch.allclose(plain, wanted, atol=0.05)
+
+
+def test_the_compiled_worth_reads_the_latest_arrivals_as_the_layers_do(recent):
+    network, batch, _ = recent
+    seen = {key: torch.as_tensor(value.copy()) for key, value in batch.observations.shown().items()}
+    shown = {key: torch.as_tensor(value) for key, value in shown_with_worth(batch.observations, network.after_weights()).items()}
+    with torch.no_grad():
+        torch.testing.assert_close(network(shown)[0], network(seen)[0], rtol=1e-4, atol=1e-4)
+
+
+def test_what_never_varies_is_not_blown_up(recent):
+    network, _, told = recent
+    network.after.standardise(np.repeat(told[:1], 9, axis=0))
+    assert (network.after.recent_scale == LEAST_SCALE).all()
+
+
+def test_how_far_it_varies_is_kept_with_the_weights(recent, tmp_path):
+    network, _, told = recent
+    trained = {"shape_slots": 6, "load_windows": [1.0, 4.0], "deadline_windows": [2], "work_windows": [3.0]}
+    SavedNetwork.of(network, trained).save(tmp_path / "policy.pt")
+    weights = SavedNetwork.load(tmp_path / "policy.pt").weights
+    np.testing.assert_allclose(weights["after.recent_mean"].numpy(), told.mean(axis=0), rtol=1e-5)
+
+
+def test_by_default_the_latest_arrivals_are_read_as_they_are(foreseeing, random_network, changed):
+    network = random_network(changed(foreseeing, work_windows=(3.0,)), after=(12, 7))
+    names = set(network.state_dict())
+    network.after.standardise(np.float32([[1.0], [3.0]]))
+    assert set(network.state_dict()) == names
+    assert not any("recent" in name for name in names)

@@ -1,0 +1,125 @@
+"""The linear scorer within a network: the same scores one by one and side by side, the same choices as by itself, its file."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from meshwright.envs.batch import EpisodeBatch
+from meshwright.errors import CheckpointError, PolicyError
+from meshwright.models.linear_prior import KEY, LinearPrior
+from meshwright.models.saved import NetworkPolicy, SavedNetwork
+from meshwright.planners.linear import FEATURES, LinearScorer, LinearWeights
+from meshwright.simulation.cluster.decision import decision
+
+RULES = ("first-fit", "best-fit")
+
+
+@pytest.fixture
+def weights():
+    return LinearWeights(np.random.default_rng(5).normal(size=len(FEATURES)), RULES)
+
+
+@pytest.fixture
+def network(foreseeing, random_network):
+    return random_network(foreseeing, prior=True, after=(12, 7))
+
+
+def decisions(batch, seed, num_steps):
+    """Decisions of two episodes, the second one a few jobs ahead, each with the batch as it is then."""
+    rng = np.random.default_rng(seed)
+    for e in range(2):
+        batch.begin(e, np.random.default_rng(seed + e))
+    for t in range(num_steps):
+        for e in range(2):
+            yield e, decision(batch.scenario, batch.episodes, e)
+        actions = (rng.random(batch.observations.action_mask.shape) * batch.observations.action_mask).argmax(axis=1)
+        batch.step(actions, np.array([t >= 5, True]))
+
+
+def test_scores_are_the_same_one_by_one_and_side_by_side(foreseeing, weights):
+    batch, prior = EpisodeBatch(foreseeing, 2), LinearPrior(weights, foreseeing)
+    for e, now in decisions(batch, 1, 40):
+        found = prior.of_episodes(batch.episodes)[e]
+        np.testing.assert_array_equal(found, prior.of_decision(now))
+        assert found.dtype == np.float32
+        assert (found[1:][~np.asarray(now.can_place)[1:]] == 0).all()
+
+
+def test_the_arrival_that_ends_an_episode_is_scored_too(foreseeing, weights):
+    batch, prior = EpisodeBatch(foreseeing, 1), LinearPrior(weights, foreseeing)
+    batch.begin(0, np.random.default_rng(0))
+    while not batch.is_over.all():
+        batch.step(batch.observations.action_mask.argmax(axis=1) * 0 + batch.observations.action_mask[:, 1:].argmax(axis=1) + 1)
+    offered = batch.observations.action_mask[0] > 0
+    assert (prior.of_episodes(batch.episodes)[0] != 0).tolist() == offered.tolist()
+    assert offered[1:].any()
+
+
+def test_a_candidate_of_several_blocks_scores_nothing(foreseeing, weights):
+    batch, prior = EpisodeBatch(foreseeing, 1), LinearPrior(weights, foreseeing)
+    batch.begin(0, np.random.default_rng(0))
+    now = decision(foreseeing, batch.episodes, 0)
+    several = now.block.copy()
+    first = int(np.flatnonzero(now.can_place)[1])
+    several[first] = foreseeing.space.num_blocks + 3  # as the published rule numbers them
+    found = prior.of_decision(dataclasses.replace(now, block=several))
+    wanted = prior.of_decision(now)
+    assert wanted[first] != 0
+    np.testing.assert_array_equal(found, np.where(np.arange(len(found)) == first, 0, wanted))
+
+
+def test_episodes_with_candidates_of_several_blocks_are_not_scored(foreseeing, weights, changed):
+    several = changed(foreseeing, placement_rules=("published", "first-fit"))
+    with pytest.raises(PolicyError, match=r"placement_rules: a linear scorer reads candidates of single blocks .*'published'"):
+        LinearPrior(weights, several).of_episodes(EpisodeBatch(foreseeing, 1).episodes)
+
+
+def test_a_network_that_hears_the_scorer_alone_chooses_as_it_does(foreseeing, network, weights):
+    with torch.no_grad():
+        network.prior_sharpness.fill_(1e6)
+    ours = NetworkPolicy("mine", SavedNetwork.of(network, {"rules": list(RULES), "shape_slots": 6}, weights), foreseeing)
+    theirs, prior = LinearScorer("linear", weights, foreseeing), LinearPrior(weights, foreseeing)
+    batch, counts = EpisodeBatch(foreseeing, 2), set()
+    for e, now in decisions(batch, 2, 60):
+        seen = {key: value[e] for key, value in batch.observations.shown().items()}
+        chosen, scores = ours.choose(now, seen), prior.of_decision(now)
+        assert scores[chosen] == pytest.approx(scores[theirs.choose(now, {})], abs=1e-5)  # among equals any may be taken
+        counts.add(chosen)
+    assert len(counts) > 2
+
+
+def test_at_first_the_scorer_is_not_heard(foreseeing, random_network, observations):
+    network = random_network(foreseeing, prior=True)
+    with torch.no_grad():
+        network.prior_sharpness.fill_(0.0)
+    seen = observations(foreseeing)
+    found = [network({**seen, KEY: torch.full(seen["action_mask"].shape, figure)})[0] for figure in (0.0, 9.0)]
+    torch.testing.assert_close(*found, rtol=0, atol=0)
+
+
+def test_it_comes_back_from_a_file(network, weights, tmp_path):
+    path = tmp_path / "policy.pt"
+    SavedNetwork.of(network, {"shape_slots": 6}, weights).save(path)
+    saved = SavedNetwork.load(path)
+    np.testing.assert_array_equal(saved.prior.weights, weights.weights)
+    assert saved.prior.placement_rules == RULES
+    saved.save(tmp_path / "again.pt")
+    assert (tmp_path / "again.pt").read_bytes() == path.read_bytes()
+
+
+def test_a_file_without_it_is_refused(network, weights, tmp_path):
+    path = tmp_path / "policy.pt"
+    saved = SavedNetwork.of(network, {"shape_slots": 6}, weights)
+    dataclasses.replace(saved, prior=None).save(path)
+    with pytest.raises(CheckpointError) as caught:
+        SavedNetwork.load(path)
+    assert str(caught.value) == f"{path}: prior: the policy lacks a part"
+
+
+def test_a_scorer_for_other_features_is_refused(network, weights, tmp_path):
+    data = SavedNetwork.of(network, {"shape_slots": 6}, weights).to_data()
+    data["prior"]["features"] = "others"
+    with pytest.raises(CheckpointError, match="was tuned for other features than these; tune it again"):
+        SavedNetwork.from_data(data, tmp_path / "policy.pt")

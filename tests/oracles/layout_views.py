@@ -1,0 +1,72 @@
+"""Views of a layout that ran: memory of each rank, moment by moment, and a trace for people.
+
+A rank holds model state and buffers all the time, and of each micro-batch that has begun its forward pass through a chunk
+the chunk's activations, until the pass that needs them last (of weight gradients, where these are put off) is done; after
+a backward pass that computed them again more than the forward pass had left. So the peak is what the schedule really keeps;
+`costs.work.memory` counts the same by formula.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshwright.costs.pipelines.schedules import BACKWARD, FORWARD, WEIGHT
+from meshwright.simulation.layouts.running import LayoutRun
+from meshwright.simulation.layouts.stage_tasks import Row
+from meshwright.simulation.layouts.step_model import Step, TransformerStep
+from meshwright.simulation.step.chrome_trace import chrome_trace
+from meshwright.simulation.step.memory_over_time import MemoryOverTime
+
+
+def layout_memory(step: Step, run: LayoutRun) -> MemoryOverTime:
+    """Memory in use on each rank of the steps that ran.
+
+    Args:
+        step: what was lowered.
+        run: how it went.
+    """
+    layout = step.layout
+    width = layout.world // layout.pp
+    start_s, finish_s = run.timeline.start_s, run.timeline.finish_s
+    time_s: list[NDArray[np.float64]] = []
+    memory_bytes: list[NDArray[np.float64]] = []
+    for stage in range(layout.pp):
+        held = float(step.held_bytes(stage))
+        passes = [passed for passed in run.lowered.passes if passed.stage == stage]
+        at_s = np.stack([_first(start_s, p.starts) if p.kind == FORWARD else _last(finish_s, p.ends) for p in passes])
+        change = np.array([_change(step, passed.chunk, passed.kind) for passed in passes])
+        for rank in range(width):
+            # What ends when another pass begins is freed first.
+            order = np.lexsort((change, at_s[:, rank]))
+            time_s.append(np.append(0.0, at_s[order, rank]))
+            memory_bytes.append(held + np.append(0.0, np.cumsum(change[order])))
+    start = np.cumsum([0, *map(len, time_s)])
+    return MemoryOverTime(start, np.concatenate(time_s), np.concatenate(memory_bytes))
+
+
+def layout_trace(step: Step, run: LayoutRun) -> dict[str, Any]:
+    """The steps that ran for Perfetto and chrome://tracing, see `chrome_trace`."""
+    lowered, timeline = run.lowered, run.timeline
+    words = tuple(operation.replace("_", "-") for operation in lowered.operations)
+    memory = layout_memory(step, run)
+    return chrome_trace(lowered.execution, lowered, timeline.start_s, timeline.finish_s, memory, operations=words)
+
+
+def _change(step: Step, chunk: int, kind: int) -> float:
+    """By how much the memory changes when a forward pass begins, or when another one is done."""
+    kept = step.kept_bytes(chunk)
+    put_off = step.put_off_bytes(chunk) if isinstance(step, TransformerStep) and step.parts_gradients else 0.0
+    return {FORWARD: kept, BACKWARD: put_off - kept, WEIGHT: -put_off}[kind]
+
+
+def _first(start_s: NDArray[np.float64], rows: list[Row]) -> NDArray[np.float64]:
+    first: NDArray[np.float64] = np.stack([start_s[row] for row in rows]).min(axis=0)
+    return first
+
+
+def _last(finish_s: NDArray[np.float64], rows: list[Row]) -> NDArray[np.float64]:
+    last: NDArray[np.float64] = np.stack([finish_s[row] for row in rows]).max(axis=0)
+    return last

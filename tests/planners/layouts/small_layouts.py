@@ -1,0 +1,106 @@
+"""Small models and clusters for searches, and a search by brute force that shares nothing with the real one."""
+
+from functools import cache
+from itertools import product
+
+from pydantic import ValidationError
+
+from meshwright.costs.process_groups.group_network import Wires, is_regular
+from meshwright.costs.training_step.step_time import Pricer
+from meshwright.costs.work.memory import peak_memory
+from meshwright.costs.work.work import describe, is_legal
+from meshwright.devices import device_type
+from meshwright.jobs.readers.huggingface import shape_of
+from meshwright.plans import Layout
+from meshwright.plans.rank_order import ORDERS
+
+A100 = device_type("a100")
+GPT = shape_of(
+    {"model_type": "gpt2", "n_embd": 256, "n_layer": 4, "n_head": 4, "n_positions": 256, "vocab_size": 1024}, name="gpt"
+)
+MIXTURE = shape_of(
+    {
+        "model_type": "mixtral",
+        "hidden_size": 256,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "intermediate_size": 512,
+        "vocab_size": 1024,
+        "max_position_embeddings": 256,
+        "num_local_experts": 4,
+        "num_experts_per_tok": 2,
+    },
+    name="mixture",
+)
+LENGTH = 128
+PAIRS = Wires(2, 300e9, 25e9)
+"""Hosts of two devices with one card."""
+
+
+def every_layout(shape, world, batch):
+    """All legal layouts whatever they are worth, twins included, from nothing but the keys' ranges."""
+    degrees = range(1, world + 1)
+    for tp, cp, pp, dp in product(degrees, repeat=4):
+        if tp * cp * pp * dp != world:
+            continue
+        for ep, v, schedule, micro_batch, is_cut, recompute, zero in product(
+            range(1, dp * cp + 1),
+            range(1, shape.num_layers + 1),
+            ("1f1b", "gpipe", "interleaved", "zb-h1", "zb-2p"),
+            range(1, batch + 1),
+            (False, True),
+            ("none", "selective", "full"),
+            (0, 1, 2, 3),
+        ):
+            try:
+                layout = Layout(
+                    tp=tp,
+                    cp=cp,
+                    pp=pp,
+                    dp=dp,
+                    ep=ep,
+                    virtual_stages=v,
+                    schedule=schedule,
+                    micro_batch=micro_batch,
+                    global_batch=batch,
+                    sequence_parallel=is_cut,
+                    recompute=recompute,
+                    zero=zero,
+                    overlap_dp=True,
+                    overlap_pp=v > 1,
+                )
+            except ValidationError:
+                continue
+            if is_legal(shape, layout, LENGTH):
+                yield layout
+
+
+def canonical(layout):
+    """The one of several equal layouts that a search lists."""
+    changes = {}
+    if layout.tp == 1:
+        changes["sequence_parallel"] = False
+    if layout.recompute == "selective":
+        changes["recompute"] = "none"
+    if layout.dp * layout.cp == 1:
+        changes["zero"] = 0
+    elif layout.zero == 2 and layout.pp > 1:
+        changes["zero"] = 1
+    if layout.pp == 1 or (layout.schedule == "interleaved" and layout.virtual_stages == 1):
+        changes["schedule"] = "1f1b"
+    return layout.model_copy(update=changes)
+
+
+@cache
+def brute_force(shape, world, batch, wires, capacity_bytes):
+    """Seconds and bytes of every canonical layout that fits, in its best order: ``{layout: (step_s, memory_bytes)}``."""
+    pricers = {order: Pricer(A100, wires, order=order) for order in ORDERS}
+    found = {}
+    for layout in {canonical(layout) for layout in every_layout(shape, world, batch)}:
+        orders = [order for order in ORDERS if is_regular(layout, wires.devices_per_host, order)]
+        work = describe(shape, layout, LENGTH)
+        memory_bytes = peak_memory(work)[1].total
+        if orders and memory_bytes <= capacity_bytes:
+            found[layout] = (min(pricers[order].step_s(work) for order in orders), memory_bytes)
+    return found

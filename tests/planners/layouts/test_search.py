@@ -1,0 +1,278 @@
+"""The search against brute force, and the laws on which its pruning rests."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meshwright.clusters import load_cluster
+from meshwright.costs.process_groups.group_network import Wires, wiring
+from meshwright.costs.settings import CostSettings
+from meshwright.costs.training_step.bounds import BoundedPricer, Optimist
+from meshwright.costs.training_step.step_time import Pricer
+from meshwright.costs.work.memory import peak_memory
+from meshwright.costs.work.work import describe
+from meshwright.errors import PlanError
+from meshwright.jobs.readers.huggingface import shape_of
+from meshwright.planners.layouts.results import Found, Front, spelled
+from meshwright.planners.layouts.search import LayoutSearch
+from meshwright.planners.layouts.space import LayoutSpace, parse_keep
+from meshwright.plans import Layout
+from meshwright.plans.rank_order import ORDERS
+
+from ...costs.uneven import drawn_matrix
+from ...draws import draws
+from .small_layouts import A100, GPT, LENGTH, MIXTURE, PAIRS, brute_force, canonical, every_layout
+
+ROOMY, TIGHT = 80e9, 1.568e9
+"""In the second some layouts of `GPT` fit and some do not."""
+
+WIDE = shape_of(
+    {"model_type": "gpt2", "n_embd": 2048, "n_layer": 4, "n_head": 16, "n_positions": 1024, "vocab_size": 1024}, name="wide"
+)
+
+CASES = [pytest.param(GPT, 4, 4, ROOMY, marks=pytest.mark.slow), (GPT, 4, 4, TIGHT), (MIXTURE, 4, 2, ROOMY)]
+
+
+def search(shape, worlds, batch, capacity_bytes, top=10, wires=PAIRS, keep="", **more):
+    space = LayoutSpace(shape, LENGTH, batch, wires.devices_per_host, parse_keep(keep))
+    return LayoutSearch(space, A100, capacity_bytes, wires, top=top, **more).run(worlds)
+
+
+@pytest.mark.parametrize(("shape", "world", "batch", "capacity"), CASES)
+def test_the_whole_ranking_is_that_of_brute_force(shape, world, batch, capacity):
+    wanted = brute_force(shape, world, batch, PAIRS, capacity)
+    found = search(shape, [world], batch, capacity, top=None)
+    assert {one.layout: (one.step_s, one.memory_bytes) for one in found.ranking} == wanted
+    assert [one.step_s for one in found.ranking] == sorted(step_s for step_s, _ in wanted.values())
+
+
+@pytest.mark.parametrize(("shape", "world", "batch", "capacity"), CASES)
+@pytest.mark.parametrize("top", [1, 10])
+def test_pruning_loses_neither_one_of_the_best_nor_one_of_the_front(shape, world, batch, capacity, top):
+    wanted = brute_force(shape, world, batch, PAIRS, capacity)
+    found = search(shape, [world], batch, capacity, top=top)
+    assert [one.step_s for one in found.ranking] == sorted(step_s for step_s, _ in wanted.values())[:top]
+    pairs = set(wanted.values())
+    front = {one for one in pairs if not any(o != one and o[0] <= one[0] and o[1] <= one[1] for o in pairs)}
+    assert {(one.step_s, one.memory_bytes) for one in found.front} == front
+    assert found.counts.pruned > 0
+    assert found.counts.examined + found.counts.pruned + found.counts.infeasible == found.counts.legal
+
+
+def test_the_front_over_several_numbers_of_devices_is_that_of_brute_force():
+    every = {(*figures, world) for world in (1, 2, 4) for figures in brute_force(GPT, world, 2, PAIRS, ROOMY).values()}
+
+    def beats(one, other):
+        return one != other and all(mine <= others for mine, others in zip(one, other, strict=True))
+
+    found = search(GPT, [1, 2, 4], 2, ROOMY, top=1)
+    assert {one[:3] for one in found.front} == {one for one in every if not any(beats(o, one) for o in every)}
+
+
+def test_equal_layouts_are_listed_once_and_are_equal():
+    pricer = Pricer(A100, PAIRS)
+    twins = [layout for layout in every_layout(GPT, 4, 2) if canonical(layout) != layout]
+    assert len(twins) > 100
+    for layout in twins:
+        works = [describe(GPT, one, LENGTH) for one in (layout, canonical(layout))]
+        assert pricer.step_s(works[0]) == pytest.approx(pricer.step_s(works[1]), rel=1e-12)
+        if layout.zero == canonical(layout).zero or layout.zero < 3:
+            assert peak_memory(works[0])[1].total == pytest.approx(peak_memory(works[1])[1].total, rel=1e-12)
+
+
+@pytest.mark.parametrize("shape", [GPT, MIXTURE])
+def test_the_space_is_every_legal_layout_and_nothing_else(shape):
+    space = LayoutSpace(shape, LENGTH, 4, 2)
+    listed = list(space.layouts(4))
+    assert len(set(listed)) == len(listed)
+    assert set(listed) == {canonical(layout) for layout in every_layout(shape, 4, 4)}
+
+
+def test_the_search_examines_shards_in_pipelines_recomputed_zero_bubble_and_uneven_rounds():
+    listed = list(LayoutSpace(GPT, LENGTH, 12, 2).layouts(4))
+    found = {one.layout for one in search(GPT, [4], 12, ROOMY, top=None).ranking}
+    kinds = {
+        "ZeRO-3 in a pipeline": lambda one: one.pp > 1 and one.zero == 3,
+        "recomputed zero bubble": lambda one: one.pp > 1 and one.schedule == "zb-h1" and one.recompute == "full",
+        "uneven rounds": lambda one: one.virtual_stages > 1 and one.num_micro_batches % one.pp and one.num_micro_batches > one.pp,
+        "less than a round": lambda one: one.virtual_stages > 1 and one.num_micro_batches < one.pp,
+    }
+    for name, is_such in kinds.items():
+        assert [one for one in listed if is_such(one)], name
+        assert [one for one in found if is_such(one)], name
+    kept = LayoutSpace(GPT, LENGTH, 4, 2, parse_keep("zero=3,shard_group=2,pp=2")).layouts(4)
+    assert {(one.pp, one.zero, one.shard_group) for one in kept} == {(2, 3, 2)}
+
+
+FABRICS = {
+    "pairs": (PAIRS, 8),
+    "hosts of four": (Wires(4, 300e9, 100e9), 8),
+    "ring on a Clos": (wiring(load_cluster("preset:dgx-a100-8x8"), CostSettings(collectives="ring")), 16),
+    "RAMP": (wiring(load_cluster("preset:ramp-4x4x2")), 8),
+    "matrix": (wiring(drawn_matrix(1, devices_per_host=2)), 8),
+}
+LAYOUTS = {
+    (shape.name, name): list(LayoutSpace(shape, LENGTH, 8, wires.devices_per_host).layouts(world))
+    for shape in (GPT, MIXTURE)
+    for name, (wires, world) in FABRICS.items()
+}
+
+
+@draws(75)
+@given(data=st.data(), shape=st.sampled_from([GPT, MIXTURE]), name=st.sampled_from(sorted(FABRICS)))
+def test_no_bound_is_above_the_price_in_any_rank_order(data, shape, name):
+    wires, world = FABRICS[name]
+    layout = data.draw(st.sampled_from(LAYOUTS[shape.name, name]))
+    space = LayoutSpace(shape, LENGTH, 8, wires.devices_per_host)
+    orders = space.rank_orders(layout, wires)
+    if not orders:
+        return
+    order = data.draw(st.sampled_from(orders))
+    work = describe(shape, layout, LENGTH)
+    base = layout.model_copy(update={"schedule": "1f1b", "virtual_stages": 1, "zero": 0, "overlap_pp": False})
+    optimist, pricer = Optimist(A100, wires, world=world), BoundedPricer(A100, wires, order=order)
+    step_s = pricer.step_s(work)
+    assert step_s == Pricer(A100, wires, order=order).step_s(work)
+    assert optimist.node_s(describe(shape, base, LENGTH)) <= step_s
+    same = base.model_copy(update={"zero": layout.zero, "shard_group": layout.shard_group})
+    assert optimist.node_s(describe(shape, same, LENGTH)) <= step_s
+    assert optimist.bound_s(work) <= step_s
+    assert pricer.bound_s(work) <= step_s
+
+
+@draws(75)
+@given(data=st.data(), shape=st.sampled_from([GPT, MIXTURE]))
+def test_no_layout_of_a_node_is_leaner_than_its_leanest_and_memory_grows_with_the_micro_batch(data, shape):
+    layout = data.draw(st.sampled_from(LAYOUTS[shape.name, "hosts of four"]))
+
+    def memory_bytes(**changes):
+        return peak_memory(describe(shape, layout.model_copy(update=changes), LENGTH))[1].total
+
+    lean = {"schedule": "1f1b", "virtual_stages": 1}
+    assert memory_bytes(**lean) <= memory_bytes() * (1 + 1e-12)
+    if layout.num_micro_batches % 2 == 0 and layout.num_micro_batches > 1:
+        assert memory_bytes(**lean) <= memory_bytes(**lean, micro_batch=2 * layout.micro_batch) * (1 + 1e-12)
+
+
+def test_where_hosts_are_not_alike_the_search_is_exact_over_all_orders_that_number_ranks_otherwise():
+    wires = wiring(drawn_matrix(0, num_devices=4))
+    space = LayoutSpace(GPT, LENGTH, 2, 1)
+    pricers = {order: Pricer(A100, wires, order=order) for order in ORDERS}
+    wanted = []
+    for layout in space.layouts(4):
+        work = describe(GPT, layout, LENGTH)
+        wanted.append(min(pricers[order].step_s(work) for order in space.rank_orders(layout, wires)))
+    three = Layout(tp=2, cp=2, dp=2, micro_batch=1, global_batch=2)
+    assert len(space.rank_orders(three, wires)) == 6
+    found = search(GPT, [4], 2, ROOMY, top=5, wires=wires)
+    assert [one.step_s for one in found.ranking] == sorted(wanted)[:5]
+    assert found.counts.pruned > 0
+
+
+def test_ranks_that_share_a_host_are_those_of_the_axis_that_gains_most():
+    slow = Wires(2, 300e9, 1e9)
+
+    def order(keep, batch):
+        space = LayoutSpace(WIDE, 1024, batch, 2, parse_keep(keep))
+        found = LayoutSearch(space, A100, ROOMY, slow, top=1).run([4]).ranking[0]
+        priced = {order: Pricer(A100, slow, order=order).step_s(describe(WIDE, found.layout, 1024)) for order in ORDERS}
+        assert found.step_s == min(priced.values())
+        return found.order
+
+    # Two devices a host behind a slow card: two ranks of tp send for every layer, two of dp once a step.
+    assert order("tp=2,dp=2,zero=0", 16) == "tp-cp-dp-pp"
+    # A stage hands on 4 MB a micro-batch, two copies sum 0.4 GB of gradients a step: 8 micro-batches are too few for the
+    # pipeline to want the host, 256 are enough.
+    assert order("dp=2,pp=2,zero=0,micro_batch=1,schedule=1f1b", 16) == "tp-cp-dp-pp"
+    assert order("dp=2,pp=2,zero=0,micro_batch=1,schedule=1f1b", 512) == "tp-cp-pp-dp"
+
+
+def test_orders_that_put_a_group_unevenly_on_hosts_are_not_tried():
+    space = LayoutSpace(GPT, LENGTH, 12, 4)
+    three = Layout(dp=3, pp=4, micro_batch=1, global_batch=12)
+    # Stages of three ranks on hosts of four would straddle them; four stages side by side fill a host.
+    assert all(order.index("pp") < order.index("dp") for order in space.rank_orders(three, Wires(4, 300e9, 100e9)))
+
+
+def test_a_search_tells_the_closest_layout_where_none_fits():
+    with pytest.raises(PlanError, match=r"no layout of gpt fits 4 devices; closest is .*, which needs .* GB .* GB short"):
+        search(GPT, [4], 4, 1.5e9)
+
+
+def test_a_batch_that_no_layout_divides_is_refused():
+    with pytest.raises(PlanError, match="no layout is legal on 4 devices"):
+        search(GPT, [4], 3, ROOMY, keep="dp=4")
+
+
+def test_what_is_told_early_gets_better_and_ends_with_the_best():
+    told = []
+    found = search(GPT, [4], 4, ROOMY, on_best=lambda one, counts: told.append(one.step_s))
+    assert told[-1] == found.ranking[0].step_s
+    assert len(told) >= 2
+
+
+@given(st.lists(st.tuples(st.integers(1, 6), st.integers(1, 6), st.integers(1, 3)), min_size=1, max_size=30))
+def test_the_front_is_what_nothing_beats(figures):
+    front = Front()
+    for number, (step_s, memory_bytes, devices) in enumerate(figures):
+        front.add(Found(step_s, memory_bytes, devices, str(number), Layout(micro_batch=1, global_batch=1), "tp-cp-dp-pp"))
+
+    def beats(one, other):
+        return one != other and all(mine <= others for mine, others in zip(one, other, strict=True))
+
+    assert {one[:3] for one in front.members()} == {one for one in figures if not any(beats(o, one) for o in figures)}
+
+
+def test_a_layout_is_spelled_in_short():
+    layout = Layout(tp=8, pp=4, dp=2, virtual_stages=3, schedule="interleaved", micro_batch=2, global_batch=16, zero=1)
+    assert spelled(layout) == "tp=8 pp=4 dp=2 interleaved:3 mb=2 zero=1 overlap_pp=false overlap_dp=false"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("tp", "must read key=value"),
+        ("tp=2,tp=4", "the key stands twice"),
+        ("micro_bach=2", "unknown key.*did you mean 'micro_batch'"),
+        ("global_batch=4", "is given by --batch"),
+        ("tp=0", "keep.tp.*greater than or equal to 1"),
+        ("schedule=1f1b|zb-h2", "keep.schedule: not a valid choice.*zb-h2.*valid: 1f1b"),
+        ("sequence_parallel=yes", "keep.sequence_parallel"),
+        ("zero=4", "keep.zero"),
+    ],
+)
+def test_what_is_kept_wrongly_is_refused_by_name(text, message):
+    with pytest.raises(PlanError, match=message):
+        parse_keep(text)
+
+
+def test_every_key_of_a_layout_may_be_kept():
+    assert parse_keep("tp=4|8, zero=0|1,overlap_dp=false,schedule=interleaved,ep=2,virtual_stages=3,shard_group=4,dp=3") == {
+        "tp": (4, 8),
+        "zero": (0, 1),
+        "overlap_dp": (False,),
+        "schedule": ("interleaved",),
+        "ep": (2,),
+        "virtual_stages": (3,),
+        "shard_group": (4,),
+        "dp": (3,),
+    }
+
+
+@pytest.mark.slow
+def test_all_layouts_of_a_175b_model_on_1024_devices_are_decided_by_pricing_few_and_the_first_one_is_told():
+    config = {"model_type": "gpt2", "n_embd": 12288, "n_layer": 96, "n_head": 96, "n_positions": 2048, "vocab_size": 51200}
+    examined = []
+    space = LayoutSpace(shape_of(config, name="gpt3-175b"), 2048, 1536, 8)
+    wires = Wires(8, 300e9, 200e9)
+    tell = LayoutSearch(space, A100, ROOMY, wires, on_best=lambda one, counts: examined.append(counts.examined))
+    found = tell.run([1024])
+    assert examined[0] <= 1
+    assert found.counts.legal > 100_000
+    assert found.counts.examined < found.counts.legal / 100
+    assert len(found.ranking) == 10
+    assert found.front[0] == found.ranking[0]
+    for one in found.ranking:
+        work = describe(space.shape, one.layout, 2048)
+        assert one.step_s == pytest.approx(Pricer(A100, wires, order=one.order).step_s(work), rel=1e-12)
+        assert one.memory_bytes == peak_memory(work)[1].total <= ROOMY

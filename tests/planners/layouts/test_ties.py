@@ -1,0 +1,102 @@
+"""Ties: what two layouts share cancels, what they do not share adds, and the simplest of those that tie stands first."""
+
+import collections
+import itertools
+import math
+from statistics import NormalDist
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meshwright.costs.training_step.uncertainty import UTILISATION
+from meshwright.planners.layouts.results import Found, spelled
+from meshwright.planners.layouts.ties import COMPARED_UNCERTAINTY, FARTHEST, are_tied, simplicity, tie_width
+from meshwright.planning.search import search_layouts
+from meshwright.plans.partition import Layout
+from meshwright.plans.rank_order import DEFAULT_ORDER
+
+NAMES = ("kernels", "links between hosts", "hidden communication", UTILISATION)
+doubts = st.dictionaries(st.sampled_from(NAMES), st.floats(0, 0.4))
+
+
+def found(**keys):
+    layout = Layout(**({"micro_batch": 1, "global_batch": 64} | keys))
+    return Found(1.0, 1e9, layout.world, spelled(layout), layout, DEFAULT_ORDER)
+
+
+def test_a_tie_worked_by_hand():
+    plain = {"kernels": 0.1, "links between hosts": 0.02}
+    assert tie_width(plain, plain) == pytest.approx(0.10)
+    # what crosses hosts differs by 0.075: a hypotenuse of 0.125
+    assert tie_width(plain, {"kernels": 0.1, "links between hosts": 0.095}) == pytest.approx(0.125)
+    # the faster one may hide less than predicted, 0.1 and 0.075; that the slower one may is no reason to prefer it
+    hidden = plain | {"hidden communication": 0.075}
+    assert tie_width(hidden, plain) == pytest.approx(0.125)
+    assert tie_width(plain, hidden) == pytest.approx(0.10)
+    assert are_tied(1.0, math.exp(0.0999), 0.10)
+    assert not are_tied(1.0, math.exp(0.1001), 0.10)
+
+
+@given(doubts, doubts, st.floats(0, 0.4))
+def test_what_both_share_decides_nothing_and_what_they_do_not_share_never_narrows(first, second, common):
+    width = tie_width(first, second)
+    assert COMPARED_UNCERTAINTY <= width <= FARTHEST
+    shared = [one | {"software": common} for one in (first, second)]
+    assert tie_width(*shared) == width
+    assert tie_width(first | {"fused attention": common}, second) >= width
+
+
+@pytest.mark.parametrize(
+    ("simple", "other"),
+    [
+        ({"dp": 8}, {"dp": 4, "tp": 2}),
+        ({"dp": 8}, {"tp": 8}),
+        ({"dp": 8}, {"dp": 8, "zero": 1}),
+        ({"dp": 8, "zero": 3}, {"dp": 8, "recompute": "full"}),
+        ({"dp": 4, "pp": 2}, {"dp": 2, "pp": 4}),
+        ({"dp": 4, "pp": 2}, {"dp": 4, "pp": 2, "schedule": "interleaved", "virtual_stages": 2}),
+        ({"dp": 4, "pp": 2, "schedule": "gpipe"}, {"dp": 4, "pp": 2, "schedule": "zb-h1"}),
+        ({"dp": 4, "tp": 2}, {"dp": 4, "tp": 2, "sequence_parallel": True}),
+        ({"dp": 4}, {"dp": 8}),
+    ],
+)
+def test_the_simpler_of_two_layouts(simple, other):
+    assert simplicity(found(**simple)) < simplicity(found(**other))
+
+
+def test_a_search_tells_ties_simplest_first_and_data_keep_the_order_of_time():
+    searched = search_layouts("zoo:gpt2-small", "preset:dgx-a100-8x8", batch=64, devices="16", keep="cp=1", top=12)
+    ranking, order = searched.searched.ranking, searched.simplest_first(12)
+    assert 0 in searched.ties
+    tied = [place for place in order if place in searched.ties]
+    assert order == tied + [place for place in range(len(ranking)) if place not in searched.ties]
+    assert tied == sorted(tied, key=lambda place: simplicity(ranking[place]))
+    steps = [row["step_s"] for row in searched.table()]
+    assert steps == sorted(steps)
+    assert {place for place, row in enumerate(searched.table()) if row["ties_with_fastest"]} == searched.ties
+    near = {place for place, step_s in enumerate(steps) if step_s <= steps[0] * math.exp(COMPARED_UNCERTAINTY)}
+    far = {place for place, step_s in enumerate(steps) if step_s > steps[0] * math.exp(FARTHEST)}
+    assert near <= searched.ties
+    assert not far & searched.ties
+    assert ("as fast" in searched.why) is (len(searched.ties) > 1)
+    assert searched.plan.layout() == ranking[0].layout
+
+
+@pytest.mark.reference
+def test_two_predictions_are_as_far_apart_as_the_held_out_runs_say(published_steps):
+    groups = collections.defaultdict(list)
+    for one in published_steps.found:
+        if one.row.family == "vtrain-h2048" and one.predicted is not None:
+            groups[one.row.group].append((math.log(one.predicted.step_s), math.log(one.row.measured_s)))
+    pairs = [(a[0] - b[0], a[1] - b[1]) for rows in groups.values() for a, b in itertools.combinations(rows, 2)]
+    near = [(abs(told), told * measured > 0) for told, measured in pairs if abs(told) < 0.25]
+    assert len(near) > 2000
+
+    def likelihood(spread):
+        right = [min(1 - 1e-9, NormalDist().cdf(told / spread)) for told, _ in near]
+        return sum(math.log(p if is_right else 1 - p) for p, (_, is_right) in zip(right, near, strict=True))
+
+    most_likely = max(np.arange(0.06, 0.16, 0.01), key=likelihood)
+    assert most_likely == pytest.approx(COMPARED_UNCERTAINTY, abs=0.011)

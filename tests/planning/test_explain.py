@@ -1,0 +1,180 @@
+"""Each co-design switch is told with what it changes and by which path, or with the reason why it is not."""
+
+import json
+
+import numpy as np
+import pytest
+
+from meshwright.clusters.cluster import Cluster
+from meshwright.costs.collectives import ALGORITHMS, UNTAKEN
+from meshwright.costs.network import RankNetwork
+from meshwright.costs.settings import CostSettings
+from meshwright.jobs.graph import JobGraph
+from meshwright.planning import explain as explaining
+from meshwright.planning.estimate import estimate
+from meshwright.planning.explain import explain, side_by_side_s, untaken
+from meshwright.plans.partition import OpSplits
+from meshwright.simulation.contention.interleaving import bursts, interleave
+from meshwright.simulation.layouts.running import layout_step, num_tasks, simulated_step_s
+from meshwright.simulation.step.timeline import JobStep, simulate, simulate_together
+
+LAYOUT = "tp=4,dp=4,micro_batch=1,global_batch=8,sequence_parallel=true,distributed_optimizer=true"
+SMALL = "pp=2,dp=8,micro_batch=1,global_batch=16,overlap_dp=true"
+KINDS = {"vertical", "horizontal", "intra-inter", "host-net", "flows"}
+STEPS = 12
+
+
+@pytest.fixture(scope="module")
+def cut():
+    return estimate("zoo:gpt2-small", "preset:dgx-a100-8x8", LAYOUT)
+
+
+@pytest.fixture(scope="module")
+def small():
+    return estimate("zoo:gpt2-small", "preset:dgx-a100-8x8", SMALL)
+
+
+def test_each_switch_is_told_with_its_change_or_why_it_changes_nothing(cut):
+    found = {one.name: one for one in explain(cut)}
+    assert found["overlap_tp=true"].change < 0
+    assert found["overlap_dp=false"].change > 0
+    assert found["overlap_pp=true"].change is None
+    assert "pp is 1" in found["overlap_pp=true"].remark
+    assert found["jobs interleaved"].change < 0
+    assert {one.kind for one in found.values()} == KINDS
+
+
+def test_switches_that_the_analytic_path_does_not_read_are_simulated_on_both_sides(small):
+    found = {one.name: one for one in explain(small) if one.provenance == "simulated"}
+    assert list(found) == [
+        "priority=first-consumer",
+        "priority=shortest-first",
+        "gradient_bucket_bytes=26214400",
+        "message_chunk_bytes=33554432",
+        "contention=independent",
+        "contention=fair",
+        "routing=ecmp",
+        "routing=spread",
+    ]
+    base_s = simulated_step_s(small.work, small.cluster, small.costs)
+    assert {one.base_s for one in found.values() if one.kind == "vertical"} == {base_s}
+    fair_s = simulated_step_s(small.work, small.cluster, CostSettings(contention="fair").of_layouts)
+    assert {one.base_s for one in found.values() if one.kind == "flows"} == {fair_s}
+    bucketed_s = simulated_step_s(small.work, small.cluster, CostSettings(gradient_bucket_bytes=25 * 2**20).of_layouts)
+    assert found["gradient_bucket_bytes=26214400"].step_s == bucketed_s
+    assert found["gradient_bucket_bytes=26214400"].change == bucketed_s / base_s - 1
+    assert {one.kind for one in explain(small) if one.change is not None} == KINDS
+    assert {one.micro_batches for one in found.values()} == {(2,)}
+
+
+def test_choices_that_are_made_are_switched_back(small):
+    costs = CostSettings(priority="first-consumer", gradient_bucket_bytes=1e6, contention="fair")
+    found = {one.name: one for one in explain(small, costs)}
+    assert found["gradient_bucket_bytes=none"].step_s == pytest.approx(
+        simulated_step_s(small.work, small.cluster, CostSettings(priority="first-consumer", contention="fair").of_layouts)
+    )
+    assert {"priority=fifo", "contention=serialised", "contention=independent"} <= set(found)
+    assert not {"priority=first-consumer", "contention=fair"} & set(found)
+
+
+def test_choices_that_do_not_go_together_are_told(small):
+    found = {one.name: one for one in explain(small, CostSettings(flows="store-and-forward"))}
+    assert found["contention=fair"].change is None
+    assert "wants flows cut-through" in found["contention=fair"].remark
+
+
+def test_what_is_too_large_to_simulate_is_simulated_with_fewer_micro_batches(monkeypatch):
+    long = estimate("zoo:gpt2-small", "preset:host-8", "pp=2,dp=4,micro_batch=1,global_batch=80")
+    whole = {one.name: one for one in explain(long) if one.provenance == "simulated"}
+    assert {one.micro_batches for one in whole.values() if one.change is not None} == {(20,)}
+    monkeypatch.setattr(explaining, "MOST_TASKS", long.num_tasks(CostSettings()) / 2)
+    fewer = {one.name: one for one in explain(long) if one.provenance == "simulated"}
+    assert {one.micro_batches for one in fewer.values() if one.change is not None} == {(4, 6)}
+    assert fewer["contention=fair"].change is not None
+    assert {name for name, one in fewer.items() if one.change is None} == {"routing=ecmp", "routing=spread"}  # one path only
+    for name, one in fewer.items():
+        if one.change is not None:
+            assert (one.base_s, one.step_s) == pytest.approx((whole[name].base_s, whole[name].step_s), rel=1e-3)
+
+
+def test_what_is_too_large_with_any_number_of_micro_batches_says_so_with_its_size(cut, monkeypatch):
+    tasks = num_tasks(layout_step(cut.work, cut.cluster), RankNetwork(cut.cluster, np.arange(16)))
+    monkeypatch.setattr(explaining, "MOST_TASKS", 1000)
+    told = [one for one in explain(cut) if one.provenance == "simulated"]
+    assert len(told) == 8
+    why = f"not simulated: about {tasks:,} tasks, 1,000 at most, and no micro-batches to leave out"
+    assert {one.remark for one in told} == {why}
+    assert {one.change for one in told} == {None}
+    assert {one.micro_batches for one in told} == {()}
+
+
+def test_rows_are_plain_data(small):
+    rows = json.loads(json.dumps([one.to_data() for one in explain(small)]))
+    assert set(rows[0]) == {"kind", "switch", "provenance", "base_s", "step_s", "change", "remark", "micro_batches"}
+
+
+@pytest.mark.parametrize(("busy", "together", "shifted"), [(0.25, 1.25, 1.0), (0.5, 1.5, 1.0), (0.75, 1.75, 1.5)])
+def test_two_simulated_jobs_take_what_the_closed_form_says(busy, together, shifted):
+    # a step of 200 ms of which the all-reduce of 10 GB/s has a share; two ranks send their payload once each way
+    cluster = Cluster.from_data(
+        {
+            "name": "pair",
+            "device": "a100",
+            "topology": {
+                "kind": "clos",
+                "num_hosts": 2,
+                "devices_per_host": 2,
+                "intra_host_bandwidth_gbytes_per_s": 100,
+                "intra_host_latency_us": 1,
+                "nics_per_host": 1,
+                "nic_bandwidth_gbytes_per_s": 10,
+                "nic_latency_us": 1,
+                "hosts_per_leaf": 2,
+                "num_spines": 1,
+                "oversubscription": 1,
+                "spine_latency_us": 1,
+            },
+        }
+    )
+    costs, splits = CostSettings(contention="fair", collectives="ring"), OpSplits(np.array([2]))
+    graph = JobGraph(
+        name="burst",
+        op_names=("matmul",),
+        op_kinds=("Linear",),
+        forward_s=np.array([0.16 * (1 - busy)]),  # both ranks compute half of it
+        backward_s=np.array([0.24 * (1 - busy)]),
+        forward_flops=np.zeros(1),
+        backward_flops=np.zeros(1),
+        activation_bytes=np.zeros(1),
+        parameter_bytes=np.array([2e9 * busy]),
+        workspace_bytes=np.zeros(1),
+        edges=np.zeros((0, 2), np.int64),
+    )
+    alone = simulate(graph, cluster, splits, [0, 2], costs)
+    assert alone.step_s == pytest.approx(0.2, rel=1e-3)
+    assert side_by_side_s(1.0, busy) == (together, shifted)
+    (card,) = [i for i, name in enumerate(cluster.links.names) if name.startswith("l0-h0.nic0>")]
+    mine = bursts(alone, card)
+    shift_s = interleave([mine, mine]).shift_s[1]
+    for start_s, factor in ((0.0, together), (shift_s, shifted)):
+        jobs = [JobStep(graph, splits, [0, 2], 0.0, costs, STEPS), JobStep(graph, splits, [1, 3], start_s, costs, STEPS)]
+        steps_s = [timeline.step_s / STEPS for timeline in simulate_together(jobs, cluster)]
+        assert steps_s == pytest.approx([factor * 0.2] * 2, rel=0.03)
+
+
+def test_an_algorithm_that_is_faster_than_the_default_says_why_that_is_not_it():
+    # bert-large on 64 ranks of an oversubscribed Clos: switches that reduce halve what the uplinks carry
+    place, layout = "preset:clos-64-4to1", "dp=64,micro_batch=4,global_batch=256"
+    usual = estimate("zoo:bert-large", place, layout)
+    reduced, tree = (
+        estimate("zoo:bert-large", place, layout, costs=CostSettings(collectives=name)) for name in ("in-network", "tree")
+    )
+    assert untaken(usual) is untaken(tree) is None
+    assert reduced.step.step_s < usual.step.step_s < tree.step.step_s
+    told = untaken(reduced)
+    assert f"{1 - reduced.step.step_s / usual.step.step_s:.1%} less" in told
+    assert "it wants switches that reduce" in told
+
+
+def test_each_algorithm_that_may_be_named_has_a_reason_not_to_be_the_default():
+    assert {*UNTAKEN, "calibrated"} == {*ALGORITHMS, "auto"}

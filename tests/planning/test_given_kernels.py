@@ -1,0 +1,124 @@
+"""Constants of kernels that a user gives, wherever layouts are priced: estimates, searches, simulated steps, explanations."""
+
+import shutil
+from importlib.resources import files
+
+import pytest
+
+from meshwright import estimate, search_layouts, settings
+from meshwright.costs.settings import CostSettings
+from meshwright.costs.training_step.kernels import kernel_settings
+from meshwright.errors import ConfigError, PlanError
+from meshwright.planning.explain import explain
+from meshwright.simulation.cluster.scenario_settings import ScenarioSettings
+
+JOB, CLUSTER, LAYOUT = "zoo:gpt2-small", "preset:host-8", "tp=2,dp=4,micro_batch=1,global_batch=32"
+SEARCH = {"batch": 64, "sequence_length": 1024, "keep": "cp=1,ep=1,schedule=1f1b", "costs": CostSettings()}
+
+
+@pytest.fixture
+def slow(tmp_path):
+    """An A100 whose products reach half as much, known to 3 %."""
+    text = (files("meshwright.configs") / "kernels" / "a100.yaml").read_text()
+    assert "\nproduct_efficiency: 0.8162\n" in text
+    text = text.replace("\nproduct_efficiency: 0.8162\n", "\nproduct_efficiency: 0.4081\n")
+    path = tmp_path / "slow.yaml"
+    path.write_text(text.replace("\nuncertainty: 0.1\n", "\nuncertainty: 0.03\n"))
+    return str(path)
+
+
+def test_an_estimate_by_name_by_copied_file_and_by_none_is_the_same(tmp_path):
+    shutil.copy(str(files("meshwright.configs") / "kernels" / "a100.yaml"), tmp_path / "copy.yaml")
+    plain = estimate(JOB, CLUSTER, LAYOUT).to_data()
+    for given in ("a100", str(tmp_path / "copy.yaml")):
+        assert estimate(JOB, CLUSTER, LAYOUT, costs=CostSettings(kernels=given)).to_data() == plain
+
+
+def test_an_estimate_takes_times_and_doubt_from_the_file(slow):
+    plain = estimate(JOB, CLUSTER, LAYOUT)
+    found = estimate(JOB, CLUSTER, LAYOUT, costs=CostSettings(kernels=slow))
+    assert found.step.breakdown_s["compute"] > plain.step.breakdown_s["compute"]
+    assert found.step.step_s > plain.step.step_s
+    assert plain.to_data()["uncertainty"]["kernels"] == kernel_settings("a100").uncertainty == 0.1
+    assert found.to_data()["uncertainty"]["kernels"] == 0.03
+    parts = {part.name: part.uncertainty for part in found.parts()}
+    assert parts["compute"] == parts["optimizer"] == 0.03
+
+
+def test_what_is_explained_rests_on_the_file_too(slow):
+    costs = CostSettings(kernels=slow)
+    found = estimate(JOB, CLUSTER, LAYOUT, costs=costs)
+    told = {one.name: one for one in explain(found, costs)}
+    plain = {one.name: one for one in explain(estimate(JOB, CLUSTER, LAYOUT))}
+    assert told["overlap_tp=true"].base_s == found.step.step_s
+    for name in ("overlap_tp=true", "priority=first-consumer", "collectives=joint"):
+        assert told[name].base_s > plain[name].base_s
+        assert told[name].step_s > plain[name].step_s
+    assert found.simulated_s(costs) > found.simulated_s(CostSettings())
+    assert found.simulated_s(costs) == told["priority=first-consumer"].base_s
+
+
+def test_a_search_ranks_by_the_file_as_an_estimate_prices_by_it(slow):
+    plain = search_layouts(JOB, CLUSTER, **SEARCH)
+    costs = CostSettings(kernels=slow)
+    found = search_layouts(JOB, CLUSTER, **SEARCH | {"costs": costs})
+    again = estimate(JOB, CLUSTER, found.best.layout, sequence_length=1024, costs=costs)
+    assert found.best.step_s == pytest.approx(again.step.step_s, rel=1e-12)
+    assert found.plan.figure("step_s").value == pytest.approx(again.step.step_s, rel=1e-12)
+    assert found.plan.figure("step_s_uncertainty").value == pytest.approx(again.step.uncertainty, rel=1e-12)
+    assert found.best.step_s > plain.best.step_s
+    # no layout of the other ranking is better by this file than the one that was found
+    for other in plain.searched.ranking:
+        assert again.repriced_s(other.layout, costs) >= found.best.step_s * (1 - 1e-12)
+
+
+def test_a_search_by_name_is_the_one_by_none():
+    plain = search_layouts(JOB, CLUSTER, **SEARCH)
+    named = search_layouts(JOB, CLUSTER, **SEARCH | {"costs": CostSettings(kernels="a100")})
+    assert named.to_data() == plain.to_data()
+    assert named.plan == plain.plan
+
+
+def test_a_plan_holds_what_was_predicted_and_not_the_file(slow):
+    costs = CostSettings(kernels=slow)
+    plan = search_layouts(JOB, CLUSTER, **SEARCH | {"costs": costs}).plan
+    assert "slow.yaml" not in plan.model_dump_json()
+    cluster = plan.embedded_cluster()
+    again = estimate(JOB, cluster, plan.layout(), sequence_length=1024, costs=costs)
+    assert plan.figure("step_s").value == pytest.approx(again.step.step_s, rel=1e-12)
+    assert estimate(JOB, cluster, plan.layout(), sequence_length=1024).step.step_s < again.step.step_s
+
+
+@pytest.mark.parametrize(
+    "price",
+    [
+        lambda costs: estimate(JOB, CLUSTER, LAYOUT, costs=costs),
+        lambda costs: search_layouts(JOB, CLUSTER, **SEARCH | {"costs": costs}),
+    ],
+)
+def test_constants_of_another_device_price_nothing(price):
+    with pytest.raises(ConfigError, match=r"^kernels: does not fit a100, .*; valid: a100, any \(got 'h100'\)$"):
+        price(CostSettings(kernels="h100"))
+
+
+@pytest.mark.parametrize(
+    "price",
+    [
+        lambda costs: estimate("zoo:resnet18", CLUSTER, "dp=2,micro_batch=8,global_batch=64", costs=costs),
+        lambda costs: search_layouts("zoo:resnet18", CLUSTER, costs=costs),
+    ],
+)
+def test_a_job_of_which_nothing_would_read_them_is_refused(price):
+    with pytest.raises(PlanError, match=r"^kernels: is read for transformers only.* \(got 'a100'\)$"):
+        price(CostSettings(kernels="a100"))
+    with pytest.raises(PlanError, match=r"^software: is read for transformers only.* \(got 'megatron-lm'\)$"):
+        price(CostSettings(software="megatron-lm"))
+
+
+def test_a_scenario_refuses_them():
+    scenario = {"cluster": CLUSTER, "workload": "preset:quickstart", "num_jobs": 2}
+    with pytest.raises(ConfigError, match=r"costs: kernels: is read where layouts of transformers are priced"):
+        settings.build(ScenarioSettings, scenario | {"costs": {"kernels": "a100"}})
+    with pytest.raises(ConfigError, match=r"costs: software: is read where layouts of transformers are priced"):
+        settings.build(ScenarioSettings, scenario | {"costs": {"software": "megatron-lm"}})
+    assert "kernels" not in settings.build(ScenarioSettings, scenario).to_digest()["costs"]

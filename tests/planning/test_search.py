@@ -1,0 +1,133 @@
+"""The search as an API: plans of the winner, rows that add up, devices and batches that are possible."""
+
+import json
+
+import pytest
+
+from meshwright.clusters import load_cluster
+from meshwright.clusters.cluster import Cluster
+from meshwright.costs.settings import CostSettings
+from meshwright.costs.work.work import describe
+from meshwright.errors import PlanError
+from meshwright.evaluation.plots.layout_search import layouts_svg
+from meshwright.planning.search import device_counts, search_layouts
+from meshwright.plans import check
+
+MIXTURE = {
+    "model_type": "mixtral",
+    "hidden_size": 512,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "intermediate_size": 1024,
+    "vocab_size": 32000,
+    "max_position_embeddings": 1024,
+    "num_local_experts": 8,
+    "num_experts_per_tok": 2,
+}
+
+
+@pytest.fixture
+def mixture(tmp_path):
+    (tmp_path / "mixture.json").write_text(json.dumps(MIXTURE))
+    return str(tmp_path / "mixture.json")
+
+
+def test_the_plan_holds_the_layers_that_were_priced_in_the_order_that_was_chosen():
+    found = search_layouts("zoo:gpt2-small", "preset:dgx-a100-8x8", batch=32, devices="16", keep="pp=4|8,schedule=1f1b", top=3)
+    plan, best = found.plan, found.best
+    check(plan)
+    work = describe(found.shape, best.layout, 1024)
+    layers = [len({op.split(".")[0] for op in stage.ops if op.startswith("layer")}) for stage in plan.stages]
+    assert layers == [chunk.num_layers for chunk in work.chunks]
+    assert plan.layout() == best.layout
+    assert best.order in plan.why
+    assert plan.figure("step_s").value == best.step_s
+    assert plan.figure("memory_bytes").value == best.memory_bytes
+
+
+def test_experts_are_cut_where_that_is_faster_and_the_plan_is_legal(mixture):
+    found = search_layouts(mixture, "preset:dgx-a100-8x8", batch=64, devices="8", keep="pp=1,cp=1", top=None)
+    assert {one.layout.ep for one in found.searched.ranking} == {1, 2, 4, 8}
+    fastest = {}
+    for one in found.searched.ranking:
+        fastest.setdefault(one.layout.ep, one.step_s)
+    assert found.best.step_s == min(fastest.values())
+    check(found.plan)
+
+
+def test_shares_of_a_row_are_shares_of_its_step():
+    found = search_layouts("zoo:gpt2-small", "preset:dgx-a100-8x8", batch=64, devices="16", keep="pp=2|4")
+    for row in found.rows(5):
+        told = row.step.breakdown_s
+        rest = sum(told[name] for name in ("compute", "recompute", "imbalance", "optimizer", "host"))
+        assert row.bubble_share + row.exposed_share + rest / row.step.step_s == pytest.approx(1)
+        assert row.step.step_s == row.found.step_s
+    assert found.rows(1)[0].on_front
+
+
+def test_a_kept_key_that_changes_nothing_is_told():
+    found = search_layouts("zoo:gpt2-small", "preset:host-8", keep="recompute=selective,tp=1,cp=1,pp=1", top=1)
+    why = "recompute=selective changes nothing: fused attention keeps no scores, so there is nothing to compute again"
+    assert found.remarks == (why,)
+    assert found.plan.why.endswith(why)
+    assert search_layouts("zoo:vgg16", "preset:host-8", keep="precision=fp32,pp=1", top=1).remarks == (
+        "precision=fp32 changes nothing: a graph of ops tells no layers",
+    )
+    # what the search chose by itself is not told
+    assert search_layouts("zoo:gpt2-small", "preset:host-8", devices="1", top=1).remarks == ()
+
+
+def test_a_zoo_job_brings_its_own_batch():
+    found = search_layouts("zoo:gpt2-small", "preset:host-8")
+    assert found.search.space.global_batch == 16
+    assert found.plan.job_graph().samples_per_step == 16
+
+
+def test_a_named_algorithm_prices_other_clusters_too():
+    found = search_layouts("zoo:gpt2-small", "preset:ramp-4x4x2", batch=16, devices="8", keep="cp=1", top=1)
+    check(found.plan)
+    ring = CostSettings(collectives="ring", overlap_slowdown=1.126)
+    assert search_layouts("zoo:gpt2-small", "preset:host-8", batch=16, keep="cp=1", top=1, costs=ring).best.step_s > 0
+
+
+@pytest.mark.parametrize(
+    ("wanted", "counts"),
+    [(None, [64]), ("8", [8]), ("4,64", [4, 64]), ("6-24", [6, 7, 8, 16, 24]), ([16, 8], [8, 16]), ("9-17, 8", [8, 16])],
+)
+def test_devices_are_whole_hosts_or_a_part_of_one(wanted, counts):
+    assert device_counts(wanted, load_cluster("preset:dgx-a100-8x8")) == counts
+
+
+def test_devices_of_unlike_kinds_are_refused():
+    data = load_cluster("preset:dgx-a100-8x8").to_data()
+    mixed = Cluster.from_data(data | {"device_overrides": {load_cluster("preset:dgx-a100-8x8").host_names[0]: "v100"}})
+    with pytest.raises(PlanError, match="wants devices of one type, dgx-a100-8x8 has"):
+        search_layouts("zoo:gpt2-small", mixed)
+
+
+def test_the_picture_is_the_same_every_time_and_names_the_fastest():
+    found = search_layouts("zoo:gpt2-small", "preset:host-8", batch=16, devices="4,8")
+    drawn = layouts_svg(found)
+    assert drawn == layouts_svg(found)
+    assert f"fastest: {found.best.text}" in drawn
+    assert "on the front, 8 devices" in drawn
+
+
+def test_a_number_of_layers_that_nothing_divides_still_has_pipelines(tmp_path):
+    odd = MIXTURE | {"num_hidden_layers": 7, "num_local_experts": 1, "num_experts_per_tok": 1}
+    (tmp_path / "odd.json").write_text(json.dumps(odd))
+    found = search_layouts(str(tmp_path / "odd.json"), "preset:host-8", batch=8, keep="pp=2")
+    layers = [len({op.split(".")[0] for op in stage.ops if op.startswith("layer")}) for stage in found.plan.stages]
+    assert sorted(layers) == [3, 4]
+
+
+def test_without_a_batch_a_config_is_refused(mixture):
+    with pytest.raises(PlanError, match=r"--batch: a config\.json has no batch"):
+        search_layouts(mixture, "preset:host-8")
+
+
+def test_a_cluster_may_be_given_as_such():
+    cluster = load_cluster("preset:host-8")
+    assert isinstance(cluster, Cluster)
+    assert search_layouts("zoo:gpt2-small", cluster, top=1).cluster is cluster

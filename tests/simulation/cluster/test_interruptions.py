@@ -1,0 +1,293 @@
+"""The queue, failures and preemptions: against a plain player, worked by hand, and as laws."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meshwright import settings as yaml_settings
+from meshwright.errors import ConfigError
+from meshwright.simulation.cluster import dynamics, interruptions, queue
+from meshwright.simulation.cluster.dynamics import Outcome
+from meshwright.simulation.cluster.records import record
+from meshwright.simulation.cluster.scenario import ScenarioSettings
+
+from ...draws import draws
+from ...oracles.plain_player import FAILURE, PREEMPTION, PlainPlayer, exponential_s
+from ..samples import small_scenario
+from .round_numbers import jobs_of, round_numbers
+from .test_dynamics import arrivals_of, assert_same, at_random
+
+seeds = st.integers(0, 10_000)
+
+
+# A device fails every 2 h, a job is preempted every 3 h: an episode of an hour and a half meets about 30 interruptions.
+BROKEN = {
+    "failures": {"mean_time_between_failures_h": 2.0, "repair_s": 400.0, "checkpoint_every_s": 150.0, "restart_s": 40.0},
+    "preemption": {"rate_per_job_h": 0.3, "pause_s": 200.0},
+}
+
+
+VARIANTS = {
+    "nothing": {},
+    "a queue": {"queue_capacity": 4},
+    "failures": {"failures": BROKEN["failures"]},
+    "preemption": {"preemption": BROKEN["preemption"]},
+    "all": {"queue_capacity": 3, **BROKEN},
+}
+
+
+@pytest.fixture(scope="module", params=VARIANTS)
+def varied(request):
+    return small_scenario(**VARIANTS[request.param])
+
+
+@pytest.fixture(scope="module")
+def everything():
+    return small_scenario(**VARIANTS["all"])
+
+
+def play(scenario, arrivals, choose, seed=0):
+    """One episode to its end; ``choose(episodes)`` gives a candidate for each decision."""
+    episodes = scenario.new_episodes(1)
+    scenario.begin(episodes, 0, arrivals, seed)
+    while episodes.job[0] < scenario.settings.num_jobs:
+        dynamics.decide(scenario.problem, episodes, 0, choose(episodes))
+    return episodes
+
+
+def play_plain(scenario, arrivals, choose, seed):
+    """The plain player against the kernel, decision by decision; both are returned at the end of the episode."""
+    plain = PlainPlayer(scenario, arrivals, seed)
+    episodes = scenario.new_episodes(1)
+    scenario.begin(episodes, 0, arrivals, seed)
+    asked = plain.decisions()
+    k, found, can_place, reason = next(asked)
+    devices = [frozenset([d]) for d in range(scenario.cluster.num_devices)]
+    while True:
+        assert (episodes.job[0], episodes.now_s[0]) == (k, plain.now)
+        assert episodes.waiting[0, : episodes.num_waiting[0]].tolist() == plain.queue
+        assert episodes.candidate_block[0].tolist() == [block for block, _ in found]
+        assert episodes.candidate_s[0].tolist() == [time for _, time in found]
+        assert episodes.can_place[0].tolist() == can_place
+        assert episodes.obstacle[0] == reason
+        assert episodes.free_at_s[0].tolist() == [plain.free_at(device) for device in devices]
+        assert episodes.block_free_at_s[0].tolist() == [plain.free_at(block) for block in plain.blocks]
+        if k == scenario.settings.num_jobs:
+            return plain, episodes
+        candidate, before = choose(episodes), k
+        waits = bool(queue.can_wait(scenario.problem, episodes, 0))
+        dynamics.decide(scenario.problem, episodes, 0, candidate)
+        if candidate == 0:
+            assert episodes.outcome[0, before] in ((Outcome.WAITING, Outcome.EXPIRED) if waits else (reason,))
+        k, found, can_place, reason = asked.send(candidate)
+
+
+@draws(4)
+@given(seed=seeds, eager=st.sampled_from([0.3, 0.8, 1.0]))
+def test_every_decision_and_every_job_are_those_of_brute_force(varied, seed, eager):
+    plain, episodes = play_plain(varied, arrivals_of(varied, seed), at_random(seed, eager), seed)
+    plain.drain()
+    found = record(varied, episodes, 0)
+    assert {k: Outcome(int(o)) for k, o in enumerate(found.outcome)} == plain.outcome
+    for job in plain.jobs:
+        assert (found.start_s[job.k], found.finish_s[job.k]) == (job.start_s, job.until_s)
+        assert (found.num_failures[job.k], found.num_preemptions[job.k]) == (job.num_failures, job.num_preemptions)
+        assert found.lost_work_s[job.k] == job.lost_s
+
+
+def test_the_episodes_above_meet_all_that_can_happen(everything):
+    outcomes, failures, preemptions, waits = set(), 0, 0, 0
+    for seed in range(6):
+        episodes = play(everything, arrivals_of(everything, seed), at_random(seed, 0.8), seed)
+        found = record(everything, episodes, 0)
+        outcomes |= set(found.outcome.tolist())
+        failures, preemptions = failures + found.num_failures.sum(), preemptions + found.num_preemptions.sum()
+        waits += (found.wait_s > 0).sum()
+    assert {Outcome.ACCEPTED, Outcome.EXPIRED} <= outcomes
+    assert failures > 10
+    assert preemptions > 2
+    assert waits > 5
+
+
+# --- laws ---
+
+
+@draws(4)
+@given(seed=seeds)
+def test_a_job_runs_its_work_and_what_it_lost_and_never_while_a_device_is_down(everything, seed):
+    plain, episodes = play_plain(everything, arrivals_of(everything, seed), at_random(seed, 0.9), seed)
+    plain.drain()
+    found = record(everything, episodes, 0)
+    step_s = everything.times.step_s[found.graph_id, everything.space.placement_class[found.block]]
+    work_s = found.num_steps * step_s
+    for job in plain.jobs:
+        ran_s = sum(until - began for began, until in job.ran)
+        assert ran_s == pytest.approx(work_s[job.k] + found.lost_work_s[job.k], rel=1e-9)
+        held_s = found.finish_s[job.k] - found.start_s[job.k]
+        assert held_s == pytest.approx(work_s[job.k] + found.delay_s[job.k], rel=1e-9)
+        assert found.completion_s[job.k] == pytest.approx(found.wait_s[job.k] + held_s, rel=1e-9)
+        for device in job.devices:
+            for down, up in plain.down[device]:
+                assert all(up <= began or until <= down for began, until in job.ran)
+
+
+@draws(4)
+@given(seed=seeds)
+def test_no_device_holds_two_jobs_or_takes_one_while_it_is_down(everything, seed):
+    plain, episodes = play_plain(everything, arrivals_of(everything, seed), at_random(seed, 1.0), seed)
+    plain.drain()
+    found = record(everything, episodes, 0)
+    until = np.zeros(everything.cluster.num_devices)
+    placed = np.flatnonzero(found.is_accepted)
+    for k in placed[np.argsort(found.start_s[placed], kind="stable")].tolist():
+        devices = everything.space.block(int(found.block[k]))
+        assert (until[devices] <= found.start_s[k]).all()
+        until[devices] = found.finish_s[k]
+        for device in devices.tolist():
+            assert not any(down <= found.start_s[k] < up for down, up in plain.down[device])
+
+
+@given(seed=seeds)
+def test_a_job_that_waited_still_meets_its_deadline_unless_something_interrupts_it(seed, patient):
+    found = record(patient, play(patient, arrivals_of(patient, seed), at_random(seed, 0.6)), 0)
+    placed = found.is_accepted
+    assert (found.completion_s[placed] <= found.allowed_s[placed] * (1 + 2e-9)).all()
+    assert (found.wait_s[placed] >= 0).all()
+    assert np.isnan(found.start_s[~placed]).all()
+
+
+@pytest.fixture(scope="module")
+def patient():
+    return small_scenario(queue_capacity=5)
+
+
+@given(seed=seeds)
+def test_the_queue_never_holds_more_than_its_capacity_and_keeps_the_order_of_arrival(patient, seed):
+    choose = at_random(seed, 0.2)
+
+    def watched(episodes):
+        in_line = episodes.waiting[0, : episodes.num_waiting[0]].tolist()
+        assert len(in_line) <= 5
+        assert in_line == sorted(in_line)
+        assert set(episodes.waiting[0, episodes.num_waiting[0] :].tolist()) <= {-1}
+        return choose(episodes)
+
+    play(patient, arrivals_of(patient, seed), watched)
+
+
+@pytest.mark.parametrize("capacity", [0, 3])
+def test_failures_that_never_come_change_nothing(capacity):
+    # once in 10^15 h
+    without = small_scenario(queue_capacity=capacity)
+    rare = small_scenario(
+        queue_capacity=capacity, failures={"mean_time_between_failures_h": 1e15}, preemption={"rate_per_job_h": 1e-15}
+    )
+    assert rare.problem.interruptions.is_on
+    assert not without.problem.interruptions.is_on
+    for seed in range(5):
+        first, second = (
+            record(scenario, play(scenario, arrivals_of(scenario, seed), at_random(seed, 0.8), seed), 0)
+            for scenario in (without, rare)
+        )
+        assert_same(first, second)
+
+
+def test_all_policies_meet_the_same_failures(everything):
+    arrivals = arrivals_of(everything, 3)
+    idle = play(everything, arrivals, lambda episodes: 0, 3)
+    busy = play(everything, arrivals, at_random(3, 1.0), 3)
+    assert idle.now_s[0] == busy.now_s[0]
+    assert idle.device_failures.sum() > 0
+    assert idle.device_failures.tolist() == busy.device_failures.tolist()
+    assert idle.fails_at_s.tolist() == busy.fails_at_s.tolist()
+    other = play(everything, arrivals, lambda episodes: 0, 4)
+    assert idle.fails_at_s.tolist() != other.fails_at_s.tolist()
+
+
+# --- the random times ---
+
+
+@given(words=st.tuples(st.integers(0, 2**63 - 1), st.integers(0, 1), st.integers(0, 10**6), st.integers(0, 10**6)))
+def test_the_hash_is_the_documented_one(words):
+    assert interruptions.exponential_s(100.0, *words) == exponential_s(100.0, *words)
+
+
+def test_random_times_are_exponential_and_those_of_neighbours_do_not_hang_together():
+    # 20,000 events of neighbouring devices; of an exponential time mean and standard deviation are equal
+    times = np.array([[interruptions.exponential_s(1.0, 7, FAILURE, d, i) for i in range(200)] for d in range(100)])
+    n = times.size
+    assert times.mean() == pytest.approx(1.0, abs=3 / math.sqrt(n))
+    # the variance of the sample variance of exponential times is 8 / n
+    assert times.var() == pytest.approx(1.0, abs=3 * math.sqrt(8 / n))
+    for share in (0.1, 0.5, 0.9):
+        below = (times < -math.log(1 - share)).mean()
+        assert below == pytest.approx(share, abs=3 * math.sqrt(share * (1 - share) / n))
+    centred = times - times.mean()
+    assert abs((centred[:, 1:] * centred[:, :-1]).mean()) < 3 / math.sqrt(n)
+    assert abs((centred[1:] * centred[:-1]).mean()) < 3 / math.sqrt(n)
+    other = interruptions.exponential_s(1.0, 7, PREEMPTION, 0, 0)
+    assert other not in times
+
+
+@pytest.mark.parametrize(("ranks", "repair_s"), [(1, 700.0), (4, 0.0)])
+def test_the_expected_completion_is_dalys(ranks, repair_s):
+    # Daly, "A higher order estimate of the optimum checkpoint interval for restart dumps", 2006: with failures at rate
+    # lambda a stretch of tau seconds takes (exp(lambda tau) - 1) (exp(lambda R) / lambda + D) seconds on average, where a
+    # failure costs a repair D, in which nothing fails, and a restart R, in which it may.
+    # Four ranks are repaired at once, because the other three might fail in the meantime.
+    mean_h, tau_s, restart_s, stretches = 2.0, 600.0, 120.0, 5
+    failures = {
+        "mean_time_between_failures_h": mean_h,
+        "repair_s": repair_s,
+        "checkpoint_every_s": tau_s,
+        "restart_s": restart_s,
+    }
+    scenario = round_numbers(num_jobs=1, failures=failures)
+    rate = ranks / (3600.0 * mean_h)
+    expected_s = stretches * math.expm1(rate * tau_s) * (math.exp(rate * restart_s) / rate + repair_s)
+    completion_s, lost_s = [], []
+    candidate = scenario.candidate_degree.index(ranks)
+    arrivals = jobs_of([0.0, 1.0], [stretches * int(tau_s) * ranks // 4] * 2)
+    for seed in range(2000):
+        found = record(scenario, play(scenario, arrivals, lambda _: candidate, seed), 0)
+        completion_s.append(found.completion_s[0])
+        lost_s.append(found.lost_work_s[0])
+    standard_error = np.std(completion_s, ddof=1) / math.sqrt(2000)
+    assert np.mean(completion_s) == pytest.approx(expected_s, abs=3 * standard_error)
+    # Young's rule of thumb: a failure loses half an interval (here 2.5 % off, to the first order in lambda tau).
+    num_failures = (np.mean(completion_s) - 3000.0 - np.mean(lost_s)) / (restart_s + repair_s)
+    assert np.mean(lost_s) / num_failures == pytest.approx(tau_s / 2, rel=0.12)
+
+
+# --- settings ---
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"queue_capacity": -1}, "queue_capacity"),
+        ({"queue_capacity": 10_001}, "queue_capacity"),
+        ({"failures": {"repair_s": -1.0}}, "failures.repair_s"),
+        ({"failures": {"checkpoint_every_s": 0}}, "failures.checkpoint_every_s"),
+        ({"failures": {"mean_time_between_failures_h": 0}}, "failures.mean_time_between_failures_h"),
+        ({"failures": {"mean_time_between_failures": 5}}, "did you mean 'mean_time_between_failures_h'"),
+        ({"preemption": {"rate_per_job_h": -0.1}}, "preemption.rate_per_job_h"),
+        ({"num_warmup_jobs": 20, "num_cooldown_jobs": 10}, r"num_cooldown_jobs: must be less than num_jobs \(30\) less the 20"),
+        # 8 ranks x 0.6 h between checkpoints over 0.5 h between failures
+        ({"failures": {"mean_time_between_failures_h": 0.5}}, "interrupted 9.33 times between two checkpoints"),
+    ],
+)
+def test_impossible_settings_are_refused(changes, words):
+    data = {"cluster": "preset:host-8", "workload": "preset:toy", "num_jobs": 30, "max_degree": 8, **changes}
+    with pytest.raises(ConfigError, match=words):
+        yaml_settings.build(ScenarioSettings, data)
+
+
+def test_only_what_is_on_changes_the_digest():
+    base = small_scenario()
+    assert small_scenario(queue_capacity=0, failures={}, preemption={"rate_per_job_h": 0.0}).digest == base.digest
+    digests = {base.digest, *(small_scenario(**changes).digest for changes in VARIANTS.values())}
+    assert len(digests) == len(VARIANTS)

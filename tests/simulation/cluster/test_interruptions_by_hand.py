@@ -1,0 +1,212 @@
+"""The queue, failures and preemptions on small episodes that are worked by hand."""
+
+import math
+
+import numpy as np
+import pytest
+
+from meshwright.jobs.arrivals import Arrivals
+from meshwright.simulation.cluster import dynamics
+from meshwright.simulation.cluster.decision import decision
+from meshwright.simulation.cluster.dynamics import Outcome
+from meshwright.simulation.cluster.records import record
+
+from .round_numbers import jobs_of, round_numbers
+
+FOUR = 3  # candidates: 0 rejects, then 1, 2, 4 ranks
+
+
+def begun(scenario, arrivals, fails_at=None):
+    """An episode that shows its first job, with failures at given times: {device: time}."""
+    episodes = scenario.new_episodes(1)
+    scenario.begin(episodes, 0, arrivals)
+    for device, time in (fails_at or {}).items():
+        episodes.fails_at_s[0, device] = time
+    return episodes
+
+
+def test_a_queue_of_one_and_a_failure_worked_by_hand():
+    scenario = round_numbers(queue_capacity=1)
+    arrivals = jobs_of([0.0, 0.0, 100.0, 200.0, 5000.0], [1000, 2000, 400, 10, 10])
+    episodes = begun(scenario, arrivals, fails_at={1: 700.0})
+
+    def take(candidate):
+        at = (int(episodes.job[0]), float(episodes.now_s[0]))
+        return at, bool(dynamics.decide(scenario.problem, episodes, 0, candidate))
+
+    # Job 0 holds devices 0-3 until 1000 s, job 1 devices 4-7 until 2000 s.
+    assert take(FOUR) == ((0, 0.0), True)
+    assert take(FOUR) == ((1, 0.0), True)
+    # Job 2 finds nothing free and waits; job 3 finds the queue full.
+    assert take(0) == ((2, 100.0), False)
+    assert Outcome(int(episodes.outcome[0, 2])) is Outcome.WAITING
+    assert take(0) == ((3, 200.0), False)
+    assert Outcome(int(episodes.outcome[0, 3])) is Outcome.NO_DEVICE
+    # At 700 s device 1 fails. Job 0 falls back to its checkpoint at 600 s; device 1 is up at 800 s, the job runs again at
+    # 850 s and has 400 s left: it ends at 1250 s instead of 1000 s. Then job 2 is put up again, and keeps waiting.
+    assert take(0) == ((2, 1250.0), False)
+    # At 2000 s job 1 ends too; job 2 takes devices 0-3 and ends at 2400 s, 2300 s after it came.
+    assert take(FOUR) == ((2, 2000.0), True)
+    assert (episodes.job[0], episodes.now_s[0]) == (4, 5000.0)
+    found = record(scenario, episodes, 0)
+    assert found.start_s[:3].tolist() == [0.0, 0.0, 2000.0]
+    assert found.finish_s[:3].tolist() == [1250.0, 2000.0, 2400.0]
+    assert found.completion_s[:3].tolist() == [1250.0, 2000.0, 2300.0]
+    assert found.wait_s[:3].tolist() == [0.0, 0.0, 1900.0]
+    assert found.num_failures.tolist() == [1, 0, 0, 0]
+    assert found.lost_work_s.tolist() == [100.0, 0.0, 0.0, 0.0]
+    assert found.delay_s.tolist() == [250.0, 0.0, 0.0, 0.0]
+    assert found.blocking_rate() == 0.25
+    rows = found.to_data(scenario)
+    assert (rows[0]["num_failures"], rows[0]["lost_work_s"], rows[0]["delay_s"]) == (1, 100.0, 250.0)
+    assert (rows[2]["wait_s"], rows[2]["outcome"]) == (1900.0, "accepted")
+    assert "wait_s" not in rows[0]
+    assert "num_failures" not in rows[1]
+
+
+@pytest.mark.parametrize(
+    ("fails_at", "finish_s", "lost_s"),
+    [
+        # down 700-800, restart until 850, 400 s left from the checkpoint at 600
+        ({1: 700.0}, 1250.0, 100.0),
+        # device 2 fails while device 1 is repaired: up at 850, restart until 900
+        ({1: 700.0, 2: 750.0}, 1300.0, 100.0),
+        # device 2 fails in the restart: up at 920, restart until 970; nothing more is lost
+        ({1: 700.0, 2: 820.0}, 1370.0, 100.0),
+        # device 2 fails 10 s after the restart: those are lost too; up at 960, restart until 1010
+        ({1: 700.0, 2: 860.0}, 1410.0, 110.0),
+        # exactly at the checkpoint nothing is lost: up at 700, restart until 750
+        ({1: 600.0}, 1150.0, 0.0),
+        # before the first checkpoint all is lost: up at 350, restart until 400
+        ({1: 250.0}, 1400.0, 250.0),
+        # a device of nobody's, or one that fails when the job has ended, changes nothing
+        ({5: 500.0}, 1000.0, 0.0),
+        ({1: 1000.0}, 1000.0, 0.0),
+    ],
+)
+def test_failures_worked_by_hand(fails_at, finish_s, lost_s):
+    scenario = round_numbers(num_jobs=1)
+    episodes = begun(scenario, jobs_of([0.0, 9000.0], [1000, 1]), fails_at)
+    dynamics.decide(scenario.problem, episodes, 0, FOUR)
+    found = record(scenario, episodes, 0)
+    assert (found.finish_s[0], found.lost_work_s[0], found.delay_s[0]) == (finish_s, lost_s, finish_s - 1000.0)
+    assert episodes.free_at_s[0, 0] == finish_s
+    assert found.num_failures[0] == sum(1 for d, t in fails_at.items() if d < 4 and t < 1000.0)
+
+
+def test_a_preemption_worked_by_hand():
+    # Paused at 700 s for 200 s, restart until 950 s, 400 s left from the checkpoint at 600 s.
+    scenario = round_numbers(num_jobs=1, preemption={"rate_per_job_h": 1e-15, "pause_s": 200.0})
+    episodes = scenario.new_episodes(1)
+    scenario.begin(episodes, 0, jobs_of([0.0, 0.0], [1000, 1]))
+    dynamics.decide(scenario.problem, episodes, 0, FOUR)
+    episodes.preempted_at_s[0, 0] = 700.0
+    found = record(scenario, episodes, 0)
+    assert (found.finish_s[0], found.lost_work_s[0], found.delay_s[0]) == (1350.0, 100.0, 350.0)
+    assert (found.num_failures[0], found.num_preemptions[0]) == (0, 1)
+    # The state itself knows nothing of what comes after the end of the episode.
+    assert episodes.finish_s[0, 0] == 1000.0
+
+
+def test_what_will_fail_is_not_shown_before_it_does():
+    scenario = round_numbers(num_jobs=2)
+    episodes = begun(scenario, jobs_of([0.0, 600.0, 900.0], [1000, 1, 1]), {1: 700.0})
+    dynamics.decide(scenario.problem, episodes, 0, FOUR)
+    assert episodes.free_at_s[0, :5].tolist() == [1000.0] * 4 + [0.0]
+    dynamics.decide(scenario.problem, episodes, 0, 0)
+    assert episodes.free_at_s[0, :5].tolist() == [1250.0] * 4 + [0.0]
+
+
+def test_an_idle_device_that_is_down_is_not_offered_until_it_is_repaired():
+    # device 0 is down from 10 s to 110 s; the first four free devices of one block are then 4-7
+    scenario = round_numbers(num_jobs=2)
+    episodes = begun(scenario, jobs_of([0.0, 50.0, 110.0], [10, 10, 10]), {0: 10.0})
+    dynamics.decide(scenario.problem, episodes, 0, 0)
+    assert episodes.now_s[0] == 50.0
+    assert [scenario.space.block(int(b)).tolist() for b in episodes.candidate_block[0, 1:]] == [[1], [2, 3], [4, 5, 6, 7]]
+    dynamics.decide(scenario.problem, episodes, 0, 0)
+    assert [scenario.space.block(int(b)).tolist() for b in episodes.candidate_block[0, 1:]] == [[0], [0, 1], [0, 1, 2, 3]]
+
+
+def test_a_repair_puts_the_head_of_the_queue_up_again():
+    # Job 0 waits by choice. Devices 0-3 are down from 10 s to 110 s, devices 4-7 from 30 s to 130 s; job 1 comes at 50 s.
+    scenario = round_numbers(num_jobs=2, queue_capacity=1)
+    episodes = begun(scenario, jobs_of([0.0, 50.0, 1000.0], [10, 10, 10]), {d: 10.0 if d < 4 else 30.0 for d in range(8)})
+    dynamics.decide(scenario.problem, episodes, 0, 0)
+    assert (episodes.job[0], episodes.now_s[0], episodes.obstacle[0]) == (1, 50.0, Outcome.NO_DEVICE)
+    for repaired_s in (110.0, 130.0):
+        dynamics.decide(scenario.problem, episodes, 0, 0)
+        assert (episodes.job[0], episodes.now_s[0]) == (0, repaired_s)
+        assert episodes.can_place[0].tolist() == [True] * 4
+
+
+def deadline(scenario, arrival_s, num_steps, allowed_s):
+    """Jobs with allowed completion times in seconds."""
+    sequential_s = np.array(num_steps) * scenario.problem.sequential_step_s[0]
+    n = len(arrival_s)
+    return Arrivals(np.array(arrival_s), np.zeros(n, np.int64), np.array(num_steps), np.array(allowed_s) / sequential_s)
+
+
+def test_a_waiting_job_leaves_as_blocked_when_its_deadline_cannot_be_met_worked_by_hand():
+    # Job 2 comes at 100 s, needs 400 s on four ranks and may take 1000 s: it must start by 700 s, but devices are free at
+    # 1000 s. Job 3 comes at 900 s and finds the place in the queue free again.
+    scenario = round_numbers(queue_capacity=1)
+    jobs = deadline(scenario, [0, 0, 100, 900, 5000], [1000, 2000, 400, 100, 10], [1e9, 1e9, 1000, 1e9, 1e9])
+    episodes = begun(scenario, jobs)
+    for candidate in (FOUR, FOUR, 0):
+        dynamics.decide(scenario.problem, episodes, 0, candidate)
+    assert (episodes.job[0], episodes.num_expired[0], episodes.num_waiting[0]) == (3, 1, 0)
+    assert Outcome(int(episodes.outcome[0, 2])) is Outcome.EXPIRED
+    dynamics.decide(scenario.problem, episodes, 0, 0)
+    assert (episodes.job[0], episodes.now_s[0], episodes.num_expired[0]) == (3, 1000.0, 0)
+    dynamics.decide(scenario.problem, episodes, 0, FOUR)
+    found = record(scenario, episodes, 0)
+    assert found.counts()["deadline expired while waiting"] == 1
+    assert found.blocking_rate() == 0.25
+
+
+def test_a_waiting_job_is_shown_with_the_time_that_its_deadline_still_allows():
+    # It came at 100 s, may take 2000 s and is put up again at 1000 s: 1100 s are left, less than 400 steps on one rank take.
+    scenario = round_numbers(queue_capacity=1, num_jobs=3)
+    episodes = begun(scenario, deadline(scenario, [0, 0, 100, 5000], [1000, 2000, 400, 10], [1e9, 1e9, 2000, 1e9]))
+    for candidate in (FOUR, FOUR):
+        dynamics.decide(scenario.problem, episodes, 0, candidate)
+    assert decision(scenario, episodes, 0).can_wait
+    dynamics.decide(scenario.problem, episodes, 0, 0)
+    shown = decision(scenario, episodes, 0)
+    assert shown.now_s == 1000.0
+    assert shown.allowed_s == pytest.approx(1100.0)
+    assert shown.can_place.tolist() == [True, False, True, True]
+    assert shown.completion_s.tolist() == [math.inf, math.inf, 800.0, 400.0]
+    assert shown.can_wait
+
+
+def test_a_job_whose_deadline_is_out_of_reach_never_waits():
+    scenario = round_numbers(queue_capacity=3)
+    episodes = begun(scenario, deadline(scenario, [0, 1, 2, 3, 4], [400] * 5, [399.0] * 5))
+    dynamics.decide(scenario.problem, episodes, 0, 0)
+    assert Outcome(int(episodes.outcome[0, 0])) is Outcome.DEADLINE
+    assert episodes.num_waiting[0] == 0
+
+
+def test_waiting_jobs_are_put_up_in_order_and_one_that_stays_does_not_hold_up_the_next():
+    scenario = round_numbers(queue_capacity=2)
+    episodes = begun(scenario, jobs_of([0.0, 0.0, 1.0, 2.0, 9000.0], [1000, 5000, 10, 10, 1]))
+    asked = []
+    for candidate in (FOUR, FOUR, 0, 0, 0, FOUR, FOUR):
+        asked.append((int(episodes.job[0]), float(episodes.now_s[0])))
+        dynamics.decide(scenario.problem, episodes, 0, candidate)
+    # At 1000 s job 2 is kept waiting and job 3 is taken; it ends at 1010 s, and job 2 is next.
+    assert asked == [(0, 0.0), (1, 0.0), (2, 1.0), (3, 2.0), (2, 1000.0), (3, 1000.0), (2, 1010.0)]
+    assert episodes.job[0] == 4
+
+
+def test_a_job_that_still_waits_at_the_end_counts_neither_way():
+    scenario = round_numbers(queue_capacity=1, num_jobs=3)
+    episodes = begun(scenario, jobs_of([0.0, 0.0, 1.0, 2.0], [1000] * 4))
+    for candidate in (FOUR, FOUR, 0):
+        dynamics.decide(scenario.problem, episodes, 0, candidate)
+    found = record(scenario, episodes, 0)
+    assert found.is_waiting.tolist() == [False, False, True]
+    assert found.blocking_rate() == 0.0
+    assert found.counts()["waiting"] == 1

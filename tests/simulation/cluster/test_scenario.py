@@ -1,0 +1,155 @@
+"""Scenarios: settings, what they join, and that an episode is the same wherever it is played."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from meshwright import settings
+from meshwright.clusters.cluster import load_cluster
+from meshwright.errors import ConfigError, InputFileError
+from meshwright.simulation.cluster import dynamics
+from meshwright.simulation.cluster.records import record
+from meshwright.simulation.cluster.scenario import ScenarioSettings, assemble, build
+
+from ..samples import small_scenario, small_workload
+
+YAML = """
+graphs: [zoo:alexnet, zoo:squeezenet]
+steps: {kind: sequential_time, low_s: 1000.0, high_s: 9000.0}
+arrivals: {kind: poisson, mean_interarrival_s: 120.0}
+deadline: {kind: uniform, low: 0.1, high: 1.0, decimals: 2}
+"""
+
+PLAY = """
+import json, sys
+import numpy as np
+from meshwright.simulation import dynamics
+from meshwright.simulation.cluster.records import record
+from meshwright.simulation.cluster.scenario import ScenarioSettings, build
+
+def main(workload):
+    scenario = build(ScenarioSettings(cluster="preset:ramp-4x4x2", workload=workload, num_jobs=30, max_degree=8))
+    rng = np.random.default_rng(7)
+    episodes = scenario.new_episodes(1)
+    scenario.begin(episodes, 0, scenario.workload.sample(rng, 31))
+    for _ in range(30):
+        dynamics.decide(scenario.problem, episodes, 0, int(rng.choice(np.flatnonzero(episodes.can_place[0]))))
+    return {"digest": scenario.digest, "rows": record(scenario, episodes, 0).to_data(scenario)}
+"""
+
+
+def test_the_same_seed_gives_the_same_record_in_another_process(tmp_path):
+    workload = tmp_path / "workload.yaml"
+    workload.write_text(YAML)
+    names: dict[str, object] = {}
+    exec(PLAY, names)
+    here = names["main"](str(workload))  # type: ignore[operator]
+    script = PLAY + "\njson.dump(main(sys.argv[1]), sys.stdout)\n"
+    done = subprocess.run([sys.executable, "-c", script, str(workload)], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == here
+    assert names["main"](str(workload)) == here  # type: ignore[operator]
+    assert any(row["outcome"] == "accepted" for row in here["rows"])
+
+
+def test_another_seed_gives_another_record(scenario):
+    def played(seed):
+        rng = np.random.default_rng(seed)
+        episodes = scenario.new_episodes(1)
+        scenario.begin(episodes, 0, scenario.workload.sample(rng, 31))
+        for _ in range(30):
+            dynamics.decide(scenario.problem, episodes, 0, int(rng.choice(np.flatnonzero(episodes.can_place[0]))))
+        return record(scenario, episodes, 0)
+
+    assert played(1).to_data(scenario) == played(1).to_data(scenario)
+    assert played(1).to_data(scenario) != played(2).to_data(scenario)
+
+
+def test_the_problem_joins_blocks_and_times(scenario):
+    problem, space = scenario.problem, scenario.space
+    assert problem.degrees.tolist() == [1, 2, 4, 6, 8]
+    assert problem.num_candidates == 1 + 5 * 4
+    for b in range(space.num_blocks):
+        found = problem.neighbours[problem.neighbour_start[b] : problem.neighbour_start[b + 1]].tolist()
+        assert found == space.neighbours.of(b).tolist()
+    # every degree weighs 1 in all
+    assert np.bincount(space.degree) * problem.weight == pytest.approx(np.ones(5), rel=1e-12)
+    assert problem.sequential_step_s.tolist() == [graph.step_s for graph in scenario.workload.graphs]
+    assert problem.horizon_s == 16 * 120.0
+
+
+def test_candidates_are_the_rejection_and_each_rule_for_each_degree(scenario):
+    rules = scenario.settings.placement_rules
+    assert scenario.candidate_degree == (0, *(d for d in (1, 2, 4, 6, 8) for _ in rules))
+    assert scenario.candidate_rule == ("", *(rules * 5))
+
+
+def test_allowed_time_is_a_fraction_of_the_sequential_time(scenario):
+    arrivals = scenario.workload.sample(np.random.default_rng(3), 31)
+    episodes = scenario.new_episodes(1)
+    scenario.begin(episodes, 0, arrivals)
+    for k in range(31):
+        job = arrivals.job(k, scenario.workload.graphs)
+        assert episodes.allowed_s[0, k] == pytest.approx(job.deadline_s, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"num_jobs": 31},
+        {"num_warmup_jobs": 1},
+        {"max_degree": 4},
+        {"placement_rules": ("best-fit", "first-fit", "aligned", "fastest")},
+        {"costs": {"collectives": "ring"}},
+        {"costs": {"contention": "independent"}},
+        {"splitting": {"rule": "sip-ml"}},
+        {"cluster": "preset:ramp-4x4x4"},
+    ],
+    ids=str,
+)
+def test_the_digest_tells_scenarios_apart(scenario, change):
+    assert small_scenario(**change).digest != scenario.digest
+
+
+def test_the_digest_does_not_depend_on_how_the_cluster_is_spelled(scenario):
+    renamed = scenario.settings.model_copy(update={"cluster": "some/path.yaml", "workload": "other.yaml"})
+    assert assemble(renamed, load_cluster("preset:ramp-4x4x2"), small_workload()).digest == scenario.digest
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"num_jobs": 0}, r"num_jobs: .*\(got 0\)"),
+        ({"num_jobs": 10, "num_warmup_jobs": 10}, r"num_warmup_jobs: must be less than num_jobs \(10\)"),
+        ({"max_degree": 0}, r"max_degree: .*\(got 0\)"),
+        ({"placement_rules": []}, r"placement_rules: must name at least one rule, each once"),
+        ({"placement_rules": ["best-fit", "best-fit"]}, r"placement_rules: must name at least one rule, each once"),
+        ({"placement_rules": ["bestfit"]}, r"placement_rules.0: .*did you mean 'best-fit'\?"),
+        ({"max_degre": 4}, r"max_degre: .*did you mean 'max_degree'\?"),
+        ({"splitting": {"rule": "unifrom"}}, r"splitting.rule: .*did you mean 'uniform'\?"),
+        ({"splitting": {"quantum_us": 0}}, r"splitting.quantum_us: .*\(got 0\)"),
+        ({"costs": {"collectives": "rings"}}, r"costs.collectives: .*did you mean 'ring'\?"),
+    ],
+    ids=str,
+)
+def test_a_bad_setting_is_refused_by_name(change, message):
+    data = {"cluster": "preset:host-8", "workload": "preset:quickstart", "num_jobs": 10, **change}
+    with pytest.raises(ConfigError, match=message):
+        settings.build(ScenarioSettings, data)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"cluster": "preset:host8"}, ConfigError, r"unknown preset \(got 'host8'\); did you mean 'host-8'\?"),
+        ({"workload": "preset:quikstart"}, ConfigError, r"'preset:quikstart'.*did you mean 'preset:quickstart'\?"),
+        ({"workload": "some/absent.yaml"}, InputFileError, r"some/absent.yaml: no such file"),
+    ],
+    ids=str,
+)
+def test_a_missing_part_is_named(change, error, message):
+    data = {"cluster": "preset:host-8", "workload": "preset:quickstart", "num_jobs": 10, **change}
+    with pytest.raises(error, match=message):
+        build(settings.build(ScenarioSettings, data))

@@ -1,0 +1,310 @@
+"""Jobs side by side: cases worked by hand, the kernel against its plain reference, and laws of shared links."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from meshwright.costs.phases import Flow, Phase
+from meshwright.simulation.contention import concurrent_jobs
+from meshwright.simulation.contention.placed_job import PlacedJob
+from meshwright.simulation.step import kernel
+
+from ...draws import draws
+from ...oracles import concurrent_reference
+from ..execution_samples import SWITCH, clos, cluster_of, drawn_execution, drawn_jobs, execution_of, sent
+from .concurrent_messages import SCHEDULERS, finishes, messages_of, switch
+
+seeds = st.integers(0, 2**32)
+
+
+# --- worked by hand ---
+
+
+@pytest.mark.parametrize("schedule", SCHEDULERS)
+def test_two_transfers_over_one_link_have_half_its_rate_each(schedule):
+    # 4 GB each out of device 0, over one link of 4 GB/s: 2 GB/s each, 2 s. On their own: 1 s.
+    assert finishes(schedule, switch, messages_of(switch, (0, 1, 4), (0, 2, 4), devices=[0, 1, 2])) == [[2.0, 2.0]]
+    assert finishes(schedule, switch, messages_of(switch, (0, 1, 4), devices=[0, 1])) == [[1.0]]
+
+
+@pytest.mark.parametrize("schedule", SCHEDULERS)
+def test_what_comes_does_not_slow_what_goes(schedule):
+    # Full duplex: 4 GB there and 8 GB back, each direction has its own 4 GB/s.
+    assert finishes(schedule, switch, messages_of(switch, (0, 1, 4), (1, 0, 8), devices=[0, 1])) == [[1.0, 2.0]]
+    bus = cluster_of({**SWITCH, "fabric": "bus"})
+    # On a bus both share 4 GB/s: 2 each until 2 s, then 4 GB are left for 4 GB/s.
+    assert finishes(schedule, bus, messages_of(bus, (0, 1, 4), (1, 0, 8), devices=[0, 1])) == [[2.0, 3.0]]
+
+
+@pytest.mark.parametrize("schedule", SCHEDULERS)
+def test_two_jobs_on_one_uplink_slow_each_other(schedule):
+    # Hosts 0 and 1 stand on leaf 0, hosts 2 and 3 on leaf 1; cards and the uplink carry 2 GB/s. Both jobs send 4 GB from
+    # leaf 0 to leaf 1, which takes 2 s alone. The second starts at 1 s, when the first has 2 GB left. 1 GB/s each: the
+    # first ends at 3 s; the second has sent 2 GB by then and sends the other 2 in 1 s: 4 s, 3 s after its start.
+    cluster = clos()
+    first = messages_of(cluster, (0, 1, 4), devices=[0, 2])
+    second = messages_of(cluster, (0, 1, 4), devices=[1, 3], start_s=1.0)
+    assert finishes(schedule, cluster, first, second) == [[3.0], [3.0]]
+    assert finishes(schedule, cluster, first) == finishes(schedule, cluster, second) == [[2.0]]
+
+
+@pytest.mark.parametrize("schedule", SCHEDULERS)
+def test_two_jobs_below_different_leaves_do_not_slow_each_other(schedule):
+    cluster = clos()
+    jobs = [messages_of(cluster, (0, 1, 4), devices=devices) for devices in ([0, 1], [2, 3])]
+    assert finishes(schedule, cluster, *jobs) == [[2.0], [2.0]]
+
+
+@pytest.mark.parametrize("schedule", SCHEDULERS)
+def test_a_message_goes_phase_by_phase(schedule):
+    # 4 GB at 4 GB/s and 0.5 s of latency; then 8 and 4 GB into device 0: 2 GB/s each until 2 s, then 4 for the other 4 GB:
+    # 3 s, and 0.25 s of latency; then 0.125 s in which nothing is sent. 1.5 + 3.25 + 0.125 s.
+    phases = (
+        Phase(0.5, (Flow(0, 1, 4e9),)),
+        Phase(0.25, (Flow(1, 0, 8e9), Flow(2, 0, 4e9))),
+        Phase(0.125, ()),
+    )
+    job = PlacedJob(execution_of([9.0], num_ranks=3, phases=[phases], members=[[0, 1, 2]]), np.arange(3))
+    assert finishes(schedule, switch, job) == [[4.875]]
+    # Where links are not shared the task takes the duration that it was given.
+    assert finishes(schedule, switch, replace(job, is_fair=False)) == [[9.0]]
+
+
+@pytest.mark.parametrize("schedule", SCHEDULERS)
+@pytest.mark.parametrize("is_fair", [False, True])
+def test_computing_and_sending_at_once_slows_both(schedule, is_fair):
+    # Alone: rank 0 computes 4 s and sends 8 GB at 4 GB/s in 2 s. Together at 1.25 times the time: the message takes 2.5 s,
+    # in which 2 s of the computation are done; the other 2 s take 2 s: 4.5 s.
+    def job(compute_s, is_fair):
+        execution = execution_of([compute_s, 2.0], phases=[(), sent(0, 1, 8e9)], members=[[], [0, 1]])
+        return PlacedJob(execution, np.arange(2), is_fair=is_fair, overlap_slowdown=1.25)
+
+    assert finishes(schedule, switch, job(4.0, is_fair)) == [[4.5, 2.5]]
+    # A computation of 1 s takes 1.25 s, in which the message does 1 s of its 2 s.
+    assert finishes(schedule, switch, job(1.0, is_fair)) == [[1.25, 2.25]]
+
+
+@pytest.mark.parametrize("schedule", SCHEDULERS)
+def test_a_message_slows_the_ranks_that_take_part_and_no_other(schedule):
+    # Ranks 0, 1 and 2 compute 4 s; after rank 3's 1 s a message of 1 s joins ranks 2 and 3. It is slow because rank 2
+    # computes: 1 to 3 s at twice the time. Rank 2 does 1 s by then, 1 s during it, and 2 s after it: 5 s.
+    execution = execution_of(
+        [4.0, 4.0, 4.0, 1.0, 1.0], [(3, 4)], num_ranks=4, ranks=[0, 1, 2, 3, 2], members=[(), (), (), (), (2, 3)]
+    )
+    job = PlacedJob(execution, np.arange(4), overlap_slowdown=2.0)
+    assert finishes(schedule, switch, job) == [[4.0, 4.0, 5.0, 1.0, 3.0]]
+
+
+@pytest.mark.parametrize("schedule", SCHEDULERS)
+def test_the_latency_of_a_message_stretches_as_well(schedule):
+    # 4 GB and 1 s of latency, at 1.5 times the time while rank 0 computes 3 s: 1.5 s for the bytes; of the latency 1 s
+    # passes in the next 1.5 s, when the message is there. The computation has done 2 s by then, 1 is left: 4 s.
+    execution = execution_of([3.0, 0.0], phases=[(), sent(0, 1, 4e9, latency_s=1.0)], members=[(), (0, 1)])
+    assert finishes(schedule, switch, PlacedJob(execution, np.arange(2), overlap_slowdown=1.5)) == [[4.0, 3.0]]
+
+
+@pytest.mark.parametrize("schedule", SCHEDULERS)
+def test_a_collective_starts_when_the_last_rank_is_ready(schedule):
+    # Ranks are ready at 1, 3 and 2 s; the message of 4 GB takes 1 s from 3 s on.
+    execution = execution_of(
+        [1.0, 3.0, 2.0, 0.0],
+        [(0, 3), (1, 3), (2, 3)],
+        num_ranks=3,
+        ranks=[0, 1, 2, 0],
+        phases=[(), (), (), sent(0, 1, 4e9)],
+        members=[(), (), (), (0, 1, 2)],
+    )
+    assert finishes(schedule, switch, PlacedJob(execution, np.arange(3))) == [[1.0, 3.0, 2.0, 4.0]]
+
+
+@pytest.mark.parametrize("schedule", SCHEDULERS)
+def test_the_more_urgent_message_gets_a_stream_first(schedule):
+    # Both hold the communication stream of rank 0 (number 2); the second one is more urgent.
+    execution = execution_of([0.0, 0.0], streams=[[2], [2]], phases=[sent(0, 1, 4e9)] * 2, members=[(0, 1)] * 2, priority=[1, 0])
+    assert finishes(schedule, switch, PlacedJob(execution, np.arange(2))) == [[2.0, 1.0]]
+
+
+@pytest.mark.parametrize("schedule", SCHEDULERS)
+def test_unequal_links_have_their_own_rates(schedule):
+    # 0 > 1 carries 1 GB/s, 1 > 0 carries 4 and 0 > 2 carries 2, and each pair has its own link.
+    matrix = [[0.5, 1.0, 2.0], [4.0, 0.5, 0.5], [0.5, 0.5, 0.5]]
+    cluster = cluster_of({"kind": "matrix", "bandwidth_gbytes_per_s": matrix, "latency_us": [[0.0] * 3] * 3})
+    job = messages_of(cluster, (0, 1, 4), (1, 0, 4), (0, 2, 4), devices=[0, 1, 2])
+    assert finishes(schedule, cluster, job) == [[4.0, 1.0, 2.0]]
+
+
+def test_no_jobs_take_no_time():
+    assert [schedule([], switch) for schedule in SCHEDULERS] == [[], []]
+    empty = PlacedJob(execution_of([]), np.arange(2))
+    assert finishes(concurrent_jobs.schedule, switch, empty) == [[]]
+
+
+# --- the kernel and its reference ---
+
+
+@draws(250)
+@given(seeds)
+def test_the_kernel_equals_the_exact_reference(seed):
+    jobs, cluster = drawn_jobs(seed)
+    for compiled, plain in zip(
+        concurrent_jobs.schedule(jobs, cluster), concurrent_reference.schedule(jobs, cluster), strict=True
+    ):
+        for found, exact in zip(compiled, plain, strict=True):
+            np.testing.assert_allclose(found, exact, rtol=1e-12, atol=1e-12)
+
+
+@draws(75)
+@given(seeds)
+@example(14764)  # two ends are a share of 3.6e-18 apart, which only rational numbers tell; see `SAME_MOMENT`
+def test_the_kernel_equals_the_exact_reference_on_larger_jobs(seed):
+    jobs, cluster = drawn_jobs(seed, max_tasks=20, modes=(True,))
+    for compiled, plain in zip(
+        concurrent_jobs.schedule(jobs, cluster), concurrent_reference.schedule(jobs, cluster), strict=True
+    ):
+        for found, exact in zip(compiled, plain, strict=True):
+            np.testing.assert_allclose(found, exact, rtol=1e-12, atol=1e-12)
+
+
+@draws(100)
+@given(seeds)
+def test_where_nothing_is_shared_the_kernel_equals_the_reference_to_the_last_bit(seed):
+    jobs, cluster = drawn_jobs(seed, modes=(False,), slowdowns=(1.0,), max_tasks=20)
+    found, plain = concurrent_jobs.schedule(jobs, cluster), concurrent_reference.schedule(jobs, cluster, float)
+    assert [[times.tobytes() for times in job] for job in found] == [[times.tobytes() for times in job] for job in plain]
+
+
+@draws(100)
+@given(seeds)
+def test_where_nothing_is_shared_a_job_alone_runs_as_the_plain_kernel_says(seed):
+    rng = np.random.default_rng(seed)
+    execution = drawn_execution(rng, int(rng.integers(0, 30)), 4)
+    (found,) = concurrent_jobs.schedule([PlacedJob(execution, np.arange(4), is_fair=False)], switch)
+    assert [times.tobytes() for times in found] == [times.tobytes() for times in kernel.schedule(execution)]
+
+
+@pytest.mark.parametrize("schedule", SCHEDULERS)
+@pytest.mark.parametrize("message_first", [False, True])
+@pytest.mark.parametrize("gbytes", [[15, 29, 33], [15, 27, 28], [8, 7, 26, 7, 29], [8, 28, 21, 19, 28, 23, 4, 30]])
+def test_what_is_simultaneous_but_for_rounding_is_simultaneous(schedule, gbytes, message_first):
+    # Flows leave device 0 over 7 GB/s; the last and largest ends after a seventh of the sum, as a computation does, but in
+    # floating-point numbers one spacing earlier or later. After each of the two comes a task on rank 1, and the more urgent
+    # one goes first all the same.
+    end_s = sum(gbytes) / 7
+    after_message_s, after_computed_s = after_a_message_and_a_computation(schedule, gbytes, end_s, message_first)
+    first_s, second_s = sorted([after_message_s, after_computed_s])
+    assert (after_message_s < after_computed_s) == message_first
+    assert [first_s, second_s] == pytest.approx([end_s, end_s + 1], rel=1e-12)
+
+
+@pytest.mark.parametrize("schedule", SCHEDULERS)
+@pytest.mark.parametrize("message_first", [False, True])
+@pytest.mark.parametrize("later_s", [1e-12, -1e-12])
+def test_what_is_further_apart_than_rounding_is_not_simultaneous(schedule, message_first, later_s):
+    # As above, but the computation of 11 s ends 1e-12 s later or earlier, a share of 9e-14: it goes by time.
+    gbytes = [15, 29, 33]
+    end_s = sum(gbytes) / 7 + later_s
+    after_message_s, after_computed_s = after_a_message_and_a_computation(schedule, gbytes, end_s, message_first)
+    assert (after_message_s < after_computed_s) == (later_s > 0)
+
+
+def after_a_message_and_a_computation(schedule, gbytes, end_s, message_first):
+    """Starts of two tasks of 1 s on one rank: one waits for the largest flow, one for a computation that ends at ``end_s``."""
+    n = len(gbytes)
+    last, computed, after_message, after_computed = range(n - 1, n + 3)
+    execution = execution_of(
+        [0.0] * n + [end_s, 1.0, 1.0],
+        [(last, after_message), (computed, after_computed)],
+        num_ranks=4,
+        ranks=[0] * (n + 1) + [1, 1],
+        phases=[*(sent(0, 1 + k % 3, size * 1e9) for k, size in enumerate(gbytes)), (), (), ()],
+        priority=[0] * (n + 1) + ([1, 2] if message_first else [2, 1]),
+    )
+    cluster = cluster_of({**SWITCH, "bandwidth_gbytes_per_s": 7.0})
+    ((start_s, _),) = schedule([PlacedJob(execution, np.arange(4))], cluster)
+    return start_s[[after_message, after_computed]]
+
+
+# --- laws ---
+
+
+@draws(25)
+@given(seeds)
+def test_no_task_takes_less_than_alone(seed):
+    jobs, cluster = drawn_jobs(seed, max_tasks=20, modes=(True,))
+    for job, (start_s, finish_s) in zip(jobs, concurrent_jobs.schedule(jobs, cluster), strict=True):
+        alone_s = [alone(job, task, cluster) for task in range(job.execution.num_tasks)]
+        assert ((finish_s - start_s) >= np.array(alone_s) * (1 - 1e-9) - 1e-12).all()
+
+
+def alone(job, task, cluster):
+    """Seconds of a task if its flows had their paths for themselves and nothing were slow."""
+    messages = job.execution.messages
+    phases = range(*messages.phase_start[task : task + 2])
+    total_s = 0.0 if phases else job.execution.duration_s[task]
+    for p in phases:
+        flows = slice(*messages.flow_start[p : p + 2])
+        ends = zip(messages.flow_bytes[flows], messages.sender[flows], messages.receiver[flows], strict=True)
+        total_s += messages.phase_latency_s[p]
+        total_s += max((size / cluster.bandwidth_bytes_per_s(*job.devices[[a, b]]) for size, a, b in ends), default=0.0)
+    return total_s
+
+
+@draws(15)
+@given(seeds)
+def test_jobs_without_a_common_link_do_not_influence_each_other(seed):
+    jobs, _ = drawn_jobs(seed, max_tasks=15, modes=(True,))
+    # Behind a full-duplex switch each device has links of its own, and no two jobs have a device in common.
+    for job, together_s in zip(jobs, concurrent_jobs.schedule(jobs, switch), strict=True):
+        (alone_s,) = concurrent_jobs.schedule([job], switch)
+        np.testing.assert_allclose(together_s, alone_s, rtol=1e-12, atol=1e-12)
+
+
+@draws(15)
+@given(seeds)
+def test_a_common_clock_that_starts_elsewhere_changes_nothing(seed):
+    jobs, cluster = drawn_jobs(seed, max_tasks=15)
+    later = [replace(job, start_s=job.start_s + 64.0) for job in jobs]
+    for a, b in zip(concurrent_jobs.schedule(jobs, cluster), concurrent_jobs.schedule(later, cluster), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12)
+
+
+@draws(15)
+@given(seeds, st.floats(1.0, 8.0))
+def test_on_one_link_more_bandwidth_lets_no_message_end_later(seed, factor):
+    # Messages that wait for computations only, all over one bus. (In general a faster network may end later, as in
+    # test_fair_sharing: a flow that ends earlier elsewhere lets others through. And list scheduling has its anomalies.)
+    rng = np.random.default_rng(seed)
+    num_pairs = int(rng.integers(1, 8))
+    ready_s = rng.choice([0.0, 0.5, 1.0], num_pairs) + rng.random(num_pairs)
+    execution = execution_of(
+        [*ready_s, *np.zeros(num_pairs)],
+        [(i, num_pairs + i) for i in range(num_pairs)],
+        num_ranks=8,
+        ranks=[*range(num_pairs), *range(num_pairs)],
+        phases=[()] * num_pairs + [sent(i, 7, float(rng.integers(0, 6)) * 1e9) for i in range(num_pairs)],
+    )
+    (slow,), (fast,) = (
+        concurrent_jobs.schedule(
+            [PlacedJob(execution, np.arange(8))], cluster_of({**SWITCH, "fabric": "bus", "bandwidth_gbytes_per_s": bandwidth})
+        )
+        for bandwidth in (4.0, 4.0 * factor)
+    )
+    assert (fast[1] <= slow[1] * (1 + 1e-12)).all()
+
+
+@draws(15)
+@given(seeds, st.sampled_from([0.5, 2.0, 4.0]))
+def test_a_job_that_only_sends_takes_as_many_times_less_as_its_links_are_faster(seed, factor):
+    rng = np.random.default_rng(seed)
+    num = int(rng.integers(1, 10))
+    flows = [(int(a), int(b), float(size)) for a, b, size in rng.integers(0, 4, (num, 3))]
+    edges = [(i, j) for i in range(num) for j in range(i + 1, num) if rng.random() < 0.3]
+    execution = execution_of([0.0] * num, edges, num_ranks=4, phases=[sent(a, b, size * 1e9) for a, b, size in flows])
+    (slow,), (fast,) = (
+        concurrent_jobs.schedule([PlacedJob(execution, np.arange(4))], clos(nic_bandwidth_gbytes_per_s=2.0 * f))
+        for f in (1.0, factor)
+    )
+    np.testing.assert_allclose(fast, np.array(slow) / factor, rtol=1e-12)

@@ -1,0 +1,177 @@
+"""The compiled kernel and its plain reference: equal to the last bit, and both obey the laws of list scheduling."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meshwright.errors import GraphError
+from meshwright.simulation.step import kernel
+from meshwright.simulation.step.execution import ExecutionGraph
+
+from ...draws import draws
+from ...oracles import list_scheduling
+
+SCHEDULERS = [kernel.schedule, list_scheduling.schedule]
+
+
+def tasks(durations_s, edges=(), *, streams=None, priority=None, num_ranks=4):
+    """An execution graph; without ``streams`` every task runs on stream 0."""
+    t = len(durations_s)
+    streams = [[0]] * t if streams is None else streams
+    return ExecutionGraph(
+        num_ranks=num_ranks,
+        kind=np.zeros(t, np.int8),
+        duration_s=np.array(durations_s, np.float64),
+        priority=np.zeros(t) if priority is None else np.array(priority, np.float64),
+        stream_start=np.cumsum([0, *map(len, streams)]),
+        streams=np.array([s for uses in streams for s in uses], np.int64),
+        edges=np.array(edges, np.int64).reshape(-1, 2),
+        op=np.zeros(t, np.int64),
+        rank=np.zeros(t, np.int64),
+        is_backward=np.zeros(t, np.bool_),
+        payload_bytes=np.zeros(t),
+    )
+
+
+def random_graph(num_tasks, num_ranks, seed):
+    """Many ties, many zero durations, tasks of several streams or of none, one stream named twice now and then."""
+    rng = np.random.default_rng(seed)
+    pairs = rng.integers(0, max(num_tasks, 1), (int(rng.integers(0, 2 * num_tasks + 1)), 2))
+    pairs = np.sort(pairs[pairs[:, 0] != pairs[:, 1]], axis=1)
+    most = int(rng.integers(1, 2 * num_ranks + 1))
+    return tasks(
+        rng.choice([0.0, 0.1, 0.7, 1.0, 3.0], num_tasks) + rng.choice([0.0, 1.0], num_tasks) * rng.random(num_tasks),
+        rng.permutation(num_tasks)[pairs] if num_tasks else pairs,
+        streams=[rng.integers(0, 2 * num_ranks, rng.integers(0, most + 1)).tolist() for _ in range(num_tasks)],
+        priority=rng.integers(-2, 3, num_tasks) + rng.choice([0.0, 0.5], num_tasks) * rng.random(num_tasks),
+        num_ranks=num_ranks,
+    )
+
+
+execution_graphs = st.builds(random_graph, st.integers(0, 20), st.integers(1, 3), st.integers(0, 2**32))
+
+
+def assert_equal_to_the_last_bit(graph):
+    for compiled, plain in zip(kernel.schedule(graph), list_scheduling.schedule(graph), strict=True):
+        assert compiled.tobytes() == plain.tobytes()
+
+
+@draws(125)
+@given(execution_graphs)
+def test_the_kernel_equals_the_reference_to_the_last_bit(graph):
+    assert_equal_to_the_last_bit(graph)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_kernel_equals_the_reference_on_larger_graphs(seed):
+    assert_equal_to_the_last_bit(random_graph(50 + 5 * seed, 1 + seed % 8, seed))
+
+
+@draws(25)
+@given(execution_graphs)
+def test_a_stream_does_one_task_at_a_time(graph):
+    start_s, finish_s = kernel.schedule(graph)
+    for stream in range(graph.num_streams):
+        users = [i for i in range(graph.num_tasks) if stream in graph.streams[graph.stream_start[i] : graph.stream_start[i + 1]]]
+        users.sort(key=lambda i: (start_s[i], finish_s[i]))
+        assert all(finish_s[a] <= start_s[b] for a, b in pairwise(users))
+
+
+@draws(25)
+@given(execution_graphs)
+def test_every_task_runs_once_for_its_duration_after_its_predecessors(graph):
+    start_s, finish_s = kernel.schedule(graph)
+    assert finish_s.tolist() == (start_s + graph.duration_s).tolist()
+    assert all(start_s[after] >= finish_s[before] for before, after in graph.edges.tolist())
+
+
+@draws(25)
+@given(execution_graphs)
+def test_no_schedule_beats_the_critical_path_or_the_busiest_stream(graph):
+    _, finish_s = kernel.schedule(graph)
+    ends = graph.duration_s.copy()
+    for _ in range(graph.num_tasks):
+        for before, after in graph.edges.tolist():
+            ends[after] = max(ends[after], ends[before] + graph.duration_s[after])
+    busy = [0.0] * graph.num_streams
+    for i in range(graph.num_tasks):
+        for stream in set(graph.streams[graph.stream_start[i] : graph.stream_start[i + 1]].tolist()):
+            busy[stream] += float(graph.duration_s[i])
+    assert finish_s.max(initial=0.0) >= max(ends.max(initial=0.0), *busy) * (1 - 1e-12)
+
+
+@draws(25)
+@given(execution_graphs)
+def test_no_task_waits_without_a_reason(graph):
+    # When a task starts late, something that it needs has just become free: a predecessor or one of its streams.
+    start_s, finish_s = kernel.schedule(graph)
+    uses = [set(graph.streams[a:b].tolist()) for a, b in pairwise(graph.stream_start.tolist())]
+    for i in np.flatnonzero(start_s > 0).tolist():
+        before = graph.edges[graph.edges[:, 1] == i, 0]
+        others = [j for j in range(graph.num_tasks) if j != i and uses[i] & uses[j]]
+        assert start_s[i] in finish_s[before] or start_s[i] in finish_s[others]
+
+
+@pytest.mark.parametrize("schedule", SCHEDULERS)
+def test_a_schedule_with_priorities_worked_by_hand(schedule):
+    # Ranks 0 and 1 compute on streams 0 and 1. At 0: task 2 (priority 0) takes stream 0 before task 0 (priority 5);
+    # task 1 needs both streams and waits, although stream 1 is free, so task 3 (priority 9) takes that.
+    # At 1, task 2 ends: task 1 (priority 1) still lacks stream 1, so task 0 starts. At 3, task 3 ends, stream 0 is busy
+    # until 5. Task 4 follows task 3 without a stream of its own: 3 to 3.5. Task 1 runs from 5 to 6.
+    graph = tasks(
+        [4.0, 1.0, 1.0, 3.0, 0.5],
+        [(3, 4)],
+        streams=[[0], [0, 1], [0], [1], []],
+        priority=[5, 1, 0, 9, 0],
+    )
+    start_s, finish_s = schedule(graph)
+    assert start_s.tolist() == [1.0, 5.0, 0.0, 0.0, 3.0]
+    assert finish_s.tolist() == [5.0, 6.0, 1.0, 3.0, 3.5]
+
+
+@pytest.mark.parametrize("schedule", SCHEDULERS)
+def test_equal_priorities_go_by_task_number(schedule):
+    assert schedule(tasks([1.0, 1.0, 1.0], priority=[1, 0, 1]))[0].tolist() == [1.0, 0.0, 2.0]
+
+
+@pytest.mark.parametrize("schedule", SCHEDULERS)
+def test_a_task_that_takes_no_time_lets_its_successor_start_at_once(schedule):
+    # 1 waits for 0 and has the stream before 2, which is ready but less urgent, only after 0 has ended
+    start_s, _ = schedule(tasks([0.0, 1.0, 1.0], [(0, 1)], priority=[0, 1, 2]))
+    assert start_s.tolist() == [0.0, 0.0, 1.0]
+
+
+@pytest.mark.parametrize("schedule", SCHEDULERS)
+def test_a_graph_without_tasks_takes_no_time(schedule):
+    assert [len(times) for times in schedule(tasks([]))] == [0, 0]
+
+
+@pytest.mark.parametrize("schedule", SCHEDULERS)
+@pytest.mark.parametrize(
+    ("edges", "stuck"),
+    [([(0, 0)], 1), ([(0, 1), (1, 0)], 2), ([(2, 0), (0, 1), (1, 0), (1, 2)], 3), ([(2, 0), (0, 1), (1, 0)], 2)],
+)
+def test_a_cycle_is_refused(schedule, edges, stuck):
+    with pytest.raises(GraphError, match=rf"edges: the tasks form a cycle \(got '{stuck} tasks never start'\)"):
+        schedule(tasks([1.0, 1.0, 1.0], edges))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"durations_s": [1.0, -1.0]}, r"task 1 duration_s: must be finite and not negative \(got -1.0\)"),
+        ({"durations_s": [float("nan"), 1.0]}, r"task 0 duration_s: must be finite"),
+        ({"durations_s": [1.0, float("inf")]}, r"task 1 duration_s: must be finite"),
+        ({"priority": [0.0, float("nan")]}, r"task 1 priority: must be a number"),
+        ({"edges": [(0, 2)]}, r"edges: .*outside 0\.\.1"),
+        ({"edges": [(-1, 0)]}, r"edges: .*outside 0\.\.1"),
+        ({"streams": [[0], [8]]}, r"streams: .*outside 0\.\.7"),
+        ({"streams": [[-1], [0]]}, r"streams: .*outside 0\.\.7"),
+    ],
+)
+def test_an_impossible_execution_graph_is_refused(change, message):
+    with pytest.raises(GraphError, match=message):
+        tasks(**{"durations_s": [1.0, 1.0], **change})

@@ -1,0 +1,197 @@
+"""What a timeline says of a step, and its trace."""
+
+import json
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meshwright.costs.settings import CostSettings
+from meshwright.errors import PlanError
+from meshwright.plans.partition import OpSplits, uniform_splits
+from meshwright.simulation.step.execution import ExecutionGraph, TaskKind
+from meshwright.simulation.step.timeline import Timeline, simulate
+
+from ...draws import draws
+from ..samples import profile
+
+
+def timeline_of(*tasks, num_ranks=2):
+    """A timeline of tasks ``(kind, rank, start, finish)``."""
+    t = len(tasks)
+    kinds, ranks, starts, finishes = zip(*tasks, strict=True)
+    start_s, finish_s = np.array(starts, float), np.array(finishes, float)
+    execution = ExecutionGraph(
+        num_ranks=num_ranks,
+        kind=np.array(kinds, np.int8),
+        duration_s=finish_s - start_s,
+        priority=np.zeros(t),
+        stream_start=np.zeros(t + 1, np.int64),
+        streams=np.zeros(0, np.int64),
+        edges=np.zeros((0, 2), np.int64),
+        op=np.zeros(t, np.int64),
+        rank=np.array(ranks, np.int64),
+        is_backward=np.zeros(t, np.bool_),
+        payload_bytes=np.zeros(t),
+    )
+    return Timeline(execution, start_s, finish_s)
+
+
+COMPUTE, TRANSFER, COLLECTIVE = TaskKind.COMPUTE, TaskKind.TRANSFER, TaskKind.COLLECTIVE
+
+
+def test_the_figures_of_a_step_worked_by_hand():
+    # Rank 0 computes 0-2 and 5-6, rank 1 computes 1-4. Messages 2-3 and 3-5.5: of 2-5.5, nobody computes 4-5. A last
+    # all-reduce runs 6-7. So 2 s are exposed, the step takes 7 s, the busiest ranks compute 3 s each.
+    timeline = timeline_of(
+        (COMPUTE, 0, 0, 2),
+        (COMPUTE, 1, 1, 4),
+        (COMPUTE, 0, 5, 6),
+        (TRANSFER, 0, 2, 3),
+        (TRANSFER, 1, 3, 5.5),
+        (COLLECTIVE, 0, 6, 7),
+    )
+    assert timeline.step_s == 7.0
+    assert timeline.compute_busy_s.tolist() == [3.0, 3.0]
+    assert timeline.exposed_communication_s == 2.0
+    assert timeline.communication_share == pytest.approx(4 / 7, rel=1e-15)
+
+
+def test_messages_behind_computing_are_not_exposed():
+    assert timeline_of((COMPUTE, 0, 0, 5), (TRANSFER, 1, 1, 2), (COLLECTIVE, 0, 3, 5)).exposed_communication_s == 0.0
+
+
+def test_a_step_in_which_nothing_computes_is_all_communication():
+    timeline = timeline_of((TRANSFER, 0, 0, 2))
+    assert (timeline.exposed_communication_s, timeline.communication_share) == (2.0, 1.0)
+
+
+def test_a_step_that_takes_no_time_has_no_share_of_it():
+    graph = profile("idle", [0.0], [0.0], [])
+    timeline = timeline_of((COMPUTE, 0, 0, 0))
+    assert (timeline.step_s, timeline.communication_share, timeline.exposed_communication_s) == (0.0, 0.0, 0.0)
+    assert all(event["dur"] == 0 for event in timeline.to_chrome_trace(graph)["traceEvents"] if event["ph"] == "X")
+
+
+intervals = st.lists(
+    st.tuples(st.sampled_from(list(TaskKind)), st.integers(0, 1), st.integers(0, 30), st.integers(0, 30)).map(
+        lambda task: (task[0], task[1], min(task[2:]), max(task[2:]))
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+@given(intervals)
+def test_exposed_communication_counted_second_by_second(tasks):
+    seconds = [(n, n + 1) for n in range(30)]
+    computing = {s for s in seconds for kind, _, start, finish in tasks if kind == COMPUTE and start <= s[0] and s[1] <= finish}
+    messages = {s for s in seconds for kind, _, start, finish in tasks if kind != COMPUTE and start <= s[0] and s[1] <= finish}
+    assert timeline_of(*tasks).exposed_communication_s == len(messages - computing)
+
+
+def test_the_trace_of_a_step_worked_by_hand(host, two_ops):
+    # see test_lowering: a on rank 0 from 0 to 2 s, then half of its output to rank 1: 0.6 us + 30 GB / 300 GB/s
+    trace = simulate(two_ops, host, OpSplits(np.array([1, 2])), [0, 1]).to_chrome_trace(two_ops)
+    events = [event for event in trace["traceEvents"] if event["ph"] == "X"]
+    assert events[0] == {
+        "ph": "X",
+        "name": "op-0 forward",
+        "cat": "compute",
+        "pid": 0,
+        "tid": 0,
+        "ts": 0.0,
+        "dur": 2e6,
+        "args": {"bytes": 0.0},
+    }
+    (sent,) = [event for event in events if event["cat"] == "transfer" and event["name"].endswith("forward")]
+    assert (sent["pid"], sent["tid"], sent["ts"], sent["args"]) == (0, 1, 2e6, {"bytes": 30e9})
+    assert sent["dur"] == pytest.approx(100000.6, rel=1e-9)
+    (reduced,) = [event for event in events if event["cat"] == "all-reduce"]
+    assert (reduced["name"], reduced["pid"], reduced["tid"]) == ("op-1 backward", 0, 1)
+
+
+@draws(10)
+@given(data=st.data())
+def test_a_trace_is_valid_and_no_rank_computes_two_things_at_once(host, data):
+    n = data.draw(st.integers(1, 6))
+    seconds = st.lists(st.floats(0, 9), min_size=n, max_size=n)
+    graph = profile(
+        "drawn",
+        data.draw(seconds),
+        data.draw(seconds),
+        [(i, i + 1) for i in range(n - 1)],
+        activation_bytes=[1e9] * n,
+        parameter_bytes=[1e9] * n,
+    )
+    splits = OpSplits(np.array(data.draw(st.lists(st.integers(1, 8), min_size=n, max_size=n))))
+    timeline = simulate(graph, host, splits, range(8))
+    trace = json.loads(json.dumps(timeline.to_chrome_trace(graph), allow_nan=False))
+    assert trace["displayTimeUnit"] == "ms"
+    events = trace["traceEvents"]
+    assert {event["ph"] for event in events} <= {"X", "M", "C", "s", "f"}
+    assert sum(event["ph"] == "X" for event in events) == timeline.execution.num_tasks
+    named = {(event["pid"], event["tid"]) for event in events if event["name"] == "thread_name"}
+    spans = [event for event in events if event["ph"] == "X"]
+    assert named >= {(event["pid"], event["tid"]) for event in spans}
+    assert all(isinstance(event[key], float) and event[key] >= 0 for event in spans for key in ("ts", "dur"))
+    assert [event["ts"] for event in spans] == sorted(event["ts"] for event in spans)
+    for rank in range(splits.degree):
+        mine = sorted((e["ts"], e["ts"] + e["dur"]) for e in spans if (e["pid"], e["tid"]) == (rank, 0))
+        assert all(finish <= start + 1e-6 for (_, finish), (start, _) in pairwise(mine))
+
+
+def test_a_rank_never_computes_longer_than_the_step(host, two_ops):
+    timeline = simulate(two_ops, host, uniform_splits(two_ops, 4), range(4))
+    # forward and backward of both ops, a quarter each: 18 / 4 s on every rank
+    assert timeline.compute_busy_s.tolist() == [4.5] * 4
+    assert timeline.communication_share == pytest.approx(1 - 4.5 / timeline.step_s, rel=1e-15)
+
+
+def test_the_utilisation_of_devices_and_links_worked_by_hand(host, two_ops):
+    # a on rank 0, b on both: 30 GB of a's output go from rank 0 to rank 1 and as much of its gradient back, and the ring of
+    # two that reduces b's gradients carries 600 GB each way. A device has a link into the switch and one out of it.
+    timeline = simulate(two_ops, host, OpSplits(np.array([1, 2])), [2, 5], CostSettings(collectives="ring"))
+    used = {host.links.names[i]: timeline.link_bytes[i] for i in np.flatnonzero(timeline.link_bytes)}
+    assert used == {f"host-0/{a}>host-0": 630e9 for a in (2, 5)} | {f"host-0>host-0/{a}": 630e9 for a in (2, 5)}
+    assert timeline.step_s == pytest.approx(12.2000012, rel=1e-12)
+    assert timeline.link_utilisation.max() == pytest.approx(630e9 / (300e9 * 12.2000012), rel=1e-12)
+    # Rank 0 computes 2 + 2 + 4 + 4 s, rank 1 2 + 4 s. The transfers take 0.1000006 s each and the ring 2.0000012 s.
+    assert timeline.device_utilisation == pytest.approx([12 / 12.2000012, 6 / 12.2000012], rel=1e-12)
+    assert timeline.communication_busy_s == pytest.approx([2.2000024, 2.2000024], rel=1e-9)
+
+
+def test_messages_that_disturb_nobody_may_use_more_than_a_link_has(host):
+    # Three ops reduce 300 GB each at once over two ranks, 300 GB a link in 1 s each: three times what it carries.
+    graph = profile("wide", [0.0] * 3, [0.0] * 3, [], parameter_bytes=[300e9] * 3)
+    alone, shared = (
+        simulate(graph, host, uniform_splits(graph, 2), [0, 1], CostSettings(contention=mode, collectives="ring"))
+        for mode in ("independent", "fair")
+    )
+    assert alone.link_utilisation.max() == pytest.approx(3.0, rel=1e-5)
+    assert shared.link_utilisation.max() == pytest.approx(1.0, rel=1e-5)
+    assert shared.link_utilisation.max() < 1
+
+
+def test_a_step_that_takes_no_time_uses_nothing(host):
+    graph = profile("idle", [0.0], [0.0], [])
+    timeline = simulate(graph, host, uniform_splits(graph, 1), [0])
+    assert timeline.device_utilisation.tolist() == [0.0]
+    assert not timeline.link_utilisation.any()
+    assert timeline.critical_path == (0,)
+
+
+def test_a_timeline_without_a_network_tells_nothing_of_links():
+    with pytest.raises(PlanError, match="network: the timeline does not know on which devices its ranks ran"):
+        timeline_of((COMPUTE, 0, 0, 1)).link_bytes  # noqa: B018
+
+
+def test_the_critical_path_of_a_step_worked_by_hand(host, two_ops):
+    # Two ranks, evenly split (see test_lowering): computing ends at 9 s, but b's gradients are reduced from 7 to 9.0000012 s
+    # and a's only after them, on the same streams. So the path leaves computing at 7 s.
+    timeline = simulate(two_ops, host, uniform_splits(two_ops, 2), [0, 1])
+    execution = timeline.execution
+    path = [(TaskKind(int(execution.kind[i])), int(execution.op[i])) for i in timeline.critical_path]
+    assert path == [(COMPUTE, 0), (COMPUTE, 1), (COMPUTE, 1), (COLLECTIVE, 1), (COLLECTIVE, 0)]

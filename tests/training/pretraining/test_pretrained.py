@@ -1,0 +1,292 @@
+"""Whole runs with a pretraining, a curriculum and mixed benchmarks: what they leave, the same numbers after being killed."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from meshwright import cli, settings
+from meshwright.errors import ConfigError
+from meshwright.models.saved import SavedNetwork
+from meshwright.models.tensor_file import load_tensors
+from meshwright.training import callbacks
+from meshwright.training import train as training
+from meshwright.training.pretraining import temporal_difference
+from meshwright.training.pretraining.settings import RulePretraining
+from meshwright.training.settings import Lesson, TrainSettings
+from meshwright.training.train import train
+
+from ..runs import (
+    VALUES,
+    InterruptionError,
+    at_the_beginning_of_ppo,
+    curve,
+    equal,
+    go_on,
+    interrupted_at,
+    same_run,
+    scalars,
+    shown,
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _short_preparation():
+    """What decisions pay is learned from fewer of them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(temporal_difference, "PREPARING_STEPS", 48)
+        yield
+
+
+@pytest.fixture(scope="module")
+def full(config):
+    """The tiny run with all that may come before and beside its benchmark."""
+    tiny, busy = config.with_name("tiny.yaml"), config.with_name("busy.yaml")
+    changes = [
+        VALUES,
+        "network.after=[8, 4]",
+        "changes=[scenario.shape_slots=4]",
+        f"curriculum=[{{share: 0.25, benchmarks: [{busy}]}}, {{share: 0.25, benchmarks: [{tiny}]}}]",
+        f"mixed=[{busy}]",
+        "staggered=true",
+        "ppo.averaging=0.25",
+    ]
+    return settings.load(TrainSettings, config, changes=changes)
+
+
+@pytest.fixture(scope="module")
+def whole(full, tmp_path_factory):
+    """Never interrupted."""
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    train(full, folder)
+    return folder
+
+
+# --- what a run leaves ---
+
+
+def test_the_curve_tells_which_looks_were_before_ppo(whole):
+    rows = [(row["phase"], row["steps"]) for row in curve(whole)]
+    # An update every 64 decisions; looks after the first one and every 128 decisions, at the end, and as without it.
+    assert rows[:5] == [("pretraining", steps) for steps in (64, 192, 320, 448, 512)]
+    assert rows[5:] == [("ppo", 512 + steps) for steps in (0, 128, 256, 384, 512, 640, 768)]
+
+
+def test_the_network_before_ppo_is_kept_and_so_is_the_best_of_all(whole):
+    before, best = (SavedNetwork.load(whole / name) for name in ("pretrained.pt", "policy.pt"))
+    rows = curve(whole)
+
+    def first_best(rows):
+        row = min(rows, key=lambda row: row["validation_blocking_rate"])
+        return row["phase"], row["steps"], row["validation_blocking_rate"]
+
+    def told(saved):
+        return tuple(saved.trained[key] for key in ("phase", "steps", "validation_blocking_rate"))
+
+    assert told(before) == first_best(rows[:5])
+    assert told(best) == first_best(rows)
+    assert (best.trained["rules"], best.trained["shape_slots"]) == (["first-fit", "best-fit"], 4)
+
+
+def test_the_learning_rate_falls_from_lesson_to_lesson_to_the_end(whole):
+    # From 1e-3 to 1e-4 over 768 decisions, told after each update of 64.
+    wanted = [(64 * i, 1e-3 - 9e-4 * i / 12) for i in range(1, 13)]
+    found = scalars(whole)["train/learning_rate"]
+    assert [step for step, _ in found] == [step for step, _ in wanted]
+    assert [rate for _, rate in found] == pytest.approx([rate for _, rate in wanted])
+
+
+def test_an_update_beyond_the_end_does_not_turn_the_learning_rate_negative(chosen, scenario, tmp_path):
+    train(chosen.model_copy(update={"total_steps": 72}), tmp_path / "run", scenario=scenario)
+    # 128 decisions are played for 72: 1e-3 - 9e-4 x 64 / 72 = 2e-4, then 1e-4.
+    assert [rate for _, rate in scalars(tmp_path / "run")["train/learning_rate"]] == pytest.approx([2e-4, 1e-4])
+
+
+def test_tensorboard_shows_the_pretraining_as_a_run_of_its_own(whole):
+    found, rows = scalars(whole, "pretraining"), curve(whole)[:5]
+    assert found["blocking_rate/validation"] == [(row["steps"], np.float32(row["validation_blocking_rate"])) for row in rows]
+    assert [step for step, _ in found["worth/loss"]] == list(range(64, 513, 64))
+    assert all(loss > 0 for _, loss in found["worth/loss"])
+    assert [step for step, _ in scalars(whole)["blocking_rate/validation"]] == list(range(0, 769, 128))
+
+
+def test_progress_counts_the_decisions_of_both_parts(full, tmp_path):
+    told = []
+    train(full.model_copy(update={"total_steps": 128}), tmp_path / "run", progress=told.append)
+    steps = [now.steps for now in told]
+    assert steps == sorted(steps)
+    assert (set(steps), steps[-1]) == (set(range(64, 641, 64)), 640)
+    assert {now.total_steps for now in told} == {640}
+
+
+# --- from the pretraining to PPO ---
+
+
+def test_ppo_begins_with_the_best_network_and_the_centre_that_its_worth_is_told_by(full, tmp_path, monkeypatch):
+    # The second of five looks is the best; the centre goes on moving for one more of them.
+    rates = iter([0.5, 0.1, 0.3, 0.3, 0.3])
+    monkeypatch.setattr(callbacks, "blocking_rate", lambda *_: next(rates))
+    chosen = full.model_copy(update={"changes": (*full.changes, "reward.slack=0.0", "reward.accepted=3.0")})
+    model = at_the_beginning_of_ppo(monkeypatch, chosen, tmp_path / "run")
+    saved = SavedNetwork.load(tmp_path / "run" / "pretrained.pt")
+    assert (saved.trained["steps"], saved.trained["validation_blocking_rate"]) == (192, 0.1)
+    network, env = model.policy.network, model.get_env()
+    for name, weight in network.state_dict().items():
+        if name not in ("log_sharpness", "value_scale"):
+            assert torch.equal(weight, saved.weights[name]), name
+    assert network.log_sharpness.exp().item() == pytest.approx(1 / chosen.pretraining.temperature)
+    assert network.value_scale.item() == pytest.approx(env.reward_scale) == chosen.pretraining.reward_scale
+    worth = network.worth({key: torch.as_tensor(value) for key, value in env.reset().items()})
+    pays = env.pays()[worth.sample, worth.candidate]
+    np.testing.assert_allclose(worth.pays.detach().numpy(), pays, atol=1e-4)
+
+
+def test_a_rule_is_imitated_before_ppo(chosen, scenario, tmp_path):
+    rule = RulePretraining(kind="rule", rule="min", steps=256, rollout_steps=16, minibatch=32)
+    run = train(chosen.model_copy(update={"pretraining": rule, "total_steps": 64}), tmp_path / "run", scenario=scenario)
+    rows = [(row["phase"], row["steps"]) for row in curve(run.path)]
+    assert rows == [("pretraining", 64), ("pretraining", 192), ("pretraining", 256), ("ppo", 256), ("ppo", 320)]
+    # A baseline tells nothing of what decisions pay: neither is anything taken off, nor another unit used.
+    assert load_tensors(run.checkpoint)["episodes"]["reward_terms"].tolist() == [0.0, 1.0]
+
+
+def test_the_weights_that_are_looked_at_are_a_running_average_of_those_that_learn(chosen, scenario, tmp_path, monkeypatch):
+    newest, kept = [], []
+
+    class Watched(training.Looks):
+        def _on_rollout_start(self):
+            newest.append(self._network.graph_encoder.read.weight.detach().clone())
+            super()._on_rollout_start()
+            with torch.no_grad():
+                assert torch.equal(self.averaged.graph_embeddings(), self.averaged._encode())
+            kept.append(self.averaged.graph_encoder.read.weight.detach().clone())
+
+    monkeypatch.setattr(training, "Looks", Watched)
+    wanted = chosen.model_copy(update={"ppo": chosen.ppo.model_copy(update={"averaging": 0.25}), "validate_every_steps": 64})
+    run = train(wanted, tmp_path / "run", scenario=scenario)
+    expected = newest[0]
+    for learned, average in zip(newest, kept, strict=True):
+        expected = expected + 0.25 * (learned - expected)
+        torch.testing.assert_close(average, expected)
+    assert not torch.equal(newest[-1], kept[-1])
+    best = SavedNetwork.load(run.policy)
+    assert best.trained["steps"] == 64 * [torch.equal(best.weights["graph_encoder.read.weight"], one) for one in kept].index(True)
+
+
+# --- the same numbers ---
+
+
+def test_the_same_seed_gives_the_same_run(whole, full, tmp_path):
+    torch.rand(3)
+    train(full, tmp_path / "again")
+    same_run(tmp_path / "again", whole)
+
+
+def test_another_seed_gives_another_pretraining(whole, full, tmp_path, monkeypatch):
+    at_the_beginning_of_ppo(monkeypatch, full.model_copy(update={"seed": 4}), tmp_path / "other")
+    ours, theirs = (load_tensors(folder / "pretrained.pt")["weights"] for folder in (tmp_path / "other", whole))
+    assert not equal(ours, theirs)
+
+
+# 64, 128: in the pretraining, before its first checkpoint. 192: at that. 256, 448: later. 512: at its end. 576: in PPO. 704: at
+# the border of two lessons, a checkpoint. 832: in the second lesson. 896: at its end, another checkpoint. 1152: among the mixed
+# benchmarks.
+MANY = [pytest.param(steps, marks=pytest.mark.slow) for steps in (64, 128, 192, 448, 512, 576, 704, 896, 1152)]
+
+
+@pytest.mark.parametrize("steps", [256, 832, *MANY])
+def test_a_run_goes_on_wherever_it_was_interrupted(whole, full, tmp_path, steps):
+    folder = tmp_path / "run"
+    with pytest.raises(InterruptionError):
+        train(full, folder, progress=interrupted_at(steps))
+    assert (folder / "checkpoint.pt").exists() == (steps >= 192)
+    go_on(full, folder, None)
+    same_run(folder, whole)
+
+
+@pytest.mark.parametrize("steps", [448, *(pytest.param(steps, marks=pytest.mark.slow) for steps in (128, 512))])
+def test_a_run_with_a_checkpoint_at_every_update_goes_on_wherever_it_was_interrupted(whole, full, tmp_path, steps):
+    folder, often = tmp_path / "run", full.model_copy(update={"checkpoint_every_steps": 64})
+    with pytest.raises(InterruptionError):
+        train(often, folder, progress=interrupted_at(steps))
+    go_on(often, folder, None)
+    assert (curve(folder), shown(folder)) == (curve(whole), shown(whole))
+
+
+def test_each_lesson_is_paid_by_the_centres_that_the_pretraining_found(full, config, tmp_path):
+    tiny, busy = str(config.with_name("tiny.yaml")), str(config.with_name("busy.yaml"))
+    values = full.pretraining.model_copy(update={"centred": "apart"})
+    lessons = (Lesson(share=0.25, benchmarks=(busy, tiny)), Lesson(share=0.25, benchmarks=(tiny,)))
+    chosen = full.model_copy(update={"pretraining": values, "curriculum": lessons, "checkpoint_every_steps": 64})
+    train(chosen, tmp_path / "whole")
+    found = load_tensors(tmp_path / "whole" / "checkpoint.pt")
+    of_busy, of_tiny = found["progress"]["centres"].values()
+    assert of_busy != of_tiny
+    assert found["episodes"]["reward_terms"][:2].tolist() == [of_tiny, of_busy]  # tiny is played first then, busy mixed in
+    with pytest.raises(InterruptionError):
+        train(chosen, tmp_path / "killed", progress=interrupted_at(512 + 320))  # in the second lesson, which lacks one
+    go_on(chosen, tmp_path / "killed", None)
+    same_run(tmp_path / "killed", tmp_path / "whole")
+
+
+def test_the_lessons_are_played_one_after_the_other(full, tmp_path, monkeypatch):
+    played = []
+
+    class Watched(training.Looks):
+        def _on_rollout_start(self):
+            played.append((self.model.num_timesteps, [one.workload.mean_interarrival_s for one in self._env.scenarios]))
+            super()._on_rollout_start()
+
+    monkeypatch.setattr(training, "Looks", Watched)
+    train(full.model_copy(update={"pretraining": None}), tmp_path / "run")
+    # Jobs come every 100 s in the first quarter, every 200 s in the second, and then in equally many environments each.
+    wanted = [[100.0]] * 3 + [[200.0]] * 3 + [[200.0, 100.0]] * 6
+    assert played == [(64 * i, one) for i, one in enumerate(wanted)]
+
+
+# --- patience ---
+
+
+@pytest.mark.parametrize("patience", [1, 3])
+def test_ppo_stops_after_so_many_looks_without_a_better_one(chosen, scenario, tmp_path, monkeypatch, patience):
+    rates = iter([0.5, 0.4, 0.4, 0.45, 0.4, 0.1])
+    monkeypatch.setattr(callbacks, "blocking_rate", lambda *_: next(rates))
+    wanted = chosen.model_copy(update={"patience": patience})
+    run = train(wanted, tmp_path / "run", scenario=scenario)
+    # The second look, after 128 decisions, is the last better one.
+    assert [row["steps"] for row in curve(run.path)] == [128 * i for i in range(2 + patience)]
+    assert SavedNetwork.load(run.policy).trained["steps"] == 128
+    before = curve(run.path)
+    go_on(wanted, tmp_path / "run", scenario)
+    assert curve(run.path) == before
+
+
+def test_looks_before_ppo_try_nobodys_patience(full, tmp_path, monkeypatch):
+    rates = iter([0.1, 0.5, 0.5, 0.5, 0.5, 0.4, 0.3, 0.35])
+    monkeypatch.setattr(callbacks, "blocking_rate", lambda *_: next(rates))
+    run = train(full.model_copy(update={"patience": 1}), tmp_path / "run")
+    assert [row["phase"] for row in curve(run.path)] == ["pretraining"] * 5 + ["ppo"] * 3
+    # The best of all is still the one that is kept.
+    assert SavedNetwork.load(run.policy).trained["phase"] == "pretraining"
+
+
+# --- the command line ---
+
+
+def test_the_command_trains_with_the_changes_that_the_config_makes_to_its_benchmarks(config, tmp_path, capsys):
+    told = ["changes=[scenario.shape_slots=4]", "network.after=[8, 4]", VALUES, "total_steps=64"]
+    arguments = [part for change in told for part in ("--set", change)]
+    out, page = tmp_path / "run", tmp_path / "told.json"
+    assert cli.run(["train", str(config), "--out", str(out), "--json", str(page), *arguments]) == 0
+    assert SavedNetwork.load(out / "policy.pt").trained["shape_slots"] == 4
+    assert [row["phase"] for row in json.loads(page.read_text())["learning_curve"]] == ["pretraining"] * 5 + ["ppo"] * 2
+    shown = capsys.readouterr().out
+    assert "at the first look" in shown
+    assert "untrained" not in shown
+
+
+def test_wrong_lessons_are_told_before_the_first_one_is_played(full, config, tmp_path):
+    with pytest.raises(ConfigError, match="no such benchmark and no such file"):
+        train(full.model_copy(update={"mixed": ("absent",)}), tmp_path / "run")
+    assert list(tmp_path.iterdir()) == []

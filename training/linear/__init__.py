@@ -1,0 +1,1 @@
+"""A linear scorer that is tuned by trying weights."""

@@ -1,0 +1,83 @@
+"""The config of a linear scorer that is tuned by trying weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from ... import settings
+
+
+class SearchSettings(settings.Settings):
+    """How weights of a linear scorer are searched for.
+
+    Attributes:
+        strategy: ``cross-entropy`` draws every weight by itself; ``cma-es`` learns which weights go together, and gets further
+            with more generations.
+        generations: how often a population is drawn.
+        population: sets of weights that are tried in a generation.
+        elite: the best of them, to whose mean and spread the next generation is drawn (``cross-entropy``).
+        num_episodes: new training episodes of each generation, the same for its whole population.
+        spread: standard deviation of each weight at the start.
+        added_spread: added to that of the elite, so that the search does not end early; it falls linearly to none
+            (``cross-entropy``).
+        validate_every_generations: generations between two looks at the validation episodes.
+        num_validation_seeds: validation episodes (seeds 100, 101, ...); the best mean on them is kept.
+
+    Source:
+        Rubinstein, "The cross-entropy method for combinatorial and continuous optimization", 1999; the added spread:
+        Szita and Lorincz, "Learning Tetris using the noisy cross-entropy method", 2006; ``cma-es``: see
+        `training.linear.populations`.
+    """
+
+    strategy: Literal["cross-entropy", "cma-es"] = "cross-entropy"
+    generations: int = Field(default=40, ge=1, le=100_000)
+    population: int = Field(default=48, ge=2, le=10_000)
+    elite: int = Field(default=8, ge=1)
+    num_episodes: int = Field(default=4, ge=1, le=1_000)
+    spread: float = Field(default=0.5, gt=0)
+    added_spread: float = Field(default=0.15, ge=0)
+    validate_every_generations: int = Field(default=5, ge=1)
+    num_validation_seeds: int = Field(default=20, ge=1, le=100)
+
+    @model_validator(mode="after")
+    def _elite_is_a_part(self) -> Self:
+        if self.strategy == "cross-entropy" and self.elite >= self.population:
+            raise ValueError(f"elite ({self.elite}) must be less than population ({self.population})")
+        return self
+
+
+class LinearSettings(SearchSettings):
+    """A tuning run.
+
+    Attributes:
+        method: ``linear``.
+        name: for tables and the run folder.
+        benchmark: ``preset:NAME`` or a path: the scenario is taken from it.
+        changes: ``key=value`` texts applied to the benchmark, for example ``scenario.shape_slots=20``.
+        placement_rules: rules among whose candidates the scorer chooses; null: ``all-blocks`` where the scenario has it, else
+            all of its rules by which a job holds one block.
+        seed: of the weights that are tried and of the training episodes (which are numbered from 1,000).
+    """
+
+    method: Literal["linear"] = "linear"
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
+    benchmark: str
+    changes: tuple[str, ...] = ()
+    placement_rules: tuple[str, ...] | None = Field(default=None, min_length=1)
+    seed: int = Field(default=0, ge=0, le=1_000_000)
+
+
+def load_linear_settings(path: str | Path, changes: Sequence[str] = ()) -> LinearSettings:
+    """Read a config; see `training.settings.load_train_settings`, whose words on paths and errors hold here too."""
+    chosen = settings.load(LinearSettings, path, changes=changes)
+    from ...envs.benchmark import benchmark_names, beside  # takes a while, and a wrong config is to be told at once
+
+    is_changed = any(change.partition("=")[0].strip() == "benchmark" for change in changes)
+    named = chosen.benchmark if is_changed else beside(chosen.benchmark, Path(path).parent)
+    if not named.startswith("preset:") and named not in benchmark_names() and Path(named).is_file():
+        named = str(Path(named).resolve())
+    return chosen.model_copy(update={"benchmark": named})

@@ -1,0 +1,149 @@
+"""`tune`: a linear scorer by trying weights, from a config to a run folder.
+
+The same seed gives the same numbers, bit for bit, also across an interruption (see `training.linear.search`).
+
+The run folder, under fixed names::
+
+    config.yaml           the resolved config, every default written out
+    command.txt           the command line
+    versions.json         versions of Python and of the packages that figures depend on
+    checkpoint.json       the newest generation
+    policy.json           the best mean on the validation episodes so far (see `planners.linear`)
+    learning_curve.json   a row per look at the validation episodes
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ... import files
+from ...envs.benchmark import load_benchmark
+from ...envs.ground import KEY, Ground
+from ...errors import CheckpointError, InputFileError
+from ...planners.episode_player import LinearTrial
+from ...planners.linear import DIGEST
+from ...simulation.cluster.scenario import Scenario
+from ..run_folder import Run
+from ..ties import check_something_to_learn
+from .search import FIRST_VALIDATION_SEED, LinearSearch
+from .settings import LinearSettings
+
+Progress = Callable[["TuneProgress"], None]
+
+FORMAT_VERSION = 2
+WITHOUT_DIGEST = 1
+"""The version before, which is read too."""
+
+
+@dataclass(frozen=True)
+class TuneProgress:
+    """What a progress display may show.
+
+    Attributes:
+        generation: how many have been played.
+        generations: in all.
+        blocking_rate: of the latest look at the validation episodes.
+        best: the least so far.
+    """
+
+    generation: int
+    generations: int
+    blocking_rate: float
+    best: float
+
+
+class LinearRun(Run[LinearSettings]):
+    """The run folder of a linear scorer, without network or TensorBoard; ``policy`` is the best mean so far."""
+
+    kind = LinearSettings
+    ending = ".json"
+
+
+def tune(
+    chosen: LinearSettings,
+    folder: Path,
+    *,
+    resume: bool = False,
+    overwrite: bool = False,
+    command: Sequence[str] = (),
+    graphs_dir: Path | None = None,
+    scenario: Scenario | None = None,
+    progress: Progress | None = None,
+) -> LinearRun:
+    """Tune a linear scorer and leave a run folder.
+
+    Args:
+        chosen: the config.
+        folder: the run folder; new unless ``resume`` or ``overwrite``.
+        resume: go on from the folder's newest generation, to the same numbers that an uninterrupted run reaches.
+        overwrite: replace an existing run folder.
+        command: the command line, for the record.
+        graphs_dir: profiles by folder name (see `jobs.load_graph`).
+        scenario: already built, to save its set-up.
+        progress: called after every generation.
+
+    Raises:
+        NothingToLearnError: all policies do equally well on the validation episodes.
+        MeshwrightError: the config, benchmark or checkpoint is wrong; the folder exists already. Nothing is written then.
+    """
+    run = LinearRun.begun_with(folder, chosen) if resume else LinearRun.check_new(folder, overwrite=overwrite)
+    benchmark = load_benchmark(chosen.benchmark, changes=chosen.changes)
+    scenario = scenario or benchmark.build(graphs_dir=graphs_dir)
+    trial = LinearTrial.only(scenario, chosen.placement_rules)
+    seeds = range(FIRST_VALIDATION_SEED, FIRST_VALIDATION_SEED + chosen.num_validation_seeds)
+    check_something_to_learn({benchmark.name: trial.scenario}, seeds)
+    search, key = LinearSearch(chosen, trial, chosen.seed), _key(chosen, trial.scenario)
+    if resume and run.checkpoint.exists():
+        _take_up(search, run.checkpoint, key)
+    if not resume:
+        LinearRun.create(folder, chosen, command, overwrite=overwrite)
+
+    known = [Ground.of(benchmark.name, scenario).model_dump(mode="json")]
+
+    def after() -> None:
+        _save(search, chosen, run, key, known)
+        if progress is not None and search.generation:
+            latest = search.curve[-1]["validation_blocking_rate"]
+            progress(TuneProgress(search.generation, chosen.generations, latest, search.best["validation_blocking_rate"]))
+
+    search.run(after)
+    return run
+
+
+def _key(chosen: LinearSettings, scenario: Scenario) -> str:
+    kept = chosen.model_dump(mode="json", exclude={"name", "benchmark", "changes"})
+    return files.digest(kept, scenario.digest, DIGEST)
+
+
+def _save(search: LinearSearch, chosen: LinearSettings, run: LinearRun, key: str, known: list[dict[str, Any]]) -> None:
+    """Write learning curve, policy and, last, the checkpoint."""
+    files.write_json(run.learning_curve, search.curve)
+    search.weights({"config": chosen.name, "benchmark": chosen.benchmark, KEY: known}).save(run.policy)
+    data = {"format_version": FORMAT_VERSION, "key": key, **search.state()}
+    files.write_json(run.checkpoint, {**data, "digest": files.digest(data)})
+
+
+def _take_up(search: LinearSearch, path: Path, key: str) -> None:
+    """Continue from a checkpoint.
+
+    Raises:
+        CheckpointError: truncated, not as it was written, of another version, or of another config or scenario.
+    """
+    try:
+        data = files.read_json(path)
+    except InputFileError as error:
+        raise CheckpointError(error.problem, file=path, line=error.line) from None
+    version = data.get("format_version") if isinstance(data, dict) else None
+    if version not in (FORMAT_VERSION, WITHOUT_DIGEST):
+        raise CheckpointError(f"is no checkpoint of version {FORMAT_VERSION}", file=path)
+    if version == FORMAT_VERSION and data.pop("digest", None) != files.digest(data):
+        raise CheckpointError("is damaged: it is not as it was written", file=path)
+    if data.get("key") != key:
+        raise CheckpointError("belongs to another config, workload or cluster than this run's", file=path)
+    try:
+        search.restore(data)
+    except (ArithmeticError, LookupError, TypeError, ValueError):
+        raise CheckpointError("is damaged: it does not fit this run", file=path) from None

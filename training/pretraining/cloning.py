@@ -1,0 +1,80 @@
+"""Imitation of a baseline: the network learns to choose as a rule of thumb does, on the states that the rule comes to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import nn
+
+from ...models.ablation import unseen
+from ...models.network import CandidateNetwork
+from ...planners.policy import Policy
+from ...planners.rules import rule_of_thumb
+from ...simulation.cluster.decision import decision
+from ...simulation.cluster.scenario import Scenario
+from ..vec_env import JobPartitioningVecEnv
+from .settings import RulePretraining
+
+MAX_GRAD_NORM = 1.0
+
+
+def clone(
+    network: CandidateNetwork, env: JobPartitioningVecEnv, chosen: RulePretraining, seed: int, look: Callable[[int], None]
+) -> None:
+    """Learn a baseline's choices by their cross-entropy.
+
+    Args:
+        network: as it was made.
+        env: the episodes; they begin anew.
+        chosen: constants and the baseline.
+        seed: of shuffling and of a baseline that draws.
+        look: called with the number of decisions so far, after each update.
+
+    Raises:
+        PolicyError: the baseline is unknown or not among the scenario's.
+    """
+    device = next(network.parameters()).device
+    optimizer = torch.optim.Adam(network.parameters(), lr=chosen.learning_rate)
+    rng = np.random.default_rng([seed, 2])
+    rules = [teacher(chosen.rule, batch.scenario) for batch in env.batches for _ in range(batch.num_episodes)]
+    for i, rule in enumerate(rules):
+        rule.begin(seed + i)
+    seen = env.reset()
+    places = [(batch, e) for batch in env.batches for e in range(batch.num_episodes)]
+    for steps in range(0, chosen.steps, chosen.rollout_steps * env.num_envs):
+        kept, taken = [], []
+        for _ in range(chosen.rollout_steps):
+            asked = zip(rules, places, strict=True)
+            actions = np.array([rule.choose(decision(batch.scenario, batch.episodes, e), {}) for rule, (batch, e) in asked])
+            # A candidate that is tried where it has no place turns the job away.
+            actions = np.where(seen["action_mask"][np.arange(env.num_envs), actions] > 0, actions, 0)
+            kept.append(seen)
+            taken.append(actions)
+            env.step_async(actions)
+            seen = env.step_wait()[0]
+        observations = {key: torch.as_tensor(np.concatenate([one[key] for one in kept]), device=device) for key in seen}
+        wanted = torch.as_tensor(np.concatenate(taken), device=device)
+        # Where the network may not choose what the baseline chose, nothing is to be learned.
+        shown = unseen({"action_mask": observations["action_mask"]}, network.settings.without)["action_mask"]
+        learnable = (shown.gather(1, wanted[:, None]).squeeze(1) > 0).nonzero().squeeze(1)
+        for _ in range(chosen.epochs):
+            order = learnable[torch.as_tensor(rng.permutation(len(learnable)), device=device)]
+            for rows in torch.split(order, chosen.minibatch) if len(order) else ():
+                scores = network({key: value[rows] for key, value in observations.items()})[0]
+                loss = nn.functional.cross_entropy(scores, wanted[rows])
+                optimizer.zero_grad()
+                loss.backward()  # type: ignore[no-untyped-call]
+                nn.utils.clip_grad_norm_(network.parameters(), MAX_GRAD_NORM)
+                optimizer.step()
+        look(min(chosen.steps, steps + chosen.rollout_steps * env.num_envs))
+
+
+def teacher(name: str, scenario: Scenario) -> Policy:
+    """The baseline that is imitated.
+
+    Raises:
+        PolicyError: it is unknown or not among the scenario's.
+    """
+    return rule_of_thumb(name, degrees=scenario.space.degrees, placements=scenario.settings.placement_rules)

@@ -1,0 +1,97 @@
+"""How a network is prepared before PPO."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from ... import settings
+from ..linear.settings import SearchSettings
+
+
+class CorrectionSettings(SearchSettings):
+    """How a linear scorer that is added to worth is searched for, by the blocking rate itself; it begins at nothing.
+
+    Attributes:
+        strategy: see `training.linear.settings.SearchSettings`, as for the others.
+        generations: how often a population is drawn.
+        population: sets of weights that are tried in a generation.
+        num_episodes: new training episodes of each generation.
+        spread: standard deviation of each weight at the start, in the unit of worth.
+        num_validation_seeds: validation episodes of a look.
+    """
+
+    strategy: Literal["cross-entropy", "cma-es"] = "cma-es"
+    generations: int = Field(default=60, ge=1, le=100_000)
+    population: int = Field(default=16, ge=2, le=10_000)
+    num_episodes: int = Field(default=8, ge=1, le=1_000)
+    spread: float = Field(default=0.1, gt=0)
+    num_validation_seeds: int = Field(default=40, ge=1, le=100)
+
+
+class ValuePretraining(settings.Settings):
+    """The worth of states after decisions is learned by TD(lambda) from a policy that always takes the best of it.
+
+    Attributes:
+        kind: ``values``.
+        steps: decisions to learn from.
+        learning_rate: Adam's step size at the start.
+        final_learning_rate: the same at the end; in between it falls linearly.
+        rollout_steps: decisions of each episode between two updates.
+        minibatch: decisions of one gradient step.
+        memory: rollouts that are learned from, the latest ones.
+        epochs: passes of one update, each over as many decisions as a rollout has, drawn from those in memory.
+        trace: lambda of the returns that are learned.
+        averaging: weight of the newest weights in the running average of them that plays, per update.
+        slow_averaging: weight of what plays in the running average of that which is kept, per update.
+        explore: share of decisions taken by chance at the start; it falls linearly to none.
+        centred: how what a decision pays on average is taken off where benchmarks are mixed: of all ``together``, or of each
+            ``apart``. Together, worth tells which of them is played before anything else, which helps a network that must find
+            that out; where they pay most differently, as at very different loads, that is then all that it tells.
+        reward_scale: times which PPO's rewards are paid, so that the errors of its values do not outweigh its choices.
+        temperature: difference in score at which PPO's first policy prefers the better candidate by a factor e.
+        linear: how a linear scorer that is added to worth is tuned afterwards; null: there is none. Needs ``network.prior``.
+
+    Source:
+        Sutton and Barto, "Reinforcement learning: an introduction", 2018, chapter 12.
+    """
+
+    kind: Literal["values"] = "values"
+    steps: int = Field(default=1_000_000, ge=1)
+    learning_rate: float = Field(default=1e-3, gt=0)
+    final_learning_rate: float = Field(default=5e-5, gt=0)
+    rollout_steps: int = Field(default=64, ge=2, le=65_536)
+    minibatch: int = Field(default=64, ge=2)
+    memory: int = Field(default=16, ge=1, le=1000)
+    epochs: int = Field(default=3, ge=1, le=100)
+    trace: float = Field(default=0.8, ge=0, le=1)
+    averaging: float = Field(default=0.1, gt=0, le=1)
+    slow_averaging: float = Field(default=0.02, gt=0, le=1)
+    explore: float = Field(default=0.05, ge=0, le=1)
+    centred: Literal["together", "apart"] = "together"
+    reward_scale: float = Field(default=0.1, gt=0)
+    temperature: float = Field(default=0.05, gt=0)
+    linear: CorrectionSettings | None = None
+
+
+class RulePretraining(settings.Settings):
+    """The network is taught to choose as a baseline does, on the states that the baseline comes to.
+
+    Attributes:
+        kind: ``rule``.
+        rule: a baseline's name, for example ``fixed-8@best-fit``.
+        steps: decisions to learn from.
+        learning_rate: Adam's step size.
+        rollout_steps: decisions of each episode between two updates.
+        minibatch: decisions of one gradient step.
+        epochs: passes over the decisions of one update.
+    """
+
+    kind: Literal["rule"]
+    rule: str
+    steps: int = Field(default=200_000, ge=1)
+    learning_rate: float = Field(default=1e-3, gt=0)
+    rollout_steps: int = Field(default=64, ge=2, le=65_536)
+    minibatch: int = Field(default=256, ge=2)
+    epochs: int = Field(default=2, ge=1, le=100)

@@ -1,0 +1,339 @@
+"""TD(lambda) on afterstates: what the state after each decision is worth, learned before PPO begins.
+
+Legend: ``t`` decisions of a rollout, ``e`` environments, ``a`` candidates.
+The policy that plays takes the candidate with the most reward at once plus worth afterwards, but for some decisions
+that are taken by chance. Rewards are centred: what a decision pays on average is taken off, so that the worth of a state
+tells how much better or worse than usual things will go. Three sets of weights are at work: those that learn from the
+latest rollouts; a running average of them, which plays and tells returns what their last state is worth, for a policy
+that hangs on small differences in worth must change slowly; and a slower average of that, which is kept.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from ...models.afterstate_kernel import worth_after
+from ...models.network import CandidateNetwork
+from ..vec_env import JobPartitioningVecEnv
+from .settings import ValuePretraining
+
+# Decisions of each environment from which nothing is learned but what decisions pay.
+PREPARING_STEPS = 256
+# Weight of the newest rollout in the running mean of what is paid, which stands still in the second half.
+CENTRE_RATE = 0.05
+CENTRE_UNTIL = 0.5
+MAX_GRAD_NORM = 1.0
+AFTER_KEYS = ("candidate_shapes", "candidate_any")
+
+Look = Callable[[int], None]
+
+
+class ValueLearning:
+    """TD(lambda) under way, between two updates; ``env.reward_centre`` is moved to what a decision pays on average.
+
+    Args:
+        network: with the layers ``after``.
+        env: the episodes; they begin anew with the first update.
+        chosen: constants.
+        discount: of later rewards, per decision.
+        seed: of exploration and shuffling.
+
+    Attributes:
+        steps: decisions so far.
+        loss: mean square error of worth in the latest update, in squared rewards; None before the first.
+    """
+
+    def __init__(
+        self, network: CandidateNetwork, env: JobPartitioningVecEnv, chosen: ValuePretraining, discount: float, seed: int
+    ) -> None:
+        self.steps = 0
+        self.loss: float | None = None
+        self._network, self._env, self._chosen, self._discount = network, env, chosen, discount
+        self._rng = np.random.default_rng([seed, 1])
+        self._memory = _Memory(chosen.memory)
+        self._have_copies()
+
+    def run(self, look: Look) -> None:
+        """Learn until the end; ``look`` is called with the number of decisions so far, after each update."""
+        if self.steps == 0:
+            self._env.restart()
+            _prepare(self._network, self._env, self._rng, self._chosen.centred)
+            self._have_copies()
+        while self.steps < self._chosen.steps:
+            self._update()
+            look(self.steps)
+
+    def _have_copies(self) -> None:
+        self._learner, self._player = copy.deepcopy(self._network), copy.deepcopy(self._network)
+        self._optimizer = torch.optim.Adam(_weights(self._learner), lr=self._chosen.learning_rate)
+
+    def _update(self) -> None:
+        """Play a rollout and learn from it and from those before it."""
+        chosen, env, network, learner, player = self._chosen, self._env, self._network, self._learner, self._player
+        left = 1.0 - self.steps / chosen.steps
+        for group in self._optimizer.param_groups:
+            group["lr"] = chosen.final_learning_rate + (chosen.learning_rate - chosen.final_learning_rate) * left
+        rollout = _Rollout(env, chosen.rollout_steps)
+        rollout.play(player, chosen.explore * left, self._rng)
+        self._memory.add(rollout.lesson(self._discount, chosen.trace, next(network.parameters()).device))
+        self.loss = _learn(learner, self._optimizer, self._memory, chosen, self._rng)
+        with torch.no_grad():
+            torch._foreach_lerp_(_weights(player), _weights(learner), chosen.averaging)
+            torch._foreach_lerp_(_weights(network), _weights(player), chosen.slow_averaging)
+        self.steps += chosen.rollout_steps * env.num_envs
+        if self.steps < CENTRE_UNTIL * chosen.steps:
+            by = CENTRE_RATE * _usual(rollout.pays[:-1], len(env.scenarios), chosen.centred)
+            _move_centre(env, by, self._discount, (network, player, learner), self._memory)
+
+    def state(self) -> dict[str, Any]:
+        """Tensors and plain data that `restore` continues from, beside the network's weights and the environment's state."""
+        return {
+            "steps": self.steps,
+            "rng": json.dumps(self._rng.bit_generator.state),
+            "learner": self._learner.state_dict(),
+            "player": self._player.state_dict(),
+            "optimizer": self._optimizer.state_dict(),
+            "memory": self._memory.state(),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Continue from a state of an equal learning; network and environment are put back already.
+
+        Raises:
+            KeyError, TypeError, ValueError, RuntimeError: it is none.
+        """
+        self._have_copies()
+        self.steps = int(state["steps"])
+        self._rng.bit_generator.state = json.loads(state["rng"])
+        self._learner.load_state_dict(state["learner"])
+        self._player.load_state_dict(state["player"])
+        self._optimizer.load_state_dict(state["optimizer"])
+        self._memory.restore(state["memory"], next(self._network.parameters()).device)
+
+
+def _prepare(network: CandidateNetwork, env: JobPartitioningVecEnv, rng: np.random.Generator, centred: str = "together") -> None:
+    """Learn what candidates pay, by least squares, what they pay on average when the best-paid ones are taken, and how far what
+    is told of the latest arrivals goes up and down.
+
+    Among candidates that pay alike, one is taken by chance.
+    """
+    rows, paid, taken, places, recent = [], [], [], [], []
+    for _ in range(PREPARING_STEPS):
+        pays, offered = env.pays(), _offered(env)
+        told = np.concatenate([env.shown("candidates"), env.shown("candidate_ends")], axis=2)
+        rows.append(told[offered])
+        paid.append(pays[offered])
+        places.append(np.nonzero(offered)[0])
+        recent.append(env.shown("episode")[:, 1:].copy())
+        best = offered & (pays == np.where(offered, pays, -np.inf).max(axis=1, keepdims=True))
+        actions = (rng.random(pays.shape) * best).argmax(axis=1)
+        taken.append(pays[np.arange(len(actions)), actions])
+        env.advance(actions)
+    env.reward_centre = _usual(np.stack(taken), len(env.scenarios), centred)
+    features = np.concatenate(rows).astype(np.float64)
+    features = np.concatenate([features, np.ones((len(features), 1))], axis=1)
+    wanted = np.concatenate(paid) - env.centre_of_each[np.concatenate(places)]
+    found = np.linalg.lstsq(features, wanted, rcond=None)[0]
+    network.after.standardise(np.concatenate(recent))
+    with torch.no_grad():
+        network.pays.weight.copy_(torch.as_tensor(found[None, :-1]))
+        network.pays.bias.copy_(torch.as_tensor(found[-1:]))
+
+
+def _usual(paid: NDArray[np.float32], num_scenarios: int, centred: str) -> NDArray[np.float64]:
+    """Mean of what was paid, ``(t, e)``, in the environments of each scenario, or of all of them together, ``(s,)``."""
+    if centred == "together":
+        return np.full(num_scenarios, float(paid.mean()))
+    return np.array([float(part.mean()) for part in np.split(paid, num_scenarios, axis=1)])
+
+
+class _Rollout:
+    """What happened in ``t`` decisions of each environment, and the afterstates that were chosen.
+
+    Attributes:
+        pays: what the chosen candidates paid, ``(t + 1, e)``; the last is that of the decision after the rollout, which
+            is taken but not carried out.
+        after: what the states after them are worth, ``(t + 1, e)``.
+        is_over: whether the episode was over then, ``(t, e)``.
+        kept: the afterstates, ``(t, e, ...)`` each.
+    """
+
+    def __init__(self, env: JobPartitioningVecEnv, num_steps: int) -> None:
+        self._env = env
+        self.pays = np.zeros((num_steps + 1, env.num_envs), np.float32)
+        self.after = np.zeros((num_steps + 1, env.num_envs), np.float32)
+        self.is_over = np.zeros((num_steps, env.num_envs), np.bool_)
+        sizes = {key: getattr(env.batches[0].observations, key).shape[2:] for key in AFTER_KEYS}
+        self.kept = {key: np.empty((num_steps, env.num_envs, *size), np.float32) for key, size in sizes.items()}
+        self.kept["episode"] = np.empty((num_steps, *env.shown("episode").shape), np.float32)
+
+    def play(self, player: CandidateNetwork, explore: float, rng: np.random.Generator) -> None:
+        """Take the best candidates, and one by chance in a share ``explore`` of the decisions."""
+        env, weights, each = self._env, player.after_weights(), np.arange(self._env.num_envs)
+        found = [np.empty((b.num_episodes, env.num_candidates, 1 + len(weights.value)), np.float32) for b in env.batches]
+        num_steps = len(self.is_over)
+        for t in range(num_steps + 1):
+            for batch, out in zip(env.batches, found, strict=True):
+                worth_after(batch.observations, weights, out)
+            after, pays = np.concatenate([out[:, :, 0] for out in found]), env.pays()
+            actions = _act(pays + after, _offered(env, "reject" in player.settings.without), explore, rng)
+            self.pays[t], self.after[t] = pays[each, actions], after[each, actions]
+            if t < num_steps:
+                for key in AFTER_KEYS:
+                    self.kept[key][t] = env.shown_of(key, actions)
+                self.kept["episode"][t] = env.shown("episode")
+                self.is_over[t] = env.advance(actions)[1]
+
+    def lesson(self, discount: float, trace: float, device: torch.device) -> dict[str, Tensor]:
+        """The afterstates, a row each, and ``wanted``, the discounted lambda-returns that follow them."""
+        told = {**self.kept, "wanted": lambda_returns(self.pays, self.after, self.is_over, discount, trace)}
+        return {key: torch.as_tensor(value, device=device).flatten(0, 1) for key, value in told.items()}
+
+
+def lambda_returns(
+    pays: NDArray[np.float32], after: NDArray[np.float32], is_over: NDArray[np.bool_], discount: float, trace: float
+) -> NDArray[np.float32]:
+    """Discounted lambda-returns that follow each decision, ``(t, e)``; nothing follows the last one of an episode.
+
+    Args:
+        pays, after, is_over: as in a `_Rollout`.
+        discount: per decision.
+        trace: lambda.
+    """
+    num_steps = len(is_over)
+    out = np.zeros_like(pays[:-1])
+    later = after[-1]
+    for t in reversed(range(num_steps)):
+        mixed = after[t + 1] if t == num_steps - 1 else (1 - trace) * after[t + 1] + trace * later
+        later = np.where(is_over[t], 0.0, discount * (pays[t + 1] + mixed)).astype(np.float32)
+        out[t] = later
+    return out
+
+
+def _offered(env: JobPartitioningVecEnv, only_rejects_in_need: bool = False) -> NDArray[np.bool_]:
+    """Which candidates may be taken, ``(e, a)``; in need: rejection only where there is nothing else."""
+    offered = env.shown("action_mask") > 0
+    if only_rejects_in_need:
+        offered[:, 0] &= ~offered[:, 1:].any(axis=1)
+    return offered
+
+
+def _act(total: NDArray[np.float32], offered: NDArray[np.bool_], explore: float, rng: np.random.Generator) -> NDArray[np.int64]:
+    """The best offered candidates, but for those taken by chance, ``(e,)``."""
+    actions: NDArray[np.int64] = np.where(offered, total, -np.inf).argmax(axis=1)
+    by_chance = rng.random(len(actions)) < explore
+    if by_chance.any():
+        drawn = np.where(offered, rng.random(total.shape), -1.0).argmax(axis=1)
+        actions = np.where(by_chance, drawn, actions)
+    return actions
+
+
+def _move_centre(
+    env: JobPartitioningVecEnv,
+    by: NDArray[np.float64],
+    discount: float,
+    networks: tuple[CandidateNetwork, ...],
+    memory: _Memory,
+) -> None:
+    """Take more off every reward, ``(s,)``, and off all worth what that comes to when the end of the episode is far.
+
+    Of several scenarios, returns that are remembered are changed by what theirs comes to, and networks, which are not told
+    the scenario, by the mean.
+
+    Worth then begins too low and is raised where it is learned: what has not been seen stays below what has, which keeps
+    the policy from states that it only imagines to be good.
+    """
+    env.reward_centre = env.reward_centre + by
+    less = by * discount / (1.0 - discount)
+    wanted = memory.rows["wanted"]
+    less_of_each = wanted.new_tensor(np.repeat(less, env.num_envs // len(by)))
+    with torch.no_grad():
+        for network in networks:
+            network.after.value.bias.sub_(float(less.mean()))
+            network.pays.bias.sub_(float(by.mean()))
+        wanted.view(-1, env.num_envs).sub_(less_of_each)
+
+
+class _Memory:
+    """The latest rollouts, a row for each decision.
+
+    Attributes:
+        rows: of afterstates, and ``wanted``, the returns that follow them; those not written yet are zero.
+        size: rows of a rollout.
+        num_rollouts: that have been written.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self.rows: dict[str, Tensor] = {}
+        self.size = 0
+        self.num_rollouts = 0
+
+    def add(self, lesson: dict[str, Tensor]) -> None:
+        """Write a rollout over the oldest one."""
+        if not self.rows:
+            self.size = len(lesson["wanted"])
+            self.rows = {key: row.new_zeros((self._capacity * self.size, *row.shape[1:])) for key, row in lesson.items()}
+        first = self.num_rollouts % self._capacity * self.size
+        for key, row in lesson.items():
+            self.rows[key][first : first + self.size] = row
+        self.num_rollouts += 1
+
+    def __len__(self) -> int:
+        """Rows that have been written."""
+        return min(self.num_rollouts, self._capacity) * self.size
+
+    def state(self) -> dict[str, Any]:
+        """Tensors and plain data that `restore` continues from."""
+        written = {key: rows[: len(self)].clone() for key, rows in self.rows.items()}
+        return {"rows": written, "size": self.size, "num_rollouts": self.num_rollouts}
+
+    def restore(self, state: dict[str, Any], device: torch.device) -> None:
+        """Take up a state of an equal memory, on a device."""
+        self.size, self.num_rollouts = state["size"], state["num_rollouts"]
+        self.rows = {}
+        for key, written in state["rows"].items():
+            self.rows[key] = written.new_zeros((self._capacity * self.size, *written.shape[1:]), device=device)
+            self.rows[key][: len(self)] = written
+
+
+def _learn(
+    learner: CandidateNetwork,
+    optimizer: torch.optim.Optimizer,
+    memory: _Memory,
+    chosen: ValuePretraining,
+    rng: np.random.Generator,
+) -> float:
+    """As many passes as are chosen, each over as many decisions as a rollout has, drawn from all that are kept.
+
+    Returns:
+        The mean loss.
+    """
+    weights = _weights(learner)
+    losses = []
+    for _ in range(chosen.epochs):
+        order = torch.as_tensor(rng.permutation(len(memory))[: memory.size], device=memory.rows["wanted"].device)
+        for drawn in torch.split(order, chosen.minibatch):
+            loss = _loss(learner, {key: value[drawn] for key, value in memory.rows.items()})
+            optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            nn.utils.clip_grad_norm_(weights, MAX_GRAD_NORM)
+            optimizer.step()
+            losses.append(loss.detach())
+    return float(torch.stack(losses).mean())
+
+
+def _weights(network: CandidateNetwork) -> list[Tensor]:
+    return list(network.after.parameters())
+
+
+def _loss(learner: CandidateNetwork, rows: dict[str, Tensor]) -> Tensor:
+    return ((learner.after_worth(rows) - rows["wanted"]) ** 2).mean()
