@@ -3,11 +3,13 @@
 Nothing here reaches the network. What writes into a tree works on a copy.
 """
 
+import ast
 import importlib.metadata
 import json
 import re
 import sys
 import zipfile
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -222,3 +224,61 @@ def test_every_public_function_stays_one_whatever_was_imported():
         "print(shared[before.index(False)] if not all(before + after) else [])"
     )
     assert python(code, ROOT).strip() == "[]"
+
+
+# --- rooms ---
+
+MODULES = {
+    ".".join((package, *([] if path.stem == "__init__" else [path.stem]))): path
+    for package, folder in PROJECT["tool"]["setuptools"]["package-dir"].items()
+    for path in (ROOT / folder).glob("*.py")
+}
+DOCUMENTED = {"meshwright.simulation.contention.interleaving": "predictions.md"}
+"""Modules that no command and no public name reaches, each with the page that says what they are for."""
+
+
+def python_files():
+    folders = {ROOT / folder for folder in PROJECT["tool"]["setuptools"]["package-dir"].values() if "/" not in folder}
+    return [path for folder in (*folders, ROOT / "src", ROOT / "tests", ROOT / "benchmarks") for path in folder.rglob("*.py")]
+
+
+def test_no_folder_holds_more_than_fifteen_python_files():
+    rooms = Counter(path.parent.relative_to(ROOT).as_posix() for path in python_files() if path.name != "__init__.py")
+    assert {room: number for room, number in rooms.items() if number > 15} == {}
+
+
+def test_no_file_is_longer_than_four_hundred_lines():
+    lengths = {path.relative_to(ROOT).as_posix(): len(path.read_text().splitlines()) for path in python_files()}
+    assert {name: length for name, length in lengths.items() if length > 400} == {}
+
+
+def imported_by(module, path):
+    """The modules of this package that a module imports, anywhere in it, or names in a string as a program to start."""
+    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            home = ".".join([*above, *([node.module] if node.module else [])])
+            yield from (home, *(f"{home}.{alias.name}" for alias in node.names))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("meshwright."):
+            yield node.value.partition(":")[0]
+
+
+def test_every_module_is_reached_from_a_command_a_public_name_or_an_entry_point():
+    public = re.findall(r'^    "\w+": "([\w.]+)",$', (ROOT / "src" / "meshwright" / "__init__.py").read_text(), re.M)
+    commands = [entry.partition(":")[0] for entry in PROJECT["project"]["scripts"].values()]
+    environments = [entry.partition(":")[0] for entry in PROJECT["project"]["entry-points"]["gymnasium.envs"].values()]
+    programs = [module for module, path in MODULES.items() if 'if __name__ == "__main__":' in path.read_text()]
+    waiting = [*(f"meshwright.{home}" for home in public), *commands, *environments, *programs, *DOCUMENTED]
+    reached = set()
+    while waiting:
+        module = waiting.pop()
+        if module in MODULES and module not in reached:
+            reached.add(module)
+            waiting += [module.rpartition(".")[0], *imported_by(module, MODULES[module])]
+    data = {module for module, path in MODULES.items() if path.name == "__init__.py"}
+    assert sorted(MODULES.keys() - reached - data) == []
+    for module, page in DOCUMENTED.items():
+        assert module.removeprefix("meshwright.") in (ROOT / "docs" / page).read_text()
