@@ -1,5 +1,6 @@
 """Carrying out a study: nothing twice, nothing lost, however it ends. A stand-in takes the place of meshwright."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -16,6 +17,8 @@ from benchmarks.study.study import load_study
 from meshwright import files
 
 from .small_study import results, write
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture
@@ -126,7 +129,7 @@ def test_a_run_that_somebody_began_by_hand_is_taken_up_and_one_of_other_settings
 RUNNER = """
 import sys
 from pathlib import Path
-from benchmarks.study import resolved
+from benchmarks.study.__main__ import resolved
 from benchmarks.study.study import load_study
 from benchmarks.study.runner import carry_out
 from benchmarks.study.runs import Places
@@ -146,8 +149,11 @@ def wait_for(is_so):
 def test_a_killed_runner_is_followed_by_one_that_waits_for_what_it_left_behind_and_goes_on(folder, places, program):
     hang = folder / "hang-net-A-seed-1"
     hang.touch()
-    runner = subprocess.Popen([sys.executable, "-c", RUNNER, str(places.out), *program])
-    wait_for((places.out / "training" / "net-A-seed-1" / "config.yaml").is_file)
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    runner = subprocess.Popen([sys.executable, "-c", RUNNER, str(places.out), *program], env=os.environ | {"PYTHONPATH": path})
+    begun = places.out / "training" / "net-A-seed-1" / "config.yaml"
+    wait_for(lambda: runner.poll() is not None or begun.is_file())
+    assert runner.poll() is None
     runner.send_signal(signal.SIGKILL)
     runner.wait()
 

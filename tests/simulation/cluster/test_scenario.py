@@ -26,7 +26,7 @@ deadline: {kind: uniform, low: 0.1, high: 1.0, decimals: 2}
 PLAY = """
 import json, sys
 import numpy as np
-from meshwright.simulation import dynamics
+from meshwright.simulation.cluster import dynamics
 from meshwright.simulation.cluster.records import record
 from meshwright.simulation.cluster.scenario import ScenarioSettings, build
 
