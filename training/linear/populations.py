@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-import cma
 import numpy as np
 from numpy.typing import NDArray
 
@@ -108,6 +107,8 @@ class CovarianceAdaptation:
     """
 
     def __init__(self, mean: NDArray[np.float64], spread: float, size: int) -> None:
+        import cma  # takes 1.4 s, with matplotlib's windows, and every training run imports this module
+
         self._rng, self._size = np.random.default_rng(0), size
         never = {"maxiter": np.inf, "tolfun": 0.0, "tolx": 0.0, "tolflatfitness": np.inf, "tolstagnation": np.inf}
         options = {"popsize": size, "randn": self._normal, "seed": np.nan, "verbose": -9, **never}
