@@ -1,3 +1,4 @@
+import ast
 import json
 import re
 import subprocess
@@ -14,7 +15,8 @@ from meshwright.jobs import load_graph
 from meshwright.jobs.zoo.catalogue import zoo_names
 from meshwright.plans import load_plan
 
-DOCS = Path(__file__).resolve().parents[1] / "docs"
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
 
 
 def blocks(page, language):
@@ -69,3 +71,68 @@ def test_a_graph_of_other_sizes_is_saved_as_printed(tmp_path):
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
     assert load_graph(str(tmp_path / "gpt2-64x512.json")).samples_per_step == 64
+
+
+def defined_in(path):
+    """Names that a file defines: functions, classes, `Class.method` and constants."""
+    names = set()
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.add(node.name)
+        if isinstance(node, ast.ClassDef):
+            names |= {f"{node.name}.{part.name}" for part in node.body if isinstance(part, ast.FunctionDef)}
+        if isinstance(node, ast.Assign | ast.AnnAssign):
+            names |= {part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
+    return names
+
+
+def test_every_folder_that_the_architecture_names_is_there_and_none_is_left_out():
+    rows = re.findall(r"^\| (`.*)$", (DOCS / "architecture.md").read_text(), re.M)
+    front = ROOT / "src" / "meshwright"
+    named = set()
+    for row in rows:
+        first, *others = re.findall(r"`([\w/]+)/`", row)
+        named |= {front / first} | {front / first / other for other in others}
+    for folder in named:
+        assert folder.is_dir(), folder
+    floors = [path for path in front.iterdir() if path.is_dir() and path.name not in ("configs", "__pycache__")]
+    packages = {init.parent for floor in floors for init in floor.rglob("__init__.py")}
+    assert packages <= named, packages - named
+
+
+def test_each_walk_names_files_and_functions_that_are_there():
+    text = (DOCS / "architecture.md").read_text().split("## The way of a decision\n")[1].split("\n## ")[0]
+    walks = text.split("\n### ")[1:]
+    assert len(walks) == 3
+    for walk in walks:
+        steps = re.findall(r"^\d+\. ", walk, re.M)
+        assert 8 <= len(steps) <= 14
+        named = re.findall(r"`([\w/]+\.py)`(?:\s+\(((?:`[\w.]+`(?:,\s+)?)+)\))?", walk)
+        assert len(named) >= len(steps)
+        for path, functions in named:
+            wanted = set(re.findall(r"`([\w.]+)`", functions))
+            assert wanted <= defined_in(ROOT / "src" / "meshwright" / path), path
+
+
+def test_the_glossary_has_at_most_thirty_words_of_one_sentence_each():
+    text = (DOCS / "glossary.md").read_text()
+    entries = re.findall(r"^(\S.*)\n: ((?:.+\n)+)", text, re.M)
+    assert 20 <= len(entries) <= 30
+    assert len({word.lower() for word, _ in entries}) == len(entries) == len(re.findall(r"^: ", text, re.M))
+    for word, meaning in entries:
+        assert meaning.rstrip().endswith("."), word
+        assert not re.search(r"[.!?]\s+[A-Z]", meaning), word
+
+
+def test_each_place_for_a_change_is_there_with_its_registry():
+    text = (ROOT / "CONTRIBUTING.md").read_text().split("## Where a change goes\n")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", text, re.M)[1:]
+    assert len(rows) == 10
+    for what, copied, registered in rows:
+        (source,) = re.findall(r"`([\w./]+/[\w./]+)`", copied)
+        assert (ROOT / source).is_file(), source
+        paths = re.findall(r"`([\w./]+/[\w./]+)`", registered)
+        names = set(re.findall(r"`(\w+)`", registered))
+        assert names or what == "device type"
+        files = [ROOT / path for path in paths or [source]]
+        assert names <= {name for path in files if path.suffix == ".py" for name in defined_in(path)}, what

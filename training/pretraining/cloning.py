@@ -1,4 +1,4 @@
-"""Imitation of a baseline: the network learns to choose as a rule of thumb does, on the states that the rule comes to."""
+"""Imitation of a baseline: the network learns to choose as a rule of thumb does, on the states that the rule visits."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def clone(
     """Learn a baseline's choices by their cross-entropy.
 
     Args:
-        network: as it was made.
-        env: the episodes; they begin anew.
+        network: freshly initialised.
+        env: the episodes; they are restarted.
         chosen: constants and the baseline.
-        seed: of shuffling and of a baseline that draws.
+        seed: of shuffling, and of a baseline that draws random numbers.
         look: called with the number of decisions so far, after each update.
 
     Raises:
@@ -48,7 +48,7 @@ def clone(
         for _ in range(chosen.rollout_steps):
             asked = zip(rules, places, strict=True)
             actions = np.array([rule.choose(decision(batch.scenario, batch.episodes, e), {}) for rule, (batch, e) in asked])
-            # A candidate that is tried where it has no place turns the job away.
+            # A candidate that cannot be placed rejects the job.
             actions = np.where(seen["action_mask"][np.arange(env.num_envs), actions] > 0, actions, 0)
             kept.append(seen)
             taken.append(actions)
@@ -56,7 +56,7 @@ def clone(
             seen = env.step_wait()[0]
         observations = {key: torch.as_tensor(np.concatenate([one[key] for one in kept]), device=device) for key in seen}
         wanted = torch.as_tensor(np.concatenate(taken), device=device)
-        # Where the network may not choose what the baseline chose, nothing is to be learned.
+        # Nothing is learned from choices of the baseline that the network may not make.
         shown = unseen({"action_mask": observations["action_mask"]}, network.settings.without)["action_mask"]
         learnable = (shown.gather(1, wanted[:, None]).squeeze(1) > 0).nonzero().squeeze(1)
         for _ in range(chosen.epochs):

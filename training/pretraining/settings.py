@@ -11,15 +11,15 @@ from ..linear.settings import SearchSettings
 
 
 class CorrectionSettings(SearchSettings):
-    """How a linear scorer that is added to worth is searched for, by the blocking rate itself; it begins at nothing.
+    """How a linear scorer that is added to values is tuned for the blocking rate; its weights start at 0.
 
     Attributes:
-        strategy: see `training.linear.settings.SearchSettings`, as for the others.
+        strategy: see `training.linear.settings.SearchSettings`, as are the other keys.
         generations: how often a population is drawn.
         population: sets of weights that are tried in a generation.
         num_episodes: new training episodes of each generation.
-        spread: standard deviation of each weight at the start, in the unit of worth.
-        num_validation_seeds: validation episodes of a look.
+        spread: standard deviation of each weight at the start, in the unit of values.
+        num_validation_seeds: episodes of each validation.
     """
 
     strategy: Literal["cross-entropy", "cma-es"] = "cma-es"
@@ -31,7 +31,7 @@ class CorrectionSettings(SearchSettings):
 
 
 class ValuePretraining(settings.Settings):
-    """The worth of states after decisions is learned by TD(lambda) from a policy that always takes the best of it.
+    """Values of afterstates are learned by TD(lambda) from a policy that is greedy in them.
 
     Attributes:
         kind: ``values``.
@@ -40,18 +40,18 @@ class ValuePretraining(settings.Settings):
         final_learning_rate: the same at the end; in between it falls linearly.
         rollout_steps: decisions of each episode between two updates.
         minibatch: decisions of one gradient step.
-        memory: rollouts that are learned from, the latest ones.
-        epochs: passes of one update, each over as many decisions as a rollout has, drawn from those in memory.
+        memory: number of latest rollouts that are learned from.
+        epochs: passes of one update, each over as many decisions as a rollout has, sampled from the memory.
         trace: lambda of the returns that are learned.
-        averaging: weight of the newest weights in the running average of them that plays, per update.
-        slow_averaging: weight of what plays in the running average of that which is kept, per update.
-        explore: share of decisions taken by chance at the start; it falls linearly to none.
-        centred: how what a decision pays on average is taken off where benchmarks are mixed: of all ``together``, or of each
-            ``apart``. Together, worth tells which of them is played before anything else, which helps a network that must find
-            that out; where they pay most differently, as at very different loads, that is then all that it tells.
-        reward_scale: times which PPO's rewards are paid, so that the errors of its values do not outweigh its choices.
+        averaging: share of the newest weights in their running average, which acts, per update.
+        slow_averaging: share of that average in the slower running average, which is kept, per update.
+        explore: share of random decisions at the start; it falls linearly to 0.
+        centred: which mean reward is subtracted where benchmarks are mixed: that of all ``together``, or of each ``apart``.
+            Together, values first of all distinguish the benchmarks, which helps a network that has to recognise them; where mean
+            rewards differ most, as at very different loads, values then show nothing else.
+        reward_scale: factor on PPO's rewards, so that the loss of the values does not outweigh that of the policy.
         temperature: difference in score at which PPO's first policy prefers the better candidate by a factor e.
-        linear: how a linear scorer that is added to worth is tuned afterwards; null: there is none. Needs ``network.prior``.
+        linear: how a linear scorer that is added to values is tuned afterwards; null: there is none. Needs ``network.prior``.
 
     Source:
         Sutton and Barto, "Reinforcement learning: an introduction", 2018, chapter 12.
@@ -76,7 +76,7 @@ class ValuePretraining(settings.Settings):
 
 
 class RulePretraining(settings.Settings):
-    """The network is taught to choose as a baseline does, on the states that the baseline comes to.
+    """The network learns to choose as a baseline does, on the states that the baseline visits.
 
     Attributes:
         kind: ``rule``.

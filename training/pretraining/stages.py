@@ -1,4 +1,4 @@
-"""What happens before PPO: the worth of states is learned, and a linear scorer added to it, or a baseline is imitated."""
+"""What happens before PPO: values of afterstates are learned and a linear scorer is added to them, or a baseline is imitated."""
 
 from __future__ import annotations
 
@@ -45,15 +45,15 @@ def tune_prior(
     after: Callable[[LinearSearch], None],
     begun: dict[str, Any] | None = None,
 ) -> None:
-    """Tune the linear scorer that is added to worth and let network and observations have it; nothing where there is none.
+    """Tune the linear scorer that is added to values, and set it in network and observations, if the config has one.
 
     Args:
-        network: its worth learned.
+        network: with learned values.
         env: of one scenario.
-        rewards: what its decisions pay.
+        rewards: weights of its reward.
         chosen: the config.
         after: called with the search after every generation.
-        begun: the state of a search that goes on.
+        begun: the state of a search that is resumed.
     """
     pretraining = chosen.pretraining
     if not isinstance(pretraining, ValuePretraining) or pretraining.linear is None:
@@ -77,14 +77,14 @@ def pretrain(
     """Prepare a network as a config says.
 
     Args:
-        network: as it was made.
-        env: the episodes; they begin anew.
+        network: freshly initialised.
+        env: the episodes; they are restarted.
         chosen: the config, with a pretraining.
-        look: called after each update with the number of decisions so far and with what can be gone on with, if it can.
-        begun: the state of a `ValueLearning` that goes on; network and environment are put back already.
+        look: called after each update with the number of decisions so far and with the state to resume from, if there is one.
+        begun: the state of a `ValueLearning` that is resumed; network and environment are restored already.
 
     Raises:
-        PolicyError: the baseline that is to be imitated is unknown or not among the scenario's.
+        PolicyError: the baseline to imitate is unknown or not among the scenario's.
     """
     if isinstance(chosen.pretraining, ValuePretraining):
         learning = ValueLearning(network, env, chosen.pretraining, chosen.ppo.discount, chosen.seed)
@@ -97,7 +97,7 @@ def pretrain(
 
 
 def finish_pretraining(network: CandidateNetwork, env: JobPartitioningVecEnv, chosen: TrainSettings) -> None:
-    """Set how sharply PPO's first policy prefers what is worth more, and in which unit PPO is paid; show it worth."""
+    """Set the temperature of PPO's first policy and the scale of its rewards, and put values into the observations."""
     env.show_worth_by(network)
     if isinstance(chosen.pretraining, ValuePretraining):
         env.reward_scale = chosen.pretraining.reward_scale

@@ -1,11 +1,11 @@
-"""TD(lambda) on afterstates: what the state after each decision is worth, learned before PPO begins.
+"""TD(lambda) on afterstates: the value of the state after each decision, learned before PPO begins.
 
 Legend: ``t`` decisions of a rollout, ``e`` environments, ``a`` candidates.
-The policy that plays takes the candidate with the most reward at once plus worth afterwards, but for some decisions
-that are taken by chance. Rewards are centred: what a decision pays on average is taken off, so that the worth of a state
-tells how much better or worse than usual things will go. Three sets of weights are at work: those that learn from the
-latest rollouts; a running average of them, which plays and tells returns what their last state is worth, for a policy
-that hangs on small differences in worth must change slowly; and a slower average of that, which is kept.
+The policy that acts takes the candidate with the largest sum of immediate reward and value of its afterstate, except for a
+share of random decisions. Rewards are centred: the mean reward of a decision is subtracted, so that the value of a state is
+how much better or worse than average the following decisions will be. There are three sets of weights: those that learn from
+the latest rollouts; a running average of them, which acts and bootstraps the returns, because a policy that depends on small
+differences of values must change slowly; and a slower average of that, which is kept.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from ...models.network import CandidateNetwork
 from ..vec_env import JobPartitioningVecEnv
 from .settings import ValuePretraining
 
-# Decisions of each environment from which nothing is learned but what decisions pay.
+# Decisions of each environment before the first update, from which only rewards are learned.
 PREPARING_STEPS = 256
-# Weight of the newest rollout in the running mean of what is paid, which stands still in the second half.
+# Share of the newest rollout in the running mean of rewards, which is constant in the second half.
 CENTRE_RATE = 0.05
 CENTRE_UNTIL = 0.5
 MAX_GRAD_NORM = 1.0
@@ -37,18 +37,18 @@ Look = Callable[[int], None]
 
 
 class ValueLearning:
-    """TD(lambda) under way, between two updates; ``env.reward_centre`` is moved to what a decision pays on average.
+    """TD(lambda) in progress, between two updates; it moves ``env.reward_centre`` to the mean reward of a decision.
 
     Args:
         network: with the layers ``after``.
-        env: the episodes; they begin anew with the first update.
+        env: the episodes; they are restarted by the first update.
         chosen: constants.
         discount: of later rewards, per decision.
         seed: of exploration and shuffling.
 
     Attributes:
         steps: decisions so far.
-        loss: mean square error of worth in the latest update, in squared rewards; None before the first.
+        loss: mean squared error of values in the latest update, in squared rewards; None before the first.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class ValueLearning:
         self._optimizer = torch.optim.Adam(_weights(self._learner), lr=self._chosen.learning_rate)
 
     def _update(self) -> None:
-        """Play a rollout and learn from it and from those before it."""
+        """Play a rollout, and learn from it and from those in memory."""
         chosen, env, network, learner, player = self._chosen, self._env, self._network, self._learner, self._player
         left = 1.0 - self.steps / chosen.steps
         for group in self._optimizer.param_groups:
@@ -94,7 +94,7 @@ class ValueLearning:
             _move_centre(env, by, self._discount, (network, player, learner), self._memory)
 
     def state(self) -> dict[str, Any]:
-        """Tensors and plain data that `restore` continues from, beside the network's weights and the environment's state."""
+        """Tensors and plain data that `restore` continues from, without the network's weights and the environment's state."""
         return {
             "steps": self.steps,
             "rng": json.dumps(self._rng.bit_generator.state),
@@ -105,10 +105,10 @@ class ValueLearning:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Continue from a state of an equal learning; network and environment are put back already.
+        """Continue from the state of another `ValueLearning` of the same arguments; network and environment are restored already.
 
         Raises:
-            KeyError, TypeError, ValueError, RuntimeError: it is none.
+            KeyError, TypeError, ValueError, RuntimeError: it is no such state.
         """
         self._have_copies()
         self.steps = int(state["steps"])
@@ -120,10 +120,9 @@ class ValueLearning:
 
 
 def _prepare(network: CandidateNetwork, env: JobPartitioningVecEnv, rng: np.random.Generator, centred: str = "together") -> None:
-    """Learn what candidates pay, by least squares, what they pay on average when the best-paid ones are taken, and how far what
-    is told of the latest arrivals goes up and down.
+    """Fit immediate rewards by least squares, centre them, and standardise the features of the latest arrivals.
 
-    Among candidates that pay alike, one is taken by chance.
+    The centre is the mean reward of a policy that takes the largest immediate reward, with ties broken at random.
     """
     rows, paid, taken, places, recent = [], [], [], [], []
     for _ in range(PREPARING_STEPS):
@@ -149,7 +148,7 @@ def _prepare(network: CandidateNetwork, env: JobPartitioningVecEnv, rng: np.rand
 
 
 def _usual(paid: NDArray[np.float32], num_scenarios: int, centred: str) -> NDArray[np.float64]:
-    """Mean of what was paid, ``(t, e)``, in the environments of each scenario, or of all of them together, ``(s,)``."""
+    """Mean of the rewards ``(t, e)`` in the environments of each scenario, or in all of them together, ``(s,)``."""
     if centred == "together":
         return np.full(num_scenarios, float(paid.mean()))
     return np.array([float(part.mean()) for part in np.split(paid, num_scenarios, axis=1)])
@@ -159,9 +158,9 @@ class _Rollout:
     """What happened in ``t`` decisions of each environment, and the afterstates that were chosen.
 
     Attributes:
-        pays: what the chosen candidates paid, ``(t + 1, e)``; the last is that of the decision after the rollout, which
-            is taken but not carried out.
-        after: what the states after them are worth, ``(t + 1, e)``.
+        pays: immediate rewards of the chosen candidates, ``(t + 1, e)``; the last is that of the decision after the rollout,
+            which is made but not carried out.
+        after: values of their afterstates, ``(t + 1, e)``.
         is_over: whether the episode was over then, ``(t, e)``.
         kept: the afterstates, ``(t, e, ...)`` each.
     """
@@ -176,7 +175,7 @@ class _Rollout:
         self.kept["episode"] = np.empty((num_steps, *env.shown("episode").shape), np.float32)
 
     def play(self, player: CandidateNetwork, explore: float, rng: np.random.Generator) -> None:
-        """Take the best candidates, and one by chance in a share ``explore`` of the decisions."""
+        """Take the best candidate, or a random one in a share ``explore`` of the decisions."""
         env, weights, each = self._env, player.after_weights(), np.arange(self._env.num_envs)
         found = [np.empty((b.num_episodes, env.num_candidates, 1 + len(weights.value)), np.float32) for b in env.batches]
         num_steps = len(self.is_over)
@@ -219,7 +218,7 @@ def lambda_returns(
 
 
 def _offered(env: JobPartitioningVecEnv, only_rejects_in_need: bool = False) -> NDArray[np.bool_]:
-    """Which candidates may be taken, ``(e, a)``; in need: rejection only where there is nothing else."""
+    """Which candidates may be taken, ``(e, a)``; with ``only_rejects_in_need`` rejection only where no other is offered."""
     offered = env.shown("action_mask") > 0
     if only_rejects_in_need:
         offered[:, 0] &= ~offered[:, 1:].any(axis=1)
@@ -227,7 +226,7 @@ def _offered(env: JobPartitioningVecEnv, only_rejects_in_need: bool = False) -> 
 
 
 def _act(total: NDArray[np.float32], offered: NDArray[np.bool_], explore: float, rng: np.random.Generator) -> NDArray[np.int64]:
-    """The best offered candidates, but for those taken by chance, ``(e,)``."""
+    """The best offered candidates, some replaced by random ones, ``(e,)``."""
     actions: NDArray[np.int64] = np.where(offered, total, -np.inf).argmax(axis=1)
     by_chance = rng.random(len(actions)) < explore
     if by_chance.any():
@@ -243,13 +242,13 @@ def _move_centre(
     networks: tuple[CandidateNetwork, ...],
     memory: _Memory,
 ) -> None:
-    """Take more off every reward, ``(s,)``, and off all worth what that comes to when the end of the episode is far.
+    """Subtract more from every reward, ``(s,)``, and from all values its discounted sum over an endless episode.
 
-    Of several scenarios, returns that are remembered are changed by what theirs comes to, and networks, which are not told
-    the scenario, by the mean.
+    With several scenarios, returns in memory change by the sum of their own scenario, and networks, which do not know the
+    scenario, by the mean.
 
-    Worth then begins too low and is raised where it is learned: what has not been seen stays below what has, which keeps
-    the policy from states that it only imagines to be good.
+    Values are then too low at first and rise where they are learned: states that were not visited keep lower values than those
+    that were, so that the policy does not go to states that are only estimated to be good.
     """
     env.reward_centre = env.reward_centre + by
     less = by * discount / (1.0 - discount)
@@ -266,9 +265,9 @@ class _Memory:
     """The latest rollouts, a row for each decision.
 
     Attributes:
-        rows: of afterstates, and ``wanted``, the returns that follow them; those not written yet are zero.
+        rows: afterstates, and ``wanted``, the returns that follow them; rows not written yet are zero.
         size: rows of a rollout.
-        num_rollouts: that have been written.
+        num_rollouts: rollouts written so far.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -278,7 +277,7 @@ class _Memory:
         self.num_rollouts = 0
 
     def add(self, lesson: dict[str, Tensor]) -> None:
-        """Write a rollout over the oldest one."""
+        """Replace the oldest rollout by a new one."""
         if not self.rows:
             self.size = len(lesson["wanted"])
             self.rows = {key: row.new_zeros((self._capacity * self.size, *row.shape[1:])) for key, row in lesson.items()}
@@ -297,7 +296,7 @@ class _Memory:
         return {"rows": written, "size": self.size, "num_rollouts": self.num_rollouts}
 
     def restore(self, state: dict[str, Any], device: torch.device) -> None:
-        """Take up a state of an equal memory, on a device."""
+        """Continue from the state of a memory of the same capacity, on a device."""
         self.size, self.num_rollouts = state["size"], state["num_rollouts"]
         self.rows = {}
         for key, written in state["rows"].items():
@@ -312,7 +311,7 @@ def _learn(
     chosen: ValuePretraining,
     rng: np.random.Generator,
 ) -> float:
-    """As many passes as are chosen, each over as many decisions as a rollout has, drawn from all that are kept.
+    """Do the passes of one update, each over as many decisions as a rollout has, sampled from the memory.
 
     Returns:
         The mean loss.

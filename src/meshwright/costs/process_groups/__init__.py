@@ -1,1 +1,1 @@
-"""Process groups of a layout: their ranks, how these stand on the hosts, and what a message over them costs."""
+"""Process groups of a layout: their ranks, on which hosts these are, and what a message over them costs."""

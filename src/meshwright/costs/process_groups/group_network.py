@@ -1,8 +1,8 @@
-"""What a message of a layout costs: how its group stands on the hosts, and a time from the collective layer.
+"""What a message of a layout costs: how its group is spread over hosts, and a time from the collective layer.
 
-`Wires` prices regular groups (`regular_groups`) by measured latency and bandwidth inside a host and by the cards between
-hosts; `FabricWires` asks `costs.collectives`. Where hosts are not alike `PlacedWires` asks it for each group on its own devices
-(`lanes`). All are `Wiring`, and which one is used is one choice (`wiring`).
+`Wires` prices regular groups (`regular_groups`) by measured latency and bandwidth inside a host and by the network cards
+between hosts; `FabricWires` prices them by `costs.collectives`. Where hosts differ `PlacedWires` does that for each group on its
+own devices (`lanes`). All are `Wiring`, and `wiring` chooses one.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ class Wiring(Protocol):
         ...
 
     def flat_s(self, operation: Operation, payload_bytes: float, group: Stand) -> float:
-        """As `group_s`, but over hosts each rank fetches all by its own share of the cards, as if its neighbours had nothing."""
+        """As `group_s`, but each rank fetches all between hosts by its own share of the cards and shares nothing inside."""
         ...
 
     def provenance(self, operation: Operation, payload_bytes: float, group: Stand) -> Provenance:
-        """Where these seconds come from; of a group of more than one rank, and some bytes."""
+        """The provenance of these seconds, for a group of more than one rank and a positive payload."""
         ...
 
     @property
@@ -82,19 +82,19 @@ class Uplinks(NamedTuple):
 
     @classmethod
     def of(cls, cluster: Cluster) -> Uplinks:
-        """Those of a cluster; as wide as the cards where it has no leaves."""
+        """The uplinks of a cluster; as fast as the cards where it has no leaf switches."""
         topology = cluster.topology
         if isinstance(topology, ClosTopology) and topology.oversubscription > 1:
             return cls(topology.hosts_per_leaf, topology.oversubscription)
         return AS_WIDE_AS_CARDS
 
     def share(self, group: Group, devices_per_host: int, operation: Operation) -> float:
-        """What is left of the cards' rate while all groups along an axis send to other hosts at once.
+        """Share of the cards' bandwidth that remains while all groups along an axis send to other hosts at once.
 
         Of ``k`` hosts below a leaf each sends to the one ``d`` hosts on: ``min(d, k)`` of them across the spines, over uplinks
         that carry ``k`` hosts' cards divided by the oversubscription. In an all-to-all each of them sends to all hosts of its
-        group, as much to each. A group that whole leaves hold sends nothing across; of a transfer between two stages it is not
-        told where the others stand, so that some go across.
+        group, as much to each. A group that fills whole leaves sends nothing across. Of a transfer between two stages the ranks'
+        leaves are not known, so that a share of it is assumed to go across.
         """
         hosts, k = group.size // group.per_host, self.hosts_per_leaf
         apart = max(1, group.stride // devices_per_host) if group.per_host == 1 else 1
@@ -117,8 +117,8 @@ class Wires:
         devices_per_host: devices of a host.
         link_bytes_per_s: what one device sends inside its host, nominal, one direction.
         card_bytes_per_s: what all cards of a host send together, nominal, one direction.
-        links: which of `calibrated.HOST_ALL_REDUCE` the host resembles.
-        uplinks: what stands above the hosts.
+        links: the entry of `calibrated.HOST_ALL_REDUCE` that describes the host's links.
+        uplinks: links from leaf switches to spines.
     """
 
     devices_per_host: int
@@ -129,7 +129,7 @@ class Wires:
 
     @property
     def line(self) -> HostLine:
-        """What the hosts' links reach."""
+        """The measured line of the hosts' links."""
         return HostLine(self.link_bytes_per_s, self.links)
 
     def group_s(self, operation: Operation, payload_bytes: float, group: Stand) -> float:
@@ -141,11 +141,11 @@ class Wires:
         return self.line.seconds(operation, payload_bytes, group.size, group.per_host, between)
 
     def between_bytes_per_s(self, group: Group, operation: Operation = "all_reduce") -> float:
-        """Nominal, what a group's ranks of one host together send to other hosts: their share of the cards and uplinks."""
+        """Nominal bandwidth of a group's ranks of one host to other hosts: their share of the cards and uplinks."""
         return self.card_bytes_per_s / group.side_by_side * self.uplinks.share(group, self.devices_per_host, operation)
 
     def flat_s(self, operation: Operation, payload_bytes: float, group: Stand) -> float:
-        """As `group_s`, each rank fetching all by its own share of the cards, as if its neighbours had fetched nothing."""
+        """As `group_s`, but each rank fetches all by its own share of the cards and shares nothing inside its host."""
         assert isinstance(group, Group), "equal hosts tell groups by their form"
         if group.size <= group.per_host:
             return self.group_s(operation, payload_bytes, group)
@@ -175,11 +175,11 @@ class FabricWires:
 
     @cached_property
     def uplinks(self) -> Uplinks:
-        """What stands above the hosts."""
+        """Links from leaf switches to spines."""
         return Uplinks.of(self.fabric.cluster)
 
     def group_s(self, operation: Operation, payload_bytes: float, group: Stand) -> float:
-        """See `costs.collectives.group_price_s`; of a transfer between stages no less than the uplinks need for all of them."""
+        """See `costs.collectives.group_price_s`; a transfer between stages takes at least what the uplinks need for all."""
         assert isinstance(group, Group), "equal hosts tell groups by their form"
         if group.size <= 1 or payload_bytes <= 0:
             return 0.0
@@ -202,9 +202,9 @@ class FabricWires:
         return self._known[key]
 
     def flat_s(self, operation: Operation, payload_bytes: float, group: Stand) -> float:
-        """A group of one rank on each host, beside as many as a host has devices, fetches what each rank does not hold.
+        """Priced as groups of one rank on each host, as many at a time as a host has devices, which fetch what a rank lacks.
 
-        The algorithm is the chosen one; it takes no less than where the ranks of a host share what they fetch.
+        The algorithm is the chosen one. It takes at least as long as where the ranks of a host share what they fetch.
         """
         assert isinstance(group, Group), "equal hosts tell groups by their form"
         n, hosts = group.size, group.size // group.per_host
@@ -215,7 +215,7 @@ class FabricWires:
         return max(shared_s, self.group_s(operation, fetched, Group(hosts, 1, 1, self.devices_per_host)))
 
     def provenance(self, operation: Operation, payload_bytes: float, group: Stand) -> Provenance:
-        """That of the collective layer's price."""
+        """The provenance of the collective layer's price."""
         assert isinstance(group, Group), "equal hosts tell groups by their form"
         stride = self._stride(group)
         beside = self._fitting(group, stride)
@@ -226,7 +226,7 @@ class FabricWires:
         return min(group.stride, self.devices_per_host) if group.per_host > 1 else 1
 
     def _fitting(self, group: Group, stride: int) -> int:
-        """Of the groups beside each other, as many as there is room for on whole strides of one host (see `Fabric`)."""
+        """How many of the groups that work at the same time fit on whole strides of one host (see `Fabric`)."""
         reach = (group.per_host - 1) * stride
         places = range(group.side_by_side)
         firsts = [k % stride + k // stride * stride * group.per_host for k in places]
@@ -239,7 +239,7 @@ class PlacedWires:
 
     Attributes:
         fabric: the cluster and the algorithm.
-        devices: of the ranks, in the order in which they are numbered; None: the first ones.
+        devices: the device of each rank, in rank order; None: the first devices.
     """
 
     fabric: Fabric
@@ -250,11 +250,11 @@ class PlacedWires:
 
     @property
     def devices_per_host(self) -> int:
-        """Devices of a host, in the mean where hosts differ."""
+        """Devices of a host; their mean where hosts differ."""
         return self.fabric.cluster.num_devices // self.fabric.cluster.num_hosts
 
     def on(self, devices: NDArray[np.int64]) -> PlacedWires:
-        """The same for ranks on other devices."""
+        """A copy for ranks on other devices."""
         return replace(self, devices=devices, _layouts={}, _stands={})
 
     def layout(self, layout: Layout, order: str = DEFAULT_ORDER, *, pass_axes: frozenset[str] = IN_PASSES) -> PlacedLayout:
@@ -267,7 +267,7 @@ class PlacedWires:
         return self._layouts[key]
 
     def stands(self, layout: Layout, axis: str) -> list[Stand]:
-        """Every way in which groups along an axis stand in some order: in passes those of a lane, else each group by itself."""
+        """All placements of groups along an axis in any rank order: by lane where messages are in passes, else by group."""
         key = (layout.tp, layout.cp, layout.dp, layout.pp, layout.ep, layout.num_shards, axis)
         if key not in self._stands:
             every = [self.layout(layout, order) for order in distinct_orders(layout, ORDERS)]
@@ -292,7 +292,7 @@ class PlacedWires:
         return self._known[key]
 
     def flat_s(self, operation: Operation, payload_bytes: float, group: Stand) -> float:
-        """As `FabricWires.flat_s`: one device of each of a group's hosts, beside it as many others, fetches what a rank lacks."""
+        """As `FabricWires.flat_s`: groups of one device of each of the group's hosts fetch at the same time what a rank lacks."""
         if group.size <= 1 or payload_bytes <= 0:
             return 0.0
         assert isinstance(group, PlacedGroups), "unequal hosts tell groups by their devices"
@@ -306,7 +306,7 @@ class PlacedWires:
         return max(found)
 
     def provenance(self, operation: Operation, payload_bytes: float, group: Stand) -> Provenance:
-        """That of the least sure of the groups' prices."""
+        """The provenance of the least certain of the groups' prices."""
         assert isinstance(group, PlacedGroups), "unequal hosts tell groups by their devices"
         ranked: tuple[Provenance, ...] = get_args(Provenance)
         networks = [self.fabric.network(one) for one in group.groups]
@@ -314,7 +314,7 @@ class PlacedWires:
         return max((one.provenance for one in told), key=ranked.index)
 
     def _columns(self, group: Placed) -> tuple[Placed, ...]:
-        """The devices of a place on each host of a group, beside those of the other places; one for each place."""
+        """Groups of the devices of one local rank on each host of a group, for every local rank, all at the same time."""
         cluster = self.fabric.cluster
         hosts = list(dict.fromkeys(cluster.device_host[group.devices[0]].tolist()))
         rows = [np.flatnonzero(cluster.device_host == host) for host in hosts]
@@ -325,16 +325,15 @@ class PlacedWires:
 
 
 def wiring(cluster: Cluster, costs: CostSettings | None = None, devices: NDArray[np.int64] | None = None) -> Wiring:
-    """How the messages of a cluster are priced.
+    """What prices the messages of a cluster.
 
-    By measured figures (``collectives: calibrated``, which layouts take where no algorithm is named) where its hosts have
-    switched links and cards of their own, else by the collective layer.
+    Measured figures (``collectives: calibrated``, the default of layouts) where its hosts have switched links and network cards,
+    else the collective layer.
 
     Args:
-        cluster: where.
-        costs: names the algorithm and the routes.
-        devices: of each rank, in the order in which ranks are numbered; by default the first ones. Read only where hosts are
-            not alike.
+        cluster: whose links carry the messages.
+        costs: choose the algorithm and the routes.
+        devices: the device of each rank, in rank order; by default the first ones. Read only where hosts differ.
     """
     per_host = cluster.num_devices // cluster.num_hosts
     costs = (costs or CostSettings()).of_layouts
@@ -347,7 +346,7 @@ def wiring(cluster: Cluster, costs: CostSettings | None = None, devices: NDArray
 
 
 def card_bytes_per_s(cluster: Cluster) -> float:
-    """What all cards of a host of a Clos network send together, nominal, one direction; 0 where hosts have none."""
+    """Nominal bandwidth of all network cards of a host of a Clos network, one direction; 0 in other topologies."""
     topology = cluster.topology
     return topology.hosts.nics_per_host * topology.hosts.nic_bandwidth_bytes_per_s if isinstance(topology, ClosTopology) else 0.0
 
@@ -355,12 +354,12 @@ def card_bytes_per_s(cluster: Cluster) -> float:
 def lanes_of(
     wires: Wiring, layout: Layout, order: str = DEFAULT_ORDER, *, pass_axes: frozenset[str] = IN_PASSES
 ) -> tuple[Lane, ...]:
-    """How the groups of a layout stand, see `lanes`: one lane where hosts are alike.
+    """The groups of a layout on their hosts, lane by lane (see `lanes`); a single lane where hosts are alike.
 
     Args:
         wires: what prices messages.
         layout: how a job is cut.
-        order: how ranks are numbered.
+        order: the rank order.
         pass_axes: axes of the messages of passes.
     """
     if isinstance(wires, PlacedWires):
@@ -369,25 +368,25 @@ def lanes_of(
 
 
 def whole_lane(wires: Wiring, layout: Layout, order: str = DEFAULT_ORDER) -> Lane:
-    """All lanes as one: every message as slow as over the slowest group of its stage."""
+    """All lanes as one: every message takes as long as over the slowest group of its stage."""
     if isinstance(wires, PlacedWires):
         return wires.layout(layout, order).whole
     return regular_lane(layout, wires.devices_per_host, order)
 
 
 def slowest_group(wires: Wiring, layout: Layout, axis: str, order: str = DEFAULT_ORDER) -> Stand:
-    """How the groups of all stages along an axis stand, so that a message is priced for the slowest of them."""
+    """The groups of all stages along an axis on their hosts; a message over them is priced for the slowest."""
     if isinstance(wires, PlacedWires):
         return wires.layout(layout, order).every(axis)
     return group_of(axis, layout, wires.devices_per_host, order)
 
 
 def placed_on(network: RankNetwork, layout: Layout, costs: CostSettings) -> PlacedLayout | None:
-    """The groups of a layout whose ranks, in its own numbering, are those of a network; None where their form tells a price."""
+    """The groups of a layout on the devices of a network's ranks; None where hosts are alike and the devices do not matter."""
     wires = wiring(network.cluster, costs, network.devices)
     return wires.layout(layout) if isinstance(wires, PlacedWires) else None
 
 
 def message_s(message: Message, layout: Layout, wires: Wiring) -> float:
-    """Seconds of a message of a layout that has the links for itself."""
+    """Seconds of a message of a layout while nothing else uses the links."""
     return wires.group_s(message.operation, message.payload_bytes, whole_lane(wires, layout).at(0)[message.axis])

@@ -1,9 +1,9 @@
-"""Lanes: ranks of a layout whose passes wait for each other, and how the groups of a lane stand, stage by stage.
+"""Lanes: ranks of a layout whose passes wait for each other, and on which hosts the groups of a lane are, stage by stage.
 
 Between two synchronisations of gradients each lane goes through the pipeline by itself: without context and expert
-parallelism it is one replica. Where hosts are alike all lanes take as long, and all stages, so that one tells all. Where they
-are not, a message of a pass takes as long as the slowest of the lane's groups on that stage, a message that follows the
-passes as long as the slowest group of the whole stage, and the slowest lane decides.
+parallelism it is one replica. Where hosts are alike, all lanes and all stages take the same time, so that one stands for all.
+Where hosts differ, a message of a pass takes as long as over the slowest of the lane's groups on that stage, a message after the
+passes as long as over the slowest group of the whole stage, and the slowest lane determines the step.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class PlacedGroups(NamedTuple):
 
     Attributes:
         size: ranks of each.
-        groups: those that a time tells apart.
+        groups: groups whose times may differ.
     """
 
     size: int
@@ -39,19 +39,19 @@ class PlacedGroups(NamedTuple):
 
 
 Stand = Group | PlacedGroups
-"""How the ranks of a message stand: by their form where hosts are alike, else by their devices."""
+"""The ranks of a message: the form of their group where hosts are alike, else their devices."""
 
 ALONE = Group(1, 1, 1, 1)
-"""One rank, to which no message goes."""
+"""A group of one rank, which sends no message."""
 
 
 @dataclass(frozen=True, eq=False)
 class Lane:
-    """How the groups of a lane stand.
+    """The groups of a lane on their hosts.
 
     Attributes:
-        stages: by axis, of each stage; a single one where all stages are alike.
-        boundary: of a transfer from each stage to the next one and, last, between the last stage and the first.
+        stages: groups of each stage, by axis; a single entry where all stages are alike.
+        boundary: groups of a transfer from each stage to the next one and, last, between the last stage and the first.
     """
 
     stages: tuple[Mapping[str, Stand], ...]
@@ -59,17 +59,17 @@ class Lane:
 
     @property
     def are_stages_alike(self) -> bool:
-        """Whether one stage tells all."""
+        """Whether one entry describes all stages."""
         return len(self.stages) == 1
 
     def at(self, stage: int) -> Mapping[str, Stand]:
-        """How the groups of a stage stand, by axis."""
+        """The groups of a stage, by axis."""
         return self.stages[0 if self.are_stages_alike else stage]
 
 
 @lru_cache(maxsize=65_536)
 def regular_lane(layout: Layout, devices_per_host: int, order: str = DEFAULT_ORDER) -> Lane:
-    """The lane that tells all where hosts are alike."""
+    """The lane that describes all lanes where hosts are alike."""
     return Lane((groups_of(layout, devices_per_host, order),), boundary_groups(layout, devices_per_host, order))
 
 
@@ -79,10 +79,10 @@ class PlacedLayout:
 
     Attributes:
         layout: how a job is cut; its degrees alone are read.
-        cluster: where.
-        devices: of each rank in the layout's own numbering, ``(world,)``.
+        cluster: whose devices the ranks have.
+        devices: the device of each rank in the layout's own numbering, ``(world,)``.
         routing: which paths messages take.
-        pass_axes: axes of the messages of passes, whose groups tie ranks to a lane.
+        pass_axes: axes of the messages of passes; ranks of one such group are in the same lane.
     """
 
     layout: Layout
@@ -149,12 +149,12 @@ class PlacedLayout:
 
     @cached_property
     def whole(self) -> Lane:
-        """All lanes as one: every message as slow as over the slowest group of its stage."""
+        """All lanes as one: every message takes as long as over the slowest group of its stage."""
         return self._lane(0, stage_width(self.layout))
 
     @cached_property
     def lanes(self) -> tuple[Lane, ...]:
-        """Every lane; those whose groups of passes and transfers stand alike are one object."""
+        """All lanes; lanes whose groups of passes and transfers are equal are one object."""
         width = stage_width(self.layout)
         per = lane_width(self.layout, self.pass_axes)
         known: dict[tuple[Stand, ...], Lane] = {}
@@ -166,7 +166,7 @@ class PlacedLayout:
         return tuple(found)
 
     def _lane(self, first: int, per: int) -> Lane:
-        """The lane of so many ranks of each stage, from one on."""
+        """The lane of ``per`` ranks of each stage, from rank ``first`` of the stage on."""
         pp = self.layout.pp
         stages = tuple(_AtStage(self, stage, first, per) for stage in range(pp))
         ends = [(stage, (stage + 1) % pp) for stage in range(pp)] if pp > 1 else []
@@ -174,7 +174,7 @@ class PlacedLayout:
         return Lane(stages, boundary or (ALONE,))
 
     def _placed(self, ranks: NDArray[np.int64]) -> list[Placed]:
-        """Groups, a row of ranks each, with those among them that share a host with them beside them."""
+        """Groups, a row of ranks each, together with the other groups that share a host with them."""
         devices = self.devices[ranks]
         beside = self._beside(devices)
         found: list[Placed | None] = [None] * len(devices)
@@ -186,7 +186,7 @@ class PlacedLayout:
         return [one for one in found if one is not None]
 
     def _beside(self, devices: NDArray[np.int64]) -> list[list[int]]:
-        """The other groups on a host of each group; none where each pair of devices has links of its own."""
+        """For each group the other groups on its hosts; none where each pair of devices has links of its own."""
         if isinstance(self.cluster.topology, MatrixTopology):
             return [[] for _ in devices]
         hosts = [set(row) for row in self.cluster.device_host[devices].tolist()]
@@ -198,7 +198,7 @@ class PlacedLayout:
 
 
 class _AtStage(dict[str, Stand]):
-    """How the groups of a lane stand on a stage, by axis; worked out when they are asked for."""
+    """The groups of a lane on one stage, by axis; computed on first use."""
 
     def __init__(self, placed_layout: PlacedLayout, stage: int, first: int, per: int) -> None:
         super().__init__()

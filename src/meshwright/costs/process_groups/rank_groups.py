@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ...plans.partition import Layout
 
 IN_PASSES = frozenset(("tp", "cp", "ep"))
-"""Axes whose messages belong to passes, unless passes send weights or their gradients too."""
+"""Axes whose messages belong to passes, where passes send neither weights nor their gradients."""
 
 NEAR = frozenset(("tp", "cp", "ep", "shard"))
 """Axes whose groups are runs of neighbours among the ranks of dp and cp that hold the same slices of layers."""
@@ -51,7 +51,7 @@ def stage_groups(layout: Layout, axis: str) -> NDArray[np.int64]:
     near = {"cp": layout.cp, "ep": layout.ep, "shard": layout.num_shards}
     if axis in near:  # runs of neighbours
         return np.swapaxes(ranks.reshape(-1, near[axis], layout.tp), 1, 2).reshape(-1, near[axis])
-    step = {"expert_dp": layout.ep, "replica": layout.num_shards}[axis]  # those that are so far apart
+    step = {"expert_dp": layout.ep, "replica": layout.num_shards}[axis]  # ranks at this distance
     return ranks.reshape(-1, step * layout.tp).T
 
 
@@ -62,9 +62,9 @@ def stage_pairs(layout: Layout, source: int, target: int) -> NDArray[np.int64]:
 
 
 def lane_width(layout: Layout, pass_axes: frozenset[str] = IN_PASSES) -> int:
-    """Ranks of a stage whose passes wait for each other: a run of neighbours, of which the stage has a whole number.
+    """Number of ranks of a stage whose passes wait for each other: a run of neighbours that divides the stage.
 
-    Groups that share ranks are one lane.
+    Groups that share ranks belong to one lane.
 
     Args:
         layout: how a job is cut.

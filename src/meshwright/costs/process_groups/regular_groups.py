@@ -1,7 +1,7 @@
-"""Regular groups: how the ranks of a layout stand on equal hosts, told by their numbers alone.
+"""Regular groups: how the groups of a layout are spread over equal hosts, computed from rank numbers alone.
 
-Ranks stand on devices in their order, so that a group along an axis is regular: equal shares of its ranks on each of its
-hosts. Where hosts are not alike this is not enough to price a group, see `lanes`.
+Ranks take devices in rank order, so that a group along an axis is regular: each of its hosts has an equal share of its ranks.
+Where hosts differ this is not enough to price a group, see `lanes`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ class Group(NamedTuple):
     """A regular group of ranks.
 
     Attributes:
-        size: ranks.
-        per_host: of them on one host.
+        size: number of ranks.
+        per_host: ranks of the group on each of its hosts.
         stride: devices from one rank to the next.
-        side_by_side: equal groups on the same hosts that do the same at the same time.
+        side_by_side: equal groups on the same hosts that send the same at the same time, this one included.
     """
 
     size: int
@@ -31,7 +31,7 @@ class Group(NamedTuple):
 
 
 def group_of(axis: str, layout: Layout, devices_per_host: int, order: str = DEFAULT_ORDER) -> Group:
-    """The group of a rank along an axis, as the ranks' order puts it on hosts."""
+    """The group of a rank along an axis, as the rank order places it on hosts."""
     return groups_of(layout, devices_per_host, order)[axis]
 
 
@@ -41,7 +41,7 @@ def groups_of(layout: Layout, devices_per_host: int, order: str = DEFAULT_ORDER)
 
 
 def is_regular(layout: Layout, devices_per_host: int, order: str = DEFAULT_ORDER) -> bool:
-    """Whether each group has equally many ranks on each of its hosts, in even steps; the prices of others are rough."""
+    """Whether each group has equally many ranks on each of its hosts, at equal distances; prices of other groups are rough."""
     return _groups(layout.tp, layout.cp, layout.dp, layout.pp, layout.ep, layout.num_shards, devices_per_host, order)[1]
 
 
@@ -52,7 +52,7 @@ def _groups(
     """Groups by axis, and whether all of them are regular.
 
     The ranks of dp and cp that hold the same weights count along cp first. Stages next to each other are on one host if
-    all stages are; else the transfer that leaves the host decides, which it shares with the ranks of one stage.
+    all stages are; else the transfer between hosts decides, and it shares the cards with the ranks of one stage.
     """
     size, stride, step = {"tp": tp, "cp": cp, "dp": dp, "pp": pp}, {}, 1
     for axis in order.split("-"):
@@ -100,7 +100,7 @@ def _groups(
 def boundary_groups(layout: Layout, devices_per_host: int, order: str = DEFAULT_ORDER) -> tuple[Group, ...]:
     """The ranks of a transfer between each stage and the next one, and of one between the last and the first.
 
-    Where a host has room for some stages only, a transfer between two of them does not leave it.
+    Where a host holds several stages, but not all, a transfer between two of them stays inside it.
     """
     groups, pp = groups_of(layout, devices_per_host, order), layout.pp
     stride = groups["pp"].stride
@@ -112,7 +112,7 @@ def boundary_groups(layout: Layout, devices_per_host: int, order: str = DEFAULT_
 
 
 def _cut(axes: list[tuple[int, int]], ranks: int) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """The first so many of the ranks of some axes, and those that are as far along in the next such runs."""
+    """Splits the ranks of some axes into runs of ``ranks``: one run, and the ranks at the same place of all runs."""
     (first, apart), *rest = axes
     if not rest or first % ranks == 0:
         return [(ranks, apart)], [(first // ranks, apart * ranks), *rest]
