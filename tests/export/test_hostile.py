@@ -92,7 +92,7 @@ def test_a_hostile_host_name_is_refused_by_the_form_and_by_every_target(plan_for
         export(plan.model_copy(update=update), target)
 
 
-@draws(13)
+@draws(6)
 @given(text=texts.filter(bool), target=st.sampled_from(ALL))
 def test_texts_of_a_plan_change_no_more_than_texts(plan_for, text, target):
     plan = plan_for(target)
@@ -110,7 +110,7 @@ def test_texts_of_a_plan_change_no_more_than_texts(plan_for, text, target):
                 assert _form(name, content) == _form(name, plain[name]), name
 
 
-@draws(20)
+@draws(12)
 @given(job=texts.filter(bool), word=texts, target=st.sampled_from(ALL))
 def test_a_command_gets_its_words_as_they_are_and_nothing_else_happens(tmp_path_factory, plan_for, job, word, target):
     plan = _renamed(plan_for(target), job)
@@ -126,7 +126,7 @@ def test_a_command_gets_its_words_as_they_are_and_nothing_else_happens(tmp_path_
     _check_nothing_else(folder)
 
 
-@draws(13)
+@draws(6)
 @given(word=texts.filter(str.isprintable), target=st.sampled_from(ALL))
 def test_a_script_gets_its_words_as_they_are_and_nothing_else_happens(tmp_path_factory, plan_for, word, target):
     plan = plan_for(target)

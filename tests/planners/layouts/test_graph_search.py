@@ -102,9 +102,9 @@ def test_the_best_layout_is_that_of_brute_force(seed, num_ops, capacity):
 
 @pytest.mark.parametrize("name", ["drawn", pytest.param("alexnet", marks=pytest.mark.slow)])
 def test_what_is_pruned_is_neither_among_the_best_nor_on_the_front(name):
-    graph = drawn(3, 5, samples=16) if name == "drawn" else load_graph("zoo:alexnet", device=A100, batch_size=64)
+    graph = drawn(3, 6, samples=8) if name == "drawn" else load_graph("zoo:alexnet", device=A100, batch_size=64)
     batch = graph.samples_per_step
-    some, every = search(graph, batch=batch, top=5).run([2, 4]), search(graph, batch=batch, top=None).run([2, 4])
+    some, every = search(graph, batch=batch, top=5).run([2]), search(graph, batch=batch, top=None).run([2])
     assert some.counts.pruned > 0
     assert every.counts.pruned == 0
     assert some.counts.legal == every.counts.legal
