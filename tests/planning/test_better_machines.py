@@ -128,26 +128,16 @@ DEGREES = [degrees for degrees in product((1, 2, 4, 8), repeat=4) if 1 < prod(de
 
 
 def drawn(seed):
-    """A machine, a better one, what is priced on them, and choices of the cost model.
-
-    Left out are two kinds of job graphs. In interleaved chunks, gradients and parameters that hide behind the passes between
-    them: these passes are counted, their waits are not, so that faster passes may hide less than they save (a search took
-    0.02 % longer). Where hosts are not alike: cuts are compared with all messages as slow as over the slowest group, and the
-    one that is best then may take twice as long as another.
-    """
+    """A machine, a better one, what is priced on them, and choices of the cost model."""
     rng = random.Random(seed)
     job = rng.choice([*GRAPHS, *SHAPES])
     data, better = drawn_machines(rng)
-    while job in GRAPHS and not Cluster.from_data(data).hosts_are_alike:
-        data, better = drawn_machines(rng)
     kind = data["topology"]["kind"]
     names = ["calibrated", "auto", "ring", "tree", "hierarchical", "nccl"]
     names += ["joint", "rail"] if kind in ("clos", "trace") else []
     costs = CostSettings(collectives=rng.choice(names), overlap_slowdown=rng.choice([1.0, 1.126, 3.0]))
     while True:
         layout = drawn_layout(rng, job in GRAPHS)
-        if job in GRAPHS and layout.virtual_stages > 1 and layout.overlap_dp:
-            continue
         if job in GRAPHS or is_legal(SHAPES[job], layout, LENGTH):
             return data, better, costs, job, layout
 
@@ -170,8 +160,7 @@ def price_s(data, costs, job, layout, *, searches):
             return search.run([layout.world]).ranking[0].step_s
         graph = load_graph(f"zoo:{job}", device=device, batch_size=16)
         if searches:
-            hides = layout.overlap_dp  # not beside chunks, see `drawn`
-            keep = {"virtual_stages": (1,) if hides else (1, 2), "overlap_dp": (hides,)}
+            keep = {"virtual_stages": (1, 2), "overlap_dp": (layout.overlap_dp,)}
             keep |= {"pp": (layout.pp,), "micro_batch": (layout.micro_batch,)}
             search = GraphSearch(graph, 16, device, capacity, per_host, wires, costs, keep, top=1)
             return search.run([8]).ranking[0].step_s

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from meshwright.costs.pipelines import schedules
 from meshwright.costs.pipelines.plain_schedules import plain_spans_s
-from meshwright.costs.pipelines.steady_steps import PlayedPipeline, ends_s, largest_mean, step_s
+from meshwright.costs.pipelines.steady_steps import ChunkTails, PlayedPipeline, chunk_step_s, ends_s, largest_mean, step_s
+from meshwright.costs.training_step.graph_tails import chunk_gaps_s
 from meshwright.plans.partition import Layout
 
 from ...draws import draws
@@ -66,3 +67,38 @@ def test_no_step_grows_when_a_task_or_a_transfer_shrinks(data):
     # never shorter than a stage needs by itself, never longer than in lockstep
     assert seconds >= max(before.played.busy_s + np.array(list(tails_s.values()))) * (1 - 1e-12)
     assert seconds <= max(ends_s(before.played, tails_s, is_tied=is_tied).values()) * (1 + 1e-12)
+
+
+@draws(40)
+@given(st.data())
+def test_no_step_whose_messages_hide_between_chunks_grows_when_anything_shrinks(data):
+    p, v, m = data.draw(st.integers(2, 4)), data.draw(st.integers(2, 3)), data.draw(st.integers(1, 9))
+    slowdown = data.draw(st.sampled_from([1.0, 1.126, 2.0, 3.0]))
+    rng = np.random.default_rng(data.draw(st.integers(0, 10**6)))
+    layout = Layout(
+        pp=p, dp=2, virtual_stages=v, schedule="interleaved", micro_batch=1, global_batch=2 * m, overlap_pp=bool(rng.integers(2))
+    )
+    sizes = rng.choice([0.0, 1.0, 5.0], (p, v, 3))
+    passes_s, send_s = rng.lognormal(0.0, 0.7, (2, p, v, 3)), rng.lognormal(0.0, 0.5, p * v) * rng.choice([0.1, 1.0])
+    messages_s = rng.lognormal(0.0, 0.7, (2, p)) * rng.choice([1.0, 5.0, 30.0])
+
+    def seconds(passes_s, send_s, messages_s):
+        gaps_s = np.array(
+            [
+                [
+                    chunk_gaps_s(
+                        [(passes_s[kind, s, c], sizes[s, c]) for c in range(v)], messages_s[kind, s : s + 1], has_ended=kind == 0
+                    )
+                    for s in range(p)
+                ]
+                for kind in range(2)
+            ]
+        )
+        task_s = np.stack([passes_s[1].sum(axis=2), passes_s[0].sum(axis=2), np.zeros((p, v))], axis=2)
+        whole_s = np.where(sizes.sum(axis=(1, 2)) > 0, messages_s, 0.0)
+        return chunk_step_s(PlayedPipeline.of(layout, task_s, send_s), ChunkTails(*gaps_s, *whole_s, slowdown))[0]
+
+    shrunk = [passes_s.copy(), send_s.copy(), messages_s.copy()]
+    part = shrunk[int(rng.integers(3))]
+    part[rng.random(part.shape) < rng.choice([0.1, 0.5, 1.0])] *= rng.choice([0.0, 0.5, 0.99])
+    assert seconds(*shrunk) <= seconds(passes_s, send_s, messages_s) * (1 + 1e-12)

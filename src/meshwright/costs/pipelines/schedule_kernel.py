@@ -8,8 +8,14 @@ from ...compiled import njit
 
 
 @njit
-def play_tasks(tasks, v, m, task_s, send_s, overlaps_sends, starts_s):  # type: ignore[no-untyped-def]
-    """When each stage ends, how long it is busy, when it starts, and whether all is done; stages start no earlier than told."""
+def play_chunks(tasks, v, m, task_s, send_s, overlaps_sends, starts_s, waits_s, lasts_s):  # type: ignore[no-untyped-def]
+    """As `play_tasks`, where chunks wait for their parameters, and it is told when their gradients are made.
+
+    Args:
+        tasks, v, m, task_s, send_s, overlaps_sends, starts_s: as there.
+        waits_s: for how long after the start of its stage the first forward pass of each chunk begins no earlier, ``(p, v)``.
+        lasts_s: written, when the last backward pass of each chunk is computed, ``(p, v)``.
+    """
     p, n = tasks.shape[0], tasks.shape[1]
     chunks = p * v
     ready = np.full((2, chunks, m), np.inf)  # when a pass may start; infinite: not known yet
@@ -42,9 +48,14 @@ def play_tasks(tasks, v, m, task_s, send_s, overlaps_sends, starts_s):  # type: 
                         way = send_s[max(0, min(chunk, target))]
                         if sends and not overlaps_sends:
                             held += way
+                        if kind == 0 and i == 0:
+                            start = max(start, starts_s[stage] + waits_s[stage, place])
                         if done[stage] == 0:
                             first[stage] = start
-                        clock[stage] = max(clock[stage], start) + held
+                        begun = max(clock[stage], start)
+                        clock[stage] = begun + held
+                        if kind == 1 and i == m - 1:
+                            lasts_s[stage, place] = begun + task_s[stage, place, kind]
                         if 0 <= target < chunks:
                             ready[kind, target, i] = clock[stage] + (way if sends and overlaps_sends else 0.0)
                         elif kind == 0:
@@ -55,3 +66,10 @@ def play_tasks(tasks, v, m, task_s, send_s, overlaps_sends, starts_s):  # type: 
         if left == before:
             return clock, busy, first, False
     return clock, busy, first, True
+
+
+@njit
+def play_tasks(tasks, v, m, task_s, send_s, overlaps_sends, starts_s):  # type: ignore[no-untyped-def]
+    """When each stage ends, how long it is busy, when it starts, and whether all is done; stages start no earlier than told."""
+    waits_s = np.zeros((len(tasks), v))
+    return play_chunks(tasks, v, m, task_s, send_s, overlaps_sends, starts_s, waits_s, np.zeros((len(tasks), v)))

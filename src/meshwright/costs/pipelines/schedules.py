@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ...compiled import njit
 from .plain_schedules import plain_spans_s
-from .schedule_kernel import play_tasks
+from .schedule_kernel import play_chunks, play_tasks
 
 FORWARD, BACKWARD, WEIGHT = 0, 1, 2
 
@@ -173,15 +173,42 @@ def paths_s(
             micro-batches are played one by one.
         stages: the first ones, ``s`` of them.
     """
-    p, v, m = task_s.shape[0], virtual_stages, num_micro_batches
-    tasks = orders(schedule, p, v, m)
-    task_s, sends = np.ascontiguousarray(task_s, np.float64), np.array(np.broadcast_to(send_s, p * v), np.float64)
-    found = np.empty((len(stages), p))
-    for row, stage in enumerate(stages):
-        starts_s = np.full(p, -np.inf)
-        starts_s[stage] = 0.0
-        found[row] = play_tasks(tasks, v, m, task_s, sends, overlaps_sends, starts_s)[0]
-    return found
+    p, v = task_s.shape[0], virtual_stages
+    sends = np.array(np.broadcast_to(send_s, p * v), np.float64)
+    starts_s, none_s = alone_s(p, stages), np.zeros((p, v))
+    return chunk_ends_s(schedule, num_micro_batches, task_s, sends, starts_s, none_s, overlaps_sends=overlaps_sends)[0]
+
+
+def alone_s(num_stages: int, stages: Sequence[int]) -> NDArray[np.float64]:
+    """Starts of all stages of which only one begins, at zero, a row for each of some stages, ``(s, p)``."""
+    starts_s = np.full((len(stages), num_stages), -np.inf)
+    starts_s[np.arange(len(stages)), list(stages)] = 0.0
+    return starts_s
+
+
+def chunk_ends_s(
+    schedule: str,
+    num_micro_batches: int,
+    task_s: NDArray[np.float64],
+    send_s: NDArray[np.float64],
+    starts_s: NDArray[np.float64],
+    waits_s: NDArray[np.float64],
+    *,
+    overlaps_sends: bool,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """When every stage ends, ``(s, p)``, and when the last backward pass of each of its chunks does, ``(s, p, v)``.
+
+    Args:
+        schedule, num_micro_batches, task_s, send_s, overlaps_sends: as for `paths_s`.
+        starts_s: stages begin no earlier, ``(s, p)``.
+        waits_s: after the start of its stage each chunk begins no earlier than that, ``(p, v)``.
+    """
+    (p, v), m = waits_s.shape, num_micro_batches
+    tasks, task_s = orders(schedule, p, v, m), np.ascontiguousarray(task_s, np.float64)
+    ends_s, lasts_s = np.empty((len(starts_s), p)), np.empty((len(starts_s), p, v))
+    for row, starts in enumerate(starts_s):
+        ends_s[row] = play_chunks(tasks, v, m, task_s, send_s, overlaps_sends, starts, waits_s, lasts_s[row])[0]
+    return ends_s, lasts_s
 
 
 def is_plain(schedule: str, virtual_stages: int, *, overlaps_sends: bool) -> bool:

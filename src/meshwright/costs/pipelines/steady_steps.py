@@ -10,6 +10,10 @@ to its end (`schedules.Played`). Each path to a stage passes all stages before i
 shrinks. It may where paths pass stages by: where schedules are interleaved, or where the ends of the pipeline wait for each
 other. There the bound stands only if the first stage is the one that it is about: it begins when the step does.
 
+Where several chunks of a stage hide gradients and parameters between their passes, what is shown of these depends on when the
+passes run. So it is a part of the paths: messages wait for the last backward pass of each chunk, the first forward pass of each
+chunk waits for messages, and whatever is faster moves all that comes after it forward (`ChunkTails`).
+
 Legend: ``p`` stages, ``v`` chunks of a stage.
 
 Source:
@@ -27,7 +31,10 @@ from numpy.typing import NDArray
 
 from ...compiled import njit
 from ...plans.partition import Layout
-from .schedules import Played, paths_s, play
+from .schedules import Played, alone_s, chunk_ends_s, paths_s, play
+
+ROUNDING = 1e-12
+"""Relative. Bounds that meet differ by no more."""
 
 
 class PlayedPipeline(NamedTuple):
@@ -101,6 +108,83 @@ def step_s(pipeline: PlayedPipeline, tails_s: Mapping[int, float], *, is_tied: b
         outer = [0, layout.pp - 1]
         between[:, outer] = between[:, outer].max(axis=1, keepdims=True)
     return float(largest_mean(between[:, stages] + np.array(list(tails_s.values())))), stage
+
+
+class ChunkTails(NamedTuple):
+    """Messages of the stages of a pipeline that go beside the passes of their chunks.
+
+    Attributes:
+        lags_s: from the end of each chunk's last backward pass to that of all gradients of its stage, if those of this chunk and
+            of the ones behind it wait for nothing else, ``(p, v)``.
+        waits_s: from the start of a stage to that of each chunk's first forward pass, if parameters alone hold it, ``(p, v)``.
+        sync_s: of all messages of gradients, ``(p,)``.
+        gather_s: of all messages of parameters, ``(p,)``.
+        slowdown: factor on computing and sending that run side by side.
+    """
+
+    lags_s: NDArray[np.float64]
+    waits_s: NDArray[np.float64]
+    sync_s: NDArray[np.float64]
+    gather_s: NDArray[np.float64]
+    slowdown: float
+
+    @property
+    def slowed_s(self) -> NDArray[np.float64]:
+        """By how much the rest of the parameters slows passes down: all but what the first chunk waits for, ``(p,)``."""
+        slowed: NDArray[np.float64] = (self.slowdown - 1) * np.maximum(0.0, self.gather_s - self.waits_s[:, 0])
+        return slowed
+
+
+def unhidden_s(
+    ends_s: NDArray[np.float64],
+    lasts_s: NDArray[np.float64],
+    lags_s: NDArray[np.float64],
+    whole_s: NDArray[np.float64],
+    slowdown: float,
+) -> NDArray[np.float64]:
+    """Seconds of gradients that are left at the end of the passes of a stage, and by how much the rest slowed these down.
+
+    Where what runs side by side takes more than twice as long, messages gain by waiting, and a pass that ends later could make
+    a step shorter: there the last chunk's gradients alone are taken to be left. With a factor of two it is the same.
+
+    Args:
+        ends_s: of the passes, ``(...)``.
+        lasts_s: ends of the last backward pass of each chunk, ``(..., v)``.
+        lags_s: see `ChunkTails`, ``(..., v)``.
+        whole_s: of all messages, ``(...)``.
+        slowdown: factor on computing and sending that run side by side.
+    """
+    done_s = lasts_s + lags_s if slowdown <= 2 else (lasts_s + lags_s)[..., :1]
+    left_s = np.maximum(0.0, done_s.max(axis=-1) - ends_s)
+    shown: NDArray[np.float64] = left_s + (slowdown - 1) * np.maximum(0.0, whole_s - left_s)
+    return shown
+
+
+def chunk_step_s(pipeline: PlayedPipeline, tails: ChunkTails) -> tuple[float, int, float]:
+    """Seconds of a step of several chunks a stage, the stage that decides, and what it shows of its gradients.
+
+    Let ``D`` be the ends of stages that begin at any times ``h``. No cycle has a mean above the largest ``D - h``, and none of
+    the paths from a stage to itself is longer than the largest mean: where the two meet, few stages have to be played.
+    """
+    layout, task_s, send_s, played = pipeline
+
+    def ends_s(starts_s: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        m = layout.num_micro_batches
+        passed_s, lasts_s = chunk_ends_s(
+            layout.schedule, m, task_s, send_s, starts_s, tails.waits_s, overlaps_sends=layout.overlap_pp
+        )
+        left_s = unhidden_s(passed_s, lasts_s, tails.lags_s, tails.sync_s, tails.slowdown)
+        return passed_s + left_s + tails.slowed_s, left_s
+
+    done_s, left_s = ends_s(played.first_s[None])
+    taken_s = done_s[0] - played.first_s
+    stage = int(taken_s.argmax())
+    some = sorted({0, stage})
+    paths = ends_s(alone_s(layout.pp, some))[0]
+    least_s = float(paths[range(len(some)), some].max())
+    if least_s < float(taken_s[stage]) * (1 - ROUNDING):
+        least_s = float(largest_mean(ends_s(alone_s(layout.pp, range(layout.pp)))[0]))
+    return least_s, stage, float(left_s[0, stage])
 
 
 @njit()

@@ -5,6 +5,10 @@ Legend: ``u`` units that stay whole, ``p`` stages, ``v`` chunks of a stage, ``k 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,10 +16,21 @@ from ...compiled import njit
 from ...plans.partition import Layout
 from ..pipelines.schedule_kernel import play_tasks
 from ..pipelines.schedules import MAX_TASKS, orders
-from ..pipelines.steady_steps import PlayedPipeline, step_s
-from ..process_groups.group_network import Wiring
-from ..training_step.graph_tails import run_tails_s, stage_tail_s
+from ..pipelines.steady_steps import PlayedPipeline, chunk_step_s, step_s
+from ..process_groups.group_network import PlacedWires, Wiring
+from ..process_groups.lanes import PlacedGroups
+from ..training_step.graph_step_time import graph_step_s
+from ..training_step.graph_tails import (
+    Pieces,
+    chunk_tails,
+    gather_messages,
+    hide_between_chunks,
+    run_tails_s,
+    stage_tail_s,
+    sync_messages,
+)
 from ..work.graph_memory import flights
+from ..work.graph_work import GraphWork
 from .cut_family import least_busy
 from .cut_labels import PlainPipeline, cut_by_labels
 from .cut_memory import CutMemory
@@ -29,6 +44,9 @@ SLACKS = (0.0, 0.1, 0.5)
 
 BETTER = 1e-12
 """Relative. Less by no more is rounding."""
+
+BOUND_ROUNDING = 1e-9
+"""Relative. A bound adds in another order than what it bounds, and must not pass it by a rounding error."""
 
 Ops = tuple[NDArray[np.float64], NDArray[np.float64]]
 
@@ -107,6 +125,72 @@ class CutPricer:
                 best_s, best = seconds, cuts[place]
         return best
 
+    def best_placed(
+        self, capacity_bytes: float, wires: PlacedWires, work: GraphWork, lanes_s: Sequence[NDArray[np.float64]]
+    ) -> NDArray[np.int64] | None:
+        """The same where hosts are not alike: of the compared cuts as each is priced on its own devices.
+
+        No stage takes less than its passes and what follows them by themselves, so that most cuts are passed by.
+
+        Args:
+            capacity_bytes: memory of a device.
+            wires: prices messages.
+            work: the job under some cut of the layout.
+            lanes_s: as ``transfer_s``, of each lane.
+        """
+        cuts = self.memory.compared[self.memory.compared_bytes <= capacity_bytes]
+        alone_s = np.zeros((len(cuts), self.layout.pp))
+        for transfer_s in lanes_s:
+            lane = CutPricer(self.layout, self.chain, transfer_s, wires, self.order, self.slowdown)
+            alone_s = np.maximum(alone_s, lane.alone_s(cuts))
+        bounds_s = (alone_s + self._least_tails_s(cuts, wires)).max(axis=1, initial=0.0)
+        best_s, best = np.inf, None
+        for place in np.argsort(bounds_s, kind="stable").tolist():
+            if bounds_s[place] * (1 - BOUND_ROUNDING) >= best_s:
+                break
+            starts = self.chain.starts[cuts[place]]
+            chunks = tuple(work.graph.order[first:last] for first, last in pairwise(starts))
+            sent = self.chain.crossing_bytes[cuts[place][1:]]
+            seconds = graph_step_s(replace(work, chunks=chunks, boundary_bytes=sent), wires, self.slowdown, self.order)
+            if seconds < best_s:
+                best_s, best = seconds, cuts[place]
+        return best
+
+    def alone_s(self, cuts: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Of each cut, seconds that each stage is busy, of the first one from its first to its last pass, ``(f, p)``."""
+        layout, p, v = self.layout, self.layout.pp, self.layout.virtual_stages
+        found: NDArray[np.float64] = self._own_s(cuts).reshape(len(cuts), v, p).sum(axis=1) * layout.num_micro_batches
+        if layout.num_micro_batches * p * v * 2 <= MAX_TASKS and len(cuts):
+            passes = self.chain.forward_s, self.chain.backward_s, self.transfer_s
+            tasks, none_s = orders(layout.schedule, p, v, layout.num_micro_batches), np.zeros(len(cuts))
+            spans_s = _spans_s(tasks, v, layout.num_micro_batches, cuts, *passes, layout.overlap_pp, False, none_s)
+            found[:, 0] = np.maximum(found[:, 0], spans_s)
+        return found
+
+    def _least_tails_s(self, cuts: NDArray[np.int64], wires: PlacedWires) -> NDArray[np.float64]:
+        """At most what follows the passes of each stage, ``(f, p)``; nothing where chunks hide it between each other."""
+        layout, chain = self.layout, self.chain
+        found = np.zeros((len(cuts), layout.pp))
+        if hide_between_chunks(layout):
+            return found
+        placed, makers = wires.layout(layout, self.order), (sync_messages, gather_messages)
+        for make, (seconds, sizes) in zip(makers, (chain.backward_ops, chain.forward_ops), strict=True):
+            before, passed = (np.append(0.0, np.cumsum(each))[chain.starts] for each in (sizes, seconds))
+            chunks = len(cuts), layout.virtual_stages, layout.pp
+            held, own_s = (np.diff(each[cuts], axis=1).reshape(chunks).sum(axis=1) for each in (before, passed))
+            if make is sync_messages and not layout.overlap_pp:
+                own_s = own_s + self.transfer_s[0].max()  # which the last transfer may hide too
+            for stage in range(layout.pp):
+                known, place = np.unique(held[:, stage], return_inverse=True)
+                whole_s = np.zeros(len(known))
+                for number, size in enumerate(known.tolist()):
+                    for message in make(layout, size):
+                        groups = [PlacedGroups(len(one.devices[0]), (one,)) for one in placed.groups(message.axis)[stage]]
+                        whole_s[number] += min(wires.group_s(message.operation, message.payload_bytes, one) for one in groups)
+                shown_s = whole_s[place] - own_s[:, stage] if layout.overlap_dp else whole_s[place]
+                found[:, stage] += np.maximum(0.0, shown_s)
+        return found
+
     def _first_spans_s(self, cuts: NDArray[np.int64]) -> NDArray[np.float64]:
         """Time of each cut's first stage, at most that of its step; infinite where another one takes less, ``(f,)``."""
         layout, chain = self.layout, self.chain
@@ -122,7 +206,11 @@ class CutPricer:
 
     def step_s(self, cuts: NDArray[np.int64]) -> float:
         """Seconds of a step, as `graph_step_time.graph_step_s` says."""
-        tails_s = {stage: self._tail_s(cuts, stage) for stage in range(self.layout.pp)}
+        layout, pricing = self.layout, (self.layout, self.wires, self.order, self.slowdown)
+        stages = [self._pieces(cuts, stage) for stage in range(layout.pp)]
+        if hide_between_chunks(layout):
+            return chunk_step_s(self._played(cuts), chunk_tails(*pricing, stages))[0]
+        tails_s = {stage: sum(stage_tail_s(*pricing, *pieces)) for stage, pieces in enumerate(stages)}
         return step_s(self._played(cuts), tails_s)[0]
 
     def _played(self, cuts: NDArray[np.int64]) -> PlayedPipeline:
@@ -134,15 +222,19 @@ class CutPricer:
 
     def _bounds_s(self, cuts: NDArray[np.int64]) -> NDArray[np.float64]:
         """At most the step of each cut: to a stage, all that it does, and back, ``(f,)``."""
-        layout, p, v = self.layout, self.layout.pp, self.layout.virtual_stages
-        own = np.diff(self.chain.forward_s[cuts] + self.chain.backward_s[cuts], axis=1)
-        if not layout.overlap_pp:
-            ways = self.transfer_s[np.arange(p * v), cuts[:, 1:]]
-            own = own + ways + np.pad(ways, ((0, 0), (1, 0)))[:, :-1]
+        layout, p, v, own = self.layout, self.layout.pp, self.layout.virtual_stages, self._own_s(cuts)
         busy = own.reshape(len(cuts), v, p).sum(axis=1)
         before = np.cumsum(own[:, :p], axis=1) - own[:, :p]
         bounds: NDArray[np.float64] = (before + layout.num_micro_batches * busy).max(axis=1, initial=0.0)
         return bounds
+
+    def _own_s(self, cuts: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Seconds of a micro-batch on each chunk of each cut, with its transfers, ``(f, k)``."""
+        own: NDArray[np.float64] = np.diff(self.chain.forward_s[cuts] + self.chain.backward_s[cuts], axis=1)
+        if not self.layout.overlap_pp:
+            ways = self.transfer_s[np.arange(own.shape[1]), cuts[:, 1:]]
+            own = own + ways + np.pad(ways, ((0, 0), (1, 0)))[:, :-1]
+        return own
 
     def _guesses(self) -> list[NDArray[np.int64]]:
         """Some cuts that may be good, so that there is a limit."""
@@ -155,13 +247,14 @@ class CutPricer:
             found.append(cuts)
         return found
 
-    def _tail_s(self, cuts: NDArray[np.int64], stage: int) -> float:
+    def _pieces(self, cuts: NDArray[np.int64], stage: int) -> tuple[Pieces, Pieces]:
+        """Seconds and bytes of the ops of each chunk of a stage, backward and forward."""
         starts = self.chain.starts[cuts]
         ranges = [slice(starts[chunk], starts[chunk + 1]) for chunk in range(stage, len(cuts) - 1, self.layout.pp)]
         backward, forward = (
             [(seconds[ops], sizes[ops]) for ops in ranges] for seconds, sizes in (self.chain.backward_ops, self.chain.forward_ops)
         )
-        return sum(stage_tail_s(self.layout, self.wires, self.order, self.slowdown, backward, forward))
+        return backward, forward
 
 
 @njit()

@@ -3,12 +3,9 @@
 Stages are runs of the topological order; layers of a transformer stay whole (`plans.stages.layer_starts`). For each
 micro-batch a stage computes forward and backward, and sends activations to the next stage and gradients to the one before.
 What a cut is worth is what `graph_step_time.graph_step_s` says of it. GPipe and 1F1B are cut exactly (`cut_labels`); of the
-others the best one of a family of cuts is taken that no figure of a machine changes (`cut_family`). Either way the cut is
-the best one of a set that does not depend on how fast anything is, and more memory only adds to those that fit: no step
-takes longer on a better machine.
-
-Where hosts are not alike, cuts are compared with every message as slow as over the slowest group of its axis, so that there the
-step of the chosen one may be longer on a better machine.
+others, and of replicas on hosts that are not alike, the best one of a family of cuts is taken that no figure of a machine
+changes (`cut_family`). Either way the cut is the best one of a set that does not depend on how fast anything is, and more
+memory only adds to those that fit: no step takes longer on a better machine.
 
 Where none of the family fits, and chunks share a device's memory, the least busy one that does is looked for
 (`interleaved_cuts`).
@@ -30,8 +27,11 @@ from ...jobs.graph import JobGraph
 from ...plans.partition import Layout
 from ...plans.rank_order import DEFAULT_ORDER
 from ..pipelines.schedules import is_plain
-from ..process_groups.group_network import Wiring, whole_lane
+from ..process_groups.group_network import Wiring, lanes_of, whole_lane
+from ..process_groups.lanes import Lane
 from ..settings import CostSettings
+from ..training_step.graph_step_time import is_uneven
+from ..work.graph_work import describe_graph
 from .chunk_runs import load_s
 from .cut_memory import CutMemory
 from .cut_prices import CutPricer
@@ -122,12 +122,19 @@ def find_cuts(
         raise PlanError(f"{num_chunks} stages are more than the job's {what}", field="layout.pp", value=units)
     if num_chunks == 1:
         return Cuts((0, graph.num_ops), True)  # there is nothing to choose
-    pricer = CutPricer(layout, chain, _transfers_s(layout, chain, wires, order), wires, order, costs.overlap_slowdown)
+    whole = whole_lane(wires, layout, order)
+    pricer = CutPricer(layout, chain, _transfers_s(layout, chain, wires, whole), wires, order, costs.overlap_slowdown)
     capacity_bytes *= 1 - ROUNDING
-    if is_plain(layout.schedule, layout.virtual_stages, overlaps_sends=layout.overlap_pp):
+    if is_uneven(wires, layout):
+        work = describe_graph(graph, layout, device, costs, cuts=chain.starts[pricer.memory.compared[0]].tolist())
+        lanes = {id(lane): lane for lane in lanes_of(wires, layout, order)}.values()
+        lanes_s = [_transfers_s(layout, chain, wires, lane) for lane in lanes]
+        cuts = pricer.best_placed(capacity_bytes, wires, work, lanes_s)
+    elif is_plain(layout.schedule, layout.virtual_stages, overlaps_sends=layout.overlap_pp):
         cuts, is_proven = pricer.shortest(capacity_bytes)
         return Cuts(_places(chain, cuts), is_proven)
-    cuts = pricer.best(capacity_bytes)
+    else:
+        cuts = pricer.best(capacity_bytes)
     if cuts is not None or layout.virtual_stages == 1 or chain.family.is_whole(num_chunks):
         return Cuts(_places(chain, cuts), True)
     held, busy_s = pricer.memory.held, chain.busy_s
@@ -158,16 +165,15 @@ def _places(chain: Chain, cuts: NDArray[np.int64] | None) -> tuple[int, ...] | N
     return None if cuts is None else tuple(chain.starts[cuts].tolist())
 
 
-def _transfers_s(layout: Layout, chain: Chain, wires: Wiring, order: str) -> NDArray[np.float64]:
-    """Seconds in which a micro-batch, or its gradient, goes past each place behind each chunk, ``(k, u + 1)``.
+def _transfers_s(layout: Layout, chain: Chain, wires: Wiring, lane: Lane) -> NDArray[np.float64]:
+    """Seconds in which a micro-batch, or its gradient, goes past each place behind each chunk of a lane, ``(k, u + 1)``.
 
-    Nothing goes past the last one. Where hosts are not alike the slowest transfer of any replica counts.
+    Nothing goes past the last one.
     """
     num_chunks = layout.pp * layout.virtual_stages
     found = np.zeros((num_chunks, chain.num_units + 1))
-    groups = whole_lane(wires, layout, order).boundary
     for chunk in range(num_chunks - 1):
-        group = groups[chunk % layout.pp]
+        group = lane.boundary[chunk % layout.pp]
         key = wires, group
         if key not in chain.transfers:
             sizes, place = np.unique(chain.crossing_bytes, return_inverse=True)

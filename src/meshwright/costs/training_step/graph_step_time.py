@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import get_args
+from typing import TypeGuard, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...devices import DeviceType
+from ...plans.partition import Layout
 from ...plans.rank_order import DEFAULT_ORDER
 from ..collectives.prices import Provenance
-from ..pipelines.steady_steps import PlayedPipeline, step_s
+from ..pipelines.steady_steps import ChunkTails, PlayedPipeline, chunk_step_s, step_s
 from ..pipelines.waits import waits
 from ..process_groups.group_network import PlacedWires, Wiring, lanes_of, whole_lane
 from ..process_groups.lanes import Lane, Stand
 from ..work.graph_work import GraphWork
 from ..work.operations import Message
-from .graph_tails import Pieces, shown_s, stage_tail_s
+from .graph_tails import Pieces, chunk_gaps_s, chunk_tails, hide_between_chunks, shown_s, stage_tail_s
 from .step_time import MINOR
 from .uncertainty import doubts, uncertainty
 from .uneven_steps import Passes, Tails, UnevenStep, uneven_step
@@ -88,10 +89,17 @@ def graph_step_s(work: GraphWork, wires: Wiring, slowdown: float = 1.0, order: s
         slowdown: factor on computing and sending that run side by side.
         order: how ranks are numbered, see `plans.rank_order`.
     """
-    if isinstance(wires, PlacedWires):
+    if is_uneven(wires, work.layout):
         return _placed(work, wires, slowdown, order).step_s
+    if hide_between_chunks(work.layout):
+        return chunk_step_s(_played(work, wires, order), _chunk_tails(work, wires, slowdown, order))[0]
     tails = [sum(_tail_s(work, stage, wires, slowdown, order)) for stage in range(work.layout.pp)]
     return step_s(_played(work, wires, order), dict(enumerate(tails)))[0]
+
+
+def is_uneven(wires: Wiring, layout: Layout) -> TypeGuard[PlacedWires]:
+    """Whether replicas differ and wait for each other; a single one goes at its own pace wherever its stages stand."""
+    return isinstance(wires, PlacedWires) and layout.dp > 1
 
 
 def price_graph(
@@ -100,7 +108,7 @@ def price_graph(
     """The time of one step, as `graph_step_s` says, and what it consists of."""
     layout, graph = work.layout, work.graph
     m, again = layout.num_micro_batches, layout.recompute == "full"
-    ended = _placed(work, wires, slowdown, order) if isinstance(wires, PlacedWires) else _alike(work, wires, slowdown, order)
+    ended = _placed(work, wires, slowdown, order) if is_uneven(wires, layout) else _alike(work, wires, slowdown, order)
     seconds, last, number, waiting_s, sync_s, gather_s, _ = ended
     lane = lanes_of(wires, layout, order)[number]
     ops = work.ops_of(last)
@@ -165,11 +173,18 @@ def graph_provenance(work: GraphWork, wires: Wiring, order: str = DEFAULT_ORDER)
 def _alike(work: GraphWork, wires: Wiring, slowdown: float, order: str) -> UnevenStep:
     """The step of the stage that decides, where hosts are alike."""
     pipeline = _played(work, wires, order)
-    unsent = pipeline.unsent
-    tails = [_tail_s(work, stage, wires, slowdown, order) for stage in range(work.layout.pp)]
-    seconds, last = step_s(pipeline, {stage: sum(tail) for stage, tail in enumerate(tails)})
-    waiting_s = waits(seconds - sum(tails[last]), float(unsent.span_s[last]), unsent.busy_s, last)
-    return UnevenStep(seconds, last, 0, waiting_s, *tails[last], 0.0)
+    unsent, played = pipeline.unsent, pipeline.played
+    if hide_between_chunks(work.layout):
+        hidden = _chunk_tails(work, wires, slowdown, order)
+        seconds, last, sync_s = chunk_step_s(pipeline, hidden)
+        gather_s = float(hidden.waits_s[last, 0] + hidden.slowed_s[last])
+        sync_s = min(sync_s, seconds - gather_s - float(played.busy_s[last]))
+    else:
+        tails = [_tail_s(work, stage, wires, slowdown, order) for stage in range(work.layout.pp)]
+        seconds, last = step_s(pipeline, {stage: sum(tail) for stage, tail in enumerate(tails)})
+        sync_s, gather_s = tails[last]
+    waiting_s = waits(seconds - sync_s - gather_s, float(unsent.span_s[last]), unsent.busy_s, last)
+    return UnevenStep(seconds, last, 0, waiting_s, sync_s, gather_s, 0.0)
 
 
 def _placed(work: GraphWork, wires: PlacedWires, slowdown: float, order: str) -> UnevenStep:
@@ -178,12 +193,20 @@ def _placed(work: GraphWork, wires: PlacedWires, slowdown: float, order: str) ->
     known = {id(lane): Passes(task_s, _sends_s(work, wires, lane), task_s) for lane in placed.lanes}
 
     def exposed_s(stage: int, lane: int, messages: list[tuple[str, float]], is_backward: bool) -> float:
-        whole_s, way_s = np.array([seconds for _, seconds in messages]), float(known[id(placed.lanes[lane])].send_s.mean())
-        pieces = _pieces(work, stage)[0 if is_backward else 1]
-        return shown_s(layout, pieces, whole_s, slowdown, has_ended=is_backward, way_s=way_s)
+        whole_s, pieces = np.array([seconds for _, seconds in messages]), _pieces(work, stage)[0 if is_backward else 1]
+        return shown_s(pieces, whole_s, slowdown, has_ended=is_backward)
+
+    def chunk_gaps(stage: int, messages_s: list[float], is_backward: bool) -> NDArray[np.float64]:
+        return chunk_gaps_s(_pieces(work, stage)[0 if is_backward else 1], np.array(messages_s), has_ended=is_backward)
 
     tails = Tails(
-        work.sync, work.gather, lambda stage: 0.0, lambda m, group: wires.group_s(m.operation, m.payload_bytes, group), exposed_s
+        work.sync,
+        work.gather,
+        lambda stage: 0.0,
+        lambda m, group: wires.group_s(m.operation, m.payload_bytes, group),
+        exposed_s,
+        chunk_gaps if hide_between_chunks(layout) else None,
+        slowdown,
     )
     return uneven_step(layout, placed, [known[id(lane)] for lane in placed.lanes], tails)
 
@@ -216,6 +239,11 @@ def _pieces(work: GraphWork, stage: int) -> tuple[Pieces, Pieces]:
     chunks = [work.chunks[chunk] for chunk in work.chunks_of(stage)]
     backward = [(work.backward_s[ops], work.gradient_bytes[ops]) for ops in chunks]
     return backward, [(work.forward_s[ops], work.graph.parameter_bytes[ops]) for ops in chunks]
+
+
+def _chunk_tails(work: GraphWork, wires: Wiring, slowdown: float, order: str) -> ChunkTails:
+    """Gradients and parameters that hide between chunks."""
+    return chunk_tails(work.layout, wires, order, slowdown, [_pieces(work, stage) for stage in range(work.layout.pp)])
 
 
 def _tail_s(work: GraphWork, stage: int, wires: Wiring, slowdown: float, order: str) -> tuple[float, float]:

@@ -2,9 +2,10 @@
 
 With ``overlap_dp`` the gradient of an op goes as soon as the last micro-batch's backward pass has made it, and an op waits for
 its parameters in the first forward pass; what is shown of that is as `gradient_overlap` says it for blocks, compiled here for
-ops, so that every stage that a cut may make can be priced.
+ops, so that every stage that a cut may make can be priced. Of several chunks of a stage it is told what follows and precedes
+each of them, since other passes run between them whose times the schedule knows (`steady_steps.ChunkTails`).
 
-Legend: ``n`` ops, ``u`` units that stay whole.
+Legend: ``n`` ops, ``u`` units that stay whole, ``p`` stages, ``v`` chunks of a stage.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from ...compiled import njit
 from ...plans.partition import Layout
+from ..pipelines.steady_steps import ChunkTails
 from ..process_groups.group_network import Wiring, slowest_group
 from ..work.operations import Message
 
@@ -78,38 +80,84 @@ Pieces = Sequence[tuple[NDArray[np.float64], NDArray[np.float64]]]
 def stage_tail_s(
     layout: Layout, wires: Wiring, order: str, slowdown: float, backward: Pieces, forward: Pieces
 ) -> tuple[float, float]:
-    """Exposed seconds of gradients and of gathered parameters; between two chunks run those of ``p - 1`` micro-batches."""
+    """Exposed seconds of gradients and of gathered parameters; not of chunks that hide them between each other."""
     found = []
     for has_ended, make, pieces in ((True, sync_messages, backward), (False, gather_messages, forward)):
-        total = float(sum(sizes.sum() for _, sizes in pieces))
-        whole_s = np.array(messages_s(make(layout, total), layout, wires, order), np.float64)
+        whole_s = _whole_s(make, layout, wires, order, pieces)
         whole = float(whole_s.sum())
         if layout.overlap_dp and whole > 0:
-            whole = shown_s(layout, pieces, whole_s, slowdown, has_ended=has_ended)
+            whole = shown_s(pieces, whole_s, slowdown, has_ended=has_ended)
         found.append(whole)
     return found[0], found[1]
 
 
-def shown_s(
-    layout: Layout, pieces: Pieces, whole_s: NDArray[np.float64], slowdown: float, *, has_ended: bool, way_s: float = 0.0
-) -> float:
+def hide_between_chunks(layout: Layout) -> bool:
+    """Whether chunks of a stage hide gradients and parameters between each other."""
+    return layout.overlap_dp and layout.dp > 1 and layout.virtual_stages > 1
+
+
+def chunk_tails(
+    layout: Layout, wires: Wiring, order: str, slowdown: float, stages: Sequence[tuple[Pieces, Pieces]]
+) -> ChunkTails:
+    """What follows and precedes the chunks of each stage, of which the backward and the forward passes are given."""
+    whole_s, gaps_s = np.zeros((2, layout.pp)), np.zeros((2, layout.pp, layout.virtual_stages))
+    for stage, passes in enumerate(stages):
+        for kind, make in enumerate((sync_messages, gather_messages)):
+            messages = _whole_s(make, layout, wires, order, passes[kind])
+            whole_s[kind, stage] = messages.sum()
+            gaps_s[kind, stage] = chunk_gaps_s(passes[kind], messages, has_ended=kind == 0)
+    return ChunkTails(*gaps_s, *whole_s, slowdown)
+
+
+def chunk_gaps_s(pieces: Pieces, whole_s: NDArray[np.float64], *, has_ended: bool) -> NDArray[np.float64]:
+    """Of each chunk of a stage, its lag or its wait as `ChunkTails` means them, ``(v,)``.
+
+    Args:
+        pieces: the ops of the passes.
+        whole_s: seconds of each message.
+        has_ended: whether they follow the last backward passes, else the first forward ones wait for them.
+    """
+    own, size = (np.concatenate(parts) for parts in zip(*pieces, strict=True))
+    places = np.cumsum([0, *(len(seconds) for seconds, _ in pieces)])
+    gaps_s: NDArray[np.float64] = _chunk_gaps_s(own, size, places, whole_s, has_ended)
+    return gaps_s
+
+
+@njit()
+def _chunk_gaps_s(seconds, sizes, places, whole_s, has_ended):  # type: ignore[no-untyped-def]
+    found, total = np.zeros(len(places) - 1), sizes.sum()
+    if total == 0.0 or len(whole_s) == 0:
+        return found
+    for chunk in range(len(found)):
+        first, last = places[chunk], places[chunk + 1]
+        own = np.zeros(len(seconds))
+        own[first:last] = seconds[first:last]
+        if has_ended:  # the chunks before it go backward later
+            found[chunk] = shown_after_s(own[:last][::-1].copy(), sizes[:last][::-1].copy(), total, whole_s)
+        else:
+            found[chunk] = shown_before_s(own[:last].copy(), sizes[:last].copy(), total, whole_s)
+    return found
+
+
+def _whole_s(
+    make: Callable[[Layout, float], tuple[Message, ...]], layout: Layout, wires: Wiring, order: str, pieces: Pieces
+) -> NDArray[np.float64]:
+    """Seconds of each message of a stage."""
+    total = float(sum(sizes.sum() for _, sizes in pieces))
+    return np.array(messages_s(make(layout, total), layout, wires, order), np.float64)
+
+
+def shown_s(pieces: Pieces, whole_s: NDArray[np.float64], slowdown: float, *, has_ended: bool) -> float:
     """Seconds of messages that go op by op: what passes do not hide, and what the rest slows them down.
 
     Args:
-        layout: of whose micro-batches ``p - 1`` run between two chunks.
         pieces: the ops of the passes.
         whole_s: seconds of each message.
         slowdown: factor on computing and sending that run side by side.
         has_ended: whether they follow the last backward pass, else the first forward one waits for them.
-        way_s: of a transfer between two chunks.
     """
-    total, whole = float(sum(sizes.sum() for _, sizes in pieces)), float(whole_s.sum())
-    seconds, sizes = [pieces[0][0]], [pieces[0][1]]
-    for place in range(1, len(pieces)):
-        between = pieces[place - 1 if has_ended else place][0]
-        seconds += [np.array([(layout.pp - 1) * (way_s + between.sum())]), pieces[place][0]]
-        sizes += [np.zeros(1), pieces[place][1]]
-    own, size = np.concatenate(seconds), np.concatenate(sizes)
+    own, size = (np.concatenate(parts) for parts in zip(*pieces, strict=True))
+    total, whole = float(size.sum()), float(whole_s.sum())
     if has_ended:
         shown = shown_after_s(own[::-1].copy(), size[::-1].copy(), total, whole_s)
     else:

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...plans.partition import Layout
-from ..pipelines.schedule_kernel import play_tasks
+from ..pipelines.schedule_kernel import play_chunks
 from ..pipelines.schedules import MAX_TASKS, STEADY_ROUNDS, orders, round_size
-from ..pipelines.steady_steps import PlayedPipeline
+from ..pipelines.steady_steps import PlayedPipeline, unhidden_s
 from ..pipelines.waits import waits
 from ..process_groups.lanes import PlacedGroups, PlacedLayout
 from ..process_groups.rank_groups import stage_groups, stage_width
@@ -54,6 +54,9 @@ class Tails(NamedTuple):
         seconds: of a message over groups.
         exposed_s: of messages that go block by block beside the passes of a lane, what these do not hide, and what the rest
             slows down: by stage, lane, axis and seconds of each message, and whether they follow the backward passes.
+        chunk_gaps_s: of messages that go between chunks too, the lag or the wait of each chunk, see `steady_steps.ChunkTails`: by
+            stage, seconds of each message, and whether they follow the backward passes; None where chunks are not told apart.
+        slowdown: factor on computing and sending that run side by side.
     """
 
     sync: Callable[[int], Sequence[Message]]
@@ -61,6 +64,8 @@ class Tails(NamedTuple):
     optimizer_s: Callable[[int], float]
     seconds: Callable[[Message, PlacedGroups], float]
     exposed_s: Callable[[int, int, list[tuple[str, float]], bool], float]
+    chunk_gaps_s: Callable[[int, list[float], bool], NDArray[np.float64]] | None = None
+    slowdown: float = 1.0
 
 
 class UnevenStep(NamedTuple):
@@ -89,9 +94,13 @@ class _Line(NamedTuple):
         rows: ranks of the groups of each message, counted within the stage, ``(g, k)``.
         seconds: of each message over each group, ``(g,)``.
         givers: ranks whose passes the messages of each rank go beside, itself first, ``(w, c)``.
-        own_s: what is left of the messages of each rank beside these passes, or all of it where they do not hide, ``(w, c)``.
+        own_s: what is left of the messages of each rank beside these passes, or all of it where they do not hide, ``(w, c)``;
+            where chunks are told apart, beside those of the last chunk to go backward, or of the first to go forward.
         is_hidden: whether they run beside passes.
         is_backward: whether these are the last backward passes, else the first forward ones of the next step.
+        gaps_s: lags or waits of the chunks of each rank, ``(w, v)``; None where chunks are not told apart.
+        whole_s: of all messages of each rank, ``(w,)``.
+        slowdown: factor on computing and sending that run side by side.
     """
 
     rows: list[NDArray[np.int64]]
@@ -100,19 +109,37 @@ class _Line(NamedTuple):
     own_s: NDArray[np.float64]
     is_hidden: bool
     is_backward: bool
+    gaps_s: NDArray[np.float64] | None = None
+    whole_s: NDArray[np.float64] | None = None
+    slowdown: float = 1.0
 
-    def after(self, clock: NDArray[np.float64]) -> NDArray[np.float64]:
+    def after(self, clock: NDArray[np.float64], lasts_s: NDArray[np.float64]) -> NDArray[np.float64]:
         """When each rank is done with all of them: a group begins when the last of it is there.
 
         What hides behind backward passes ends for all of a group when it ends for the last one; what hides behind forward
         passes begins for all together, and each waits for it by itself.
+
+        Args:
+            clock: when each rank is done with what comes before, ``(w,)``.
+            lasts_s: when its last backward pass of each chunk is computed, ``(w, v)``.
         """
         hides_back = self.is_hidden and self.is_backward
-        done = (clock[self.givers] + self.own_s).max(axis=1) if hides_back else clock.copy()
+        done = (clock[self.givers] + self.left_s(clock, lasts_s)).max(axis=1) if hides_back else clock.copy()
         for rows, seconds in zip(self.rows, self.seconds, strict=True):
             latest = done[rows].max(axis=1)
             done[rows] = (latest if self.is_hidden else latest + seconds)[:, None]
-        return done + self.own_s[:, 0] if self.is_hidden and not self.is_backward else done
+        return done + self.own_s[:, 0] - self.first_s if self.is_hidden and not self.is_backward else done
+
+    def left_s(self, clock: NDArray[np.float64], lasts_s: NDArray[np.float64]) -> NDArray[np.float64]:
+        """What is left of the messages of each rank beside the passes that they go beside, ``(w, c)``."""
+        if self.gaps_s is None or self.whole_s is None:
+            return self.own_s
+        return unhidden_s(clock[self.givers], lasts_s[self.givers], self.gaps_s[:, None], self.whole_s[:, None], self.slowdown)
+
+    @property
+    def first_s(self) -> NDArray[np.float64]:
+        """What the first chunk waits for, where each chunk waits in its passes, ``(w,)``."""
+        return np.zeros(len(self.own_s)) if self.gaps_s is None else self.gaps_s[:, 0]
 
 
 def uneven_step(layout: Layout, placed: PlacedLayout, passes: Sequence[Passes], tails: Tails) -> UnevenStep:
@@ -137,26 +164,32 @@ def uneven_step(layout: Layout, placed: PlacedLayout, passes: Sequence[Passes], 
     own_s[[0, -1]] += ends_s
     clock, last_s, least_s = np.zeros((pp, width)), 0.0, 0.0
     passed = done = np.zeros((pp, width))
+    computed_s = np.zeros((pp, width, layout.virtual_stages))
+    waits_s = np.zeros((pp, width, layout.virtual_stages))  # of chunks for their parameters, from the second step on
     step_s, busy_s = 0.0, np.zeros((len(lanes), pp))
     for number in range(STEPS):
         passed = np.empty((pp, width))
-        known: dict[tuple[int, bytes], tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
+        known: dict[tuple[int, bytes], tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]] = {}
         for lane, (ranks, of_lane) in enumerate(zip(lanes, passes, strict=True)):
             start_s = clock[:, ranks].max(axis=1)
-            key = id(of_lane), start_s.tobytes()
+            wait_s = waits_s[:, ranks].max(axis=1)
+            key = id(of_lane), start_s.tobytes() + wait_s.tobytes()
             if key not in known:
-                known[key] = _played(layout, of_lane.task_s, of_lane.send_s, start_s)
-            lane_ends_s, lane_busy_s = known[key]
+                known[key] = _played(layout, of_lane.task_s, of_lane.send_s, start_s, wait_s)
+            lane_ends_s, lane_busy_s, lane_lasts_s = known[key]
             passed[:, ranks] = lane_ends_s[:, None]
+            computed_s[:, ranks] = lane_lasts_s[:, None]
             if number == 0:
                 busy_s[lane] = lane_busy_s
                 alone_s = np.maximum(lane_busy_s, np.where(np.arange(pp) == 0, lane_ends_s, 0.0))
                 least_s = max(least_s, float((alone_s + own_s[:, ranks].max(axis=1)).max()))
-        done = np.stack([line.after(clock) for line, clock in zip(sync, passed, strict=True)])
+        done = np.stack([line.after(*clocks) for line, *clocks in zip(sync, passed, computed_s, strict=True)])
         done[[0, -1]] = np.maximum(done[0], done[-1]) + ends_s if ends_s.any() else done[[0, -1]]
         done += update_s
         step_s, last_s = float(done.max()) - last_s, float(done.max())
-        clock = np.stack([line.after(clock) for line, clock in zip(gather, done, strict=True)])
+        clock = np.stack([line.after(*clocks) for line, *clocks in zip(gather, done, computed_s, strict=True)])
+        for stage, line in enumerate(gather):
+            waits_s[stage] = 0.0 if line.gaps_s is None else line.gaps_s
     step_s = max(step_s, least_s)
     latest = np.where(done >= last_s * (1.0 - 1e-12), passed, -1.0)
     stage, rank = (int(place) for place in np.unravel_index(latest.argmax(), latest.shape))
@@ -176,27 +209,31 @@ def _played(
     task_s: NDArray[np.float64],
     send_s: NDArray[np.float64],
     starts_s: NDArray[np.float64],
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """When each stage ends that begins no earlier than told, and how long it is busy, with its transfers, ``(p,)`` each."""
+    waits_s: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """When each stage ends that begins no earlier than told, how long it is busy, with its transfers, ``(p,)`` each, and when the
+    last backward pass of each chunk is computed, ``(p, v)``; after the start of its stage no chunk begins before ``waits_s``."""
     p, v, m = layout.pp, layout.virtual_stages, layout.num_micro_batches
     if p == 1:
         busy_s = np.array([m * float(task_s.sum())])
-        return starts_s + busy_s, busy_s
+        return starts_s + busy_s, busy_s, (starts_s + busy_s)[:, None]
     task_s, sends = np.ascontiguousarray(task_s, np.float64), np.ascontiguousarray(send_s, np.float64)
 
-    def played(count: int, round_of: int | None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        tasks = orders(layout.schedule, p, v, count, round_of)
-        ends_s, busy_s, _, done = play_tasks(tasks, v, count, task_s, sends, layout.overlap_pp, starts_s)
+    def played(count: int, round_of: int | None) -> list[NDArray[np.float64]]:
+        tasks, lasts_s = orders(layout.schedule, p, v, count, round_of), np.zeros((p, v))
+        ends_s, busy_s, _, done = play_chunks(tasks, v, count, task_s, sends, layout.overlap_pp, starts_s, waits_s, lasts_s)
         assert done, "a schedule waits for itself"
-        return ends_s, busy_s
+        return [ends_s, busy_s, lasts_s]
 
     n = round_size(p, m) if v > 1 else p
     fewer = max(STEADY_ROUNDS, MAX_TASKS // (p * v * 3) // n) * n + m % n
     if m <= fewer + n:
-        return played(m, None)
-    (short_s, short_busy_s), (longer_s, longer_busy_s) = played(fewer, n), played(fewer + n, n)
+        ends_s, busy_s, lasts_s = played(m, None)
+        return ends_s, busy_s, lasts_s
     times = (m - fewer) // n
-    return short_s + times * (longer_s - short_s), short_busy_s + times * (longer_busy_s - short_busy_s)
+    both = zip(played(fewer, n), played(fewer + n, n), strict=True)
+    ends_s, busy_s, lasts_s = (short_s + times * (longer_s - short_s) for short_s, longer_s in both)
+    return ends_s, busy_s, lasts_s
 
 
 def _held_s(layout: Layout, passes: Sequence[Passes], stage: int) -> NDArray[np.float64]:
@@ -235,6 +272,14 @@ def _line(
     lane_of = np.empty(width, np.int64)
     for lane, ranks in enumerate(lanes):
         lane_of[ranks] = lane
+    if tails.chunk_gaps_s is not None:
+        gaps_s = np.stack([tails.chunk_gaps_s(stage, one.tolist(), is_backward) for one in of_rank.T])
+        whole_s, held = of_rank.sum(axis=0), np.array([held_s[lane_of[ranks]] for ranks in givers])
+        if is_backward:
+            own_s = unhidden_s(np.zeros(givers.shape), -held[:, :, None], gaps_s[:, None, :1], whole_s[:, None], tails.slowdown)
+        else:
+            own_s = (gaps_s[:, 0] + (tails.slowdown - 1) * np.maximum(0.0, whole_s - gaps_s[:, 0]))[:, None]
+        return _Line(rows, seconds, givers, own_s, True, is_backward, gaps_s, whole_s, tails.slowdown)
     known: dict[tuple[int, bytes], float] = {}
     own_s = np.zeros(givers.shape)
     for rank, place in np.ndindex(givers.shape):
