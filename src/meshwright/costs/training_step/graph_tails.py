@@ -106,7 +106,7 @@ def chunk_tails(
             messages = _whole_s(make, layout, wires, order, passes[kind])
             whole_s[kind, stage] = messages.sum()
             gaps_s[kind, stage] = chunk_gaps_s(passes[kind], messages, has_ended=kind == 0)
-    return ChunkTails(*gaps_s, *whole_s, slowdown)
+    return ChunkTails(gaps_s[0], gaps_s[1], whole_s[0], whole_s[1], slowdown)
 
 
 def chunk_gaps_s(pieces: Pieces, whole_s: NDArray[np.float64], *, has_ended: bool) -> NDArray[np.float64]:
