@@ -77,7 +77,7 @@ def environment() -> list[Figure]:
 
     def many_episodes() -> None:
         for e in range(256):
-            batch.begin(e, np.random.default_rng(e))
+            batch.reset(e, np.random.default_rng(e))
         for _ in range(100):
             scores = rng.random(batch.observations.action_mask.shape) * batch.observations.action_mask
             batch.step(scores.argmax(axis=1))
@@ -114,7 +114,7 @@ def start_up() -> list[Figure]:
     imported = median_s(lambda: subprocess.run([python, "-c", "import meshwright"], check=True))
     nothing = median_s(lambda: subprocess.run([python, "-c", "pass"], check=True))
     numpy_s = median_s(lambda: subprocess.run([python, "-c", "import numpy"], check=True))
-    call = "from meshwright.cli import run; run(['--help'])"
+    call = "from meshwright.cli import run_command_line; run_command_line(['--help'])"
     help_s = median_s(lambda: subprocess.run([python, "-c", call], check=True, stdout=subprocess.DEVNULL))
     return [
         Figure("import meshwright, beyond Python's own start", (imported - nothing) * 1e3, "ms", "new process"),

@@ -36,7 +36,7 @@ KEYS = ("cluster_shapes", "cluster_any", "candidate_shapes", "candidate_any", "c
 
 
 class Shapes(NamedTuple):
-    """Figures that `foresee` needs beside the problem.
+    """Figures that `write_availability` needs beside the problem.
 
     Attributes:
         mean_s: length of the first slot.
@@ -115,7 +115,7 @@ def sizes(space: DecisionSpace, num_candidates: int, num_slots: int, num_recent:
 
 
 @njit
-def foresee(problem: Problem, episodes: Episodes, e: int, given: Shapes, out: Any) -> None:
+def write_availability(problem: Problem, episodes: Episodes, e: int, given: Shapes, out: Any) -> None:
     """Write what is foreseen in episode ``e`` into row ``e`` of ``out``, an `envs.observation.ObservationArrays`."""
     num_slots = out.cluster_shapes.shape[2]
     now_s, degree, shape = episodes.now_s[e], given.degree, given.shape

@@ -58,14 +58,14 @@ class EpisodeBatch:
         """The state arrays."""
         return self._episodes
 
-    def begin(self, e: int, rng: np.random.Generator) -> None:
+    def reset(self, e: int, rng: np.random.Generator) -> None:
         """Draw the jobs of episode ``e``, and what interrupts them, from ``rng`` and show the first one."""
         arrivals = self.scenario.sample(rng, self.scenario.settings.num_jobs + 1)
         self.begin_with(e, arrivals, int(rng.integers(2**63)) if self.scenario.problem.interruptions.is_on else 0)
 
     def begin_with(self, e: int, arrivals: Arrivals, seed: int = 0) -> None:
         """Start episode ``e`` with given jobs, one more than it decides, and the seed of what interrupts them."""
-        self.scenario.begin(self._episodes, e, arrivals, seed)
+        self.scenario.reset(self._episodes, e, arrivals, seed)
         if self._observes:
             observe(self.scenario.problem, self._episodes, e, self._layout, self.observations)
 
@@ -101,13 +101,13 @@ class EpisodeBatch:
         if came == OVER:
             raise PolicyError("the episode is over or has not begun; reset it first")
         if came == WANTING:
-            wanting = self._episodes.is_wanting & stepped
+            wanting = self._episodes.needs_placement & stepped
             for e in np.flatnonzero(wanting).tolist():
-                self.scenario.settle(self._episodes, e)
+                self.scenario.resolve_placements(self._episodes, e)
             _finish(self.scenario.problem, self._episodes, wanting, *found)
         return rewards, is_over
 
-    def pays(self) -> NDArray[np.float32]:
+    def immediate_rewards(self) -> NDArray[np.float32]:
         """What `step` would pay for each candidate of each episode, ``(e, a)``, but for what is known only afterwards.
 
         That is jobs whose deadline expires in the queue, and the last reward of an episode where it is lost.
@@ -178,7 +178,7 @@ def _step(problem, episodes, actions, is_stepped, scale_s, layout, weights, obse
             continue
         rewards[e] = reward(problem, episodes, e, actions[e], weights, scale_s)
         dynamics.decide(problem, episodes, e, actions[e])
-        if episodes.is_wanting[e]:
+        if episodes.needs_placement[e]:
             came = WANTING
         else:
             _finish_one(problem, episodes, e, layout, weights, observations, observes, rewards, is_over)

@@ -76,7 +76,7 @@ class BenchmarkSettings(settings.Settings):
         data = self.model_dump(mode="json", exclude={"variants"})
         for change in self.variants[name]:
             data = settings.override(data, change)
-        return settings.build(BenchmarkSettings, data).model_copy(update={"name": f"{self.name}/{name}"})
+        return settings.build_settings(BenchmarkSettings, data).model_copy(update={"name": f"{self.name}/{name}"})
 
     def build(
         self,
@@ -85,8 +85,8 @@ class BenchmarkSettings(settings.Settings):
         cache: Path | None = None,
         progress: Callable[[str, int, int], None] | None = None,
     ) -> Scenario:
-        """Build the scenario (see `simulation.cluster.scenario.build`)."""
-        return scenario.build(self.scenario, graphs_dir=graphs_dir, cache=cache, progress=progress)
+        """Build the scenario (see `simulation.cluster.scenario.build_scenario`)."""
+        return scenario.build_scenario(self.scenario, graphs_dir=graphs_dir, cache=cache, progress=progress)
 
 
 def benchmark_names() -> list[str]:
@@ -137,7 +137,7 @@ def load_variants(
     return tuple(load_benchmark(f"{spec}/{name}", changes=changes, trace=trace) for name in found.variants)
 
 
-def beside(spec: str, folder: Path) -> str:
+def relative_to_file(spec: str, folder: Path) -> str:
     """A path from the folder of the file that names it, where a file is there; any other spelling as it is."""
     inside = folder / spec
     return str(inside) if not spec.startswith("preset:") and os.path.isfile(inside) else spec
@@ -158,7 +158,7 @@ def _load(spec: str, changes: Sequence[str]) -> BenchmarkSettings:
 def _with_paths(loaded: BenchmarkSettings, spec: str) -> BenchmarkSettings:
     """The same with paths that refer to the current folder, for a benchmark that a file holds."""
     chosen, folder = loaded.scenario, Path(spec).parent
-    paths = {"cluster": beside(chosen.cluster, folder), "workload": beside(chosen.workload, folder)}
+    paths = {"cluster": relative_to_file(chosen.cluster, folder), "workload": relative_to_file(chosen.workload, folder)}
     return loaded.model_copy(update={"scenario": chosen.model_copy(update=paths)})
 
 

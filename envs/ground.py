@@ -100,7 +100,7 @@ def grounds(data: Any, file: str) -> tuple[Ground, ...]:
         CheckpointError: it is no list of grounds.
     """
     try:
-        return tuple(settings.build(Ground, one) for one in ([] if data is None else data))
+        return tuple(settings.build_settings(Ground, one) for one in ([] if data is None else data))
     except (ConfigError, TypeError):
         raise CheckpointError("a part of the policy is not what it should be", file=file, field=KEY) from None
 

@@ -125,7 +125,7 @@ class JobPartitioningEnv(gymnasium.Env[Observation, np.int64]):
         super().reset(seed=None if ignores else seed)
         if options:
             raise ConfigError("unknown reset option", value=next(iter(options)), choices=[])
-        self._batch.begin(0, self.np_random)
+        self._batch.reset(0, self.np_random)
         return self._observation(), {}
 
     def step(self, action: np.int64 | int) -> tuple[Observation, SupportsFloat, bool, bool, dict[str, Any]]:
@@ -159,7 +159,7 @@ class JobPartitioningEnv(gymnasium.Env[Observation, np.int64]):
         return offered
 
     def decision(self) -> Decision:
-        """The decision at hand in plain figures."""
+        """The current decision in plain figures."""
         return decision(self.scenario, self._batch.episodes, 0)
 
     def record(self) -> EpisodeRecord:
@@ -167,4 +167,4 @@ class JobPartitioningEnv(gymnasium.Env[Observation, np.int64]):
         return self._batch.record(0)
 
     def _observation(self) -> Observation:
-        return {key: value[0].copy() for key, value in self._batch.observations.shown().items()}
+        return {key: value[0].copy() for key, value in self._batch.observations.current().items()}

@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 from ..compiled import njit
 from ..numba_records import by_reference
 from ..simulation.cluster.durations import class_durations_s, timed_as
-from ..simulation.cluster.problem import ONE_BLOCK_RULES, Problem
+from ..simulation.cluster.problem import ONE_BLOCK_RULES, Problem, Rule
 from ..simulation.cluster.scenario import Scenario
 from ..simulation.cluster.state import Episodes
-from .availability import KEYS, Shapes, foresee, shapes, sizes
+from .availability import KEYS, Shapes, shapes, sizes, write_availability
 
 # Moments ahead, in mean inter-arrival times.
 SLOTS = (1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
@@ -50,14 +50,14 @@ CANDIDATE_FEATURES = (
 
 
 @by_reference
-class Layout(NamedTuple):
+class FeatureParameters(NamedTuple):
     """Figures that the compiled feature functions need beside the problem.
 
     Attributes:
         slots_s: moments ahead in seconds, ``(h,)``.
         scale_s: durations are squashed around this.
         per_degree: blocks of each degree, ``(d,)``.
-        shapes: what foresight by shape needs.
+        shapes: what availability by shape needs.
     """
 
     slots_s: NDArray[np.float64]
@@ -85,8 +85,8 @@ class ObservationArrays(NamedTuple):
     candidate_ends: NDArray[np.float32]
     episode: NDArray[np.float32]
 
-    def shown(self) -> dict[str, NDArray[Any]]:
-        """The arrays by key; those of the foresight only where it is switched on."""
+    def current(self) -> dict[str, NDArray[Any]]:
+        """The arrays by key; those of the availability only where it is switched on."""
         shown = self._asdict()
         return {key: shown[key] for key in shown if key not in KEYS or self.episode.size}
 
@@ -102,7 +102,7 @@ class Observer:
     scenario: Scenario
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> FeatureParameters:
         """Slots and scales in seconds."""
         arrivals = self.scenario.settings.arrivals_per_slot
         mean_s = arrivals * self.scenario.workload.mean_interarrival_s
@@ -110,14 +110,14 @@ class Observer:
         chosen = self.scenario.settings
         recent = chosen.load_windows, chosen.deadline_windows, chosen.work_windows
         by_shape = shapes(self.scenario.space, mean_s, chosen.shape_slots, arrivals, chosen.slot_growth, *recent)
-        return Layout(np.array(SLOTS) * mean_s, DURATION_SCALE * mean_s, counts.astype(np.float64), by_shape)
+        return FeatureParameters(np.array(SLOTS) * mean_s, DURATION_SCALE * mean_s, counts.astype(np.float64), by_shape)
 
     @property
     def space(self) -> spaces.Dict:
         """The observation space; see `JobPartitioningEnv` for the meaning of each key."""
         held = self._sizes(1)
         if self.scenario.settings.shape_slots:
-            held |= {key: (1, *shape) for key, shape in self._foresight.items()}
+            held |= {key: (1, *shape) for key, shape in self._availability.items()}
         boxes: dict[str, spaces.Space[NDArray[np.float32]]] = {
             key: spaces.Box(0.0, 1.0, shape[1:], np.float32)
             for key, shape in held.items()
@@ -135,12 +135,12 @@ class Observer:
     def arrays(self, num_episodes: int) -> ObservationArrays:
         """Empty observations of a number of episodes."""
         types = {"graph_id": np.int64, "action_mask": np.int8}
-        foreseen = {key: (num_episodes, *shape) for key, shape in self._foresight.items()}
+        foreseen = {key: (num_episodes, *shape) for key, shape in self._availability.items()}
         held = {**self._sizes(num_episodes), **foreseen}
         return ObservationArrays(**{key: np.zeros(shape, types.get(key, np.float32)) for key, shape in held.items()})
 
     @property
-    def _foresight(self) -> dict[str, tuple[int, ...]]:
+    def _availability(self) -> dict[str, tuple[int, ...]]:
         scenario = self.scenario
         chosen = scenario.settings
         return sizes(scenario.space, scenario.problem.num_candidates, chosen.shape_slots, chosen.num_recent)
@@ -161,7 +161,7 @@ class Observer:
 
 
 @njit
-def observe(problem: Problem, episodes: Episodes, e: int, layout: Layout, out: ObservationArrays) -> None:
+def observe(problem: Problem, episodes: Episodes, e: int, layout: FeatureParameters, out: ObservationArrays) -> None:
     """Write the observation of episode ``e`` into row ``e`` of ``out``."""
     out.devices[e] = 0.0
     for a in range(out.action_mask.shape[1]):
@@ -225,7 +225,7 @@ def observe(problem: Problem, episodes: Episodes, e: int, layout: Layout, out: O
             degree = problem.degrees[problem.degree[block]]
             held = problem.start[block + 1] - problem.start[block]
             row[0] = 1.0
-            if problem.candidate_rule[a] < 4:
+            if problem.candidate_rule[a] < Rule.PUBLISHED:
                 row[2 + problem.candidate_rule[a]] = 1.0
             row[6] = held / num_devices
             row[7] = np.log2(degree) / max(1.0, np.log2(num_devices))
@@ -245,7 +245,7 @@ def observe(problem: Problem, episodes: Episodes, e: int, layout: Layout, out: O
                     after[problem.degree[other], until] += 1.0
         _write_slots(after, layout.per_degree, out.candidate_slots[e, a])
     if out.episode.shape[1] > 0:
-        foresee(problem, episodes, e, layout.shapes, out)
+        write_availability(problem, episodes, e, layout.shapes, out)
 
 
 @njit

@@ -13,7 +13,7 @@ from ..simulation.cluster.scenario import Scenario
 from .batch import EpisodeBatch
 
 
-def play(chooser: Policy, scenario: Scenario, seed: int, latency_s: list[float] | None = None) -> EpisodeRecord:
+def play_episode(chooser: Policy, scenario: Scenario, seed: int, latency_s: list[float] | None = None) -> EpisodeRecord:
     """One episode; all randomness, the policy's too, follows from the seed.
 
     Args:
@@ -24,10 +24,10 @@ def play(chooser: Policy, scenario: Scenario, seed: int, latency_s: list[float] 
     """
     observes = getattr(chooser, "observes", True)
     batch = EpisodeBatch(scenario, 1, observes=observes)
-    batch.begin(0, np.random.default_rng(seed))
+    batch.reset(0, np.random.default_rng(seed))
     chooser.begin(seed)
     while not batch.is_over[0]:
-        observation = {key: value[0] for key, value in batch.observations.shown().items()} if observes else {}
+        observation = {key: value[0] for key, value in batch.observations.current().items()} if observes else {}
         shown = decision(scenario, batch.episodes, 0)
         began = time.perf_counter()
         choice = chooser.choose(shown, observation)

@@ -13,7 +13,7 @@ from signal import SIG_IGN, SIGINT, signal
 from threading import current_thread, main_thread
 
 from ..envs.benchmark import BenchmarkSettings
-from ..envs.playing import play
+from ..envs.playing import play_episode
 from ..errors import MeshwrightError
 from ..planners.policy import Policy
 from ..planning.policies import policy
@@ -115,4 +115,4 @@ def _timed(spec: str, chooser: Policy | None, scenario: Scenario, seed: int) -> 
     if chooser is None:
         return beam_record(spec, scenario, seed), []
     latency_s: list[float] = []
-    return play(chooser, scenario, seed, latency_s), latency_s
+    return play_episode(chooser, scenario, seed, latency_s), latency_s

@@ -26,12 +26,12 @@ def combined(name: str, results: Sequence[Data]) -> dict[str, Any]:
         "format_version": FORMAT_VERSION,
         "benchmark": name,
         "rows": [row for result in results for row in result["rows"]],
-        "standings": standings(results),
+        "standings": family_standings(results),
         "variants": {result["benchmark"]: {key: result[key] for key in apart} for result in results},
     }
 
 
-def standings(results: Sequence[Data]) -> list[dict[str, Any]]:
+def family_standings(results: Sequence[Data]) -> list[dict[str, Any]]:
     """How each learned policy stands over several benchmarks, against the best fixed degree and the best baseline of each.
 
     ``better``, ``unclear`` and ``worse`` count benchmarks by the interval of the paired difference of blocking rates,
@@ -65,7 +65,7 @@ def standings(results: Sequence[Data]) -> list[dict[str, Any]]:
 
 
 def standing_cells(found: Sequence[Data]) -> tuple[list[str], list[list[str]]]:
-    """Head and rows of a table of `standings`."""
+    """Head and rows of a table of `family_standings`."""
     head = ["policy", "against", "benchmarks", "better", "unclear", "worse", "lower mean", "worst ratio"]
     rows = []
     for row in found:

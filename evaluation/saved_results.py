@@ -140,6 +140,6 @@ def read_curve(path: Path) -> list[dict[str, Any]]:
 
 def _check(model: type[settings.Settings], data: Any, path: Path) -> None:
     try:
-        settings.build(model, data, file=path)
+        settings.build_settings(model, data, file=path)
     except ConfigError as error:
         raise InputFileError(error.problem, file=path, field=error.field, value=error.value, choices=error.choices) from None

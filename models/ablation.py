@@ -14,7 +14,7 @@ from .settings import Part
 _LOOK_AHEAD = ("completion against deadline", "completion", "device-seconds", "communication share", "efficiency")
 
 
-def unseen(observation: dict[str, Tensor], parts: Sequence[Part]) -> dict[str, Tensor]:
+def ablated(observation: dict[str, Tensor], parts: Sequence[Part]) -> dict[str, Tensor]:
     """A copy of a batch of observations, or of some of their keys, without some parts (see `models.settings.Part`).
 
     Blank features are zero. Where time is blank, every slot shows what is free by the first one, and the state after a

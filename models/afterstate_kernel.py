@@ -24,11 +24,11 @@ def worth_after(seen: ObservationArrays, weights: AfterWeights, out: NDArray[np.
         weights: of the scenario.
         out: ``(e, a, 1 + second)``: value first. Candidates that are not offered are left at zero.
     """
-    write_worth(seen.candidate_shapes, seen.candidate_any, seen.episode, seen.action_mask, weights, out)
+    write_values(seen.candidate_shapes, seen.candidate_any, seen.episode, seen.action_mask, weights, out)
 
 
 @njit(fastmath=True)
-def write_worth(shapes, is_any, episode, mask, weights, out):  # type: ignore[no-untyped-def]
+def write_values(shapes, is_any, episode, mask, weights, out):  # type: ignore[no-untyped-def]
     """`worth_after` by the observation's arrays: shapes, whether any, episode and mask of the candidates."""
     num_shapes, num_slots = shapes.shape[2], shapes.shape[3]
     num_degrees = is_any.shape[2]
@@ -78,14 +78,14 @@ def _read(lifted, weights, out):  # type: ignore[no-untyped-def]
     out[0] = value
 
 
-def shown_with_worth(seen: ObservationArrays, weights: AfterWeights) -> dict[str, NDArray[Any]]:
+def current_with_values(seen: ObservationArrays, weights: AfterWeights) -> dict[str, NDArray[Any]]:
     """Observations by key in which the worth of candidates stands in place of what it is read from.
 
     ``candidate_after``, ``(e, a, 1 + second)``, replaces the keys `READ`; a `CandidateNetwork` takes either.
     """
     out = np.empty((*seen.action_mask.shape, 1 + len(weights.value)), np.float32)
     worth_after(seen, weights, out)
-    return {**{key: value for key, value in seen.shown().items() if key not in READ}, "candidate_after": out}
+    return {**{key: value for key, value in seen.current().items() if key not in READ}, "candidate_after": out}
 
 
 # Keys of an observation that nothing but the worth of candidates is read from.

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..compiled import njit
-from ..envs.availability import foresee
+from ..envs.availability import write_availability
 from ..envs.observation import Observer
 from ..envs.reward import RewardSettings, reward
 from ..planners.afterstate_features import Scorer, score_candidates, state_of_episode
@@ -19,7 +19,7 @@ from ..planners.episode_player import begun_for_each, blocking_rates
 from ..planners.linear import FEATURES, folded, scorer
 from ..simulation.cluster import dynamics
 from ..simulation.cluster.scenario import Scenario
-from .afterstate_kernel import write_worth
+from .afterstate_kernel import write_values
 from .network import CandidateNetwork
 
 
@@ -71,26 +71,26 @@ class CorrectedTrial:
 
 
 @njit
-def _play(problem, episodes, base, weights, num_episodes, shapes, seen, worth, paid, scale_s, may_reject):  # type: ignore[no-untyped-def]
-    block_worth, first_worth, plain = weights
+def _play(problem, episodes, base, weights, num_episodes, shapes, seen, value_weights, paid, scale_s, may_reject):  # type: ignore[no-untyped-def]
+    block_value, first_value, plain = weights
     num_candidates, num_jobs = episodes.can_place.shape[1], episodes.arrival_s.shape[1]
-    after = np.empty((1, num_candidates, 1 + len(worth.value)), np.float32)
+    after = np.empty((1, num_candidates, 1 + len(value_weights.value)), np.float32)
     scores = np.empty(num_candidates)
     for e in range(len(plain) * num_episodes):
         w = e // num_episodes
-        own = Scorer(base.blocks, base.mean_s, block_worth[w], first_worth[w], plain[w])
+        own = Scorer(base.blocks, base.mean_s, block_value[w], first_value[w], plain[w])
         dynamics.start(problem, episodes, e)
         while episodes.job[e] < num_jobs - 1:
             chosen = 0
             if episodes.can_place[e, 1:].any():
                 score_candidates(own, state_of_episode(episodes, e, num_jobs - episodes.num_arrived[e]), scores)
-                foresee(problem, episodes, e, shapes, seen)
+                write_availability(problem, episodes, e, shapes, seen)
                 mask = seen.action_mask[e]
                 for a in range(num_candidates):
                     mask[a] = 1 if a == 0 or episodes.can_place[e, a] else 0
                 only = slice(e, e + 1)
                 shares, is_any = seen.candidate_shapes[only], seen.candidate_any[only]
-                write_worth(shares, is_any, seen.episode[only], seen.action_mask[only], worth, after)
+                write_values(shares, is_any, seen.episode[only], seen.action_mask[only], value_weights, after)
                 highest = -np.inf
                 for a in range(0 if may_reject else 1, num_candidates):
                     if mask[a]:

@@ -19,7 +19,7 @@ KEY = "candidate_prior"
 """Of an observation: the scores of the linear scorer, ``(a,)``; zero for candidates that are not offered."""
 
 
-def silent(scenario: Scenario) -> LinearWeights:
+def zero_prior(scenario: Scenario) -> LinearWeights:
     """A linear scorer to which all candidates of a scenario are worth nothing."""
     return LinearWeights(np.zeros(len(FEATURES)), scenario.settings.placement_rules)
 
@@ -49,7 +49,7 @@ class LinearPrior:
         return found.astype(np.float32)
 
     def of_episodes(self, episodes: Episodes) -> NDArray[np.float32]:
-        """Scores of the candidates of each episode's decision at hand, ``(e, a)``.
+        """Scores of the candidates of each episode's current decision, ``(e, a)``.
 
         Raises:
             PolicyError: candidates may hold several blocks.

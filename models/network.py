@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from ..envs.observation import CANDIDATE_FEATURES, CLUSTER_FEATURES, DEVICE_FEATURES, JOB_FEATURES, SLOTS
 from ..envs.static_features import DEGREE_FEATURES, StaticFeatures
-from .ablation import unseen
+from .ablation import ablated
 from .afterstate_value import AfterstateValue, AfterWeights
 from .encoders import GraphEncoder, GraphTotals, NoGraph, SetEncoder, StaticTensors
 from .linear_prior import KEY as PRIOR
@@ -35,7 +35,7 @@ NOT_OFFERED = -1e8
 
 
 @dataclass(frozen=True)
-class Worth:
+class CandidateValue:
     """What the offered candidates of all samples are worth.
 
     Attributes:
@@ -126,26 +126,26 @@ class CandidateNetwork(nn.Module):
 
     def forward(self, observation: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         """Scores ``(b, a)`` and values ``(b,)`` of a batch of observations (see `envs.job_partitioning`)."""
-        observation = unseen(observation, self.settings.without)
+        observation = ablated(observation, self.settings.without)
         embedded = self.graph_embeddings()[observation["graph_id"].reshape(-1).long()]
         context = self._context(observation, embedded)
         offered = observation["action_mask"] > 0
         sample, candidate = offered.nonzero(as_tuple=True)
         slots = self._with_degrees(observation["candidate_slots"][sample, candidate])
         features = [observation["candidates"][sample, candidate], self.slot_encoder(slots)]
-        worth = self._worth(observation, sample, candidate) if self.settings.after else None
-        if worth is not None:
-            features.append(worth.hidden.detach())
+        candidate_value = self._candidate_value(observation, sample, candidate) if self.settings.after else None
+        if candidate_value is not None:
+            features.append(candidate_value.hidden.detach())
         hidden = self.candidate(torch.cat(features, dim=1)) + self.candidate_context(context)[sample]
         found = self.score(hidden).squeeze(1)
         if self.settings.prior:
             found = found + self.prior_sharpness * observation[PRIOR][sample, candidate]
         value = self._value(context, embedded)
         scores = torch.full(offered.shape, NOT_OFFERED, dtype=found.dtype, device=found.device)
-        if worth is None:
+        if candidate_value is None:
             return scores.index_put((sample, candidate), found), value
         # What PPO learns is the correction; worth is a value, and choosing by it must not bend it.
-        total = (worth.pays + worth.after).detach()
+        total = (candidate_value.pays + candidate_value.after).detach()
         scores = scores.index_put((sample, candidate), found + self.log_sharpness.exp() * total)
         share = torch.softmax(scores.detach(), dim=1)[sample, candidate]
         return scores, value.index_add(0, sample, self.value_scale * share * total)
@@ -154,28 +154,28 @@ class CandidateNetwork(nn.Module):
         """Values ``(b,)`` alone."""
         if self.settings.after:
             return self.forward(observation)[1]
-        observation = unseen(observation, self.settings.without)
+        observation = ablated(observation, self.settings.without)
         embedded = self.graph_embeddings()[observation["graph_id"].reshape(-1).long()]
         return self._value(self._context(observation, embedded), embedded)
 
-    def worth(self, observation: dict[str, Tensor]) -> Worth:
+    def candidate_value(self, observation: dict[str, Tensor]) -> CandidateValue:
         """What candidates are worth by the state after them; for networks with the layers ``after``."""
-        observation = unseen(observation, self.settings.without)
-        return self._worth(observation, *(observation["action_mask"] > 0).nonzero(as_tuple=True))
+        observation = ablated(observation, self.settings.without)
+        return self._candidate_value(observation, *(observation["action_mask"] > 0).nonzero(as_tuple=True))
 
-    def after_worth(self, candidates: dict[str, Tensor]) -> Tensor:
+    def afterstate_value(self, candidates: dict[str, Tensor]) -> Tensor:
         """What the state after given candidates is worth, ``(v,)``.
 
         Args:
             candidates: the keys ``candidate_shapes``, ``candidate_any`` and ``episode`` of an observation, a row each.
         """
-        return self._after(unseen(candidates, self.settings.without))[0]
+        return self._after(ablated(candidates, self.settings.without))[0]
 
     def after_weights(self) -> AfterWeights:
-        """What `after_worth` is computed from for the current scenario, as plain matrices."""
+        """What `afterstate_value` is computed from for the current scenario, as plain matrices."""
         return self.after.matrices(self.static, sees_time="time-to-free" not in self.settings.without)
 
-    def _worth(self, observation: dict[str, Tensor], sample: Tensor, candidate: Tensor) -> Worth:
+    def _candidate_value(self, observation: dict[str, Tensor], sample: Tensor, candidate: Tensor) -> CandidateValue:
         if "candidate_after" in observation:  # computed already, see `models.afterstate_kernel`
             found = observation["candidate_after"][sample, candidate]
             after, hidden = found[:, 0], found[:, 1:]
@@ -183,11 +183,13 @@ class CandidateNetwork(nn.Module):
             rows = {key: observation[key][sample, candidate] for key in ("candidate_shapes", "candidate_any")}
             after, hidden = self._after({**rows, "episode": observation["episode"][sample]})
         told = [observation[key][sample, candidate] for key in ("candidates", "candidate_ends")]
-        return Worth(sample, candidate, self.pays(torch.cat(told, dim=1)).squeeze(1), after, hidden)
+        return CandidateValue(sample, candidate, self.pays(torch.cat(told, dim=1)).squeeze(1), after, hidden)
 
     def _after(self, rows: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        worth: tuple[Tensor, Tensor] = self.after(self.static, rows["candidate_shapes"], rows["candidate_any"], rows["episode"])
-        return worth
+        candidate_value: tuple[Tensor, Tensor] = self.after(
+            self.static, rows["candidate_shapes"], rows["candidate_any"], rows["episode"]
+        )
+        return candidate_value
 
     def _encode(self) -> Tensor:
         static = self.static

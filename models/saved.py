@@ -38,7 +38,7 @@ FEATURES = files.digest(
 _RULE_COLUMNS = [CANDIDATE_FEATURES.index(f"rule {rule}") for rule in ONE_BLOCK_RULES]
 
 
-def told_by(scenario: ScenarioSettings) -> dict[str, Any]:
+def scenario_metadata(scenario: ScenarioSettings) -> dict[str, Any]:
     """What a policy remembers of the scenario that it was trained in: placement rules, and what observations tell."""
     recent = {name: list(getattr(scenario, name)) for name in RECENT}
     slots = {name: getattr(scenario, name) for name in ("shape_slots", "arrivals_per_slot", "slot_growth")}
@@ -96,7 +96,7 @@ class SavedNetwork:
         if data["features"] != FEATURES:
             raise CheckpointError("was trained on other features than this version observes; train it again", file=file)
         try:
-            chosen = settings.build(NetworkSettings, data["network"])
+            chosen = settings.build_settings(NetworkSettings, data["network"])
         except ConfigError as error:
             raise CheckpointError(error.problem, file=file, field=f"network.{error.field}", value=error.value) from None
         weights = data["weights"]

@@ -9,7 +9,7 @@ import json
 import re
 import sys
 import zipfile
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import pytest
@@ -282,3 +282,23 @@ def test_every_module_is_reached_from_a_command_a_public_name_or_an_entry_point(
     assert sorted(MODULES.keys() - reached - data) == []
     for module, page in DOCUMENTED.items():
         assert module.removeprefix("meshwright.") in (ROOT / "docs" / page).read_text()
+
+
+def test_the_name_of_a_public_class_stands_once():
+    homes = defaultdict(list)
+    for module, path in MODULES.items():
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes[node.name].append(module)
+    assert {name: found for name, found in homes.items() if len(found) > 1} == {}
+
+
+def test_no_code_of_an_outcome_or_a_rule_is_a_bare_number():
+    coded = re.compile(r"\b(?:outcome|obstacle|rule|candidate_rule)(?:\[[^\]]*\])? (?:==|!=|<|>|<=|>=|=) \d")
+    found = [
+        f"{module}: {line.strip()}"
+        for module, path in MODULES.items()
+        for line in path.read_text().splitlines()
+        if coded.search(line)
+    ]
+    assert found == []

@@ -18,11 +18,11 @@ from stable_baselines3.common.logger import KVWriter
 
 from .. import files
 from ..envs.ground import KEY, Ground
-from ..models.linear_prior import silent
+from ..models.linear_prior import zero_prior
 from ..models.network import CandidateNetwork
-from ..models.saved import SavedNetwork, told_by
+from ..models.saved import SavedNetwork, scenario_metadata
 from . import checkpoint
-from .curriculum import Course
+from .curriculum import TrainingPhase
 from .linear.search import LinearSearch
 from .pretraining.stages import finish_pretraining, pretrain, tune_prior
 from .pretraining.temporal_difference import ValueLearning
@@ -53,20 +53,20 @@ class TrainProgress:
     tuned: float = 1.0
 
 
-class Looks(BaseCallback):
-    """Looks at the validation episodes, keeps the best policy, and takes checkpoints, between two updates."""
+class ValidationCallback(BaseCallback):
+    """Plays the validation episodes, keeps the best policy, and takes checkpoints, between two updates."""
 
     def __init__(
         self,
         chosen: TrainSettings,
         run: RunFolder,
-        played: Sequence[Course],
+        played: Sequence[TrainingPhase],
         key: str,
-        board: Board,
+        board: TensorBoardWriter,
         progress: Progress | None,
     ) -> None:
         super().__init__()
-        self.chosen, self.run, self.course, self.key, self.board, self.report = chosen, run, played[-1], key, board, progress
+        self.chosen, self.run, self.phase, self.key, self.board, self.report = chosen, run, played[-1], key, board, progress
         self.grounds = _grounds(played)
         self.curve: list[dict[str, Any]] = []
         self.best: SavedNetwork | None = None
@@ -81,22 +81,22 @@ class Looks(BaseCallback):
         self.averaged: CandidateNetwork | None = None
         self.averaged_at = 0
         self.averaged_weights: dict[str, torch.Tensor] | None = None
-        self.before: Board | None = None
+        self.before: TensorBoardWriter | None = None
         self.before_shown = 0
 
     @property
     def is_done(self) -> bool:
         """Whether so many looks went by without a better one that PPO stops."""
-        looks = [row["validation_blocking_rate"] for row in self.curve if row["phase"] == "ppo"]
+        validations = [row["validation_blocking_rate"] for row in self.curve if row["phase"] == "ppo"]
         patience = self.chosen.patience
-        return patience is not None and len(looks) - 1 - int(np.argmin(looks or [0.0])) >= patience
+        return patience is not None and len(validations) - 1 - int(np.argmin(validations or [0.0])) >= patience
 
     def pretrain(self, model: MaskablePPO, begun: dict[str, Any] | None, *, is_resumed: bool) -> None:
         """Prepare the network before PPO, which begins with what was best at a look.
 
         Args:
             model: fresh, or as a checkpoint within the pretraining left it.
-            begun: what that checkpoint tells of the pretraining; `take_up` comes before.
+            begun: what that checkpoint tells of the pretraining; `restore` comes before.
             is_resumed: whether the run has been here before, with or without a checkpoint.
         """
         self.model = model
@@ -105,11 +105,11 @@ class Looks(BaseCallback):
         learned, searched = (begun["values"], begun["linear"]) if begun is not None else (None, None)
         self.before_shown = begun["shown"] if begun is not None else 0
         first_step = (begun["shown"] + 1 if begun is not None else 0) if is_resumed else None
-        self.before = Board(self.run.tensorboard / "pretraining", first_step)
+        self.before = TensorBoardWriter(self.run.tensorboard / "pretraining", first_step)
         try:
             if searched is None:
                 self._pretrain_network(learned)
-            rewards = self.course.benchmarks[0].reward
+            rewards = self.phase.benchmarks[0].reward
             tune_prior(self._network, self._env, rewards, self.chosen, self._on_tuned, searched and json.loads(searched))
             if self._network.settings.prior:
                 self._validate("tuned", self.before_ppo)
@@ -126,7 +126,7 @@ class Looks(BaseCallback):
         """All of the pretraining but the tuning of a linear scorer."""
         env = self._env
         if self._network.settings.prior:
-            env.show_prior(silent(env.scenario))
+            env.set_linear_prior(zero_prior(env.scenario))
         pretrain(self._network, env, self.chosen, self._on_pretrained, begun)
         self._validate("pretraining", self.before_ppo)
         assert self.best is not None
@@ -134,10 +134,10 @@ class Looks(BaseCallback):
         env.reward_centre = self.best_centre.copy()  # what these weights hold worth to be is centred by it
         self.best.save(self.run.pretrained)
 
-    def show_worth(self, model: MaskablePPO) -> None:
+    def use_value_network(self, model: MaskablePPO) -> None:
         """Let the model's environments tell what states are worth by its weights, which PPO does not change."""
         self.model = model
-        self._env.show_worth_by(self._network)
+        self._env.set_value_network(self._network)
 
     def _on_tuned(self, search: LinearSearch) -> None:
         files.write_json(self.run.tuning_curve, search.curve)
@@ -178,7 +178,7 @@ class Looks(BaseCallback):
         assert isinstance(network, CandidateNetwork)
         return network
 
-    def take_up(self, saved: dict[str, Any], best: SavedNetwork | None) -> None:
+    def restore(self, saved: dict[str, Any], best: SavedNetwork | None) -> None:
         """Continue from a checkpoint's progress."""
         self.best = best
         self.curve, self.ended, self.before_s = saved["curve"], saved["ended"], saved["elapsed_s"]
@@ -235,7 +235,7 @@ class Looks(BaseCallback):
 
     def _validate(self, phase: str, steps: int) -> None:
         network = self.averaged or self._network
-        rate = blocking_rate(network, self.course.scenarios, self.chosen.num_validation_seeds, self._env.prior)
+        rate = blocking_rate(network, self.phase.scenarios, self.chosen.num_validation_seeds, self._env.prior)
         row = {
             "phase": phase,
             "steps": steps,
@@ -260,7 +260,7 @@ class Looks(BaseCallback):
                 "phase": phase,
                 "steps": steps,
                 "validation_blocking_rate": rate,
-                **told_by(self.course.scenarios[0].settings),
+                **scenario_metadata(self.phase.scenarios[0].settings),
                 KEY: self.grounds,
             }
             self.best = SavedNetwork.of(network, trained, self._env.prior)
@@ -298,13 +298,13 @@ class Looks(BaseCallback):
         return self.before_s + time.perf_counter() - self.since
 
 
-def _grounds(played: Sequence[Course]) -> list[dict[str, Any]]:
+def _grounds(played: Sequence[TrainingPhase]) -> list[dict[str, Any]]:
     """Of each benchmark of a run, once."""
-    found = {id(scenario): Ground.of(benchmark.name, scenario) for course in played for benchmark, scenario in course.pairs()}
+    found = {id(scenario): Ground.of(benchmark.name, scenario) for phase in played for benchmark, scenario in phase.pairs()}
     return [ground.model_dump(mode="json") for ground in found.values()]
 
 
-class Board(KVWriter):
+class TensorBoardWriter(KVWriter):
     """Scalars for TensorBoard.
 
     Args:

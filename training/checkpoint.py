@@ -149,8 +149,8 @@ def restore(data: dict[str, Any], path: Path, model: MaskablePPO, key: str) -> R
     network = model.policy.get_submodule("network")
     assert isinstance(network, CandidateNetwork)
     best = None if data["best"] is None else SavedNetwork.from_data(data["best"], path)
-    _environment(model).show_prior(None if data["prior"] is None else LinearWeights.from_data(data["prior"], path))
-    _environment(model).show_worth_by(network)  # which PPO does not change
+    _environment(model).set_linear_prior(None if data["prior"] is None else LinearWeights.from_data(data["prior"], path))
+    _environment(model).set_value_network(network)  # which PPO does not change
     seen = _environment(model).restore({name: tensor.numpy() for name, tensor in data["episodes"].items()})
     if data["episode_starts"] is not None:  # else PPO has yet to begin, and the episodes anew with it
         model._last_obs, model._last_episode_starts = seen, data["episode_starts"].numpy()

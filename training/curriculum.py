@@ -19,7 +19,7 @@ SetUp = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, eq=False)
-class Course:
+class TrainingPhase:
     """Benchmarks that are played side by side until a number of decisions.
 
     Attributes:
@@ -39,21 +39,21 @@ class Course:
     def env(self, chosen: TrainSettings) -> JobPartitioningVecEnv:
         """Its environments."""
         rewards = [benchmark.reward for benchmark in self.benchmarks]
-        worth_size = 1 + chosen.network.after[-1] if chosen.network.after else 0
+        value_size = 1 + chosen.network.after[-1] if chosen.network.after else 0
         return JobPartitioningVecEnv(
             self.scenarios,
             chosen.ppo.num_envs,
             rewards,
             chosen.seed,
             staggered=chosen.staggered,
-            worth_size=worth_size,
+            value_size=value_size,
             has_prior=chosen.network.prior,
         )
 
 
-def courses(
+def phases(
     chosen: TrainSettings, *, graphs_dir: Path | None = None, scenario: Scenario | None = None, progress: SetUp | None = None
-) -> list[Course]:
+) -> list[TrainingPhase]:
     """The courses of a run; the last one is what is validated. Equal benchmarks are built once.
 
     Args:
@@ -75,7 +75,7 @@ def courses(
                 benchmark = load_benchmark(spec, changes=list(chosen.changes))
                 built[spec] = benchmark, benchmark.build(graphs_dir=graphs_dir, progress=progress)
         benchmarks, scenarios = zip(*(built[spec] for spec in specs), strict=True)
-        made.append(Course(until_steps, benchmarks, scenarios))
+        made.append(TrainingPhase(until_steps, benchmarks, scenarios))
     _check(chosen, list(built.values()))
     return made
 

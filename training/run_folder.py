@@ -47,7 +47,7 @@ PACKAGES = (
 
 
 @dataclass(frozen=True)
-class Run(Generic[Chosen]):
+class AnyRunFolder(Generic[Chosen]):
     """Paths inside the run folder of any method, and how one begins.
 
     Attributes:
@@ -123,7 +123,7 @@ class Run(Generic[Chosen]):
         return run
 
     @classmethod
-    def begun_with(cls, path: Path, chosen: Chosen) -> Self:
+    def matching(cls, path: Path, chosen: Chosen) -> Self:
         """An existing run folder that was begun with a config.
 
         Raises:
@@ -141,7 +141,7 @@ class Run(Generic[Chosen]):
         return cast(Chosen, settings.load(self.kind, self.config))
 
 
-class RunFolder(Run[TrainSettings]):
+class RunFolder(AnyRunFolder[TrainSettings]):
     """That of a network."""
 
     kind = TrainSettings

@@ -67,7 +67,7 @@ class PPOSettings(settings.Settings):
         return self.num_envs * self.rollout_steps
 
 
-class Lesson(settings.Settings):
+class CurriculumPhase(settings.Settings):
     """A part of a training run that is played on other benchmarks than the rest.
 
     Attributes:
@@ -106,7 +106,7 @@ class TrainSettings(settings.Settings):
     benchmark: str
     mixed: tuple[str, ...] = ()
     changes: tuple[str, ...] = ()
-    curriculum: tuple[Lesson, ...] = ()
+    curriculum: tuple[CurriculumPhase, ...] = ()
     seed: int = Field(default=0, ge=0, le=1_000_000)
     total_steps: int = Field(ge=1)
     validate_every_steps: int = Field(default=50_000, ge=1)
@@ -176,12 +176,12 @@ def load_train_settings(path: str | Path, changes: Sequence[str] = ()) -> TrainS
         ConfigError: bad YAML, a key twice, an unknown key or an impossible value.
     """
     chosen = settings.load(TrainSettings, path, changes=changes)
-    from ..envs.benchmark import benchmark_names, beside  # takes a while, and a wrong config is to be told at once
+    from ..envs.benchmark import benchmark_names, relative_to_file  # takes a while, and a wrong config is to be told at once
 
     changed = {change.partition("=")[0].strip() for change in changes}
 
     def found(spec: str, field: str) -> str:
-        named = spec if field in changed else beside(spec, Path(path).parent)
+        named = spec if field in changed else relative_to_file(spec, Path(path).parent)
         is_path = not named.startswith("preset:") and named not in benchmark_names() and Path(named).is_file()
         return str(Path(named).resolve()) if is_path else named
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..envs.playing import play
+from ..envs.playing import play_episode
 from ..errors import NothingToLearnError
 from ..planners.policy import Policy
 from ..planners.rules import NAMES, rule_of_thumb
@@ -79,7 +79,7 @@ def _tied_rates(scenario: Scenario, seeds: Sequence[int]) -> list[float] | None:
         if isinstance(chooser, Picky) and not any(found.values()):
             break
         for seed in seeds:
-            rate = play(chooser, scenario, seed).blocking_rate(scenario.settings.counted)
+            rate = play_episode(chooser, scenario, seed).blocking_rate(scenario.settings.counted)
             if found.setdefault(seed, rate) != rate:
                 return None
     return list(found.values())

@@ -17,8 +17,8 @@ from ..envs.static_features import static_features
 from ..models.masked_policy import CandidatePolicy
 from ..simulation.cluster.scenario import Scenario
 from . import checkpoint
-from .callbacks import Board, Looks, Progress, TrainProgress
-from .curriculum import Course, courses
+from .callbacks import Progress, TensorBoardWriter, TrainProgress, ValidationCallback
+from .curriculum import TrainingPhase, phases
 from .device import in_fixed_order, pick_device
 from .pretraining.stages import check_pretraining
 from .run_folder import RunFolder
@@ -61,34 +61,34 @@ def train(
         NothingToLearnError: all policies do equally well on the validation episodes.
         MeshwrightError: the config, benchmark or checkpoint is wrong; the folder exists already. Nothing is written then.
     """
-    run = RunFolder.begun_with(folder, chosen) if resume else RunFolder.check_new(folder, overwrite=overwrite)
-    played = courses(chosen, graphs_dir=graphs_dir, scenario=scenario)
+    run = RunFolder.matching(folder, chosen) if resume else RunFolder.check_new(folder, overwrite=overwrite)
+    played = phases(chosen, graphs_dir=graphs_dir, scenario=scenario)
     check_pretraining(chosen, played[0].scenarios)
     seeds = range(FIRST_VALIDATION_SEED, FIRST_VALIDATION_SEED + chosen.num_validation_seeds)
     check_something_to_learn({benchmark.name: scenario for benchmark, scenario in played[-1].pairs()}, seeds)
     torch.set_num_threads(chosen.num_threads)
     model = _model(chosen, played[0])
-    scenarios = [[one.digest, one.settings.observed()] for course in played for one in course.scenarios]
-    rewards = [benchmark.reward.model_dump() for course in played for benchmark in course.benchmarks]
+    scenarios = [[one.digest, one.settings.observed()] for phase in played for one in phase.scenarios]
+    rewards = [benchmark.reward.model_dump() for phase in played for benchmark in phase.benchmarks]
     kept = chosen.model_dump(exclude={"name", "num_threads", "device"})
     key = files.digest(kept, rewards, scenarios)
     restored = None
     if resume and run.checkpoint.exists():
         saved = checkpoint.load(run.checkpoint)
         begun = saved["num_timesteps"]
-        model.set_env(next(course for course in played if begun < course.until_steps or course is played[-1]).env(chosen))
+        model.set_env(next(phase for phase in played if begun < phase.until_steps or phase is played[-1]).env(chosen))
         restored = checkpoint.restore(saved, run.checkpoint, model, key)
     if not resume:
         RunFolder.create(folder, chosen, command, overwrite=overwrite)
     is_before_ppo = restored is None or restored.pretraining is not None
     first_step = None if not resume else 0 if is_before_ppo else model.num_timesteps + 1
-    board = Board(run.tensorboard, first_step)
-    callback = Looks(chosen, run, played, key, board, progress)
+    board = TensorBoardWriter(run.tensorboard, first_step)
+    callback = ValidationCallback(chosen, run, played, key, board, progress)
     model.set_logger(Logger(None, [board]))
     try:
         with in_fixed_order(model.device):
             if restored is not None:
-                callback.take_up(restored.progress, restored.best)
+                callback.restore(restored.progress, restored.best)
             if chosen.pretraining is not None and is_before_ppo:
                 callback.pretrain(model, restored and restored.pretraining, is_resumed=resume)
             _play(model, chosen, played, callback)
@@ -98,23 +98,23 @@ def train(
     return run
 
 
-def _play(model: MaskablePPO, chosen: TrainSettings, played: Sequence[Course], callback: Looks) -> None:
+def _play(model: MaskablePPO, chosen: TrainSettings, played: Sequence[TrainingPhase], callback: ValidationCallback) -> None:
     """Learn course after course, from where the model is."""
-    for course in played:
-        if model.num_timesteps >= course.until_steps or callback.is_done:
+    for phase in played:
+        if model.num_timesteps >= phase.until_steps or callback.is_done:
             continue
         env = model.get_env()
         assert isinstance(env, JobPartitioningVecEnv)
-        if env.scenarios != course.scenarios:
-            following = course.env(chosen)
-            following.pay_by(callback.centres or env.centres, env.reward_scale)
+        if env.scenarios != phase.scenarios:
+            following = phase.env(chosen)
+            following.set_reward_scaling(callback.centres or env.centres, env.reward_scale)
             model.set_env(following)
-        callback.show_worth(model)
+        callback.use_value_network(model)
         # The mask travels in the observation, so PPO need not fetch and keep it again.
-        model.learn(course.until_steps - model.num_timesteps, callback=callback, reset_num_timesteps=False, use_masking=False)
+        model.learn(phase.until_steps - model.num_timesteps, callback=callback, reset_num_timesteps=False, use_masking=False)
 
 
-def _model(chosen: TrainSettings, first: Course) -> MaskablePPO:
+def _model(chosen: TrainSettings, first: TrainingPhase) -> MaskablePPO:
     ppo = chosen.ppo
 
     def rate(_: float) -> float:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from ..envs.batch import EpisodeBatch
-from ..models.afterstate_kernel import shown_with_worth
+from ..models.afterstate_kernel import current_with_values
 from ..models.linear_prior import KEY as PRIOR
 from ..models.linear_prior import LinearPrior
 from ..models.network import CandidateNetwork
@@ -33,12 +33,12 @@ def blocking_rate(
 def _blocking_rate(network: CandidateNetwork, scenario: Scenario, num_seeds: int, prior: LinearWeights | None) -> float:
     batch = EpisodeBatch(scenario, num_seeds)
     for e in range(num_seeds):
-        batch.begin(e, np.random.default_rng(FIRST_VALIDATION_SEED + e))
+        batch.reset(e, np.random.default_rng(FIRST_VALIDATION_SEED + e))
     device = next(network.parameters()).device
     weights = network.after_weights() if network.settings.after else None
     scorer = None if prior is None else LinearPrior(prior, scenario)
     while not batch.is_over.all():
-        shown = batch.observations.shown() if weights is None else shown_with_worth(batch.observations, weights)
+        shown = batch.observations.current() if weights is None else current_with_values(batch.observations, weights)
         if scorer is not None:
             shown = {**shown, PRIOR: scorer.of_episodes(batch.episodes)}
         observation = {key: torch.as_tensor(value, device=device) for key, value in shown.items()}

@@ -14,7 +14,7 @@ from .. import files
 from ..envs.batch import EpisodeBatch
 from ..envs.reward import RewardSettings
 from ..errors import ConfigError
-from ..models.afterstate_kernel import READ, shown_with_worth
+from ..models.afterstate_kernel import READ, current_with_values
 from ..models.afterstate_value import AfterWeights
 from ..models.linear_prior import KEY as PRIOR
 from ..models.linear_prior import LinearPrior
@@ -41,14 +41,14 @@ class JobPartitioningVecEnv(VecEnv):
         seed: of the run.
         staggered: whether the first episodes begin at different places, ``j / e`` of their jobs decided by chance, so
             that not all environments are at the beginning or at the end of an episode at a time.
-        worth_size: figures that tell what the state after a candidate is worth; above 0, observations hold them in place of
-            what they are read from (see `models.afterstate_kernel.shown_with_worth`), which is most of an observation.
+        value_size: figures that tell what the state after a candidate is worth; above 0, observations hold them in place of
+            what they are read from (see `models.afterstate_kernel.current_with_values`), which is most of an observation.
         has_prior: whether observations hold the scores of a linear scorer (see `models.linear_prior`).
 
     Attributes:
         reward_centre: taken off every reward, of each scenario, ``(s,)``: what decisions pay on average differs between loads and
             deadlines, and what follows a decision is to be told from that.
-        reward_scale: times which rewards are then paid; `pays` tells them unscaled.
+        reward_scale: times which rewards are then paid; `immediate_rewards` tells them unscaled.
         prior: the linear scorer whose scores observations hold.
 
     Raises:
@@ -63,7 +63,7 @@ class JobPartitioningVecEnv(VecEnv):
         seed: int,
         *,
         staggered: bool = False,
-        worth_size: int = 0,
+        value_size: int = 0,
         has_prior: bool = False,
     ) -> None:
         self.scenarios = (scenario,) if isinstance(scenario, Scenario) else tuple(scenario)
@@ -80,9 +80,9 @@ class JobPartitioningVecEnv(VecEnv):
             if batch.observer.space != space or one.problem.num_candidates != self.scenario.problem.num_candidates:
                 problem = "benchmarks that are mixed must have the same cluster, degrees, rules, slots and number of graphs"
                 raise ConfigError(problem, field="benchmark", value=one.settings.workload)
-        if worth_size:
+        if value_size:
             kept = {key: box for key, box in space.spaces.items() if key not in READ}
-            shape = self.scenario.problem.num_candidates, worth_size
+            shape = self.scenario.problem.num_candidates, value_size
             space = spaces.Dict({**kept, "candidate_after": spaces.Box(-np.inf, np.inf, shape, np.float32)})
         if has_prior:
             box = spaces.Box(-np.inf, np.inf, (self.scenario.problem.num_candidates,), np.float32)
@@ -91,7 +91,7 @@ class JobPartitioningVecEnv(VecEnv):
         self._priors: list[LinearPrior] = []
         self._has_prior = has_prior
         self._after: AfterWeights | None = None
-        self._shows_worth = worth_size > 0
+        self._holds_values = value_size > 0
         self._seed = seed
         self._staggered = staggered
         # Where jobs that run beyond the end are paid as blocked, nothing of worth follows it.
@@ -136,7 +136,7 @@ class JobPartitioningVecEnv(VecEnv):
     def advance(
         self, actions: NDArray[np.int64], infos: list[dict[str, Any]] | None = None
     ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-        """Carry out actions without copying any observation; `shown` tells the new ones.
+        """Carry out actions without copying any observation; `current` tells the new ones.
 
         Args:
             actions: candidates, ``(e,)``.
@@ -164,11 +164,11 @@ class JobPartitioningVecEnv(VecEnv):
             self._begin(e)
         return rewards - self.centre_of_each, is_over
 
-    def show_worth_by(self, network: CandidateNetwork) -> None:
+    def set_value_network(self, network: CandidateNetwork) -> None:
         """Let observations hold what states are worth by a network as it is now; needed first where they hold worth."""
         self._after = network.after_weights() if network.settings.after else None
 
-    def show_prior(self, prior: LinearWeights | None) -> None:
+    def set_linear_prior(self, prior: LinearWeights | None) -> None:
         """Let observations hold the scores of a linear scorer; needed first where they hold any."""
         self.prior = prior
         self._priors = [] if prior is None else [LinearPrior(prior, batch.scenario) for batch in self.batches]
@@ -183,15 +183,15 @@ class JobPartitioningVecEnv(VecEnv):
         """What is taken off rewards, by a hash of scenario and rewards."""
         return dict(zip(self._paid_keys, self.reward_centre.tolist(), strict=True))
 
-    def pay_by(self, centres: Mapping[str, float], scale: float) -> None:
+    def set_reward_scaling(self, centres: Mapping[str, float], scale: float) -> None:
         """Centre and scale rewards as other environments did; those of a scenario that they lacked by the mean of theirs."""
         mean = float(np.mean([*centres.values()])) if centres else 0.0
         self.reward_centre = np.array([centres.get(key, mean) for key in self._paid_keys])
         self.reward_scale = scale
 
-    def pays(self) -> NDArray[np.float32]:
-        """What each candidate pays at once, centred, ``(e, a)`` (see `EpisodeBatch.pays`)."""
-        return np.concatenate([batch.pays() for batch in self.batches]) - self.centre_of_each[:, None]
+    def immediate_rewards(self) -> NDArray[np.float32]:
+        """What each candidate pays at once, centred, ``(e, a)`` (see `EpisodeBatch.immediate_rewards`)."""
+        return np.concatenate([batch.immediate_rewards() for batch in self.batches]) - self.centre_of_each[:, None]
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Arrays from which `restore` continues exactly."""
@@ -244,12 +244,12 @@ class JobPartitioningVecEnv(VecEnv):
         """``a``."""
         return self.scenario.problem.num_candidates
 
-    def shown(self, key: str) -> NDArray[Any]:
+    def current(self, key: str) -> NDArray[Any]:
         """One key of the current observations, worth apart, ``(e, ...)``; of a single scenario not a copy."""
         parts = [getattr(batch.observations, key) for batch in self.batches]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
-    def shown_of(self, key: str, actions: NDArray[np.int64]) -> NDArray[Any]:
+    def current_of(self, key: str, actions: NDArray[np.int64]) -> NDArray[Any]:
         """One key of the candidates ``(e,)``, ``(e, ...)``; a copy."""
         parts = zip(self.batches, np.split(actions, len(self.batches)), strict=True)
         return np.concatenate([getattr(batch.observations, key)[np.arange(len(part)), part] for batch, part in parts])
@@ -260,12 +260,12 @@ class JobPartitioningVecEnv(VecEnv):
         return {key: np.concatenate([one[key] for one in shown]) for key in shown[0]}
 
     def _shown(self, batch: EpisodeBatch) -> Observations:
-        if not self._shows_worth:
-            shown = batch.observations.shown()
+        if not self._holds_values:
+            shown = batch.observations.current()
         elif self._after is None:
             raise RuntimeError("observations with worth are asked for before show_worth_by")
         else:
-            shown = shown_with_worth(batch.observations, self._after)
+            shown = current_with_values(batch.observations, self._after)
         return {**shown, PRIOR: self._prior_of(batch)} if self._has_prior else shown
 
     def _prior_of(self, batch: EpisodeBatch) -> NDArray[np.float32]:
@@ -282,7 +282,7 @@ class JobPartitioningVecEnv(VecEnv):
         sequence = np.random.SeedSequence([FIRST_TRAINING_SEED + self._seed, e, int(self._round[e])])
         self._round[e] += 1
         batch, i = self._at(e)
-        batch.begin(i, np.random.default_rng(sequence))
+        batch.reset(i, np.random.default_rng(sequence))
 
     def _stagger(self) -> None:
         rng = np.random.default_rng([FIRST_TRAINING_SEED + self._seed, self.num_envs])

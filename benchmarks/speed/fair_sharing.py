@@ -18,7 +18,7 @@ from meshwright.clusters.topologies.clos import ClosSettings
 from meshwright.compiled import njit
 from meshwright.simulation.contention import fair_sharing
 from meshwright.simulation.contention.fair_sharing import Sharing, new_sharing
-from meshwright.simulation.contention.fair_sharing_kernel import begin, retire, share
+from meshwright.simulation.contention.fair_sharing_kernel import retire, share, start_flow
 from meshwright.simulation.contention.flows import Flows
 from tests.oracles import fair_sharing_reference
 
@@ -106,7 +106,7 @@ def reference_s(cluster: Cluster, rng: np.random.Generator, num_flows: int) -> f
 def fill_up(sharing: Sharing, num_flows: int) -> float:
     """Start the first flows; returns when the first of them ends."""
     for flow in range(num_flows):
-        begin(sharing, flow, 0.0)
+        start_flow(sharing, flow, 0.0)
     return share(sharing, 0.0)
 
 
@@ -118,7 +118,7 @@ def keep_full(sharing: Sharing, num_flows: int, num_events: int, now_s: float) -
     while done < num_events and following < len(sharing.payload_bytes):
         for _ in range(retire(sharing, now_s)):
             if following < len(sharing.payload_bytes):
-                begin(sharing, following, now_s)
+                start_flow(sharing, following, now_s)
                 following += 1
         now_s = share(sharing, now_s)
         done += 1

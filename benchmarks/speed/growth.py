@@ -59,7 +59,7 @@ from meshwright.envs.batch import EpisodeBatch
 from meshwright.envs.benchmark import load_benchmark
 batch = EpisodeBatch(load_benchmark("quickstart", changes=["scenario.cluster=preset:ramp-8x8x4"]).build(), 256)
 for e in range(256):
-    batch.begin(e, np.random.default_rng(e))
+    batch.reset(e, np.random.default_rng(e))
 for _ in range(20):
     batch.step(batch.observations.action_mask.argmax(axis=1))
 print(1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
@@ -181,7 +181,7 @@ def _steps_s(batch: Any, steps: int) -> float:
     """Seconds of some steps of episodes that have just begun, random offered candidates."""
     rng = np.random.default_rng(0)
     for e in range(batch.num_episodes):
-        batch.begin(e, np.random.default_rng(e))
+        batch.reset(e, np.random.default_rng(e))
     began = time.perf_counter()
     for _ in range(steps):
         scores = rng.random(batch.observations.action_mask.shape) * batch.observations.action_mask

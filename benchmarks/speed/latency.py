@@ -33,7 +33,7 @@ def _figures(name: str) -> list[Figure]:
     from meshwright.envs.benchmark import load_benchmark
     from meshwright.envs.static_features import static_features
     from meshwright.models.network import CandidateNetwork
-    from meshwright.models.saved import NetworkPolicy, SavedNetwork, told_by
+    from meshwright.models.saved import NetworkPolicy, SavedNetwork, scenario_metadata
     from meshwright.models.settings import NetworkSettings
     from meshwright.planning.policies import policy
     from meshwright.simulation.cluster.decision import decision
@@ -42,13 +42,13 @@ def _figures(name: str) -> list[Figure]:
     scenario = load_benchmark(f"preset:{name}").build()
     torch.manual_seed(0)
     widths = NetworkSettings(after=AFTER)
-    untrained = SavedNetwork.of(CandidateNetwork(widths, static_features(scenario)), told_by(scenario.settings))
+    untrained = SavedNetwork.of(CandidateNetwork(widths, static_features(scenario)), scenario_metadata(scenario.settings))
     network, followed = NetworkPolicy("untrained", untrained, scenario), policy(FOLLOWED, scenario)
     batch = EpisodeBatch(scenario, 1)
-    batch.begin(0, np.random.default_rng(0))
+    batch.reset(0, np.random.default_rng(0))
     network_s, step_s = [], []
     while not batch.is_over[0]:
-        observation = {key: value[0] for key, value in batch.observations.shown().items()}
+        observation = {key: value[0] for key, value in batch.observations.current().items()}
         shown = decision(scenario, batch.episodes, 0)
         began = time.thread_time()
         network.choose(shown, observation)

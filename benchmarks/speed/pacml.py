@@ -19,7 +19,7 @@ from meshwright.envs.job_partitioning import JobPartitioningEnv
 from meshwright.jobs import load_graph
 from meshwright.simulation.pacml.heuristics import agent
 from meshwright.simulation.pacml.lookahead import lookahead, problem
-from meshwright.simulation.pacml.simulator import Placed, Simulator
+from meshwright.simulation.pacml.simulator import PlacedSplitJob, Simulator
 from meshwright.simulation.pacml.switches import preset
 from tests.oracles.pacml_environment import Environment
 from tests.oracles.plain_lookahead import plain_lookahead
@@ -97,7 +97,7 @@ def _lookahead() -> list[Figure]:
     cluster, defects = load_cluster("preset:ramp-4x4x2"), preset("pacml-compat")
     graphs = [load_graph("resnet18", graphs_dir=profiles(), keep_input_ops=True)]
 
-    def ahead() -> tuple[Simulator, Placed]:
+    def ahead() -> tuple[Simulator, PlacedSplitJob]:
         simulator = Simulator(cluster, graphs, defects)
         placed = simulator.place("resnet18", 16, np.ones(cluster.num_devices, np.bool_))
         assert placed is not None
@@ -159,7 +159,7 @@ def plain_batched_per_s(num_decisions: int = 10) -> float:
 
 def _side_by_side(batch: EpisodeBatch, degree: NDArray[np.int64], rule: str, num_decisions: int = NUM_DECISIONS) -> None:
     for e in range(batch.num_episodes):
-        batch.begin(e, np.random.default_rng(e))
+        batch.reset(e, np.random.default_rng(e))
     rng, episodes = np.random.default_rng(0), batch.episodes
     actions = np.full(batch.num_episodes, int(np.flatnonzero(degree == 8)[0]))
     sequential_s = episodes.num_steps * batch.scenario.problem.sequential_step_s[episodes.graph_id]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from matplotlib.ticker import EngFormatter, FuncFormatter, NullFormatter
 
 from meshwright.evaluation.plots.style import BLUE, GREEN, MUTED, ORANGE, SKY, VERMILION
-from meshwright.evaluation.plots.svg import WIDTH, Key, canvas, legend_height, text_width
+from meshwright.evaluation.plots.svg import WIDTH, LegendEntry, canvas, legend_height, text_width
 
 from .growth import Point
 
@@ -57,6 +57,6 @@ def _counted(value: float, _: object = None) -> str:
     return f"{value:,.0f}"
 
 
-def _keys(points: Sequence[Point], plot: str) -> list[Key]:
+def _keys(points: Sequence[Point], plot: str) -> list[LegendEntry]:
     series = dict.fromkeys(point.series for point in points if point.plot == plot)
-    return [Key(name, COLOURS[i % len(COLOURS)], marker=MARKS[i % len(MARKS)]) for i, name in enumerate(series)]
+    return [LegendEntry(name, COLOURS[i % len(COLOURS)], marker=MARKS[i % len(MARKS)]) for i, name in enumerate(series)]

@@ -9,7 +9,7 @@ from meshwright.clusters.blocks import blocks
 from meshwright.clusters.symmetry import signatures
 from meshwright.costs import collectives
 from meshwright.costs.collectives import Fabric, group_price_s
-from meshwright.costs.process_groups.group_network import Wires
+from meshwright.costs.process_groups.group_network import HostNetwork
 from meshwright.costs.training_step.step_time import Pricer
 from meshwright.costs.work.work import describe
 from meshwright.devices import device_type
@@ -32,7 +32,7 @@ def pricing_figures() -> list[Figure]:
 
 def _layout() -> list[Figure]:
     shape, cut = shape_of(GPT3, name="gpt3-175b"), Layout(tp=8, pp=8, dp=16, micro_batch=1, global_batch=1536)
-    pricer = Pricer(device_type("a100"), Wires(8, 300e9, 200e9))
+    pricer = Pricer(device_type("a100"), HostNetwork(8, 300e9, 200e9))
     step_s = median_s(lambda: pricer.step_s(describe(shape, cut)))
     whole_s = median_s(lambda: pricer.price(shape, cut))
     on = "gpt3-175b, tp=8 pp=8 dp=16"

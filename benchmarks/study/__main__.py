@@ -109,7 +109,7 @@ def _run(chosen: argparse.Namespace) -> int:
 
         template = chosen.page if chosen.page is not None and chosen.page.is_file() else PAGE
         page = chosen.page or (out / PAGE.name if chosen.quick else PAGE)
-        output.tell_written(console, *write_page(read(study, every, places), template, page))
+        output.print_written(console, *write_page(read(study, every, places), template, page))
     if chosen.pack is not None:
         from .archive import pack
 

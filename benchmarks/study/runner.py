@@ -90,7 +90,7 @@ def carry_out(
     Raises:
         MeshwrightError: a folder cannot be written.
     """
-    crew = _Crew(places, program, keeps_stale, report or (lambda name, word, note: None))
+    crew = WorkerPool(places, program, keeps_stale, report or (lambda name, word, note: None))
     pending, said_to_wait = list(tasks), set[str]()
     try:
         while pending or crew.running:
@@ -124,7 +124,7 @@ class _Running:
     began: float
 
 
-class _Crew:
+class WorkerPool:
     """The processes under way and what became of the others."""
 
     def __init__(self, places: Places, program: Sequence[str], keeps_stale: bool, report: Report) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from ... import files, quantities
 from ...costs.collectives import OPERATIONS, Operation
-from ...costs.collectives.libraries.system import Key
+from ...costs.collectives.libraries.system import TableKey
 from ...errors import InputFileError
 
 COLUMNS = ("op_name", "nccl_dtype", "num_gpus", "message_size", "latency")
@@ -62,7 +62,7 @@ class Measurement:
         where: line of a text, or field of JSON, for messages.
     """
 
-    key: Key
+    key: TableKey
     payload_bytes: float
     seconds: float
     device: str
@@ -145,7 +145,7 @@ def _csv_row(row: dict[str, str], path: str | Path, line: int) -> Measurement:
     elements = _number(row["message_size"], path, line, "message_size", "payload_bytes")
     seconds = _number(row["latency"], path, line, "latency", "time_ms") / 1e3
     ranks = _ranks(row["num_gpus"], path, line, "num_gpus")
-    key = Key(_operation(row["op_name"].strip(), path, "op_name", line), ranks, 1, data_type)
+    key = TableKey(_operation(row["op_name"].strip(), path, "op_name", line), ranks, 1, data_type)
     told = (row.get("device") or "").strip(), (row.get("version") or "").strip()
     return Measurement(key, elements * ELEMENT_BYTES[data_type], seconds, *told, line)
 
@@ -179,7 +179,7 @@ def _from_json(data: Any, path: str | Path, named: Operation | None, refuse: Ref
             return None
         size = _number(row.get("size"), path, None, f"{field}.size", "payload_bytes")
         seconds = _number(told["time"], path, None, f"{field}.time", "time_us") / 1e6
-        key = Key(kind, _ranks(num_ranks, path, None, "config.devices"), hosts, str(row.get("type") or ""))
+        key = TableKey(kind, _ranks(num_ranks, path, None, "config.devices"), hosts, str(row.get("type") or ""))
         return Measurement(key, size, seconds, device, _version(str(data.get("nccl_version") or "")), field)
 
     for number, row in enumerate(results):
@@ -225,7 +225,7 @@ def _from_text(text: str, path: str | Path, named: Operation | None, refuse: Ref
                 refuse(error)
                 continue
             data_type = words[columns.index("type")] if "type" in columns else ""
-            key = Key(kind, num_ranks, len(set(ranks.values())) or 1, data_type)
+            key = TableKey(kind, num_ranks, len(set(ranks.values())) or 1, data_type)
             yield Measurement(key, size, seconds, device, version, line)
         elif is_row and re.fullmatch("-[0-9]+", words[0]):
             refuse(InputFileError("must be positive", file=path, line=line, field="size", value=words[0]))

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ... import files, quantities
-from ...costs.process_groups.group_network import Wires, message_s
+from ...costs.process_groups.group_network import HostNetwork, message_s
 from ...costs.training_step.kernels import KernelModel, KernelSettings, kernel_settings
 from ...costs.training_step.passes import pass_time
 from ...costs.training_step.step_time import Pricer
@@ -33,7 +33,7 @@ from ...costs.work.work import LayoutWork, describe
 from ...devices import device_type
 from ...errors import InputFileError
 from ...plans.partition import Layout
-from ..validation.published_step_times import CALIBRATION_FAMILY, CALIBRATION_HIDDEN, Row, gpt, read_rows
+from ..validation.published_step_times import CALIBRATION_FAMILY, CALIBRATION_HIDDEN, PublishedStep, gpt, read_rows
 from ..validation.step_times import _layout
 
 FITTED = {
@@ -200,7 +200,7 @@ def _ms(told: object) -> float:
     return value
 
 
-def _rows(paths: Sequence[str | Path]) -> list[tuple[Row, LayoutWork]]:
+def _rows(paths: Sequence[str | Path]) -> list[tuple[PublishedStep, LayoutWork]]:
     for path in paths:
         if Path(path).suffix.lower() == ".csv":
             rows = [row for row in read_rows(path) if row.shape is not None and row.family.endswith(CALIBRATION_FAMILY)]
@@ -211,7 +211,7 @@ def _rows(paths: Sequence[str | Path]) -> list[tuple[Row, LayoutWork]]:
 
 def _layer_residuals(model: KernelModel, figures: dict[str, tuple[float, float]]) -> list[Residual]:
     shape = gpt(48, 6144, 64, 51_200, 2048)
-    wires = Wires(8, 300e9, 200e9)
+    wires = HostNetwork(8, 300e9, 200e9)
     found = []
     for name, sequence_parallel, recompute in LAYER_TIMES:
         if name not in figures:
@@ -234,12 +234,12 @@ def _layer_residuals(model: KernelModel, figures: dict[str, tuple[float, float]]
     return found
 
 
-def _described(row: Row) -> LayoutWork:
+def _described(row: PublishedStep) -> LayoutWork:
     assert row.shape is not None
     return describe(row.shape, _layout(row, {}), row.sequence_length)
 
 
-def _row_residuals(model: KernelModel, rows: Sequence[tuple[Row, LayoutWork]]) -> list[Residual]:
+def _row_residuals(model: KernelModel, rows: Sequence[tuple[PublishedStep, LayoutWork]]) -> list[Residual]:
     first = rows[0][0]
     assert first.device is not None
     assert first.wires is not None
@@ -264,7 +264,7 @@ class _Parts(NamedTuple):
     solve: NDArray[np.floating[Any]]
 
 
-def _parts(rows: Sequence[tuple[Row, LayoutWork]]) -> list[_Parts]:
+def _parts(rows: Sequence[tuple[PublishedStep, LayoutWork]]) -> list[_Parts]:
     """The parts of rows without a pipeline, from those of the least data-parallel degree."""
     found = []
     for tp in sorted({work.layout.tp for _, work in rows}):
@@ -294,7 +294,7 @@ def _part_residuals(parts: Sequence[_Parts], rows: Sequence[Residual]) -> list[R
     return found
 
 
-def _pairs(rows: Sequence[tuple[Row, LayoutWork]]) -> list[tuple[int, int]]:
+def _pairs(rows: Sequence[tuple[PublishedStep, LayoutWork]]) -> list[tuple[int, int]]:
     """Places of rows, each with that of twice as many micro-batches and nothing else changed."""
     by_layout: dict[tuple[int, ...], int] = {}
     for place, (_, work) in enumerate(rows):
@@ -313,7 +313,10 @@ def _once_residuals(pairs: Sequence[tuple[int, int]], rows: Sequence[Residual]) 
 
 
 def _check_tells_parts(
-    rows: Sequence[tuple[Row, LayoutWork]], parts: Sequence[_Parts], pairs: Sequence[tuple[int, int]], model: KernelModel
+    rows: Sequence[tuple[PublishedStep, LayoutWork]],
+    parts: Sequence[_Parts],
+    pairs: Sequence[tuple[int, int]],
+    model: KernelModel,
 ) -> None:
     """Refuse a table of which no parts follow, or parts that take no time.
 

@@ -75,7 +75,7 @@ def calibrate(
     return SystemSettings(name=made, device=kept_device, calibration=_calibration(paths, measured, half), curves=tuple(curves))
 
 
-def text(described: SystemSettings) -> str:
+def system_text(described: SystemSettings) -> str:
     """The file's text: YAML with one line for each list of figures."""
     data = plain(described)
     curves = data.pop("curves")
@@ -93,7 +93,7 @@ def write(path: str | Path, described: SystemSettings) -> None:
     if Path(path).suffix == ".json":
         files.write_json(path, plain(described))
     else:
-        files.write_text(path, text(described))
+        files.write_text(path, system_text(described))
 
 
 def _chosen(measured: list[Measurement], field: str, option: str, wanted: str | None) -> list[Measurement]:

@@ -29,7 +29,7 @@ TINY, HOLD, QUEUED = 64, 8192, 300
 
 
 @dataclass(frozen=True)
-class Run:
+class KernelRun:
     """A call with what it works on.
 
     Attributes:
@@ -43,7 +43,7 @@ class Run:
     operand_bytes: float
 
 
-def kernel_run(item: KernelItem, device: torch.device) -> Run:
+def kernel_run(item: KernelItem, device: torch.device) -> KernelRun:
     """An item on new operands."""
     if isinstance(item, ProductItem):
         return _product(item, device)
@@ -94,7 +94,7 @@ def _normal(device: torch.device, *shape: int, dtype: torch.dtype = torch.bfloat
     return torch.randn(*shape, device=device, dtype=dtype)
 
 
-def _product(item: ProductItem, device: torch.device) -> Run:
+def _product(item: ProductItem, device: torch.device) -> KernelRun:
     b, m, n, k = item.batch, item.m, item.n, item.k
     first = _normal(device, b, k, m).mT if item.transposed == "first" else _normal(device, b, m, k)
     second = _normal(device, b, n, k).mT if item.transposed == "second" else _normal(device, b, k, n)
@@ -103,10 +103,10 @@ def _product(item: ProductItem, device: torch.device) -> Run:
         first, second, out = first[0], second[0], out[0]
     multiply = torch.mm if b == 1 else torch.bmm
     operands = {"first": first, "second": second}
-    return Run(lambda: multiply(first, second, out=out), operands, 2.0 * b * (m * k + k * n + m * n))
+    return KernelRun(lambda: multiply(first, second, out=out), operands, 2.0 * b * (m * k + k * n + m * n))
 
 
-def _fused_attention(item: FusedAttentionItem, device: torch.device) -> Run:
+def _fused_attention(item: FusedAttentionItem, device: torch.device) -> KernelRun:
     """One sequence of ``batch`` heads; numbers of one token lie side by side, as a joint product leaves them."""
 
     def made() -> Tensor:
@@ -122,12 +122,12 @@ def _fused_attention(item: FusedAttentionItem, device: torch.device) -> Run:
 
     operands = {"q": q, "k": k, "v": v, "gradient": gradient}
     if not item.is_backward:
-        return Run(forward, operands, item.moved_bytes)
+        return KernelRun(forward, operands, item.moved_bytes)
     out = forward()
-    return Run(lambda: torch.autograd.grad(out, (q, k, v), gradient, retain_graph=True), operands, item.moved_bytes)
+    return KernelRun(lambda: torch.autograd.grad(out, (q, k, v), gradient, retain_graph=True), operands, item.moved_bytes)
 
 
-def _stream(item: StreamItem, device: torch.device) -> Run:
+def _stream(item: StreamItem, device: torch.device) -> KernelRun:
     aten = torch.ops.aten
     rows, columns = max(1, item.numbers // item.columns), item.columns
     x, y = _normal(device, rows, columns), _normal(device, rows, columns)
@@ -155,10 +155,10 @@ def _stream(item: StreamItem, device: torch.device) -> Run:
     elif item.name == "softmax gradient":
         probabilities = operands["probabilities"] = torch.softmax(x, -1)
         calls["softmax gradient"] = lambda: aten._softmax_backward_data(y, probabilities, -1, torch.bfloat16)
-    return Run(calls[item.name], operands, item.moved_bytes / 2)
+    return KernelRun(calls[item.name], operands, item.moved_bytes / 2)
 
 
-def _loss(item: LossItem, device: torch.device) -> Run:
+def _loss(item: LossItem, device: torch.device) -> KernelRun:
     """Megatron-LM's operators one by one, or `torch.nn.functional.cross_entropy` of logits brought to float32.
 
     The logits of a call become a gradient in place where Megatron-LM's do, so that a repeat works on another gradient.
@@ -179,7 +179,7 @@ def _loss(item: LossItem, device: torch.device) -> Run:
             return total.log() - target, exponentials.div_(total[:, None])
 
         if not item.is_backward:
-            return Run(forward, operands, size)
+            return KernelRun(forward, operands, size)
         probabilities = forward()[1]
         outer = torch.ones(item.tokens, 1, device=device)
 
@@ -187,20 +187,20 @@ def _loss(item: LossItem, device: torch.device) -> Run:
             probabilities[rows, targets] -= 1.0
             return probabilities.mul_(outer).to(torch.bfloat16)
 
-        return Run(backward, operands, size)
+        return KernelRun(backward, operands, size)
     logits.requires_grad_(item.is_backward)
 
     def loss() -> Tensor:
         return functional.cross_entropy(logits.float(), targets, reduction="none")
 
     if not item.is_backward:
-        return Run(loss, operands, size)
+        return KernelRun(loss, operands, size)
     out = loss()
     ones = torch.ones_like(out)
-    return Run(lambda: torch.autograd.grad(out, logits, ones, retain_graph=True)[0], operands, size)
+    return KernelRun(lambda: torch.autograd.grad(out, logits, ones, retain_graph=True)[0], operands, size)
 
 
-def _optimizer(item: OptimizerItem, device: torch.device) -> Run:
+def _optimizer(item: OptimizerItem, device: torch.device) -> KernelRun:
     """Gradients to float32, perhaps their norm and clipping by it, AdamW fused on the masters, masters to bf16."""
     size = item.parameters // item.num_tensors
     masters = [_normal(device, size, dtype=torch.float32).requires_grad_() for _ in range(item.num_tensors)]
@@ -223,4 +223,4 @@ def _optimizer(item: OptimizerItem, device: torch.device) -> Run:
         return masters[0].detach()
 
     operands = {"master": masters[0].detach().clone(), "gradient": gradients[0]} if item.num_tensors == 1 else {}
-    return Run(update, operands, 20.0 * item.parameters)
+    return KernelRun(update, operands, 20.0 * item.parameters)

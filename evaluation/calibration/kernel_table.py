@@ -207,7 +207,7 @@ def to_data(measured: MeasuredKernels) -> dict[str, Any]:
     return data
 
 
-def text(measured: MeasuredKernels) -> str:
+def kernels_text(measured: MeasuredKernels) -> str:
     """The file's text: a line for each key of the header, each item, and each thing left out."""
     data = to_data(measured)
     rows = {key: data.pop(key) for key in ("left_out", "items")}
@@ -227,7 +227,7 @@ def write(path: str | Path, measured: MeasuredKernels) -> None:
         InputFileError: the file cannot be written.
     """
     _check_times(measured)
-    files.write_text(path, text(measured))
+    files.write_text(path, kernels_text(measured))
 
 
 def read(path: str | Path) -> MeasuredKernels:
@@ -238,7 +238,7 @@ def read(path: str | Path) -> MeasuredKernels:
         ConfigError: bad YAML, an unknown family or key, a time that is none, an item without its time; with the line.
     """
     data, lines = settings.read_yaml(MEASURED.path(str(path)))
-    measured = settings.build(MeasuredKernels, data, file=path, lines=lines)
+    measured = settings.build_settings(MeasuredKernels, data, file=path, lines=lines)
     if measured.device not in device_names():
         line, choices = lines.get(("device",)), device_names()
         raise ConfigError("unknown type", file=path, line=line, field="device", value=measured.device, choices=choices)

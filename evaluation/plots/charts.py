@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .style import BASELINE, EXPIRED, INK, LEARNED, MUTED, ORANGE, REFERENCE, RULE, RUNNING, ink_on, reasons
-from .svg import SMALL, TEXT, WIDTH, Canvas, Key, canvas, legend_height, printable, shortened, spread, text_width
+from .svg import SMALL, TEXT, WIDTH, Canvas, LegendEntry, canvas, legend_height, printable, shortened, spread, text_width
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -58,9 +58,9 @@ def blocking_svg(rows: Sequence[Row]) -> str:
         axes.set_xlabel("blocking rate (% of jobs after warm-up)")
         sheet.write(right + 44, top - 12, "mean", size=SMALL, colour=MUTED, align="right")
         sheet.write(right + 52, top - 12, "[95 % interval]", size=SMALL, colour=MUTED)
-        keys = [Key("learned policy", LEARNED), Key("baseline", BASELINE)]
+        keys = [LegendEntry("learned policy", LEARNED), LegendEntry("baseline", BASELINE)]
         if any(row["kind"] == "reference" for row in rows):
-            keys.append(Key("knows all arrivals beforehand: no policy", REFERENCE, "////"))
+            keys.append(LegendEntry("knows all arrivals beforehand: no policy", REFERENCE, "////"))
         sheet.legend(keys, left, 6, right - left)
         return sheet.svg("blocking", f"Blocking rate of {len(rows)} policies")
 
@@ -70,7 +70,7 @@ def reasons_svg(rows: Sequence[Row]) -> str:
     rows = [row for row in by_blocking_rate(rows) if row["outcomes"]]
     drawn = reasons(any(EXPIRED.word in row["outcomes"] for row in rows))
     drawn += (RUNNING,) * any(RUNNING.word in row["outcomes"] for row in rows)
-    keys = [Key(reason.word, reason.colour) for reason in drawn]
+    keys = [LegendEntry(reason.word, reason.colour) for reason in drawn]
     left = _names_width(rows)
     right = WIDTH - 70.0
     top = 12 + legend_height(keys, right - left) + 12

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ...simulation.cluster.records import EpisodeRecord
 from ...simulation.cluster.scenario import Scenario
 from .style import INK, LEARNED, MUTED, RULE, graph_look, ink_on, reasons
-from .svg import SMALL, WIDTH, Canvas, Key, canvas, legend_height, printable, shortened, text_width
+from .svg import SMALL, WIDTH, Canvas, LegendEntry, canvas, legend_height, printable, shortened, text_width
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -85,9 +85,10 @@ def occupancy_svg(
     first = scenario.settings.num_warmup_jobs if first_job is None else first_job
     window = Window.of(episodes[0][1].arrival_s, first, num_jobs)
     n = scenario.cluster.num_devices
-    keys = [Key(shortened(graph.name, 40), *graph_look(i)) for i, graph in enumerate(scenario.workload.graphs)]
+    keys = [LegendEntry(shortened(graph.name, 40), *graph_look(i)) for i, graph in enumerate(scenario.workload.graphs)]
     keys += [
-        Key(f"turned away: {reason.word}", INK, marker=reason.marker) for reason in reasons(scenario.settings.queue_capacity > 0)
+        LegendEntry(f"turned away: {reason.word}", INK, marker=reason.marker)
+        for reason in reasons(scenario.settings.queue_capacity > 0)
     ]
     top = 6 + legend_height(keys, WIDTH - 2 * _EDGE) + 6
     height = min(max(_CELL * n, 150.0), max(_CELL * 32, 2.0 * n))

@@ -11,23 +11,23 @@ from ..calibration.fit_measured import is_aligned
 from ..calibration.kernel_table import MeasuredKernels, ProductItem
 from ..validation.kernels import LAYER, NOT_MODELLED, KernelErrors
 from .style import BLUE, GREEN, INK, ORANGE, PALE, PINK, SKY, VERMILION
-from .svg import WIDTH, Key, canvas, legend_height, shortened
+from .svg import WIDTH, LegendEntry, canvas, legend_height, shortened
 
 _LEFT, _BETWEEN, _RIGHT, _TITLE, _HEIGHT, _BELOW = 66.0, 84.0, 16.0, 28.0, 380.0, 52.0
 _SQUARE, _LAYER, _SKINNY, _SLOW = "square", "of a layer", "skinny", "rows not at 16 bytes"
 _PRODUCTS = {
-    _LAYER: Key(_LAYER, SKY, marker="o"),
-    _SQUARE: Key(_SQUARE, BLUE, marker="s"),
-    _SKINNY: Key(_SKINNY, GREEN, marker="^"),
-    _SLOW: Key(_SLOW, VERMILION, marker="X"),
+    _LAYER: LegendEntry(_LAYER, SKY, marker="o"),
+    _SQUARE: LegendEntry(_SQUARE, BLUE, marker="s"),
+    _SKINNY: LegendEntry(_SKINNY, GREEN, marker="^"),
+    _SLOW: LegendEntry(_SLOW, VERMILION, marker="X"),
 }
 _FAMILIES = {
-    "stream": Key("element-wise", PALE, marker="o"),
-    "product": Key("products", SKY, marker="o"),
-    "attention_product": Key("products of attention", GREEN, marker="^"),
-    "fused_attention": Key("fused attention", PINK, marker="D"),
-    "loss": Key("loss", BLUE, marker="s"),
-    LAYER: Key("whole layers", ORANGE, marker="P"),
+    "stream": LegendEntry("element-wise", PALE, marker="o"),
+    "product": LegendEntry("products", SKY, marker="o"),
+    "attention_product": LegendEntry("products of attention", GREEN, marker="^"),
+    "fused_attention": LegendEntry("fused attention", PINK, marker="D"),
+    "loss": LegendEntry("loss", BLUE, marker="s"),
+    LAYER: LegendEntry("whole layers", ORANGE, marker="P"),
 }
 BAND = 0.2
 """Relative error that the second panel shades."""
@@ -39,7 +39,7 @@ def kernels_svg(found: KernelErrors) -> str:
 
     measured = found.measured
     width = (WIDTH - _LEFT - _BETWEEN - _RIGHT) / 2
-    keys = [*_PRODUCTS.values(), Key("squares by the model", INK)], list(_FAMILIES.values())
+    keys = [*_PRODUCTS.values(), LegendEntry("squares by the model", INK)], list(_FAMILIES.values())
     top = _TITLE + max(legend_height(some, width) for some in keys) + 12
     title = f"{measured.gpu}, {measured.date}, torch {measured.torch}"
     with canvas(WIDTH, top + _HEIGHT + _BELOW) as sheet:

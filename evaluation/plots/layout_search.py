@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...planners.layouts.results import Found
+from ...planners.layouts.results import RankedLayout
 from ...planning.search_table import RankedLayouts
 from .style import BLUE, GREEN, INK, ORANGE, PALE, PINK, SKY, VERMILION
-from .svg import SMALL, WIDTH, Key, canvas, legend_height, printable, shortened
+from .svg import SMALL, WIDTH, LegendEntry, canvas, legend_height, printable, shortened
 
 _COLOURS = (BLUE, VERMILION, GREEN, ORANGE, PINK, SKY)
 _MARKS = ("o", "s", "^", "D", "v", "P", "X")
@@ -21,10 +21,10 @@ def layouts_svg(found: RankedLayouts) -> str:
     searched, best = found.searched, found.best
     numbers = sorted({one.devices for one in searched.front})
     keys = [
-        Key(f"on the front, {n} devices", _COLOURS[i % len(_COLOURS)], marker=_MARKS[i % len(_MARKS)])
+        LegendEntry(f"on the front, {n} devices", _COLOURS[i % len(_COLOURS)], marker=_MARKS[i % len(_MARKS)])
         for i, n in enumerate(numbers)
     ]
-    keys.append(Key("priced", PALE, marker="o"))
+    keys.append(LegendEntry("priced", PALE, marker="o"))
     width = WIDTH - _LEFT - _RIGHT
     top = _TITLE + legend_height(keys, width) + 12
     title = f"{shortened(found.name, 40)} on {shortened(found.cluster.name, 40)}: {len(searched.examined):,} layouts priced"
@@ -57,11 +57,11 @@ def layouts_svg(found: RankedLayouts) -> str:
         return sheet.svg("layouts", title)
 
 
-def _points(layouts: Sequence[Found]) -> tuple[list[float], list[float]]:
+def _points(layouts: Sequence[RankedLayout]) -> tuple[list[float], list[float]]:
     return [one.memory_bytes / 1e9 for one in layouts], [one.step_s for one in layouts]
 
 
-def _spread(layouts: Sequence[Found]) -> float:
+def _spread(layouts: Sequence[RankedLayout]) -> float:
     times = [one.step_s for one in layouts]
     return max(times) / min(times)
 

@@ -12,14 +12,14 @@ from ...jobs.graph import JobGraph
 from ...simulation.step.execution import ExecutionGraph, TaskKind
 from ...simulation.step.timeline import Timeline
 from .style import ALL_REDUCE, COMPUTE_BACKWARD, COMPUTE_FORWARD, RULE, TRANSFER, ink_on
-from .svg import SMALL, WIDTH, Canvas, Key, canvas, legend_height, printable, shortened, text_width
+from .svg import SMALL, WIDTH, Canvas, LegendEntry, canvas, legend_height, printable, shortened, text_width
 
 _EDGE, _RIGHT, _TITLE, _AXIS = 2.0, 12.0, 28.0, 46.0
 _KEYS = (
-    Key("compute, forward", COMPUTE_FORWARD),
-    Key("compute, backward", COMPUTE_BACKWARD),
-    Key("transfer of activations or their gradients", TRANSFER),
-    Key("all-reduce of gradients", ALL_REDUCE),
+    LegendEntry("compute, forward", COMPUTE_FORWARD),
+    LegendEntry("compute, backward", COMPUTE_BACKWARD),
+    LegendEntry("transfer of activations or their gradients", TRANSFER),
+    LegendEntry("all-reduce of gradients", ALL_REDUCE),
 )
 # Longest step for which a unit is used, its length in seconds, its name.
 _UNITS = ((1e-3, 1e-6, "µs"), (10.0, 1e-3, "ms"), (math.inf, 1.0, "s"))

@@ -67,7 +67,7 @@ _STYLE = {
 }
 
 
-class Key(NamedTuple):
+class LegendEntry(NamedTuple):
     """An entry of a legend.
 
     Attributes:
@@ -131,7 +131,7 @@ class Canvas:
         codes = [Path.MOVETO, Path.LINETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY] * len(boxes)
         axes.add_patch(PathPatch(Path(corners, codes), fc=colour, ec="white", lw=edge, hatch=hatch or None))
 
-    def legend(self, keys: Sequence[Key], left: float, top: float, width: float) -> None:
+    def legend(self, keys: Sequence[LegendEntry], left: float, top: float, width: float) -> None:
         """Swatches or marks with their meaning, in as many lines as `legend_height` says."""
         from matplotlib.patches import Rectangle
 
@@ -186,7 +186,7 @@ def text_width(text: str, size: float = TEXT) -> float:
         return float(text_to_path.get_text_width_height_descent(measured, font, ismath=False)[0])
 
 
-def legend_height(keys: Sequence[Key], width: float) -> float:
+def legend_height(keys: Sequence[LegendEntry], width: float) -> float:
     """Height of a legend that is ``width`` wide, in pixels."""
     return max((y for _, y in _legend_places(keys, width)), default=-_LEGEND_LINE) + _LEGEND_LINE
 
@@ -225,7 +225,7 @@ def _tag(tag: str, name: str) -> str:
     return re.sub(r"; font-family: [^;\"]*", "", tag)
 
 
-def _legend_places(keys: Sequence[Key], width: float) -> list[tuple[float, float]]:
+def _legend_places(keys: Sequence[LegendEntry], width: float) -> list[tuple[float, float]]:
     places = []
     x, y = 0.0, 0.0
     for key in keys:

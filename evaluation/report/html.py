@@ -62,7 +62,7 @@ def page(title: str, body: Iterable[str]) -> str:
             '<meta charset="utf-8">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             """<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">""",
-            f"<title>{text(title)}</title>",
+            f"<title>{escaped_text(title)}</title>",
             f"<style>{_STYLE}</style>",
             "</head>",
             "<body>",
@@ -73,7 +73,7 @@ def page(title: str, body: Iterable[str]) -> str:
     )
 
 
-def text(plain: object) -> str:
+def escaped_text(plain: object) -> str:
     """Text that stands for itself in a page; what cannot be printed becomes a question mark."""
     return escape("".join(letter if letter.isprintable() or letter in "\n\t" else "?" for letter in str(plain)))
 
@@ -105,9 +105,9 @@ def figure(svg: str, number: int, caption: str) -> str:
 
 def folded(summary: str, content: str) -> str:
     """A section (HTML) that opens when its summary (plain text) is clicked."""
-    return f"<details><summary>{text(summary)}</summary>\n{content}\n</details>"
+    return f"<details><summary>{escaped_text(summary)}</summary>\n{content}\n</details>"
 
 
 def listing(plain: str) -> str:
     """Text with its line breaks."""
-    return f"<pre>{text(plain.strip())}</pre>"
+    return f"<pre>{escaped_text(plain.strip())}</pre>"

@@ -14,7 +14,7 @@ from ..plots import charts, curves
 from ..plots.style import RUNNING
 from ..statistics import excludes_zero, least
 from ..tables import beside, best_baselines, chosen_for, off_ground
-from .html import figure, folded, listing, page, table, text
+from .html import escaped_text, figure, folded, listing, page, table
 
 Data = Mapping[str, Any]
 
@@ -67,10 +67,10 @@ def report_html(
         f"job graphs {', '.join(scenario['graphs'])}; {len(results['seeds'])} episodes of {scenario['num_jobs']} arrivals each."
     )
     body = [
-        f"<h1>Benchmark {text(results['benchmark'])}: which policy blocks fewest jobs?</h1>",
-        f'<p class="facts">{text(facts)}</p>',
-        f'<p class="verdict">{text(results["verdict"])}</p>',
-        *(f'<p class="facts">{text(sentence)}.</p>' for sentence in off_ground(results)),
+        f"<h1>Benchmark {escaped_text(results['benchmark'])}: which policy blocks fewest jobs?</h1>",
+        f'<p class="facts">{escaped_text(facts)}</p>',
+        f'<p class="verdict">{escaped_text(results["verdict"])}</p>',
+        *(f'<p class="facts">{escaped_text(sentence)}.</p>' for sentence in off_ground(results)),
         "<h2>All policies</h2>",
         table(
             (*_HEAD, *(_FURTHER[key] for key in further)),
@@ -126,13 +126,13 @@ def _in_order(results: Data) -> list[Data]:
 def _cells(row: Data, told: str | None, further: Sequence[str] = ()) -> tuple[str, list[str]]:
     """A row of the table; ``told`` is what it shows in place of a difference."""
     if told is not None:
-        against = told if told == "-" else f"<small>{text(told)}</small>"
+        against = told if told == "-" else f"<small>{escaped_text(told)}</small>"
     else:
         difference = row["against_best_baseline"]
         word = ("unclear", "worse", "better")[excludes_zero(difference)]
         against = f"{100 * difference['mean']:+.1f} <small>{_ends(difference, 100.0, '+.1f')} {word}</small>"
     cells = [
-        text(row["policy"]),
+        escaped_text(row["policy"]),
         _with_interval(row["blocking_rate"], 100.0, 1),
         against,
         _mean(row["acceptance_rate"], 100.0, 1),
@@ -286,14 +286,14 @@ def _method(results: Data) -> list[str]:
             table(
                 ["policy", "blocking rate <small>% of jobs after warm-up</small>"],
                 [
-                    ("learned" if fixed == tuned["chosen"] else "", [text(fixed), f"{100 * rate:.1f}"])
+                    ("learned" if fixed == tuned["chosen"] else "", [escaped_text(fixed), f"{100 * rate:.1f}"])
                     for fixed, rate in tuned["blocking_rate"].items()
                 ],
             ),
         )
         for name, tuned in results["best_fixed"].items()
     ]
-    return ["<ul>", *(f"<li>{text(point)}</li>" for point in points), "</ul>", *tables, *_latency(results)]
+    return ["<ul>", *(f"<li>{escaped_text(point)}</li>" for point in points), "</ul>", *tables, *_latency(results)]
 
 
 def _references(results: Data) -> list[str]:
@@ -313,7 +313,7 @@ def _latency(results: Data) -> list[str]:
     if not told:
         return []
     head = ["policy", "median <small>ms</small>", "99th percentile <small>ms</small>"]
-    rows = [("", [text(name), *(f"{1e3 * taken[p]:.3f}" for p in ("p50", "p99"))]) for name, taken in told.items()]
+    rows = [("", [escaped_text(name), *(f"{1e3 * taken[p]:.3f}" for p in ("p50", "p99"))]) for name, taken in told.items()]
     return [folded("Time that a decision took, on the machine of this evaluation, what it looks at apart", table(head, rows))]
 
 
@@ -342,23 +342,23 @@ def _seeds(seeds: Sequence[int]) -> str:
 def _files(exports: Mapping[str, str]) -> list[str]:
     if not exports:
         return []
-    rows = [("", [text(what), _link(path)]) for what, path in exports.items()]
+    rows = [("", [escaped_text(what), _link(path)]) for what, path in exports.items()]
     return ["<h2>Files</h2>", table(["what", "where"], rows, kind="texts")]
 
 
 def _link(path: str) -> str:
     """A relative path as a link; any other as text."""
-    shown = f"<code>{text(path)}</code>"
+    shown = f"<code>{escaped_text(path)}</code>"
     return shown if path.startswith("/") else f'<a href="./{quote(path)}">{shown}</a>'
 
 
 def _record(results: Data, config_yaml: str | None, command: str | None, versions: Mapping[str, str] | None) -> list[str]:
-    parts = [f"<p>Scenario digest: <code>{text(results['scenario']['digest'])}</code></p>"]
+    parts = [f"<p>Scenario digest: <code>{escaped_text(results['scenario']['digest'])}</code></p>"]
     if command is not None:
         parts.append(folded("Command", listing(command)))
     if config_yaml is not None:
         parts.append(folded("Config, every default written out", listing(config_yaml)))
     if versions is not None:
-        rows = [("", [text(name), text(version)]) for name, version in versions.items()]
+        rows = [("", [escaped_text(name), escaped_text(version)]) for name, version in versions.items()]
         parts.append(folded("Versions", table(["package", "version"], rows, kind="texts")))
     return parts

@@ -17,7 +17,7 @@ from ..plots import curves
 from ..saved_results import read_curve, read_results
 from ..statistics import excludes_zero, paired
 from ..tables import escaped, table, with_ends
-from .html import figure, page, text
+from .html import escaped_text, figure, page
 from .html import table as html_table
 
 Data = Mapping[str, Any]
@@ -163,18 +163,18 @@ def to_html(summary: Summary, against: str | None = None) -> str:
         benchmarks, rows = by_benchmark(summary)
         body += [
             "<h2>Blocked jobs</h2>",
-            _html(["policy", *(f"{b} <small>% of jobs</small>" for b in map(text, benchmarks))], rows),
+            _html(["policy", *(f"{b} <small>% of jobs</small>" for b in map(escaped_text, benchmarks))], rows),
         ]
     for benchmark, rows in ablations(summary, against).items() if against else ():
-        head = ["policy", "blocked <small>% of jobs</small>", f"against {text(against)} <small>points</small>"]
-        body += [f"<h2>Ablations on {text(benchmark)}</h2>", _html(head, rows)]
+        head = ["policy", "blocked <small>% of jobs</small>", f"against {escaped_text(against)} <small>points</small>"]
+        body += [f"<h2>Ablations on {escaped_text(benchmark)}</h2>", _html(head, rows)]
     kinds = {str(row["policy"]): str(row["kind"]) for result in summary.results.values() for row in result["rows"]}
     for where, of in loads(summary).items():
         svg = curves.load_svg(of, kinds, f"load-{len(drawings)}")
-        drawings.append((svg, f"Blocking rate against load on {text(where)}, with 95 % intervals."))
+        drawings.append((svg, f"Blocking rate against load on {escaped_text(where)}, with 95 % intervals."))
     for name, runs in summary.learning.items():
         svg = curves.learning_svg(runs, f"seeds-{len(drawings)}")
-        told = f"Training runs that differ in their seed alone, on {text(name)}: blocking rate on validation episodes."
+        told = f"Training runs that differ in their seed alone, on {escaped_text(name)}: blocking rate on validation episodes."
         drawings.append((svg, told))
     if drawings:
         body.append("<h2>Figures</h2>")
@@ -202,4 +202,4 @@ def _best_of(runs: Mapping[str, Sequence[Data]]) -> Cells:
 
 
 def _html(head: Sequence[str], rows: Cells) -> str:
-    return html_table(head, [("", [text(cell) for cell in row]) for row in rows])
+    return html_table(head, [("", [escaped_text(cell) for cell in row]) for row in rows])

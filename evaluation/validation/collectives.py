@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from ...costs import nccl
 from ...costs.collectives.libraries.curves import Curve
-from ...costs.collectives.libraries.system import FittedLine, Key, System, curve_of
+from ...costs.collectives.libraries.system import FittedLine, System, TableKey, curve_of
 from ...costs.collectives.prices import Provenance
 from ...errors import InputFileError
 from ..calibration.collective_files import Measurement, read
@@ -39,11 +39,11 @@ class Table(NamedTuple):
 
     device: str
     version: str
-    key: Key
+    key: TableKey
 
 
 @dataclass(frozen=True)
-class Row:
+class MeasuredCollective:
     """One measured time.
 
     Attributes:
@@ -104,7 +104,7 @@ class Errors:
         rows: the rows.
     """
 
-    rows: tuple[Row, ...]
+    rows: tuple[MeasuredCollective, ...]
 
     @property
     def mean(self) -> float:
@@ -112,7 +112,7 @@ class Errors:
         return math.fsum(row.relative_error for row in self.rows) / len(self.rows)
 
     @property
-    def worst(self) -> Row:
+    def worst(self) -> MeasuredCollective:
         """The row of the largest relative error."""
         return max(self.rows, key=lambda row: row.relative_error)
 
@@ -134,7 +134,7 @@ class Validation:
         unsupported: what is wrong with rows of the file that cannot be read.
     """
 
-    rows: tuple[Row, ...]
+    rows: tuple[MeasuredCollective, ...]
     num_tables: int
     num_calibrated: int
     num_outliers: int
@@ -227,10 +227,10 @@ def every_second(points: Sequence[Point]) -> tuple[list[Point], list[Point]]:
     return [p for p in points if p[0] in first], [p for p in points if p[0] not in first]
 
 
-def system_of(name: str, device: str, tables: dict[Key, Sequence[Point]]) -> System:
+def system_of(name: str, device: str, tables: dict[TableKey, Sequence[Point]]) -> System:
     """A system of curves."""
     inside = nccl.nominal_bytes_per_s(device)
-    curves: dict[Key, Curve | FittedLine] = {}
+    curves: dict[TableKey, Curve | FittedLine] = {}
     for key, points in tables.items():
         curves[key] = curve_of(key, points, device, inside)
     return System(name, device, inside, curves)
@@ -238,23 +238,23 @@ def system_of(name: str, device: str, tables: dict[Key, Sequence[Point]]) -> Sys
 
 def _systems(known: dict[Table, list[Point]]) -> dict[tuple[str, str], System]:
     """A system for each device and version."""
-    found: dict[tuple[str, str], dict[Key, Sequence[Point]]] = {}
+    found: dict[tuple[str, str], dict[TableKey, Sequence[Point]]] = {}
     for (device, version, key), points in known.items():
         found.setdefault((device, version), {})[key] = points
     return {(device, version): system_of(device, device, tables) for (device, version), tables in found.items()}
 
 
-def _sizes(table: Table, system: System, calibration: list[Point], left_out: list[Point]) -> list[Row]:
+def _sizes(table: Table, system: System, calibration: list[Point], left_out: list[Point]) -> list[MeasuredCollective]:
     curve = system.curves[table.key]
     line, between = _fitted(calibration), _log_log(calibration)
     rows = []
     for size, reference_s in left_out:
         seconds, provenance = curve.at(size)
-        rows.append(Row(SIZES, table, size, seconds, reference_s, provenance, (line(size), between(size))))
+        rows.append(MeasuredCollective(SIZES, table, size, seconds, reference_s, provenance, (line(size), between(size))))
     return rows
 
 
-def _group(table: Table, system: System, points: list[Point]) -> list[Row]:
+def _group(table: Table, system: System, points: list[Point]) -> list[MeasuredCollective]:
     """The rows of a group between others, told from these."""
     key = table.key
     others = {k: curve for k, curve in system.curves.items() if k._replace(num_ranks=0) == key._replace(num_ranks=0) and k != key}
@@ -266,7 +266,9 @@ def _group(table: Table, system: System, points: list[Point]) -> list[Row]:
     if way is None:
         return []
     told = [(size, reference_s, way.price(size)) for size, reference_s in points]
-    return [Row(GROUPS, table, size, price.seconds, reference_s, price.provenance) for size, reference_s, price in told]
+    return [
+        MeasuredCollective(GROUPS, table, size, price.seconds, reference_s, price.provenance) for size, reference_s, price in told
+    ]
 
 
 def _fitted(points: Sequence[Point]) -> Callable[[float], float]:
@@ -297,8 +299,8 @@ def _log_log(points: Sequence[Point]) -> Callable[[float], float]:
     return at
 
 
-def _gathered(rows: Iterable[Row], key: Callable[[Row], Any]) -> dict[Any, Errors]:
-    found: dict[Any, list[Row]] = {}
+def _gathered(rows: Iterable[MeasuredCollective], key: Callable[[MeasuredCollective], Any]) -> dict[Any, Errors]:
+    found: dict[Any, list[MeasuredCollective]] = {}
     for row in rows:
         found.setdefault(key(row), []).append(row)
     return {name: Errors(tuple(some)) for name, some in found.items()}

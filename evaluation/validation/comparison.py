@@ -11,7 +11,7 @@ Value = float | str | None
 
 
 @dataclass(frozen=True)
-class Row:
+class ComparedFigure:
     """One figure.
 
     Attributes:
@@ -87,14 +87,14 @@ class Row:
 class Comparison:
     """All rows of one validation, in order."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[ComparedFigure, ...]
 
     @property
     def agrees(self) -> bool:
         """Whether every row agrees."""
         return all(row.agrees for row in self.rows)
 
-    def groups(self) -> dict[tuple[str, str], list[Row]]:
+    def groups(self) -> dict[tuple[str, str], list[ComparedFigure]]:
         """The rows of each family and group."""
         return _gathered(self.rows, lambda row: (row.family, row.group))
 
@@ -115,8 +115,8 @@ class Comparison:
         return {"rows": [row.to_data() for row in self.rows], "summary": self.summary(), "agrees": self.agrees}
 
 
-def _gathered(rows: Iterable[Row], key: Any) -> dict[Any, list[Row]]:
-    found: dict[Any, list[Row]] = {}
+def _gathered(rows: Iterable[ComparedFigure], key: Any) -> dict[Any, list[ComparedFigure]]:
+    found: dict[Any, list[ComparedFigure]] = {}
     for row in rows:
         found.setdefault(key(row), []).append(row)
     return found

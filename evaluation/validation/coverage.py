@@ -1,7 +1,7 @@
 """Whether told uncertainties match errors: how many rows of a published family lie inside the intervals that are told of them.
 
 An uncertainty is a standard deviation of a logarithm, so ``z = ln(measured / predicted) / uncertainty``. Rows of one family
-are off together. How far, comes from the families themselves: `doubts.RUN_UNCERTAINTY` from those of frameworks that the
+are off together. How far, comes from the families themselves: `uncertainty.RUN_UNCERTAINTY` from those of frameworks that the
 constants of kernels do not know, ``steps_of`` of the constants from the steps of one that they do know. What is said of a family
 is therefore said twice: with the uncertainty that is told, and with the one that the other families give.
 """
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ...costs.training_step.uncertainty import KNOWN_SOFTWARE, NORMAL_95, RUN_UNCERTAINTY, SOFTWARE, uncertainty
-from .published_step_times import Row
+from .published_step_times import PublishedStep
 
 MEGATRON_LM = "megatron-lm"
 DEEPSPEED = "deepspeed"
@@ -55,32 +55,34 @@ STEP_ERRORS = {"korthikanti-2022": (9, 0.0261), "megatron-lm-2021": (10, 0.0473)
 constants is from the first; the second is what the first one is held against."""
 
 
-class Told(NamedTuple):
+class Prediction(NamedTuple):
     """What was told of a row, and what became of it.
 
     Attributes:
         predicted: the figure.
         measured: the figure.
-        doubts: what the uncertainty is made of, by name.
+        uncertainty_terms: what the uncertainty is made of, by name.
     """
 
     predicted: float
     measured: float
-    doubts: Mapping[str, float]
+    uncertainty_terms: Mapping[str, float]
 
     @property
     def uncertainty(self) -> float:
         """One standard deviation of the figure's logarithm."""
-        return uncertainty(self.doubts)
+        return uncertainty(self.uncertainty_terms)
 
     @property
     def z(self) -> float:
         """By how many uncertainties what was measured is longer."""
         return math.log(self.measured / self.predicted) / self.uncertainty
 
-    def with_doubt(self, name: str, value: float) -> Told:
+    def with_term(self, name: str, value: float) -> Prediction:
         """With another figure for one of its doubts; itself where it has none of that name."""
-        return self._replace(doubts={**self.doubts, name: value}) if name in self.doubts else self
+        return (
+            self._replace(uncertainty_terms={**self.uncertainty_terms, name: value}) if name in self.uncertainty_terms else self
+        )
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,7 @@ class Coverage:
     largest_z: float
 
     @classmethod
-    def of(cls, rows: Sequence[Told]) -> Coverage:
+    def of(cls, rows: Sequence[Prediction]) -> Coverage:
         """Of some rows, at least one."""
         z = [row.z for row in rows]
         inside_68, inside_95 = (sum(abs(one) <= limit for one in z) / len(z) for limit in (1.0, NORMAL_95))
@@ -111,7 +113,7 @@ class Coverage:
         return cls(mean, inside_68, inside_95, math.sqrt(math.fsum(one * one for one in z) / len(z)), max(z, key=abs))
 
 
-def software_of(row: Row) -> str | None:
+def software_of(row: PublishedStep) -> str | None:
     """The framework that ran a row, as the row or its source says."""
     if row.software is None and row.layout.get("zero") == 3 and row.family in SOFTWARE_OF:
         return DEEPSPEED
@@ -164,19 +166,19 @@ def binomial_bounds(share: float, num_rows: int) -> tuple[float, float]:
     return tuple(float(binom.ppf(tail, num_rows, share)) / num_rows for tail in (0.025, 0.975))  # type: ignore[return-value]
 
 
-def independent_rows(rows: Sequence[Told]) -> int:
+def independent_rows(rows: Sequence[Prediction]) -> int:
     """As how many independent ones rows of one family count, that share what is told of software and cluster.
 
     Source:
         Kish, "Survey sampling", 1965: ``n / (1 + (n - 1) r)``, with the shared part of the variance as the correlation ``r``.
     """
-    shared = math.fsum((row.doubts.get(SOFTWARE, 0.0) / row.uncertainty) ** 2 for row in rows) / len(rows)
+    shared = math.fsum((row.uncertainty_terms.get(SOFTWARE, 0.0) / row.uncertainty) ** 2 for row in rows) / len(rows)
     return max(1, round(len(rows) / (1 + (len(rows) - 1) * shared)))
 
 
-def left_out(family: str, told: Told) -> Told:
+def left_out(family: str, told: Prediction) -> Prediction:
     """A row as the other families would have told it; one of a family that nothing is taken from is left out anyway."""
-    if KNOWN_SOFTWARE in told.doubts and family == "korthikanti-2022":
-        return told.with_doubt(KNOWN_SOFTWARE, spread(*STEP_ERRORS["megatron-lm-2021"]))
+    if KNOWN_SOFTWARE in told.uncertainty_terms and family == "korthikanti-2022":
+        return told.with_term(KNOWN_SOFTWARE, spread(*STEP_ERRORS["megatron-lm-2021"]))
     others = [one for name, one in FAMILIES.items() if name != family]
-    return told.with_doubt(SOFTWARE, between_runs(others) if family in FAMILIES else RUN_UNCERTAINTY)
+    return told.with_term(SOFTWARE, between_runs(others) if family in FAMILIES else RUN_UNCERTAINTY)

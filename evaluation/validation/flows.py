@@ -19,7 +19,7 @@ from ...errors import ConfigError, GraphError, InputFileError
 from ...settings import Settings
 from ...simulation.contention import fair_sharing
 from ...simulation.contention.flows import Flows
-from .comparison import Comparison, Row
+from .comparison import ComparedFigure, Comparison
 
 MAX_RELATIVE_ERROR = 1e-9
 """A file agrees where no finish time is farther off than this, unless told otherwise."""
@@ -76,7 +76,7 @@ def validate(
     found = {str(path): _finish_s(path, latency_first) for path in paths}
     return Comparison(
         tuple(
-            Row("flows", path, f"flow {i}", predicted, reference, max_relative_error)
+            ComparedFigure("flows", path, f"flow {i}", predicted, reference, max_relative_error)
             for path, finish_s in found.items()
             for i, (predicted, reference) in enumerate(finish_s)
         )
@@ -90,7 +90,7 @@ def load_flows(path: str | Path) -> tuple[Links, Flows, list[float]]:
         InputFileError: as `validate`.
     """
     try:
-        found = settings.build(FlowFile, files.read_json(path), file=path)
+        found = settings.build_settings(FlowFile, files.read_json(path), file=path)
     except ConfigError as error:
         raise InputFileError(error.problem, file=path, field=error.field, value=error.value, choices=error.choices) from None
     number = {name: i for i, name in enumerate(found.links)}

@@ -22,7 +22,7 @@ from typing import Any
 
 from ...clusters.cluster import Cluster
 from ...errors import ConfigError
-from .comparison import Comparison, Row
+from .comparison import ComparedFigure, Comparison
 from .network_lab.gloo_jobs import GlooJobs, Sending, gloo_jobs
 from .network_lab.namespaces import namespaces, why_not
 from .network_lab.scenes import GOODPUT, MIB, SHARED, Case, Scene, modelled, predicted_s, scenes
@@ -136,7 +136,7 @@ def validate(
     reason = why_not()
     if reason is not None:
         return reason
-    rows: list[Row] = []
+    rows: list[ComparedFigure] = []
     rounds: list[tuple[float, ...]] = []
     conditions: list[Conditions] = []
     versions: dict[str, Any] = {"kernel": platform.release(), "machine": platform.machine(), "cores": os.cpu_count()}
@@ -158,7 +158,7 @@ def validate(
                         measured_s = tuple(row[job] for row in rounds_s)
                         figure = _told(case, job)
                         median_s = statistics.median(measured_s)
-                        rows.append(Row(case.family, scene.name, figure, expected_s[job], median_s, max_mean_error))
+                        rows.append(ComparedFigure(case.family, scene.name, figure, expected_s[job], median_s, max_mean_error))
                         rounds.append(measured_s)
                 progress(scene.name, done, len(scene.cases))
     return NetworkValidation(Comparison(tuple(rows)), tuple(rounds), tuple(conditions), versions, max_mean_error)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ... import files, quantities
-from ...costs.process_groups.group_network import Wires
+from ...costs.process_groups.group_network import HostNetwork
 from ...devices import DeviceType, device_names, device_type
 from ...errors import InputFileError, MeshwrightError
 from ...jobs.transformer import TransformerShape
@@ -44,7 +44,7 @@ VTRAIN_YEAR = 2023
 """Bang et al., "vTrain", arXiv 2312.12391."""
 
 VTRAIN_DEVICES_PER_HOST = 8
-VTRAIN_WIRES = Wires(VTRAIN_DEVICES_PER_HOST, 300e9, 800e9 / 8)
+VTRAIN_WIRES = HostNetwork(VTRAIN_DEVICES_PER_HOST, 300e9, 800e9 / 8)
 """Hosts of eight A100; all cards of one together send 800 Gbit/s, half of what a DGX A100 has (VIA-Research/vTrain at
 f8dda84, config/validation/multi: ``node_size`` 8, ``inter_node_bandwidth`` 800, "total bandwidth of inter-node communication
 in Gbps" by src/config.py)."""
@@ -113,7 +113,7 @@ MODEL_FLAGS = {"gated": "is_gated", "parallel_block": "is_parallel"}
 
 
 @dataclass(frozen=True)
-class Row:
+class PublishedStep:
     """One measured step.
 
     Attributes:
@@ -137,7 +137,7 @@ class Row:
     shape: TransformerShape | None
     sequence_length: int
     device: DeviceType | None
-    wires: Wires | None
+    wires: HostNetwork | None
     layout: dict[str, Any] = field(default_factory=dict)
     measured_s: float = 0.0
     group: tuple[Any, ...] = ()
@@ -147,7 +147,7 @@ class Row:
     unsupported: str | None = None
 
 
-def read_rows(path: str | Path) -> list[Row]:
+def read_rows(path: str | Path) -> list[PublishedStep]:
     """The rows of a file of either form.
 
     Raises:
@@ -187,7 +187,7 @@ def gpt(layers: int, hidden: int, heads: int, vocabulary: int, sequence_length: 
     return TransformerShape(**(keys | more))
 
 
-def _published(row: Any, number: int) -> Row:
+def _published(row: Any, number: int) -> PublishedStep:
     named = row if isinstance(row, dict) else {}
     name, family = str(named.get("id") or f"row {number}"), str(named.get("family") or "without a family")
     try:
@@ -203,15 +203,15 @@ def _published(row: Any, number: int) -> Row:
         return _refused(name, family, str(problem))
 
 
-def _refused(name: str, family: str, problem: str) -> Row:
-    return Row(name, family, None, 0, None, None, unsupported=problem)
+def _refused(name: str, family: str, problem: str) -> PublishedStep:
+    return PublishedStep(name, family, None, 0, None, None, unsupported=problem)
 
 
 class _UnsupportedError(Exception):
     """Why a row cannot be priced."""
 
 
-def _supported(row: dict[str, Any], name: str, family: str) -> Row:
+def _supported(row: dict[str, Any], name: str, family: str) -> PublishedStep:
     measured_s = _number(row["measured"], "step_time_s", "measured")
     model, cluster, given = row["model"], row["cluster"], dict(row["layout"])
     layers, hidden, heads, vocabulary, length = (
@@ -244,7 +244,7 @@ def _supported(row: dict[str, Any], name: str, family: str) -> Row:
     work = (layers, hidden, heads, vocabulary, length, layout.get("global_batch"))
     group = (family, name.split("-")[0], num_devices, *work)
     told, software = (*notes, *_unread(row)), str(row.get("software") or "") or None
-    return Row(name, family, shape, length, device, wires, layout, measured_s, group, year, software, told)
+    return PublishedStep(name, family, shape, length, device, wires, layout, measured_s, group, year, software, told)
 
 
 def _unread(row: dict[str, Any]) -> list[str]:
@@ -292,7 +292,7 @@ def _base(spelled: str) -> str:
     return known[0] if known else ""
 
 
-def _wires(cluster: dict[str, Any]) -> tuple[Wires, list[str]]:
+def _wires(cluster: dict[str, Any]) -> tuple[HostNetwork, list[str]]:
     """Hosts and cards, with a note on each thing that the source does not print and a price depends on."""
     notes: list[str] = []
     device = _base(str(cluster.get("device") or "").lower())
@@ -315,7 +315,7 @@ def _wires(cluster: dict[str, Any]) -> tuple[Wires, list[str]]:
     elif is_spread:
         notes.append(f"cluster.nic_gbit_per_s is not printed: {rate:g}, as in a DGX with {device} devices")
     switched = "switch" in str(cluster.get("host_link") or "").lower() or link != LINK_BYTES_PER_S["v100"]
-    return Wires(per_host, link, cards * rate * 1e9 / 8, "nvswitch" if switched else "cube mesh"), notes
+    return HostNetwork(per_host, link, cards * rate * 1e9 / 8, "nvswitch" if switched else "cube mesh"), notes
 
 
 def _year(text: str) -> int:
@@ -345,7 +345,7 @@ def _whole(data: dict[str, Any], key: str, where: str) -> int:
     return int(value)
 
 
-def _vtrain(path: Path) -> list[Row]:
+def _vtrain(path: Path) -> list[PublishedStep]:
     table = files.read_csv(path)
     header = [cell.strip() for cell in next(table, (1, []))[1]]
     if missing := [name for name in VTRAIN_COLUMNS if name not in header]:
@@ -384,7 +384,9 @@ def _vtrain(path: Path) -> list[Row]:
             continue
         name = f"h{hidden}-l{layers}-tp{tp}-dp{dp}-pp{pp}-mb{micro}-gb{batch}"
         group = devices, batch, hidden, layers, heads, length
-        rows.append(Row(name, family, shape, length, device, VTRAIN_WIRES, layout, measured_s, group, VTRAIN_YEAR, notes=notes))
+        rows.append(
+            PublishedStep(name, family, shape, length, device, VTRAIN_WIRES, layout, measured_s, group, VTRAIN_YEAR, notes=notes)
+        )
     if not rows:
         raise InputFileError("holds no rows", file=path)
     return rows

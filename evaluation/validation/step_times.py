@@ -21,9 +21,9 @@ from ...costs.work.memory import peak_memory
 from ...costs.work.work import describe
 from ...errors import PlanError
 from ...planners.layouts.space import divisors
-from ...plans.partition import Layout, build
-from .coverage import Coverage, Told, left_out, software_of
-from .published_step_times import CALIBRATION_FAMILY, COUNTS, UNEVEN_ROUNDS_SINCE, Row, read_rows
+from ...plans.partition import Layout, build_of_plan
+from .coverage import Coverage, Prediction, left_out, software_of
+from .published_step_times import CALIBRATION_FAMILY, COUNTS, UNEVEN_ROUNDS_SINCE, PublishedStep, read_rows
 
 CALIBRATION_SET = (
     "vTrain's single-host table, rows of hidden size 1024 (VIA-Research/vTrain)",
@@ -41,7 +41,7 @@ SWITCHES = ("sequence_parallel", "zero", "overlap_tp", "overlap_pp")
 
 
 @dataclass(frozen=True)
-class Found:
+class PredictedStep:
     """One row as predicted.
 
     Attributes:
@@ -53,7 +53,7 @@ class Found:
         settings: what those fields leave open of the step, one standard deviation; see `_settings_doubt`.
     """
 
-    row: Row
+    row: PublishedStep
     predicted: StepTime | None
     chosen: dict[str, Any] = field(default_factory=dict)
     memory_bytes: float = 0.0
@@ -73,15 +73,15 @@ class Found:
         return abs(self.predicted.step_s - self.row.measured_s) / self.row.measured_s
 
     @property
-    def doubts(self) -> dict[str, float]:
+    def uncertainty_terms(self) -> dict[str, float]:
         """What the uncertainty of the row is made of: that of its layout, and of what the source leaves open of it."""
         assert self.predicted is not None
-        return self.predicted.doubts | ({SETTINGS: self.settings} if self.settings else {})
+        return self.predicted.uncertainty_terms | ({SETTINGS: self.settings} if self.settings else {})
 
     @property
-    def told(self) -> Told:
+    def prediction(self) -> Prediction:
         """The row as `coverage` takes it."""
-        return Told(self.step_s, self.row.measured_s, self.doubts)
+        return Prediction(self.step_s, self.row.measured_s, self.uncertainty_terms)
 
     def to_data(self) -> dict[str, Any]:
         """Plain data."""
@@ -92,10 +92,10 @@ class Found:
         return data | {
             "predicted": self.predicted.step_s,
             "relative_error": self.relative_error,
-            "uncertainty": self.told.uncertainty,
-            "uncertainty_parts": self.doubts,
-            "interval_95": interval(self.step_s, self.told.uncertainty),
-            "z": self.told.z,
+            "uncertainty": self.prediction.uncertainty,
+            "uncertainty_parts": self.uncertainty_terms,
+            "interval_95": interval(self.step_s, self.prediction.uncertainty),
+            "z": self.prediction.z,
             "chosen": self.chosen,
             "memory_bytes": self.memory_bytes,
             "breakdown_s": self.predicted.breakdown_s,
@@ -104,7 +104,7 @@ class Found:
 
 
 @dataclass(frozen=True)
-class StepTimes:
+class StepTimeValidation:
     """All rows of a validation.
 
     Attributes:
@@ -112,12 +112,12 @@ class StepTimes:
         calibration: constants by device type.
     """
 
-    found: tuple[Found, ...]
+    found: tuple[PredictedStep, ...]
     calibration: dict[str, dict[str, Any]]
 
     def summary(self) -> dict[str, dict[str, Any]]:
         """For each family: rows, unsupported ones, mean and largest error, bias, Kendall's tau, regret, and coverage."""
-        families: dict[str, list[Found]] = {}
+        families: dict[str, list[PredictedStep]] = {}
         for one in self.found:
             families.setdefault(one.row.family, []).append(one)
         return {family: _summary(rows) for family, rows in families.items()}
@@ -132,7 +132,7 @@ class StepTimes:
         }
 
 
-def validate(paths: Sequence[str | Path], *, progress: Callable[[str, int, int], None] | None = None) -> StepTimes:
+def validate(paths: Sequence[str | Path], *, progress: Callable[[str, int, int], None] | None = None) -> StepTimeValidation:
     """Predict every row of some files.
 
     Args:
@@ -153,20 +153,20 @@ def validate(paths: Sequence[str | Path], *, progress: Callable[[str, int, int],
         if progress is not None:
             progress(str(path), len(rows), len(rows))
     names = sorted({one.row.device.name for one in found if one.row.device is not None})
-    return StepTimes(tuple(found), {name: kernel_settings(name).model_dump() for name in names})
+    return StepTimeValidation(tuple(found), {name: kernel_settings(name).model_dump() for name in names})
 
 
-def predict(row: Row, pricers: dict[Any, Pricer] | None = None) -> Found:
+def predict(row: PublishedStep, pricers: dict[Any, Pricer] | None = None) -> PredictedStep:
     """The step of one row, open fields taken as the fastest legal ones."""
     if row.unsupported is not None or row.shape is None or row.device is None or row.wires is None:
-        return Found(row, None, remark=row.unsupported)
+        return PredictedStep(row, None, remark=row.unsupported)
     pricers = {} if pricers is None else pricers
     key = (row.device, row.wires, software := known_software(row))
     if key not in pricers:
         pricers[key] = Pricer(row.device, row.wires, kernels=kernel_model(row.device, software=software))
     pricer = pricers[key]
-    fitting: list[Found] = []
-    other: list[Found] = []
+    fitting: list[PredictedStep] = []
+    other: list[PredictedStep] = []
     problem = None
     for chosen in _choices(row):
         try:
@@ -176,23 +176,23 @@ def predict(row: Row, pricers: dict[Any, Pricer] | None = None) -> Found:
             problem = problem or str(error)  # of the smallest values of the open fields: what is wrong with the given ones
             continue
         memory = peak_memory(work)[1].total
-        found = Found(row, pricer.price_work(work), chosen, memory)
+        found = PredictedStep(row, pricer.price_work(work), chosen, memory)
         (fitting if memory <= row.device.memory_bytes else other).append(found)
     if fitting or other:
         best = min(fitting or other, key=lambda one: (0.0 if fitting else one.memory_bytes, one.step_s))
         lacks_chunks = _lacks_chunks(row, fitting + other)
         return replace(best, settings=_settings_doubt(best, fitting or other, lacks_chunks), remark=_remark(best, lacks_chunks))
-    return Found(row, None, remark=problem or "no values of the open fields go with the given ones")
+    return PredictedStep(row, None, remark=problem or "no values of the open fields go with the given ones")
 
 
-def known_software(row: Row) -> str | None:
+def known_software(row: PublishedStep) -> str | None:
     """The framework of a row where the constants of kernels know whole steps of it."""
     assert row.device is not None
     software = software_of(row)
     return software if software in kernel_settings(row.device.name).steps_of else None
 
 
-def _remark(found: Found, lacks_chunks: bool) -> str | None:
+def _remark(found: PredictedStep, lacks_chunks: bool) -> str | None:
     """What is odd about the layout that is priced for a row."""
     assert found.row.device is not None
     counted, there = found.memory_bytes, found.row.device.memory_bytes
@@ -202,13 +202,13 @@ def _remark(found: Found, lacks_chunks: bool) -> str | None:
     return "; ".join(told) or None
 
 
-def _lacks_chunks(row: Row, legal: Sequence[Found]) -> bool:
+def _lacks_chunks(row: PublishedStep, legal: Sequence[PredictedStep]) -> bool:
     """Whether a row says interleaved and leaves the number of chunks open, of which one alone is legal."""
     is_interleaved = row.layout.get("schedule") == "interleaved" and row.layout.get("pp") != 1
     return is_interleaved and all(one.chosen.get("virtual_stages") == 1 for one in legal)
 
 
-def _settings_doubt(best: Found, found: Sequence[Found], lacks_chunks: bool) -> float:
+def _settings_doubt(best: PredictedStep, found: Sequence[PredictedStep], lacks_chunks: bool) -> float:
     """What fields that a source leaves open leave open of a step, one standard deviation.
 
     Of each field it is the root mean square of the logarithm of the step with another value over the one that is taken: of a
@@ -234,17 +234,17 @@ def _settings_doubt(best: Found, found: Sequence[Found], lacks_chunks: bool) -> 
     return math.sqrt(total)
 
 
-def _layout(row: Row, chosen: dict[str, Any]) -> Layout:
+def _layout(row: PublishedStep, chosen: dict[str, Any]) -> Layout:
     given = {key: value for key, value in row.layout.items() if key != "num_devices" and value is not None} | chosen
     if given.get("pp", 1) == 1 and given.get("schedule") not in (None, "none"):
         given["schedule"] = "1f1b"
-    layout = build(Layout, given, prefix="layout.")
+    layout = build_of_plan(Layout, given, prefix="layout.")
     if layout.world != row.layout["num_devices"]:
         raise PlanError(f"the layout has {layout.world} ranks, the cluster {row.layout['num_devices']} devices")
     return layout
 
 
-def _choices(row: Row) -> list[dict[str, Any]]:
+def _choices(row: PublishedStep) -> list[dict[str, Any]]:
     """Every combination of values of the fields that the row leaves open."""
     given = row.layout
     open_fields = [
@@ -294,7 +294,7 @@ def _choices(row: Row) -> list[dict[str, Any]]:
     return found if open_fields else [{}]
 
 
-def _summary(rows: list[Found]) -> dict[str, Any]:
+def _summary(rows: list[PredictedStep]) -> dict[str, Any]:
     known = [one for one in rows if one.predicted is not None]
     data: dict[str, Any] = {
         "items": len(rows),
@@ -312,12 +312,12 @@ def _summary(rows: list[Found]) -> dict[str, Any]:
         "kendall_tau": kendall_tau(known),
         **_regret(known),
         "mean_log_error": math.fsum(math.log(one.row.measured_s / one.step_s) for one in known) / len(known),
-        "coverage": asdict(Coverage.of([one.told for one in known])),
-        "coverage_left_out": asdict(Coverage.of([left_out(one.row.family, one.told) for one in known])),
+        "coverage": asdict(Coverage.of([one.prediction for one in known])),
+        "coverage_left_out": asdict(Coverage.of([left_out(one.row.family, one.prediction) for one in known])),
     }
 
 
-def kendall_tau(rows: Sequence[Found]) -> float | None:
+def kendall_tau(rows: Sequence[PredictedStep]) -> float | None:
     """Kendall's tau-b of predicted and measured times; None for a single row."""
     if len(rows) < 2:
         return None
@@ -328,10 +328,10 @@ def kendall_tau(rows: Sequence[Found]) -> float | None:
     return None if math.isnan(tau) else tau
 
 
-def _regret(rows: Sequence[Found]) -> dict[str, Any]:
+def _regret(rows: Sequence[PredictedStep]) -> dict[str, Any]:
     """How much longer than the best measured layout the one takes that we would have chosen, over groups of rows that do
     the same work on the same devices."""
-    groups: dict[tuple[Any, ...], list[Found]] = {}
+    groups: dict[tuple[Any, ...], list[PredictedStep]] = {}
     for one in rows:
         groups.setdefault(one.row.group, []).append(one)
     regrets = []

@@ -19,7 +19,7 @@ except ValueError as error:  # an environment variable of its own that holds an 
     raise ConfigError(problem, field=" ".join(named) or None, value=" ".join(named.values()) or None) from None
 
 from . import compile_cache
-from .compiling import Stopwatch
+from .compiling import CompileTimer
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -69,7 +69,7 @@ class _Events(numba.core.event.Listener):
     """Hands numba's events to the stopwatch."""
 
     def __init__(self) -> None:
-        self._stopwatch = Stopwatch()
+        self._stopwatch = CompileTimer()
 
     def on_start(self, event: Any) -> None:
         self._stopwatch.begin(event.data["dispatcher"].py_func.__name__)

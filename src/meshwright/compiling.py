@@ -22,7 +22,7 @@ def watched(watcher: Watcher) -> Iterator[None]:
         _watchers.remove(watcher)
 
 
-class Stopwatch:
+class CompileTimer:
     """Counts compiled functions and the time that they take; those compiled on the way to another count once in time."""
 
     def __init__(self) -> None:

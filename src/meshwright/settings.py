@@ -92,7 +92,7 @@ def load(model: type[AnySettings], path: str | Path, *, changes: Sequence[str] |
     for change in changes:
         data = override(data, change)
     try:
-        return build(model, data, file=path, lines=lines)
+        return build_settings(model, data, file=path, lines=lines)
     except ConfigError as error:
         other = _other_kind(model, found)
         if other is not None:
@@ -111,7 +111,9 @@ def _other_kind(model: type[BaseModel], data: Any) -> str | None:
     return next((told for marks, told in KINDS.items() if marks <= keys and not marks <= own), None)
 
 
-def build(model: type[AnySettings], data: Any, *, file: str | Path | None = None, lines: Lines | None = None) -> AnySettings:
+def build_settings(
+    model: type[AnySettings], data: Any, *, file: str | Path | None = None, lines: Lines | None = None
+) -> AnySettings:
     """Make a model from plain data, turning the first of pydantic's complaints into a `ConfigError`."""
     try:
         return model.model_validate(data)

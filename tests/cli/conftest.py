@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from meshwright.cli import run
+from meshwright.cli import run_command_line
 from meshwright.jobs.graph import JobGraph
 from meshwright.jobs.load import load_graph
 
@@ -115,7 +115,7 @@ def stays(sandbox: Path) -> Callable[..., None]:
 
     def command(*arguments: object) -> None:
         before = tree(sandbox, sandbox / "out")
-        assert run([str(argument) for argument in arguments]) in (0, 1), arguments
+        assert run_command_line([str(argument) for argument in arguments]) in (0, 1), arguments
         assert tree(sandbox, sandbox / "out") == before
 
     return command
@@ -130,7 +130,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / name).write_text(text)
     JobGraph.from_data(load_graph("zoo:resnet18").to_data() | {"name": HOSTILE[0]}, file="graph").save(folder / "g.json")
     before = tree(folder, folder / "run")
-    assert run(["train", str(folder / "train.yaml"), "--out", str(folder / "run")]) == 0
+    assert run_command_line(["train", str(folder / "train.yaml"), "--out", str(folder / "run")]) == 0
     assert tree(folder, folder / "run") == before
     return folder / "run"
 
@@ -141,7 +141,7 @@ def meshwright(work: Path, capsys: pytest.CaptureFixture[str]) -> Run:
 
     def command(*arguments: object) -> Told:
         capsys.readouterr()
-        status = run([str(argument) for argument in arguments])
+        status = run_command_line([str(argument) for argument in arguments])
         told = capsys.readouterr()
         return Told(status, told.out, told.err)
 

@@ -7,7 +7,7 @@ from importlib import import_module
 import pytest
 import typer
 
-from meshwright.cli import run
+from meshwright.cli import run_command_line
 from meshwright.cli.app import app
 from meshwright.costs.settings import CostSettings
 from meshwright.planning.estimate import estimate
@@ -109,7 +109,7 @@ def test_a_command_without_options_calls_python_with_its_defaults(command, monke
         _plan(tmp_path / "plan.json")
     arguments = FIRST[command]
     with pytest.raises(ReachedError):
-        run(["plan" if command == "search" else command, *arguments])
+        run_command_line(["plan" if command == "search" else command, *arguments])
     optional = {key: p.default for key, p in wanted.parameters.items() if p.default is not inspect.Parameter.empty}
     for key, default in optional.items():
         if key in called and key not in SHOWN:
@@ -140,7 +140,7 @@ def test_the_command_and_python_price_alike_where_little_is_given(words, costs, 
     file = tmp_path / "estimate.json"
     job, cluster, layout = place
     given = ["--job", job, "--cluster", cluster, "--layout", layout, *words]
-    assert run(["estimate", *given, "--json", str(file)]) == 0
+    assert run_command_line(["estimate", *given, "--json", str(file)]) == 0
     data = json.loads(file.read_text())
     found = estimate(*place, costs=None if costs is None else CostSettings(**costs))
     assert data["figures"][0]["value"] == found.step.step_s
@@ -170,9 +170,9 @@ def test_only_what_was_asked_for_is_told_to_change_nothing():
 
 
 def test_what_was_taken_is_printed(capsys):
-    assert run(["estimate", *FIRST["estimate"]]) == 0
+    assert run_command_line(["estimate", *FIRST["estimate"]]) == 0
     told = capsys.readouterr().out
     assert "priced with collectives=calibrated overlap_slowdown=1.126 overlap_tp=false overlap_pp=false overlap_dp=true" in told
-    assert run(["plan", *FIRST["search"], "--devices", "2", "--overlap-slowdown", "1.5"]) == 0
+    assert run_command_line(["plan", *FIRST["search"], "--devices", "2", "--overlap-slowdown", "1.5"]) == 0
     told = capsys.readouterr().out
     assert "priced with collectives=calibrated overlap_slowdown=1.5; unless --keep says otherwise" in told

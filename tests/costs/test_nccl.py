@@ -16,7 +16,7 @@ A100, H100 = ("ampere", 300e9), ("hopper", 450e9)
 
 
 def wires(ranks, hosts=1, card=(("ampere"), 300e9), between=200e9):
-    return nccl.Wires(ranks, hosts, card[1], between, card[0])
+    return nccl.GroupLinks(ranks, hosts, card[1], between, card[0])
 
 
 def line(known, algorithm, protocol):
@@ -149,6 +149,6 @@ def test_a_faster_link_is_never_slower_also_where_pcie_ends_and_nvlink_begins(of
     # At 40 GB/s the tuner takes a fifth off: all-reduces over two ranks took 23 % longer than at 39.5 GB/s.
     for operation, (ranks, hosts), size in product(OPERATIONS, [(2, 1), (8, 1), (16, 2), (4, 4)], [1e3, 1e6, 1e9]):
         for speeds in (np.arange(30e9, 60e9, 0.5e9), np.geomspace(1e9, 1e12, 40)):
-            wires = [nccl.Wires(ranks, hosts, float(speed), 100e9, of_device) for speed in speeds]
+            wires = [nccl.GroupLinks(ranks, hosts, float(speed), 100e9, of_device) for speed in speeds]
             times_s = [nccl.best(nccl.lines(operation, one), size).time_s(size) for one in wires]
             assert (np.diff(times_s) <= 1e-15).all()

@@ -12,7 +12,7 @@ from meshwright.costs.phases import Flow, Phase, fullest_s
 from meshwright.costs.routing import MAX_PARTS, Routing
 from meshwright.costs.settings import CostSettings
 from meshwright.errors import ConfigError
-from meshwright.settings import build
+from meshwright.settings import build_settings
 
 from ..draws import draws
 
@@ -179,7 +179,7 @@ def test_more_parts_than_a_message_is_cut_into_are_refused():
 )
 def test_impossible_choices_are_refused(given, told):
     with pytest.raises(ConfigError, match=told):
-        build(CostSettings, given)
+        build_settings(CostSettings, given)
 
 
 def test_another_seed_is_another_cost_model():

@@ -85,20 +85,20 @@ def test_yaml_offers_what_the_layer_has(field, known):
 )
 def test_a_bad_setting_is_refused_by_name(data, message):
     with pytest.raises(ConfigError, match=message):
-        settings.build(CostSettings, data)
+        settings.build_settings(CostSettings, data)
 
 
 def test_a_table_is_refused_where_nothing_reads_it():
     with pytest.raises(ConfigError, match=r"a collectives_table wants collectives: measured"):
-        settings.build(CostSettings, {"collectives": "nccl", "collectives_table": "a100"})
+        settings.build_settings(CostSettings, {"collectives": "nccl", "collectives_table": "a100"})
 
 
 @pytest.mark.parametrize("value", [0.999, -1.0, float("inf")])
 def test_overlap_never_speeds_up(value):
     with pytest.raises(ConfigError, match="overlap_slowdown"):
-        settings.build(CostSettings, {"overlap_slowdown": value})
+        settings.build_settings(CostSettings, {"overlap_slowdown": value})
 
 
 def test_fluids_do_not_store_and_forward():
     with pytest.raises(ConfigError, match="contention fair wants flows cut-through"):
-        settings.build(CostSettings, {"contention": "fair", "flows": "store-and-forward"})
+        settings.build_settings(CostSettings, {"contention": "fair", "flows": "store-and-forward"})

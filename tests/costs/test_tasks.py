@@ -50,4 +50,4 @@ def test_what_the_next_step_wants_first_goes_by_that_place():
 @pytest.mark.parametrize("data", [{"gradient_bucket_bytes": 0}, {"message_chunk_bytes": 1}])
 def test_sizes_that_would_cut_without_end_are_refused(data):
     with pytest.raises(ConfigError, match=next(iter(data))):
-        settings.build(CostSettings, data)
+        settings.build_settings(CostSettings, data)

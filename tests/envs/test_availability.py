@@ -46,7 +46,7 @@ def test_shares_are_those_that_sets_of_devices_give(foreseeing, seed, growth):
     scenario = foreseeing.model_copy(update={"scenario": chosen}).build()
     space, mean_s = scenario.space, scenario.workload.mean_interarrival_s
     batch, rng = EpisodeBatch(scenario, 1), np.random.default_rng(seed)
-    batch.begin(0, rng)
+    batch.reset(0, rng)
     by_shape = [[set(space.block(b).tolist()) for b in np.flatnonzero(space.shape == s)] for s in range(space.shape[-1] + 1)]
     by_degree = [[set(space.block(b).tolist()) for b in np.flatnonzero(space.degree == d)] for d in range(len(space.degrees))]
     ends = mean_s * np.array([sum(growth**j for j in range(i + 1)) for i in range(SLOTS)])
@@ -196,12 +196,12 @@ def test_what_is_seen_hangs_on_the_state_alone_and_not_on_what_was_seen_before(t
     changes = {"shape_slots": num_slots, "num_jobs": 40}
     scenario = dataclasses.replace(toy, settings=toy.settings.model_copy(update=changes))
     batch, rng, full = EpisodeBatch(scenario, 1), np.random.default_rng(0), 0
-    batch.begin(0, rng)
+    batch.reset(0, rng)
     for _ in range(40):
         fresh = EpisodeBatch(scenario, 1)
         fresh.restore(batch.state())
-        for key, seen in batch.observations.shown().items():
-            np.testing.assert_array_equal(seen, fresh.observations.shown()[key], err_msg=key)
+        for key, seen in batch.observations.current().items():
+            np.testing.assert_array_equal(seen, fresh.observations.current()[key], err_msg=key)
         full += not batch.observations.cluster_any[0, :, 0].any()
         batch.step(np.flatnonzero(batch.observations.action_mask[0])[-1:])
     assert full > 0 or num_slots > 1

@@ -25,8 +25,8 @@ def test_episodes_side_by_side_do_not_disturb_each_other(small, small_benchmark,
     together = EpisodeBatch(small, 3, small_benchmark.reward)
     alone = [EpisodeBatch(small, 1, small_benchmark.reward) for _ in range(3)]
     for e in range(3):
-        together.begin(e, np.random.default_rng([seed, e]))
-        alone[e].begin(0, np.random.default_rng([seed, e]))
+        together.reset(e, np.random.default_rng([seed, e]))
+        alone[e].reset(0, np.random.default_rng([seed, e]))
     rng = np.random.default_rng(seed)
     for _ in range(40):
         actions = [rng.choice(np.flatnonzero(mask)) for mask in together.observations.action_mask]
@@ -42,7 +42,7 @@ def test_episodes_side_by_side_do_not_disturb_each_other(small, small_benchmark,
 def test_a_state_is_taken_up_exactly(small):
     batch = EpisodeBatch(small, 2)
     for e in range(2):
-        batch.begin(e, np.random.default_rng(e))
+        batch.reset(e, np.random.default_rng(e))
     rng = np.random.default_rng(0)
     for _ in range(15):
         step_all(batch, rng)
@@ -60,7 +60,7 @@ def test_a_state_is_taken_up_exactly(small):
 def test_one_action_for_each_episode(small):
     batch = EpisodeBatch(small, 2)
     for e in range(2):
-        batch.begin(e, np.random.default_rng(e))
+        batch.reset(e, np.random.default_rng(e))
     with pytest.raises(PolicyError, match="for each of 2 episodes"):
         batch.step(np.array([0]))
     with pytest.raises(PolicyError, match="for each of 2 episodes"):
@@ -69,7 +69,7 @@ def test_one_action_for_each_episode(small):
 
 def test_no_episode_is_stepped_while_one_has_not_begun(small):
     batch = EpisodeBatch(small, 2)
-    batch.begin(0, np.random.default_rng(0))
+    batch.reset(0, np.random.default_rng(0))
     with pytest.raises(PolicyError, match="has not begun"):
         batch.step(np.array([0, 0]))
     assert batch.episodes.job[0] == 0
@@ -82,7 +82,7 @@ def test_each_term_of_the_reward_by_hand(small):
     """Weights that are powers of two keep the terms apart."""
     weights = RewardSettings(accepted=1.5, blocked=-0.5, slack=0.25, device_seconds=-0.125)
     batch = EpisodeBatch(small, 1, weights)
-    batch.begin(0, np.random.default_rng(1))
+    batch.reset(0, np.random.default_rng(1))
     rng = np.random.default_rng(1)
     rewards = np.concatenate([step_all(batch, rng)[0] for _ in range(40)])
     record = batch.record(0)
@@ -113,10 +113,10 @@ def test_what_each_candidate_pays_is_what_a_step_then_pays(small, rewards, queue
     num = scenario.problem.num_candidates
     batch, tried = EpisodeBatch(scenario, num, rewards), EpisodeBatch(scenario, num, rewards)
     for e in range(num):
-        batch.begin(e, np.random.default_rng(3))
+        batch.reset(e, np.random.default_rng(3))
     rng, amounts, expired = np.random.default_rng(0), set(), 0
     while not batch.is_over[0]:
-        before, pays = batch.state(), batch.pays()
+        before, pays = batch.state(), batch.immediate_rewards()
         assert (pays == pays[0]).all()
         tried.restore(before)
         paid, _ = tried.step(np.arange(num))
@@ -134,7 +134,7 @@ def test_what_each_candidate_pays_is_what_a_step_then_pays(small, rewards, queue
 
 def test_a_job_without_a_deadline_is_paid_no_slack(toy):
     batch = EpisodeBatch(toy, 1, RewardSettings(slack=100.0))
-    batch.begin(0, np.random.default_rng(0))
+    batch.reset(0, np.random.default_rng(0))
     offered = int(np.flatnonzero(batch.observations.action_mask[0])[-1])
     assert batch.step(np.array([offered]))[0].tolist() == [1.0]
 
@@ -161,7 +161,7 @@ def test_what_is_not_observed_changes_no_decision(small):
     seen, blind = EpisodeBatch(small, 2), EpisodeBatch(small, 2, observes=False)
     for batch in (seen, blind):
         for e in range(2):
-            batch.begin(e, np.random.default_rng(e))
+            batch.reset(e, np.random.default_rng(e))
     rng = np.random.default_rng(0)
     while not seen.is_over.all():
         actions = np.array([rng.choice(np.flatnonzero(mask)) for mask in seen.observations.action_mask])

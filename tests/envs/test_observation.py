@@ -113,11 +113,11 @@ class Plain:
 def test_every_feature_is_what_a_plain_implementation_finds(small, toy, name, seed, steps):
     batch = EpisodeBatch({"small": small, "toy": toy}[name], 1)
     rng = np.random.default_rng(seed)
-    batch.begin(0, rng)
+    batch.reset(0, rng)
     for _ in range(steps):
         batch.step(rng.choice(np.flatnonzero(batch.observations.action_mask[0]), 1))
     plain = Plain(batch.scenario, batch.episodes, 0).observation()
-    assert set(plain) == set(batch.observations.shown())
+    assert set(plain) == set(batch.observations.current())
     for key, value in plain.items():
         np.testing.assert_allclose(getattr(batch.observations, key)[0], value, rtol=1e-5, atol=1e-6, err_msg=key)
 
@@ -163,7 +163,7 @@ def test_a_candidate_slot_shows_the_cluster_that_the_next_decision_sees(toy):
 
 def test_two_rules_that_take_one_block_offer_it_once(small):
     batch = EpisodeBatch(small, 1)
-    batch.begin(0, np.random.default_rng(0))
+    batch.reset(0, np.random.default_rng(0))
     offered = np.flatnonzero(batch.observations.action_mask[0])
     taken = [(small.candidate_degree[a], int(batch.episodes.candidate_block[0, a])) for a in offered]
     assert len(set(taken)) == len(taken)
@@ -173,7 +173,7 @@ def test_two_rules_that_take_one_block_offer_it_once(small):
 
 def test_rules_of_candidates_are_marked_by_name(small):
     batch = EpisodeBatch(small, 1)
-    batch.begin(0, np.random.default_rng(0))
+    batch.reset(0, np.random.default_rng(0))
     for a in np.flatnonzero(batch.observations.action_mask[0])[1:]:
         marked = [
             name for name in ONE_BLOCK_RULES if batch.observations.candidates[0, a, CANDIDATE_FEATURES.index(f"rule {name}")]

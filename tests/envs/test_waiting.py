@@ -27,7 +27,7 @@ CHANGES = {
 @pytest.fixture(scope="module")
 def eventful(small_benchmark):
     data = small_benchmark.model_dump()
-    return settings.build(BenchmarkSettings, {**data, "scenario": {**data["scenario"], **CHANGES}})
+    return settings.build_settings(BenchmarkSettings, {**data, "scenario": {**data["scenario"], **CHANGES}})
 
 
 @pytest.fixture(scope="module")
@@ -124,8 +124,8 @@ def test_the_viewer_tells_how_many_wait(make):
 def test_only_some_of_the_episodes_may_be_stepped(scenario):
     batch, alone = EpisodeBatch(scenario, 3), EpisodeBatch(scenario, 1)
     for e in range(3):
-        batch.begin(e, np.random.default_rng(e))
-    alone.begin(0, np.random.default_rng(1))
+        batch.reset(e, np.random.default_rng(e))
+    alone.reset(0, np.random.default_rng(1))
     only = np.array([False, True, False])
     before = [values.copy() for values in batch.observations]
     for _ in range(5):

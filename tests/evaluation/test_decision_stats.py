@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from meshwright.envs.benchmark import load_benchmark
-from meshwright.envs.playing import play
+from meshwright.envs.playing import play_episode
 from meshwright.evaluation.decision_stats import DEADLINE, FREE_DEVICES, GRAPH, REJECTED, degrees_by_state
 from meshwright.planners.rules import rule_of_thumb
 from meshwright.simulation.cluster.state import Outcome
@@ -19,7 +19,7 @@ def toy():
 
 @pytest.fixture(scope="module")
 def record(toy):
-    return play(rule_of_thumb("min", degrees=toy.space.degrees, placements=toy.settings.placement_rules), toy, 0)
+    return play_episode(rule_of_thumb("min", degrees=toy.space.degrees, placements=toy.settings.placement_rules), toy, 0)
 
 
 def made_up(record, toy):
@@ -68,7 +68,7 @@ def test_every_way_to_tell_the_state_counts_every_decision_once_and_shares_add_u
 
 
 def test_a_fixed_degree_is_a_constant_in_every_state(toy):
-    fixed = play(rule_of_thumb("fixed-2", degrees=toy.space.degrees, placements=toy.settings.placement_rules), toy, 0)
+    fixed = play_episode(rule_of_thumb("fixed-2", degrees=toy.space.degrees, placements=toy.settings.placement_rules), toy, 0)
     for bins in degrees_by_state([fixed], toy).values():
         assert {tuple(one["shares"]) for one in bins} == {("2",)}
 

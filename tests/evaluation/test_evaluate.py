@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from meshwright import files
 from meshwright.envs.benchmark import load_benchmark
 from meshwright.envs.ground import Ground
-from meshwright.envs.playing import play
+from meshwright.envs.playing import play_episode
 from meshwright.errors import CheckpointError, ConfigError, PolicyError
 from meshwright.evaluation.episodes import Player
 from meshwright.evaluation.evaluate import evaluate, verdict
@@ -103,7 +103,7 @@ def test_best_fixed_is_the_fixed_degree_that_blocks_least_on_the_validation_epis
     rates = {}
     for degree in scenario.space.degrees:
         chooser = policy(f"fixed-{degree}", scenario)
-        records = [play(chooser, scenario, seed) for seed in (100, 101)]
+        records = [play_episode(chooser, scenario, seed) for seed in (100, 101)]
         rates[f"fixed-{degree}"] = np.mean([1 - record.is_accepted[5:].mean() for record in records])
     assert entry["chosen"] == min(rates, key=rates.get)
     assert entry["blocking_rate"] == pytest.approx(rates)
@@ -242,7 +242,7 @@ def test_an_episode_without_an_accepted_job_has_no_completion_time(scenario):
         def choose(self, decision, observation):
             return 0
 
-    figures = metrics(play(Never(), scenario, 0), scenario)
+    figures = metrics(play_episode(Never(), scenario, 0), scenario)
     assert figures["blocking_rate"] == 1
     assert figures["mean_completion_s"] is None
 
@@ -317,8 +317,8 @@ def test_a_policy_begins_each_episode_with_the_episodes_seed(scenario):
         def choose(self, decision, observation):
             return 0
 
-    play(Spy(), scenario, 7)
-    play(Spy(), scenario, 8)
+    play_episode(Spy(), scenario, 7)
+    play_episode(Spy(), scenario, 8)
     assert seeds == [7, 8]
 
 
@@ -333,4 +333,4 @@ def test_a_policy_that_answers_with_half_a_candidate_is_refused(scenario):
             return 0.5
 
     with pytest.raises(PolicyError, match="half: must choose a candidate"):
-        play(Half(), scenario, 0)
+        play_episode(Half(), scenario, 0)

@@ -6,7 +6,7 @@ import pytest
 
 from meshwright.envs.benchmark import load_variants
 from meshwright.evaluation.evaluate import evaluate
-from meshwright.evaluation.families import BEST_BASELINE, BEST_FIXED, combined, standing_cells, standings
+from meshwright.evaluation.families import BEST_BASELINE, BEST_FIXED, combined, family_standings, standing_cells
 
 
 def result(benchmark, rates, best_baseline="min", best_fixed=("best-fixed", "best-fixed@best-fit")):
@@ -33,7 +33,7 @@ FAMILY = [
 
 
 def test_standings_worked_by_hand():
-    fixed, baseline = standings(FAMILY)
+    fixed, baseline = family_standings(FAMILY)
     # The better of the tuned degrees, .2 in every episode: the differences are -.1 0 .1 in a and .2 .3 .4 in b; c has none.
     assert fixed == {
         "policy": "net", "against": BEST_FIXED, "benchmarks": 2, "better": 0, "unclear": 1, "worse": 1, "lower": 0,
@@ -50,11 +50,11 @@ def test_standings_worked_by_hand():
 
 
 def test_without_a_learned_policy_nobody_stands():
-    assert standings([result("f/a", {"min": [0.1] * 3, "best-fixed": [0.2] * 3})]) == []
+    assert family_standings([result("f/a", {"min": [0.1] * 3, "best-fixed": [0.2] * 3})]) == []
 
 
 def test_nothing_is_divided_by_a_baseline_that_never_blocks():
-    (_, row) = standings([result("f/a", {**RATES, "min": [0.0] * 3})])
+    (_, row) = family_standings([result("f/a", {**RATES, "min": [0.0] * 3})])
     assert row["worst_ratio"] is None
     assert standing_cells([row])[1][0][-1] == "-"
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from meshwright.envs.benchmark import load_benchmark
-from meshwright.envs.playing import play
+from meshwright.envs.playing import play_episode
 from meshwright.evaluation.fragmentation import fragmentation, free_devices
 from meshwright.planners.rules import rule_of_thumb
 
@@ -18,7 +18,7 @@ def toy():
 
 @pytest.fixture(scope="module")
 def record(toy):
-    return play(rule_of_thumb("min", degrees=toy.space.degrees, placements=toy.settings.placement_rules), toy, 0)
+    return play_episode(rule_of_thumb("min", degrees=toy.space.degrees, placements=toy.settings.placement_rules), toy, 0)
 
 
 def placed(record, toy, devices, start_s, finish_s):

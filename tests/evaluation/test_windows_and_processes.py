@@ -7,7 +7,7 @@ import pytest
 
 from meshwright import settings
 from meshwright.envs.benchmark import BenchmarkSettings
-from meshwright.envs.playing import play
+from meshwright.envs.playing import play_episode
 from meshwright.evaluation.episodes import Player
 from meshwright.evaluation.evaluate import evaluate
 from meshwright.evaluation.metrics import metrics, outcome_shares, utilisation
@@ -28,7 +28,7 @@ CHANGES = {
 @pytest.fixture(scope="module")
 def eventful(small):
     data = small.model_dump()
-    return settings.build(BenchmarkSettings, {**data, "scenario": {**data["scenario"], **CHANGES}})
+    return settings.build_settings(BenchmarkSettings, {**data, "scenario": {**data["scenario"], **CHANGES}})
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def test_another_process_meets_the_same_failures(eventful, built):
 
 
 def test_jobs_arrive_alike_with_and_without_failures(small, scenario, built):
-    with_failures, without = (play(policy("min", s), s, 3) for s in (built, scenario))
+    with_failures, without = (play_episode(policy("min", s), s, 3) for s in (built, scenario))
     assert with_failures.arrival_s.tolist() == without.arrival_s.tolist()
     assert with_failures.num_steps.tolist() == without.num_steps.tolist()
 

@@ -10,7 +10,7 @@ import pytest
 
 from meshwright.compile_cache import function_digest
 from meshwright.compiled import for_types_of
-from meshwright.compiling import Stopwatch, watched
+from meshwright.compiling import CompileTimer, watched
 from meshwright.costs.formulas import ring_all_reduce_s
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -83,7 +83,7 @@ def test_only_an_edit_that_a_function_reaches_changes_its_digest(tree):
     assert {"simulation.step.kernel._schedule", "simulation.step.kernel._push", "envs.batch._step", "Address"} < changed(
         first, second
     )
-    assert "simulation.contention.concurrent_kernel.run" in changed(first, second)
+    assert "simulation.contention.concurrent_kernel.run_concurrent_jobs" in changed(first, second)
     kept = {
         "simulation.step.kernel._merge",
         "simulation.cluster.dynamics.decide",
@@ -142,7 +142,7 @@ def test_the_innermost_watcher_is_told_and_nested_functions_count_once_in_time(m
     clock = iter([0.0, 0.0, 3.0, 5.0, 7.0, 7.5]).__next__
     monkeypatch.setattr("meshwright.compiling.time.monotonic", clock)
     outer, inner = [], []
-    stopwatch = Stopwatch()
+    stopwatch = CompileTimer()
     with watched(lambda *told: outer.append(told)), watched(lambda *told: inner.append(told)):
         stopwatch.begin("caller")  # at 0 s
         stopwatch.begin("callee")  # at 3 s

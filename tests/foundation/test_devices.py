@@ -114,5 +114,5 @@ GOOD = {
 )
 def test_an_impossible_figure_is_refused_by_name(field, value):
     with pytest.raises(ConfigError) as caught:
-        settings.build(DeviceSettings, {**GOOD, field: value})
+        settings.build_settings(DeviceSettings, {**GOOD, field: value})
     assert caught.value.field == field

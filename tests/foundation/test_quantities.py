@@ -97,7 +97,7 @@ def test_settings_hold_each_number_to_its_range(model, data, told):
             "num_multiprocessors": 108,
         },
     }[model]
-    assert settings.build(model, whole)
+    assert settings.build_settings(model, whole)
     with pytest.raises(ConfigError) as caught:
-        settings.build(model, whole | data)
+        settings.build_settings(model, whole | data)
     assert str(caught.value).startswith(told)

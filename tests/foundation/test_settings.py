@@ -281,6 +281,6 @@ def test_a_wrong_change_is_not_blamed_on_the_file(write):
 
 def test_a_model_without_a_file_is_told_by_field_alone():
     with pytest.raises(ConfigError) as caught:
-        settings.build(Root, {"topology": {"kind": "tree", "levels": [{"bandwidth_gbytes_per_s": 0}]}})
+        settings.build_settings(Root, {"topology": {"kind": "tree", "levels": [{"bandwidth_gbytes_per_s": 0}]}})
     message = "topology.levels.0.bandwidth_gbytes_per_s: input should be greater than 0 (got 0)"
     assert str(caught.value) == message

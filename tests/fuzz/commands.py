@@ -4,7 +4,7 @@ import io
 import shlex
 from contextlib import redirect_stderr, redirect_stdout
 
-from meshwright.cli import run
+from meshwright.cli import run_command_line
 from meshwright.errors import MeshwrightError
 
 from .possible import checked_json
@@ -20,7 +20,7 @@ def answered(*arguments: str, has_json: bool = True) -> str:
     """
     out, errors = io.StringIO(), io.StringIO()
     with redirect_stdout(out), redirect_stderr(errors):
-        status = run([*arguments, *(("--json", "-") if has_json else ())])
+        status = run_command_line([*arguments, *(("--json", "-") if has_json else ())])
     if status == 2:
         told = errors.getvalue()
         if "not enough memory" in told:

@@ -110,7 +110,7 @@ def pair() -> Cluster:
     from meshwright import settings, yaml12
     from meshwright.clusters.settings import ClusterSettings
 
-    return Cluster.from_settings(settings.build(ClusterSettings, yaml12.parse(PAIR)[0]))
+    return Cluster.from_settings(settings.build_settings(ClusterSettings, yaml12.parse(PAIR)[0]))
 
 
 @cache

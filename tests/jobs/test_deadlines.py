@@ -11,12 +11,12 @@ NUM_JOBS = 100_000
 
 
 def uniform(**changes):
-    return settings.build(UniformDeadline, {"kind": "uniform", "low": 0.1, "high": 1.0, "decimals": 2, **changes})
+    return settings.build_settings(UniformDeadline, {"kind": "uniform", "low": 0.1, "high": 1.0, "decimals": 2, **changes})
 
 
 def skewed(skewness, **changes):
     data = {"kind": "skew_normal", "skewness": skewness, "low": 0.1, "high": 1.0, "decimals": 2, **changes}
-    return settings.build(SkewNormalDeadline, data)
+    return settings.build_settings(SkewNormalDeadline, data)
 
 
 def test_no_deadline_is_infinite():

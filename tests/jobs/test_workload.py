@@ -24,7 +24,7 @@ PROFILE = "n1 -- {} -- forward_compute_time={}, backward_compute_time=0, activat
 
 def workload(base_folder=None, graphs_dir=None, **changes):
     data = {key: value for key, value in {**BASE, **changes}.items() if value is not None}
-    return Workload.from_settings(settings.build(WorkloadSettings, data), base_folder=base_folder, graphs_dir=graphs_dir)
+    return Workload.from_settings(settings.build_settings(WorkloadSettings, data), base_folder=base_folder, graphs_dir=graphs_dir)
 
 
 def sample(load, num_jobs=500, seed=0):

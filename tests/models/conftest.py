@@ -69,7 +69,7 @@ def observations():
 
     def seen(scenario, **played):
         batch = after_random_decisions(scenario, **played)
-        return {key: torch.as_tensor(value.copy()) for key, value in batch.observations.shown().items()}
+        return {key: torch.as_tensor(value.copy()) for key, value in batch.observations.current().items()}
 
     return seen
 
@@ -84,7 +84,7 @@ def after_random_decisions(scenario, num=6, steps=12, seed=0):
     batch = EpisodeBatch(scenario, num)
     rng = np.random.default_rng(seed)
     for e in range(num):
-        batch.begin(e, np.random.default_rng([seed, e]))
+        batch.reset(e, np.random.default_rng([seed, e]))
     for _ in range(steps):
         batch.step(np.array([rng.choice(np.flatnonzero(mask)) for mask in batch.observations.action_mask]))
     return batch

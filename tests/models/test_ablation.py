@@ -8,7 +8,7 @@ import torch
 from meshwright.envs.observation import CANDIDATE_FEATURES, CLUSTER_FEATURES, DEVICE_FEATURES, JOB_FEATURES
 from meshwright.envs.static_features import static_features
 from meshwright.errors import ConfigError
-from meshwright.models.ablation import unseen
+from meshwright.models.ablation import ablated
 from meshwright.models.network import NOT_OFFERED
 from meshwright.models.settings import NetworkSettings
 
@@ -75,7 +75,7 @@ def test_a_blank_part_has_no_influence(foreseeing, random_network, seen, part):
 @pytest.mark.parametrize("part", PARTS)
 def test_nothing_else_is_blanked(seen, part):
     kept = {key: value.clone() for key, value in seen.items()}
-    shown = unseen(seen, (part,))
+    shown = ablated(seen, (part,))
     assert set(shown) == set(seen)
     for key, value in shown.items():
         blank = list(BLANK[part].get(key, ()))
@@ -86,16 +86,16 @@ def test_nothing_else_is_blanked(seen, part):
 
 
 def test_parts_add_up(seen):
-    both = unseen(seen, ("look-ahead", "time-to-free"))
-    one_by_one = unseen(unseen(seen, ("time-to-free",)), ("look-ahead",))
+    both = ablated(seen, ("look-ahead", "time-to-free"))
+    one_by_one = ablated(ablated(seen, ("time-to-free",)), ("look-ahead",))
     assert all(torch.equal(both[key], one_by_one[key]) for key in seen)
     assert not torch.equal(both["job"], seen["job"])
     assert not torch.equal(both["devices"], seen["devices"])
-    assert unseen(seen, ()) is seen
+    assert ablated(seen, ()) is seen
 
 
 def test_where_time_is_blank_every_slot_shows_what_is_free_by_the_first_one(seen):
-    shown = unseen(seen, ("time-to-free",))
+    shown = ablated(seen, ("time-to-free",))
     for key in ("cluster_shapes", "cluster_any", "candidate_shapes", "candidate_any"):
         assert torch.equal(shown[key], seen[key][..., :1].expand_as(seen[key]))
     for key in ("cluster_slots", "candidate_slots"):
@@ -145,5 +145,5 @@ def test_a_part_that_there_is_not_is_told():
     from meshwright import settings
 
     with pytest.raises(ConfigError, match="without") as caught:
-        settings.build(NetworkSettings, {"without": ["lookahead"]})
+        settings.build_settings(NetworkSettings, {"without": ["lookahead"]})
     assert "look-ahead" in str(caught.value)

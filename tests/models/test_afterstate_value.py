@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from meshwright.envs.static_features import static_features
 from meshwright.errors import CheckpointError
-from meshwright.models.afterstate_kernel import shown_with_worth
+from meshwright.models.afterstate_kernel import current_with_values
 from meshwright.models.afterstate_value import LEAST_SCALE
 from meshwright.models.encoders import KnownProfileEncoder, ProfileEncoder
 from meshwright.models.network import NOT_OFFERED
@@ -86,26 +86,26 @@ def test_known_kinds_have_weights_of_their_own_wherever_they_stand_and_others_ha
 
 
 def offered(seen, network):
-    worth = network.worth(seen)
-    return worth, (worth.sample, worth.candidate)
+    candidate_value = network.candidate_value(seen)
+    return candidate_value, (candidate_value.sample, candidate_value.candidate)
 
 
 def test_a_score_is_what_a_candidate_is_worth_times_the_sharpness_and_a_correction(network, foreseeing, observations):
     seen = observations(foreseeing)
     with torch.no_grad():
-        worth, at = offered(seen, network)
+        candidate_value, at = offered(seen, network)
         assert torch.equal(torch.stack(at), (seen["action_mask"] > 0).nonzero().T)
         corrections = []
         for sharpness in (0.25, 4.0):
             network.log_sharpness.fill_(torch.tensor(sharpness).log())
             scores = network(seen)[0]
             assert ((scores == NOT_OFFERED) == (seen["action_mask"] == 0)).all()
-            corrections.append(scores[at] - sharpness * (worth.pays + worth.after))
+            corrections.append(scores[at] - sharpness * (candidate_value.pays + candidate_value.after))
         torch.testing.assert_close(*corrections, rtol=1e-3, atol=1e-4)
         assert corrections[0].abs().max() > 0.1
         network.score[-1].weight.zero_()
         network.score[-1].bias.zero_()
-        torch.testing.assert_close(network(seen)[0][at], 4.0 * (worth.pays + worth.after))
+        torch.testing.assert_close(network(seen)[0][at], 4.0 * (candidate_value.pays + candidate_value.after))
 
 
 @pytest.mark.parametrize("scale", [1.0, 0.25])
@@ -113,10 +113,10 @@ def test_a_value_is_the_expected_worth_in_the_unit_of_rewards_and_a_correction(n
     seen = observations(foreseeing)
     with torch.no_grad():
         network.value_scale.fill_(scale)
-        worth, at = offered(seen, network)
+        candidate_value, at = offered(seen, network)
         scores, values = network(seen)
         total = torch.zeros_like(scores)
-        total[at] = worth.pays + worth.after
+        total[at] = candidate_value.pays + candidate_value.after
         expected = scale * (torch.softmax(scores, dim=1) * total).sum(dim=1)
         assert (values - expected).abs().max() > 0.1
         network.value[-1].weight.zero_()
@@ -133,8 +133,8 @@ def test_at_first_corrections_are_next_to_nothing(foreseeing, observations):
     fresh = CandidateNetwork(NetworkSettings(after=(12, 7)), static_features(foreseeing))
     seen = observations(foreseeing)
     with torch.no_grad():
-        worth, at = offered(seen, fresh)
-        total = worth.pays + worth.after
+        candidate_value, at = offered(seen, fresh)
+        total = candidate_value.pays + candidate_value.after
         assert (fresh(seen)[0][at] - total).abs().max() < 0.1 * total.std()
 
 
@@ -158,8 +158,8 @@ def test_ppo_teaches_the_sharpness_and_the_corrections_but_not_what_afterstates_
     assert taught(network) == encoders | {"value"}
     # What afterstates are worth is taught by itself.
     network.zero_grad()
-    worth = network.worth(observations(foreseeing))
-    (worth.pays + worth.after).square().sum().backward()
+    candidate_value = network.candidate_value(observations(foreseeing))
+    (candidate_value.pays + candidate_value.after).square().sum().backward()
     assert taught(network) == {"after", "pays"}
 
 
@@ -183,23 +183,23 @@ def test_what_is_not_offered_does_not_matter(network, foreseeing, observations):
 def test_the_worth_of_given_afterstates_is_that_of_the_candidates_that_lead_to_them(network, foreseeing, observations):
     seen = observations(foreseeing)
     with torch.no_grad():
-        worth, at = offered(seen, network)
+        candidate_value, at = offered(seen, network)
         rows = {key: seen[key][at] for key in ("candidate_shapes", "candidate_any")}
-        alone = network.after_worth({**rows, "episode": seen["episode"][worth.sample]})
-    torch.testing.assert_close(alone, worth.after)
+        alone = network.afterstate_value({**rows, "episode": seen["episode"][candidate_value.sample]})
+    torch.testing.assert_close(alone, candidate_value.after)
 
 
 def test_shapes_and_degrees_are_told_by_their_features_and_not_by_their_places(network, foreseeing, observations):
     seen, static = observations(foreseeing), static_features(foreseeing)
     shapes, degrees = torch.randperm(len(static.shapes)), torch.randperm(len(static.degrees))
     with torch.no_grad():
-        before = network.worth(seen)
+        before = network.candidate_value(seen)
         network.set_scenario(dataclasses.replace(static, shapes=static.shapes[shapes], degrees=static.degrees[degrees]))
         other = {
             "candidate_shapes": seen["candidate_shapes"][:, :, shapes],
             "candidate_any": seen["candidate_any"][:, :, degrees],
         }
-        after = network.worth({**seen, **other})
+        after = network.candidate_value({**seen, **other})
     torch.testing.assert_close(after.after, before.after)
 
 
@@ -234,17 +234,17 @@ def test_a_network_that_knows_one_cluster_alone_refuses_another(random_network, 
 def test_the_compiled_worth_is_that_of_the_layers(random_network, foreseeing, batch_of, without, kind_hidden):
     network, batch = random_network(foreseeing, after=(12, 7), without=without, kind_hidden=kind_hidden), batch_of(foreseeing)
     with torch.no_grad():
-        seen = {key: torch.as_tensor(value) for key, value in batch.observations.shown().items()}
+        seen = {key: torch.as_tensor(value) for key, value in batch.observations.current().items()}
         quick = {
-            key: torch.as_tensor(value) for key, value in shown_with_worth(batch.observations, network.after_weights()).items()
+            key: torch.as_tensor(value) for key, value in current_with_values(batch.observations, network.after_weights()).items()
         }
         assert set(seen) - set(quick) == {"candidate_shapes", "candidate_any", "cluster_shapes", "cluster_any"}
-        worth, same = network.worth(seen), network.worth(quick)
-        torch.testing.assert_close(same.after, worth.after, rtol=1e-4, atol=1e-4)
-        torch.testing.assert_close(same.hidden, worth.hidden, rtol=1e-4, atol=1e-4)
+        candidate_value, same = network.candidate_value(seen), network.candidate_value(quick)
+        torch.testing.assert_close(same.after, candidate_value.after, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(same.hidden, candidate_value.hidden, rtol=1e-4, atol=1e-4)
         for slow, fast in zip(network(seen), network(quick), strict=True):
             torch.testing.assert_close(fast, slow, rtol=1e-3, atol=1e-3)
-        assert worth.after.std() > 0.01
+        assert candidate_value.after.std() > 0.01
 
 
 @pytest.fixture
@@ -263,10 +263,10 @@ def test_what_is_told_of_the_latest_arrivals_is_read_in_standard_deviations_from
     assert told.shape[1] == 5
     lifted = []
     network.after.second.register_forward_pre_hook(lambda _, given: lifted.append(torch.atanh(given[0])))
-    seen = {key: torch.as_tensor(value.copy()) for key, value in batch.observations.shown().items()}
+    seen = {key: torch.as_tensor(value.copy()) for key, value in batch.observations.current().items()}
     rows = {"candidate_shapes": seen["candidate_shapes"][:, 0], "candidate_any": seen["candidate_any"][:, 0]}
     with torch.no_grad():
-        network.after_worth({**rows, "episode": seen["episode"]})
+        network.afterstate_value({**rows, "episode": seen["episode"]})
         weights, bias = network.after.episode.weight, network.after.episode.bias
         standard = (told - told.mean(axis=0)) / np.maximum(told.std(axis=0), LEAST_SCALE)
         wanted = seen["episode"][:, :1] @ weights[:, :1].T + torch.as_tensor(standard) @ weights[:, 1:].T + bias
@@ -278,8 +278,10 @@ def test_what_is_told_of_the_latest_arrivals_is_read_in_standard_deviations_from
 
 def test_the_compiled_worth_reads_the_latest_arrivals_as_the_layers_do(recent):
     network, batch, _ = recent
-    seen = {key: torch.as_tensor(value.copy()) for key, value in batch.observations.shown().items()}
-    shown = {key: torch.as_tensor(value) for key, value in shown_with_worth(batch.observations, network.after_weights()).items()}
+    seen = {key: torch.as_tensor(value.copy()) for key, value in batch.observations.current().items()}
+    shown = {
+        key: torch.as_tensor(value) for key, value in current_with_values(batch.observations, network.after_weights()).items()
+    }
     with torch.no_grad():
         torch.testing.assert_close(network(shown)[0], network(seen)[0], rtol=1e-4, atol=1e-4)
 

@@ -30,7 +30,7 @@ def decisions(batch, seed, num_steps):
     """Decisions of two episodes, the second one a few jobs ahead, each with the batch as it is then."""
     rng = np.random.default_rng(seed)
     for e in range(2):
-        batch.begin(e, np.random.default_rng(seed + e))
+        batch.reset(e, np.random.default_rng(seed + e))
     for t in range(num_steps):
         for e in range(2):
             yield e, decision(batch.scenario, batch.episodes, e)
@@ -49,7 +49,7 @@ def test_scores_are_the_same_one_by_one_and_side_by_side(foreseeing, weights):
 
 def test_the_arrival_that_ends_an_episode_is_scored_too(foreseeing, weights):
     batch, prior = EpisodeBatch(foreseeing, 1), LinearPrior(weights, foreseeing)
-    batch.begin(0, np.random.default_rng(0))
+    batch.reset(0, np.random.default_rng(0))
     while not batch.is_over.all():
         batch.step(batch.observations.action_mask.argmax(axis=1) * 0 + batch.observations.action_mask[:, 1:].argmax(axis=1) + 1)
     offered = batch.observations.action_mask[0] > 0
@@ -59,7 +59,7 @@ def test_the_arrival_that_ends_an_episode_is_scored_too(foreseeing, weights):
 
 def test_a_candidate_of_several_blocks_scores_nothing(foreseeing, weights):
     batch, prior = EpisodeBatch(foreseeing, 1), LinearPrior(weights, foreseeing)
-    batch.begin(0, np.random.default_rng(0))
+    batch.reset(0, np.random.default_rng(0))
     now = decision(foreseeing, batch.episodes, 0)
     several = now.block.copy()
     first = int(np.flatnonzero(now.can_place)[1])
@@ -83,7 +83,7 @@ def test_a_network_that_hears_the_scorer_alone_chooses_as_it_does(foreseeing, ne
     theirs, prior = LinearScorer("linear", weights, foreseeing), LinearPrior(weights, foreseeing)
     batch, counts = EpisodeBatch(foreseeing, 2), set()
     for e, now in decisions(batch, 2, 60):
-        seen = {key: value[e] for key, value in batch.observations.shown().items()}
+        seen = {key: value[e] for key, value in batch.observations.current().items()}
         chosen, scores = ours.choose(now, seen), prior.of_decision(now)
         assert scores[chosen] == pytest.approx(scores[theirs.choose(now, {})], abs=1e-5)  # among equals any may be taken
         counts.add(chosen)

@@ -101,10 +101,10 @@ def test_a_scenario_with_none_of_its_rules_is_refused(quickstart, network, chang
 def played(policy, scenario, seed):
     """The blocks of an episode's jobs, and the rules of the candidates that were taken."""
     batch, rules = EpisodeBatch(scenario, 1), []
-    batch.begin(0, np.random.default_rng(seed))
+    batch.reset(0, np.random.default_rng(seed))
     while not batch.is_over[0]:
         at = decision(scenario, batch.episodes, 0)
-        choice = policy.choose(at, {key: value[0] for key, value in batch.observations.shown().items()})
+        choice = policy.choose(at, {key: value[0] for key, value in batch.observations.current().items()})
         rules.append(at.rule[choice] if at.can_place[choice] else "not offered")
         batch.step(np.array([choice]))
     return batch.record(0).block.tolist(), rules

@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from meshwright.costs.pipelines.schedules import BACKWARD, FORWARD, WEIGHT
 from meshwright.simulation.layouts.running import LayoutRun
 from meshwright.simulation.layouts.stage_tasks import Row
-from meshwright.simulation.layouts.step_model import Step, TransformerStep
+from meshwright.simulation.layouts.step_model import StepModel, TransformerStep
 from meshwright.simulation.step.chrome_trace import chrome_trace
 from meshwright.simulation.step.memory_over_time import MemoryOverTime
 
 
-def layout_memory(step: Step, run: LayoutRun) -> MemoryOverTime:
+def layout_memory(step: StepModel, run: LayoutRun) -> MemoryOverTime:
     """Memory in use on each rank of the steps that ran.
 
     Args:
@@ -47,7 +47,7 @@ def layout_memory(step: Step, run: LayoutRun) -> MemoryOverTime:
     return MemoryOverTime(start, np.concatenate(time_s), np.concatenate(memory_bytes))
 
 
-def layout_trace(step: Step, run: LayoutRun) -> dict[str, Any]:
+def layout_trace(step: StepModel, run: LayoutRun) -> dict[str, Any]:
     """The steps that ran for Perfetto and chrome://tracing, see `chrome_trace`."""
     lowered, timeline = run.lowered, run.timeline
     words = tuple(operation.replace("_", "-") for operation in lowered.operations)
@@ -55,7 +55,7 @@ def layout_trace(step: Step, run: LayoutRun) -> dict[str, Any]:
     return chrome_trace(lowered.execution, lowered, timeline.start_s, timeline.finish_s, memory, operations=words)
 
 
-def _change(step: Step, chunk: int, kind: int) -> float:
+def _change(step: StepModel, chunk: int, kind: int) -> float:
     """By how much the memory changes when a forward pass begins, or when another one is done."""
     kept = step.kept_bytes(chunk)
     put_off = step.put_off_bytes(chunk) if isinstance(step, TransformerStep) and step.parts_gradients else 0.0

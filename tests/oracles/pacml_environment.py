@@ -57,7 +57,7 @@ class Environment:
         return observe(self.episode, self._extremes)
 
     def step(self, degree: int) -> tuple[Features, int, bool]:
-        """Decide the job at hand.
+        """Decide the current job.
 
         Returns:
             The observation of the next job (of the one that arrives at the end, once the episode is over), the

@@ -59,7 +59,7 @@ class Extremes:
 
 
 def observe(episode: Episode, extremes: Extremes) -> Features:
-    """What the agent sees of the job at hand."""
+    """What the agent sees of the current job."""
     simulator, job = episode.simulator, episode.simulator.job(episode.demand.graph)
     compute, memory = _relative(job.compute_s), _relative(job.memory_bytes)
     size = _relative(job.edge_bytes)

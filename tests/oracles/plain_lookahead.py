@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from meshwright.simulation.pacml.lookahead import Problem, Step, never_ends
+from meshwright.simulation.pacml.lookahead import LookaheadInput, LookaheadResult, never_ends
 
 
-def plain_lookahead(given: Problem) -> Step:
+def plain_lookahead(given: LookaheadInput) -> LookaheadResult:
     """What `lookahead.lookahead` computes.
 
     Raises:
@@ -60,10 +60,10 @@ def plain_lookahead(given: Problem) -> Step:
                 if parents_done[i] == given.num_parents[i]:
                     ready.add(i)
     assert num_deps == 0 or not waiting
-    return Step(step_s, communication_s, computation_s, busy_s, num_ticks)
+    return LookaheadResult(step_s, communication_s, computation_s, busy_s, num_ticks)
 
 
-def _running(given: Problem, ready: set[int]) -> list[int]:
+def _running(given: LookaheadInput, ready: set[int]) -> list[int]:
     """The ready sub-op of highest priority of each worker, workers ascending."""
     best: dict[int, int] = {}
     for i in sorted(ready, key=lambda i: int(given.priority[i]), reverse=True):
@@ -71,14 +71,14 @@ def _running(given: Problem, ready: set[int]) -> list[int]:
     return [best[worker] for worker in sorted(best)]
 
 
-def _sharers(given: Problem, flows: list[int]) -> dict[int, int]:
+def _sharers(given: LookaheadInput, flows: list[int]) -> dict[int, int]:
     """How many lanes are in use on the channel of each flow."""
     lanes = {(int(given.channel[j]), int(given.lane[j])) for j in flows}
     channels = [channel for channel, _ in lanes]
     return {j: 1 if given.links_never_contend else channels.count(int(given.channel[j])) for j in flows}
 
 
-def _one_of_each_channel(given: Problem, flows: list[int], dep_left: dict[int, float]) -> list[int]:
+def _one_of_each_channel(given: LookaheadInput, flows: list[int], dep_left: dict[int, float]) -> list[int]:
     """The flow of each channel with the least run time, ties by hash or by what is left."""
     best: dict[int, tuple[float, float, int]] = {}
     for j in flows:

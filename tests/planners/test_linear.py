@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from meshwright.envs.playing import play
+from meshwright.envs.playing import play_episode
 from meshwright.errors import CheckpointError, PolicyError
-from meshwright.planners.afterstate_features import DURATION_SCALE, Blocks, Scorer, State, best_candidate
+from meshwright.planners.afterstate_features import DURATION_SCALE, BlockTable, DecisionState, Scorer, best_candidate
 from meshwright.planners.episode_player import LinearTrial
 from meshwright.planners.linear import DECAYS, FEATURES, NODES, NUM_SLOTS, LinearScorer, LinearWeights, folded, scorer
 from meshwright.planners.rules import rule_of_thumb
@@ -38,7 +38,7 @@ def rule(name, scenario):
 def decisions(scenario, seed, chooser):
     """The decisions of an episode and the episode's state at each, a policy choosing."""
     episodes = scenario.new_episodes(1)
-    scenario.begin(episodes, 0, scenario.sample(np.random.default_rng(seed), scenario.settings.num_jobs + 1))
+    scenario.reset(episodes, 0, scenario.sample(np.random.default_rng(seed), scenario.settings.num_jobs + 1))
     chooser.begin(seed)
     while episodes.job[0] < scenario.settings.num_jobs:
         at = decision(scenario, episodes, 0)
@@ -54,15 +54,15 @@ def test_there_are_at_most_forty_weights_each_with_a_name_of_its_own():
 
 
 # Two devices: blocks 0 and 1 are one device each, block 2 is both.
-PAIR = Blocks(2, np.array([0, 0, 1]), np.array([0, 1, 2, 4]), np.array([0, 2, 4, 7]), np.array([0, 2, 1, 2, 0, 1, 2]))
+PAIR = BlockTable(2, np.array([0, 0, 1]), np.array([0, 1, 2, 4]), np.array([0, 2, 4, 7]), np.array([0, 2, 1, 2, 0, 1, 2]))
 
 
-def best(state, block_worth=((0, 0, 0, 0), (0, 0, 0, 0)), first_worth=((0, 0, 0, 0), (0, 0, 0, 0)), **plain):
+def best(state, block_value=((0, 0, 0, 0), (0, 0, 0, 0)), first_value=((0, 0, 0, 0), (0, 0, 0, 0)), **plain):
     """The choice by three slots, one mean inter-arrival time being ten seconds."""
     numbers = np.zeros(11)
     for place, weight in plain.items():
         numbers[int(place.removeprefix("w"))] = weight
-    given = (np.array(block_worth, np.float64), np.array(first_worth, np.float64), numbers)
+    given = (np.array(block_value, np.float64), np.array(first_value, np.float64), numbers)
     return best_candidate(Scorer(PAIR, 10.0, *given), state)
 
 
@@ -70,7 +70,7 @@ def at(now_s=100.0, num_left=9, allowed_s=math.inf, free_at_s=(0, 0), block=(-1,
     free_at_s, block = np.array(free_at_s, np.float64), np.array(block)
     block_free_at_s = np.array([*free_at_s, free_at_s.max()])
     is_offered = np.array([b < 0 or block_free_at_s[b] <= now_s for b in block])
-    return State(now_s, num_left, allowed_s, free_at_s, block_free_at_s, block, np.array(time_s, np.float64), is_offered)
+    return DecisionState(now_s, num_left, allowed_s, free_at_s, block_free_at_s, block, np.array(time_s, np.float64), is_offered)
 
 
 def test_what_blocks_are_worth_by_hand():
@@ -78,29 +78,29 @@ def test_what_blocks_are_worth_by_hand():
     # until slot 1, candidate 3 both for 8 s, that is for no slot at all.
     single, pair = (6, 4, 1, 0), (9, 8, 2, 0)
     # Blocks of one: 1 - 6 = -5, 4 - 6 = -2 and 0. Blocks of two: 2 - 9 = -7, 8 - 9 = -1 and 0.
-    assert best(at(), block_worth=(single, (0, 0, 0, 0)), w0=-1.9) == 3
-    assert best(at(time_s=(math.inf, 25, 15, 18)), block_worth=(single, (0, 0, 0, 0)), w0=-1.9) == 0  # -5, -2, -4: all below
-    assert best(at(time_s=(math.inf, 25, 15, 18)), block_worth=(single, (0, 0, 0, 0)), w0=-2.1) == 2
-    assert best(at(time_s=(math.inf, 25, 15, 18)), block_worth=((0, 0, 0, 0), pair), w0=-1.1) == 2
+    assert best(at(), block_value=(single, (0, 0, 0, 0)), w0=-1.9) == 3
+    assert best(at(time_s=(math.inf, 25, 15, 18)), block_value=(single, (0, 0, 0, 0)), w0=-1.9) == 0  # -5, -2, -4: all below
+    assert best(at(time_s=(math.inf, 25, 15, 18)), block_value=(single, (0, 0, 0, 0)), w0=-2.1) == 2
+    assert best(at(time_s=(math.inf, 25, 15, 18)), block_value=((0, 0, 0, 0), pair), w0=-1.1) == 2
     # The first block of one stays free under candidates 1 and 2, so the first candidate is taken; under 3 it is slot 1.
-    assert best(at(time_s=(math.inf, 25, 15, 18)), first_worth=(single, (0, 0, 0, 0)), w0=-0.1) == 1
-    assert best(at(time_s=(math.inf, 25, 15, 18)), first_worth=((0, 0, 0, 0), pair), w0=-1.1) == 2
+    assert best(at(time_s=(math.inf, 25, 15, 18)), first_value=(single, (0, 0, 0, 0)), w0=-0.1) == 1
+    assert best(at(time_s=(math.inf, 25, 15, 18)), first_value=((0, 0, 0, 0), pair), w0=-1.1) == 2
 
 
 def test_a_block_that_becomes_free_later_anyway_costs_less():
     # Device 1 is held until slot 2 (25 s from now): the pair is worth 2 with or without candidate 1, device 0 loses 5.
     state = at(free_at_s=(0, 125))
-    assert best(state, block_worth=((0, 0, 0, 0), (9, 8, 2, 0)), w0=-0.1) == 1
-    assert best(state, block_worth=((6, 4, 1, 0), (0, 0, 0, 0)), w0=-4.9) == 0
-    assert best(state, block_worth=((6, 4, 1, 0), (0, 0, 0, 0)), w0=-5.1) == 1
+    assert best(state, block_value=((0, 0, 0, 0), (9, 8, 2, 0)), w0=-0.1) == 1
+    assert best(state, block_value=((6, 4, 1, 0), (0, 0, 0, 0)), w0=-4.9) == 0
+    assert best(state, block_value=((6, 4, 1, 0), (0, 0, 0, 0)), w0=-5.1) == 1
 
 
 def test_a_time_of_exactly_a_slot_is_free_by_that_slot():
     # 10 s is slot 0, 20 s slot 1, 30 s slot 2, and beyond that never.
     for time_s, worth in ((10.0, 6), (10.001, 4), (20.0, 4), (30.0, 1), (30.001, 0)):
         state = at(block=(-1, 0), time_s=(math.inf, time_s))
-        assert best(state, block_worth=((6, 4, 1, 0), (0, 0, 0, 0)), w0=worth - 6 + 0.01) == 0
-        assert best(state, block_worth=((6, 4, 1, 0), (0, 0, 0, 0)), w0=worth - 6 - 0.01) == 1
+        assert best(state, block_value=((6, 4, 1, 0), (0, 0, 0, 0)), w0=worth - 6 + 0.01) == 0
+        assert best(state, block_value=((6, 4, 1, 0), (0, 0, 0, 0)), w0=worth - 6 - 0.01) == 1
 
 
 @pytest.mark.parametrize(
@@ -201,11 +201,11 @@ def test_the_compiled_choice_is_that_of_a_plain_reference(crowded, seed):
     saved = random_weights(seed, ["best-fit"])
     chooser = LinearScorer("mine", saved, crowded)
     num_compared = 0
-    for at_hand in decisions(crowded, seed, chooser):
-        is_offered = np.zeros(len(at_hand.degree), np.bool_)
-        is_offered[at_hand.offered("best-fit")] = True
-        choice, scores = reference_choice(saved, crowded, at_hand, is_offered)
-        found = chooser.choose(at_hand, {})
+    for current in decisions(crowded, seed, chooser):
+        is_offered = np.zeros(len(current.degree), np.bool_)
+        is_offered[current.offered("best-fit")] = True
+        choice, scores = reference_choice(saved, crowded, current, is_offered)
+        found = chooser.choose(current, {})
         assert scores[found] == pytest.approx(scores[choice], abs=1e-9)
         num_compared += len(scores) > 1
     assert num_compared > 5
@@ -231,14 +231,14 @@ def test_a_single_weight_makes_a_rule_of_thumb(crowded, feature, name, placement
     other = rule(f"{name}@{placement}", crowded)
     num_placed = 0
     for seed in range(3):
-        for at_hand in decisions(crowded, seed, rule("random", crowded)):
-            assert chooser.choose(at_hand, {}) == other.choose(at_hand, {})
-            num_placed += other.choose(at_hand, {}) > 0
+        for current in decisions(crowded, seed, rule("random", crowded)):
+            assert chooser.choose(current, {}) == other.choose(current, {})
+            num_placed += other.choose(current, {}) > 0
     assert num_placed > 20
 
 
 def test_a_job_can_be_turned_away_on_purpose(crowded):
-    found = play(LinearScorer("mine", weights(reject=1.0), crowded), crowded, 0)
+    found = play_episode(LinearScorer("mine", weights(reject=1.0), crowded), crowded, 0)
     assert not found.is_accepted.any()
     assert found.counts()["rejected by choice"] > 0
 
@@ -250,7 +250,9 @@ def test_the_compiled_player_reaches_what_the_policy_reaches(crowded, placement_
     tried = [random_weights(seed, placement_rules) for seed in (5, 6, 7)]
     seeds = (0, 1)
     rates = trial.blocking_rates(np.array([saved.weights for saved in tried]), [np.random.default_rng(s) for s in seeds])
-    played = [[play(LinearScorer("", saved, crowded), crowded, s).blocking_rate(slice(5, 40)) for s in seeds] for saved in tried]
+    played = [
+        [play_episode(LinearScorer("", saved, crowded), crowded, s).blocking_rate(slice(5, 40)) for s in seeds] for saved in tried
+    ]
     assert rates.tolist() == played
     assert len(np.unique(rates)) > 2
 
@@ -261,14 +263,14 @@ def test_a_scorer_acts_where_jobs_wait_and_devices_fail(crowded_benchmark):
     scenario = crowded_benchmark.model_copy(update={"scenario": harder}).build()
     saved = random_weights(1)
     rates = LinearTrial.only(scenario, ["first-fit"]).blocking_rates(saved.weights[None], [np.random.default_rng(3)])
-    assert rates[0, 0] == play(LinearScorer("", saved, scenario), scenario, 3).blocking_rate(slice(5, 40))
+    assert rates[0, 0] == play_episode(LinearScorer("", saved, scenario), scenario, 3).blocking_rate(slice(5, 40))
 
 
 def test_a_weight_for_a_degree_that_the_cluster_lacks_changes_nothing(toy):
     # The toy has 1, 2 and 4 devices.
     few = scorer(toy, weights(blocks_of_16_next=5.0, first_block_of_8_later=5.0).weights)
-    assert not few.block_worth.any()
-    assert not few.first_worth.any()
+    assert not few.block_value.any()
+    assert not few.first_value.any()
 
 
 # --- files ---
@@ -324,9 +326,9 @@ def test_a_scenario_without_the_placement_rule_is_refused(crowded, toy):
 
 
 def test_a_decision_without_a_cluster_is_refused(crowded):
-    at_hand = next(decisions(crowded, 0, rule("max", crowded)))
+    current = next(decisions(crowded, 0, rule("max", crowded)))
     with pytest.raises(PolicyError, match="does not tell when devices become free"):
-        LinearScorer("mine", weights(), crowded).choose(dataclasses.replace(at_hand, occupancy=None), {})
+        LinearScorer("mine", weights(), crowded).choose(dataclasses.replace(current, occupancy=None), {})
 
 
 def test_only_placement_rules_of_single_blocks_can_be_tuned_for(crowded, toy):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from meshwright.envs.benchmark import load_benchmark
-from meshwright.envs.playing import play
+from meshwright.envs.playing import play_episode
 from meshwright.errors import PolicyError
 from meshwright.planners.linear import FEATURES, LinearScorer, LinearWeights
 from meshwright.planners.rollout import Ladder, Rollout
@@ -25,7 +25,7 @@ def rule(name, scenario):
 
 def begun(scenario, arrivals):
     episodes = scenario.new_episodes(1)
-    scenario.begin(episodes, 0, arrivals)
+    scenario.reset(episodes, 0, arrivals)
     return episodes
 
 
@@ -88,9 +88,9 @@ def test_without_a_horizon_the_immediate_reward_alone_counts(crowded, degree):
     episodes = begun(crowded, drawn(crowded, 0))
     num_others = 0
     while episodes.job[0] < crowded.settings.num_jobs:
-        at_hand = decision(crowded, episodes, 0)
-        choice, own = chooser.choose(at_hand, {}), base.choose(at_hand, {})
-        offered = np.flatnonzero(at_hand.can_place)[1:]
+        current = decision(crowded, episodes, 0)
+        choice, own = chooser.choose(current, {}), base.choose(current, {})
+        offered = np.flatnonzero(current.can_place)[1:]
         assert choice == (own if own > 0 else offered[0] if len(offered) else 0)
         num_others += own == 0 and len(offered) > 0
         crowded.decide(episodes, 0, choice)
@@ -109,17 +109,17 @@ def test_the_kernel_earns_what_the_policy_itself_would(crowded, name):
     episodes = begun(crowded, drawn(crowded, 1))
     for _ in range(10):
         crowded.decide(episodes, 0, rule("min", crowded).choose(decision(crowded, episodes, 0), {}))
-    at_hand = decision(crowded, episodes, 0)
-    candidates = np.flatnonzero(at_hand.can_place)
+    current = decision(crowded, episodes, 0)
+    candidates = np.flatnonzero(current.can_place)
     assert len(candidates) > 2
-    state = chooser._at_hand(at_hand, at_hand.occupancy)
-    chooser._draw(at_hand)
-    block = np.where(candidates > 0, at_hand.block[candidates], -1)
+    state = chooser._current(current, current.occupancy)
+    chooser._draw(current)
+    block = np.where(candidates > 0, current.block[candidates], -1)
     found = np.full((len(candidates), 3), np.nan)
     futures, row = chooser._futures, 0
     own = block_of_base(chooser._problem, futures, chooser._base, state)
-    assert own == at_hand.block[policy.choose(at_hand, {})]
-    earnings(chooser._problem, futures, chooser._base, state, block, at_hand.completion_s[candidates], 0, 3, found)
+    assert own == current.block[policy.choose(current, {})]
+    earnings(chooser._problem, futures, chooser._base, state, block, current.completion_s[candidates], 0, 3, found)
     for s in range(3):
         for c, candidate in enumerate(candidates.tolist()):
             # The same future behind the episode's own past, in an episode of its own.
@@ -135,9 +135,9 @@ def test_the_kernel_earns_what_the_policy_itself_would(crowded, name):
 
 def test_a_job_is_turned_away_where_nothing_fits(crowded):
     episodes = begun(crowded, drawn(crowded, 0))
-    at_hand = decision(crowded, episodes, 0)
-    nothing = np.arange(len(at_hand.can_place)) == 0
-    assert rollout(crowded).choose(dataclasses.replace(at_hand, can_place=nothing), {}) == 0
+    current = decision(crowded, episodes, 0)
+    nothing = np.arange(len(current.can_place)) == 0
+    assert rollout(crowded).choose(dataclasses.replace(current, can_place=nothing), {}) == 0
 
 
 @pytest.mark.parametrize("base", [(4, 2, 1), (1, 2, 4)])
@@ -147,7 +147,7 @@ def test_the_toy_is_played_better_than_by_the_base_policy(base):
         rule(f"ladder-{'-'.join(map(str, base))}", toy),
         rollout(toy, Ladder(base, "first-fit"), horizon=12, num_futures=8),
     ]
-    rates = [np.mean([play(policy, toy, seed).blocking_rate() for seed in (0, 1, 2)]) for policy in policies]
+    rates = [np.mean([play_episode(policy, toy, seed).blocking_rate() for seed in (0, 1, 2)]) for policy in policies]
     assert rates[1] < rates[0] - 0.02
 
 
@@ -156,8 +156,8 @@ def test_near_the_end_of_an_episode_no_job_is_foreseen_beyond_it(crowded):
     episodes = begun(crowded, drawn(crowded, 0))
     foreseen = []
     while episodes.job[0] < crowded.settings.num_jobs:
-        at_hand = decision(crowded, episodes, 0)
-        foreseen.append(chooser._at_hand(at_hand, at_hand.occupancy).num_decisions)
+        current = decision(crowded, episodes, 0)
+        foreseen.append(chooser._current(current, current.occupancy).num_decisions)
         crowded.decide(episodes, 0, 0)
     assert foreseen == list(range(39, -1, -1))
 
@@ -167,8 +167,8 @@ def test_the_published_benchmark_is_played_better_than_by_its_best_fixed_degree(
     changes = ["scenario.num_jobs=60"]
     scenario = load_benchmark("pacml-compat-A", changes=changes).build(graphs_dir=reference / "pipedream")
     chooser = rollout(scenario, Ladder((4,), "best-fit"), horizon=20, num_futures=8)
-    rates = [play(chooser, scenario, seed).blocking_rate() for seed in (0, 1)]
-    other = [play(rule("fixed-4@best-fit", scenario), scenario, seed).blocking_rate() for seed in (0, 1)]
+    rates = [play_episode(chooser, scenario, seed).blocking_rate() for seed in (0, 1)]
+    other = [play_episode(rule("fixed-4@best-fit", scenario), scenario, seed).blocking_rate() for seed in (0, 1)]
     assert np.mean(rates) < np.mean(other)
 
 

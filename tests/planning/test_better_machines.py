@@ -9,7 +9,7 @@ from math import prod
 import pytest
 
 from meshwright.clusters.cluster import Cluster
-from meshwright.costs.process_groups.group_network import wiring
+from meshwright.costs.process_groups.group_network import group_network
 from meshwright.costs.settings import CostSettings
 from meshwright.costs.training_step.graph_step_time import graph_step_s
 from meshwright.costs.training_step.kernels import kernel_model
@@ -145,7 +145,7 @@ def drawn(seed):
 def price_s(data, costs, job, layout, *, searches):
     """Seconds of a step; None where it does not fit."""
     cluster = Cluster.from_data(data)
-    device, capacity, wires = cluster.device_types[0], float(cluster.memory_bytes.min()), wiring(cluster, costs)
+    device, capacity, wires = cluster.device_types[0], float(cluster.memory_bytes.min()), group_network(cluster, costs)
     per_host = cluster.num_devices // cluster.num_hosts
     try:
         if job in SHAPES:
@@ -197,7 +197,7 @@ def test_a_faster_network_makes_no_graph_slower():
             layout = Layout(pp=4, micro_batch=micro_batch, global_batch=256)
             cluster = Cluster.from_data(data)
             graph = load_graph("zoo:resnet50", device=cluster.device_types[0], batch_size=256)
-            wires = wiring(cluster, CostSettings())
+            wires = group_network(cluster, CostSettings())
             steps.append((micro_batch, factor, graph_step_s(cut(graph, cluster, layout, CostSettings()), wires)))
     steps.sort()
     for (size, _, slower), (same, _, faster) in pairwise(steps):

@@ -52,7 +52,7 @@ def test_communications_tell_where_their_times_come_from(llama):
     assert parts["exposed tp"].provenance == "interpolated"
     assert parts["gradient sync"].provenance == parts["compute"].provenance == "estimated"
     assert parts["gradient sync"].uncertainty > parts["exposed tp"].uncertainty >= parts["compute"].uncertainty == 0.1
-    assert llama.step.doubts["kernels"] == 0.1
+    assert llama.step.uncertainty_terms["kernels"] == 0.1
     # no parallelism along the pipeline: nothing is sent, so nothing is told of it
     assert "pipeline transfers" not in llama.provenance
 
@@ -90,14 +90,14 @@ def test_what_no_measured_run_has_shown_makes_a_step_less_sure(llama):
     hidden = estimate("zoo:llama-7b", "preset:dgx-a100-8x8", LAYOUT + ",overlap_tp=true")
     shown = estimate("zoo:llama-7b", "preset:dgx-a100-8x8", LAYOUT + ",overlap_dp=false")
     assert hidden.step.step_s < llama.step.step_s < shown.step.step_s
-    assert "hidden communication" not in shown.step.doubts
-    assert hidden.step.doubts["hidden communication"] > llama.step.doubts["hidden communication"] > 0.02
+    assert "hidden communication" not in shown.step.uncertainty_terms
+    assert hidden.step.uncertainty_terms["hidden communication"] > llama.step.uncertainty_terms["hidden communication"] > 0.02
     assert hidden.step.uncertainty > shown.step.uncertainty > 0.1
     # without tensor parallelism, with large micro-batches and gradients that hide, about the most that a search finds
     fast = estimate("zoo:llama-7b", "preset:dgx-a100-8x8", "dp=64,micro_batch=4,global_batch=256,zero=2,overlap_dp=true")
     done = per_step(fast.work, 0, operations) / (fast.step.step_s * fast.cluster.device_types[0].peak_flops_per_s)
     assert done > SEEN_UTILISATION
-    assert fast.step.doubts[UTILISATION] == pytest.approx(done / SEEN_UTILISATION - 1)
+    assert fast.step.uncertainty_terms[UTILISATION] == pytest.approx(done / SEEN_UTILISATION - 1)
     told = json.loads(json.dumps(fast.to_data()))["uncertainty"]
-    assert told == fast.step.doubts
+    assert told == fast.step.uncertainty_terms
     assert sum(spread**2 for spread in told.values()) ** 0.5 == pytest.approx(fast.figures()[0][1])

@@ -118,7 +118,7 @@ def test_a_job_of_which_nothing_would_read_them_is_refused(price):
 def test_a_scenario_refuses_them():
     scenario = {"cluster": CLUSTER, "workload": "preset:quickstart", "num_jobs": 2}
     with pytest.raises(ConfigError, match=r"costs: kernels: is read where layouts of transformers are priced"):
-        settings.build(ScenarioSettings, scenario | {"costs": {"kernels": "a100"}})
+        settings.build_settings(ScenarioSettings, scenario | {"costs": {"kernels": "a100"}})
     with pytest.raises(ConfigError, match=r"costs: software: is read where layouts of transformers are priced"):
-        settings.build(ScenarioSettings, scenario | {"costs": {"software": "megatron-lm"}})
-    assert "kernels" not in settings.build(ScenarioSettings, scenario).to_digest()["costs"]
+        settings.build_settings(ScenarioSettings, scenario | {"costs": {"software": "megatron-lm"}})
+    assert "kernels" not in settings.build_settings(ScenarioSettings, scenario).to_digest()["costs"]

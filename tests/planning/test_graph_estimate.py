@@ -66,7 +66,7 @@ def test_published_profiles_are_read_by_folder_name(reference):
     assert found.job == "vgg16"
     assert found.step.mfu is None
     assert {figure.name for figure, _ in found.figures()} == {"step_s", "samples_per_s", "memory_bytes"}
-    assert found.step.doubts["kernels"] == 0.2  # a micro-batch of 8 of the 64 samples
+    assert found.step.uncertainty_terms["kernels"] == 0.2  # a micro-batch of 8 of the 64 samples
 
 
 @pytest.mark.reference

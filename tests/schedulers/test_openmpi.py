@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from meshwright.cli import run as meshwright
+from meshwright.cli import run_command_line as meshwright
 from meshwright.export import export, read_places, verify, write
 
 pytestmark = pytest.mark.scheduler("openmpi")

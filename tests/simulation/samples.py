@@ -18,7 +18,7 @@ def small_workload(**changes) -> Workload:
         "deadline": {"kind": "uniform", "low": 0.1, "high": 1.0, "decimals": 2},
         **changes,
     }
-    return Workload.from_settings(settings.build(WorkloadSettings, data))
+    return Workload.from_settings(settings.build_settings(WorkloadSettings, data))
 
 
 def profile(name, forward_s, backward_s, edges, *, activation_bytes=None, parameter_bytes=None, **rest) -> JobGraph:

@@ -74,10 +74,10 @@ def turned_away(policy, scenario, seeds=SEEDS):
     counts, given = [], {graph_id: set() for graph_id in range(3)}
     for seed in seeds:
         batch = EpisodeBatch(scenario, 1, observes=getattr(policy, "observes", True))
-        batch.begin(0, np.random.default_rng(seed))
+        batch.reset(0, np.random.default_rng(seed))
         policy.begin(seed)
         for _ in range(scenario.settings.num_jobs):
-            observation = {key: value[0] for key, value in batch.observations.shown().items()}
+            observation = {key: value[0] for key, value in batch.observations.current().items()}
             batch.step(np.array([policy.choose(decision(scenario, batch.episodes, 0), observation)]))
         record = batch.record(0)
         counts.append(int((~record.is_accepted).sum()))

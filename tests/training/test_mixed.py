@@ -11,8 +11,8 @@ from meshwright.envs.benchmark import load_benchmark
 from meshwright.errors import ConfigError
 from meshwright.models.settings import NetworkSettings
 from meshwright.training.callbacks import _grounds
-from meshwright.training.curriculum import courses
-from meshwright.training.settings import Lesson
+from meshwright.training.curriculum import phases
+from meshwright.training.settings import CurriculumPhase
 from meshwright.training.train import train
 from meshwright.training.validation import blocking_rate
 from meshwright.training.vec_env import FIRST_TRAINING_SEED, JobPartitioningVecEnv
@@ -41,15 +41,17 @@ def test_each_benchmark_is_stepped_as_if_it_were_alone(make, scenario, busy_scen
 
     def begin(e):
         sequence = np.random.SeedSequence([FIRST_TRAINING_SEED + 5, e, round_[e]])
-        singles[e].begin(0, np.random.default_rng(sequence))
+        singles[e].reset(0, np.random.default_rng(sequence))
         round_[e] += 1
 
     for e in range(4):
         begin(e)
     for _ in range(65):  # two episodes of 30 and a little more
         for key, value in observations.items():
-            assert value.tobytes() == np.concatenate([single.observations.shown()[key] for single in singles]).tobytes()
-        assert np.array_equal(env.pays(), np.concatenate([single.pays() for single in singles]) - centres[:, None])
+            assert value.tobytes() == np.concatenate([single.observations.current()[key] for single in singles]).tobytes()
+        assert np.array_equal(
+            env.immediate_rewards(), np.concatenate([single.immediate_rewards() for single in singles]) - centres[:, None]
+        )
         masks = np.concatenate([single.observations.action_mask for single in singles]) > 0
         assert np.array_equal(np.stack(env.env_method("action_masks")), masks)
         actions = choices(observations, rng)
@@ -84,7 +86,7 @@ def test_another_course_is_paid_as_the_one_before_and_what_is_new_by_the_mean(ma
     env.reward_centre, env.reward_scale = np.array([0.125, 0.375]), 0.5
     equal = busy.build()  # the third one pays otherwise
     following = JobPartitioningVecEnv((equal, scenario, equal), 6, (busy.reward, tiny.reward, tiny.reward), 5)
-    following.pay_by(env.centres, env.reward_scale)
+    following.set_reward_scaling(env.centres, env.reward_scale)
     assert (following.reward_centre.tolist(), following.reward_scale) == ([0.375, 0.125, 0.25], 0.5)
 
 
@@ -188,7 +190,7 @@ def test_a_benchmark_that_one_network_cannot_serve_is_told_before_anything_is_wr
     chosen, scenario, beside, tmp_path, part, difference
 ):
     other = beside(*difference)
-    update = {"mixed": (other,)} if part == "mixed" else {"curriculum": (Lesson(share=0.5, benchmarks=(other,)),)}
+    update = {"mixed": (other,)} if part == "mixed" else {"curriculum": (CurriculumPhase(share=0.5, benchmarks=(other,)),)}
     with pytest.raises(ConfigError, match=f"benchmark: {ALIKE}") as caught:
         train(chosen.model_copy(update=update), tmp_path / "run", scenario=scenario)
     assert "\n" not in str(caught.value)
@@ -207,11 +209,11 @@ def test_layers_that_read_what_is_not_observed_are_told_before_anything_is_writt
 
 def test_courses_by_hand(chosen, scenario, beside):
     hard = beside("num_jobs: 30", "num_jobs: 40")
-    lessons = (Lesson(share=0.25, benchmarks=(hard,)), Lesson(share=0.5, benchmarks=(chosen.benchmark, hard)))
+    lessons = (CurriculumPhase(share=0.25, benchmarks=(hard,)), CurriculumPhase(share=0.5, benchmarks=(chosen.benchmark, hard)))
     update = {"total_steps": 1000, "curriculum": lessons, "mixed": (hard,), "changes": ("scenario.num_warmup_jobs=2",)}
-    first, second, last = courses(chosen.model_copy(update=update))
-    assert [course.until_steps for course in (first, second, last)] == [250, 750, 1000]
-    assert [[one.name for one in course.benchmarks] for course in (first, second, last)] == [
+    first, second, last = phases(chosen.model_copy(update=update))
+    assert [phase.until_steps for phase in (first, second, last)] == [250, 750, 1000]
+    assert [[one.name for one in phase.benchmarks] for phase in (first, second, last)] == [
         ["other"],
         ["tiny", "other"],
         ["tiny", "other"],
@@ -225,6 +227,6 @@ def test_courses_by_hand(chosen, scenario, beside):
 
 
 def test_a_scenario_that_is_built_already_is_not_built_again(chosen, scenario):
-    (only,) = courses(chosen, scenario=scenario)
+    (only,) = phases(chosen, scenario=scenario)
     assert only.scenarios == (scenario,)
     assert (only.until_steps, only.benchmarks[0].name) == (chosen.total_steps, "tiny")

@@ -47,7 +47,7 @@ def test_a_run_on_which_all_policies_tie_is_refused_before_anything_is_written(c
 
 def test_the_command_line_tells_it_in_one_line_and_exits_with_1(config, tmp_path, capfd):
     changes = ",".join(f'"{change}"' for change in IDLE)
-    assert cli.run(["train", str(config), "--set", f"changes=[{changes}]", "--out", str(tmp_path / "run")]) == 1
+    assert cli.run_command_line(["train", str(config), "--set", f"changes=[{changes}]", "--out", str(tmp_path / "run")]) == 1
     found = capfd.readouterr()
     assert found.out == ""
     assert found.err.startswith("meshwright: error: benchmark: gives nothing to learn: ")
@@ -65,7 +65,9 @@ def test_one_benchmark_of_several_that_tells_policies_apart_is_enough(chosen, sc
 def test_whom_to_turn_away_is_learned_where_all_else_is_alike(chosen):
     crowded = built(chosen, ADMISSION)
     rules = {
-        name: ties.play(rule_of_thumb(name, degrees=(1,), placements=("first-fit", "best-fit")), crowded, 100).blocking_rate()
+        name: ties.play_episode(
+            rule_of_thumb(name, degrees=(1,), placements=("first-fit", "best-fit")), crowded, 100
+        ).blocking_rate()
         for name in ("max", "random", "fixed-1@best-fit")
     }
     assert len(set(rules.values())) == 1
@@ -80,7 +82,7 @@ def test_where_policies_differ_it_takes_two_episodes_to_see(scenario, monkeypatc
         played.append((chooser.name, seed))
         return play(chooser, scenario, seed)
 
-    play = ties.play
-    monkeypatch.setattr(ties, "play", counted)
+    play = ties.play_episode
+    monkeypatch.setattr(ties, "play_episode", counted)
     check_something_to_learn({"tiny": scenario}, SEEDS)
     assert [name.partition("@")[0] for name, _ in played] == ["max", "max", "min"]

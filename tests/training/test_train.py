@@ -17,7 +17,7 @@ from meshwright.errors import CheckpointError
 from meshwright.models.saved import SavedNetwork
 from meshwright.models.tensor_file import load_tensors, save_tensors
 from meshwright.training import checkpoint
-from meshwright.training.callbacks import Board
+from meshwright.training.callbacks import TensorBoardWriter
 from meshwright.training.settings import TrainSettings
 from meshwright.training.train import train
 from meshwright.training.validation import blocking_rate
@@ -166,7 +166,7 @@ IN_PRETRAINING = (
 def test_a_run_killed_without_warning_goes_on_to_the_same_numbers(config, tmp_path, before):
     changes = [*IN_PPO, *before]
     told = [part for change in changes for part in ("--set", change)]
-    script = "import sys; from meshwright.cli import run; sys.exit(run(sys.argv[1:]))"
+    script = "import sys; from meshwright.cli import run_command_line; sys.exit(run_command_line(sys.argv[1:]))"
     killed, straight = tmp_path / "killed", tmp_path / "straight"
     process = subprocess.Popen(
         [sys.executable, "-c", script, "train", str(config), "--out", str(killed), *told],
@@ -190,7 +190,7 @@ def test_a_run_killed_without_warning_goes_on_to_the_same_numbers(config, tmp_pa
     reached = load_tensors(killed / "checkpoint.pt")
     assert (reached["pretraining"] is not None) == bool(before)
     assert before or 0 < reached["num_timesteps"] < 2240
-    assert cli.run(["train", "--resume", str(killed)]) == 0
+    assert cli.run_command_line(["train", "--resume", str(killed)]) == 0
     chosen = settings.load(TrainSettings, config, changes=changes)
     train(chosen, straight)
     same_run(killed, straight)
@@ -202,7 +202,7 @@ def test_what_a_resumed_run_shows_is_read_after_what_it_goes_on_from(tmp_path):
     former.touch()
     while int(time.time()) <= int(former.name.split(".")[3]) - 1:
         time.sleep(0.01)
-    Board(tmp_path, 1).close()
+    TensorBoardWriter(tmp_path, 1).close()
     assert sorted(path.name for path in tmp_path.iterdir())[0] == former.name
     assert len([*tmp_path.iterdir()]) == 2
 
@@ -225,7 +225,7 @@ def test_a_truncated_checkpoint_is_told_and_nothing_changes(chosen, scenario, tm
     before = content_of(folder)
     with pytest.raises(CheckpointError, match=r"checkpoint\.pt: is truncated or not a file of tensors"):
         train(chosen, folder, scenario=scenario, resume=True)
-    assert cli.run(["train", "--resume", str(folder)]) == 2
+    assert cli.run_command_line(["train", "--resume", str(folder)]) == 2
     lines = capsys.readouterr().err.splitlines()
     assert [line for line in lines if "error" in line] == [
         f"meshwright: error: {checkpoint}: is truncated or not a file of tensors"

@@ -19,9 +19,9 @@ def test_validation_plays_the_network_as_its_saved_policy_plays(scenario):
     rates = []
     for seed in (100, 101):
         batch = EpisodeBatch(scenario, 1)
-        batch.begin(0, np.random.default_rng(seed))
+        batch.reset(0, np.random.default_rng(seed))
         while not batch.is_over[0]:
-            observation = {key: value[0] for key, value in batch.observations.shown().items()}
+            observation = {key: value[0] for key, value in batch.observations.current().items()}
             batch.step(np.array([acting.choose(decision(scenario, batch.episodes, 0), observation)]))
         rates.append(batch.record(0).blocking_rate(scenario.settings.counted))
     assert blocking_rate(network, scenario, 2) == np.mean(rates)

@@ -32,7 +32,7 @@ def test_it_steps_as_single_environments_do_and_restarts_by_itself(make, scenari
     def begin(e):
         env = alone[e]
         env.reset()
-        env._batch.begin(0, np.random.default_rng(np.random.SeedSequence([FIRST_TRAINING_SEED + 5, e, round_[e]])))
+        env._batch.reset(0, np.random.default_rng(np.random.SeedSequence([FIRST_TRAINING_SEED + 5, e, round_[e]])))
         round_[e] += 1
         return env._observation()
 

@@ -23,7 +23,7 @@ CHANGES = {
 def eventful(tiny):
     """The tiny benchmark with all of it."""
     data = tiny.model_dump()
-    return settings.build(BenchmarkSettings, {**data, "scenario": {**data["scenario"], **CHANGES}})
+    return settings.build_settings(BenchmarkSettings, {**data, "scenario": {**data["scenario"], **CHANGES}})
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ def test_it_steps_as_single_environments_do_and_episodes_differ_in_length(make, 
     def begin(e):
         env = alone[e]
         env.reset()
-        env._batch.begin(0, np.random.default_rng(np.random.SeedSequence([FIRST_TRAINING_SEED + 5, e, round_[e]])))
+        env._batch.reset(0, np.random.default_rng(np.random.SeedSequence([FIRST_TRAINING_SEED + 5, e, round_[e]])))
         round_[e] += 1
         return env._observation()
 
@@ -143,7 +143,7 @@ def test_validation_plays_episodes_of_different_length_to_their_ends(scenario, e
     rates = []
     for seed in range(FIRST_VALIDATION_SEED, FIRST_VALIDATION_SEED + 3):
         env = JobPartitioningEnv(eventful, scenario=scenario)
-        env._batch.begin(0, np.random.default_rng(seed))
+        env._batch.reset(0, np.random.default_rng(seed))
         over = False
         while not over:
             offered = np.flatnonzero(env.action_masks()[1:]) + 1

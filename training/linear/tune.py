@@ -26,7 +26,7 @@ from ...errors import CheckpointError, InputFileError
 from ...planners.episode_player import LinearTrial
 from ...planners.linear import DIGEST
 from ...simulation.cluster.scenario import Scenario
-from ..run_folder import Run
+from ..run_folder import AnyRunFolder
 from ..ties import check_something_to_learn
 from .search import FIRST_VALIDATION_SEED, LinearSearch
 from .settings import LinearSettings
@@ -55,7 +55,7 @@ class TuneProgress:
     best: float
 
 
-class LinearRun(Run[LinearSettings]):
+class LinearRun(AnyRunFolder[LinearSettings]):
     """The run folder of a linear scorer, without network or TensorBoard; ``policy`` is the best mean so far."""
 
     kind = LinearSettings
@@ -89,7 +89,7 @@ def tune(
         NothingToLearnError: all policies do equally well on the validation episodes.
         MeshwrightError: the config, benchmark or checkpoint is wrong; the folder exists already. Nothing is written then.
     """
-    run = LinearRun.begun_with(folder, chosen) if resume else LinearRun.check_new(folder, overwrite=overwrite)
+    run = LinearRun.matching(folder, chosen) if resume else LinearRun.check_new(folder, overwrite=overwrite)
     benchmark = load_benchmark(chosen.benchmark, changes=chosen.changes)
     scenario = scenario or benchmark.build(graphs_dir=graphs_dir)
     trial = LinearTrial.only(scenario, chosen.placement_rules)

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from ...models.ablation import unseen
+from ...models.ablation import ablated
 from ...models.network import CandidateNetwork
 from ...planners.policy import Policy
 from ...planners.rules import rule_of_thumb
@@ -57,7 +57,7 @@ def clone(
         observations = {key: torch.as_tensor(np.concatenate([one[key] for one in kept]), device=device) for key in seen}
         wanted = torch.as_tensor(np.concatenate(taken), device=device)
         # Nothing is learned from choices of the baseline that the network may not make.
-        shown = unseen({"action_mask": observations["action_mask"]}, network.settings.without)["action_mask"]
+        shown = ablated({"action_mask": observations["action_mask"]}, network.settings.without)["action_mask"]
         learnable = (shown.gather(1, wanted[:, None]).squeeze(1) > 0).nonzero().squeeze(1)
         for _ in range(chosen.epochs):
             order = learnable[torch.as_tensor(rng.permutation(len(learnable)), device=device)]

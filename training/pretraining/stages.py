@@ -62,7 +62,7 @@ def tune_prior(
     if begun is not None:
         search.restore(begun)
     search.run(lambda: after(search))
-    env.show_prior(search.weights({"config": chosen.name, "benchmark": chosen.benchmark}))
+    env.set_linear_prior(search.weights({"config": chosen.name, "benchmark": chosen.benchmark}))
     with torch.no_grad():
         network.prior_sharpness.fill_(1.0)
 
@@ -92,13 +92,13 @@ def pretrain(
             learning.restore(begun)
         learning.run(lambda steps: look(steps, learning))
     elif isinstance(chosen.pretraining, RulePretraining):
-        env.show_worth_by(network)
+        env.set_value_network(network)
         clone(network, env, chosen.pretraining, chosen.seed, lambda steps: look(steps, None))
 
 
 def finish_pretraining(network: CandidateNetwork, env: JobPartitioningVecEnv, chosen: TrainSettings) -> None:
     """Set the temperature of PPO's first policy and the scale of its rewards, and put values into the observations."""
-    env.show_worth_by(network)
+    env.set_value_network(network)
     if isinstance(chosen.pretraining, ValuePretraining):
         env.reward_scale = chosen.pretraining.reward_scale
         with torch.no_grad():

@@ -126,12 +126,12 @@ def _prepare(network: CandidateNetwork, env: JobPartitioningVecEnv, rng: np.rand
     """
     rows, paid, taken, places, recent = [], [], [], [], []
     for _ in range(PREPARING_STEPS):
-        pays, offered = env.pays(), _offered(env)
-        told = np.concatenate([env.shown("candidates"), env.shown("candidate_ends")], axis=2)
+        pays, offered = env.immediate_rewards(), _offered(env)
+        told = np.concatenate([env.current("candidates"), env.current("candidate_ends")], axis=2)
         rows.append(told[offered])
         paid.append(pays[offered])
         places.append(np.nonzero(offered)[0])
-        recent.append(env.shown("episode")[:, 1:].copy())
+        recent.append(env.current("episode")[:, 1:].copy())
         best = offered & (pays == np.where(offered, pays, -np.inf).max(axis=1, keepdims=True))
         actions = (rng.random(pays.shape) * best).argmax(axis=1)
         taken.append(pays[np.arange(len(actions)), actions])
@@ -172,7 +172,7 @@ class _Rollout:
         self.is_over = np.zeros((num_steps, env.num_envs), np.bool_)
         sizes = {key: getattr(env.batches[0].observations, key).shape[2:] for key in AFTER_KEYS}
         self.kept = {key: np.empty((num_steps, env.num_envs, *size), np.float32) for key, size in sizes.items()}
-        self.kept["episode"] = np.empty((num_steps, *env.shown("episode").shape), np.float32)
+        self.kept["episode"] = np.empty((num_steps, *env.current("episode").shape), np.float32)
 
     def play(self, player: CandidateNetwork, explore: float, rng: np.random.Generator) -> None:
         """Take the best candidate, or a random one in a share ``explore`` of the decisions."""
@@ -182,13 +182,13 @@ class _Rollout:
         for t in range(num_steps + 1):
             for batch, out in zip(env.batches, found, strict=True):
                 worth_after(batch.observations, weights, out)
-            after, pays = np.concatenate([out[:, :, 0] for out in found]), env.pays()
+            after, pays = np.concatenate([out[:, :, 0] for out in found]), env.immediate_rewards()
             actions = _act(pays + after, _offered(env, "reject" in player.settings.without), explore, rng)
             self.pays[t], self.after[t] = pays[each, actions], after[each, actions]
             if t < num_steps:
                 for key in AFTER_KEYS:
-                    self.kept[key][t] = env.shown_of(key, actions)
-                self.kept["episode"][t] = env.shown("episode")
+                    self.kept[key][t] = env.current_of(key, actions)
+                self.kept["episode"][t] = env.current("episode")
                 self.is_over[t] = env.advance(actions)[1]
 
     def lesson(self, discount: float, trace: float, device: torch.device) -> dict[str, Tensor]:
@@ -219,7 +219,7 @@ def lambda_returns(
 
 def _offered(env: JobPartitioningVecEnv, only_rejects_in_need: bool = False) -> NDArray[np.bool_]:
     """Which candidates may be taken, ``(e, a)``; with ``only_rejects_in_need`` rejection only where no other is offered."""
-    offered = env.shown("action_mask") > 0
+    offered = env.current("action_mask") > 0
     if only_rejects_in_need:
         offered[:, 0] &= ~offered[:, 1:].any(axis=1)
     return offered
@@ -335,4 +335,4 @@ def _weights(network: CandidateNetwork) -> list[Tensor]:
 
 
 def _loss(learner: CandidateNetwork, rows: dict[str, Tensor]) -> Tensor:
-    return ((learner.after_worth(rows) - rows["wanted"]) ** 2).mean()
+    return ((learner.afterstate_value(rows) - rows["wanted"]) ** 2).mean()

@@ -30,7 +30,7 @@ def in_real_time() -> bool:
     return True
 
 
-class Rank:
+class GlooRank:
     """A member of one gloo group.
 
     Args:
@@ -82,7 +82,7 @@ class Rank:
 
 def main(arguments: list[str]) -> None:
     """Serve until standard input ends."""
-    rank = Rank(int(arguments[0]), int(arguments[1]), arguments[2], arguments[3])
+    rank = GlooRank(int(arguments[0]), int(arguments[1]), arguments[2], arguments[3])
     _answer({"torch": rank.torch.__version__, "is_real_time": rank.is_real_time})
     for line in sys.stdin:
         _answer(rank.run(**json.loads(line)))

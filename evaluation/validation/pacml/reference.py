@@ -40,7 +40,7 @@ class _Figures(Settings):
     model_config = ConfigDict(extra="ignore")
 
 
-class Topology(_Figures):
+class RampNetwork(_Figures):
     """``config.topology``: a RAMP network."""
 
     type: Literal["ramp"]
@@ -61,7 +61,7 @@ class JobSettings(_Figures):
 class Config(_Figures):
     """``config``: what the figures were measured with; the published setting where it is left out."""
 
-    topology: Topology | None = None
+    topology: RampNetwork | None = None
     jobs: JobSettings | None = None
 
 
@@ -102,7 +102,7 @@ class Converted(_Figures):
     workers: Count
 
 
-class Placements(_Figures):
+class CompletionRange(_Figures):
     """Completion times of one job and degree over the placements that were met."""
 
     jct_min: Number
@@ -151,7 +151,7 @@ class Reference(_Figures):
     single_job_if_ms_were_converted_to_s: dict[str, dict[Degree | Literal["seq"], Converted | Number]] = Field(
         default_factory=dict
     )
-    placement_dependence: dict[str, dict[Degree, Placements]] = Field(default_factory=dict)
+    placement_dependence: dict[str, dict[Degree, CompletionRange]] = Field(default_factory=dict)
     episode_logs: list[Log] = Field(default_factory=list)
     ten_seed_statistics: dict[Literal["A", "B", "C", "D"], dict[str, list[EpisodeFigures]]] = Field(default_factory=dict)
 
@@ -200,7 +200,7 @@ class Reference(_Figures):
                 "io_ns": told.worker_io_latency * 1e9,
             },
         }
-        return Cluster.from_settings(settings.build(ClusterSettings, described))
+        return Cluster.from_settings(settings.build_settings(ClusterSettings, described))
 
 
 def load_reference(path: str | Path) -> Reference:
@@ -213,6 +213,6 @@ def load_reference(path: str | Path) -> Reference:
     if not isinstance(data, dict):
         raise InputFileError("a JSON object is wanted", file=path, value=type(data).__name__)
     try:
-        return settings.build(Reference, data, file=path)
+        return settings.build_settings(Reference, data, file=path)
     except ConfigError as error:
         raise InputFileError(error.problem, file=path, field=error.field, value=error.value, choices=error.choices) from None

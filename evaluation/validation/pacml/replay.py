@@ -17,10 +17,10 @@ from ....errors import ConfigError, GraphError, MeshwrightError
 from ....jobs.graph import JobGraph
 from ....jobs.readers.pipedream import load_profile
 from ....simulation.pacml.episode import Demand, Episode
-from ....simulation.pacml.lookahead import TIE_SEED, Step, lookahead, problem, ties
-from ....simulation.pacml.simulator import Placed, Simulator
+from ....simulation.pacml.lookahead import TIE_SEED, LookaheadResult, lookahead, problem, ties
+from ....simulation.pacml.simulator import PlacedSplitJob, Simulator
 from ....simulation.pacml.switches import Defects
-from ..comparison import Comparison, Row, Value
+from ..comparison import ComparedFigure, Comparison, Value
 from .reference import Log, Reference, SingleJob, load_reference
 from .statistics import NUM_SEEDS, statistics_rows
 
@@ -79,7 +79,7 @@ def validate(
         ) from None
     in_milliseconds = Defects(milliseconds_as_seconds=False)
     converted = Simulator(cluster, graphs, in_milliseconds, num_steps=told.num_steps, tie_seed=tie_seed)
-    families: dict[str, list[Iterable[Row]]] = {
+    families: dict[str, list[Iterable[ComparedFigure]]] = {
         "single job": [
             _single_job(simulator, name, degree, figures)
             for name, degrees in told.single_job_empty_cluster.items()
@@ -94,7 +94,7 @@ def validate(
             statistics_rows(simulator, distribution, agents, num_seeds)
             for distribution, agents in told.ten_seed_statistics.items()
         ]
-    rows: list[Row] = []
+    rows: list[ComparedFigure] = []
     for family, parts in families.items():
         for done, part in enumerate(parts):
             if progress is not None:
@@ -119,11 +119,11 @@ def _graphs(told: Reference, folder: Path, *, with_statistics: bool) -> list[Job
     return [load_profile(profiles[name]) for name in fields or profiles]
 
 
-def _single_job(simulator: Simulator, name: str, degree: int, told: SingleJob) -> list[Row]:
+def _single_job(simulator: Simulator, name: str, degree: int, told: SingleJob) -> list[ComparedFigure]:
     group = f"{name} at degree {degree}"
     episode = Episode(simulator, [Demand(name, 1.0)], 1)
     mask = episode.mask()
-    valid = Row("single job", group, "valid", bool(degree < len(mask) and mask[degree]), told.valid, 0.0)
+    valid = ComparedFigure("single job", group, "valid", bool(degree < len(mask) and mask[degree]), told.valid, 0.0)
     wanted = {
         figure: " ".join(value) if isinstance(value, list) else value
         for figure, value in told.model_dump(exclude={"valid"}, exclude_none=True).items()
@@ -138,7 +138,7 @@ def _single_job(simulator: Simulator, name: str, degree: int, told: SingleJob) -
     return [valid, *_rows("single job", group, ours | told_at_one, wanted, _tolerance(name, degree), others)]
 
 
-def _steps(simulator: Simulator, placed: Placed) -> list[Step]:
+def _steps(simulator: Simulator, placed: PlacedSplitJob) -> list[LookaheadResult]:
     """A step of a placed job, then those that differ from it under other orders of tied flows."""
     step = simulator.step(placed)
     given = problem(placed.split, placed.server, simulator.times(placed), simulator.defects)
@@ -147,7 +147,7 @@ def _steps(simulator: Simulator, placed: Placed) -> list[Step]:
     return [step, *(other for other in others if other != step)]
 
 
-def _figures(simulator: Simulator, name: str, placed: Placed, step: Step) -> Figures:
+def _figures(simulator: Simulator, name: str, placed: PlacedSplitJob, step: LookaheadResult) -> Figures:
     """The figures of a placed job, by their names in the file."""
     times, cut = simulator.times(placed), placed.split
     flows = times.is_flow
@@ -176,13 +176,13 @@ def _figures(simulator: Simulator, name: str, placed: Placed, step: Step) -> Fig
     }
 
 
-def _converted(simulator: Simulator, told: Reference, name: str) -> Iterator[Row]:
+def _converted(simulator: Simulator, told: Reference, name: str) -> Iterator[ComparedFigure]:
     sequential_s = simulator.sequential_s(name)
     for degree, wanted in told.single_job_if_ms_were_converted_to_s[name].items():
         group = f"{name} in milliseconds"
         if isinstance(degree, str) or isinstance(wanted, float):
             reference = wanted if isinstance(wanted, float) else None
-            yield Row("converted", group, str(degree), sequential_s, reference, TOLERANCE)
+            yield ComparedFigure("converted", group, str(degree), sequential_s, reference, TOLERANCE)
             continue
         rows = partial(_rows, "converted", f"{group} at degree {degree}", wanted=wanted.model_dump())
         placed = simulator.place(name, degree, np.ones(simulator.num_servers, np.bool_))
@@ -193,7 +193,7 @@ def _converted(simulator: Simulator, told: Reference, name: str) -> Iterator[Row
         yield from rows(ours, tolerance=_tolerance(name, degree), others=others)
 
 
-def _converted_figures(simulator: Simulator, name: str, placed: Placed, step: Step) -> Figures:
+def _converted_figures(simulator: Simulator, name: str, placed: PlacedSplitJob, step: LookaheadResult) -> Figures:
     return {
         "jct": simulator.completion_s(step),
         "comm": simulator.num_steps * step.communication_s,
@@ -210,13 +210,13 @@ def _rows(
     wanted: Mapping[str, Value],
     tolerance: float,
     others: Iterable[Figures] = (),
-) -> list[Row]:
+) -> list[ComparedFigure]:
     """A row for each figure that the file tells; ``others`` are ours under other orders of tied flows."""
     rows = []
     for figure, value in wanted.items():
         ours = figures.get(figure)
         moved = {other for other in (each.get(figure) for each in others) if _is_moved(other, ours)}
-        rows.append(Row(family, group, figure, ours, value, tolerance, tuple(sorted(moved))))
+        rows.append(ComparedFigure(family, group, figure, ours, value, tolerance, tuple(sorted(moved))))
     return rows
 
 
@@ -224,7 +224,7 @@ def _is_moved(other: Value, ours: Value) -> TypeGuard[float]:
     return isinstance(other, int | float) and isinstance(ours, int | float) and abs(other - ours) > ROUNDING * abs(ours)
 
 
-def _placements(simulator: Simulator, told: Reference, name: str) -> Iterator[Row]:
+def _placements(simulator: Simulator, told: Reference, name: str) -> Iterator[ComparedFigure]:
     """Each extreme over the placements that the original met, beside the nearest one over placements of ours.
 
     Which placements the original met is not told; ours are those on clusters that other jobs hold in part.
@@ -242,7 +242,7 @@ def _placements(simulator: Simulator, told: Reference, name: str) -> Iterator[Ro
                 break
         for figure, value in wanted.items():
             nearest = min(found, key=lambda f, value=value: abs(f - value), default=None)  # type: ignore[misc]
-            yield Row("placement", f"{name} at degree {degree}, placements", figure, nearest, value, tolerance)
+            yield ComparedFigure("placement", f"{name} at degree {degree}, placements", figure, nearest, value, tolerance)
 
 
 def _occupancy(simulator: Simulator, rng: np.random.Generator) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
@@ -258,7 +258,7 @@ def _occupancy(simulator: Simulator, rng: np.random.Generator) -> np.ndarray[tup
     return is_free
 
 
-def _log(simulator: Simulator, number: int, told: Log) -> Iterator[Row]:
+def _log(simulator: Simulator, number: int, told: Log) -> Iterator[ComparedFigure]:
     episode = Episode(simulator, [Demand(name, fraction) for name, fraction, _, _ in told.log], len(told.log))
     rewards = [episode.decide(degree).reward for _, _, degree, _ in told.log]
     totals = episode.totals()
@@ -266,7 +266,7 @@ def _log(simulator: Simulator, number: int, told: Log) -> Iterator[Row]:
     same = sum(ours == theirs for ours, (_, _, _, theirs) in zip(rewards, told.log, strict=True))
     hash_dependent = any((name, degree) == HASH_DEPENDENT for name, _, degree, _ in told.log)
     tolerance = HASH_TOLERANCE if hash_dependent else TOLERANCE
-    yield Row("log", group, "rewards", same, len(told.log), 0.0)
+    yield ComparedFigure("log", group, "rewards", same, len(told.log), 0.0)
     exact = {
         "arrived": totals.arrived,
         "blocked": totals.blocked,
@@ -275,10 +275,10 @@ def _log(simulator: Simulator, number: int, told: Log) -> Iterator[Row]:
     }
     for figure, value in exact.items():
         if getattr(told, figure) is not None:
-            yield Row("log", group, figure, value, getattr(told, figure), 0.0)
-    yield Row("log", group, "mean_jct", totals.mean_completion_s, told.mean_jct, tolerance)
+            yield ComparedFigure("log", group, figure, value, getattr(told, figure), 0.0)
+    yield ComparedFigure("log", group, "mean_jct", totals.mean_completion_s, told.mean_jct, tolerance)
     throughput = told.mean_demand_total_throughput
-    yield Row("log", group, "mean_demand_total_throughput", totals.demand_bytes_per_s, throughput, tolerance)
+    yield ComparedFigure("log", group, "mean_demand_total_throughput", totals.demand_bytes_per_s, throughput, tolerance)
 
 
 def _tolerance(name: str, degree: int) -> float:

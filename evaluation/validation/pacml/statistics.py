@@ -11,7 +11,7 @@ from ....simulation.pacml.demands import draw_demands
 from ....simulation.pacml.episode import Demand, Episode, Totals
 from ....simulation.pacml.heuristics import Agent, agent
 from ....simulation.pacml.simulator import Simulator
-from ..comparison import Row
+from ..comparison import ComparedFigure
 from .reference import EpisodeFigures
 
 NUM_SEEDS = 10
@@ -24,7 +24,7 @@ FIGURES = {"blocking_rate": "blocking_rate", "mean_jct": "mean_completion_s", "d
 
 def statistics_rows(
     simulator: Simulator, distribution: str, told: Mapping[str, Sequence[EpisodeFigures]], num_seeds: int = NUM_SEEDS
-) -> Iterator[Row]:
+) -> Iterator[ComparedFigure]:
     """Play each policy on our own episodes of a distribution and compare the means.
 
     The tolerance is ``3 sqrt(SE1^2 + SE2^2)`` over the reference, with the standard errors of both means.
@@ -38,7 +38,7 @@ def statistics_rows(
     ]
     for name, episodes in told.items():
         choose = agent(name)
-        ours = [play(simulator, pool, choose, np.random.default_rng([seed, 1])) for seed, pool in enumerate(pools)]
+        ours = [episode_totals(simulator, pool, choose, np.random.default_rng([seed, 1])) for seed, pool in enumerate(pools)]
         for figure, field in FIGURES.items():
             mine = [value for value in (getattr(totals, field) for totals in ours) if value is not None]
             theirs = [value for value in (getattr(figures, figure) for figures in episodes) if value is not None]
@@ -47,10 +47,10 @@ def statistics_rows(
             reference = float(np.mean(theirs))
             allowed = STANDARD_ERRORS * math.hypot(_standard_error(mine), _standard_error(theirs))
             tolerance = allowed / abs(reference) if reference else 0.0
-            yield Row("statistics", f"{name} on {distribution}", figure, float(np.mean(mine)), reference, tolerance)
+            yield ComparedFigure("statistics", f"{name} on {distribution}", figure, float(np.mean(mine)), reference, tolerance)
 
 
-def play(simulator: Simulator, pool: Sequence[Demand], choose: Agent, rng: np.random.Generator) -> Totals:
+def episode_totals(simulator: Simulator, pool: Sequence[Demand], choose: Agent, rng: np.random.Generator) -> Totals:
     """The figures of one episode that an agent decides."""
     episode = Episode(simulator, pool, len(pool) - 1)
     while not episode.is_over:

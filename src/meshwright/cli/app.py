@@ -79,7 +79,7 @@ def train(
     """Train a policy from a config into a run folder, or go on training one."""
     from .commands import train as training
 
-    training.run(config, changes or [], resume, out, overwrite, graphs, json_file)
+    training.train_policy(config, changes or [], resume, out, overwrite, graphs, json_file)
 
 
 @app.command(short_help="Compare policies on a benchmark, with 95 % intervals.")
@@ -119,7 +119,7 @@ def evaluate(
     """
     from .commands import evaluate as evaluating
 
-    evaluating.run(policies or [], benchmark, seeds, jobs, changes or [], graphs, trace, out, json_file, references)
+    evaluating.evaluate_policies(policies or [], benchmark, seeds, jobs, changes or [], graphs, trace, out, json_file, references)
 
 
 @app.command(short_help="Put several evaluations and training runs on one page.")
@@ -138,7 +138,7 @@ def summarise(
     """
     from .commands import summarise as summarising
 
-    summarising.run(folder, against, out, json_file)
+    summarising.summarise_results(folder, against, out, json_file)
 
 
 @app.command(short_help="Choose a plan for one job on an empty cluster, and say why.")
@@ -230,13 +230,13 @@ def plan(
         from .commands import plan as planning
 
         most = 16 if max_degree is None else max_degree
-        planning.run(job, cluster, policy, steps, deadline_s, most, read, chosen, trace, json_file)
+        planning.plan_job(job, cluster, policy, steps, deadline_s, most, read, chosen, trace, json_file)
         return
     from .commands import search as searching
 
     rows = 10 if top is None else top
-    asked = searching.Asked(batch, sequence_length, devices, keep or "", order, read, chosen, rows, whole, plot)
-    searching.run(job, cluster, steps, asked, json_file)
+    asked = searching.SearchRequest(batch, sequence_length, devices, keep or "", order, read, chosen, rows, whole, plot)
+    searching.search_plans(job, cluster, steps, asked, json_file)
 
 
 @app.command(short_help="Price one parallel layout of a job: time, utilisation, memory.")
@@ -283,7 +283,7 @@ def estimate(
 
     chosen = CostOptions(costs, tuple(changes or ()), collectives, collectives_table, overlap_slowdown)
     read = JobOptions(graphs, keep_input_ops, profile_batch)
-    estimating.run(job, cluster, layout, sequence_length, read, chosen, explain, json_file)
+    estimating.estimate_layout(job, cluster, layout, sequence_length, read, chosen, explain, json_file)
 
 
 @app.command(short_help="Write a plan in the form of a scheduler or launcher.")
@@ -309,7 +309,7 @@ def export(
     """Write a plan in the form of a scheduler or launcher."""
     from .commands import export as exporting
 
-    exporting.run(source, target, changes or [], out, cluster, list_targets, json_file)
+    exporting.export_plan(source, target, changes or [], out, cluster, list_targets, json_file)
 
 
 @app.command(name="verify-export", short_help="Hold what a launched job printed against its plan.")
@@ -327,4 +327,4 @@ def verify_export(
     """
     from .commands import verify_export as verifying
 
-    verifying.run(plan, logs, target, json_file)
+    verifying.verify_export(plan, logs, target, json_file)

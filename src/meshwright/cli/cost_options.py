@@ -40,10 +40,10 @@ class CostOptions:
         for change in self.changes:
             data = settings.override(data, change)
         if self.changes:
-            data = settings.build(CostSettings, data, file="--set").model_dump(exclude_unset=True)
+            data = settings.build_settings(CostSettings, data, file="--set").model_dump(exclude_unset=True)
         given = {
             "overlap_slowdown": self.overlap_slowdown,
             "collectives": self.collectives or ("measured" if self.collectives_table else None),
             "collectives_table": self.collectives_table,
         }
-        return settings.build(CostSettings, data | {key: value for key, value in given.items() if value is not None})
+        return settings.build_settings(CostSettings, data | {key: value for key, value in given.items() if value is not None})

@@ -42,7 +42,7 @@ def write_json(json_file: str | None, data: Any) -> None:
         files.write_json(json_file, data)
 
 
-def tell_written(out: Console, *paths: str | Path | None) -> None:
+def print_written(out: Console, *paths: str | Path | None) -> None:
     """Print a line for each file or folder that was written; None and standard output (``-``) are left out."""
     for path in paths:
         if path is not None and str(path) != "-":

@@ -206,7 +206,7 @@ class Cluster:
             ConfigError: an unknown key or impossible value.
             ClusterError: an impossible cluster.
         """
-        return cls.from_settings(settings.build(ClusterSettings, data, file=file))
+        return cls.from_settings(settings.build_settings(ClusterSettings, data, file=file))
 
     def _present(self, devices: ArrayLike) -> NDArray[np.int64]:
         ids = np.asarray(devices, np.int64)

@@ -95,7 +95,7 @@ def generation(device: str) -> Generation:
     return next((found for part, found in _GENERATIONS if part in lower), "ampere")
 
 
-class Wires(NamedTuple):
+class GroupLinks(NamedTuple):
     """What a group of ranks sends over.
 
     Attributes:
@@ -138,7 +138,7 @@ class Line(NamedTuple):
         return self.latency_s + plateau_s + payload_bytes * self.s_per_byte
 
 
-def lines(operation: str, wires: Wires) -> tuple[Line, ...]:
+def lines(operation: str, wires: GroupLinks) -> tuple[Line, ...]:
     """The line of each algorithm and protocol that does an operation.
 
     Args:
@@ -157,7 +157,7 @@ def best(known: tuple[Line, ...], payload_bytes: float) -> Line:
     return min(known, key=lambda line: line.time_s(payload_bytes))
 
 
-def _ring(operation: str, wires: Wires, protocol: int) -> Line | None:
+def _ring(operation: str, wires: GroupLinks, protocol: int) -> Line | None:
     """Along a ring; an all-to-all sends as much over each rank's link, and has no LL128."""
     n, hosts = wires.num_ranks, wires.num_hosts
     tuning = TUNINGS[wires.generation]
@@ -190,7 +190,7 @@ def _ring(operation: str, wires: Wires, protocol: int) -> Line | None:
     )
 
 
-def _tree(wires: Wires, protocol: int) -> Line:
+def _tree(wires: GroupLinks, protocol: int) -> Line:
     """A tree across the hosts, a chain inside each."""
     n, hosts = wires.num_ranks, wires.num_hosts
     tuning = TUNINGS[wires.generation]
@@ -207,7 +207,7 @@ def _tree(wires: Wires, protocol: int) -> Line:
     return Line("tree", PROTOCOLS[protocol], (BASE_US["tree"][protocol] + latency_us) / 1e6, 1 / (0.5 * bus * 1e9))
 
 
-def _in_switch(wires: Wires) -> list[Line]:
+def _in_switch(wires: GroupLinks) -> list[Line]:
     """NVLS where one host's switch reduces, and a tree of such switches across hosts; from three ranks of a host on."""
     n, hosts = wires.num_ranks, wires.num_hosts
     tuning = TUNINGS[wires.generation]
@@ -223,7 +223,7 @@ def _in_switch(wires: Wires) -> list[Line]:
     return [Line("nvls-tree", "Simple", latency_us / 1e6, 1 / (min(inside, between) * 1e9))]
 
 
-def _limited(nominal: float, wires: Wires, protocol: int, tuning: Tuning) -> float:
+def _limited(nominal: float, wires: GroupLinks, protocol: int, tuning: Tuning) -> float:
     if PROTOCOLS[protocol] == "LL":
         return min(tuning.ll_limit[_column(wires.num_hosts)], 0.5 * nominal)
     if PROTOCOLS[protocol] == "LL128":
@@ -231,7 +231,7 @@ def _limited(nominal: float, wires: Wires, protocol: int, tuning: Tuning) -> flo
     return nominal
 
 
-def _nominal(operation: str, wires: Wires) -> float:
+def _nominal(operation: str, wires: GroupLinks) -> float:
     """GB/s of what the protocols share: the ring's slower part."""
     inside = _inside_gbytes_per_s(wires)
     if wires.num_hosts == 1:
@@ -244,7 +244,7 @@ def _nominal(operation: str, wires: Wires) -> float:
     return min(inside, between)
 
 
-def _inside_gbytes_per_s(wires: Wires) -> float:
+def _inside_gbytes_per_s(wires: GroupLinks) -> float:
     nominal = wires.inside_bytes_per_s / 1e9
     if not _has_nvlink(wires):
         return nominal
@@ -253,11 +253,11 @@ def _inside_gbytes_per_s(wires: Wires) -> float:
     return max(PCI_GBYTES_PER_S, nominal * tuning.link_gbytes_per_s / tuning.nominal_gbytes_per_s)
 
 
-def _between_gbytes_per_s(wires: Wires) -> float:
+def _between_gbytes_per_s(wires: GroupLinks) -> float:
     return wires.between_bytes_per_s * NIC_EFFICIENCY / 1e9
 
 
-def _has_nvlink(wires: Wires) -> bool:
+def _has_nvlink(wires: GroupLinks) -> bool:
     return wires.inside_bytes_per_s / 1e9 >= PCI_GBYTES_PER_S
 
 

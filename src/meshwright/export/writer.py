@@ -181,7 +181,7 @@ def _options(options: ExportOptions | Mapping[str, Any] | None) -> ExportOptions
     if isinstance(options, ExportOptions):
         return options
     try:
-        return settings.build(ExportOptions, dict(options or {}))
+        return settings.build_settings(ExportOptions, dict(options or {}))
     except ConfigError as error:
         raise ExportError(error.problem, field=error.field, value=error.value, choices=error.choices) from None
 

@@ -23,7 +23,7 @@ DURATION_SCALE = 8.0
 NUM_PLAIN = 11
 
 
-class Blocks(NamedTuple):
+class BlockTable(NamedTuple):
     """The blocks of a cluster, as `simulation.cluster.problem.Problem` has them.
 
     Attributes:
@@ -47,19 +47,19 @@ class Scorer(NamedTuple):
     Attributes:
         blocks: of the cluster.
         mean_s: mean inter-arrival time.
-        block_worth: of one block of each degree that is free from each slot on, ``(d, h + 1)``.
-        first_worth: of the first block of each degree that is free from each slot on, ``(d, h + 1)``.
+        block_value: of one block of each degree that is free from each slot on, ``(d, h + 1)``.
+        first_value: of the first block of each degree that is free from each slot on, ``(d, h + 1)``.
         plain: weights of the other features, ``(p,)``.
     """
 
-    blocks: Blocks
+    blocks: BlockTable
     mean_s: float
-    block_worth: NDArray[np.float64]
-    first_worth: NDArray[np.float64]
+    block_value: NDArray[np.float64]
+    first_value: NDArray[np.float64]
     plain: NDArray[np.float64]
 
 
-class State(NamedTuple):
+class DecisionState(NamedTuple):
     """A decision and the cluster at that moment.
 
     Attributes:
@@ -105,7 +105,7 @@ def score_candidates(scorer, state, out):  # type: ignore[no-untyped-def]
     blocks, mean_s, plain = scorer.blocks, scorer.mean_s, scorer.plain
     now_s, is_offered, time_s = state.now_s, state.is_offered, state.time_s
     degree, neighbours = blocks.degree, blocks.neighbours
-    num_degrees, num_slots = blocks.num_degrees, scorer.block_worth.shape[1] - 1
+    num_degrees, num_slots = blocks.num_degrees, scorer.block_value.shape[1] - 1
     first_slot = np.empty(len(state.block_free_at_s), np.int64)
     freed = np.zeros((num_degrees, num_slots + 1), np.int64)
     for b in range(len(first_slot)):
@@ -135,9 +135,9 @@ def score_candidates(scorer, state, out):  # type: ignore[no-untyped-def]
             if slot < until:
                 after[d, slot] -= 1
                 after[d, until] += 1
-                score += scorer.block_worth[d, until] - scorer.block_worth[d, slot]
+                score += scorer.block_value[d, until] - scorer.block_value[d, slot]
         for d in range(num_degrees):
-            score += scorer.first_worth[d, _first(after[d], first[d])] - scorer.first_worth[d, first[d]]
+            score += scorer.first_value[d, _first(after[d], first[d])] - scorer.first_value[d, first[d]]
         held = blocks.start[block + 1] - blocks.start[block]
         share, slots = held / num_devices, time_s[a] / mean_s
         device_s, squashed = held * time_s[a] / (num_devices * mean_s), slots / (slots + DURATION_SCALE)
@@ -152,7 +152,7 @@ def score_candidates(scorer, state, out):  # type: ignore[no-untyped-def]
 
 
 @njit
-def play(problem, episodes, scorer, weights, num_episodes):  # type: ignore[no-untyped-def]
+def play_scorers(problem, episodes, scorer, weights, num_episodes):  # type: ignore[no-untyped-def]
     """Play episodes under one scorer after another.
 
     Args:
@@ -160,13 +160,13 @@ def play(problem, episodes, scorer, weights, num_episodes):  # type: ignore[no-u
         episodes: rows ``i * num_episodes`` to ``(i + 1) * num_episodes - 1`` are those of the ``i``-th scorer, their jobs
             written.
         scorer: all but its weights.
-        weights: block_worth ``(w, d, h + 1)``, first_worth ``(w, d, h + 1)`` and plain ``(w, p)`` of the scorers.
+        weights: block_value ``(w, d, h + 1)``, first_value ``(w, d, h + 1)`` and plain ``(w, p)`` of the scorers.
         num_episodes: of each scorer.
     """
-    block_worth, first_worth, plain = weights
+    block_value, first_value, plain = weights
     for e in range(len(plain) * num_episodes):
         w = e // num_episodes
-        own = Scorer(scorer.blocks, scorer.mean_s, block_worth[w], first_worth[w], plain[w])
+        own = Scorer(scorer.blocks, scorer.mean_s, block_value[w], first_value[w], plain[w])
         dynamics.start(problem, episodes, e)
         while episodes.job[e] < episodes.arrival_s.shape[1] - 1:
             num_left = episodes.arrival_s.shape[1] - episodes.num_arrived[e]
@@ -175,7 +175,7 @@ def play(problem, episodes, scorer, weights, num_episodes):  # type: ignore[no-u
 
 @njit
 def best_of_episode(scorer, episodes, e, num_left):  # type: ignore[no-untyped-def]
-    """`best_candidate` of the job at hand in episode ``e`` among all its candidates, so many arrivals before the end."""
+    """`best_candidate` of the current job in episode ``e`` among all its candidates, so many arrivals before the end."""
     return best_candidate(scorer, state_of_episode(episodes, e, num_left))
 
 
@@ -188,10 +188,10 @@ def score_episodes(scorer, episodes, out):  # type: ignore[no-untyped-def]
 
 @njit
 def state_of_episode(episodes, e, num_left):  # type: ignore[no-untyped-def]
-    """The decision at hand in episode ``e``, all its candidates offered, so many arrivals before the end."""
+    """The current decision in episode ``e``, all its candidates offered, so many arrivals before the end."""
     k = episodes.job[e]
     now_s = episodes.now_s[e]
-    return State(
+    return DecisionState(
         now_s,
         num_left,
         episodes.allowed_s[e, k] - (now_s - episodes.arrival_s[e, k]),

@@ -12,7 +12,7 @@ from ..errors import PolicyError
 from ..simulation.cluster.records import record
 from ..simulation.cluster.scenario import Scenario
 from ..simulation.cluster.state import Episodes
-from .afterstate_features import play
+from .afterstate_features import play_scorers
 from .linear import FEATURES, check_single_blocks, folded, scorer
 
 
@@ -66,7 +66,7 @@ class LinearTrial:
         scenario, num = self.scenario, len(rngs)
         episodes = begun_for_each(scenario, len(weights), rngs)
         ready = scorer(scenario, np.zeros(len(FEATURES)))
-        play(scenario.problem, episodes, ready, folded(scenario, weights), num)
+        play_scorers(scenario.problem, episodes, ready, folded(scenario, weights), num)
         return blocking_rates(scenario, episodes, len(weights))
 
 
@@ -82,7 +82,7 @@ def begun_for_each(scenario: Scenario, num_scorers: int, rngs: Sequence[np.rando
     for e, rng in enumerate(rngs):
         arrivals = scenario.sample(rng, scenario.settings.num_jobs + 1)
         seed = int(rng.integers(2**63)) if scenario.problem.interruptions.is_on else 0
-        scenario.begin(episodes, e, arrivals, seed)
+        scenario.reset(episodes, e, arrivals, seed)
     for jobs in (episodes.arrival_s, episodes.graph_id, episodes.num_steps, episodes.allowed_s, episodes.seed):
         jobs[num:] = np.tile(jobs[:num], (num_scorers - 1, *[1] * (jobs.ndim - 1)))
     return episodes

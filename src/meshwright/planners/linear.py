@@ -22,7 +22,7 @@ from .. import files
 from ..errors import CheckpointError, InputFileError, PolicyError
 from ..simulation.cluster.decision import Decision
 from ..simulation.cluster.scenario import Scenario
-from .afterstate_features import NUM_PLAIN, Blocks, Scorer, State, best_candidate
+from .afterstate_features import NUM_PLAIN, BlockTable, DecisionState, Scorer, best_candidate
 
 FORMAT_VERSION = 1
 KIND = "linear scorer"
@@ -153,7 +153,7 @@ class LinearScorer:
         return int(best_candidate(self.scorer, state_of(decision, is_offered)))
 
 
-def state_of(decision: Decision, is_offered: NDArray[np.bool_]) -> State:
+def state_of(decision: Decision, is_offered: NDArray[np.bool_]) -> DecisionState:
     """A decision as the compiled functions read it.
 
     Raises:
@@ -162,7 +162,7 @@ def state_of(decision: Decision, is_offered: NDArray[np.bool_]) -> State:
     cluster = decision.occupancy
     if cluster is None:
         raise PolicyError("the decision does not tell when devices become free (occupancy), which this policy has to know")
-    return State(
+    return DecisionState(
         decision.now_s,
         cluster.num_left,
         decision.allowed_s,
@@ -188,15 +188,15 @@ def check_single_blocks(scenario: Scenario) -> None:
 def scorer(scenario: Scenario, weights: NDArray[np.float64]) -> Scorer:
     """Weights, in the order of `FEATURES`, made ready for the blocks of a scenario."""
     problem, num = scenario.problem, scenario.space.num_blocks
-    blocks = Blocks(
+    blocks = BlockTable(
         len(problem.degrees),
         problem.degree[:num].copy(),
         problem.start[: num + 1].copy(),
         problem.neighbour_start[: num + 1].copy(),
         problem.neighbours[: problem.neighbour_start[num]].copy(),
     )
-    worths = [worth[0] for worth in folded(scenario, weights[None])]
-    return Scorer(blocks, scenario.workload.mean_interarrival_s, *worths)
+    values = [worth[0] for worth in folded(scenario, weights[None])]
+    return Scorer(blocks, scenario.workload.mean_interarrival_s, *values)
 
 
 def folded(
@@ -220,10 +220,10 @@ def folded(
     free_share[:, :-1] = decay[:, ::-1].cumsum(axis=1)[:, ::-1]
     num_blocks = np.bincount(scenario.space.degree, minlength=len(scenario.space.degrees)).astype(np.float64)
     of_block, of_first = weights[:, :NUM_WORTHS], weights[:, NUM_WORTHS : 2 * NUM_WORTHS]
-    worths = [
+    values = [
         np.ascontiguousarray(np.einsum("wjq,dj,qh->wdh", part.reshape(len(part), len(NODES), len(DECAYS)), shares, free_share))
         for part in (of_block, of_first)
     ]
     plain = np.ascontiguousarray(weights[:, 2 * NUM_WORTHS :])
     assert plain.shape[1] == NUM_PLAIN
-    return worths[0] / num_blocks[None, :, None], worths[1], plain
+    return values[0] / num_blocks[None, :, None], values[1], plain

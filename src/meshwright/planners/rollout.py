@@ -1,7 +1,7 @@
 """The rollout planner: each candidate is tried in sampled futures that a base policy plays on, and the best one is taken.
 
 The futures are drawn from the workload, never from the episode that is played: the planner knows what an agent knows, the
-cluster, the job at hand and how many arrivals are left. All candidates of a decision meet the same futures; the better half
+cluster, the current job and how many arrivals are left. All candidates of a decision meet the same futures; the better half
 of them, and then again the better half, meets more. A candidate earns one for each job, the one at hand and those of the
 next decisions, that is placed (and, where jobs that run when the episode ends count as blocked, is expected to end in time).
 
@@ -27,7 +27,7 @@ from ..simulation.cluster.problem import Problem, Rule
 from ..simulation.cluster.scenario import Scenario
 from ..simulation.cluster.state import new_episodes
 from .linear import FEATURES, LinearWeights, scorer
-from .rollout_kernel import AtHand, Base, block_of_base, earnings
+from .rollout_kernel import Base, CurrentDecision, block_of_base, earnings
 
 HORIZON = 40
 NUM_FUTURES = 32
@@ -125,19 +125,19 @@ class Rollout:
         if len(candidate) == 1:  # the rejection
             return 0
         self._renew()
-        at_hand = self._at_hand(decision, cluster)
+        current = self._current(decision, cluster)
         self._draw(decision)
         block = np.where(candidate > 0, decision.block[candidate], -1)
-        own = np.flatnonzero(block == block_of_base(self._problem, self._futures, self._base, at_hand))
-        return int(candidate[self._best(at_hand, block, decision.completion_s[candidate], int(own[0]))])
+        own = np.flatnonzero(block == block_of_base(self._problem, self._futures, self._base, current))
+        return int(candidate[self._best(current, block, decision.completion_s[candidate], int(own[0]))])
 
-    def _best(self, at_hand: AtHand, block: NDArray[np.int64], time_s: NDArray[np.float64], own: int) -> int:
+    def _best(self, current: CurrentDecision, block: NDArray[np.int64], time_s: NDArray[np.float64], own: int) -> int:
         """Which candidate to take: the base policy's own one unless another surely earns more."""
         left = np.arange(len(block))
         earned = np.zeros((len(block), self._num_futures))
         for first, end in _rounds(self._num_futures):
             found = np.zeros((len(left), self._num_futures))
-            earnings(self._problem, self._futures, self._base, at_hand, block[left], time_s[left], first, end, found)
+            earnings(self._problem, self._futures, self._base, current, block[left], time_s[left], first, end, found)
             earned[left, first:end] = found[:, first:end]
             more = earned[left, :end] - earned[own, :end]
             margin = more.mean(axis=1) - SURE * more.std(axis=1) / np.sqrt(end)
@@ -147,9 +147,9 @@ class Rollout:
             left = np.unique(np.append(best, own))
         return surest if margin.max() > 0 else own
 
-    def _at_hand(self, decision: Decision, cluster: Occupancy) -> AtHand:
+    def _current(self, decision: Decision, cluster: Occupancy) -> CurrentDecision:
         end_s = decision.now_s + cluster.num_left * self._scenario.workload.mean_interarrival_s
-        return AtHand(
+        return CurrentDecision(
             decision.now_s,
             cluster.num_left,
             cluster.free_at_s,
@@ -160,7 +160,7 @@ class Rollout:
         )
 
     def _draw(self, decision: Decision) -> None:
-        """Write the job at hand and new futures."""
+        """Write the current job and new futures."""
         jobs, length = self._futures, self._horizon + 1
         row = self._rng.integers(len(self._gap_s), size=self._num_futures)[:, None]
         place = self._rng.integers(self._gap_s.shape[1] - length + 1, size=self._num_futures)[:, None] + np.arange(length)

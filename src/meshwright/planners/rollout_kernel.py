@@ -39,8 +39,8 @@ class Base(NamedTuple):
     scorer: Scorer
 
 
-class AtHand(NamedTuple):
-    """The decision at hand.
+class CurrentDecision(NamedTuple):
+    """The current decision.
 
     Attributes:
         now_s: time.
@@ -62,50 +62,50 @@ class AtHand(NamedTuple):
 
 
 @njit
-def earnings(problem, futures, base, at_hand, block, time_s, first, end, out):  # type: ignore[no-untyped-def]
+def earnings(problem, futures, base, current, block, time_s, first, end, out):  # type: ignore[no-untyped-def]
     """What each candidate and the decisions after it earn: one for each job that is placed and ends in time.
 
     Args:
         problem: the scenario's arrays, with the candidates of the base policy where that is linear.
-        futures: a row of episodes per future, the job at hand and those that follow it written.
+        futures: a row of episodes per future, the current job and those that follow it written.
         base: who decides about those.
-        at_hand: the decision.
+        current: the decision.
         block: of each candidate, -1 to turn the job away, ``(c,)``.
         time_s: completion time of each candidate, ``(c,)``.
         first: the first future to play.
         end: the first one not to be played.
         out: earnings, ``(c, s)``.
     """
-    block_free_at_s, fixed_block = np.empty_like(at_hand.block_free_at_s), np.empty_like(at_hand.fixed_block)
+    block_free_at_s, fixed_block = np.empty_like(current.block_free_at_s), np.empty_like(current.fixed_block)
     for s in range(first, end):
         for c in range(len(block)):
             if base.is_linear:
-                out[c, s] = _by_scorer(problem, futures, s, base.scorer, at_hand, block[c], time_s[c])
+                out[c, s] = _by_scorer(problem, futures, s, base.scorer, current, block[c], time_s[c])
             else:
-                block_free_at_s[:] = at_hand.block_free_at_s
-                fixed_block[:] = at_hand.fixed_block
+                block_free_at_s[:] = current.block_free_at_s
+                fixed_block[:] = current.fixed_block
                 state = block_free_at_s, fixed_block
                 earned = 0
                 if block[c] >= 0:
-                    _hold(problem, state, futures.graph_id[s, 0], block[c], at_hand.now_s + time_s[c])
-                    earned += at_hand.now_s + time_s[c] <= at_hand.until_s
-                for k in range(1, at_hand.num_decisions + 1):
+                    _hold(problem, state, futures.graph_id[s, 0], block[c], current.now_s + time_s[c])
+                    earned += current.now_s + time_s[c] <= current.until_s
+                for k in range(1, current.num_decisions + 1):
                     taken, lasts_s = _by_ladder(problem, futures, s, k, futures.arrival_s[s, k], base, state)
                     if taken >= 0:
                         ends_s = futures.arrival_s[s, k] + lasts_s
                         _hold(problem, state, futures.graph_id[s, k], taken, ends_s)
-                        earned += ends_s <= at_hand.until_s
+                        earned += ends_s <= current.until_s
                 out[c, s] = earned
 
 
 @njit
-def block_of_base(problem, futures, base, at_hand):  # type: ignore[no-untyped-def]
-    """The block that the base policy would take for the job at hand, -1 where it turns it away."""
+def block_of_base(problem, futures, base, current):  # type: ignore[no-untyped-def]
+    """The block that the base policy would take for the current job, -1 where it turns it away."""
     if not base.is_linear:
-        return _by_ladder(problem, futures, 0, 0, at_hand.now_s, base, (at_hand.block_free_at_s, at_hand.fixed_block))[0]
-    _set_back(futures, 0, at_hand)
+        return _by_ladder(problem, futures, 0, 0, current.now_s, base, (current.block_free_at_s, current.fixed_block))[0]
+    _set_back(futures, 0, current)
     find_candidates(problem, futures, 0)
-    candidate = best_of_episode(base.scorer, futures, 0, at_hand.num_left)
+    candidate = best_of_episode(base.scorer, futures, 0, current.num_left)
     return futures.candidate_block[0, candidate] if candidate > 0 else -1
 
 
@@ -155,9 +155,9 @@ def _hold(problem, state, graph, block, until_s):  # type: ignore[no-untyped-def
 
 
 @njit
-def _by_scorer(problem, futures, s, scorer, at_hand, block, time_s):  # type: ignore[no-untyped-def]
+def _by_scorer(problem, futures, s, scorer, current, block, time_s):  # type: ignore[no-untyped-def]
     """What a candidate earns in a future that a linear scorer plays on."""
-    _set_back(futures, s, at_hand)
+    _set_back(futures, s, current)
     candidate = 0
     if block >= 0:
         candidate = 1
@@ -167,20 +167,20 @@ def _by_scorer(problem, futures, s, scorer, at_hand, block, time_s):  # type: ig
     earned = 0
     while True:
         ends_s = futures.now_s[s] + futures.candidate_s[s, candidate]
-        if dynamics.decide(problem, futures, s, candidate) and ends_s <= at_hand.until_s:
+        if dynamics.decide(problem, futures, s, candidate) and ends_s <= current.until_s:
             earned += 1
-        if futures.job[s] > at_hand.num_decisions:
+        if futures.job[s] > current.num_decisions:
             return earned
-        candidate = best_of_episode(scorer, futures, s, at_hand.num_left - futures.job[s])
+        candidate = best_of_episode(scorer, futures, s, current.num_left - futures.job[s])
 
 
 @njit
-def _set_back(futures, s, at_hand):  # type: ignore[no-untyped-def]
-    """The state of the decision at hand in a row of futures, without candidates."""
+def _set_back(futures, s, current):  # type: ignore[no-untyped-def]
+    """The state of the current decision in a row of futures, without candidates."""
     futures.job[s] = 0
-    futures.now_s[s] = at_hand.now_s
+    futures.now_s[s] = current.now_s
     futures.num_arrived[s] = 1
-    futures.free_at_s[s] = at_hand.free_at_s
-    futures.block_free_at_s[s] = at_hand.block_free_at_s
-    futures.fixed_block[s] = at_hand.fixed_block
+    futures.free_at_s[s] = current.free_at_s
+    futures.block_free_at_s[s] = current.block_free_at_s
+    futures.fixed_block[s] = current.fixed_block
     futures.can_place[s] = False

@@ -16,7 +16,7 @@ import numpy as np
 from ..clusters import load_cluster
 from ..clusters.cluster import Cluster
 from ..costs.network import RankNetwork
-from ..costs.process_groups.group_network import wiring
+from ..costs.process_groups.group_network import group_network
 from ..costs.settings import CostSettings
 from ..costs.training_step.idle_keys import remarks
 from ..costs.training_step.kernels import kernel_model
@@ -138,4 +138,6 @@ def pricer(cluster: Cluster, costs: CostSettings) -> Pricer:
         InputFileError, ConfigError: the tables or constants that the costs name are missing, wrong, or of another device.
     """
     device, costs = cluster.device_types[0], costs.of_layouts
-    return Pricer(device, wiring(cluster, costs), costs.overlap_slowdown, kernel_model(device, costs.kernels, costs.software))
+    return Pricer(
+        device, group_network(cluster, costs), costs.overlap_slowdown, kernel_model(device, costs.kernels, costs.software)
+    )

@@ -18,7 +18,7 @@ from ..costs.collectives import UNTAKEN
 from ..costs.settings import LAYOUT_DEFAULTS, CostSettings
 from ..errors import MeshwrightError
 from ..plans.partition import Layout
-from ..simulation.layouts.steady import Rounds, rounds
+from ..simulation.layouts.steady import SteadyRounds, rounds
 from .priced import Priced
 
 MOST_TASKS = 250_000
@@ -144,7 +144,7 @@ class _Simulator:
 
     def __init__(self, priced: Priced, costs: CostSettings) -> None:
         self._priced, self._known, self.problem = priced, dict[str, float](), ""
-        self._rounds: Rounds | None = None
+        self._rounds: SteadyRounds | None = None
         self.micro_batches: tuple[int, ...] = (priced.layout.num_micro_batches,)
         try:
             tasks = priced.num_tasks(costs)
@@ -165,7 +165,7 @@ class _Simulator:
         Raises:
             MeshwrightError: they do not go together, or the layout cannot be simulated by them.
         """
-        chosen = settings.build(CostSettings, costs.model_dump() | changed)
+        chosen = settings.build_settings(CostSettings, costs.model_dump() | changed)
         if chosen.digest not in self._known:
             simulated_s = partial(self._priced.simulated_s, chosen)
             self._known[chosen.digest] = simulated_s() if self._rounds is None else self._rounds.step_s(simulated_s)
@@ -209,7 +209,7 @@ def _routing_switches(priced: Priced, simulator: _Simulator, costs: CostSettings
         why = "changes nothing: one path joins any two devices"
         return [Switch("flows", f"{name}={value}", "simulated", None, None, why) for name, value in changes]
     try:
-        fair = settings.build(CostSettings, costs.model_dump() | {"contention": "fair"})
+        fair = settings.build_settings(CostSettings, costs.model_dump() | {"contention": "fair"})
     except MeshwrightError as problem:
         return [Switch("flows", f"{name}={value}", "simulated", None, None, str(problem)) for name, value in changes]
     return simulator.switches("flows", fair, changes, f"base: contention=fair, {costs.routing}")

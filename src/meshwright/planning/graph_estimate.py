@@ -10,7 +10,7 @@ import numpy as np
 from ..clusters.cluster import Cluster
 from ..costs.collectives.prices import Provenance
 from ..costs.network import RankNetwork
-from ..costs.process_groups.group_network import wiring
+from ..costs.process_groups.group_network import group_network
 from ..costs.settings import CostSettings
 from ..costs.stage_cuts.graph_cuts import best_cuts
 from ..costs.training_step.graph_step_time import GraphStepTime, graph_provenance, graph_step_s, price_graph
@@ -22,7 +22,7 @@ from ..jobs.graph import JobGraph
 from ..jobs.load import JobSource, LoadedJob
 from ..plans.partition import Layout
 from ..simulation.layouts.graph_step import GraphStep
-from ..simulation.layouts.running import STEPS, num_tasks, run
+from ..simulation.layouts.running import STEPS, num_tasks, run_layout
 from ..simulation.layouts.steady import with_micro_batches
 from .priced import Priced, check_place, read_layout
 
@@ -64,19 +64,21 @@ class GraphEstimate(Priced):
         """With the cut that is best for it."""
         costs = costs.of_layouts
         work = cut(self.work.graph, self.cluster, layout, costs)
-        return graph_step_s(work, wiring(self.cluster, costs), costs.overlap_slowdown)
+        return graph_step_s(work, group_network(self.cluster, costs), costs.overlap_slowdown)
 
     def simulated_s(self, costs: CostSettings, num_micro_batches: int | None = None) -> float:
         """Of the same cut."""
         costs = costs.of_layouts
         layout = with_micro_batches(self.layout, num_micro_batches or self.layout.num_micro_batches)
-        step = GraphStep(replace(self.work, layout=layout), wiring(self.cluster, costs))
-        return run(step, self.cluster, costs=costs).step_s
+        step = GraphStep(replace(self.work, layout=layout), group_network(self.cluster, costs))
+        return run_layout(step, self.cluster, costs=costs).step_s
 
     def num_tasks(self, costs: CostSettings) -> int:
         """See `running.num_tasks`."""
         return num_tasks(
-            GraphStep(self.work, wiring(self.cluster, costs)), RankNetwork(self.cluster, np.arange(self.layout.world)), STEPS
+            GraphStep(self.work, group_network(self.cluster, costs)),
+            RankNetwork(self.cluster, np.arange(self.layout.world)),
+            STEPS,
         )
 
 
@@ -91,7 +93,7 @@ def estimate_graph(source: JobSource, cluster: Cluster, layout: str | Layout, co
     check_place(cluster, parsed)
     work = cut(graph, cluster, parsed, costs)
     check_graph_fits(work, float(cluster.memory_bytes.min()))
-    wires = wiring(cluster, costs)
+    wires = group_network(cluster, costs)
     step = price_graph(work, wires, cluster.device_types[0], costs.overlap_slowdown)
     memory = tuple(graph_stage_memory(work, stage) for stage in range(parsed.pp))
     compute: Provenance = "measured" if work.is_profiled and work.share == 1 else "estimated"
@@ -119,6 +121,6 @@ def cut(graph: JobGraph, cluster: Cluster, layout: Layout, costs: CostSettings) 
     Raises:
         PlanError, GraphError: the job cannot be cut or timed so.
     """
-    device, wires, capacity = cluster.device_types[0], wiring(cluster, costs), float(cluster.memory_bytes.min())
+    device, wires, capacity = cluster.device_types[0], group_network(cluster, costs), float(cluster.memory_bytes.min())
     cuts = best_cuts(graph, layout, device, wires, costs, capacity_bytes=capacity)
     return describe_graph(graph, layout, device, costs, cuts=cuts or best_cuts(graph, layout, device, wires, costs) or ())

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..clusters.cluster import Cluster
-from ..costs.process_groups.group_network import wiring
+from ..costs.process_groups.group_network import group_network
 from ..costs.settings import CostSettings
 from ..costs.training_step.graph_step_time import price_graph
 from ..costs.training_step.idle_keys import remarks
@@ -21,11 +21,11 @@ from ..jobs.graph import JobGraph
 from ..jobs.job import Job
 from ..jobs.load import JobSource, load_graph
 from ..planners.layouts.graph_search import GraphSearch
-from ..planners.layouts.results import Counts, Found
+from ..planners.layouts.results import Counts, RankedLayout
 from ..plans import PlacementPlan, check, layout_plan, place
 from ..plans.document import Rank, Stage
 from .graph_estimate import timed_graph
-from .search_table import RankedLayouts, Row
+from .search_table import LayoutRow, RankedLayouts
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class GraphSearchAsked:
     orders: tuple[str, ...]
     top: int | None
     num_steps: int
-    on_best: Callable[[Found, Counts], None]
+    on_best: Callable[[RankedLayout, Counts], None]
 
 
 @dataclass(frozen=True)
@@ -77,13 +77,13 @@ class GraphLayoutsFound(RankedLayouts):
         """Of the layouts of all sizes that were asked for."""
         return self.search.tried_orders
 
-    def row(self, found: Found) -> Row:
+    def row(self, found: RankedLayout) -> LayoutRow:
         """A layout with its figures."""
         search, work = self.search, self.search.work(found.layout, found.order)
         step = price_graph(work, search.wires, self.device, search.costs.overlap_slowdown, found.order)
-        return Row(found, step, ("samples_per_s", step.samples_per_s), found[:3] in self.front)
+        return LayoutRow(found, step, ("samples_per_s", step.samples_per_s), found[:3] in self.front)
 
-    def with_batch(self, batch: int) -> Row:
+    def with_batch(self, batch: int) -> LayoutRow:
         """See `RankedLayouts.with_batch`; figures that are given hold for as many samples as before."""
         old, graph = self.search, self.graph
         if self.job.startswith("zoo:"):
@@ -163,7 +163,7 @@ def search_graph(
         device,
         float(cluster.memory_bytes.min()),
         cluster.num_devices // cluster.num_hosts,
-        wiring(cluster, costs),
+        group_network(cluster, costs),
         costs,
         asked.keep,
         asked.orders,

@@ -145,7 +145,7 @@ def _first_of_episode(scenario: Scenario, num_steps: int, allowed_s: float) -> t
     batch = EpisodeBatch(scenario, 1)
     fraction = allowed_s / (num_steps * scenario.workload.graphs[0].step_s)
     batch.begin_with(0, Arrivals(np.zeros(2), np.zeros(2, np.int64), np.full(2, num_steps), np.full(2, fraction)))
-    return decision(scenario, batch.episodes, 0), {key: value[0] for key, value in batch.observations.shown().items()}
+    return decision(scenario, batch.episodes, 0), {key: value[0] for key, value in batch.observations.current().items()}
 
 
 def _scenario(
@@ -171,7 +171,9 @@ def _scenario(
         }
     )
     rules = {"max_degree": max_degree, "placement_rules": RULES, "costs": costs}
-    chosen = settings.build(ScenarioSettings, {"cluster": cluster, "workload": source.spec, "num_jobs": 1, **rules, **wanted})
+    chosen = settings.build_settings(
+        ScenarioSettings, {"cluster": cluster, "workload": source.spec, "num_jobs": 1, **rules, **wanted}
+    )
     return assemble(chosen, where, Workload(described, (graph,)), progress=progress), remarks
 
 

@@ -54,7 +54,7 @@ class PricedStep(Protocol):
         ...
 
     @property
-    def doubts(self) -> dict[str, float]:
+    def uncertainty_terms(self) -> dict[str, float]:
         """What the uncertainty is made of."""
         ...
 
@@ -166,7 +166,7 @@ class Priced(ABC):
         A communication is at least as uncertain as kernels, behind which a part of it may hide.
         """
         found, step = [], self.step
-        kernels = step.doubts.get("kernels")
+        kernels = step.uncertainty_terms.get("kernels")
         if kernels is None:  # that of whole steps says nothing of their parts
             kernels = kernel_settings(self.cluster.device_types[0].name, self.costs.kernels).uncertainty
         for name, seconds in step.breakdown_s.items():
@@ -191,7 +191,7 @@ class Priced(ABC):
                 figure.model_dump(mode="json") | {"uncertainty": spread, "interval_95": interval(figure.value, spread)}
                 for figure, spread in self.figures()
             ],
-            "uncertainty": dict(self.step.doubts),
+            "uncertainty": dict(self.step.uncertainty_terms),
             "breakdown": [part._asdict() for part in self.parts()],
             "bubble_time_fraction": self.bubble_time_fraction,
             "memory": [

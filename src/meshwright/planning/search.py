@@ -17,7 +17,7 @@ import numpy as np
 from .. import quantities
 from ..clusters import load_cluster
 from ..clusters.cluster import Cluster
-from ..costs.process_groups.group_network import wiring
+from ..costs.process_groups.group_network import group_network
 from ..costs.settings import CostSettings
 from ..costs.training_step.idle_keys import remarks
 from ..costs.training_step.kernels import kernel_model
@@ -26,14 +26,14 @@ from ..errors import PlanError
 from ..jobs.job import Job
 from ..jobs.load import JobSource, load_graph
 from ..jobs.transformer import TransformerShape
-from ..planners.layouts.results import Counts, Found
+from ..planners.layouts.results import Counts, RankedLayout
 from ..planners.layouts.search import LayoutSearch
 from ..planners.layouts.space import LayoutSpace, parse_keep
 from ..plans import PlacementPlan, layout_plan, place
 from ..plans.rank_order import ORDERS, check_order
 from .graph_search import GraphSearchAsked, search_graph
 from .priced import check_kernels
-from .search_table import RankedLayouts, Row
+from .search_table import LayoutRow, RankedLayouts
 
 DEFAULT_NUM_STEPS = 10_000
 
@@ -75,13 +75,13 @@ class LayoutsFound(RankedLayouts):
         """Of the layouts of all sizes that were asked for."""
         return self.search.space.tried_orders
 
-    def row(self, found: Found) -> Row:
+    def row(self, found: RankedLayout) -> LayoutRow:
         """A layout with its figures."""
         work = describe(self.shape, found.layout, self.search.space.sequence_length)
         step = self.search.pricer(found.order).price_work(work)
-        return Row(found, step, ("tokens_per_s", step.tokens_per_s), found[:3] in self.front)
+        return LayoutRow(found, step, ("tokens_per_s", step.tokens_per_s), found[:3] in self.front)
 
-    def with_batch(self, batch: int) -> Row:
+    def with_batch(self, batch: int) -> LayoutRow:
         """See `RankedLayouts.with_batch`."""
         old = self.search
         search = LayoutSearch(
@@ -133,7 +133,7 @@ def search_layouts(
     graphs_dir: str | Path | None = None,
     keep_input_ops: bool = False,
     profile_batch: int | None = None,
-    on_best: Callable[[Found, Counts], None] = lambda found, counts: None,
+    on_best: Callable[[RankedLayout, Counts], None] = lambda found, counts: None,
 ) -> RankedLayouts:
     """Search all layouts.
 
@@ -198,7 +198,7 @@ def search_layouts(
         space,
         where.device_types[0],
         float(where.memory_bytes.min()),
-        wiring(where, chosen),
+        group_network(where, chosen),
         chosen.overlap_slowdown,
         top,
         on_best,

@@ -13,7 +13,7 @@ from ..costs.pipelines.waits import bubble_time_fraction
 from ..devices import DeviceType
 from ..errors import PlanError
 from ..planners.layouts.nearby_batches import CLEARLY_BETTER, nearby_batches
-from ..planners.layouts.results import Found, Searched
+from ..planners.layouts.results import RankedLayout, Searched
 from ..planners.layouts.ties import FARTHEST, are_tied, simplicity, tie_width
 from ..plans import PlacementPlan
 from ..plans.document import Figure
@@ -21,7 +21,7 @@ from .priced import PricedStep
 
 
 @dataclass(frozen=True)
-class Row:
+class LayoutRow:
     """A layout with its figures.
 
     Attributes:
@@ -31,7 +31,7 @@ class Row:
         on_front: whether no other layout beats it in time, memory and devices at once.
     """
 
-    found: Found
+    found: RankedLayout
     step: PricedStep
     rate: tuple[str, float]
     on_front: bool
@@ -75,7 +75,7 @@ class BetterBatch(NamedTuple):
 
     global_batch: int
     gain: float
-    row: Row
+    row: LayoutRow
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class RankedLayouts(ABC):
         """Rank orders that were looked at."""
 
     @abstractmethod
-    def row(self, found: Found) -> Row:
+    def row(self, found: RankedLayout) -> LayoutRow:
         """A layout with its figures."""
 
     @property
@@ -131,7 +131,7 @@ class RankedLayouts(ABC):
         """The plan of the best layout."""
 
     @abstractmethod
-    def with_batch(self, batch: int) -> Row:
+    def with_batch(self, batch: int) -> LayoutRow:
         """The fastest layout with another batch, on as many devices as the fastest.
 
         Raises:
@@ -158,7 +158,7 @@ class RankedLayouts(ABC):
         return self.cluster.device_types[0]
 
     @property
-    def best(self) -> Found:
+    def best(self) -> RankedLayout:
         """The fastest layout; of equal ones the one with the least memory."""
         return self.searched.ranking[0]
 
@@ -172,7 +172,7 @@ class RankedLayouts(ABC):
             + "".join(f"; {remark}" for remark in (*self._tied_text(), *self.remarks))
         )
 
-    def rows(self, num_rows: int) -> list[Row]:
+    def rows(self, num_rows: int) -> list[LayoutRow]:
         """The first of the ranking."""
         return [self.row(found) for found in self.searched.ranking[:num_rows]]
 
@@ -187,7 +187,9 @@ class RankedLayouts(ABC):
         for place, found in enumerate(self.searched.ranking):
             if not are_tied(fastest.step_s, found.step_s, FARTHEST):
                 break
-            if are_tied(fastest.step_s, found.step_s, tie_width(fastest.doubts, self.row(found).step.doubts)):
+            if are_tied(
+                fastest.step_s, found.step_s, tie_width(fastest.uncertainty_terms, self.row(found).step.uncertainty_terms)
+            ):
                 tied.append(place)
         return frozenset(tied)
 

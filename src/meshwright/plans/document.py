@@ -133,7 +133,7 @@ class Figure(settings.Settings):
             PlanError: nothing is so large or so small, so what it was made of cannot be either.
         """
         try:
-            return settings.build(cls, {"name": name, "value": value, "unit": unit, "provenance": "estimated"})
+            return settings.build_settings(cls, {"name": name, "value": value, "unit": unit, "provenance": "estimated"})
         except ConfigError as error:
             problem = f"{error.problem}; look at the figures of job, cluster and costs"
             raise PlanError(problem, field=f"predicted {name}") from None

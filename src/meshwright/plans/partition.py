@@ -207,7 +207,7 @@ class Layout(settings.Settings):
         if samples_per_step is not None:
             data.setdefault("global_batch", samples_per_step)
         unasked = hidden_unasked(data.get("virtual_stages", 1)) if hides_unasked else {}
-        return build(cls, unasked | data, prefix="layout.")
+        return build_of_plan(cls, unasked | data, prefix="layout.")
 
     @property
     def world(self) -> int:
@@ -270,10 +270,10 @@ def hidden_unasked(virtual_stages: int) -> dict[str, bool]:
     return {"overlap_dp": True, "overlap_pp": isinstance(virtual_stages, int) and virtual_stages > 1}
 
 
-def build(model: type[settings.AnySettings], data: Any, *, file: Any = None, prefix: str = "") -> settings.AnySettings:
-    """As `settings.build`, with a `PlanError` for what is wrong."""
+def build_of_plan(model: type[settings.AnySettings], data: Any, *, file: Any = None, prefix: str = "") -> settings.AnySettings:
+    """As `settings.build_settings`, with a `PlanError` for what is wrong."""
     try:
-        return settings.build(model, data, file=file)
+        return settings.build_settings(model, data, file=file)
     except ConfigError as error:
         field = f"{prefix}{error.field}" if error.field else prefix.rstrip(".") or None
         raise PlanError(error.problem, file=file, field=field, value=error.value, choices=error.choices) from None

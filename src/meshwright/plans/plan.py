@@ -17,7 +17,7 @@ from ..jobs.transformer import TransformerShape
 from . import legality, versions
 from .document import Figure, LayoutPartition, OpSplitsPartition, PlacementPlan, PlannedCluster, PlannedJob, Rank
 from .memory import check_memory, op_split_memory_bytes
-from .partition import Coordinates, Layout, OpSplits, build
+from .partition import Coordinates, Layout, OpSplits, build_of_plan
 from .placement import Placement, place
 from .rank_order import DEFAULT_ORDER, coordinates
 from .stages import layout_stages, op_split_stages
@@ -137,7 +137,7 @@ def load_plan(path: str | Path) -> PlacementPlan:
     if not versions.is_known(data["schema_version"]):
         problem = f"versions 1 to {versions.SCHEMA_VERSION} are known"
         raise PlanError(problem, file=path, field="schema_version", value=data["schema_version"])
-    plan = build(PlacementPlan, data, file=path)
+    plan = build_of_plan(PlacementPlan, data, file=path)
     legality.check(plan, file=path)
     return plan
 

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from meshwright.cli import run
+from meshwright.cli import run_command_line
 from meshwright.costs.collectives.libraries import tables
 
 ROWS = "".join(
@@ -24,7 +24,7 @@ def table(tmp_path):
 
 def test_errors_of_sizes_and_groups_are_told(table, tmp_path, capsys):
     out = tmp_path / "out.json"
-    assert run(["validate", "collectives", str(table), "--json", str(out)]) == 0
+    assert run_command_line(["validate", "collectives", str(table), "--json", str(out)]) == 0
     told = capsys.readouterr().out
     for words in ("Message sizes left out", "Group sizes left out", "alpha-beta line", "log-log interpolation", "18 sizes"):
         assert words in told
@@ -50,13 +50,15 @@ def test_errors_of_sizes_and_groups_are_told(table, tmp_path, capsys):
     ],
 )
 def test_only_an_error_beyond_what_is_allowed_exits_with_1(table, capsys, options, status):
-    assert run(["validate", "collectives", str(table), *options]) == status
+    assert run_command_line(["validate", "collectives", str(table), *options]) == status
     assert (": mean error " in capsys.readouterr().out) == bool(status)
 
 
 def test_calibrated_tables_are_written_whole_and_can_be_chosen(table, tmp_path, capsys):
     out = tmp_path / "mine.yaml"
-    assert run(["calibrate", "collectives", str(table), "--out", str(out), "--device", "a100", "--name", "mine"]) == 0
+    assert (
+        run_command_line(["calibrate", "collectives", str(table), "--out", str(out), "--device", "a100", "--name", "mine"]) == 0
+    )
     assert f"written: {out}" in capsys.readouterr().out.replace("\n", "")
     assert len(tables.load(str(out)).curves) == 3
     assert sorted(os.listdir(tmp_path)) == ["mine.yaml", "table.csv"]
@@ -66,20 +68,23 @@ def test_a_written_table_prices_an_estimate(tmp_path, capsys):
     rows = ["op_name,nccl_dtype,num_gpus,message_size,latency", *(f"all_reduce,half,8,{2**k},500" for k in (10, 20, 30))]
     (tmp_path / "slow.csv").write_text("\n".join(rows))
     out = tmp_path / "slow.yaml"
-    assert run(["calibrate", "collectives", str(tmp_path / "slow.csv"), "--out", str(out), "--device", "a100"]) == 0
+    assert run_command_line(["calibrate", "collectives", str(tmp_path / "slow.csv"), "--out", str(out), "--device", "a100"]) == 0
     capsys.readouterr()
     asked = ["estimate", "--job", "zoo:gpt2-small", "--cluster", "preset:host-8", "--layout"]
     asked.append("dp=8,micro_batch=1,global_batch=8,overlap_dp=false")
-    assert run([*asked, "--collectives-table", str(out), "--json", "-"]) == 0
+    assert run_command_line([*asked, "--collectives-table", str(out), "--json", "-"]) == 0
     told = {part["name"]: part["seconds"] for part in json.loads(capsys.readouterr().out)["breakdown"]}
     assert told["gradient sync"] >= 0.5  # one all-reduce takes half a second by the table
-    assert run([*asked, "--collectives", "ring", "--collectives-table", str(out)]) == 2
+    assert run_command_line([*asked, "--collectives", "ring", "--collectives-table", str(out)]) == 2
     assert "a collectives_table wants collectives: measured" in capsys.readouterr().err
 
 
 def test_json_goes_to_standard_output_alone(table, tmp_path, capsys):
     out = tmp_path / "mine.yaml"
-    assert run(["calibrate", "collectives", str(table), "--out", str(out), "--device", "a100", "--half", "--json", "-"]) == 0
+    assert (
+        run_command_line(["calibrate", "collectives", str(table), "--out", str(out), "--device", "a100", "--half", "--json", "-"])
+        == 0
+    )
     data = json.loads(capsys.readouterr().out)
     assert (data["file"], data["tables"]) == (str(out), 3)
 
@@ -97,7 +102,7 @@ def test_json_goes_to_standard_output_alone(table, tmp_path, capsys):
 )
 def test_bad_input_is_told_in_one_line_and_exits_with_2(table, tmp_path, monkeypatch, capsys, arguments, message):
     monkeypatch.chdir(tmp_path)
-    assert run([str(table) if part == "TABLE" else part for part in arguments]) == 2
+    assert run_command_line([str(table) if part == "TABLE" else part for part in arguments]) == 2
     told = capsys.readouterr().err
     assert message in told
     assert told.count("\n") == 1

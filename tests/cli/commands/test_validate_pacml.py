@@ -5,9 +5,9 @@ import json
 
 import pytest
 
-from meshwright.cli import run
+from meshwright.cli import run_command_line
 from meshwright.errors import GraphError, InputFileError
-from meshwright.evaluation.validation.comparison import Comparison, Row
+from meshwright.evaluation.validation.comparison import ComparedFigure, Comparison
 from meshwright.evaluation.validation.pacml.replay import validate
 
 PROFILE = """node1 -- Linear -- forward_compute_time=15.0, backward_compute_time=30.0, activation_size=1000.0, parameter_size=0.0
@@ -66,7 +66,9 @@ def write(folder, data):
 
 def test_figures_by_hand_agree_and_every_one_is_told(tmp_path, graphs, capsys):
     out = tmp_path / "out.json"
-    assert run(["validate", "pacml", str(write(tmp_path, FIGURES)), "--graphs", str(graphs), "--json", str(out)]) == 0
+    assert (
+        run_command_line(["validate", "pacml", str(write(tmp_path, FIGURES)), "--graphs", str(graphs), "--json", str(out)]) == 0
+    )
     told = capsys.readouterr().out
     for line in ("one at degree 1", "one at degree 10", "one in milliseconds", "log 0, by hand on A"):
         assert line in told
@@ -105,7 +107,7 @@ def test_figures_by_hand_agree_and_every_one_is_told(tmp_path, graphs, capsys):
     ],
 )
 def test_one_figure_that_is_off_exits_with_1_and_is_named(tmp_path, graphs, capsys, keys, value, figure):
-    assert run(["validate", "pacml", str(write(tmp_path, changed(keys, value))), "--graphs", str(graphs)]) == 1
+    assert run_command_line(["validate", "pacml", str(write(tmp_path, changed(keys, value))), "--graphs", str(graphs)]) == 1
     told = capsys.readouterr().out
     assert "DISAGREES" in told
     assert figure in told.partition("Disagreements")[2]
@@ -138,7 +140,7 @@ def test_a_difference_below_the_tolerance_agrees(tmp_path, graphs):
 )
 def test_malformed_files_and_unknown_graphs_are_refused(tmp_path, graphs, capsys, keys, value, told):
     path = write(tmp_path, changed(keys, value))
-    assert run(["validate", "pacml", str(path), "--graphs", str(graphs)]) == 2
+    assert run_command_line(["validate", "pacml", str(path), "--graphs", str(graphs)]) == 2
     message = capsys.readouterr().err
     assert message.startswith("meshwright: error:")
     assert message.count("\n") == 1
@@ -159,9 +161,9 @@ def test_missing_graphs_are_refused(tmp_path, graphs, capsys):
     (tmp_path / "empty").mkdir()
     with pytest.raises(GraphError, match="no such graph"):
         validate(path, tmp_path / "empty")
-    assert run(["validate", "pacml", str(path)]) == 2
+    assert run_command_line(["validate", "pacml", str(path)]) == 2
     assert "--graphs" in capsys.readouterr().err
-    assert run(["validate", "pacml", str(tmp_path / "none.json"), "--graphs", str(graphs)]) == 2
+    assert run_command_line(["validate", "pacml", str(tmp_path / "none.json"), "--graphs", str(graphs)]) == 2
 
 
 def test_a_malformed_graph_is_named(tmp_path, graphs):
@@ -189,7 +191,7 @@ def test_statistics_compare_means_by_their_standard_errors(tmp_path, graphs):
 
 def test_relative_errors_by_hand():
     def error(predicted, reference):
-        return Row("f", "g", "x", predicted, reference, 0.1).relative_error
+        return ComparedFigure("f", "g", "x", predicted, reference, 0.1).relative_error
 
     assert error(110, 100) == pytest.approx(0.1)
     assert error(0, 0) == error("a", "a") == error(None, None) == 0
@@ -197,7 +199,11 @@ def test_relative_errors_by_hand():
 
 
 def test_a_summary_by_hand():
-    rows = (Row("f", "g", "x", 11, 10, 0.2), Row("f", "g", "y", 13, 10, 0.2), Row("h", "g", "x", 1, 1, 0.0))
+    rows = (
+        ComparedFigure("f", "g", "x", 11, 10, 0.2),
+        ComparedFigure("f", "g", "y", 13, 10, 0.2),
+        ComparedFigure("h", "g", "x", 1, 1, 0.0),
+    )
     found = Comparison(rows)
     assert found.summary() == {
         "f": {"items": 2, "disagreeing": 1, "max_relative_error": 0.3, "mean_relative_error": pytest.approx(0.2)},
@@ -208,17 +214,17 @@ def test_a_summary_by_hand():
 
 
 def test_what_chance_may_do_is_told_by_hand():
-    assert Row("f", "g", "x", 10.0, 10.0, 1e-9).interval is None
+    assert ComparedFigure("f", "g", "x", 10.0, 10.0, 1e-9).interval is None
     cases = {12.0: (True, True), 11.0: (True, False), 13.0: (False, False), 12.0 + 1e-10: (True, True)}
     for reference, (within, attained) in cases.items():
-        row = Row("f", "g", "x", 10.0, reference, 1e-9, (12.0, 10.5))
+        row = ComparedFigure("f", "g", "x", 10.0, reference, 1e-9, (12.0, 10.5))
         assert row.interval == (10.0, 12.0)
         assert (row.is_within, row.is_attained) == (within, attained)
         assert not row.agrees
         told = row.to_data()
         assert (told["interval"], told["within_interval"], told["attained"]) == ((10.0, 12.0), within, attained)
-    assert Row("f", "g", "x", 10.0, 10.0, 0.0, (12.0,)).is_attained
-    assert Row("f", "g", "x", None, "a", 0.0).is_within is False
+    assert ComparedFigure("f", "g", "x", 10.0, 10.0, 0.0, (12.0,)).is_attained
+    assert ComparedFigure("f", "g", "x", None, "a", 0.0).is_within is False
 
 
 def test_rows_that_no_tie_changes_tell_no_interval(tmp_path, graphs):
@@ -230,7 +236,7 @@ def test_rows_that_no_tie_changes_tell_no_interval(tmp_path, graphs):
 def test_the_published_file_disagrees_in_one_figure_and_says_how_it_hangs_on_ties(reference, tmp_path, capsys):
     folder, out = str(reference / "pipedream"), tmp_path / "out.json"
     told = ["validate", "pacml", str(reference / "pacml" / "reference.json"), "--graphs", folder, "--json", str(out)]
-    assert run(told) == 1
+    assert run_command_line(told) == 1
     shown = capsys.readouterr().out
     assert shown.count("DISAGREES") == 1
     assert "attained" in shown.partition("Disagreements")[2]

@@ -13,7 +13,7 @@ from meshwright.costs.pipelines.schedules import (
     closed_form_s,
     in_flight,
     orders,
-    play,
+    play_schedule,
     round_size,
     waiting,
 )
@@ -30,7 +30,7 @@ def tasks(schedule, p, v, forward=1.0, backward=1.0, weight=1.0):
 def test_two_stages_and_two_micro_batches_worked_by_hand():
     # 1F1B with forward 1 and backward 2: stage 0 does F F . . . B . B, stage 1 . F B F B: 0-1, 1-2, 1-2, 2-4, 4-5, 5-7 on
     # stage 1; on stage 0 the gradients come at 4 and 7: 4-6 and 7-9
-    played = play("1f1b", 1, 2, tasks("1f1b", 2, 1), 0.0)
+    played = play_schedule("1f1b", 1, 2, tasks("1f1b", 2, 1), 0.0)
     assert played.period_s == pytest.approx(9.0)
     assert played.busy_s.tolist() == pytest.approx([6.0, 6.0])
 
@@ -39,7 +39,7 @@ def test_two_stages_and_two_micro_batches_worked_by_hand():
 @given(p=st.integers(2, 6), groups=st.integers(2, 4))
 def test_equal_stages_take_what_the_closed_form_says(schedule, v, p, groups):
     m = p * groups
-    played = play(schedule, v, m, tasks(schedule, p, v), 0.0)
+    played = play_schedule(schedule, v, m, tasks(schedule, p, v), 0.0)
     assert played.period_s == pytest.approx(closed_form_s(schedule, p, v, m, (1.0, 1.0, 1.0)))
 
 
@@ -61,15 +61,15 @@ def test_every_stage_does_every_pass_of_every_micro_batch_once(schedule, v, p, m
 )
 def test_no_stage_ends_before_its_own_work_is_done(schedule, v, p, data, m, send):
     seconds = data.draw(st.lists(st.floats(0.1, 2.0), min_size=p * v * 3, max_size=p * v * 3))
-    played = play(schedule, v, m, np.array(seconds).reshape(p, v, 3), send)
+    played = play_schedule(schedule, v, m, np.array(seconds).reshape(p, v, 3), send)
     assert (played.span_s >= played.busy_s * (1 - 1e-12)).all()
     assert played.period_s >= played.span_s.max() * (1 - 1e-12)
 
 
 @pytest.mark.parametrize(("schedule", "v"), EVERY)
 def test_sends_that_overlap_never_take_longer(schedule, v):
-    held = play(schedule, v, 8, tasks(schedule, 4, v), 0.05).period_s
-    assert play(schedule, v, 8, tasks(schedule, 4, v), 0.05, overlaps_sends=True).period_s <= held
+    held = play_schedule(schedule, v, 8, tasks(schedule, 4, v), 0.05).period_s
+    assert play_schedule(schedule, v, 8, tasks(schedule, 4, v), 0.05, overlaps_sends=True).period_s <= held
 
 
 @pytest.mark.parametrize(("schedule", "v"), [("1f1b", 1), ("interleaved", 2), ("zb-h1", 1), ("zb-2p", 1), ("gpipe", 1)])
@@ -78,9 +78,9 @@ def test_many_micro_batches_continue_the_steady_state(schedule, v, m, monkeypatc
     seconds = tasks(schedule, 4, v)
     seconds[0] *= 1.1
     seconds[3] *= 1.3
-    whole = play(schedule, v, m, seconds, 0.01)
+    whole = play_schedule(schedule, v, m, seconds, 0.01)
     monkeypatch.setattr(schedules, "MAX_TASKS", 4)
-    assert play(schedule, v, m, seconds, 0.01).period_s == pytest.approx(whole.period_s)
+    assert play_schedule(schedule, v, m, seconds, 0.01).period_s == pytest.approx(whole.period_s)
 
 
 def test_rounds_of_an_interleaved_schedule_worked_by_hand():
@@ -110,13 +110,13 @@ def test_an_uneven_interleaved_schedule_worked_by_hand():
     assert [(place, micro) for kind, place, micro in rows[1] if kind == 1] == [(1, 0), (1, 1), (1, 2), (0, 0), (0, 1), (0, 2)]
     # stage 1: F 1-4, then F 4-5, B 5-6, F 6-7 (chunk 1 of the second came at 5), B 7-8, F 8-9, B 9-10; gradients of chunk 0
     # come from stage 0: B of chunk 1 there 6-7, 8-9, 10-11, so 10-11, 11-12 and 12-13 here; back on stage 0 -14
-    assert play("interleaved", 2, 3, np.ones((2, 2, 3)), 0.0).span_s.tolist() == pytest.approx([14.0, 12.0])
+    assert play_schedule("interleaved", 2, 3, np.ones((2, 2, 3)), 0.0).span_s.tolist() == pytest.approx([14.0, 12.0])
 
 
 @pytest.mark.parametrize("p", [2, 4, 5])
 def test_uneven_micro_batches_cost_an_interleaved_schedule_no_more_than_1f1b(p):
     for m in range(1, 5 * p):
-        plain, cut = (play(s, v, m, tasks(s, p, v), 0.0).period_s for s, v in (("1f1b", 1), ("interleaved", 2)))
+        plain, cut = (play_schedule(s, v, m, tasks(s, p, v), 0.0).period_s for s, v in (("1f1b", 1), ("interleaved", 2)))
         assert cut <= plain * (1 + 1e-12)
 
 
@@ -142,20 +142,20 @@ def test_a_stage_keeps_as_many_activations_as_told(schedule, v, p, extra):
 def test_transfers_take_what_their_own_boundary_says_worked_by_hand():
     # three stages, one micro-batch, F = B = 1 s; 0.5 s between the first two, 2 s between the last two, each way and held
     seconds = np.ones((3, 1, 3))
-    assert play("1f1b", 1, 1, seconds, np.array([0.5, 2.0, 0.0])).period_s == pytest.approx(6 + 2 * 2.5)
-    assert play("gpipe", 1, 1, seconds, np.array([0.5, 2.0, 9.0])).period_s == pytest.approx(6 + 2 * 2.5)
+    assert play_schedule("1f1b", 1, 1, seconds, np.array([0.5, 2.0, 0.0])).period_s == pytest.approx(6 + 2 * 2.5)
+    assert play_schedule("gpipe", 1, 1, seconds, np.array([0.5, 2.0, 9.0])).period_s == pytest.approx(6 + 2 * 2.5)
 
 
 @pytest.mark.parametrize(("schedule", "v"), EVERY)
 def test_equal_boundaries_are_one_number(schedule, v):
-    played = [play(schedule, v, 8, tasks(schedule, 4, v), send) for send in (0.25, np.full(4 * v, 0.25))]
+    played = [play_schedule(schedule, v, 8, tasks(schedule, 4, v), send) for send in (0.25, np.full(4 * v, 0.25))]
     assert played[0].period_s == played[1].period_s
     assert played[0].first_s.tolist() == played[1].first_s.tolist()
 
 
 def test_stages_start_when_the_first_micro_batch_comes_worked_by_hand():
     # F 1 s and a transfer of 0.5 s on the way
-    assert play("1f1b", 1, 4, np.ones((3, 1, 3)), 0.5).first_s.tolist() == [0.0, 1.5, 3.0]
+    assert play_schedule("1f1b", 1, 4, np.ones((3, 1, 3)), 0.5).first_s.tolist() == [0.0, 1.5, 3.0]
 
 
 @pytest.mark.parametrize("p", [2, 4])

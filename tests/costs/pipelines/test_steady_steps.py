@@ -34,7 +34,7 @@ def test_closed_forms_are_the_schedule_as_played(kind, p, m, seed, way):
     schedule, overlaps = kind
     rng = np.random.default_rng(seed)
     task_s, send_s = rng.lognormal(0.0, rng.choice([0.0, 0.3, 1.5]), (p, 1, 3)), way * rng.lognormal(0.0, 1.0, p)
-    formula = schedules.play(schedule, 1, m, task_s, send_s, overlaps_sends=overlaps)
+    formula = schedules.play_schedule(schedule, 1, m, task_s, send_s, overlaps_sends=overlaps)
     played = schedules._played(schedules.orders(schedule, p, 1, m), 1, m, task_s, send_s, overlaps)
     for ours, theirs in zip(formula, played, strict=True):
         assert ours == pytest.approx(theirs, rel=1e-12)

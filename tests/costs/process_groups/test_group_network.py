@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from meshwright.clusters import load_cluster
 from meshwright.costs import collectives
 from meshwright.costs.network import RankNetwork
-from meshwright.costs.process_groups.group_network import FabricWires, Group, Uplinks, Wires, wiring
+from meshwright.costs.process_groups.group_network import FabricNetwork, Group, HostNetwork, Uplinks, group_network
 from meshwright.costs.settings import CostSettings
 from meshwright.costs.training_step.step_time import Pricer
 from meshwright.jobs.load import load_shape
@@ -20,14 +20,14 @@ NAMED = ("ring", "tree", "halving-doubling", "hierarchical", "rail", "joint", "i
 
 
 def wires(name):
-    return wiring(CLUSTER, CostSettings(collectives=name))
+    return group_network(CLUSTER, CostSettings(collectives=name))
 
 
 @pytest.mark.parametrize("name", NAMED)
 def test_where_each_rank_fetches_all_it_takes_what_its_share_of_the_cards_takes(name):
     # 16 ranks on two hosts: 15/16 of 16 GB over a card of 25 GB/s, 0.6 s; the algorithms differ in what they say of latency
     found = wires(name)
-    assert isinstance(found, FabricWires)
+    assert isinstance(found, FabricNetwork)
     seconds = found.flat_s("all_gather", 16e9, Group(16, 8, 1, 1))
     assert seconds == pytest.approx(0.6, rel=0.15)
     assert seconds >= found.group_s("all_gather", 16e9, Group(16, 8, 1, 1))
@@ -35,7 +35,7 @@ def test_where_each_rank_fetches_all_it_takes_what_its_share_of_the_cards_takes(
 
 def test_the_measured_figures_say_about_the_same():
     # 90 % of the nominal rate
-    assert isinstance(wires("calibrated"), Wires)
+    assert isinstance(wires("calibrated"), HostNetwork)
     assert wires("calibrated").flat_s("all_gather", 16e9, Group(16, 8, 1, 1)) == pytest.approx(0.6 / 0.9, rel=1e-3)
 
 
@@ -70,7 +70,7 @@ def test_uplinks_worked_by_hand():
     assert share(8, 1, "all_to_all") == pytest.approx(7 / 6 / 4)
     assert (share(2, 1), share(2, 1, "send_recv")) == (1.0, 0.5)
     assert Uplinks().share(Group(8, 1, 8, 8), 8, "all_reduce") == 1.0
-    found = wiring(load_cluster("preset:clos-64-4to1"))
+    found = group_network(load_cluster("preset:clos-64-4to1"))
     # 64 ranks on eight hosts of four cards of 12.5 GB/s
     assert found.uplinks == uplinks
     assert found.between_bytes_per_s(Group(64, 8, 1, 1)) == 0.5 * 50e9
@@ -94,7 +94,7 @@ def test_uplinks_leave_no_more_than_the_cards_and_no_less_than_if_all_went_acros
 @pytest.mark.parametrize("place", ["preset:dgx-a100-8x8", "preset:clos-64-4to1", "preset:host-8", "preset:ramp-4x4x2"])
 def test_calibrated_says_the_same_of_regular_groups_and_of_ranks(place):
     cluster = load_cluster(place)
-    wires, algorithm = wiring(cluster), collectives.chosen("calibrated")
+    wires, algorithm = group_network(cluster), collectives.chosen("calibrated")
     per_host = cluster.num_devices // cluster.num_hosts
     network = RankNetwork(cluster, np.arange(cluster.num_devices))
     for size in (2, 8, cluster.num_devices):

@@ -12,7 +12,7 @@ from meshwright.costs.settings import CostSettings
 from meshwright.costs.stage_cuts import cut_family, interleaved_cuts
 from meshwright.costs.stage_cuts.chunk_runs import Pipeline, fits
 from meshwright.costs.stage_cuts.graph_cuts import best_cuts, find_cuts, least_of
-from meshwright.costs.stage_cuts.interleaved_cuts import Held, fitting_cuts, most_flying
+from meshwright.costs.stage_cuts.interleaved_cuts import StageMemoryUse, fitting_cuts, most_flying
 from meshwright.costs.stage_cuts.unit_chain import Chain
 from meshwright.costs.training_step.graph_step_time import graph_step_s
 from meshwright.costs.work.graph_memory import graph_peak_memory, graph_stage_memory
@@ -119,8 +119,8 @@ def test_behind_its_first_rounds_an_interleaved_schedule_keeps_what_it_kept_befo
             change = np.zeros((len(tasks), v))
             change[np.arange(len(tasks)), tasks[:, 1]] = np.where(tasks[:, 0] == FORWARD, 1.0, -1.0)
             flying, known = np.cumsum(change, axis=0), most_flying(layout)[stage]
-            assert all((known >= moment).all(axis=1).any() for moment in flying)
-            assert all((flying == moment).all(axis=1).any() for moment in known if moment.any())
+            assert all((known >= tick).all(axis=1).any() for tick in flying)
+            assert all((flying == tick).all(axis=1).any() for tick in known if tick.any())
 
 
 @pytest.mark.parametrize(("pp", "v", "zero"), [(2, 1, 0), (4, 1, 1), (2, 2, 1), (3, 2, 0)])
@@ -233,7 +233,7 @@ def test_uneven_units_are_cut_as_by_brute_force(monkeypatch, ops, pp, v, most_tr
     for seed in range(12):
         pipeline, layout = drawn_pipeline(seed, ops, pp, v)
         cuts, fullest, loads, waits = of_every_cut(pipeline)
-        held = Held(*pipeline[3:7])
+        held = StageMemoryUse(*pipeline[3:7])
         # sums in another order must not part what is equally busy
         best = cuts[np.argmin(np.where(loads <= loads.min() * (1 + 1e-9), waits, np.inf))]
         levels = np.unique(np.round(fullest))

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from meshwright.clusters import load_cluster
 from meshwright.costs.pipelines.waits import bubble_time_fraction
-from meshwright.costs.process_groups.group_network import Wires, wiring
+from meshwright.costs.process_groups.group_network import HostNetwork, group_network
 from meshwright.costs.training_step.graph_step_time import (
     DIVIDED_UNCERTAINTY,
     PROFILED_UNCERTAINTY,
@@ -137,7 +137,7 @@ def test_the_roofline_is_as_far_from_calibrated_kernels_as_it_says():
         graph = load_graph(f"zoo:{name}", device=A100, batch_size=batch)
         for attention in ("fused", "unfused"):
             layout = Layout(micro_batch=batch, global_batch=batch, attention=attention)
-            kernels = Pricer(A100, Wires(8, 300e9, 200e9)).price(load_shape(f"zoo:{name}")[0], layout)
+            kernels = Pricer(A100, HostNetwork(8, 300e9, 200e9)).price(load_shape(f"zoo:{name}")[0], layout)
             ratios.append(graph.step_s / kernels.breakdown_s["compute"])
     rms = float(np.sqrt(np.mean(np.log(ratios) ** 2)))
     assert rms <= ROOFLINE_UNCERTAINTY
@@ -147,7 +147,7 @@ def test_the_roofline_is_as_far_from_calibrated_kernels_as_it_says():
 def test_communications_tell_where_their_times_come_from():
     graph = load_graph("zoo:vgg16", device=A100)
     cluster = load_cluster("preset:dgx-a100-8x8")
-    wires = wiring(cluster)
+    wires = group_network(cluster)
     inside = describe_graph(graph, Layout(dp=8, micro_batch=4, global_batch=64), A100)
     assert graph_provenance(inside, wires) == {"gradient sync": "interpolated"}
     across = describe_graph(graph, Layout(dp=8, pp=2, micro_batch=4, global_batch=64, zero=1), A100)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from meshwright.costs.process_groups.group_network import Wires
+from meshwright.costs.process_groups.group_network import HostNetwork
 from meshwright.costs.training_step.graph_step_time import graph_step_s
 from meshwright.costs.training_step.idle_keys import LAYERS_ONLY, idle_keys, remarks
 from meshwright.costs.training_step.step_time import Pricer
@@ -20,7 +20,7 @@ from ...draws import draws
 from ..graphs import CHAIN, Line
 
 A100 = device_type("a100")
-PRICER = Pricer(A100, Wires(8, 300e9, 200e9))
+PRICER = Pricer(A100, HostNetwork(8, 300e9, 200e9))
 SHAPE = load_shape("zoo:gpt2-small")[0]
 DEFAULTS = {name: spec.get_default() for name, spec in Layout.model_fields.items() if not spec.is_required()}
 

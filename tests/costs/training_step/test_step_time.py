@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.clusters import load_cluster
-from meshwright.costs.process_groups.group_network import Group, Wires, boundary_groups, group_of, wiring
+from meshwright.costs.process_groups.group_network import Group, HostNetwork, boundary_groups, group_network, group_of
 from meshwright.costs.settings import CostSettings
 from meshwright.costs.training_step.step_time import Pricer
 from meshwright.costs.work.operations import Message
@@ -15,7 +15,7 @@ from meshwright.evaluation.validation.published_step_times import gpt
 from meshwright.plans.partition import Layout
 
 SHAPE = gpt(24, 2048, 16, 51200, 1024)
-WIRES = Wires(8, 300e9, 200e9)
+WIRES = HostNetwork(8, 300e9, 200e9)
 PRICER = Pricer(device_type("a100"), WIRES)
 
 
@@ -57,7 +57,7 @@ def test_model_operations_are_those_of_the_published_formula():
 
 @pytest.mark.parametrize("cut", LAYOUTS, ids=str)
 def test_faster_wires_never_cost_time(cut):
-    faster = Pricer(device_type("a100"), Wires(8, 600e9, 400e9))
+    faster = Pricer(device_type("a100"), HostNetwork(8, 600e9, 400e9))
     assert faster.price(SHAPE, cut).step_s <= PRICER.price(SHAPE, cut).step_s
 
 
@@ -156,9 +156,11 @@ def test_messages_worked_by_hand():
 
 def test_a_named_algorithm_is_priced_by_the_collective_layer():
     cluster = load_cluster("preset:dgx-a100-8x8")
-    assert wiring(cluster) == WIRES
+    assert group_network(cluster) == WIRES
     ring, hierarchical = (
-        Pricer(device_type("a100"), wiring(cluster, CostSettings(collectives=name))).price(SHAPE, layout(dp=64, global_batch=128))
+        Pricer(device_type("a100"), group_network(cluster, CostSettings(collectives=name))).price(
+            SHAPE, layout(dp=64, global_batch=128)
+        )
         for name in ("ring", "hierarchical")
     )
     assert hierarchical.step_s < ring.step_s
@@ -166,7 +168,7 @@ def test_a_named_algorithm_is_priced_by_the_collective_layer():
 
 def test_the_ends_of_a_pipeline_within_one_host_are_priced_by_the_collective_layer_too():
     # the tied table goes between ranks 0 and 6 and between 1 and 7; no other pair of the host is 6 apart
-    nccl = wiring(load_cluster("preset:dgx-a100-8x8"), CostSettings(collectives="nccl"))
+    nccl = group_network(load_cluster("preset:dgx-a100-8x8"), CostSettings(collectives="nccl"))
     step = Pricer(device_type("a100"), nccl).price(SHAPE, layout(tp=2, pp=4))
     assert step.breakdown_s["gradient sync"] > 0
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from meshwright.costs.process_groups.group_network import Wires
+from meshwright.costs.process_groups.group_network import HostNetwork
 from meshwright.costs.training_step.kernels import kernel_model
 from meshwright.costs.training_step.step_time import Pricer
 from meshwright.costs.training_step.uncertainty import (
@@ -15,11 +15,11 @@ from meshwright.costs.training_step.uncertainty import (
     SEEN_UTILISATION,
     SOFTWARE,
     UTILISATION,
-    doubts,
     interval,
     operations,
     per_step,
     uncertainty,
+    uncertainty_terms,
 )
 from meshwright.costs.work.work import describe
 from meshwright.devices import device_type
@@ -29,7 +29,7 @@ from meshwright.evaluation.validation.step_times import _layout
 from meshwright.jobs.load import load_shape
 from meshwright.plans.partition import Layout
 
-PRICER = Pricer(device_type("a100"), Wires(8, 300e9, 200e9))
+PRICER = Pricer(device_type("a100"), HostNetwork(8, 300e9, 200e9))
 """Hosts of eight with eight cards of 25 GB/s."""
 
 
@@ -40,19 +40,19 @@ def priced(**keys):
 def test_doubts_worked_by_hand():
     # a step of 10 s: 2 s between hosts at 25 %, 4 s of fused attention at 25 %, 1 s hidden at 50 %, 6.1 % over the most seen
     seen = SEEN_UTILISATION * 1.061
-    found = doubts(kernels=0.1, step_s=10, crossing_s=2, fused_attention_s=4, hidden_s=1, utilisation=seen, runs=0.2)
+    found = uncertainty_terms(kernels=0.1, step_s=10, crossing_s=2, fused_attention_s=4, hidden_s=1, utilisation=seen, runs=0.2)
     told = {"kernels": 0.1, SOFTWARE: 0.2, "links between hosts": 0.05, "fused attention": 0.1, "hidden communication": 0.05}
     assert found == pytest.approx(told | {UTILISATION: 0.061})
     assert uncertainty(found) == pytest.approx(math.sqrt(0.01 + 0.04 + 0.0025 + 0.01 + 0.0025 + 0.061**2))
     # 1.96 standard deviations of the logarithm to each side
     assert interval(10.0, 0.2) == pytest.approx((10 / 1.48, 10 * 1.48), rel=1e-3)
-    plain = doubts(kernels=0.1, step_s=10, crossing_s=0, fused_attention_s=0, hidden_s=0, utilisation=SEEN_UTILISATION)
+    plain = uncertainty_terms(kernels=0.1, step_s=10, crossing_s=0, fused_attention_s=0, hidden_s=0, utilisation=SEEN_UTILISATION)
     assert plain == {"kernels": 0.1}
 
 
 def test_a_layout_like_the_measured_runs_has_the_doubts_of_kernels_and_of_runs_alone():
     step = priced(tp=8, dp=1, attention="unfused", recompute="full")
-    assert step.doubts == {"kernels": 0.1, SOFTWARE: RUN_UNCERTAINTY}
+    assert step.uncertainty_terms == {"kernels": 0.1, SOFTWARE: RUN_UNCERTAINTY}
     assert step.uncertainty == math.hypot(0.1, RUN_UNCERTAINTY)
 
 
@@ -68,20 +68,20 @@ def test_a_layout_like_the_measured_runs_has_the_doubts_of_kernels_and_of_runs_a
 )
 def test_each_departure_from_them_adds_a_doubt(keys, name):
     like = {"tp": 8, "attention": "unfused", "recompute": "full"}
-    assert priced(**(like | keys)).doubts[name] > 0
+    assert priced(**(like | keys)).uncertainty_terms[name] > 0
     assert priced(**(like | keys)).uncertainty > priced(**like).uncertainty
 
 
 def test_what_hides_is_what_the_same_layout_shows_without():
     shown, hidden = (priced(dp=64, overlap_dp=overlap) for overlap in (False, True))
     before, after = (one.breakdown_s["gradient sync"] for one in (shown, hidden))
-    assert hidden.doubts["hidden communication"] == pytest.approx(0.5 * (before - after) / hidden.step_s)
+    assert hidden.uncertainty_terms["hidden communication"] == pytest.approx(0.5 * (before - after) / hidden.step_s)
     there, away = (priced(tp=2, pp=4, overlap_pp=overlap) for overlap in (False, True))
     # the stage sends each of 64 micro-batches on; what it waits for others that send does not grow with their number
     longer = priced(tp=2, pp=4, global_batch=128).breakdown_s["pipeline transfers"]
     sent_s = longer - there.breakdown_s["pipeline transfers"]
     assert sent_s > 0
-    assert away.doubts["hidden communication"] == pytest.approx(0.5 * sent_s / away.step_s, rel=1e-6)
+    assert away.uncertainty_terms["hidden communication"] == pytest.approx(0.5 * sent_s / away.step_s, rel=1e-6)
 
 
 @pytest.mark.reference
@@ -122,7 +122,7 @@ def test_a_named_framework_is_told_by_its_whole_steps_and_priced_as_any():
     )
     known = replace(PRICER, kernels=kernel_model(PRICER.device, software="megatron-lm")).price(shape, layout)
     assert known.step_s == PRICER.price(shape, layout).step_s
-    assert known.doubts == {KNOWN_SOFTWARE: kernel_model(PRICER.device).constants.steps_of["megatron-lm"]}
+    assert known.uncertainty_terms == {KNOWN_SOFTWARE: kernel_model(PRICER.device).constants.steps_of["megatron-lm"]}
 
 
 @pytest.mark.parametrize(("device", "valid"), [("a100", "valid: megatron-lm"), ("h100", "valid: none, leave the key out")])

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from meshwright.clusters.cluster import Cluster
 from meshwright.costs.collectives import Fabric, chosen, group_price_s
-from meshwright.costs.process_groups.group_network import FabricWires, PlacedWires, lanes_of, regular_lane, wiring
+from meshwright.costs.process_groups.group_network import FabricNetwork, PlacedNetwork, group_network, lanes_of, regular_lane
 from meshwright.costs.settings import CostSettings
 from meshwright.costs.training_step.graph_step_time import graph_step_s, price_graph
 from meshwright.costs.training_step.step_time import Pricer
@@ -37,7 +37,7 @@ def pair(fast, num_devices=4):
 
 
 def step_s(cluster, layout, shape=BERT, order="tp-cp-dp-pp", devices=None):
-    pricer = Pricer(cluster.device_types[0], wiring(cluster, devices=devices), 1.0, order=order)
+    pricer = Pricer(cluster.device_types[0], group_network(cluster, devices=devices), 1.0, order=order)
     return pricer.step_s(describe(shape, layout, 128 if shape is SMALL else None))
 
 
@@ -58,9 +58,9 @@ def test_where_all_pairs_are_alike_groups_by_their_devices_cost_what_their_form_
     cluster = matrix_of(np.where(inside, 50.0, 2.0), np.where(inside, 2.0, 30.0), per_host)
     costs, layout = CostSettings(collectives=name), Layout(tp=2, pp=2, dp=2, ep=2, micro_batch=1, global_batch=4, zero=3)
     assert cluster.hosts_are_alike
-    assert isinstance(wiring(cluster, costs), FabricWires)
+    assert isinstance(group_network(cluster, costs), FabricNetwork)
     fabric = Fabric.of(cluster, costs)
-    by_form, by_devices = FabricWires(fabric, per_host), PlacedWires(fabric)
+    by_form, by_devices = FabricNetwork(fabric, per_host), PlacedNetwork(fabric)
     for order in ORDERS:
         regular = regular_lane(layout, per_host, order)
         for lane in lanes_of(by_devices, layout, order):
@@ -113,7 +113,7 @@ def test_a_slower_link_never_shortens_a_step_of_a_job_graph_that_is_cut_where_it
     keys = {"virtual_stages": 2 if schedule == "interleaved" else 1, "overlap_dp": seed % 2 == 0}
     layout = Layout(pp=pp, dp=8 // pp, micro_batch=4, global_batch=64, zero=seed % 2, schedule=schedule, **keys)
     work = describe_graph(ALEXNET, layout, cluster.device_types[0], costs)
-    before_s, after_s = (graph_step_s(work, wiring(place, costs)) for place in (cluster, matrix_of(slower, latency)))
+    before_s, after_s = (graph_step_s(work, group_network(place, costs)) for place in (cluster, matrix_of(slower, latency)))
     assert after_s >= before_s * (1 - 1e-9)
 
 
@@ -127,7 +127,7 @@ def test_a_slower_link_never_shortens_a_step_of_a_job_graph_that_is_cut_anew(sch
         bandwidth, latency = before.topology.pair_bandwidth_bytes_per_s / 1e9, before.topology.pair_latency_s * 1e6
         bandwidth[link] /= factor
         works = [(cut(ALEXNET, place, layout, CostSettings()), place) for place in (before, matrix_of(bandwidth, latency))]
-        before_s, after_s = (graph_step_s(work, wiring(place)) for work, place in works)
+        before_s, after_s = (graph_step_s(work, group_network(place)) for work, place in works)
         assert after_s >= before_s * (1 - 1e-9)
 
 
@@ -147,7 +147,7 @@ def test_a_job_graph_counts_every_replicas_transfers_and_every_stages_gradients(
     costs = CostSettings(contention="independent")
     steps = {}
     for fast in ([0, 1], [2, 3], [0, 2], [1, 3]):
-        wires = wiring(pair(fast), costs)
+        wires = group_network(pair(fast), costs)
         work = describe_graph(graph, layout, pair(fast).device_types[0], costs)
         steps[tuple(fast)] = graph_step_s(work, wires)
         priced = price_graph(work, wires, pair(fast).device_types[0])
@@ -171,7 +171,7 @@ def two_leaves(hosts_of_first=3):
 
 def test_on_a_recorded_network_a_group_that_leaves_its_leaf_costs_more_than_one_that_stays():
     cluster, layout = two_leaves(), Layout(tp=2, dp=2, pp=2, micro_batch=1, global_batch=2)
-    wires = wiring(cluster, CostSettings(collectives="ring"))
+    wires = group_network(cluster, CostSettings(collectives="ring"))
     (whole,) = {lane.at(1)["dp_cp"] for lane in lanes_of(wires, layout)}
     first = lanes_of(wires, layout)[0].at(0)["dp_cp"]
     # Hosts 0 and 1 share a leaf, 2 and 3 do not: two groups side by side on one card of 25 GB/s, or one uplink of 5 GB/s.

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from meshwright.costs.collectives.libraries.system import Key
+from meshwright.costs.collectives.libraries.system import TableKey
 from meshwright.errors import InputFileError
 from meshwright.evaluation.calibration.collective_files import read
 
@@ -70,14 +70,22 @@ def write(folder, content, name="file"):
 def test_a_csv_counts_elements_and_milliseconds(tmp_path):
     # 256 halves are 512 B, 0.0053 ms are 5.3 us
     gather, exchange = read(write(tmp_path, CSV))
-    assert (gather.key, gather.payload_bytes, gather.device) == (Key("all_gather", 2, 1, "half"), 512, "NVIDIA H100 80GB HBM3")
+    assert (gather.key, gather.payload_bytes, gather.device) == (
+        TableKey("all_gather", 2, 1, "half"),
+        512,
+        "NVIDIA H100 80GB HBM3",
+    )
     assert (gather.seconds, gather.version, gather.where) == (pytest.approx(5.3e-6), "2.29.2", 2)
-    assert (exchange.key, exchange.payload_bytes) == (Key("all_to_all", 8, 1, "int8"), 1024)
+    assert (exchange.key, exchange.payload_bytes) == (TableKey("all_to_all", 8, 1, "int8"), 1024)
 
 
 def test_text_of_nccl_tests(tmp_path):
     small, large = read(write(tmp_path, TEXT))
-    assert (small.key, small.payload_bytes, small.seconds) == (Key("all_reduce", 2, 1, "float"), 1024, pytest.approx(6.25e-6))
+    assert (small.key, small.payload_bytes, small.seconds) == (
+        TableKey("all_reduce", 2, 1, "float"),
+        1024,
+        pytest.approx(6.25e-6),
+    )
     assert (large.payload_bytes, large.seconds) == (33554432, pytest.approx(145.2e-6))
     assert (small.device, small.version, small.where) == ("NVIDIA H100 80GB HBM3", "2.28.3", 13)
 
@@ -85,7 +93,7 @@ def test_text_of_nccl_tests(tmp_path):
 def test_text_of_several_hosts_and_runs(tmp_path):
     second = TEXT.replace("all_reduce", "sendrecv").replace("node-a device  1", "node-b device  0")
     found = read(write(tmp_path, TEXT + second))
-    assert [one.key for one in found] == [Key("all_reduce", 2, 1, "float")] * 2 + [Key("send_recv", 2, 2, "float")] * 2
+    assert [one.key for one in found] == [TableKey("all_reduce", 2, 1, "float")] * 2 + [TableKey("send_recv", 2, 2, "float")] * 2
 
 
 def test_text_that_does_not_say_what_it_measures(tmp_path):
@@ -108,7 +116,11 @@ def test_text_without_out_of_place_times(tmp_path):
 
 def test_json_of_nccl_tests(tmp_path):
     first, second = read(write(tmp_path, JSON))
-    assert (first.key, first.payload_bytes, first.seconds) == (Key("reduce_scatter", 4, 2, "float"), 1024, pytest.approx(12.5e-6))
+    assert (first.key, first.payload_bytes, first.seconds) == (
+        TableKey("reduce_scatter", 4, 2, "float"),
+        1024,
+        pytest.approx(12.5e-6),
+    )
     assert (first.device, first.version, first.where) == ("NVIDIA B200", "2.29.7", "results.0")
     assert second.seconds == pytest.approx(13e-6)
 
@@ -117,7 +129,7 @@ def test_json_of_one_process_counts_its_devices(tmp_path):
     # without MPI the report names the first device only
     data = copy.deepcopy(JSON)
     data["config"] |= {"ngpus": 8, "devices": data["config"]["devices"][:1]}
-    assert read(write(tmp_path, data))[0].key == Key("reduce_scatter", 8, 1, "float")
+    assert read(write(tmp_path, data))[0].key == TableKey("reduce_scatter", 8, 1, "float")
 
 
 def test_json_of_processes_with_several_devices_counts_them_all(tmp_path):
@@ -125,7 +137,7 @@ def test_json_of_processes_with_several_devices_counts_them_all(tmp_path):
     devices = [{"rank": 4 * p, "group": 0, "pid": 70 + p, "hostname": f"node-{p}", "device_info": "NVIDIA B200"} for p in (0, 1)]
     data = copy.deepcopy(JSON)
     data["config"] |= {"ngpus": 4, "devices": devices}
-    assert read(write(tmp_path, data))[0].key == Key("reduce_scatter", 8, 2, "float")
+    assert read(write(tmp_path, data))[0].key == TableKey("reduce_scatter", 8, 2, "float")
 
 
 @pytest.mark.parametrize("blank", ["none", "-1"])

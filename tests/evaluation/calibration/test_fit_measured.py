@@ -144,14 +144,14 @@ def test_a_layer_that_waits_for_the_host_says_nothing_of_the_device(tmp_path):
 
 def test_where_every_layer_waits_for_the_host_nothing_is_judged(tmp_path, capsys):
     write(tmp_path / "few.yaml", by_the_model(quick=True))
-    assert cli.run(["validate", "kernels", str(tmp_path / "few.yaml")]) == 0
-    assert cli.run(["validate", "kernels", str(tmp_path / "few.yaml"), "--max-mean-error", "0.5"]) == 2
+    assert cli.run_command_line(["validate", "kernels", str(tmp_path / "few.yaml")]) == 0
+    assert cli.run_command_line(["validate", "kernels", str(tmp_path / "few.yaml"), "--max-mean-error", "0.5"]) == 2
     assert "few.yaml: holds no pass through a layer that tells of the device" in capsys.readouterr().err
 
 
 def test_what_was_fitted_is_written_and_read_again(of_truth, tmp_path, capsys):
     out = tmp_path / "mine.yaml"
-    assert cli.run(["calibrate", "kernels", str(of_truth), "--out", str(out), "--json", "-"]) == 0
+    assert cli.run_command_line(["calibrate", "kernels", str(of_truth), "--out", str(out), "--json", "-"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["constants"] == settings.load(KernelSettings, out).model_dump()
     assert settings.load(KernelSettings, out) == calibrate(of_truth).constants
@@ -162,9 +162,9 @@ def test_the_picture_is_the_same_for_the_same_figures_and_shows_each_product(tmp
     drawn = kernels_svg(found)
     assert drawn == kernels_svg(found)
     assert found.measured.gpu in drawn
-    assert cli.run(["validate", "kernels", "h100", "--plot", str(tmp_path / "k.svg")]) == 0
+    assert cli.run_command_line(["validate", "kernels", "h100", "--plot", str(tmp_path / "k.svg")]) == 0
     assert (tmp_path / "k.svg").read_text() == drawn
-    assert cli.run(["validate", "kernels", "h100", "--plot", str(tmp_path / "k.png")]) == 2
+    assert cli.run_command_line(["validate", "kernels", "h100", "--plot", str(tmp_path / "k.png")]) == 2
     assert "--plot: the name must end in .svg" in capsys.readouterr().err
 
 
@@ -176,20 +176,20 @@ def test_a_file_without_products_can_be_drawn(tmp_path):
 
 def test_measured_kernels_may_be_json(of_truth, tmp_path, capsys):
     (tmp_path / "truth.json").write_text(json.dumps(to_data(read(of_truth))))
-    assert cli.run(["calibrate", "kernels", str(tmp_path / "truth.json"), "--json", "-"]) == 0
+    assert cli.run_command_line(["calibrate", "kernels", str(tmp_path / "truth.json"), "--json", "-"]) == 0
     assert json.loads(capsys.readouterr().out)["constants"] == calibrate(of_truth).constants.model_dump()
 
 
 def test_constants_that_end_at_their_bounds_are_told(tmp_path, capsys):
     # An L40S has a third of an H100's peaks: no share of them is so fast.
     write(tmp_path / "l40s.yaml", by_the_model().model_copy(update={"device": "l40s", "num_multiprocessors": 142}))
-    assert cli.run(["calibrate", "kernels", str(tmp_path / "l40s.yaml")]) == 0
+    assert cli.run_command_line(["calibrate", "kernels", str(tmp_path / "l40s.yaml")]) == 0
     assert "note: memory_efficiency ends where it can go no further; are the peaks of l40s" in capsys.readouterr().out
 
 
 def test_too_large_errors_of_layers_end_with_1(capsys):
-    assert cli.run(["validate", "kernels", "h100", "--max-mean-error", "0.25"]) == 0
-    assert cli.run(["validate", "kernels", "h100", "--max-mean-error", "0.06"]) == 1
+    assert cli.run_command_line(["validate", "kernels", "h100", "--max-mean-error", "0.25"]) == 0
+    assert cli.run_command_line(["validate", "kernels", "h100", "--max-mean-error", "0.06"]) == 1
     assert "layer, unfused attention, forward: mean error" in capsys.readouterr().out
 
 
@@ -213,8 +213,8 @@ def test_what_cannot_be_fitted_is_told(tmp_path, of_truth, capsys):
     (tmp_path / "other.yaml").write_text(of_truth.read_text().replace("device: h100", "device: h10"))
     with pytest.raises(ConfigError, match=r"other.yaml:2: device: unknown type \(got 'h10'\); valid: "):
         calibrate(tmp_path / "other.yaml")
-    assert cli.run(["calibrate", "kernels", "table.csv", "--out", str(tmp_path / "x.yaml")]) == 2
+    assert cli.run_command_line(["calibrate", "kernels", "table.csv", "--out", str(tmp_path / "x.yaml")]) == 2
     assert "--out: wants one file of measured kernels" in capsys.readouterr().err
     assert not (tmp_path / "x.yaml").exists()
-    assert cli.run(["calibrate", "kernels", "h100", str(of_truth)]) == 2
+    assert cli.run_command_line(["calibrate", "kernels", "h100", str(of_truth)]) == 2
     assert "files of measured kernels are fitted one at a time" in capsys.readouterr().err

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 import torch
 
-from meshwright.cli import run
+from meshwright.cli import run_command_line
 from meshwright.costs.training_step import kernels
 from meshwright.costs.work import layer as blocks
 from meshwright.costs.work.layer_key import BlockKey
@@ -198,7 +198,7 @@ def test_a_gpu_of_no_known_type_is_told_the_types():
 )
 def test_a_bad_file_is_refused_with_its_line_and_field(measured, tmp_path, old, new, told):
     path = tmp_path / "kernels.yaml"
-    text = kernel_table.text(measured)
+    text = kernel_table.kernels_text(measured)
     line = text[: text.index(old)].count("\n") + 1
     path.write_text(text.replace(old, new, 1))
     with pytest.raises(ConfigError, match=told) as caught:
@@ -212,7 +212,7 @@ def test_an_item_without_its_time_is_neither_read_nor_written(measured, tmp_path
     with pytest.raises(ConfigError, match=r"items\.0\.us: the key is missing"):
         kernel_table.write(path, unmeasured)
     assert list(tmp_path.iterdir()) == []
-    path.write_text(kernel_table.text(unmeasured))
+    path.write_text(kernel_table.kernels_text(unmeasured))
     with pytest.raises(ConfigError, match=r"items\.0\.us: the key is missing") as caught:
         kernel_table.read(path)
     assert caught.value.line == path.read_text().splitlines().index("items:") + 2
@@ -223,7 +223,7 @@ def test_without_a_gpu_the_command_says_so_and_writes_nothing(tmp_path, capsys, 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.version, "cuda", cuda)
     out = tmp_path / "kernels.yaml"
-    assert run(["calibrate", "measure", "--quick", "--out", str(out)]) == 2
+    assert run_command_line(["calibrate", "measure", "--quick", "--out", str(out)]) == 2
     told = capsys.readouterr().err
     assert told.count("\n") == 1
     assert f"{why}, so there is nothing to measure" in told
@@ -235,7 +235,7 @@ def test_without_a_gpu_the_command_says_so_and_writes_nothing(tmp_path, capsys, 
     [(("--device", "h10"), "valid: "), (("--out", "/nowhere/kernels.yaml"), "--out"), (("--seed", "-1"), "--seed")],
 )
 def test_bad_options_are_refused_before_anything_is_measured(options, told, capsys):
-    assert run(["calibrate", "measure", *options]) == 2
+    assert run_command_line(["calibrate", "measure", *options]) == 2
     assert told in capsys.readouterr().err
 
 

@@ -12,7 +12,7 @@ from meshwright.evaluation.validation.coverage import (
     STEP_ERRORS,
     Coverage,
     OfFamily,
-    Told,
+    Prediction,
     between_runs,
     binomial_bounds,
     independent_rows,
@@ -54,13 +54,13 @@ def of_rows(tmp_path, *rows):
 
 def test_coverage_worked_by_hand():
     # uncertainties of 5 % and errors of 0, 5, -10 and 20 %: z is 0, 1, -2 and 4, of which two are within 1 and 1.96
-    rows = [Told(1.0, math.exp(error), {"kernels": 0.03, SOFTWARE: 0.04}) for error in (0.0, 0.0499, -0.1, 0.2)]
+    rows = [Prediction(1.0, math.exp(error), {"kernels": 0.03, SOFTWARE: 0.04}) for error in (0.0, 0.0499, -0.1, 0.2)]
     found = Coverage.of(rows)
     assert (found.mean_uncertainty, found.inside_68, found.inside_95) == (pytest.approx(0.05), 0.5, 0.5)
     assert found.largest_z == pytest.approx(4)
     assert found.rms_z == pytest.approx(math.sqrt((0 + 0.998**2 + 4 + 16) / 4))
-    assert Coverage.of([row.with_doubt(SOFTWARE, 0.4) for row in rows]).inside_95 == 1
-    assert rows[0].with_doubt("another", 0.4) == rows[0]
+    assert Coverage.of([row.with_term(SOFTWARE, 0.4) for row in rows]).inside_95 == 1
+    assert rows[0].with_term("another", 0.4) == rows[0]
 
 
 def test_what_runs_differ_by_worked_by_hand():
@@ -74,19 +74,19 @@ def test_what_runs_differ_by_worked_by_hand():
     assert binomial_bounds(0.68, 10) == (0.4, 0.9)
     assert binomial_bounds(0.95, 10) == (0.8, 1.0)
     # nine sixteenths of the variance are shared: 4 / (1 + 3 x 9 / 16) = 1.5; of nothing shared all count
-    alike = Told(1.0, 1.0, {"kernels": math.sqrt(7) / 100, SOFTWARE: 0.03})
+    alike = Prediction(1.0, 1.0, {"kernels": math.sqrt(7) / 100, SOFTWARE: 0.03})
     assert [independent_rows([alike] * number) for number in (4, 100)] == [1, 2]
-    assert independent_rows([Told(1.0, 1.0, {KNOWN_SOFTWARE: 0.03})] * 4) == 4
+    assert independent_rows([Prediction(1.0, 1.0, {KNOWN_SOFTWARE: 0.03})] * 4) == 4
 
 
 def test_a_family_is_held_against_what_the_others_say():
-    row = Told(1.0, 1.1, {"kernels": 0.1, SOFTWARE: RUN_UNCERTAINTY})
+    row = Prediction(1.0, 1.1, {"kernels": 0.1, SOFTWARE: RUN_UNCERTAINTY})
     others = [one for name, one in FAMILIES.items() if name != "llama3-2024"]
-    assert left_out("llama3-2024", row).doubts[SOFTWARE] == between_runs(others)
+    assert left_out("llama3-2024", row).uncertainty_terms[SOFTWARE] == between_runs(others)
     assert left_out("of nobody", row) == row
-    known = Told(1.0, 1.1, {KNOWN_SOFTWARE: 0.03})
+    known = Prediction(1.0, 1.1, {KNOWN_SOFTWARE: 0.03})
     assert left_out("megatron-lm-2021", known) == known
-    assert left_out("korthikanti-2022", known).doubts == {KNOWN_SOFTWARE: spread(*STEP_ERRORS["megatron-lm-2021"])}
+    assert left_out("korthikanti-2022", known).uncertainty_terms == {KNOWN_SOFTWARE: spread(*STEP_ERRORS["megatron-lm-2021"])}
 
 
 def test_the_tflops_of_mt_nlg_say_that_whole_layers_are_recomputed():
@@ -113,9 +113,9 @@ def test_a_row_that_names_its_software_is_told_by_its_steps_and_predicted_as_bef
     plain = mt_nlg(280, micro_batch=1, recompute="full")
     any_, named, other = of_rows(tmp_path, plain, plain | {"software": "megatron-lm"}, plain | {"software": "mine"}).found
     assert any_.step_s == named.step_s == other.step_s
-    assert any_.doubts == other.doubts
-    assert named.doubts[KNOWN_SOFTWARE] == kernel_settings("a100").steps_of["megatron-lm"]
-    assert not {"kernels", SOFTWARE} & set(named.doubts)
+    assert any_.uncertainty_terms == other.uncertainty_terms
+    assert named.uncertainty_terms[KNOWN_SOFTWARE] == kernel_settings("a100").steps_of["megatron-lm"]
+    assert not {"kernels", SOFTWARE} & set(named.uncertainty_terms)
 
 
 def test_what_a_source_leaves_open_widens_what_is_told_worked_by_hand(tmp_path):
@@ -129,7 +129,7 @@ def test_what_a_source_leaves_open_widens_what_is_told_worked_by_hand(tmp_path):
     assert (open_.step_s, one.settings, full.settings) == (one.step_s, 0.0, 0.0)
     logs = [math.log(other.step_s / one.step_s) for other in (full, two)]
     assert open_.settings == pytest.approx(math.hypot(*logs))
-    assert open_.doubts == one.doubts | {SETTINGS: open_.settings}
+    assert open_.uncertainty_terms == one.uncertainty_terms | {SETTINGS: open_.settings}
 
 
 def test_an_interleaved_schedule_that_cannot_be_priced_leaves_half_its_bubble_open(tmp_path):
@@ -165,10 +165,12 @@ def test_what_is_told_of_runs_is_that_of_the_families(published_steps):
     found = {}
     for one in published_steps.found:
         name = one.row.family
-        if SOFTWARE in one.doubts:
-            found.setdefault(name, []).append((one.told.z * one.told.uncertainty, one.told.with_doubt(SOFTWARE, 0.0).uncertainty))
-        elif KNOWN_SOFTWARE in one.doubts:
-            found.setdefault(f"{name}, known", []).append((one.told.z * one.told.uncertainty, 0.0))
+        if SOFTWARE in one.uncertainty_terms:
+            found.setdefault(name, []).append(
+                (one.prediction.z * one.prediction.uncertainty, one.prediction.with_term(SOFTWARE, 0.0).uncertainty)
+            )
+        elif KNOWN_SOFTWARE in one.uncertainty_terms:
+            found.setdefault(f"{name}, known", []).append((one.prediction.z * one.prediction.uncertainty, 0.0))
     for family, (error, doubt) in FAMILIES.items():
         if family in found:
             errors, doubts = zip(*found[family], strict=True)
@@ -195,8 +197,8 @@ def by_family(found):
         if not one.row.family.endswith(CALIBRATION_FAMILY):
             layout = one.row.layout
             cell = (layout["tp"], layout["micro_batch"]) if one.row.family.startswith("vtrain") else one.row.name
-            told = families.setdefault((one.row.family, KNOWN_SOFTWARE in one.doubts), {})
-            told.setdefault(cell, []).append(one.told)
+            told = families.setdefault((one.row.family, KNOWN_SOFTWARE in one.uncertainty_terms), {})
+            told.setdefault(cell, []).append(one.prediction)
     return {family: [middle(rows) for rows in cells.values()] for family, cells in families.items()}
 
 

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from meshwright.cli import run
+from meshwright.cli import run_command_line
 from meshwright.errors import ConfigError, MeshwrightError
 from meshwright.evaluation.validation import network
-from meshwright.evaluation.validation.comparison import Comparison, Row
+from meshwright.evaluation.validation.comparison import ComparedFigure, Comparison
 from meshwright.evaluation.validation.network import Conditions, NetworkValidation, validate
 from meshwright.evaluation.validation.network_lab.gloo_jobs import Sending, gloo_jobs
 from meshwright.evaluation.validation.network_lab.namespaces import namespaces, why_not
@@ -23,7 +23,7 @@ def root_on_linux():
 
 
 def found(*pairs, allowed=0.1):
-    rows = tuple(Row(family, "star", "1 MiB", predicted, measured, allowed) for family, predicted, measured in pairs)
+    rows = tuple(ComparedFigure(family, "star", "1 MiB", predicted, measured, allowed) for family, predicted, measured in pairs)
     rounds = tuple((row.reference,) for row in rows)
     versions = {"kernel": "6", "torch": "2", "cores": 2, "is_real_time": True}
     return NetworkValidation(Comparison(rows), rounds, (Conditions("star", 1e-4, 12e6, 400e6),), versions, allowed)
@@ -54,7 +54,7 @@ def test_the_command_tells_the_table_and_exits_by_the_verdict(monkeypatch, tmp_p
     out = tmp_path / "out.json"
     for factor, status in ((1.05, 0), (1.25, 1)):
         monkeypatch.setattr(network, "validate", lambda factor=factor, **_: found(("all-reduce", factor, 1.0)))
-        assert run(["validate", "network", "--json", str(out)]) == status
+        assert run_command_line(["validate", "network", "--json", str(out)]) == status
         told = capsys.readouterr().out
         assert f"{100 * (factor - 1):+.1f} %" in told
         assert ("DISAGREES" in told) == (status == 1)
@@ -63,9 +63,9 @@ def test_the_command_tells_the_table_and_exits_by_the_verdict(monkeypatch, tmp_p
 
 def test_without_permission_it_is_skipped_with_the_reason(monkeypatch, capsys):
     monkeypatch.setattr(network, "why_not", lambda: "only root may make network namespaces")
-    assert run(["validate", "network", "--quick"]) == 0
+    assert run_command_line(["validate", "network", "--quick"]) == 0
     assert capsys.readouterr().out == "skipped: only root may make network namespaces\n"
-    assert run(["validate", "network", "--json", "-"]) == 0
+    assert run_command_line(["validate", "network", "--json", "-"]) == 0
     assert json.loads(capsys.readouterr().out) == {"skipped": "only root may make network namespaces"}
 
 
@@ -74,7 +74,7 @@ def test_an_impossible_limit_is_refused_before_anything_is_made(monkeypatch, cap
     for limit in (-0.1, float("nan")):
         with pytest.raises(ConfigError, match="--max-mean-error"):
             validate(max_mean_error=limit)
-    assert run(["validate", "network", "--max-mean-error", "-1"]) == 2
+    assert run_command_line(["validate", "network", "--max-mean-error", "-1"]) == 2
     assert capsys.readouterr().err.count("\n") == 1
 
 

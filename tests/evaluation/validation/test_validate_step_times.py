@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from meshwright.cli.output import check_allowed
-from meshwright.costs.process_groups.group_network import Group, Wires
+from meshwright.costs.process_groups.group_network import Group, HostNetwork
 from meshwright.costs.training_step.kernels import kernel_settings
 from meshwright.costs.training_step.step_time import Pricer
 from meshwright.devices import device_type
@@ -61,7 +61,7 @@ def of_rows(tmp_path):
 def test_a_row_that_leaves_nothing_open_is_priced_as_it_stands(of_rows):
     found = of_rows(ROW).found[0]
     layout = Layout(tp=2, pp=4, dp=2, micro_batch=2, global_batch=64)
-    step = Pricer(device_type("a100"), Wires(8, 300e9, 200e9)).price(gpt(24, 2048, 16, 51200, 1024), layout, 1024)
+    step = Pricer(device_type("a100"), HostNetwork(8, 300e9, 200e9)).price(gpt(24, 2048, 16, 51200, 1024), layout, 1024)
     # the sums of gradients in the row's 2024 software are the layout's defaults
     assert found.predicted.step_s == pytest.approx(step.step_s)
     assert found.chosen == {}
@@ -160,7 +160,7 @@ def test_rows_of_several_hosts_take_the_network_that_their_source_names_worked_b
     lines = ["256,1024,2,6144,48,40,2048,8,32,1,30000", "8,16,1,1024,16,24,1024,8,1,1,300", "16,32,1,1024,16,24,1024,8,2,1,400"]
     table.write_text("\n".join([",".join(VTRAIN_COLUMNS), *lines]) + "\n")
     many, one, two = read_rows(table)
-    assert many.wires == Wires(8, 300e9, 100e9)
+    assert many.wires == HostNetwork(8, 300e9, 100e9)
     seconds = many.wires.group_s("all_reduce", 1e9, Group(32, 1, 8, 8))
     assert seconds == pytest.approx(12 * 14e-6 + 2 * 31 / 32 * 1e9 / (0.9 * 100e9 / 8))
     assert [row.family for row in (many, one, two)] == ["vtrain-multi-host", "vtrain-h1024 (calibration)", "vtrain-multi-host"]
@@ -171,7 +171,7 @@ def test_rows_of_several_hosts_take_the_network_that_their_source_names_worked_b
 
 def sync_s(row, card_bytes_per_s):
     """Seconds of gradient synchronisation of a row on hosts of other cards."""
-    wires = Wires(8, 300e9, card_bytes_per_s)
+    wires = HostNetwork(8, 300e9, card_bytes_per_s)
     return predict(replace(row, wires=wires)).predicted.breakdown_s["gradient sync"]
 
 
@@ -189,8 +189,8 @@ def test_what_is_taken_for_granted_is_noted(of_rows):
         "cluster.nic_gbit_per_s is not printed: 200, as in a DGX with a100 devices",
     )
     assert found.to_data()["notes"] == list(found.row.notes)
-    assert found.row.wires == Wires(8, 300e9, 200e9)
-    assert without("nics_per_host", "nic_gbit_per_s", device="h800").row.wires == Wires(8, 200e9, 400e9)
+    assert found.row.wires == HostNetwork(8, 300e9, 200e9)
+    assert without("nics_per_host", "nic_gbit_per_s", device="h800").row.wires == HostNetwork(8, 200e9, 400e9)
     older = without("nics_per_host", device="v100-32gb", nic_gbit_per_s=100)
     assert older.row.notes == ("cluster.nics_per_host is not printed: 4, one for two devices as in a DGX",)
     assert older.row.wires.card_bytes_per_s == 50e9
@@ -338,7 +338,7 @@ def test_overlap_gains_what_was_measured_on_256_devices(reference, has_new_block
     model, given = data["model"], data["layout"]
     more = {"is_parallel": True, "window": model["sequence"] // 2} if has_new_blocks else {}
     shape = gpt(model["layers"], model["hidden"], model["heads"], model["vocab"], model["sequence"], **more)
-    pricer = Pricer(device_type("a100"), Wires(8, 300e9, 200e9))
+    pricer = Pricer(device_type("a100"), HostNetwork(8, 300e9, 200e9))
     keys = {key: value for key, value in given.items() if value is not None} | {"sequence_parallel": True}
     found = []
     for switches in ((), ("overlap_tp",), ("overlap_tp", "overlap_pp"), ("overlap_tp", "overlap_pp", "overlap_dp")):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from meshwright.export.frameworks.megatron_groups import DEFAULT_ORDER, MAPPED_ORDER, Degrees, rank_groups
+from meshwright.export.frameworks.megatron_groups import DEFAULT_ORDER, MAPPED_ORDER, ParallelDegrees, rank_groups
 from meshwright.plans.partition import Layout
 
 SIZES = st.sampled_from([1, 2, 3, 4])
@@ -20,7 +20,7 @@ AXES = ["tp", "cp", "dp", "pp", "dp-cp", "tp-pp", "tp-cp", "tp-dp", "tp-dp-cp", 
 def degrees(draw, with_experts=True):
     tp, cp, dp, pp = (draw(SIZES) for _ in range(4))
     divisors = [ep for ep in range(1, dp * cp + 1) if dp * cp % ep == 0] if with_experts else [1]
-    return Degrees(pp=pp, dp=dp, cp=cp, ep=draw(st.sampled_from(divisors)), tp=tp)
+    return ParallelDegrees(pp=pp, dp=dp, cp=cp, ep=draw(st.sampled_from(divisors)), tp=tp)
 
 
 def test_two_by_two_by_two_worked_by_hand():
@@ -33,7 +33,7 @@ def test_two_by_two_by_two_worked_by_hand():
 
 def test_the_sixteen_ranks_of_megatrons_own_documentation():
     # "16 GPUs, 2 for tensor parallelism, 4 for the pipeline": 2 replicas, groups as its docstring lists them
-    groups = Degrees(tp=2, pp=4, dp=2).groups(DEFAULT_ORDER)
+    groups = ParallelDegrees(tp=2, pp=4, dp=2).groups(DEFAULT_ORDER)
     assert groups["dp"].tolist() == [[0, 2], [1, 3], [4, 6], [5, 7], [8, 10], [9, 11], [12, 14], [13, 15]]
     assert groups["tp"].tolist() == [[first, first + 1] for first in range(0, 16, 2)]
     assert groups["pp"].tolist() == [[0, 4, 8, 12], [1, 5, 9, 13], [2, 6, 10, 14], [3, 7, 11, 15]]
@@ -57,11 +57,11 @@ def test_the_default_order_is_that_of_the_layout(given_degrees):
 
 
 def test_the_mapping_is_for_neither_experts_nor_context_slices_in_a_pipeline():
-    assert Degrees(pp=2, dp=2, tp=2).allows(MAPPED_ORDER)
-    assert not Degrees(pp=2, dp=2, ep=2).allows(MAPPED_ORDER)
+    assert ParallelDegrees(pp=2, dp=2, tp=2).allows(MAPPED_ORDER)
+    assert not ParallelDegrees(pp=2, dp=2, ep=2).allows(MAPPED_ORDER)
     # dense ranks have pp at a stride of tp x cp, expert ranks at a stride of tp: the pipelines differ
-    assert not Degrees(pp=2, dp=2, cp=2).allows(MAPPED_ORDER)
-    assert Degrees(pp=1, dp=2, cp=2).allows(MAPPED_ORDER)
+    assert not ParallelDegrees(pp=2, dp=2, cp=2).allows(MAPPED_ORDER)
+    assert ParallelDegrees(pp=1, dp=2, cp=2).allows(MAPPED_ORDER)
 
 
 @given(degrees())

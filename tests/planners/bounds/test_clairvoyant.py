@@ -8,7 +8,7 @@ import pytest
 
 from meshwright.envs.batch import EpisodeBatch
 from meshwright.envs.benchmark import load_benchmark
-from meshwright.envs.playing import play
+from meshwright.envs.playing import play_episode
 from meshwright.errors import PolicyError
 from meshwright.evaluation.metrics import metrics
 from meshwright.jobs.arrivals import Arrivals
@@ -98,7 +98,7 @@ def most_accepted_of_intervals(episode):
 def test_no_rule_of_thumb_passes_the_bound(toy, seed):
     for name in ("max", "min", "random", "cheapest-feasible"):
         rule = rule_of_thumb(name, degrees=toy.space.degrees, placements=toy.settings.placement_rules)
-        record = play(rule, toy, seed)
+        record = play_episode(rule, toy, seed)
         assert record.blocking_rate(toy.settings.counted) >= bound(draw(toy, seed)).blocking_rate_at_least
 
 
@@ -116,7 +116,7 @@ def test_the_search_reaches_what_it_claims_in_the_environment(left_out):
 
 def test_a_known_episode_is_the_one_that_every_policy_meets(toy):
     batch = EpisodeBatch(toy, 1)
-    batch.begin(0, np.random.default_rng(5))
+    batch.reset(0, np.random.default_rng(5))
     episode = draw(toy, 5)
     for name in ("arrival_s", "graph_id", "num_steps"):
         length = len(getattr(episode, name))
@@ -170,7 +170,7 @@ def test_no_placement_of_the_published_first_fit_is_faster_than_the_bound_allows
     least_s = least_step_s(compat)
     chooser = rule_of_thumb("random@published", degrees=compat.space.degrees, placements=compat.settings.placement_rules)
     for seed in range(3):
-        record = play(chooser, compat, seed)
+        record = play_episode(chooser, compat, seed)
         k = np.flatnonzero(record.is_accepted)
         step_s = record.completion_s[k] / record.num_steps[k]
         degree = np.searchsorted(compat.space.degrees, record.degree[k])

@@ -5,7 +5,7 @@ from itertools import product
 
 from pydantic import ValidationError
 
-from meshwright.costs.process_groups.group_network import Wires, is_regular
+from meshwright.costs.process_groups.group_network import HostNetwork, is_regular
 from meshwright.costs.training_step.step_time import Pricer
 from meshwright.costs.work.memory import peak_memory
 from meshwright.costs.work.work import describe, is_legal
@@ -34,7 +34,7 @@ MIXTURE = shape_of(
     name="mixture",
 )
 LENGTH = 128
-PAIRS = Wires(2, 300e9, 25e9)
+PAIRS = HostNetwork(2, 300e9, 25e9)
 """Hosts of two devices with one card."""
 
 

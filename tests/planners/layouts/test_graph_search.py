@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from meshwright.clusters import load_cluster
-from meshwright.costs.process_groups.group_network import wiring
+from meshwright.costs.process_groups.group_network import group_network
 from meshwright.costs.training_step.graph_step_time import graph_step_s
 from meshwright.costs.work.graph_memory import graph_peak_memory
 from meshwright.costs.work.graph_work import describe_graph
@@ -49,7 +49,7 @@ def drawn(seed, num_ops, samples=8):
 
 
 def search(graph, batch=8, capacity=80e9, **rest):
-    return GraphSearch(graph, batch, A100, capacity, 8, wiring(CLUSTER), **rest)
+    return GraphSearch(graph, batch, A100, capacity, 8, group_network(CLUSTER), **rest)
 
 
 def combinations_of(n, k):
@@ -60,7 +60,7 @@ def combinations_of(n, k):
 @draws(4, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 10_000), st.integers(3, 6), st.sampled_from([80e9, 6e9, 3.5e9]))
 def test_the_best_layout_is_that_of_brute_force(seed, num_ops, capacity):
-    graph, wires = drawn(seed, num_ops), wiring(CLUSTER)
+    graph, wires = drawn(seed, num_ops), group_network(CLUSTER)
     orders = ("tp-cp-dp-pp", "pp-tp-cp-dp")
     everything = []
     for pp in (pp for pp in (1, 2, 4) if pp <= num_ops):

@@ -5,15 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.clusters import load_cluster
-from meshwright.costs.process_groups.group_network import Wires, wiring
+from meshwright.costs.process_groups.group_network import HostNetwork, group_network
 from meshwright.costs.settings import CostSettings
-from meshwright.costs.training_step.bounds import BoundedPricer, Optimist
+from meshwright.costs.training_step.bounds import BoundedPricer, LowerBound
 from meshwright.costs.training_step.step_time import Pricer
 from meshwright.costs.work.memory import peak_memory
 from meshwright.costs.work.work import describe
 from meshwright.errors import PlanError
 from meshwright.jobs.readers.huggingface import shape_of
-from meshwright.planners.layouts.results import Found, Front, spelled
+from meshwright.planners.layouts.results import Front, RankedLayout, layout_text
 from meshwright.planners.layouts.search import LayoutSearch
 from meshwright.planners.layouts.space import LayoutSpace, parse_keep
 from meshwright.plans import Layout
@@ -106,10 +106,10 @@ def test_the_search_examines_shards_in_pipelines_recomputed_zero_bubble_and_unev
 
 FABRICS = {
     "pairs": (PAIRS, 8),
-    "hosts of four": (Wires(4, 300e9, 100e9), 8),
-    "ring on a Clos": (wiring(load_cluster("preset:dgx-a100-8x8"), CostSettings(collectives="ring")), 16),
-    "RAMP": (wiring(load_cluster("preset:ramp-4x4x2")), 8),
-    "matrix": (wiring(drawn_matrix(1, devices_per_host=2)), 8),
+    "hosts of four": (HostNetwork(4, 300e9, 100e9), 8),
+    "ring on a Clos": (group_network(load_cluster("preset:dgx-a100-8x8"), CostSettings(collectives="ring")), 16),
+    "RAMP": (group_network(load_cluster("preset:ramp-4x4x2")), 8),
+    "matrix": (group_network(drawn_matrix(1, devices_per_host=2)), 8),
 }
 LAYOUTS = {
     (shape.name, name): list(LayoutSpace(shape, LENGTH, 8, wires.devices_per_host).layouts(world))
@@ -130,7 +130,7 @@ def test_no_bound_is_above_the_price_in_any_rank_order(data, shape, name):
     order = data.draw(st.sampled_from(orders))
     work = describe(shape, layout, LENGTH)
     base = layout.model_copy(update={"schedule": "1f1b", "virtual_stages": 1, "zero": 0, "overlap_pp": False})
-    optimist, pricer = Optimist(A100, wires, world=world), BoundedPricer(A100, wires, order=order)
+    optimist, pricer = LowerBound(A100, wires, world=world), BoundedPricer(A100, wires, order=order)
     step_s = pricer.step_s(work)
     assert step_s == Pricer(A100, wires, order=order).step_s(work)
     assert optimist.node_s(describe(shape, base, LENGTH)) <= step_s
@@ -155,7 +155,7 @@ def test_no_layout_of_a_node_is_leaner_than_its_leanest_and_memory_grows_with_th
 
 
 def test_where_hosts_are_not_alike_the_search_is_exact_over_all_orders_that_number_ranks_otherwise():
-    wires = wiring(drawn_matrix(0, num_devices=4))
+    wires = group_network(drawn_matrix(0, num_devices=4))
     space = LayoutSpace(GPT, LENGTH, 2, 1)
     pricers = {order: Pricer(A100, wires, order=order) for order in ORDERS}
     wanted = []
@@ -170,7 +170,7 @@ def test_where_hosts_are_not_alike_the_search_is_exact_over_all_orders_that_numb
 
 
 def test_ranks_that_share_a_host_are_those_of_the_axis_that_gains_most():
-    slow = Wires(2, 300e9, 1e9)
+    slow = HostNetwork(2, 300e9, 1e9)
 
     def order(keep, batch):
         space = LayoutSpace(WIDE, 1024, batch, 2, parse_keep(keep))
@@ -191,7 +191,7 @@ def test_orders_that_put_a_group_unevenly_on_hosts_are_not_tried():
     space = LayoutSpace(GPT, LENGTH, 12, 4)
     three = Layout(dp=3, pp=4, micro_batch=1, global_batch=12)
     # Stages of three ranks on hosts of four would straddle them; four stages side by side fill a host.
-    assert all(order.index("pp") < order.index("dp") for order in space.rank_orders(three, Wires(4, 300e9, 100e9)))
+    assert all(order.index("pp") < order.index("dp") for order in space.rank_orders(three, HostNetwork(4, 300e9, 100e9)))
 
 
 def test_a_search_tells_the_closest_layout_where_none_fits():
@@ -215,7 +215,7 @@ def test_what_is_told_early_gets_better_and_ends_with_the_best():
 def test_the_front_is_what_nothing_beats(figures):
     front = Front()
     for number, (step_s, memory_bytes, devices) in enumerate(figures):
-        front.add(Found(step_s, memory_bytes, devices, str(number), Layout(micro_batch=1, global_batch=1), "tp-cp-dp-pp"))
+        front.add(RankedLayout(step_s, memory_bytes, devices, str(number), Layout(micro_batch=1, global_batch=1), "tp-cp-dp-pp"))
 
     def beats(one, other):
         return one != other and all(mine <= others for mine, others in zip(one, other, strict=True))
@@ -225,7 +225,7 @@ def test_the_front_is_what_nothing_beats(figures):
 
 def test_a_layout_is_spelled_in_short():
     layout = Layout(tp=8, pp=4, dp=2, virtual_stages=3, schedule="interleaved", micro_batch=2, global_batch=16, zero=1)
-    assert spelled(layout) == "tp=8 pp=4 dp=2 interleaved:3 mb=2 zero=1 overlap_pp=false overlap_dp=false"
+    assert layout_text(layout) == "tp=8 pp=4 dp=2 interleaved:3 mb=2 zero=1 overlap_pp=false overlap_dp=false"
 
 
 @pytest.mark.parametrize(
@@ -264,7 +264,7 @@ def test_all_layouts_of_a_175b_model_on_1024_devices_are_decided_by_pricing_few_
     config = {"model_type": "gpt2", "n_embd": 12288, "n_layer": 96, "n_head": 96, "n_positions": 2048, "vocab_size": 51200}
     examined = []
     space = LayoutSpace(shape_of(config, name="gpt3-175b"), 2048, 1536, 8)
-    wires = Wires(8, 300e9, 200e9)
+    wires = HostNetwork(8, 300e9, 200e9)
     tell = LayoutSearch(space, A100, ROOMY, wires, on_best=lambda one, counts: examined.append(counts.examined))
     found = tell.run([1024])
     assert examined[0] <= 1

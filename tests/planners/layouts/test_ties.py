@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.costs.training_step.uncertainty import UTILISATION
-from meshwright.planners.layouts.results import Found, spelled
+from meshwright.planners.layouts.results import RankedLayout, layout_text
 from meshwright.planners.layouts.ties import COMPARED_UNCERTAINTY, FARTHEST, are_tied, simplicity, tie_width
 from meshwright.planning.search import search_layouts
 from meshwright.plans.partition import Layout
@@ -23,7 +23,7 @@ doubts = st.dictionaries(st.sampled_from(NAMES), st.floats(0, 0.4))
 
 def found(**keys):
     layout = Layout(**({"micro_batch": 1, "global_batch": 64} | keys))
-    return Found(1.0, 1e9, layout.world, spelled(layout), layout, DEFAULT_ORDER)
+    return RankedLayout(1.0, 1e9, layout.world, layout_text(layout), layout, DEFAULT_ORDER)
 
 
 def test_a_tie_worked_by_hand():

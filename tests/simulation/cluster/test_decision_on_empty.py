@@ -38,7 +38,7 @@ def test_it_is_what_an_episode_shows_first(changes):
             episodes = scenario.new_episodes(1)
             num = scenario.settings.num_jobs + 1
             jobs = np.zeros(num), np.full(num, graph_id), np.full(num, num_steps), np.full(num, fraction)
-            scenario.begin(episodes, 0, Arrivals(*jobs), 7)
+            scenario.reset(episodes, 0, Arrivals(*jobs), 7)
             allowed_s = float(fraction * (num_steps * sequential_s))
             ours = decision_on_empty(scenario, graph_id, num_steps, allowed_s)
             theirs = decision(scenario, episodes, 0)

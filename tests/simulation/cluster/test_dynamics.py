@@ -27,7 +27,7 @@ def arrivals_of(scenario, seed):
 def play(scenario, arrivals, choose):
     """One episode; ``choose(episodes)`` gives a candidate for each decision."""
     episodes = scenario.new_episodes(1)
-    scenario.begin(episodes, 0, arrivals)
+    scenario.reset(episodes, 0, arrivals)
     for _ in range(scenario.settings.num_jobs):
         dynamics.decide(scenario.problem, episodes, 0, choose(episodes))
     return episodes
@@ -50,7 +50,7 @@ def test_every_candidate_of_an_episode_is_the_one_that_brute_force_finds(scenari
     arrivals = arrivals_of(scenario, seed)
     plain, choose = PlainPlayer(scenario, arrivals), at_random(seed, eager)
     episodes = scenario.new_episodes(1)
-    scenario.begin(episodes, 0, arrivals)
+    scenario.reset(episodes, 0, arrivals)
     for k in range(scenario.settings.num_jobs):
         plain.now = float(arrivals.arrival_s[k])
         found, can_place, reason = plain.look(k)
@@ -118,7 +118,7 @@ def test_rejecting_a_job_changes_nothing_for_the_next_one(scenario, seed):
     twice = {f: np.repeat(getattr(jobs, f), 2)[: len(jobs.arrival_s)] for f in ("graph_id", "num_steps", "deadline_fraction")}
     arrivals = Arrivals(arrival_s=np.repeat(jobs.arrival_s, 2)[: len(jobs.arrival_s)], **twice)
     episodes, choose = scenario.new_episodes(1), at_random(seed, 0.9)
-    scenario.begin(episodes, 0, arrivals)
+    scenario.reset(episodes, 0, arrivals)
     for k in range(scenario.settings.num_jobs):
         before = [values[0].copy() for values in (episodes.candidate_block, episodes.candidate_s, episodes.can_place)]
         is_first_of_pair = k % 2 == 0
@@ -134,7 +134,7 @@ def test_episodes_side_by_side_do_not_touch_each_other(scenario, seed):
     together = scenario.new_episodes(3)
     choosers = [at_random(seed + e, 0.9) for e in range(3)]
     for e in (2, 0, 1):
-        scenario.begin(together, e, arrivals_of(scenario, seed + e))
+        scenario.reset(together, e, arrivals_of(scenario, seed + e))
     for _ in range(scenario.settings.num_jobs):
         for e in range(3):
             view = dynamics.Episodes(*(values[e : e + 1] for values in together))
@@ -146,16 +146,16 @@ def test_episodes_side_by_side_do_not_touch_each_other(scenario, seed):
 def test_an_episode_that_starts_anew_forgets_the_last_one(scenario):
     arrivals = arrivals_of(scenario, 5)
     episodes = play(scenario, arrivals_of(scenario, 4), at_random(4, 1.0))
-    scenario.begin(episodes, 0, arrivals)
+    scenario.reset(episodes, 0, arrivals)
     for name, values in episodes._asdict().items():
         fresh = scenario.new_episodes(1)
-        scenario.begin(fresh, 0, arrivals)
+        scenario.reset(fresh, 0, arrivals)
         assert np.array_equal(values, getattr(fresh, name), equal_nan=values.dtype == np.float64), name
 
 
 def test_a_candidate_that_cannot_be_placed_rejects_the_job(scenario):
     episodes = scenario.new_episodes(1)
-    scenario.begin(episodes, 0, arrivals_of(scenario, 0))
+    scenario.reset(episodes, 0, arrivals_of(scenario, 0))
     barred = int(np.flatnonzero(~episodes.can_place[0])[0])
     assert not dynamics.decide(scenario.problem, episodes, 0, barred)
     assert (episodes.chosen[0, 0], episodes.outcome[0, 0], episodes.block[0, 0]) == (0, Outcome.REJECTED, -1)
@@ -187,12 +187,12 @@ def by_hand(scenario, *, arrival_s, deadline_fraction, num_steps=1000):
     jobs = len(arrival_s)
     fractions = np.broadcast_to(deadline_fraction, jobs)
     episodes = scenario.new_episodes(1)
-    scenario.begin(episodes, 0, Arrivals(np.array(arrival_s), np.zeros(jobs), np.full(jobs, num_steps), fractions))
+    scenario.reset(episodes, 0, Arrivals(np.array(arrival_s), np.zeros(jobs), np.full(jobs, num_steps), fractions))
     return episodes
 
 
 def take(scenario, episodes, degree):
-    """Accept the job at hand on that many ranks."""
+    """Accept the current job on that many ranks."""
     return dynamics.decide(scenario.problem, episodes, 0, scenario.candidate_degree.index(degree))
 
 

@@ -52,7 +52,7 @@ def everything():
 def play(scenario, arrivals, choose, seed=0):
     """One episode to its end; ``choose(episodes)`` gives a candidate for each decision."""
     episodes = scenario.new_episodes(1)
-    scenario.begin(episodes, 0, arrivals, seed)
+    scenario.reset(episodes, 0, arrivals, seed)
     while episodes.job[0] < scenario.settings.num_jobs:
         dynamics.decide(scenario.problem, episodes, 0, choose(episodes))
     return episodes
@@ -62,7 +62,7 @@ def play_plain(scenario, arrivals, choose, seed):
     """The plain player against the kernel, decision by decision; both are returned at the end of the episode."""
     plain = PlainPlayer(scenario, arrivals, seed)
     episodes = scenario.new_episodes(1)
-    scenario.begin(episodes, 0, arrivals, seed)
+    scenario.reset(episodes, 0, arrivals, seed)
     asked = plain.decisions()
     k, found, can_place, reason = next(asked)
     devices = [frozenset([d]) for d in range(scenario.cluster.num_devices)]
@@ -283,7 +283,7 @@ def test_the_expected_completion_is_dalys(ranks, repair_s):
 def test_impossible_settings_are_refused(changes, words):
     data = {"cluster": "preset:host-8", "workload": "preset:toy", "num_jobs": 30, "max_degree": 8, **changes}
     with pytest.raises(ConfigError, match=words):
-        yaml_settings.build(ScenarioSettings, data)
+        yaml_settings.build_settings(ScenarioSettings, data)
 
 
 def test_only_what_is_on_changes_the_digest():

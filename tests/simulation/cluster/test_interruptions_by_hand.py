@@ -19,7 +19,7 @@ FOUR = 3  # candidates: 0 rejects, then 1, 2, 4 ranks
 def begun(scenario, arrivals, fails_at=None):
     """An episode that shows its first job, with failures at given times: {device: time}."""
     episodes = scenario.new_episodes(1)
-    scenario.begin(episodes, 0, arrivals)
+    scenario.reset(episodes, 0, arrivals)
     for device, time in (fails_at or {}).items():
         episodes.fails_at_s[0, device] = time
     return episodes
@@ -98,7 +98,7 @@ def test_a_preemption_worked_by_hand():
     # Paused at 700 s for 200 s, restart until 950 s, 400 s left from the checkpoint at 600 s.
     scenario = round_numbers(num_jobs=1, preemption={"rate_per_job_h": 1e-15, "pause_s": 200.0})
     episodes = scenario.new_episodes(1)
-    scenario.begin(episodes, 0, jobs_of([0.0, 0.0], [1000, 1]))
+    scenario.reset(episodes, 0, jobs_of([0.0, 0.0], [1000, 1]))
     dynamics.decide(scenario.problem, episodes, 0, FOUR)
     episodes.preempted_at_s[0, 0] = 700.0
     found = record(scenario, episodes, 0)

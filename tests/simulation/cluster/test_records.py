@@ -1,4 +1,4 @@
-"""Records of episodes and the decision at hand, worked by hand on one host of eight devices."""
+"""Records of episodes and the current decision, worked by hand on one host of eight devices."""
 
 import numpy as np
 import pytest
@@ -35,7 +35,7 @@ def episodes(scenario):
     arrivals = Arrivals(
         np.array([0.0, 1.0, 2.0, 1e9, 2e9]), np.array([0, 1, 0, 1, 0]), 1000 * np.array([10, 20, 30, 40, 50]), fractions
     )
-    scenario.begin(found, 1, arrivals)
+    scenario.reset(found, 1, arrivals)
     return found
 
 

@@ -12,7 +12,7 @@ from meshwright.clusters.cluster import load_cluster
 from meshwright.errors import ConfigError, InputFileError
 from meshwright.simulation.cluster import dynamics
 from meshwright.simulation.cluster.records import record
-from meshwright.simulation.cluster.scenario import ScenarioSettings, assemble, build
+from meshwright.simulation.cluster.scenario import ScenarioSettings, assemble, build_scenario
 
 from ..samples import small_scenario, small_workload
 
@@ -28,13 +28,13 @@ import json, sys
 import numpy as np
 from meshwright.simulation.cluster import dynamics
 from meshwright.simulation.cluster.records import record
-from meshwright.simulation.cluster.scenario import ScenarioSettings, build
+from meshwright.simulation.cluster.scenario import ScenarioSettings, build_scenario
 
 def main(workload):
-    scenario = build(ScenarioSettings(cluster="preset:ramp-4x4x2", workload=workload, num_jobs=30, max_degree=8))
+    scenario = build_scenario(ScenarioSettings(cluster="preset:ramp-4x4x2", workload=workload, num_jobs=30, max_degree=8))
     rng = np.random.default_rng(7)
     episodes = scenario.new_episodes(1)
-    scenario.begin(episodes, 0, scenario.workload.sample(rng, 31))
+    scenario.reset(episodes, 0, scenario.workload.sample(rng, 31))
     for _ in range(30):
         dynamics.decide(scenario.problem, episodes, 0, int(rng.choice(np.flatnonzero(episodes.can_place[0]))))
     return {"digest": scenario.digest, "rows": record(scenario, episodes, 0).to_data(scenario)}
@@ -58,7 +58,7 @@ def test_another_seed_gives_another_record(scenario):
     def played(seed):
         rng = np.random.default_rng(seed)
         episodes = scenario.new_episodes(1)
-        scenario.begin(episodes, 0, scenario.workload.sample(rng, 31))
+        scenario.reset(episodes, 0, scenario.workload.sample(rng, 31))
         for _ in range(30):
             dynamics.decide(scenario.problem, episodes, 0, int(rng.choice(np.flatnonzero(episodes.can_place[0]))))
         return record(scenario, episodes, 0)
@@ -89,7 +89,7 @@ def test_candidates_are_the_rejection_and_each_rule_for_each_degree(scenario):
 def test_allowed_time_is_a_fraction_of_the_sequential_time(scenario):
     arrivals = scenario.workload.sample(np.random.default_rng(3), 31)
     episodes = scenario.new_episodes(1)
-    scenario.begin(episodes, 0, arrivals)
+    scenario.reset(episodes, 0, arrivals)
     for k in range(31):
         job = arrivals.job(k, scenario.workload.graphs)
         assert episodes.allowed_s[0, k] == pytest.approx(job.deadline_s, rel=1e-12)
@@ -137,7 +137,7 @@ def test_the_digest_does_not_depend_on_how_the_cluster_is_spelled(scenario):
 def test_a_bad_setting_is_refused_by_name(change, message):
     data = {"cluster": "preset:host-8", "workload": "preset:quickstart", "num_jobs": 10, **change}
     with pytest.raises(ConfigError, match=message):
-        settings.build(ScenarioSettings, data)
+        settings.build_settings(ScenarioSettings, data)
 
 
 @pytest.mark.parametrize(
@@ -152,4 +152,4 @@ def test_a_bad_setting_is_refused_by_name(change, message):
 def test_a_missing_part_is_named(change, error, message):
     data = {"cluster": "preset:host-8", "workload": "preset:quickstart", "num_jobs": 10, **change}
     with pytest.raises(error, match=message):
-        build(settings.build(ScenarioSettings, data))
+        build_scenario(settings.build_settings(ScenarioSettings, data))

@@ -18,7 +18,7 @@ def played(scenario, seed, decisions):
     """An episode in which random candidates were taken."""
     rng = np.random.default_rng(seed)
     episodes = scenario.new_episodes(1)
-    scenario.begin(episodes, 0, scenario.workload.sample(rng, scenario.settings.num_jobs + 1))
+    scenario.reset(episodes, 0, scenario.workload.sample(rng, scenario.settings.num_jobs + 1))
     for _ in range(decisions):
         dynamics.decide(scenario.problem, episodes, 0, int(rng.choice(np.flatnonzero(episodes.can_place[0]))))
     return episodes
@@ -61,8 +61,8 @@ def test_where_room_is_scarce_the_best_of_each_degree_stay():
     rng = np.random.default_rng(3)
     jobs = dataclasses.replace(everything.workload.sample(rng, 31), deadline_fraction=np.full(31, np.inf))
     episodes, scarce = everything.new_episodes(1), few.new_episodes(1)
-    everything.begin(episodes, 0, jobs)
-    few.begin(scarce, 0, jobs)
+    everything.reset(episodes, 0, jobs)
+    few.reset(scarce, 0, jobs)
     assert (episodes.candidate_block[0] >= 0).sum() > 5
     listed = scarce.candidate_block[0, 6:]
     assert (listed >= 0).all()
@@ -72,9 +72,9 @@ def test_where_room_is_scarce_the_best_of_each_degree_stay():
     assert listed.tolist() == scarce.candidate_block[0, 1:6].tolist()
     # best fit offers them already
     assert not scarce.can_place[0, 6:].any()
-    at_hand = decision(few, scarce, 0)
-    assert at_hand.offered("all-blocks").tolist() == [1, 2, 3, 4, 5]
-    assert at_hand.degree.tolist() == [0, 1, 2, 4, 6, 8, 1, 2, 4, 6, 8]
+    current = decision(few, scarce, 0)
+    assert current.offered("all-blocks").tolist() == [1, 2, 3, 4, 5]
+    assert current.degree.tolist() == [0, 1, 2, 4, 6, 8, 1, 2, 4, 6, 8]
 
 
 def test_too_many_blocks_to_list_are_refused():

@@ -10,7 +10,7 @@ from meshwright.errors import ConfigError
 from meshwright.jobs.load import load_shape
 from meshwright.jobs.readers.huggingface import shape_of
 from meshwright.plans.partition import Layout
-from meshwright.settings import build
+from meshwright.settings import build_settings
 
 CLUSTERS = ("dgx-a100-8x8", "dgx-a100-8x8", "dgx-a100-8x8", "host-8", "clos-64-4to1", "ramp-4x4x2")
 
@@ -78,7 +78,7 @@ def layouts(count, seed):
             "shard_group": rng.choice([None, None, 2]),
         }
         try:
-            layout = build(Layout, chosen)
+            layout = build_settings(Layout, chosen)
         except ConfigError:
             continue
         if is_legal(shapes()[name][0], layout, shapes()[name][1]):

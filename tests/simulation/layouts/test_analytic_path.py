@@ -10,7 +10,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from meshwright.costs.process_groups.group_network import wiring
+from meshwright.costs.process_groups.group_network import group_network
 from meshwright.costs.settings import CostSettings
 from meshwright.costs.training_step.graph_step_time import graph_step_s
 from meshwright.costs.training_step.step_time import Pricer
@@ -20,7 +20,7 @@ from meshwright.jobs import load_graph
 from meshwright.plans.partition import Layout
 from meshwright.plans.rank_order import ORDERS, coordinates, numbers
 from meshwright.simulation.layouts.graph_step import GraphStep
-from meshwright.simulation.layouts.running import layout_step, run, simulated_step_s
+from meshwright.simulation.layouts.running import layout_step, run_layout, simulated_step_s
 
 from ...costs.uneven import drawn_matrix
 from ...draws import cases
@@ -37,8 +37,10 @@ def both_s(name, place, layout, costs):
     """Analytic and simulated seconds of a step."""
     shape, length = shapes()[name]
     work = describe(shape, layout, length)
-    pricer = Pricer(cluster(place).device_types[0], wiring(cluster(place), costs), costs.overlap_slowdown)
-    return pricer.step_s(work), run(layout_step(work, cluster(place), costs, pricer=pricer), cluster(place), costs=costs).step_s
+    pricer = Pricer(cluster(place).device_types[0], group_network(cluster(place), costs), costs.overlap_slowdown)
+    return pricer.step_s(work), run_layout(
+        layout_step(work, cluster(place), costs, pricer=pricer), cluster(place), costs=costs
+    ).step_s
 
 
 @pytest.mark.parametrize("group", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(1, GROUPS))])
@@ -92,11 +94,11 @@ def test_both_paths_agree_in_every_order_of_ranks():
         order, where = ORDERS[number % len(ORDERS)], cluster(place)
         shape, length = shapes()[name]
         work = describe(shape, layout, length)
-        pricer = Pricer(where.device_types[0], wiring(where, INDEPENDENT), 1.0, order=order)
+        pricer = Pricer(where.device_types[0], group_network(where, INDEPENDENT), 1.0, order=order)
         devices = np.empty(layout.world, np.int64)  # of the ranks in the layout's own order
         for device, at in enumerate(coordinates(layout, order)):
             devices[((at.pp * layout.dp + at.dp) * layout.cp + at.cp) * layout.tp + at.tp] = device
-        simulated_s = run(layout_step(work, where, INDEPENDENT, pricer=pricer), where, devices, INDEPENDENT).step_s
+        simulated_s = run_layout(layout_step(work, where, INDEPENDENT, pricer=pricer), where, devices, INDEPENDENT).step_s
         errors[name, place, order, str(layout)] = simulated_s / pricer.step_s(work) - 1
     assert {key: error for key, error in errors.items() if abs(error) > 0.03} == {}
 
@@ -121,9 +123,9 @@ def test_any_job_graph_takes_what_its_analytic_path_says():
                 zero=rng.choice([0, 1]),
                 recompute=rng.choice(["none", "full"]),
             )
-            wires = wiring(cluster(place), INDEPENDENT)
+            wires = group_network(cluster(place), INDEPENDENT)
             work = describe_graph(graph, layout, cluster(place).device_types[0], INDEPENDENT)
-            simulated_s = run(GraphStep(work, wires), cluster(place), costs=INDEPENDENT).step_s
+            simulated_s = run_layout(GraphStep(work, wires), cluster(place), costs=INDEPENDENT).step_s
             errors[name, place, str(layout)] = simulated_s / graph_step_s(work, wires) - 1
     assert len(errors) == 40
     assert {key: error for key, error in errors.items() if abs(error) > 0.03} == {}
@@ -140,9 +142,9 @@ def test_both_paths_agree_on_networks_whose_hosts_are_not_alike():
         where, order = drawn_matrix(number, devices_per_host=(1, 1, 2, 4)[number % 4]), ORDERS[number % len(ORDERS)]
         shape, length = shapes()[name]
         work = describe(shape, layout, length)
-        pricer = Pricer(where.device_types[0], wiring(where, INDEPENDENT), 1.0, order=order)
+        pricer = Pricer(where.device_types[0], group_network(where, INDEPENDENT), 1.0, order=order)
         devices = numbers(layout, order)
-        simulated_s = run(layout_step(work, where, INDEPENDENT, pricer=pricer), where, devices, INDEPENDENT).step_s
+        simulated_s = run_layout(layout_step(work, where, INDEPENDENT, pricer=pricer), where, devices, INDEPENDENT).step_s
         priced = pricer.price_work(work)
         assert priced.step_s == pricer.step_s(work)
         assert sum(priced.breakdown_s.values()) == pytest.approx(priced.step_s, rel=1e-9)

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from meshwright.costs.process_groups.group_network import wiring
+from meshwright.costs.process_groups.group_network import group_network
 from meshwright.costs.settings import CostSettings
 from meshwright.costs.stage_cuts.graph_cuts import best_cuts
 from meshwright.costs.training_step.graph_step_time import graph_step_s, price_graph
@@ -13,7 +13,7 @@ from meshwright.costs.work.graph_work import describe_graph
 from meshwright.jobs import load_graph
 from meshwright.plans.partition import Layout
 from meshwright.simulation.layouts.graph_step import GraphStep
-from meshwright.simulation.layouts.running import run
+from meshwright.simulation.layouts.running import run_layout
 
 from ...costs.uneven import drawn_matrix
 from ...oracles.layout_views import layout_memory
@@ -35,7 +35,7 @@ CUTS = [
 def step_of(name, keys):
     graph = load_graph(f"zoo:{name}", device=HOST.device_types[0], batch_size=64)
     layout = Layout(**({"global_batch": 64} | keys))
-    wires = wiring(HOST, INDEPENDENT)
+    wires = group_network(HOST, INDEPENDENT)
     cuts = best_cuts(graph, layout, HOST.device_types[0], wires, INDEPENDENT)
     return GraphStep(describe_graph(graph, layout, HOST.device_types[0], INDEPENDENT, cuts=cuts), wires)
 
@@ -44,7 +44,7 @@ def step_of(name, keys):
 @pytest.mark.parametrize("name", ["alexnet", "vgg16"])
 def test_it_takes_and_keeps_what_the_analytic_path_says(name, keys):
     step = step_of(name, keys)
-    ran = run(step, HOST, costs=INDEPENDENT)
+    ran = run_layout(step, HOST, costs=INDEPENDENT)
     assert ran.step_s == pytest.approx(graph_step_s(step.work, step.wires), rel=0.03)
     peaks = layout_memory(step, ran).peak_bytes.reshape(step.layout.pp, -1)
     expected = [[graph_stage_memory(step.work, stage).total] for stage in range(step.layout.pp)]
@@ -60,9 +60,9 @@ def test_gradients_between_chunks_hide_behind_the_passes_as_they_run():
         keys |= {"pp": 8 // dp, "global_batch": micro_batch * dp * rng.choice([3, 8]), "virtual_stages": rng.choice([2, 3])}
         layout = Layout(schedule="interleaved", overlap_dp=True, **keys)
         for place in (HOST, drawn_matrix(case)):
-            wires, device = wiring(place, INDEPENDENT), place.device_types[0]
+            wires, device = group_network(place, INDEPENDENT), place.device_types[0]
             work = describe_graph(graph, layout, device, INDEPENDENT)
-            ran_s = run(GraphStep(work, wires), place, costs=INDEPENDENT).step_s
+            ran_s = run_layout(GraphStep(work, wires), place, costs=INDEPENDENT).step_s
             priced = price_graph(work, wires, device)
             assert priced.step_s == pytest.approx(ran_s, rel=1e-3)
             assert sum(priced.breakdown_s.values()) == pytest.approx(priced.step_s)

@@ -14,7 +14,7 @@ from meshwright.errors import PlanError
 from meshwright.simulation.contention.concurrent_jobs import schedule as schedule_together
 from meshwright.simulation.contention.placed_job import PlacedJob
 from meshwright.simulation.layouts.lowering import lower
-from meshwright.simulation.layouts.running import layout_step, run, simulated_step_s
+from meshwright.simulation.layouts.running import layout_step, run_layout, simulated_step_s
 from meshwright.simulation.step import kernel
 from meshwright.simulation.step.execution import TaskKind
 
@@ -30,12 +30,12 @@ CASES = [case for case in layouts(120, seed=7) if case[2].world <= 16]
 
 
 def step_s(step, costs=INDEPENDENT, **rest):
-    return run(step, HOST, costs=costs, **rest).step_s
+    return run_layout(step, HOST, costs=costs, **rest).step_s
 
 
 def finish_s(step, costs=INDEPENDENT):
     """Of one step alone."""
-    return run(step, HOST, costs=costs, num_steps=1).timeline.step_s
+    return run_layout(step, HOST, costs=costs, num_steps=1).timeline.step_s
 
 
 def priced(name, place, chosen, costs=INDEPENDENT):
@@ -92,7 +92,7 @@ def test_chunks_let_an_urgent_message_go_between_worked_by_hand():
     step = StubStep(layout(dp=2, tp=2, overlap_dp=True), 0.5, 1.0, num_blocks=2, gradient_bytes=400_000.0, items=urgent)
 
     def backward_end_s(**changes):
-        found = run(step, HOST, costs=CostSettings(**changes), num_steps=1)
+        found = run_layout(step, HOST, costs=CostSettings(**changes), num_steps=1)
         return max(found.timeline.finish_s[row].max() for passed in found.lowered.passes for row in passed.ends)
 
     # forward: two blocks of 0.25 s, each with its message: 1 s in all; so everything above is 0.5 s later
@@ -134,7 +134,7 @@ def test_shared_links_and_their_plain_reference_agree_on_lowered_layouts():
 
 @pytest.mark.parametrize(("name", "place", "chosen"), CASES[:20])
 def test_every_rank_computes_each_pass_of_its_stage_and_messages_have_members_of_their_group(name, place, chosen):
-    lowered = run(priced(name, place, chosen), cluster(place), costs=INDEPENDENT, num_steps=1).lowered
+    lowered = run_layout(priced(name, place, chosen), cluster(place), costs=INDEPENDENT, num_steps=1).lowered
     execution, messages = lowered.execution, lowered.execution.messages
     is_compute = execution.kind == TaskKind.COMPUTE
     work_s = np.bincount(execution.rank[is_compute], execution.duration_s[is_compute], chosen.world).reshape(chosen.pp, -1)
@@ -156,7 +156,7 @@ def test_every_rank_computes_each_pass_of_its_stage_and_messages_have_members_of
 @pytest.mark.parametrize(("name", "place", "chosen"), CASES[:25])
 def test_memory_over_time_peaks_at_what_the_formula_says(name, place, chosen):
     step = priced(name, place, chosen)
-    found = run(step, cluster(place), costs=INDEPENDENT, num_steps=1)
+    found = run_layout(step, cluster(place), costs=INDEPENDENT, num_steps=1)
     peaks = layout_memory(step, found).peak_bytes.reshape(chosen.pp, -1)
     expected = [[stage_memory(step.work, stage).total] for stage in range(chosen.pp)]
     np.testing.assert_allclose(peaks, expected * np.ones(peaks.shape[1]), rtol=1e-9)
@@ -165,7 +165,7 @@ def test_memory_over_time_peaks_at_what_the_formula_says(name, place, chosen):
 def test_memory_worked_by_hand():
     # two stages, three micro-batches: the first stage keeps two at once (10 each), the last one
     step = StubStep(layout(pp=2, num_micro_batches=3))
-    assert layout_memory(step, run(step, HOST, costs=INDEPENDENT, num_steps=1)).peak_bytes.tolist() == [120.0, 110.0]
+    assert layout_memory(step, run_layout(step, HOST, costs=INDEPENDENT, num_steps=1)).peak_bytes.tolist() == [120.0, 110.0]
 
 
 def test_memory_of_recomputed_layers_in_a_zero_bubble_pipeline_worked_by_hand():
@@ -175,7 +175,7 @@ def test_memory_of_recomputed_layers_in_a_zero_bubble_pipeline_worked_by_hand():
     step = layout_step(describe(shapes()["config"][0], chosen, 512), HOST)
     kept, put_off = step.kept_bytes(0), step.put_off_bytes(0)
     assert put_off > 4 * kept
-    peaks = layout_memory(step, run(step, HOST, costs=INDEPENDENT, num_steps=1)).peak_bytes
+    peaks = layout_memory(step, run_layout(step, HOST, costs=INDEPENDENT, num_steps=1)).peak_bytes
     assert peaks[0] == pytest.approx(step.held_bytes(0) + kept + put_off)
     assert peaks[1] == pytest.approx(step.held_bytes(1) + 2 * put_off)
 
@@ -193,7 +193,7 @@ NEW = (
 @pytest.mark.parametrize("chosen", NEW, ids=str)
 def test_pipelines_of_shards_of_recomputed_weight_gradients_and_of_uneven_rounds_run_and_keep_what_is_told(chosen):
     step = layout_step(describe(shapes()["config"][0], chosen, 512), HOST)
-    found = run(step, HOST, costs=INDEPENDENT, num_steps=1)
+    found = run_layout(step, HOST, costs=INDEPENDENT, num_steps=1)
     kinds = 3 if chosen.schedule.startswith("zb") else 2
     assert len(found.lowered.passes) == kinds * chosen.num_micro_batches * chosen.pp * chosen.virtual_stages
     peaks = layout_memory(step, found).peak_bytes.reshape(chosen.pp, -1)
@@ -211,14 +211,14 @@ def test_pipelines_of_shards_of_recomputed_weight_gradients_and_of_uneven_rounds
 def test_exposed_communication_of_a_rank_worked_by_hand():
     # as above: 3 s of gradients of which 1 s is beside the backward pass
     step = StubStep(layout(dp=2, overlap_dp=True), num_blocks=2, gradient_bytes=3.0, update_s=1.0)
-    found = run(step, HOST, costs=INDEPENDENT, num_steps=1)
+    found = run_layout(step, HOST, costs=INDEPENDENT, num_steps=1)
     assert found.exposed_communication_s.tolist() == pytest.approx([2.0, 2.0], rel=1e-12)
     assert found.timeline.exposed_communication_s == pytest.approx(2.0, rel=1e-12)
 
 
 def test_the_trace_names_passes_and_collectives():
     step = StubStep(layout(dp=2, pp=2, num_micro_batches=2), send_bytes=0.5, gradient_bytes=3.0)
-    events = layout_trace(step, run(step, HOST, costs=INDEPENDENT, num_steps=1))["traceEvents"]
+    events = layout_trace(step, run_layout(step, HOST, costs=INDEPENDENT, num_steps=1))["traceEvents"]
     named = {(event["name"], event["cat"]) for event in events if event["ph"] == "X"}
     assert ("chunk 0, micro-batch 1 backward", "compute") in named
     assert ("gradients all-reduce backward", "all-reduce") in named
@@ -229,16 +229,16 @@ def test_the_trace_names_passes_and_collectives():
 def test_steps_follow_each_other_in_the_time_of_the_second():
     for name, place, chosen in CASES[:10]:
         step = priced(name, place, chosen)
-        two, four = (run(step, cluster(place), costs=INDEPENDENT, num_steps=n).step_s for n in (2, 4))
+        two, four = (run_layout(step, cluster(place), costs=INDEPENDENT, num_steps=n).step_s for n in (2, 4))
         assert two == pytest.approx(four, rel=1e-9)
 
 
 def test_a_tensor_parallel_group_across_hosts_takes_longer_than_inside_one():
     chosen = layout(tp=8, num_micro_batches=1)
     step = priced("config", "dgx-a100-8x8", chosen)
-    inside = run(step, cluster("dgx-a100-8x8"), costs=INDEPENDENT).step_s
-    across = run(step, cluster("dgx-a100-8x8"), np.arange(0, 64, 8), INDEPENDENT).step_s
-    uneven = run(step, cluster("dgx-a100-8x8"), np.arange(3, 11), INDEPENDENT).step_s
+    inside = run_layout(step, cluster("dgx-a100-8x8"), costs=INDEPENDENT).step_s
+    across = run_layout(step, cluster("dgx-a100-8x8"), np.arange(0, 64, 8), INDEPENDENT).step_s
+    uneven = run_layout(step, cluster("dgx-a100-8x8"), np.arange(3, 11), INDEPENDENT).step_s
     assert inside < across
     assert inside < uneven
 
@@ -256,8 +256,8 @@ def test_where_its_ranks_stand_is_checked():
     step = StubStep(layout(dp=2))
     for devices, told in (([0], "2 ranks for 1 devices"), ([0, 8], r"has devices 0\.\.7 .*8"), ([1, 1], "named twice")):
         with pytest.raises(PlanError, match=told):
-            run(step, HOST, devices)
+            run_layout(step, HOST, devices)
     with pytest.raises(PlanError, match="num_steps: must be at least 1"):
-        run(step, HOST, num_steps=0)
+        run_layout(step, HOST, num_steps=0)
     with pytest.raises(PlanError, match="2 ranks for 3 devices"):
         lower(step, RankNetwork(HOST, np.arange(3)), INDEPENDENT)

@@ -9,7 +9,7 @@ from meshwright.costs.pipelines.schedules import closed_form_s, in_flight
 from meshwright.costs.settings import CostSettings
 from meshwright.planning.estimate import estimate
 from meshwright.plans.partition import Layout
-from meshwright.simulation.layouts.steady import Rounds, rounds, with_micro_batches
+from meshwright.simulation.layouts.steady import SteadyRounds, rounds, with_micro_batches
 
 HOST = load_cluster("preset:host-8")
 
@@ -66,8 +66,8 @@ def test_two_steps_are_shorter_and_alike(layout, most):
 def test_what_needs_no_shortening_has_none_and_a_line_is_continued_exactly():
     assert rounds(Layout(pp=4, micro_batch=1, global_batch=4), 1e9) is None
     assert rounds(Layout(pp=4, micro_batch=1, global_batch=64), 11) is None  # 4 and 8 are 12
-    assert rounds(Layout(pp=4, micro_batch=1, global_batch=64), 12) == Rounds(64, 4, 4)
-    assert rounds(Layout(pp=4, micro_batch=1, global_batch=66), 1e9) == Rounds(66, 18, 4)
+    assert rounds(Layout(pp=4, micro_batch=1, global_batch=64), 12) == SteadyRounds(64, 4, 4)
+    assert rounds(Layout(pp=4, micro_batch=1, global_batch=66), 1e9) == SteadyRounds(66, 18, 4)
     for m in (64, 66):
         two = rounds(Layout(pp=4, micro_batch=1, global_batch=m), 1e9)
         whole_s = closed_form_s("1f1b", 4, 1, m, (1.0, 2.0, 0.0))

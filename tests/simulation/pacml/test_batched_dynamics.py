@@ -18,7 +18,7 @@ from meshwright.jobs.workload import Workload, WorkloadSettings
 from meshwright.simulation.cluster.scenario import Scenario, ScenarioSettings, assemble
 from meshwright.simulation.cluster.state import Outcome
 from meshwright.simulation.pacml.demands import draw_demands
-from meshwright.simulation.pacml.episode import Demand, Episode, Fate
+from meshwright.simulation.pacml.episode import Demand, Episode, JobOutcome
 from meshwright.simulation.pacml.heuristics import agent
 from meshwright.simulation.pacml.simulator import Simulator
 from meshwright.simulation.pacml.switches import PRESETS, Defects
@@ -58,7 +58,7 @@ def workload(graphs, num_steps, interarrival_s, distribution="A"):
         "deadline": deadline,
         "drop_input_ops": False,
     }
-    return Workload(configuration.build(WorkloadSettings, data), tuple(graphs))
+    return Workload(configuration.build_settings(WorkloadSettings, data), tuple(graphs))
 
 
 def scenario_of(defects, graphs, *, num_jobs, interarrival_s, rules=("published", "first-fit", "best-fit"), distribution="A"):
@@ -108,7 +108,7 @@ def play_both(scenario, demands, interarrival_s, choose):
         decided = plain.decide(degree)
         rewards, _ = batch.step(np.array([candidate_of(scenario, degree)]))
         assert rewards[0] == decided.reward, k
-        if decided.fate in (Fate.COMPLETED, Fate.RUNNING):
+        if decided.fate in (JobOutcome.COMPLETED, JobOutcome.RUNNING):
             assert batch.episodes.completion_s[0, k] == decided.completion_s
             held = scenario.devices_of(int(batch.episodes.block[0, k]))
             assert len(held) == decided.num_servers
@@ -219,7 +219,7 @@ def test_every_other_rule_holds_one_block_on_its_first_servers(rule):
     scenario = scenario_of(defects, graphs, num_jobs=40, interarrival_s=1000.0, rules=(rule,))
     simulator = Simulator(scenario.cluster, graphs, defects)
     batch = EpisodeBatch(scenario, 1)
-    batch.begin(0, np.random.default_rng(0))
+    batch.reset(0, np.random.default_rng(0))
     rng = np.random.default_rng(1)
     while not batch.is_over[0]:
         batch.step(np.array([rng.choice(np.flatnonzero(batch.observations.action_mask[0]))]))
@@ -290,15 +290,15 @@ def test_the_pool_is_sorted_by_name_without_the_defect():
 def test_impossible_semantics_are_refused(changes, told):
     data = {"cluster": "c", "workload": "w", "num_jobs": 5, "placement_rules": ["published"], **changes}
     with pytest.raises(MeshwrightError, match="(?s)" + told):
-        configuration.build(ScenarioSettings, data)
+        configuration.build_settings(ScenarioSettings, data)
 
 
 def test_a_preset_is_a_starting_point_for_changes():
     data = {"cluster": "c", "workload": "w", "num_jobs": 5}
     semantics = {"kind": "pacml", "preset": "pacml-physical", "defects": {"strict_deadline": True}}
-    chosen = configuration.build(ScenarioSettings, {**data, "semantics": semantics})
+    chosen = configuration.build_settings(ScenarioSettings, {**data, "semantics": semantics})
     assert {name for name in SWITCHES if getattr(chosen.defects, name)} == {"strict_deadline"}
-    again = configuration.build(ScenarioSettings, chosen.model_dump())
+    again = configuration.build_settings(ScenarioSettings, chosen.model_dump())
     assert again == chosen
 
 
@@ -315,7 +315,7 @@ def test_steps_of_random_length_are_refused_where_milliseconds_pass_as_seconds()
     graphs = small_graphs()
     jobs = workload(graphs, 50, 1000.0)
     random = jobs.settings.model_dump() | {"steps": {"kind": "sequential_time", "low_s": 1.0, "high_s": 2.0}}
-    jobs = Workload(configuration.build(WorkloadSettings, random), tuple(graphs))
+    jobs = Workload(configuration.build_settings(WorkloadSettings, random), tuple(graphs))
     chosen = ScenarioSettings(cluster="preset:ramp-4x4x2", workload="w", num_jobs=5, semantics={"kind": "pacml"})
     with pytest.raises(MeshwrightError, match="steps: where milliseconds pass as seconds"):
         assemble(chosen, load_cluster(chosen.cluster), jobs)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.errors import ConfigError, PlanError
-from meshwright.simulation.pacml.episode import Demand, Episode, Fate
+from meshwright.simulation.pacml.episode import Demand, Episode, JobOutcome
 from meshwright.simulation.pacml.switches import PHYSICAL, Defects
 
 from ...draws import draws
@@ -26,7 +26,7 @@ def test_a_job_runs_alone_by_hand(simulator_of):
     decisions = [played.decide(degree) for degree in (1, 2, 0, 1)]
     assert decisions[0].completion_s == 2250
     assert decisions[1].completion_s == pytest.approx(1125, rel=1e-3)
-    assert [d.fate for d in decisions] == [Fate.COMPLETED, Fate.COMPLETED, Fate.REJECTED, Fate.RUNNING]
+    assert [d.fate for d in decisions] == [JobOutcome.COMPLETED, JobOutcome.COMPLETED, JobOutcome.REJECTED, JobOutcome.RUNNING]
     totals = played.totals()
     # The job decided at 3,000 s still runs at the end, at 4,000 s: blocked. A fifth one arrives then.
     assert (totals.arrived, totals.blocked, totals.completed) == (5, 2, 2)
@@ -54,7 +54,7 @@ def test_the_steady_state_begins_behind_the_first_tenth_of_the_decisions(simulat
 
 def test_a_job_that_would_miss_its_deadline_is_turned_away_and_holds_nothing(simulator_of):
     played = episode(simulator_of(SINGLE), [("single", 0.5), ("single", 0.6)])
-    assert played.decide(2).fate == Fate.TOO_SLOW  # a little over half of the sequential time
+    assert played.decide(2).fate == JobOutcome.TOO_SLOW  # a little over half of the sequential time
     assert played.is_free.all()
     assert played.decide(2).is_accepted
 
@@ -66,7 +66,7 @@ def test_a_deadline_of_exactly_the_completion_time_hangs_on_the_last_bit(simulat
         simulator = simulator_of(graph, defects=Defects(strict_deadline=strict))
         assert simulator.sequential_s("chain") == 844.9999999999999
         decision = episode(simulator, [("chain", 1.0)]).decide(1)
-        assert decision.fate == (Fate.TOO_SLOW if strict else Fate.COMPLETED)
+        assert decision.fate == (JobOutcome.TOO_SLOW if strict else JobOutcome.COMPLETED)
 
 
 def test_a_full_cluster_blocks_and_a_mask_that_ignores_occupancy_does_not_say_so(simulator_of):
@@ -78,7 +78,7 @@ def test_a_full_cluster_blocks_and_a_mask_that_ignores_occupancy_does_not_say_so
         # Of the second plane, 2 x 2 and 2 x 1 are taken: 10 servers are free, but neither 2 x 2 x 2 nor 4 x 2 x 1 is.
         assert played.mask()[8] == ignores
         assert not played.mask()[16]
-        assert played.decide(8).fate == Fate.NO_BLOCK
+        assert played.decide(8).fate == JobOutcome.NO_BLOCK
 
 
 def test_the_mask_of_an_empty_cluster(simulator_of):
@@ -137,7 +137,7 @@ def test_laws_of_an_episode(simulator_of, branching, degrees, fraction, defects)
         decision = played.decide(degree)
         assert decision.is_accepted == fits
         if not defects.mask_ignores_occupancy:
-            assert decision.fate != Fate.NO_BLOCK or not valid
+            assert decision.fate != JobOutcome.NO_BLOCK or not valid
         if decision.is_accepted:
             servers = simulator.place(decision.demand.graph, degree, free_before).servers
             for until_s, others in held:  # no server runs two jobs
@@ -148,7 +148,7 @@ def test_laws_of_an_episode(simulator_of, branching, degrees, fraction, defects)
             busy = {server for until_s, servers in held if until_s > played.now_s for server in servers}
             assert set(np.flatnonzero(~played.is_free)) == busy
     totals = played.totals()
-    running = sum(d.fate == Fate.RUNNING for d in played.decisions)
+    running = sum(d.fate == JobOutcome.RUNNING for d in played.decisions)
     turned_away = sum(not d.is_accepted for d in played.decisions)
     assert totals.completed + running + turned_away == len(degrees) == totals.arrived - 1
     assert totals.blocked == turned_away + running * defects.running_jobs_are_blocked

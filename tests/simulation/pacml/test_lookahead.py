@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.errors import GraphError
-from meshwright.simulation.pacml.lookahead import Problem, lookahead, problem, ties
+from meshwright.simulation.pacml.lookahead import LookaheadInput, lookahead, problem, ties
 from meshwright.simulation.pacml.switches import PHYSICAL, Defects
 
 from ...draws import draws
@@ -26,7 +26,7 @@ def given_problem(compute, worker, deps, **settings):
     order = np.lexsort((-np.arange(n), np.array(compute)))
     priority = np.empty(n, np.int64)
     priority[order] = np.arange(n)
-    return Problem(
+    return LookaheadInput(
         compute_s=np.array(compute, float),
         worker=np.array(worker, np.int64),
         priority=priority,

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.simulation.pacml.mirror import mirror
-from meshwright.simulation.pacml.placement import Blocks, first_fit, plain_first_fit, puzzle
+from meshwright.simulation.pacml.placement import ServerBlocks, first_fit, placement_problem, plain_first_fit
 from meshwright.simulation.pacml.splitting import split
 from meshwright.simulation.pacml.switches import Defects
 
@@ -15,11 +15,11 @@ from .conftest import make_graph
 
 
 def place(job, cluster, is_free, memory_bytes=None, fit=None):
-    found = Blocks(cluster)
+    found = ServerBlocks(cluster)
     memory_bytes = cluster.memory_bytes if memory_bytes is None else memory_bytes
     if fit is plain_first_fit:
         return plain_first_fit(job, found, is_free, memory_bytes)
-    return first_fit(job, puzzle(job, found), is_free, memory_bytes)
+    return first_fit(job, placement_problem(job, found), is_free, memory_bytes)
 
 
 def names(cluster, servers):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from meshwright.errors import ConfigError
-from meshwright.settings import build
+from meshwright.settings import build_settings
 from meshwright.simulation.pacml.demands import draw_demands
 from meshwright.simulation.pacml.episode import Episode
 from meshwright.simulation.pacml.simulator import Simulator
@@ -37,9 +37,9 @@ def test_wrong_names_and_values_are_refused():
     with pytest.raises(ConfigError, match="pacml-compat"):
         preset("pacml-compt")
     with pytest.raises(ConfigError, match="strict_deadline"):
-        build(Defects, {"strict_deadlin": False})
+        build_settings(Defects, {"strict_deadlin": False})
     with pytest.raises(ConfigError, match="strict_deadline"):
-        build(Defects, {"strict_deadline": 0})
+        build_settings(Defects, {"strict_deadline": 0})
 
 
 def test_every_switch_says_what_it_keeps_and_what_is_computed_without_it():

@@ -10,7 +10,7 @@ import yaml
 
 from meshwright import files, settings
 from meshwright.envs.ground import Ground
-from meshwright.envs.playing import play
+from meshwright.envs.playing import play_episode
 from meshwright.errors import CheckpointError, ConfigError, PolicyError
 from meshwright.planners.linear import FEATURES, LinearScorer, LinearWeights
 from meshwright.training.linear.settings import LinearSettings, load_linear_settings
@@ -94,7 +94,7 @@ def test_the_kept_weights_are_the_best_mean_and_reach_its_figure(whole, linear, 
         "validation_blocking_rate": best["validation_blocking_rate"],
         "ground": [Ground.of("tiny", scenario).model_dump(mode="json")],
     }
-    rates = [play(LinearScorer("", saved, scenario), scenario, seed).blocking_rate(slice(4, 30)) for seed in (100, 101)]
+    rates = [play_episode(LinearScorer("", saved, scenario), scenario, seed).blocking_rate(slice(4, 30)) for seed in (100, 101)]
     assert np.mean(rates) == best["validation_blocking_rate"]
 
 

@@ -7,7 +7,7 @@ import torch
 from meshwright.envs.batch import EpisodeBatch
 from meshwright.envs.static_features import static_features
 from meshwright.errors import PolicyError
-from meshwright.models.ablation import unseen
+from meshwright.models.ablation import ablated
 from meshwright.models.network import CandidateNetwork
 from meshwright.models.settings import NetworkSettings
 from meshwright.planners.rules import rule_of_thumb
@@ -34,9 +34,9 @@ def choices(network, scenario, rule, seeds):
     policy = rule_of_thumb(rule, degrees=scenario.space.degrees, placements=scenario.settings.placement_rules)
     batch, both = EpisodeBatch(scenario, 1), []
     for seed in seeds:
-        batch.begin(0, np.random.default_rng(seed))
+        batch.reset(0, np.random.default_rng(seed))
         while not batch.is_over[0]:
-            seen = {key: torch.as_tensor(value) for key, value in batch.observations.shown().items()}
+            seen = {key: torch.as_tensor(value) for key, value in batch.observations.current().items()}
             choice = policy.choose(decision(scenario, batch.episodes, 0), {})
             with torch.no_grad():
                 both.append((int(network(seen)[0][0].argmax()), choice, int(seen["action_mask"].sum())))
@@ -92,10 +92,10 @@ def test_a_candidate_that_has_no_place_is_learned_as_turning_the_job_away(scenar
     network = taught(scenario, tiny, "any", steps=2048)
     batch = EpisodeBatch(scenario, 8)
     for e in range(8):
-        batch.begin(e, np.random.default_rng(e))
+        batch.reset(e, np.random.default_rng(e))
     right, placed = [], 0
     for _ in range(30):
-        seen = {key: torch.as_tensor(value) for key, value in batch.observations.shown().items()}
+        seen = {key: torch.as_tensor(value) for key, value in batch.observations.current().items()}
         is_offered = seen["action_mask"][:, four] > 0
         with torch.no_grad():
             ours = network(seen)[0].argmax(dim=1)
@@ -117,7 +117,7 @@ def test_a_network_that_must_not_turn_jobs_away_learns_from_the_other_choices(sc
 
 def test_nothing_is_learned_where_nothing_can_be(scenario, tiny, monkeypatch):
     def can_reject(seen):
-        return (unseen(seen, ("reject",))["action_mask"][:, 0] > 0).any()
+        return (ablated(seen, ("reject",))["action_mask"][:, 0] > 0).any()
 
     monkeypatch.setattr(cloning, "teacher", lambda name, scenario: Always(0))
     env = JobPartitioningVecEnv(scenario, 8, tiny.reward, 0)

@@ -139,7 +139,7 @@ def test_a_killed_run_goes_on_with_its_scorer_also_where_that_was_no_better(with
     """The best policy so far has none then."""
 
     def tuned(network, env, *_):
-        env.show_prior(LinearWeights(np.linspace(-1, 1, len(FEATURES)), env.scenario.settings.placement_rules))
+        env.set_linear_prior(LinearWeights(np.linspace(-1, 1, len(FEATURES)), env.scenario.settings.placement_rules))
 
     def rates():
         return iter([0.4] * 5 + [0.5] * 99)

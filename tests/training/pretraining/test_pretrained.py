@@ -14,7 +14,7 @@ from meshwright.training import callbacks
 from meshwright.training import train as training
 from meshwright.training.pretraining import temporal_difference
 from meshwright.training.pretraining.settings import RulePretraining
-from meshwright.training.settings import Lesson, TrainSettings
+from meshwright.training.settings import CurriculumPhase, TrainSettings
 from meshwright.training.train import train
 
 from ..runs import (
@@ -137,9 +137,9 @@ def test_ppo_begins_with_the_best_network_and_the_centre_that_its_worth_is_told_
             assert torch.equal(weight, saved.weights[name]), name
     assert network.log_sharpness.exp().item() == pytest.approx(1 / chosen.pretraining.temperature)
     assert network.value_scale.item() == pytest.approx(env.reward_scale) == chosen.pretraining.reward_scale
-    worth = network.worth({key: torch.as_tensor(value) for key, value in env.reset().items()})
-    pays = env.pays()[worth.sample, worth.candidate]
-    np.testing.assert_allclose(worth.pays.detach().numpy(), pays, atol=1e-4)
+    candidate_value = network.candidate_value({key: torch.as_tensor(value) for key, value in env.reset().items()})
+    pays = env.immediate_rewards()[candidate_value.sample, candidate_value.candidate]
+    np.testing.assert_allclose(candidate_value.pays.detach().numpy(), pays, atol=1e-4)
 
 
 def test_a_rule_is_imitated_before_ppo(chosen, scenario, tmp_path):
@@ -154,7 +154,7 @@ def test_a_rule_is_imitated_before_ppo(chosen, scenario, tmp_path):
 def test_the_weights_that_are_looked_at_are_a_running_average_of_those_that_learn(chosen, scenario, tmp_path, monkeypatch):
     newest, kept = [], []
 
-    class Watched(training.Looks):
+    class Watched(training.ValidationCallback):
         def _on_rollout_start(self):
             newest.append(self._network.graph_encoder.read.weight.detach().clone())
             super()._on_rollout_start()
@@ -162,7 +162,7 @@ def test_the_weights_that_are_looked_at_are_a_running_average_of_those_that_lear
                 assert torch.equal(self.averaged.graph_embeddings(), self.averaged._encode())
             kept.append(self.averaged.graph_encoder.read.weight.detach().clone())
 
-    monkeypatch.setattr(training, "Looks", Watched)
+    monkeypatch.setattr(training, "ValidationCallback", Watched)
     wanted = chosen.model_copy(update={"ppo": chosen.ppo.model_copy(update={"averaging": 0.25}), "validate_every_steps": 64})
     run = train(wanted, tmp_path / "run", scenario=scenario)
     expected = newest[0]
@@ -217,7 +217,7 @@ def test_a_run_with_a_checkpoint_at_every_update_goes_on_wherever_it_was_interru
 def test_each_lesson_is_paid_by_the_centres_that_the_pretraining_found(full, config, tmp_path):
     tiny, busy = str(config.with_name("tiny.yaml")), str(config.with_name("busy.yaml"))
     values = full.pretraining.model_copy(update={"centred": "apart"})
-    lessons = (Lesson(share=0.25, benchmarks=(busy, tiny)), Lesson(share=0.25, benchmarks=(tiny,)))
+    lessons = (CurriculumPhase(share=0.25, benchmarks=(busy, tiny)), CurriculumPhase(share=0.25, benchmarks=(tiny,)))
     chosen = full.model_copy(update={"pretraining": values, "curriculum": lessons, "checkpoint_every_steps": 64})
     train(chosen, tmp_path / "whole")
     found = load_tensors(tmp_path / "whole" / "checkpoint.pt")
@@ -233,12 +233,12 @@ def test_each_lesson_is_paid_by_the_centres_that_the_pretraining_found(full, con
 def test_the_lessons_are_played_one_after_the_other(full, tmp_path, monkeypatch):
     played = []
 
-    class Watched(training.Looks):
+    class Watched(training.ValidationCallback):
         def _on_rollout_start(self):
             played.append((self.model.num_timesteps, [one.workload.mean_interarrival_s for one in self._env.scenarios]))
             super()._on_rollout_start()
 
-    monkeypatch.setattr(training, "Looks", Watched)
+    monkeypatch.setattr(training, "ValidationCallback", Watched)
     train(full.model_copy(update={"pretraining": None}), tmp_path / "run")
     # Jobs come every 100 s in the first quarter, every 200 s in the second, and then in equally many environments each.
     wanted = [[100.0]] * 3 + [[200.0]] * 3 + [[200.0, 100.0]] * 6
@@ -278,7 +278,7 @@ def test_the_command_trains_with_the_changes_that_the_config_makes_to_its_benchm
     told = ["changes=[scenario.shape_slots=4]", "network.after=[8, 4]", VALUES, "total_steps=64"]
     arguments = [part for change in told for part in ("--set", change)]
     out, page = tmp_path / "run", tmp_path / "told.json"
-    assert cli.run(["train", str(config), "--out", str(out), "--json", str(page), *arguments]) == 0
+    assert cli.run_command_line(["train", str(config), "--out", str(out), "--json", str(page), *arguments]) == 0
     assert SavedNetwork.load(out / "policy.pt").trained["shape_slots"] == 4
     assert [row["phase"] for row in json.loads(page.read_text())["learning_curve"]] == ["pretraining"] * 5 + ["ppo"] * 2
     shown = capsys.readouterr().out

@@ -63,9 +63,11 @@ class Greedy(torch.nn.Module):
         self.settings, self.after_weights = network.settings, network.after_weights
 
     def forward(self, observation):
-        worth = self.network.worth(observation)
+        candidate_value = self.network.candidate_value(observation)
         scores = torch.full(observation["action_mask"].shape, -torch.inf)
-        return scores.index_put((worth.sample, worth.candidate), worth.pays + worth.after), None
+        return scores.index_put(
+            (candidate_value.sample, candidate_value.candidate), candidate_value.pays + candidate_value.after
+        ), None
 
 
 # --- returns ---
@@ -138,8 +140,8 @@ def test_what_acceptance_pays_is_found_exactly(network, make, unfinished):
     seen = env.observations()
     ends, differ = set(), 0
     for _ in range(120):
-        found = network.worth({key: torch.as_tensor(value) for key, value in seen.items()})
-        pays = env.pays()[found.sample, found.candidate]
+        found = network.candidate_value({key: torch.as_tensor(value) for key, value in seen.items()})
+        pays = env.immediate_rewards()[found.sample, found.candidate]
         np.testing.assert_allclose(found.pays.detach().numpy(), pays, atol=2e-5)
         ends |= set(np.round(pays + env.reward_centre, 5).tolist())
         differ += len(set(pays.tolist())) > 1
@@ -153,23 +155,23 @@ def test_the_centre_is_what_the_best_paid_candidates_pay_on_average(network, mak
     env.restart()
     temporal_difference._prepare(network, env, np.random.default_rng(0))
     assert env.reward_centre == 3.0
-    assert (np.abs(env.pays()) == 0).all()
+    assert (np.abs(env.immediate_rewards()) == 0).all()
     assert env.step(np.zeros(4, np.int64))[1].tolist() == [0.0] * 4
 
 
 def test_moving_the_centre_shifts_all_worth_alike(network, make):
     env = make()
     seen = {key: torch.as_tensor(value) for key, value in env.reset().items()}
-    before, other = network.worth(seen), copy.deepcopy(network)
+    before, other = network.candidate_value(seen), copy.deepcopy(network)
     memory = temporal_difference._Memory(2)
     memory.add({"wanted": torch.tensor([5.0, 6.0])})
     temporal_difference._move_centre(env, np.array([0.1]), 0.9, (network, other), memory)
-    after = network.worth(seen)
+    after = network.candidate_value(seen)
     assert env.reward_centre == pytest.approx(0.1)
     # 0.1 less for every decision to come is 0.1 (0.9 + 0.81 + ...) = 0.1 x 0.9 / 0.1 = 0.9 less after the one at hand.
     torch.testing.assert_close(after.after, before.after - 0.9)
     torch.testing.assert_close(after.pays, before.pays - 0.1)
-    torch.testing.assert_close(other.worth(seen).after, after.after)
+    torch.testing.assert_close(other.candidate_value(seen).after, after.after)
     torch.testing.assert_close(memory.rows["wanted"][:2], torch.tensor([4.1, 5.1]))
 
 
@@ -309,7 +311,7 @@ def test_ppo_begins_as_sharply_as_the_temperature_says_and_is_paid_in_another_un
     # Half of what is paid, and worth is half as much in the value of a state; what candidates pay is told as before.
     assert network.value_scale.item() == 0.5
     env.reset()
-    pays = env.pays()
+    pays = env.immediate_rewards()
     assert pays[:, 0].tolist() == [-1.125] * 4
     assert env.step(np.zeros(4, np.int64))[1].tolist() == [-0.5625] * 4
 

@@ -19,7 +19,7 @@ NARROW = 100
 """Columns of a terminal below which the kinds of co-designs are left out."""
 
 
-def run(
+def estimate_layout(
     job: str,
     cluster: str,
     layout: str,
@@ -49,7 +49,7 @@ def run(
     data = found.to_data() | ({} if chosen.kernels is None else {"kernels": chosen.kernels})
     data |= {} if named is None else {"collectives_remark": named}
     output.write_json(json_file, data | ({"switches": [one.to_data() for one in switches]} if is_explained else {}))
-    output.tell_written(out, json_file)
+    output.print_written(out, json_file)
 
 
 def _show(out: Console, found: Priced) -> None:
@@ -63,7 +63,7 @@ def _show(out: Console, found: Priced) -> None:
     output.tell_remarks(out, found.remarks)
     hidden = " ".join(f"{key}={str(getattr(found.layout, key)).lower()}" for key in ("overlap_tp", "overlap_pp", "overlap_dp"))
     out.print(f"{priced_with(found.costs)} {hidden}", markup=False, soft_wrap=True)
-    doubts = [[name, f"{spread:.1%}"] for name, spread in found.step.doubts.items()]
+    doubts = [[name, f"{spread:.1%}"] for name, spread in found.step.uncertainty_terms.items()]
     output.table(out, "Uncertainty of the step", ["made of", ""], doubts)
     low_s, high_s = interval(found.step.step_s, found.step.uncertainty)
     out.print(f"95 % interval of the step: {1e3 * low_s:.1f} to {1e3 * high_s:.1f} ms", markup=False)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ...envs.benchmark import BenchmarkSettings
 
 
-def run(
+def evaluate_policies(
     policies: list[str],
     benchmark: str,
     seeds: int | None,
@@ -74,7 +74,7 @@ def run(
         show(console, result)
     if len(chosen) > 1:
         _show_standings(console, results)
-    output.tell_written(console, json_file, out)
+    output.print_written(console, json_file, out)
     for name in sorted(removed):
         console.print(f"removed, an export of the plans before: {name}", markup=False, soft_wrap=True)
 
@@ -117,9 +117,9 @@ def _summarise(out: Path) -> None:
 
 
 def _show_standings(out: Any, results: Sequence[dict[str, Any]]) -> None:
-    from ...evaluation.families import standing_cells, standings
+    from ...evaluation.families import family_standings, standing_cells
 
-    head, rows = standing_cells(standings(results))
+    head, rows = standing_cells(family_standings(results))
     if rows:
         output.table(out, f"Learned policies over {len(results)} benchmarks", head, rows, numbers_from=2)
 

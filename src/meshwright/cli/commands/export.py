@@ -13,7 +13,7 @@ _SHELL_WORDS = ("command", "script")
 """Options that are read as they are, in place of YAML."""
 
 
-def run(
+def export_plan(
     source: Path | None,
     target: str | None,
     changes: list[str],
@@ -48,7 +48,7 @@ def run(
             chosen[key] = words
         else:
             chosen = settings.override(chosen, change)
-    options = settings.build(ExportOptions, chosen, file="--set" if changes else None)
+    options = settings.build_settings(ExportOptions, chosen, file="--set" if changes else None)
     paths = _paths(source)
     plans = {name: load_plan(path) for name, path in paths.items()}
     if cluster is not None:

@@ -10,7 +10,7 @@ from ..cost_options import CostOptions
 from ..job_options import JobOptions
 
 
-def run(
+def plan_job(
     job: str,
     cluster: str,
     policy: str | None,
@@ -66,4 +66,4 @@ def run(
     output.table(out, "Plan", ["", "", "provenance"], summary, numbers_from=3)
     ranks = [[str(row["rank"]), str(row["host"]), str(row["local_rank"])] for row in chosen.plan.rank_rows()]
     output.table(out, "Ranks in order", ["rank", "host", "device of the host"], ranks, numbers_from=3)
-    output.tell_written(out, json_file, trace)
+    output.print_written(out, json_file, trace)

@@ -18,7 +18,7 @@ from ..job_options import JobOptions
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ...planners.layouts.results import Counts, Found
+    from ...planners.layouts.results import Counts, RankedLayout
     from ...planning.search_table import RankedLayouts
 
 NARROW = 100
@@ -32,7 +32,7 @@ MOST_ROWS = 40
 
 
 @dataclass(frozen=True)
-class Asked:
+class SearchRequest:
     """The options of a search, as `planning.search.search_layouts` explains them.
 
     Attributes:
@@ -56,7 +56,7 @@ class Asked:
     plot_file: Path | None
 
 
-def run(job: str, cluster: str, steps: int, asked: Asked, json_file: str | None) -> None:
+def search_plans(job: str, cluster: str, steps: int, asked: SearchRequest, json_file: str | None) -> None:
     """Search, write what was asked for, and show the best layouts, the front and what became of the others."""
     from ...planning.priced import priced_with
     from ...planning.search import search_layouts
@@ -91,7 +91,7 @@ def run(job: str, cluster: str, steps: int, asked: Asked, json_file: str | None)
         files.write_text(asked.plot_file, layouts_svg(found))
     _show(found, asked.top, json_file)
     output.console(json_file).print(f"{priced_with(costs.of_layouts)}; {UNKEPT}", markup=False, soft_wrap=True)
-    output.tell_written(output.console(json_file), json_file, asked.whole_file, asked.plot_file)
+    output.print_written(output.console(json_file), json_file, asked.whole_file, asked.plot_file)
 
 
 class _Teller:
@@ -101,14 +101,14 @@ class _Teller:
         self._begin_s = time.perf_counter()
         self._best_s = float("inf")
 
-    def __call__(self, found: Found, counts: Counts) -> None:
+    def __call__(self, found: RankedLayout, counts: Counts) -> None:
         if sys.stderr.isatty() and found.step_s < self._best_s:
             self._best_s = found.step_s
             passed_s = time.perf_counter() - self._begin_s
             sys.stderr.write(f"{passed_s:6.2f} s: {found.step_s:.4g} s a step with {found.text}\n")
 
 
-def _check_files(asked: Asked, json_file: str | None) -> None:
+def _check_files(asked: SearchRequest, json_file: str | None) -> None:
     for option, path in (("--json", json_file), ("--all", asked.whole_file), ("--plot", asked.plot_file)):
         output.check_file(option, path)
     for option, path, suffixes in (("--all", asked.whole_file, (".json", ".csv")), ("--plot", asked.plot_file, (".svg",))):
@@ -162,11 +162,11 @@ def _show(found: RankedLayouts, top: int, json_file: str | None) -> None:
     output.table(out, f"Plan of the fastest, {best.text}", ["", "", "provenance"], summary, numbers_from=3)
 
 
-def _numbered(layouts: Sequence[Found]) -> list[tuple[str, Found]]:
+def _numbered(layouts: Sequence[RankedLayout]) -> list[tuple[str, RankedLayout]]:
     return [(str(place), one) for place, one in enumerate(layouts, start=1)]
 
 
-def _table(out: Console, title: str, found: RankedLayouts, layouts: Sequence[tuple[str, Found]]) -> None:
+def _table(out: Console, title: str, found: RankedLayouts, layouts: Sequence[tuple[str, RankedLayout]]) -> None:
     """Print layouts with their figures; a column that is the same in all rows goes into the title, or, if empty, nowhere.
 
     Where the terminal is narrow the rank order stands with the layout, and the rate, which the time tells, is left out.

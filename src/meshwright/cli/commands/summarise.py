@@ -8,7 +8,7 @@ from ...errors import InputFileError
 from .. import output
 
 
-def run(folder: Path, against: str | None, out: Path | None, json_file: str | None) -> None:
+def summarise_results(folder: Path, against: str | None, out: Path | None, json_file: str | None) -> None:
     """Read what was evaluated and trained below a folder, write the page and the tables, and print the first one."""
     from ...evaluation.report import summary
 
@@ -34,4 +34,4 @@ def run(folder: Path, against: str | None, out: Path | None, json_file: str | No
         output.table(console, "Blocked, % of jobs", ["policy", *benchmarks], rows)
     for benchmark, cells in tables.items():
         output.table(console, f"Ablations on {benchmark}", ["policy", "blocked %", f"against {against}, points"], cells)
-    output.tell_written(console, json_file, out)
+    output.print_written(console, json_file, out)

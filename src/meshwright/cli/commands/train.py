@@ -14,7 +14,7 @@ from .. import interrupts, output
 LINEAR = "linear"
 
 
-def run(
+def train_policy(
     config: str | None,
     changes: list[str],
     resume: Path | None,
@@ -39,7 +39,7 @@ def run(
     if method(config, changes, resume) == LINEAR:
         from . import tune
 
-        tune.run(None if config is None else config_path(config), changes, resume, out, overwrite, graphs, json_file)
+        tune.tune_scorer(None if config is None else config_path(config), changes, resume, out, overwrite, graphs, json_file)
         return
     from ...training.settings import load_train_settings
 

@@ -10,7 +10,7 @@ from ...errors import CheckpointError
 from .. import interrupts, output
 
 
-def run(
+def tune_scorer(
     config: Path | None,
     changes: list[str],
     resume: Path | None,

@@ -12,7 +12,7 @@ from ...errors import ExportError, InputFileError
 from .. import output
 
 
-def run(source: Path, logs: list[str], target: str | None, json_file: str | None) -> None:
+def verify_export(source: Path, logs: list[str], target: str | None, json_file: str | None) -> None:
     """Hold what a launched job printed against its plan; exit 1 where a rank is elsewhere."""
     from ...export import read_places, targets, verify
     from ...plans import load_plan

@@ -65,7 +65,7 @@ class TraceSettings(HostSettings):
         from ... import settings
 
         data = self.model_dump(exclude_unset=True, exclude={"csv"}) | {"hosts_at": read_table(folder / self.csv)}
-        return settings.build(TraceSettings, data, file=folder / self.csv)
+        return settings.build_settings(TraceSettings, data, file=folder / self.csv)
 
     def build(self) -> TraceTopology:
         """The topology with the units of the code."""

@@ -65,7 +65,9 @@ class MatrixSettings(settings.Settings):
         if not read:
             return self
         data = self.model_dump(exclude_unset=True, exclude={f"{key}_csv" for key in read}) | read
-        return settings.build(MatrixSettings, data, file=folder / next(name for name in named.values() if name is not None))
+        return settings.build_settings(
+            MatrixSettings, data, file=folder / next(name for name in named.values() if name is not None)
+        )
 
     def build(self) -> MatrixTopology:
         """The topology with the units of the code."""

@@ -17,7 +17,7 @@ from .algorithm import Algorithm, Pricer, Ranks, step
 from .prices import Operation
 
 
-class Way(NamedTuple):
+class DirectOperation(NamedTuple):
     """How one operation is done.
 
     Attributes:
@@ -39,7 +39,7 @@ class Direct(Algorithm):
         own: the operations that it does in a way of its own.
     """
 
-    def __init__(self, name: str, own: dict[Operation, Way]) -> None:
+    def __init__(self, name: str, own: dict[Operation, DirectOperation]) -> None:
         self.name = name
         self.own = own
 
@@ -60,7 +60,7 @@ class Direct(Algorithm):
             return ()
         return self._way(operation).flows(network, ranks, payload_bytes)
 
-    def _way(self, operation: Operation) -> Way:
+    def _way(self, operation: Operation) -> DirectOperation:
         return self.own[operation] if operation in self.own else RING.own[operation]
 
 
@@ -164,18 +164,18 @@ def _one_way(n: int) -> float:
     return n - 1.0
 
 
-_RING_SCATTER = Way(formulas.ring_reduce_scatter_s, True, _along_ring(_one_way, lambda n: _one_way(n) / n))
-_HALVING = Way(formulas.halving_doubling_reduce_scatter_s, False, _halving)
+_RING_SCATTER = DirectOperation(formulas.ring_reduce_scatter_s, True, _along_ring(_one_way, lambda n: _one_way(n) / n))
+_HALVING = DirectOperation(formulas.halving_doubling_reduce_scatter_s, False, _halving)
 
 RING = Direct(
     "ring",
     {
-        "all_reduce": Way(formulas.ring_all_reduce_s, True, _along_ring(_both_ways, lambda n: _both_ways(n) / n)),
+        "all_reduce": DirectOperation(formulas.ring_all_reduce_s, True, _along_ring(_both_ways, lambda n: _both_ways(n) / n)),
         "all_gather": _RING_SCATTER,
         "reduce_scatter": _RING_SCATTER,
-        "all_to_all": Way(formulas.pairwise_all_to_all_s, False, _every_pair),
-        "broadcast": Way(formulas.chain_broadcast_s, True, _along_chain),
-        "send_recv": Way(formulas.message_s, True, _along_ring(lambda n: 1.0, lambda n: 1.0)),
+        "all_to_all": DirectOperation(formulas.pairwise_all_to_all_s, False, _every_pair),
+        "broadcast": DirectOperation(formulas.chain_broadcast_s, True, _along_chain),
+        "send_recv": DirectOperation(formulas.message_s, True, _along_ring(lambda n: 1.0, lambda n: 1.0)),
     },
 )
 """A ring in rank order; its slowest hop decides, so rank order matters."""
@@ -183,8 +183,8 @@ RING = Direct(
 TREE = Direct(
     "tree",
     {
-        "all_reduce": Way(formulas.tree_all_reduce_s, False, _two_trees(2)),
-        "broadcast": Way(formulas.tree_broadcast_s, False, _two_trees(1)),
+        "all_reduce": DirectOperation(formulas.tree_all_reduce_s, False, _two_trees(2)),
+        "broadcast": DirectOperation(formulas.tree_broadcast_s, False, _two_trees(1)),
     },
 )
 """Two complementary binary trees, as NCCL builds between nodes."""
@@ -192,7 +192,7 @@ TREE = Direct(
 HALVING_DOUBLING = Direct(
     "halving-doubling",
     {
-        "all_reduce": Way(formulas.halving_doubling_all_reduce_s, False, _halving_doubling),
+        "all_reduce": DirectOperation(formulas.halving_doubling_all_reduce_s, False, _halving_doubling),
         "all_gather": _HALVING,
         "reduce_scatter": _HALVING,
     },

@@ -2,7 +2,7 @@
 
 A planner asks for thousands of regular groups, each some ranks on each of some hosts. `Fabric` works out each shape once
 on the cluster itself, ranks and all, and keeps it, so that the next question of the same shape is a little arithmetic. Where
-hosts are not alike a shape has no one price: there a group is told by its devices (`Placed`), and groups whose devices are
+hosts are not alike a shape has no one price: there a group is told by its devices (`PlacedGroup`), and groups whose devices are
 joined in the same way are worked out once.
 """
 
@@ -50,7 +50,7 @@ class Shape(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Placed:
+class PlacedGroup:
     """A group on its own devices, and those that work beside it.
 
     Attributes:
@@ -62,7 +62,7 @@ class Placed:
     devices: Ranks = field(compare=False, repr=False)
 
 
-def placed(cluster: Cluster, devices: NDArray[np.int64], routing: Routing = SHORTEST_PATH) -> list[Placed]:
+def placed(cluster: Cluster, devices: NDArray[np.int64], routing: Routing = SHORTEST_PATH) -> list[PlacedGroup]:
     """Groups on given devices.
 
     Args:
@@ -73,7 +73,7 @@ def placed(cluster: Cluster, devices: NDArray[np.int64], routing: Routing = SHOR
     rows = devices.reshape(len(devices), -1)
     form = b"%d groups;" % devices.shape[1]
     return [
-        Placed(form + signature + routing.signature(cluster, row), group)
+        PlacedGroup(form + signature + routing.signature(cluster, row), group)
         for signature, row, group in zip(signatures(cluster, rows), rows, devices, strict=True)
     ]
 
@@ -117,28 +117,28 @@ class Fabric:
     cluster: Cluster
     algorithm: Algorithm = field(default_factory=Fastest)
     routing: Routing = SHORTEST_PATH
-    _networks: dict[Shape | Placed, tuple[RankNetwork, Ranks]] = field(default_factory=dict, repr=False)
-    _seconds: dict[tuple[Operation, Shape | Placed], Pricer] = field(default_factory=dict, repr=False)
+    _networks: dict[Shape | PlacedGroup, tuple[RankNetwork, Ranks]] = field(default_factory=dict, repr=False)
+    _seconds: dict[tuple[Operation, Shape | PlacedGroup], Pricer] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, cluster: Cluster, costs: CostSettings) -> Fabric:
         """A cluster with the algorithm and the routing that settings choose."""
         return cls(cluster, of(costs), Routing.of(costs))
 
-    def network(self, group: Shape | Placed) -> tuple[RankNetwork, Ranks]:
+    def network(self, group: Shape | PlacedGroup) -> tuple[RankNetwork, Ranks]:
         """A group and those beside it, and the ranks of the group; of a shape the first ones, on the first hosts of the cluster.
 
         Raises:
             ConfigError: the cluster has no room for the shape, or its hosts are not alike, so that no shape tells a price.
         """
         if group not in self._networks:
-            groups = group.devices if isinstance(group, Placed) else self._groups(group)
+            groups = group.devices if isinstance(group, PlacedGroup) else self._groups(group)
             ranks = np.arange(groups.size).reshape(groups.shape)
             network = RankNetwork(self.cluster, groups.reshape(-1), tuple(ranks[1:]), self.routing)
             self._networks[group] = network, ranks[0]
         return self._networks[group]
 
-    def seconds(self, operation: Operation, group: Shape | Placed) -> Pricer:
+    def seconds(self, operation: Operation, group: Shape | PlacedGroup) -> Pricer:
         """Seconds of a payload; worked out once."""
         key = operation, group
         if key not in self._seconds:

@@ -23,7 +23,7 @@ CHUNKS = (1, 2, 4, 8, 16, 32)
 """Numbers of chunks from which the best one is taken; more hardly shorten the first and the last."""
 
 
-class Stage(NamedTuple):
+class CollectiveStage(NamedTuple):
     """What happens side by side.
 
     Attributes:
@@ -37,15 +37,15 @@ class Stage(NamedTuple):
     is_sharded: bool = False
 
 
-STAGES: dict[Operation, tuple[Stage, ...]] = {
+STAGES: dict[Operation, tuple[CollectiveStage, ...]] = {
     "all_reduce": (
-        Stage(INSIDE, "reduce_scatter"),
-        Stage(BETWEEN, "all_reduce", is_sharded=True),
-        Stage(INSIDE, "all_gather"),
+        CollectiveStage(INSIDE, "reduce_scatter"),
+        CollectiveStage(BETWEEN, "all_reduce", is_sharded=True),
+        CollectiveStage(INSIDE, "all_gather"),
     ),
-    "reduce_scatter": (Stage(INSIDE, "reduce_scatter"), Stage(BETWEEN, "reduce_scatter", is_sharded=True)),
-    "all_gather": (Stage(BETWEEN, "all_gather", is_sharded=True), Stage(INSIDE, "all_gather")),
-    "all_to_all": (Stage(INSIDE, "all_to_all"), Stage(BETWEEN, "all_to_all")),
+    "reduce_scatter": (CollectiveStage(INSIDE, "reduce_scatter"), CollectiveStage(BETWEEN, "reduce_scatter", is_sharded=True)),
+    "all_gather": (CollectiveStage(BETWEEN, "all_gather", is_sharded=True), CollectiveStage(INSIDE, "all_gather")),
+    "all_to_all": (CollectiveStage(INSIDE, "all_to_all"), CollectiveStage(BETWEEN, "all_to_all")),
 }
 
 
@@ -113,7 +113,7 @@ class Staged(Algorithm):
             rows = [row[np.argsort(network.devices[row])] for row in rows]
         return np.stack(rows)
 
-    def _phase(self, network: RankNetwork, table: Ranks, payload_bytes: float, stage: Stage) -> Phase:
+    def _phase(self, network: RankNetwork, table: Ranks, payload_bytes: float, stage: CollectiveStage) -> Phase:
         rings = table if stage.where == INSIDE else table.T
         size = payload_bytes / table.shape[1] if stage.is_sharded else payload_bytes
         parts = [RING.phases(network, ring, size, stage.operation)[0] for ring in rings]

@@ -1,7 +1,7 @@
 """Pipeline schedules: the order of passes on every stage, and the exact time that the order takes.
 
 A schedule is a table of tasks, a row for each stage: ``kind`` (0 forward, 1 backward or input gradient, 2 weight
-gradient), ``place`` (chunk of the stage) and ``micro`` (micro-batch). `play` plays it: a task starts when the one
+gradient), ``place`` (chunk of the stage) and ``micro`` (micro-batch). `play_schedule` plays it: a task starts when the one
 before it on its stage and the one that it needs on another stage are done. Where `plain_schedules` has a closed form, that
 is taken.
 
@@ -108,7 +108,7 @@ _kept_orders = lru_cache(maxsize=512)(_made_orders)
 _long_orders = lru_cache(maxsize=4)(_made_orders)
 
 
-def play(
+def play_schedule(
     schedule: str,
     virtual_stages: int,
     num_micro_batches: int,
@@ -169,8 +169,8 @@ def paths_s(
     Minus infinity where nothing on the one stage waits for the other.
 
     Args:
-        schedule, virtual_stages, num_micro_batches, task_s, send_s, overlaps_sends: as for `play`, of two stages at least; many
-            micro-batches are played one by one.
+        schedule, virtual_stages, num_micro_batches, task_s, send_s, overlaps_sends: as for `play_schedule`, of two stages at
+            least; many micro-batches are played one by one.
         stages: the first ones, ``s`` of them.
     """
     p, v = task_s.shape[0], virtual_stages

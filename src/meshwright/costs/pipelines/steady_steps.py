@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from ...compiled import njit
 from ...plans.partition import Layout
-from .schedules import Played, alone_s, chunk_ends_s, paths_s, play
+from .schedules import Played, alone_s, chunk_ends_s, paths_s, play_schedule
 
 ROUNDING = 1e-12
 """Relative. Bounds that meet differ by no more."""
@@ -56,7 +56,7 @@ class PlayedPipeline(NamedTuple):
     def of(cls, layout: Layout, task_s: NDArray[np.float64], send_s: NDArray[np.float64]) -> Self:
         """Play a pipeline."""
         v, m = layout.virtual_stages, layout.num_micro_batches
-        return cls(layout, task_s, send_s, play(layout.schedule, v, m, task_s, send_s, overlaps_sends=layout.overlap_pp))
+        return cls(layout, task_s, send_s, play_schedule(layout.schedule, v, m, task_s, send_s, overlaps_sends=layout.overlap_pp))
 
     @property
     def unsent(self) -> Played:

@@ -1,8 +1,8 @@
 """What a message of a layout costs: how its group is spread over hosts, and a time from the collective layer.
 
-`Wires` prices regular groups (`regular_groups`) by measured latency and bandwidth inside a host and by the network cards
-between hosts; `FabricWires` prices them by `costs.collectives`. Where hosts differ `PlacedWires` does that for each group on its
-own devices (`lanes`). All are `Wiring`, and `wiring` chooses one.
+`HostNetwork` prices regular groups (`regular_groups`) by measured latency and bandwidth inside a host and by the network cards
+between hosts; `FabricNetwork` prices them by `costs.collectives`. Where hosts differ `PlacedNetwork` does that for each group on its
+own devices (`lanes`). All are `GroupNetwork`, and `group_network` chooses one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ...clusters.cluster import Cluster
 from ...clusters.topologies.clos import ClosTopology
 from ...plans.partition import Layout
 from ...plans.rank_order import DEFAULT_ORDER, ORDERS, distinct_orders, numbers
-from ..collectives.groups import Fabric, Placed, group_price, group_price_s, placed, price
+from ..collectives.groups import Fabric, PlacedGroup, group_price, group_price_s, placed, price
 from ..collectives.libraries.calibrated import NETWORK_EFFICIENCY, NETWORK_LATENCY_S, HostLine, Links, host_line
 from ..collectives.prices import Operation, Provenance
 from ..network import RankNetwork
@@ -29,13 +29,14 @@ from .rank_groups import IN_PASSES, group_size
 from .regular_groups import Group, boundary_groups, group_of, groups_of, is_regular
 
 __all__ = [
-    "FabricWires",
+    "FabricNetwork",
     "Group",
-    "PlacedWires",
+    "GroupNetwork",
+    "HostNetwork",
+    "PlacedNetwork",
     "Uplinks",
-    "Wires",
-    "Wiring",
     "boundary_groups",
+    "group_network",
     "group_of",
     "groups_of",
     "is_regular",
@@ -44,11 +45,10 @@ __all__ = [
     "placed_on",
     "slowest_group",
     "whole_lane",
-    "wiring",
 ]
 
 
-class Wiring(Protocol):
+class GroupNetwork(Protocol):
     """Prices messages."""
 
     def group_s(self, operation: Operation, payload_bytes: float, group: Stand) -> float:
@@ -110,7 +110,7 @@ AS_WIDE_AS_CARDS = Uplinks()
 
 
 @dataclass(frozen=True)
-class Wires:
+class HostNetwork:
     """Hosts of equal devices behind equal cards, priced by measured figures (`costs.collectives.libraries.calibrated`).
 
     Attributes:
@@ -161,7 +161,7 @@ class Wires:
 
 
 @dataclass(frozen=True)
-class FabricWires:
+class FabricNetwork:
     """The collective layer of a cluster whose hosts are alike.
 
     Attributes:
@@ -234,7 +234,7 @@ class FabricWires:
 
 
 @dataclass(frozen=True, eq=False)
-class PlacedWires:
+class PlacedNetwork:
     """The collective layer of a cluster whose hosts are not alike: each group is priced on its own devices.
 
     Attributes:
@@ -253,7 +253,7 @@ class PlacedWires:
         """Devices of a host; their mean where hosts differ."""
         return self.fabric.cluster.num_devices // self.fabric.cluster.num_hosts
 
-    def on(self, devices: NDArray[np.int64]) -> PlacedWires:
+    def on(self, devices: NDArray[np.int64]) -> PlacedNetwork:
         """A copy for ranks on other devices."""
         return replace(self, devices=devices, _layouts={}, _stands={})
 
@@ -292,7 +292,7 @@ class PlacedWires:
         return self._known[key]
 
     def flat_s(self, operation: Operation, payload_bytes: float, group: Stand) -> float:
-        """As `FabricWires.flat_s`: groups of one device of each of the group's hosts fetch at the same time what a rank lacks."""
+        """As `FabricNetwork.flat_s`: groups of one device of each of the group's hosts fetch at the same time what a rank lacks."""
         if group.size <= 1 or payload_bytes <= 0:
             return 0.0
         assert isinstance(group, PlacedGroups), "unequal hosts tell groups by their devices"
@@ -313,7 +313,7 @@ class PlacedWires:
         told = [price(operation, network, ranks, payload_bytes, self.fabric.algorithm) for network, ranks in networks]
         return max((one.provenance for one in told), key=ranked.index)
 
-    def _columns(self, group: Placed) -> tuple[Placed, ...]:
+    def _columns(self, group: PlacedGroup) -> tuple[PlacedGroup, ...]:
         """Groups of the devices of one local rank on each host of a group, for every local rank, all at the same time."""
         cluster = self.fabric.cluster
         hosts = list(dict.fromkeys(cluster.device_host[group.devices[0]].tolist()))
@@ -324,7 +324,7 @@ class PlacedWires:
         return tuple(placed(cluster, turned, self.fabric.routing))
 
 
-def wiring(cluster: Cluster, costs: CostSettings | None = None, devices: NDArray[np.int64] | None = None) -> Wiring:
+def group_network(cluster: Cluster, costs: CostSettings | None = None, devices: NDArray[np.int64] | None = None) -> GroupNetwork:
     """What prices the messages of a cluster.
 
     Measured figures (``collectives: calibrated``, the default of layouts) where its hosts have switched links and network cards,
@@ -340,9 +340,9 @@ def wiring(cluster: Cluster, costs: CostSettings | None = None, devices: NDArray
     line = host_line(cluster)
     if costs.collectives != "calibrated" or line is None:
         fabric = Fabric.of(cluster, costs)
-        return FabricWires(fabric, per_host) if cluster.hosts_are_alike else PlacedWires(fabric, devices)
+        return FabricNetwork(fabric, per_host) if cluster.hosts_are_alike else PlacedNetwork(fabric, devices)
     cards = card_bytes_per_s(cluster) or line.link_bytes_per_s
-    return Wires(per_host, line.link_bytes_per_s, cards, line.links, Uplinks.of(cluster))
+    return HostNetwork(per_host, line.link_bytes_per_s, cards, line.links, Uplinks.of(cluster))
 
 
 def card_bytes_per_s(cluster: Cluster) -> float:
@@ -352,7 +352,7 @@ def card_bytes_per_s(cluster: Cluster) -> float:
 
 
 def lanes_of(
-    wires: Wiring, layout: Layout, order: str = DEFAULT_ORDER, *, pass_axes: frozenset[str] = IN_PASSES
+    wires: GroupNetwork, layout: Layout, order: str = DEFAULT_ORDER, *, pass_axes: frozenset[str] = IN_PASSES
 ) -> tuple[Lane, ...]:
     """The groups of a layout on their hosts, lane by lane (see `lanes`); a single lane where hosts are alike.
 
@@ -362,31 +362,31 @@ def lanes_of(
         order: the rank order.
         pass_axes: axes of the messages of passes.
     """
-    if isinstance(wires, PlacedWires):
+    if isinstance(wires, PlacedNetwork):
         return wires.layout(layout, order, pass_axes=pass_axes).lanes
     return (regular_lane(layout, wires.devices_per_host, order),)
 
 
-def whole_lane(wires: Wiring, layout: Layout, order: str = DEFAULT_ORDER) -> Lane:
+def whole_lane(wires: GroupNetwork, layout: Layout, order: str = DEFAULT_ORDER) -> Lane:
     """All lanes as one: every message takes as long as over the slowest group of its stage."""
-    if isinstance(wires, PlacedWires):
+    if isinstance(wires, PlacedNetwork):
         return wires.layout(layout, order).whole
     return regular_lane(layout, wires.devices_per_host, order)
 
 
-def slowest_group(wires: Wiring, layout: Layout, axis: str, order: str = DEFAULT_ORDER) -> Stand:
+def slowest_group(wires: GroupNetwork, layout: Layout, axis: str, order: str = DEFAULT_ORDER) -> Stand:
     """The groups of all stages along an axis on their hosts; a message over them is priced for the slowest."""
-    if isinstance(wires, PlacedWires):
+    if isinstance(wires, PlacedNetwork):
         return wires.layout(layout, order).every(axis)
     return group_of(axis, layout, wires.devices_per_host, order)
 
 
 def placed_on(network: RankNetwork, layout: Layout, costs: CostSettings) -> PlacedLayout | None:
     """The groups of a layout on the devices of a network's ranks; None where hosts are alike and the devices do not matter."""
-    wires = wiring(network.cluster, costs, network.devices)
-    return wires.layout(layout) if isinstance(wires, PlacedWires) else None
+    wires = group_network(network.cluster, costs, network.devices)
+    return wires.layout(layout) if isinstance(wires, PlacedNetwork) else None
 
 
-def message_s(message: Message, layout: Layout, wires: Wiring) -> float:
+def message_s(message: Message, layout: Layout, wires: GroupNetwork) -> float:
     """Seconds of a message of a layout while nothing else uses the links."""
     return wires.group_s(message.operation, message.payload_bytes, whole_lane(wires, layout).at(0)[message.axis])

@@ -20,7 +20,7 @@ from ...clusters.cluster import Cluster
 from ...clusters.topologies.matrix import MatrixTopology
 from ...plans.partition import Layout
 from ...plans.rank_order import DEFAULT_ORDER
-from ..collectives.groups import Placed, placed
+from ..collectives.groups import PlacedGroup, placed
 from ..routing import Routing
 from .rank_groups import IN_PASSES, group_size, lane_width, stage_groups, stage_pairs, stage_width
 from .regular_groups import Group, boundary_groups, groups_of
@@ -35,7 +35,7 @@ class PlacedGroups(NamedTuple):
     """
 
     size: int
-    groups: tuple[Placed, ...]
+    groups: tuple[PlacedGroup, ...]
 
 
 Stand = Group | PlacedGroups
@@ -90,8 +90,8 @@ class PlacedLayout:
     devices: NDArray[np.int64]
     routing: Routing
     pass_axes: frozenset[str] = IN_PASSES
-    _groups: dict[str, list[list[Placed]]] = field(default_factory=dict, repr=False)
-    _pairs: dict[tuple[int, int], list[Placed]] = field(default_factory=dict, repr=False)
+    _groups: dict[str, list[list[PlacedGroup]]] = field(default_factory=dict, repr=False)
+    _pairs: dict[tuple[int, int], list[PlacedGroup]] = field(default_factory=dict, repr=False)
     _stands: dict[tuple[str, int], Stand] = field(default_factory=dict, repr=False)
     _numbers: dict[str, dict[int, int]] = field(default_factory=dict, repr=False)
 
@@ -106,7 +106,7 @@ class PlacedLayout:
             self._numbers[axis] = {first: number for number, first in enumerate(firsts)}
         return PlacedGroups(len(ranks), (self.groups(axis)[stage][self._numbers[axis][place]],))
 
-    def groups(self, axis: str) -> list[list[Placed]]:
+    def groups(self, axis: str) -> list[list[PlacedGroup]]:
         """All groups along an axis other than ``pp`` and ``ends``, by stage."""
         if axis not in self._groups:
             pp, rows = self.layout.pp, stage_groups(self.layout, axis)
@@ -115,7 +115,7 @@ class PlacedLayout:
             self._groups[axis] = [every[stage * len(rows) : (stage + 1) * len(rows)] for stage in range(pp)]
         return self._groups[axis]
 
-    def pairs(self, source: int, target: int) -> list[Placed]:
+    def pairs(self, source: int, target: int) -> list[PlacedGroup]:
         """Each rank of a stage with its counterpart on another one."""
         if (source, target) not in self._pairs:
             self._pairs[source, target] = self._placed(stage_pairs(self.layout, source, target))
@@ -173,11 +173,11 @@ class PlacedLayout:
         boundary = tuple(_several(2, self.pairs(*pair)[first : first + per]) for pair in ends)
         return Lane(stages, boundary or (ALONE,))
 
-    def _placed(self, ranks: NDArray[np.int64]) -> list[Placed]:
+    def _placed(self, ranks: NDArray[np.int64]) -> list[PlacedGroup]:
         """Groups, a row of ranks each, together with the other groups that share a host with them."""
         devices = self.devices[ranks]
         beside = self._beside(devices)
-        found: list[Placed | None] = [None] * len(devices)
+        found: list[PlacedGroup | None] = [None] * len(devices)
         for count in set(map(len, beside)):
             of_count = [number for number, others in enumerate(beside) if len(others) == count]
             rows = np.array([[number, *beside[number]] for number in of_count])
@@ -220,5 +220,5 @@ class _AtStage(dict[str, Stand]):
         return stand
 
 
-def _several(size: int, groups: list[Placed]) -> PlacedGroups:
+def _several(size: int, groups: list[PlacedGroup]) -> PlacedGroups:
     return PlacedGroups(size, tuple(dict.fromkeys(groups)))

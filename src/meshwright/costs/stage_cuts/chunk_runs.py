@@ -4,7 +4,7 @@ A cut is a path of runs, one for each chunk, each beginning where the one before
 their memory between them, so that a run fits or not only together with others; yet where even the least that others can
 add overfills a stage, the run is out.
 
-Legend: ``u`` units that stay whole, ``p`` stages, ``v`` chunks of a stage, ``k = p v`` chunks, ``t`` moments of a schedule,
+Legend: ``u`` units that stay whole, ``p`` stages, ``v`` chunks of a stage, ``k = p v`` chunks, ``t`` ticks of a schedule,
 ``n`` runs.
 """
 
@@ -47,7 +47,7 @@ class Pipeline(NamedTuple):
         crossing_bytes: what a micro-batch brings past each place between two units, ``(u + 1,)``.
         recomputes: whether chunks keep what they are given and compute their activations again.
         capacity_bytes: memory of a device.
-        flying: micro-batches of each chunk that a stage keeps at the moments which may be its worst, ``(p, t, v)``.
+        flying: micro-batches of each chunk that a stage keeps at the ticks which may be its worst, ``(p, t, v)``.
     """
 
     busy_s: NDArray[np.float64]
@@ -101,8 +101,8 @@ def load_s(busy_s, transfer_s, hides, chunk, first, last):  # type: ignore[no-un
 @njit()
 def fits(pipeline, cuts):  # type: ignore[no-untyped-def]
     """Whether every stage holds its chunks, counted as `graph_memory.graph_stage_memory` counts them."""
-    pp, num_moments, v = pipeline.flying.shape
-    kept, largest = np.zeros(num_moments), np.zeros(FOUR)
+    pp, num_ticks, v = pipeline.flying.shape
+    kept, largest = np.zeros(num_ticks), np.zeros(FOUR)
     for stage in range(pp):
         state = 0.0
         kept[:] = 0.0
@@ -116,9 +116,9 @@ def fits(pipeline, cuts):  # type: ignore[no-untyped-def]
             largest[1] = max(largest[1], pipeline.workspace_bytes[first:last].max())
             largest[2] = max(largest[2], pipeline.crossing_bytes[first])
             largest[3] = max(largest[3], pipeline.crossing_bytes[last])
-            for moment in range(num_moments):
+            for tick in range(num_ticks):
                 own_kept = pipeline.crossing_bytes[first] if pipeline.recomputes else own
-                kept[moment] += pipeline.flying[stage, moment, place] * own_kept
+                kept[tick] += pipeline.flying[stage, tick, place] * own_kept
         if held_bytes(state, kept.max(), largest) > pipeline.capacity_bytes:
             return False
     return True
@@ -224,7 +224,7 @@ def drop_slower(runs, ids, paths, most_s):  # type: ignore[no-untyped-def]
 
 
 @njit()
-def drop_overfull(pipeline, runs, ids, moments, paths, floors):  # type: ignore[no-untyped-def]
+def drop_overfull(pipeline, runs, ids, ticks, paths, floors):  # type: ignore[no-untyped-def]
     """Move runs to the front with which each stage by itself may fit; how many they are.
 
     A stage holds at least the state and what is kept of the cheapest path, and of all else the most that each of its chunks
@@ -234,7 +234,7 @@ def drop_overfull(pipeline, runs, ids, moments, paths, floors):  # type: ignore[
         pipeline: is cut.
         runs: of its chunks.
         ids: of those that are looked at, by chunk; written.
-        moments: at which what each stage keeps is counted, ``(p,)``.
+        ticks: at which what each stage keeps is counted, ``(p,)``.
         paths: room.
         floors: written: the least that the four largest parts of each stage can be, ``(p, 4)``.
     """
@@ -250,7 +250,7 @@ def drop_overfull(pipeline, runs, ids, moments, paths, floors):  # type: ignore[
             floors[chunk % pp, part] = max(floors[chunk % pp, part], least[chunk, part])
     n = len(ids)
     for stage in range(pp):
-        flying, floor = pipeline.flying[stage, moments[stage]], more * floors[stage].sum()
+        flying, floor = pipeline.flying[stage, ticks[stage]], more * floors[stage].sum()
         reset(runs.ends, ids[:n], paths)
         for i in ids[:n]:
             chunk, first, last = runs.ends[i, CHUNK], runs.ends[i, FIRST], runs.ends[i, LAST]

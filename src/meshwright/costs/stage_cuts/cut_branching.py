@@ -15,7 +15,7 @@ import numpy as np
 
 from ...compiled import njit
 from .chunk_runs import CHUNK, FIRST, FOUR, LAST, ROUNDING, drop_overfull, fits, paths_of
-from .cut_rounds import MOST_STATES, Rounds, cut_rounds
+from .cut_rounds import MOST_STATES, KnownRounds, cut_rounds
 from .memory_prices import (
     Path,
     change_prices,
@@ -36,7 +36,7 @@ BETTER = 1e-12
 """Relative. Less by no more is rounding."""
 
 
-class Sought(NamedTuple):
+class CutResult(NamedTuple):
     """How a search went.
 
     Attributes:
@@ -68,15 +68,15 @@ def seek_cut(pipeline, runs, ids, by_waits, best, most_steps, most_transitions, 
         cuts: written where one is found, ``(k + 1,)``.
 
     Returns:
-        How it went, as `Sought`.
+        How it went, as `CutResult`.
     """
-    pp, num_moments, v = pipeline.flying.shape
+    pp, num_ticks, v = pipeline.flying.shape
     num_chunks = pp * v
     paths, floors, table = paths_of(pipeline), np.zeros((pp, FOUR)), np.full(MOST_STATES, -1, np.int32)
     path = Path(
         np.zeros(num_chunks + 1, np.int64),
         np.zeros(num_chunks, np.int64),
-        np.zeros((pp, num_moments)),
+        np.zeros((pp, num_ticks)),
         np.zeros((pp, FOUR)),
         np.zeros(pp, np.int64),
     )
@@ -111,7 +111,7 @@ def seek_cut(pipeline, runs, ids, by_waits, best, most_steps, most_transitions, 
                 cuts[:] = path.cuts
                 best, value = found * (1.0 - BETTER), found
                 if not by_waits or best <= 0.0:
-                    return Sought(value, by_waits, steps, least_room)
+                    return CutResult(value, by_waits, steps, least_room)
             num_paths += 1
             for chunk in range(num_chunks):
                 mean[chunk] += path.cuts[chunk]
@@ -127,7 +127,7 @@ def seek_cut(pipeline, runs, ids, by_waits, best, most_steps, most_transitions, 
             least_room = highest_cost if n > 0 else 1.0
             overwrite(prices, kept_prices[0])
         if steps > most_steps:
-            return Sought(value, False, steps, least_room)
+            return CutResult(value, False, steps, least_room)
         chunk = -1
         if n > 0:
             overwrite(now, kept_prices[depth])
@@ -137,7 +137,7 @@ def seek_cut(pipeline, runs, ids, by_waits, best, most_steps, most_transitions, 
                 find_cheapest(runs, ids[:n], costs, paths)
                 find_rests(runs, ids[:n], costs, paths)
                 price = now.waits[0]
-                rounds = Rounds(
+                rounds = KnownRounds(
                     ids[:n],
                     lowest,
                     highest,
@@ -153,9 +153,9 @@ def seek_cut(pipeline, runs, ids, by_waits, best, most_steps, most_transitions, 
                     cuts[:] = path.cuts
                     best, value = found * (1.0 - BETTER), found
                     if not by_waits or best <= 0.0:
-                        return Sought(value, by_waits, steps, least_room)
+                        return CutResult(value, by_waits, steps, least_room)
             else:
-                chunk = _choose(pp, v, mean / num_paths, spread / num_paths, lowest, highest, now.moments)
+                chunk = _choose(pp, v, mean / num_paths, spread / num_paths, lowest, highest, now.ticks)
         if chunk >= 0:
             middle = mean[chunk] / num_paths
             place = min(max(int(np.floor(middle)), lowest[chunk]), highest[chunk] - 1)
@@ -167,7 +167,7 @@ def seek_cut(pipeline, runs, ids, by_waits, best, most_steps, most_transitions, 
             while depth >= 0 and stack[depth, 2] < 0:
                 depth -= 1
             if depth < 0:
-                return Sought(value, True, steps, least_room)
+                return CutResult(value, True, steps, least_room)
             overwrite(now, kept_prices[depth])
             side = stack[depth, 2]
             stack[depth, 2] = -1
@@ -218,13 +218,13 @@ def _is_small(pp, v, lowest, highest, counts, most_transitions):  # type: ignore
 
 
 @njit()
-def _choose(pp, v, mean, square, lowest, highest, moments):  # type: ignore[no-untyped-def]
+def _choose(pp, v, mean, square, lowest, highest, ticks):  # type: ignore[no-untyped-def]
     """The chunk whose beginning is least settled, of the first stage while any there is not known; -1 where all are."""
     chosen, most = -1, -1.0
     for is_round in (True, False):
         for chunk in range(pp, pp * v, pp) if is_round else range(1, pp * v):
             if highest[chunk] > lowest[chunk]:
-                price = moments[chunk % pp].sum() + moments[(chunk - 1) % pp].sum()
+                price = ticks[chunk % pp].sum() + ticks[(chunk - 1) % pp].sum()
                 spread = np.sqrt(max(0.0, square[chunk] - mean[chunk] ** 2)) * (price * pp + 0.1)
                 spread += 1e-6 * (highest[chunk] - lowest[chunk])
                 if spread > most:

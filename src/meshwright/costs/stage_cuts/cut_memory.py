@@ -15,7 +15,7 @@ from ...plans.partition import Layout
 from ..work.graph_memory import flights, state_factor
 from ..work.memory import FRAGMENTATION, RUNTIME_BYTES
 from .cut_labels import PlainPipeline, leanest_cut
-from .interleaved_cuts import Held, most_flying
+from .interleaved_cuts import StageMemoryUse, most_flying
 from .unit_chain import Chain
 
 
@@ -30,7 +30,7 @@ class CutMemory:
     def __init__(self, layout: Layout, chain: Chain) -> None:
         self.layout, self.chain = layout, chain
         state_bytes = chain.weight_bytes * state_factor(layout)
-        self.held = Held(state_bytes, chain.activation_bytes, chain.workspace_bytes, chain.crossing_bytes)
+        self.held = StageMemoryUse(state_bytes, chain.activation_bytes, chain.workspace_bytes, chain.crossing_bytes)
 
     @cached_property
     def compared(self) -> NDArray[np.int64]:
@@ -57,7 +57,7 @@ class CutMemory:
 
     @cached_property
     def _flying(self) -> NDArray[np.float64]:
-        """Micro-batches of each chunk that a stage keeps at moments which may be its worst, ``(p, t, v)``."""
+        """Micro-batches of each chunk that a stage keeps at ticks which may be its worst, ``(p, t, v)``."""
         if self.layout.virtual_stages > 1:
             return most_flying(self.layout)
         return np.array([[[flights(self.layout, stage)]] for stage in range(self.layout.pp)])
@@ -76,11 +76,11 @@ class CutMemory:
 @njit()
 def _peaks_bytes(cuts, held, flying, recomputes):  # type: ignore[no-untyped-def]
     """Of the stages of each cut, the one that holds most at its worst moment."""
-    p, num_moments, v = flying.shape
+    p, num_ticks, v = flying.shape
     found = np.zeros(len(cuts))
     for one in range(len(cuts)):
         for stage in range(p):
-            kept, state = np.zeros(num_moments), 0.0
+            kept, state = np.zeros(num_ticks), 0.0
             own_most = given_most = sent_most = workspace_most = 0.0
             for place in range(v):
                 first, last = cuts[one, place * p + stage], cuts[one, place * p + stage + 1]
@@ -90,8 +90,8 @@ def _peaks_bytes(cuts, held, flying, recomputes):  # type: ignore[no-untyped-def
                 own_most, given_most = max(own_most, own), max(given_most, given)
                 sent_most = max(sent_most, held.crossing_bytes[last])
                 workspace_most = max(workspace_most, held.workspace_bytes[first:last].max())
-                for moment in range(num_moments):
-                    kept[moment] += flying[stage, moment, place] * (given if recomputes else own)
+                for tick in range(num_ticks):
+                    kept[tick] += flying[stage, tick, place] * (given if recomputes else own)
             changing = kept.max() + workspace_most + given_most + sent_most + (own_most if recomputes else 0.0)
             found[one] = max(found[one], state + (1.0 + FRAGMENTATION) * changing + RUNTIME_BYTES)
     return found

@@ -17,7 +17,7 @@ from ...plans.partition import Layout
 from ..pipelines.schedule_kernel import play_tasks
 from ..pipelines.schedules import MAX_TASKS, orders
 from ..pipelines.steady_steps import PlayedPipeline, chunk_step_s, step_s
-from ..process_groups.group_network import PlacedWires, Wiring
+from ..process_groups.group_network import GroupNetwork, PlacedNetwork
 from ..process_groups.lanes import PlacedGroups
 from ..training_step.graph_step_time import graph_step_s
 from ..training_step.graph_tails import (
@@ -68,7 +68,7 @@ class CutPricer:
         layout: Layout,
         chain: Chain,
         transfer_s: NDArray[np.float64],
-        wires: Wiring,
+        wires: GroupNetwork,
         order: str,
         slowdown: float,
     ) -> None:
@@ -126,7 +126,7 @@ class CutPricer:
         return best
 
     def best_placed(
-        self, capacity_bytes: float, wires: PlacedWires, work: GraphWork, lanes_s: Sequence[NDArray[np.float64]]
+        self, capacity_bytes: float, wires: PlacedNetwork, work: GraphWork, lanes_s: Sequence[NDArray[np.float64]]
     ) -> NDArray[np.int64] | None:
         """The same where hosts are not alike: of the compared cuts as each is priced on its own devices.
 
@@ -167,7 +167,7 @@ class CutPricer:
             found[:, 0] = np.maximum(found[:, 0], spans_s)
         return found
 
-    def _least_tails_s(self, cuts: NDArray[np.int64], wires: PlacedWires) -> NDArray[np.float64]:
+    def _least_tails_s(self, cuts: NDArray[np.int64], wires: PlacedNetwork) -> NDArray[np.float64]:
         """At most what follows the passes of each stage, ``(f, p)``; nothing where chunks hide it between each other."""
         layout, chain = self.layout, self.chain
         found = np.zeros((len(cuts), layout.pp))

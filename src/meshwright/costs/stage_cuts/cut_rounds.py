@@ -21,7 +21,7 @@ MOST_STATES = 2**18
 """Combinations of the places behind the chunks of a stage that are told apart."""
 
 
-class Rounds(NamedTuple):
+class KnownRounds(NamedTuple):
     """Rounds whose ends are known.
 
     Attributes:
@@ -60,7 +60,7 @@ def cut_rounds(pipeline, runs, rounds, by_waits, best, cuts):  # type: ignore[no
     Returns:
         What it has least of, infinity where nothing was found, and how many runs were looked at.
     """
-    pp, num_moments, v = pipeline.flying.shape
+    pp, num_ticks, v = pipeline.flying.shape
     ends, figures, ids, lowest, behind = runs.ends, runs.figures, rounds.ids, rounds.lowest, rounds.behind
     begin, end = np.zeros(behind.shape, np.int64), np.zeros(behind.shape, np.int64)
     for q, i in enumerate(ids):
@@ -76,7 +76,7 @@ def cut_rounds(pipeline, runs, rounds, by_waits, best, cuts):  # type: ignore[no
         places[0, place] = lowest[place * pp]
     at, reached = np.zeros(v, np.int64), np.zeros(v, np.int64)
     state, value, price = np.zeros(v + 1), np.zeros(v + 1), np.zeros(v + 1)
-    largest, kept = np.zeros((v + 1, FOUR)), np.zeros((v + 1, num_moments))
+    largest, kept = np.zeros((v + 1, FOUR)), np.zeros((v + 1, num_ticks))
     num_tried = 0
     for stage in range(pp):
         for origin in range(first_of[stage], first_of[stage + 1]):
@@ -95,9 +95,9 @@ def cut_rounds(pipeline, runs, rounds, by_waits, best, cuts):  # type: ignore[no
                 for part in range(FOUR):
                     largest[place + 1, part] = max(largest[place, part], figures[i, LARGEST + part])
                 most = 0.0
-                for moment in range(num_moments):
-                    kept[place + 1, moment] = kept[place, moment] + pipeline.flying[stage, moment, place] * figures[i, KEPT]
-                    most = max(most, kept[place + 1, moment])
+                for tick in range(num_ticks):
+                    kept[place + 1, tick] = kept[place, tick] + pipeline.flying[stage, tick, place] * figures[i, KEPT]
+                    most = max(most, kept[place + 1, tick])
                 if held_bytes(state[place + 1], most, largest[place + 1]) > pipeline.capacity_bytes:
                     continue
                 value[place + 1] = value[place] + figures[i, WAIT] if by_waits else max(value[place], figures[i, LOAD])

@@ -27,7 +27,7 @@ from ...jobs.graph import JobGraph
 from ...plans.partition import Layout
 from ...plans.rank_order import DEFAULT_ORDER
 from ..pipelines.schedules import is_plain
-from ..process_groups.group_network import Wiring, lanes_of, whole_lane
+from ..process_groups.group_network import GroupNetwork, lanes_of, whole_lane
 from ..process_groups.lanes import Lane
 from ..settings import CostSettings
 from ..training_step.graph_step_time import is_uneven
@@ -74,7 +74,7 @@ def best_cuts(
     graph: JobGraph,
     layout: Layout,
     device: DeviceType,
-    wires: Wiring,
+    wires: GroupNetwork,
     costs: CostSettings | None = None,
     *,
     order: str = DEFAULT_ORDER,
@@ -89,7 +89,7 @@ def find_cuts(
     graph: JobGraph,
     layout: Layout,
     device: DeviceType,
-    wires: Wiring,
+    wires: GroupNetwork,
     costs: CostSettings | None = None,
     *,
     order: str = DEFAULT_ORDER,
@@ -165,7 +165,7 @@ def _places(chain: Chain, cuts: NDArray[np.int64] | None) -> tuple[int, ...] | N
     return None if cuts is None else tuple(chain.starts[cuts].tolist())
 
 
-def _transfers_s(layout: Layout, chain: Chain, wires: Wiring, lane: Lane) -> NDArray[np.float64]:
+def _transfers_s(layout: Layout, chain: Chain, wires: GroupNetwork, lane: Lane) -> NDArray[np.float64]:
     """Seconds in which a micro-batch, or its gradient, goes past each place behind each chunk of a lane, ``(k, u + 1)``.
 
     Nothing goes past the last one.

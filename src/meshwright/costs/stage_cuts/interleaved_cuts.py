@@ -5,7 +5,7 @@ for between the loads of which this is settled: `cut_branching.seek_cut` finds a
 none, first with little effort for each load, then with ten times as much, and so on. Within the least load the cut that
 sends least is found likewise. The answer is exact unless a search took more than `MOST_STEPS`, and then it says so.
 
-Legend: ``u`` units that stay whole, ``p`` stages, ``v`` chunks of a stage, ``k = p v`` chunks, ``t`` moments of a schedule,
+Legend: ``u`` units that stay whole, ``p`` stages, ``v`` chunks of a stage, ``k = p v`` chunks, ``t`` ticks of a schedule,
 ``n`` runs (`chunk_runs`).
 """
 
@@ -54,7 +54,7 @@ ROUNDING = 1e-12
 """Relative. Sums in another order must not part what is equally busy."""
 
 
-class Held(NamedTuple):
+class StageMemoryUse(NamedTuple):
     """What units hold, see `unit_chain.Chain`.
 
     Attributes:
@@ -88,7 +88,7 @@ def fitting_cuts(
     layout: Layout,
     busy_s: NDArray[np.float64],
     transfer_s: NDArray[np.float64],
-    held: Held,
+    held: StageMemoryUse,
     capacity_bytes: float,
     cuts: NDArray[np.int64],
     most_steps: float | None = None,
@@ -143,9 +143,9 @@ class _Search:
     def _thin(self) -> None:
         """Keep the runs with which each stage by itself may fit."""
         flying = self._pipeline.flying
-        moments, floors = np.argmax(flying.sum(2), axis=1), np.zeros((len(flying), FOUR))
+        ticks, floors = np.argmax(flying.sum(2), axis=1), np.zeros((len(flying), FOUR))
         ids = np.arange(len(self._runs.ends), dtype=np.int32)
-        n = drop_overfull(self._pipeline, self._runs, ids, moments, self._paths, floors)
+        n = drop_overfull(self._pipeline, self._runs, ids, ticks, self._paths, floors)
         self._runs = Runs(self._runs.ends[ids[:n]], self._runs.figures[ids[:n]])
 
     def _least_busy(self, cuts: NDArray[np.int64]) -> tuple[bool, bool]:
@@ -185,7 +185,7 @@ class _Search:
         ids = np.flatnonzero(self._runs.figures[:, LOAD] <= limit_s * (1.0 + ROUNDING)).astype(np.int32)
         n = drop_slower(self._runs, ids, self._paths, sent_s)
         prices = first_prices(self._pipeline.flying)
-        prices.moments[:] *= 0.9
+        prices.ticks[:] *= 0.9
         prices.waits[:] = 0.1
         steps = max(FIRST_STEPS, self._most_steps - self._steps)
         found = seek_cut(self._pipeline, self._runs, ids[:n], True, sent_s, steps, MOST_TRANSITIONS, prices, cuts)
@@ -228,19 +228,19 @@ def _flying(schedule: str, pp: int, virtual_stages: int, num_micro_batches: int,
     for tasks in orders(schedule, pp, virtual_stages, num_micro_batches, round_of):
         change = np.zeros((len(tasks), virtual_stages))
         change[np.arange(len(tasks)), tasks[:, 1]] = np.where(tasks[:, 0] == FORWARD, 1.0, -1.0)
-        moments = np.unique(np.cumsum(change, axis=0), axis=0)
+        ticks = np.unique(np.cumsum(change, axis=0), axis=0)
         # A moment at which another one has at least as many of every chunk in flight is never the worst.
-        is_below = (moments[:, None, :] <= moments[None, :, :]).all(2)
-        found.append(moments[is_below.sum(1) == 1])
+        is_below = (ticks[:, None, :] <= ticks[None, :, :]).all(2)
+        found.append(ticks[is_below.sum(1) == 1])
     most = np.zeros((pp, max(map(len, found)), virtual_stages))
-    for stage, moments in enumerate(found):
-        most[stage, : len(moments)] = moments
+    for stage, ticks in enumerate(found):
+        most[stage, : len(ticks)] = ticks
     most.flags.writeable = False
     return most
 
 
 def most_flying(layout: Layout) -> NDArray[np.float64]:
-    """Micro-batches of each chunk that a stage keeps at the moments which may be its worst, ``(p, t, v)``."""
+    """Micro-batches of each chunk that a stage keeps at the ticks which may be its worst, ``(p, t, v)``."""
     n = round_size(layout.pp, layout.num_micro_batches)
     # Behind its first rounds a schedule keeps what it kept before.
     number = min(layout.num_micro_batches, STEADY_ROUNDS * n + layout.num_micro_batches % n)

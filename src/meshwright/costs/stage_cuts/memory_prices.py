@@ -5,7 +5,7 @@ costs one at most, whatever the prices; what a cut costs is a sum over its chunk
 runs tells what any cut costs at least. Above one nothing fits, and a run through which no path costs one or less is out.
 Prices rise where the cheapest path overfills a stage and fall elsewhere (multiplicative weights).
 
-Legend: ``u`` units, ``p`` stages, ``v`` chunks of a stage, ``k = p v`` chunks, ``t`` moments of a schedule, ``n`` runs
+Legend: ``u`` units, ``p`` stages, ``v`` chunks of a stage, ``k = p v`` chunks, ``t`` ticks of a schedule, ``n`` runs
 (`chunk_runs`).
 
 Source:
@@ -29,13 +29,13 @@ class Prices(NamedTuple):
     """What memory costs.
 
     Attributes:
-        moments: a device's room at each moment of each stage, ``(p, t)``.
+        ticks: a device's room at each moment of each stage, ``(p, t)``.
         shares: of that, charged to each chunk for each of the four parts of which a stage holds the largest, ``(k, 4)``: of the
             chunks of a stage they add up to one, since the largest is no less than any mean.
-        waits: as many seconds of transfers as the best cut has, ``(1,)``; with ``moments`` one in all.
+        waits: as many seconds of transfers as the best cut has, ``(1,)``; with ``ticks`` one in all.
     """
 
-    moments: NDArray[np.float64]
+    ticks: NDArray[np.float64]
     shares: NDArray[np.float64]
     waits: NDArray[np.float64]
 
@@ -61,33 +61,33 @@ class Path(NamedTuple):
 @njit()
 def first_prices(flying):  # type: ignore[no-untyped-def]
     """Even prices."""
-    pp, num_moments, v = flying.shape
-    moments = np.zeros((pp, num_moments))
+    pp, num_ticks, v = flying.shape
+    ticks = np.zeros((pp, num_ticks))
     for stage in range(pp):
         num = max(1, num_moments_of(flying, stage))
-        moments[stage, :num] = 1.0 / (pp * num)
-    return Prices(moments, np.full((pp * v, FOUR), 1.0 / v), np.zeros(1))
+        ticks[stage, :num] = 1.0 / (pp * num)
+    return Prices(ticks, np.full((pp * v, FOUR), 1.0 / v), np.zeros(1))
 
 
 @njit()
 def num_moments_of(flying, stage):  # type: ignore[no-untyped-def]
     """Moments of a stage at which it keeps anything; they stand first."""
     found = 0
-    for moment in range(flying.shape[1]):
-        found += flying[stage, moment].any()
+    for tick in range(flying.shape[1]):
+        found += flying[stage, tick].any()
     return found
 
 
 @njit()
 def copied(prices):  # type: ignore[no-untyped-def]
     """The same prices in arrays of their own."""
-    return Prices(prices.moments.copy(), prices.shares.copy(), prices.waits.copy())
+    return Prices(prices.ticks.copy(), prices.shares.copy(), prices.waits.copy())
 
 
 @njit()
 def overwrite(prices, others):  # type: ignore[no-untyped-def]
     """Write other prices over these."""
-    prices.moments[:] = others.moments
+    prices.ticks[:] = others.ticks
     prices.shares[:] = others.shares
     prices.waits[:] = others.waits
 
@@ -95,15 +95,15 @@ def overwrite(prices, others):  # type: ignore[no-untyped-def]
 @njit()
 def price_runs(pipeline, runs, ids, prices, best, floors, costs):  # type: ignore[no-untyped-def]
     """Write what each run costs, and return what all cuts cost besides: the least that the largest parts can be."""
-    pp, num_moments, v = pipeline.flying.shape
+    pp, num_ticks, v = pipeline.flying.shape
     unit, more = room_bytes(pipeline), 1.0 + FRAGMENTATION
     factors, base = np.zeros((pp * v, 2 + FOUR)), 0.0
     for chunk in range(pp * v):
         stage = chunk % pp
-        for moment in range(num_moments):
-            price = prices.moments[stage, moment] / unit
+        for tick in range(num_ticks):
+            price = prices.ticks[stage, tick] / unit
             factors[chunk, STATE] += price
-            factors[chunk, KEPT] += more * price * pipeline.flying[stage, moment, chunk // pp]
+            factors[chunk, KEPT] += more * price * pipeline.flying[stage, tick, chunk // pp]
         for part in range(FOUR):
             factors[chunk, LARGEST + part] = more * factors[chunk, STATE] * prices.shares[chunk, part]
             if chunk < pp:
@@ -127,7 +127,7 @@ def rooms_behind(pipeline, prices, floors):  # type: ignore[no-untyped-def]
     share = (1.0 + FRAGMENTATION) / room_bytes(pipeline)
     found = np.zeros(pp + 1)
     for stage in range(pp - 1, -1, -1):
-        found[stage] = found[stage + 1] + prices.moments[stage].sum() * (1.0 - share * floors[stage].sum())
+        found[stage] = found[stage + 1] + prices.ticks[stage].sum() * (1.0 - share * floors[stage].sum())
     return found
 
 
@@ -169,7 +169,7 @@ def drop_dear(runs, ids, costs, room, paths):  # type: ignore[no-untyped-def]
 @njit()
 def follow(pipeline, runs, paths, path):  # type: ignore[no-untyped-def]
     """Write the cheapest path; seconds of its busiest chunk and of all its transfers."""
-    pp, num_moments, v = pipeline.flying.shape
+    pp, num_ticks, v = pipeline.flying.shape
     unit, more = room_bytes(pipeline), 1.0 + FRAGMENTATION
     place = path.cuts[-1] = len(pipeline.busy_s) - 1
     for chunk in range(pp * v - 1, -1, -1):
@@ -183,9 +183,9 @@ def follow(pipeline, runs, paths, path):  # type: ignore[no-untyped-def]
         load, waits = max(load, runs.figures[i, LOAD]), waits + runs.figures[i, WAIT]
         for part in range(FOUR):
             path.largest[stage, part] = max(path.largest[stage, part], runs.figures[i, LARGEST + part])
-        for moment in range(num_moments):
-            kept = pipeline.flying[stage, moment, chunk // pp] * runs.figures[i, KEPT]
-            path.used[stage, moment] += (runs.figures[i, STATE] + more * kept) / unit
+        for tick in range(num_ticks):
+            kept = pipeline.flying[stage, tick, chunk // pp] * runs.figures[i, KEPT]
+            path.used[stage, tick] += (runs.figures[i, STATE] + more * kept) / unit
     for stage in range(pp):
         path.used[stage] += more * path.largest[stage].sum() / unit
         path.worst[stage] = np.argmax(path.used[stage])
@@ -211,14 +211,14 @@ def change_prices(pipeline, runs, path, cost, waits, by_waits, stride, num_paths
     rate = min(4.0, (1.02 - cost) / farthest**2, 4.0 * stride / (farthest * np.sqrt(num_paths)))
     total = 0.0
     for stage in range(pp):
-        for moment in range(max(1, num_moments_of(pipeline.flying, stage))):
-            price = max(prices.moments[stage, moment], 1e-7 / pp)
-            prices.moments[stage, moment] = price * np.exp(rate * (path.used[stage, moment] - 1.0))
-            total += prices.moments[stage, moment]
+        for tick in range(max(1, num_moments_of(pipeline.flying, stage))):
+            price = max(prices.ticks[stage, tick], 1e-7 / pp)
+            prices.ticks[stage, tick] = price * np.exp(rate * (path.used[stage, tick] - 1.0))
+            total += prices.ticks[stage, tick]
     if by_waits:
         prices.waits[0] = max(prices.waits[0], 1e-7) * np.exp(rate * (waits - 1.0))
         total += prices.waits[0]
-    prices.moments[:] /= total
+    prices.ticks[:] /= total
     prices.waits[:] /= total
     share = (1.0 + FRAGMENTATION) / room_bytes(pipeline)
     for stage in range(pp):

@@ -1,6 +1,6 @@
 """Lower bounds of a step's time, for searches that must not lose the best layout.
 
-`BoundedPricer` leaves out of the pipeline what it cannot know without playing it. `Optimist` also prices every message as
+`BoundedPricer` leaves out of the pipeline what it cannot know without playing it. `LowerBound` also prices every message as
 the best place of its ranks on the hosts would have it, in whatever order the ranks are numbered.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from ...plans.partition import Layout
-from ..process_groups.group_network import FabricWires, PlacedWires
+from ..process_groups.group_network import FabricNetwork, PlacedNetwork
 from ..process_groups.lanes import Lane, Stand, regular_lane
 from ..process_groups.regular_groups import Group, groups_of
 from ..work.operations import FusedAttention, Message, Product, Sweep
@@ -62,7 +62,7 @@ class BoundedPricer(Pricer):
         Each stage then synchronises; what hides of that still slows kernels down. Where hosts are not alike stages do not wait
         so, and the price itself is taken.
         """
-        if isinstance(self.wires, PlacedWires):
+        if isinstance(self.wires, PlacedNetwork):
             return self.step_s(work) * (1 - ROUNDING)
         (lane,) = self.lanes(work)
         return self._least_s(work, lane) * (1 - ROUNDING)
@@ -112,7 +112,7 @@ class BoundedPricer(Pricer):
 
 
 @dataclass(frozen=True)
-class Optimist(BoundedPricer):
+class LowerBound(BoundedPricer):
     """A pricer that is never above one of any rank order.
 
     Every price that it makes is at most the one of a `Pricer` whose groups are regular, because a pass takes no less time
@@ -143,15 +143,15 @@ class Optimist(BoundedPricer):
         is_flat = message.axis == "shard" and layout.zero >= 3
         is_pipeline = message.axis in ("pp", "ends")
         key: tuple[object, ...] = message.operation, message.payload_bytes, size, is_pipeline, is_flat
-        if isinstance(self.wires, PlacedWires):
+        if isinstance(self.wires, PlacedNetwork):
             key = (*key, message.axis, layout.tp, layout.cp, layout.dp, layout.pp, layout.ep, layout.num_shards)
         if key not in self._least:
             groups = (
                 self.wires.stands(layout, message.axis)
-                if isinstance(self.wires, PlacedWires)
+                if isinstance(self.wires, PlacedNetwork)
                 else self._groups(size, is_pipeline)
             )
-            self._least[key] = min(super(Optimist, self).message_s(message, layout, g) for g in groups)
+            self._least[key] = min(super(LowerBound, self).message_s(message, layout, g) for g in groups)
         return self._least[key]
 
     def node_s(self, work: LayoutWork) -> float:
@@ -183,7 +183,7 @@ class Optimist(BoundedPricer):
             return
         for per_host in (n for n in range(1, min(size, used) + 1) if size % n == 0 and size // n <= hosts):
             beside = max(1, used // per_host)
-            apart = range(1, beside + 1) if per_host > 1 and isinstance(self.wires, FabricWires) else (1,)
+            apart = range(1, beside + 1) if per_host > 1 and isinstance(self.wires, FabricNetwork) else (1,)
             yield from (Group(size, per_host, stride, beside) for stride in apart if beside % stride == 0)
 
 

@@ -14,13 +14,13 @@ from ...plans.rank_order import DEFAULT_ORDER
 from ..collectives.prices import Provenance
 from ..pipelines.steady_steps import ChunkTails, PlayedPipeline, chunk_step_s, step_s
 from ..pipelines.waits import waits
-from ..process_groups.group_network import PlacedWires, Wiring, lanes_of, whole_lane
+from ..process_groups.group_network import GroupNetwork, PlacedNetwork, lanes_of, whole_lane
 from ..process_groups.lanes import Lane, Stand
 from ..work.graph_work import GraphWork
 from ..work.operations import Message
 from .graph_tails import Pieces, chunk_gaps_s, chunk_tails, hide_between_chunks, shown_s, stage_tail_s
 from .step_time import MINOR
-from .uncertainty import doubts, uncertainty
+from .uncertainty import uncertainty, uncertainty_terms
 from .uneven_steps import Passes, Tails, UnevenStep, uneven_step
 
 PROFILED_UNCERTAINTY = 0.05
@@ -47,7 +47,7 @@ class GraphStepTime:
         samples: of one step.
         model_flops: of one step over all ranks, without recomputation; zero where the graph does not tell.
         hardware_flops: with recomputation.
-        doubts: what the uncertainty is made of, see `doubts.doubts`.
+        uncertainty_terms: what the uncertainty is made of, see `uncertainty.uncertainty_terms`.
         peak_flops_per_s: of all devices together.
     """
 
@@ -56,13 +56,13 @@ class GraphStepTime:
     samples: int
     model_flops: float
     hardware_flops: float
-    doubts: dict[str, float]
+    uncertainty_terms: dict[str, float]
     peak_flops_per_s: float
 
     @property
     def uncertainty(self) -> float:
         """Relative, one standard deviation."""
-        return uncertainty(self.doubts)
+        return uncertainty(self.uncertainty_terms)
 
     @property
     def samples_per_s(self) -> float:
@@ -80,7 +80,7 @@ class GraphStepTime:
         return self.hardware_flops / self.step_s / self.peak_flops_per_s if self.model_flops else None
 
 
-def graph_step_s(work: GraphWork, wires: Wiring, slowdown: float = 1.0, order: str = DEFAULT_ORDER) -> float:
+def graph_step_s(work: GraphWork, wires: GroupNetwork, slowdown: float = 1.0, order: str = DEFAULT_ORDER) -> float:
     """Seconds of one step.
 
     Args:
@@ -97,13 +97,13 @@ def graph_step_s(work: GraphWork, wires: Wiring, slowdown: float = 1.0, order: s
     return step_s(_played(work, wires, order), dict(enumerate(tails)))[0]
 
 
-def is_uneven(wires: Wiring, layout: Layout) -> TypeGuard[PlacedWires]:
+def is_uneven(wires: GroupNetwork, layout: Layout) -> TypeGuard[PlacedNetwork]:
     """Whether replicas differ and wait for each other; a single one goes at its own pace wherever its stages stand."""
-    return isinstance(wires, PlacedWires) and layout.dp > 1
+    return isinstance(wires, PlacedNetwork) and layout.dp > 1
 
 
 def price_graph(
-    work: GraphWork, wires: Wiring, device: DeviceType, slowdown: float = 1.0, order: str = DEFAULT_ORDER
+    work: GraphWork, wires: GroupNetwork, device: DeviceType, slowdown: float = 1.0, order: str = DEFAULT_ORDER
 ) -> GraphStepTime:
     """The time of one step, as `graph_step_s` says, and what it consists of."""
     layout, graph = work.layout, work.graph
@@ -132,7 +132,7 @@ def price_graph(
         samples=layout.global_batch,
         model_flops=model_flops,
         hardware_flops=model_flops + again * forward_flops,
-        doubts=doubts(
+        uncertainty_terms=uncertainty_terms(
             kernels=op_uncertainty(work),
             step_s=seconds,
             crossing_s=crossing_s,
@@ -144,7 +144,7 @@ def price_graph(
     )
 
 
-def graph_provenance(work: GraphWork, wires: Wiring, order: str = DEFAULT_ORDER) -> dict[str, Provenance]:
+def graph_provenance(work: GraphWork, wires: GroupNetwork, order: str = DEFAULT_ORDER) -> dict[str, Provenance]:
     """Of each communication of the breakdown: that of its messages, the least sure one where they differ.
 
     What makes up less than `step_time.MINOR` of its seconds does not count.
@@ -170,7 +170,7 @@ def graph_provenance(work: GraphWork, wires: Wiring, order: str = DEFAULT_ORDER)
     }
 
 
-def _alike(work: GraphWork, wires: Wiring, slowdown: float, order: str) -> UnevenStep:
+def _alike(work: GraphWork, wires: GroupNetwork, slowdown: float, order: str) -> UnevenStep:
     """The step of the stage that decides, where hosts are alike."""
     pipeline = _played(work, wires, order)
     unsent, played = pipeline.unsent, pipeline.played
@@ -187,7 +187,7 @@ def _alike(work: GraphWork, wires: Wiring, slowdown: float, order: str) -> Uneve
     return UnevenStep(seconds, last, 0, waiting_s, sync_s, gather_s, 0.0)
 
 
-def _placed(work: GraphWork, wires: PlacedWires, slowdown: float, order: str) -> UnevenStep:
+def _placed(work: GraphWork, wires: PlacedNetwork, slowdown: float, order: str) -> UnevenStep:
     """The same where hosts are not alike, of the lane that ends last."""
     layout, placed, task_s = work.layout, wires.layout(work.layout, order), _task_s(work)
     known = {id(lane): Passes(task_s, _sends_s(work, wires, lane), task_s) for lane in placed.lanes}
@@ -211,7 +211,7 @@ def _placed(work: GraphWork, wires: PlacedWires, slowdown: float, order: str) ->
     return uneven_step(layout, placed, [known[id(lane)] for lane in placed.lanes], tails)
 
 
-def _played(work: GraphWork, wires: Wiring, order: str) -> PlayedPipeline:
+def _played(work: GraphWork, wires: GroupNetwork, order: str) -> PlayedPipeline:
     (lane,) = lanes_of(wires, work.layout, order)
     return PlayedPipeline.of(work.layout, _task_s(work), _sends_s(work, wires, lane))
 
@@ -225,7 +225,7 @@ def _task_s(work: GraphWork) -> NDArray[np.float64]:
     return task_s
 
 
-def _sends_s(work: GraphWork, wires: Wiring, lane: Lane) -> NDArray[np.float64]:
+def _sends_s(work: GraphWork, wires: GroupNetwork, lane: Lane) -> NDArray[np.float64]:
     """Seconds of a transfer from each chunk to the next one, ``(k,)``."""
     send_s = np.zeros(len(work.chunks))
     for chunk in range(len(work.chunks)):
@@ -241,17 +241,17 @@ def _pieces(work: GraphWork, stage: int) -> tuple[Pieces, Pieces]:
     return backward, [(work.forward_s[ops], work.graph.parameter_bytes[ops]) for ops in chunks]
 
 
-def _chunk_tails(work: GraphWork, wires: Wiring, slowdown: float, order: str) -> ChunkTails:
+def _chunk_tails(work: GraphWork, wires: GroupNetwork, slowdown: float, order: str) -> ChunkTails:
     """Gradients and parameters that hide between chunks."""
     return chunk_tails(work.layout, wires, order, slowdown, [_pieces(work, stage) for stage in range(work.layout.pp)])
 
 
-def _tail_s(work: GraphWork, stage: int, wires: Wiring, slowdown: float, order: str) -> tuple[float, float]:
+def _tail_s(work: GraphWork, stage: int, wires: GroupNetwork, slowdown: float, order: str) -> tuple[float, float]:
     """Exposed seconds of gradients and of gathered parameters."""
     return stage_tail_s(work.layout, wires, order, slowdown, *_pieces(work, stage))
 
 
-def _hidden_s(work: GraphWork, stage: int, wires: Wiring, lane: Lane, tail_s: float) -> float:
+def _hidden_s(work: GraphWork, stage: int, wires: GroupNetwork, lane: Lane, tail_s: float) -> float:
     """Seconds of communication in a step that a stage is taken to hide behind its ops."""
     layout, hidden_s = work.layout, 0.0
     if layout.overlap_pp and layout.pp > 1:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ...compiled import njit
 from ...plans.partition import Layout
 from ..pipelines.steady_steps import ChunkTails
-from ..process_groups.group_network import Wiring, slowest_group
+from ..process_groups.group_network import GroupNetwork, slowest_group
 from ..work.operations import Message
 
 
@@ -40,7 +40,7 @@ def gather_messages(layout: Layout, parameter_bytes: float) -> tuple[Message, ..
     return (Message("parameters", "all_gather", "shard", parameter_bytes),) if is_sharded else ()
 
 
-def messages_s(messages: tuple[Message, ...], layout: Layout, wires: Wiring, order: str) -> list[float]:
+def messages_s(messages: tuple[Message, ...], layout: Layout, wires: GroupNetwork, order: str) -> list[float]:
     """Seconds of each message by itself, over the slowest group of any stage where hosts are not alike."""
     return [wires.group_s(m.operation, m.payload_bytes, slowest_group(wires, layout, m.axis, order)) for m in messages]
 
@@ -78,7 +78,7 @@ Pieces = Sequence[tuple[NDArray[np.float64], NDArray[np.float64]]]
 
 
 def stage_tail_s(
-    layout: Layout, wires: Wiring, order: str, slowdown: float, backward: Pieces, forward: Pieces
+    layout: Layout, wires: GroupNetwork, order: str, slowdown: float, backward: Pieces, forward: Pieces
 ) -> tuple[float, float]:
     """Exposed seconds of gradients and of gathered parameters; not of chunks that hide them between each other."""
     found = []
@@ -97,7 +97,7 @@ def hide_between_chunks(layout: Layout) -> bool:
 
 
 def chunk_tails(
-    layout: Layout, wires: Wiring, order: str, slowdown: float, stages: Sequence[tuple[Pieces, Pieces]]
+    layout: Layout, wires: GroupNetwork, order: str, slowdown: float, stages: Sequence[tuple[Pieces, Pieces]]
 ) -> ChunkTails:
     """What follows and precedes the chunks of each stage, of which the backward and the forward passes are given."""
     whole_s, gaps_s = np.zeros((2, layout.pp)), np.zeros((2, layout.pp, layout.virtual_stages))
@@ -140,7 +140,7 @@ def _chunk_gaps_s(seconds, sizes, places, whole_s, has_ended):  # type: ignore[n
 
 
 def _whole_s(
-    make: Callable[[Layout, float], tuple[Message, ...]], layout: Layout, wires: Wiring, order: str, pieces: Pieces
+    make: Callable[[Layout, float], tuple[Message, ...]], layout: Layout, wires: GroupNetwork, order: str, pieces: Pieces
 ) -> NDArray[np.float64]:
     """Seconds of each message of a stage."""
     total = float(sum(sizes.sum() for _, sizes in pieces))
@@ -187,7 +187,7 @@ def _add_tails(tails_s, starts, seconds, sizes, before, whole_s, has_ended, over
 
 def run_tails_s(
     layout: Layout,
-    wires: Wiring,
+    wires: GroupNetwork,
     order: str,
     slowdown: float,
     starts: NDArray[np.int64],
@@ -227,7 +227,11 @@ def run_tails_s(
 
 
 def _priced(
-    make: Callable[[Layout, float], tuple[Message, ...]], layout: Layout, wires: Wiring, order: str, before: NDArray[np.float64]
+    make: Callable[[Layout, float], tuple[Message, ...]],
+    layout: Layout,
+    wires: GroupNetwork,
+    order: str,
+    before: NDArray[np.float64],
 ) -> NDArray[np.float64]:
     """Seconds of each message of every run of units, ``(messages, u + 1, u + 1)``."""
     # Units without parameters change nothing: runs that hold the same ones are priced once.

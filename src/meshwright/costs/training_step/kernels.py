@@ -211,5 +211,5 @@ def kernel_model(device: DeviceType, given: str | None = None, software: str | N
 def _read(path: Path, text: str) -> tuple[KernelSettings, int | None]:
     """The constants that a text says, and the line on which it names their device."""
     data, lines = yaml12.parse(text, file=path)
-    read = settings.build(KernelSettings, {} if data is None else data, file=path, lines=lines)
+    read = settings.build_settings(KernelSettings, {} if data is None else data, file=path, lines=lines)
     return read, lines.get(("device",))

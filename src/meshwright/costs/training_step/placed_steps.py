@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ..process_groups.group_network import PlacedWires
+from ..process_groups.group_network import PlacedNetwork
 from ..process_groups.lanes import Lane
 from ..work.operations import Message, Pass
 from ..work.work import LayoutWork
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .step_time import Pricer
 
 
-def placed_step(pricer: Pricer, wires: PlacedWires, work: LayoutWork) -> UnevenStep:
+def placed_step(pricer: Pricer, wires: PlacedNetwork, work: LayoutWork) -> UnevenStep:
     """The step of a described layout, and what the lane that ends last does in it."""
     layout = work.layout
     placed = wires.layout(layout, pricer.order, pass_axes=work.pass_axes)

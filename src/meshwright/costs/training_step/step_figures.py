@@ -19,7 +19,7 @@ class StepTime:
         model_flops: of one step over all ranks, without recomputation; attention counts in full.
         hardware_flops: with recomputation.
         tokens: of one step.
-        doubts: what the uncertainty is made of, see `doubts.doubts`.
+        uncertainty_terms: what the uncertainty is made of, see `uncertainty.uncertainty_terms`.
         peak_flops_per_s: of all devices together.
     """
 
@@ -28,13 +28,13 @@ class StepTime:
     model_flops: float
     hardware_flops: float
     tokens: int
-    doubts: dict[str, float]
+    uncertainty_terms: dict[str, float]
     peak_flops_per_s: float
 
     @property
     def uncertainty(self) -> float:
         """Relative, one standard deviation."""
-        return uncertainty(self.doubts)
+        return uncertainty(self.uncertainty_terms)
 
     @property
     def tokens_per_s(self) -> float:

@@ -22,7 +22,7 @@ from ...plans.rank_order import DEFAULT_ORDER
 from ..collectives.prices import Provenance
 from ..pipelines.steady_steps import PlayedPipeline, ends_s, step_s
 from ..pipelines.waits import waits
-from ..process_groups.group_network import PlacedWires, Wiring, lanes_of, whole_lane
+from ..process_groups.group_network import GroupNetwork, PlacedNetwork, lanes_of, whole_lane
 from ..process_groups.lanes import Lane, Stand
 from ..work.operations import Message, Pass, input_part, weight_part
 from ..work.work import ZERO_BUBBLE, LayoutWork, describe, step_flops
@@ -31,7 +31,7 @@ from .kernels import KernelModel, kernel_model
 from .passes import OVERLAP_SLOWDOWN, PassTime, pass_time
 from .placed_steps import placed_step
 from .step_figures import StepTime
-from .uncertainty import RUN_UNCERTAINTY, doubts, fused_attention_s, operations, per_step
+from .uncertainty import RUN_UNCERTAINTY, fused_attention_s, operations, per_step, uncertainty_terms
 from .uneven_steps import UnevenStep
 
 MINOR = 0.05
@@ -75,7 +75,7 @@ class Pricer:
     """
 
     device: DeviceType
-    wires: Wiring
+    wires: GroupNetwork
     slowdown: float = OVERLAP_SLOWDOWN
     kernels: KernelModel | None = None
     order: str = DEFAULT_ORDER
@@ -97,7 +97,7 @@ class Pricer:
 
     def step_s(self, work: LayoutWork) -> float:
         """Seconds of one step of a described layout; what `price_work` says, without the breakdown."""
-        if isinstance(self.wires, PlacedWires):
+        if isinstance(self.wires, PlacedNetwork):
             return placed_step(self, self.wires, work).step_s
         (lane,) = self.lanes(work)
         return self._step(work, lane, self._run(work, lane))[0]
@@ -105,7 +105,7 @@ class Pricer:
     def price_work(self, work: LayoutWork) -> StepTime:
         """The time of one step of a described layout, and what it consists of."""
         wires = self.wires
-        ended = placed_step(self, wires, work) if isinstance(wires, PlacedWires) else self._alike(work)
+        ended = placed_step(self, wires, work) if isinstance(wires, PlacedNetwork) else self._alike(work)
         step_s, last, number, waiting_s, sync_s, gather_s, optimizer_s = ended
         layout, lane, m = work.layout, self.lanes(work)[number], work.layout.num_micro_batches
         of_stage = self._of_stage(work, last, self.blocks_of(work, lane))
@@ -132,7 +132,7 @@ class Pricer:
             model_flops=model_flops,
             hardware_flops=hardware_flops,
             tokens=layout.global_batch * work.sequence_length,
-            doubts=doubts(
+            uncertainty_terms=uncertainty_terms(
                 kernels=self.model.constants.uncertainty,
                 step_s=step_s,
                 crossing_s=total["pipeline transfers"] + sync_s + gather_s + total.get("exposed shard", 0.0),
@@ -151,7 +151,7 @@ class Pricer:
 
     def on(self, devices: NDArray[np.int64]) -> Pricer:
         """The same for ranks that stand on these devices, in the layout's own numbering; itself where hosts are alike."""
-        if not isinstance(self.wires, PlacedWires):
+        if not isinstance(self.wires, PlacedNetwork):
             return self
         return Pricer(self.device, self.wires.on(devices), self.slowdown, self.kernels, DEFAULT_ORDER)
 

@@ -46,7 +46,7 @@ NORMAL_95 = 1.959964
 """Standard deviations to each side that hold 95 % of a normal distribution."""
 
 
-def doubts(
+def uncertainty_terms(
     *,
     kernels: float,
     step_s: float,

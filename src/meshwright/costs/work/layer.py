@@ -16,7 +16,7 @@ from typing import Literal
 from ...jobs.transformer import TransformerShape
 from ..collectives.prices import Operation
 from .layer_key import BlockKey
-from .layer_parts import Bricks
+from .layer_parts import LayerParts
 from .operations import Axis, Item, Message, Pass, Product, Sweep
 
 PREFETCHED_PARAMETERS = 5e7
@@ -58,7 +58,7 @@ class BlockWork:
 @lru_cache(maxsize=65_536)
 def layer(shape: TransformerShape, key: BlockKey) -> BlockWork:
     """One transformer layer."""
-    made = Bricks(shape, key)
+    made = LayerParts(shape, key)
     attention, feed_forward = made.attention(), made.feed_forward()
     halves = made.joined(attention, feed_forward) if shape.is_parallel else made.in_turn(attention, feed_forward)
     forward, backward = halves
@@ -72,7 +72,7 @@ def layer(shape: TransformerShape, key: BlockKey) -> BlockWork:
 @lru_cache(maxsize=65_536)
 def embedding(shape: TransformerShape, key: BlockKey) -> BlockWork:
     """The look-up of tokens and positions; its backward pass adds to the rows of the table."""
-    made = Bricks(shape, key)
+    made = LayerParts(shape, key)
     width = made.element_bytes * shape.hidden * made.tokens
     table = shape.vocabulary / key.tp * shape.hidden
     positions = (shape.max_positions if shape.learned_positions else 0) * shape.hidden
@@ -105,7 +105,7 @@ def head(shape: TransformerShape, key: BlockKey, has_own_table: bool) -> BlockWo
         has_own_table: whether gradients of the head's table are summed by themselves; those of a tied table that stands
             beside the embedding join the embedding's first.
     """
-    made = Bricks(shape, key)
+    made = LayerParts(shape, key)
     columns = -(-shape.vocabulary // key.tp)
     logits = made.tokens * columns
     norm_forward, norm_backward = made.norm("final norm")

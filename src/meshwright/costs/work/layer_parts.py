@@ -24,7 +24,7 @@ than the second; else it runs kernel by kernel in float32 (NVIDIA/Megatron-LM, m
 ``is_kernel_available``)."""
 
 
-class Bricks:
+class LayerParts:
     """The bricks of a layer: every method gives items, or forward and backward items."""
 
     def __init__(self, shape: TransformerShape, key: BlockKey) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...clusters.cluster import Cluster
-from ...costs.process_groups.group_network import wiring
+from ...costs.process_groups.group_network import group_network
 from ...costs.settings import CostSettings
 from ...costs.work.graph_work import describe_graph
 from ...costs.work.work import ZERO_BUBBLE, describe
@@ -26,7 +26,7 @@ from ...plans.partition import Layout
 from ...plans.transformer import gives
 
 if TYPE_CHECKING:
-    from ...simulation.layouts.step_model import Step
+    from ...simulation.layouts.step_model import StepModel
     from ...simulation.step.timeline import Timeline
     from .nodes import TaskWork
 
@@ -39,13 +39,13 @@ def layout_step_of(plan: PlacementPlan, layout: Layout, graph: JobGraph, cluster
             types.
         GraphError, PlanError, ConfigError: the job cannot be cut or timed so.
     """
-    from ...simulation.layouts.running import run
+    from ...simulation.layouts.running import run_layout
     from .nodes import TaskWork
 
     place = {_number(plan, layout, rank): rank for rank in range(plan.num_ranks)}
     rank_of = tuple(place[number] for number in range(plan.num_ranks))
     devices = plan.placement().devices[list(rank_of)]
-    ran = run(_step(plan, layout, graph, cluster, devices), cluster, devices, CostSettings(), num_steps=1)
+    ran = run_layout(_step(plan, layout, graph, cluster, devices), cluster, devices, CostSettings(), num_steps=1)
     lowered = ran.lowered
     return ran.timeline, TaskWork(lowered.op_names, lowered.operations, lowered.flops, lowered.moved_bytes, rank_of)
 
@@ -58,7 +58,7 @@ def _number(plan: PlacementPlan, layout: Layout, rank: int) -> int:
     return ((at.pp * layout.dp + at.dp) * layout.cp + at.cp) * layout.tp + at.tp
 
 
-def _step(plan: PlacementPlan, layout: Layout, graph: JobGraph, cluster: Cluster, devices: NDArray[np.int64]) -> Step:
+def _step(plan: PlacementPlan, layout: Layout, graph: JobGraph, cluster: Cluster, devices: NDArray[np.int64]) -> StepModel:
     from ...simulation.layouts.graph_step import GraphStep
     from ...simulation.layouts.running import layout_step
 
@@ -68,7 +68,7 @@ def _step(plan: PlacementPlan, layout: Layout, graph: JobGraph, cluster: Cluster
         raise ExportError(f"a layout is simulated on devices of one type, the ranks have {names}", field="cluster")
     if not _cuts_layers(layout):
         work = describe_graph(graph, layout, cluster.device_types[int(types[0])], CostSettings(), stages=plan.stages)
-        return GraphStep(work, wiring(cluster, CostSettings()))
+        return GraphStep(work, group_network(cluster, CostSettings()))
     shape, length = _transformer(plan, graph, layout)
     return layout_step(describe(shape, layout, length), cluster)
 

@@ -24,7 +24,7 @@ from ...jobs.graph import JobGraph
 from ...plans.partition import OpSplits
 from ...simulation.step.execution import ExecutionGraph, TaskKind
 from ...simulation.step.timeline import Timeline
-from .schema import Collective, Node, NodeType, Value
+from .schema import Collective, NodeType, TraceNode, Value
 
 _MAX_INT64 = 2**63 - 1
 
@@ -71,7 +71,7 @@ class RankNodes:
     def __init__(self, timeline: Timeline, work: TaskWork) -> None:
         self._timeline, self._work = timeline, work
         self._execution = timeline.execution
-        self.nodes: list[list[Node]] = [[] for _ in range(self._execution.num_ranks)]
+        self.nodes: list[list[TraceNode]] = [[] for _ in range(self._execution.num_ranks)]
         self.groups: dict[str, tuple[int, ...]] = {}
         self._id: dict[tuple[int, int], int] = {}  # node of a task on a rank
         self._last: dict[tuple[int, bool], int] = {}  # last node of a rank's stream
@@ -217,7 +217,7 @@ class RankNodes:
         previous = None if ends else self._last.get(stream)
         data_deps = tuple(sorted(set(needed)))
         self.nodes[rank].append(
-            Node(
+            TraceNode(
                 id=number,
                 name=name,
                 type=node_type,

@@ -1,7 +1,7 @@
 """The file format of MLCommons Chakra execution traces: messages by field number, and the framing of a file.
 
 A trace is one protobuf message after another, each behind its length as a varint: first `GlobalMetadata`, then a
-`Node` for each thing that the rank does. The descriptor is built here from the format's field numbers, so that no
+`TraceNode` for each thing that the rank does. The descriptor is built here from the format's field numbers, so that no
 generated code is needed; protobuf is imported when a trace is written or read.
 
 Source:
@@ -67,7 +67,7 @@ class Collective(IntEnum):
 
 
 @dataclass(frozen=True)
-class Node:
+class TraceNode:
     """One thing that a rank does.
 
     Attributes:
@@ -92,7 +92,7 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Trace:
+class RankTrace:
     """The trace of one rank.
 
     Attributes:
@@ -102,11 +102,11 @@ class Trace:
     """
 
     metadata: Mapping[str, Value]
-    nodes: tuple[Node, ...]
+    nodes: tuple[TraceNode, ...]
     version: str = VERSION
 
 
-def encode(trace: Trace) -> bytes:
+def encode(trace: RankTrace) -> bytes:
     """The bytes of a trace's file."""
     messages = _messages()
     head = messages["GlobalMetadata"](version=trace.version, attr=_attributes(trace.metadata))
@@ -126,7 +126,7 @@ def encode(trace: Trace) -> bytes:
     return b"".join(parts)
 
 
-def decode(content: bytes) -> Trace:
+def decode(content: bytes) -> RankTrace:
     """The trace that `encode` wrote.
 
     Raises:
@@ -142,7 +142,7 @@ def decode(content: bytes) -> Trace:
         if message.type not in list(NodeType):
             raise InputFileError("is of an unknown type", field=f"node {message.id}", value=message.type)
         nodes.append(
-            Node(
+            TraceNode(
                 id=message.id,
                 name=message.name,
                 type=NodeType(message.type),
@@ -153,7 +153,7 @@ def decode(content: bytes) -> Trace:
                 attributes=_values(message.attr),
             )
         )
-    return Trace(metadata=_values(head.attr), nodes=tuple(nodes), version=head.version)
+    return RankTrace(metadata=_values(head.attr), nodes=tuple(nodes), version=head.version)
 
 
 def varint(number: int) -> bytes:

@@ -21,7 +21,7 @@ from ...plans.partition import Layout, OpSplits
 from ..requirements import hosts_of
 from ..target import ExportOptions, Files, Target
 from .layouts import layout_step_of
-from .schema import Trace, Value, encode
+from .schema import RankTrace, Value, encode
 
 if TYPE_CHECKING:
     from ...simulation.step.timeline import Timeline
@@ -77,7 +77,7 @@ def step_of(plan: PlacementPlan) -> tuple[Timeline, TaskWork]:
     raise ExportError("has neither op splits nor a layout, so the ranks' work is unknown", field="partition")
 
 
-def traces_of(plan: PlacementPlan) -> tuple[list[Trace], dict[str, tuple[int, ...]]]:
+def traces_of(plan: PlacementPlan) -> tuple[list[RankTrace], dict[str, tuple[int, ...]]]:
     """The trace of each rank, and the members of each communicator group.
 
     Raises:
@@ -99,7 +99,7 @@ def traces_of(plan: PlacementPlan) -> tuple[list[Trace], dict[str, tuple[int, ..
     if predicted is not None:
         common["predicted_step_s"] = float(predicted.value)
     traces = [
-        Trace({**common, "rank": rank.rank, "host": rank.host, "local_rank": rank.local_rank}, tuple(nodes))
+        RankTrace({**common, "rank": rank.rank, "host": rank.host, "local_rank": rank.local_rank}, tuple(nodes))
         for rank, nodes in zip(plan.ranks, ranks.nodes, strict=True)
     ]
     return traces, ranks.groups

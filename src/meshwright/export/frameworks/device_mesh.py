@@ -38,7 +38,7 @@ class Splits:
 
 
 def has_grid(plan: PlacementPlan) -> bool:
-    """Whether the ranks have coordinates, so that `text` can be written."""
+    """Whether the ranks have coordinates, so that `device_mesh_text` can be written."""
     return plan.ranks[0].coordinates is not None
 
 
@@ -87,7 +87,7 @@ def splits(plan: PlacementPlan) -> Splits:
     return Splits(tuple(stage.ops[0] for stage in chunks[1:]))
 
 
-def text(plan: PlacementPlan, head: str) -> str:
+def device_mesh_text(plan: PlacementPlan, head: str) -> str:
     """The module.
 
     Args:

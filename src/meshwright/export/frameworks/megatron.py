@@ -17,7 +17,7 @@ from ...plans.partition import Layout
 from ..launchers import remote_shell
 from ..requirements import comma_separated, hosts_of, ranks_per_host
 from ..target import ExportOptions, Files, Target, header
-from .megatron_groups import DEFAULT_ORDER, MAPPED_ORDER, Degrees
+from .megatron_groups import DEFAULT_ORDER, MAPPED_ORDER, ParallelDegrees
 from .megatron_layers import pipeline_layout
 
 ARGUMENTS = "megatron.args"
@@ -50,7 +50,7 @@ class RankOrder:
     """
 
     order: str
-    degrees: Degrees
+    degrees: ParallelDegrees
     plan_rank: tuple[int, ...]
     per_host: int
 
@@ -158,18 +158,18 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
     }
 
 
-def _degrees(plan: PlacementPlan) -> Degrees:
+def _degrees(plan: PlacementPlan) -> ParallelDegrees:
     layout = plan.layout()
     for rank in plan.ranks:
         if rank.coordinates is None:
             problem = "has no coordinates, so Megatron's rank order cannot be held against the plan"
             raise ExportError(problem, field=f"rank {rank.rank}")
     if layout is not None:
-        return Degrees(**{axis: getattr(layout, axis) for axis in _AXES})
-    return Degrees(**{axis: 1 + max(getattr(rank.coordinates, axis) for rank in plan.ranks) for axis in _AXES})
+        return ParallelDegrees(**{axis: getattr(layout, axis) for axis in _AXES})
+    return ParallelDegrees(**{axis: 1 + max(getattr(rank.coordinates, axis) for rank in plan.ranks) for axis in _AXES})
 
 
-def _plan_ranks(plan: PlacementPlan, degrees: Degrees, order: str) -> tuple[int, ...]:
+def _plan_ranks(plan: PlacementPlan, degrees: ParallelDegrees, order: str) -> tuple[int, ...]:
     """The plan's rank with the coordinates of each of Megatron's ranks."""
     at: dict[tuple[int, ...], int] = {}
     for rank in plan.ranks:

@@ -44,7 +44,7 @@ def rank_groups(sizes: Mapping[str, int], order: str, axes: str) -> NDArray[np.i
 
 
 @dataclass(frozen=True)
-class Degrees:
+class ParallelDegrees:
     """The parallel degrees of a job; the experts' tensor-parallel degree is that of the dense layers.
 
     Attributes:

@@ -57,7 +57,7 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
     driver = f"#!/usr/bin/env python3\n{head}{PROGRAM.replace(_PLAN_GOES_HERE, told, 1)}"
     rendered: Files = {DRIVER: driver}
     if device_mesh.has_grid(plan):
-        rendered[device_mesh.FILE_NAME] = device_mesh.text(plan, head)
+        rendered[device_mesh.FILE_NAME] = device_mesh.device_mesh_text(plan, head)
     return rendered
 
 

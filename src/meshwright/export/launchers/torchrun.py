@@ -68,7 +68,7 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
     )
     rendered: Files = {COMMANDS: commands, remote_shell.FILE_NAME: launch}
     if device_mesh.has_grid(plan):
-        rendered[device_mesh.FILE_NAME] = device_mesh.text(plan, head)
+        rendered[device_mesh.FILE_NAME] = device_mesh.device_mesh_text(plan, head)
     return rendered
 
 

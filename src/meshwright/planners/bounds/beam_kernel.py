@@ -15,7 +15,7 @@ from ...simulation.cluster.interruptions import GAMMA, MIX_1, MIX_2, SHIFT_1, SH
 
 
 @njit
-def search(width, jobs, blocks, worth_until, weight, is_keyed):  # type: ignore[no-untyped-def]
+def search(width, jobs, blocks, value_until, weight, is_keyed):  # type: ignore[no-untyped-def]
     """Choose a block, or none, for each arrival.
 
     Args:
@@ -24,7 +24,7 @@ def search(width, jobs, blocks, worth_until, weight, is_keyed):  # type: ignore[
             of each job on each class, infinite where it cannot run, ``(k, c)``.
         blocks: degree ``(b,)``, placement_class ``(b,)``, neighbour_start ``(b + 1,)`` and neighbours, the blocks that
             share a device with each.
-        worth_until: what a device is worth from the beginning to each arrival, ``(k + 2,)``.
+        value_until: what a device is worth from the beginning to each arrival, ``(k + 2,)``.
         weight: of a block of each degree in the worth of what is held, ``(d,)``.
         is_keyed: whether the first class that a graph and degree use in an episode fixes their time.
 
@@ -45,7 +45,7 @@ def search(width, jobs, blocks, worth_until, weight, is_keyed):  # type: ignore[
     for k in range(num_jobs):
         num = 0
         for s in range(num_states):
-            held, sign = _look_at(free_from[s], k, degree, weight, worth_until)
+            held, sign = _look_at(free_from[s], k, degree, weight, value_until)
             for b in range(-1, num_blocks):
                 if num == len(score):
                     num = _keep_best(children, num, width)
@@ -68,7 +68,7 @@ def search(width, jobs, blocks, worth_until, weight, is_keyed):  # type: ignore[
                     other = neighbours[i]
                     before = max(free_from[s, other], k)
                     if before < slot:
-                        cost += weight[degree[other]] * (worth_until[slot] - worth_until[before])
+                        cost += weight[degree[other]] * (value_until[slot] - value_until[before])
                         change += _mix(degree[other], slot)
                         if before > k:
                             change -= _mix(degree[other], before)
@@ -105,7 +105,7 @@ def _no_children(room):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _look_at(free_from, k, degree, weight, worth_until):  # type: ignore[no-untyped-def]
+def _look_at(free_from, k, degree, weight, value_until):  # type: ignore[no-untyped-def]
     """What is held in a state is worth from arrival ``k`` on, and the state's mark.
 
     States of one mark have, of each degree, equally many blocks that are free from each arrival on; so nothing tells a
@@ -114,7 +114,7 @@ def _look_at(free_from, k, degree, weight, worth_until):  # type: ignore[no-unty
     held, sign = 0.0, np.uint64(0)
     for b in range(len(free_from)):
         if free_from[b] > k:
-            held += weight[degree[b]] * (worth_until[free_from[b]] - worth_until[k])
+            held += weight[degree[b]] * (value_until[free_from[b]] - value_until[k])
             sign += _mix(degree[b], free_from[b])
     return held, sign
 

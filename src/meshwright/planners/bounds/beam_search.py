@@ -54,7 +54,7 @@ def decide(episode: KnownEpisode, width: int = WIDTH) -> Decisions:
     scenario = episode.scenario
     problem, space = scenario.problem, scenario.space
     price = float(bound(episode).price[episode.is_counted].mean())
-    worth_until = price * np.minimum(np.arange(len(episode.arrival_s) + 1), len(episode.graph_id))
+    value_until = price * np.minimum(np.arange(len(episode.arrival_s) + 1), len(episode.graph_id))
     degrees = np.array(space.degrees, np.float64)
     share = np.exp(-degrees / (REACH * scenario.cluster.num_devices))
     weight = scenario.cluster.num_devices * share / share.sum() / np.bincount(space.degree, minlength=len(degrees))
@@ -68,7 +68,7 @@ def decide(episode: KnownEpisode, width: int = WIDTH) -> Decisions:
             problem.neighbour_start[: num + 1],
             problem.neighbours[: problem.neighbour_start[num]],
         ),
-        worth_until,
+        value_until,
         weight,
         problem.is_keyed_by_degree,
     )
@@ -87,7 +87,7 @@ def replay(episode: KnownEpisode, block: NDArray[np.int64]) -> EpisodeRecord:
     """
     scenario = episode.scenario
     episodes = scenario.new_episodes(1)
-    scenario.begin(episodes, 0, episode.arrivals)
+    scenario.reset(episodes, 0, episode.arrivals)
     for k, chosen in enumerate(block.tolist()):
         candidate = 0
         if chosen >= 0:
@@ -99,7 +99,7 @@ def replay(episode: KnownEpisode, block: NDArray[np.int64]) -> EpisodeRecord:
 
 
 def _offer(episode: KnownEpisode, episodes: Episodes, block: int) -> int:
-    """Make a block the last candidate of the decision at hand, where it is free and in time; that candidate's number."""
+    """Make a block the last candidate of the current decision, where it is free and in time; that candidate's number."""
     problem, k = episode.scenario.problem, int(episodes.job[0])
     last = problem.num_candidates - 1
     time_s = class_durations_s(problem, episodes, 0, k)[problem.placement_class[block]]

@@ -18,7 +18,7 @@ from heapq import heapify, heappop, heappush
 from itertools import product
 from typing import Any, NamedTuple
 
-from ...costs.process_groups.group_network import Wiring
+from ...costs.process_groups.group_network import GroupNetwork
 from ...costs.settings import CostSettings
 from ...costs.stage_cuts.graph_cuts import find_cuts, least_of
 from ...costs.stage_cuts.unit_chain import Chain
@@ -31,7 +31,7 @@ from ...jobs.graph import JobGraph
 from ...plans.partition import Layout, hidden_unasked
 from ...plans.rank_order import ORDERS
 from ...plans.stages import layer_starts
-from .results import Counts, Findings, Found, Searched, spelled
+from .results import Counts, Findings, RankedLayout, Searched, layout_text
 from .space import DEFAULTS, KnownOrders, divisors, regular_orders, union_of_orders
 
 SCHEDULES = ("1f1b", "gpipe", "interleaved")
@@ -108,12 +108,12 @@ class GraphSearch:
     device: DeviceType
     capacity_bytes: float
     devices_per_host: int
-    wires: Wiring
+    wires: GroupNetwork
     costs: CostSettings = field(default_factory=CostSettings)
     keep: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     orders: tuple[str, ...] = ORDERS
     top: int | None = 10
-    on_best: Callable[[Found, Counts], None] = lambda found, counts: None
+    on_best: Callable[[RankedLayout, Counts], None] = lambda found, counts: None
     counts: Counts = field(default_factory=Counts)
 
     def __post_init__(self) -> None:
@@ -192,7 +192,7 @@ class GraphSearch:
         key = layout, order
         found = self._put_off[key] if key in self._put_off else self._fitting(layout, order)[0]
         if found is None:
-            raise PlanError("no cut of the pipeline fits the devices", field="layout", value=spelled(layout))
+            raise PlanError("no cut of the pipeline fits the devices", field="layout", value=layout_text(layout))
         return found.work
 
     def _pipelines(self, pp: int, num_units: int) -> list[tuple[str, int]]:
@@ -292,11 +292,11 @@ class GraphSearch:
             self._closest = memory_bytes, layout
         return None, least_bytes
 
-    def _priced(self, one: _Cut) -> Found:
+    def _priced(self, one: _Cut) -> RankedLayout:
         self.counts.prices += 1
         step_s = graph_step_s(one.work, self.wires, self.costs.overlap_slowdown, one.order)
         layout = one.work.layout
-        return Found(step_s, one.memory_bytes, layout.world, spelled(layout), layout, one.order)
+        return RankedLayout(step_s, one.memory_bytes, layout.world, layout_text(layout), layout, one.order)
 
     def _kept(self, key: str, values: list[Any]) -> list[Any]:
         kept = self.keep.get(key)
@@ -309,7 +309,7 @@ class GraphSearch:
             return PlanError(problem, field="batch", value=self.global_batch)
         need, has = self._closest[0] / 1e9, self.capacity_bytes / 1e9
         problem = (
-            f"no layout of {self.graph.name} fits {devices} devices; closest is {spelled(self._closest[1])}, "
+            f"no layout of {self.graph.name} fits {devices} devices; closest is {layout_text(self._closest[1])}, "
             f"which needs {need:.1f} GB where a device has {has:.1f} GB: {need - has:.1f} GB short"
         )
         return PlanError(problem, field="memory")

@@ -11,7 +11,7 @@ from ...plans.partition import Layout, hidden_unasked
 from .space import DEFAULTS, SEARCHED
 
 
-class Found(NamedTuple):
+class RankedLayout(NamedTuple):
     """A layout as priced in its best rank order; in a list the best stands first.
 
     Attributes:
@@ -69,9 +69,9 @@ class Searched:
         counts: what became of the others.
     """
 
-    ranking: tuple[Found, ...]
-    front: tuple[Found, ...]
-    examined: tuple[Found, ...]
+    ranking: tuple[RankedLayout, ...]
+    front: tuple[RankedLayout, ...]
+    examined: tuple[RankedLayout, ...]
     counts: Counts
 
 
@@ -79,9 +79,9 @@ class Front:
     """Layouts that no other one beats, by devices: a staircase of rising time and falling memory for each number."""
 
     def __init__(self) -> None:
-        self._stairs: dict[int, list[Found]] = {}
+        self._stairs: dict[int, list[RankedLayout]] = {}
 
-    def add(self, found: Found) -> None:
+    def add(self, found: RankedLayout) -> None:
         """Take a layout up, and drop those of as many devices that it beats."""
         stairs = self._stairs.setdefault(found.devices, [])
         if self.dominates(found.step_s, found.memory_bytes, found.devices):
@@ -101,9 +101,9 @@ class Front:
                 return True
         return False
 
-    def members(self) -> tuple[Found, ...]:
+    def members(self) -> tuple[RankedLayout, ...]:
         """Its layouts, best time first; of those equal in all three the first by name."""
-        found: dict[tuple[float, float, int], Found] = {}
+        found: dict[tuple[float, float, int], RankedLayout] = {}
         for one in sorted((one for stairs in self._stairs.values() for one in stairs), key=lambda one: one[:4]):
             if not self.dominates(*one[:3]):
                 found.setdefault(one[:3], one)
@@ -119,17 +119,17 @@ class Findings:
         counts: what became of the layouts; the search counts in it.
     """
 
-    def __init__(self, top: int | None, on_best: Callable[[Found, Counts], None], counts: Counts) -> None:
+    def __init__(self, top: int | None, on_best: Callable[[RankedLayout, Counts], None], counts: Counts) -> None:
         self._top, self._on_best, self._counts = top, on_best, counts
-        self._ranking: list[Found] = []
-        self._examined: list[Found] = []
+        self._ranking: list[RankedLayout] = []
+        self._examined: list[RankedLayout] = []
         self._front = Front()
 
     def __bool__(self) -> bool:
         """Whether anything was found."""
         return bool(self._ranking)
 
-    def take(self, found: Found) -> None:
+    def take(self, found: RankedLayout) -> None:
         """Take a priced layout up."""
         if not self._ranking or found.step_s < self._ranking[0].step_s:
             self._on_best(found, self._counts)
@@ -150,7 +150,7 @@ class Findings:
         return Searched(tuple(self._ranking), self._front.members(), tuple(self._examined), self._counts)
 
 
-def spelled(layout: Layout) -> str:
+def layout_text(layout: Layout) -> str:
     """A layout in short, for tables: degrees, what of the rest differs from `space.DEFAULTS`, without the batch."""
     words = [f"{axis}={getattr(layout, axis)}" for axis in ("tp", "cp", "pp", "dp", "ep") if getattr(layout, axis) > 1]
     if layout.pp > 1:

@@ -26,8 +26,8 @@ from heapq import heapify, heappop, heappush
 from itertools import islice
 from typing import NamedTuple
 
-from ...costs.process_groups.group_network import Wiring
-from ...costs.training_step.bounds import BoundedPricer, Optimist, RememberedKernels
+from ...costs.process_groups.group_network import GroupNetwork
+from ...costs.training_step.bounds import BoundedPricer, LowerBound, RememberedKernels
 from ...costs.training_step.kernels import KernelModel, kernel_model
 from ...costs.training_step.passes import OVERLAP_SLOWDOWN
 from ...costs.work.memory import peak_memory
@@ -35,8 +35,8 @@ from ...costs.work.work import LayoutWork, describe
 from ...devices import DeviceType
 from ...errors import PlanError
 from ...plans.partition import Layout
-from .results import Counts, Findings, Found, Searched, spelled
-from .space import LayoutSpace, Leaf, Node
+from .results import Counts, Findings, RankedLayout, Searched, layout_text
+from .space import LayoutFamily, LayoutSpace, Leaf
 
 FIRST_LEVELS = 24
 """Of so many levels of the tree, those of the most promising degrees, a layout each is priced for an early answer."""
@@ -65,7 +65,7 @@ class _Waiting(NamedTuple):
     bound_s: float
     memory_bytes: float
     number: float
-    node: Node
+    node: LayoutFamily
     leaves: tuple[Leaf, ...]
     work: LayoutWork | None
     bounds: tuple[tuple[float, int, str], ...]
@@ -90,10 +90,10 @@ class LayoutSearch:
     space: LayoutSpace
     device: DeviceType
     capacity_bytes: float
-    wires: Wiring
+    wires: GroupNetwork
     slowdown: float = OVERLAP_SLOWDOWN
     top: int | None = 10
-    on_best: Callable[[Found, Counts], None] = lambda found, counts: None
+    on_best: Callable[[RankedLayout, Counts], None] = lambda found, counts: None
     counts: Counts = field(default_factory=Counts)
     kernels: KernelModel | None = None
 
@@ -101,7 +101,7 @@ class LayoutSearch:
         model = self.kernels or kernel_model(self.device)
         self._kernels = RememberedKernels(model.device, model.constants, model.software)
         self._pricers: dict[str, BoundedPricer] = {}
-        self._optimists: dict[int, Optimist] = {}
+        self._optimists: dict[int, LowerBound] = {}
         self._found = Findings(self.top, self.on_best, self.counts)
         self._closest: Shortfall | None = None
 
@@ -143,10 +143,10 @@ class LayoutSearch:
             raise self._refusal(worlds)
         return self._found.searched()
 
-    def optimist(self, world: int) -> Optimist:
+    def optimist(self, world: int) -> LowerBound:
         """What bounds layouts of so many ranks."""
         if world not in self._optimists:
-            self._optimists[world] = Optimist(self.device, self.wires, self.slowdown, self._kernels, world=world)
+            self._optimists[world] = LowerBound(self.device, self.wires, self.slowdown, self._kernels, world=world)
         return self._optimists[world]
 
     def pricer(self, order: str) -> BoundedPricer:
@@ -178,7 +178,7 @@ class LayoutSearch:
                     self.on_best(found, self.counts)
         self.counts.prices = 0
 
-    def _fitting(self, world: int) -> Iterator[tuple[Node, tuple[Leaf, ...], LayoutWork, float]]:
+    def _fitting(self, world: int) -> Iterator[tuple[LayoutFamily, tuple[Leaf, ...], LayoutWork, float]]:
         """Leaves of one ZeRO stage of which one may fit, each with the work and the memory of the leanest such layout."""
         for level in self.space.levels(world):
             self.counts.illegal += level.num_illegal
@@ -200,7 +200,7 @@ class LayoutSearch:
                     else:
                         self.counts.infeasible += len(leaves)
 
-    def _by_zero(self, node: Node) -> list[Layout]:
+    def _by_zero(self, node: LayoutFamily) -> list[Layout]:
         """The base of a node with each of its ZeRO stages, its own first."""
         zeros = sorted({leaf.zero for leaf in node.leaves})
         return [node.base, *(node.leanest(zero) for zero in zeros[1:])]
@@ -223,7 +223,7 @@ class LayoutSearch:
         orders = self.space.rank_orders(work.layout, self.wires)
         return sorted((self.pricer(order).bound_s(work), place, order) for place, order in enumerate(orders))
 
-    def _priced(self, work: LayoutWork, memory_bytes: float, bounds: Sequence[tuple[float, int, str]]) -> Found:
+    def _priced(self, work: LayoutWork, memory_bytes: float, bounds: Sequence[tuple[float, int, str]]) -> RankedLayout:
         """A layout in its best rank order, of equal ones the first."""
         best_s, best_place, best = math.inf, 0, ""
         for bound_s, place, order in bounds:
@@ -233,7 +233,7 @@ class LayoutSearch:
             step_s = self.pricer(order).step_s(work)
             if (step_s, place) < (best_s, best_place):
                 best_s, best_place, best = step_s, place, order
-        return Found(best_s, memory_bytes, work.layout.world, spelled(work.layout), work.layout, best)
+        return RankedLayout(best_s, memory_bytes, work.layout.world, layout_text(work.layout), work.layout, best)
 
     def _describe(self, layout: Layout) -> LayoutWork:
         return describe(self.space.shape, layout, self.space.sequence_length, checks=False)
@@ -252,7 +252,7 @@ class LayoutSearch:
             return PlanError(problem, field="batch", value=self.space.global_batch)
         need, has = self._closest.memory_bytes / 1e9, self.capacity_bytes / 1e9
         problem = (
-            f"no layout of {self.space.shape.name} fits {devices} devices; closest is {spelled(self._closest.layout)}, "
+            f"no layout of {self.space.shape.name} fits {devices} devices; closest is {layout_text(self._closest.layout)}, "
             f"which needs {need:.1f} GB where a device has {has:.1f} GB: {need - has:.1f} GB short"
         )
         return PlanError(problem, field="memory")

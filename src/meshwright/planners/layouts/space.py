@@ -14,12 +14,12 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from ... import settings
-from ...costs.process_groups.group_network import FabricWires, PlacedWires, Wires, Wiring
+from ...costs.process_groups.group_network import FabricNetwork, GroupNetwork, HostNetwork, PlacedNetwork
 from ...costs.process_groups.regular_groups import Group, groups_of, is_regular
 from ...costs.work.work import ZERO_BUBBLE, check, is_legal
 from ...errors import ConfigError, PlanError
 from ...jobs.transformer import TransformerShape
-from ...plans.partition import Layout, build, hidden_unasked
+from ...plans.partition import Layout, build_of_plan, hidden_unasked
 from ...plans.rank_order import ORDERS, distinct_orders
 
 SEARCHED = (
@@ -48,7 +48,7 @@ DEFAULTS |= hidden_unasked(1)
 
 
 class Leaf(NamedTuple):
-    """What is left to choose below a `Node`."""
+    """What is left to choose below a `LayoutFamily`."""
 
     schedule: str
     virtual_stages: int
@@ -56,7 +56,7 @@ class Leaf(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Node:
+class LayoutFamily:
     """Legal layouts that share everything but schedule, virtual stages and ZeRO stage.
 
     Attributes:
@@ -85,7 +85,7 @@ class Node:
 class Level(NamedTuple):
     """Nodes that differ in the size of a micro-batch alone, the least first, and illegal layouts passed by."""
 
-    nodes: tuple[Node, ...]
+    nodes: tuple[LayoutFamily, ...]
     num_illegal: int
 
 
@@ -140,13 +140,13 @@ class LayoutSpace:
             for node in level.nodes:
                 yield from (self.layout(node, leaf) for leaf in node.leaves)
 
-    def layout(self, node: Node, leaf: Leaf) -> Layout:
+    def layout(self, node: LayoutFamily, leaf: Leaf) -> Layout:
         """The layout of a leaf."""
         chosen = node.keys | leaf._asdict()
         chosen |= {key: value for key, value in hidden_unasked(leaf.virtual_stages).items() if key not in self.keep}
         return Layout.model_construct(**chosen)
 
-    def rank_orders(self, layout: Layout, wires: Wiring) -> tuple[str, ...]:
+    def rank_orders(self, layout: Layout, wires: GroupNetwork) -> tuple[str, ...]:
         """The orders of a layout's ranks that its price tells apart and whose groups are regular, the default first."""
         return regular_orders(layout, self.devices_per_host, self.orders, wires, self._known_orders)
 
@@ -206,7 +206,7 @@ class LayoutSpace:
                 continue
             num_illegal += num_tried - len(leaves)
             if leaves:
-                nodes.append(Node(base, leaves))
+                nodes.append(LayoutFamily(base, leaves))
         return Level(tuple(nodes), num_illegal)
 
     def _leaves(self, chosen: dict[str, Any], has_copies: bool) -> tuple[int, tuple[Leaf, ...]]:
@@ -298,10 +298,10 @@ def _value(key: str, text: str) -> Any:
     rest["global_batch"] = rest["micro_batch"] * rest.get("dp", 1) if isinstance(rest["micro_batch"], int) else 1
     if isinstance(data[key], bool) or not isinstance(data[key], int) or data[key] < 1:
         rest["global_batch"] = 1 if key in ("micro_batch", "dp") else rest["global_batch"]
-    return getattr(build(Layout, rest, prefix="keep."), key)
+    return getattr(build_of_plan(Layout, rest, prefix="keep."), key)
 
 
-class Degrees(NamedTuple):
+class GroupDegrees(NamedTuple):
     """What of a layout decides which of its groups are regular in a rank order."""
 
     tp: int
@@ -312,17 +312,17 @@ class Degrees(NamedTuple):
     shards: int
 
     @classmethod
-    def of(cls, layout: Layout) -> Degrees:
+    def of(cls, layout: Layout) -> GroupDegrees:
         """Those of a layout; one that shards nothing has the groups of one that shards over all."""
         same = layout.dp * layout.cp
         return cls(layout.tp, layout.cp, layout.dp, layout.pp, layout.ep, layout.shard_group or same)
 
 
-KnownOrders = dict[Degrees, tuple[str, ...]]
+KnownOrders = dict[GroupDegrees, tuple[str, ...]]
 
 
 def regular_orders(
-    layout: Layout, devices_per_host: int, orders: tuple[str, ...], wires: Wiring, known: KnownOrders
+    layout: Layout, devices_per_host: int, orders: tuple[str, ...], wires: GroupNetwork, known: KnownOrders
 ) -> tuple[str, ...]:
     """The orders of a layout's ranks that its price tells apart and whose groups are regular, the default first.
 
@@ -336,11 +336,11 @@ def regular_orders(
         wires: what prices messages.
         known: what was told of other layouts with these arguments; added to.
     """
-    degrees = Degrees.of(layout)
+    degrees = GroupDegrees.of(layout)
     if degrees not in known:
         tp, cp, dp, pp, ep, shards = degrees
-        sees_strides = isinstance(wires, FabricWires)
-        sees_hosts = isinstance(wires, Wires | FabricWires) and wires.uplinks.oversubscription > 1
+        sees_strides = isinstance(wires, FabricNetwork)
+        sees_hosts = isinstance(wires, HostNetwork | FabricNetwork) and wires.uplinks.oversubscription > 1
         sharded = Layout.model_construct(
             tp=tp,
             cp=cp,
@@ -359,7 +359,7 @@ def regular_orders(
             groups = groups_of(sharded, devices_per_host, order).values()
             seen = tuple(g if (sees_strides if g.per_host > 1 else sees_hosts) else g._replace(stride=1) for g in groups)
             distinct.setdefault(seen, order)
-        sees_devices = isinstance(wires, PlacedWires)
+        sees_devices = isinstance(wires, PlacedNetwork)
         known[degrees] = distinct_orders(sharded, regular) if sees_devices else tuple(distinct.values())
     return known[degrees]
 

@@ -13,7 +13,7 @@ from typing import Any
 from ...costs.training_step.uncertainty import UTILISATION
 from ...plans.partition import Layout, hidden_unasked
 from ...plans.rank_order import ORDERS
-from .results import Found
+from .results import RankedLayout
 from .space import DEFAULTS
 
 COMPARED_UNCERTAINTY = 0.10
@@ -49,7 +49,7 @@ def are_tied(fastest_s: float, other_s: float, width: float) -> bool:
     return math.log(other_s / fastest_s) <= width
 
 
-def simplicity(found: Found) -> tuple[Any, ...]:
+def simplicity(found: RankedLayout) -> tuple[Any, ...]:
     """What sorts layouts by how simple they are, the simplest first.
 
     Fewer axes along which the job is cut; fewer devices; smaller degrees of all axes but data parallelism, which every

@@ -1,4 +1,4 @@
-"""The candidates of a decision: for each degree and placement rule, where the job at hand can start now.
+"""The candidates of a decision: for each degree and placement rule, where the current job can start now.
 
 The compiled functions read the arrays of `simulation.cluster.problem` and `simulation.cluster.state`.
 """
@@ -12,16 +12,18 @@ from ..decision_space.block_scores import free_by, lost_time, lost_weight
 from ..decision_space.listing import list_blocks
 from ..pacml.first_fit import place_all
 from .durations import class_durations_s, limit_s
+from .problem import Rule
+from .state import Outcome
 
 
 @njit
 def find_candidates(problem, episodes, e):  # type: ignore[no-untyped-def]
-    """Fill the candidates of the job at hand.
+    """Fill the candidates of the current job.
 
     For each degree and rule the rule's block among those that are free now, have the memory and meet the deadline; then
     the listed blocks. A candidate that takes the same block as an earlier one of the same degree cannot be chosen: the
     earlier one stands for both. The published first fit looks at no deadline: where its placement would miss it, the
-    placement is told but cannot be chosen. Where that placement is not known yet, ``episodes.is_wanting[e]`` is set and
+    placement is told but cannot be chosen. Where that placement is not known yet, ``episodes.needs_placement[e]`` is set and
     nothing else is of any worth until `simulation.pacml.placement_cache` has found it.
     """
     k = episodes.job[e]
@@ -31,7 +33,7 @@ def find_candidates(problem, episodes, e):  # type: ignore[no-untyped-def]
     episodes.candidate_s[e] = np.inf
     episodes.can_place[e] = False
     episodes.can_place[e, 0] = True
-    episodes.is_wanting[e] = False
+    episodes.needs_placement[e] = False
     class_s = class_durations_s(problem, episodes, e, k)
     first_free = np.full(len(problem.degrees), -1, np.int64)
     blocks = np.empty(problem.num_blocks, np.int64)
@@ -46,14 +48,14 @@ def find_candidates(problem, episodes, e):  # type: ignore[no-untyped-def]
                 blocks[num_found] = block
                 num_found += 1
     if problem.published.is_on and not place_all(problem, episodes, e, first_free):
-        episodes.is_wanting[e] = True
+        episodes.needs_placement[e] = True
         return
     _choose(problem, episodes, e, blocks[:num_found], class_s)
     any_candidate = _mark_placeable(problem, episodes, e, allowed_s)
     if any_candidate:
-        episodes.obstacle[e] = 1
+        episodes.obstacle[e] = Outcome.REJECTED
     elif not (class_s <= allowed_s).any() or class_s.min() == np.inf:
-        episodes.obstacle[e] = 4
+        episodes.obstacle[e] = Outcome.DEADLINE
     else:
         episodes.obstacle[e] = obstacle_of_place(episodes, e)
 
@@ -63,8 +65,8 @@ def obstacle_of_place(episodes, e):  # type: ignore[no-untyped-def]
     """Why a job finds no block now: no device is free, or no block is."""
     for i in range(episodes.free_at_s.shape[1]):
         if episodes.free_at_s[e, i] <= episodes.now_s[e]:
-            return 3
-    return 2
+            return Outcome.NO_BLOCK
+    return Outcome.NO_DEVICE
 
 
 @njit
@@ -76,8 +78,8 @@ def _choose(problem, episodes, e, blocks, class_s):  # type: ignore[no-untyped-d
     is_listing = listed < len(problem.candidate_rule)
     is_aligning, is_scoring = is_listing, is_listing
     for rule in problem.rules:
-        is_aligning |= rule == 2
-        is_scoring |= rule == 1 or rule == 2
+        is_aligning |= rule == Rule.ALIGNED
+        is_scoring |= rule == Rule.BEST_FIT or rule == Rule.ALIGNED
     if is_scoring:
         begin_s, free = free_by(problem, episodes, e, not is_aligning)
     best = np.empty(num_rules)
@@ -94,14 +96,14 @@ def _choose(problem, episodes, e, blocks, class_s):  # type: ignore[no-untyped-d
         for r in range(num_rules):
             rule = rules[r]
             score = -np.inf
-            if rule == 4 or best[r] == -np.inf:
+            if rule == Rule.PUBLISHED or best[r] == -np.inf:
                 continue
-            if rule == 1:
+            if rule == Rule.BEST_FIT:
                 score = lost_weight(neighbours[block], free[0], degree_start, weight)
-            elif rule == 2:
+            elif rule == Rule.ALIGNED:
                 until_s = now_s + min(time_s, problem.horizon_s)
                 score = lost_time(neighbours[block], free, degree_start, weight, begin_s, until_s, best[r])
-            elif rule == 3:
+            elif rule == Rule.FASTEST:
                 score = time_s
             if score < best[r]:
                 best[r] = score

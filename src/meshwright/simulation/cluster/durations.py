@@ -1,4 +1,4 @@
-"""How long the job at hand runs, and how long it may: what candidates, the queue and observations ask alike."""
+"""How long the current job runs, and how long it may: what candidates, the queue and observations ask alike."""
 
 from __future__ import annotations
 

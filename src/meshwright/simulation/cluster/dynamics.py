@@ -10,8 +10,8 @@ the order of their arrival and each once; those that no free block suits are pas
 does not hold up those behind it. A job leaves the queue when it is placed, or as blocked when no block, were it free,
 could meet its deadline any more. An episode ends when the arrival after its last one comes.
 
-Where ``episodes.is_wanting[e]`` is set after a call, a placement must be found first (see `simulation.pacml.placement_cache`);
-then `resume` goes on.
+Where ``episodes.needs_placement[e]`` is set after a call, a placement must be found first (see
+`simulation.pacml.placement_cache`); then `resume` goes on.
 """
 
 from __future__ import annotations
@@ -47,25 +47,25 @@ def start(problem, episodes, e):  # type: ignore[no-untyped-def]
     episodes.num_arrived[e] = 1
     episodes.waiting[e] = -1
     episodes.num_waiting[e] = 0
-    episodes.at_hand[e] = 0
+    episodes.queue_index[e] = 0
     episodes.num_expired[e] = 0
     episodes.free_at_s[e] = 0.0
     episodes.block_free_at_s[e] = 0.0
     episodes.chosen[e] = 0
     episodes.block[e] = -1
     episodes.completion_s[e] = np.nan
-    episodes.outcome[e] = 5
+    episodes.outcome[e] = Outcome.UNDECIDED
     episodes.start_s[e] = np.nan
     episodes.finish_s[e] = np.nan
     episodes.fixed_block[e] = -1
     if problem.interruptions.is_on:
-        interruptions.begin(problem, episodes, e)
+        interruptions.draw_interruptions(problem, episodes, e)
     find_candidates(problem, episodes, e)
 
 
 @njit
 def decide(problem, episodes, e, candidate):  # type: ignore[no-untyped-def]
-    """Carry out a candidate for the job at hand and go to the next decision.
+    """Carry out a candidate for the current job and go to the next decision.
 
     Returns:
         Whether the job was accepted. A candidate that cannot be placed turns the job down.
@@ -74,7 +74,7 @@ def decide(problem, episodes, e, candidate):  # type: ignore[no-untyped-def]
     if candidate > 0 and problem.is_keyed_by_degree:
         _fix_time(problem, episodes, e, candidate)
     accepted = candidate > 0 and episodes.can_place[e, candidate]
-    has_waited = episodes.at_hand[e] < episodes.num_waiting[e]
+    has_waited = episodes.queue_index[e] < episodes.num_waiting[e]
     episodes.num_expired[e] = 0
     if accepted:
         now_s = episodes.now_s[e]
@@ -88,20 +88,20 @@ def decide(problem, episodes, e, candidate):  # type: ignore[no-untyped-def]
         episodes.chosen[e, k] = candidate
         episodes.block[e, k] = block
         episodes.completion_s[e, k] = (now_s - episodes.arrival_s[e, k]) + episodes.candidate_s[e, candidate]
-        episodes.outcome[e, k] = 0
+        episodes.outcome[e, k] = Outcome.ACCEPTED
         episodes.start_s[e, k] = now_s
         episodes.finish_s[e, k] = until_s
         if problem.interruptions.is_on:
             interruptions.place(problem, episodes, e, k, episodes.candidate_s[e, candidate])
         if has_waited:
-            queue.leave(episodes, e, episodes.at_hand[e])
+            queue.leave(episodes, e, episodes.queue_index[e])
     elif has_waited:
-        episodes.at_hand[e] += 1
+        episodes.queue_index[e] += 1
     elif queue.can_wait(problem, episodes, e):
         episodes.waiting[e, episodes.num_waiting[e]] = k
         episodes.num_waiting[e] += 1
-        episodes.at_hand[e] = episodes.num_waiting[e]
-        episodes.outcome[e, k] = 7
+        episodes.queue_index[e] = episodes.num_waiting[e]
+        episodes.outcome[e, k] = Outcome.WAITING
     else:
         episodes.outcome[e, k] = _reason(problem, episodes, e, candidate)
     if problem.queue_capacity > 0 or problem.interruptions.is_on:
@@ -116,10 +116,10 @@ def decide(problem, episodes, e, candidate):  # type: ignore[no-untyped-def]
 def resume(problem, episodes, e):  # type: ignore[no-untyped-def]
     """Go on after a placement that the candidates waited for has been found."""
     find_candidates(problem, episodes, e)
-    if episodes.is_wanting[e]:
+    if episodes.needs_placement[e]:
         return
-    if episodes.at_hand[e] < episodes.num_waiting[e] and episodes.obstacle[e] != 1:
-        episodes.at_hand[e] += 1
+    if episodes.queue_index[e] < episodes.num_waiting[e] and episodes.obstacle[e] != Outcome.REJECTED:
+        episodes.queue_index[e] += 1
         _go_on(problem, episodes, e)
 
 
@@ -153,10 +153,10 @@ def _fix_time(problem, episodes, e, candidate):  # type: ignore[no-untyped-def]
 
 @njit
 def _reason(problem, episodes, e, candidate):  # type: ignore[no-untyped-def]
-    """Why the job at hand is turned away; the published first fit may be tried where it fails."""
-    if candidate == 0 or problem.candidate_rule[candidate] != 4:
+    """Why the current job is turned away; the published first fit may be tried where it fails."""
+    if candidate == 0 or problem.candidate_rule[candidate] != Rule.PUBLISHED:
         return episodes.obstacle[e]
-    return obstacle_of_place(episodes, e) if episodes.candidate_block[e, candidate] < 0 else 4
+    return obstacle_of_place(episodes, e) if episodes.candidate_block[e, candidate] < 0 else Outcome.DEADLINE
 
 
 @njit
@@ -171,12 +171,12 @@ def _arrive(episodes, e):  # type: ignore[no-untyped-def]
 def _go_on(problem, episodes, e):  # type: ignore[no-untyped-def]
     """Put up the next waiting job that some free block suits, or let time pass until there is one or a job arrives."""
     while True:
-        while episodes.at_hand[e] < episodes.num_waiting[e]:
-            episodes.job[e] = episodes.waiting[e, episodes.at_hand[e]]
+        while episodes.queue_index[e] < episodes.num_waiting[e]:
+            episodes.job[e] = episodes.waiting[e, episodes.queue_index[e]]
             find_candidates(problem, episodes, e)
-            if episodes.obstacle[e] == 1 or episodes.is_wanting[e]:
+            if episodes.obstacle[e] == Outcome.REJECTED or episodes.needs_placement[e]:
                 return
-            episodes.at_hand[e] += 1
+            episodes.queue_index[e] += 1
         now_s = episodes.now_s[e]
         arrival_s = episodes.arrival_s[e, episodes.num_arrived[e]]
         freed_s = np.inf
@@ -190,7 +190,7 @@ def _go_on(problem, episodes, e):  # type: ignore[no-untyped-def]
         if min(freed_s, interrupted_s) > arrival_s:
             _arrive(episodes, e)
             queue.expire(problem, episodes, e)
-            episodes.at_hand[e] = episodes.num_waiting[e]
+            episodes.queue_index[e] = episodes.num_waiting[e]
             find_candidates(problem, episodes, e)
             return
         episodes.now_s[e] = min(freed_s, interrupted_s)
@@ -198,4 +198,4 @@ def _go_on(problem, episodes, e):  # type: ignore[no-untyped-def]
             interruptions.happen(problem, episodes, e, interrupted_s)
         if freed_s <= interrupted_s:
             queue.expire(problem, episodes, e)
-            episodes.at_hand[e] = 0
+            episodes.queue_index[e] = 0

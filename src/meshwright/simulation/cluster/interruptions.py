@@ -162,7 +162,7 @@ def exponential_s(mean_s, seed, drawn, index, event):  # type: ignore[no-untyped
 
 
 @njit
-def begin(problem, episodes, e):  # type: ignore[no-untyped-def]
+def draw_interruptions(problem, episodes, e):  # type: ignore[no-untyped-def]
     """All devices are up and no job has been placed."""
     chosen = problem.interruptions
     episodes.holder[e] = -1

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from ...compiled import njit
 from .durations import class_durations_s, limit_s
+from .state import Outcome
 
 
 @njit
 def can_wait(problem, episodes, e):  # type: ignore[no-untyped-def]
-    """Whether the job at hand would wait (or go on waiting) if it were turned down now."""
-    if episodes.at_hand[e] < episodes.num_waiting[e]:
+    """Whether the current job would wait (or go on waiting) if it were turned down now."""
+    if episodes.queue_index[e] < episodes.num_waiting[e]:
         return True
-    return episodes.num_waiting[e] < problem.queue_capacity and episodes.obstacle[e] != 4
+    return episodes.num_waiting[e] < problem.queue_capacity and episodes.obstacle[e] != Outcome.DEADLINE
 
 
 @njit
@@ -25,7 +26,7 @@ def expire(problem, episodes, e):  # type: ignore[no-untyped-def]
     while i < episodes.num_waiting[e]:
         k = episodes.waiting[e, i]
         if class_durations_s(problem, episodes, e, k).min() > limit_s(problem, episodes, e, k):
-            episodes.outcome[e, k] = 6
+            episodes.outcome[e, k] = Outcome.EXPIRED
             episodes.num_expired[e] += 1
             leave(episodes, e, i)
         else:

@@ -30,7 +30,7 @@ from ..decision_space.splitting import SplitSettings
 from ..decision_space.step_times import StepTimes, step_times
 from ..pacml.block_times import block_step_times
 from ..pacml.demands import draw_without_clipping
-from ..pacml.placement_cache import Placements
+from ..pacml.placement_cache import PlacementCache
 from ..pacml.semantics import PacmlSemantics
 from ..pacml.simulator import Simulator
 from ..pacml.splitting import QUANTUM_MS
@@ -40,7 +40,7 @@ from .problem import ONE_BLOCK_RULES, Problem
 from .scenario_settings import ScenarioSettings
 from .state import Episodes, new_episodes
 
-__all__ = ["Scenario", "ScenarioSettings", "assemble", "build"]
+__all__ = ["Scenario", "ScenarioSettings", "assemble", "build_scenario"]
 
 # Above this many blocks a list of all of them takes too long to make, and is too long to choose from.
 MAX_BLOCKS_TO_LIST = 1024
@@ -74,11 +74,11 @@ class Scenario:
         return self._problem if self.placements is None else self.placements.problem
 
     @cached_property
-    def placements(self) -> Placements | None:
+    def placements(self) -> PlacementCache | None:
         """The placements of the published rule that are known, where it is in use."""
         if self.simulator is None or "published" not in self.settings.placement_rules:
             return None
-        return Placements(self._problem, self.simulator, self.space)
+        return PlacementCache(self._problem, self.simulator, self.space)
 
     @property
     def sequential_step_s(self) -> NDArray[np.float64]:
@@ -145,10 +145,10 @@ class Scenario:
         return replace(arrivals, deadline_fraction=draw_without_clipping(rng, deadline, num_jobs))
 
     def new_episodes(self, num_episodes: int) -> Episodes:
-        """Arrays for a number of episodes, to be filled by `begin`."""
+        """Arrays for a number of episodes, to be filled by `reset`."""
         return new_episodes(self.problem, num_episodes, self.settings.num_jobs, self.cluster.num_devices)
 
-    def begin(self, episodes: Episodes, e: int, arrivals: Arrivals, seed: int = 0) -> None:
+    def reset(self, episodes: Episodes, e: int, arrivals: Arrivals, seed: int = 0) -> None:
         """Start episode ``e`` with given jobs, one more than it decides, and show the first one.
 
         Args:
@@ -164,21 +164,21 @@ class Scenario:
         sequential_s = arrivals.num_steps * self.problem.sequential_step_s[arrivals.graph_id]
         episodes.allowed_s[e] = arrivals.deadline_fraction * sequential_s
         dynamics.start(self.problem, episodes, e)
-        self.settle(episodes, e)
+        self.resolve_placements(episodes, e)
 
     def decide(self, episodes: Episodes, e: int, candidate: int) -> bool:
-        """Carry out a candidate for the job at hand and go to the next decision; whether the job was accepted."""
+        """Carry out a candidate for the current job and go to the next decision; whether the job was accepted."""
         accepted = bool(dynamics.decide(self.problem, episodes, e, candidate))
-        self.settle(episodes, e)
+        self.resolve_placements(episodes, e)
         return accepted
 
-    def settle(self, episodes: Episodes, e: int) -> None:
+    def resolve_placements(self, episodes: Episodes, e: int) -> None:
         """Find the placements that episode ``e`` waits for, if any."""
         if self.placements is not None:
-            self.placements.settle(episodes, e)
+            self.placements.resolve_placements(episodes, e)
 
 
-def build(
+def build_scenario(
     chosen: ScenarioSettings,
     *,
     graphs_dir: Path | None = None,
@@ -220,7 +220,7 @@ def assemble(
     cache: Path | None = None,
     progress: Progress | None = None,
 ) -> Scenario:
-    """As `build`, from a cluster and a workload that are loaded already."""
+    """As `build_scenario`, from a cluster and a workload that are loaded already."""
     space = decision_space(cluster, chosen.max_degree, Routing.of(chosen.costs))
     if "all-blocks" in chosen.placement_rules and space.num_blocks > MAX_BLOCKS_TO_LIST:
         raise ConfigError(

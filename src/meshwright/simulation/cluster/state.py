@@ -58,7 +58,7 @@ class Episodes(NamedTuple):
         num_arrived: jobs that have come, the one at hand among them, ``(e,)``.
         waiting: the jobs of the queue in order, ``(e, queue_capacity)``.
         num_waiting: how many there are, ``(e,)``.
-        at_hand: place in the queue of the job at hand; the number of waiting jobs if it has just arrived, ``(e,)``.
+        queue_index: place in the queue of the current job; the number of waiting jobs if it has just arrived, ``(e,)``.
         num_expired: jobs whose deadline expired since the decision before, ``(e,)``.
         free_at_s: when each device becomes free, ``(e, n)``: its job ends, so far as is known, or its repair does.
         block_free_at_s: when all devices of each block are free, ``(e, b)``.
@@ -72,7 +72,7 @@ class Episodes(NamedTuple):
         fixed_block: block or placement whose step time holds for a graph and degree for the rest of the episode, -1
             before there is one, ``(e, g, d)``; empty where each has its own.
         wanted: key of a placement by the published rule that is not known yet, ``(e, length of a key)``.
-        is_wanting: whether the candidates wait for it to be found, ``(e,)`` (see `simulation.pacml.placement_cache`).
+        needs_placement: whether the candidates wait for it to be found, ``(e,)`` (see `simulation.pacml.placement_cache`).
         seed: of all failures and preemptions of an episode, ``(e,)``.
         holder: the job that was placed last on each device, -1 before the first, ``(e, n)``. This and all below are
             empty where nothing is interrupted.
@@ -92,7 +92,7 @@ class Episodes(NamedTuple):
     num_arrived: NDArray[np.int64]
     waiting: NDArray[np.int64]
     num_waiting: NDArray[np.int64]
-    at_hand: NDArray[np.int64]
+    queue_index: NDArray[np.int64]
     num_expired: NDArray[np.int64]
     free_at_s: NDArray[np.float64]
     block_free_at_s: NDArray[np.float64]
@@ -112,7 +112,7 @@ class Episodes(NamedTuple):
     finish_s: NDArray[np.float64]
     fixed_block: NDArray[np.int64]
     wanted: NDArray[np.int64]
-    is_wanting: NDArray[np.bool_]
+    needs_placement: NDArray[np.bool_]
     seed: NDArray[np.int64]
     holder: NDArray[np.int64]
     fails_at_s: NDArray[np.float64]
@@ -137,7 +137,7 @@ def new_episodes(problem: Problem, num_episodes: int, num_jobs: int, num_devices
         num_arrived=np.ones(e, np.int64),
         waiting=np.full((e, problem.queue_capacity), -1, np.int64),
         num_waiting=np.zeros(e, np.int64),
-        at_hand=np.zeros(e, np.int64),
+        queue_index=np.zeros(e, np.int64),
         num_expired=np.zeros(e, np.int64),
         free_at_s=np.zeros((e, num_devices)),
         block_free_at_s=np.zeros((e, b)),
@@ -157,6 +157,6 @@ def new_episodes(problem: Problem, num_episodes: int, num_jobs: int, num_devices
         finish_s=np.full((e, k), np.nan),
         fixed_block=np.full((e, *fixed), -1, np.int64),
         wanted=np.full((e, problem.published.keys.shape[1]), -1, np.int64),
-        is_wanting=np.zeros(e, np.bool_),
+        needs_placement=np.zeros(e, np.bool_),
         **interruptions.new_arrays(problem.interruptions, e, k, num_devices),
     )

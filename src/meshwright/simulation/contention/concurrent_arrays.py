@@ -58,7 +58,7 @@ class Work(NamedTuple):
     flow_task: NDArray[np.int64]
 
 
-class State(NamedTuple):
+class KernelState(NamedTuple):
     """What changes while the kernel runs.
 
     Attributes:
@@ -181,10 +181,10 @@ def _touches(execution: ExecutionGraph) -> tuple[NDArray[np.int64], NDArray[np.i
     return once[:, 0], once[:, 1]
 
 
-def new_state(work: Work) -> State:
+def new_state(work: Work) -> KernelState:
     """Arrays in which nothing has started."""
     t, num_streams, num_touches = len(work.rank), len(work.partner), len(work.touches)
-    return State(
+    return KernelState(
         start_s=np.full(t, np.nan),
         finish_s=np.full(t, np.nan),
         waiting_for=np.bincount(work.successors, minlength=t).astype(np.int64),

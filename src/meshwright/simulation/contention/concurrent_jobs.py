@@ -42,7 +42,7 @@ def schedule(jobs: Sequence[PlacedJob], cluster: Cluster) -> list[Times]:
     work = work_of(jobs, [messages for messages, _ in traffic])
     state = new_state(work)
     fair = [one for job, one in zip(jobs, traffic, strict=True) if job.is_fair]
-    concurrent_kernel.run(work, state, fair_sharing.new_sharing(*_traffic(fair, cluster)))
+    concurrent_kernel.run_concurrent_jobs(work, state, fair_sharing.new_sharing(*_traffic(fair, cluster)))
     found, first = [], 0
     for number, (job, offset) in enumerate(zip(jobs, offset_s, strict=True)):
         rows = slice(first, first + job.execution.num_tasks)

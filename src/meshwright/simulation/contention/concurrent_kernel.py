@@ -12,7 +12,7 @@ import numpy as np
 
 from ...compiled import njit
 from ..step.kernel import _merge, _pop, _push
-from .fair_sharing_kernel import SAME_BYTES, begin, end, fill
+from .fair_sharing_kernel import SAME_BYTES, end, fill, start_flow
 
 # Moments that differ by no more than this share, at least one of them the outcome of a pace that changed, are one:
 # rounding must not part what is simultaneous. Moments that are sums of durations are told apart to the last bit.
@@ -26,7 +26,7 @@ CANDIDATES, TIMED, DIRTY, ENDED, SENT = range(5)
 
 
 @njit(error_model="numpy")
-def run(w, v, s):  # type: ignore[no-untyped-def]
+def run_concurrent_jobs(w, v, s):  # type: ignore[no-untyped-def]
     """Run all tasks; start and finish stand in ``v``.
 
     Returns:
@@ -133,7 +133,7 @@ def _begin_phase(w, v, s, i, now_s):  # type: ignore[no-untyped-def]
     """Start the flows of a task's phase and tell whether there are any; else its latency passes at once."""
     p = v.phase[i]
     for flow in range(w.flow_start[p], w.flow_start[p + 1]):
-        if begin(s, flow, now_s):
+        if start_flow(s, flow, now_s):
             v.open_flows[i] += 1
     if v.open_flows[i] > 0:
         return True

@@ -98,7 +98,7 @@ def simulate(links: Links, flows: Flows, *, latency_first: bool = False) -> Flow
     # Counted from the first start, so that a late start of all costs no accuracy in what follows.
     origin_s = float(begin_s.min()) if len(flows) else 0.0
     after_s = begin_s - origin_s
-    num_events = int(fair_sharing_kernel.run(sharing, np.argsort(after_s, kind="stable"), after_s))
+    num_events = int(fair_sharing_kernel.run_flows(sharing, np.argsort(after_s, kind="stable"), after_s))
     sent_s = np.where(sharing.sent_s == after_s, begin_s, origin_s + sharing.sent_s)
     finish_s = sent_s if latency_first else sent_s + latency_s
     _check_finite(finish_s)

@@ -22,7 +22,7 @@ BANDWIDTH, USED, CARRY, OPEN = range(4)
 
 
 @njit(error_model="numpy")
-def run(s, order, begin_s):  # type: ignore[no-untyped-def]
+def run_flows(s, order, begin_s):  # type: ignore[no-untyped-def]
     """Start the flows in their order and go from event to event; returns the number of events."""
     num_events = 0
     following = 0
@@ -34,7 +34,7 @@ def run(s, order, begin_s):  # type: ignore[no-untyped-def]
         num_ended = retire(s, now_s)
         num_begun = 0
         while following < len(order) and begin_s[order[following]] <= now_s + SAME_MOMENT * now_s:
-            num_begun += begin(s, order[following], begin_s[order[following]])
+            num_begun += start_flow(s, order[following], begin_s[order[following]])
             following += 1
         if num_ended + num_begun > 0:
             next_end_s = share(s, now_s)
@@ -91,11 +91,11 @@ def share(s, now_s):  # type: ignore[no-untyped-def]
 def begin_all(s):  # type: ignore[no-untyped-def]
     """Let all flows start at zero."""
     for flow in range(len(s.payload_bytes)):
-        begin(s, flow, 0.0)
+        start_flow(s, flow, 0.0)
 
 
 @njit(error_model="numpy")
-def begin(s, flow, now_s):  # type: ignore[no-untyped-def]
+def start_flow(s, flow, now_s):  # type: ignore[no-untyped-def]
     """Let a flow start; `share` must follow before time goes on.
 
     Returns:

@@ -1,6 +1,6 @@
 """Every free block as a candidate of its own, those that nothing tells apart once.
 
-Two free blocks of one degree are alike if the job at hand takes equally long on them and if taking them costs equally
+Two free blocks of one degree are alike if the current job takes equally long on them and if taking them costs equally
 many blocks of each shape at each of the moments, up to the horizon, at which running jobs end: then the cluster has the
 same blocks to offer afterwards, whichever is taken. The first in scan order stands for all of them.
 
@@ -27,7 +27,7 @@ def list_blocks(problem, episodes, e, first, blocks, class_s, free):  # type: ig
         episodes: the state.
         e: episode.
         first: candidate.
-        blocks: blocks that are free and on which the job at hand can run in time, ascending.
+        blocks: blocks that are free and on which the current job can run in time, ascending.
         class_s: how long it runs on the blocks of each class.
         free: blocks that are free at each level, see `simulation.decision_space.block_scores.free_by`.
     """

@@ -18,7 +18,7 @@ from . import stage_tasks
 from .axes import Axes
 from .gradient_buckets import Piece
 from .pass_segments import Entry, Template
-from .stage_tasks import Instance, Pricing, Row
+from .stage_tasks import Pricing, Row, StageTasks
 
 WITHIN = 0.9
 """Part of the distance between one pass of a stage and the next over which the messages of a pass are spread."""
@@ -39,23 +39,23 @@ class Assembly:
         self._message_s = message_s
         self._algorithm = collectives.of(costs)
         self._pricing = Pricing(self._seconds, self._phases, self._together_s)
-        self._placed: list[Instance] = []
+        self._placed: list[StageTasks] = []
         self._priority: list[NDArray[np.float64]] = []
         self._op: list[NDArray[np.int64]] = []
         self._is_backward: list[bool] = []
         self._names: dict[str, int] = {}
         self._operations: list[str] = []
         self._edges: list[NDArray[np.int64]] = []
-        self._instances: dict[Hashable, Instance] = {}
+        self._instances: dict[Hashable, StageTasks] = {}
         self._known_s: dict[tuple[Message, bytes], float] = {}
         self._known_together_s: dict[Message, Callable[[Row], float]] = {}
-        self._known_uses: dict[Instance, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
+        self._known_uses: dict[StageTasks, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
 
-    def template(self, key: Hashable, template: Callable[[], Template], stage: int) -> Instance:
+    def template(self, key: Hashable, template: Callable[[], Template], stage: int) -> StageTasks:
         """A template on a stage; made once for each key."""
         return self._kept((key, stage), lambda: stage_tasks.instance(template(), stage, self.axes, self._pricing))
 
-    def message(self, piece: Piece, stage: int) -> Instance | None:
+    def message(self, piece: Piece, stage: int) -> StageTasks | None:
         """A message of a stage by itself; None where nobody would get it."""
         message = piece.message
         if self.axes.size(message.axis) <= 1 or message.payload_bytes <= 0:
@@ -63,12 +63,12 @@ class Assembly:
         entry = Entry(message.name, (), 0.0, message, piece.share)
         return self.template((message, piece.share), lambda: Template((entry,), (0,), ()), stage)
 
-    def transfer(self, message: Message, source: int, target: int) -> Instance:
+    def transfer(self, message: Message, source: int, target: int) -> StageTasks:
         """A message from each rank of a stage to its counterpart."""
         key = message, source, target
         return self._kept(key, lambda: stage_tasks.transfer(message, source, target, self.axes, self._pricing))
 
-    def put(self, made: Instance, order: float, label: str, *, is_backward: bool) -> tuple[list[Row], list[Row], int]:
+    def put(self, made: StageTasks, order: float, label: str, *, is_backward: bool) -> tuple[list[Row], list[Row], int]:
         """Put an instance down; gives the rows with which it begins and ends, and its first task.
 
         Args:
@@ -134,7 +134,7 @@ class Assembly:
         """Operations and moved bytes of each task."""
         return np.concatenate([m.flops for m in self._placed]), np.concatenate([m.moved_bytes for m in self._placed])
 
-    def _kept(self, key: Hashable, make: Callable[[], Instance]) -> Instance:
+    def _kept(self, key: Hashable, make: Callable[[], StageTasks]) -> StageTasks:
         if key not in self._instances:
             self._instances[key] = make()
         return self._instances[key]
@@ -146,7 +146,7 @@ class Assembly:
             self._operations.append(operation)
         return self._names[full]
 
-    def _uses(self, made: Instance, world: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _uses(self, made: StageTasks, world: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """How many streams each task holds, and which."""
         if made not in self._known_uses:
             holds = self.costs.contention == "serialised"
@@ -184,7 +184,7 @@ class Assembly:
         return self._algorithm.phases(network, ranks, message.payload_bytes, message.operation)
 
 
-def _messages(placed: Sequence[Instance]) -> Messages:
+def _messages(placed: Sequence[StageTasks]) -> Messages:
     """The messages of all instances."""
     once = {id(made): made.messages() for made in {id(made): made for made in placed}.values()}
     every = [once[id(made)] for made in placed]

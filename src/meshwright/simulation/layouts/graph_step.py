@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...costs.pipelines.schedules import FORWARD
-from ...costs.process_groups.group_network import PlacedWires, Wiring
+from ...costs.process_groups.group_network import GroupNetwork, PlacedNetwork
 from ...costs.process_groups.lanes import Stand
 from ...costs.work.graph_memory import graph_stage_memory, kept_bytes, most_kept_bytes
 from ...costs.work.graph_work import GraphWork
@@ -28,7 +28,7 @@ class GraphStep:
     """
 
     work: GraphWork
-    wires: Wiring
+    wires: GroupNetwork
     _templates: dict[tuple[int, int, bool], Template] = field(default_factory=dict, repr=False)
 
     @property
@@ -72,7 +72,7 @@ class GraphStep:
 
     def on(self, devices: NDArray[np.int64]) -> GraphStep:
         """The same step of ranks that stand on these devices, in the layout's own numbering."""
-        return replace(self, wires=self.wires.on(devices)) if isinstance(self.wires, PlacedWires) else self
+        return replace(self, wires=self.wires.on(devices)) if isinstance(self.wires, PlacedNetwork) else self
 
     def message_s(self, message: Message, group: Stand) -> float:
         """As the analytic path prices it."""

@@ -35,7 +35,7 @@ from .axes import Axes
 from .gradient_buckets import Piece, pieces
 from .pass_segments import Entry, Template
 from .stage_tasks import BlockRows, Row
-from .step_model import Step
+from .step_model import StepModel
 
 LAST = 1e9
 """Added for each step to the place of a task in the order of its stage, which no stage reaches."""
@@ -45,7 +45,7 @@ def _whole(template: Template) -> Template:
     return template
 
 
-class Arrival(NamedTuple):
+class MessageArrival(NamedTuple):
     """What a pass works on: the chunk's activations, or their gradients, of one micro-batch."""
 
     step: int
@@ -55,7 +55,7 @@ class Arrival(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Passed:
+class PassDone:
     """A pass of a chunk, where it went.
 
     Attributes:
@@ -90,11 +90,11 @@ class Lowered:
     operations: tuple[str, ...]
     flops: NDArray[np.float64]
     moved_bytes: NDArray[np.float64]
-    passes: tuple[Passed, ...]
+    passes: tuple[PassDone, ...]
     optimizers: NDArray[np.int64]
 
 
-def lower(step: Step, network: RankNetwork, costs: CostSettings, *, num_steps: int = 1) -> Lowered:
+def lower(step: StepModel, network: RankNetwork, costs: CostSettings, *, num_steps: int = 1) -> Lowered:
     """The execution graph of some steps of a layout.
 
     Args:
@@ -131,16 +131,16 @@ class _Stage:
 
 
 class _Lowering:
-    def __init__(self, step: Step, network: RankNetwork, costs: CostSettings) -> None:
+    def __init__(self, step: StepModel, network: RankNetwork, costs: CostSettings) -> None:
         self.step, self.costs, self.layout = step, costs, step.layout
         self.axes = Axes(step.layout, network, placed_on(network, step.layout, costs))
         self.tasks = Assembly(self.axes, step.message_s, costs)
         self.last_kind = WEIGHT if self.layout.schedule in ZERO_BUBBLE and self.layout.pp > 1 else BACKWARD
         self.stages = [_Stage() for _ in range(self.layout.pp)]
-        self.passes: list[Passed] = []
+        self.passes: list[PassDone] = []
         self.optimizers: list[NDArray[np.int64]] = []
-        self.arrivals: dict[Arrival, list[Row]] = {}
-        self.awaited: list[tuple[Arrival, list[Row]]] = []
+        self.arrivals: dict[MessageArrival, list[Row]] = {}
+        self.awaited: list[tuple[MessageArrival, list[Row]]] = []
         self.order = self._orders()
         self.position = {
             (stage, *task): position for stage, tasks in enumerate(self.order) for position, task in enumerate(tasks)
@@ -178,7 +178,7 @@ class _Lowering:
         is_last = kind == self.last_kind and micro == layout.num_micro_batches - 1
         cut = layout.overlap_dp and (is_last or (kind == FORWARD and micro == 0 and bool(held.gates)))
         order, label = step * LAST + position, f", micro-batch {micro}"
-        arrival = Arrival(step, chunk, kind, micro)
+        arrival = MessageArrival(step, chunk, kind, micro)
         ready = self._gathered(arrival, stage, order, label)
         made = self.tasks.template(("pass", chunk, kind, cut), lambda: self.step.template(chunk, kind, cut=cut), stage)
         starts, ends, first = self.tasks.put(made, order, label, is_backward=kind != FORWARD)
@@ -190,7 +190,7 @@ class _Lowering:
             if is_last:
                 held.released.append((self.tasks.rows(block.last, first), block, order + WITHIN * block.done))
         held.rows = ends
-        self.passes.append(Passed(step, stage, chunk, kind, micro, starts, ends))
+        self.passes.append(PassDone(step, stage, chunk, kind, micro, starts, ends))
         self._send(arrival, stage, position)
 
     def _source(self, chunk: int, kind: int) -> int | None:
@@ -199,14 +199,14 @@ class _Lowering:
         chunks = self.layout.pp * self.layout.virtual_stages
         return source if kind != WEIGHT and self.layout.pp > 1 and 0 <= source < chunks else None
 
-    def _send(self, done: Arrival, stage: int, position: int) -> None:
+    def _send(self, done: MessageArrival, stage: int, position: int) -> None:
         """Bring what a pass has made to the chunk that wants it."""
         layout, held = self.layout, self.stages[stage]
         step, chunk, kind, micro = done
         target = chunk + 1 if kind == FORWARD else chunk - 1
         if kind == WEIGHT or layout.pp == 1 or not 0 <= target < layout.pp * layout.virtual_stages:
             return
-        arrival = Arrival(step, target, kind, micro)
+        arrival = MessageArrival(step, target, kind, micro)
         sent = self.step.boundary(chunk, kind)[:1]
         self.arrivals[arrival] = held.rows
         to = target % layout.pp
@@ -220,7 +220,7 @@ class _Lowering:
             if not layout.overlap_pp:
                 held.rows = ends
 
-    def _gathered(self, arrival: Arrival, stage: int, order: float, label: str) -> list[Row]:
+    def _gathered(self, arrival: MessageArrival, stage: int, order: float, label: str) -> list[Row]:
         """What the ranks of the receiving stage do to put together what came; no rows where it came whole."""
         source = self._source(arrival.chunk, arrival.kind)
         ready: list[Row] = []

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from ...clusters.cluster import Cluster
 from ...costs.network import RankNetwork
 from ...costs.pipelines.schedules import BACKWARD, FORWARD, WEIGHT
-from ...costs.process_groups.group_network import wiring
+from ...costs.process_groups.group_network import group_network
 from ...costs.routing import Routing
 from ...costs.settings import CostSettings
 from ...costs.training_step.kernels import kernel_model
@@ -26,7 +26,7 @@ from ..step.timeline import Timeline
 from .axes import Axes
 from .graph_step import GraphStep
 from .lowering import Lowered, lower
-from .step_model import Step, TransformerStep
+from .step_model import StepModel, TransformerStep
 
 STEPS = 2
 """Steps that are run to tell how long one takes: the first, whose stages begin all at once, and one behind it."""
@@ -73,7 +73,9 @@ class LayoutRun:
         return np.maximum(exposed, 0.0)
 
 
-def layout_step(work: LayoutWork, cluster: Cluster, costs: CostSettings | None = None, *, pricer: Pricer | None = None) -> Step:
+def layout_step(
+    work: LayoutWork, cluster: Cluster, costs: CostSettings | None = None, *, pricer: Pricer | None = None
+) -> StepModel:
     """A transformer under a layout, priced for a cluster.
 
     Raises:
@@ -87,13 +89,13 @@ def layout_step(work: LayoutWork, cluster: Cluster, costs: CostSettings | None =
     if pricer is None:
         device = cluster.device_types[0]
         pricer = Pricer(
-            device, wiring(cluster, costs), costs.overlap_slowdown, kernel_model(device, costs.kernels, costs.software)
+            device, group_network(cluster, costs), costs.overlap_slowdown, kernel_model(device, costs.kernels, costs.software)
         )
     return TransformerStep(work, pricer)
 
 
-def run(
-    step: Step,
+def run_layout(
+    step: StepModel,
     cluster: Cluster,
     devices: ArrayLike | None = None,
     costs: CostSettings | None = None,
@@ -140,12 +142,12 @@ def simulated_step_s(
     ``message_chunk_bytes`` and where the ranks stand.
 
     Raises:
-        PlanError, ConfigError: as `layout_step` and `run`.
+        PlanError, ConfigError: as `layout_step` and `run_layout`.
     """
-    return run(layout_step(work, cluster, costs), cluster, devices, costs).step_s
+    return run_layout(layout_step(work, cluster, costs), cluster, devices, costs).step_s
 
 
-def num_tasks(step: Step, network: RankNetwork, num_steps: int = STEPS) -> int:
+def num_tasks(step: StepModel, network: RankNetwork, num_steps: int = STEPS) -> int:
     """About how many tasks a layout lowers to, told in milliseconds: those of its passes and of the transfers between stages.
 
     Gradients and parameters are left out, so it is some more, above all where they are cut into many chunks.

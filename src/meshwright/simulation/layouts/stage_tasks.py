@@ -39,7 +39,7 @@ class BlockRows(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Instance:
+class StageTasks:
     """Tasks of a stage.
 
     Attributes:
@@ -94,7 +94,7 @@ class Pricing(NamedTuple):
     together_s: Callable[[Message], Callable[[Row], float]]
 
 
-def instance(template: Template, stage: int, axes: Axes, pricing: Pricing) -> Instance:
+def instance(template: Template, stage: int, axes: Axes, pricing: Pricing) -> StageTasks:
     """A template on the ranks of a stage."""
     width, first_rank = axes.width, stage * axes.width
     rows: list[Row] = []
@@ -146,7 +146,7 @@ def instance(template: Template, stage: int, axes: Axes, pricing: Pricing) -> In
     )
 
 
-def transfer(message: Message, source: int, target: int, axes: Axes, pricing: Pricing) -> Instance:
+def transfer(message: Message, source: int, target: int, axes: Axes, pricing: Pricing) -> StageTasks:
     """A message from each rank of a stage to its counterpart on another one."""
     pairs = axes.pairs(source, target)
     made = _Tasks()
@@ -271,8 +271,8 @@ class _Tasks:
         ends: list[Row],
         blocks: tuple[BlockRows, ...],
         phases: Callable[[], Sequence[Phases]],
-    ) -> Instance:
-        return Instance(
+    ) -> StageTasks:
+        return StageTasks(
             names=names,
             operations=operations,
             entry=np.array(self.entry, np.int64),

@@ -14,7 +14,7 @@ from ...costs.pipelines.schedules import STEADY_ROUNDS, in_flight, round_size
 from ...plans.partition import Layout
 
 
-class Rounds(NamedTuple):
+class SteadyRounds(NamedTuple):
     """Which steps are simulated in place of one of many micro-batches.
 
     Attributes:
@@ -42,7 +42,7 @@ class Rounds(NamedTuple):
         return fewer_s + (self.all - self.fewer) / self.size * (simulated_s(self.longer) - fewer_s)
 
 
-def rounds(layout: Layout, most: float) -> Rounds | None:
+def rounds(layout: Layout, most: float) -> SteadyRounds | None:
     """The longest two steps that have at most so many micro-batches together; None where there are none.
 
     The shorter one has a whole round at least, and as many as a stage keeps at once, so that its steady state is reached; and
@@ -57,7 +57,7 @@ def rounds(layout: Layout, most: float) -> Rounds | None:
     size = round_size(p, m) if v > 1 else p
     least = in_flight(schedule, p, v, m, 0) if p > 1 and schedule != "gpipe" else 1  # gpipe keeps all of any number
     for whole in range(STEADY_ROUNDS, 0, -1):
-        found = Rounds(m, whole * size + m % size, size)
+        found = SteadyRounds(m, whole * size + m % size, size)
         is_alike = v == 1 or size == round_size(p, found.fewer) == round_size(p, found.longer)
         if is_alike and least <= found.fewer and found.longer < m and found.fewer + found.longer <= most:
             return found

@@ -1,6 +1,6 @@
 """What the ranks of a layout do in a step, as the lowering reads it: a transformer's `LayoutWork`, priced.
 
-`Step` is the form; a pipeline of any job graph has it too, see `graph_step`.
+`StepModel` is the form; a pipeline of any job graph has it too, see `graph_step`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ...plans.partition import Layout
 from .pass_segments import Segments, Template
 
 
-class Step(Protocol):
+class StepModel(Protocol):
     """The work of every stage of a layout."""
 
     @property
@@ -91,7 +91,7 @@ class TransformerStep:
         return self.layout.schedule in ZERO_BUBBLE and self.layout.pp > 1
 
     def template(self, chunk: int, kind: int, *, cut: bool) -> Template:
-        """The pass of a chunk, see `Step.template`.
+        """The pass of a chunk, see `StepModel.template`.
 
         What the kernels of a block wait for the host, see `PassTime.seconds`, stands at its end.
         """

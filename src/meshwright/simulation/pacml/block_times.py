@@ -18,8 +18,8 @@ from ... import files
 from ...jobs.graph import JobGraph
 from ..decision_space.space import DecisionSpace
 from ..decision_space.step_times import Row, StepTimes, cache_folder, check_table, joined, kept
-from .lookahead import Step
-from .simulator import Placed, Simulator
+from .lookahead import LookaheadResult
+from .simulator import PlacedSplitJob, Simulator
 
 
 def block_step_times(
@@ -68,7 +68,7 @@ def block_step_times(
     return joined(tables)
 
 
-def on_block(simulator: Simulator, name: str, devices: NDArray[np.int64]) -> Placed:
+def on_block(simulator: Simulator, name: str, devices: NDArray[np.int64]) -> PlacedSplitJob:
     """A job that holds one block, cut at most as often as the block has servers."""
     cut = simulator.split(name, len(devices))
     return simulator.placed(name, len(devices), devices[np.arange(cut.num_sub_ops) - cut.first[cut.op]])
@@ -86,7 +86,7 @@ def _row(simulator: Simulator, name: str, devices: NDArray[np.int64]) -> Row:
     return step.step_s, communication_share(step), float(can_run), float(needed[tightest]), float(capacity[tightest])
 
 
-def communication_share(step: Step) -> float:
+def communication_share(step: LookaheadResult) -> float:
     """Share of a step in which some flow is under way."""
     return step.communication_s / step.step_s if step.step_s > 0 else 0.0
 

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import ConfigError, PlanError
-from .lookahead import Step
-from .simulator import Placed, Simulator
+from .lookahead import LookaheadResult
+from .simulator import PlacedSplitJob, Simulator
 
 DEADLINE_TOLERANCE = 1e-9
 INTERARRIVAL_S = 1000.0
@@ -38,7 +38,7 @@ class Demand:
     fraction: float
 
 
-class Fate(StrEnum):
+class JobOutcome(StrEnum):
     """What became of a job."""
 
     COMPLETED = "completed"
@@ -49,7 +49,7 @@ class Fate(StrEnum):
 
 
 @dataclass
-class Decision:
+class DecidedJob:
     """A decided job.
 
     Attributes:
@@ -66,16 +66,16 @@ class Decision:
     demand: Demand
     arrival_s: float
     degree: int
-    fate: Fate
+    fate: JobOutcome
     completion_s: float = float("nan")
-    step: Step | None = None
+    step: LookaheadResult | None = None
     num_servers: int = 0
     reward: int = 0
 
     @property
     def is_accepted(self) -> bool:
         """Whether it started."""
-        return self.fate in (Fate.COMPLETED, Fate.RUNNING)
+        return self.fate in (JobOutcome.COMPLETED, JobOutcome.RUNNING)
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class Totals:
 class _Running:
     until_s: float
     servers: NDArray[np.int64]
-    decision: Decision
+    decision: DecidedJob
 
 
 @dataclass
@@ -130,7 +130,7 @@ class Episode:
     demands: Sequence[Demand]
     num_decisions: int
     interarrival_s: float = INTERARRIVAL_S
-    decisions: list[Decision] = field(default_factory=list)
+    decisions: list[DecidedJob] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         if not 1 <= self.num_decisions <= len(self.demands):
@@ -139,11 +139,11 @@ class Episode:
             )
         self.is_free = np.ones(self.simulator.num_servers, np.bool_)
         self._running: list[_Running] = []
-        self._by_degree: dict[tuple[str, int], Step] = {}
+        self._by_degree: dict[tuple[str, int], LookaheadResult] = {}
 
     @property
     def now_s(self) -> float:
-        """The arrival of the job at hand."""
+        """The arrival of the current job."""
         return len(self.decisions) * self.interarrival_s
 
     @property
@@ -158,7 +158,7 @@ class Episode:
 
     @property
     def demand(self) -> Demand:
-        """The job at hand."""
+        """The current job."""
         return self.demands[len(self.decisions)]
 
     @property
@@ -172,7 +172,7 @@ class Episode:
         return len(self._by_degree)
 
     def mask(self) -> NDArray[np.bool_]:
-        """Whether each degree, 0 to `MAX_DEGREE`, may be chosen for the job at hand.
+        """Whether each degree, 0 to `MAX_DEGREE`, may be chosen for the current job.
 
         As published: 1 if a worker is free; even degrees if as many are free and an empty cluster has a block of
         that size. Without the defect `mask_ignores_occupancy`: if the job really fits now.
@@ -187,12 +187,12 @@ class Episode:
         return valid
 
     def would_be_accepted(self, degree: int) -> bool:
-        """Whether the job at hand fits now if it is cut at most ``degree`` ways, and meets its deadline."""
+        """Whether the current job fits now if it is cut at most ``degree`` ways, and meets its deadline."""
         placed = self._place(degree)
         return placed is not None and self._meets_deadline(self.simulator.completion_s(self._step(degree, placed)))
 
-    def decide(self, degree: int) -> Decision:
-        """Cut the job at hand at most ``degree`` ways and place it, or turn it away with 0; go to the next arrival.
+    def decide(self, degree: int) -> DecidedJob:
+        """Cut the current job at most ``degree`` ways and place it, or turn it away with 0; go to the next arrival.
 
         Its reward is told once the next event is known.
 
@@ -225,7 +225,7 @@ class Episode:
         if not self.is_over:
             raise PlanError("the episode is not over", field="decisions", value=len(self.decisions))
         defects = self.simulator.defects
-        completed = [d for d in self.decisions if d.fate == Fate.COMPLETED]
+        completed = [d for d in self.decisions if d.fate == JobOutcome.COMPLETED]
         accepted = [d for d in self.decisions if d.is_accepted]
         arrived = self.num_decisions + 1
         blocked = self.num_decisions - len(completed if defects.running_jobs_are_blocked else accepted)
@@ -245,31 +245,31 @@ class Episode:
             mean_degree=_mean([float(d.degree) for d in accepted]),
         )
 
-    def _decided(self, degree: int) -> Decision:
-        decision = Decision(self.demand, self.now_s, degree, Fate.REJECTED)
+    def _decided(self, degree: int) -> DecidedJob:
+        decision = DecidedJob(self.demand, self.now_s, degree, JobOutcome.REJECTED)
         if degree == 0 or not self.is_free.any():
             return decision
         placed = self._place(degree)
         if placed is None:
-            decision.fate = Fate.NO_BLOCK
+            decision.fate = JobOutcome.NO_BLOCK
             return decision
         step = self._step(degree, placed)
         if self.simulator.defects.times_keyed_by_degree:
             self._by_degree[self.demand.graph, degree] = step
         completion_s = self.simulator.completion_s(step)
         if not self._meets_deadline(completion_s):
-            decision.fate = Fate.TOO_SLOW
+            decision.fate = JobOutcome.TOO_SLOW
             return decision
-        decision.fate = Fate.RUNNING
+        decision.fate = JobOutcome.RUNNING
         decision.completion_s, decision.step, decision.num_servers = completion_s, step, len(placed.servers)
         self.is_free[placed.servers] = False
         self._running.append(_Running(self.now_s + completion_s, placed.servers, decision))
         return decision
 
-    def _place(self, degree: int) -> Placed | None:
+    def _place(self, degree: int) -> PlacedSplitJob | None:
         return self.simulator.place(self.demand.graph, degree, self.is_free)
 
-    def _step(self, degree: int, placed: Placed) -> Step:
+    def _step(self, degree: int, placed: PlacedSplitJob) -> LookaheadResult:
         return self._by_degree.get((self.demand.graph, degree)) or self.simulator.step(placed)
 
     def _meets_deadline(self, completion_s: float) -> bool:
@@ -282,15 +282,15 @@ class Episode:
         gone = [job for job in self._running if job.until_s <= until_s]
         for job in gone:
             self.is_free[job.servers] = True
-            job.decision.fate = Fate.COMPLETED
+            job.decision.fate = JobOutcome.COMPLETED
         self._running = [job for job in self._running if job.until_s > until_s]
         return sum(job.until_s < until_s for job in gone)
 
-    def _done_bytes(self, decision: Decision) -> float:
+    def _done_bytes(self, decision: DecidedJob) -> float:
         share = min(1.0, (self.end_s - decision.arrival_s) / decision.completion_s)
         return share * self.simulator.demand_bytes(decision.demand.graph)
 
-    def _utilisation(self, decision: Decision) -> float:
+    def _utilisation(self, decision: DecidedJob) -> float:
         assert decision.step is not None
         busy = decision.step.busy_worker_s / (decision.step.step_s * decision.num_servers)
         return busy / self.simulator.num_steps if self.simulator.defects.utilisation_of_one_step else busy

@@ -13,12 +13,12 @@ import numpy as np
 
 from ...compiled import njit
 from ..cluster.interruptions import GAMMA, MIX_1, MIX_2, SHIFT_1, SHIFT_2, SHIFT_3
-from ..cluster.problem import DEVICES_PER_WORD
+from ..cluster.problem import DEVICES_PER_WORD, Rule
 
 
 @njit
 def place_all(problem, episodes, e, first_free):  # type: ignore[no-untyped-def]
-    """Fill the candidates of the published rule for the job at hand.
+    """Fill the candidates of the published rule for the current job.
 
     Args:
         problem: the scenario's arrays.
@@ -40,7 +40,7 @@ def place_all(problem, episodes, e, first_free):  # type: ignore[no-untyped-def]
     candidate_rule, candidate_degree = problem.candidate_rule, problem.candidate_degree
     is_known = True
     for a in range(1, 1 + num_degrees * len(problem.rules)):
-        if candidate_rule[a] != 4:
+        if candidate_rule[a] != Rule.PUBLISHED:
             continue
         d = candidate_degree[a]
         row = graph * num_degrees + d

@@ -15,7 +15,7 @@ from ...errors import PolicyError
 from .episode import MAX_DEGREE, Episode
 
 Agent = Callable[[Episode, np.random.Generator], int]
-"""The degree for the job at hand; draws from nothing but the generator."""
+"""The degree for the current job; draws from nothing but the generator."""
 
 SIP_ML_DEGREE = 16
 

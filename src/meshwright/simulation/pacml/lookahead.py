@@ -27,7 +27,7 @@ TIE_SEED = 0
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class LookaheadInput:
     """One step of a placed job as flat arrays.
 
     Attributes:
@@ -65,7 +65,7 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Step:
+class LookaheadResult:
     """What one step takes.
 
     Attributes:
@@ -83,7 +83,9 @@ class Step:
     num_ticks: int
 
 
-def problem(job: SplitJob, server: NDArray[np.int64], times: DepTimes, defects: Defects, tie_seed: int = TIE_SEED) -> Problem:
+def problem(
+    job: SplitJob, server: NDArray[np.int64], times: DepTimes, defects: Defects, tie_seed: int = TIE_SEED
+) -> LookaheadInput:
     """The arrays of a placed job.
 
     Shorter sub-ops go first; of equal ones that which was placed last (ops in the order of placement, forward, then
@@ -105,7 +107,7 @@ def problem(job: SplitJob, server: NDArray[np.int64], times: DepTimes, defects: 
     lane = channel
     if not defects.links_never_contend:
         lane = np.unique(channel * (times.group.max(initial=0) + 1) + times.group, return_inverse=True)[1]
-    return Problem(
+    return LookaheadInput(
         compute_s=job.compute_s,
         worker=worker_of[server],
         priority=priority,
@@ -142,7 +144,7 @@ def ties(job: SplitJob, seed: int = TIE_SEED) -> NDArray[np.uint64]:
     return np.asarray(mixed ^ (mixed >> np.uint64(31)), np.uint64)
 
 
-def lookahead(given: Problem) -> Step:
+def lookahead(given: LookaheadInput) -> LookaheadResult:
     """Run one step.
 
     Raises:
@@ -168,7 +170,7 @@ def lookahead(given: Problem) -> Step:
     )
     if num_ticks < 0:
         raise never_ends()
-    return Step(step_s, communication_s, computation_s, busy_s, num_ticks)
+    return LookaheadResult(step_s, communication_s, computation_s, busy_s, num_ticks)
 
 
 def never_ends() -> GraphError:

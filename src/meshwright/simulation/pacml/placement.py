@@ -16,7 +16,7 @@ from ...compiled import njit
 from .splitting import SplitJob
 
 
-class Blocks:
+class ServerBlocks:
     """The blocks of a cluster in first-fit order, by size; a size is scanned once."""
 
     def __init__(self, cluster: Cluster) -> None:
@@ -31,7 +31,7 @@ class Blocks:
         return self._of_size[num_servers]
 
 
-class Puzzle(NamedTuple):
+class PlacementProblem(NamedTuple):
     """What first fit has to place, as flat arrays; the same at every occupancy.
 
     Attributes:
@@ -52,13 +52,13 @@ class Puzzle(NamedTuple):
     block_servers: NDArray[np.int64]
 
 
-def puzzle(job: SplitJob, found: Blocks) -> Puzzle:
+def placement_problem(job: SplitJob, found: ServerBlocks) -> PlacementProblem:
     """The arrays of a cut job on a cluster."""
     mirrored = job.job
     pieces = job.splits[: mirrored.num_forward]
     used = set(pieces.tolist())
     by_size = [found.of_size(s).reshape(-1) if s in used else np.zeros(0, np.int64) for s in range(int(pieces.max()) + 1)]
-    return Puzzle(
+    return PlacementProblem(
         order=mirrored.forward_order,
         pieces=pieces,
         memory_bytes=mirrored.memory_bytes[: mirrored.num_forward],
@@ -70,7 +70,7 @@ def puzzle(job: SplitJob, found: Blocks) -> Puzzle:
 
 
 def first_fit(
-    job: SplitJob, given: Puzzle, is_free: NDArray[np.bool_], memory_bytes: NDArray[np.float64]
+    job: SplitJob, given: PlacementProblem, is_free: NDArray[np.bool_], memory_bytes: NDArray[np.float64]
 ) -> NDArray[np.int64] | None:
     """The server of each sub-op, ``(p,)``; None where some op finds no block.
 
@@ -92,7 +92,7 @@ def first_fit(
 
 
 def plain_first_fit(
-    job: SplitJob, found: Blocks, is_free: NDArray[np.bool_], memory_bytes: NDArray[np.float64]
+    job: SplitJob, found: ServerBlocks, is_free: NDArray[np.bool_], memory_bytes: NDArray[np.float64]
 ) -> NDArray[np.int64] | None:
     """The plain reference of `first_fit`."""
     mirrored = job.job

@@ -1,9 +1,9 @@
 """Placements by the published first fit, found and simulated when an episode first meets them, then kept.
 
-The compiled dynamics look placements up; where one is missing they stop and `Placements.settle` finds it, simulates one
-training step on it (or finds one that is alike) and lets them go on. Two placements are alike if an order-preserving
-renumbering of their servers turns one into the other and keeps which servers share a group, a rack index and a server
-index: nothing else enters the look-ahead, so its figures are equal to the last bit.
+The compiled dynamics look placements up; where one is missing they stop and `PlacementCache.resolve_placements` finds it,
+simulates one training step on it (or finds one that is alike) and lets them go on. Two placements are alike if an
+order-preserving renumbering of their servers turns one into the other and keeps which servers share a group, a rack index and
+a server index: nothing else enters the look-ahead, so its figures are equal to the last bit.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..cluster.state import Episodes
 from ..decision_space.space import DecisionSpace
 from .block_times import communication_share
 from .first_fit import find_key
-from .simulator import Placed, Simulator
+from .simulator import PlacedSplitJob, Simulator
 
 Number = TypeVar("Number", bound=np.generic)
 
@@ -29,7 +29,7 @@ FIRST_CAPACITY = 256
 MARGIN = 1e-9
 
 
-class Placements:
+class PlacementCache:
     """The placements that are known, as rows behind the blocks in the arrays of a problem.
 
     Args:
@@ -44,15 +44,15 @@ class Placements:
         self._graphs = list(simulator.jobs)
         self._block_of = {space.block(b).tobytes(): b for b in range(space.num_blocks)}
         self._alike: dict[tuple[int, int, bytes], tuple[float, float]] = {}
-        self._placed: list[Placed] = []
+        self._placed: list[PlacedSplitJob] = []
         self._number_of: dict[tuple[int, bytes], int] = {}
         self._first_key: list[int] = []
         self.num_keys = 0
         self._set_up(problem)
 
-    def settle(self, episodes: Episodes, e: int) -> None:
+    def resolve_placements(self, episodes: Episodes, e: int) -> None:
         """Find the placements that the candidates of episode ``e`` wait for, and go on to its next decision."""
-        while episodes.is_wanting[e]:
+        while episodes.needs_placement[e]:
             self._find(episodes.wanted[e], episodes, e)
             resume(self.problem, episodes, e)
 
@@ -124,7 +124,7 @@ class Placements:
             self.problem.published.block[number] = -1 if placed is None else self._number(placed, int(key[0]), number)
         return int(self.problem.published.block[number])
 
-    def _place(self, key: NDArray[np.int64]) -> Placed | None:
+    def _place(self, key: NDArray[np.int64]) -> PlacedSplitJob | None:
         published = self.problem.published
         row = int(key[0])
         graph, d = divmod(row, len(self.problem.degrees))
@@ -137,7 +137,7 @@ class Placements:
         cut = self._simulator.split(name, degree)
         return self._simulator.placed(name, degree, np.concatenate([block_of[s] for s in cut.splits.tolist()]))
 
-    def _number(self, placed: Placed, row: int, key: int) -> int:
+    def _number(self, placed: PlacedSplitJob, row: int, key: int) -> int:
         """Number of a placement; a job that holds one block of its degree as every other rule would place it is on that block."""
         block = self._block_of.get(placed.servers.tobytes())
         degree = int(self.problem.degrees[row % len(self.problem.degrees)])
@@ -150,7 +150,7 @@ class Placements:
             self._number_of[again] = self._add_placement(placed, row % len(self.problem.degrees), key)
         return self._number_of[again]
 
-    def _signature(self, placed: Placed) -> bytes:
+    def _signature(self, placed: PlacedSplitJob) -> bytes:
         """Equal for placements of one graph and degree that are alike."""
         place = np.searchsorted(placed.servers, placed.server).astype(np.int16)
         return pair_signature(self._space.cluster, placed.servers) + place.tobytes()
@@ -176,7 +176,7 @@ class Placements:
             slots=slots, keys=keys, block=np.concatenate([published.block, np.full_like(published.block, -1)])
         )
 
-    def _add_placement(self, placed: Placed, d: int, key: int) -> int:
+    def _add_placement(self, placed: PlacedSplitJob, d: int, key: int) -> int:
         problem = self.problem
         number = problem.num_blocks + len(self._placed)
         held = self._blocks_of_size_one(placed.servers)

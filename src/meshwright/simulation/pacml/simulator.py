@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from ...clusters.cluster import Cluster
 from ...errors import GraphError, PlanError
 from ...jobs.graph import JobGraph
-from .lookahead import TIE_SEED, Step, lookahead, problem
+from .lookahead import TIE_SEED, LookaheadResult, lookahead, problem
 from .mirror import MirroredJob, mirror
-from .placement import Blocks, Puzzle, first_fit, puzzle
+from .placement import PlacementProblem, ServerBlocks, first_fit, placement_problem
 from .splitting import SplitJob, split
 from .switches import Defects
 from .times import DepTimes, Network, dep_times
@@ -28,7 +28,7 @@ MAX_OCCUPANCIES = 200_000
 
 
 @dataclass(frozen=True, eq=False)
-class Placed:
+class PlacedSplitJob:
     """A cut job on its servers.
 
     Attributes:
@@ -74,16 +74,16 @@ class Simulator:
         self.tie_seed = tie_seed
         self.num_steps = num_steps or (NUM_STEPS if defects.milliseconds_as_seconds else NUM_STEPS_CONVERTED)
         self.network = Network.of(cluster)
-        self.blocks = Blocks(cluster)
+        self.blocks = ServerBlocks(cluster)
         self.jobs: dict[str, MirroredJob] = {}
         for graph in graphs:
             if graph.name in self.jobs:
                 raise GraphError("two graphs have this name", value=graph.name)
             self.jobs[graph.name] = mirror(graph, defects)
-        self._splits: dict[tuple[str, int], tuple[SplitJob, Puzzle]] = {}
-        self._placed: dict[tuple[str, int, bytes], Placed | None] = {}
-        self._distinct: dict[tuple[str, int, bytes], Placed] = {}
-        self._steps: dict[tuple[tuple[str, int, bytes], int], Step] = {}
+        self._splits: dict[tuple[str, int], tuple[SplitJob, PlacementProblem]] = {}
+        self._placed: dict[tuple[str, int, bytes], PlacedSplitJob | None] = {}
+        self._distinct: dict[tuple[str, int, bytes], PlacedSplitJob] = {}
+        self._steps: dict[tuple[tuple[str, int, bytes], int], LookaheadResult] = {}
 
     @property
     def num_servers(self) -> int:
@@ -108,7 +108,7 @@ class Simulator:
         """
         return self._cut(name, degree)[0]
 
-    def place(self, name: str, degree: int, is_free: NDArray[np.bool_]) -> Placed | None:
+    def place(self, name: str, degree: int, is_free: NDArray[np.bool_]) -> PlacedSplitJob | None:
         """First fit among the servers that no other job holds, ``(w,)``; None where some op finds no block."""
         occupancy = (name, degree, is_free.tobytes())
         if occupancy not in self._placed:
@@ -119,18 +119,18 @@ class Simulator:
             self._placed[occupancy] = None if server is None else self.placed(name, degree, server)
         return self._placed[occupancy]
 
-    def placed(self, name: str, degree: int, server: NDArray[np.int64]) -> Placed:
+    def placed(self, name: str, degree: int, server: NDArray[np.int64]) -> PlacedSplitJob:
         """A cut job on given servers, ``(p,)``."""
         key = (name, degree, server.tobytes())
         if key not in self._distinct:
-            self._distinct[key] = Placed(self.split(name, degree), server, np.unique(server), key)
+            self._distinct[key] = PlacedSplitJob(self.split(name, degree), server, np.unique(server), key)
         return self._distinct[key]
 
-    def times(self, placed: Placed) -> DepTimes:
+    def times(self, placed: PlacedSplitJob) -> DepTimes:
         """Run times of the dependencies of a placed job."""
         return dep_times(placed.split, placed.server, self.network, self.defects)
 
-    def step(self, placed: Placed, *, tie_seed: int | None = None) -> Step:
+    def step(self, placed: PlacedSplitJob, *, tie_seed: int | None = None) -> LookaheadResult:
         """One training step of a placed job, with the simulator's ties or others."""
         seed = self.tie_seed if tie_seed is None else tie_seed
         if (placed.key, seed) not in self._steps:
@@ -138,7 +138,7 @@ class Simulator:
             self._steps[placed.key, seed] = lookahead(given)
         return self._steps[placed.key, seed]
 
-    def completion_s(self, step: Step) -> float:
+    def completion_s(self, step: LookaheadResult) -> float:
         """Completion time of a job that starts at once."""
         return step.step_s * self.num_steps
 
@@ -151,10 +151,10 @@ class Simulator:
         job = self.job(name)
         return float(job.memory_bytes.sum() + job.edge_bytes.sum())
 
-    def _cut(self, name: str, degree: int) -> tuple[SplitJob, Puzzle]:
+    def _cut(self, name: str, degree: int) -> tuple[SplitJob, PlacementProblem]:
         if degree < 1:
             raise PlanError("a split degree is at least 1", field="degree", value=degree)
         if (name, degree) not in self._splits:
             cut = split(self.job(name), degree, self.defects)
-            self._splits[name, degree] = cut, puzzle(cut, self.blocks)
+            self._splits[name, degree] = cut, placement_problem(cut, self.blocks)
         return self._splits[name, degree]

@@ -47,7 +47,7 @@ def collectives(
     """Read measured collectives and write a system's tables, for costs with collectives: measured."""
     from . import collectives as calibrating_collectives
 
-    calibrating_collectives.run(files, out, name, operation, device, library_version, half, json_file)
+    calibrating_collectives.calibrate_collectives(files, out, name, operation, device, library_version, half, json_file)
 
 
 @calibrate.command(short_help="What kernels reach on a device.")
@@ -73,7 +73,7 @@ def kernels(
     """
     from . import kernels as calibrating_kernels
 
-    calibrating_kernels.run(files, out, json_file)
+    calibrating_kernels.calibrate_kernels(files, out, json_file)
 
 
 @calibrate.command(short_help="What kernels reach on this machine's GPU.")
@@ -93,4 +93,4 @@ def measure(
     """Measure products, attention, sweeps, whole layers and networks on the GPU that torch sees, in minutes."""
     from . import measure as calibrating_measured
 
-    calibrating_measured.run(out, device, quick, seed, json_file)
+    calibrating_measured.measure_device(out, device, quick, seed, json_file)

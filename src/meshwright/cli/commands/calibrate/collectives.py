@@ -7,7 +7,7 @@ from pathlib import Path
 from ... import output
 
 
-def run(
+def calibrate_collectives(
     paths: list[Path],
     out: Path | None,
     name: str | None,
@@ -43,4 +43,4 @@ def run(
     output.table(console, f"Measured collectives of {found.name}", columns, lines)
     data = {"file": str(target), "name": found.name, "calibration": found.calibration, "tables": len(lines)}
     output.write_json(json_file, data)
-    output.tell_written(console, target, json_file)
+    output.print_written(console, target, json_file)

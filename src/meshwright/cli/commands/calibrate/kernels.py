@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ....costs.training_step.kernels import KernelSettings
 
 
-def run(specs: list[str], out: Path | None, json_file: str | None) -> None:
+def calibrate_kernels(specs: list[str], out: Path | None, json_file: str | None) -> None:
     """Fit the constants, print them beside those in use, and what is left of each figure.
 
     Raises:
@@ -67,7 +67,7 @@ def _of_measured(spec: str, out: Path | None, json_file: str | None) -> None:
         console.print(f"note: {name} ends where it can go no further; {doubt}", markup=False, soft_wrap=True)
     if out is not None:
         write(out, found, Path(spec).name)
-        output.tell_written(console, out, json_file)
+        output.print_written(console, out, json_file)
     output.write_json(json_file, found.to_data())
 
 

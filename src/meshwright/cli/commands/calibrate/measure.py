@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ....evaluation.calibration.kernel_table import Item
 
 
-def run(out: Path | None, device: str | None, quick: bool, seed: int, json_file: str | None) -> None:
+def measure_device(out: Path | None, device: str | None, quick: bool, seed: int, json_file: str | None) -> None:
     """Measure, print a line for each family and what was left out, and write the file."""
     from ....devices import device_type
     from ....evaluation.calibration.kernel_table import FAMILIES, to_data, write
@@ -38,7 +38,7 @@ def run(out: Path | None, device: str | None, quick: bool, seed: int, json_file:
     for one in found.left_out:
         console.print(f"LEFT OUT: {one.family}, {one.name}: {one.reason}", markup=False, soft_wrap=True)
     output.write_json(json_file, to_data(found))
-    output.tell_written(console, target, json_file)
+    output.print_written(console, target, json_file)
 
 
 def _shares(items: Sequence[Item], peaks: DeviceType) -> list[str]:

@@ -32,7 +32,7 @@ def flows(
     """Hold finish times of flows against max-min fair sharing of every link."""
     from . import flows as validating_flows
 
-    validating_flows.run(files, max_error, latency_first, json_file)
+    validating_flows.validate_flows(files, max_error, latency_first, json_file)
 
 
 @validate.command(short_help="Figures and decision logs of the published PAC-ML simulator.")
@@ -48,7 +48,7 @@ def pacml(
     """Compute the published PAC-ML figures again and replay the decision logs."""
     from . import pacml as validating_pacml
 
-    validating_pacml.run(file, graphs, statistics, seeds, json_file)
+    validating_pacml.validate_pacml(file, graphs, statistics, seeds, json_file)
 
 
 @validate.command(short_help="Messages of gloo over shaped wires between network namespaces (as root).")
@@ -62,7 +62,7 @@ def network(
     """Build network namespaces with shaped links, measure gloo over them, and hold our predictions against that."""
     from . import network as validating_network
 
-    validating_network.run(quick, max_mean_error, json_file)
+    validating_network.validate_network(quick, max_mean_error, json_file)
 
 
 @validate.command(short_help="Measured collectives, of sizes and groups that were left out.")
@@ -85,7 +85,7 @@ def collectives(
     """
     from . import collectives as validating_collectives
 
-    validating_collectives.run(file, operation, max_mean_error, max_mean_group_error, json_file)
+    validating_collectives.validate_collectives(file, operation, max_mean_error, max_mean_group_error, json_file)
 
 
 @validate.command(name="step-times", short_help="Measured training steps of published runs.")
@@ -104,7 +104,7 @@ def step_times(
     """
     from . import step_times as validating_step_times
 
-    validating_step_times.run(files, max_mean_error, json_file)
+    validating_step_times.validate_step_times(files, max_mean_error, json_file)
 
 
 @validate.command(short_help="Kernels and layers that were measured on a device.")
@@ -128,4 +128,4 @@ def kernels(
     """
     from . import kernels as validating_kernels
 
-    validating_kernels.run(file, max_mean_error, constants, plot, json_file)
+    validating_kernels.validate_kernels(file, max_mean_error, constants, plot, json_file)

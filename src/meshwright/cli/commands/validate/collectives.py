@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ....evaluation.validation.collectives import Errors
 
 
-def run(
+def validate_collectives(
     path: Path,
     operation: str | None,
     max_mean_error: float | None,

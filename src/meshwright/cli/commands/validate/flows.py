@@ -11,7 +11,7 @@ from ... import output
 SHOWN = 10  # flows that disagree, at most; the JSON holds all
 
 
-def run(paths: list[Path], max_error: float | None, latency_first: bool, json_file: str | None) -> None:
+def validate_flows(paths: list[Path], max_error: float | None, latency_first: bool, json_file: str | None) -> None:
     """Compare, print a line per file and the flows that disagree, and write what was asked for.
 
     Raises:

@@ -14,7 +14,9 @@ ERRORS = (("mean_relative_error", ""), ("mean_signed_error", "+"), ("max_relativ
 WORST = 5  # rows that are shown of a family; the JSON holds all
 
 
-def run(path: str, max_mean_error: float | None, constants: str | None, plot: Path | None, json_file: str | None) -> None:
+def validate_kernels(
+    path: str, max_mean_error: float | None, constants: str | None, plot: Path | None, json_file: str | None
+) -> None:
     """Hold every row against the model, print a line for each family and the worst layers, write what was asked for.
 
     Raises:
@@ -74,7 +76,7 @@ def run(path: str, max_mean_error: float | None, constants: str | None, plot: Pa
         from ....evaluation.plots.kernels import kernels_svg
 
         files.write_text(plot, kernels_svg(found))
-        output.tell_written(out, plot)
+        output.print_written(out, plot)
     if max_mean_error is not None and not layers:
         raise ConfigError("holds no pass through a layer that tells of the device, so nothing can be judged", file=path)
     exceeded = [

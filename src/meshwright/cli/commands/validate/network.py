@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ....evaluation.validation.network import NetworkValidation
 
 
-def run(quick: bool, max_mean_error: float | None, json_file: str | None) -> None:
+def validate_network(quick: bool, max_mean_error: float | None, json_file: str | None) -> None:
     """Measure, predict, print a line for each message and family, and write what was asked for.
 
     Where the system allows no such measurement it says why and does nothing.
@@ -42,7 +42,7 @@ def run(quick: bool, max_mean_error: float | None, json_file: str | None) -> Non
         return
     _show(out, found)
     output.write_json(json_file, found.to_data())
-    output.tell_written(out, json_file)
+    output.print_written(out, json_file)
     if not found.agrees:
         raise typer.Exit(1)
 

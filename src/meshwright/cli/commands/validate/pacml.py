@@ -11,10 +11,10 @@ import typer
 from ... import output
 
 if TYPE_CHECKING:
-    from ....evaluation.validation.comparison import Comparison, Row
+    from ....evaluation.validation.comparison import ComparedFigure, Comparison
 
 
-def run(file: Path, graphs: Path, statistics: bool, seeds: int, json_file: str | None) -> None:
+def validate_pacml(file: Path, graphs: Path, statistics: bool, seeds: int, json_file: str | None) -> None:
     """Compare, print a line for each item, and write what was asked for.
 
     Raises:
@@ -64,12 +64,12 @@ def show(found: Comparison, json_file: str | None) -> None:
         raise typer.Exit(1)
 
 
-def _line(rows: Sequence[Row]) -> list[str]:
+def _line(rows: Sequence[ComparedFigure]) -> list[str]:
     verdict = "agrees" if all(row.agrees for row in rows) else "DISAGREES"
     return [str(len(rows)), f"{max(row.relative_error for row in rows):.1e}", verdict]
 
 
-def _chance(row: Row) -> list[str]:
+def _chance(row: ComparedFigure) -> list[str]:
     """Over which interval a figure moves as ties fall, and where in it the reference is."""
     if row.interval is None:
         return ["", ""]

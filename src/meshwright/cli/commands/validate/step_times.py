@@ -14,7 +14,7 @@ WORST = 10
 NAMED = 3  # rows that a note names; the JSON has it at each
 
 
-def run(paths: list[Path], max_mean_error: float | None, json_file: str | None) -> None:
+def validate_step_times(paths: list[Path], max_mean_error: float | None, json_file: str | None) -> None:
     """Predict every row, print a table for each family and what the constants were fitted on, write what was asked for.
 
     Raises:

@@ -13,7 +13,7 @@ from ..algorithm import Algorithm, Pricer, Ranks
 from ..prices import Operation, Price
 from ..staged import RAIL
 from . import tables
-from .system import UNCERTAINTY, System, Way
+from .system import UNCERTAINTY, GroupCurves, System
 
 
 class Library(Algorithm):
@@ -82,7 +82,7 @@ class Measured(Library):
         way = self.way(network, ranks, operation) if len(ranks) > 1 and payload_bytes > 0 else None
         return super().price(network, ranks, payload_bytes, operation) if way is None else way.price(payload_bytes)
 
-    def way(self, network: RankNetwork, ranks: Ranks, operation: Operation) -> Way | None:
+    def way(self, network: RankNetwork, ranks: Ranks, operation: Operation) -> GroupCurves | None:
         """What the tables know of groups of this operation on as many hosts, the ranks being divided evenly among them."""
         system = self.system(network)
         counts = np.unique(network.host[ranks], return_counts=True)[1]
@@ -91,7 +91,7 @@ class Measured(Library):
         return system.way(operation, len(ranks), num_hosts=len(counts))
 
 
-def wires(network: RankNetwork, ranks: Ranks, operation: Operation) -> nccl.Wires:
+def wires(network: RankNetwork, ranks: Ranks, operation: Operation) -> nccl.GroupLinks:
     """What a group sends over: the slowest of its hosts inside, and what a host's ranks together send to the next host.
 
     Groups that work beside it (`RankNetwork.beside`) take their part of the links that they share.
@@ -113,7 +113,7 @@ def wires(network: RankNetwork, ranks: Ranks, operation: Operation) -> nccl.Wire
                 between[number] += [(row[i % len(row)], other[i % len(other)], share) for i in range(most)]
     outward = _rate(network, between)
     inward = _rate(network, inside) if any(inside[0]) else outward
-    return nccl.Wires(len(ranks), len(tables[0]), inward, outward, nccl.generation(kind.name))
+    return nccl.GroupLinks(len(ranks), len(tables[0]), inward, outward, nccl.generation(kind.name))
 
 
 _Flow = tuple[int, int, float]

@@ -20,7 +20,7 @@ UNCERTAINTY = {"measured": 0.03, "interpolated": 0.05, "between groups": 0.10, "
 collectives` finds on sizes and groups left out."""
 
 
-class Key(NamedTuple):
+class TableKey(NamedTuple):
     """What a table is about.
 
     Attributes:
@@ -78,10 +78,10 @@ class System:
     name: str
     device: str
     inside_bytes_per_s: float
-    curves: dict[Key, Curve | FittedLine]
-    _ways: dict[tuple[Operation, int, int, str], Way | None] = field(default_factory=dict, repr=False)
+    curves: dict[TableKey, Curve | FittedLine]
+    _ways: dict[tuple[Operation, int, int, str], GroupCurves | None] = field(default_factory=dict, repr=False)
 
-    def way(self, operation: Operation, num_ranks: int, *, num_hosts: int = 1, data_type: str = "") -> Way | None:
+    def way(self, operation: Operation, num_ranks: int, *, num_hosts: int = 1, data_type: str = "") -> GroupCurves | None:
         """How collectives of a group are told, or None where nothing is known of them.
 
         Args:
@@ -100,7 +100,7 @@ class System:
         """Those of the tables."""
         return sorted({key.data_type for key in self.curves})
 
-    def _way(self, operation: Operation, num_ranks: int, num_hosts: int, data_type: str) -> Way | None:
+    def _way(self, operation: Operation, num_ranks: int, num_hosts: int, data_type: str) -> GroupCurves | None:
         known: dict[int, Curve | FittedLine] = {}
         for wanted in [data_type, "", "half", *self.data_types]:
             for key, curve in self.curves.items():
@@ -112,14 +112,14 @@ class System:
             return None
         best = tuner(operation, num_ranks, num_hosts, self.device, self.inside_bytes_per_s)
         if num_ranks in known:
-            return Way(operation, num_ranks, (num_ranks,), (known[num_ranks],), best)
+            return GroupCurves(operation, num_ranks, (num_ranks,), (known[num_ranks],), best)
         sizes = sorted(known)
         below, above = [n for n in sizes if n < num_ranks], [n for n in sizes if n > num_ranks]
         near = (below[-1], above[0]) if below and above else tuple(sizes[:2]) if above else tuple(sizes[-2:])
-        return Way(operation, num_ranks, near, tuple(known[n] for n in near), best)
+        return GroupCurves(operation, num_ranks, near, tuple(known[n] for n in near), best)
 
 
-class Way(NamedTuple):
+class GroupCurves(NamedTuple):
     """How a group is told from known ones.
 
     Attributes:
@@ -178,18 +178,18 @@ def tuner(
     operation: Operation, num_ranks: int, num_hosts: int, device: str, inside_bytes_per_s: float
 ) -> Callable[[float], nccl.Line]:
     """What the library's tuner takes at a size."""
-    wires = nccl.Wires(num_ranks, num_hosts, inside_bytes_per_s, inside_bytes_per_s, nccl.generation(device))
+    wires = nccl.GroupLinks(num_ranks, num_hosts, inside_bytes_per_s, inside_bytes_per_s, nccl.generation(device))
     known = nccl.lines(operation, wires)
     return lambda payload_bytes: nccl.best(known, payload_bytes)
 
 
-def curve_of(key: Key, points: Sequence[tuple[float, float]], device: str, inside_bytes_per_s: float) -> Curve:
+def curve_of(key: TableKey, points: Sequence[tuple[float, float]], device: str, inside_bytes_per_s: float) -> Curve:
     """Measured sizes and seconds as a curve that knows what the library's tuner says of such a group."""
     best = tuner(key.operation, key.num_ranks, key.num_hosts, device, inside_bytes_per_s)
     return Curve(points, protocol_of(key, device, inside_bytes_per_s), lambda size: best(size).time_s(size))
 
 
-def protocol_of(key: Key, device: str, inside_bytes_per_s: float) -> Callable[[float], str] | None:
+def protocol_of(key: TableKey, device: str, inside_bytes_per_s: float) -> Callable[[float], str] | None:
     """The protocol that the library takes at a size, for `Curve`; None where its tuner has no say: between pairs."""
     if key.operation in ("all_to_all", "send_recv") or key.num_ranks < 2:
         return None

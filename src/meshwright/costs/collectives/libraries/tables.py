@@ -16,7 +16,7 @@ from ....settings import Settings
 from ... import nccl
 from ..prices import Operation, wire_factor
 from .curves import Curve
-from .system import FittedLine, Key, System, curve_of
+from .system import FittedLine, System, TableKey, curve_of
 
 Positive = Annotated[float, Field(gt=0)]
 
@@ -63,9 +63,9 @@ class CurveSettings(Settings):
         return self
 
     @property
-    def key(self) -> Key:
+    def key(self) -> TableKey:
         """What the table is about."""
-        return Key(self.operation, self.num_ranks, self.num_hosts, self.data_type)
+        return TableKey(self.operation, self.num_ranks, self.num_hosts, self.data_type)
 
 
 class SystemSettings(Settings):
@@ -94,7 +94,7 @@ class SystemSettings(Settings):
             ConfigError: two tables of one operation, group and data type.
         """
         inside = nccl.nominal_bytes_per_s(self.device) if self.inside_gbytes_per_s is None else self.inside_gbytes_per_s * 1e9
-        curves: dict[Key, Curve | FittedLine] = {}
+        curves: dict[TableKey, Curve | FittedLine] = {}
         for number, one in enumerate(self.curves):
             if one.key in curves:
                 raise ConfigError("stands twice", field=f"curves.{number}", value=" ".join(str(part) for part in one.key if part))
