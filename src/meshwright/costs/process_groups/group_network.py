@@ -1,8 +1,8 @@
 """What a message of a layout costs: how its group is spread over hosts, and a time from the collective layer.
 
 `HostNetwork` prices regular groups (`regular_groups`) by measured latency and bandwidth inside a host and by the network cards
-between hosts; `FabricNetwork` prices them by `costs.collectives`. Where hosts differ `PlacedNetwork` does that for each group on its
-own devices (`lanes`). All are `GroupNetwork`, and `group_network` chooses one.
+between hosts; `FabricNetwork` prices them by `costs.collectives`. Where hosts differ `PlacedNetwork` does that for each group on
+its own devices (`lanes`). All are `GroupNetwork`, and `group_network` chooses one.
 """
 
 from __future__ import annotations
@@ -292,7 +292,7 @@ class PlacedNetwork:
         return self._known[key]
 
     def flat_s(self, operation: Operation, payload_bytes: float, group: Stand) -> float:
-        """As `FabricNetwork.flat_s`: groups of one device of each of the group's hosts fetch at the same time what a rank lacks."""
+        """As `FabricNetwork.flat_s`: groups of one device of each host of the group fetch at the same time what a rank lacks."""
         if group.size <= 1 or payload_bytes <= 0:
             return 0.0
         assert isinstance(group, PlacedGroups), "unequal hosts tell groups by their devices"
