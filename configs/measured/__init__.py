@@ -1,1 +1,1 @@
-"""YAML files: what kernels reach on each device, as calibrated."""
+"""YAML files: what kernels took on each device, as measured."""
