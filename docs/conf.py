@@ -1,5 +1,6 @@
 """How the documentation is built. The API reference is written from the floors' modules each time."""
 
+import os
 import pkgutil
 import re
 from contextlib import suppress
@@ -16,7 +17,9 @@ author = "the meshwright authors"
 copyright = "the meshwright authors"
 version = release = version_of("meshwright")
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+if os.environ.get("MESHWRIGHT_DOCS") != "check":
+    extensions.append("sphinx.ext.viewcode")  # pages of sources: more than half of the time, and nothing that could be wrong
 exclude_patterns = ["_build"]
 myst_enable_extensions = ["attrs_inline", "colon_fence", "deflist"]
 myst_heading_anchors = 3
