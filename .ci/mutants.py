@@ -41,7 +41,7 @@ KILLED = (1, 3)
 
 
 @dataclass(frozen=True)
-class Group:
+class MutationGroup:
     """Modules, and the tests that must see a change in them."""
 
     modules: tuple[str, ...]
@@ -56,13 +56,13 @@ _EXPORT_TESTS = sorted(
 _FLOWS = ("collectives", "phases", "shared_links", "nccl")
 
 GROUPS = {
-    "legality": Group(("plans/legality.py",), ("tests/plans",)),
-    "collectives": Group(
+    "legality": MutationGroup(("plans/legality.py",), ("tests/plans",)),
+    "collectives": MutationGroup(
         ("costs/collectives/*.py", "costs/collectives/libraries/*.py"),
         ("tests/costs/collectives", *(f"tests/costs/test_{name}.py" for name in _FLOWS)),
     ),
     # Without the laws over hostile texts: they run every script some hundred times.
-    "export": Group(("export/*.py", "export/*/*.py"), tuple(f"tests/export/{name}" for name in _EXPORT_TESTS)),
+    "export": MutationGroup(("export/*.py", "export/*/*.py"), tuple(f"tests/export/{name}" for name in _EXPORT_TESTS)),
 }
 
 

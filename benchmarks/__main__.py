@@ -22,12 +22,12 @@ import numpy as np
 from rich.console import Console
 from rich.progress import track
 
-from .speed.measure import REPEATS, Figure, median_s
+from .speed.measure import REPEATS, BenchmarkFigure, median_s
 
 OUT = Path(__file__).resolve().parent / "out" / "bench.json"
 
 
-def kernel() -> list[Figure]:
+def kernel() -> list[BenchmarkFigure]:
     """Scheduling of one step of a 10,000-task graph on 64 devices: compiled kernel against the plain reference."""
     from meshwright.clusters import load_cluster
     from meshwright.costs.network import RankNetwork
@@ -50,16 +50,16 @@ def kernel() -> list[Figure]:
     lower_s = median_s(lambda: lower(graph, splits, network, costs))
     on = f"gpt2-small on 64 devices, {execution.num_tasks:,} tasks, independent"
     return [
-        Figure("schedule one step, compiled", fast_s * 1e3, "ms", on),
-        Figure("schedule one step, compiled, a task", fast_s / execution.num_tasks * 1e9, "ns", on),
-        Figure("schedule one step, plain reference", slow_s * 1e3, "ms", on),
-        Figure("compiled against reference", slow_s / fast_s, "x", on),
-        Figure("lower one step (Python)", lower_s * 1e3, "ms", on),
-        Figure("first call: load from cache or compile", first_s * 1e3, "ms", on),
+        BenchmarkFigure("schedule one step, compiled", fast_s * 1e3, "ms", on),
+        BenchmarkFigure("schedule one step, compiled, a task", fast_s / execution.num_tasks * 1e9, "ns", on),
+        BenchmarkFigure("schedule one step, plain reference", slow_s * 1e3, "ms", on),
+        BenchmarkFigure("compiled against reference", slow_s / fast_s, "x", on),
+        BenchmarkFigure("lower one step (Python)", lower_s * 1e3, "ms", on),
+        BenchmarkFigure("first call: load from cache or compile", first_s * 1e3, "ms", on),
     ]
 
 
-def environment() -> list[Figure]:
+def environment() -> list[BenchmarkFigure]:
     """Decisions per second of the environment, one episode and 256 side by side, random offered candidates."""
     from meshwright.envs.batch import EpisodeBatch
     from meshwright.envs.benchmark import load_benchmark
@@ -87,28 +87,28 @@ def environment() -> list[Figure]:
     batch = EpisodeBatch(scenario, 256)
     one_s, many_s = median_s(one_episode), median_s(many_episodes)
     return [
-        Figure("environment, one episode", scenario.settings.num_jobs / one_s, "decisions/s", "quickstart"),
-        Figure("environment, 256 episodes side by side", 256 * 100 / many_s, "decisions/s", "quickstart"),
+        BenchmarkFigure("environment, one episode", scenario.settings.num_jobs / one_s, "decisions/s", "quickstart"),
+        BenchmarkFigure("environment, 256 episodes side by side", 256 * 100 / many_s, "decisions/s", "quickstart"),
         *plain_environment(),
         *memory(),
     ]
 
 
-def policy() -> list[Figure]:
+def policy() -> list[BenchmarkFigure]:
     """Latency of one decision of the shipped network; PPO's speed end to end, and where its time goes."""
     from .speed.policy import policy_figures
 
     return policy_figures()
 
 
-def latency() -> list[Figure]:
+def latency() -> list[BenchmarkFigure]:
     """One decision of a network on 256 devices, from the arrival to the choice."""
     from .speed.latency import latency_figures
 
     return latency_figures()
 
 
-def start_up() -> list[Figure]:
+def start_up() -> list[BenchmarkFigure]:
     """Seconds until the package is imported and until the command line has printed its help."""
     python = sys.executable
     imported = median_s(lambda: subprocess.run([python, "-c", "import meshwright"], check=True))
@@ -117,42 +117,42 @@ def start_up() -> list[Figure]:
     call = "from meshwright.cli import run_command_line; run_command_line(['--help'])"
     help_s = median_s(lambda: subprocess.run([python, "-c", call], check=True, stdout=subprocess.DEVNULL))
     return [
-        Figure("import meshwright, beyond Python's own start", (imported - nothing) * 1e3, "ms", "new process"),
-        Figure("import meshwright against import numpy", imported / numpy_s, "x", "new process"),
-        Figure("meshwright --help", help_s * 1e3, "ms", "new process"),
-        Figure("meshwright --help against import numpy", help_s / numpy_s, "x", "new process"),
+        BenchmarkFigure("import meshwright, beyond Python's own start", (imported - nothing) * 1e3, "ms", "new process"),
+        BenchmarkFigure("import meshwright against import numpy", imported / numpy_s, "x", "new process"),
+        BenchmarkFigure("meshwright --help", help_s * 1e3, "ms", "new process"),
+        BenchmarkFigure("meshwright --help against import numpy", help_s / numpy_s, "x", "new process"),
     ]
 
 
-def fair_sharing() -> list[Figure]:
+def fair_sharing() -> list[BenchmarkFigure]:
     """An event of max-min fair sharing by the number of flows under way."""
     from .speed.fair_sharing import fair_sharing_events
 
     return fair_sharing_events()
 
 
-def pacml_episodes() -> list[Figure]:
+def pacml_episodes() -> list[BenchmarkFigure]:
     """The published benchmark; nothing where the reference data is absent."""
     from .speed.pacml import figures
 
     return figures()
 
 
-def search() -> list[Figure]:
+def search() -> list[BenchmarkFigure]:
     """All layouts of a 175B model on 1,024 devices, and pruning beside pricing them all."""
     from .speed.search import search_figures
 
     return search_figures()
 
 
-def pricing() -> list[Figure]:
+def pricing() -> list[BenchmarkFigure]:
     """The price of a layout and of a group, and the signatures of blocks."""
     from .speed.pricing import pricing_figures
 
     return pricing_figures()
 
 
-def growth() -> list[Figure]:
+def growth() -> list[BenchmarkFigure]:
     """How cost grows with tasks, devices, flows and episodes; drawn, and its exponents as figures."""
     from meshwright import files
 
@@ -204,7 +204,7 @@ def main() -> None:
     console.print(f"written to {OUT} and {OUT.with_suffix('.md').name}")
 
 
-def _markdown(machine: dict[str, Any], figures: Sequence[Figure]) -> str:
+def _markdown(machine: dict[str, Any], figures: Sequence[BenchmarkFigure]) -> str:
     told = f"{machine['processor']}, {machine['cores']} cores, Python {machine['python']}, {machine['system']}"
     load = f"load of one minute {machine['load_before']:.2f} before, {machine['load_after']:.2f} after"
     rows = [f"{told}; {load}; median of {REPEATS}", "", "| figure | value | unit | measured on |", "|---|---|---|---|"]

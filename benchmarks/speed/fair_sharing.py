@@ -22,14 +22,14 @@ from meshwright.simulation.contention.fair_sharing_kernel import retire, share, 
 from meshwright.simulation.contention.flows import Flows
 from tests.oracles import fair_sharing_reference
 
-from .measure import REPEATS, Figure
+from .measure import REPEATS, BenchmarkFigure
 
 NUM_FLOWS = (10, 100, 1_000, 10_000)
 NUM_EVENTS = {10: 10_000, 100: 5_000, 1_000: 1_000, 10_000: 200}
 REFERENCE_FLOWS = (10, 100, 1_000)
 
 
-def fair_sharing_events() -> list[Figure]:
+def fair_sharing_events() -> list[BenchmarkFigure]:
     """Milliseconds per event by the number of flows, its growth, and the plain reference's filling."""
     cluster, rng = clos(), np.random.default_rng(0)
     on = f"Clos of {cluster.num_hosts} hosts, {len(cluster.links)} links"
@@ -39,17 +39,17 @@ def fair_sharing_events() -> list[Figure]:
     first_s = time.perf_counter() - began
     for n in NUM_FLOWS:
         event_s[n] = statistics.median(events_s(cluster, rng, n, NUM_EVENTS[n]) for _ in range(REPEATS))
-        figures.append(Figure(f"event of {n:,} flows", event_s[n] * 1e3, "ms", on))
+        figures.append(BenchmarkFigure(f"event of {n:,} flows", event_s[n] * 1e3, "ms", on))
     few, many = NUM_FLOWS[0], NUM_FLOWS[-1]
     log_n, log_s = np.log(NUM_FLOWS), np.log([event_s[n] for n in NUM_FLOWS])
     slope = float(np.polyfit(log_n, log_s, 1)[0])
-    figures.append(Figure(f"growth exponent of an event, {few:,} to {many:,} flows", slope, "", on))
+    figures.append(BenchmarkFigure(f"growth exponent of an event, {few:,} to {many:,} flows", slope, "", on))
     ratio = max(event_s[n] / event_s[few] / (n * math.log(n) / few / math.log(few)) for n in NUM_FLOWS[1:])
-    figures.append(Figure(f"growth against n log n from {few:,} flows on, at most", ratio, "x", on))
+    figures.append(BenchmarkFigure(f"growth against n log n from {few:,} flows on, at most", ratio, "x", on))
     for n in REFERENCE_FLOWS:
         slow_s = statistics.median(reference_s(cluster, rng, n) for _ in range(REPEATS))
-        figures.append(Figure(f"rates of {n:,} flows, plain reference", slow_s * 1e3, "ms", on))
-    figures.append(Figure("first event: load from cache or compile", first_s * 1e3, "ms", on))
+        figures.append(BenchmarkFigure(f"rates of {n:,} flows, plain reference", slow_s * 1e3, "ms", on))
+    figures.append(BenchmarkFigure("first event: load from cache or compile", first_s * 1e3, "ms", on))
     return figures
 
 

@@ -29,7 +29,7 @@ from meshwright.simulation.step.lowering import lower
 from tests.oracles import concurrent_reference, list_scheduling
 
 from . import fair_sharing
-from .measure import REPEATS, Figure, median_s, told
+from .measure import REPEATS, BenchmarkFigure, median_s, told
 
 TASKS = ("alexnet", "resnet18", "resnet50", "gpt2-small", "gpt2-xl")
 DEVICES = (2, 4, 8, 16, 32, 64, 128, 256)
@@ -84,14 +84,14 @@ def points() -> Iterator[Point]:
     yield from by_episodes()
 
 
-def exponents(points: Sequence[Point]) -> list[Figure]:
+def exponents(points: Sequence[Point]) -> list[BenchmarkFigure]:
     """The slope of each compiled curve on logarithmic axes: 1 is linear growth."""
     figures = []
     for plot, series in dict.fromkeys((point.plot, point.series) for point in points if "plain" not in point.series):
         mine = [point for point in points if (point.plot, point.series) == (plot, series)]
         slope = np.polyfit(np.log([p.x for p in mine]), np.log([p.value for p in mine]), 1)[0]
         span = f"{mine[0].x:,.0f} to {mine[-1].x:,.0f} {plot}"
-        figures.append(Figure(f"growth exponent by {plot}: {series}", float(slope), "", span))
+        figures.append(BenchmarkFigure(f"growth exponent by {plot}: {series}", float(slope), "", span))
     return figures
 
 
@@ -135,18 +135,18 @@ def by_episodes() -> Iterator[Point]:
             yield Point("episodes", f"{scenario.cluster.num_devices} devices", count, count * steps / seconds)
 
 
-def memory() -> list[Figure]:
+def memory() -> list[BenchmarkFigure]:
     """Peak memory of a process that steps 256 episodes of 256 devices: Python, libraries, tables, state, observations."""
     told(MANY_DEVICES)  # leaves the step times on disk, whose simulation takes memory of its own
     peak_bytes = told(MANY_DEVICES)
     on = "ramp-8x8x4, quickstart's jobs, step times from disk"
-    return [Figure("256 episodes of 256 devices, the whole process", peak_bytes / 1e6, "MB", on)]
+    return [BenchmarkFigure("256 episodes of 256 devices, the whole process", peak_bytes / 1e6, "MB", on)]
 
 
-def plain_environment() -> list[Figure]:
+def plain_environment() -> list[BenchmarkFigure]:
     """Decisions per second of the same environment with compilation switched off."""
     rate = told(PLAIN_EPISODE.format(decisions=30), NUMBA_DISABLE_JIT="1")
-    return [Figure("environment, one episode, plain Python", rate, "decisions/s", "quickstart")]
+    return [BenchmarkFigure("environment, one episode, plain Python", rate, "decisions/s", "quickstart")]
 
 
 def _both_kernels(plot: str, cluster: Cluster, job: str, devices: int, x: Callable[[ExecutionGraph], float]) -> Iterator[Point]:

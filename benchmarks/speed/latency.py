@@ -11,7 +11,7 @@ import time
 
 import numpy as np
 
-from .measure import Figure
+from .measure import BenchmarkFigure
 
 BENCHMARKS = ("ramp-256", "clos-256-poisson")
 FOLLOWED = "min@best-fit"
@@ -21,12 +21,12 @@ AFTER = (64, 32)
 NUM_UNCOUNTED = 5
 
 
-def latency_figures() -> list[Figure]:
+def latency_figures() -> list[BenchmarkFigure]:
     """Median and 99th percentile of a decision, and the share of the network in it."""
     return [figure for name in BENCHMARKS for figure in _figures(name)]
 
 
-def _figures(name: str) -> list[Figure]:
+def _figures(name: str) -> list[BenchmarkFigure]:
     import torch
 
     from meshwright.envs.batch import EpisodeBatch
@@ -64,7 +64,7 @@ def _figures(name: str) -> list[Figure]:
         f"{name}, {problem.num_candidates} candidates of {scenario.space.num_blocks:,} blocks, {shapes} shapes, untrained network"
     )
     return [
-        Figure("decision on 256 devices, median", float(np.median(alone + rest)) * 1e3, "ms", on),
-        Figure("decision on 256 devices, 99th percentile", float(np.percentile(alone + rest, 99)) * 1e3, "ms", on),
-        Figure("of it candidates and observation, 99th percentile", float(np.percentile(rest, 99)) * 1e3, "ms", on),
+        BenchmarkFigure("decision on 256 devices, median", float(np.median(alone + rest)) * 1e3, "ms", on),
+        BenchmarkFigure("decision on 256 devices, 99th percentile", float(np.percentile(alone + rest, 99)) * 1e3, "ms", on),
+        BenchmarkFigure("of it candidates and observation, 99th percentile", float(np.percentile(rest, 99)) * 1e3, "ms", on),
     ]

@@ -14,7 +14,7 @@ REPEATS = 5
 
 
 @dataclass
-class Figure:
+class BenchmarkFigure:
     """One measured figure: its name, value and unit, and what it is measured on."""
 
     name: str

@@ -24,7 +24,7 @@ from meshwright.simulation.pacml.switches import preset
 from tests.oracles.pacml_environment import Environment
 from tests.oracles.plain_lookahead import plain_lookahead
 
-from .measure import Figure, median_s, told
+from .measure import BenchmarkFigure, median_s, told
 
 GRAPHS = ("alexnet", "vgg16", "resnet18", "squeezenet1_0", "gnmt")
 NUM_DECISIONS = 1000
@@ -40,7 +40,7 @@ def reference_folder() -> Path | None:
     return folder if (folder / "pipedream").is_dir() else None
 
 
-def figures() -> list[Figure]:
+def figures() -> list[BenchmarkFigure]:
     """Look-ahead of ResNet-18 at degree 16, episodes of 1,001 arrivals, decisions a second; each beside plain Python."""
     if reference_folder() is None:
         return []
@@ -93,7 +93,7 @@ def _play(simulator: Simulator) -> None:
         running.decide(random(running, rng))
 
 
-def _lookahead() -> list[Figure]:
+def _lookahead() -> list[BenchmarkFigure]:
     cluster, defects = load_cluster("preset:ramp-4x4x2"), preset("pacml-compat")
     graphs = [load_graph("resnet18", graphs_dir=profiles(), keep_input_ops=True)]
 
@@ -108,25 +108,29 @@ def _lookahead() -> list[Figure]:
     given = problem(placed.split, placed.server, simulator.times(placed), defects)
     on = f"ResNet-18 at degree 16, {len(given.target):,} deps"
     return [
-        Figure("PAC-ML: split, place, price and look ahead", median_s(ahead) * 1e3, "ms", on),
-        Figure("PAC-ML: the look-ahead alone, compiled", median_s(lambda: lookahead(given)) * 1e3, "ms", on),
-        Figure("PAC-ML: the look-ahead alone, plain reference", median_s(lambda: plain_lookahead(given)) * 1e3, "ms", on),
+        BenchmarkFigure("PAC-ML: split, place, price and look ahead", median_s(ahead) * 1e3, "ms", on),
+        BenchmarkFigure("PAC-ML: the look-ahead alone, compiled", median_s(lambda: lookahead(given)) * 1e3, "ms", on),
+        BenchmarkFigure(
+            "PAC-ML: the look-ahead alone, plain reference", median_s(lambda: plain_lookahead(given)) * 1e3, "ms", on
+        ),
     ]
 
 
-def _episodes() -> list[Figure]:
+def _episodes() -> list[BenchmarkFigure]:
     on = "1,001 arrivals, random policy"
     plain_s = told("from benchmarks.speed.pacml import episode_s; print(episode_s(is_warm=False))", NUMBA_DISABLE_JIT="1")
     warm_s = episode_s(is_warm=True)
     return [
-        Figure("PAC-ML: episode, empty table", episode_s(is_warm=False), "s", on),
-        Figure("PAC-ML: episode, empty table, plain Python", plain_s, "s", on),
-        Figure("PAC-ML: episode, warm table", warm_s, "s", on),
-        Figure("PAC-ML: simulator of one episode, random", NUM_DECISIONS / warm_s, "decisions/s", "one episode, warm table"),
+        BenchmarkFigure("PAC-ML: episode, empty table", episode_s(is_warm=False), "s", on),
+        BenchmarkFigure("PAC-ML: episode, empty table, plain Python", plain_s, "s", on),
+        BenchmarkFigure("PAC-ML: episode, warm table", warm_s, "s", on),
+        BenchmarkFigure(
+            "PAC-ML: simulator of one episode, random", NUM_DECISIONS / warm_s, "decisions/s", "one episode, warm table"
+        ),
     ]
 
 
-def _batched() -> list[Figure]:
+def _batched() -> list[BenchmarkFigure]:
     """Episodes side by side, without observations, by rules that look at the published mask and the deadline."""
     scenario = published("published").build(graphs_dir=profiles())
     batch = EpisodeBatch(scenario, NUM_EPISODES, observes=False)
@@ -139,13 +143,15 @@ def _batched() -> list[Figure]:
             fresh = published("published").build(graphs_dir=profiles(), cache=Path(cache))
             _side_by_side(EpisodeBatch(fresh, 1), degree, "random")
 
-    found = [Figure("PAC-ML: batched dynamics, episode, empty table", median_s(cold), "s", "1,001 arrivals, step times too")]
+    found = [
+        BenchmarkFigure("PAC-ML: batched dynamics, episode, empty table", median_s(cold), "s", "1,001 arrivals, step times too")
+    ]
     for name, title in HEURISTICS.items():
         seconds = median_s(lambda name=name: _side_by_side(batch, degree, name))  # type: ignore[misc]
-        found.append(Figure(f"PAC-ML: batched dynamics, {title}", num_played / seconds, "decisions/s", on))
+        found.append(BenchmarkFigure(f"PAC-ML: batched dynamics, {title}", num_played / seconds, "decisions/s", on))
     code = "from benchmarks.speed.pacml import plain_batched_per_s; print(plain_batched_per_s())"
     plain_per_s = told(code, NUMBA_DISABLE_JIT="1")
-    return [*found, Figure("PAC-ML: batched dynamics, fixed degree 8, plain Python", plain_per_s, "decisions/s", on)]
+    return [*found, BenchmarkFigure("PAC-ML: batched dynamics, fixed degree 8, plain Python", plain_per_s, "decisions/s", on)]
 
 
 def plain_batched_per_s(num_decisions: int = 10) -> float:
@@ -176,12 +182,12 @@ def _side_by_side(batch: EpisodeBatch, degree: NDArray[np.int64], rule: str, num
         batch.step(actions)
 
 
-def _steps() -> list[Figure]:
+def _steps() -> list[BenchmarkFigure]:
     """Steps through the environment, and the same where nothing is compiled."""
     found = []
     for rules in RULES:
         on = f"compat A, rules {rules}"
-        found.append(Figure("PAC-ML: Env.step", env_steps_per_s(rules, NUM_DECISIONS), "steps/s", on))
+        found.append(BenchmarkFigure("PAC-ML: Env.step", env_steps_per_s(rules, NUM_DECISIONS), "steps/s", on))
     code = f"from benchmarks.speed.pacml import env_steps_per_s; print(env_steps_per_s({RULES[0]!r}, 100))"
     plain_per_s = told(code, NUMBA_DISABLE_JIT="1")
-    return [*found, Figure("PAC-ML: Env.step, plain Python", plain_per_s, "steps/s", f"compat A, rules {RULES[0]}")]
+    return [*found, BenchmarkFigure("PAC-ML: Env.step, plain Python", plain_per_s, "steps/s", f"compat A, rules {RULES[0]}")]

@@ -25,7 +25,7 @@ from meshwright.training.settings import TrainSettings
 from meshwright.training.train import train
 from meshwright.training.vec_env import JobPartitioningVecEnv
 
-from .measure import Figure, median_s
+from .measure import BenchmarkFigure, median_s
 
 NUM_STEPS = 40_960
 
@@ -40,14 +40,14 @@ TIMED = {
 }
 
 
-def policy_figures() -> list[Figure]:
+def policy_figures() -> list[BenchmarkFigure]:
     """Latency of one decision of the shipped network, and PPO end to end."""
     torch.set_num_threads(1)
     scenario = load_benchmark("quickstart").build()
     return [*_latency(scenario), *_training(scenario)]
 
 
-def _latency(scenario: Scenario) -> Iterator[Figure]:
+def _latency(scenario: Scenario) -> Iterator[BenchmarkFigure]:
     chooser = load_policy("shipped:quickstart", scenario)
     env = JobPartitioningEnv(load_benchmark("quickstart"), scenario=scenario)
     observation, _ = env.reset(seed=0)
@@ -59,11 +59,11 @@ def _latency(scenario: Scenario) -> Iterator[Figure]:
         times.append(time.perf_counter() - began)
         observation = env.step(choice)[0]
     on = "quickstart, 32 devices"
-    yield Figure("decision of the network, median", statistics.median(times) * 1e3, "ms", on)
-    yield Figure("decision of the network, 99th percentile", float(np.percentile(times, 99)) * 1e3, "ms", on)
+    yield BenchmarkFigure("decision of the network, median", statistics.median(times) * 1e3, "ms", on)
+    yield BenchmarkFigure("decision of the network, 99th percentile", float(np.percentile(times, 99)) * 1e3, "ms", on)
 
 
-def _training(scenario: Scenario) -> Iterator[Figure]:
+def _training(scenario: Scenario) -> Iterator[BenchmarkFigure]:
     """Validation, checkpoints and the run folder count; where the time goes is told by one more run."""
     chosen = settings.load(
         TrainSettings, config_path("preset:quickstart"), changes=[f"total_steps={NUM_STEPS}", "num_validation_seeds=1"]
@@ -74,7 +74,7 @@ def _training(scenario: Scenario) -> Iterator[Figure]:
             train(chosen, Path(folder) / "run", scenario=scenario)
 
     on = f"quickstart, {NUM_STEPS:,} decisions, one thread"
-    yield Figure("PPO end to end", NUM_STEPS / median_s(run), "decisions/s", on)
+    yield BenchmarkFigure("PPO end to end", NUM_STEPS / median_s(run), "decisions/s", on)
     with _timed() as spent_s:
         began = time.perf_counter()
         run()
@@ -88,7 +88,7 @@ def _training(scenario: Scenario) -> Iterator[Figure]:
         "validation, checkpoints, set-up": whole_s - spent_s[ROLLOUT] - spent_s[UPDATE],
     }
     for part, seconds in parts.items():
-        yield Figure(f"PPO, share of the time: {part}", 100 * seconds / whole_s, "%", on)
+        yield BenchmarkFigure(f"PPO, share of the time: {part}", 100 * seconds / whole_s, "%", on)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from meshwright.devices import device_type
 from meshwright.jobs.readers.huggingface import shape_of
 from meshwright.plans.partition import Layout
 
-from .measure import Figure, median_s
+from .measure import BenchmarkFigure, median_s
 from .search import GPT3
 
 GROUPS = 200
@@ -25,24 +25,24 @@ ALONE = 50
 """So many signatures are found one by one."""
 
 
-def pricing_figures() -> list[Figure]:
+def pricing_figures() -> list[BenchmarkFigure]:
     """The price of a layout, of a group, and the signatures of blocks."""
     return [*_layout(), *_groups(), *_signatures()]
 
 
-def _layout() -> list[Figure]:
+def _layout() -> list[BenchmarkFigure]:
     shape, cut = shape_of(GPT3, name="gpt3-175b"), Layout(tp=8, pp=8, dp=16, micro_batch=1, global_batch=1536)
     pricer = Pricer(device_type("a100"), HostNetwork(8, 300e9, 200e9))
     step_s = median_s(lambda: pricer.step_s(describe(shape, cut)))
     whole_s = median_s(lambda: pricer.price(shape, cut))
     on = "gpt3-175b, tp=8 pp=8 dp=16"
     return [
-        Figure("price of one layout, the step alone", step_s * 1e3, "ms", on),
-        Figure("with breakdown and memory, against it", whole_s / step_s, "x", on),
+        BenchmarkFigure("price of one layout, the step alone", step_s * 1e3, "ms", on),
+        BenchmarkFigure("with breakdown and memory, against it", whole_s / step_s, "x", on),
     ]
 
 
-def _groups() -> list[Figure]:
+def _groups() -> list[BenchmarkFigure]:
     cluster, found = load_cluster("preset:dgx-a100-8x8"), []
     for name in ("auto", "nccl", "measured"):
         algorithm = collectives.chosen(name)
@@ -56,19 +56,19 @@ def _groups() -> list[Figure]:
         new_s = median_s(lambda algorithm=algorithm: group_price_s("all_reduce", 1e6, 64, 8, Fabric(cluster, algorithm)))
         on = f"all-reduce of 64 ranks on eight hosts, {name}"
         found += [
-            Figure("price of a group of a known shape", known_s * 1e6, "us", on),
-            Figure("of a new shape, against it", new_s / known_s, "x", on),
+            BenchmarkFigure("price of a group of a known shape", known_s * 1e6, "us", on),
+            BenchmarkFigure("of a new shape, against it", new_s / known_s, "x", on),
         ]
     return found
 
 
-def _signatures() -> list[Figure]:
+def _signatures() -> list[BenchmarkFigure]:
     cluster = load_cluster("preset:ramp-8x8x4")
     devices = np.tile(blocks(cluster, 64).devices, (200, 1))[:BLOCKS]
     together_s = median_s(lambda: signatures(cluster, devices))
     alone_s = median_s(lambda: [signatures(cluster, row[None]) for row in devices[:ALONE]])
     on = f"{BLOCKS:,} blocks of 64 devices, ramp-8x8x4"
     return [
-        Figure("signatures of blocks", together_s, "s", on),
-        Figure("one by one, against it", alone_s / ALONE * BLOCKS / together_s, "x", on),
+        BenchmarkFigure("signatures of blocks", together_s, "s", on),
+        BenchmarkFigure("one by one, against it", alone_s / ALONE * BLOCKS / together_s, "x", on),
     ]

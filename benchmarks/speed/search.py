@@ -15,13 +15,13 @@ from meshwright.planners.layouts.results import Counts, RankedLayout, Searched
 from meshwright.planners.layouts.search import LayoutSearch
 from meshwright.planners.layouts.space import LayoutSpace
 
-from .measure import REPEATS, Figure
+from .measure import REPEATS, BenchmarkFigure
 
 GPT3 = {"model_type": "gpt2", "n_embd": 12288, "n_layer": 96, "n_head": 96, "n_positions": 2048, "vocab_size": 51200}
 """Brown et al., "Language models are few-shot learners", 2020, table 2.1; the vocabulary padded as Megatron-LM does."""
 
 
-def search_figures() -> list[Figure]:
+def search_figures() -> list[BenchmarkFigure]:
     """The whole search, its first answer, and a smaller one beside a search that prices every layout that fits."""
     shape = shape_of(GPT3, name="gpt3-175b")
     whole, first_s, searched = _median(shape, 1536, _hosts(128), 10)
@@ -34,12 +34,12 @@ def search_figures() -> list[Figure]:
     assert pruned.front == every.front
     both = f"gpt2-xl on 32 A100, {every.counts.legal:,} legal layouts; the same ten best, the same front"
     return [
-        Figure("search of all layouts, 1,024 devices", whole, "s", on),
-        Figure("first answer", first_s * 1e3, "ms", on),
-        Figure("legal layouts decided", counts.legal / whole, "layouts/s", on),
-        Figure("search of all layouts, 32 devices", fast_s * 1e3, "ms", both),
-        Figure("every layout that fits priced, 32 devices", slow_s * 1e3, "ms", both),
-        Figure("pruning against pricing all", slow_s / fast_s, "x", both),
+        BenchmarkFigure("search of all layouts, 1,024 devices", whole, "s", on),
+        BenchmarkFigure("first answer", first_s * 1e3, "ms", on),
+        BenchmarkFigure("legal layouts decided", counts.legal / whole, "layouts/s", on),
+        BenchmarkFigure("search of all layouts, 32 devices", fast_s * 1e3, "ms", both),
+        BenchmarkFigure("every layout that fits priced, 32 devices", slow_s * 1e3, "ms", both),
+        BenchmarkFigure("pruning against pricing all", slow_s / fast_s, "x", both),
     ]
 
 

@@ -12,7 +12,7 @@ from meshwright.evaluation.plots import curves
 from meshwright.evaluation.tables import escaped, table
 
 from .contents import Degrees, Durations, Latency, Learning, Loads, Seeds
-from .findings import Entry, Findings
+from .findings import PolicyResult, StudyResults
 from .tables import NOTHING, best_fixed, bold, of_seed, rate, share, shown_in, signed
 
 Drawings = dict[str, tuple[str, str]]
@@ -21,12 +21,12 @@ Drawings = dict[str, tuple[str, str]]
 STATES = {FREE_DEVICES: "free devices", DEADLINE: "allowed time, share of the time on one device", GRAPH: "graph"}
 
 
-def loads(findings: Findings, chosen: Loads) -> tuple[list[str], Drawings]:
+def loads(findings: StudyResults, chosen: Loads) -> tuple[list[str], Drawings]:
     """Blocking by load: ours, the best fixed degree of each load and what ours differs from it by, and other rows."""
     names = [run.name for run in findings.runs(chosen.ours)]
     kinds = {"ours": "learned", "best fixed degree": "baseline"}
     kinds |= {row.label: row.kind for row in chosen.rows}
-    points: dict[str, dict[float, Entry]] = {label: {} for label in kinds}
+    points: dict[str, dict[float, PolicyResult]] = {label: {} for label in kinds}
     differences: dict[float, str] = {}
     for played in findings.played(chosen).values():
         interarrival_s = float(played.scenario["mean_interarrival_s"])
@@ -55,7 +55,7 @@ def loads(findings: Findings, chosen: Loads) -> tuple[list[str], Drawings]:
     return lines, {"": (curves.load_svg(drawn, kinds), "Blocking rate against load, with 95 % intervals")}
 
 
-def seeds(findings: Findings, chosen: Seeds) -> list[str]:
+def seeds(findings: StudyResults, chosen: Seeds) -> list[str]:
     """What each run reached on validation and on test episodes, and how far the runs differ."""
     heads, cells = [], dict[str, list[str]]()
     reached: list[tuple[list[float], list[float]]] = []
@@ -81,7 +81,7 @@ def seeds(findings: Findings, chosen: Seeds) -> list[str]:
     return table(["run", *heads], rows)
 
 
-def learning(findings: Findings, chosen: Learning) -> tuple[list[str], Drawings]:
+def learning(findings: StudyResults, chosen: Learning) -> tuple[list[str], Drawings]:
     """Curves of the runs of each column."""
     drawings: Drawings = {}
     for column in chosen.columns:
@@ -93,7 +93,7 @@ def learning(findings: Findings, chosen: Learning) -> tuple[list[str], Drawings]
     return [], drawings
 
 
-def degrees(findings: Findings, chosen: Degrees) -> list[str]:
+def degrees(findings: StudyResults, chosen: Degrees) -> list[str]:
     """Shares of each degree by state, for the first run of each column."""
     lines: list[str] = []
     for column in chosen.columns:
@@ -116,7 +116,7 @@ def degrees(findings: Findings, chosen: Degrees) -> list[str]:
     return lines[1:-1]
 
 
-def latency(findings: Findings, chosen: Latency) -> list[str]:
+def latency(findings: StudyResults, chosen: Latency) -> list[str]:
     """How long the policies of each column take to decide."""
     rows = []
     for column in chosen.columns:
@@ -129,7 +129,7 @@ def latency(findings: Findings, chosen: Latency) -> list[str]:
     return table(["benchmark", "devices", "policy", "median, ms", "99th percentile, ms"], rows) if rows else []
 
 
-def durations(findings: Findings, chosen: Durations) -> list[str]:
+def durations(findings: StudyResults, chosen: Durations) -> list[str]:
     """Decisions and time of every training run that has ended."""
     rows = []
     for run in findings.study.runs:

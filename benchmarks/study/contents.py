@@ -72,7 +72,7 @@ def trainings_of(rows: Iterable[RowSettings]) -> Iterator[str]:
     return (row.training for row in rows if row.training)
 
 
-class Comparison(TableSettings):
+class ComparisonTable(TableSettings):
     """Policies by benchmark: blocking rates, ours by training seed and in the mean, and what they differ by.
 
     Attributes:
@@ -132,7 +132,7 @@ class Loads(TableSettings):
 
     @property
     def trainings(self) -> tuple[str, ...]:
-        """See `Comparison`."""
+        """See `ComparisonTable`."""
         return (self.ours, *trainings_of(self.rows))
 
 
@@ -213,5 +213,5 @@ class Durations(TableSettings):
 
 
 Contents = Annotated[
-    Comparison | Transfer | Loads | Seeds | Learning | Ablations | Degrees | Latency | Durations, Field(discriminator="kind")
+    ComparisonTable | Transfer | Loads | Seeds | Learning | Ablations | Degrees | Latency | Durations, Field(discriminator="kind")
 ]

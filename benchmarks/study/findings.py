@@ -27,7 +27,7 @@ Data = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Entry:
+class PolicyResult:
     """One policy, or the mean of several training runs, on one benchmark.
 
     Attributes:
@@ -45,13 +45,13 @@ class Entry:
         assert found is not None
         return found
 
-    def against(self, other: Entry) -> Interval:
+    def against(self, other: PolicyResult) -> Interval:
         """Paired difference of blocking rates, below zero where this one is better."""
         return paired(self.rates, other.rates)
 
 
 @dataclass(frozen=True)
-class Played:
+class BenchmarkResults:
     """The results of one benchmark, of several evaluations.
 
     Attributes:
@@ -66,22 +66,22 @@ class Played:
     chosen: Mapping[str, str]
     latency_s: Mapping[str, Data]
 
-    def entry(self, policy: str, label: str | None = None) -> Entry | None:
+    def entry(self, policy: str, label: str | None = None) -> PolicyResult | None:
         """A policy's; None where it was not evaluated."""
         row = self.rows.get(policy)
-        return None if row is None else Entry(label or policy, tuple(row["per_seed"]["blocking_rate"]))
+        return None if row is None else PolicyResult(label or policy, tuple(row["per_seed"]["blocking_rate"]))
 
-    def mean(self, policies: Sequence[str], label: str) -> Entry | None:
+    def mean(self, policies: Sequence[str], label: str) -> PolicyResult | None:
         """The mean of several policies, episode by episode; None unless all of them were evaluated."""
         found = [self.entry(policy) for policy in policies]
         if not found or None in found:
             return None
         rates = np.mean([one.rates for one in found if one is not None], axis=0)
-        return Entry(label, tuple(float(rate) for rate in rates))
+        return PolicyResult(label, tuple(float(rate) for rate in rates))
 
 
 @dataclass(frozen=True)
-class Findings:
+class StudyResults:
     """What there is.
 
     Attributes:
@@ -98,7 +98,7 @@ class Findings:
     results: Mapping[str, Data]
     stale: frozenset[str]
 
-    def played(self, table: TableSettings, column: str = "") -> dict[str, Played]:
+    def played(self, table: TableSettings, column: str = "") -> dict[str, BenchmarkResults]:
         """What is known of the evaluations of a table's column, by variant; a benchmark without variants is ``""``.
 
         Raises:
@@ -148,7 +148,7 @@ class Findings:
         return sorted(by_entry, key=lambda task: names.index(task.entry.name))
 
 
-def read(study: Study, tasks: Sequence[Task], places: Places) -> Findings:
+def read(study: Study, tasks: Sequence[Task], places: Places) -> StudyResults:
     """Read what is there.
 
     Raises:
@@ -161,7 +161,7 @@ def read(study: Study, tasks: Sequence[Task], places: Places) -> Findings:
         path = task.product(places)
         if isinstance(task, EvaluationTask) and path is not None and record(task, places).get("state") == "done":
             results[task.name] = read_results(path)
-    return Findings(study, places, {task.name: task for task in tasks}, results, frozenset(stale))
+    return StudyResults(study, places, {task.name: task for task in tasks}, results, frozenset(stale))
 
 
 def before_ppo(run: Run) -> str:
@@ -174,7 +174,7 @@ def planned_over(run: Run) -> str:
     return f"{ROLLOUT}({run.name})"
 
 
-def joined(results: Sequence[Data]) -> Played:
+def joined(results: Sequence[Data]) -> BenchmarkResults:
     """Results of several evaluations of one benchmark as one.
 
     Raises:
@@ -194,7 +194,7 @@ def joined(results: Sequence[Data]) -> Played:
             chosen.setdefault(name, tuned["chosen"])
         for name, taken in result.get("timing", {}).get("decision_latency_s", {}).items():
             latency_s.setdefault(name, taken)
-    return Played(first["scenario"], rows, chosen, latency_s)
+    return BenchmarkResults(first["scenario"], rows, chosen, latency_s)
 
 
 def _plans_only(task: EvaluationTask) -> bool:

@@ -15,8 +15,8 @@ from meshwright.errors import InputFileError
 
 from . import behaviour, tables
 from .behaviour import Drawings
-from .contents import Ablations, Comparison, Degrees, Durations, Latency, Learning, Loads, Seeds, TableSettings, Transfer
-from .findings import Findings
+from .contents import Ablations, ComparisonTable, Degrees, Durations, Latency, Learning, Loads, Seeds, TableSettings, Transfer
+from .findings import StudyResults
 from .runs import SHOWN
 from .study import QuickSettings
 from .tasks import Task, shown
@@ -26,7 +26,7 @@ _PLACE = re.compile(r"<!-- results: (?P<name>[^ ]+) -->\n.*?<!-- end of results:
 _MOST_NAMES = 6
 
 
-def write_page(findings: Findings, template: Path, page: Path) -> list[Path]:
+def write_page(findings: StudyResults, template: Path, page: Path) -> list[Path]:
     """Fill the places of a page, and draw the figures.
 
     Args:
@@ -54,7 +54,7 @@ def write_page(findings: Findings, template: Path, page: Path) -> list[Path]:
     return [page, *written]
 
 
-def part(findings: Findings, name: str, chosen: TableSettings, told: set[str]) -> tuple[list[str], Drawings]:
+def part(findings: StudyResults, name: str, chosen: TableSettings, told: set[str]) -> tuple[list[str], Drawings]:
     """What fills one place: a mark where the study is a quick one, table, figures, what is absent, and the commands.
 
     Args:
@@ -93,9 +93,9 @@ def figure_name(name: str, end: str) -> str:
     return f"results-{name}-{end}.svg" if end else f"results-{name}.svg"
 
 
-def _contents(findings: Findings, chosen: TableSettings) -> tuple[list[str], Drawings]:
+def _contents(findings: StudyResults, chosen: TableSettings) -> tuple[list[str], Drawings]:
     match chosen:
-        case Comparison():
+        case ComparisonTable():
             return tables.comparison(findings, chosen), {}
         case Transfer():
             return tables.transfer(findings, chosen), {}
@@ -138,7 +138,7 @@ def _filled(text: str, name: str, lines: Sequence[str]) -> str:
     return _PLACE.sub(lambda found: new if found["name"] == name else found[0], text)
 
 
-def _check_places(text: str, findings: Findings, template: Path) -> None:
+def _check_places(text: str, findings: StudyResults, template: Path) -> None:
     places = [found["name"] for found in _PLACE.finditer(text)]
     for name in findings.study.tables:
         if places.count(name) != 1:

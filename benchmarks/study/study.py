@@ -176,10 +176,10 @@ def load_study(path: str | Path, *, quick: bool = False) -> Study:
     return study
 
 
-Entry = TypeVar("Entry", TrainingSettings, EvaluationSettings)
+PolicyResult = TypeVar("Entry", TrainingSettings, EvaluationSettings)
 
 
-def _written_out(entries: Iterable[Entry]) -> list[Entry]:
+def _written_out(entries: Iterable[PolicyResult]) -> list[PolicyResult]:
     """Each entry, or one for each of its labels."""
     found = []
     for entry in entries:

@@ -14,15 +14,15 @@ from math import fsum
 from meshwright.evaluation.statistics import Interval, excludes_zero, least
 from meshwright.evaluation.tables import escaped, table
 
-from .contents import Ablations, Comparison, RowSettings, Transfer
-from .findings import Entry, Findings, Played, before_ppo, planned_over
+from .contents import Ablations, ComparisonTable, RowSettings, Transfer
+from .findings import BenchmarkResults, PolicyResult, StudyResults, before_ppo, planned_over
 from .study import Run
 
 NOTHING = "-"
 VERDICTS = ("unclear", "worse", "better")
 
 
-def comparison(findings: Findings, chosen: Comparison) -> list[str]:
+def comparison(findings: StudyResults, chosen: ComparisonTable) -> list[str]:
     """Policies by benchmark."""
     columns = [_Column(findings, chosen, column) for column in chosen.columns]
     seeds = dict.fromkeys(of_seed(run) for column in columns for run in column.ours)
@@ -37,7 +37,7 @@ def comparison(findings: Findings, chosen: Comparison) -> list[str]:
     return [*table(["policy", *map(escaped, chosen.columns)], rows), *source]
 
 
-def transfer(findings: Findings, chosen: Transfer) -> list[str]:
+def transfer(findings: StudyResults, chosen: Transfer) -> list[str]:
     """One policy on each variant, against the best fixed degree there and the best baseline, and on how many it wins."""
     names = [run.name for run in findings.runs(chosen.ours)]
     rows, differences, ratios, lower = [], [], [], 0
@@ -80,7 +80,7 @@ def transfer(findings: Findings, chosen: Transfer) -> list[str]:
     return lines
 
 
-def ablations(findings: Findings, chosen: Ablations) -> list[str]:
+def ablations(findings: StudyResults, chosen: Ablations) -> list[str]:
     """The variants of a training beside the one that nothing was taken from."""
     names: dict[str, str] = {}
     cells: dict[str, list[str]] = {}
@@ -109,7 +109,7 @@ def ablations(findings: Findings, chosen: Ablations) -> list[str]:
     return table(["variant", *head], rows)
 
 
-def shown_in(row: RowSettings, findings: Findings, played: Played, column: str = "") -> Entry | None:
+def shown_in(row: RowSettings, findings: StudyResults, played: BenchmarkResults, column: str = "") -> PolicyResult | None:
     """What a row that quotes nothing shows of a benchmark."""
     if row.policy is not None:
         return played.entry(row.policy, row.label)
@@ -118,19 +118,21 @@ def shown_in(row: RowSettings, findings: Findings, played: Played, column: str =
     return played.mean(names, row.label)
 
 
-def best_fixed(played: Played) -> Entry | None:
+def best_fixed(played: BenchmarkResults) -> PolicyResult | None:
     """The tuned fixed degree with the least mean; its label tells which one was chosen, or how many tie."""
     names = [name for name in played.chosen if name in played.rows and played.rows[name]["kind"] == "baseline"]
     return _least(entry for name in names if (entry := played.entry(name, chosen_in(played, name))) is not None)
 
 
-def chosen_in(played: Played, policy: str) -> str:
+def chosen_in(played: BenchmarkResults, policy: str) -> str:
     """In brackets the degree that was chosen for a tuned baseline, ``(8)``."""
     found = re.search(r"fixed-([0-9]+)", played.chosen[policy])
     return f"({played.chosen[policy] if found is None else found[1]})"
 
 
-def best_baseline(played: Played, pretrained: Mapping[str, Sequence[str]], labels: Mapping[str, str]) -> Entry | None:
+def best_baseline(
+    played: BenchmarkResults, pretrained: Mapping[str, Sequence[str]], labels: Mapping[str, str]
+) -> PolicyResult | None:
     """The baseline with the least mean: rules of thumb, tuned ones, linear scorers, and means of networks before PPO.
 
     Of several that tie, the figures are the first one's, and the label names all of them.
@@ -177,9 +179,9 @@ def of_seed(run: Run) -> str:
 class _Column:
     """One benchmark of a comparison."""
 
-    def __init__(self, findings: Findings, chosen: Comparison, column: str) -> None:
+    def __init__(self, findings: StudyResults, chosen: ComparisonTable, column: str) -> None:
         self.findings, self.name = findings, column
-        self.played: Played | None = findings.played(chosen, column).get("")
+        self.played: BenchmarkResults | None = findings.played(chosen, column).get("")
         self.has_baselines = findings.has_baselines(chosen, column)
         self.ours = findings.runs(chosen.ours, column)
         pretrained = [row for row in chosen.rows if row.pretrained]
@@ -218,16 +220,16 @@ class _Column:
         best = self._best()
         return NOTHING if best is None else escaped(best.label)
 
-    def _best(self) -> Entry | None:
+    def _best(self) -> PolicyResult | None:
         if self.played is None or not self.has_baselines:
             return None
         return best_baseline(self.played, self.pretrained, self.labels)
 
-    def _mean(self, names: Sequence[str]) -> Entry | None:
+    def _mean(self, names: Sequence[str]) -> PolicyResult | None:
         return _mean(self.played, names, "ours")
 
 
-def _least(entries: Iterable[Entry]) -> Entry | None:
+def _least(entries: Iterable[PolicyResult]) -> PolicyResult | None:
     best = least(entries, lambda entry: fsum(entry.rates) / len(entry.rates))
     labels = list(dict.fromkeys(entry.label for entry in best))
     if len(labels) > 1:
@@ -235,9 +237,9 @@ def _least(entries: Iterable[Entry]) -> Entry | None:
     return best[0] if best else None
 
 
-def _mean(played: Played | None, names: Sequence[str], label: str) -> Entry | None:
+def _mean(played: BenchmarkResults | None, names: Sequence[str], label: str) -> PolicyResult | None:
     return None if played is None else played.mean(names, label)
 
 
-def _rate(entry: Entry | None) -> str:
+def _rate(entry: PolicyResult | None) -> str:
     return NOTHING if entry is None else rate(entry.blocking_rate)

@@ -13,8 +13,9 @@ from ..costs.network import RankNetwork
 from ..costs.process_groups.group_network import group_network
 from ..costs.settings import CostSettings
 from ..costs.stage_cuts.graph_cuts import best_cuts
-from ..costs.training_step.graph_step_time import GraphStepTime, graph_provenance, graph_step_s, price_graph
+from ..costs.training_step.graph_step_time import graph_provenance, graph_step_s, price_graph
 from ..costs.training_step.idle_keys import remarks
+from ..costs.training_step.step_figures import GraphStepTime
 from ..costs.work.graph_memory import check_graph_fits, graph_stage_memory
 from ..costs.work.graph_work import GraphWork, describe_graph
 from ..errors import GraphError

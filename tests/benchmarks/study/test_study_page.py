@@ -8,7 +8,7 @@ import pytest
 from benchmarks.study.__main__ import resolved
 from benchmarks.study.behaviour import loads
 from benchmarks.study.contents import Loads, RowSettings, Transfer
-from benchmarks.study.findings import Played, joined, read
+from benchmarks.study.findings import BenchmarkResults, joined, read
 from benchmarks.study.page import part, write_page
 from benchmarks.study.plan import selected, tasks
 from benchmarks.study.runner import carry_out
@@ -177,7 +177,7 @@ def test_what_is_absent_is_told_and_the_rest_is_shown(folder):
 
 def test_baselines_that_tie_are_all_named_whatever_they_are_called():
     rows = results("pair", {"max": [0.2, 0.2], "min": [0.1, 0.3], "best-fixed": [0.2, 0.2], "random": [0.3, 0.3]})["rows"]
-    played = Played({}, {row["policy"]: row for row in rows}, {"best-fixed": "fixed-4"}, {})
+    played = BenchmarkResults({}, {row["policy"]: row for row in rows}, {"best-fixed": "fixed-4"}, {})
     best = best_baseline(played, {}, {"max": "zest"})
     assert (best.label, best.rates) == ("zest, min, best-fixed (4) (tied)", (0.2, 0.2))
 

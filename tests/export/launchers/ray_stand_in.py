@@ -26,7 +26,7 @@ class exceptions:
     RayError = RayError
 
 
-class Group:
+class PlacementGroup:
     def __init__(self, selectors):
         self.places = []
         for selector in selectors:
@@ -133,7 +133,7 @@ def shutdown():
 _UTIL = """
 import os
 
-from ray import HERE, Group, give_back
+from ray import HERE, PlacementGroup, give_back
 
 
 def get_node_ip_address():
@@ -142,7 +142,7 @@ def get_node_ip_address():
 
 def placement_group(bundles, strategy="PACK", bundle_label_selector=()):
     assert bundles == [{"GPU": 1}] * len(bundle_label_selector)
-    return Group(bundle_label_selector)
+    return PlacementGroup(bundle_label_selector)
 
 
 def remove_placement_group(group):
@@ -152,7 +152,7 @@ def remove_placement_group(group):
 if "STAND_IN_OLD" in os.environ:
 
     def placement_group(bundles, strategy="PACK"):
-        return Group([])
+        return PlacementGroup([])
 """
 
 _STRATEGIES = """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeGuard, get_args
 
 import numpy as np
@@ -19,8 +18,9 @@ from ..process_groups.lanes import Lane, Stand
 from ..work.graph_work import GraphWork
 from ..work.operations import Message
 from .graph_tails import Pieces, chunk_gaps_s, chunk_tails, hide_between_chunks, shown_s, stage_tail_s
+from .step_figures import GraphStepTime
 from .step_time import MINOR
-from .uncertainty import uncertainty, uncertainty_terms
+from .uncertainty import uncertainty_terms
 from .uneven_steps import Passes, Tails, UnevenStep, uneven_step
 
 PROFILED_UNCERTAINTY = 0.05
@@ -33,51 +33,6 @@ kernels exceed. An assumption."""
 ROOFLINE_UNCERTAINTY = 0.4
 """The same of a roofline. The five transformers of the zoo, whose kernels are priced by a calibrated model too, take 0.5 to 1.5
 times what the roofline says; this is the root mean square of these factors' logarithms, rounded up."""
-
-
-@dataclass(frozen=True)
-class GraphStepTime:
-    """One step.
-
-    Attributes:
-        step_s: the whole.
-        breakdown_s: what the stage that ends last does: ``compute``, ``recompute``, ``pipeline transfers``, ``bubble``,
-            ``imbalance`` (see `waits`), ``gradient sync``, ``parameter gather``; sums to ``step_s``. The update of the weights
-            is not counted.
-        samples: of one step.
-        model_flops: of one step over all ranks, without recomputation; zero where the graph does not tell.
-        hardware_flops: with recomputation.
-        uncertainty_terms: what the uncertainty is made of, see `uncertainty.uncertainty_terms`.
-        peak_flops_per_s: of all devices together.
-    """
-
-    step_s: float
-    breakdown_s: dict[str, float]
-    samples: int
-    model_flops: float
-    hardware_flops: float
-    uncertainty_terms: dict[str, float]
-    peak_flops_per_s: float
-
-    @property
-    def uncertainty(self) -> float:
-        """Relative, one standard deviation."""
-        return uncertainty(self.uncertainty_terms)
-
-    @property
-    def samples_per_s(self) -> float:
-        """Samples in a second over all ranks."""
-        return self.samples / self.step_s
-
-    @property
-    def mfu(self) -> float | None:
-        """Model FLOPs utilisation; None where the graph tells no operations."""
-        return self.model_flops / self.step_s / self.peak_flops_per_s if self.model_flops else None
-
-    @property
-    def hfu(self) -> float | None:
-        """Hardware FLOPs utilisation; None where the graph tells no operations."""
-        return self.hardware_flops / self.step_s / self.peak_flops_per_s if self.model_flops else None
 
 
 def graph_step_s(work: GraphWork, wires: GroupNetwork, slowdown: float = 1.0, order: str = DEFAULT_ORDER) -> float:
