@@ -163,7 +163,8 @@ def binomial_bounds(share: float, num_rows: int) -> tuple[float, float]:
     """Between which shares of independent rows lie inside an interval that is to hold ``share`` of them, 95 times of 100."""
     from scipy.stats import binom
 
-    return tuple(float(binom.ppf(tail, num_rows, share)) / num_rows for tail in (0.025, 0.975))  # type: ignore[return-value]
+    low, high = binom.ppf([0.025, 0.975], num_rows, share) / num_rows
+    return float(low), float(high)
 
 
 def independent_rows(rows: Sequence[Prediction]) -> int:
