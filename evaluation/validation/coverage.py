@@ -163,8 +163,8 @@ def binomial_bounds(share: float, num_rows: int) -> tuple[float, float]:
     """Between which shares of independent rows lie inside an interval that is to hold ``share`` of them, 95 times of 100."""
     from scipy.stats import binom
 
-    low, high = binom.ppf([0.025, 0.975], num_rows, share) / num_rows
-    return float(low), float(high)
+    low, high = (float(binom.ppf(tail, num_rows, share)) / num_rows for tail in (0.025, 0.975))
+    return low, high
 
 
 def independent_rows(rows: Sequence[Prediction]) -> int:
