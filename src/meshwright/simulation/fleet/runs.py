@@ -59,6 +59,7 @@ def stop(problem, state, e, job):  # type: ignore[no-untyped-def]
 
 @njit
 def release(problem, state, e, job):  # type: ignore[no-untyped-def]
+    """Give back the devices of a running job."""
     place, size = state.place[e, job], problem.network.devices_per_host
     for i in range(state.num_hosts[e, place]):
         host = state.hosts[e, place, i]
@@ -78,6 +79,7 @@ def release(problem, state, e, job):  # type: ignore[no-untyped-def]
 
 @njit
 def leave_queue(state, e, job):  # type: ignore[no-untyped-def]
+    """Take a job out of the queue."""
     count = 0
     for i in range(state.num_waiting[e]):
         if state.waiting[e, i] != job:
