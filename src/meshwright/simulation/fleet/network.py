@@ -28,6 +28,7 @@ class FleetNetwork(NamedTuple):
 
     Attributes:
         host_group: group of each host, ``(m,)``.
+        class_group: by which placement classes count groups, ``(m,)``: that of a Clos, or one for all hosts.
         host_type: device type of each host, ``(m,)``.
         num_groups: ``r``.
         group_first, group_hosts: hosts of group ``i`` are ``group_hosts[group_first[i]:group_first[i + 1]]``, ``(r + 1,)`` and
@@ -39,6 +40,7 @@ class FleetNetwork(NamedTuple):
     """
 
     host_group: NDArray[np.int64]
+    class_group: NDArray[np.int64]
     host_type: NDArray[np.int64]
     num_groups: int
     group_first: NDArray[np.int64]
@@ -92,6 +94,7 @@ def fleet_network(cluster: Cluster) -> NamedNetwork:
     first_device = np.searchsorted(cluster.device_host, np.arange(cluster.num_hosts))
     arrays = FleetNetwork(
         host_group=np.ascontiguousarray(group, np.int64),
+        class_group=np.ascontiguousarray(group if clos is not None else np.zeros_like(group), np.int64),
         host_type=np.ascontiguousarray(cluster.device_type[first_device], np.int64),
         num_groups=num_groups,
         group_first=np.concatenate([[0], np.cumsum(np.bincount(group, minlength=num_groups))]).astype(np.int64),

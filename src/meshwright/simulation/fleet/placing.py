@@ -134,7 +134,7 @@ def placement_class(problem, hosts, count):  # type: ignore[no-untyped-def]
     groups = 0
     seen = np.zeros(network.num_groups, np.bool_)
     for i in range(count):
-        group = network.host_group[hosts[i]]
+        group = network.class_group[hosts[i]]
         if not seen[group]:
             seen[group] = True
             groups += 1
