@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import math
 import zipfile
@@ -82,9 +83,7 @@ def build_menu(
 
 def _key(types: Sequence[JobType], cluster: Cluster, menu: MenuSettings, costs: CostSettings) -> str:
     kernels = [kernel_model(device, costs.kernels).constants.model_dump() for device in cluster.device_types]
-    return files.digest(
-        FIGURES_VERSION, [one.digest for one in types], cluster.digest, menu.model_dump(), costs.digest, kernels
-    )
+    return files.digest(FIGURES_VERSION, [one.digest for one in types], cluster.digest, menu.model_dump(), costs.digest, kernels)
 
 
 _Found = tuple[MenuTable, tuple[MenuEntry, ...]]
@@ -142,7 +141,7 @@ def _table(types: Sequence[JobType], found: list[list[PricedEntry]]) -> MenuTabl
         flow_bytes=_joined([s.sent_bytes[p] for s, p in zip(flows, pairs, strict=True) if s is not None], np.float64),
         flow_streams=_joined([s.streams[p] for s, p in zip(flows, pairs, strict=True) if s is not None], np.int64),
         state_bytes=np.array([job.state_bytes for job in types]),
-        work_device_s=np.array([cost[a:b].min() for a, b in zip(first[:-1], first[1:], strict=True)]),
+        work_device_s=np.array([cost[a:b].min() for a, b in itertools.pairwise(first)]),
     )
 
 

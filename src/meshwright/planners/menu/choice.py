@@ -14,7 +14,7 @@ NOWHERE_S = 1e12
 
 
 def worthwhile(step_s: NDArray[np.float64], memory_bytes: NDArray[np.float64], most: int, least_gain: float) -> list[int]:
-    """The layouts that are taken, the most useful first; none of them takes no less time anywhere and no less memory than another.
+    """The layouts that are taken, the most useful first; none of them is beaten by another in time everywhere and in memory.
 
     The first is the fastest in the geometric mean of all places. Each further one brings the mean of the fastest times down most,
     of equal ones that of less memory.

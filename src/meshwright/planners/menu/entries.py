@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from ...clusters.cluster import Cluster
 from ...costs.settings import CostSettings
-from ...costs.training_step.step_figures import StepFigures
 from ...errors import PlanError
 from ...plans.partition import Layout
 from .choice import worthwhile
@@ -99,13 +98,12 @@ class EntryMaker:
         """
         situations = list(self._situations(degree))
         found = self._candidates(number, job, degree, situations)
-        figures = {(entry, at): self._step(job, entry, at) for entry in found for at in situations}
-        seconds = np.array([[_seconds(figures[entry, at]) for at in situations] for entry in found])
+        seconds = np.array([[self._step_s(job, entry, at) for at in situations] for entry in found])
         memory_bytes = np.array([entry.memory_bytes for entry in found])
         taken = worthwhile(seconds, memory_bytes, self.menu.layouts, self.menu.least_gain)
-        by_time = sorted((found[one] for one in taken), key=lambda entry: (_fastest_s(figures, entry), entry.memory_bytes))
-        alone = [at for at in situations if at.share == 1]
-        return [self._priced(job, entry, {at.place: figures[entry, at] for at in alone}) for entry in by_time]
+        is_alone = [at.share == 1 for at in situations]
+        by_time = sorted(taken, key=lambda one: (seconds[one, is_alone].min(), memory_bytes[one]))
+        return [self._priced(job, found[one], [at for at in situations if at.share == 1]) for one in by_time]
 
     def _situations(self, degree: int) -> Iterator[Situation]:
         """All classes of placements, with the network alone and with a share of it."""
@@ -137,28 +135,32 @@ class EntryMaker:
         device = self.cluster.device_types[at.place.device_type]
         return Where(device, self.classes.wires(at.place, degree, at.share), at.place.devices_per_host, self.costs)
 
-    def _step(self, job: JobType, entry: MenuEntry, at: Situation) -> StepFigures | None:
-        """A step of an entry; None where it does not fit the device type."""
-        if entry.memory_bytes > self.cluster.device_types[at.place.device_type].memory_bytes:
-            return None
-        return job.step(entry.layout, entry.order, self._where(at, entry.layout.world))
+    def _fits(self, entry: MenuEntry, at: Situation) -> bool:
+        return entry.memory_bytes <= self.cluster.device_types[at.place.device_type].memory_bytes
 
-    def _priced(self, job: JobType, entry: MenuEntry, figures: dict[PlacementClass, StepFigures | None]) -> PricedEntry:
-        shape = self.classes.shape
+    def _step_s(self, job: JobType, entry: MenuEntry, at: Situation) -> float:
+        """Seconds of a step; infinite where the entry does not fit the device type."""
+        if not self._fits(entry, at):
+            return math.inf
+        return job.step_s(entry.layout, entry.order, self._where(at, entry.layout.world))
+
+    def _priced(self, job: JobType, entry: MenuEntry, alone: list[Situation]) -> PricedEntry:
+        """The figures of an entry that was taken."""
+        shape, degree = self.classes.shape, entry.layout.world
         step_s, hidden_s = np.full(shape, math.inf), np.zeros(shape)
         traffic: list[SlotTraffic | None] = [None] * shape[1]
-        degree = entry.layout.world
-        for place, step in figures.items():
-            work = job.work(entry.layout, self.cluster.device_types[place.device_type], self.costs)
-            level = place.place[1]
-            if traffic[level] is None:
-                devices = self.classes.devices(place, degree)
-                traffic[level] = self.traffic.between_slots(work, entry.order, devices, place.devices_per_host)
+        for at in alone:
+            place, device = at.place, self.cluster.device_types[at.place.device_type]
+            level = place.index[1]
             sent = traffic[level]
-            if step is not None and sent is not None:
+            if sent is None:
+                devices, work = self.classes.devices(place, degree), job.work(entry.layout, device, self.costs)
+                sent = traffic[level] = self.traffic.between_slots(work, entry.order, devices, place.devices_per_host)
+            if self._fits(entry, at):
+                step = job.step(entry.layout, entry.order, self._where(at, degree))
                 busy_s = self.classes.link_s(place, degree, sent.sent_bytes)
-                step_s[place.place] = step.step_s
-                hidden_s[place.place] = max(0.0, busy_s - exposed_s(step.breakdown_s, sent.axes))
+                step_s[place.index] = step.step_s
+                hidden_s[place.index] = max(0.0, busy_s - exposed_s(step.breakdown_s, sent.axes))
         return PricedEntry(entry, step_s, hidden_s, traffic)
 
 
@@ -178,12 +180,3 @@ def exposed_s(breakdown_s: dict[str, float], axes: frozenset[str]) -> float:
         elif name in ("gradient sync", "parameter gather"):
             total_s += seconds * bool(axes & {"dp_cp", "expert_dp", "shard", "replica", "ends"})
     return total_s
-
-
-def _fastest_s(figures: dict[tuple[MenuEntry, Situation], StepFigures | None], entry: MenuEntry) -> float:
-    """Of an entry, where it is alone."""
-    return min(_seconds(step) for (other, at), step in figures.items() if other == entry and at.share == 1)
-
-
-def _seconds(step: StepFigures | None) -> float:
-    return math.inf if step is None else step.step_s

@@ -10,7 +10,7 @@ from ... import files
 from ...costs.process_groups.group_network import GroupNetwork
 from ...costs.settings import CostSettings
 from ...costs.training_step.bounds import RememberedKernels
-from ...costs.training_step.graph_step_time import price_graph
+from ...costs.training_step.graph_step_time import graph_step_s, price_graph
 from ...costs.training_step.kernels import kernel_model
 from ...costs.training_step.step_figures import StepFigures
 from ...costs.training_step.step_time import Pricer
@@ -86,8 +86,12 @@ class JobType(ABC):
         """What the ranks of a layout do in a step."""
 
     @abstractmethod
+    def step_s(self, layout: Layout, order: str, where: Where) -> float:
+        """Seconds of a step of a layout."""
+
+    @abstractmethod
     def step(self, layout: Layout, order: str, where: Where) -> StepFigures:
-        """A step of a layout."""
+        """A step of a layout, with what it consists of."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,14 +139,19 @@ class TransformerType(JobType):
         """See `JobType.work`; on all devices alike."""
         return describe(self.shape, layout, self.sequence_length, checks=False)
 
+    def step_s(self, layout: Layout, order: str, where: Where) -> float:
+        """See `JobType.step_s`."""
+        return self._pricer(order, where).step_s(self.work(layout))
+
     def step(self, layout: Layout, order: str, where: Where) -> StepFigures:
         """See `JobType.step`."""
+        return self._pricer(order, where).price_work(self.work(layout))
+
+    def _pricer(self, order: str, where: Where) -> Pricer:
         key = where.device, id(where.wires), order  # the pricer holds the wires, so that the id stays theirs
         if key not in self._pricers:
-            self._pricers[key] = Pricer(
-                where.device, where.wires, where.costs.overlap_slowdown, self._model(where), order
-            )
-        return self._pricers[key].price_work(self.work(layout))
+            self._pricers[key] = Pricer(where.device, where.wires, where.costs.overlap_slowdown, self._model(where), order)
+        return self._pricers[key]
 
     def _model(self, where: Where) -> RememberedKernels:
         if where.device not in self._kernels:
@@ -190,6 +199,10 @@ class GraphType(JobType):
     def work(self, layout: Layout, device: DeviceType, costs: CostSettings) -> GraphWork:
         """See `JobType.work`."""
         return describe_graph(self.graph, layout, device, costs)
+
+    def step_s(self, layout: Layout, order: str, where: Where) -> float:
+        """See `JobType.step_s`."""
+        return graph_step_s(self.work(layout, where.device, where.costs), where.wires, where.costs.overlap_slowdown, order)
 
     def step(self, layout: Layout, order: str, where: Where) -> StepFigures:
         """See `JobType.step`."""

@@ -1,8 +1,8 @@
 """Classes of placements of a job, the representative placement of each, and what messages cost there.
 
-The representative placement of ``g`` devices a host and ``h`` hosts a group takes the first devices of the first hosts: ``h`` hosts
-in each of as many groups as it needs, or all hosts in one group where the job has no more. What links a job uses alone is
-what counts here: of a host the cards of its own ``g`` devices, of a leaf switch all uplinks.
+The representative placement of ``g`` devices a host and ``h`` hosts a group takes the first devices of the first hosts that have
+room: ``h`` hosts in each of as many groups as it needs. What links a job has alone is what counts here: of a host the cards
+of the job's own ``g`` devices, of a leaf switch all uplinks.
 """
 
 from __future__ import annotations
@@ -19,7 +19,14 @@ from numpy.typing import NDArray
 from ...clusters.cluster import Cluster
 from ...clusters.topologies.clos import ClosTopology
 from ...costs.collectives.groups import Fabric
-from ...costs.process_groups.group_network import AS_WIDE_AS_CARDS, GroupNetwork, HostNetwork, PlacedNetwork, Uplinks, group_network
+from ...costs.process_groups.group_network import (
+    AS_WIDE_AS_CARDS,
+    GroupNetwork,
+    HostNetwork,
+    PlacedNetwork,
+    Uplinks,
+    group_network,
+)
 from ...costs.settings import CostSettings
 
 
@@ -37,7 +44,7 @@ class PlacementClass(NamedTuple):
     hosts_per_group: int
 
     @property
-    def place(self) -> tuple[int, int, int]:
+    def index(self) -> tuple[int, int, int]:
         """Where it stands in the arrays of a `MenuTable`."""
         return self.device_type, self.devices_per_host.bit_length() - 1, self.hosts_per_group.bit_length() - 1
 

@@ -12,9 +12,11 @@ from ...packaged import Shipped
 from ...plans.transformer import PlannedTransformer
 from ..layouts.space import parse_keep
 
-SPACE = "tp=1|2|4|8,cp=1,pp=1|2|4|8|16,virtual_stages=1|2|4,schedule=1f1b|interleaved,micro_batch=1|2|4|8|16,zero=0|1|3"
-"""What is tried of transformers unless a menu says otherwise. Recomputation, expert parallelism and the cut by sequence take
-all their values, ``dp`` what is left."""
+SPACE = (
+    "tp=1|2|4|8,cp=1,pp=1|2|4|8|16,ep=1|2|4|8,virtual_stages=1|2|4,schedule=1f1b|interleaved,micro_batch=1|2|4|8|16,zero=0|1|3"
+)
+"""What is tried of transformers unless a menu says otherwise. Recomputation and the cut by sequence take all their values,
+``dp`` what is left."""
 
 PRESET = "preset:"
 
@@ -76,7 +78,7 @@ class MenuSettings(settings.Settings):
     layouts: int = Field(default=4, ge=1, le=64)
     degrees: tuple[Annotated[int, Field(ge=1, le=2**16)], ...] = Field(default=(1, 2, 4, 8, 16, 32, 64), min_length=1)
     keep: str = ""
-    orders: tuple[str, ...] = Field(default=("tp-cp-dp-pp", "tp-cp-pp-dp"), min_length=1)
+    orders: tuple[str, ...] = Field(default=("tp-cp-dp-pp",), min_length=1)
     least_gain: float = Field(default=0.01, ge=0, lt=1)
 
     @field_validator("degrees")
