@@ -99,7 +99,8 @@ class LayoutSearch:
 
     def __post_init__(self) -> None:
         model = self.kernels or kernel_model(self.device)
-        self._kernels = RememberedKernels(model.device, model.constants, model.software)
+        known = model if isinstance(model, RememberedKernels) else None
+        self._kernels = known or RememberedKernels(model.device, model.constants, model.software)
         self._pricers: dict[str, BoundedPricer] = {}
         self._optimists: dict[int, LowerBound] = {}
         self._found = Findings(self.top, self.on_best, self.counts)

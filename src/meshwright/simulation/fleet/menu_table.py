@@ -1,7 +1,12 @@
-"""The menu of a fleet as flat arrays: for each job type its entries, how long they take and what they send.
+"""The menu as the dynamics of a fleet read it: what each layout takes on each class of placements, and what it sends.
 
-Legend: ``t`` job types, ``E`` entries, ``D`` device types, ``G`` sizes of the part of a host (1, 2, 4, ... devices), ``H``
-sizes of the part of a group of hosts (1, 2, 4, ... hosts), ``F`` flows.
+An *entry* is one layout of one type of job on a fixed number of devices, its *degree*. A job takes ``g`` devices on each of
+``degree / g`` hosts, ``g`` a power of two. Hosts are in *groups*: those below one leaf switch, or all of the cluster. The *class*
+of a placement is its device type, ``log2 g``, and the binary logarithm of its hosts in each group, rounded down. Ranks are
+placed host by host in the entry's rank order: host slot ``i`` holds the ranks at places ``i g`` to ``(i + 1) g - 1``.
+
+Legend: ``T`` types of jobs, ``E`` entries, ``D`` device types, ``G`` classes of devices on a host, ``H`` classes of hosts in a
+group, ``F`` flows.
 """
 
 from __future__ import annotations
@@ -16,24 +21,21 @@ from ...numba_records import by_reference
 
 @by_reference
 class MenuTable(NamedTuple):
-    """What each entry takes and sends; an entry is one layout of one job type on a fixed number of devices.
-
-    A job on ``n`` devices takes ``g`` on each of ``n / g`` hosts, ``g`` a power of two. The placement class of an entry is
-    its device type, ``log2 g`` and ``log2`` of its hosts per group, rounded down.
+    """Figures of all entries.
 
     Attributes:
-        first_entry: entries of a job type, by degree and then step time, are ``first_entry[t]`` to ``first_entry[t + 1]``,
-            ``(t + 1,)``.
-        degree: devices, ``(E,)``.
+        first_entry: where the entries of each type begin, ``(T + 1,)``; those of a type rise by degree, then by step time.
+        degree: devices of each entry, ``(E,)``.
         memory_bytes: of the fullest rank, ``(E,)``.
-        step_s: of a step alone, by placement class, infinite where impossible, ``(E, D, G, H)``.
-        hidden_s: seconds of network time of a step that lie behind computation, ``(E, D, G, H)``.
-        flow_first: flows of an entry with ``g`` devices a host begin at ``flow_first[e * G + log2 g]``, ``(E * G + 1,)``.
+        step_s: seconds of a step alone on the representative placement of each class, ``(E, D, G, H)``; infinite where the
+            entry cannot be placed so or does not fit the device type's memory.
+        hidden_s: of them, seconds of the busiest link between hosts that lie behind computation, ``(E, D, G, H)``.
+        flow_first: where the flows of each entry and ``g`` begin, entry after entry, ``(E G + 1,)``.
         flow_from, flow_to: host slots, ``(F,)``.
-        flow_bytes: a step, from the one host to the other, ``(F,)``.
-        flow_streams: messages between the two at once, ``(F,)``.
-        state_bytes: parameters and optimizer state of a job type, ``(t,)``.
-        work_device_s: device-seconds of a step in the entry that wastes least, ``(t,)``.
+        flow_bytes: sent in a step from the one slot to the other, ``(F,)``.
+        flow_streams: messages that go from the one to the other at once, ``(F,)``.
+        state_bytes: parameters and optimizer of each type, which a restart writes and reads, ``(T,)``.
+        work_device_s: device-seconds of a step in the entry and class that waste least, ``(T,)``.
     """
 
     first_entry: NDArray[np.int64]
@@ -45,6 +47,11 @@ class MenuTable(NamedTuple):
     flow_from: NDArray[np.int64]
     flow_to: NDArray[np.int64]
     flow_bytes: NDArray[np.float64]
-    flow_streams: NDArray[np.float64]
+    flow_streams: NDArray[np.int64]
     state_bytes: NDArray[np.float64]
     work_device_s: NDArray[np.float64]
+
+    def flows(self, entry: int, devices_per_host: int) -> slice:
+        """Where the flows of an entry stand that takes so many devices, a power of two, on each of its hosts."""
+        place = entry * self.step_s.shape[2] + devices_per_host.bit_length() - 1
+        return slice(int(self.flow_first[place]), int(self.flow_first[place + 1]))
