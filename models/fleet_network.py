@@ -53,7 +53,7 @@ class MenuTensors(nn.Module):
         self.register_buffer("entry", torch.as_tensor(entry), persistent=False)
         self.register_buffer("is_there", torch.as_tensor(there), persistent=False)
         self.register_buffer("choice", torch.as_tensor(choice, dtype=torch.float32), persistent=False)
-        group = torch.as_tensor(problem.network.host_group)
+        group = torch.as_tensor(problem.network.host_group.copy())
         member = torch.nn.functional.one_hot(group, problem.network.num_groups).float()
         self.register_buffer("member", member, persistent=False)
         self.num_pauses = problem.visible_running
@@ -138,30 +138,30 @@ class FleetNetwork(nn.Module):
         return nodes, torch.cat([context, *_pooled(nodes, there)], dim=1)
 
     def _scores(self, seen: Mapping[str, Tensor], nodes: dict[str, Tensor], whole: Tensor) -> Tensor:
-        menu = self.menu
-        offers = nodes["offers"]
+        menu, offers = self.menu, nodes["offers"]
         b, v, _ = offers.shape
         j, p = menu.entry.shape[1], len(menu.choice)
-        entries = self.of_entry(menu.entry)[seen["offer_type"].long()]  # b v j w
-        mixed = (self.of_offer(offers) + self.of_whole(whole).unsqueeze(1)).unsqueeze(2) + entries
-        grid = mixed.unsqueeze(3) + self.of_choice(menu.choice)
-        last = 1 + v * j * p
-        grid = grid + self.of_candidate(seen["candidates"][:, 1:last]).view(b, v, j, p, -1)
-        parts = [self.pass_score(whole), self.score(grid).reshape(b, -1)]
+        scores = torch.full((b, menu.num_actions), IMPOSSIBLE, device=whole.device)
+        scores[:, 0] = self.pass_score(whole).squeeze(1)
+        building = seen["context"][:, 6] > 0
+        # Only what is possible is scored: of hundreds of actions that is mostly a few.
+        row, action = torch.nonzero(seen["action_mask"][:, 1 : 1 + v * j * p] * (~building).unsqueeze(1), as_tuple=True)
+        offer, entry, choice = action // (j * p), action // p % j, action % p
+        kind = seen["offer_type"].long()[row, offer]
+        mixed = self.of_offer(offers)[row, offer] + self.of_whole(whole)[row]
+        mixed = mixed + self.of_entry(menu.entry)[kind, entry] + self.of_choice(menu.choice)[choice]
+        mixed = mixed + self.of_candidate(seen["candidates"][row, action + 1])
+        scores[row, action + 1] = self.score(mixed).squeeze(1)
         if menu.num_pauses:
             running = offers[:, menu.num_waiting :]
             pair = torch.cat([running, self.of_whole(whole).unsqueeze(1).expand_as(running)], dim=2)
-            parts.append(self.pause_score(pair).squeeze(2))
-        scores = torch.cat(parts, dim=1)
-        if scores.shape[1] < menu.num_actions:
-            scores = nn.functional.pad(scores, (0, menu.num_actions - scores.shape[1]))
-        building = seen["context"][:, 6] > 0
+            scores[:, menu.first_pause : menu.first_pause + menu.num_pauses] = self.pause_score(pair).squeeze(2)
         if bool(building.any()):
             placed = (offers * seen["offers"][:, :, -1:]).sum(dim=1)
             both = torch.cat([placed, self.of_whole(whole)], dim=1).unsqueeze(1)
             hosts = nodes["hosts"]
             picks = self.host_score(torch.cat([hosts, both.expand(b, hosts.shape[1], both.shape[2])], dim=2)).squeeze(2)
-            picks = nn.functional.pad(picks, (0, scores.shape[1] - picks.shape[1]))
+            picks = nn.functional.pad(picks, (0, scores.shape[1] - picks.shape[1]), value=IMPOSSIBLE)
             scores = torch.where(building.unsqueeze(1), picks, scores)
         return scores
 

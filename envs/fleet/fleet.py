@@ -126,7 +126,9 @@ class Fleet:
         below = np.cumsum(chance / chance.sum(axis=1, keepdims=True), axis=1)[kind]
         degree = (rng.random(num)[:, None] > below).sum(axis=1)
         degree = np.minimum(degree, len(self.problem.degrees) - 1)
-        duration_s = np.minimum(chosen.duration.median_s * np.exp(chosen.duration.sigma * rng.standard_normal(num)), chosen.duration.most_s)
+        duration_s = np.minimum(
+            chosen.duration.median_s * np.exp(chosen.duration.sigma * rng.standard_normal(num)), chosen.duration.most_s
+        )
         step_s = self.best_step_s[kind, degree]
         num_steps = np.maximum(1.0, np.round(duration_s / step_s))
         return kind, degree.astype(np.int64), num_steps, num_steps * step_s
@@ -155,7 +157,9 @@ def build_fleet(
     degrees = np.unique(table.degree)
     for degree in settings.requested:
         if degree not in degrees:
-            raise ConfigError("no entry of the menu has so many devices", field="fleet.requested", value=degree, choices=degrees.tolist())
+            raise ConfigError(
+                "no entry of the menu has so many devices", field="fleet.requested", value=degree, choices=degrees.tolist()
+            )
     kinds = range(len(cluster.device_types))
     rules = [(PlacementRule[name.upper()], kind) for name in settings.placements for kind in kinds]
     rules = [(rule, kind) for rule, kind in rules if rule != PlacementRule.CONSTRUCT or kind == 0]

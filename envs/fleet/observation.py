@@ -21,7 +21,18 @@ from .fleet import Fleet
 
 HOST = ("free share", "free wholly", "load out", "load in", "is picked", "may be picked", "device type")
 GROUP = ("free share", "wholly free hosts", "load up", "load down", "jobs across")
-RUNNING = ("devices", "progress", "time left", "age", "slowdown", "restarts now", "hosts", "groups", "time to deadline", "is told")
+RUNNING = (
+    "devices",
+    "progress",
+    "time left",
+    "age",
+    "slowdown",
+    "restarts now",
+    "hosts",
+    "groups",
+    "time to deadline",
+    "is told",
+)
 OFFER = (
     "is there",
     "is running",
@@ -58,7 +69,7 @@ CANDIDATE = (
     "slowdown of others",
 )
 NONE, ANALYTIC, SIMULATED = 0, 1, 2
-MAX_RUNNING_TOLD = 48
+MAX_RUNNING_TOLD = 24
 
 
 @by_reference
@@ -240,7 +251,11 @@ def _observe_running(problem, state, e, observer, out):  # type: ignore[no-untyp
         for group in range(network.num_groups):
             groups += out.link_of[e, count, group]
         row[7] = groups / network.num_groups
-        crosses = 0.0 if groups < 2 else min(1.0, (state.alone_s[e, job] - observer.best_step_s[state.job_type[e, job]]) / state.alone_s[e, job] + 0.5)
+        crosses = (
+            0.0
+            if groups < 2
+            else min(1.0, (state.alone_s[e, job] - observer.best_step_s[state.job_type[e, job]]) / state.alone_s[e, job] + 0.5)
+        )
         for group in range(network.num_groups):
             if out.link_of[e, count, group] > 0.0 and groups > 1:
                 out.groups[e, group, 4] = min(1.0, out.groups[e, group, 4] + 0.25)

@@ -287,7 +287,9 @@ def _preempt(problem, state, e, rule):  # type: ignore[no-untyped-def]
     worst = -1
     for place in range(problem.visible_waiting, len(state.offered[e])):
         job = state.offered[e, place]
-        if job >= 0 and (worst < 0 or _key(problem, state, e, rule, job) > _key(problem, state, e, rule, state.offered[e, worst])):
+        if job >= 0 and (
+            worst < 0 or _key(problem, state, e, rule, job) > _key(problem, state, e, rule, state.offered[e, worst])
+        ):
             worst = place
     if worst < 0 or _key(problem, state, e, rule, waits) >= _key(problem, state, e, rule, state.offered[e, worst]):
         return 0
