@@ -23,7 +23,8 @@ from ..envs.fleet.observation import CANDIDATE, CONTEXT, ENTRY, GROUP, HOST, OFF
 from .settings import FleetNetworkSettings
 
 IMPOSSIBLE = -1e9
-TYPE_FEATURES = 2 + len(ENTRY)
+TO_COME = 10
+"""Figures of the jobs that arrive soon, which the critic alone is told, and in training alone."""
 
 
 class MenuTensors(nn.Module):
@@ -86,7 +87,7 @@ class FleetNetwork(nn.Module):
             }
         )
         self.rounds = nn.ModuleList(_Round(width) for _ in range(settings.rounds))
-        self.value = nn.Sequential(nn.Linear(5 * width, width), nn.ReLU(), nn.Linear(width, 1))
+        self.value = nn.Sequential(nn.Linear(5 * width + TO_COME, width), nn.ReLU(), nn.Linear(width, 1))
         self.pass_score = nn.Sequential(nn.Linear(5 * width, width), nn.ReLU(), nn.Linear(width, 1))
         self.pause_score = nn.Sequential(nn.Linear(2 * width, width), nn.ReLU(), nn.Linear(width, 1))
         self.host_score = nn.Sequential(nn.Linear(3 * width, width), nn.ReLU(), nn.Linear(width, 1))
@@ -108,11 +109,15 @@ class FleetNetwork(nn.Module):
         """Scores ``(b, a)``, impossible actions at `IMPOSSIBLE`, and values ``(b,)``."""
         nodes, whole = self._encode(seen)
         scores = self._scores(seen, nodes, whole)
-        return scores.masked_fill(seen["action_mask"] == 0, IMPOSSIBLE), self.value(whole).squeeze(1)
+        return scores.masked_fill(seen["action_mask"] == 0, IMPOSSIBLE), self._value(seen, whole)
 
     def values(self, seen: Mapping[str, Tensor]) -> Tensor:
         """Values ``(b,)``."""
-        found: Tensor = self.value(self._encode(seen)[1]).squeeze(1)
+        return self._value(seen, self._encode(seen)[1])
+
+    def _value(self, seen: Mapping[str, Tensor], whole: Tensor) -> Tensor:
+        to_come = seen["to_come"] if "to_come" in seen else whole.new_zeros(len(whole), TO_COME)
+        found: Tensor = self.value(torch.cat([whole, to_come], dim=1)).squeeze(1)
         return found
 
     def _encode(self, seen: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], Tensor]:

@@ -232,9 +232,8 @@ def _within(problem, state, e, job, share):  # type: ignore[no-untyped-def]
         step_s = fastest_s(problem, state, e, job, d)
         if step_s == np.inf:
             continue
-        if problem.degrees[d] <= share or best < 0:
-            if step_s < 0.97 * least:  # a larger part must be worth it
-                best, least = d, step_s
+        if (problem.degrees[d] <= share or best < 0) and step_s < 0.97 * least:  # a larger part must be worth it
+            best, least = d, step_s
     return best
 
 

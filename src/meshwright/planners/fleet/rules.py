@@ -1,7 +1,8 @@
 """Rules of a fleet by name.
 
-A name is ``BASE``, with ``+backfill`` where jobs behind one that cannot start may, and with ``@packed``, ``@spread`` or ``@nearest``
-where it places otherwise than packed: ``sjf+backfill@spread``.
+A name is ``BASE`` or ``ORDER:ENTRY``, with ``+backfill`` where jobs behind one that cannot start may, and with ``@packed``,
+``@spread`` or ``@nearest`` where it places otherwise than packed: ``sjf+backfill@spread``, ``sjf:fixed-16``. Orders are ``fifo``,
+``sjf``, ``srtf``, ``edf`` and ``las``; entries all other bases.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ BASES: dict[str, tuple[JobOrder, EntryRule, bool]] = {
 }
 """Order, entry and whether running jobs are decided again where the fleet has rounds."""
 
+ORDERS = ("fifo", "sjf", "srtf", "edf", "las")
+
 SERVICE_LIMIT_DEVICE_S = 3600.0 * 8
 """Device-seconds after which `JobOrder.LAS` puts a job behind the others: an hour of a host of eight."""
 
@@ -44,17 +47,26 @@ def fleet_rule(name: str, problem: FleetProblem) -> FleetRule:
         raise PolicyError("a rule is NAME, NAME+backfill, NAME@packed|spread|nearest or both", value=name)
     if at:
         placement = PlacementChoice[place.upper()]
-    degree = 0
+    order_name, colon, entry_name = base.partition(":")
+    if colon and order_name not in ORDERS:
+        raise PolicyError("no such order of jobs", value=name, choices=list(ORDERS))
+    order, entry, preempts, degree = _base(entry_name if colon else base, name, problem)
+    if colon:
+        order, _, preempts_order = BASES[order_name]
+        preempts = preempts or preempts_order
+    if "least-interference" in (base, entry_name):
+        placement = PlacementChoice.LEAST_INTERFERENCE
+    return FleetRule(int(order), int(entry), degree, int(placement), bool(plus), preempts, SERVICE_LIMIT_DEVICE_S)
+
+
+def _base(base: str, name: str, problem: FleetProblem) -> tuple[JobOrder, EntryRule, bool, int]:
+    """Order, entry, whether it decides again, and degree."""
     if base.startswith("fixed-") and base[6:].isdigit():
         found = np.flatnonzero(problem.degrees == int(base[6:]))
         if not len(found):
             raise PolicyError("no entry of the menu has so many devices", value=name, choices=problem.degrees.tolist())
-        order, entry, preempts, degree = JobOrder.FIFO, EntryRule.FIXED, False, int(found[0])
-    elif base in BASES:
-        order, entry, preempts = BASES[base]
-    else:
+        return JobOrder.FIFO, EntryRule.FIXED, False, int(found[0])
+    if base not in BASES:
         near = nearest(base, list(BASES))
         raise PolicyError("no such rule of a fleet", value=name, choices=[near] if near else list(BASES))
-    if base == "least-interference":
-        placement = PlacementChoice.LEAST_INTERFERENCE
-    return FleetRule(int(order), int(entry), degree, int(placement), bool(plus), preempts, SERVICE_LIMIT_DEVICE_S)
+    return *BASES[base], 0
