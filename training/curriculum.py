@@ -14,6 +14,7 @@ from ..errors import ConfigError
 from ..simulation.cluster.scenario import Scenario
 from .settings import TrainSettings
 from .vec_env import JobPartitioningVecEnv
+from .vec_env_wrappers import AfterstateFeatures, CentredReward
 
 SetUp = Callable[[str, int, int], None]
 
@@ -36,19 +37,12 @@ class TrainingPhase:
         """Each benchmark with its scenario."""
         return zip(self.benchmarks, self.scenarios, strict=True)
 
-    def env(self, chosen: TrainSettings) -> JobPartitioningVecEnv:
-        """Its environments."""
+    def env(self, chosen: TrainSettings) -> CentredReward:
+        """Its environments, with the features that the network reads."""
         rewards = [benchmark.reward for benchmark in self.benchmarks]
+        episodes = JobPartitioningVecEnv(self.scenarios, chosen.ppo.num_envs, rewards, chosen.seed, staggered=chosen.staggered)
         value_size = 1 + chosen.network.after[-1] if chosen.network.after else 0
-        return JobPartitioningVecEnv(
-            self.scenarios,
-            chosen.ppo.num_envs,
-            rewards,
-            chosen.seed,
-            staggered=chosen.staggered,
-            value_size=value_size,
-            has_prior=chosen.network.prior,
-        )
+        return CentredReward(AfterstateFeatures(episodes, value_size, has_prior=chosen.network.prior))
 
 
 def phases(

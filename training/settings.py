@@ -120,6 +120,11 @@ class TrainSettings(settings.Settings):
     ppo: PPOSettings = PPOSettings()
     network: NetworkSettings = NetworkSettings()
 
+    @property
+    def steps_before_ppo(self) -> int:
+        """Decisions of the pretraining."""
+        return 0 if self.pretraining is None else self.pretraining.steps
+
     @model_validator(mode="after")
     def _lessons_leave_room(self) -> Self:
         if math.fsum(lesson.share for lesson in self.curriculum) >= 1:

@@ -14,15 +14,13 @@ from ...planners.policy import Policy
 from ...planners.rules import rule_of_thumb
 from ...simulation.cluster.decision import decision
 from ...simulation.cluster.scenario import Scenario
-from ..vec_env import JobPartitioningVecEnv
+from ..vec_env_wrappers import CentredReward
 from .settings import RulePretraining
 
 MAX_GRAD_NORM = 1.0
 
 
-def clone(
-    network: CandidateNetwork, env: JobPartitioningVecEnv, chosen: RulePretraining, seed: int, look: Callable[[int], None]
-) -> None:
+def clone(network: CandidateNetwork, env: CentredReward, chosen: RulePretraining, seed: int, look: Callable[[int], None]) -> None:
     """Learn a baseline's choices by their cross-entropy.
 
     Args:
@@ -38,11 +36,11 @@ def clone(
     device = next(network.parameters()).device
     optimizer = torch.optim.Adam(network.parameters(), lr=chosen.learning_rate)
     rng = np.random.default_rng([seed, 2])
-    rules = [teacher(chosen.rule, batch.scenario) for batch in env.batches for _ in range(batch.num_episodes)]
+    rules = [teacher(chosen.rule, batch.scenario) for batch in env.episodes.batches for _ in range(batch.num_episodes)]
     for i, rule in enumerate(rules):
         rule.begin(seed + i)
     seen = env.reset()
-    places = [(batch, e) for batch in env.batches for e in range(batch.num_episodes)]
+    places = [(batch, e) for batch in env.episodes.batches for e in range(batch.num_episodes)]
     for steps in range(0, chosen.steps, chosen.rollout_steps * env.num_envs):
         kept, taken = [], []
         for _ in range(chosen.rollout_steps):
