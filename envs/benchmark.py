@@ -143,6 +143,19 @@ def relative_to_file(spec: str, folder: Path) -> str:
     return str(inside) if not spec.startswith("preset:") and os.path.isfile(inside) else spec
 
 
+def named_in_config(spec: str, config: str | Path, *, is_changed: bool) -> str:
+    """A benchmark that a config of training names, by an absolute path where it is a file, to be found from anywhere.
+
+    Args:
+        spec: ``preset:NAME``, a bare name or a path.
+        config: the file, whose folder paths refer to.
+        is_changed: whether a change on the command line says so; paths refer to the current folder then.
+    """
+    named = spec if is_changed else relative_to_file(spec, Path(config).parent)
+    is_path = not named.startswith("preset:") and named not in benchmark_names() and Path(named).is_file()
+    return str(Path(named).resolve()) if is_path else named
+
+
 def _load(spec: str, changes: Sequence[str]) -> BenchmarkSettings:
     name = spec.removeprefix("preset:")
     if spec.startswith("preset:") or (spec in benchmark_names() and not Path(spec).is_file()):

@@ -25,7 +25,7 @@ def play_episode(chooser: Policy, scenario: Scenario, seed: int, latency_s: list
     observes = getattr(chooser, "observes", True)
     batch = EpisodeBatch(scenario, 1, observes=observes)
     batch.reset(0, np.random.default_rng(seed))
-    chooser.begin(seed)
+    chooser.reset(seed)
     while not batch.is_over[0]:
         observation = {key: value[0] for key, value in batch.observations.current().items()} if observes else {}
         shown = decision(scenario, batch.episodes, 0)

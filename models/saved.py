@@ -209,7 +209,7 @@ class NetworkPolicy:
         self._prior = None if saved.prior is None else LinearPrior(saved.prior, scenario)
         self._rules = None if tuple(rules) == tuple(offered) else [rule for rule in rules if rule in offered]
 
-    def begin(self, seed: int) -> None:
+    def reset(self, seed: int) -> None:
         """Nothing to do: the policy has no state."""
 
     def choose(self, decision: Decision, observation: Mapping[str, NDArray[Any]]) -> int:

@@ -81,6 +81,15 @@ class AnyRunFolder(Generic[Chosen]):
         return self.path / "learning_curve.json"
 
     @classmethod
+    def of(cls, path: Path, chosen: Chosen, *, resume: bool, overwrite: bool) -> Self:
+        """The run folder of a run that is resumed, or one that `create` may make; nothing is written yet.
+
+        Raises:
+            CheckpointError: as `matching` and `check_new` say.
+        """
+        return cls.matching(path, chosen) if resume else cls.check_new(path, overwrite=overwrite)
+
+    @classmethod
     def create(cls, path: Path, chosen: Chosen, command: Sequence[str], *, overwrite: bool = False) -> Self:
         """Make a new run folder with its config, command and versions; an old one is replaced as a whole.
 

@@ -126,8 +126,8 @@ class TrainSettings(settings.Settings):
         return 0 if self.pretraining is None else self.pretraining.steps
 
     @model_validator(mode="after")
-    def _lessons_leave_room(self) -> Self:
-        if math.fsum(lesson.share for lesson in self.curriculum) >= 1:
+    def _curriculum_leaves_room(self) -> Self:
+        if math.fsum(phase.share for phase in self.curriculum) >= 1:
             raise ValueError("the lessons of the curriculum must leave a share to the benchmark itself")
         return self
 
@@ -157,7 +157,7 @@ class TrainSettings(settings.Settings):
 
     @model_validator(mode="after")
     def _environments_are_shared_out(self) -> Self:
-        for benchmarks in ((self.benchmark, *self.mixed), *(lesson.benchmarks for lesson in self.curriculum)):
+        for benchmarks in ((self.benchmark, *self.mixed), *(phase.benchmarks for phase in self.curriculum)):
             if self.ppo.num_envs % len(benchmarks):
                 raise ValueError(
                     f"ppo.num_envs ({self.ppo.num_envs}) must be a multiple of the {len(benchmarks)} benchmarks that are "
@@ -181,18 +181,16 @@ def load_train_settings(path: str | Path, changes: Sequence[str] = ()) -> TrainS
         ConfigError: bad YAML, a key twice, an unknown key or an impossible value.
     """
     chosen = settings.load(TrainSettings, path, changes=changes)
-    from ..envs.benchmark import benchmark_names, relative_to_file  # takes a while, and a wrong config is to be told at once
+    from ..envs.benchmark import named_in_config  # takes a while, and a wrong config is to be refused at once
 
     changed = {change.partition("=")[0].strip() for change in changes}
 
     def found(spec: str, field: str) -> str:
-        named = spec if field in changed else relative_to_file(spec, Path(path).parent)
-        is_path = not named.startswith("preset:") and named not in benchmark_names() and Path(named).is_file()
-        return str(Path(named).resolve()) if is_path else named
+        return named_in_config(spec, path, is_changed=field in changed)
 
-    lessons = [
-        lesson.model_copy(update={"benchmarks": tuple(found(spec, "curriculum") for spec in lesson.benchmarks)})
-        for lesson in chosen.curriculum
+    curriculum = [
+        phase.model_copy(update={"benchmarks": tuple(found(spec, "curriculum") for spec in phase.benchmarks)})
+        for phase in chosen.curriculum
     ]
-    benchmarks = {"benchmark": found(chosen.benchmark, "benchmark"), "curriculum": tuple(lessons)}
+    benchmarks = {"benchmark": found(chosen.benchmark, "benchmark"), "curriculum": tuple(curriculum)}
     return chosen.model_copy(update={**benchmarks, "mixed": tuple(found(spec, "mixed") for spec in chosen.mixed)})

@@ -33,10 +33,10 @@ class Picky:
         self._others = others
         self._rng = np.random.default_rng(0)
 
-    def begin(self, seed: int) -> None:
+    def reset(self, seed: int) -> None:
         """Restart the generators."""
         self._rng = np.random.default_rng([seed, 3])
-        self._others.begin(seed)
+        self._others.reset(seed)
 
     def choose(self, decision: Decision, observation: Mapping[str, NDArray[Any]]) -> int:
         """See `planners.policy.Policy`."""

@@ -14,6 +14,7 @@ from stable_baselines3.common.logger import Logger
 
 from .. import files
 from ..envs.static_features import static_features
+from ..jobs.seeds import validation_seeds
 from ..models.masked_policy import CandidatePolicy
 from ..simulation.cluster.scenario import Scenario
 from . import checkpoint
@@ -25,7 +26,6 @@ from .run_folder import RunFolder
 from .settings import TrainSettings
 from .tensorboard import TensorBoardWriter
 from .ties import check_something_to_learn
-from .validation import FIRST_VALIDATION_SEED
 from .vec_env_wrappers import AfterstateFeatures, CentredReward, wrapper_of
 
 __all__ = ["Progress", "TrainProgress", "train"]
@@ -62,11 +62,11 @@ def train(
         NothingToLearnError: all policies do equally well on the validation episodes.
         MeshwrightError: the config, benchmark or checkpoint is wrong; the folder exists already. Nothing is written then.
     """
-    run = RunFolder.matching(folder, chosen) if resume else RunFolder.check_new(folder, overwrite=overwrite)
+    run = RunFolder.of(folder, chosen, resume=resume, overwrite=overwrite)
     played = phases(chosen, graphs_dir=graphs_dir, scenario=scenario)
     check_pretraining(chosen, played[0].scenarios)
-    seeds = range(FIRST_VALIDATION_SEED, FIRST_VALIDATION_SEED + chosen.num_validation_seeds)
-    check_something_to_learn({benchmark.name: scenario for benchmark, scenario in played[-1].pairs()}, seeds)
+    validated = {benchmark.name: scenario for benchmark, scenario in played[-1].pairs()}
+    check_something_to_learn(validated, validation_seeds(chosen.num_validation_seeds))
     torch.set_num_threads(chosen.num_threads)
     model, key, restored = _model(chosen, played[0]), _key(chosen, played), None
     if resume and run.checkpoint.exists():

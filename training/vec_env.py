@@ -13,10 +13,10 @@ from stable_baselines3.common.vec_env import VecEnv
 from ..envs.batch import EpisodeBatch
 from ..envs.reward import RewardSettings
 from ..errors import ConfigError
+from ..jobs.seeds import FIRST_TRAINING_SEED
 from ..simulation.cluster.scenario import Scenario
 
 Observations = dict[str, NDArray[Any]]
-FIRST_TRAINING_SEED = 1000
 
 
 class JobPartitioningVecEnv(VecEnv):

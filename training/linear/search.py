@@ -15,16 +15,15 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ...jobs.seeds import FIRST_TRAINING_SEED, validation_seeds
 from ...planners.linear import FEATURES, LinearWeights
 from ...simulation.cluster.scenario import Scenario
 from .populations import CovarianceAdaptation, CrossEntropy, Population
 from .settings import SearchSettings
 
-FIRST_TRAINING_SEED = 1000
 MOST_SECONDS = 1e10
 """No search takes three hundred years."""
 
-FIRST_VALIDATION_SEED = 100
 # Where the search begins: every job is placed, anywhere.
 START = {"reject": -1.0}
 
@@ -87,7 +86,7 @@ class LinearSearch:
 
     def validate(self) -> None:
         """A row of the learning curve."""
-        rngs = [np.random.default_rng(FIRST_VALIDATION_SEED + i) for i in range(self.chosen.num_validation_seeds)]
+        rngs = [np.random.default_rng(seed) for seed in validation_seeds(self.chosen.num_validation_seeds)]
         mean = self.population.mean
         rate = float(self.trial.blocking_rates(mean[None], rngs).mean())
         row = {

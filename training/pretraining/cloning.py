@@ -38,7 +38,7 @@ def clone(network: CandidateNetwork, env: CentredReward, chosen: RulePretraining
     rng = np.random.default_rng([seed, 2])
     rules = [teacher(chosen.rule, batch.scenario) for batch in env.episodes.batches for _ in range(batch.num_episodes)]
     for i, rule in enumerate(rules):
-        rule.begin(seed + i)
+        rule.reset(seed + i)
     seen = env.reset()
     places = [(batch, e) for batch in env.episodes.batches for e in range(batch.num_episodes)]
     for steps in range(0, chosen.steps, chosen.rollout_steps * env.num_envs):

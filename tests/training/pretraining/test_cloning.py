@@ -78,7 +78,7 @@ class Always:
     def __init__(self, candidate):
         self.candidate = candidate
 
-    def begin(self, seed):
+    def reset(self, seed):
         pass
 
     def choose(self, at, observation):
