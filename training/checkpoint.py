@@ -2,7 +2,7 @@
 
 A checkpoint is taken between an update and the next decisions, of PPO or of a pretraining before it. It holds weights,
 optimizer, the random generators that PPO draws from, the state of every episode, the returns of the latest ones, the learning
-curve so far, and of a pretraining what that needs beside these. It also holds a digest of all that: of the state of episodes,
+curve so far, and of a pretraining what else that needs. It also holds a digest of all that: of the state of episodes,
 which compiled code takes as it is, nothing may have changed since it was written.
 """
 
@@ -46,7 +46,7 @@ KEYS = (
 
 
 class Restored(NamedTuple):
-    """What a checkpoint tells beside the state of the model.
+    """What a checkpoint holds in addition to the state of the model.
 
     Attributes:
         progress: the caller's data.

@@ -1,4 +1,4 @@
-"""What is played in which part of a training run: the lessons of the curriculum, then the benchmark and those mixed in."""
+"""What is played in which part of a training run: the phases of the curriculum, then the benchmark and those mixed in."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class TrainingPhase:
     """Benchmarks that are played side by side until a number of decisions.
 
     Attributes:
-        until_steps: decisions of PPO after which the next course begins.
+        until_steps: decisions of PPO after which the next phase begins.
         benchmarks: what is played.
         scenarios: the same, built.
     """
@@ -48,7 +48,7 @@ class TrainingPhase:
 def phases(
     chosen: TrainSettings, *, graphs_dir: Path | None = None, scenario: Scenario | None = None, progress: SetUp | None = None
 ) -> list[TrainingPhase]:
-    """The courses of a run; the last one is what is validated. Equal benchmarks are built once.
+    """The phases of a run; the last one is what is validated. Equal benchmarks are built once.
 
     Args:
         chosen: the config.
@@ -91,7 +91,7 @@ def _check(chosen: TrainSettings, built: list[tuple[BenchmarkSettings, Scenario]
 
 def _parts(chosen: TrainSettings) -> Iterator[tuple[int, tuple[str, ...]]]:
     share = 0.0
-    for lesson in chosen.curriculum:
-        share += lesson.share
-        yield round(share * chosen.total_steps), lesson.benchmarks
+    for phase in chosen.curriculum:
+        share += phase.share
+        yield round(share * chosen.total_steps), phase.benchmarks
     yield chosen.total_steps, (chosen.benchmark, *chosen.mixed)

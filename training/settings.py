@@ -1,4 +1,4 @@
-"""The training config: what is learned on, by which network, with which PPO constants, and when it is looked at."""
+"""The training config: what is learned on, by which network, with which PPO constants, and when it is validated."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class PPOSettings(settings.Settings):
         value: weight of the value loss.
         max_grad_norm: gradients are scaled down to this norm.
         target_kl: an update stops early beyond 1.5 times this divergence; null: never.
-        averaging: weight of the newest weights in the running average of them that is looked at and kept, per update;
+        averaging: weight of the newest weights in the running average of them that is validated and kept, per update;
             1: the newest alone.
 
     Source:
@@ -87,12 +87,12 @@ class TrainSettings(settings.Settings):
         benchmark: ``preset:NAME`` or a path: scenario and rewards are taken from it (see `load_train_settings`).
         mixed: further benchmarks of which equally many environments are played, and which validation counts alike.
         changes: ``key=value`` texts applied to every benchmark of the run, for example ``scenario.shape_slots=20``.
-        curriculum: what is played first, lesson after lesson, in place of ``benchmark`` and ``mixed``.
+        curriculum: what is played first, phase after phase, in place of ``benchmark`` and ``mixed``.
         seed: of weights, sampling and training episodes (which are numbered from 1,000).
         total_steps: decisions to learn from.
-        validate_every_steps: decisions between two looks at the validation episodes.
+        validate_every_steps: decisions between two validations.
         num_validation_seeds: validation episodes (seeds 100, 101, ...); the best policy on them is kept.
-        patience: looks without a better one after which PPO stops; null: never.
+        patience: validations without a better one after which PPO stops; null: never.
         checkpoint_every_steps: decisions between two checkpoints.
         staggered: whether the environments' first episodes begin at different places.
         num_threads: threads of torch; one is fastest while another core steps something else.

@@ -1,4 +1,4 @@
-"""A quick look at how a network does on the validation episodes, all of them side by side."""
+"""How many jobs a network blocks in the validation episodes, which are played side by side."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def _blocking_rate(network: CandidateNetwork, scenario: Scenario, num_seeds: int
     weights = network.after_weights() if network.settings.after else None
     scorer = None if prior is None else LinearPrior(prior, scenario)
     while not batch.is_over.all():
-        shown = batch.observations.current() if weights is None else current_with_values(batch.observations, weights)
+        seen = batch.observations.current() if weights is None else current_with_values(batch.observations, weights)
         if scorer is not None:
-            shown = {**shown, PRIOR: scorer.of_episodes(batch.episodes)}
-        observation = {key: torch.as_tensor(value, device=device) for key, value in shown.items()}
+            seen = {**seen, PRIOR: scorer.of_episodes(batch.episodes)}
+        observation = {key: torch.as_tensor(value, device=device) for key, value in seen.items()}
         with torch.no_grad():
             scores = network(observation)[0]
         batch.step(scores.argmax(dim=1).cpu().numpy(), ~batch.is_over)

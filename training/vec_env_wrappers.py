@@ -1,4 +1,4 @@
-"""What stands between the episodes and a network: rewards around their mean, and figures that the network computes itself.
+"""Wrappers between the episodes and a network: rewards around their mean, and figures that the network computes itself.
 
 PPO is given ``CentredReward(AfterstateFeatures(JobPartitioningVecEnv(...)))``.
 """

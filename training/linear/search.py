@@ -55,8 +55,8 @@ class LinearSearch:
     Attributes:
         population: what the next generation is drawn from, features in the order of `planners.linear.FEATURES`.
         generation: how many have been played.
-        curve: a row per look at the validation episodes.
-        best: the best mean at a look, and its figures; empty before the first.
+        curve: a row per validation.
+        best: the best mean of all validations, and its figures; empty before the first.
     """
 
     def __init__(self, chosen: SearchSettings, trial: Trial, seed: int, start: Mapping[str, float] = START) -> None:
@@ -101,7 +101,7 @@ class LinearSearch:
             self.best = {"generation": self.generation, "validation_blocking_rate": rate, "weights": mean.tolist()}
 
     def run(self, after: Callable[[], None] | None = None) -> None:
-        """Play all generations that are left, looking at the validation episodes; ``after`` each of them something is done."""
+        """Play all generations that are left, with validations; ``after`` is called after each."""
         chosen = self.chosen
         if not self.curve:
             self.validate()
@@ -115,7 +115,7 @@ class LinearSearch:
                 after()
 
     def weights(self, trained: dict[str, Any]) -> LinearWeights:
-        """The best mean so far, with how it was found beside what is given."""
+        """The best mean so far, with how it was found, added to what is given."""
         found = {
             **trained,
             "seed": self.seed,

@@ -24,7 +24,7 @@ class SearchSettings(settings.Settings):
         spread: standard deviation of each weight at the start.
         added_spread: added to that of the elite, so that the search does not end early; it falls linearly to none
             (``cross-entropy``).
-        validate_every_generations: generations between two looks at the validation episodes.
+        validate_every_generations: generations between two validations.
         num_validation_seeds: validation episodes (seeds 100, 101, ...); the best mean on them is kept.
 
     Source:

@@ -9,7 +9,7 @@ The run folder, under fixed names::
     versions.json         versions of Python and of the packages that figures depend on
     checkpoint.json       the newest generation
     policy.json           the best mean on the validation episodes so far (see `planners.linear`)
-    learning_curve.json   a row per look at the validation episodes
+    learning_curve.json   a row per validation
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class TuneProgress:
     Attributes:
         generation: how many have been played.
         generations: in all.
-        blocking_rate: of the latest look at the validation episodes.
+        blocking_rate: of the latest validation.
         best: the least so far.
     """
 

@@ -48,8 +48,8 @@ class ValuePretraining(settings.Settings):
             rewards differ most, as at very different loads, values then show nothing else.
         reward_scale: factor on PPO's rewards, so that the loss of the values does not outweigh that of the policy.
         temperature: difference in score at which PPO's first policy prefers the better candidate by a factor e.
-        linear: how a linear scorer that is added to values is tuned afterwards, with the defaults `PRIOR_DEFAULTS`; null: there is
-            none. Needs ``network.prior``.
+        linear: how a linear scorer that is added to values is tuned afterwards, with the defaults `PRIOR_DEFAULTS`; null:
+            there is none. Needs ``network.prior``.
 
     Source:
         Sutton and Barto, "Reinforcement learning: an introduction", 2018, chapter 12.

@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ...models.afterstate_kernel import worth_after
+from ...models.afterstate_kernel import write_afterstate_values
 from ...models.network import CandidateNetwork
 from ..vec_env_wrappers import CentredReward
 from .settings import ValuePretraining
@@ -32,8 +32,6 @@ CENTRE_RATE = 0.05
 CENTRE_UNTIL = 0.5
 MAX_GRAD_NORM = 1.0
 AFTER_KEYS = ("candidate_shapes", "candidate_any")
-
-Look = Callable[[int], None]
 
 
 class ValueLearning:
@@ -61,15 +59,15 @@ class ValueLearning:
         self._memory = _Memory(chosen.memory)
         self._have_copies()
 
-    def run(self, look: Look) -> None:
-        """Learn until the end; ``look`` is called with the number of decisions so far, after each update."""
+    def run(self, after: Callable[[int], None]) -> None:
+        """Learn until the end; ``after`` is called with the number of decisions so far, after each update."""
         if self.steps == 0:
             self._env.restart()
             _prepare(self._network, self._env, self._rng, self._chosen.centred)
             self._have_copies()
         while self.steps < self._chosen.steps:
             self._update()
-            look(self.steps)
+            after(self.steps)
 
     def _have_copies(self) -> None:
         self._learner, self._player = copy.deepcopy(self._network), copy.deepcopy(self._network)
@@ -184,7 +182,7 @@ class _Rollout:
         num_steps = len(self.is_over)
         for t in range(num_steps + 1):
             for batch, out in zip(env.episodes.batches, found, strict=True):
-                worth_after(batch.observations, weights, out)
+                write_afterstate_values(batch.observations, weights, out)
             after, rewards = np.concatenate([out[:, :, 0] for out in found]), env.immediate_rewards()
             actions = _act(rewards + after, _offered(env, "reject" in player.settings.without), explore, rng)
             self.rewards[t], self.after[t] = rewards[each, actions], after[each, actions]

@@ -139,7 +139,7 @@ def test_ppo_begins_with_the_best_network_and_the_centre_that_its_worth_is_told_
     assert network.value_scale.item() == pytest.approx(env.reward_scale) == chosen.pretraining.reward_scale
     candidate_value = network.candidate_value({key: torch.as_tensor(value) for key, value in env.reset().items()})
     pays = env.immediate_rewards()[candidate_value.sample, candidate_value.candidate]
-    np.testing.assert_allclose(candidate_value.pays.detach().numpy(), pays, atol=1e-4)
+    np.testing.assert_allclose(candidate_value.immediate_reward.detach().numpy(), pays, atol=1e-4)
 
 
 def test_a_rule_is_imitated_before_ppo(chosen, scenario, tmp_path):

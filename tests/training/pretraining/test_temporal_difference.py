@@ -67,7 +67,7 @@ class Greedy(torch.nn.Module):
         candidate_value = self.network.candidate_value(observation)
         scores = torch.full(observation["action_mask"].shape, -torch.inf)
         return scores.index_put(
-            (candidate_value.sample, candidate_value.candidate), candidate_value.pays + candidate_value.after
+            (candidate_value.sample, candidate_value.candidate), candidate_value.immediate_reward + candidate_value.after
         ), None
 
 
@@ -143,7 +143,7 @@ def test_what_acceptance_pays_is_found_exactly(network, make, unfinished):
     for _ in range(120):
         found = network.candidate_value({key: torch.as_tensor(value) for key, value in seen.items()})
         pays = env.immediate_rewards()[found.sample, found.candidate]
-        np.testing.assert_allclose(found.pays.detach().numpy(), pays, atol=2e-5)
+        np.testing.assert_allclose(found.immediate_reward.detach().numpy(), pays, atol=2e-5)
         ends |= set(np.round(pays + env.reward_centre, 5).tolist())
         differ += len(set(pays.tolist())) > 1
         seen = env.step(np.array([rng.choice(np.flatnonzero(mask)) for mask in seen["action_mask"]]))[0]
@@ -171,7 +171,7 @@ def test_moving_the_centre_shifts_all_worth_alike(network, make):
     assert env.reward_centre == pytest.approx(0.1)
     # 0.1 less for every decision to come is 0.1 (0.9 + 0.81 + ...) = 0.1 x 0.9 / 0.1 = 0.9 less after the one at hand.
     torch.testing.assert_close(after.after, before.after - 0.9)
-    torch.testing.assert_close(after.pays, before.pays - 0.1)
+    torch.testing.assert_close(after.immediate_reward, before.immediate_reward - 0.1)
     torch.testing.assert_close(other.candidate_value(seen).after, after.after)
     torch.testing.assert_close(memory.rows["wanted"][:2], torch.tensor([4.1, 5.1]))
 

@@ -91,7 +91,7 @@ def _show(out: Console, found: Priced) -> None:
     lines = [[*figure_text(figure), f"{spread:.0%}", figure.provenance] for figure, spread in found.figures()]
     title = f"{found.job} on {found.layout.world} of {found.cluster.num_devices} devices of {found.cluster.name}"
     output.table(out, title, ["", "", "uncertainty", "provenance"], lines)
-    output.tell_remarks(out, found.remarks)
+    output.print_remarks(out, found.remarks)
     hidden = " ".join(f"{key}={str(getattr(found.layout, key)).lower()}" for key in ("overlap_tp", "overlap_pp", "overlap_dp"))
     out.print(f"{priced_with(found.costs)} {hidden}", markup=False, soft_wrap=True)
     doubts = [[name, f"{spread:.1%}"] for name, spread in found.step.uncertainty_terms.items()]
@@ -104,7 +104,7 @@ def _show(out: Console, found: Priced) -> None:
         if part.seconds > 0
     ]
     output.table(out, "One step of the stage that ends last", ["", "ms", "share", "uncertainty", "provenance"], shares)
-    output.tell_remarks(out, _idle_text(found))
+    output.print_remarks(out, _idle_text(found))
     columns = ["stage", "total\nGB", "param-\neters", "gradi-\nents", "opti-\nmizer", "activa-\ntions", "buffers", "runtime"]
     rows = []
     for stage, one in enumerate(found.memory):
@@ -144,9 +144,9 @@ def _explain(out: Console, found: Priced, switches: list[Switch]) -> None:
     for one in switches:
         if one.remark:
             remarks.setdefault(one.remark, []).append(one.name)
-    told = [f"{', '.join(names)}: {remark}" for remark, names in remarks.items()]
+    lines = [f"{', '.join(names)}: {remark}" for remark, names in remarks.items()]
     fewer = next((one.micro_batches for one in switches if len(one.micro_batches) > 1), ())
     if fewer:
         numbers = f"{' and '.join(map(str, fewer))} of {found.layout.num_micro_batches} micro-batches"
-        told.append(f"simulated: steps of {numbers}, continued by the steady state of the schedule")
-    output.tell_remarks(out, told)
+        lines.append(f"simulated: steps of {numbers}, continued by the steady state of the schedule")
+    output.print_remarks(out, lines)

@@ -74,7 +74,7 @@ def evaluate_policies(
         for each in chosen:
             with output.set_up(bars) as simulated:
                 scenarios.append(each.build(graphs_dir=graphs, progress=simulated))
-            if len(chosen) > 1:  # what does not fit the last one is told before the first one is played
+            if len(chosen) > 1:  # what does not fit the last one is refused before the first one is played
                 check_fit(each, policies, scenarios[-1], wanted)
         for each, scenario, folder in zip(chosen, scenarios, folders, strict=True):
             found: Evaluation = evaluate(

@@ -39,14 +39,14 @@ def verify_export(
     found = verify(planned, target, places)
     output.write_json(json_file, found.to_data())
     out = output.console(json_file)
-    beside = f" (compared beside the host: {', '.join(found.compared)})" if found.compared else " (only hosts were compared)"
+    compared = f" (compared beside the host: {', '.join(found.compared)})" if found.compared else " (only hosts were compared)"
     if found.agrees:
-        out.print(f"all {found.num_ranks} ranks are where the plan puts them{beside}", markup=False, soft_wrap=True)
+        out.print(f"all {found.num_ranks} ranks are where the plan puts them{compared}", markup=False, soft_wrap=True)
         return
     count = sum(rank < found.num_ranks for rank in found.elsewhere)
     out.print(found.first, markup=False, soft_wrap=True)
     unknown = f", ranks beyond the plan's: {more}" if (more := len(found.elsewhere) - count) else ""
-    out.print(f"{count} of {found.num_ranks} ranks are not as planned{unknown}{beside}", markup=False, soft_wrap=True)
+    out.print(f"{count} of {found.num_ranks} ranks are not as planned{unknown}{compared}", markup=False, soft_wrap=True)
     raise typer.Exit(1)
 
 

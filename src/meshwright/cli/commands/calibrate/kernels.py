@@ -52,7 +52,7 @@ def calibrate_kernels(
 
 
 def _is_measured(spec: str) -> bool:
-    """Whether this is measured kernels, or to be told that it is none, rather than a published figure."""
+    """Whether this is measured kernels, or is to be refused as such, rather than a published figure."""
     if Path(spec).suffix.lower() == ".csv":
         return False
     if Path(spec).suffix.lower() != ".json" or not Path(spec).is_file():
