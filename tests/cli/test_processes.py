@@ -137,7 +137,7 @@ from pathlib import Path
 class Sleeper:
     def __init__(self, scenario):
         self.name = "sleeper"
-    def begin(self, seed):
+    def reset(self, seed):
         Path(f"began-{os.getpid()}").touch()
     def choose(self, decision, observation):
         time.sleep(600)

@@ -62,7 +62,7 @@ class ByGraph:
     def __init__(self, degrees):
         self.degrees = degrees
 
-    def begin(self, seed):
+    def reset(self, seed):
         pass
 
     def choose(self, at, observation):
@@ -75,7 +75,7 @@ def turned_away(policy, scenario, seeds=SEEDS):
     for seed in seeds:
         batch = EpisodeBatch(scenario, 1, observes=getattr(policy, "observes", True))
         batch.reset(0, np.random.default_rng(seed))
-        policy.begin(seed)
+        policy.reset(seed)
         for _ in range(scenario.settings.num_jobs):
             observation = {key: value[0] for key, value in batch.observations.current().items()}
             batch.step(np.array([policy.choose(decision(scenario, batch.episodes, 0), observation)]))

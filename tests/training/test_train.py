@@ -17,8 +17,8 @@ from meshwright.errors import CheckpointError
 from meshwright.models.saved import SavedNetwork
 from meshwright.models.tensor_file import load_tensors, save_tensors
 from meshwright.training import checkpoint
-from meshwright.training.callbacks import TensorBoardWriter
 from meshwright.training.settings import TrainSettings
+from meshwright.training.tensorboard import TensorBoardWriter
 from meshwright.training.train import train
 from meshwright.training.validation import blocking_rate
 

@@ -16,10 +16,11 @@ from meshwright.models.tensor_file import load_tensors
 from meshwright.planners.linear import FEATURES, LinearWeights
 from meshwright.training import callbacks
 from meshwright.training.linear.search import LinearSearch
-from meshwright.training.pretraining import temporal_difference
+from meshwright.training.pretraining import stages, temporal_difference
 from meshwright.training.pretraining.stages import check_pretraining
 from meshwright.training.settings import TrainSettings
 from meshwright.training.train import train
+from meshwright.training.vec_env_wrappers import AfterstateFeatures, wrapper_of
 
 from ..runs import VALUES, InterruptionError, at_the_beginning_of_ppo, curve, equal, go_on, interrupted_at, same_run, scalars
 
@@ -105,7 +106,7 @@ def test_the_scorer_is_tuned_as_what_is_added_to_the_worth_that_ppo_begins_with(
     trial = CorrectedTrial(before.network(static_features(scenario)), scenario, benchmark.reward)
     search = LinearSearch(with_prior.pretraining.linear, trial, with_prior.seed, start={})
     search.run()
-    assert model.get_env().prior.weights.tolist() == search.best["weights"]
+    assert wrapper_of(model, AfterstateFeatures).prior.weights.tolist() == search.best["weights"]
 
 
 def interrupted_at_generation(generation):
@@ -138,13 +139,13 @@ def test_a_killed_run_with_a_linear_scorer_comes_to_the_same(steps, with_prior, 
 def test_a_killed_run_goes_on_with_its_scorer_also_where_that_was_no_better(with_prior, tmp_path, monkeypatch):
     """The best policy so far has none then."""
 
-    def tuned(network, env, *_):
-        env.set_linear_prior(LinearWeights(np.linspace(-1, 1, len(FEATURES)), env.scenario.settings.placement_rules))
+    def tuned(network, scenario, *_):
+        return LinearWeights(np.linspace(-1, 1, len(FEATURES)), scenario.settings.placement_rules)
 
     def rates():
         return iter([0.4] * 5 + [0.5] * 99)
 
-    monkeypatch.setattr(callbacks, "tune_prior", tuned)
+    monkeypatch.setattr(stages, "tuned_prior", tuned)
     for name, kill in (("whole", None), ("killed", 512 + 384)):
         told = rates()
         monkeypatch.setattr(callbacks, "blocking_rate", lambda *_, told=told: next(told))

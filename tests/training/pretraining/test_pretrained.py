@@ -11,11 +11,11 @@ from meshwright.errors import ConfigError
 from meshwright.models.saved import SavedNetwork
 from meshwright.models.tensor_file import load_tensors
 from meshwright.training import callbacks
-from meshwright.training import train as training
 from meshwright.training.pretraining import temporal_difference
 from meshwright.training.pretraining.settings import RulePretraining
 from meshwright.training.settings import CurriculumPhase, TrainSettings
 from meshwright.training.train import train
+from meshwright.training.vec_env_wrappers import CentredReward, wrapper_of
 
 from ..runs import (
     VALUES,
@@ -139,7 +139,7 @@ def test_ppo_begins_with_the_best_network_and_the_centre_that_its_worth_is_told_
     assert network.value_scale.item() == pytest.approx(env.reward_scale) == chosen.pretraining.reward_scale
     candidate_value = network.candidate_value({key: torch.as_tensor(value) for key, value in env.reset().items()})
     pays = env.immediate_rewards()[candidate_value.sample, candidate_value.candidate]
-    np.testing.assert_allclose(candidate_value.pays.detach().numpy(), pays, atol=1e-4)
+    np.testing.assert_allclose(candidate_value.immediate_reward.detach().numpy(), pays, atol=1e-4)
 
 
 def test_a_rule_is_imitated_before_ppo(chosen, scenario, tmp_path):
@@ -154,15 +154,15 @@ def test_a_rule_is_imitated_before_ppo(chosen, scenario, tmp_path):
 def test_the_weights_that_are_looked_at_are_a_running_average_of_those_that_learn(chosen, scenario, tmp_path, monkeypatch):
     newest, kept = [], []
 
-    class Watched(training.ValidationCallback):
+    class Watched(callbacks.WeightAverage):
         def _on_rollout_start(self):
-            newest.append(self._network.graph_encoder.read.weight.detach().clone())
+            newest.append(callbacks.network_of(self.model).graph_encoder.read.weight.detach().clone())
             super()._on_rollout_start()
             with torch.no_grad():
-                assert torch.equal(self.averaged.graph_embeddings(), self.averaged._encode())
-            kept.append(self.averaged.graph_encoder.read.weight.detach().clone())
+                assert torch.equal(self.network.graph_embeddings(), self.network._encode())
+            kept.append(self.network.graph_encoder.read.weight.detach().clone())
 
-    monkeypatch.setattr(training, "ValidationCallback", Watched)
+    monkeypatch.setattr(callbacks, "WeightAverage", Watched)
     wanted = chosen.model_copy(update={"ppo": chosen.ppo.model_copy(update={"averaging": 0.25}), "validate_every_steps": 64})
     run = train(wanted, tmp_path / "run", scenario=scenario)
     expected = newest[0]
@@ -233,12 +233,13 @@ def test_each_lesson_is_paid_by_the_centres_that_the_pretraining_found(full, con
 def test_the_lessons_are_played_one_after_the_other(full, tmp_path, monkeypatch):
     played = []
 
-    class Watched(training.ValidationCallback):
+    class Watched(callbacks.ProgressCallback):
         def _on_rollout_start(self):
-            played.append((self.model.num_timesteps, [one.workload.mean_interarrival_s for one in self._env.scenarios]))
+            scenarios = wrapper_of(self.model, CentredReward).episodes.scenarios
+            played.append((self.model.num_timesteps, [one.workload.mean_interarrival_s for one in scenarios]))
             super()._on_rollout_start()
 
-    monkeypatch.setattr(training, "ValidationCallback", Watched)
+    monkeypatch.setattr(callbacks, "ProgressCallback", Watched)
     train(full.model_copy(update={"pretraining": None}), tmp_path / "run")
     # Jobs come every 100 s in the first quarter, every 200 s in the second, and then in equally many environments each.
     wanted = [[100.0]] * 3 + [[200.0]] * 3 + [[200.0, 100.0]] * 6
