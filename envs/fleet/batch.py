@@ -24,15 +24,28 @@ class FleetBatch:
         num_episodes: ``e``.
         observations: of each episode, arrays with a leading ``e`` that change in place.
         state: what compiled code reads and writes.
+
+    Without ``observes`` observations stay as they were made. Rewards are multiplied by ``reward_scale`` after ``centre_per_s``
+    has been added for each second.
     """
 
-    def __init__(self, fleet: Fleet, num_episodes: int, *, observes: bool = True) -> None:
+    def __init__(
+        self,
+        fleet: Fleet,
+        num_episodes: int,
+        *,
+        observes: bool = True,
+        reward_scale: float = 1.0,
+        centre_per_s: float = 0.0,
+    ) -> None:
         self.fleet = fleet
         self.num_episodes = num_episodes
         self.state: FleetState = fleet.new_state(num_episodes)
         self._observer = observer(fleet)
         self.observations: FleetObservations = new_observations(fleet, num_episodes)
         self._weights = reward_weights(fleet)
+        self._weights[-1] += centre_per_s
+        self._weights *= reward_scale
         self._observes = observes
 
     def reset(self, e: int, rng: np.random.Generator) -> None:

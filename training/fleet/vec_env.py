@@ -7,10 +7,12 @@ which in training may know what the policy cannot: most of the spread of the ret
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from gymnasium import spaces
 from numpy.typing import NDArray
 from stable_baselines3.common.vec_env import VecEnv
@@ -34,12 +36,15 @@ class FleetVecEnv(VecEnv):
         fleet: what is played.
         num_envs: ``e``.
         seed: of all jobs.
+        scale: what rewards are multiplied by.
+        centre_per_s: paid back in each second, so that a policy as good as that which is imitated is paid nothing in the mean.
     """
 
-    def __init__(self, fleet: Fleet, num_envs: int, seed: int) -> None:
-        self.batch = FleetBatch(fleet, num_envs)
+    def __init__(self, fleet: Fleet, num_envs: int, seed: int, *, scale: float = 1.0, centre_per_s: float = 0.0) -> None:
+        self.batch = FleetBatch(fleet, num_envs, reward_scale=scale, centre_per_s=centre_per_s)
         self._rngs = [np.random.default_rng([seed, number]) for number in range(num_envs)]
         self._actions = np.zeros(num_envs, np.int64)
+        self._starts = np.ones(num_envs, np.bool_)
         self._to_come = np.zeros((num_envs, TO_COME), np.float32)
         space = spaces.Dict({**observation_space(fleet).spaces, "to_come": spaces.Box(0.0, 1.0, (TO_COME,), np.float32)})
         super().__init__(num_envs, space, spaces.Discrete(fleet.problem.num_actions))
@@ -48,6 +53,7 @@ class FleetVecEnv(VecEnv):
         """Begin every episode."""
         for e, rng in enumerate(self._rngs):
             self.batch.reset(e, rng)
+        self._starts[:] = True
         return self.seen()
 
     def seen(self) -> dict[str, NDArray[Any]]:
@@ -60,6 +66,20 @@ class FleetVecEnv(VecEnv):
             "to_come": self._to_come.copy()
         }
 
+    def state(self) -> dict[str, Any]:
+        """What `restore` goes on from."""
+        arrays = {name: torch.as_tensor(array) for name, array in self.batch.arrays().items()}
+        generators = [json.dumps(rng.bit_generator.state) for rng in self._rngs]
+        return {"arrays": arrays, "generators": generators, "starts": torch.as_tensor(self._starts.copy())}
+
+    def restore(self, state: dict[str, Any]) -> dict[str, NDArray[Any]]:
+        """Go on from a state; the observations."""
+        self.batch.restore({name: tensor.numpy() for name, tensor in state["arrays"].items()})
+        for rng, text in zip(self._rngs, state["generators"], strict=True):
+            rng.bit_generator.state = json.loads(text)
+        self._starts = state["starts"].numpy().copy()
+        return self.seen()
+
     def step_async(self, actions: NDArray[np.int64]) -> None:
         """Keep the actions."""
         self._actions = np.asarray(actions)
@@ -69,6 +89,7 @@ class FleetVecEnv(VecEnv):
         rewards, over = self.batch.step(self._actions)
         for e in np.flatnonzero(over).tolist():
             self.batch.reset(e, self._rngs[e])
+        self._starts = over.copy()
         return self.seen(), rewards, over, [{} for _ in range(self.num_envs)]
 
     def close(self) -> None:
