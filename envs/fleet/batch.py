@@ -13,7 +13,7 @@ from ...simulation.fleet import dynamics
 from ...simulation.fleet.state import FleetState
 from .fleet import Fleet, Jobs
 from .observation import FleetObservations, new_observations, observe, observer
-from .reward import reward_weights
+from .reward import foreseen_s, reward_weights, usual_step_s
 
 
 class FleetBatch:
@@ -25,8 +25,7 @@ class FleetBatch:
         observations: of each episode, arrays with a leading ``e`` that change in place.
         state: what compiled code reads and writes.
 
-    Without ``observes`` observations stay as they were made. Rewards are multiplied by ``reward_scale`` after ``centre_per_s``
-    has been added for each second.
+    Without ``observes`` observations stay as they were made. Rewards are multiplied by ``reward_scale``.
     """
 
     def __init__(
@@ -36,16 +35,14 @@ class FleetBatch:
         *,
         observes: bool = True,
         reward_scale: float = 1.0,
-        centre_per_s: float = 0.0,
     ) -> None:
         self.fleet = fleet
         self.num_episodes = num_episodes
         self.state: FleetState = fleet.new_state(num_episodes)
         self._observer = observer(fleet)
         self.observations: FleetObservations = new_observations(fleet, num_episodes)
-        self._weights = reward_weights(fleet)
-        self._weights[-1] += centre_per_s
-        self._weights *= reward_scale
+        self._weights = reward_weights(fleet) * reward_scale
+        self._usual_step_s = usual_step_s(fleet)
         self._observes = observes
 
     def reset(self, e: int, rng: np.random.Generator) -> None:
@@ -79,6 +76,7 @@ class FleetBatch:
             self.observations,
             self._observes,
             self._weights,
+            self._usual_step_s,
             rewards,
         )
         if wrong >= 0:
@@ -106,7 +104,7 @@ def _begin(problem, state, e, observer, observations, observes):  # type: ignore
 
 
 @njit
-def _step(problem, state, actions, observer, observations, observes, weights, rewards):  # type: ignore[no-untyped-def]
+def _step(problem, state, actions, observer, observations, observes, weights, usual_step_s, rewards):  # type: ignore[no-untyped-def]
     """Step every episode; the first whose action is not possible, before anything has changed, or -1."""
     for e in range(len(actions)):
         if not state.is_over[e] and (actions[e] < 0 or actions[e] >= state.can_act.shape[1] or not state.can_act[e, actions[e]]):
@@ -117,8 +115,10 @@ def _step(problem, state, actions, observer, observations, observes, weights, re
             continue
         before[:] = state.totals[e]
         now_s = state.now_s[e]
+        foreseen = foreseen_s(state, e, usual_step_s)
         dynamics.act(problem, state, e, actions[e])
-        paid = weights[-1] * (state.now_s[e] - now_s)
+        paid = weights[-2] * (state.now_s[e] - now_s)
+        paid += weights[-1] * (foreseen_s(state, e, usual_step_s) - foreseen)
         for i in range(len(before)):
             paid += weights[i] * (state.totals[e, i] - before[i])
         rewards[e] = paid

@@ -27,7 +27,6 @@ from ...models.fleet_network import FleetNetwork
 from ...models.fleet_policy import FleetPolicy
 from ...models.fleet_saved import SavedFleetNetwork, player
 from ...planners.fleet.rules import fleet_rule
-from ...simulation.fleet.state import Total
 from ..validation import FIRST_VALIDATION_SEED
 from . import fleet_checkpoint
 from .imitation import _choose_all, imitate
@@ -83,8 +82,8 @@ def train_fleet(
     run = FleetRunFolder.of(folder, chosen, resume=resume, overwrite=overwrite)
     torch.set_num_threads(chosen.num_threads)
     torch.manual_seed(chosen.seed)
-    per_second = _check_something_to_learn(chosen, fleet)
-    env = FleetVecEnv(fleet, chosen.ppo.num_envs, chosen.seed, scale=chosen.reward_scale, centre_per_s=per_second)
+    _check_something_to_learn(chosen, fleet)
+    env = FleetVecEnv(fleet, chosen.ppo.num_envs, chosen.seed, scale=chosen.reward_scale)
     model = _model(chosen, env, fleet)
     key = files.digest(chosen.model_dump(exclude={"name", "num_threads"}), fleet.digest)
     restored = fleet_checkpoint.load(run.checkpoint, key) if resume and run.checkpoint.exists() else None
@@ -177,27 +176,20 @@ def _rule(fleet: Fleet, name: str) -> Picks:
     return pick
 
 
-def _check_something_to_learn(chosen: FleetTrainSettings, fleet: Fleet) -> float:
-    """What the rule that is imitated pays in a second, in the mean, which rewards are centred on.
+def _check_something_to_learn(chosen: FleetTrainSettings, fleet: Fleet) -> None:
+    """Refuse a benchmark on which whatever is done comes to the same.
 
     Raises:
         NothingToLearnError: rules that differ most do equally well in every validation episode.
     """
-    first = "fifo" if chosen.imitation is None else chosen.imitation.rule
     seeds = _validation_seeds(chosen)
-    played = play_all(fleet, _rule(fleet, first), seeds)
-    values = {objective_value(fleet.settings, played.state, e) for e in range(len(seeds))}
+    found = set()
     for other in ("fifo", "sjf+backfill", "fastest-feasible", "least-device-seconds"):
-        others = play_all(fleet, _rule(fleet, other), seeds)
-        values |= {objective_value(fleet.settings, others.state, e) for e in range(len(seeds))}
-    if len(values) == 1:
+        played = play_all(fleet, _rule(fleet, other), seeds)
+        found.add(tuple(objective_value(fleet.settings, played.state, e) for e in range(len(seeds))))
+    if len(found) == 1:
         problem = f"all rules reach the same {fleet.settings.objective} in every validation episode: there is nothing to learn"
         raise NothingToLearnError(problem, field="fleet.objective", value=fleet.settings.objective)
-    elapsed_s = float(played.state.now_s.sum())
-    column = Total.WAITING_S if fleet.settings.objective == "mean_wait_s" else Total.IN_SYSTEM_S
-    if fleet.settings.objective not in ("mean_completion_s", "p95_completion_s", "mean_wait_s"):
-        return 0.0
-    return float(played.state.totals[:, column].sum()) / elapsed_s / fleet.mean_duration_s
 
 
 class _Validation(BaseCallback):

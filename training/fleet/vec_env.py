@@ -37,11 +37,10 @@ class FleetVecEnv(VecEnv):
         num_envs: ``e``.
         seed: of all jobs.
         scale: what rewards are multiplied by.
-        centre_per_s: paid back in each second, so that a policy as good as that which is imitated is paid nothing in the mean.
     """
 
-    def __init__(self, fleet: Fleet, num_envs: int, seed: int, *, scale: float = 1.0, centre_per_s: float = 0.0) -> None:
-        self.batch = FleetBatch(fleet, num_envs, reward_scale=scale, centre_per_s=centre_per_s)
+    def __init__(self, fleet: Fleet, num_envs: int, seed: int, *, scale: float = 1.0) -> None:
+        self.batch = FleetBatch(fleet, num_envs, reward_scale=scale)
         self._rngs = [np.random.default_rng([seed, number]) for number in range(num_envs)]
         self._actions = np.zeros(num_envs, np.int64)
         self._starts = np.ones(num_envs, np.bool_)
