@@ -3,8 +3,8 @@
 Nodes are hosts, groups of hosts (a leaf switch with its trunks), running jobs and jobs on offer. In each round a running job
 hears the hosts that it holds and the trunks that it loads; a host hears its jobs and its group; a group hears its hosts and the
 jobs that cross it; all hear the whole. Job types are told by their menu, as a set of entries, so that a network plays types and
-clusters that it has not seen. An action is scored from the job on offer, the entry, the placement and the candidate's own features;
-a host that may be picked from the host and the job that is being placed.
+clusters that it has not seen. An action is scored from the job on offer, the entry, the placement and the candidate's own
+features; a host that may be picked from the host and the job that is being placed.
 
 Without messages (``messages: 0``) every node keeps to its own features and the pooled whole, at the same width and depth: the
 ablation that tells what the graph is good for.

@@ -98,4 +98,5 @@ class NoFeatures(BaseFeaturesExtractor):
         super().__init__(observation_space, features_dim=1)
 
     def forward(self, observations: Any) -> Tensor:
+        """One column of zeros."""
         return torch.zeros(len(observations["job"]), 1)

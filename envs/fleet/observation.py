@@ -1,7 +1,7 @@
 """What is seen of a fleet: a graph of hosts, groups of hosts, running jobs and jobs on offer, as padded arrays.
 
-Every feature lies in [0, 1]; a time ``t`` is told as ``t / (t + mean duration of a job)``, ``x / (1 + x)`` of other figures without
-a bound. Legend: ``m`` hosts, ``r`` groups, ``u`` running jobs that are told (the first to start), ``v`` jobs on offer, ``a`` actions.
+Every feature lies in [0, 1]; a time ``t`` is told as ``t / (t + mean duration of a job)``, other figures without a bound as
+``x / (1 + x)``. Legend: ``m`` hosts, ``r`` groups, ``u`` running jobs that are told (the first to start), ``v`` jobs on offer, ``a`` actions.
 """
 
 from __future__ import annotations

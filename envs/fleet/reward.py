@@ -47,7 +47,7 @@ def reward_weights(fleet: Fleet) -> NDArray[np.float64]:
 
 
 def usual_step_s(fleet: Fleet) -> NDArray[np.float64]:
-    """Seconds of a step of each job type on the devices that users ask for in the mean, ``(t,)``: those of the next larger degree."""
+    """Seconds of a step of each job type on the first degree that is not below what users ask for in the mean, ``(t,)``."""
     asked = fleet.settings.requested
     mean = sum(degree * often for degree, often in asked.items()) / sum(asked.values())
     first = int(np.searchsorted(fleet.problem.degrees, min(mean, float(fleet.problem.degrees[-1]))))
