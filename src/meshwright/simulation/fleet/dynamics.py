@@ -2,17 +2,25 @@
 
 Time stands still while decisions are made. An action is
 
-- ``0``: pass. Jobs that do not fit the queue any more are refused (the last to come first); time goes on.
+- ``0``: pass. Jobs beyond the queue's capacity are refused, the last to come first, but none that has run; time goes on.
 - ``1 + (offer * entries_per_job + entry) * choices + choice``: the job on that place of offer runs by its entry of that number,
-  on hosts that the placement choice finds. A running job stops at its last whole step and starts again there.
+  on hosts that the placement choice finds. A running job stops at its last whole step and starts again there, after the
+  seconds of a restart (`runs.restart_s`), in which it holds its devices and sends nothing; so does one that was paused.
 - with `PlacementRule.CONSTRUCT`, the next actions are hosts, one by one, until the job has as many as it needs.
 - ``first_pause + i``: the running job on offer ``i`` stops and waits.
 
-An event is an arrival, the end of a job, the end of a restart, or a round (``every_s``) in which running jobs are offered. After
-each one actions are offered; where nothing but passing is possible, time goes on at once. Of events at one time ends come first,
-then arrivals, then rounds. An episode ends when every job has completed or been turned away.
+An event is an arrival, the end of a job, the end of a restart, or a round in which running jobs are offered too. After each
+one, jobs whose deadline no entry could meet any more leave the queue (`JobState.EXPIRED`), and actions are offered (`offers`);
+where nothing but passing is possible, the episode passes at once. Of events at one time ends come first, of the job that started
+first, then arrivals one by one, then rounds; restarts that end then have ended for all of them.
 
-Links are shared as `sharing` says: whenever a job starts, stops or ends, all step times are worked out anew.
+A round comes every ``every_s`` seconds while there are jobs, the first so long after an arrival at an empty system. It lasts
+until the next pass, and each job that was started, resized, moved or paused in it comes up no more.
+
+An episode ends when all jobs have come and none runs; those that wait are refused.
+
+Links are shared as `sharing` says: whenever a job starts, stops or ends and when a restart ends, all step times are worked out
+anew. The end of a job is foreseen from its step time and its steps left, and stays as it was while its step time does.
 """
 
 from __future__ import annotations
@@ -93,6 +101,9 @@ def advance(problem, state, e):  # type: ignore[no-untyped-def]
     num_jobs = state.arrival_s.shape[1]
     while True:
         arrival = state.arrival_s[e, state.num_arrived[e]] if state.num_arrived[e] < num_jobs else np.inf
+        if arrival == np.inf and state.num_running[e] == 0:
+            _close(state, e)
+            return
         end, ending, resume = np.inf, -1, np.inf
         for i in range(state.num_running[e]):
             job = state.running[e, i]
@@ -103,10 +114,6 @@ def advance(problem, state, e):  # type: ignore[no-untyped-def]
         has_work = state.num_running[e] + state.num_waiting[e] > 0
         tick = state.next_round_s[e] if has_work else np.inf
         time = min(min(arrival, end), min(tick, resume))
-        if time == np.inf or (state.num_arrived[e] == num_jobs and not has_work):
-            state.is_over[e] = True
-            state.can_act[e] = False
-            return
         _let_pass(state, e, time)
         if end == time:
             _end(problem, state, e, ending)
@@ -116,7 +123,7 @@ def advance(problem, state, e):  # type: ignore[no-untyped-def]
             state.next_round_s[e] += problem.every_s
             state.in_round[e] = True
             state.was_offered[e] = False
-        else:
+        if resume == time:
             share_links(problem, state, e)
         if problem.every_s > 0 and not has_work:
             state.next_round_s[e] = state.now_s[e] + problem.every_s
@@ -129,8 +136,19 @@ def advance(problem, state, e):  # type: ignore[no-untyped-def]
 
 
 @njit
+def _close(state, e):  # type: ignore[no-untyped-def]
+    """The episode is over; jobs that still wait are refused."""
+    for i in range(state.num_waiting[e]):
+        state.status[e, state.waiting[e, i]] = JobState.REFUSED
+    state.totals[e, Total.BLOCKED] += state.num_waiting[e]
+    state.num_waiting[e] = 0
+    state.is_over[e] = True
+    state.can_act[e] = False
+
+
+@njit
 def _refuse(problem, state, e):  # type: ignore[no-untyped-def]
-    """Jobs beyond the queue's capacity leave, the last to come first; those that have run stay."""
+    """Jobs beyond the queue's capacity leave, the last to come first; those that have run stay, and count."""
     i = state.num_waiting[e] - 1
     while state.num_waiting[e] > problem.queue_capacity and i >= 0:
         job = state.waiting[e, i]

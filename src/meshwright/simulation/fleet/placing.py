@@ -1,7 +1,16 @@
 """Hosts for a job: the placement rules, compiled.
 
-Every rule takes equally many devices ``g`` on each of ``n / g`` hosts. Ties go to the lowest number. Hosts are written group by
-group, so that neighbouring ranks share a leaf switch.
+Every rule takes equally many devices ``g`` on each of ``n / g`` hosts of the choice's device type, group after group; each group
+gives as many hosts as are wanted still, or all that it has. Hosts are written in that order, so that neighbouring ranks share a
+leaf switch. Ties go to the lowest number.
+
+- `PACKED`: ``g`` is the largest part of a host that divides ``n``. The next group is, of those with hosts enough for all that
+  is wanted still, the one with the fewest such hosts; where none has enough, the one with the most; among equals the one with
+  the fewest free devices. Its fullest hosts are taken first.
+- `NEAREST`: the same with the largest ``g`` for which there are hosts; possible only where `PACKED` is not.
+- `SPREAD`: ``g`` as by `PACKED`. The next group is the one whose trunks carry least; among equals the one with the most free
+  devices. Its emptiest hosts are taken first.
+- `CONSTRUCT`: ``g`` as by `PACKED`; hosts are picked one by one, and put in the order of their groups, by picks within one.
 """
 
 from __future__ import annotations
@@ -94,7 +103,7 @@ def _is_better(problem, load, available, devices, left, rule, group, other):  # 
 
 @njit
 def _trunk_load(problem, load, group):  # type: ignore[no-untyped-def]
-    """The busiest link from a group to the next one; that of its first host where it has no trunk."""
+    """The load of the busiest trunk on the way from a group to the next one by number; zero where there is but one group."""
     network = problem.network
     most = 0.0
     if network.num_groups > 1:
@@ -142,16 +151,26 @@ def placement_class(problem, hosts, count):  # type: ignore[no-untyped-def]
 
 
 @njit
+def can_run_on(problem, entry, kind, part):  # type: ignore[no-untyped-def]
+    """Whether an entry is possible with so many devices a host of a type, however the hosts lie."""
+    menu = problem.menu
+    for spread in range(min(log2(menu.degree[entry] // part) + 1, menu.step_s.shape[3])):
+        if menu.step_s[entry, kind, log2(part), spread] == np.inf:
+            return False
+    return True
+
+
+@njit
 def step_on(problem, entry, hosts, count, part):  # type: ignore[no-untyped-def]
     """Seconds of a step of an entry on some hosts alone, and its hidden network time: those of the slowest device type."""
     network, menu = problem.network, problem.menu
-    spread = placement_class(problem, hosts, count)
+    spread, part_index = placement_class(problem, hosts, count), log2(part)
     worst, hidden = 0.0, 0.0
     for kind in range(menu.step_s.shape[1]):
         for i in range(count):
             if network.host_type[hosts[i]] == kind:
-                step = menu.step_s[entry, kind, log2(part), min(spread, menu.step_s.shape[3] - 1)]
+                step = menu.step_s[entry, kind, part_index, spread]
                 if step > worst:
-                    worst, hidden = step, menu.hidden_s[entry, kind, log2(part), min(spread, menu.step_s.shape[3] - 1)]
+                    worst, hidden = step, menu.hidden_s[entry, kind, part_index, spread]
                 break
     return worst, hidden

@@ -13,22 +13,23 @@ from .state import SharingMode
 
 @njit
 def share_links(problem, state, e):  # type: ignore[no-untyped-def]
-    """Step times and ends of all running jobs, and the load of every link."""
+    """Step times of all running jobs, the ends of those whose step time has changed, and the load of every link."""
     if problem.sharing != SharingMode.NONE:
         hosts = np.empty(0, np.int64)
         count, jobs, loads, step_s = shared_step_times(problem, state, e, -1, hosts, 0, 1)
         first, link, busy_s = loads
         state.load[e] = 0.0
         for i in range(count):
-            state.step_s[e, jobs[i]] = step_s[i]
+            if step_s[i] != state.step_s[e, jobs[i]]:
+                state.step_s[e, jobs[i]] = step_s[i]
+                state.finish_s[e, jobs[i]] = np.nan
             for j in range(first[i], first[i + 1]):
                 state.load[e, link[j]] += busy_s[j] / step_s[i]
     for i in range(state.num_running[e]):
         job = state.running[e, i]
-        if problem.sharing == SharingMode.NONE and not np.isnan(state.finish_s[e, job]):
-            continue
-        left = state.num_steps[e, job] - state.done_steps[e, job]
-        state.finish_s[e, job] = state.since_s[e, job] + left * state.step_s[e, job]
+        if np.isnan(state.finish_s[e, job]):  # rounding may have counted a little more than all steps
+            left = max(0.0, state.num_steps[e, job] - state.done_steps[e, job])
+            state.finish_s[e, job] = state.since_s[e, job] + left * state.step_s[e, job]
 
 
 @njit

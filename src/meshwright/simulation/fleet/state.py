@@ -23,7 +23,7 @@ class PlacementRule(IntEnum):
 
     ``PACKED``: as many devices a host as there are, on the fewest hosts, then the fewest groups. ``SPREAD``: the same hosts'
     parts in the groups whose trunks carry least. ``NEAREST``: smaller parts of hosts where whole ones are not free, in the
-    fewest groups. ``CONSTRUCT``: hosts picked one by one.
+    fewest groups. ``CONSTRUCT``: hosts picked one by one. `placing` tells their order.
     """
 
     PACKED = 0
@@ -79,10 +79,10 @@ class FleetProblem(NamedTuple):
         visible_waiting, visible_running: offered jobs of each kind.
         entries_per_job: most entries of a job type.
         every_s: seconds between two rounds in which running jobs are offered, 0 for none.
-        restart_s: fixed seconds of a restart.
-        storage_bytes_per_s: at which a restart writes and reads the state of a job; per host.
-        min_degree, max_degree: of what a job may be resized to.
-        max_running, max_hosts: ``R`` and ``M``.
+        restart_s: fixed seconds of a restart, which also writes and reads the state of the job.
+        storage_bytes_per_s: at which it does, each once.
+        min_degree, max_degree: of what a job that has run may get.
+        max_running, max_hosts: ``R`` and ``M``; no more jobs run at once, and none on more hosts.
     """
 
     network: FleetNetwork
@@ -141,7 +141,7 @@ class FleetState(NamedTuple):
         is_over: ``(e,)``.
         next_round_s: when running jobs are offered next, ``(e,)``; infinite without rounds.
         in_round: whether they are offered now, ``(e,)``.
-        waiting, num_waiting: job numbers by arrival, ``(e, q)`` and ``(e,)``.
+        waiting, num_waiting: job numbers by arrival, those that were paused among them, ``(e, q)`` and ``(e,)``.
         running, num_running: job numbers by start, ``(e, R)`` and ``(e,)``.
         free: free devices of each host, ``(e, m)``.
         owner: job that holds each device, -1 for none, ``(e, n)``.
@@ -157,10 +157,10 @@ class FleetState(NamedTuple):
         place: place in ``hosts``, ``(e, k)``.
         hosts, num_hosts, part: hosts of each running job, how many and devices on each, ``(e, R, M)``, ``(e, R)``, ``(e, R)``.
         is_taken: places in use, ``(e, R)``.
-        num_restarts: ``(e, k)``.
+        num_restarts: how often a job was taken off its devices, ``(e, k)``.
         held_device_s: device-seconds that each job has held, ``(e, k)``.
         shared_s: seconds by which sharing has stretched a job's steps so far, ``(e, k)``.
-        load: share of each link that is busy, ``(e, L)``.
+        load: share of each link that is busy, zero without sharing, ``(e, L)``.
         totals: see `Total`, ``(e, 6)``.
         offered: job on each place of offer, -1 for none, ``(e, v)``.
         was_offered: running jobs that were decided in this round, ``(e, k)``.
@@ -233,7 +233,7 @@ def new_state(problem: FleetProblem, num_episodes: int, num_jobs: int) -> FleetS
         is_over=np.ones(e, np.bool_),
         next_round_s=np.zeros(e),
         in_round=np.zeros(e, np.bool_),
-        waiting=ints(e, problem.queue_capacity + 1 + capacity * (problem.every_s > 0)),
+        waiting=ints(e, num_jobs if problem.every_s > 0 else min(num_jobs, problem.queue_capacity + 1)),
         num_waiting=ints(e),
         running=ints(e, capacity),
         num_running=ints(e),
