@@ -1,7 +1,9 @@
 """What is seen of a fleet: a graph of hosts, groups of hosts, running jobs and jobs on offer, as padded arrays.
 
 Every feature lies in [0, 1]; a time ``t`` is told as ``t / (t + mean duration of a job)``, other figures without a bound as
-``x / (1 + x)``. Legend: ``m`` hosts, ``r`` groups, ``u`` running jobs that are told (the first to start), ``v`` jobs on offer, ``a`` actions.
+``x / (1 + x)``.
+
+Legend: ``m`` hosts, ``r`` groups, ``u`` running jobs that are told (the first to start), ``v`` jobs on offer, ``a`` actions.
 """
 
 from __future__ import annotations
@@ -227,11 +229,11 @@ def _observe_running(problem, state, e, observer, out):  # type: ignore[no-untyp
     out.running[e] = 0.0
     out.host_of[e] = 0.0
     out.link_of[e] = 0.0
-    count = 0
+    has_trunks = state.trunk_share.shape[2] == network.num_groups
     for i in range(min(state.num_running[e], out.running.shape[1])):
         job = state.running[e, i]
         place = state.place[e, job]
-        row = out.running[e, count]
+        row = out.running[e, i]
         hosts, part = state.num_hosts[e, place], state.part[e, place]
         row[0] = np.log2(hosts * part + 1) / np.log2(num_devices + 1)
         row[1] = min(1.0, state.done_steps[e, job] / state.num_steps[e, job])
@@ -242,25 +244,20 @@ def _observe_running(problem, state, e, observer, out):  # type: ignore[no-untyp
         row[6] = hosts / len(network.host_group)
         row[8] = _of_time(observer, state.deadline_s[e, job] - state.now_s[e])
         row[9] = 1.0
-        out.running_type[e, count] = state.job_type[e, job]
+        out.running_type[e, i] = state.job_type[e, job]
         for j in range(hosts):
             host = state.hosts[e, place, j]
-            out.host_of[e, count, host] = part / size
-            out.link_of[e, count, network.host_group[host]] = 1.0
+            out.host_of[e, i, host] = part / size
+            out.link_of[e, i, network.host_group[host]] = 1.0
         groups = 0.0
         for group in range(network.num_groups):
-            groups += out.link_of[e, count, group]
+            groups += out.link_of[e, i, group]
         row[7] = groups / network.num_groups
-        crosses = (
-            0.0
-            if groups < 2
-            else min(1.0, (state.alone_s[e, job] - observer.best_step_s[state.job_type[e, job]]) / state.alone_s[e, job] + 0.5)
-        )
         for group in range(network.num_groups):
-            if out.link_of[e, count, group] > 0.0 and groups > 1:
+            if has_trunks:
+                out.link_of[e, i, group] = min(1.0, state.trunk_share[e, place, group])
+            if out.link_of[e, i, group] > 0.0 and groups > 1:
                 out.groups[e, group, 4] = min(1.0, out.groups[e, group, 4] + 0.25)
-            out.link_of[e, count, group] *= crosses
-        count += 1
 
 
 @njit

@@ -62,6 +62,7 @@ def start(problem, state, e):  # type: ignore[no-untyped-def]
     state.held_device_s[e] = 0.0
     state.shared_s[e] = 0.0
     state.load[e] = 0.0
+    state.trunk_share[e] = 0.0
     state.totals[e] = 0.0
     state.was_offered[e] = False
     state.building[e] = -1

@@ -19,12 +19,20 @@ def share_links(problem, state, e):  # type: ignore[no-untyped-def]
         count, jobs, loads, step_s = shared_step_times(problem, state, e, -1, hosts, 0, 1)
         first, link, busy_s = loads
         state.load[e] = 0.0
+        num_hosts = state.free.shape[1]
+        has_trunks = state.trunk_share.shape[2] == problem.network.num_groups
         for i in range(count):
+            share = state.trunk_share[e, state.place[e, jobs[i]]]
+            share[:] = 0.0
             if step_s[i] != state.step_s[e, jobs[i]]:
                 state.step_s[e, jobs[i]] = step_s[i]
                 state.finish_s[e, jobs[i]] = np.nan
             for j in range(first[i], first[i + 1]):
-                state.load[e, link[j]] += busy_s[j] / step_s[i]
+                busy = busy_s[j] / step_s[i]
+                state.load[e, link[j]] += busy
+                if has_trunks and link[j] >= 2 * num_hosts:
+                    group = (link[j] - 2 * num_hosts) // 2
+                    share[group] = max(share[group], busy)
     for i in range(state.num_running[e]):
         job = state.running[e, i]
         if np.isnan(state.finish_s[e, job]):  # rounding may have counted a little more than all steps

@@ -161,6 +161,8 @@ class FleetState(NamedTuple):
         held_device_s: device-seconds that each job has held, ``(e, k)``.
         shared_s: seconds by which sharing has stretched a job's steps so far, ``(e, k)``.
         load: share of each link that is busy, zero without sharing, ``(e, L)``.
+        trunk_share: share of the time for which each running job keeps the trunks of each group busy, by place,
+            ``(e, R, r)``; of one column and zero where hosts have no groups, zero without sharing.
         totals: see `Total`, ``(e, 6)``.
         offered: job on each place of offer, -1 for none, ``(e, v)``.
         was_offered: running jobs that were decided in this round, ``(e, k)``.
@@ -206,6 +208,7 @@ class FleetState(NamedTuple):
     held_device_s: NDArray[np.float64]
     shared_s: NDArray[np.float64]
     load: NDArray[np.float64]
+    trunk_share: NDArray[np.float64]
     totals: NDArray[np.float64]
     offered: NDArray[np.int64]
     was_offered: NDArray[np.bool_]
@@ -262,6 +265,7 @@ def new_state(problem: FleetProblem, num_episodes: int, num_jobs: int) -> FleetS
         held_device_s=np.zeros((e, k)),
         shared_s=np.zeros((e, k)),
         load=np.zeros((e, len(problem.network.capacity_bytes_per_s))),
+        trunk_share=np.zeros((e, capacity, problem.network.num_groups if problem.network.num_groups < m else 1)),
         totals=np.zeros((e, len(Total))),
         offered=ints(e, problem.num_offers),
         was_offered=np.zeros((e, k), np.bool_),
