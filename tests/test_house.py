@@ -233,7 +233,10 @@ MODULES = {
     for package, folder in PROJECT["tool"]["setuptools"]["package-dir"].items()
     for path in (ROOT / folder).glob("*.py")
 }
-DOCUMENTED = {"meshwright.simulation.contention.interleaving": "predictions.md"}
+DOCUMENTED = {
+    "meshwright.planners.menu.build": "predictions.md",
+    "meshwright.simulation.contention.interleaving": "predictions.md",
+}
 """Modules that no command and no public name reaches, each with the page that says what they are for."""
 
 

@@ -85,6 +85,8 @@ class LayoutSearch:
         on_best: called with each layout that is better than all before.
         counts: what became of the layouts.
         kernels: prices kernels; by default by the device's own constants.
+        within: layouts that take more than so many times the best one's time are passed by, also where they would be on the
+            front; then nothing is priced for an early answer.
     """
 
     space: LayoutSpace
@@ -96,6 +98,7 @@ class LayoutSearch:
     on_best: Callable[[RankedLayout, Counts], None] = lambda found, counts: None
     counts: Counts = field(default_factory=Counts)
     kernels: KernelModel | None = None
+    within: float = math.inf
 
     def __post_init__(self) -> None:
         model = self.kernels or kernel_model(self.device)
@@ -121,7 +124,8 @@ class LayoutSearch:
                 gc.enable()
 
     def _run(self, worlds: Sequence[int]) -> Searched:
-        self._dive(worlds[-1])
+        if self.within == math.inf:
+            self._dive(worlds[-1])
         waiting: list[_Waiting] = []
         for world in worlds:
             for node, leaves, work, memory_bytes in self._fitting(world):
@@ -129,7 +133,8 @@ class LayoutSearch:
         heapify(waiting)
         while waiting:
             one = heappop(waiting)
-            if self._found.are_better_than(one.bound_s, one.memory_bytes, one.node.world):
+            is_slow = one.bound_s > self.within * self._found.best_s
+            if is_slow or self._found.are_better_than(one.bound_s, one.memory_bytes, one.node.world):
                 self.counts.pruned += len(one.leaves)
             elif one.work is None:
                 for made in self._leaves(one):

@@ -72,6 +72,7 @@ def build_menu(
         MeshwrightError: a job, or a file that the costs name, is missing or wrong.
     """
     chosen, priced_by = menu or MenuSettings(), (costs or CostSettings()).of_layouts
+    _check(chosen, cluster)
     types = tuple(job_type(one) for one in job_types)
     path = (kept_files.cache_folder() if cache is None else cache) / f"{_key(types, cluster, chosen, priced_by)}.menu"
     found = _read(path)
@@ -79,6 +80,14 @@ def build_menu(
         found = _built(types, cluster, chosen, priced_by, progress)
         kept_files.write(path, _content(*found))
     return Menu(found[0], types, found[1])
+
+
+def _check(menu: MenuSettings, cluster: Cluster) -> None:
+    """Refuse what no job can use."""
+    menu.check()
+    for degree in menu.degrees:
+        if degree > cluster.num_devices:
+            raise ConfigError(f"{cluster.name} has {cluster.num_devices} devices", field="menu.degrees", value=degree)
 
 
 def _key(types: Sequence[JobType], cluster: Cluster, menu: MenuSettings, costs: CostSettings) -> str:
@@ -96,9 +105,6 @@ def _built(
     costs: CostSettings,
     progress: Callable[[str, int, int], None] | None,
 ) -> _Found:
-    for degree in menu.degrees:
-        if degree > cluster.num_devices:
-            raise ConfigError(f"{cluster.name} has {cluster.num_devices} devices", field="menu.degrees", value=degree)
     maker = EntryMaker(cluster, menu, costs)
     found: list[list[PricedEntry]] = []
     for number, job in enumerate(types):

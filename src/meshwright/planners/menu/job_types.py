@@ -17,7 +17,7 @@ from ...costs.training_step.step_time import Pricer
 from ...costs.work.graph_work import GraphWork, describe_graph
 from ...costs.work.work import LayoutWork, describe
 from ...devices import DeviceType
-from ...errors import GraphError
+from ...errors import GraphError, PlanError
 from ...jobs.graph import JobGraph
 from ...jobs.load import JobSource
 from ...jobs.transformer import TransformerShape
@@ -32,6 +32,9 @@ from .settings import JobTypeSettings, MenuSettings
 
 STATE_BYTES = 14.0
 """Of a transformer's parameter in 16 bits, its float32 copy and both moments, as `costs.work.memory` counts them."""
+
+WITHIN = 1.5
+"""Times the fastest layout's time beyond which a layout is of no use on a menu, whatever memory it saves."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,9 +124,17 @@ class TransformerType(JobType):
         return STATE_BYTES * parameters
 
     def front(self, degree: int, where: Where, menu: MenuSettings) -> Sequence[RankedLayout]:
-        """See `JobType.front`."""
+        """See `JobType.front`; activations are computed again only where no layout fits otherwise, unless the menu says."""
+        try:
+            return self._front(degree, where, menu, {"recompute": ("none",)} | menu.kept)
+        except PlanError:
+            return self._front(degree, where, menu, menu.kept)
+
+    def _front(
+        self, degree: int, where: Where, menu: MenuSettings, kept: dict[str, tuple[object, ...]]
+    ) -> Sequence[RankedLayout]:
         per_host = where.devices_per_host
-        space = LayoutSpace(self.shape, self.sequence_length, self.global_batch, per_host, menu.kept, menu.orders)
+        space = LayoutSpace(self.shape, self.sequence_length, self.global_batch, per_host, kept, menu.orders)
         search = LayoutSearch(
             space,
             where.device,
@@ -132,6 +143,7 @@ class TransformerType(JobType):
             where.costs.overlap_slowdown,
             top=1,
             kernels=self._model(where),
+            within=WITHIN,
         )
         return search.run([degree]).front
 

@@ -9,14 +9,13 @@ from pydantic import Field, field_validator, model_validator
 
 from ... import settings
 from ...packaged import Shipped
+from ...plans.rank_order import check_order
 from ...plans.transformer import PlannedTransformer
 from ..layouts.space import parse_keep
 
-SPACE = (
-    "tp=1|2|4|8,cp=1,pp=1|2|4|8|16,ep=1|2|4|8,virtual_stages=1|2|4,schedule=1f1b|interleaved,micro_batch=1|2|4|8|16,zero=0|1|3"
-)
-"""What is tried of transformers unless a menu says otherwise. Recomputation and the cut by sequence take all their values,
-``dp`` what is left."""
+SPACE = "tp=1|2|4|8,cp=1,pp=1|2|4|8|16,ep=1|4|8,virtual_stages=1|2|4,schedule=1f1b|interleaved,micro_batch=1|2|4|8|16,zero=0|1|3"
+"""What is tried of transformers unless a menu says otherwise. The cut by sequence takes both its values, ``dp`` what is left.
+Activations are computed again only where no layout fits otherwise."""
 
 PRESET = "preset:"
 
@@ -90,6 +89,16 @@ class MenuSettings(settings.Settings):
         if list(degrees) != sorted(set(degrees)):
             raise ValueError("must rise, none twice")
         return degrees
+
+    def check(self) -> None:
+        """Refuse keys, values and rank orders that no layout has.
+
+        Raises:
+            PlanError: there is one.
+        """
+        parse_keep(self.keep)
+        for order in self.orders:
+            check_order(order)
 
     @property
     def kept(self) -> dict[str, tuple[object, ...]]:

@@ -55,7 +55,7 @@ class SlotTraffic(NamedTuple):
 
 
 def sent(work: LayoutWork | GraphWork) -> Iterator[Sent]:
-    """All messages of a step of a layout without zero-bubble schedule."""
+    """All messages of a step."""
     layout = work.layout
     pp, width, m = layout.pp, stage_width(layout), layout.num_micro_batches
     times: dict[Message, NDArray[np.float64]] = {}
