@@ -23,11 +23,11 @@ from ...envs.fleet.batch import FleetBatch
 from ...envs.fleet.fleet import Fleet
 from ...envs.fleet.objective import is_better, objective_value
 from ...errors import CheckpointError, NothingToLearnError
+from ...jobs.seeds import FIRST_VALIDATION_SEED
 from ...models.fleet_network import FleetNetwork
 from ...models.fleet_policy import FleetPolicy
 from ...models.fleet_saved import SavedFleetNetwork, player
 from ...planners.fleet.rules import fleet_rule
-from ..validation import FIRST_VALIDATION_SEED
 from . import fleet_checkpoint
 from .imitation import _choose_all, imitate
 from .run_folder import FleetRunFolder
