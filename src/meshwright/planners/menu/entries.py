@@ -151,7 +151,7 @@ class EntryMaker:
         traffic: list[SlotTraffic | None] = [None] * shape[1]
         for at in alone:
             place, device = at.place, self.cluster.device_types[at.place.device_type]
-            level = place.index[1]
+            level = place.position[1]
             sent = traffic[level]
             if sent is None:
                 devices, work = self.classes.devices(place, degree), job.work(entry.layout, device, self.costs)
@@ -159,8 +159,8 @@ class EntryMaker:
             if self._fits(entry, at):
                 step = job.step(entry.layout, entry.order, self._where(at, degree))
                 busy_s = self.classes.link_s(place, degree, sent.sent_bytes)
-                step_s[place.index] = step.step_s
-                hidden_s[place.index] = max(0.0, busy_s - exposed_s(step.breakdown_s, sent.axes))
+                step_s[place.position] = step.step_s
+                hidden_s[place.position] = max(0.0, busy_s - exposed_s(step.breakdown_s, sent.axes))
         return PricedEntry(entry, step_s, hidden_s, traffic)
 
 

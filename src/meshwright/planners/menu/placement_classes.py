@@ -44,7 +44,7 @@ class PlacementClass(NamedTuple):
     hosts_per_group: int
 
     @property
-    def index(self) -> tuple[int, int, int]:
+    def position(self) -> tuple[int, int, int]:
         """Where it stands in the arrays of a `MenuTable`."""
         return self.device_type, self.devices_per_host.bit_length() - 1, self.hosts_per_group.bit_length() - 1
 
