@@ -56,7 +56,7 @@ def _menu(network: FleetNetwork) -> MenuTable:
                     _: int, part: int, spread: int, degree: int = degree, alone: float = work_s * (1 + 0.05 * layout)
                 ) -> float:
                     across = 0.0 if degree == part else num_bytes / 50e9 * (1.2 if spread < 4 else 1.0)  # noqa: B023
-                    return alone / degree + across
+                    return alone_s + across
 
                 entries.append((degree, step_s, lambda *_: 0.0, ring(num_bytes, 8)))
         types.append(entries)
