@@ -48,7 +48,7 @@ def _menu(network: FleetNetwork) -> MenuTable:
     rng = np.random.default_rng(0)
     types, work_device_s = [], []
     for _ in range(NUM_TYPES):
-        work_s, num_bytes = 10 ** rng.uniform(-1, 1.5), 10 ** rng.uniform(8.5, 10.5)
+        work_s, num_bytes = 10 ** rng.uniform(-1, 1.5), 10 ** rng.uniform(8, 9.5)
         entries = [
             (degree, _step_s(degree, work_s * (1 + 0.05 * layout), num_bytes), lambda *_: 0.0, ring(num_bytes, 8))
             for degree in DEGREES
