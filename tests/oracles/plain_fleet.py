@@ -71,6 +71,7 @@ class Job:
     restarts: int = 0
     held_device_s: float = 0.0
     shared_s: float = 0.0
+    trunk_share: list[float] = field(default_factory=list)
 
 
 def read_menu(table):
@@ -116,6 +117,7 @@ class PlainFleet:
         self.in_round = False
         self.decided: set[Job] = set()
         self.load = [0.0] * len(self.capacity)
+        self.num_trunks = network.num_groups if network.num_groups < len(self.hosts) else 0
         self.totals = dict.fromkeys(Total, 0.0)
 
     # Time.
@@ -326,6 +328,7 @@ class PlainFleet:
             if entry.step_s[of] > job.alone_s:
                 job.alone_s, job.hidden_s = entry.step_s[of], entry.hidden_s[of]
         job.step_s = job.alone_s
+        job.trunk_share = [0.0] * max(1, self.num_trunks)
         self.decided.add(job)
         self.running.append(job)
         self.share()
@@ -372,6 +375,9 @@ class PlainFleet:
                     job.step_s, job.finish_s = new_s, None
                 for link, (busy_s, _) in of_job.items():
                     self.load[link] += busy_s / new_s
+                trunks = [(busy_s / new_s, link - 2 * len(self.hosts)) for link, (busy_s, _) in of_job.items()]
+                for group in range(self.num_trunks):
+                    job.trunk_share[group] = max((share for share, trunk in trunks if trunk // 2 == group), default=0.0)
         for job in self.running:
             if job.finish_s is None:
                 job.finish_s = job.since_s + max(0.0, job.steps - job.done) * job.step_s

@@ -18,8 +18,9 @@ def seen(state):
     jobs = [tuple(column[0, k].item() for column in columns) for k in range(state.status.shape[1])]
     waiting, running = state.waiting[0, : state.num_waiting[0]], state.running[0, : state.num_running[0]]
     hosts = [state.hosts[0, p, : state.num_hosts[0, p]].tolist() for p in state.place[0, running]]
+    trunks = state.trunk_share[0, state.place[0, running]].tolist()
     owners, load = state.owner[0].tolist(), state.load[0].tolist()
-    return state.now_s[0].item(), waiting.tolist(), running.tolist(), hosts, owners, load, state.totals[0].tolist(), jobs
+    return state.now_s[0].item(), waiting.tolist(), running.tolist(), hosts, trunks, owners, load, state.totals[0].tolist(), jobs
 
 
 def seen_plainly(fleet):
@@ -38,7 +39,8 @@ def seen_plainly(fleet):
     waiting, running = [job.number for job in fleet.waiting], [job.number for job in fleet.running]
     hosts = [[host.number for host in job.hosts] for job in fleet.running]
     owners = [-1 if owner is None else owner.number for host in fleet.hosts for owner in host.owners]
-    return fleet.now_s, waiting, running, hosts, owners, fleet.load, list(fleet.totals.values()), jobs
+    trunks = [job.trunk_share for job in fleet.running]
+    return fleet.now_s, waiting, running, hosts, trunks, owners, fleet.load, list(fleet.totals.values()), jobs
 
 
 def play_both(problem, workload, rng):

@@ -86,6 +86,31 @@ def test_two_jobs_on_one_trunk():
     assert state.shared_s[0] == pytest.approx([8 * (step_s - 4)] * 2)
 
 
+def test_a_restart_that_ends_with_a_round_disturbs_from_then_on():
+    # Both jobs cross the trunks. Job 1 is paused and resumed in the round of 10 s and restarts until 20 s, the next round.
+    network = network_of("two leaves")
+    problem = problem_of(
+        network,
+        menu_of(network, [[entry(8, 4.0, 10e9)]]),
+        rules=[(CONSTRUCT, 0)],
+        sharing=int(SharingMode.FAIR),
+        every_s=10.0,
+        restart_s=10.0,
+        visible_running=2,
+    )
+    state = samples.started(problem, jobs((0.0, 0, 100.0, NEVER), (0.0, 0, 100.0, NEVER)))
+    step_s = []
+    for action in (placed(problem, 0), 0, 2, placed(problem, 0), 1, 3, problem.first_pause + 1, placed(problem, 0), 1, 3):
+        dynamics.act(problem, state, 0, action)
+        step_s.append(state.step_s[0].tolist())
+    assert state.now_s[0] == 10
+    assert step_s[-1] == [4, 4]
+    assert step_s[-5][0] > 4
+    dynamics.act(problem, state, 0, 0)
+    assert state.now_s[0] == 20
+    assert state.step_s[0].tolist() == step_s[-5]
+
+
 def elastic_problem(**keys):
     """Entries of two and of four devices on one host; rounds every 10 s; a restart takes 3 s and the state 2 x 1 s."""
     network = network_of("one host")

@@ -21,6 +21,7 @@ def run(problem, state, e, job, entry, hosts, count, part):  # type: ignore[no-u
     state.place[e, job] = place
     state.num_hosts[e, place] = count
     state.part[e, place] = part
+    state.trunk_share[e, place] = 0.0
     for i in range(count):
         host = hosts[i]
         state.hosts[e, place, i] = host
