@@ -189,7 +189,7 @@ class PlainFleet:
     # Decisions.
 
     def decide(self):
-        while len(possible := self.possible()) > 1:
+        while (possible := self.possible()).keys() - {PASS}:
             action = yield set(possible)
             if action == PASS:
                 break
@@ -214,6 +214,8 @@ class PlainFleet:
             own = free | {host: free[host] + job.part for host in job.hosts}
             actions |= self.placements(self.problem.visible_waiting + i, job, own)
             actions[first_pause + i] = self.pause, job
+        if not self.to_come and not self.running and len(actions) > 1:
+            del actions[PASS]
         return actions
 
     def placements(self, place, job, free):

@@ -82,7 +82,7 @@ def _play(env: FleetVecEnv, chosen: ImitationSettings, discount: float) -> _Data
     rows = []
     for _ in range(rounds):
         picked = np.zeros(env.num_envs, np.int64)
-        _choose_all(fleet.problem, state, rule, picked)
+        choose_all(fleet.problem, state, rule, picked)
         rows.append(seen)
         actions.append(picked)
         env.step_async(picked)
@@ -106,7 +106,8 @@ def _discounted(rewards: NDArray[np.float32], ends: NDArray[np.bool_], discount:
 
 
 @njit
-def _choose_all(problem, state, rule, out):  # type: ignore[no-untyped-def]
+def choose_all(problem, state, rule, out):  # type: ignore[no-untyped-def]
+    """What a rule does in every episode that is not over, written into ``out``."""
     for e in range(len(out)):
         if not state.is_over[e]:
             out[e] = choose(problem, state, e, rule)

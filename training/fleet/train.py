@@ -29,7 +29,7 @@ from ...models.fleet_policy import FleetPolicy
 from ...models.fleet_saved import SavedFleetNetwork, player
 from ...planners.fleet.rules import fleet_rule
 from . import fleet_checkpoint
-from .imitation import _choose_all, imitate
+from .imitation import choose_all, imitate
 from .run_folder import FleetRunFolder
 from .settings import FleetTrainSettings
 from .vec_env import FleetVecEnv
@@ -170,7 +170,7 @@ def _rule(fleet: Fleet, name: str) -> Picks:
 
     def pick(batch: FleetBatch) -> Any:
         out = np.zeros(batch.num_episodes, np.int64)
-        _choose_all(fleet.problem, batch.state, rule, out)
+        choose_all(fleet.problem, batch.state, rule, out)
         return out
 
     return pick

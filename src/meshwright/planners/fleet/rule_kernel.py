@@ -87,7 +87,18 @@ class FleetRule(NamedTuple):
 
 @njit
 def choose(problem, state, e, rule):  # type: ignore[no-untyped-def]
-    """The action of a rule in episode ``e``; one of those that are possible."""
+    """The action of a rule in episode ``e``; one of those that are possible, its job's best where it must not pass."""
+    action = _wanted(problem, state, e, rule)
+    if action == 0 and not state.can_act[e, 0]:
+        for place in range(problem.visible_waiting):
+            if state.offered[e, place] >= 0 and action == 0:
+                action = best_action(problem, state, e, rule, place, -1)
+    return action
+
+
+@njit
+def _wanted(problem, state, e, rule):  # type: ignore[no-untyped-def]
+    """The action of a rule; 0 where it would pass."""
     if rule.preempts and state.in_round[e]:
         action = _preempt(problem, state, e, rule)
         if action > 0:

@@ -7,6 +7,8 @@ A job may run by an entry on the hosts of a placement choice where these hosts a
 placement class, and a job that has run keeps to ``min_degree`` and ``max_degree``. A waiting job must also be able to meet its
 deadline that way, alone and with its restart, and start only while fewer than ``max_running`` jobs run. To construct takes
 enough hosts on which the entry is possible, however they lie, by the largest part of a host that divides its degree.
+
+To pass is possible unless time would stand still: where no job runs and none is to come, one that can start must.
 """
 
 from __future__ import annotations
@@ -32,6 +34,8 @@ def offer(problem, state, e):  # type: ignore[no-untyped-def]
         state.offered[e, i] = job
         if state.num_running[e] < problem.max_running:
             _offer_job(problem, state, e, i, job, 0, state.free[e])
+    if state.num_running[e] == 0 and state.num_arrived[e] == state.arrival_s.shape[1]:
+        state.can_act[e, 0] = not state.can_act[e, 1:].any()
     if not state.in_round[e]:
         return
     place = problem.visible_waiting
