@@ -92,10 +92,10 @@ def fleet_network(cluster: Cluster) -> NamedNetwork:
     first = np.zeros(num_groups**2 + 1, np.int64)
     np.cumsum([len(way) for way in ways], out=first[1:])
     first_device = np.searchsorted(cluster.device_host, np.arange(cluster.num_hosts))
-    arrays = FleetNetwork(
-        host_group=np.ascontiguousarray(group, np.int64),
-        class_group=np.ascontiguousarray(group if clos is not None else np.zeros_like(group), np.int64),
-        host_type=np.ascontiguousarray(cluster.device_type[first_device], np.int64),
+    arrays = FleetNetwork(  # copies: an array that cannot be written is another type to compiled code
+        host_group=np.array(group, np.int64),
+        class_group=np.array(group if clos is not None else np.zeros_like(group), np.int64),
+        host_type=np.array(cluster.device_type[first_device], np.int64),
         num_groups=num_groups,
         group_first=np.concatenate([[0], np.cumsum(np.bincount(group, minlength=num_groups))]).astype(np.int64),
         group_hosts=np.argsort(group, kind="stable").astype(np.int64),
