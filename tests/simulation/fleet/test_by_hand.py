@@ -30,7 +30,7 @@ def placed(problem, offer, number=0, choice=0):
 
 def first_choice(_, actions):
     """The first job that can start does."""
-    return actions[1] if len(actions) > 1 else actions[0]
+    return next(action for action in actions if action > 0)
 
 
 def test_a_queue_of_two():

@@ -144,7 +144,7 @@ def test_renumbering_leaves_of_different_sizes_changes_no_time(sizes, sharing, s
         def choose(state, actions, order=order):
             free = np.add.reduceat(state.free[0], np.cumsum([0, *order[:-1]])) // 4
             told_apart.append(len(set(free.tolist()) - {0}) == (free > 0).sum())
-            return actions[1] if len(actions) > 1 else 0
+            return next((action for action in actions if action > 0), 0)
 
         finish_s.append(samples.play(problem, workload, choose).finish_s[0])
     assume(all(told_apart))
