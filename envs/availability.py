@@ -10,7 +10,7 @@ degrees.
 - ``candidate_shapes``, ``candidate_any``: the same as it will be once the candidate has been taken, ``(a, s, h)`` and
   ``(a, d, h)``.
 - ``candidate_ends``: whether the job would end within the episode, ``(a, 1)``.
-- ``episode``: arrivals ``x`` until the episode ends, the one at hand among them, as ``x / (x + the last slot)``; then, for each
+- ``episode``: arrivals ``x`` until the episode ends, the current one among them, as ``x / (x + the last slot)``; then, for each
   of the scenario's ``load_windows``, arrivals ``n`` within so many mean inter-arrival times ``w`` before now, one that comes just
   now among them, as ``n / (n + w)``: one half where jobs come as often as on average; then, for each of its
   ``deadline_windows``, mean and standard deviation over so many latest arrivals of their allowed time ``t`` over that on one
@@ -36,7 +36,7 @@ KEYS = ("cluster_shapes", "cluster_any", "candidate_shapes", "candidate_any", "c
 
 
 class Shapes(NamedTuple):
-    """Figures that `write_availability` needs beside the problem.
+    """Figures that `write_availability` needs in addition to the problem.
 
     Attributes:
         mean_s: length of the first slot.
@@ -44,8 +44,8 @@ class Shapes(NamedTuple):
         is_even: whether each slot is as long as the first.
         arrivals: mean inter-arrival times in it.
         windows: in which arrivals are counted, in mean inter-arrival times, ``(w,)``.
-        latest: numbers of latest arrivals whose deadlines are told, ``(l,)``.
-        work: windows in which the offered load is told, in mean inter-arrival times, ``(o,)``.
+        latest: numbers of latest arrivals whose deadlines are observed, ``(l,)``.
+        work: windows in which the offered load is observed, in mean inter-arrival times, ``(o,)``.
         shape: of each block, ``(b,)``.
         degree: of each shape, ``(s,)``.
         num_blocks: of each shape, ``(s,)``.
@@ -82,8 +82,8 @@ def shapes(
         arrivals: mean inter-arrival times in it.
         growth: of each slot over the one before it.
         windows: in which arrivals are counted, in mean inter-arrival times.
-        latest: numbers of latest arrivals whose deadlines are told.
-        work: windows in which the offered load is told, in mean inter-arrival times.
+        latest: numbers of latest arrivals whose deadlines are observed.
+        work: windows in which the offered load is observed, in mean inter-arrival times.
     """
     first = np.unique(space.shape, return_index=True)[1]
     slots_s = mean_s * np.cumsum(growth ** np.arange(num_slots, dtype=np.float64))
@@ -152,7 +152,7 @@ def write_availability(problem: Problem, episodes: Episodes, e: int, given: Shap
 
 @njit
 def _write_recent(problem, episodes, e, given, out):  # type: ignore[no-untyped-def]
-    """What is told of the latest arrivals."""
+    """Figures of the latest arrivals."""
     num, num_windows = episodes.num_arrived[e], len(given.windows)
     now_s, gap_s, arrival_s = episodes.now_s[e], given.mean_s / given.arrivals, episodes.arrival_s[e, :num]
     for i in range(num_windows):

@@ -31,7 +31,7 @@ class BenchmarkSettings(settings.Settings):
         name: for tables; the file's stem in the built-in ones.
         scenario: cluster, workload and rules.
         reward: what an agent is paid.
-        policies: compared where the command names none beside those given.
+        policies: compared where the command names none, in addition to those given.
         num_seeds: test episodes (seeds 0, 1, ...), the same for every policy.
         num_validation_seeds: episodes (seeds 100, 101, ...) on which a tuned baseline is chosen.
         variants: of a family, the changes that make each of its variants, ``key=value`` as for ``--set``.
@@ -116,7 +116,7 @@ def load_benchmark(spec: str, *, changes: Sequence[str] | None = None, trace: st
         return _load(family, wanted)
     found = _load(family, [])
     if variant not in found.variants:
-        return found.variant(variant)  # tells what there is
+        return found.variant(variant)  # the error names those that there are
     changed = found.model_copy(update={"variants": {variant: (*found.variants[variant], *wanted)}})
     try:
         return _with_paths(changed.variant(variant), family)
@@ -138,9 +138,22 @@ def load_variants(
 
 
 def relative_to_file(spec: str, folder: Path) -> str:
-    """A path from the folder of the file that names it, where a file is there; any other spelling as it is."""
+    """A path from the folder of the file that names it, where a file is there; any other text as it is."""
     inside = folder / spec
     return str(inside) if not spec.startswith("preset:") and os.path.isfile(inside) else spec
+
+
+def named_in_config(spec: str, config: str | Path, *, is_changed: bool) -> str:
+    """A benchmark that a config of training names, by an absolute path where it is a file, to be found from anywhere.
+
+    Args:
+        spec: ``preset:NAME``, a bare name or a path.
+        config: the file, whose folder paths refer to.
+        is_changed: whether a change on the command line says so; paths refer to the current folder then.
+    """
+    named = spec if is_changed else relative_to_file(spec, Path(config).parent)
+    is_path = not named.startswith("preset:") and named not in benchmark_names() and Path(named).is_file()
+    return str(Path(named).resolve()) if is_path else named
 
 
 def _load(spec: str, changes: Sequence[str]) -> BenchmarkSettings:
@@ -163,7 +176,7 @@ def _with_paths(loaded: BenchmarkSettings, spec: str) -> BenchmarkSettings:
 
 
 def _parted(spec: str) -> tuple[str, str | None]:
-    """The spelling of a benchmark and the variant after it, if there is one."""
+    """The name of a benchmark and the variant after it, if there is one."""
     before, slash, name = spec.rpartition("/")
     is_variant = before.startswith("preset:") or before in benchmark_names() or Path(before).is_file()
     return (before, name) if slash and is_variant and not Path(spec).exists() else (spec, None)

@@ -18,7 +18,7 @@ from ..simulation.pacml.semantics import PacmlSemantics
 from ..simulation.pacml.switches import PRESETS
 
 KEY = "ground"
-"""Of what a policy's file tells of its training."""
+"""Of what a policy's file holds about its training."""
 # Keys of a scenario that are rules of the game, and what to call their defaults, which stand in no ground.
 RULES = {"semantics": "general", "queue_capacity": "0"} | dict.fromkeys(
     ("failures", "preemption", "splitting", "costs"), "by default"
@@ -112,7 +112,7 @@ def off_ground(name: str, known: Sequence[Ground], here: Ground) -> str | None:
 
     Args:
         name: the policy's.
-        known: what its file tells.
+        known: what its file holds.
         here: where it is to act.
     """
     if not known:

@@ -33,11 +33,11 @@ class JobPartitioningEnv(gymnasium.Env[Observation, np.int64]):
     rejects the job. A placed job owns its devices until it ends.
 
     After these, with the rule ``all-blocks``, come up to ``max_listed_blocks`` candidates: every free block that suits,
-    those that nothing tells apart once (see `simulation.decision_space.listing`).
+    those that do not differ in anything once (see `simulation.decision_space.listing`).
 
     **PAC-ML.** With ``semantics: {kind: pacml}`` jobs are cut, priced and blocked as in the published PAC-ML simulator,
     with or without its defects. The rule ``published`` is its first fit, by which a job may hold several blocks; the mask
-    always tells what really fits, but this rule's candidates may be tried where it does not, as its agents do.
+    always shows what really fits, but this rule's candidates may be tried where it does not, as its agents do.
 
     **Queue.** With ``queue_capacity: 0`` a rejected job is gone, and every step is an arrival. With a queue, a rejected
     job waits while there is room and its deadline can be met; whenever devices become free, the waiting jobs that fit
@@ -45,7 +45,7 @@ class JobPartitioningEnv(gymnasium.Env[Observation, np.int64]):
     the time that its deadline still allows. It leaves as blocked once no block could meet its deadline.
 
     **Interruptions.** With ``failures`` or ``preemption`` in the scenario, jobs may end later than predicted. The
-    observation tells what is known by then, never what will happen.
+    observation holds what is known by then, never what will happen.
 
     **Observation.** ``Dict``; every feature lies in [0, 1] (``x / (x + y)`` for unbounded figures).
 
@@ -66,7 +66,7 @@ class JobPartitioningEnv(gymnasium.Env[Observation, np.int64]):
     ``action_mask``      (a,)          1 where the candidate is offered
     ===================  ============  =======================================================================
 
-    With ``shape_slots: h`` in the scenario six more keys tell of the next h arrivals and of the end of the episode (and, with
+    With ``shape_slots: h`` in the scenario six more keys describe the next h arrivals and of the end of the episode (and, with
     ``load_windows``, ``deadline_windows`` and ``work_windows``, of the latest arrivals):
     ``cluster_shapes``, ``cluster_any``, ``candidate_shapes``, ``candidate_any``, ``candidate_ends``, ``episode`` (see
     `envs.availability`).

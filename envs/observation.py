@@ -51,7 +51,7 @@ CANDIDATE_FEATURES = (
 
 @by_reference
 class FeatureParameters(NamedTuple):
-    """Figures that the compiled feature functions need beside the problem.
+    """Figures that the compiled feature functions need in addition to the problem.
 
     Attributes:
         slots_s: moments ahead in seconds, ``(h,)``.
@@ -87,8 +87,8 @@ class ObservationArrays(NamedTuple):
 
     def current(self) -> dict[str, NDArray[Any]]:
         """The arrays by key; those of the availability only where it is switched on."""
-        shown = self._asdict()
-        return {key: shown[key] for key in shown if key not in KEYS or self.episode.size}
+        arrays = self._asdict()
+        return {key: arrays[key] for key in arrays if key not in KEYS or self.episode.size}
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,12 +25,12 @@ def play_episode(chooser: Policy, scenario: Scenario, seed: int, latency_s: list
     observes = getattr(chooser, "observes", True)
     batch = EpisodeBatch(scenario, 1, observes=observes)
     batch.reset(0, np.random.default_rng(seed))
-    chooser.begin(seed)
+    chooser.reset(seed)
     while not batch.is_over[0]:
         observation = {key: value[0] for key, value in batch.observations.current().items()} if observes else {}
-        shown = decision(scenario, batch.episodes, 0)
+        current = decision(scenario, batch.episodes, 0)
         began = time.perf_counter()
-        choice = chooser.choose(shown, observation)
+        choice = chooser.choose(current, observation)
         if latency_s is not None:
             latency_s.append(time.perf_counter() - began)
         choice = checked(choice, chooser.name, scenario.problem.num_candidates)

@@ -29,7 +29,7 @@ OP_FEATURES = (
     "share of parameters",
 )
 DEGREE_FEATURES = ("share of devices", "doublings")
-# Coordinates of devices that a shape's extents are told along; missing ones count as one wide.
+# Coordinates of devices along which a shape's extents are given; missing ones count as one wide.
 NUM_EXTENTS = 3
 SHAPE_FEATURES = ("share of devices", "doublings", *(f"extent {i}" for i in range(NUM_EXTENTS)), "blocks per device")
 
@@ -45,11 +45,11 @@ class StaticFeatures:
         num_graphs: ``g``.
         degrees: features of each degree, ``(d, len(DEGREE_FEATURES))``.
         shapes: features of each shape, ``(s, len(SHAPE_FEATURES))``.
-        shape_slots: moments ahead that observations tell of by shape; 0: none.
+        shape_slots: moments ahead that observations describe by shape; 0: none.
         slot_growth: length of each slot over that of the one before it.
         load_windows: windows before each decision in which arrivals are counted.
-        deadline_windows: numbers of latest arrivals of whose deadlines observations tell.
-        work_windows: windows before each decision of whose jobs observations tell the offered load.
+        deadline_windows: numbers of latest arrivals whose deadlines are observed.
+        work_windows: windows before each decision whose offered load is observed.
         num_recent: figures that observations hold of the latest arrivals.
     """
 

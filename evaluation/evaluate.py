@@ -17,6 +17,7 @@ import numpy as np
 from ..envs.benchmark import BenchmarkSettings
 from ..envs.ground import Ground
 from ..errors import ConfigError, PolicyError
+from ..jobs.seeds import FIRST_VALIDATION_SEED, validation_seeds
 from ..planning.policies import check_best_fixed, display_name, each_fixed, is_best_fixed, kind, off_ground, policy
 from ..simulation.cluster.records import EpisodeRecord
 from ..simulation.cluster.scenario import Scenario
@@ -29,7 +30,6 @@ from .statistics import excludes_zero, interval, least, paired
 
 FORMAT_VERSION = 2
 FIRST_TEST_SEED = 0
-FIRST_VALIDATION_SEED = 100
 MAX_PROCESSES = 256
 
 Progress = Callable[[str, int, int], None]
@@ -294,7 +294,7 @@ def _latencies(player: Player, acting: dict[str, str]) -> dict[str, dict[str, fl
 
 def _best_fixed(player: Player, specs: Sequence[str], progress: Progress | None) -> dict[str, dict[str, Any]]:
     """For each ``best-fixed`` the degree with the least blocking on the validation episodes, of several the smallest."""
-    seeds = list(range(FIRST_VALIDATION_SEED, FIRST_VALIDATION_SEED + player.benchmark.num_validation_seeds))
+    seeds = list(validation_seeds(player.benchmark.num_validation_seeds))
     fixed = {spec: each_fixed(spec, player.scenario) for spec in specs}
     names = dict.fromkeys(name for degrees in fixed.values() for name in degrees)
     tasks = [(name, seed) for name in names for seed in seeds]

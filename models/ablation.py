@@ -10,7 +10,7 @@ from torch import Tensor
 from ..envs.observation import CANDIDATE_FEATURES, CLUSTER_FEATURES, DEVICE_FEATURES, JOB_FEATURES
 from .settings import Part
 
-# What the simulated step times of a candidate tell.
+# Features that follow from the simulated step times of a candidate.
 _LOOK_AHEAD = ("completion against deadline", "completion", "device-seconds", "communication share", "efficiency")
 
 
@@ -18,7 +18,7 @@ def ablated(observation: dict[str, Tensor], parts: Sequence[Part]) -> dict[str, 
     """A copy of a batch of observations, or of some of their keys, without some parts (see `models.settings.Part`).
 
     Blank features are zero. Where time is blank, every slot shows what is free by the first one, and the state after a
-    candidate still tells which blocks it takes, not for how long. Without ``reject``, the rejection is offered only where
+    candidate still shows which blocks it takes, not for how long. Without ``reject``, the rejection is offered only where
     nothing else is. ``graph`` concerns the encoder, not the observation.
     """
     if not parts or tuple(parts) == ("graph",):

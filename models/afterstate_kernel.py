@@ -16,8 +16,8 @@ from ..envs.observation import ObservationArrays
 from .afterstate_value import AfterWeights
 
 
-def worth_after(seen: ObservationArrays, weights: AfterWeights, out: NDArray[np.float32]) -> None:
-    """Write what the state after each offered candidate is worth, and what that is read from.
+def write_afterstate_values(seen: ObservationArrays, weights: AfterWeights, out: NDArray[np.float32]) -> None:
+    """Write the value of the state after each offered candidate, and the layer that it is read from.
 
     Args:
         seen: current observations of ``e`` episodes.
@@ -29,7 +29,7 @@ def worth_after(seen: ObservationArrays, weights: AfterWeights, out: NDArray[np.
 
 @njit(fastmath=True)
 def write_values(shapes, is_any, episode, mask, weights, out):  # type: ignore[no-untyped-def]
-    """`worth_after` by the observation's arrays: shapes, whether any, episode and mask of the candidates."""
+    """`write_afterstate_values` by the observation's arrays: shapes, whether any, episode and mask of the candidates."""
     num_shapes, num_slots = shapes.shape[2], shapes.shape[3]
     num_degrees = is_any.shape[2]
     width = len(weights.first_bias)
@@ -79,14 +79,14 @@ def _read(lifted, weights, out):  # type: ignore[no-untyped-def]
 
 
 def current_with_values(seen: ObservationArrays, weights: AfterWeights) -> dict[str, NDArray[Any]]:
-    """Observations by key in which the worth of candidates stands in place of what it is read from.
+    """Observations by key in which the values of candidates replace what they are computed from.
 
     ``candidate_after``, ``(e, a, 1 + second)``, replaces the keys `READ`; a `CandidateNetwork` takes either.
     """
     out = np.empty((*seen.action_mask.shape, 1 + len(weights.value)), np.float32)
-    worth_after(seen, weights, out)
+    write_afterstate_values(seen, weights, out)
     return {**{key: value for key, value in seen.current().items() if key not in READ}, "candidate_after": out}
 
 
-# Keys of an observation that nothing but the worth of candidates is read from.
+# Keys of an observation that only the values of candidates are computed from.
 READ = ("candidate_shapes", "candidate_any", "cluster_shapes", "cluster_any")

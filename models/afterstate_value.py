@@ -1,4 +1,4 @@
-"""What the state after a candidate is worth, from when blocks of each shape become free.
+"""The value of the state after a candidate, computed from when blocks of each shape become free.
 
 Legend: ``v`` candidates, ``s`` shapes, ``d`` degrees, ``h`` slots (see `envs.availability`).
 """
@@ -16,7 +16,7 @@ from ..envs.static_features import StaticFeatures
 from .encoders import KnownProfileEncoder, ProfileEncoder, StaticTensors
 
 ProfileSum = ProfileEncoder | KnownProfileEncoder
-# Of what is told of the latest arrivals: where it hardly differs, differences are not blown up further.
+# Of figures of the latest arrivals: where one hardly differs, differences are not blown up further.
 LEAST_SCALE = 0.005
 
 
@@ -41,13 +41,13 @@ class AfterWeights(NamedTuple):
 class AfterstateValue(nn.Module):
     """Estimates the discounted reward that follows, from the state after a decision alone.
 
-    Its layers are bounded ones (tanh): states that have never been seen cannot seem worth more and more, which with others
-    drew the policy to them.
+    Its layers are bounded ones (tanh): the values of states that have never been visited cannot grow without end, which with
+    others drew the policy to them.
 
     Args:
         widths: of the two layers.
         shapes, degrees: how the profiles of each are summed, to the first width.
-        num_recent: figures ``r`` that tell of the latest arrivals.
+        num_recent: figures ``r`` of the latest arrivals.
         standardised: whether these are read in standard deviations ``recent_scale`` from their mean ``recent_mean``, ``(r,)``
             each, which are kept with the weights.
 
@@ -74,7 +74,7 @@ class AfterstateValue(nn.Module):
 
     @torch.no_grad()
     def standardise(self, recent: NDArray[np.float32]) -> None:
-        """Read what is told of the latest arrivals by its mean and standard deviation in a sample, ``(n, r)``, if so made."""
+        """Read figures of the latest arrivals by their mean and standard deviation in a sample, ``(n, r)``, if so made."""
         if self.standardised:
             self.recent_mean.copy_(torch.as_tensor(recent.mean(axis=0)))
             self.recent_scale.copy_(torch.as_tensor(recent.std(axis=0)).clamp(min=LEAST_SCALE))
@@ -107,7 +107,7 @@ class AfterstateValue(nn.Module):
             static: the scenario's shapes and degrees.
             shapes: share of the blocks of each shape that are free by each slot, ``(v, s, h)``.
             is_any: whether any block of each degree is, ``(v, d, h)``.
-            episode: how near the end of the episode is, and what is told of the latest arrivals, ``(v, 1 + recent)``.
+            episode: how near the end of the episode is, and figures of the latest arrivals, ``(v, 1 + recent)``.
         """
         if self.standardised:
             episode = torch.cat([episode[:, :1], (episode[:, 1:] - self.recent_mean) / self.recent_scale], dim=1)

@@ -1,4 +1,4 @@
-"""How a network's worth does on given episodes with linear scorers added to it: the compiled player that these are tuned with.
+"""Episodes played by a network's values with linear scorers added to them: the compiled player that these are tuned with.
 
 Legend: ``w`` scorers, ``e`` episodes of each, ``a`` candidates, ``f`` features of a linear scorer.
 """
@@ -24,10 +24,10 @@ from .network import CandidateNetwork
 
 
 class CorrectedTrial:
-    """Plays the candidate with the most reward at once, worth afterwards and linear score together.
+    """Plays the candidate with the largest sum of immediate reward, value of the state after it and linear score.
 
     Args:
-        network: whose estimate of worth is played; with the layers ``after``.
+        network: whose values are played; with the layers ``after``.
         scenario: that it serves.
         rewards: what decisions pay.
 
@@ -38,7 +38,7 @@ class CorrectedTrial:
 
     def __init__(self, network: CandidateNetwork, scenario: Scenario, rewards: RewardSettings) -> None:
         self.scenario, self.placement_rules = scenario, scenario.settings.placement_rules
-        self._worth, self._paid = network.after_weights(), rewards.weights
+        self._value_weights, self._paid = network.after_weights(), rewards.weights
         self._may_reject = "reject" not in network.settings.without
 
     def blocking_rates(self, weights: NDArray[np.float64], rngs: Sequence[np.random.Generator]) -> NDArray[np.float64]:
@@ -62,7 +62,7 @@ class CorrectedTrial:
             len(rngs),
             observer.layout.shapes,
             seen,
-            self._worth,
+            self._value_weights,
             self._paid,
             scenario.cluster.num_devices * scenario.workload.mean_interarrival_s,
             self._may_reject,

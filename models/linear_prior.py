@@ -1,7 +1,7 @@
 """The linear scorer within a network.
 
 Its features are those of `planners.linear`. Its weights are tuned before PPO, for the blocking rate itself, as what is to be
-added to the network's estimate of worth; PPO learns how sharply it is heard.
+added to the network's values; PPO learns the weight of the sum.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ KEY = "candidate_prior"
 
 
 def zero_prior(scenario: Scenario) -> LinearWeights:
-    """A linear scorer to which all candidates of a scenario are worth nothing."""
+    """A linear scorer that gives zero to all candidates of a scenario."""
     return LinearWeights(np.zeros(len(FEATURES)), scenario.settings.placement_rules)
 
 
@@ -41,7 +41,7 @@ class LinearPrior:
         """Scores of a decision's candidates, ``(a,)``; zero for those that hold several blocks, as published.
 
         Raises:
-            PolicyError: the decision tells nothing of the cluster.
+            PolicyError: the decision holds nothing about the cluster.
         """
         is_offered = decision.can_place & (decision.block < self._num_blocks)
         found = np.empty(len(is_offered))

@@ -5,10 +5,10 @@ through an embedding that is computed once per forward pass for each distinct gr
 not change); everything that changes from decision to decision joins late and is cheap. Candidates that are not
 offered are left out of all arithmetic.
 
-With the layers ``after``, a candidate's score is what it pays at once and what the state after it is worth, times a
+With the layers ``after``, a candidate's score is its immediate reward and the value of the state after it, times a
 sharpness, and a correction by all else; without them, the correction alone. The value of a state is then the mean
-of what the candidates are worth, each counted as often as it is chosen, and a correction. Worth is learned before PPO
-and stays as it is then: PPO learns the sharpness and the corrections. PPO may be paid in another unit than worth is told
+of the candidates' values, each counted as often as it is chosen, and a correction. Values are learned before PPO
+and stay as they are then: PPO learns the sharpness and the corrections. PPO may be paid in another unit than that of values
 in; ``value_scale`` turns the one into the other.
 
 With ``prior``, scores also hold those of a linear scorer (see `models.linear_prior`) times a sharpness of their own, none at
@@ -36,18 +36,18 @@ NOT_OFFERED = -1e8
 
 @dataclass(frozen=True)
 class CandidateValue:
-    """What the offered candidates of all samples are worth.
+    """Values of the offered candidates of all samples.
 
     Attributes:
         sample, candidate: which they are, ``(v,)``.
-        pays: reward at once, ``(v,)``.
+        immediate_reward: reward at once, ``(v,)``.
         after: discounted reward that follows, ``(v,)``.
         hidden: what ``after`` is read from, ``(v, f)``.
     """
 
     sample: Tensor
     candidate: Tensor
-    pays: Tensor
+    immediate_reward: Tensor
     after: Tensor
     hidden: Tensor
 
@@ -109,7 +109,7 @@ class CandidateNetwork(nn.Module):
         self._kept = None
 
     def blind_to_graphs(self) -> None:
-        """Embed every graph as zeros from now on; what is left to tell graphs apart are their simulated times."""
+        """Embed every graph as zeros from now on; graphs then differ by their simulated times alone."""
         self.graph_encoder, self._kept = NoGraph(self.settings.graph_embedding), None
 
     def graph_embeddings(self) -> Tensor:
@@ -144,8 +144,8 @@ class CandidateNetwork(nn.Module):
         scores = torch.full(offered.shape, NOT_OFFERED, dtype=found.dtype, device=found.device)
         if candidate_value is None:
             return scores.index_put((sample, candidate), found), value
-        # What PPO learns is the correction; worth is a value, and choosing by it must not bend it.
-        total = (candidate_value.pays + candidate_value.after).detach()
+        # What PPO learns is the correction; choosing by values must not change them.
+        total = (candidate_value.immediate_reward + candidate_value.after).detach()
         scores = scores.index_put((sample, candidate), found + self.log_sharpness.exp() * total)
         share = torch.softmax(scores.detach(), dim=1)[sample, candidate]
         return scores, value.index_add(0, sample, self.value_scale * share * total)
@@ -159,12 +159,12 @@ class CandidateNetwork(nn.Module):
         return self._value(self._context(observation, embedded), embedded)
 
     def candidate_value(self, observation: dict[str, Tensor]) -> CandidateValue:
-        """What candidates are worth by the state after them; for networks with the layers ``after``."""
+        """Values of candidates by the state after them; for networks with the layers ``after``."""
         observation = ablated(observation, self.settings.without)
         return self._candidate_value(observation, *(observation["action_mask"] > 0).nonzero(as_tuple=True))
 
     def afterstate_value(self, candidates: dict[str, Tensor]) -> Tensor:
-        """What the state after given candidates is worth, ``(v,)``.
+        """Values of the states after given candidates, ``(v,)``.
 
         Args:
             candidates: the keys ``candidate_shapes``, ``candidate_any`` and ``episode`` of an observation, a row each.
@@ -182,8 +182,8 @@ class CandidateNetwork(nn.Module):
         else:
             rows = {key: observation[key][sample, candidate] for key in ("candidate_shapes", "candidate_any")}
             after, hidden = self._after({**rows, "episode": observation["episode"][sample]})
-        told = [observation[key][sample, candidate] for key in ("candidates", "candidate_ends")]
-        return CandidateValue(sample, candidate, self.pays(torch.cat(told, dim=1)).squeeze(1), after, hidden)
+        features = [observation[key][sample, candidate] for key in ("candidates", "candidate_ends")]
+        return CandidateValue(sample, candidate, self.pays(torch.cat(features, dim=1)).squeeze(1), after, hidden)
 
     def _after(self, rows: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         candidate_value: tuple[Tensor, Tensor] = self.after(

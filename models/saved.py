@@ -30,7 +30,7 @@ from .settings import NetworkSettings
 from .tensor_file import load_tensors, save_tensors
 
 FORMAT_VERSION = 1
-# Keys of a scenario that say what observations tell of the latest arrivals.
+# Keys of a scenario that say what observations hold about the latest arrivals.
 RECENT = ("load_windows", "deadline_windows", "work_windows")
 FEATURES = files.digest(
     [OP_FEATURES, DEGREE_FEATURES, JOB_FEATURES, CLUSTER_FEATURES, DEVICE_FEATURES, CANDIDATE_FEATURES, SLOTS]
@@ -39,7 +39,7 @@ _RULE_COLUMNS = [CANDIDATE_FEATURES.index(f"rule {rule}") for rule in ONE_BLOCK_
 
 
 def scenario_metadata(scenario: ScenarioSettings) -> dict[str, Any]:
-    """What a policy remembers of the scenario that it was trained in: placement rules, and what observations tell."""
+    """What a policy's file holds about the scenario that it was trained in: placement rules, and what was observed."""
     recent = {name: list(getattr(scenario, name)) for name in RECENT}
     slots = {name: getattr(scenario, name) for name in ("shape_slots", "arrivals_per_slot", "slot_growth")}
     return {"rules": list(scenario.placement_rules), **slots, **recent}
@@ -133,10 +133,10 @@ class SavedNetwork:
         """A network with these weights that serves a scenario.
 
         Raises:
-            CheckpointError: the weights do not fit the widths, or the scenario does not tell what they read.
+            CheckpointError: the weights do not fit the widths, or the scenario lacks what they read.
         """
         if self.settings.after:
-            self._check_told(static)
+            self._check_observed(static)
         network = CandidateNetwork(self.settings, static)
         try:
             network.load_state_dict(self.weights)
@@ -148,20 +148,20 @@ class SavedNetwork:
         self._check_kinds(network, static)
         return network.eval()
 
-    def _check_told(self, static: StaticFeatures) -> None:
-        """Refuse a scenario of other slots or windows than those that worth is read from; the message names all of them.
+    def _check_observed(self, static: StaticFeatures) -> None:
+        """Refuse a scenario of other slots or windows than those that values are computed from; the message names all of them.
 
-        How many arrivals a slot stands for is not compared: a cluster of another size wants another number.
+        How many arrivals make a slot is not compared: a cluster of another size wants another number.
         """
         slots, growth = self.trained.get("shape_slots", 0), self.trained.get("slot_growth", 1.0)
-        told: list[tuple[str, Any, str, str]] = [
+        compared: list[tuple[str, Any, str, str]] = [
             ("shape_slots", slots, f"reads when blocks become free at {slots} moments ahead", f"scenario.shape_slots={slots}"),
             ("slot_growth", growth, f"reads slots that grow by a factor of {growth:g}", f"scenario.slot_growth={growth:g}"),
         ]
         for name in RECENT:
             windows = tuple(self.trained.get(name, ()))
-            told.append((name, windows, "reads of other recent arrivals", f"'scenario.{name}={list(windows)}'"))
-        lacking = [(name, problem, change) for name, wanted, problem, change in told if getattr(static, name) != wanted]
+            compared.append((name, windows, "reads of other recent arrivals", f"'scenario.{name}={list(windows)}'"))
+        lacking = [(name, problem, change) for name, wanted, problem, change in compared if getattr(static, name) != wanted]
         if lacking:
             name, problem, _ = lacking[0]
             advice = " ".join(f"--set {change}" for *_, change in lacking)
@@ -209,7 +209,7 @@ class NetworkPolicy:
         self._prior = None if saved.prior is None else LinearPrior(saved.prior, scenario)
         self._rules = None if tuple(rules) == tuple(offered) else [rule for rule in rules if rule in offered]
 
-    def begin(self, seed: int) -> None:
+    def reset(self, seed: int) -> None:
         """Nothing to do: the policy has no state."""
 
     def choose(self, decision: Decision, observation: Mapping[str, NDArray[Any]]) -> int:
@@ -242,7 +242,7 @@ class NetworkPolicy:
     def _own(decision: Decision, rules: Sequence[str]) -> dict[int, str]:
         """The candidates that would be offered if there were no other rules, in the order that they would have, and whose.
 
-        Where an earlier rule of the scenario takes the same block, its candidate stands for theirs.
+        Where an earlier rule of the scenario takes the same block, its candidate is taken for theirs.
         """
         one_each = [rule for rule in rules if rule != "all-blocks"]
         found = [(int(decision.degree[c]), i, int(c)) for i, rule in enumerate(one_each) for c in decision.offered(rule)]

@@ -8,8 +8,8 @@ from pydantic import Field, field_validator
 
 from .. import settings
 
-# What a network may be made to do without, to see what it is worth: the job graphs' structure (a job is then described by
-# its totals), what the look-ahead tells of candidates, when devices and blocks become free, and turning jobs away that
+# What a network may be made to do without, to see what that is good for: the job graphs' structure (a job is then described by
+# its totals), what the look-ahead says about candidates, when devices and blocks become free, and turning jobs away that
 # could be placed.
 Part = Literal["graph", "look-ahead", "time-to-free", "reject"]
 
@@ -24,12 +24,12 @@ class NetworkSettings(settings.Settings):
         slot_hidden: state of a degree in the encoders of when blocks become free.
         device_hidden: state of a device.
         hidden: the layers that score candidates and estimate the value.
-        after: the layers that estimate what the state after a candidate is worth, from when blocks of each shape become
+        after: the layers that estimate the value of the state after a candidate, from when blocks of each shape become
             free (needs ``shape_slots``); empty: there is no such estimate.
         kind_hidden: width of the network that makes that estimate's weights of a shape or degree from its features, so that it
             serves any cluster; null: the shapes and degrees of the cluster that it is trained on have weights of their own,
             which is better there, and it serves no others.
-        standardised: whether that estimate reads what is told of the latest arrivals in standard deviations from its mean in the
+        standardised: whether that estimate reads figures of the latest arrivals in standard deviations from its mean in the
             first training episodes, so that small differences between what it serves are plain; with short windows, chance too.
         prior: whether a linear scorer's scores, times a sharpness of their own, are part of the scores (see
         `models.linear_prior`). without: what the network does without.

@@ -2,7 +2,7 @@
 
 A checkpoint is taken between an update and the next decisions, of PPO or of a pretraining before it. It holds weights,
 optimizer, the random generators that PPO draws from, the state of every episode, the returns of the latest ones, the learning
-curve so far, and of a pretraining what that needs beside these. It also holds a digest of all that: of the state of episodes,
+curve so far, and of a pretraining what else that needs. It also holds a digest of all that: of the state of episodes,
 which compiled code takes as it is, nothing may have changed since it was written.
 """
 
@@ -22,7 +22,7 @@ from ..models.network import CandidateNetwork
 from ..models.saved import SavedNetwork
 from ..models.tensor_file import load_tensors, save_tensors
 from ..planners.linear import LinearWeights
-from .vec_env import JobPartitioningVecEnv
+from .vec_env_wrappers import AfterstateFeatures, CentredReward, wrapper_of
 
 FORMAT_VERSION = 9
 DIGEST = "digest"
@@ -46,7 +46,7 @@ KEYS = (
 
 
 class Restored(NamedTuple):
-    """What a checkpoint tells beside the state of the model.
+    """What a checkpoint holds in addition to the state of the model.
 
     Attributes:
         progress: the caller's data.
@@ -78,7 +78,7 @@ def save(
         pretraining: within the pretraining, tensors and plain data that it goes on from.
     """
     starts = model._last_episode_starts
-    prior = _environment(model).prior
+    prior = wrapper_of(model, AfterstateFeatures).prior
     kind, keys, position, has_gauss, gauss = np.random.get_state(legacy=True)  # noqa: NPY002 - PPO shuffles with this generator
     data = {
         "format_version": FORMAT_VERSION,
@@ -90,7 +90,7 @@ def save(
         "torch_generator": torch.get_rng_state(),
         "cuda_generator": torch.cuda.get_rng_state(model.device) if model.device.type == "cuda" else None,
         "numpy_generator": [kind, torch.as_tensor(np.asarray(keys, np.int64)), position, has_gauss, gauss],
-        "episodes": {name: torch.as_tensor(array) for name, array in _environment(model).state().items()},
+        "episodes": {name: torch.as_tensor(array) for name, array in wrapper_of(model, CentredReward).state().items()},
         "episode_starts": None if starts is None else torch.as_tensor(np.asarray(starts)),
         "recent_episodes": list(model.ep_info_buffer or ()),
         "progress": progress,
@@ -149,9 +149,10 @@ def restore(data: dict[str, Any], path: Path, model: MaskablePPO, key: str) -> R
     network = model.policy.get_submodule("network")
     assert isinstance(network, CandidateNetwork)
     best = None if data["best"] is None else SavedNetwork.from_data(data["best"], path)
-    _environment(model).set_linear_prior(None if data["prior"] is None else LinearWeights.from_data(data["prior"], path))
-    _environment(model).set_value_network(network)  # which PPO does not change
-    seen = _environment(model).restore({name: tensor.numpy() for name, tensor in data["episodes"].items()})
+    features = wrapper_of(model, AfterstateFeatures)
+    features.set_linear_prior(None if data["prior"] is None else LinearWeights.from_data(data["prior"], path))
+    features.set_value_network(network)  # which PPO does not change
+    seen = wrapper_of(model, CentredReward).restore({name: tensor.numpy() for name, tensor in data["episodes"].items()})
     if data["episode_starts"] is not None:  # else PPO has yet to begin, and the episodes anew with it
         model._last_obs, model._last_episode_starts = seen, data["episode_starts"].numpy()
     model.ep_info_buffer = deque(data["recent_episodes"], maxlen=model._stats_window_size)
@@ -162,9 +163,3 @@ def restore(data: dict[str, Any], path: Path, model: MaskablePPO, key: str) -> R
     kind, keys, position, has_gauss, gauss = data["numpy_generator"]
     np.random.set_state((kind, keys.numpy().astype(np.uint32), position, has_gauss, gauss))  # noqa: NPY002
     return Restored(data["progress"], best, data["pretraining"])
-
-
-def _environment(model: MaskablePPO) -> JobPartitioningVecEnv:
-    env = model.get_env()
-    assert isinstance(env, JobPartitioningVecEnv)
-    return env

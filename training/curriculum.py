@@ -1,4 +1,4 @@
-"""What is played in which part of a training run: the lessons of the curriculum, then the benchmark and those mixed in."""
+"""What is played in which part of a training run: the phases of the curriculum, then the benchmark and those mixed in."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from ..errors import ConfigError
 from ..simulation.cluster.scenario import Scenario
 from .settings import TrainSettings
 from .vec_env import JobPartitioningVecEnv
+from .vec_env_wrappers import AfterstateFeatures, CentredReward
 
 SetUp = Callable[[str, int, int], None]
 
@@ -23,7 +24,7 @@ class TrainingPhase:
     """Benchmarks that are played side by side until a number of decisions.
 
     Attributes:
-        until_steps: decisions of PPO after which the next course begins.
+        until_steps: decisions of PPO after which the next phase begins.
         benchmarks: what is played.
         scenarios: the same, built.
     """
@@ -36,25 +37,18 @@ class TrainingPhase:
         """Each benchmark with its scenario."""
         return zip(self.benchmarks, self.scenarios, strict=True)
 
-    def env(self, chosen: TrainSettings) -> JobPartitioningVecEnv:
-        """Its environments."""
+    def env(self, chosen: TrainSettings) -> CentredReward:
+        """Its environments, with the features that the network reads."""
         rewards = [benchmark.reward for benchmark in self.benchmarks]
+        episodes = JobPartitioningVecEnv(self.scenarios, chosen.ppo.num_envs, rewards, chosen.seed, staggered=chosen.staggered)
         value_size = 1 + chosen.network.after[-1] if chosen.network.after else 0
-        return JobPartitioningVecEnv(
-            self.scenarios,
-            chosen.ppo.num_envs,
-            rewards,
-            chosen.seed,
-            staggered=chosen.staggered,
-            value_size=value_size,
-            has_prior=chosen.network.prior,
-        )
+        return CentredReward(AfterstateFeatures(episodes, value_size, has_prior=chosen.network.prior))
 
 
 def phases(
     chosen: TrainSettings, *, graphs_dir: Path | None = None, scenario: Scenario | None = None, progress: SetUp | None = None
 ) -> list[TrainingPhase]:
-    """The courses of a run; the last one is what is validated. Equal benchmarks are built once.
+    """The phases of a run; the last one is what is validated. Equal benchmarks are built once.
 
     Args:
         chosen: the config.
@@ -97,7 +91,7 @@ def _check(chosen: TrainSettings, built: list[tuple[BenchmarkSettings, Scenario]
 
 def _parts(chosen: TrainSettings) -> Iterator[tuple[int, tuple[str, ...]]]:
     share = 0.0
-    for lesson in chosen.curriculum:
-        share += lesson.share
-        yield round(share * chosen.total_steps), lesson.benchmarks
+    for phase in chosen.curriculum:
+        share += phase.share
+        yield round(share * chosen.total_steps), phase.benchmarks
     yield chosen.total_steps, (chosen.benchmark, *chosen.mixed)

@@ -6,10 +6,10 @@
     command.txt           the command line
     versions.json         versions of Python and of the packages that figures depend on
     checkpoint.pt         the newest checkpoint (see `training.checkpoint`)
-    pretrained.pt         the network before PPO, if it was pretrained; worth alone, where a linear scorer is added to it
+    pretrained.pt         the network before PPO, if it was pretrained; without the linear scorer that may be added
     policy.pt             the best policy on the validation episodes so far (see `models.saved`)
-    learning_curve.json   a row per look at the validation episodes
-    tuning_curve.json     the same while a linear scorer was tuned, for networks that hear one
+    learning_curve.json   a row per validation
+    tuning_curve.json     the same while a linear scorer was tuned, for networks that have one
     tensorboard/          the same and PPO's own figures, for TensorBoard; those of the pretraining in a folder within
 """
 
@@ -79,6 +79,15 @@ class AnyRunFolder(Generic[Chosen]):
     def learning_curve(self) -> Path:
         """Rows of validation."""
         return self.path / "learning_curve.json"
+
+    @classmethod
+    def of(cls, path: Path, chosen: Chosen, *, resume: bool, overwrite: bool) -> Self:
+        """The run folder of a run that is resumed, or one that `create` may make; nothing is written yet.
+
+        Raises:
+            CheckpointError: as `matching` and `check_new` say.
+        """
+        return cls.matching(path, chosen) if resume else cls.check_new(path, overwrite=overwrite)
 
     @classmethod
     def create(cls, path: Path, chosen: Chosen, command: Sequence[str], *, overwrite: bool = False) -> Self:

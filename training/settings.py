@@ -1,4 +1,4 @@
-"""The training config: what is learned on, by which network, with which PPO constants, and when it is looked at."""
+"""The training config: what is learned on, by which network, with which PPO constants, and when it is validated."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class PPOSettings(settings.Settings):
         value: weight of the value loss.
         max_grad_norm: gradients are scaled down to this norm.
         target_kl: an update stops early beyond 1.5 times this divergence; null: never.
-        averaging: weight of the newest weights in the running average of them that is looked at and kept, per update;
+        averaging: weight of the newest weights in the running average of them that is validated and kept, per update;
             1: the newest alone.
 
     Source:
@@ -87,12 +87,12 @@ class TrainSettings(settings.Settings):
         benchmark: ``preset:NAME`` or a path: scenario and rewards are taken from it (see `load_train_settings`).
         mixed: further benchmarks of which equally many environments are played, and which validation counts alike.
         changes: ``key=value`` texts applied to every benchmark of the run, for example ``scenario.shape_slots=20``.
-        curriculum: what is played first, lesson after lesson, in place of ``benchmark`` and ``mixed``.
+        curriculum: what is played first, phase after phase, in place of ``benchmark`` and ``mixed``.
         seed: of weights, sampling and training episodes (which are numbered from 1,000).
         total_steps: decisions to learn from.
-        validate_every_steps: decisions between two looks at the validation episodes.
+        validate_every_steps: decisions between two validations.
         num_validation_seeds: validation episodes (seeds 100, 101, ...); the best policy on them is kept.
-        patience: looks without a better one after which PPO stops; null: never.
+        patience: validations without a better one after which PPO stops; null: never.
         checkpoint_every_steps: decisions between two checkpoints.
         staggered: whether the environments' first episodes begin at different places.
         num_threads: threads of torch; one is fastest while another core steps something else.
@@ -120,9 +120,14 @@ class TrainSettings(settings.Settings):
     ppo: PPOSettings = PPOSettings()
     network: NetworkSettings = NetworkSettings()
 
+    @property
+    def steps_before_ppo(self) -> int:
+        """Decisions of the pretraining."""
+        return 0 if self.pretraining is None else self.pretraining.steps
+
     @model_validator(mode="after")
-    def _lessons_leave_room(self) -> Self:
-        if math.fsum(lesson.share for lesson in self.curriculum) >= 1:
+    def _curriculum_leaves_room(self) -> Self:
+        if math.fsum(phase.share for phase in self.curriculum) >= 1:
             raise ValueError("the lessons of the curriculum must leave a share to the benchmark itself")
         return self
 
@@ -152,7 +157,7 @@ class TrainSettings(settings.Settings):
 
     @model_validator(mode="after")
     def _environments_are_shared_out(self) -> Self:
-        for benchmarks in ((self.benchmark, *self.mixed), *(lesson.benchmarks for lesson in self.curriculum)):
+        for benchmarks in ((self.benchmark, *self.mixed), *(phase.benchmarks for phase in self.curriculum)):
             if self.ppo.num_envs % len(benchmarks):
                 raise ValueError(
                     f"ppo.num_envs ({self.ppo.num_envs}) must be a multiple of the {len(benchmarks)} benchmarks that are "
@@ -176,18 +181,16 @@ def load_train_settings(path: str | Path, changes: Sequence[str] = ()) -> TrainS
         ConfigError: bad YAML, a key twice, an unknown key or an impossible value.
     """
     chosen = settings.load(TrainSettings, path, changes=changes)
-    from ..envs.benchmark import benchmark_names, relative_to_file  # takes a while, and a wrong config is to be told at once
+    from ..envs.benchmark import named_in_config  # takes a while, and a wrong config is to be refused at once
 
     changed = {change.partition("=")[0].strip() for change in changes}
 
     def found(spec: str, field: str) -> str:
-        named = spec if field in changed else relative_to_file(spec, Path(path).parent)
-        is_path = not named.startswith("preset:") and named not in benchmark_names() and Path(named).is_file()
-        return str(Path(named).resolve()) if is_path else named
+        return named_in_config(spec, path, is_changed=field in changed)
 
-    lessons = [
-        lesson.model_copy(update={"benchmarks": tuple(found(spec, "curriculum") for spec in lesson.benchmarks)})
-        for lesson in chosen.curriculum
+    curriculum = [
+        phase.model_copy(update={"benchmarks": tuple(found(spec, "curriculum") for spec in phase.benchmarks)})
+        for phase in chosen.curriculum
     ]
-    benchmarks = {"benchmark": found(chosen.benchmark, "benchmark"), "curriculum": tuple(lessons)}
+    benchmarks = {"benchmark": found(chosen.benchmark, "benchmark"), "curriculum": tuple(curriculum)}
     return chosen.model_copy(update={**benchmarks, "mixed": tuple(found(spec, "mixed") for spec in chosen.mixed)})

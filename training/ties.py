@@ -1,4 +1,4 @@
-"""Whether a benchmark tells policies apart, asked before hours are spent on learning.
+"""Whether policies differ on a benchmark, which is checked before hours are spent on learning.
 
 Training keeps the policy that blocks fewest jobs on the validation episodes. Where whatever a policy does blocks as many of
 them, as without deadlines and with a queue that never fills, it would keep the network that it began with.
@@ -24,7 +24,7 @@ SHARE_TURNED_AWAY = 0.5
 
 
 class Picky:
-    """Turns every other job away by chance and places the others anywhere, to see whether turning away matters."""
+    """Turns every second job away at random and places the others anywhere, to see whether turning away matters."""
 
     name = "picky"
     observes = False
@@ -33,10 +33,10 @@ class Picky:
         self._others = others
         self._rng = np.random.default_rng(0)
 
-    def begin(self, seed: int) -> None:
+    def reset(self, seed: int) -> None:
         """Restart the generators."""
         self._rng = np.random.default_rng([seed, 3])
-        self._others.begin(seed)
+        self._others.reset(seed)
 
     def choose(self, decision: Decision, observation: Mapping[str, NDArray[Any]]) -> int:
         """See `planners.policy.Policy`."""

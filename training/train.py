@@ -14,18 +14,19 @@ from stable_baselines3.common.logger import Logger
 
 from .. import files
 from ..envs.static_features import static_features
+from ..jobs.seeds import validation_seeds
 from ..models.masked_policy import CandidatePolicy
 from ..simulation.cluster.scenario import Scenario
 from . import checkpoint
-from .callbacks import Progress, TensorBoardWriter, TrainProgress, ValidationCallback
+from .callbacks import Progress, TrainingCallbacks, TrainProgress, network_of
 from .curriculum import TrainingPhase, phases
 from .device import in_fixed_order, pick_device
-from .pretraining.stages import check_pretraining
+from .pretraining.stages import check_pretraining, pretrain
 from .run_folder import RunFolder
 from .settings import TrainSettings
+from .tensorboard import TensorBoardWriter
 from .ties import check_something_to_learn
-from .validation import FIRST_VALIDATION_SEED
-from .vec_env import JobPartitioningVecEnv
+from .vec_env_wrappers import AfterstateFeatures, CentredReward, wrapper_of
 
 __all__ = ["Progress", "TrainProgress", "train"]
 
@@ -61,18 +62,13 @@ def train(
         NothingToLearnError: all policies do equally well on the validation episodes.
         MeshwrightError: the config, benchmark or checkpoint is wrong; the folder exists already. Nothing is written then.
     """
-    run = RunFolder.matching(folder, chosen) if resume else RunFolder.check_new(folder, overwrite=overwrite)
+    run = RunFolder.of(folder, chosen, resume=resume, overwrite=overwrite)
     played = phases(chosen, graphs_dir=graphs_dir, scenario=scenario)
     check_pretraining(chosen, played[0].scenarios)
-    seeds = range(FIRST_VALIDATION_SEED, FIRST_VALIDATION_SEED + chosen.num_validation_seeds)
-    check_something_to_learn({benchmark.name: scenario for benchmark, scenario in played[-1].pairs()}, seeds)
+    validated = {benchmark.name: scenario for benchmark, scenario in played[-1].pairs()}
+    check_something_to_learn(validated, validation_seeds(chosen.num_validation_seeds))
     torch.set_num_threads(chosen.num_threads)
-    model = _model(chosen, played[0])
-    scenarios = [[one.digest, one.settings.observed()] for phase in played for one in phase.scenarios]
-    rewards = [benchmark.reward.model_dump() for phase in played for benchmark in phase.benchmarks]
-    kept = chosen.model_dump(exclude={"name", "num_threads", "device"})
-    key = files.digest(kept, rewards, scenarios)
-    restored = None
+    model, key, restored = _model(chosen, played[0]), _key(chosen, played), None
     if resume and run.checkpoint.exists():
         saved = checkpoint.load(run.checkpoint)
         begun = saved["num_timesteps"]
@@ -83,35 +79,45 @@ def train(
     is_before_ppo = restored is None or restored.pretraining is not None
     first_step = None if not resume else 0 if is_before_ppo else model.num_timesteps + 1
     board = TensorBoardWriter(run.tensorboard, first_step)
-    callback = ValidationCallback(chosen, run, played, key, board, progress)
     model.set_logger(Logger(None, [board]))
+    callbacks = TrainingCallbacks(chosen, run, played, key, board, progress)
+    callbacks.init_callback(model)
     try:
         with in_fixed_order(model.device):
             if restored is not None:
-                callback.restore(restored.progress, restored.best)
+                callbacks.restore(restored)
             if chosen.pretraining is not None and is_before_ppo:
-                callback.pretrain(model, restored and restored.pretraining, is_resumed=resume)
-            _play(model, chosen, played, callback)
-            callback.finish(model)
+                rewards, begun = played[-1].benchmarks[0].reward, restored and restored.pretraining
+                pretrain(model, chosen, rewards, run, callbacks, begun, is_resumed=resume)
+            _learn_by_ppo(model, chosen, played, callbacks)
+            callbacks.finish()
     finally:
         board.close()
     return run
 
 
-def _play(model: MaskablePPO, chosen: TrainSettings, played: Sequence[TrainingPhase], callback: ValidationCallback) -> None:
-    """Learn course after course, from where the model is."""
+def _key(chosen: TrainSettings, played: Sequence[TrainingPhase]) -> str:
+    """A hash of all that a run's numbers depend on."""
+    scenarios = [[one.digest, one.settings.observed()] for phase in played for one in phase.scenarios]
+    rewards = [benchmark.reward.model_dump() for phase in played for benchmark in phase.benchmarks]
+    return files.digest(chosen.model_dump(exclude={"name", "num_threads", "device"}), rewards, scenarios)
+
+
+def _learn_by_ppo(
+    model: MaskablePPO, chosen: TrainSettings, played: Sequence[TrainingPhase], callbacks: TrainingCallbacks
+) -> None:
+    """Learn phase after phase, from where the model is."""
     for phase in played:
-        if model.num_timesteps >= phase.until_steps or callback.is_done:
+        if model.num_timesteps >= phase.until_steps or callbacks.validation.is_done:
             continue
-        env = model.get_env()
-        assert isinstance(env, JobPartitioningVecEnv)
-        if env.scenarios != phase.scenarios:
+        env = wrapper_of(model, CentredReward)
+        if env.episodes.scenarios != phase.scenarios:
             following = phase.env(chosen)
-            following.set_reward_scaling(callback.centres or env.centres, env.reward_scale)
+            following.set_reward_scaling(callbacks.checkpoints.centres or env.centres, env.reward_scale)
             model.set_env(following)
-        callback.use_value_network(model)
+        wrapper_of(model, AfterstateFeatures).set_value_network(network_of(model))  # which PPO does not change
         # The mask travels in the observation, so PPO need not fetch and keep it again.
-        model.learn(phase.until_steps - model.num_timesteps, callback=callback, reset_num_timesteps=False, use_masking=False)
+        model.learn(phase.until_steps - model.num_timesteps, callback=callbacks, reset_num_timesteps=False, use_masking=False)
 
 
 def _model(chosen: TrainSettings, first: TrainingPhase) -> MaskablePPO:

@@ -1,4 +1,4 @@
-"""A quick look at how a network does on the validation episodes, all of them side by side."""
+"""How many jobs a network blocks in the validation episodes, which are played side by side."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ import numpy as np
 import torch
 
 from ..envs.batch import EpisodeBatch
+from ..jobs.seeds import validation_seeds
 from ..models.afterstate_kernel import current_with_values
 from ..models.linear_prior import KEY as PRIOR
 from ..models.linear_prior import LinearPrior
 from ..models.network import CandidateNetwork
 from ..planners.linear import LinearWeights
 from ..simulation.cluster.scenario import Scenario
-
-FIRST_VALIDATION_SEED = 100
 
 
 def blocking_rate(
@@ -32,16 +31,16 @@ def blocking_rate(
 
 def _blocking_rate(network: CandidateNetwork, scenario: Scenario, num_seeds: int, prior: LinearWeights | None) -> float:
     batch = EpisodeBatch(scenario, num_seeds)
-    for e in range(num_seeds):
-        batch.reset(e, np.random.default_rng(FIRST_VALIDATION_SEED + e))
+    for e, seed in enumerate(validation_seeds(num_seeds)):
+        batch.reset(e, np.random.default_rng(seed))
     device = next(network.parameters()).device
     weights = network.after_weights() if network.settings.after else None
     scorer = None if prior is None else LinearPrior(prior, scenario)
     while not batch.is_over.all():
-        shown = batch.observations.current() if weights is None else current_with_values(batch.observations, weights)
+        seen = batch.observations.current() if weights is None else current_with_values(batch.observations, weights)
         if scorer is not None:
-            shown = {**shown, PRIOR: scorer.of_episodes(batch.episodes)}
-        observation = {key: torch.as_tensor(value, device=device) for key, value in shown.items()}
+            seen = {**seen, PRIOR: scorer.of_episodes(batch.episodes)}
+        observation = {key: torch.as_tensor(value, device=device) for key, value in seen.items()}
         with torch.no_grad():
             scores = network(observation)[0]
         batch.step(scores.argmax(dim=1).cpu().numpy(), ~batch.is_over)

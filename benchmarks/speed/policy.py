@@ -23,7 +23,7 @@ from meshwright.planning.policies import policy as load_policy
 from meshwright.simulation.cluster.scenario import Scenario
 from meshwright.training.settings import TrainSettings
 from meshwright.training.train import train
-from meshwright.training.vec_env import JobPartitioningVecEnv
+from meshwright.training.vec_env_wrappers import CentredReward
 
 from .measure import BenchmarkFigure, median_s
 
@@ -35,7 +35,7 @@ TIMED = {
     ROLLOUT: (MaskablePPO, "collect_rollouts"),
     UPDATE: (MaskablePPO, "train"),
     BACKWARD: (torch.Tensor, "backward"),
-    STEP: (JobPartitioningVecEnv, "step_wait"),
+    STEP: (CentredReward, "step_wait"),
     FORWARD: (CandidatePolicy, "forward"),
 }
 

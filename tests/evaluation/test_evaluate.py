@@ -236,7 +236,7 @@ def test_an_episode_without_an_accepted_job_has_no_completion_time(scenario):
     class Never:
         name = "never"
 
-        def begin(self, seed):
+        def reset(self, seed):
             pass
 
         def choose(self, decision, observation):
@@ -280,7 +280,7 @@ def test_a_policy_of_the_users_own_is_imported_and_played(small, scenario, tmp_p
         "class Shy:\n"
         "    name = 'shy'\n"
         "    def __init__(self, scenario): pass\n"
-        "    def begin(self, seed): pass\n"
+        "    def begin(self, seed): pass\n"  # as versions before called `reset`
         "    def choose(self, decision, observation): return 0\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -311,7 +311,7 @@ def test_a_policy_begins_each_episode_with_the_episodes_seed(scenario):
     class Spy:
         name = "spy"
 
-        def begin(self, seed):
+        def reset(self, seed):
             seeds.append(seed)
 
         def choose(self, decision, observation):
@@ -326,7 +326,7 @@ def test_a_policy_that_answers_with_half_a_candidate_is_refused(scenario):
     class Half:
         name = "half"
 
-        def begin(self, seed):
+        def reset(self, seed):
             pass
 
         def choose(self, decision, observation):

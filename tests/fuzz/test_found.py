@@ -131,11 +131,11 @@ def test_numbers_of_devices_are_whole_numbers(devices):
         ("class Mine:\n    pass\n", r"Mine\(\) is called with 1 argument: scenario"),
         ("def Mine(scenario, more):\n    pass\n", r"Mine\(scenario, more\) is called with 1 argument: scenario"),
         (
-            "class Mine:\n    def __init__(self, scenario): pass\n    def begin(self): pass\n    def choose(self, d, o): pass",
-            r"Mine\.begin\(\) is called with 1 argument: seed",
+            "class Mine:\n    def __init__(self, scenario): pass\n    def reset(self): pass\n    def choose(self, d, o): pass",
+            r"Mine\.reset\(\) is called with 1 argument: seed",
         ),
         (
-            "class Mine:\n    def __init__(self, scenario): pass\n    def begin(self, seed): pass\n    def choose(self, d): pass",
+            "class Mine:\n    def __init__(self, scenario): pass\n    def reset(self, seed): pass\n    def choose(self, d): pass",
             r"Mine\.choose\(d\) is called with 2 arguments: decision, observation",
         ),
     ],

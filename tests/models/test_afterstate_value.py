@@ -100,12 +100,12 @@ def test_a_score_is_what_a_candidate_is_worth_times_the_sharpness_and_a_correcti
             network.log_sharpness.fill_(torch.tensor(sharpness).log())
             scores = network(seen)[0]
             assert ((scores == NOT_OFFERED) == (seen["action_mask"] == 0)).all()
-            corrections.append(scores[at] - sharpness * (candidate_value.pays + candidate_value.after))
+            corrections.append(scores[at] - sharpness * (candidate_value.immediate_reward + candidate_value.after))
         torch.testing.assert_close(*corrections, rtol=1e-3, atol=1e-4)
         assert corrections[0].abs().max() > 0.1
         network.score[-1].weight.zero_()
         network.score[-1].bias.zero_()
-        torch.testing.assert_close(network(seen)[0][at], 4.0 * (candidate_value.pays + candidate_value.after))
+        torch.testing.assert_close(network(seen)[0][at], 4.0 * (candidate_value.immediate_reward + candidate_value.after))
 
 
 @pytest.mark.parametrize("scale", [1.0, 0.25])
@@ -116,7 +116,7 @@ def test_a_value_is_the_expected_worth_in_the_unit_of_rewards_and_a_correction(n
         candidate_value, at = offered(seen, network)
         scores, values = network(seen)
         total = torch.zeros_like(scores)
-        total[at] = candidate_value.pays + candidate_value.after
+        total[at] = candidate_value.immediate_reward + candidate_value.after
         expected = scale * (torch.softmax(scores, dim=1) * total).sum(dim=1)
         assert (values - expected).abs().max() > 0.1
         network.value[-1].weight.zero_()
@@ -134,7 +134,7 @@ def test_at_first_corrections_are_next_to_nothing(foreseeing, observations):
     seen = observations(foreseeing)
     with torch.no_grad():
         candidate_value, at = offered(seen, fresh)
-        total = candidate_value.pays + candidate_value.after
+        total = candidate_value.immediate_reward + candidate_value.after
         assert (fresh(seen)[0][at] - total).abs().max() < 0.1 * total.std()
 
 
@@ -159,7 +159,7 @@ def test_ppo_teaches_the_sharpness_and_the_corrections_but_not_what_afterstates_
     # What afterstates are worth is taught by itself.
     network.zero_grad()
     candidate_value = network.candidate_value(observations(foreseeing))
-    (candidate_value.pays + candidate_value.after).square().sum().backward()
+    (candidate_value.immediate_reward + candidate_value.after).square().sum().backward()
     assert taught(network) == {"after", "pays"}
 
 

@@ -46,7 +46,7 @@ def test_a_policy_saved_on_one_scenario_acts_on_another(file, observations, toy,
     saved = SavedNetwork.load(file)
     for scenario in (toy, quickstart):
         policy = NetworkPolicy("mine", saved, scenario)
-        policy.begin(0)
+        policy.reset(0)
         seen = observations(scenario)
         for e in range(6):
             observation = {key: value[e].numpy() for key, value in seen.items()}

@@ -39,7 +39,7 @@ def decisions(scenario, seed, chooser):
     """The decisions of an episode and the episode's state at each, a policy choosing."""
     episodes = scenario.new_episodes(1)
     scenario.reset(episodes, 0, scenario.sample(np.random.default_rng(seed), scenario.settings.num_jobs + 1))
-    chooser.begin(seed)
+    chooser.reset(seed)
     while episodes.job[0] < scenario.settings.num_jobs:
         at = decision(scenario, episodes, 0)
         yield at

@@ -36,7 +36,7 @@ def drawn(scenario, seed):
 def played(scenario, chooser, arrivals, num_jobs, seed=0):
     """The blocks taken by a policy in the first jobs of an episode, -1 where a job is turned away."""
     episodes = begun(scenario, arrivals)
-    chooser.begin(seed)
+    chooser.reset(seed)
     for _ in range(num_jobs):
         scenario.decide(episodes, 0, chooser.choose(decision(scenario, episodes, 0), {}))
     return episodes.block[0, :num_jobs].tolist()
@@ -68,7 +68,7 @@ def test_the_true_future_changes_no_choice(crowded, seed):
 
 def test_the_planner_draws_other_jobs_than_the_episode_of_its_seed(crowded):
     chooser = rollout(crowded)
-    chooser.begin(3)
+    chooser.reset(3)
     assert not np.isin(np.diff(drawn(crowded, 3).arrival_s), chooser._gap_s).any()
 
 
@@ -105,7 +105,7 @@ def test_the_kernel_earns_what_the_policy_itself_would(crowded, name):
     base = weights if name == "scorer" else Ladder(degrees[bare], placement or "first-fit")
     policy = LinearScorer("", weights, crowded) if name == "scorer" else rule(name, crowded)
     chooser = rollout(crowded, base, horizon=12, num_futures=3)
-    chooser.begin(0)
+    chooser.reset(0)
     episodes = begun(crowded, drawn(crowded, 1))
     for _ in range(10):
         crowded.decide(episodes, 0, rule("min", crowded).choose(decision(crowded, episodes, 0), {}))

@@ -148,16 +148,16 @@ def test_every_rule_rejects_where_nothing_is_offered(name, placement):
 @given(seed=st.integers(0, 1000), placement=st.sampled_from(PLACEMENTS))
 def test_random_takes_only_what_its_placement_rule_offers(seed, placement):
     policy = rule(f"random@{placement}")
-    policy.begin(seed)
+    policy.reset(seed)
     chosen = [policy.choose(decision(), {}) for _ in range(20)]
     assert set(chosen) <= set(decision().offered(placement).tolist())
-    policy.begin(seed)
+    policy.reset(seed)
     assert [policy.choose(decision(), {}) for _ in range(20)] == chosen
 
 
 def test_random_takes_each_candidate_about_equally_often():
     policy = rule("random")
-    policy.begin(0)
+    policy.reset(0)
     chosen = [policy.choose(decision(), {}) for _ in range(3000)]
     # 1000 each; the standard deviation is 26
     assert all(abs(chosen.count(candidate) - 1000) < 130 for candidate in (1, 3, 7))
@@ -167,7 +167,7 @@ def test_random_differs_from_seed_to_seed():
     policy = rule("random")
     seen = set()
     for seed in range(5):
-        policy.begin(seed)
+        policy.reset(seed)
         seen.add(tuple(policy.choose(decision(), {}) for _ in range(20)))
     assert len(seen) == 5
 

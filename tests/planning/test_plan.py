@@ -162,7 +162,7 @@ def test_no_plan_is_beaten_in_time_and_devices_whoever_chose_it(
     (tmp_path / "any_candidate.py").write_text(
         "class Number:\n"
         "    def __init__(self, number): self.number, self.name = number, 'number'\n"
-        "    def begin(self, seed): pass\n"
+        "    def reset(self, seed): pass\n"
         "    def choose(self, decision, observation):\n"
         "        legal = decision.can_place[1:].nonzero()[0] + 1\n"
         "        return int(legal[self.number % len(legal)]) if len(legal) else 0\n"

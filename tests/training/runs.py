@@ -80,11 +80,11 @@ def at_the_beginning_of_ppo(monkeypatch, chosen, folder, **options):
     """The model as PPO takes it over."""
     models = []
 
-    def stop(model, *rest):
+    def stop(model, *_):
         models.append(model)
         raise InterruptionError
 
-    monkeypatch.setattr(training, "_play", stop)
+    monkeypatch.setattr(training, "_learn_by_ppo", stop)
     with pytest.raises(InterruptionError):
         train(chosen, folder, **options)
     return models[0]

@@ -62,7 +62,7 @@ class ByGraph:
     def __init__(self, degrees):
         self.degrees = degrees
 
-    def begin(self, seed):
+    def reset(self, seed):
         pass
 
     def choose(self, at, observation):
@@ -75,7 +75,7 @@ def turned_away(policy, scenario, seeds=SEEDS):
     for seed in seeds:
         batch = EpisodeBatch(scenario, 1, observes=getattr(policy, "observes", True))
         batch.reset(0, np.random.default_rng(seed))
-        policy.begin(seed)
+        policy.reset(seed)
         for _ in range(scenario.settings.num_jobs):
             observation = {key: value[0] for key, value in batch.observations.current().items()}
             batch.step(np.array([policy.choose(decision(scenario, batch.episodes, 0), observation)]))
@@ -125,13 +125,13 @@ def test_training_reaches_the_optimum(toy, run):
     assert given[ALEXNET] == {1}
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_no_untrained_network_comes_near_the_optimum(toy, seed):
-    torch.manual_seed(seed)
+def test_no_untrained_network_comes_near_the_optimum(toy):
     widths = settings.load(TrainSettings, config_path("preset:toy")).network
-    network = CandidateNetwork(widths, static_features(toy))
-    counts, _ = turned_away(NetworkPolicy("untrained", SavedNetwork.of(network, {}), toy), toy)
-    assert min(counts) > 5
+    for seed in range(4):
+        torch.manual_seed(seed)
+        network = CandidateNetwork(widths, static_features(toy))
+        counts, _ = turned_away(NetworkPolicy("untrained", SavedNetwork.of(network, {}), toy), toy, SEEDS[:4])
+        assert min(counts) > 5
 
 
 def test_the_learning_curve_falls_to_zero(run):

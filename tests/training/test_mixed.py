@@ -10,18 +10,19 @@ from meshwright.envs.batch import EpisodeBatch
 from meshwright.envs.benchmark import load_benchmark
 from meshwright.errors import ConfigError
 from meshwright.models.settings import NetworkSettings
-from meshwright.training.callbacks import _grounds
+from meshwright.training.callbacks import grounds
 from meshwright.training.curriculum import phases
 from meshwright.training.settings import CurriculumPhase
 from meshwright.training.train import train
 from meshwright.training.validation import blocking_rate
 from meshwright.training.vec_env import FIRST_TRAINING_SEED, JobPartitioningVecEnv
+from meshwright.training.vec_env_wrappers import CentredReward
 
 
 @pytest.fixture
 def make(scenario, tiny, busy_scenario, busy):
     def made(num_envs=4, **options):
-        return JobPartitioningVecEnv((scenario, busy_scenario), num_envs, (tiny.reward, busy.reward), 5, **options)
+        return CentredReward(JobPartitioningVecEnv((scenario, busy_scenario), num_envs, (tiny.reward, busy.reward), 5, **options))
 
     return made
 
@@ -85,7 +86,7 @@ def test_another_course_is_paid_as_the_one_before_and_what_is_new_by_the_mean(ma
     env = make()
     env.reward_centre, env.reward_scale = np.array([0.125, 0.375]), 0.5
     equal = busy.build()  # the third one pays otherwise
-    following = JobPartitioningVecEnv((equal, scenario, equal), 6, (busy.reward, tiny.reward, tiny.reward), 5)
+    following = CentredReward(JobPartitioningVecEnv((equal, scenario, equal), 6, (busy.reward, tiny.reward, tiny.reward), 5))
     following.set_reward_scaling(env.centres, env.reward_scale)
     assert (following.reward_centre.tolist(), following.reward_scale) == ([0.375, 0.125, 0.25], 0.5)
 
@@ -94,19 +95,19 @@ def test_staggered_episodes_begin_at_different_places(make, scenario, tiny):
     env = make(num_envs=6, staggered=True)
     env.reset()
     # Of 30 jobs each: 0, 5, 10 of the first benchmark and 15, 20, 25 of the second have been decided.
-    assert [batch.episodes.job.tolist() for batch in env.batches] == [[0, 5, 10], [15, 20, 25]]
+    assert [batch.episodes.job.tolist() for batch in env.episodes.batches] == [[0, 5, 10], [15, 20, 25]]
     first = env.state()
     env.step(np.zeros(6, np.int64))
     env.reset()
     assert all(np.array_equal(array, first[name], equal_nan=array.dtype.kind == "f") for name, array in env.state().items())
     plain = make(num_envs=6)
     plain.reset()
-    assert all((batch.episodes.job == 0).all() for batch in plain.batches)
+    assert all((batch.episodes.job == 0).all() for batch in plain.episodes.batches)
     # The episodes after the first ones begin at their beginning.
     for _ in range(5):
         *_, dones, _ = env.step(np.zeros(6, np.int64))
     assert dones.tolist() == [False] * 5 + [True]
-    assert env.batches[1].episodes.job[2] == 0
+    assert env.episodes.batches[1].episodes.job[2] == 0
 
 
 def test_staggered_episodes_of_different_length_are_cut_by_their_own(scenario, tiny):
@@ -220,7 +221,7 @@ def test_courses_by_hand(chosen, scenario, beside):
     ]
     assert [one.settings.num_jobs for one in last.scenarios] == [30, 40]
     # The policy's ground is each benchmark of any of them, once.
-    assert [one["benchmark"] for one in _grounds([first, second, last])] == ["other", "tiny"]
+    assert [one["benchmark"] for one in grounds([first, second, last])] == ["other", "tiny"]
     # Changes go to every benchmark, and each is built once.
     assert {one.settings.num_warmup_jobs for one in last.scenarios} == {2}
     assert second.scenarios == last.scenarios == (*last.scenarios[:1], *first.scenarios)

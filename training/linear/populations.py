@@ -39,7 +39,7 @@ class Population(Protocol):
         """Plain data that `restore` continues from."""
 
     def restore(self, state: dict[str, Any], rng_of: Callable[[int], np.random.Generator]) -> None:
-        """Continue from a state; ``rng_of`` tells again what the first, second, ... population was drawn with.
+        """Continue from a state; ``rng_of`` returns the generators that the first, second, ... population was drawn with.
 
         Raises:
             ArithmeticError, LookupError, TypeError, ValueError: it is none of this population.
@@ -113,7 +113,7 @@ class CovarianceAdaptation:
         never = {"maxiter": np.inf, "tolfun": 0.0, "tolx": 0.0, "tolflatfitness": np.inf, "tolstagnation": np.inf}
         options = {"popsize": size, "randn": self._normal, "seed": np.nan, "verbose": -9, **never}
         self._strategy = cma.CMAEvolutionStrategy(mean, spread, options)
-        self._told: list[list[float]] = []
+        self._costs: list[list[float]] = []
 
     @property
     def mean(self) -> NDArray[np.float64]:
@@ -128,20 +128,20 @@ class CovarianceAdaptation:
     def learn(self, weights: NDArray[np.float64], costs: NDArray[np.float64], left: float) -> None:
         """See `Population`."""
         self._strategy.tell(list(weights), costs.tolist())
-        self._told.append(costs.tolist())
+        self._costs.append(costs.tolist())
 
     def state(self) -> dict[str, Any]:
         """See `Population`: all costs so far, for the strategy's own state is no plain data; `restore` draws all again."""
-        return {"costs": self._told}
+        return {"costs": self._costs}
 
     def restore(self, state: dict[str, Any], rng_of: Callable[[int], np.random.Generator]) -> None:
         """See `Population`."""
-        told = [np.array(costs, np.float64) for costs in state["costs"]]
-        if len(told) != state.get("generation", len(told)) or not all(
-            costs.shape == (self._size,) and (np.abs(costs) < LARGE).all() for costs in told
+        known = [np.array(costs, np.float64) for costs in state["costs"]]
+        if len(known) != state.get("generation", len(known)) or not all(
+            costs.shape == (self._size,) and (np.abs(costs) < LARGE).all() for costs in known
         ):
             raise ValueError
-        for generation, costs in enumerate(told):
+        for generation, costs in enumerate(known):
             self.learn(self.draw(rng_of(generation)), costs, 0.0)
 
     def _normal(self, *shape: int) -> NDArray[np.float64]:

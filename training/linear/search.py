@@ -15,16 +15,15 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ...jobs.seeds import FIRST_TRAINING_SEED, validation_seeds
 from ...planners.linear import FEATURES, LinearWeights
 from ...simulation.cluster.scenario import Scenario
 from .populations import CovarianceAdaptation, CrossEntropy, Population
 from .settings import SearchSettings
 
-FIRST_TRAINING_SEED = 1000
 MOST_SECONDS = 1e10
 """No search takes three hundred years."""
 
-FIRST_VALIDATION_SEED = 100
 # Where the search begins: every job is placed, anywhere.
 START = {"reject": -1.0}
 
@@ -56,8 +55,8 @@ class LinearSearch:
     Attributes:
         population: what the next generation is drawn from, features in the order of `planners.linear.FEATURES`.
         generation: how many have been played.
-        curve: a row per look at the validation episodes.
-        best: the best mean at a look, and its figures; empty before the first.
+        curve: a row per validation.
+        best: the best mean of all validations, and its figures; empty before the first.
     """
 
     def __init__(self, chosen: SearchSettings, trial: Trial, seed: int, start: Mapping[str, float] = START) -> None:
@@ -87,7 +86,7 @@ class LinearSearch:
 
     def validate(self) -> None:
         """A row of the learning curve."""
-        rngs = [np.random.default_rng(FIRST_VALIDATION_SEED + i) for i in range(self.chosen.num_validation_seeds)]
+        rngs = [np.random.default_rng(seed) for seed in validation_seeds(self.chosen.num_validation_seeds)]
         mean = self.population.mean
         rate = float(self.trial.blocking_rates(mean[None], rngs).mean())
         row = {
@@ -102,7 +101,7 @@ class LinearSearch:
             self.best = {"generation": self.generation, "validation_blocking_rate": rate, "weights": mean.tolist()}
 
     def run(self, after: Callable[[], None] | None = None) -> None:
-        """Play all generations that are left, looking at the validation episodes; ``after`` each of them something is done."""
+        """Play all generations that are left, with validations; ``after`` is called after each."""
         chosen = self.chosen
         if not self.curve:
             self.validate()
@@ -116,7 +115,7 @@ class LinearSearch:
                 after()
 
     def weights(self, trained: dict[str, Any]) -> LinearWeights:
-        """The best mean so far, with how it was found beside what is given."""
+        """The best mean so far, with how it was found, added to what is given."""
         found = {
             **trained,
             "seed": self.seed,

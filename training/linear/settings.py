@@ -24,7 +24,7 @@ class SearchSettings(settings.Settings):
         spread: standard deviation of each weight at the start.
         added_spread: added to that of the elite, so that the search does not end early; it falls linearly to none
             (``cross-entropy``).
-        validate_every_generations: generations between two looks at the validation episodes.
+        validate_every_generations: generations between two validations.
         num_validation_seeds: validation episodes (seeds 100, 101, ...); the best mean on them is kept.
 
     Source:
@@ -74,10 +74,7 @@ class LinearSettings(SearchSettings):
 def load_linear_settings(path: str | Path, changes: Sequence[str] = ()) -> LinearSettings:
     """Read a config; see `training.settings.load_train_settings`, whose words on paths and errors hold here too."""
     chosen = settings.load(LinearSettings, path, changes=changes)
-    from ...envs.benchmark import benchmark_names, relative_to_file  # takes a while, and a wrong config is to be told at once
+    from ...envs.benchmark import named_in_config  # takes a while, and a wrong config is to be refused at once
 
     is_changed = any(change.partition("=")[0].strip() == "benchmark" for change in changes)
-    named = chosen.benchmark if is_changed else relative_to_file(chosen.benchmark, Path(path).parent)
-    if not named.startswith("preset:") and named not in benchmark_names() and Path(named).is_file():
-        named = str(Path(named).resolve())
-    return chosen.model_copy(update={"benchmark": named})
+    return chosen.model_copy(update={"benchmark": named_in_config(chosen.benchmark, path, is_changed=is_changed)})

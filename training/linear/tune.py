@@ -9,7 +9,7 @@ The run folder, under fixed names::
     versions.json         versions of Python and of the packages that figures depend on
     checkpoint.json       the newest generation
     policy.json           the best mean on the validation episodes so far (see `planners.linear`)
-    learning_curve.json   a row per look at the validation episodes
+    learning_curve.json   a row per validation
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ from ... import files
 from ...envs.benchmark import load_benchmark
 from ...envs.ground import KEY, Ground
 from ...errors import CheckpointError, InputFileError
+from ...jobs.seeds import validation_seeds
 from ...planners.episode_player import LinearTrial
 from ...planners.linear import DIGEST
 from ...simulation.cluster.scenario import Scenario
 from ..run_folder import AnyRunFolder
 from ..ties import check_something_to_learn
-from .search import FIRST_VALIDATION_SEED, LinearSearch
+from .search import LinearSearch
 from .settings import LinearSettings
 
 Progress = Callable[["TuneProgress"], None]
@@ -45,7 +46,7 @@ class TuneProgress:
     Attributes:
         generation: how many have been played.
         generations: in all.
-        blocking_rate: of the latest look at the validation episodes.
+        blocking_rate: of the latest validation.
         best: the least so far.
     """
 
@@ -89,22 +90,21 @@ def tune(
         NothingToLearnError: all policies do equally well on the validation episodes.
         MeshwrightError: the config, benchmark or checkpoint is wrong; the folder exists already. Nothing is written then.
     """
-    run = LinearRun.matching(folder, chosen) if resume else LinearRun.check_new(folder, overwrite=overwrite)
+    run = LinearRun.of(folder, chosen, resume=resume, overwrite=overwrite)
     benchmark = load_benchmark(chosen.benchmark, changes=chosen.changes)
     scenario = scenario or benchmark.build(graphs_dir=graphs_dir)
     trial = LinearTrial.only(scenario, chosen.placement_rules)
-    seeds = range(FIRST_VALIDATION_SEED, FIRST_VALIDATION_SEED + chosen.num_validation_seeds)
-    check_something_to_learn({benchmark.name: trial.scenario}, seeds)
+    check_something_to_learn({benchmark.name: trial.scenario}, validation_seeds(chosen.num_validation_seeds))
     search, key = LinearSearch(chosen, trial, chosen.seed), _key(chosen, trial.scenario)
     if resume and run.checkpoint.exists():
-        _take_up(search, run.checkpoint, key)
+        _restore(search, run.checkpoint, key)
     if not resume:
         LinearRun.create(folder, chosen, command, overwrite=overwrite)
 
-    known = [Ground.of(benchmark.name, scenario).model_dump(mode="json")]
+    grounds = [Ground.of(benchmark.name, scenario).model_dump(mode="json")]
 
     def after() -> None:
-        _save(search, chosen, run, key, known)
+        _save(search, chosen, run, key, grounds)
         if progress is not None and search.generation:
             latest = search.curve[-1]["validation_blocking_rate"]
             progress(TuneProgress(search.generation, chosen.generations, latest, search.best["validation_blocking_rate"]))
@@ -118,15 +118,15 @@ def _key(chosen: LinearSettings, scenario: Scenario) -> str:
     return files.digest(kept, scenario.digest, DIGEST)
 
 
-def _save(search: LinearSearch, chosen: LinearSettings, run: LinearRun, key: str, known: list[dict[str, Any]]) -> None:
+def _save(search: LinearSearch, chosen: LinearSettings, run: LinearRun, key: str, grounds: list[dict[str, Any]]) -> None:
     """Write learning curve, policy and, last, the checkpoint."""
     files.write_json(run.learning_curve, search.curve)
-    search.weights({"config": chosen.name, "benchmark": chosen.benchmark, KEY: known}).save(run.policy)
+    search.weights({"config": chosen.name, "benchmark": chosen.benchmark, KEY: grounds}).save(run.policy)
     data = {"format_version": FORMAT_VERSION, "key": key, **search.state()}
     files.write_json(run.checkpoint, {**data, "digest": files.digest(data)})
 
 
-def _take_up(search: LinearSearch, path: Path, key: str) -> None:
+def _restore(search: LinearSearch, path: Path, key: str) -> None:
     """Continue from a checkpoint.
 
     Raises:

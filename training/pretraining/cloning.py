@@ -14,14 +14,14 @@ from ...planners.policy import Policy
 from ...planners.rules import rule_of_thumb
 from ...simulation.cluster.decision import decision
 from ...simulation.cluster.scenario import Scenario
-from ..vec_env import JobPartitioningVecEnv
+from ..vec_env_wrappers import CentredReward
 from .settings import RulePretraining
 
 MAX_GRAD_NORM = 1.0
 
 
 def clone(
-    network: CandidateNetwork, env: JobPartitioningVecEnv, chosen: RulePretraining, seed: int, look: Callable[[int], None]
+    network: CandidateNetwork, env: CentredReward, chosen: RulePretraining, seed: int, after: Callable[[int], None]
 ) -> None:
     """Learn a baseline's choices by their cross-entropy.
 
@@ -30,7 +30,7 @@ def clone(
         env: the episodes; they are restarted.
         chosen: constants and the baseline.
         seed: of shuffling, and of a baseline that draws random numbers.
-        look: called with the number of decisions so far, after each update.
+        after: called with the number of decisions so far, after each update.
 
     Raises:
         PolicyError: the baseline is unknown or not among the scenario's.
@@ -38,11 +38,11 @@ def clone(
     device = next(network.parameters()).device
     optimizer = torch.optim.Adam(network.parameters(), lr=chosen.learning_rate)
     rng = np.random.default_rng([seed, 2])
-    rules = [teacher(chosen.rule, batch.scenario) for batch in env.batches for _ in range(batch.num_episodes)]
+    rules = [teacher(chosen.rule, batch.scenario) for batch in env.episodes.batches for _ in range(batch.num_episodes)]
     for i, rule in enumerate(rules):
-        rule.begin(seed + i)
+        rule.reset(seed + i)
     seen = env.reset()
-    places = [(batch, e) for batch in env.batches for e in range(batch.num_episodes)]
+    places = [(batch, e) for batch in env.episodes.batches for e in range(batch.num_episodes)]
     for steps in range(0, chosen.steps, chosen.rollout_steps * env.num_envs):
         kept, taken = [], []
         for _ in range(chosen.rollout_steps):
@@ -57,8 +57,8 @@ def clone(
         observations = {key: torch.as_tensor(np.concatenate([one[key] for one in kept]), device=device) for key in seen}
         wanted = torch.as_tensor(np.concatenate(taken), device=device)
         # Nothing is learned from choices of the baseline that the network may not make.
-        shown = ablated({"action_mask": observations["action_mask"]}, network.settings.without)["action_mask"]
-        learnable = (shown.gather(1, wanted[:, None]).squeeze(1) > 0).nonzero().squeeze(1)
+        offered = ablated({"action_mask": observations["action_mask"]}, network.settings.without)["action_mask"]
+        learnable = (offered.gather(1, wanted[:, None]).squeeze(1) > 0).nonzero().squeeze(1)
         for _ in range(chosen.epochs):
             order = learnable[torch.as_tensor(rng.permutation(len(learnable)), device=device)]
             for rows in torch.split(order, chosen.minibatch) if len(order) else ():
@@ -68,7 +68,7 @@ def clone(
                 loss.backward()  # type: ignore[no-untyped-call]
                 nn.utils.clip_grad_norm_(network.parameters(), MAX_GRAD_NORM)
                 optimizer.step()
-        look(min(chosen.steps, steps + chosen.rollout_steps * env.num_envs))
+        after(min(chosen.steps, steps + chosen.rollout_steps * env.num_envs))
 
 
 def teacher(name: str, scenario: Scenario) -> Policy:

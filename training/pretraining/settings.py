@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from ... import settings
 from ..linear.settings import SearchSettings
 
+PRIOR_DEFAULTS: dict[str, Any] = {
+    "strategy": "cma-es",
+    "generations": 60,
+    "population": 16,
+    "num_episodes": 8,
+    "spread": 0.1,
+    "num_validation_seeds": 40,
+}
+"""Defaults of the search for a linear scorer that is added to values, where they differ from those of a scorer by itself.
 
-class CorrectionSettings(SearchSettings):
-    """How a linear scorer that is added to values is tuned for the blocking rate; its weights start at 0.
+Its weights start at 0; their spread is in the unit of values.
+"""
 
-    Attributes:
-        strategy: see `training.linear.settings.SearchSettings`, as are the other keys.
-        generations: how often a population is drawn.
-        population: sets of weights that are tried in a generation.
-        num_episodes: new training episodes of each generation.
-        spread: standard deviation of each weight at the start, in the unit of values.
-        num_validation_seeds: episodes of each validation.
-    """
 
-    strategy: Literal["cross-entropy", "cma-es"] = "cma-es"
-    generations: int = Field(default=60, ge=1, le=100_000)
-    population: int = Field(default=16, ge=2, le=10_000)
-    num_episodes: int = Field(default=8, ge=1, le=1_000)
-    spread: float = Field(default=0.1, gt=0)
-    num_validation_seeds: int = Field(default=40, ge=1, le=100)
+def _with_prior_defaults(given: Any) -> Any:
+    return {**PRIOR_DEFAULTS, **given} if isinstance(given, dict) else given
 
 
 class ValuePretraining(settings.Settings):
@@ -51,7 +48,8 @@ class ValuePretraining(settings.Settings):
             rewards differ most, as at very different loads, values then show nothing else.
         reward_scale: factor on PPO's rewards, so that the loss of the values does not outweigh that of the policy.
         temperature: difference in score at which PPO's first policy prefers the better candidate by a factor e.
-        linear: how a linear scorer that is added to values is tuned afterwards; null: there is none. Needs ``network.prior``.
+        linear: how a linear scorer that is added to values is tuned afterwards, with the defaults `PRIOR_DEFAULTS`; null:
+            there is none. Needs ``network.prior``.
 
     Source:
         Sutton and Barto, "Reinforcement learning: an introduction", 2018, chapter 12.
@@ -72,7 +70,7 @@ class ValuePretraining(settings.Settings):
     centred: Literal["together", "apart"] = "together"
     reward_scale: float = Field(default=0.1, gt=0)
     temperature: float = Field(default=0.05, gt=0)
-    linear: CorrectionSettings | None = None
+    linear: Annotated[SearchSettings, BeforeValidator(_with_prior_defaults)] | None = None
 
 
 class RulePretraining(settings.Settings):

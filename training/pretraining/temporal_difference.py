@@ -20,9 +20,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ...models.afterstate_kernel import worth_after
+from ...models.afterstate_kernel import write_afterstate_values
 from ...models.network import CandidateNetwork
-from ..vec_env import JobPartitioningVecEnv
+from ..vec_env_wrappers import CentredReward
 from .settings import ValuePretraining
 
 # Decisions of each environment before the first update, from which only rewards are learned.
@@ -32,8 +32,6 @@ CENTRE_RATE = 0.05
 CENTRE_UNTIL = 0.5
 MAX_GRAD_NORM = 1.0
 AFTER_KEYS = ("candidate_shapes", "candidate_any")
-
-Look = Callable[[int], None]
 
 
 class ValueLearning:
@@ -52,7 +50,7 @@ class ValueLearning:
     """
 
     def __init__(
-        self, network: CandidateNetwork, env: JobPartitioningVecEnv, chosen: ValuePretraining, discount: float, seed: int
+        self, network: CandidateNetwork, env: CentredReward, chosen: ValuePretraining, discount: float, seed: int
     ) -> None:
         self.steps = 0
         self.loss: float | None = None
@@ -61,15 +59,15 @@ class ValueLearning:
         self._memory = _Memory(chosen.memory)
         self._have_copies()
 
-    def run(self, look: Look) -> None:
-        """Learn until the end; ``look`` is called with the number of decisions so far, after each update."""
+    def run(self, after: Callable[[int], None]) -> None:
+        """Learn until the end; ``after`` is called with the number of decisions so far, after each update."""
         if self.steps == 0:
             self._env.restart()
             _prepare(self._network, self._env, self._rng, self._chosen.centred)
             self._have_copies()
         while self.steps < self._chosen.steps:
             self._update()
-            look(self.steps)
+            after(self.steps)
 
     def _have_copies(self) -> None:
         self._learner, self._player = copy.deepcopy(self._network), copy.deepcopy(self._network)
@@ -83,14 +81,14 @@ class ValueLearning:
             group["lr"] = chosen.final_learning_rate + (chosen.learning_rate - chosen.final_learning_rate) * left
         rollout = _Rollout(env, chosen.rollout_steps)
         rollout.play(player, chosen.explore * left, self._rng)
-        self._memory.add(rollout.lesson(self._discount, chosen.trace, next(network.parameters()).device))
+        self._memory.add(rollout.samples(self._discount, chosen.trace, next(network.parameters()).device))
         self.loss = _learn(learner, self._optimizer, self._memory, chosen, self._rng)
         with torch.no_grad():
             torch._foreach_lerp_(_weights(player), _weights(learner), chosen.averaging)
             torch._foreach_lerp_(_weights(network), _weights(player), chosen.slow_averaging)
         self.steps += chosen.rollout_steps * env.num_envs
         if self.steps < CENTRE_UNTIL * chosen.steps:
-            by = CENTRE_RATE * _usual(rollout.pays[:-1], len(env.scenarios), chosen.centred)
+            by = CENTRE_RATE * _usual(rollout.rewards[:-1], len(env.episodes.scenarios), chosen.centred)
             _move_centre(env, by, self._discount, (network, player, learner), self._memory)
 
     def state(self) -> dict[str, Any]:
@@ -119,24 +117,24 @@ class ValueLearning:
         self._memory.restore(state["memory"], next(self._network.parameters()).device)
 
 
-def _prepare(network: CandidateNetwork, env: JobPartitioningVecEnv, rng: np.random.Generator, centred: str = "together") -> None:
+def _prepare(network: CandidateNetwork, env: CentredReward, rng: np.random.Generator, centred: str = "together") -> None:
     """Fit immediate rewards by least squares, centre them, and standardise the features of the latest arrivals.
 
     The centre is the mean reward of a policy that takes the largest immediate reward, with ties broken at random.
     """
     rows, paid, taken, places, recent = [], [], [], [], []
     for _ in range(PREPARING_STEPS):
-        pays, offered = env.immediate_rewards(), _offered(env)
-        told = np.concatenate([env.current("candidates"), env.current("candidate_ends")], axis=2)
-        rows.append(told[offered])
-        paid.append(pays[offered])
+        rewards, offered = env.immediate_rewards(), _offered(env)
+        features_of_each = np.concatenate([env.episodes.current("candidates"), env.episodes.current("candidate_ends")], axis=2)
+        rows.append(features_of_each[offered])
+        paid.append(rewards[offered])
         places.append(np.nonzero(offered)[0])
-        recent.append(env.current("episode")[:, 1:].copy())
-        best = offered & (pays == np.where(offered, pays, -np.inf).max(axis=1, keepdims=True))
-        actions = (rng.random(pays.shape) * best).argmax(axis=1)
-        taken.append(pays[np.arange(len(actions)), actions])
+        recent.append(env.episodes.current("episode")[:, 1:].copy())
+        best = offered & (rewards == np.where(offered, rewards, -np.inf).max(axis=1, keepdims=True))
+        actions = (rng.random(rewards.shape) * best).argmax(axis=1)
+        taken.append(rewards[np.arange(len(actions)), actions])
         env.advance(actions)
-    env.reward_centre = _usual(np.stack(taken), len(env.scenarios), centred)
+    env.reward_centre = _usual(np.stack(taken), len(env.episodes.scenarios), centred)
     features = np.concatenate(rows).astype(np.float64)
     features = np.concatenate([features, np.ones((len(features), 1))], axis=1)
     wanted = np.concatenate(paid) - env.centre_of_each[np.concatenate(places)]
@@ -158,68 +156,71 @@ class _Rollout:
     """What happened in ``t`` decisions of each environment, and the afterstates that were chosen.
 
     Attributes:
-        pays: immediate rewards of the chosen candidates, ``(t + 1, e)``; the last is that of the decision after the rollout,
+        rewards: immediate rewards of the chosen candidates, ``(t + 1, e)``; the last is that of the decision after the rollout,
             which is made but not carried out.
         after: values of their afterstates, ``(t + 1, e)``.
         is_over: whether the episode was over then, ``(t, e)``.
         kept: the afterstates, ``(t, e, ...)`` each.
     """
 
-    def __init__(self, env: JobPartitioningVecEnv, num_steps: int) -> None:
+    def __init__(self, env: CentredReward, num_steps: int) -> None:
         self._env = env
-        self.pays = np.zeros((num_steps + 1, env.num_envs), np.float32)
+        self.rewards = np.zeros((num_steps + 1, env.num_envs), np.float32)
         self.after = np.zeros((num_steps + 1, env.num_envs), np.float32)
         self.is_over = np.zeros((num_steps, env.num_envs), np.bool_)
-        sizes = {key: getattr(env.batches[0].observations, key).shape[2:] for key in AFTER_KEYS}
+        sizes = {key: getattr(env.episodes.batches[0].observations, key).shape[2:] for key in AFTER_KEYS}
         self.kept = {key: np.empty((num_steps, env.num_envs, *size), np.float32) for key, size in sizes.items()}
-        self.kept["episode"] = np.empty((num_steps, *env.current("episode").shape), np.float32)
+        self.kept["episode"] = np.empty((num_steps, *env.episodes.current("episode").shape), np.float32)
 
     def play(self, player: CandidateNetwork, explore: float, rng: np.random.Generator) -> None:
         """Take the best candidate, or a random one in a share ``explore`` of the decisions."""
         env, weights, each = self._env, player.after_weights(), np.arange(self._env.num_envs)
-        found = [np.empty((b.num_episodes, env.num_candidates, 1 + len(weights.value)), np.float32) for b in env.batches]
+        found = [
+            np.empty((b.num_episodes, env.episodes.num_candidates, 1 + len(weights.value)), np.float32)
+            for b in env.episodes.batches
+        ]
         num_steps = len(self.is_over)
         for t in range(num_steps + 1):
-            for batch, out in zip(env.batches, found, strict=True):
-                worth_after(batch.observations, weights, out)
-            after, pays = np.concatenate([out[:, :, 0] for out in found]), env.immediate_rewards()
-            actions = _act(pays + after, _offered(env, "reject" in player.settings.without), explore, rng)
-            self.pays[t], self.after[t] = pays[each, actions], after[each, actions]
+            for batch, out in zip(env.episodes.batches, found, strict=True):
+                write_afterstate_values(batch.observations, weights, out)
+            after, rewards = np.concatenate([out[:, :, 0] for out in found]), env.immediate_rewards()
+            actions = _act(rewards + after, _offered(env, "reject" in player.settings.without), explore, rng)
+            self.rewards[t], self.after[t] = rewards[each, actions], after[each, actions]
             if t < num_steps:
                 for key in AFTER_KEYS:
-                    self.kept[key][t] = env.current_of(key, actions)
-                self.kept["episode"][t] = env.current("episode")
+                    self.kept[key][t] = env.episodes.current_of(key, actions)
+                self.kept["episode"][t] = env.episodes.current("episode")
                 self.is_over[t] = env.advance(actions)[1]
 
-    def lesson(self, discount: float, trace: float, device: torch.device) -> dict[str, Tensor]:
+    def samples(self, discount: float, trace: float, device: torch.device) -> dict[str, Tensor]:
         """The afterstates, a row each, and ``wanted``, the discounted lambda-returns that follow them."""
-        told = {**self.kept, "wanted": lambda_returns(self.pays, self.after, self.is_over, discount, trace)}
-        return {key: torch.as_tensor(value, device=device).flatten(0, 1) for key, value in told.items()}
+        found = {**self.kept, "wanted": lambda_returns(self.rewards, self.after, self.is_over, discount, trace)}
+        return {key: torch.as_tensor(value, device=device).flatten(0, 1) for key, value in found.items()}
 
 
 def lambda_returns(
-    pays: NDArray[np.float32], after: NDArray[np.float32], is_over: NDArray[np.bool_], discount: float, trace: float
+    rewards: NDArray[np.float32], after: NDArray[np.float32], is_over: NDArray[np.bool_], discount: float, trace: float
 ) -> NDArray[np.float32]:
     """Discounted lambda-returns that follow each decision, ``(t, e)``; nothing follows the last one of an episode.
 
     Args:
-        pays, after, is_over: as in a `_Rollout`.
+        rewards, after, is_over: as in a `_Rollout`.
         discount: per decision.
         trace: lambda.
     """
     num_steps = len(is_over)
-    out = np.zeros_like(pays[:-1])
+    out = np.zeros_like(rewards[:-1])
     later = after[-1]
     for t in reversed(range(num_steps)):
         mixed = after[t + 1] if t == num_steps - 1 else (1 - trace) * after[t + 1] + trace * later
-        later = np.where(is_over[t], 0.0, discount * (pays[t + 1] + mixed)).astype(np.float32)
+        later = np.where(is_over[t], 0.0, discount * (rewards[t + 1] + mixed)).astype(np.float32)
         out[t] = later
     return out
 
 
-def _offered(env: JobPartitioningVecEnv, only_rejects_in_need: bool = False) -> NDArray[np.bool_]:
+def _offered(env: CentredReward, only_rejects_in_need: bool = False) -> NDArray[np.bool_]:
     """Which candidates may be taken, ``(e, a)``; with ``only_rejects_in_need`` rejection only where no other is offered."""
-    offered = env.current("action_mask") > 0
+    offered = env.episodes.current("action_mask") > 0
     if only_rejects_in_need:
         offered[:, 0] &= ~offered[:, 1:].any(axis=1)
     return offered
@@ -236,7 +237,7 @@ def _act(total: NDArray[np.float32], offered: NDArray[np.bool_], explore: float,
 
 
 def _move_centre(
-    env: JobPartitioningVecEnv,
+    env: CentredReward,
     by: NDArray[np.float64],
     discount: float,
     networks: tuple[CandidateNetwork, ...],
@@ -276,13 +277,13 @@ class _Memory:
         self.size = 0
         self.num_rollouts = 0
 
-    def add(self, lesson: dict[str, Tensor]) -> None:
+    def add(self, samples: dict[str, Tensor]) -> None:
         """Replace the oldest rollout by a new one."""
         if not self.rows:
-            self.size = len(lesson["wanted"])
-            self.rows = {key: row.new_zeros((self._capacity * self.size, *row.shape[1:])) for key, row in lesson.items()}
+            self.size = len(samples["wanted"])
+            self.rows = {key: row.new_zeros((self._capacity * self.size, *row.shape[1:])) for key, row in samples.items()}
         first = self.num_rollouts % self._capacity * self.size
-        for key, row in lesson.items():
+        for key, row in samples.items():
             self.rows[key][first : first + self.size] = row
         self.num_rollouts += 1
 

@@ -1,7 +1,7 @@
 """The command line: thin commands over the Python API.
 
 Exit status: 0 done; 1 a check that was asked for failed, or a benchmark gives nothing to learn; 2 the user's input is wrong,
-or the system refuses what it asks for (told in one line); 130 interrupted by Ctrl-C; 141 whoever read the output has stopped
+or the system refuses what it asks for (said in one line); 130 interrupted by Ctrl-C; 141 whoever read the output has stopped
 reading.
 """
 
@@ -36,12 +36,12 @@ def run_command_line(arguments: list[str]) -> int:
 
 
 def guarded(action: Callable[[], int]) -> int:
-    """The exit status of an action; what the user, the system or Ctrl-C did to it is told in one line, and so are warnings."""
+    """The exit status of an action; errors of the user and of the system, Ctrl-C and warnings are printed in one line each."""
     from .. import inputs
     from ..errors import MeshwrightError
 
     try:
-        with inputs.kept(), _told_warnings():
+        with inputs.kept(), _printed_warnings():
             status = action()
         sys.stdout.flush()
     except MeshwrightError as error:
@@ -72,10 +72,10 @@ def _dispatch(arguments: list[str]) -> int:
         if usage.is_call_for_help(error):
             sys.stdout.write(f"{error}\n")
             return 0
-        told = usage.told(error)
-        if told is None:
+        ours = usage.as_our_error(error)
+        if ours is None:
             raise
-        raise told from None
+        raise ours from None
     return status if isinstance(status, int) else 0
 
 
@@ -90,23 +90,23 @@ def _command() -> Any:
 
 
 @contextmanager
-def _told_warnings() -> Iterator[None]:
+def _printed_warnings() -> Iterator[None]:
     """Our own warnings on standard error, a line each and each once; those of others as they are."""
     from ..errors import MeshwrightWarning
 
-    told: set[str] = set()
+    printed: set[str] = set()
     with warnings.catch_warnings():
         show = warnings.showwarning
 
-        def tell(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+        def print_once(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
             if not issubclass(category, MeshwrightWarning):
                 show(message, category, *place, **more)
-            elif str(message) not in told:
-                told.add(str(message))
+            elif str(message) not in printed:
+                printed.add(str(message))
                 _say(f"warning: {message}", 0)
 
         warnings.simplefilter("always", MeshwrightWarning)
-        warnings.showwarning = tell
+        warnings.showwarning = print_once
         yield
 
 

@@ -37,7 +37,7 @@ def write_json(json_file: str | None, data: Any) -> None:
         except UnicodeEncodeError:  # where standard output cannot spell a name, JSON still can
             text = json.dumps(json.loads(text), indent=2, sort_keys=True)
         sys.stdout.write(text + "\n")
-        sys.stdout.flush()  # what goes wrong here is told before any table is shown
+        sys.stdout.flush()  # an error here comes before any table
     elif json_file is not None:
         files.write_json(json_file, data)
 
@@ -49,7 +49,7 @@ def print_written(out: Console, *paths: str | Path | None) -> None:
             out.print(f"written: {path}", markup=False, soft_wrap=True)
 
 
-def tell_remarks(out: Console, remarks: Sequence[str]) -> None:
+def print_remarks(out: Console, remarks: Sequence[str]) -> None:
     """Print a line for each remark, below the table that it is about."""
     for remark in remarks:
         out.print(remark, markup=False)
@@ -113,7 +113,7 @@ def check_folder(option: str, path: Path | None, *, markers: Sequence[str] = (),
         option: how the command line spells it.
         path: the folder; None where the option was left out.
         markers: a folder that holds things already must hold one of these files, by which it is of the right kind; none:
-            the caller looks by itself.
+            the caller checks that itself.
         is_replaced: whether it is replaced as a whole; nothing that the command reads may lie in it then.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What typer finds wrong with options and commands, told as every other error is: field, problem, value, nearest choice."""
+"""What typer finds wrong with options and commands, in the form of every other error: field, problem, value, nearest choice."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def is_call_for_help(error: Exception) -> bool:
     return type(error).__name__ == "NoArgsIsHelpError"
 
 
-def told(error: Exception) -> MeshwrightError | None:
+def as_our_error(error: Exception) -> MeshwrightError | None:
     """The typed error for one of typer's usage errors; None for any other exception."""
     if not callable(getattr(error, "format_message", None)):
         return None
@@ -109,7 +109,7 @@ def _about(parameter: Any, error: Exception, message: str) -> MeshwrightError:
 
 
 def _about_number(problem: str, name: str, value: str, written: re.Match[str], *, is_whole: bool) -> MeshwrightError:
-    """A number with a unit or an exponent; where it is plain what is meant, the number is told."""
+    """A number with a unit or an exponent; where it is plain what is meant, the message says that number."""
     unit = written[2].lower()
     is_time = name.endswith("-s")
     multiples = _POWERS_OF_TWO if name in IN_POWERS_OF_TWO else _MULTIPLES
@@ -119,8 +119,8 @@ def _about_number(problem: str, name: str, value: str, written: re.Match[str], *
         problem += " of seconds" * is_time + " without a unit"
     if meant is None or (is_whole and not meant.is_integer()):
         return MeshwrightError(problem, field=name, value=value)
-    told = f"{meant:.0f}" if meant.is_integer() else f"{meant:g}"
-    return MeshwrightError(f"{problem} (got {value!r}); did you mean {told}?", field=name)
+    number = f"{meant:.0f}" if meant.is_integer() else f"{meant:g}"
+    return MeshwrightError(f"{problem} (got {value!r}); did you mean {number}?", field=name)
 
 
 def _options(command: Any, context: Any) -> list[str]:

@@ -24,11 +24,10 @@ from pydantic import Field
 from .. import files, quantities
 from ..errors import InputFileError
 from ..settings import Settings
+from .seeds import FIRST_TRAINING_SEED, FIRST_VALIDATION_SEED
 
 # Where each part of a trace begins and ends, as shares of its rows.
 PARTS = {"training": (0.0, 0.4), "validation": (0.4, 0.65), "test": (0.65, 1.0)}
-# First seeds of validation episodes and of those that belong to neither test nor validation.
-FIRST_VALIDATION_SEED, FIRST_OTHER_SEED = 100, 1000
 # Multiples of it, less their whole parts, lie apart from each other however many there are.
 _GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 
@@ -110,7 +109,7 @@ def part_of(rng: np.random.Generator) -> tuple[str, int | None]:
     """
     sequence = rng.bit_generator.seed_seq
     seed = getattr(sequence, "entropy", None)
-    if not isinstance(seed, int | np.integer) or getattr(sequence, "spawn_key", None) or seed >= FIRST_OTHER_SEED:
+    if not isinstance(seed, int | np.integer) or getattr(sequence, "spawn_key", None) or seed >= FIRST_TRAINING_SEED:
         return "training", None
     if seed >= FIRST_VALIDATION_SEED:
         return "validation", int(seed) - FIRST_VALIDATION_SEED

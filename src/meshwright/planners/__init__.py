@@ -1,1 +1,1 @@
-"""Classic deciders: fixed degrees and rules of thumb, behind the one interface that networks share."""
+"""Policies without learning, behind the one interface that networks share; `planning` asks any policy about a single job."""

@@ -142,7 +142,7 @@ class LinearScorer:
                 raise PolicyError(problem, field=name, value=rule, choices=scenario.settings.placement_rules)
         self.scorer = scorer(scenario, saved.weights)
 
-    def begin(self, seed: int) -> None:
+    def reset(self, seed: int) -> None:
         """Nothing to do: the policy has no state."""
 
     def choose(self, decision: Decision, observation: Mapping[str, NDArray[Any]]) -> int:

@@ -35,7 +35,7 @@ class Policy(Protocol):
 
     name: str
 
-    def begin(self, seed: int) -> None:
+    def reset(self, seed: int) -> None:
         """Start an episode; all randomness of the policy follows from the seed."""
         ...
 

@@ -102,9 +102,9 @@ class Rollout:
         self._seen: Problem | None = None
         self._renew()
         self._futures = new_episodes(self._problem, num_futures, self._horizon + 1, scenario.cluster.num_devices)
-        self.begin(0)
+        self.reset(0)
 
-    def begin(self, seed: int) -> None:
+    def reset(self, seed: int) -> None:
         """Draw the jobs from which the futures of this episode are cut."""
         self._rng = np.random.default_rng([seed, 2])
         num_jobs = self._scenario.settings.num_jobs

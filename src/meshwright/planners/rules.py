@@ -40,7 +40,7 @@ class RuleOfThumb:
         self.placement = placement
         self._pick = pick
 
-    def begin(self, seed: int) -> None:
+    def reset(self, seed: int) -> None:
         """Nothing to do: the rule has no state."""
 
     def choose(self, decision: Decision, observation: Mapping[str, NDArray[Any]]) -> int:
@@ -59,7 +59,7 @@ class Random:
         self.placement = placement
         self._rng = np.random.default_rng(0)
 
-    def begin(self, seed: int) -> None:
+    def reset(self, seed: int) -> None:
         """Restart the generator."""
         self._rng = np.random.default_rng([seed, 1])
 

@@ -116,7 +116,7 @@ def plan(
     remarks = (*_choices(chosen_costs), *left_out, *(() if other is None else (other,)))
     allowed_s = np.inf if deadline_s is None else deadline_s
     chooser = policy(spec, scenario)
-    chooser.begin(0)
+    chooser.reset(0)
     if not getattr(chooser, "observes", True) and can_decide_on_empty(scenario):
         observation: dict[str, NDArray[Any]] = {}
         waiting = decision_on_empty(scenario, 0, num_steps, allowed_s)

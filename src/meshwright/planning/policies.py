@@ -295,10 +295,13 @@ def _own_policy(spec: str, scenario: Scenario) -> Policy:
         raise PolicyError(f"module {module} has no such callable", value=name, choices=names)
     _check_takes(getattr(home, name), ("scenario",), name, spec)
     made = getattr(home, name)(scenario)
-    for method, given in (("begin", ("seed",)), ("choose", ("decision", "observation"))):
+    start = "reset" if hasattr(made, "reset") or not hasattr(made, "begin") else "begin"  # its name in versions before
+    for method, given in ((start, ("seed",)), ("choose", ("decision", "observation"))):
         if not callable(getattr(made, method, None)):
             raise PolicyError(f"makes something without a method {method!r} (see planners/policy.py)", value=spec)
         _check_takes(getattr(made, method), given, f"{name}.{method}", spec)
+    if start == "begin":
+        made.reset = made.begin
     if not isinstance(getattr(made, "name", None), str):
         made.name = name
     own: Policy = made

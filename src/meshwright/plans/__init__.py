@@ -1,11 +1,11 @@
-"""The decision: partition, placement, plan, its JSON schema and legality."""
+"""The decision as data: partition, placement, plan, its JSON schema and legality; `planning` takes it."""
 
 from .document import Figure, PlacementPlan
 from .legality import check, check_cluster
+from .making import layout_plan, load_plan, op_split_plan
 from .memory import check_memory, op_split_memory_bytes
 from .partition import Coordinates, Layout, OpSplits, sip_ml_splits, uniform_splits
 from .placement import Placement, place
-from .plan import layout_plan, load_plan, op_split_plan
 
 __all__ = [
     "Coordinates",

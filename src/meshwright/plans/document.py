@@ -142,7 +142,7 @@ class Figure(settings.Settings):
 class PlacementPlan(settings.Settings):
     """How a job is cut into ranks, on which device each rank runs, and what is predicted of it.
 
-    `meshwright.plans.legality.check` says whether the parts fit together; the functions of `meshwright.plans.plan`
+    `meshwright.plans.legality.check` says whether the parts fit together; the functions of `meshwright.plans.making`
     hand out checked plans only.
     """
 

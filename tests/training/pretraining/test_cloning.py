@@ -17,6 +17,7 @@ from meshwright.training.pretraining.cloning import clone
 from meshwright.training.pretraining.settings import RulePretraining
 from meshwright.training.train import train
 from meshwright.training.vec_env import JobPartitioningVecEnv
+from meshwright.training.vec_env_wrappers import CentredReward
 
 WIDTHS = {"graph_hidden": 4, "graph_embedding": 3, "graph_rounds": 1, "slot_hidden": 8, "device_hidden": 4, "hidden": 24}
 
@@ -25,7 +26,7 @@ def taught(scenario, tiny, rule, *, steps=4096, seed=0, without=(), look=lambda 
     torch.manual_seed(7)
     network = CandidateNetwork(NetworkSettings(**WIDTHS, without=without), static_features(scenario))
     chosen = RulePretraining(kind="rule", rule=rule, steps=steps, learning_rate=1e-2, rollout_steps=32, minibatch=64, epochs=3)
-    clone(network, JobPartitioningVecEnv(scenario, 8, tiny.reward, 0), chosen, seed, look)
+    clone(network, CentredReward(JobPartitioningVecEnv(scenario, 8, tiny.reward, 0)), chosen, seed, look)
     return network
 
 
@@ -77,7 +78,7 @@ class Always:
     def __init__(self, candidate):
         self.candidate = candidate
 
-    def begin(self, seed):
+    def reset(self, seed):
         pass
 
     def choose(self, at, observation):
@@ -120,7 +121,7 @@ def test_nothing_is_learned_where_nothing_can_be(scenario, tiny, monkeypatch):
         return (ablated(seen, ("reject",))["action_mask"][:, 0] > 0).any()
 
     monkeypatch.setattr(cloning, "teacher", lambda name, scenario: Always(0))
-    env = JobPartitioningVecEnv(scenario, 8, tiny.reward, 0)
+    env = CentredReward(JobPartitioningVecEnv(scenario, 8, tiny.reward, 0))
     seen = {key: torch.as_tensor(value) for key, value in env.reset().items()}
     assert not can_reject(seen)  # an empty cluster: the rejection is not the only candidate
     torch.manual_seed(7)

@@ -15,10 +15,11 @@ from meshwright.models.network import CandidateNetwork
 from meshwright.models.settings import NetworkSettings
 from meshwright.training.pretraining import temporal_difference
 from meshwright.training.pretraining.settings import ValuePretraining
-from meshwright.training.pretraining.stages import finish_pretraining
+from meshwright.training.pretraining.stages import start_ppo
 from meshwright.training.pretraining.temporal_difference import ValueLearning, lambda_returns
 from meshwright.training.validation import blocking_rate
 from meshwright.training.vec_env import JobPartitioningVecEnv
+from meshwright.training.vec_env_wrappers import AfterstateFeatures, CentredReward
 
 from ...draws import draws
 
@@ -43,7 +44,7 @@ def network(toy):
 
 @pytest.fixture
 def make(toy, toy_benchmark):
-    return lambda reward=toy_benchmark.reward, num_envs=4: JobPartitioningVecEnv(toy, num_envs, reward, seed=1)
+    return lambda reward=toy_benchmark.reward, num_envs=4: CentredReward(JobPartitioningVecEnv(toy, num_envs, reward, seed=1))
 
 
 def pretrained(network, env, *, seed=0, look=lambda steps: None, **chosen):
@@ -66,7 +67,7 @@ class Greedy(torch.nn.Module):
         candidate_value = self.network.candidate_value(observation)
         scores = torch.full(observation["action_mask"].shape, -torch.inf)
         return scores.index_put(
-            (candidate_value.sample, candidate_value.candidate), candidate_value.pays + candidate_value.after
+            (candidate_value.sample, candidate_value.candidate), candidate_value.immediate_reward + candidate_value.after
         ), None
 
 
@@ -137,12 +138,12 @@ def test_what_acceptance_pays_is_found_exactly(network, make, unfinished):
     rng = np.random.default_rng(0)
     env.restart()
     temporal_difference._prepare(network, env, rng)
-    seen = env.observations()
+    seen = env.episodes.observations()
     ends, differ = set(), 0
     for _ in range(120):
         found = network.candidate_value({key: torch.as_tensor(value) for key, value in seen.items()})
         pays = env.immediate_rewards()[found.sample, found.candidate]
-        np.testing.assert_allclose(found.pays.detach().numpy(), pays, atol=2e-5)
+        np.testing.assert_allclose(found.immediate_reward.detach().numpy(), pays, atol=2e-5)
         ends |= set(np.round(pays + env.reward_centre, 5).tolist())
         differ += len(set(pays.tolist())) > 1
         seen = env.step(np.array([rng.choice(np.flatnonzero(mask)) for mask in seen["action_mask"]]))[0]
@@ -170,13 +171,13 @@ def test_moving_the_centre_shifts_all_worth_alike(network, make):
     assert env.reward_centre == pytest.approx(0.1)
     # 0.1 less for every decision to come is 0.1 (0.9 + 0.81 + ...) = 0.1 x 0.9 / 0.1 = 0.9 less after the one at hand.
     torch.testing.assert_close(after.after, before.after - 0.9)
-    torch.testing.assert_close(after.pays, before.pays - 0.1)
+    torch.testing.assert_close(after.immediate_reward, before.immediate_reward - 0.1)
     torch.testing.assert_close(other.candidate_value(seen).after, after.after)
     torch.testing.assert_close(memory.rows["wanted"][:2], torch.tensor([4.1, 5.1]))
 
 
 def test_what_is_remembered_moves_with_the_centre_of_its_own_scenario(network, toy, toy_benchmark):
-    env, memory = JobPartitioningVecEnv((toy, toy), 4, toy_benchmark.reward, 1), temporal_difference._Memory(1)
+    env, memory = CentredReward(JobPartitioningVecEnv((toy, toy), 4, toy_benchmark.reward, 1)), temporal_difference._Memory(1)
     memory.add({"wanted": torch.arange(8.0)})  # two decisions of four environments
     bias = network.after.value.bias.item()
     temporal_difference._move_centre(env, np.array([0.1, 0.3]), 0.5, (network,), memory)
@@ -195,7 +196,7 @@ def test_several_scenarios_are_centred_together_or_each_by_itself():
 
 def test_what_every_decision_of_one_scenario_pays_alike_changes_nothing_that_is_learned(network, toy):
     rewards = [RewardSettings(accepted=1.0 + more, blocked=-1.0 + more) for more in (0.0, 2.0)]
-    envs = [JobPartitioningVecEnv((toy, toy), 4, (rewards[0], second), 1) for second in rewards]
+    envs = [CentredReward(JobPartitioningVecEnv((toy, toy), 4, (rewards[0], second), 1)) for second in rewards]
     plain, richer = (pretrained(network, env, centred="apart") for env in envs)
     assert envs[1].reward_centre == pytest.approx(envs[0].reward_centre + np.array([0.0, 2.0]), abs=1e-5)
     for ours, theirs in zip(plain.after.parameters(), richer.after.parameters(), strict=True):
@@ -292,7 +293,7 @@ def test_looks_are_taken_after_each_update(network, make):
 
 def test_the_values_of_the_toy_reach_its_optimum(network, toy, toy_benchmark):
     # Nothing blocks fewer than no job (see test_learning, where every rule of thumb and every other fixed choice blocks some).
-    env = JobPartitioningVecEnv(toy, 32, toy_benchmark.reward, 0)
+    env = CentredReward(JobPartitioningVecEnv(toy, 32, toy_benchmark.reward, 0))
     before = blocking_rate(Greedy(network), toy, 10)
     chosen = ValuePretraining(
         steps=32_768, learning_rate=3e-3, rollout_steps=32, minibatch=128, memory=4, averaging=0.2, slow_averaging=0.2
@@ -305,7 +306,7 @@ def test_the_values_of_the_toy_reach_its_optimum(network, toy, toy_benchmark):
 def test_ppo_begins_as_sharply_as_the_temperature_says_and_is_paid_in_another_unit(network, make, chosen):
     values, env = ValuePretraining(temperature=0.25, reward_scale=0.5), make()
     env.reward_centre = np.array([0.125])
-    finish_pretraining(network, env, chosen.model_copy(update={"pretraining": values}))
+    start_ppo(network, env, AfterstateFeatures(env.episodes), chosen.model_copy(update={"pretraining": values}))
     # A difference in worth of 0.25 makes the better candidate e times as likely.
     assert network.log_sharpness.exp().item() == pytest.approx(1 / 0.25)
     # Half of what is paid, and worth is half as much in the value of a state; what candidates pay is told as before.

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from .. import output
 from ..cost_options import CostOptions
 from ..job_options import JobOptions
+from ..options import CollectivesTable, CostChanges, CostsFile, GraphsDir, JsonFile, KeepInputOps, ProfileBatch
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -20,23 +23,51 @@ NARROW = 100
 
 
 def estimate_layout(
-    job: str,
-    cluster: str,
-    layout: str,
-    sequence_length: int | None,
-    read: JobOptions,
-    costs: CostOptions,
-    is_explained: bool,
-    json_file: str | None,
+    job: Annotated[
+        str, typer.Option(metavar="JOB", help="zoo:NAME, a NAME of --graphs, or a path: config.json, graph.txt, JSON.")
+    ],
+    cluster: Annotated[str, typer.Option(metavar="CLUSTER", help="preset:NAME or a path to YAML.")],
+    layout: Annotated[
+        str,
+        typer.Option(
+            metavar="KEYS",
+            help="As tp=8,pp=8,dp=2,micro_batch=1,global_batch=128; absent degrees are 1, switches off, but overlap_dp is on.",
+        ),
+    ],
+    sequence_length: Annotated[
+        int | None, typer.Option(metavar="N", help="Tokens of a sequence; by default the model's own, 2,048 at most.")
+    ] = None,
+    graphs: GraphsDir = None,
+    keep_input_ops: KeepInputOps = False,
+    profile_batch: ProfileBatch = None,
+    overlap_slowdown: Annotated[
+        float | None,
+        typer.Option(metavar="X", help="Factor on computing and sending while both go on at once; 1 is none, 1.126 the default."),
+    ] = None,
+    collectives: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Algorithm of all collectives; calibrated by default, auto is the fastest formula."),
+    ] = None,
+    collectives_table: CollectivesTable = None,
+    costs: CostsFile = None,
+    changes: CostChanges = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Also tell what each co-design switch would change.")] = False,
+    json_file: JsonFile = None,
 ) -> None:
-    """Price a layout, print its figures, what the step is made of and the memory of a rank, and write what was asked for."""
+    """Price one parallel layout of a job: step time, throughput, utilisation, what it is made of, memory.
+
+    A transformer is cut by all keys of a layout; any other job by dp and pp, its ops in stages whose busiest one is as little
+    busy as can be.
+    """
     from ...planning.estimate import estimate
-    from ...planning.explain import explain, untaken
+    from ...planning.explain import explain as switches_of
+    from ...planning.explain import untaken
 
     output.check_file("--json", json_file)
-    chosen = costs.settings()
+    chosen = CostOptions(costs, tuple(changes or ()), collectives, collectives_table, overlap_slowdown).settings()
+    read = JobOptions(graphs, keep_input_ops, profile_batch)
     found = estimate(job, cluster, layout, sequence_length=sequence_length, costs=chosen, **read.arguments())
-    switches = explain(found) if is_explained else []
+    switches = switches_of(found) if explain else []
     named = untaken(found)
     out = output.console(json_file)
     _show(out, found)
@@ -44,11 +75,11 @@ def estimate_layout(
         out.print(named, markup=False, soft_wrap=True)
     if chosen.kernels is not None:
         out.print(f"constants of kernels: {chosen.kernels}", markup=False, soft_wrap=True)
-    if is_explained:
+    if explain:
         _explain(out, found, switches)
     data = found.to_data() | ({} if chosen.kernels is None else {"kernels": chosen.kernels})
     data |= {} if named is None else {"collectives_remark": named}
-    output.write_json(json_file, data | ({"switches": [one.to_data() for one in switches]} if is_explained else {}))
+    output.write_json(json_file, data | ({"switches": [one.to_data() for one in switches]} if explain else {}))
     output.print_written(out, json_file)
 
 
@@ -60,7 +91,7 @@ def _show(out: Console, found: Priced) -> None:
     lines = [[*figure_text(figure), f"{spread:.0%}", figure.provenance] for figure, spread in found.figures()]
     title = f"{found.job} on {found.layout.world} of {found.cluster.num_devices} devices of {found.cluster.name}"
     output.table(out, title, ["", "", "uncertainty", "provenance"], lines)
-    output.tell_remarks(out, found.remarks)
+    output.print_remarks(out, found.remarks)
     hidden = " ".join(f"{key}={str(getattr(found.layout, key)).lower()}" for key in ("overlap_tp", "overlap_pp", "overlap_dp"))
     out.print(f"{priced_with(found.costs)} {hidden}", markup=False, soft_wrap=True)
     doubts = [[name, f"{spread:.1%}"] for name, spread in found.step.uncertainty_terms.items()]
@@ -73,7 +104,7 @@ def _show(out: Console, found: Priced) -> None:
         if part.seconds > 0
     ]
     output.table(out, "One step of the stage that ends last", ["", "ms", "share", "uncertainty", "provenance"], shares)
-    output.tell_remarks(out, _idle_text(found))
+    output.print_remarks(out, _idle_text(found))
     columns = ["stage", "total\nGB", "param-\neters", "gradi-\nents", "opti-\nmizer", "activa-\ntions", "buffers", "runtime"]
     rows = []
     for stage, one in enumerate(found.memory):
@@ -113,9 +144,9 @@ def _explain(out: Console, found: Priced, switches: list[Switch]) -> None:
     for one in switches:
         if one.remark:
             remarks.setdefault(one.remark, []).append(one.name)
-    told = [f"{', '.join(names)}: {remark}" for remark, names in remarks.items()]
+    lines = [f"{', '.join(names)}: {remark}" for remark, names in remarks.items()]
     fewer = next((one.micro_batches for one in switches if len(one.micro_batches) > 1), ())
     if fewer:
         numbers = f"{' and '.join(map(str, fewer))} of {found.layout.num_micro_batches} micro-batches"
-        told.append(f"simulated: steps of {numbers}, continued by the steady state of the schedule")
-    output.tell_remarks(out, told)
+        lines.append(f"simulated: steps of {numbers}, continued by the steady state of the schedule")
+    output.print_remarks(out, lines)

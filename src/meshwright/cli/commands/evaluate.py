@@ -4,31 +4,57 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from ... import inputs
-from ...jobs.load import profile_names
 from .. import output
+from ..options import Changes, GraphsDir, JsonFile
 
 if TYPE_CHECKING:
     from ...envs.benchmark import BenchmarkSettings
 
 
 def evaluate_policies(
-    policies: list[str],
-    benchmark: str,
-    seeds: int | None,
-    jobs: int,
-    changes: list[str],
-    graphs: Path | None,
-    trace: Path | None,
-    out: Path | None,
-    json_file: str | None,
-    references: str | None = None,
+    policies: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="POLICY", help="Compared beside those that the benchmark names."),
+    ] = None,
+    benchmark: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="preset:NAME, a preset's bare name, or a path to YAML; of a family NAME/VARIANT too."),
+    ] = "quickstart",
+    seeds: Annotated[
+        int | None, typer.Option(metavar="N", help="Test episodes, 1 to 100; by default as the benchmark says.")
+    ] = None,
+    jobs: Annotated[int, typer.Option(metavar="N", help="Episodes played at a time; results do not depend on it.")] = 1,
+    changes: Changes = None,
+    references: Annotated[
+        str | None,
+        typer.Option(metavar="NAMES", help="Clairvoyant references to show too: linear-programme, clairvoyant-beam, or both."),
+    ] = None,
+    graphs: GraphsDir = None,
+    trace: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The CSV file of the trace that the jobs of the benchmark follow.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write results, report and the plans of one episode there.")
+    ] = None,
+    json_file: JsonFile = None,
 ) -> None:
-    """Evaluate, write what was asked for, and print the table and the verdict; of a family, those of each variant."""
+    """Compare policies on a benchmark, with paired seeds and 95 % intervals.
+
+    A policy is a run folder, a policy.pt, shipped:NAME, python:MODULE:NAME, or one of the baselines random, max, min,
+    cheapest-feasible, fastest-feasible, fixed-K and best-fixed, each with an optional @PLACEMENT, as in min@aligned.
+
+    Of a family of benchmarks, such as load-sweep, every variant is evaluated, and a page shows them side by side.
+    """
+    policies, changes = policies or [], changes or []
     output.check_file("--json", json_file)
     if graphs is not None:
+        from ...jobs.load import profile_names
+
         profile_names(graphs)  # refuses a folder without any
     from ...envs.benchmark import load_variants
     from ...evaluation.evaluate import Evaluation, check_fit, check_num_processes, evaluate
@@ -48,7 +74,7 @@ def evaluate_policies(
         for each in chosen:
             with output.set_up(bars) as simulated:
                 scenarios.append(each.build(graphs_dir=graphs, progress=simulated))
-            if len(chosen) > 1:  # what does not fit the last one is told before the first one is played
+            if len(chosen) > 1:  # what does not fit the last one is refused before the first one is played
                 check_fit(each, policies, scenarios[-1], wanted)
         for each, scenario, folder in zip(chosen, scenarios, folders, strict=True):
             found: Evaluation = evaluate(

@@ -3,26 +3,39 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from ... import settings
+import typer
+
 from ...errors import ExportError
 from .. import output
+from ..options import JsonFile
 
 _SHELL_WORDS = ("command", "script")
 """Options that are read as they are, in place of YAML."""
 
 
 def export_plan(
-    source: Path | None,
-    target: str | None,
-    changes: list[str],
-    out: Path | None,
-    cluster: str | None,
-    list_targets: bool,
-    json_file: str | None,
+    source: Annotated[
+        Path | None, typer.Argument(metavar="PLAN|RUN", help="A plan's JSON file, or a folder of evaluate --out.")
+    ] = None,
+    target: Annotated[str | None, typer.Option("--format", metavar="NAME", help="One of those that --list names.")] = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="What the plan does not say, as script=train.py; as often as needed."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder to write; one of an earlier export is replaced.")
+    ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(metavar="CLUSTER", help="Refuse plans for another cluster than this: preset:NAME or a path to YAML."),
+    ] = None,
+    list_targets: Annotated[bool, typer.Option("--list", help="List the formats: what each guarantees, and what not.")] = False,
+    json_file: JsonFile = None,
 ) -> None:
-    """Export a plan or all plans of a run, or list the formats."""
+    """Write a plan in the form of a scheduler or launcher."""
+    from ... import settings
     from ...export import ExportOptions, export, export_run, targets, write
     from ...export.writer import check_replaceable
     from ...plans import load_plan
@@ -42,7 +55,7 @@ def export_plan(
     output.check_folder("--out", out, is_replaced=True)
     check_replaceable(out)
     chosen: dict[str, Any] = {}
-    for change in changes:
+    for change in changes or ():
         key, equals, words = change.partition("=")
         if equals and key in _SHELL_WORDS:  # YAML would take their quotation marks away, and what follows " #"
             chosen[key] = words

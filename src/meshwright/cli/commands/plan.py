@@ -3,42 +3,127 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from ... import files
+from ...errors import MeshwrightError
 from .. import output
 from ..cost_options import CostOptions
 from ..job_options import JobOptions
+from ..options import CollectivesTable, CostChanges, CostsFile, GraphsDir, JsonFile, KeepInputOps, ProfileBatch
+from .search import SearchRequest, search_plans
+
+if TYPE_CHECKING:
+    from ...planning.plan import Planned
 
 
 def plan_job(
-    job: str,
-    cluster: str,
-    policy: str | None,
-    steps: int,
-    deadline_s: float | None,
-    max_degree: int,
-    read: JobOptions,
-    costs: CostOptions,
-    trace: Path | None,
-    json_file: str | None,
+    job: Annotated[
+        str, typer.Option(metavar="JOB", help="zoo:NAME, a NAME of --graphs, or a path: graph.txt, JSON, config.json.")
+    ],
+    cluster: Annotated[str, typer.Option(metavar="CLUSTER", help="preset:NAME or a path to YAML.")],
+    policy: Annotated[
+        str | None,
+        typer.Option(metavar="POLICY", help="Who chooses; by default fastest-feasible, with a deadline cheapest-feasible."),
+    ] = None,
+    steps: Annotated[int, typer.Option(metavar="N", help="Training steps of the job.")] = 10_000,
+    deadline_s: Annotated[float | None, typer.Option("--deadline-s", metavar="SECONDS", help="Allowed completion time.")] = None,
+    max_degree: Annotated[
+        int | None, typer.Option(metavar="N", help="Most ranks that the job may be cut into; 16 by default.")
+    ] = None,
+    graphs: GraphsDir = None,
+    keep_input_ops: KeepInputOps = False,
+    profile_batch: ProfileBatch = None,
+    trace: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write one step as a Chrome trace, which Perfetto opens.")
+    ] = None,
+    collectives: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Algorithm of all collectives: of layouts calibrated by default, else auto."),
+    ] = None,
+    collectives_table: CollectivesTable = None,
+    overlap_slowdown: Annotated[
+        float | None, typer.Option(metavar="X", help="Factor on computing and sending at once; of layouts 1.126 by default.")
+    ] = None,
+    costs: CostsFile = None,
+    changes: CostChanges = None,
+    search: Annotated[
+        bool, typer.Option("--search", help="Search all parallel layouts; the options below are for this.")
+    ] = False,
+    batch: Annotated[int | None, typer.Option(metavar="N", help="Sequences, or samples, of a step over all ranks.")] = None,
+    sequence_length: Annotated[
+        int | None, typer.Option(metavar="N", help="Tokens of a sequence; by default the model's own, 2,048 at most.")
+    ] = None,
+    devices: Annotated[
+        str | None, typer.Option(metavar="N", help="Devices to use, as 64 or 64,128 or 64-512; all by default.")
+    ] = None,
+    keep: Annotated[
+        str | None, typer.Option(metavar="KEYS", help="Keep keys of the layout, as 'tp=4|8,schedule=1f1b|interleaved'.")
+    ] = None,
+    order: Annotated[
+        str | None, typer.Option(metavar="AXES", help="The only rank order to try, as tp-cp-dp-pp; all by default.")
+    ] = None,
+    top: Annotated[int | None, typer.Option(metavar="N", help="Layouts to rank; 10 by default.")] = None,
+    whole: Annotated[
+        Path | None, typer.Option("--all", metavar="FILE", help="Rank every layout that fits, and write all as .csv or .json.")
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw time over memory, the Pareto front marked, as .svg.")
+    ] = None,
+    json_file: JsonFile = None,
 ) -> None:
-    """Choose a plan, write what was asked for, and show the plan beside the other candidates."""
+    """Choose a plan for one job on an empty cluster, with its predicted times and why.
+
+    By a policy that cuts the job op by op, or with --search among all parallel layouts: of a transformer, or of any other job
+    by data parallelism and a pipeline of its ops.
+    """
+    by_policy: dict[str, object] = {
+        "--policy": policy,
+        "--deadline-s": deadline_s,
+        "--max-degree": max_degree,
+        "--trace": trace,
+    }
+    by_search: dict[str, object] = {
+        "--batch": batch,
+        "--sequence-length": sequence_length,
+        "--devices": devices,
+        "--keep": keep,
+        "--order": order,
+    }
+    by_search |= {"--top": top, "--all": whole, "--plot": plot}
+    for option, value in (by_policy if search else by_search).items():
+        if value is not None:
+            raise MeshwrightError("does not go with --search" if search else "goes with --search only", field=option)
+    chosen = CostOptions(costs, tuple(changes or ()), collectives, collectives_table, overlap_slowdown)
+    read = JobOptions(graphs, keep_input_ops, profile_batch)
+    if search:
+        rows = 10 if top is None else top
+        asked = SearchRequest(batch, sequence_length, devices, keep or "", order, read, chosen, rows, whole, plot)
+        search_plans(job, cluster, steps, asked, json_file)
+        return
     output.check_file("--json", json_file)
     output.check_file("--trace", trace)
     from ...planning.plan import plan
 
     with output.progress() as bars, output.set_up(bars) as simulated:
-        chosen = plan(
+        found = plan(
             job,
             cluster,
             policy_spec=policy,
             num_steps=steps,
             deadline_s=deadline_s,
-            max_degree=max_degree,
-            costs=costs.settings(),
+            max_degree=16 if max_degree is None else max_degree,
+            costs=chosen.settings(),
             progress=simulated,
             **read.arguments(),
         )
+    _show(found, trace, json_file)
+
+
+def _show(chosen: Planned, trace: Path | None, json_file: str | None) -> None:
+    """Write what was asked for, and print the plan and the other candidates."""
     if trace is not None:
         files.write_json(trace, chosen.timeline().to_chrome_trace(chosen.scenario.workload.graphs[0]))
     if json_file == "-":

@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from ...errors import InputFileError
 from .. import output
+from ..options import JsonFile
 
 
-def summarise_results(folder: Path, against: str | None, out: Path | None, json_file: str | None) -> None:
-    """Read what was evaluated and trained below a folder, write the page and the tables, and print the first one."""
+def summarise_results(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="What lies above the folders of evaluate --out and train.")],
+    against: Annotated[
+        str | None, typer.Option(metavar="POLICY", help="Make an ablation table: every learned policy against this one.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Write summary.html and summary.md there.")] = None,
+    json_file: JsonFile = None,
+) -> None:
+    """Put several evaluations and training runs on one page, without playing anything again.
+
+    A table of all policies on all benchmarks, load curves where one cluster was evaluated at several loads, learning curves
+    of training runs that differ in their seed, and an ablation table.
+    """
     from ...evaluation.report import summary
 
     output.check_file("--json", json_file)

@@ -1,101 +1,187 @@
-"""``meshwright train``."""
+"""``meshwright train``: a network, or a linear scorer where the config says ``method: linear``."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from importlib.resources import files as resources
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-from ... import files, inputs, settings
+import typer
+
+from ... import files, inputs
 from ...errors import CheckpointError, ConfigError, MeshwrightError
-from ...jobs.load import profile_names
 from .. import interrupts, output
+from ..options import Changes, GraphsDir, JsonFile
+
+if TYPE_CHECKING:
+    from ...training.linear.settings import LinearSettings
+    from ...training.linear.tune import TuneProgress
+    from ...training.run_folder import AnyRunFolder
+    from ...training.settings import TrainSettings
+    from ...training.train import TrainProgress
+
+    Chosen = TypeVar("Chosen", TrainSettings, LinearSettings)
 
 LINEAR = "linear"
 
 
 def train_policy(
-    config: str | None,
-    changes: list[str],
-    resume: Path | None,
-    out: Path | None,
-    overwrite: bool,
-    graphs: Path | None,
-    json_file: str | None,
+    config: Annotated[
+        str | None, typer.Argument(metavar="CONFIG", help="YAML of the run, or preset:NAME; left out with --resume.")
+    ] = None,
+    changes: Changes = None,
+    resume: Annotated[Path | None, typer.Option(metavar="RUN", help="Go on from a run folder's last checkpoint.")] = None,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Run folder; runs/NAME by default.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing run folder.")] = False,
+    graphs: GraphsDir = None,
+    json_file: JsonFile = None,
 ) -> None:
-    """Train, or go on training, and say where the run folder is and what the policy reached."""
-    from ...training.run_folder import RunFolder, resumed_files
+    """Train a policy from a config into a run folder, or go on training one."""
+    from ...training.run_folder import resumed_files
 
     for path in () if resume is None else resumed_files(resume):
         inputs.declare_file("--resume", path, is_update=True)
     output.check_file("--json", json_file)
     output.check_folder("--out", out, is_replaced=True)
     if graphs is not None:
+        from ...jobs.load import profile_names
+
         profile_names(graphs)  # refuses a folder without any
     if resume is not None and (out is not None or overwrite):
         raise ConfigError("goes on in its own run folder; leave out --out and --overwrite", field="--resume", value=str(resume))
     if resume is None and config is None:
         raise ConfigError("name a config, or a run folder with --resume", field="CONFIG", choices=preset_names())
-    if method(config, changes, resume) == LINEAR:
-        from . import tune
+    is_linear = method(config, changes or (), resume) == LINEAR
+    config_file = None if config is None else config_path(config)
+    asked = _TrainRequest(config_file, tuple(changes or ()), resume, out, overwrite, graphs, json_file)
+    (_tune_scorer if is_linear else _train_network)(asked)
 
-        tune.tune_scorer(None if config is None else config_path(config), changes, resume, out, overwrite, graphs, json_file)
-        return
+
+@dataclass(frozen=True)
+class _TrainRequest:
+    """The options of the command, and what is done with them whatever is trained."""
+
+    config: Path | None
+    changes: tuple[str, ...]
+    resume: Path | None
+    out: Path | None
+    overwrite: bool
+    graphs: Path | None
+    json_file: str | None
+
+    def settings(self, load: Callable[[Path, Sequence[str]], Chosen], kind: type[AnyRunFolder[Chosen]]) -> Chosen:
+        """The config, or that of the run folder that is resumed."""
+        chosen = load(self.config, self.changes) if self.config is not None else None
+        if self.resume is not None:
+            begun = kind.open(self.resume).settings()
+            if chosen is None and self.changes:
+                raise CheckpointError(
+                    "a run is resumed as it was begun; leave out --set", file=self.resume, value=self.changes[0]
+                )
+            chosen = chosen or begun
+        assert chosen is not None
+        return chosen
+
+    def run(
+        self, chosen: Chosen, train: Callable[..., Any], shown: str, total: int, update: Callable[[Any], dict[str, Any]]
+    ) -> Any:
+        """Train with a progress bar.
+
+        Args:
+            chosen: the config.
+            train: `training.train.train` or `training.linear.tune.tune`.
+            shown: what the bar counts, up to ``total``.
+            update: what the bar shows of a progress.
+
+        Returns:
+            The run folder.
+        """
+        folder = self.resume or self.out or Path("runs") / chosen.name
+        if self.resume is None:
+            output.check_folder("--out", folder, is_replaced=True)
+        with output.progress() as bars, interrupts.remembered() as check_interrupt:
+            from ...envs.benchmark import load_benchmark
+
+            with output.set_up(bars) as simulated:
+                benchmark = load_benchmark(chosen.benchmark, changes=chosen.changes)
+                scenario = benchmark.build(graphs_dir=self.graphs, progress=simulated)
+            task = bars.add_task(shown, total=total, note="")
+
+            def report(now: Any) -> None:
+                check_interrupt()
+                bars.update(task, **update(now))
+
+            return train(
+                chosen,
+                folder,
+                resume=self.resume is not None,
+                overwrite=self.overwrite,
+                command=["meshwright", *sys.argv[1:]],
+                graphs_dir=self.graphs,
+                scenario=scenario,
+                progress=report,
+            )
+
+    def show(self, made: AnyRunFolder[Any], title: str, rows_of: Callable[[list[Any], Any], list[list[str]]]) -> None:
+        """Write the learning curve as JSON, and print where the run folder is, some rows about the curve, and the time."""
+        curve = files.read_json(made.learning_curve)
+        best = min(curve, key=lambda row: row["validation_blocking_rate"])
+        rows = [["run folder", str(made.path)], *rows_of(curve, best), ["time", f"{curve[-1]['elapsed_s']:.0f} s"]]
+        output.write_json(self.json_file, {"run": str(made.path), "policy": str(made.policy), "learning_curve": curve})
+        output.table(output.console(self.json_file), title, ["", ""], rows, numbers_from=2)
+
+
+def _train_network(asked: _TrainRequest) -> None:
+    from ...training.run_folder import RunFolder
     from ...training.settings import load_train_settings
 
-    chosen = load_train_settings(config_path(config), changes) if config is not None else None
-    if resume is not None:
-        begun = RunFolder.open(resume).settings()
-        if chosen is None and changes:
-            raise CheckpointError("a run is resumed as it was begun; leave out --set", file=resume, value=changes[0])
-        chosen = chosen or begun
-    assert chosen is not None
-    folder = resume or out or Path("runs") / chosen.name
-    if resume is None:
-        output.check_folder("--out", folder, is_replaced=True)
-    with output.progress() as bars, interrupts.remembered() as check_interrupt:
-        from ...envs.benchmark import load_benchmark
+    def train(*arguments: Any, **options: Any) -> RunFolder:
+        from ...training import train as training  # takes a while, and bars are there by now
 
-        with output.set_up(bars) as simulated:
-            scenario = load_benchmark(chosen.benchmark, changes=chosen.changes).build(graphs_dir=graphs, progress=simulated)
-            from ...training.train import TrainProgress, train
-        task = bars.add_task("training", total=chosen.total_steps, note="")
+        return training.train(*arguments, **options)
 
-        def report(now: TrainProgress) -> None:
-            check_interrupt()
-            note = "" if now.blocking_rate is None else f"blocking {now.blocking_rate:.3f} (best {now.best:.3f})"
-            if now.tuned < 1.0:
-                note = f"linear scorer, {100 * now.tuned:.0f} %: {note}"
-            bars.update(task, total=now.total_steps, completed=min(now.steps, now.total_steps), note=note)
+    def shown(now: TrainProgress) -> dict[str, Any]:
+        note = "" if now.blocking_rate is None else f"blocking {now.blocking_rate:.3f} (best {now.best:.3f})"
+        if now.tuned < 1.0:
+            note = f"linear scorer, {100 * now.tuned:.0f} %: {note}"
+        return {"total": now.total_steps, "completed": min(now.steps, now.total_steps), "note": note}
 
-        made = train(
-            chosen,
-            folder,
-            resume=resume is not None,
-            overwrite=overwrite,
-            command=["meshwright", *sys.argv[1:]],
-            graphs_dir=graphs,
-            scenario=scenario,
-            progress=report,
-        )
-    curve = files.read_json(made.learning_curve)
-    best = min(curve, key=lambda row: row["validation_blocking_rate"])
-    untrained = curve[0]["steps"] == 0
-    rows = [
-        ["run folder", str(made.path)],
-        ["decisions learned from", f"{curve[-1]['steps']:,}"],
-        [
-            "validation blocking rate",
-            f"{100 * best['validation_blocking_rate']:.2f} % at {best['steps']:,} decisions (kept as policy.pt)",
-        ],
-        ["of the untrained network" if untrained else "at the first look", f"{100 * curve[0]['validation_blocking_rate']:.2f} %"],
-        ["time", f"{curve[-1]['elapsed_s']:.0f} s"],
-    ]
-    output.write_json(json_file, {"run": str(made.path), "policy": str(made.policy), "learning_curve": curve})
-    output.table(output.console(json_file), f"Trained {chosen.name}", ["", ""], rows, numbers_from=2)
+    def rows_of(curve: list[Any], best: Any) -> list[list[str]]:
+        first = "of the untrained network" if curve[0]["steps"] == 0 else "at the first look"
+        reached = f"{_percent(best)} at {best['steps']:,} decisions (kept as policy.pt)"
+        steps = f"{curve[-1]['steps']:,}"
+        return [["decisions learned from", steps], ["validation blocking rate", reached], [first, _percent(curve[0])]]
+
+    chosen = asked.settings(load_train_settings, RunFolder)
+    made = asked.run(chosen, train, "training", chosen.total_steps, shown)
+    asked.show(made, f"Trained {chosen.name}", rows_of)
 
 
-def method(config: str | None, changes: list[str], resume: Path | None) -> str | None:
+def _tune_scorer(asked: _TrainRequest) -> None:
+    from ...training.linear.settings import load_linear_settings
+    from ...training.linear.tune import LinearRun, tune
+
+    def shown(now: TuneProgress) -> dict[str, Any]:
+        return {"completed": now.generation, "note": f"blocking {now.blocking_rate:.3f} (best {now.best:.3f})"}
+
+    def rows_of(curve: list[Any], best: Any) -> list[list[str]]:
+        reached = f"{_percent(best)} after {best['generation']} generations (kept as policy.json)"
+        steps = f"{curve[-1]['steps']:,}"
+        return [["decisions played", steps], ["validation blocking rate", reached], ["of the first mean", _percent(curve[0])]]
+
+    chosen = asked.settings(load_linear_settings, LinearRun)
+    made = asked.run(chosen, tune, "generations", chosen.generations, shown)
+    asked.show(made, f"Tuned {chosen.name}", rows_of)
+
+
+def _percent(row: Any) -> str:
+    return f"{100 * row['validation_blocking_rate']:.2f} %"
+
+
+def method(config: str | None, changes: Sequence[str], resume: Path | None) -> str | None:
     """How the policy is found: the key ``method`` of the config, or else of the run folder's; None without one, for PPO.
 
     What is wrong with a config otherwise is told by those who read all of it.
@@ -104,6 +190,8 @@ def method(config: str | None, changes: list[str], resume: Path | None) -> str |
         ConfigError: no such method.
         CheckpointError: config and run folder differ in it.
     """
+    from ... import settings
+
     found: list[str | None] = []
     for path, changed in ((None if config is None else config_path(config), changes), (resume and resume / "config.yaml", [])):
         if path is None:

@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
 from ... import files
 from ...errors import ExportError, InputFileError
 from .. import output
+from ..options import JsonFile
 
 
-def verify_export(source: Path, logs: list[str], target: str | None, json_file: str | None) -> None:
-    """Hold what a launched job printed against its plan; exit 1 where a rank is elsewhere."""
+def verify_export(
+    plan: Annotated[Path, typer.Argument(metavar="PLAN", help="The plan's JSON file.")],
+    logs: Annotated[list[str], typer.Argument(metavar="LOG...", help="What the job printed; - for standard input.")],
+    target: Annotated[
+        str | None, typer.Option("--format", metavar="NAME", help="The format that it was exported to; see export --list.")
+    ] = None,
+    json_file: JsonFile = None,
+) -> None:
+    """Hold the places that a launched job's ranks printed against its plan; exit 1 where one is elsewhere.
+
+    Export with --set probe=true, launch, and keep what the ranks print. The first rank that is elsewhere is named.
+    """
     from ...export import read_places, targets, verify
     from ...plans import load_plan
 
@@ -22,19 +34,19 @@ def verify_export(source: Path, logs: list[str], target: str | None, json_file: 
         raise ExportError("name a format", field="--format", choices=targets)
     if target not in targets:
         raise ExportError("unknown format", field="--format", value=target, choices=targets)
-    plan = load_plan(source)
+    planned = load_plan(plan)
     places = [place for log in logs for place in read_places(_text(log), file=log)]
-    found = verify(plan, target, places)
+    found = verify(planned, target, places)
     output.write_json(json_file, found.to_data())
     out = output.console(json_file)
-    beside = f" (compared beside the host: {', '.join(found.compared)})" if found.compared else " (only hosts were compared)"
+    compared = f" (compared beside the host: {', '.join(found.compared)})" if found.compared else " (only hosts were compared)"
     if found.agrees:
-        out.print(f"all {found.num_ranks} ranks are where the plan puts them{beside}", markup=False, soft_wrap=True)
+        out.print(f"all {found.num_ranks} ranks are where the plan puts them{compared}", markup=False, soft_wrap=True)
         return
     count = sum(rank < found.num_ranks for rank in found.elsewhere)
     out.print(found.first, markup=False, soft_wrap=True)
     unknown = f", ranks beyond the plan's: {more}" if (more := len(found.elsewhere) - count) else ""
-    out.print(f"{count} of {found.num_ranks} ranks are not as planned{unknown}{beside}", markup=False, soft_wrap=True)
+    out.print(f"{count} of {found.num_ranks} ranks are not as planned{unknown}{compared}", markup=False, soft_wrap=True)
     raise typer.Exit(1)
 
 

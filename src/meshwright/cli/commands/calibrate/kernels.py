@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from .... import files
 from ....errors import ConfigError
 from ... import output
+from ...options import JsonFile
 from ..validate.kernels import ERRORS
 
 if TYPE_CHECKING:
@@ -17,27 +20,39 @@ if TYPE_CHECKING:
     from ....costs.training_step.kernels import KernelSettings
 
 
-def calibrate_kernels(specs: list[str], out: Path | None, json_file: str | None) -> None:
-    """Fit the constants, print them beside those in use, and what is left of each figure.
+def calibrate_kernels(
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE...",
+            help="What calibrate measure wrote, or h100 for what comes measured; or, for the A100's constants, the JSON with "
+            "the times of one layer, and vTrain's table as CSV.",
+        ),
+    ],
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the constants as YAML, for costs with kernels: FILE.")
+    ] = None,
+    json_file: JsonFile = None,
+) -> None:
+    """Fit the kernels' constants, and print them beside those in use.
 
-    Raises:
-        ConfigError: ``--out`` without measured kernels.
+    Of measured kernels every second row is fitted on; validate kernels shows the others and whole layers.
     """
     output.check_file("--out", out)
     output.check_file("--json", json_file)
-    if len(specs) == 1 and _is_measured(specs[0]):
-        _of_measured(specs[0], out, json_file)
-    elif any(_is_measured(spec) for spec in specs):
-        raise ConfigError("files of measured kernels are fitted one at a time", field="FILE...", value=" ".join(specs))
+    if len(files) == 1 and _is_measured(files[0]):
+        _of_measured(files[0], out, json_file)
+    elif any(_is_measured(spec) for spec in files):
+        raise ConfigError("files of measured kernels are fitted one at a time", field="FILE...", value=" ".join(files))
     elif out is not None:
         problem = "wants one file of measured kernels; the A100's constants come with meshwright"
         raise ConfigError(problem, field="--out", value=str(out))
     else:
-        _of_published([Path(spec) for spec in specs], json_file)
+        _of_published([Path(spec) for spec in files], json_file)
 
 
 def _is_measured(spec: str) -> bool:
-    """Whether this is measured kernels, or to be told that it is none, rather than a published figure."""
+    """Whether this is measured kernels, or is to be refused as such, rather than a published figure."""
     if Path(spec).suffix.lower() == ".csv":
         return False
     if Path(spec).suffix.lower() != ".json" or not Path(spec).is_file():

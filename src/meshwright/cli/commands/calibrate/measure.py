@@ -6,17 +6,30 @@ import shlex
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from ... import output
+from ...options import JsonFile
 
 if TYPE_CHECKING:
     from ....devices import DeviceType
     from ....evaluation.calibration.kernel_table import Item
 
 
-def measure_device(out: Path | None, device: str | None, quick: bool, seed: int, json_file: str | None) -> None:
-    """Measure, print a line for each family and what was left out, and write the file."""
+def measure_device(
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="YAML to write; DEVICE-kernels.yaml in this folder by default.")
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Device type; by default the one that the GPU's name holds.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="A few items of each family, in seconds.")] = False,
+    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Of the random operands.")] = 0,
+    json_file: JsonFile = None,
+) -> None:
+    """Measure products, attention, sweeps, whole layers and networks on the GPU that torch sees, in minutes."""
     from ....devices import device_type
     from ....evaluation.calibration.kernel_table import FAMILIES, to_data, write
     from ....evaluation.calibration.measure import measure

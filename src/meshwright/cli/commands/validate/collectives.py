@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ... import output
+from ...options import JsonFile
 
 if TYPE_CHECKING:
     from ....evaluation.validation.collectives import Errors
 
 
 def validate_collectives(
-    path: Path,
-    operation: str | None,
-    max_mean_error: float | None,
-    max_mean_group_error: float | None,
-    json_file: str | None,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="CSV of measured collectives, or what nccl-tests wrote.")],
+    operation: Annotated[
+        str | None, typer.Option(metavar="NAME", help="What an nccl-tests file measures that does not say so itself.")
+    ] = None,
+    max_mean_error: Annotated[
+        float | None, typer.Option(metavar="X", help="Mean relative error that the sizes left out may have.")
+    ] = None,
+    max_mean_group_error: Annotated[
+        float | None, typer.Option(metavar="X", help="Mean relative error that the group sizes left out may have.")
+    ] = None,
+    json_file: JsonFile = None,
 ) -> None:
-    """Calibrate on every second size, print the errors of what was left out, and write what was asked for.
+    """Calibrate on every second size of each table, predict the others, then whole group sizes from their neighbours.
 
-    Raises:
-        typer.Exit: with 1 where a mean error is larger than allowed.
+    Exit 1 only where a mean error is larger than an option allows.
     """
     from ....evaluation.validation.collectives import BASELINES, GROUPS, SIZES, validate
 
@@ -31,7 +37,7 @@ def validate_collectives(
     allowed = {SIZES: max_mean_error, GROUPS: max_mean_group_error}
     output.check_allowed("--max-mean-error", max_mean_error)
     output.check_allowed("--max-mean-group-error", max_mean_group_error)
-    found = validate(path, operation=operation)
+    found = validate(file, operation=operation)
     out = output.console(json_file)
     told = f"Calibrated on {found.num_calibrated} sizes, the 1st, 3rd, ... of each of {found.num_tables} tables"
     out.print(f"{told}; {found.num_outliers} outliers left out.", markup=False)

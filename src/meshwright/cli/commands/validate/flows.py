@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
 from ... import output
+from ...options import JsonFile
 
 SHOWN = 10  # flows that disagree, at most; the JSON holds all
 
 
-def validate_flows(paths: list[Path], max_error: float | None, latency_first: bool, json_file: str | None) -> None:
-    """Compare, print a line per file and the flows that disagree, and write what was asked for.
-
-    Raises:
-        typer.Exit: with 1 where a file disagrees.
-    """
+def validate_flows(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="JSON of links and flows with their finish times.")],
+    max_error: Annotated[
+        float | None, typer.Option(metavar="X", help="Relative error up to which a finish time agrees; 1e-9 by default.")
+    ] = None,
+    latency_first: Annotated[
+        bool, typer.Option("--latency-first", help="A flow takes its share only once its first byte has arrived.")
+    ] = False,
+    json_file: JsonFile = None,
+) -> None:
+    """Hold finish times of flows against max-min fair sharing of every link."""
     from ....evaluation.validation.flows import MAX_RELATIVE_ERROR, validate
 
     output.check_file("--json", json_file)
     allowed = MAX_RELATIVE_ERROR if max_error is None else max_error
-    found = validate(paths, max_relative_error=allowed, latency_first=latency_first)
+    found = validate(files, max_relative_error=allowed, latency_first=latency_first)
     lines = []
     for (_, file), rows in found.groups().items():
         worst = max(rows, key=lambda row: row.relative_error)
@@ -38,7 +45,7 @@ def validate_flows(paths: list[Path], max_error: float | None, latency_first: bo
             for row in wrong[:SHOWN]
         ]
         output.table(out, title, ["file", "", "predicted s", "reference s", "relative error"], told, numbers_from=2)
-        if validate(paths, max_relative_error=allowed, latency_first=not latency_first).agrees:
+        if validate(files, max_relative_error=allowed, latency_first=not latency_first).agrees:
             other = "leave out --latency-first" if latency_first else "give --latency-first"
             out.print(f"All agree where latency is counted the other way: {other}.", markup=False)
     output.write_json(json_file, found.to_data())

@@ -3,25 +3,36 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
 from .... import files
 from ....errors import ConfigError, InputFileError
 from ... import output
+from ...options import JsonFile
 
 ERRORS = (("mean_relative_error", ""), ("mean_signed_error", "+"), ("max_relative_error", ""))
 WORST = 5  # rows that are shown of a family; the JSON holds all
 
 
 def validate_kernels(
-    path: str, max_mean_error: float | None, constants: str | None, plot: Path | None, json_file: str | None
+    file: Annotated[str, typer.Argument(metavar="FILE", help="What calibrate measure wrote, or h100 for what comes measured.")],
+    max_mean_error: Annotated[
+        float | None, typer.Option(metavar="X", help="Mean relative error that each family of layers may have, as 0.1.")
+    ] = None,
+    constants: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="What calibrate kernels wrote, or a device's name; by default the device's own."),
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw what products reach, and predicted over measured, as SVG.")
+    ] = None,
+    json_file: JsonFile = None,
 ) -> None:
-    """Hold every row against the model, print a line for each family and the worst layers, write what was asked for.
+    """Hold measured kernels that nothing was fitted on, and whole layers, against the constants in use.
 
-    Raises:
-        ConfigError: an error is allowed and no layer can be judged.
-        typer.Exit: with 1 where the mean error of a family of layers is larger than allowed.
+    Exit 1 only where the mean error of a family of layers is larger than the option allows.
     """
     from ....evaluation.calibration.fit_measured import summary
     from ....evaluation.validation.kernels import LAYER, validate
@@ -32,7 +43,7 @@ def validate_kernels(
         raise InputFileError("the name must end in .svg", field="--plot", value=str(plot))
     output.check_allowed("--max-mean-error", max_mean_error)
     with output.progress() as bars:
-        found = validate(path, given=constants, progress=output.phases(bars))
+        found = validate(file, given=constants, progress=output.phases(bars))
     out = output.console(json_file)
     measured = found.measured
     own = "fitted on this type of device" if found.constants.calibrated else "another device's shares of its peaks"
@@ -78,7 +89,7 @@ def validate_kernels(
         files.write_text(plot, kernels_svg(found))
         output.print_written(out, plot)
     if max_mean_error is not None and not layers:
-        raise ConfigError("holds no pass through a layer that tells of the device, so nothing can be judged", file=path)
+        raise ConfigError("holds no pass through a layer that tells of the device, so nothing can be judged", file=file)
     exceeded = [
         f"{family}: mean error {data['mean_relative_error']:.2%}, allowed {max_mean_error:.2%}"
         for family, data in families.items()

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ... import output
+from ...options import JsonFile
 
 if TYPE_CHECKING:
     from ....evaluation.validation.comparison import ComparedFigure, Comparison
 
 
-def validate_pacml(file: Path, graphs: Path, statistics: bool, seeds: int, json_file: str | None) -> None:
-    """Compare, print a line for each item, and write what was asked for.
-
-    Raises:
-        typer.Exit: with 1 where a figure disagrees.
-    """
+def validate_pacml(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="JSON of the published figures and decision logs.")],
+    graphs: Annotated[Path, typer.Option("--graphs", metavar="DIR", help="Folder of the profiles DIR/NAME/graph.txt.")],
+    statistics: Annotated[
+        bool, typer.Option("--statistics", help="Also play the published policies on episodes of our own.")
+    ] = False,
+    seeds: Annotated[int, typer.Option(metavar="N", help="Episodes of each policy, with --statistics.")] = 10,
+    json_file: JsonFile = None,
+) -> None:
+    """Compute the published PAC-ML figures again and replay the decision logs."""
     output.check_file("--json", json_file)
     from ....evaluation.validation.pacml.replay import validate
 

@@ -3,30 +3,37 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
 from ... import output
+from ...options import JsonFile
 
 SHOWN = 40  # rows of a family that are shown; of a larger family the worst ten, the JSON holds all
 WORST = 10
 NAMED = 3  # rows that a note names; the JSON has it at each
 
 
-def validate_step_times(paths: list[Path], max_mean_error: float | None, json_file: str | None) -> None:
-    """Predict every row, print a table for each family and what the constants were fitted on, write what was asked for.
+def validate_step_times(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="JSON of published steps, or vTrain's single-host table as CSV.")
+    ],
+    max_mean_error: Annotated[
+        float | None, typer.Option(metavar="X", help="Mean relative error that each family may have, as 0.05.")
+    ] = None,
+    json_file: JsonFile = None,
+) -> None:
+    """Predict every published step; what a source leaves open is the fastest legal value by the model.
 
-    Raises:
-        typer.Exit: with 1 where a family's mean error is larger than allowed; families of the calibration set are no
-            validation and do not count.
+    Exit 1 only where a family's mean error is larger than the option allows. Rows that cannot be priced are listed.
     """
     from ....evaluation.validation.step_times import CALIBRATION_SET, validate
 
     output.check_file("--json", json_file)
     output.check_allowed("--max-mean-error", max_mean_error)
     with output.progress() as bars:
-        found = validate(paths, progress=output.phases(bars))
+        found = validate(files, progress=output.phases(bars))
     out = output.console(json_file)
     families: dict[str, list[Any]] = {}
     for one in found.found:

@@ -1,0 +1,35 @@
+"""Options that several commands have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+JsonFile = Annotated[str | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON; - for standard output.")]
+GraphsDir = Annotated[
+    Path | None, typer.Option("--graphs", metavar="DIR", help="Add the profiles DIR/NAME/graph.txt to the jobs, by NAME.")
+]
+KeepInputOps = Annotated[
+    bool, typer.Option("--keep-input-ops", help="Count the Input ops of a profile, which time the data loader.")
+]
+ProfileBatch = Annotated[
+    int | None,
+    typer.Option(metavar="N", help="Samples for which the times of a profile hold; by default the batch of a step."),
+]
+CollectivesTable = Annotated[
+    str | None,
+    typer.Option(metavar="TABLE", help="Measured collectives: a file of calibrate collectives, or a100, h100, v100."),
+]
+CostsFile = Annotated[
+    Path | None,
+    typer.Option("--costs", metavar="FILE", help="Choices of the cost model: YAML of the keys of a scenario's costs."),
+]
+CostChanges = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change a choice of the cost model, as routing=ecmp; as often as needed."),
+]
+Changes = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the YAML; as often as needed.")
+]
