@@ -29,25 +29,11 @@ def test_help_loads_nothing_heavy_but_its_own_parser():
     assert process("--help").returncode == 0
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("bogus",), "no such command (got 'bogus'); valid: calibrate, estimate, evaluate, export, plan"),
-        (
-            ("plan", "--job", "grap.txt", "--cluster", "cluster.yaml"),
-            "grap.txt: no such file (got 'grap.txt'); did you mean 'graph.txt'?",
-        ),
-        (("export", "--bogus"), "--bogus: no such option; valid: --cluster, --format, --help, --json, --list, --out, --set, -h"),
-        ((*PLAN, "--json", "missing/plan.json"), "--json: no such folder (got 'missing')"),
-    ],
-)
-def test_a_refusal_is_one_line_on_standard_error_and_status_two(work, arguments, message):
+def test_a_refusal_is_one_line_on_standard_error_and_status_two(work):
     before = sorted(work.iterdir())
-    found = process(*arguments)
-    assert found.returncode == 2
-    assert found.stdout == ""
-    assert found.stderr.startswith(f"meshwright: error: {message}")
-    assert found.stderr.count("\n") == 1
+    found = process(*PLAN, "--json", "missing/plan.json")
+    assert (found.returncode, found.stdout) == (2, "")
+    assert found.stderr == "meshwright: error: --json: no such folder (got 'missing')\n"
     assert sorted(work.iterdir()) == before
 
 
@@ -69,22 +55,14 @@ def test_a_terminal_that_knows_only_ascii_still_gets_table_and_json(work):
     assert r"gr\xe4ph" in found.stderr
 
 
-def test_control_characters_of_a_name_do_not_reach_the_terminal(work):
-    found = process("plan", "--job", "far/\x1b[31mred\n\x07.txt", "--cluster", "cluster.yaml")
-    assert found.returncode == 2
-    assert "\x1b" not in found.stderr
-    assert "\x07" not in found.stderr
-    assert found.stderr.count("\n") == 1
+def test_names_that_no_terminal_and_no_system_takes_are_told_in_one_line(refused):
+    told = refused("plan", "--job", "far/\x1b[31mred\n\x07.txt", "--cluster", "cluster.yaml")
+    assert "\x1b" not in told
+    assert "\x07" not in told
+    assert refused("plan", "--job", "x" * 5000, "--cluster", "cluster.yaml").startswith("xxx")
 
 
-def test_a_name_that_is_too_long_for_the_system_is_told_in_one_line(work):
-    found = process("plan", "--job", "x" * 5000, "--cluster", "cluster.yaml")
-    assert found.returncode == 2
-    assert found.stderr.startswith("meshwright: error: xxx")
-    assert found.stderr.count("\n") == 1
-
-
-@pytest.mark.parametrize("command", ["--help", f"{' '.join(PLAN)}", f"{' '.join(PLAN)} --json - 2>&1", "export --list"])
+@pytest.mark.parametrize("command", ["--help", f"{' '.join(PLAN)} --json - 2>&1", "export --list"])
 def test_a_reader_that_stops_reading_causes_no_complaint(work, command):
     # true never reads; the sleep lets it end before anything is written to it.
     script = f"set -o pipefail; (sleep 0.2; exec {PROGRAM} {command}) | true; echo ${{PIPESTATUS[0]}}"

@@ -116,16 +116,6 @@ def test_the_default_benchmark_is_the_quickstart():
     assert env.scenario.settings.cluster == "preset:ramp-4x4x2"
 
 
-def test_stepping_needs_neither_torch_nor_matplotlib():
-    code = (
-        "import sys\nfrom meshwright.envs.job_partitioning import JobPartitioningEnv\n"
-        "env = JobPartitioningEnv('preset:toy', render_mode='rgb_array')\nenv.reset(seed=0)\nenv.step(1)\nenv.render()\n"
-        "print(sorted({'torch', 'matplotlib', 'stable_baselines3'} & set(sys.modules)))"
-    )
-    result = python(code)
-    assert result.stdout.strip() == "[]", result.stderr
-
-
 # --- determinism ---
 
 
@@ -143,32 +133,32 @@ def test_an_episode_without_a_seed_goes_on_with_the_generator(make):
     assert env.reset()[0]["job"].tobytes() == second
 
 
-def test_another_process_shows_the_same_episode(tmp_path):
+def test_another_process_shows_the_same_episode_and_needs_neither_torch_nor_matplotlib(make):
     # The script plays the toy by the same rule as `play`.
-    script = tmp_path / "episode.py"
-    script.write_text(
-        "import multiprocessing, hashlib, json\n"
+    code = (
+        "import hashlib, json, sys\n"
         "import numpy as np\n"
-        "def episode(seed):\n"
-        "    from meshwright.envs.job_partitioning import JobPartitioningEnv\n"
-        "    env = JobPartitioningEnv('preset:toy')\n"
-        "    rng = np.random.default_rng(seed)\n"
-        "    observation, _ = env.reset(seed=seed)\n"
-        "    seen, over = [], False\n"
-        "    while not over:\n"
-        "        action = int(rng.choice(np.flatnonzero(observation['action_mask'])))\n"
-        "        observation, reward, _, over, info = env.step(action)\n"
-        "        seen.append([action, reward, info['outcome'],\n"
-        "                     hashlib.sha256(b''.join(observation[k].tobytes() for k in sorted(observation))).hexdigest()])\n"
-        "    return seen\n"
-        "if __name__ == '__main__':\n"
-        "    with multiprocessing.get_context('spawn').Pool(1) as pool:\n"
-        "        print(json.dumps([episode(4), pool.apply(episode, (4,))]))\n"
+        "from meshwright.envs.job_partitioning import JobPartitioningEnv\n"
+        "env = JobPartitioningEnv('preset:toy', render_mode='rgb_array')\n"
+        "rng = np.random.default_rng(4)\n"
+        "observation, _ = env.reset(seed=4)\n"
+        "seen, over = [], False\n"
+        "while not over:\n"
+        "    action = int(rng.choice(np.flatnonzero(observation['action_mask'])))\n"
+        "    observation, reward, _, over, info = env.step(action)\n"
+        "    content = b''.join(observation[k].tobytes() for k in sorted(observation))\n"
+        "    seen.append([reward, info['outcome'], hashlib.sha256(content).hexdigest()])\n"
+        "env.render()\n"
+        "print(json.dumps([seen, sorted({'torch', 'matplotlib', 'stable_baselines3'} & set(sys.modules))]))\n"
     )
-    result = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
-    here, there = json.loads(result.stdout or "[0, 1]")
-    assert here == there, result.stderr
-    assert len(here) == 60
+    result = python(code)
+    there, loaded = json.loads(result.stdout or "[0, 1]")
+    here = [
+        [reward, info["outcome"], hashlib.sha256(b"".join(seen[key].tobytes() for key in sorted(seen))).hexdigest()]
+        for seen, reward, info in play(make("toy"), 4)[1:]
+    ]
+    assert there == here, result.stderr
+    assert (len(here), loaded) == (60, [])
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda env: pickle.loads(pickle.dumps(env))], ids=["deepcopy", "pickle"])

@@ -124,15 +124,14 @@ ALL = ("first-fit", "best-fit", "aligned", "fastest", "all-blocks")
         (("best-fit", "first-fit", "fastest"), ("first-fit", "best-fit", "aligned")),
     ],
 )
-@pytest.mark.parametrize("seed", [0, 1])
-def test_other_rules_of_the_scenario_change_nothing(quickstart, changed, network, trained, offered, seed):
+def test_other_rules_of_the_scenario_change_nothing(quickstart, changed, network, trained, offered):
     # Where two rules take one block, the earlier one's candidate stands for both; the policy takes it for its own.
     common = tuple(rule for rule in trained if rule in offered)
-    alone = changed(quickstart, placement_rules=common, max_listed_blocks=64, num_jobs=150)
-    among = changed(quickstart, placement_rules=offered, max_listed_blocks=64, num_jobs=150)
+    alone = changed(quickstart, placement_rules=common, max_listed_blocks=64, num_jobs=100)
+    among = changed(quickstart, placement_rules=offered, max_listed_blocks=64, num_jobs=100)
     saved = SavedNetwork.of(network, {"rules": list(trained)})
-    ours, rules = played(NetworkPolicy("mine", saved, among), among, seed)
-    theirs, _ = played(NetworkPolicy("mine", saved, alone), alone, seed)
+    ours, rules = played(NetworkPolicy("mine", saved, among), among, 0)
+    theirs, _ = played(NetworkPolicy("mine", saved, alone), alone, 0)
     assert ours == theirs
     assert sum(block >= 0 for block in ours) > 20
     assert "not offered" not in rules

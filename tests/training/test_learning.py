@@ -125,13 +125,13 @@ def test_training_reaches_the_optimum(toy, run):
     assert given[ALEXNET] == {1}
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_no_untrained_network_comes_near_the_optimum(toy, seed):
-    torch.manual_seed(seed)
+def test_no_untrained_network_comes_near_the_optimum(toy):
     widths = settings.load(TrainSettings, config_path("preset:toy")).network
-    network = CandidateNetwork(widths, static_features(toy))
-    counts, _ = turned_away(NetworkPolicy("untrained", SavedNetwork.of(network, {}), toy), toy)
-    assert min(counts) > 5
+    for seed in range(4):
+        torch.manual_seed(seed)
+        network = CandidateNetwork(widths, static_features(toy))
+        counts, _ = turned_away(NetworkPolicy("untrained", SavedNetwork.of(network, {}), toy), toy, SEEDS[:4])
+        assert min(counts) > 5
 
 
 def test_the_learning_curve_falls_to_zero(run):

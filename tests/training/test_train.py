@@ -1,7 +1,7 @@
 """Runs: the same numbers again, and after being killed; what a resumed run refuses; what TensorBoard shows."""
 
 import json
-import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -26,11 +26,31 @@ from .runs import InterruptionError, curve, equal, go_on, interrupted_at, same_r
 
 
 @pytest.fixture(scope="session")
-def whole(chosen, scenario, tmp_path_factory):
-    """The tiny run, never interrupted."""
-    folder = tmp_path_factory.mktemp("whole") / "run"
-    train(chosen, folder, scenario=scenario, command=["test"])
+def whole_and_shown(chosen, scenario, tmp_path_factory):
+    """The tiny run, never interrupted, and what a progress display was given."""
+    folder, shown = tmp_path_factory.mktemp("whole") / "run", []
+    train(chosen, folder, scenario=scenario, command=["test"], progress=shown.append)
+    return folder, shown
+
+
+@pytest.fixture(scope="session")
+def whole(whole_and_shown):
+    return whole_and_shown[0]
+
+
+@pytest.fixture(scope="session")
+def begun(chosen, scenario, tmp_path_factory):
+    """The tiny run, interrupted after 256 decisions, at whose checkpoint there were 192."""
+    folder = tmp_path_factory.mktemp("begun") / "run"
+    with pytest.raises(InterruptionError):
+        train(chosen, folder, scenario=scenario, progress=interrupted_at(256))
     return folder
+
+
+@pytest.fixture
+def interrupted(begun, tmp_path):
+    """A copy of it."""
+    return shutil.copytree(begun, tmp_path / "run")
 
 
 # --- what a run leaves ---
@@ -100,12 +120,11 @@ def test_tensorboard_shows_each_figure_once_per_step(whole):
     assert [step for step, _ in found["rollout/ep_rew_mean"]] == updates[1:]
 
 
-def test_progress_is_told_from_beginning_to_end(chosen, scenario, tmp_path):
-    told = []
-    train(chosen, tmp_path / "run", scenario=scenario, progress=told.append)
-    assert [now.steps for now in told] == list(range(0, 769, 64))
-    assert {now.total_steps for now in told} == {768}
-    assert told[-1].best == min(now.best for now in told)
+def test_progress_is_told_from_beginning_to_end(whole_and_shown):
+    _, shown = whole_and_shown
+    assert [now.steps for now in shown] == list(range(0, 769, 64))
+    assert {now.total_steps for now in shown} == {768}
+    assert shown[-1].best == min(now.best for now in shown)
 
 
 # --- the same numbers ---
@@ -118,14 +137,16 @@ def test_the_same_seed_gives_the_same_run(whole, chosen, scenario, tmp_path):
     same_run(tmp_path / "again", whole)
 
 
-def test_another_seed_gives_another_run(whole, chosen, scenario, tmp_path):
-    train(chosen.model_copy(update={"seed": 4}), tmp_path / "other", scenario=scenario)
-    assert curve(tmp_path / "other") != curve(whole)
-    assert not equal(load_tensors(tmp_path / "other" / "policy.pt")["weights"], load_tensors(whole / "policy.pt")["weights"])
+def test_another_seed_gives_another_run(begun, chosen, scenario, tmp_path):
+    with pytest.raises(InterruptionError):
+        train(chosen.model_copy(update={"seed": 4}), tmp_path / "other", scenario=scenario, progress=interrupted_at(256))
+    ours, theirs = (load_tensors(folder / "checkpoint.pt") for folder in (tmp_path / "other", begun))
+    assert not equal(ours["policy"], theirs["policy"])
+    assert not equal(ours["episodes"], theirs["episodes"])
 
 
 # 64: before the first checkpoint. 192: at one that is no look. 384: at one that is. 448: later. 768: at the very end.
-@pytest.mark.parametrize("steps", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (64, 192, 384, 768)), 448])
+@pytest.mark.parametrize("steps", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (64, 192, 384, 448, 768))])
 def test_a_run_goes_on_wherever_it_was_interrupted(whole, chosen, scenario, tmp_path, steps):
     folder = tmp_path / "run"
     with pytest.raises(InterruptionError):
@@ -145,54 +166,46 @@ def test_a_run_goes_on_after_two_interruptions(whole, chosen, scenario, tmp_path
 
 
 def test_resuming_a_run_that_has_ended_changes_no_figure(whole, chosen, scenario, tmp_path):
-    train(chosen, tmp_path / "run", scenario=scenario)
-    go_on(chosen, tmp_path / "run", scenario)
-    same_run(tmp_path / "run", whole)
+    folder = shutil.copytree(whole, tmp_path / "run")
+    go_on(chosen, folder, scenario)
+    same_run(folder, whole)
 
 
-# Killed by PPO's second checkpoint, or by the second one of the pretraining.
-IN_PPO = ("total_steps=2240", "checkpoint_every_steps=320", "validate_every_steps=640")
+# Killed in PPO, beyond its first checkpoint, or in the pretraining.
 IN_PRETRAINING = (
-    "pretraining={kind: values, steps: 1280, rollout_steps: 16, minibatch: 32, epochs: 1}",
+    "pretraining={kind: values, steps: 512, rollout_steps: 16, minibatch: 32, epochs: 1}",
     "network.after=[8, 4]",
     "changes=[scenario.shape_slots=4]",
 )
+KILLED = """
+import os, signal, sys
+from meshwright.training.settings import load_train_settings
+from meshwright.training.train import train
+
+def kill(now):
+    if now.steps >= 256:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+train(load_train_settings(sys.argv[1], sys.argv[3:]), sys.argv[2], progress=kill)
+"""
 
 
 @pytest.mark.parametrize(
-    "before",
+    "changes",
     [pytest.param((), id="in PPO"), pytest.param(IN_PRETRAINING, id="in the pretraining", marks=pytest.mark.slow)],
 )
-def test_a_run_killed_without_warning_goes_on_to_the_same_numbers(config, tmp_path, before):
-    changes = [*IN_PPO, *before]
-    told = [part for change in changes for part in ("--set", change)]
-    script = "import sys; from meshwright.cli import run_command_line; sys.exit(run_command_line(sys.argv[1:]))"
-    killed, straight = tmp_path / "killed", tmp_path / "straight"
-    process = subprocess.Popen(
-        [sys.executable, "-c", script, "train", str(config), "--out", str(killed), *told],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        while not (killed / "checkpoint.pt").exists():
-            assert process.poll() is None, "ended before its first checkpoint"
-            time.sleep(0.02)
-        first = (killed / "checkpoint.pt").stat().st_mtime_ns
-        while (killed / "checkpoint.pt").stat().st_mtime_ns == first:
-            assert process.poll() is None, "ended before its second checkpoint"
-            time.sleep(0.02)
-        time.sleep(0.1)  # some updates beyond the checkpoint
-        os.kill(process.pid, signal.SIGKILL)
-    finally:
-        process.kill()
-        process.wait()
+def test_a_run_killed_without_warning_goes_on_to_the_same_numbers(config, tmp_path, whole, changes):
+    killed, straight = tmp_path / "killed", whole
+    script = KILLED.replace("sys.argv[2]", "__import__('pathlib').Path(sys.argv[2])")
+    process = subprocess.run([sys.executable, "-c", script, str(config), str(killed), *changes], check=False)
     assert process.returncode == -signal.SIGKILL
     reached = load_tensors(killed / "checkpoint.pt")
-    assert (reached["pretraining"] is not None) == bool(before)
-    assert before or 0 < reached["num_timesteps"] < 2240
+    assert (reached["pretraining"] is not None) == bool(changes)
+    assert changes or reached["num_timesteps"] == 192
     assert cli.run_command_line(["train", "--resume", str(killed)]) == 0
-    chosen = settings.load(TrainSettings, config, changes=changes)
-    train(chosen, straight)
+    if changes:
+        straight = tmp_path / "straight"
+        train(settings.load(TrainSettings, config, changes=changes), straight)
     same_run(killed, straight)
 
 
@@ -210,15 +223,9 @@ def test_what_a_resumed_run_shows_is_read_after_what_it_goes_on_from(tmp_path):
 # --- what a resumed run refuses ---
 
 
-def interrupted(chosen, scenario, folder):
-    with pytest.raises(InterruptionError):
-        train(chosen, folder, scenario=scenario, progress=interrupted_at(256))
-    return folder
-
-
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.99])
-def test_a_truncated_checkpoint_is_told_and_nothing_changes(chosen, scenario, tmp_path, content_of, capsys, share):
-    folder = interrupted(chosen, scenario, tmp_path / "run")
+def test_a_truncated_checkpoint_is_told_and_nothing_changes(chosen, scenario, interrupted, content_of, capsys, share):
+    folder = interrupted
     checkpoint = folder / "checkpoint.pt"
     content = checkpoint.read_bytes()
     checkpoint.write_bytes(content[: int(share * len(content))])
@@ -241,8 +248,8 @@ def test_a_truncated_checkpoint_is_told_and_nothing_changes(chosen, scenario, tm
         (None, "is no checkpoint of version 9"),
     ],
 )
-def test_a_checkpoint_of_another_kind_is_told(chosen, scenario, tmp_path, content_of, change, told):
-    folder = interrupted(chosen, scenario, tmp_path / "run")
+def test_a_checkpoint_of_another_kind_is_told(chosen, scenario, interrupted, content_of, change, told):
+    folder = interrupted
     data = load_tensors(folder / "checkpoint.pt")
     if change is None:
         del data["recent_episodes"]
@@ -254,9 +261,9 @@ def test_a_checkpoint_of_another_kind_is_told(chosen, scenario, tmp_path, conten
     assert content_of(folder) == before
 
 
-def test_a_checkpoint_that_is_not_as_it_was_written_is_told(chosen, scenario, tmp_path, content_of):
+def test_a_checkpoint_that_is_not_as_it_was_written_is_told(chosen, scenario, interrupted, content_of):
     """One number of the state of episodes, one weight, one generator, what decides where PPO goes on."""
-    folder = interrupted(chosen, scenario, tmp_path / "run")
+    folder = interrupted
     written = checkpoint.load(folder / "checkpoint.pt")
     digest = checkpoint.digest_of(written)
     name, episodes = next((name, array) for name, array in written["episodes"].items() if array.numel())
@@ -276,8 +283,8 @@ def test_a_checkpoint_that_is_not_as_it_was_written_is_told(chosen, scenario, tm
 
 
 @pytest.mark.parametrize("change", [{"seed": 9}, {"total_steps": 1000}, {"num_threads": 2}, {"name": "other"}])
-def test_another_config_is_refused_by_its_first_field(chosen, scenario, tmp_path, content_of, change):
-    folder = interrupted(chosen, scenario, tmp_path / "run")
+def test_another_config_is_refused_by_its_first_field(chosen, scenario, interrupted, content_of, change):
+    folder = interrupted
     before = content_of(folder)
     (field,) = change
     with pytest.raises(CheckpointError, match=f"{field}: differs from the config that the run was begun with"):
@@ -286,8 +293,8 @@ def test_another_config_is_refused_by_its_first_field(chosen, scenario, tmp_path
 
 
 @pytest.mark.parametrize("change", ["reward.slack=0.25", "scenario.num_jobs=29", "scenario.max_degree=2"])
-def test_a_benchmark_that_has_changed_meanwhile_is_refused(chosen, config, scenario, tmp_path, change):
-    folder = interrupted(chosen, scenario, tmp_path / "run")
+def test_a_benchmark_that_has_changed_meanwhile_is_refused(chosen, config, interrupted, change):
+    folder = interrupted
     key, _, value = change.partition("=")
     benchmark = config.with_name("tiny.yaml")
     old = benchmark.read_text()
@@ -308,10 +315,19 @@ def test_a_new_run_refuses_a_folder_that_holds_one(whole, chosen, scenario, cont
     assert content_of(whole) == before
 
 
-def test_overwriting_begins_anew(chosen, scenario, tmp_path, whole):
-    folder = interrupted(chosen, scenario, tmp_path / "run")
-    train(chosen, folder, scenario=scenario, overwrite=True)
-    same_run(folder, whole)
+def test_overwriting_begins_anew(chosen, scenario, interrupted):
+    assert (interrupted / "checkpoint.pt").exists()
+    with pytest.raises(InterruptionError):
+        train(chosen, interrupted, scenario=scenario, overwrite=True, progress=interrupted_at(0))
+    # nothing is left from which numbers could be taken
+    assert {path.name for path in interrupted.iterdir()} == {
+        "config.yaml",
+        "command.txt",
+        "versions.json",
+        "learning_curve.json",
+        "tensorboard",
+    }
+    assert [row["steps"] for row in curve(interrupted)] == [0]
 
 
 def test_resuming_needs_a_run_folder(chosen, scenario, tmp_path):

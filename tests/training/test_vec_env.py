@@ -1,14 +1,39 @@
-"""Many episodes as Stable-Baselines3 wants them, against one environment at a time."""
+"""Many episodes as Stable-Baselines3 wants them, against one environment at a time; with failures and a queue too."""
 
 import numpy as np
 import pytest
 from stable_baselines3.common.vec_env import VecEnv
 
+from meshwright import settings
+from meshwright.envs.benchmark import BenchmarkSettings
 from meshwright.envs.job_partitioning import JobPartitioningEnv
 from meshwright.errors import PolicyError
-from meshwright.training.vec_env import FIRST_TRAINING_SEED, JobPartitioningVecEnv
+from meshwright.jobs.seeds import FIRST_TRAINING_SEED, validation_seeds
+from meshwright.models.settings import NetworkSettings
+from meshwright.training.validation import blocking_rate
+from meshwright.training.vec_env import JobPartitioningVecEnv
 
 NUM_ENVS = 3
+CHANGES = {
+    "queue_capacity": 3,
+    "num_cooldown_jobs": 2,
+    "failures": {"mean_time_between_failures_h": 4.0, "repair_s": 300.0, "checkpoint_every_s": 400.0, "restart_s": 60.0},
+    "preemption": {"rate_per_job_h": 0.2, "pause_s": 120.0},
+}
+
+
+@pytest.fixture(scope="module")
+def eventful(tiny):
+    """The tiny benchmark with a queue, failures and preemption, and its scenario."""
+    data = tiny.model_dump()
+    benchmark = settings.build_settings(BenchmarkSettings, {**data, "scenario": {**data["scenario"], **CHANGES}})
+    return benchmark, benchmark.build()
+
+
+@pytest.fixture(params=["tiny", "eventful"])
+def played(request, tiny, scenario, eventful):
+    """A benchmark and its scenario."""
+    return (tiny, scenario) if request.param == "tiny" else eventful
 
 
 @pytest.fixture
@@ -16,18 +41,22 @@ def make(scenario, tiny):
     return lambda seed=5: JobPartitioningVecEnv(scenario, NUM_ENVS, tiny.reward, seed)
 
 
-def choices(observations, rng):
-    return np.array([rng.choice(np.flatnonzero(mask)) for mask in observations["action_mask"]])
+def choices(observations, rng, keenness=1.0):
+    """Takes an offered candidate at random, or rejects the job in a share ``1 - keenness``."""
+    return np.array([rng.choice(np.flatnonzero(mask)) * (rng.random() < keenness) for mask in observations["action_mask"]])
 
 
 def same(ours, theirs):
     return set(ours) == set(theirs) and all(ours[key].tobytes() == theirs[key].tobytes() for key in ours)
 
 
-def test_it_steps_as_single_environments_do_and_restarts_by_itself(make, scenario, tiny):
-    together = make()
-    alone = [JobPartitioningEnv(tiny, scenario=scenario) for _ in range(NUM_ENVS)]
-    round_ = [0] * NUM_ENVS
+def test_it_steps_as_single_environments_do_and_restarts_by_itself(played):
+    benchmark, scenario = played
+    together = JobPartitioningVecEnv(scenario, NUM_ENVS, benchmark.reward, 5)
+    alone = [JobPartitioningEnv(benchmark, scenario=scenario) for _ in range(NUM_ENVS)]
+    round_, lengths, returns = [0] * NUM_ENVS, np.zeros(NUM_ENVS, int), np.zeros(NUM_ENVS)
+    ended, failures = [], 0
+    counted = scenario.settings.counted  # of 30 jobs, without 4 of warm-up and those of cool-down
 
     def begin(e):
         env = alone[e]
@@ -38,52 +67,55 @@ def test_it_steps_as_single_environments_do_and_restarts_by_itself(make, scenari
 
     observations = together.reset()
     singles = [begin(e) for e in range(NUM_ENVS)]
-    returns = np.zeros(NUM_ENVS)
     rng = np.random.default_rng(0)
-    for step in range(1, 71):  # two episodes of 30 and a little more
+    for _ in range(150):
         assert same(observations, {key: np.stack([single[key] for single in singles]) for key in observations})
-        actions = choices(observations, rng)
+        actions = choices(observations, rng, 0.8)
         observations, rewards, dones, infos = together.step(actions)
         for e in range(NUM_ENVS):
-            singles[e], reward, terminated, truncated, _ = alone[e].step(actions[e])
-            returns[e] += reward
+            singles[e], reward, terminated, truncated, info = alone[e].step(actions[e])
+            assert alone[e].observation_space.contains(singles[e])
             assert (rewards[e], dones[e]) == (np.float32(reward), truncated)
             assert not terminated
-            assert truncated == (step % 30 == 0)
+            lengths[e] += 1
+            returns[e] += reward
             if not truncated:
                 assert infos[e] == {}
                 continue
             assert infos[e]["TimeLimit.truncated"] is True
             assert same(infos[e]["terminal_observation"], singles[e])
+            assert infos[e]["episode"]["l"] == lengths[e]
             assert infos[e]["episode"]["r"] == pytest.approx(returns[e])
-            assert infos[e]["episode"]["l"] == 30
-            # The first 4 jobs are warm-up.
-            blocked = 1 - alone[e].record().is_accepted[4:].mean()
-            assert infos[e]["blocking_rate"] == pytest.approx(blocked)
-            returns[e] = 0.0
+            record = alone[e].record()
+            assert infos[e]["blocking_rate"] == pytest.approx(record.blocking_rate(counted))
+            assert sum(info["episode_counts"].values()) == counted.stop - counted.start
+            failures += record.num_failures.sum() + record.num_preemptions.sum()
+            ended.append(int(lengths[e]))
+            lengths[e], returns[e] = 0, 0.0
             singles[e] = begin(e)
-    assert round_ == [3] * NUM_ENVS
+    has_events = scenario.settings.queue_capacity > 0
+    assert len(ended) >= 2 * NUM_ENVS
+    assert min(ended) >= 30
+    assert (len(set(ended)) > 1, failures > 0) == (has_events, has_events)
 
 
-def test_a_state_is_continued_exactly_across_the_end_of_episodes(make):
-    env, other = make(), make()
+def test_a_state_is_continued_exactly_across_the_end_of_episodes(played):
+    benchmark, scenario = played
+    env, other = (JobPartitioningVecEnv(scenario, NUM_ENVS, benchmark.reward, 5) for _ in range(2))
     observations = env.reset()
     rng = np.random.default_rng(1)
     for _ in range(23):
-        observations, *_ = env.step(choices(observations, rng))
-    state = env.state()
-    other.restore(state)
+        observations, *_ = env.step(choices(observations, rng, 0.8))
+    other.restore(env.state())
     assert same(other.observations(), observations)
-    for _ in range(50):
-        actions = choices(observations, rng)
+    for _ in range(90):
+        actions = choices(observations, rng, 0.8)
         observations, rewards, dones, infos = env.step(actions)
         theirs, their_rewards, their_dones, their_infos = other.step(actions)
         assert same(observations, theirs)
-        assert rewards.tolist() == their_rewards.tolist()
-        assert dones.tolist() == their_dones.tolist()
+        assert (rewards.tolist(), dones.tolist()) == (their_rewards.tolist(), their_dones.tolist())
         for ours, others in zip(infos, their_infos, strict=True):
-            assert ours.get("episode") == others.get("episode")
-            assert ours.get("blocking_rate") == others.get("blocking_rate")
+            assert (ours.get("episode"), ours.get("blocking_rate")) == (others.get("episode"), others.get("blocking_rate"))
 
 
 def test_a_state_is_a_copy(make):
@@ -141,3 +173,51 @@ def test_actions_that_are_no_candidates_are_refused(make, actions):
     env.reset()
     with pytest.raises(PolicyError, match="for each of 3 episodes"):
         env.step(np.array(actions))
+
+
+def test_what_an_episode_pays_is_what_became_of_its_jobs(eventful):
+    benchmark, scenario = eventful
+    # accepted +1, blocked -1, no other term; jobs that still wait pay nothing
+    plain = benchmark.model_copy(update={"reward": benchmark.reward.model_copy(update={"slack": 0.0})})
+    env = JobPartitioningEnv(plain, scenario=scenario)
+    expired = 0
+    for seed in range(6):
+        observation, _ = env.reset(seed=seed)
+        rng, paid, over = np.random.default_rng(seed), 0.0, False
+        while not over:
+            action = int(rng.choice(np.flatnonzero(observation["action_mask"])) * (rng.random() < 0.5))
+            observation, reward, _, over, info = env.step(action)
+            paid += reward
+            expired += info["num_expired"]
+        record = env.record()
+        accepted, waiting = int(record.is_accepted.sum()), int(record.is_waiting.sum())
+        assert paid == accepted - (30 - accepted - waiting)
+    assert expired > 0
+
+
+def test_validation_plays_episodes_of_different_length_to_their_ends(eventful):
+    benchmark, scenario = eventful
+    import torch
+
+    class First(torch.nn.Module):
+        """Scores the first candidate that is offered beside the rejection highest."""
+
+        def __init__(self):
+            super().__init__()
+            self.settings = NetworkSettings()
+            self.unused = torch.nn.Parameter(torch.zeros(1))
+
+        def forward(self, observation):
+            mask = observation["action_mask"].float()
+            return mask * torch.arange(mask.shape[1], 0, -1) * (torch.arange(mask.shape[1]) > 0), None
+
+    rates = []
+    for seed in validation_seeds(3):
+        env = JobPartitioningEnv(benchmark, scenario=scenario)
+        env._batch.reset(0, np.random.default_rng(seed))
+        over = False
+        while not over:
+            offered = np.flatnonzero(env.action_masks()[1:]) + 1
+            *_, over, _ = env.step(int(offered[0]) if len(offered) else 0)
+        rates.append(env.record().blocking_rate(slice(4, 28)))
+    assert blocking_rate(First(), scenario, 3) == pytest.approx(np.mean(rates))

@@ -40,6 +40,7 @@ def with_prior(config):
     """A tiny run whose network has a linear scorer added to its worth."""
     changes = [
         VALUES,
+        "pretraining.steps=256",
         LINEAR,
         "network={prior: true, after: [8, 4]}",
         "changes=[scenario.shape_slots=4]",
@@ -48,25 +49,29 @@ def with_prior(config):
 
 
 @pytest.fixture(scope="module")
-def whole_with_prior(with_prior, tmp_path_factory):
-    """Never interrupted."""
-    folder = tmp_path_factory.mktemp("prior") / "run"
-    train(with_prior, folder)
-    return folder
+def whole_and_shown(with_prior, tmp_path_factory):
+    """Never interrupted, and what a progress display was given."""
+    folder, shown = tmp_path_factory.mktemp("prior") / "run", []
+    train(with_prior, folder, progress=shown.append)
+    return folder, shown
+
+
+@pytest.fixture(scope="module")
+def whole_with_prior(whole_and_shown):
+    return whole_and_shown[0]
 
 
 def test_worth_with_the_linear_scorer_is_looked_at_before_ppo(whole_with_prior):
     rows = [(row["phase"], row["steps"]) for row in curve(whole_with_prior)]
-    assert rows[4:7] == [("pretraining", 512), ("tuned", 512), ("ppo", 512)]
+    assert rows[2:5] == [("pretraining", 256), ("tuned", 256), ("ppo", 256)]
 
 
-def test_the_tuning_tells_how_far_it_is_and_leaves_its_curve(with_prior, tmp_path):
-    told = []
-    train(with_prior.model_copy(update={"total_steps": 64}), tmp_path / "run", progress=told.append)
+def test_the_tuning_tells_how_far_it_is_and_leaves_its_curve(whole_and_shown):
+    folder, told = whole_and_shown
     at = next(i for i, now in enumerate(told) if now.tuned < 1.0)
-    assert [(now.steps, now.tuned) for now in told[at : at + 3]] == [(512, 0.0), (512, 0.5), (512, 1.0)]
+    assert [(now.steps, now.tuned) for now in told[at : at + 3]] == [(256, 0.0), (256, 0.5), (256, 1.0)]
     assert {now.tuned for now in told[:at] + told[at + 3 :]} == {1.0}
-    rows = json.loads((tmp_path / "run" / "tuning_curve.json").read_text())
+    rows = json.loads((folder / "tuning_curve.json").read_text())
     assert [row["generation"] for row in rows] == [0, 2]
     assert told[at + 2].best == min(row["validation_blocking_rate"] for row in rows)
 
@@ -74,8 +79,8 @@ def test_the_tuning_tells_how_far_it_is_and_leaves_its_curve(with_prior, tmp_pat
 def test_tensorboard_shows_how_the_tuning_goes_by_the_decisions_before_it(whole_with_prior):
     found = scalars(whole_with_prior, "pretraining")["tuned_blocking_rate/validation"]
     rows = json.loads((whole_with_prior / "tuning_curve.json").read_text())
-    # 512 decisions before it, and a generation of four scorers with an episode of 30 decisions each.
-    assert [step for step, _ in found] == [512, 512 + 2 * 4 * 30]
+    # 256 decisions before it, and a generation of four scorers with an episode of 30 decisions each.
+    assert [step for step, _ in found] == [256, 256 + 2 * 4 * 30]
     assert [rate for _, rate in found] == [np.float32(row["validation_blocking_rate"]) for row in rows]
 
 
@@ -88,18 +93,13 @@ def test_the_network_before_ppo_hears_worth_alone(whole_with_prior):
 
 @pytest.mark.parametrize(("tuned", "heard"), [(0.2, 1.0), (0.5, 0.0)])
 def test_ppo_begins_with_the_linear_scorer_where_it_is_better(with_prior, tmp_path, monkeypatch, tuned, heard):
-    rates = iter([0.5, 0.4, 0.4, 0.4, 0.4, tuned])  # five looks at worth alone, one with the scorer added to it
+    rates = iter([0.5, 0.4, 0.4, tuned])  # three validations of values alone, one with the scorer added
     monkeypatch.setattr(callbacks, "blocking_rate", lambda *_: next(rates))
     model = at_the_beginning_of_ppo(monkeypatch, with_prior, tmp_path / "run")
     network, temperature = model.policy.network, with_prior.pretraining.temperature
     assert network.prior_sharpness.item() == pytest.approx(heard / temperature)
     assert network.log_sharpness.exp().item() == pytest.approx(1 / temperature)
-
-
-def test_the_scorer_is_tuned_as_what_is_added_to_the_worth_that_ppo_begins_with(with_prior, tmp_path, monkeypatch):
-    rates = iter([0.5, 0.4, 0.4, 0.4, 0.4, 0.3])
-    monkeypatch.setattr(callbacks, "blocking_rate", lambda *_: next(rates))
-    model = at_the_beginning_of_ppo(monkeypatch, with_prior, tmp_path / "run")
+    # It is tuned as what is added to the values that PPO begins with.
     benchmark = load_benchmark(with_prior.benchmark, changes=list(with_prior.changes))
     before = SavedNetwork.load(tmp_path / "run" / "pretrained.pt")
     scenario = benchmark.build()
@@ -128,7 +128,7 @@ def test_a_run_killed_while_its_scorer_is_tuned_goes_on_from_there(generation, w
     same_run(folder, whole_with_prior)
 
 
-@pytest.mark.parametrize("steps", [320, *(pytest.param(n, marks=pytest.mark.slow) for n in (128, 512 + 384))])
+@pytest.mark.parametrize("steps", [pytest.param(n, marks=pytest.mark.slow) for n in (128, 192, 256 + 384)])
 def test_a_killed_run_with_a_linear_scorer_comes_to_the_same(steps, with_prior, whole_with_prior, tmp_path):
     with pytest.raises(InterruptionError):
         train(with_prior, tmp_path / "run", progress=interrupted_at(steps))
@@ -143,10 +143,11 @@ def test_a_killed_run_goes_on_with_its_scorer_also_where_that_was_no_better(with
         return LinearWeights(np.linspace(-1, 1, len(FEATURES)), scenario.settings.placement_rules)
 
     def rates():
-        return iter([0.4] * 5 + [0.5] * 99)
+        return iter([0.4] * 3 + [0.5] * 99)
 
     monkeypatch.setattr(stages, "tuned_prior", tuned)
-    for name, kill in (("whole", None), ("killed", 512 + 384)):
+    with_prior = with_prior.model_copy(update={"total_steps": 320})
+    for name, kill in (("whole", None), ("killed", 256 + 192)):
         told = rates()
         monkeypatch.setattr(callbacks, "blocking_rate", lambda *_, told=told: next(told))
         if kill is None:

@@ -55,8 +55,8 @@ def train_policy(
     if resume is None and config is None:
         raise ConfigError("name a config, or a run folder with --resume", field="CONFIG", choices=preset_names())
     is_linear = method(config, changes or (), resume) == LINEAR
-    path = None if config is None else config_path(config)
-    asked = _TrainRequest(path, tuple(changes or ()), resume, out, overwrite, graphs, json_file)
+    config_file = None if config is None else config_path(config)
+    asked = _TrainRequest(config_file, tuple(changes or ()), resume, out, overwrite, graphs, json_file)
     (_tune_scorer if is_linear else _train_network)(asked)
 
 
