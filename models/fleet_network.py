@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from ..envs.fleet.fleet import Fleet
 from ..envs.fleet.observation import CANDIDATE, CONTEXT, ENTRY, GROUP, HOST, OFFER, RUNNING, observer
+from .network import begin_small
 from .settings import FleetNetworkSettings
 
 IMPOSSIBLE = -1e9
@@ -98,8 +99,7 @@ class FleetNetwork(nn.Module):
         self.of_candidate = nn.Linear(len(CANDIDATE), width, bias=False)
         self.score = nn.Sequential(nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 1))
         for head in (self.value, self.pass_score, self.pause_score, self.host_score, self.score):
-            nn.init.uniform_(head[-1].weight, -0.01, 0.01)
-            nn.init.zeros_(head[-1].bias)
+            begin_small(head[-1])
 
     def use(self, fleet: Fleet) -> None:
         """Play another fleet from now on."""

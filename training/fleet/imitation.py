@@ -50,7 +50,7 @@ def imitate(
             cross = _cross_entropy(scores, actions[rows], seen["action_mask"][rows], chosen.smoothing)
             error = ((values - returns[rows]) ** 2).mean()
             optimizer.zero_grad()
-            (cross + error).backward()  # type: ignore[no-untyped-call]
+            (cross + error).backward()
             torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
             optimizer.step()
             losses.append(float(cross.detach()))

@@ -262,6 +262,7 @@ class _Validation(BaseCallback):
 
     def _on_rollout_start(self) -> None:
         if self.num_timesteps - self.looked_at >= self._chosen.validate_every_steps:
+            assert isinstance(self.model, MaskablePPO)
             self.look(self.model, {})
             fleet_checkpoint.save(self._run.checkpoint, self.model, self.training_env_of(), self.curve, self._key)
         self.report("PPO", self.num_timesteps / max(1, self._chosen.total_steps))
