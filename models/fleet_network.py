@@ -64,7 +64,7 @@ class MenuTensors(nn.Module):
         self.num_waiting = problem.visible_waiting
 
 
-class FleetNetwork(nn.Module):
+class FleetActor(nn.Module):
     """Scores and values.
 
     Args:

@@ -1,4 +1,4 @@
-"""`FleetNetwork` as a policy of sb3-contrib's MaskablePPO."""
+"""`FleetActor` as a policy of sb3-contrib's MaskablePPO."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
 from stable_baselines3.common.type_aliases import Schedule
 
 from ..envs.fleet.fleet import Fleet
-from .fleet_network import FleetNetwork
+from .fleet_network import FleetActor
 from .masked_policy import CandidatePolicy, NoFeatures
 from .settings import FleetNetworkSettings
 
 
 class FleetPolicy(CandidatePolicy):
-    """Scores a fleet's actions by a `FleetNetwork`; the mask travels in the observation.
+    """Scores a fleet's actions by a `FleetActor`; the mask travels in the observation.
 
     Args:
         network: widths.
@@ -38,7 +38,7 @@ class FleetPolicy(CandidatePolicy):
         )
 
     def _build(self, lr_schedule: Schedule) -> None:
-        self.network = FleetNetwork(*self._made_of)  # type: ignore[assignment]
+        self.network = FleetActor(*self._made_of)  # type: ignore[assignment]
         self.optimizer = self.optimizer_class(self.parameters(), lr=lr_schedule(1), **self.optimizer_kwargs)  # type: ignore[call-arg]
 
     def set_training_mode(self, mode: bool) -> None:

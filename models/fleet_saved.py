@@ -16,7 +16,7 @@ from ..envs.fleet.batch import FleetBatch
 from ..envs.fleet.fleet import Fleet
 from ..envs.fleet.observation import CANDIDATE, CONTEXT, ENTRY, GROUP, HOST, OFFER, RUNNING
 from ..errors import CheckpointError, ConfigError
-from .fleet_network import FleetNetwork
+from .fleet_network import FleetActor
 from .settings import FleetNetworkSettings
 from .tensor_file import load_tensors, save_tensors
 
@@ -40,7 +40,7 @@ class SavedFleetNetwork:
     trained: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, network: FleetNetwork, trained: dict[str, Any]) -> SavedFleetNetwork:
+    def of(cls, network: FleetActor, trained: dict[str, Any]) -> SavedFleetNetwork:
         """A copy of a network's weights."""
         weights = {name: tensor.detach().cpu().clone() for name, tensor in network.state_dict().items()}
         return cls(network.settings, weights, trained)
@@ -93,7 +93,7 @@ class SavedFleetNetwork:
         """Write the file, whole or not at all."""
         save_tensors(path, self.to_data())
 
-    def network(self, fleet: Fleet, file: str | Path = "policy") -> FleetNetwork:
+    def network(self, fleet: Fleet, file: str | Path = "policy") -> FleetActor:
         """The network, ready to play a fleet.
 
         Raises:
@@ -103,7 +103,7 @@ class SavedFleetNetwork:
         if told is not None and told != fleet.settings.candidate_features:
             problem = "was trained with other candidate features; say --set fleet.candidate_features=" + str(told)
             raise CheckpointError(problem, file=file, value=fleet.settings.candidate_features)
-        found = FleetNetwork(self.settings, fleet)
+        found = FleetActor(self.settings, fleet)
         try:
             found.load_state_dict(self.weights)
         except RuntimeError:
@@ -120,7 +120,7 @@ def load_fleet_policy(path: str | Path, fleet: Fleet) -> Callable[[FleetBatch], 
     return player(SavedFleetNetwork.load(path).network(fleet, path))
 
 
-def player(network: FleetNetwork) -> Callable[[FleetBatch], NDArray[np.int64]]:
+def player(network: FleetActor) -> Callable[[FleetBatch], NDArray[np.int64]]:
     """A network as a function from a batch to the best action of each of its episodes; 0 for one that is over."""
 
     def best(batch: FleetBatch) -> NDArray[np.int64]:

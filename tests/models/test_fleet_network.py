@@ -6,7 +6,7 @@ import torch
 
 from meshwright.envs.fleet.batch import FleetBatch
 from meshwright.errors import CheckpointError
-from meshwright.models.fleet_network import IMPOSSIBLE, FleetNetwork
+from meshwright.models.fleet_network import IMPOSSIBLE, FleetActor
 from meshwright.models.fleet_saved import SavedFleetNetwork, load_fleet_policy
 from meshwright.models.settings import FleetNetworkSettings
 from meshwright.models.tensor_file import save_tensors
@@ -31,7 +31,7 @@ def seen(fleet):
 
 def network(fleet, **changes):
     torch.manual_seed(0)
-    made = FleetNetwork(FleetNetworkSettings(width=8, **changes), fleet)
+    made = FleetActor(FleetNetworkSettings(width=8, **changes), fleet)
     for weight in made.parameters():  # heads begin at almost nothing
         torch.nn.init.normal_(weight, std=0.3)
     return made

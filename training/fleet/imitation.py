@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from ...compiled import njit
-from ...models.fleet_network import FleetNetwork
+from ...models.fleet_network import FleetActor
 from ...planners.fleet.rule_kernel import choose
 from ...planners.fleet.rules import fleet_rule
 from .settings import ImitationSettings
@@ -20,7 +20,7 @@ TAIL = 100
 
 
 def imitate(
-    network: FleetNetwork, env: FleetVecEnv, chosen: ImitationSettings, discount: float, progress: Callable[[float], None]
+    network: FleetActor, env: FleetVecEnv, chosen: ImitationSettings, discount: float, progress: Callable[[float], None]
 ) -> dict[str, float]:
     """Learn a rule's actions and the discounted sums of its rewards.
 

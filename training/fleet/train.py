@@ -24,7 +24,7 @@ from ...envs.fleet.fleet import Fleet
 from ...envs.fleet.objective import is_better, objective_value
 from ...errors import CheckpointError, NothingToLearnError
 from ...jobs.seeds import FIRST_VALIDATION_SEED
-from ...models.fleet_network import FleetNetwork
+from ...models.fleet_network import FleetActor
 from ...models.fleet_policy import FleetPolicy
 from ...models.fleet_saved import SavedFleetNetwork, player
 from ...planners.fleet.rules import fleet_rule
@@ -110,9 +110,9 @@ def train_fleet(
     return run
 
 
-def _network(model: MaskablePPO) -> FleetNetwork:
+def _network(model: MaskablePPO) -> FleetActor:
     network = model.policy.get_submodule("network")
-    assert isinstance(network, FleetNetwork)
+    assert isinstance(network, FleetActor)
     return network
 
 

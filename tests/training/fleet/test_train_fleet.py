@@ -8,7 +8,7 @@ import torch
 
 from meshwright import settings
 from meshwright.errors import CheckpointError, NothingToLearnError
-from meshwright.models.fleet_network import FleetNetwork
+from meshwright.models.fleet_network import FleetActor
 from meshwright.models.settings import FleetNetworkSettings
 from meshwright.planners.fleet.rules import fleet_rule
 from meshwright.training.fleet.imitation import choose_all, imitate
@@ -82,7 +82,7 @@ def test_a_run_that_is_stopped_goes_on_to_the_same_curve(run, fleet, tmp_path):
 def test_imitation_learns_to_act_as_the_rule(fleet):
     torch.manual_seed(0)
     env = FleetVecEnv(fleet, 8, 0, scale=0.1)
-    network = FleetNetwork(FleetNetworkSettings(width=16), fleet)
+    network = FleetActor(FleetNetworkSettings(width=16), fleet)
     made = ImitationSettings(rule="sjf", decisions=6000, epochs=8, minibatch=64, smoothing=0.0)
     found = imitate(network, env, made, 0.98, lambda share: None)
     rule, same = fleet_rule("sjf", fleet.problem), []
