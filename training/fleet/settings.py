@@ -45,6 +45,7 @@ class FleetTrainSettings(settings.Settings):
         num_validation_seeds: episodes of one.
         num_threads: threads of torch.
         reward_scale: what the benchmark's rewards are multiplied by, so that values are about 1.
+        reward_most: scaled rewards beyond this are cut to it.
         imitation: the first stage; null: none.
         ppo: constants of the second stage.
         network: widths.
@@ -60,6 +61,7 @@ class FleetTrainSettings(settings.Settings):
     num_validation_seeds: int = Field(default=20, ge=1, le=100)
     num_threads: int = Field(default=1, ge=1, le=256)
     reward_scale: float = Field(default=0.02, gt=0)
+    reward_most: float = Field(default=3.0, gt=0)
     imitation: ImitationSettings | None = ImitationSettings()
     ppo: PPOSettings = PPOSettings()
     network: FleetNetworkSettings = FleetNetworkSettings()

@@ -83,7 +83,7 @@ def train_fleet(
     torch.set_num_threads(chosen.num_threads)
     torch.manual_seed(chosen.seed)
     _check_something_to_learn(chosen, fleet)
-    env = FleetVecEnv(fleet, chosen.ppo.num_envs, chosen.seed, scale=chosen.reward_scale)
+    env = FleetVecEnv(fleet, chosen.ppo.num_envs, chosen.seed, scale=chosen.reward_scale, most=chosen.reward_most)
     model = _model(chosen, env, fleet)
     key = files.digest(chosen.model_dump(exclude={"name", "num_threads"}), fleet.digest)
     restored = fleet_checkpoint.load(run.checkpoint, key) if resume and run.checkpoint.exists() else None

@@ -37,13 +37,16 @@ class FleetVecEnv(VecEnv):
         num_envs: ``e``.
         seed: of all jobs.
         scale: what rewards are multiplied by.
+        most: rewards beyond this are cut to it, so that a few jobs that were given a hundred times too few devices do not drown
+            what the others tell.
     """
 
-    def __init__(self, fleet: Fleet, num_envs: int, seed: int, *, scale: float = 1.0) -> None:
+    def __init__(self, fleet: Fleet, num_envs: int, seed: int, *, scale: float = 1.0, most: float = np.inf) -> None:
         self.batch = FleetBatch(fleet, num_envs, reward_scale=scale)
         self._rngs = [np.random.default_rng([seed, number]) for number in range(num_envs)]
         self._actions = np.zeros(num_envs, np.int64)
         self._starts = np.ones(num_envs, np.bool_)
+        self._most = most
         self._to_come = np.zeros((num_envs, TO_COME), np.float32)
         space = spaces.Dict({**observation_space(fleet).spaces, "to_come": spaces.Box(0.0, 1.0, (TO_COME,), np.float32)})
         super().__init__(num_envs, space, spaces.Discrete(fleet.problem.num_actions))
@@ -89,7 +92,7 @@ class FleetVecEnv(VecEnv):
         for e in np.flatnonzero(over).tolist():
             self.batch.reset(e, self._rngs[e])
         self._starts = over.copy()
-        return self.seen(), rewards, over, [{} for _ in range(self.num_envs)]
+        return self.seen(), np.clip(rewards, -self._most, self._most), over, [{} for _ in range(self.num_envs)]
 
     def close(self) -> None:
         """Nothing is open."""
