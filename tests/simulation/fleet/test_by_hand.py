@@ -181,7 +181,7 @@ def test_a_job_that_fits_nowhere_is_refused_in_the_end(every_s):
     ("rule", "free", "degree", "hosts"),
     [
         # Eight hosts of two devices, two a leaf; the trunks of leaves 0 to 3 carry .5, .2, .1 and 0 of what they can.
-        (PACKED, [0, 2, 1, 2, 2, 2, 1, 1], 2, [1]),  # leaves 0 and 1 have one such host: leaf 0 has fewer free devices
+        (PACKED, [1, 2, 0, 2, 2, 2, 1, 1], 2, [3]),  # leaves 0 and 1 have one such host: leaf 1 has fewer free devices
         (PACKED, [0, 2, 1, 2, 2, 2, 1, 1], 4, [4, 5]),
         (PACKED, [0, 2, 1, 2, 2, 2, 1, 1], 6, [4, 5, 1]),
         (PACKED, [0, 2, 1, 2, 2, 2, 1, 1], 10, []),
