@@ -150,21 +150,17 @@ def test_a_job_that_pauses():
 
 
 def test_any_number_of_jobs_may_pause():
-    # Twelve jobs in turn, each paused in the round after its start; the last pass leaves nothing that runs or comes.
+    # Twelve jobs in turn, each paused in the round after its start; in the end none runs or comes, so one must start again.
     problem = elastic_problem(queue_capacity=0, visible_waiting=12)
-    lengths = []
-
-    def choose(state, actions):
-        waiting = state.waiting[0, : state.num_waiting[0]].tolist()
-        lengths.append(len(waiting))
-        if actions[-1] >= problem.first_pause:
-            return actions[-1]
-        return placed(problem, len(waiting) - 1) if waiting and np.isnan(state.start_s[0, waiting[-1]]) else 0
-
-    state = samples.play(problem, jobs(*((10.0 * k, 0, 100.0, NEVER) for k in range(12))), choose)
-    assert max(lengths) == 12
-    assert state.totals[0, Total.BLOCKED] == 12
+    state = samples.started(problem, jobs(*((10.0 * k, 0, 100.0, NEVER) for k in range(12))))
+    while state.num_restarts[0].sum() < 12:
+        actions, last = samples.possible(state), state.num_waiting[0] - 1
+        is_new = last >= 0 and np.isnan(state.start_s[0, state.waiting[0, last]])
+        pauses = actions[-1] >= problem.first_pause
+        dynamics.act(problem, state, 0, actions[-1] if pauses else placed(problem, last) if is_new else 0)
+    assert state.waiting[0, :12].tolist() == list(range(12))
     assert state.num_restarts[0].tolist() == [1] * 12
+    assert 0 not in samples.possible(state)
 
 
 @pytest.mark.parametrize("every_s", [0.0, 10.0])
