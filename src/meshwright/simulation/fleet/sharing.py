@@ -1,27 +1,31 @@
 """How long a step of each running job takes among the others: jobs that meet on links slow each other down.
 
-A training job sends in bursts. Where two jobs of different periods meet on a link, one finds the other sending for the
-share of time that the other sends, and while both send the link is parted by their streams, as max-min fair sharing
-does. So with ``n_jl`` seconds on link ``l`` in a step of job ``j`` alone, ``N_j`` on its busiest link, ``f_jl = n_jl / N_j``
-and ``w_jl`` streams, job ``k`` costs ``j`` this share of the link, for all the time in which ``k`` sends:
+A training job sends in bursts. Let job ``j`` alone have ``n_jl`` seconds on link ``l`` in a step, ``N_j`` on its busiest link,
+``x_j`` seconds of network time that are not hidden behind computation, and ``w_jl`` streams; among others what it sends takes
+``s_j`` times as long, and it sends this share of the time:
 
-    c_jkl = f_jl f_kl w_kl / w_jl
+    u_k = min(1, N_k s_k / T_k)
 
-What ``j`` sends takes ``s_j`` times as long as alone, and its step is longer by that of the network's time that is not
-hidden behind computation, ``x_j = N_j - hidden_j``:
+While ``k`` sends on a link, max-min fair sharing leaves ``j`` the share ``w_jl / (w_jl + w_kl)``, or more if ``k`` does not
+want its own. With ``d_jl = n_jl / max(N_j, x_j)`` and ``e_kl = n_kl / N_k`` of the link wanted, that costs ``j``
 
-    u_k = min(1, N_k s_k / T_k)                        share of time in which k sends
-    s_j = 1 + a max_l sum_k c_jkl u_k + b sum_k max_l c_jkl u_k
+    c_jkl = (1 - t) d_jl e_kl w_kl / w_jl                                   if each sends at full rate, some of the time
+          + t max(0, d_jl / max(w_jl / (w_jl + w_kl), 1 - e_kl) - 1)        if each sends all the time, at some rate
+
+A burst of ``j`` that meets several of ``k`` is slowed by their mean rate, one that meets a part of a single one by the mean
+of its time; between them lies ``v_jk = u_k / (1 + h (1 - u_k) max_l c_jkl)``. Then
+
+    s_j = 1 + a max_l sum_k c_jkl v_jk + b sum_k max_l c_jkl v_jk
     T_j = alone_j + x_j (s_j - 1)
 
-The first sum is the link that holds a message up most, as all flows of a collective wait for the slowest; the second
-one counts that other jobs disturb other links of it at other times. Constants ``a`` and ``b`` are fitted. The fixed point
-is approached from below, in a fixed number of rounds: no job alone on its links is touched, to the last bit, and another
-job, or a network slower as a whole, never makes anybody faster.
+The first sum is of the link that holds messages up most, as all flows of a collective wait for the slowest; the second one
+counts that other jobs disturb other links of it at other times. The constants ``a``, ``b``, ``h`` and ``t`` are fitted. The fixed
+point is approached from below, in a fixed number of rounds: who shares no link is not touched, to the last bit, and another
+job, or a slower network, never makes anybody faster.
 
 Where jobs take turns (`INTERLEAVED`), those with steps of one length shift their phases so that they disturb each other only
-as far as their bursts do not fit into one period (`contention.interleaving`): of the time ``q_j q_k`` in which two of them
-would send at once, ``q_j + q_k - 1`` is left, and on a link whose jobs all keep their phases, what they want beyond it.
+as far as their bursts do not fit into one period (`contention.interleaving`): of the time ``u_j u_k`` in which two of them
+would send at once, ``u_j + u_k - 1`` is left, and on a link whose jobs all keep their phases, what they want beyond it.
 
 Legend: ``J`` running jobs, ``e`` loads of all jobs: links that each one uses.
 
@@ -37,11 +41,8 @@ import numpy as np
 
 from ...compiled import njit
 
-# Numba counts a reference to every array that it hands over, which would take longer than what the functions do.
-_inlined = njit(error_model="numpy", inline="always")
-
-ROUNDS = 6
-"""After so many rounds step times change by less than a thousandth; the constants are fitted to that many."""
+ROUNDS = 4
+"""More of them change step times by some hundredths where much is shared; the constants are fitted to that many."""
 
 SAME_PERIOD = 1e-6
 """Steps that differ by less than this share keep their phases, as in `contention.interleaving`."""
@@ -49,10 +50,8 @@ SAME_PERIOD = 1e-6
 INTERLEAVED = 2
 """Mode in which jobs take turns; in any other their bursts meet by chance."""
 
-CONSTANTS = np.array([0.74, 0.095])
-"""Weights of the link on which a job is disturbed most, ``a``, and of every other job wherever it is, ``b``.
-
-Fitted by least error of step time to simulated sets of jobs, see ``docs/sharing.md``."""
+CONSTANTS = np.array([0.93, 0.08, 0.55, 0.61])
+"""``a``, ``b``, ``h`` and ``t``, of least error on 59 simulated sets of jobs by ``meshwright calibrate sharing``."""
 
 
 @njit(error_model="numpy")
@@ -64,8 +63,9 @@ def step_times(  # type: ignore[no-untyped-def]
     Args:
         num_jobs: running jobs, ``J``; the arrays may have room for more.
         alone_s: of a step of each job by itself, ``(J,)``.
-        hidden_s: what the network may cost more before the step gets longer: seconds on the job's busiest link less
-            what a step gains in length where all links between hosts have half their bandwidth, ``(J,)``.
+        hidden_s: seconds on the job's busiest link that lie behind computation, ``(J,)``. What is left of them, ``x``, is
+            by how much a step gets longer where all links between hosts have half their bandwidth; below zero where a
+            job uses one link after another.
         first_load: loads of job ``j`` are ``first_load[j]:first_load[j + 1]``, ``(J + 1,)``.
         load_link: link of each load, each once a job, ``(e,)``.
         load_busy_s: seconds that the job's bytes of a step take on that link at its full bandwidth, ``(e,)``.
@@ -74,40 +74,57 @@ def step_times(  # type: ignore[no-untyped-def]
         mode: whether jobs take turns where their bursts fit (`INTERLEAVED`).
         out_step_s: written, ``(J,)``.
     """
-    busiest_s = np.zeros(num_jobs)
+    busiest_s, exposed_s = np.zeros(num_jobs), np.zeros(num_jobs)
     for j in range(num_jobs):
         out_step_s[j] = alone_s[j]
         for e in range(first_load[j], first_load[j + 1]):
             busiest_s[j] = max(busiest_s[j], load_busy_s[e])
-    link_start, who, takes, yields = _shared_links(num_jobs, first_load, load_link, load_busy_s, load_streams, busiest_s)
-    worst = np.zeros((num_jobs, num_jobs))  # max over links of c_jkl
-    for link in range(len(link_start) - 1):
-        for a in range(link_start[link], link_start[link + 1]):
-            for b in range(link_start[link], link_start[link + 1]):
-                if a != b:
-                    worst[who[a], who[b]] = max(worst[who[a], who[b]], yields[a] * takes[b])
+        exposed_s[j] = min(max(busiest_s[j] - hidden_s[j], 0.0), alone_s[j])
+    start, who, load = _shared_links(num_jobs, first_load, load_link, load_busy_s)
+    share = np.empty(len(who))
+    for i in range(len(who)):
+        share[i] = load_busy_s[load[i]] / busiest_s[who[i]]
+    cost, worst = _costs(start, who, load, share, load_streams, busiest_s, exposed_s, constants[3])
     slowdown, sends, held_up = np.ones(num_jobs), np.zeros(num_jobs), np.zeros(num_jobs)
+    meets = np.zeros((num_jobs, num_jobs))  # v_jk
     for _ in range(ROUNDS):
         for j in range(num_jobs):
             sends[j] = min(1.0, busiest_s[j] * slowdown[j] / out_step_s[j])
-            held_up[j] = 0.0
-        for link in range(len(link_start) - 1):
-            _hold_up(link_start[link], link_start[link + 1], who, takes, yields, sends, alone_s, mode, held_up)
         for j in range(num_jobs):
             disturbed = 0.0
             for k in range(num_jobs):
                 if worst[j, k] > 0.0:
-                    meeting = _meeting(alone_s[j], alone_s[k], sends[j], sends[k]) if mode == INTERLEAVED else 1.0
-                    disturbed += worst[j, k] * sends[k] * meeting
-            slowdown[j] = 1.0 + constants[0] * held_up[j] + constants[1] * disturbed
+                    meets[j, k] = sends[k] / (1.0 + constants[2] * worst[j, k] * (1.0 - sends[k]))
+                    left = _left_in_turns(alone_s[j], alone_s[k], sends[j], sends[k]) if mode == INTERLEAVED else 1.0
+                    disturbed += worst[j, k] * meets[j, k] * left
+            slowdown[j] = 1.0 + constants[1] * disturbed
+            held_up[j] = 0.0
+        pair = 0
+        for link in range(len(start) - 1):
+            first, last = start[link], start[link + 1]
+            in_turns = mode == INTERLEAVED and first < last
+            wanted = 0.0
+            if in_turns:
+                for i in range(first, last):
+                    in_turns = in_turns and _is_same(alone_s[who[first]], alone_s[who[i]])
+                    wanted += sends[who[i]] * share[i]
+            for i in range(first, last):
+                j = who[i]
+                here = 0.0
+                for other in range(first, last):
+                    here += cost[pair] * meets[j, who[other]]
+                    pair += 1
+                if in_turns:
+                    here *= _left(wanted - 1.0, sends[j] * share[i] * (wanted - sends[j] * share[i]))
+                held_up[j] = max(held_up[j], here)
         for j in range(num_jobs):
-            exposed_s = min(max(busiest_s[j] - hidden_s[j], 0.0), alone_s[j])
-            out_step_s[j] = alone_s[j] + exposed_s * (slowdown[j] - 1.0)
+            slowdown[j] += constants[0] * held_up[j]
+            out_step_s[j] = alone_s[j] + exposed_s[j] * (slowdown[j] - 1.0)
 
 
 @njit(error_model="numpy")
-def _shared_links(num_jobs, first_load, load_link, load_busy_s, load_streams, busiest_s):  # type: ignore[no-untyped-def]
-    """Loads of the links that more than one job uses, link by link: whose, what it takes there and what it yields."""
+def _shared_links(num_jobs, first_load, load_link, load_busy_s):  # type: ignore[no-untyped-def]
+    """Jobs on each link that more than one job uses, one link behind the other: starts, job and load of each."""
     num_links = 0
     for e in range(first_load[0], first_load[num_jobs]):
         num_links = max(num_links, load_link[e] + 1)
@@ -118,48 +135,55 @@ def _shared_links(num_jobs, first_load, load_link, load_busy_s, load_streams, bu
     start = np.zeros(num_links + 1, np.int64)
     for link in range(num_links):
         start[link + 1] = start[link] + (users[link] if users[link] > 1 else 0)
-    who, takes, yields = np.empty(start[-1], np.int64), np.empty(start[-1]), np.empty(start[-1])
+    who, load = np.empty(start[num_links], np.int64), np.empty(start[num_links], np.int64)
     for j in range(num_jobs):
         for e in range(first_load[j], first_load[j + 1]):
             link = load_link[e]
             if load_busy_s[e] > 0.0 and start[link] < start[link + 1]:
                 users[link] -= 1
-                place = start[link] + users[link]
-                share = load_busy_s[e] / busiest_s[j]
-                who[place], takes[place], yields[place] = j, share * load_streams[e], share / load_streams[e]
-    return start, who, takes, yields
+                who[start[link] + users[link]] = j
+                load[start[link] + users[link]] = e
+    return start, who, load
 
 
-@_inlined
-def _hold_up(first, last, who, takes, yields, sends, alone_s, mode, held_up):  # type: ignore[no-untyped-def]
-    """Note for each job on a link how much longer the others let its messages take there, where no other link is worse."""
-    total = wanted = 0.0
-    keep_phases = mode == INTERLEAVED
-    for a in range(first, last):
-        total += takes[a] * sends[who[a]]
-        if keep_phases:
-            keep_phases = _is_same(alone_s[who[first]], alone_s[who[a]])
-            wanted += sends[who[a]] * np.sqrt(takes[a] * yields[a])
-    for a in range(first, last):
-        j = who[a]
-        here = yields[a] * (total - takes[a] * sends[j])
-        if keep_phases:
-            own = sends[j] * np.sqrt(takes[a] * yields[a])
-            by_chance = own * (wanted - own)
-            here *= min(1.0, max(0.0, wanted - 1.0) / by_chance) if by_chance > 0.0 else 0.0
-        held_up[j] = max(held_up[j], here)
+@njit(error_model="numpy")
+def _costs(start, who, load, share, streams, busiest_s, exposed_s, at_some_rate):  # type: ignore[no-untyped-def]
+    """``c_jkl`` of all pairs on each link, zero of a job with itself; and the greatest of each two jobs, ``(J, J)``."""
+    num_pairs = 0
+    for link in range(len(start) - 1):
+        num_pairs += (start[link + 1] - start[link]) ** 2
+    cost = np.zeros(num_pairs)
+    worst = np.zeros((len(busiest_s), len(busiest_s)))
+    pair = 0
+    for link in range(len(start) - 1):
+        for a in range(start[link], start[link + 1]):
+            j = who[a]
+            own = share[a] * busiest_s[j] / max(busiest_s[j], exposed_s[j])
+            own_streams = streams[load[a]]
+            for b in range(start[link], start[link + 1]):
+                if a != b:
+                    other_streams = streams[load[b]]
+                    left = max(own_streams / (own_streams + other_streams), 1.0 - share[b])
+                    found = (1.0 - at_some_rate) * own * share[b] * other_streams / own_streams
+                    cost[pair] = found + at_some_rate * max(0.0, own / left - 1.0)
+                    worst[j, who[b]] = max(worst[j, who[b]], cost[pair])
+                pair += 1
+    return cost, worst
 
 
-@_inlined
-def _meeting(one_s, other_s, one_sends, other_sends):  # type: ignore[no-untyped-def]
+@njit(error_model="numpy")
+def _left_in_turns(one_s, other_s, one_sends, other_sends):  # type: ignore[no-untyped-def]
     """Share of their meetings by chance that is left to two jobs which take turns."""
-    if not _is_same(one_s, other_s):
-        return 1.0
-    by_chance = one_sends * other_sends
-    return min(1.0, max(0.0, one_sends + other_sends - 1.0) / by_chance) if by_chance > 0.0 else 0.0
+    return _left(one_sends + other_sends - 1.0, one_sends * other_sends) if _is_same(one_s, other_s) else 1.0
 
 
-@_inlined
+@njit(error_model="numpy")
+def _left(excess, by_chance):  # type: ignore[no-untyped-def]
+    """Share of meetings by chance that does not fit."""
+    return min(1.0, max(0.0, excess) / by_chance) if by_chance > 0.0 else 0.0
+
+
+@njit(error_model="numpy")
 def _is_same(one_s, other_s):  # type: ignore[no-untyped-def]
     """Whether two steps are as long."""
     return abs(one_s - other_s) <= SAME_PERIOD * max(one_s, other_s)
