@@ -122,6 +122,6 @@ def _step(problem, state, actions, observer, observations, observes, weights, us
         for i in range(len(before)):
             paid += weights[i] * (state.totals[e, i] - before[i])
         rewards[e] = paid
-        if observes and not state.is_over[e]:
+        if observes:
             observe(problem, state, e, observer, observations)
     return -1

@@ -34,7 +34,8 @@ class FleetEnv(gymnasium.Env[FleetObservation, np.int64]):
     choice, one action that starts it so: number ``1 + (job * entries_per_job + entry) * choices + choice``. With ``elastic`` the
     same follows for each running job that is offered in a round: it stops at its last whole step and starts anew there, after a
     restart; then one action for each that pauses it. While hosts are picked one by one (placement ``construct``), the actions
-    are the numbers of hosts. `action_masks` and the key ``action_mask`` tell what is possible; anything else is refused.
+    are the numbers of hosts. `action_masks` and the key ``action_mask`` tell what is possible. Any other action counts as the
+    first possible one: to pass, or the first host that may be picked; ``info["was_possible"]`` is false then.
 
     **What happens.** A job runs at the step time of its entry on its hosts; jobs that share links slow each other down, and
     every start, end or move changes the speed of its neighbours (``sharing``). A job that has run pays for its next start
@@ -67,7 +68,7 @@ class FleetEnv(gymnasium.Env[FleetObservation, np.int64]):
 
     **Episode end.** Terminated when every job has completed or been turned away; never truncated. Starts with an empty cluster.
 
-    **Info.** ``now_s``, ``num_waiting``, ``num_running``; at the end ``episode_counts``, counted jobs by what became of them.
+    **Info.** ``now_s``, ``num_waiting``, ``num_running``; after a step ``was_possible``, whether the action was; at the end ``episode_counts``, counted jobs by what became of them.
 
     **Arguments.** ``benchmark`` (name, path or settings), ``fleet`` (already built, to share it between environments), ``cache``
     (folder of priced menus), ``render_mode`` (``ansi``).
@@ -114,12 +115,14 @@ class FleetEnv(gymnasium.Env[FleetObservation, np.int64]):
         """Carry out a decision and go to the next one.
 
         Raises:
-            PolicyError: the action is not possible, or the episode is over or has not begun.
+            PolicyError: the action is no number of one, or the episode is over or has not begun.
         """
         if self._batch.state.is_over[0]:
             raise PolicyError("the episode is over or has not begun; reset the environment first")
-        rewards, is_over = self._batch.step(np.array([action]))
-        return self._observation(), float(rewards[0]), bool(is_over[0]), False, episode_info(self._batch, 0)
+        taken, was_possible = possible_actions(self._batch, np.array([action]))
+        rewards, is_over = self._batch.step(taken)
+        info = episode_info(self._batch, 0) | {"was_possible": bool(was_possible[0])}
+        return self._observation(), float(rewards[0]), bool(is_over[0]), False, info
 
     def render(self) -> Any:
         """The cluster and its queue as text; None without a mode."""
@@ -148,6 +151,21 @@ def the_fleet(benchmark: str | Path | FleetBenchmark, fleet: Fleet | None, cache
         return fleet
     chosen = benchmark if isinstance(benchmark, FleetBenchmark) else load_fleet_benchmark(str(benchmark))
     return chosen.build(cache=None if cache is None else Path(cache))
+
+
+def possible_actions(batch: FleetBatch, actions: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """The actions with the first possible one in place of each that is not, and which were possible.
+
+    Raises:
+        PolicyError: not a whole number for each episode, or one that no action has.
+    """
+    can_act = batch.state.can_act
+    if actions.dtype.kind not in "iu" or actions.shape != can_act.shape[:1]:
+        raise PolicyError(f"one action for each of {len(can_act)} episodes is wanted", value=str(actions))
+    if ((actions < 0) | (actions >= can_act.shape[1])).any():
+        raise PolicyError(f"actions are 0 to {can_act.shape[1] - 1}", value=str(actions))
+    was_possible = np.take_along_axis(can_act, actions[:, None], axis=1)[:, 0] | batch.state.is_over
+    return np.where(was_possible, actions, can_act.argmax(axis=1)), was_possible
 
 
 def episode_info(batch: FleetBatch, e: int) -> dict[str, Any]:

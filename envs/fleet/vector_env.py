@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ...errors import ConfigError
 from .batch import FleetBatch
 from .benchmark import FleetBenchmark
-from .env import FleetObservation, the_fleet
+from .env import FleetObservation, possible_actions, the_fleet
 from .fleet import Fleet
 from .record import FleetRecord
 from .spaces import observation_space
@@ -81,13 +81,15 @@ class FleetVectorEnv(VectorEnv[FleetObservation, NDArray[np.int64], NDArray[Any]
         """Carry out an action in every episode; those that were over begin anew instead, with a reward of 0.
 
         Raises:
-            PolicyError: an action is not possible.
+            PolicyError: not a whole number for each episode, or one that no action has.
         """
         was_over = self._batch.state.is_over.copy()
-        rewards, is_over = self._batch.step(np.asarray(actions))
+        taken, was_possible = possible_actions(self._batch, np.asarray(actions))
+        rewards, is_over = self._batch.step(taken)
         for e in np.flatnonzero(was_over).tolist():
             self._batch.reset(e, self._rngs[e])
-        return self._observation(), rewards, is_over & ~was_over, np.zeros(self.num_envs, np.bool_), self._info()
+        info = self._info() | {"was_possible": was_possible}
+        return self._observation(), rewards, is_over & ~was_over, np.zeros(self.num_envs, np.bool_), info
 
     def action_masks(self) -> NDArray[np.bool_]:
         """Which actions are possible, ``(e, a)``."""

@@ -116,7 +116,7 @@ def _wanted(problem, state, e, rule):  # type: ignore[no-untyped-def]
         if best < 0:
             return 0
         is_done[best] = True
-        action = _start(problem, state, e, rule, best)
+        action = start_action(problem, state, e, rule, best)
         if action > 0 or not rule.backfills:
             return max(action, 0)
     return 0
@@ -138,7 +138,7 @@ def _key(problem, state, e, rule, job):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _start(problem, state, e, rule, place):  # type: ignore[no-untyped-def]
+def start_action(problem, state, e, rule, place):  # type: ignore[no-untyped-def]
     """The action that starts a waiting job as the rule wants it, 0 where it cannot, or is to wait."""
     job = state.offered[e, place]
     d = _wanted_degree(problem, state, e, rule, place, job)
