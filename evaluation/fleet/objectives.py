@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from ...envs.fleet.objective import HIGHER_IS_BETTER
+
 
 @dataclass(frozen=True)
 class Objective:
@@ -16,7 +18,6 @@ class Objective:
         unit: in which it is told.
         scale: from the metric to that unit.
         digits: after the point.
-        sign: 1 where less is better, -1 where more is.
     """
 
     metric: str
@@ -24,7 +25,11 @@ class Objective:
     unit: str
     scale: float
     digits: int
-    sign: int = 1
+
+    @property
+    def sign(self) -> int:
+        """1 where less is better, -1 where more is."""
+        return -1 if self.metric in HIGHER_IS_BETTER else 1
 
     def cost(self, row: dict[str, Any]) -> float:
         """A row's mean, with the sign by which less is better; infinite where it has none."""
@@ -49,7 +54,7 @@ OBJECTIVES = {
     one.metric: one
     for one in (
         Objective("blocking_rate", "blocked jobs", "%", 100.0, 1),
-        Objective("deadline_met_rate", "jobs that meet their deadline", "%", 100.0, 1, sign=-1),
+        Objective("deadline_met_rate", "jobs that meet their deadline", "%", 100.0, 1),
         Objective("mean_completion_s", "mean completion time", "h", 1 / 3600, 3),
         Objective("p95_completion_s", "95th percentile of completion time", "h", 1 / 3600, 2),
         Objective("mean_wait_s", "mean wait", "h", 1 / 3600, 3),
