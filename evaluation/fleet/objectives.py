@@ -55,9 +55,9 @@ OBJECTIVES = {
     for one in (
         Objective("blocking_rate", "blocked jobs", "%", 100.0, 1),
         Objective("deadline_met_rate", "jobs that meet their deadline", "%", 100.0, 1),
-        Objective("mean_completion_s", "mean completion time", "h", 1 / 3600, 3),
-        Objective("p95_completion_s", "95th percentile of completion time", "h", 1 / 3600, 2),
-        Objective("mean_wait_s", "mean wait", "h", 1 / 3600, 3),
+        Objective("mean_completion_s", "mean completion time", "min", 1 / 60, 1),
+        Objective("p95_completion_s", "95th percentile of completion time", "min", 1 / 60, 1),
+        Objective("mean_wait_s", "mean wait", "min", 1 / 60, 1),
         Objective("makespan_s", "makespan", "h", 1 / 3600, 2),
         Objective("device_hours", "device-hours", "h", 1.0, 0),
     )
