@@ -158,7 +158,7 @@ def build_fleet(
     for degree in settings.requested:
         if degree not in degrees:
             raise ConfigError(
-                "no entry of the menu has so many devices", field="fleet.requested", value=degree, choices=degrees.tolist()
+                "no entry of the menu has so many devices", field="fleet.requested", value=degree, choices=map(str, degrees)
             )
     kinds = range(len(cluster.device_types))
     rules = [(PlacementRule[name.upper()], kind) for name in settings.placements for kind in kinds]

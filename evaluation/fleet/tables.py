@@ -41,8 +41,14 @@ def fleet_title(results: Data) -> str:
     return f"{results['benchmark']}: {fleet['cluster']}, {fleet['num_devices']} devices, {len(results['seeds'])} episodes"
 
 
-def fleet_cells(results: Data, columns: Sequence[tuple[str, str, float, int]] = COLUMNS) -> Cells:
-    """Headings and rows: policy, objective with its interval, difference to the best baseline, other figures."""
+def fleet_cells(results: Data, columns: Sequence[tuple[str, str, float, int]] = COLUMNS, *, has_words: bool = False) -> Cells:
+    """Headings and rows: policy, objective with its interval, difference to the best baseline, other figures.
+
+    Args:
+        results: what `evaluation.fleet.evaluate` found.
+        columns: the other figures.
+        has_words: whether a difference is called better, worse or unclear.
+    """
     objective = OBJECTIVES[results["objective"]]
     unit = "points" if objective.unit == "%" else objective.unit
     shown = [column for column in columns if column[0] != objective.metric]
@@ -53,7 +59,7 @@ def fleet_cells(results: Data, columns: Sequence[tuple[str, str, float, int]] = 
             [
                 row["policy"] + _chosen(results, row["policy"]),
                 with_ends(row[objective.metric], objective.scale, objective.digits),
-                _beside(results, row),
+                _beside(results, row, has_words=has_words),
                 *("-" if row[m] is None else f"{scale * row[m]['mean']:.{digits}f}" for m, _, scale, digits in shown),
             ]
         )
@@ -63,7 +69,7 @@ def fleet_cells(results: Data, columns: Sequence[tuple[str, str, float, int]] = 
 def fleet_markdown(results: Data) -> str:
     """A heading, a table with a line per policy, the verdict, and what entries were taken."""
     fleet, seeds = results["fleet"], results["seeds"]
-    head, rows = fleet_cells(results, (*COLUMNS, *MORE_COLUMNS))
+    head, rows = fleet_cells(results, (*COLUMNS, *MORE_COLUMNS), has_words=True)
     shares = [
         [escaped(row["policy"]), _shares(row["degrees"]), _shares(row["layouts"])] for row in results["rows"] if row["degrees"]
     ]
@@ -84,7 +90,7 @@ def fleet_markdown(results: Data) -> str:
     return "\n".join(lines)
 
 
-def _beside(results: Data, row: Data) -> str:
+def _beside(results: Data, row: Data, *, has_words: bool) -> str:
     """A row's difference to the best baseline, or what it is in its place."""
     objective = OBJECTIVES[results["objective"]]
     if row["kind"] == "reference":
@@ -94,8 +100,11 @@ def _beside(results: Data, row: Data) -> str:
     against = row["against_best_baseline"]
     if against is None:
         return "-"
+    told = with_ends(against, objective.scale, objective.digits, sign="+")
+    if not has_words:
+        return told
     word = ("unclear", "worse", "better")[objective.sign * excludes_zero(against)]
-    return f"{with_ends(against, objective.scale, objective.digits, sign='+')} {word}"
+    return f"{told} {word}"
 
 
 def _chosen(results: Data, policy: str) -> str:
