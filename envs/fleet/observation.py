@@ -227,6 +227,7 @@ def _observe_running(problem, state, e, observer, out):  # type: ignore[no-untyp
     size = network.devices_per_host
     num_devices = size * len(network.host_group)
     out.running[e] = 0.0
+    out.running_type[e] = 0
     out.host_of[e] = 0.0
     out.link_of[e] = 0.0
     has_trunks = state.trunk_share.shape[2] == network.num_groups
