@@ -63,12 +63,13 @@ class FleetEnv(gymnasium.Env[FleetObservation, np.int64]):
     ``action_mask``    (a,)         1 where the action is possible
     =================  ===========  =========================================================================
 
-    **Reward.** Sums to the benchmark's objective over an episode (see `envs.fleet.reward`): for mean completion time minus the
-    jobs in the system times the seconds that pass, in mean durations of a job.
+    **Reward.** Sums to the benchmark's objective over an episode (see `envs.fleet.reward`): for mean completion time minus
+    completion times, less what each job usually takes, paid when they are foreseen, in mean durations of a job.
 
     **Episode end.** Terminated when every job has completed or been turned away; never truncated. Starts with an empty cluster.
 
-    **Info.** ``now_s``, ``num_waiting``, ``num_running``; after a step ``was_possible``, whether the action was; at the end ``episode_counts``, counted jobs by what became of them.
+    **Info.** ``now_s``, ``num_waiting``, ``num_running``; after a step ``was_possible``, whether the action was; at the end
+    ``episode_counts``, counted jobs by what became of them.
 
     **Arguments.** ``benchmark`` (name, path or settings), ``fleet`` (already built, to share it between environments), ``cache``
     (folder of priced menus), ``render_mode`` (``ansi``).
@@ -97,9 +98,7 @@ class FleetEnv(gymnasium.Env[FleetObservation, np.int64]):
         self.observation_space: spaces.Space[Any] = observation_space(self.fleet)
         self.action_space = spaces.Discrete(self.fleet.problem.num_actions)
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[FleetObservation, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[FleetObservation, dict[str, Any]]:
         """Draw new jobs and empty the cluster; the same seed gives the same jobs.
 
         Raises:

@@ -55,9 +55,7 @@ class FleetEpisodes:
             MeshwrightError: a policy is unknown or does not fit.
         """
         chosen = list(dict.fromkeys(specs))
-        tasks = [
-            (spec, tuple(seeds[i : i + SEEDS_AT_A_TIME])) for spec in chosen for i in range(0, len(seeds), SEEDS_AT_A_TIME)
-        ]
+        tasks = [(spec, tuple(seeds[i : i + SEEDS_AT_A_TIME])) for spec in chosen for i in range(0, len(seeds), SEEDS_AT_A_TIME)]
         records: dict[str, list[FleetRecord]] = {spec: [] for spec in chosen}
 
         def keep(task: Task, played: Played) -> None:

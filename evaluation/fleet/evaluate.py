@@ -120,8 +120,7 @@ def evaluate_fleet(
         "timing": {
             "elapsed_s": time.perf_counter() - began,
             "decision_s": {
-                policy_name(spec): episodes.decisions[one][1] / max(1, episodes.decisions[one][0])
-                for spec, one in acting.items()
+                policy_name(spec): episodes.decisions[one][1] / max(1, episodes.decisions[one][0]) for spec, one in acting.items()
             },
         },
     }

@@ -75,7 +75,7 @@ def fleet_metrics(record: FleetRecord, fleet: Fleet) -> dict[str, float | None]:
 
 
 def finish_time_fairness(record: FleetRecord, fleet: Fleet) -> NDArray[np.float64]:
-    """Completion time of each job over that alone on an equal share of the cluster, ``(k,)``; nan for those that did not complete.
+    """Completion time of each job over that alone on an equal share of the cluster, ``(k,)``; nan for one that did not complete.
 
     The share is the cluster over the mean number of jobs in it (of those that complete) while the job was there. A job that is
     too large for its share takes turns on the fewest devices that it runs on.

@@ -52,7 +52,12 @@ def fleet_cells(results: Data, columns: Sequence[tuple[str, str, float, int]] = 
     objective = OBJECTIVES[results["objective"]]
     unit = "points" if objective.unit == "%" else objective.unit
     shown = [column for column in columns if column[0] != objective.metric]
-    head = ["policy", f"{objective.words}, {objective.unit}", f"against best baseline, {unit}", *(name for _, name, _, _ in shown)]
+    head = [
+        "policy",
+        f"{objective.words}, {objective.unit}",
+        f"against best baseline, {unit}",
+        *(name for _, name, _, _ in shown),
+    ]
     rows = []
     for row in results["rows"]:
         rows.append(

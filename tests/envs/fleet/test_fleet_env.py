@@ -9,6 +9,7 @@ from gymnasium.utils.env_checker import check_env
 
 from meshwright.envs.fleet.env import FleetEnv
 from meshwright.envs.fleet.observation import CANDIDATE, CONTEXT, GROUP, HOST, OFFER, RUNNING
+from meshwright.envs.fleet.reward import usual_step_s
 from meshwright.errors import ConfigError, PolicyError
 
 ID = "meshwright/JobPartitioning-v1"
@@ -57,8 +58,9 @@ def test_every_job_is_accounted_for_at_the_end_and_rewards_sum_to_the_objective(
     counts = seen[-1][3]["episode_counts"]
     assert counts["completed"] == sum(counts.values()) == 12  # 16 less warm-up and cool-down; nobody is turned away
     record = env.record()
-    completion_s = (record.finish_s - record.arrival_s).sum()
-    assert sum(reward for _, reward, _, _ in seen) == pytest.approx(-completion_s / small_fleet.mean_duration_s, rel=1e-4)
+    usual_s = record.num_steps * usual_step_s(small_fleet)[record.job_type]  # the same whatever is decided
+    paid_s = (record.finish_s - record.arrival_s - usual_s).sum()
+    assert sum(reward for _, reward, _, _ in seen) == pytest.approx(-paid_s / small_fleet.mean_duration_s, rel=1e-4)
 
 
 def test_an_impossible_action_counts_as_passing_and_is_told(env):

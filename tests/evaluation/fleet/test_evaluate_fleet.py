@@ -92,7 +92,13 @@ def rows(learned, baseline, difference, metric="mean_completion_s"):
 @pytest.mark.parametrize(
     ("learned", "baseline", "ends", "metric", "told"),
     [
-        (540, 600, (-90, -30), "mean_completion_s", "net beats the best baseline, rule: -1.0 [-1.5, -0.5] min in mean completion"),
+        (
+            540,
+            600,
+            (-90, -30),
+            "mean_completion_s",
+            "net beats the best baseline, rule: -1.0 [-1.5, -0.5] min in mean completion",
+        ),
         (660, 600, (30, 90), "mean_completion_s", "rule wins over net: +1.0 [+0.5, +1.5] min"),
         (540, 600, (-90, 30), "mean_completion_s", "which does not exclude zero"),
         (0.9, 0.8, (0.05, 0.15), "deadline_met_rate", "net beats the best baseline, rule: +10.0 [+5.0, +15.0] points"),

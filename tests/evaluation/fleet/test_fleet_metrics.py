@@ -100,9 +100,7 @@ def test_the_bound_worked_by_hand():
     # 40 s, 25 in the mean, less than the 30 s of each alone. With eight: 10 to 80 s, 45 in the mean.
     fleet = SimpleNamespace(**{**vars(FOUR_DEVICES), "settings": SimpleNamespace(counted=slice(None))})
     for count, mean_s in ((4, 30.0), (8, 45.0)):
-        jobs = SimpleNamespace(
-            arrival_s=np.zeros(count), job_type=np.zeros(count, np.int64), num_steps=np.full(count, 10.0)
-        )
+        jobs = SimpleNamespace(arrival_s=np.zeros(count), job_type=np.zeros(count, np.int64), num_steps=np.full(count, 10.0))
         assert least_mean_completion_s(fleet, jobs) == pytest.approx(mean_s)
     # A long job (100 s of the cluster) that a short one (10 s) interrupts 20 s after its arrival: 110 and 10 s.
     jobs = SimpleNamespace(arrival_s=np.array([0.0, 20.0]), job_type=np.zeros(2, np.int64), num_steps=np.array([100.0, 10.0]))

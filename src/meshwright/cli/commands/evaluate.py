@@ -50,8 +50,8 @@ def evaluate_policies(
 
     Of a family of benchmarks, such as load-sweep, every variant is evaluated, and a page shows them side by side.
 
-    On a fleet, such as preset:llm-256, a policy is a run folder, a rule such as fifo, sjf+backfill, sjf:fixed-16 or goodput-shares,
-    best-fixed-entry, random, rollout:RULE, or bound, a lower bound on mean completion time.
+    On a fleet, such as preset:llm-256, a policy is a run folder, a rule such as fifo, sjf+backfill, sjf:fixed-16 or
+    goodput-shares, best-fixed-entry, random, rollout:RULE, or bound, a lower bound on mean completion time.
     """
     from ...envs.benchmark_files import is_of_fleet
 

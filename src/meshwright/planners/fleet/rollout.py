@@ -1,7 +1,7 @@
 """A rollout planner of a fleet: each of a few possible actions is tried, and a rule goes on from there.
 
-A trial is played on a copy of the episode, in compiled code, until every job that is there has left; jobs to come are not known to
-it. The action after which the trial pays most is taken, of equal ones the rule's own.
+A trial is played on a copy of the episode, in compiled code, until every job that is there has left; jobs to come are not known
+to it. The action after which the trial pays most is taken, of equal ones the rule's own.
 
 Source:
     Bertsekas, Tsitsiklis and Wu, "Rollout algorithms for combinatorial optimization", 1997.

@@ -64,7 +64,9 @@ def _base(base: str, name: str, problem: FleetProblem) -> tuple[JobOrder, EntryR
     if base.startswith("fixed-") and base[6:].isdigit():
         found = np.flatnonzero(problem.degrees == int(base[6:]))
         if not len(found):
-            raise PolicyError("no entry of the menu has so many devices", value=name, choices=[f"fixed-{degree}" for degree in problem.degrees])
+            raise PolicyError(
+                "no entry of the menu has so many devices", value=name, choices=[f"fixed-{degree}" for degree in problem.degrees]
+            )
         return JobOrder.FIFO, EntryRule.FIXED, False, int(found[0])
     if base not in BASES:
         near = nearest(base, list(BASES))
