@@ -5,6 +5,8 @@ import json
 import numpy as np
 import pytest
 
+from meshwright.envs.fleet.batch import FleetBatch
+from meshwright.envs.fleet.fleet import Jobs
 from meshwright.errors import MeshwrightError
 from meshwright.evaluation.fleet.episodes import FleetEpisodes, play_episodes
 from meshwright.evaluation.fleet.evaluate import evaluate_fleet
@@ -12,6 +14,7 @@ from meshwright.evaluation.fleet.metrics import FLEET_METRICS
 from meshwright.evaluation.fleet.objectives import OBJECTIVES
 from meshwright.evaluation.fleet.policies import LearnedPlayer, fleet_player
 from meshwright.evaluation.fleet.verdict import fleet_verdict
+from meshwright.simulation.fleet.state import JobState, Total
 
 
 @pytest.fixture(scope="module")
@@ -130,10 +133,6 @@ def test_an_unknown_policy_is_told_with_its_nearest_name(small, small_fleet, spe
 def test_the_rollout_planner_is_no_worse_than_its_rule_where_no_job_is_to_come(small_fleet):
     # All jobs are there at once: then its trials foresee everything.
     seed = 2
-    from meshwright.envs.fleet.batch import FleetBatch
-    from meshwright.envs.fleet.fleet import Jobs
-    from meshwright.simulation.fleet.state import Total
-
     drawn = small_fleet.sample(np.random.default_rng(seed))
     jobs = Jobs(np.zeros_like(drawn.arrival_s), drawn.job_type, drawn.requested, drawn.num_steps, drawn.deadline_s)
     costs = {}
@@ -141,5 +140,6 @@ def test_the_rollout_planner_is_no_worse_than_its_rule_where_no_job_is_to_come(s
         batch = FleetBatch(small_fleet, 1, observes=False)
         batch.begin_with(0, jobs)
         fleet_player(spec, small_fleet).play(batch, [seed])
+        assert (batch.state.status[0] == JobState.COMPLETED).all()
         costs[spec] = batch.state.totals[0, Total.IN_SYSTEM_S]
     assert costs["rollout:sjf+backfill"] <= costs["sjf+backfill"] * (1 + 1e-9)

@@ -14,11 +14,14 @@ from numpy.typing import NDArray
 
 from ...compiled import njit
 from ...simulation.fleet import dynamics
-from ...simulation.fleet.state import FleetProblem, FleetState, new_state
+from ...simulation.fleet.state import FleetProblem, FleetState, Total, new_state
 from .rule_kernel import FleetRule, best_action, choose, start_action
 
 MOST_TRIALS = 24
 """Actions that are tried at most before each decision."""
+
+REFUSAL = 1e9
+"""What a job that never runs costs."""
 
 
 class FleetRollout:
@@ -84,13 +87,13 @@ def _add(actions, count, action):  # type: ignore[no-untyped-def]
 
 @njit
 def _paid(problem, trial, action, rule, weights):  # type: ignore[no-untyped-def]
-    """What a trial pays; minus infinity where jobs wait for ever."""
+    """What a trial pays. Where refusals do not count by themselves, no time saved makes good for one."""
     dynamics.act(problem, trial, 0, action)
     while not trial.is_over[0]:
         dynamics.act(problem, trial, 0, choose(problem, trial, 0, rule))
-    if trial.num_waiting[0] > 0:
-        return -np.inf
     paid = weights[-1] * trial.now_s[0]
+    if weights[Total.BLOCKED] == 0.0:
+        paid -= REFUSAL * (trial.totals[0, Total.BLOCKED] + trial.num_waiting[0])
     for i in range(trial.totals.shape[1]):
         paid += weights[i] * trial.totals[0, i]
     return paid
