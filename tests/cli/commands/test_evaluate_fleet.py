@@ -37,5 +37,5 @@ def test_bad_input_is_told_in_one_line(refused, fleet_file):
     )
     assert "wants jobs with deadlines" in refused("evaluate", "--benchmark", name, "--set", "fleet.objective=deadline_met_rate")
     assert "small has 8 devices" in refused("evaluate", "--benchmark", name, "--set", "fleet.menu.degrees=[16]")
-    assert "did you mean 'llm-256'" in refused("evaluate", "--benchmark", "preset:llm-265")
+    assert "unknown benchmark (got 'llm-265')" in refused("evaluate", "--benchmark", "preset:llm-265")
     assert "benchmark of a fleet" in refused("train", "train.yaml", "--set", f"benchmark={name}")
