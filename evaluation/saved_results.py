@@ -28,12 +28,14 @@ class _Interval(_Told):
     """Mean and 95 % interval; a single value has no ends."""
 
     mean: float
-    low: float | None
-    high: float | None
+    # By other names here: `quantities` holds `low` and `high` to what ends of a configured range can be, and an end that a
+    # bootstrap rounds to 1e-20 is none of these.
+    lower_end: float | None = Field(alias="low")
+    upper_end: float | None = Field(alias="high")
 
     @model_validator(mode="after")
     def _has_both_ends(self) -> Self:
-        if (self.low is None) != (self.high is None):
+        if (self.lower_end is None) != (self.upper_end is None):
             raise ValueError("an interval has two ends, or none")
         return self
 

@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from importlib.resources import files as resources
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from meshwright import inputs
@@ -22,7 +19,7 @@ from meshwright.cli import guarded, output
 from meshwright.cli.commands import train
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from pydantic import BaseModel
     from rich.progress import Progress
@@ -173,7 +170,7 @@ def _carry_out(console: Any, wanted: Sequence[Task], places: Places, num_process
         told = f"{settled:3}/{len(wanted)}  {word:12}  {name}" + (f"  {note}" if note else "")
         console.print(told, markup=False, soft_wrap=True)
 
-    with output.progress() as bars, _stopped_by_sigterm():
+    with output.progress() as bars:
         return carry_out(
             wanted,
             places,
@@ -200,20 +197,6 @@ def _watch(bars: Progress, num_tasks: int) -> Watch:
             bars.update(shown[name], completed=round(100 * (share_done or 0.0)))
 
     return watch
-
-
-@contextmanager
-def _stopped_by_sigterm() -> Iterator[None]:
-    """A request to end is as good as Ctrl-C in this block: the processes that were begun are stopped too."""
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before: Callable[[int, FrameType | None], Any] | int | None = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
@@ -10,25 +9,6 @@ from pydantic import Field, model_validator
 from meshwright import settings
 
 COLUMN = "<column>"
-
-
-class TableSettings(settings.Settings):
-    """What all kinds have.
-
-    Attributes:
-        columns: labels; none: the table is about one thing.
-        evaluations: where the figures of a column come from; of a policy that stands in several, the first counts.
-        ours: the training whose policies the table is about, or the parent of variants.
-    """
-
-    columns: tuple[str, ...] = ()
-    evaluations: tuple[str, ...] = ()
-    ours: str | None = None
-
-    @property
-    def trainings(self) -> tuple[str, ...]:
-        """Everything trained that the table names."""
-        return () if self.ours is None else (self.ours,)
 
 
 class RowSettings(settings.Settings):
@@ -67,32 +47,53 @@ class RowSettings(settings.Settings):
         return self.trained or self.pretrained or self.planned
 
 
-def trainings_of(rows: Iterable[RowSettings]) -> Iterator[str]:
-    """What is trained for some rows."""
-    return (row.training for row in rows if row.training)
+class TableSettings(settings.Settings):
+    """What all kinds have.
+
+    Attributes:
+        columns: labels; none: the table is about one thing.
+        evaluations: where the figures of a column come from; of a policy that is in several, the first counts.
+        ours: the training whose policies the table is about, or the parent of variants.
+    """
+
+    columns: tuple[str, ...] = ()
+    evaluations: tuple[str, ...] = ()
+    ours: str | None = None
+
+    @property
+    def trainings(self) -> tuple[str, ...]:
+        """Everything trained that the table names."""
+        rows: tuple[RowSettings, ...] = (*getattr(self, "rows", ()), *getattr(self, "references", ()))
+        return tuple(name for name in (self.ours, *(row.training for row in rows)) if name)
 
 
-class ComparisonTable(TableSettings):
+class _Columns(TableSettings):
+    """A training in each of some columns."""
+
+    columns: tuple[str, ...] = Field(min_length=1)
+    ours: str
+
+
+class _Variants(TableSettings):
+    """A training on the variants of a family."""
+
+    evaluations: tuple[str, ...] = Field(min_length=1)
+    ours: str
+
+
+class ComparisonTable(_Columns):
     """Policies by benchmark: blocking rates, ours by training seed and in the mean, and what they differ by.
 
     Attributes:
-        kind: ``comparison``.
         rows: above and below ours.
         references: the same, below all others.
         source: where quoted cells come from.
     """
 
     kind: Literal["comparison"]
-    columns: tuple[str, ...] = Field(min_length=1)
-    ours: str
     rows: tuple[RowSettings, ...] = ()
     references: tuple[RowSettings, ...] = ()
     source: str | None = None
-
-    @property
-    def trainings(self) -> tuple[str, ...]:
-        """Everything trained that the table names."""
-        return (self.ours, *trainings_of((*self.rows, *self.references)))
 
     @model_validator(mode="after")
     def _quotes_have_a_column_and_a_source(self) -> Self:
@@ -105,109 +106,60 @@ class ComparisonTable(TableSettings):
         return self
 
 
-class Transfer(TableSettings):
-    """One policy on each variant of a family, against the best fixed degree there.
-
-    Attributes:
-        kind: ``transfer``.
-    """
+class Transfer(_Variants):
+    """One policy on each variant of a family, against the best fixed degree there."""
 
     kind: Literal["transfer"]
-    evaluations: tuple[str, ...] = Field(min_length=1)
-    ours: str
 
 
-class Loads(TableSettings):
-    """Blocking against load over the variants of a family, drawn and as a table.
-
-    Attributes:
-        kind: ``loads``.
-        rows: below ours and the best fixed degree of each load.
-    """
+class Loads(_Variants):
+    """Blocking against load over the variants of a family, drawn and as a table; rows below ours and the best fixed degree."""
 
     kind: Literal["loads"]
-    evaluations: tuple[str, ...] = Field(min_length=1)
-    ours: str
     rows: tuple[RowSettings, ...] = ()
 
-    @property
-    def trainings(self) -> tuple[str, ...]:
-        """See `ComparisonTable`."""
-        return (self.ours, *trainings_of(self.rows))
 
-
-class Seeds(TableSettings):
-    """What the runs of one training reach, run by run.
-
-    Attributes:
-        kind: ``seeds``.
-    """
+class Seeds(_Columns):
+    """What the runs of one training reach, run by run."""
 
     kind: Literal["seeds"]
-    columns: tuple[str, ...] = Field(min_length=1)
-    ours: str
 
 
-class Learning(TableSettings):
-    """Learning curves of the runs of one training, a figure for each column.
-
-    Attributes:
-        kind: ``learning``.
-    """
+class Learning(_Columns):
+    """Learning curves of the runs of one training, a figure for each column."""
 
     kind: Literal["learning"]
-    columns: tuple[str, ...] = Field(min_length=1)
-    ours: str
 
 
-class Ablations(TableSettings):
+class Ablations(_Columns):
     """The variants of a training beside one of them.
 
     Attributes:
-        kind: ``ablations``.
         full: label of the variant that nothing was taken from.
         labels: what each variant is called, by its label.
         pretrained: name of a row for the network that the full variant had before PPO; null: no such row.
     """
 
     kind: Literal["ablations"]
-    columns: tuple[str, ...] = Field(min_length=1)
-    ours: str
     full: str = "full"
     labels: dict[str, str] = Field(default_factory=dict)
     pretrained: str | None = None
 
 
-class Degrees(TableSettings):
-    """Into how many ranks a policy cuts jobs, by the state in which it decides; of the first run of each training.
-
-    Attributes:
-        kind: ``degrees``.
-    """
+class Degrees(_Columns):
+    """Into how many ranks a policy cuts jobs, by the state in which it decides; of the first run of each training."""
 
     kind: Literal["degrees"]
-    columns: tuple[str, ...] = Field(min_length=1)
-    ours: str
 
 
-class Latency(TableSettings):
-    """How long policies take to decide.
-
-    Attributes:
-        kind: ``latency``.
-    """
+class Latency(_Columns):
+    """How long policies take to decide."""
 
     kind: Literal["latency"]
-    columns: tuple[str, ...] = Field(min_length=1)
-    ours: str
 
 
 class Durations(TableSettings):
-    """How long every training run of the study took.
-
-    Attributes:
-        kind: ``durations``.
-    """
+    """How long every training run of the study took."""
 
     kind: Literal["durations"]
 

@@ -7,8 +7,9 @@ them is written anew, all else is prose and stays as it is. Figures lie in ``_st
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from meshwright import files
 from meshwright.errors import InputFileError
@@ -68,7 +69,8 @@ def part(findings: StudyResults, name: str, chosen: TableSettings, told: set[str
     lines: list[str] = ["", quick_mark(findings.study.quick), ""] if findings.study.quick is not None else [""]
     drawings: Drawings = {}
     if len(absent) < len(tasks):
-        found, drawings = _contents(findings, chosen)
+        made = _CONTENTS[type(chosen)](findings, chosen)
+        found, drawings = made if isinstance(made, tuple) else (made, {})
         lines += [*found, ""] if found else []
         for end, (_, says) in drawings.items():
             lines += [f"![{says}]({FIGURES}/{figure_name(name, end)}){{.drawing}}", ""]
@@ -93,27 +95,17 @@ def figure_name(name: str, end: str) -> str:
     return f"results-{name}-{end}.svg" if end else f"results-{name}.svg"
 
 
-def _contents(findings: StudyResults, chosen: TableSettings) -> tuple[list[str], Drawings]:
-    match chosen:
-        case ComparisonTable():
-            return tables.comparison(findings, chosen), {}
-        case Transfer():
-            return tables.transfer(findings, chosen), {}
-        case Ablations():
-            return tables.ablations(findings, chosen), {}
-        case Loads():
-            return behaviour.loads(findings, chosen)
-        case Learning():
-            return behaviour.learning(findings, chosen)
-        case Seeds():
-            return behaviour.seeds(findings, chosen), {}
-        case Degrees():
-            return behaviour.degrees(findings, chosen), {}
-        case Latency():
-            return behaviour.latency(findings, chosen), {}
-        case Durations():
-            return behaviour.durations(findings, chosen), {}
-    raise AssertionError(chosen)
+_CONTENTS: dict[type[TableSettings], Callable[[StudyResults, Any], list[str] | tuple[list[str], Drawings]]] = {
+    ComparisonTable: tables.comparison,
+    Transfer: tables.transfer,
+    Ablations: tables.ablations,
+    Loads: behaviour.loads,
+    Learning: behaviour.learning,
+    Seeds: behaviour.seeds,
+    Degrees: behaviour.degrees,
+    Latency: behaviour.latency,
+    Durations: behaviour.durations,
+}
 
 
 def _commands(name: str, tasks: Sequence[Task], *, has_others: bool) -> list[str]:

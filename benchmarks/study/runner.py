@@ -1,23 +1,21 @@
 """Carries out the tasks of a study, some at a time, each as a process of its own, so that all of it can be killed and resumed.
 
-Beside its product each task has three files in ``tasks/``: a record ``NAME.json`` of the settings (as a digest) that it was
-begun or done with, a log, and a lock, which its process holds and which the system gives back when that process ends,
-however it does. So whoever comes after a killed runner waits for processes that it left behind, and two runners beside
-each other never do one thing twice.
+Beside its product each task has two files in ``tasks/``: a log, and a record ``NAME.json`` of the settings (as a digest) that
+it was begun or done with. A task is done where its record says so with the digest of today's settings. A training run that was
+begun with them is resumed; one of other settings is moved to ``former/``, so that nothing that took hours is lost.
 
-A task is done where its record says so with the digest of today's settings. A training run that was begun with them is
-resumed; one of other settings is moved to ``former/``, so that nothing that took hours is lost.
+One runner works in a folder at a time: it holds a lock, which its processes inherit, and they end with it however it ends.
 """
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
-import os
-import shutil
+import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -25,11 +23,13 @@ from meshwright import files
 from meshwright.errors import InputFileError, MeshwrightError
 
 from .runs import Places
-from .tasks import EvaluationTask, Task, TrainingTask, pretrained_file
+from .tasks import EvaluationTask, Task, TrainingTask
 
 TASKS, FORMER = "tasks", "former"
 LOOK_EVERY_S = 0.2
 PATIENCE_S = 10.0
+PR_SET_PDEATHSIG = 1
+"""Of Linux's ``prctl``: the signal that a process gets when its parent ends."""
 
 Standing = Literal["done", "stale", "begun", "missing"]
 Word = Literal["done already", "begun", "resumed", "done", "failed", "left out", "waits"]
@@ -42,11 +42,11 @@ def standing(task: Task, places: Places) -> Standing:
 
     What cannot be told, because what it needs is not there, is not stale.
     """
-    told = record(task, places)
-    if told.get("state") != "done" or task.product(places) is None:
-        return "begun" if told else "missing"
+    noted = record(task, places)
+    if noted.get("state") != "done" or task.product(places) is None:
+        return "begun" if noted else "missing"
     try:
-        return "done" if told.get("digest") == task.digest(places) else "stale"
+        return "done" if noted.get("digest") == task.digest(places) else "stale"
     except MeshwrightError:
         return "done"
 
@@ -54,13 +54,13 @@ def standing(task: Task, places: Places) -> Standing:
 def record(task: Task, places: Places) -> dict[str, Any]:
     """What a task's record says; empty where there is none."""
     path = record_file(task, places)
-    told = files.read_json(path) if path.is_file() else {}
-    return told if isinstance(told, dict) else {}
+    noted = files.read_json(path) if path.is_file() else {}
+    return noted if isinstance(noted, dict) else {}
 
 
 def record_file(task: Task, places: Places) -> Path:
     """Where a task's record lies."""
-    return _beside(task, places, "json")
+    return places.out / TASKS / f"{task.name}.json"
 
 
 def carry_out(
@@ -70,8 +70,8 @@ def carry_out(
     program: Sequence[str],
     num_processes: int = 1,
     keeps_stale: bool = False,
-    report: Report | None = None,
-    watch: Watch | None = None,
+    report: Report = lambda name, word, note: None,
+    watch: Watch = lambda running, num_waiting: None,
 ) -> dict[str, Word]:
     """Do what is not done.
 
@@ -90,154 +90,118 @@ def carry_out(
     Raises:
         MeshwrightError: a folder cannot be written.
     """
-    crew = WorkerPool(places, program, keeps_stale, report or (lambda name, word, note: None))
-    pending, said_to_wait = list(tasks), set[str]()
-    try:
-        while pending or crew.running:
-            for task in list(pending):
-                if len(crew.running) >= num_processes:
-                    break
-                if any(need not in crew.words for need in task.needs):
-                    continue
-                began = crew.take_up(task)
-                if began:
+    words: dict[str, Word] = {}
+    pending, running = list(tasks), dict[str, _Process]()
+
+    def settle(task: Task, word: Word, note: str) -> None:
+        words[task.name] = word
+        report(task.name, word, note)
+
+    with _alone(places, report) as lock:
+        try:
+            while pending or running:
+                for task in [task for task in pending if all(need in words for need in task.needs)]:
+                    if len(running) == num_processes:
+                        break
                     pending.remove(task)
-                elif task.name not in said_to_wait:
-                    said_to_wait.add(task.name)
-                    crew.report(task.name, "waits", "another process is on it")
-            if watch is not None:
-                watch({name: crew.share_done(name) for name in crew.running}, len(pending))
-            crew.look()
-            if pending or crew.running:
-                time.sleep(LOOK_EVERY_S)
-    finally:
-        crew.stop()
-    return crew.words
+                    missing = [need for need in task.needs if words[need] in ("failed", "left out")]
+                    lacks, now = f"needs {missing[0]}" if missing else task.lacks(places), standing(task, places)
+                    if lacks is not None:
+                        settle(task, "left out", lacks)
+                    elif now == "done" or (now == "stale" and keeps_stale):
+                        settle(task, "done already", "with other settings" if now == "stale" else "")
+                    else:
+                        running[task.name] = _Process(task, places, program, lock)
+                        report(task.name, running[task.name].word, "")
+                watch({name: one.task.share_done(places) for name, one in running.items()}, len(pending))
+                for name, one in list(running.items()):
+                    if one.process.poll() is not None:
+                        settle(one.task, *one.outcome())
+                        del running[name]
+                if pending or running:
+                    time.sleep(LOOK_EVERY_S)
+        finally:  # trainings go on from their last checkpoints the next time
+            for one in running.values():
+                one.process.terminate()
+            for one in running.values():
+                try:
+                    one.process.wait(PATIENCE_S)
+                except subprocess.TimeoutExpired:
+                    one.process.kill()
+                    one.process.wait()
+    return words
 
 
-@dataclass(frozen=True)
-class _Running:
-    task: Task
-    digest: str
-    process: subprocess.Popen[bytes]
-    lock: IO[bytes]
-    began: float
+class _Process:
+    """A task that is begun or resumed.
 
+    Attributes:
+        task: what it does.
+        word: ``begun`` or ``resumed``.
+        process: does it.
+    """
 
-class WorkerPool:
-    """The processes under way and what became of the others."""
-
-    def __init__(self, places: Places, program: Sequence[str], keeps_stale: bool, report: Report) -> None:
-        self.places, self.program, self.keeps_stale, self._report = places, list(program), keeps_stale, report
-        self.running: dict[str, _Running] = {}
-        self.words: dict[str, Word] = {}
-
-    def report(self, name: str, word: Word, note: str) -> None:
-        """Tell what became of a task."""
-        if word in ("done already", "done", "failed", "left out"):
-            self.words[name] = word
-        self._report(name, word, note)
-
-    def take_up(self, task: Task) -> bool:
-        """Begin a task, or settle that it need not or cannot be done; False where another process is on it."""
-        missing = [need for need in task.needs if self.words[need] in ("failed", "left out")]
-        lacks = f"needs {missing[0]}" if missing else task.lacks(self.places)
-        if lacks is not None:
-            self.report(task.name, "left out", lacks)
-            return True
-        lock = _locked(_beside(task, self.places, "lock"))
-        if lock is None:
-            return False
-        now = standing(task, self.places)
-        if now == "done" or (now == "stale" and self.keeps_stale):
-            lock.close()
-            self.report(task.name, "done already", "with other settings" if now == "stale" else "")
-            return True
-        self._begin(task, lock)
-        return True
-
-    def _begin(self, task: Task, lock: IO[bytes]) -> None:
-        digest = task.digest(self.places)
-        command, word = task.command(self.places), "begun"
-        folder = task.folder(self.places)
+    def __init__(self, task: Task, places: Places, program: Sequence[str], lock: IO[bytes]) -> None:
+        self.task, self._places, self._digest = task, places, task.digest(places)
+        self.word: Word = "begun"
+        self._command = command = task.command(places)
+        folder = task.folder(places)
         if isinstance(task, EvaluationTask):
             folder.mkdir(parents=True, exist_ok=True)
+        elif folder.exists() and task.digest_found(places) == self._digest:
+            self.word, command = "resumed", task.resuming(places)
         elif folder.exists():
-            if task.digest_found(self.places) == digest:
-                command, word = task.resuming(self.places), "resumed"
-            else:
-                _move_aside(folder, self.places.out / FORMER)
-        self._note(task, digest, "begun", task.command(self.places))
-        log = _beside(task, self.places, "log")
-        with log.open("ab") as told:
-            process = subprocess.Popen(
-                [*self.program, *command],
+            _move_aside(folder, places.out / FORMER)
+        self._note("begun")
+        self._log, self._began = record_file(task, places).with_suffix(".log"), time.perf_counter()
+        with self._log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [*program, *command],
                 stdin=subprocess.DEVNULL,
-                stdout=told,
-                stderr=told,
+                stdout=log,
+                stderr=log,
                 pass_fds=(lock.fileno(),),
+                preexec_fn=_end_with_parent,
                 start_new_session=True,  # Ctrl-C is for the runner, which then stops all others
             )
-        self.running[task.name] = _Running(task, digest, process, lock, time.perf_counter())
-        self.report(task.name, "resumed" if word == "resumed" else "begun", "")
 
-    def look(self) -> None:
-        """Settle what has ended."""
-        for name, one in list(self.running.items()):
-            status = one.process.poll()
-            if status is None:
-                continue
-            del self.running[name]
-            elapsed_s = time.perf_counter() - one.began
-            if status == 0 and one.task.product(self.places) is not None:
-                if isinstance(one.task, TrainingTask):
-                    _keep_pretrained(one.task, self.places)
-                self._note(one.task, one.digest, "done", one.task.command(self.places), elapsed_s)
-                self.report(name, "done", f"{elapsed_s:,.0f} s")
-            else:
-                log = _beside(one.task, self.places, "log")
-                self.report(name, "failed", f"{_last_line(log) or f'status {status}'} (see {log})")
-            one.lock.close()
+    def outcome(self) -> tuple[Word, str]:
+        """What became of a process that has ended, noted in the task's record, and a note."""
+        status, elapsed_s = self.process.returncode, time.perf_counter() - self._began
+        if status != 0 or self.task.product(self._places) is None:
+            lines = self._log.read_text(encoding="utf-8", errors="replace").split("\n")
+            last = next((line.strip() for line in reversed(lines) if line.strip()), f"status {status}")
+            return "failed", f"{last} (see {self._log})"
+        if isinstance(self.task, TrainingTask):
+            self.task.keep_pretrained(self._places)
+        self._note("done", elapsed_s)
+        return "done", f"{elapsed_s:,.0f} s"
 
-    def share_done(self, name: str) -> float | None:
-        """How much of a running task is done; None where that is not known."""
-        task = self.running[name].task
-        return task.share_done(self.places) if isinstance(task, TrainingTask) else None
-
-    def stop(self) -> None:
-        """End what still runs; trainings go on from their last checkpoints the next time."""
-        for one in self.running.values():
-            one.process.terminate()
-        for one in self.running.values():
-            try:
-                one.process.wait(PATIENCE_S)
-            except subprocess.TimeoutExpired:
-                one.process.kill()
-                one.process.wait()
-            one.lock.close()
-
-    def _note(self, task: Task, digest: str, state: str, command: list[str], elapsed_s: float | None = None) -> None:
-        told = {"task": task.name, "digest": digest, "state": state, "command": ["meshwright", *command], "elapsed_s": elapsed_s}
-        files.write_json(record_file(task, self.places), told)
+    def _note(self, state: str, elapsed_s: float | None = None) -> None:
+        noted = {"task": self.task.name, "digest": self._digest, "state": state, "elapsed_s": elapsed_s}
+        files.write_json(record_file(self.task, self._places), noted | {"command": ["meshwright", *self._command]})
 
 
-def _beside(task: Task, places: Places, kind: str) -> Path:
-    return places.out / TASKS / f"{task.name}.{kind}"
-
-
-def _locked(path: Path) -> IO[bytes] | None:
-    """A lock file, held; None where another process holds it. Processes that inherit it hold it too."""
+@contextmanager
+def _alone(places: Places, report: Report) -> Iterator[IO[bytes]]:
+    """Hold the lock of a study's folder; where a runner or a process that it left behind holds it, wait."""
+    path = places.out / TASKS / "lock"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = path.open("ab")
     except OSError as error:
         raise InputFileError(f"cannot be written ({error.strerror})", file=path) from None
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        lock.close()
-        return None
-    return lock
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            report(str(places.out), "waits", "another process is at work there")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield lock
+
+
+def _end_with_parent() -> None:
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _move_aside(folder: Path, former: Path) -> None:
@@ -248,16 +212,4 @@ def _move_aside(folder: Path, former: Path) -> None:
     number = 1
     while (former / f"{folder.name}-{number}").exists():
         number += 1
-    os.rename(folder, former / f"{folder.name}-{number}")
-
-
-def _keep_pretrained(task: TrainingTask, places: Places) -> None:
-    source = task.folder(places) / "pretrained.pt"
-    if source.is_file():
-        with files.atomic_file(pretrained_file(places, task.name)) as copy, source.open("rb") as read:
-            shutil.copyfileobj(read, copy)
-
-
-def _last_line(log: Path) -> str:
-    lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    return lines[-1].strip() if lines else ""
+    folder.rename(former / f"{folder.name}-{number}")

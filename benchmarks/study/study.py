@@ -176,10 +176,10 @@ def load_study(path: str | Path, *, quick: bool = False) -> Study:
     return study
 
 
-PolicyResult = TypeVar("Entry", TrainingSettings, EvaluationSettings)
+Entry = TypeVar("Entry", TrainingSettings, EvaluationSettings)
 
 
-def _written_out(entries: Iterable[PolicyResult]) -> list[PolicyResult]:
+def _written_out(entries: Iterable[Entry]) -> list[Entry]:
     """Each entry, or one for each of its labels."""
     found = []
     for entry in entries:

@@ -121,6 +121,13 @@ class TrainingTask:
             return None
         return min(1.0, (rows[-1].get(self.progress_key) or 0) / self.total) if rows and self.total else None
 
+    def keep_pretrained(self, places: Places) -> None:
+        """Copy the network before PPO, where there is one, to where it has a name of its own."""
+        source = self.folder(places) / "pretrained.pt"
+        if source.is_file():
+            with files.atomic_file(pretrained_file(places, self.name)) as copy:
+                copy.write(source.read_bytes())
+
     def _digest_of(self, chosen: BaseModel, places: Places) -> str:
         # What is as by default is left out, so that a setting that a later version adds changes nothing.
         apart = {"name", "num_threads", "benchmark", "mixed", "changes", "curriculum"}
@@ -239,6 +246,10 @@ class EvaluationTask:
         """The results; None where there are none yet."""
         path = self.folder(places) / RESULTS
         return path if path.is_file() else None
+
+    def share_done(self, places: Places) -> float | None:
+        """Not known before it ends."""
+        return None
 
 
 Task = TrainingTask | EvaluationTask

@@ -2,11 +2,12 @@
 
 import io
 import tarfile
+from pathlib import Path
 
 import pytest
 
 from benchmarks.study import archive
-from benchmarks.study.__main__ import resolved
+from benchmarks.study.__main__ import main, resolved
 from benchmarks.study.archive import pack, unpack
 from benchmarks.study.findings import read
 from benchmarks.study.page import part
@@ -18,6 +19,8 @@ from meshwright import files
 from meshwright.errors import InputFileError
 
 from .small_study import results, write
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture
@@ -157,3 +160,15 @@ def test_a_truncated_archive_is_told(folder, study, program):
     (folder / "one").write_bytes((folder / "one").read_bytes()[:-40])
     with pytest.raises(InputFileError, match="is no archive of a study's results"):
         unpack(folder / "one", every, Places(folder / "there"))
+
+
+@pytest.mark.slow
+def test_the_page_of_the_documentation_is_that_of_its_archive(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    monkeypatch.delenv("MESHWRIGHT_REFERENCE", raising=False)
+    page = tmp_path / "results.md"
+    options = ["--unpack", "docs/results.tar.xz", "--out", str(tmp_path / "out"), "--tables", "--page", str(page)]
+    assert main(options) == 0
+    assert page.read_text() == (ROOT / "docs" / "results.md").read_text()
+    for drawing in (tmp_path / "_static").iterdir():
+        assert drawing.read_text() == (ROOT / "docs" / "_static" / drawing.name).read_text()

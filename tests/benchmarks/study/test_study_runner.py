@@ -1,5 +1,6 @@
 """Carrying out a study: nothing twice, nothing lost, however it ends. A stand-in takes the place of meshwright."""
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -146,7 +147,7 @@ def wait_for(is_so):
         time.sleep(0.05)
 
 
-def test_a_killed_runner_is_followed_by_one_that_waits_for_what_it_left_behind_and_goes_on(folder, places, program):
+def test_a_killed_runner_takes_its_processes_with_it_and_the_next_one_does_only_what_is_left(folder, places, program):
     hang = folder / "hang-net-A-seed-1"
     hang.touch()
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
@@ -154,21 +155,23 @@ def test_a_killed_runner_is_followed_by_one_that_waits_for_what_it_left_behind_a
     begun = places.out / "training" / "net-A-seed-1" / "config.yaml"
     wait_for(lambda: runner.poll() is not None or begun.is_file())
     assert runner.poll() is None
-    runner.send_signal(signal.SIGKILL)
+    os.kill(runner.pid, signal.SIGKILL)
     runner.wait()
-
-    def report(name, word, note):
-        if word == "waits":  # the training that was left behind may end now
-            assert name == "net-A-seed-1"
-            hang.unlink()
-
-    words, told = play(folder, places, program, report=report)
+    words, told = play(folder, places, program, report=lambda name, word, note: hang.unlink(missing_ok=True))
     assert words["net-A-seed-0"] == "done already"
-    assert told.count(("net-A-seed-1", "waits", "another process is on it")) == 1
     assert ("net-A-seed-1", "resumed", "") in told
     assert set(words.values()) == {"done", "done already"}
     of_seed = [call for call in calls(folder) if "net-A-seed-1" in call and call.startswith("train")]
     assert [call.split()[1] == "--resume" for call in of_seed] == [False, True]
+
+
+def test_a_second_runner_waits_for_the_first_and_does_nothing_twice(folder, places, program):
+    (places.out / "tasks").mkdir(parents=True)
+    held = (places.out / "tasks" / "lock").open("ab")
+    fcntl.flock(held, fcntl.LOCK_EX)
+    told = play(folder, places, program, report=lambda name, word, note: held.close())[1]
+    assert told[0] == (str(places.out), "waits", "another process is at work there")
+    assert len(calls(folder)) == 11
 
 
 def test_an_interrupt_ends_the_processes_that_were_begun(folder, places, program):

@@ -1,18 +1,18 @@
 """Cuts are those of brute force: the shortest step among those that fit."""
 
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from meshwright.costs.pipelines.schedules import FORWARD, orders
+from meshwright.costs.pipelines.schedules import FORWARD, orders, play_schedule
 from meshwright.costs.settings import CostSettings
-from meshwright.costs.stage_cuts import cut_family, interleaved_cuts
-from meshwright.costs.stage_cuts.chunk_runs import Pipeline, fits
+from meshwright.costs.stage_cuts import cut_family
+from meshwright.costs.stage_cuts.cut_memory import StageMemoryUse, first_rounds, most_flying
 from meshwright.costs.stage_cuts.graph_cuts import best_cuts, find_cuts, least_of
-from meshwright.costs.stage_cuts.interleaved_cuts import StageMemoryUse, fitting_cuts, most_flying
+from meshwright.costs.stage_cuts.tight_cuts import TightPipeline, span_s, tight_cuts
 from meshwright.costs.stage_cuts.unit_chain import Chain
 from meshwright.costs.training_step.graph_step_time import graph_step_s
 from meshwright.costs.work.graph_memory import graph_peak_memory, graph_stage_memory
@@ -176,7 +176,7 @@ def test_a_search_for_a_cut_that_is_given_up_says_so(monkeypatch):
 
 
 def drawn_pipeline(seed, ops, pp, v):
-    """A pipeline of uneven units between which the capacity is to be set, and the least busy cut without regard to it."""
+    """A pipeline of uneven units between which the capacity is to be set."""
     rng = np.random.default_rng(seed)
 
     def before(values):
@@ -193,68 +193,80 @@ def drawn_pipeline(seed, ops, pp, v):
     )
     activations = rng.lognormal(0.0, 1.0, ops) * 1e9
     crossing = np.append(0.0, np.append(rng.uniform(0.2, 1.0, ops - 1) * activations[:-1], 0.0))
-    held = (before(rng.lognormal(0.0, 1.0, ops) * 8e9), before(activations), rng.lognormal(0.0, 1.0, ops) * 3e8, crossing)
-    # a few speeds of wires, so that cuts of one load may send differently
+    states = before(rng.lognormal(0.0, 1.0, ops) * 8e9)
+    held = StageMemoryUse(states, before(activations), rng.lognormal(0.0, 1.0, ops) * 3e8, crossing)
     transfer_s = crossing / rng.choice([50e9, 500e9], (pp, 1))[np.arange(pp * v) % pp]
     transfer_s[-1] = 0.0
     busy_s = before(rng.choice([0.1, 0.2, 0.5], ops))
-    return Pipeline(busy_s, transfer_s, layout.overlap_pp, *held, layout.recompute == "full", np.inf, most_flying(layout)), layout
+    num, round_of = first_rounds(layout)
+    tasks, more = orders("interleaved", pp, v, num, round_of), layout.num_micro_batches - num
+    times = busy_s / 3, busy_s * 2 / 3, transfer_s
+    return TightPipeline(
+        *times, layout.overlap_pp, tasks, num, more, held, most_flying(layout), layout.recompute == "full", np.inf
+    )
 
 
-def of_every_cut(pipeline):
-    """Cuts with their bytes, load and transfers, by plain counting."""
-    pp, _, v = pipeline.flying.shape
-    units = len(pipeline.busy_s) - 1
+def of_every_cut(pipe):
+    """Cuts with the bytes of their fullest device, by plain counting."""
+    pp, _, v = pipe.flying.shape
+    units, held = len(pipe.forward_s) - 1, pipe.held
     cuts = np.array([(0, *inner, units) for inner in combinations(range(1, units), pp * v - 1)])
     first, last = cuts[:, :-1], cuts[:, 1:]
-    own = pipeline.activation_bytes[last] - pipeline.activation_bytes[first]
-    state = pipeline.state_bytes[last] - pipeline.state_bytes[first]
-    workspace = np.array([np.maximum.reduceat(pipeline.workspace_bytes, cut[:-1]) for cut in cuts])
-    given, sent = pipeline.crossing_bytes[first], pipeline.crossing_bytes[last]
+    own = held.activation_bytes[last] - held.activation_bytes[first]
+    state = held.state_bytes[last] - held.state_bytes[first]
+    workspace = np.array([np.maximum.reduceat(held.workspace_bytes, cut[:-1]) for cut in cuts])
+    given, sent = held.crossing_bytes[first], held.crossing_bytes[last]
     fullest = np.zeros(len(cuts))
     for stage in range(pp):
         mine = slice(stage, None, pp)
-        kept = ((given if pipeline.recomputes else own)[:, mine] @ pipeline.flying[stage].T).max(1)
+        kept = ((given if pipe.recomputes else own)[:, mine] @ pipe.flying[stage].T).max(1)
         changing = kept + workspace[:, mine].max(1) + given[:, mine].max(1) + sent[:, mine].max(1)
-        changing += own[:, mine].max(1) if pipeline.recomputes else 0.0
+        changing += own[:, mine].max(1) if pipe.recomputes else 0.0
         fullest = np.maximum(fullest, state[:, mine].sum(1) + (1.0 + FRAGMENTATION) * changing + RUNTIME_BYTES)
-    waits = np.take_along_axis(pipeline.transfer_s.T, last, axis=0)
-    computed, sends = pipeline.busy_s[last] - pipeline.busy_s[first], waits + np.pad(waits, ((0, 0), (1, 0)))[:, :-1]
-    loads = np.maximum(computed, sends) if pipeline.hides else computed + sends
-    return cuts, fullest, loads.max(1), waits.sum(1)
+    return cuts, fullest
 
 
-@pytest.mark.parametrize("most_transitions", [0.0, 3e6])
 @pytest.mark.parametrize(("ops", "pp", "v"), [(12, 2, 2), (13, 2, 3), (12, 3, 2), (13, 4, 2), (12, 2, 4), (13, 3, 3)])
-def test_uneven_units_are_cut_as_by_brute_force(monkeypatch, ops, pp, v, most_transitions):
-    # without a step of dynamic programming the branches alone must lead there
-    monkeypatch.setattr(interleaved_cuts, "MOST_TRANSITIONS", most_transitions)
-    num_sought = 0
-    for seed in range(12):
-        pipeline, layout = drawn_pipeline(seed, ops, pp, v)
-        cuts, fullest, loads, waits = of_every_cut(pipeline)
-        held = StageMemoryUse(*pipeline[3:7])
-        # sums in another order must not part what is equally busy
-        best = cuts[np.argmin(np.where(loads <= loads.min() * (1 + 1e-9), waits, np.inf))]
+def test_a_cut_that_chunks_share_memory_for_fits_and_no_move_betters_it(ops, pp, v):
+    num_found = 0
+    for seed in range(6):
+        pipe = drawn_pipeline(seed, ops, pp, v)
+        cuts, fullest = of_every_cut(pipe)
         levels = np.unique(np.round(fullest))
+        bytes_of = dict(zip(map(tuple, cuts.tolist()), fullest, strict=True))
+        # cuts to begin with of which none may fit: those that hold most
+        begin = cuts[np.argsort(fullest)[-5:]]
         for at in (0, 1, 3, 10, 30, 100):
-            capacity = levels[at] + 1.0
-            found = best.copy()
-            bounded = pipeline._replace(capacity_bytes=capacity)
-            num_sought += not fits(bounded, found)
-            assert fitting_cuts(layout, pipeline.busy_s, pipeline.transfer_s, held, capacity, found) == (True, True, 0.0)
-            can = fullest <= capacity
-            least = loads[can].min()
-            sent = waits[can & (loads <= least * (1 + 1e-9))].min()
-            mine = (cuts == found).all(1)
-            assert fits(bounded, found)
-            assert can[mine].all()
-            assert (loads[mine][0], waits[mine][0]) == pytest.approx((least, sent), rel=1e-9)
-            # a search that is cut short tells no more than it knows
-            short = fitting_cuts(layout, pipeline.busy_s, pipeline.transfer_s, held, capacity, best.copy(), most_steps=1)
-            assert short.least_bytes <= levels[0] + 1.0
-        assert fitting_cuts(layout, pipeline.busy_s, pipeline.transfer_s, held, levels[0] - 2.0, best) == (False, True, 0.0)
-    assert num_sought > 36
+            bounded = pipe._replace(capacity_bytes=levels[at] + 1.0)
+            found, least_bytes = tight_cuts(bounded, begin, None)
+            assert least_bytes <= levels[0] + 1.0
+            num_found += bool(found)
+            for one in found:
+                assert bytes_of[tuple(one.tolist())] <= bounded.capacity_bytes
+                least_s = span_s(bounded, one)
+                for place in range(1, pp * v):
+                    for by in (-1, 1):
+                        moved = one.copy()
+                        moved[place] += by
+                        if bytes_of.get(tuple(moved.tolist()), np.inf) <= bounded.capacity_bytes:
+                            assert least_s <= span_s(bounded, moved) * (1 + 1e-8)
+            # a search that is cut short says no more than it knows
+            short, least_bytes = tight_cuts(bounded, begin, 0.0)
+            assert least_bytes <= levels[0] + 1.0
+            assert all(bytes_of[tuple(one.tolist())] <= bounded.capacity_bytes for one in short)
+        assert tight_cuts(pipe._replace(capacity_bytes=levels[0] - 2.0), begin, None)[0] == []
+    assert num_found > 24
+
+
+def test_the_span_of_a_cut_is_that_of_its_pipeline_as_played():
+    pipe = drawn_pipeline(1, 12, 2, 2)
+    cuts = np.array([0, 3, 5, 9, 12])
+    task_s = np.zeros((2, 2, 3))
+    for chunk, (first, last) in enumerate(pairwise(cuts)):
+        task_s[chunk % 2, chunk // 2, :2] = [times[last] - times[first] for times in (pipe.forward_s, pipe.backward_s)]
+    sends_s, m = pipe.transfer_s[np.arange(4), cuts[1:]], pipe.num_played + pipe.num_more
+    played = play_schedule("interleaved", 2, m, task_s, sends_s, overlaps_sends=pipe.hides)
+    assert span_s(pipe, cuts) == pytest.approx(played.span_s[0], rel=1e-9)
 
 
 def test_many_stages_are_not_cut_for_balance_where_sending_costs_more():

@@ -63,6 +63,8 @@ def attributes_of(messages):
             value = bool(value)
         elif number == 29:
             value = value.decode()
+        elif number == 30:
+            value = tuple(text.decode() for text in decoded(value)[1])
         found[fields[1][0].decode()] = value
     return found
 

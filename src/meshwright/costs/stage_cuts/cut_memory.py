@@ -5,18 +5,35 @@ Legend: ``u`` units that stay whole, ``p`` stages, ``v`` chunks of a stage, ``k 
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...compiled import njit
 from ...plans.partition import Layout
+from ..pipelines.schedules import FORWARD, STEADY_ROUNDS, orders, round_size
 from ..work.graph_memory import flights, state_factor
 from ..work.memory import FRAGMENTATION, RUNTIME_BYTES
 from .cut_labels import PlainPipeline, leanest_cut
-from .interleaved_cuts import StageMemoryUse, most_flying
 from .unit_chain import Chain
+
+
+class StageMemoryUse(NamedTuple):
+    """What units hold, see `unit_chain.Chain`.
+
+    Attributes:
+        state_bytes: of all units before each one: weights, gradients, optimizer, ``(u + 1,)``.
+        activation_bytes: of a micro-batch through all units before each one, ``(u + 1,)``.
+        workspace_bytes: largest of a unit, ``(u,)``.
+        crossing_bytes: what a micro-batch brings past each place between two units, ``(u + 1,)``.
+    """
+
+    state_bytes: NDArray[np.float64]
+    activation_bytes: NDArray[np.float64]
+    workspace_bytes: NDArray[np.float64]
+    crossing_bytes: NDArray[np.float64]
 
 
 class CutMemory:
@@ -52,11 +69,11 @@ class CutMemory:
 
     def peaks_bytes(self, cuts: NDArray[np.int64]) -> NDArray[np.float64]:
         """Bytes of the fullest rank, counted as `graph_memory.graph_stage_memory` counts them, ``(f,)``."""
-        found: NDArray[np.float64] = _peaks_bytes(cuts, self.held, self._flying, self.layout.recompute == "full")
+        found: NDArray[np.float64] = _peaks_bytes(cuts, self.held, self.flying, self.layout.recompute == "full")
         return found
 
     @cached_property
-    def _flying(self) -> NDArray[np.float64]:
+    def flying(self) -> NDArray[np.float64]:
         """Micro-batches of each chunk that a stage keeps at ticks which may be its worst, ``(p, t, v)``."""
         if self.layout.virtual_stages > 1:
             return most_flying(self.layout)
@@ -66,7 +83,7 @@ class CutMemory:
     def leanest(self) -> NDArray[np.int64]:
         """The cut of one chunk a stage whose fullest rank holds least."""
         cuts, layout, none = np.zeros(self.layout.pp + 1, np.int64), self.layout, np.zeros((1, 1))
-        chain, kept = self.chain, self._flying[:, 0, 0].copy()
+        chain, kept = self.chain, self.flying[:, 0, 0].copy()
         passes = chain.forward_s, chain.backward_s, np.zeros((layout.pp, 1))
         pipe = PlainPipeline(False, 1, *passes, False, none, False, *self.held, kept, layout.recompute == "full", np.inf)
         leanest_cut(pipe, cuts)
@@ -74,24 +91,58 @@ class CutMemory:
 
 
 @njit()
+def stage_bytes(cuts, held, flying, recomputes, stage):  # type: ignore[no-untyped-def]
+    """What a rank of a stage holds at each tick, counted as `graph_memory.graph_stage_memory` counts it, ``(t,)``."""
+    p, num_ticks, v = flying.shape
+    kept, state = np.zeros(num_ticks), 0.0
+    own_most = given_most = sent_most = workspace_most = 0.0
+    for place in range(v):
+        first, last = cuts[place * p + stage], cuts[place * p + stage + 1]
+        own = held.activation_bytes[last] - held.activation_bytes[first]
+        given = held.crossing_bytes[first]
+        state += held.state_bytes[last] - held.state_bytes[first]
+        own_most, given_most = max(own_most, own), max(given_most, given)
+        sent_most = max(sent_most, held.crossing_bytes[last])
+        workspace_most = max(workspace_most, held.workspace_bytes[first:last].max())
+        for tick in range(num_ticks):
+            kept[tick] += flying[stage, tick, place] * (given if recomputes else own)
+    largest = workspace_most + given_most + sent_most + (own_most if recomputes else 0.0)
+    return state + (1.0 + FRAGMENTATION) * (kept + largest) + RUNTIME_BYTES
+
+
+@njit()
 def _peaks_bytes(cuts, held, flying, recomputes):  # type: ignore[no-untyped-def]
     """Of the stages of each cut, the one that holds most at its worst moment."""
-    p, num_ticks, v = flying.shape
     found = np.zeros(len(cuts))
     for one in range(len(cuts)):
-        for stage in range(p):
-            kept, state = np.zeros(num_ticks), 0.0
-            own_most = given_most = sent_most = workspace_most = 0.0
-            for place in range(v):
-                first, last = cuts[one, place * p + stage], cuts[one, place * p + stage + 1]
-                own = held.activation_bytes[last] - held.activation_bytes[first]
-                given = held.crossing_bytes[first]
-                state += held.state_bytes[last] - held.state_bytes[first]
-                own_most, given_most = max(own_most, own), max(given_most, given)
-                sent_most = max(sent_most, held.crossing_bytes[last])
-                workspace_most = max(workspace_most, held.workspace_bytes[first:last].max())
-                for tick in range(num_ticks):
-                    kept[tick] += flying[stage, tick, place] * (given if recomputes else own)
-            changing = kept.max() + workspace_most + given_most + sent_most + (own_most if recomputes else 0.0)
-            found[one] = max(found[one], state + (1.0 + FRAGMENTATION) * changing + RUNTIME_BYTES)
+        for stage in range(len(flying)):
+            found[one] = max(found[one], stage_bytes(cuts[one], held, flying, recomputes, stage).max())
     return found
+
+
+@lru_cache(maxsize=256)
+def _flying(schedule: str, pp: int, virtual_stages: int, num_micro_batches: int, round_of: int) -> NDArray[np.float64]:
+    found = []
+    for tasks in orders(schedule, pp, virtual_stages, num_micro_batches, round_of):
+        change = np.zeros((len(tasks), virtual_stages))
+        change[np.arange(len(tasks)), tasks[:, 1]] = np.where(tasks[:, 0] == FORWARD, 1.0, -1.0)
+        ticks = np.unique(np.cumsum(change, axis=0), axis=0)
+        # A moment at which another one has at least as many of every chunk in flight is never the worst.
+        is_below = (ticks[:, None, :] <= ticks[None, :, :]).all(2)
+        found.append(ticks[is_below.sum(1) == 1])
+    most = np.zeros((pp, max(map(len, found)), virtual_stages))
+    for stage, ticks in enumerate(found):
+        most[stage, : len(ticks)] = ticks
+    most.flags.writeable = False
+    return most
+
+
+def first_rounds(layout: Layout) -> tuple[int, int]:
+    """Micro-batches after which an interleaved schedule repeats itself, and those of a round."""
+    n = round_size(layout.pp, layout.num_micro_batches)
+    return min(layout.num_micro_batches, STEADY_ROUNDS * n + layout.num_micro_batches % n), n
+
+
+def most_flying(layout: Layout) -> NDArray[np.float64]:
+    """Micro-batches of each chunk that a stage keeps at the ticks which may be its worst, ``(p, t, v)``."""
+    return _flying(layout.schedule, layout.pp, layout.virtual_stages, *first_rounds(layout))

@@ -7,8 +7,7 @@ others, and of replicas on hosts that are not alike, the best one of a family of
 changes (`cut_family`). Either way the cut is the best one of a set that does not depend on how fast anything is, and more
 memory only adds to those that fit: no step takes longer on a better machine.
 
-Where none of the family fits, and chunks share a device's memory, the least busy one that does is looked for
-(`interleaved_cuts`).
+Where none of the family fits, and chunks share a device's memory, others are made from its leanest ones (`tight_cuts`).
 
 Legend: ``u`` units that stay whole, ``k`` chunks, one for each stage unless schedules are interleaved.
 """
@@ -20,22 +19,20 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...compiled import njit
 from ...devices import DeviceType
 from ...errors import PlanError
 from ...jobs.graph import JobGraph
 from ...plans.partition import Layout
 from ...plans.rank_order import DEFAULT_ORDER
-from ..pipelines.schedules import is_plain
+from ..pipelines.schedules import is_plain, orders
 from ..process_groups.group_network import GroupNetwork, lanes_of, whole_lane
 from ..process_groups.lanes import Lane
 from ..settings import CostSettings
 from ..training_step.graph_step_time import is_uneven
 from ..work.graph_work import describe_graph
-from .chunk_runs import load_s
-from .cut_memory import CutMemory
+from .cut_memory import CutMemory, first_rounds
 from .cut_prices import CutPricer
-from .interleaved_cuts import fitting_cuts
+from .tight_cuts import TightPipeline, tight_cuts
 from .unit_chain import Chain
 
 ROUNDING = 1e-12
@@ -108,7 +105,7 @@ def find_cuts(
         order: how ranks are numbered, see `plans.rank_order`.
         capacity_bytes: memory of a device.
         chain: from `Chain.of`, if it is known.
-        most_steps: of a search among chunks that share memory; `interleaved_cuts.MOST_STEPS` by default.
+        most_steps: of a search among chunks that share memory; `tight_cuts.MOST_STEPS` by default.
 
     Raises:
         PlanError: fewer units than chunks, or as `graph_work.describe_graph`.
@@ -137,11 +134,25 @@ def find_cuts(
         cuts = pricer.best(capacity_bytes)
     if cuts is not None or layout.virtual_stages == 1 or chain.family.is_whole(num_chunks):
         return Cuts(_places(chain, cuts), True)
-    held, busy_s = pricer.memory.held, chain.busy_s
-    cuts = np.zeros(num_chunks + 1, np.int64)
-    _least_busy(busy_s, pricer.transfer_s, layout.overlap_pp, cuts)
-    fitting = fitting_cuts(layout, busy_s, pricer.transfer_s, held, capacity_bytes, cuts, most_steps)
-    return Cuts(_places(chain, cuts) if fitting.is_found else None, fitting.is_proven, fitting.least_bytes)
+    memory, (num_played, round_of) = pricer.memory, first_rounds(layout)
+    tasks = orders(layout.schedule, layout.pp, layout.virtual_stages, num_played, round_of)
+    pipe = TightPipeline(
+        chain.forward_s,
+        chain.backward_s,
+        pricer.transfer_s,
+        layout.overlap_pp,
+        tasks,
+        num_played,
+        layout.num_micro_batches - num_played,
+        memory.held,
+        memory.flying,
+        layout.recompute == "full",
+        capacity_bytes,
+    )
+    found, least_bytes = tight_cuts(pipe, memory.compared, most_steps)
+    if not found:
+        return Cuts(None, least_bytes == np.inf, least_bytes if least_bytes < np.inf else 0.0)
+    return Cuts(_places(chain, min(found, key=pricer.step_s)), True)
 
 
 def least_of(layout: Layout, chain: Chain, capacity_bytes: float) -> Least | None:
@@ -182,35 +193,3 @@ def _transfers_s(layout: Layout, chain: Chain, wires: GroupNetwork, lane: Lane) 
             )[place]
         found[chunk] = chain.transfers[key]
     return found
-
-
-@njit()
-def _least_busy(busy_s, transfer_s, hides, cuts):  # type: ignore[no-untyped-def]
-    """Write the cut whose busiest chunk is least busy, and of such cuts the one that sends least; memory is not looked at."""
-    num_chunks, u = len(transfer_s), len(busy_s) - 1
-    least = np.full((num_chunks + 1, u + 1), np.inf)
-    least[0, 0] = 0.0
-    for chunk in range(num_chunks):
-        for last in range(chunk + 1, u - (num_chunks - chunk - 1) + 1):
-            best = np.inf
-            for first in range(last - 1, chunk - 1, -1):
-                if busy_s[last] - busy_s[first] >= best:
-                    break
-                best = min(best, max(least[chunk, first], load_s(busy_s, transfer_s, hides, chunk, first, last)))
-            least[chunk + 1, last] = best
-    limit = least[num_chunks, u] * (1.0 + ROUNDING)
-    waits = np.full((num_chunks + 1, u + 1), np.inf)
-    waits[0, 0] = 0.0
-    came_from = np.zeros((num_chunks + 1, u + 1), np.int64)
-    for chunk in range(num_chunks):
-        for last in range(chunk + 1, u - (num_chunks - chunk - 1) + 1):
-            for first in range(last - 1, chunk - 1, -1):
-                if busy_s[last] - busy_s[first] > limit:
-                    break
-                wait = waits[chunk, first] + transfer_s[chunk, last]
-                if wait < waits[chunk + 1, last] and load_s(busy_s, transfer_s, hides, chunk, first, last) <= limit:
-                    waits[chunk + 1, last] = wait
-                    came_from[chunk + 1, last] = first
-    cuts[num_chunks] = u
-    for chunk in range(num_chunks, 0, -1):
-        cuts[chunk - 1] = came_from[chunk, cuts[chunk]]

@@ -1,49 +1,53 @@
 """The file format of MLCommons Chakra execution traces: messages by field number, and the framing of a file.
 
 A trace is one protobuf message after another, each behind its length as a varint: first `GlobalMetadata`, then a
-`TraceNode` for each thing that the rank does. The descriptor is built here from the format's field numbers, so that no
-generated code is needed; protobuf is imported when a trace is written or read.
+`TraceNode` for each thing that the rank does. Fields are written by their numbers: a few lines in place of generated code,
+which would clash with another copy of the schema in the same process.
 
 Source:
-    MLCommons Chakra, ``schema/protobuf/et_def.proto`` as of schema version 0.0.4.
+    MLCommons Chakra, ``schema/protobuf/et_def.proto`` as of schema version 0.0.4; protobuf's encoding,
+    https://protobuf.dev/programming-guides/encoding.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import struct
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cache
-from typing import Any
-
-from ...errors import InputFileError
 
 VERSION = "0.0.4"
 """Version of the schema, as ASTRA-sim's own generators write it."""
 
 Value = bool | int | float | str | tuple[str, ...]
 
-SCALARS = (
-    *("double", "float", "int32", "int64", "uint32", "uint64", "sint32", "sint64"),
-    *("fixed32", "fixed64", "sfixed32", "sfixed64", "bool", "string", "bytes"),
-)
-"""Kinds of value in the order in which ``AttributeProto`` numbers them: kind ``k`` is field ``3 + 2 k`` as ``K_val``, and
-the next number as ``K_list``."""
-
 KINDS: dict[str, str] = {
-    "is_cpu_op": "bool_val",
-    "num_ops": "int64_val",
-    "tensor_size": "uint64_val",
-    "comm_type": "int64_val",
-    "comm_size": "int64_val",
-    "comm_src": "int32_val",
-    "comm_dst": "int32_val",
-    "comm_tag": "int32_val",
-    "pg_name": "string_val",
+    "is_cpu_op": "bool",
+    "num_ops": "int64",
+    "tensor_size": "uint64",
+    "comm_type": "int64",
+    "comm_size": "int64",
+    "comm_src": "int32",
+    "comm_dst": "int32",
+    "comm_tag": "int32",
+    "pg_name": "string",
 }
-"""Field in which Chakra's feeder looks for the value of each attribute that it knows; it converts nothing."""
+"""Kind of value that Chakra's feeder looks for in each attribute that it knows; it converts nothing."""
 
-_OF_TYPE = {bool: "bool_val", int: "int64_val", float: "double_val", str: "string_val", tuple: "string_list"}
+_OF_TYPE = {bool: "bool", int: "int64", float: "double", str: "string", tuple: "strings"}
+
+_VARINT, _EIGHT_BYTES, _SIZED = 0, 1, 2
+"""Wire types of protobuf: a number, a double, and what stands behind its size."""
+
+_FIELDS = {
+    "double": (3, _EIGHT_BYTES),
+    **{kind: (number, _VARINT) for kind, number in (("int32", 7), ("int64", 9), ("uint64", 13), ("bool", 27))},
+    **{kind: (number, _SIZED) for kind, number in (("string", 29), ("strings", 30))},
+}
+"""Number and wire type of the field of ``AttributeProto`` that holds a value of each kind."""
+
+_BYTES = [bytes([number]) for number in range(0x80)]
 
 
 class NodeType(IntEnum):
@@ -108,56 +112,14 @@ class RankTrace:
 
 def encode(trace: RankTrace) -> bytes:
     """The bytes of a trace's file."""
-    messages = _messages()
-    head = messages["GlobalMetadata"](version=trace.version, attr=_attributes(trace.metadata))
-    parts = [_framed(head)]
-    for node in trace.nodes:
-        message = messages["Node"](
-            id=node.id,
-            name=node.name,
-            type=int(node.type),
-            ctrl_deps=node.ctrl_deps,
-            data_deps=node.data_deps,
-            start_time_micros=node.start_micros,
-            duration_micros=node.duration_micros,
-            attr=_attributes(node.attributes),
-        )
-        parts.append(_framed(message))
-    return b"".join(parts)
-
-
-def decode(content: bytes) -> RankTrace:
-    """The trace that `encode` wrote.
-
-    Raises:
-        InputFileError: the file ends within a message, holds something else, or a node of an unknown type.
-    """
-    frames = list(_frames(content))
-    if not frames:
-        raise InputFileError("holds no trace")
-    head = _parsed("GlobalMetadata", frames[0])
-    nodes = []
-    for frame in frames[1:]:
-        message = _parsed("Node", frame)
-        if message.type not in list(NodeType):
-            raise InputFileError("is of an unknown type", field=f"node {message.id}", value=message.type)
-        nodes.append(
-            TraceNode(
-                id=message.id,
-                name=message.name,
-                type=NodeType(message.type),
-                start_micros=message.start_time_micros,
-                duration_micros=message.duration_micros,
-                ctrl_deps=tuple(message.ctrl_deps),
-                data_deps=tuple(message.data_deps),
-                attributes=_values(message.attr),
-            )
-        )
-    return RankTrace(metadata=_values(head.attr), nodes=tuple(nodes), version=head.version)
+    head = [_sized(1, trace.version.encode()), *(_attribute(2, *item) for item in trace.metadata.items())]
+    return b"".join(_framed(parts) for parts in (head, *map(_node, trace.nodes)))
 
 
 def varint(number: int) -> bytes:
     """A number in groups of seven bits, lowest first, with the high bit on all bytes but the last."""
+    if number < 0x80:
+        return _BYTES[number]
     parts = bytearray()
     while number > 0x7F:
         parts.append(number & 0x7F | 0x80)
@@ -166,120 +128,44 @@ def varint(number: int) -> bytes:
     return bytes(parts)
 
 
-def descriptor() -> Any:
-    """The schema as a ``FileDescriptorProto``."""
-    from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto  # type: ignore[import-untyped]
+def _node(node: TraceNode) -> list[bytes]:
+    """The fields of a node by their numbers; empty ones and zeros are left out."""
+    parts = [_number(1, node.id), _sized(2, node.name.encode()) if node.name else b"", _number(3, int(node.type))]
+    dependencies = (4, node.ctrl_deps), (5, node.data_deps)
+    parts += [_sized(number, b"".join(map(varint, found))) if found else b"" for number, found in dependencies]
+    parts += [_number(6, node.start_micros), _number(7, node.duration_micros)]
+    return [*parts, *(_attribute(10, *item) for item in node.attributes.items())]
 
-    file = FileDescriptorProto(name="et_def.proto", package="ChakraProtoMsg", syntax="proto3")
 
-    def add(message: Any, name: str, number: int, kind: str, *, repeated: bool = False, oneof: int | None = None) -> None:
-        label = FieldDescriptorProto.LABEL_REPEATED if repeated else FieldDescriptorProto.LABEL_OPTIONAL
-        entry = message.field.add(name=name, number=number, label=label)
-        if kind in SCALARS:
-            entry.type = getattr(FieldDescriptorProto, f"TYPE_{kind.upper()}")
-        else:
-            entry.type = FieldDescriptorProto.TYPE_ENUM if kind == "NodeType" else FieldDescriptorProto.TYPE_MESSAGE
-            entry.type_name = f".ChakraProtoMsg.{kind}"
-        if oneof is not None:
-            entry.oneof_index = oneof
-
-    attribute = file.message_type.add(name="AttributeProto")
-    attribute.oneof_decl.add(name="value")
-    add(attribute, "name", 1, "string")
-    add(attribute, "doc_string", 2, "string")
-    for place, kind in enumerate(SCALARS):
-        add(attribute, f"{kind}_val", 3 + 2 * place, kind, oneof=0)
-        add(attribute, f"{kind}_list", 4 + 2 * place, f"{kind.capitalize()}List", oneof=0)
-        add(file.message_type.add(name=f"{kind.capitalize()}List"), "values", 1, kind, repeated=True)
-    metadata = file.message_type.add(name="GlobalMetadata")
-    add(metadata, "version", 1, "string")
-    add(metadata, "attr", 2, "AttributeProto", repeated=True)
-    node = file.message_type.add(name="Node")
-    for number, name, kind in (
-        (1, "id", "uint64"),
-        (2, "name", "string"),
-        (3, "type", "NodeType"),
-        (4, "ctrl_deps", "uint64"),
-        (5, "data_deps", "uint64"),
-        (6, "start_time_micros", "uint64"),
-        (7, "duration_micros", "uint64"),
-        (8, "inputs", "IOInfo"),
-        (9, "outputs", "IOInfo"),
-        (10, "attr", "AttributeProto"),
-    ):
-        add(node, name, number, kind, repeated=name in ("ctrl_deps", "data_deps", "attr"))
-    tensors = file.message_type.add(name="IOInfo")
-    for number, name in enumerate(("values", "shapes", "types"), start=1):
-        add(tensors, name, number, "string")
-    kinds = file.enum_type.add(name="NodeType")
-    names = ("INVALID", "METADATA", "MEM_LOAD", "MEM_STORE", "COMP", "COMM_SEND", "COMM_RECV", "COMM_COLL")
-    for number, name in enumerate(names):
-        kinds.value.add(name=f"{name}_NODE", number=number)
-    return file
+def _attribute(field: int, name: str, value: Value) -> bytes:
+    kind = KINDS.get(name) or _OF_TYPE[type(value)]
+    if isinstance(value, tuple):
+        content = b"".join(_sized(1, text.encode()) for text in value)
+    elif isinstance(value, str):
+        content = value.encode()
+    elif isinstance(value, float):
+        return _sized(field, _head(name, kind) + struct.pack("<d", value))
+    else:
+        assert 0 <= value < 2 ** (31 if kind == "int32" else 63)
+        return _sized(field, _head(name, kind) + varint(value))
+    return _sized(field, _head(name, kind) + varint(len(content)) + content)
 
 
 @cache
-def _messages() -> dict[str, Any]:
-    """The classes of the messages, in a pool of their own: another copy of the schema may be loaded beside them."""
-    from google.protobuf.descriptor_pool import DescriptorPool  # type: ignore[import-untyped]
-    from google.protobuf.message_factory import GetMessageClass  # type: ignore[import-untyped]
-
-    pool = DescriptorPool()
-    file = descriptor()
-    pool.AddSerializedFile(file.SerializeToString())
-    names = [message.name for message in file.message_type]
-    return {name: GetMessageClass(pool.FindMessageTypeByName(f"ChakraProtoMsg.{name}")) for name in names}
+def _head(name: str, kind: str) -> bytes:
+    """An attribute up to its value."""
+    number, wire = _FIELDS[kind]
+    return _sized(1, name.encode()) + varint(number << 3 | wire)
 
 
-def _attributes(values: Mapping[str, Value]) -> list[Any]:
-    messages = _messages()
-    found = []
-    for name, value in values.items():
-        kind = KINDS.get(name) or _OF_TYPE[type(value)]
-        content = messages["StringList"](values=value) if kind == "string_list" else value
-        found.append(messages["AttributeProto"](name=name, **{kind: content}))
-    return found
+def _number(field: int, number: int) -> bytes:
+    return _BYTES[field << 3 | _VARINT] + varint(number) if number else b""
 
 
-def _values(attributes: Any) -> dict[str, Value]:
-    found: dict[str, Value] = {}
-    for attribute in attributes:
-        kind = attribute.WhichOneof("value")
-        if kind is None:
-            raise InputFileError("has no value", field=f"attribute {attribute.name}")
-        value = getattr(attribute, kind)
-        found[attribute.name] = tuple(value.values) if kind.endswith("_list") else value
-    return found
+def _sized(field: int, content: bytes) -> bytes:
+    return _BYTES[field << 3 | _SIZED] + varint(len(content)) + content
 
 
-def _framed(message: Any) -> bytes:
-    content: bytes = message.SerializeToString(deterministic=True)
+def _framed(parts: Sequence[bytes]) -> bytes:
+    content = b"".join(parts)
     return varint(len(content)) + content
-
-
-def _frames(content: bytes) -> Iterator[bytes]:
-    place = 0
-    while place < len(content):
-        size = shift = 0
-        while True:
-            if place >= len(content) or shift > 28:
-                raise InputFileError("ends within a length, or holds something else", field=f"byte {place}")
-            byte = content[place]
-            place += 1
-            size |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                break
-        if place + size > len(content):
-            raise InputFileError(f"ends within a message of {size} bytes", field=f"byte {place}")
-        yield content[place : place + size]
-        place += size
-
-
-def _parsed(name: str, frame: bytes) -> Any:
-    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
-
-    try:
-        return _messages()[name].FromString(frame)
-    except DecodeError:
-        raise InputFileError(f"holds no {name}", value=frame[:20]) from None

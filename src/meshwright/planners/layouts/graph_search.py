@@ -7,7 +7,7 @@ ranking *and* a layout that was found takes no more time, memory and devices tha
 in `search`). Where a cut is known to fit, these bounds are first those of any cut, so that many layouts are passed by
 before one is looked for. To find a cut of an interleaved schedule that fits may take long: it is given `QUICK_STEPS` at first,
 and more only where the layout cannot be passed by whatever its cut. Layouts for which
-`costs.stage_cuts.interleaved_cuts.MOST_STEPS` was too few are counted as unproven.
+`costs.stage_cuts.tight_cuts.MOST_STEPS` was too few are counted as unproven.
 """
 
 from __future__ import annotations
