@@ -34,7 +34,8 @@ def offer(problem, state, e):  # type: ignore[no-untyped-def]
         state.offered[e, i] = job
         if state.num_running[e] < problem.max_running:
             _offer_job(problem, state, e, i, job, 0, state.free[e])
-    if state.num_running[e] == 0 and state.num_arrived[e] == state.arrival_s.shape[1]:
+    coming = state.num_arrived[e]
+    if state.num_running[e] == 0 and (coming == state.arrival_s.shape[1] or state.arrival_s[e, coming] == np.inf):
         state.can_act[e, 0] = not state.can_act[e, 1:].any()
     if not state.in_round[e]:
         return
