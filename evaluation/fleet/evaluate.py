@@ -18,7 +18,8 @@ from ...envs.fleet.benchmark import FleetBenchmark
 from ...envs.fleet.fleet import Fleet
 from ...envs.fleet.record import FleetRecord
 from ...errors import ConfigError, PolicyError
-from ..evaluate import FIRST_TEST_SEED, FIRST_VALIDATION_SEED, check_num_processes
+from ...jobs.seeds import FIRST_VALIDATION_SEED
+from ..evaluate import FIRST_TEST_SEED, check_num_processes
 from ..statistics import interval, least, paired
 from .bounds import BOUND, least_mean_completion_s
 from .episodes import FleetEpisodes
