@@ -18,11 +18,14 @@ def step_times(alone_s, hidden_s, loads, constants, mode, rounds=ROUNDS):
     users = {link: [j for j in jobs if loads[j].get(link, (0.0, 1.0))[0] > 0] for of_job in loads for link in of_job}
     shared = {link: there for link, there in users.items() if len(there) > 1}
 
-    def part(j, link):
-        return loads[j][link][0] / busiest_s[j]
+    exposed_s = [min(max(busiest_s[j] - hidden_s[j], 0.0), alone_s[j]) for j in jobs]
 
     def cost(j, k, link):
-        return part(j, link) * part(k, link) * loads[k][link][1] / loads[j][link][1]
+        (own_s, own_streams), (other_s, other_streams) = loads[j][link], loads[k][link]
+        return own_s / max(busiest_s[j], exposed_s[j]) * other_s / busiest_s[k] * other_streams / own_streams
+
+    def wanted(j, link):
+        return sends[j] * loads[j][link][0] / busiest_s[j]
 
     def same(j, k):
         return abs(alone_s[j] - alone_s[k]) <= SAME_PERIOD * max(alone_s[j], alone_s[k])
@@ -40,8 +43,7 @@ def step_times(alone_s, hidden_s, loads, constants, mode, rounds=ROUNDS):
                     continue
                 here = sum(cost(j, k, link) * sends[k] for k in there if k != j)
                 if mode == INTERLEAVED and all(same(there[0], k) for k in there):
-                    own = sends[j] * part(j, link)
-                    others = sum(sends[k] * part(k, link) for k in there if k != j)
+                    own, others = wanted(j, link), sum(wanted(k, link) for k in there if k != j)
                     here *= left(own + others - 1, own * others)
                 held_up.append(here)
             for k in jobs:
@@ -51,6 +53,5 @@ def step_times(alone_s, hidden_s, loads, constants, mode, rounds=ROUNDS):
                 meeting = left(sends[j] + sends[k] - 1, sends[j] * sends[k]) if mode == INTERLEAVED and same(j, k) else 1.0
                 disturbed += worst * sends[k] * meeting
             slowdown[j] = 1 + constants[0] * max(held_up) + constants[1] * disturbed
-        exposed_s = [min(max(busiest_s[j] - hidden_s[j], 0.0), alone_s[j]) for j in jobs]
         step_s = [alone_s[j] + exposed_s[j] * (slowdown[j] - 1) for j in jobs]
     return step_s

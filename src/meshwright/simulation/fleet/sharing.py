@@ -2,17 +2,13 @@
 
 A training job sends in bursts. Where two jobs of different periods meet on a link, one finds the other sending for the
 share of time that the other sends, and while both send the link is parted by their streams, as max-min fair sharing
-does. So with ``n_jl`` seconds on link ``l`` in a step of job ``j`` alone, ``N_j`` on its busiest link, ``f_jl = n_jl / N_j``
-and ``w_jl`` streams, job ``k`` costs ``j`` this share of the link, for all the time in which ``k`` sends:
+does. Let job ``j`` alone have ``n_jl`` seconds on link ``l`` in a step, ``N_j`` on its busiest link, ``x_j`` seconds of
+network time that are not hidden behind computation, and ``w_jl`` streams. What it sends takes ``s_j`` times as long as alone:
 
-    c_jkl = f_jl f_kl w_kl / w_jl
-
-What ``j`` sends takes ``s_j`` times as long as alone, and its step is longer by that of the network's time that is not
-hidden behind computation, ``x_j = N_j - hidden_j``:
-
-    u_k = min(1, N_k s_k / T_k)                        share of time in which k sends
-    s_j = 1 + a max_l sum_k c_jkl u_k + b sum_k max_l c_jkl u_k
-    T_j = alone_j + x_j (s_j - 1)
+    u_k   = min(1, N_k s_k / T_k)                          share of time in which k sends
+    c_jkl = n_jl / max(N_j, x_j) n_kl / N_k w_kl / w_jl    what k costs j on link l while it sends
+    s_j   = 1 + a max_l sum_k c_jkl u_k + b sum_k max_l c_jkl u_k
+    T_j   = alone_j + x_j (s_j - 1)
 
 The first sum is the link that holds a message up most, as all flows of a collective wait for the slowest; the second
 one counts that other jobs disturb other links of it at other times. Constants ``a`` and ``b`` are fitted. The fixed point
@@ -61,8 +57,9 @@ def step_times(  # type: ignore[no-untyped-def]
     Args:
         num_jobs: running jobs, ``J``; the arrays may have room for more.
         alone_s: of a step of each job by itself, ``(J,)``.
-        hidden_s: what the network may cost more before the step gets longer: seconds on the job's busiest link less
-            what a step gains in length where all links between hosts have half their bandwidth, ``(J,)``.
+        hidden_s: seconds on the job's busiest link that lie behind computation, ``(J,)``. What is left of them, ``x``, is
+            by how much a step gets longer where all links between hosts have half their bandwidth; below zero where a
+            job uses one link after another.
         first_load: loads of job ``j`` are ``first_load[j]:first_load[j + 1]``, ``(J + 1,)``.
         load_link: link of each load, each once a job, ``(e,)``.
         load_busy_s: seconds that the job's bytes of a step take on that link at its full bandwidth, ``(e,)``.
@@ -71,12 +68,15 @@ def step_times(  # type: ignore[no-untyped-def]
         mode: whether jobs take turns where their bursts fit (`INTERLEAVED`).
         out_step_s: written, ``(J,)``.
     """
-    busiest_s = np.zeros(num_jobs)
+    busiest_s, exposed_s = np.zeros(num_jobs), np.zeros(num_jobs)
     for j in range(num_jobs):
         out_step_s[j] = alone_s[j]
         for e in range(first_load[j], first_load[j + 1]):
             busiest_s[j] = max(busiest_s[j], load_busy_s[e])
-    link_start, who, takes, yields = _shared_links(num_jobs, first_load, load_link, load_busy_s, load_streams, busiest_s)
+        exposed_s[j] = min(max(busiest_s[j] - hidden_s[j], 0.0), alone_s[j])
+    link_start, who, share, takes, yields = _shared_links(
+        num_jobs, first_load, load_link, load_busy_s, load_streams, busiest_s, np.maximum(busiest_s, exposed_s)
+    )
     worst = np.zeros((num_jobs, num_jobs))  # max over links of c_jkl
     for link in range(len(link_start) - 1):
         for a in range(link_start[link], link_start[link + 1]):
@@ -89,7 +89,7 @@ def step_times(  # type: ignore[no-untyped-def]
             sends[j] = min(1.0, busiest_s[j] * slowdown[j] / out_step_s[j])
             held_up[j] = 0.0
         for link in range(len(link_start) - 1):
-            _hold_up(link_start[link], link_start[link + 1], who, takes, yields, sends, alone_s, mode, held_up)
+            _hold_up(link_start[link], link_start[link + 1], who, share, takes, yields, sends, alone_s, mode, held_up)
         for j in range(num_jobs):
             disturbed = 0.0
             if mode == INTERLEAVED:
@@ -100,13 +100,12 @@ def step_times(  # type: ignore[no-untyped-def]
                     disturbed += worst[j, k] * sends[k]
             slowdown[j] = 1.0 + constants[0] * held_up[j] + constants[1] * disturbed
         for j in range(num_jobs):
-            exposed_s = min(max(busiest_s[j] - hidden_s[j], 0.0), alone_s[j])
-            out_step_s[j] = alone_s[j] + exposed_s * (slowdown[j] - 1.0)
+            out_step_s[j] = alone_s[j] + exposed_s[j] * (slowdown[j] - 1.0)
 
 
 @njit(error_model="numpy")
-def _shared_links(num_jobs, first_load, load_link, load_busy_s, load_streams, busiest_s):  # type: ignore[no-untyped-def]
-    """Loads of the links that more than one job uses, link by link: whose, what it takes there and what it yields."""
+def _shared_links(num_jobs, first_load, load_link, load_busy_s, load_streams, busiest_s, network_s):  # type: ignore[no-untyped-def]
+    """Loads of the links that more than one job uses, link by link: whose, its share of its busiest, what it takes, what it yields."""
     num_links = 0
     for e in range(first_load[0], first_load[num_jobs]):
         num_links = max(num_links, load_link[e] + 1)
@@ -117,20 +116,23 @@ def _shared_links(num_jobs, first_load, load_link, load_busy_s, load_streams, bu
     start = np.zeros(num_links + 1, np.int64)
     for link in range(num_links):
         start[link + 1] = start[link] + (users[link] if users[link] > 1 else 0)
-    who, takes, yields = np.empty(start[-1], np.int64), np.empty(start[-1]), np.empty(start[-1])
+    size = start[num_links]
+    who, share, takes, yields = np.empty(size, np.int64), np.empty(size), np.empty(size), np.empty(size)
     for j in range(num_jobs):
         for e in range(first_load[j], first_load[j + 1]):
             link = load_link[e]
             if load_busy_s[e] > 0.0 and start[link] < start[link + 1]:
                 users[link] -= 1
                 place = start[link] + users[link]
-                share = load_busy_s[e] / busiest_s[j]
-                who[place], takes[place], yields[place] = j, share * load_streams[e], share / load_streams[e]
-    return start, who, takes, yields
+                who[place] = j
+                share[place] = load_busy_s[e] / busiest_s[j]
+                takes[place] = share[place] * load_streams[e]
+                yields[place] = load_busy_s[e] / network_s[j] / load_streams[e]
+    return start, who, share, takes, yields
 
 
 @njit(error_model="numpy")
-def _hold_up(first, last, who, takes, yields, sends, alone_s, mode, held_up):  # type: ignore[no-untyped-def]
+def _hold_up(first, last, who, share, takes, yields, sends, alone_s, mode, held_up):  # type: ignore[no-untyped-def]
     """Note for each job on a link how much longer the others let its messages take there, where no other link is worse."""
     total = wanted = 0.0
     keep_phases = mode == INTERLEAVED
@@ -138,12 +140,12 @@ def _hold_up(first, last, who, takes, yields, sends, alone_s, mode, held_up):  #
         total += takes[a] * sends[who[a]]
         if keep_phases:
             keep_phases = _is_same(alone_s[who[first]], alone_s[who[a]])
-            wanted += sends[who[a]] * np.sqrt(takes[a] * yields[a])
+            wanted += sends[who[a]] * share[a]
     for a in range(first, last):
         j = who[a]
         here = yields[a] * (total - takes[a] * sends[j])
         if keep_phases:
-            own = sends[j] * np.sqrt(takes[a] * yields[a])
+            own = sends[j] * share[a]
             by_chance = own * (wanted - own)
             here *= min(1.0, max(0.0, wanted - 1.0) / by_chance) if by_chance > 0.0 else 0.0
         held_up[j] = max(held_up[j], here)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from . import collectives, flows, kernels, network, pacml, step_times
+from . import collectives, flows, kernels, network, pacml, sharing, step_times
 
 validate = typer.Typer(
     name="validate",
@@ -23,3 +23,6 @@ validate.command("collectives", short_help="Measured collectives, of sizes and g
 )
 validate.command("step-times", short_help="Measured training steps of published runs.")(step_times.validate_step_times)
 validate.command("kernels", short_help="Kernels and layers that were measured on a device.")(kernels.validate_kernels)
+validate.command("sharing", short_help="Step times of jobs that share links, against simulated sets of jobs.")(
+    sharing.validate_sharing
+)
