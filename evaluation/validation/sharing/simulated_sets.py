@@ -177,20 +177,25 @@ def _job(cluster: str, drawn: DrawnJob) -> _Job:
 def _loads(job: PlacedJob, cluster: Cluster, first_task: int) -> dict[int, tuple[float, float]]:
     """What the tasks from one on put on each link between hosts: seconds at its full bandwidth, and streams.
 
-    As many streams are counted as there were pairs of ranks if all sent equally much.
+    Streams are the pairs of ranks that send in one phase of one kind of message: as many as there were if all sent equally
+    much, and of all phases and kinds the mean by bytes.
     """
     messages, paths = routed(job, cluster)
-    of_last = messages.flow_task >= first_task
-    carried: dict[int, dict[tuple[int, int], float]] = defaultdict(lambda: defaultdict(float))
-    host = cluster.device_host[job.devices]
-    for flow in np.flatnonzero(of_last & (host[messages.sender] != host[messages.receiver])).tolist():
+    task, host = messages.flow_task, cluster.device_host[job.devices]
+    phase = np.repeat(np.arange(len(messages.flow_start) - 1), np.diff(messages.flow_start)) - messages.phase_start[task]
+    between = (task >= first_task) & (host[messages.sender] != host[messages.receiver]) & (messages.flow_bytes > 0)
+    sent: dict[int, dict[tuple[int, int], dict[tuple[int, int], float]]]
+    sent = defaultdict(lambda: defaultdict(lambda: defaultdict(float)))
+    for flow in np.flatnonzero(between).tolist():
+        at_once = int(job.execution.op[task[flow]]), int(phase[flow])
         pair = int(messages.sender[flow]), int(messages.receiver[flow])
         for link in paths[flow]:
-            carried[link][pair] += float(messages.flow_bytes[flow])
+            sent[link][at_once][pair] += float(messages.flow_bytes[flow])
     found = {}
-    for link, by_pair in carried.items():
-        sent_bytes = np.array(list(by_pair.values()))
-        if sent_bytes.sum() > 0:
-            streams = float(sent_bytes.sum() ** 2 / (sent_bytes**2).sum())
-            found[link] = float(sent_bytes.sum() / cluster.links.bandwidth_bytes_per_s[link]), streams
+    for link, by_message in sent.items():
+        flows = [list(by_pair.values()) for by_pair in by_message.values()]
+        sizes = [(sum(one), sum(one) ** 2 / sum(size**2 for size in one)) for one in flows]
+        total = sum(size for size, _ in sizes)
+        streams = sum(size * number for size, number in sizes) / total
+        found[link] = total / float(cluster.links.bandwidth_bytes_per_s[link]), streams
     return found

@@ -1,23 +1,31 @@
 """How long a step of each running job takes among the others: jobs that meet on links slow each other down.
 
-A training job sends in bursts. Where two jobs of different periods meet on a link, one finds the other sending for the
-share of time that the other sends, and while both send the link is parted by their streams, as max-min fair sharing
-does. Let job ``j`` alone have ``n_jl`` seconds on link ``l`` in a step, ``N_j`` on its busiest link, ``x_j`` seconds of
-network time that are not hidden behind computation, and ``w_jl`` streams. What it sends takes ``s_j`` times as long as alone:
+A training job sends in bursts. Let job ``j`` alone have ``n_jl`` seconds on link ``l`` in a step, ``N_j`` on its busiest link,
+``x_j`` seconds of network time that are not hidden behind computation, and ``w_jl`` streams; among others what it sends takes
+``s_j`` times as long, and it sends this share of the time:
 
-    u_k   = min(1, N_k s_k / T_k)                          share of time in which k sends
-    c_jkl = n_jl / max(N_j, x_j) n_kl / N_k w_kl / w_jl    what k costs j on link l while it sends
-    s_j   = 1 + a max_l sum_k c_jkl u_k + b sum_k max_l c_jkl u_k
-    T_j   = alone_j + x_j (s_j - 1)
+    u_k = min(1, N_k s_k / T_k)
 
-The first sum is the link that holds a message up most, as all flows of a collective wait for the slowest; the second
-one counts that other jobs disturb other links of it at other times. Constants ``a`` and ``b`` are fitted. The fixed point
-is approached from below, in a fixed number of rounds: no job alone on its links is touched, to the last bit, and another
-job, or a network slower as a whole, never makes anybody faster.
+While ``k`` sends on a link, max-min fair sharing leaves ``j`` the share ``w_jl / (w_jl + w_kl)``, or more if ``k`` does not
+want its own. With ``d_jl = n_jl / max(N_j, x_j)`` and ``e_kl = n_kl / N_k`` of the link wanted, that costs ``j``
+
+    c_jkl = (1 - t) d_jl e_kl w_kl / w_jl                                   if each sends at full rate, some of the time
+          + t max(0, d_jl / max(w_jl / (w_jl + w_kl), 1 - e_kl) - 1)        if each sends all the time, at some rate
+
+A burst of ``j`` that meets several of ``k`` is slowed by their mean rate, one that meets a part of a single one by the mean
+of its time; between them lies ``v_jk = u_k / (1 + h (1 - u_k) max_l c_jkl)``. Then
+
+    s_j = 1 + a max_l sum_k c_jkl v_jk + b sum_k max_l c_jkl v_jk
+    T_j = alone_j + x_j (s_j - 1)
+
+The first sum is of the link that holds messages up most, as all flows of a collective wait for the slowest; the second one
+counts that other jobs disturb other links of it at other times. The constants ``a``, ``b``, ``h`` and ``t`` are fitted. The fixed
+point is approached from below, in a fixed number of rounds: who shares no link is not touched, to the last bit, and another
+job, or a slower network, never makes anybody faster.
 
 Where jobs take turns (`INTERLEAVED`), those with steps of one length shift their phases so that they disturb each other only
-as far as their bursts do not fit into one period (`contention.interleaving`): of the time ``q_j q_k`` in which two of them
-would send at once, ``q_j + q_k - 1`` is left, and on a link whose jobs all keep their phases, what they want beyond it.
+as far as their bursts do not fit into one period (`contention.interleaving`): of the time ``u_j u_k`` in which two of them
+would send at once, ``u_j + u_k - 1`` is left, and on a link whose jobs all keep their phases, what they want beyond it.
 
 Legend: ``J`` running jobs, ``e`` loads of all jobs: links that each one uses.
 
@@ -33,7 +41,7 @@ import numpy as np
 
 from ...compiled import njit
 
-ROUNDS = 5
+ROUNDS = 4
 """After so many rounds step times change by less than a hundredth; the constants are fitted to that many."""
 
 SAME_PERIOD = 1e-6
@@ -42,10 +50,8 @@ SAME_PERIOD = 1e-6
 INTERLEAVED = 2
 """Mode in which jobs take turns; in any other their bursts meet by chance."""
 
-CONSTANTS = np.array([0.74, 0.095])
-"""Weights of the link on which a job is disturbed most, ``a``, and of every other job wherever it is, ``b``.
-
-Fitted by least error of step time to simulated sets of jobs, see ``docs/sharing.md``."""
+CONSTANTS = np.array([0.93, 0.08, 0.51, 0.64])
+"""``a``, ``b``, ``h`` and ``t``, fitted by least error of step time to simulated sets of jobs, see ``docs/sharing.md``."""
 
 
 @njit(error_model="numpy")
@@ -74,38 +80,51 @@ def step_times(  # type: ignore[no-untyped-def]
         for e in range(first_load[j], first_load[j + 1]):
             busiest_s[j] = max(busiest_s[j], load_busy_s[e])
         exposed_s[j] = min(max(busiest_s[j] - hidden_s[j], 0.0), alone_s[j])
-    link_start, who, share, takes, yields = _shared_links(
-        num_jobs, first_load, load_link, load_busy_s, load_streams, busiest_s, np.maximum(busiest_s, exposed_s)
-    )
-    worst = np.zeros((num_jobs, num_jobs))  # max over links of c_jkl
-    for link in range(len(link_start) - 1):
-        for a in range(link_start[link], link_start[link + 1]):
-            for b in range(link_start[link], link_start[link + 1]):
-                if a != b:
-                    worst[who[a], who[b]] = max(worst[who[a], who[b]], yields[a] * takes[b])
+    start, who, load = _shared_links(num_jobs, first_load, load_link, load_busy_s)
+    share = np.empty(len(who))
+    for i in range(len(who)):
+        share[i] = load_busy_s[load[i]] / busiest_s[who[i]]
+    cost, worst = _costs(start, who, load, share, load_streams, busiest_s, exposed_s, constants[3])
     slowdown, sends, held_up = np.ones(num_jobs), np.zeros(num_jobs), np.zeros(num_jobs)
+    meets = np.zeros((num_jobs, num_jobs))  # v_jk
     for _ in range(ROUNDS):
         for j in range(num_jobs):
             sends[j] = min(1.0, busiest_s[j] * slowdown[j] / out_step_s[j])
-            held_up[j] = 0.0
-        for link in range(len(link_start) - 1):
-            _hold_up(link_start[link], link_start[link + 1], who, share, takes, yields, sends, alone_s, mode, held_up)
         for j in range(num_jobs):
             disturbed = 0.0
-            if mode == INTERLEAVED:
-                for k in range(num_jobs):
-                    disturbed += worst[j, k] * sends[k] * _meeting(alone_s[j], alone_s[k], sends[j], sends[k])
-            else:
-                for k in range(num_jobs):
-                    disturbed += worst[j, k] * sends[k]
-            slowdown[j] = 1.0 + constants[0] * held_up[j] + constants[1] * disturbed
+            for k in range(num_jobs):
+                if worst[j, k] > 0.0:
+                    meets[j, k] = sends[k] / (1.0 + constants[2] * worst[j, k] * (1.0 - sends[k]))
+                    left = _left_in_turns(alone_s[j], alone_s[k], sends[j], sends[k]) if mode == INTERLEAVED else 1.0
+                    disturbed += worst[j, k] * meets[j, k] * left
+            slowdown[j] = 1.0 + constants[1] * disturbed
+            held_up[j] = 0.0
+        pair = 0
+        for link in range(len(start) - 1):
+            first, last = start[link], start[link + 1]
+            in_turns = mode == INTERLEAVED and first < last
+            wanted = 0.0
+            if in_turns:
+                for i in range(first, last):
+                    in_turns = in_turns and _is_same(alone_s[who[first]], alone_s[who[i]])
+                    wanted += sends[who[i]] * share[i]
+            for i in range(first, last):
+                j = who[i]
+                here = 0.0
+                for other in range(first, last):
+                    here += cost[pair] * meets[j, who[other]]
+                    pair += 1
+                if in_turns:
+                    here *= _left(wanted - 1.0, sends[j] * share[i] * (wanted - sends[j] * share[i]))
+                held_up[j] = max(held_up[j], here)
         for j in range(num_jobs):
+            slowdown[j] += constants[0] * held_up[j]
             out_step_s[j] = alone_s[j] + exposed_s[j] * (slowdown[j] - 1.0)
 
 
 @njit(error_model="numpy")
-def _shared_links(num_jobs, first_load, load_link, load_busy_s, load_streams, busiest_s, network_s):  # type: ignore[no-untyped-def]
-    """Loads of the links that more than one job uses, link by link: whose, its share of its busiest, what it takes, what it yields."""
+def _shared_links(num_jobs, first_load, load_link, load_busy_s):  # type: ignore[no-untyped-def]
+    """Jobs on each link that more than one job uses, one link behind the other: starts, job and load of each."""
     num_links = 0
     for e in range(first_load[0], first_load[num_jobs]):
         num_links = max(num_links, load_link[e] + 1)
@@ -116,48 +135,52 @@ def _shared_links(num_jobs, first_load, load_link, load_busy_s, load_streams, bu
     start = np.zeros(num_links + 1, np.int64)
     for link in range(num_links):
         start[link + 1] = start[link] + (users[link] if users[link] > 1 else 0)
-    size = start[num_links]
-    who, share, takes, yields = np.empty(size, np.int64), np.empty(size), np.empty(size), np.empty(size)
+    who, load = np.empty(start[num_links], np.int64), np.empty(start[num_links], np.int64)
     for j in range(num_jobs):
         for e in range(first_load[j], first_load[j + 1]):
             link = load_link[e]
             if load_busy_s[e] > 0.0 and start[link] < start[link + 1]:
                 users[link] -= 1
-                place = start[link] + users[link]
-                who[place] = j
-                share[place] = load_busy_s[e] / busiest_s[j]
-                takes[place] = share[place] * load_streams[e]
-                yields[place] = load_busy_s[e] / network_s[j] / load_streams[e]
-    return start, who, share, takes, yields
+                who[start[link] + users[link]] = j
+                load[start[link] + users[link]] = e
+    return start, who, load
 
 
 @njit(error_model="numpy")
-def _hold_up(first, last, who, share, takes, yields, sends, alone_s, mode, held_up):  # type: ignore[no-untyped-def]
-    """Note for each job on a link how much longer the others let its messages take there, where no other link is worse."""
-    total = wanted = 0.0
-    keep_phases = mode == INTERLEAVED
-    for a in range(first, last):
-        total += takes[a] * sends[who[a]]
-        if keep_phases:
-            keep_phases = _is_same(alone_s[who[first]], alone_s[who[a]])
-            wanted += sends[who[a]] * share[a]
-    for a in range(first, last):
-        j = who[a]
-        here = yields[a] * (total - takes[a] * sends[j])
-        if keep_phases:
-            own = sends[j] * share[a]
-            by_chance = own * (wanted - own)
-            here *= min(1.0, max(0.0, wanted - 1.0) / by_chance) if by_chance > 0.0 else 0.0
-        held_up[j] = max(held_up[j], here)
+def _costs(start, who, load, share, streams, busiest_s, exposed_s, at_some_rate):  # type: ignore[no-untyped-def]
+    """``c_jkl`` of all pairs on each link, zero of a job with itself; and the greatest of each two jobs, ``(J, J)``."""
+    num_pairs = 0
+    for link in range(len(start) - 1):
+        num_pairs += (start[link + 1] - start[link]) ** 2
+    cost = np.zeros(num_pairs)
+    worst = np.zeros((len(busiest_s), len(busiest_s)))
+    pair = 0
+    for link in range(len(start) - 1):
+        for a in range(start[link], start[link + 1]):
+            j = who[a]
+            own = share[a] * busiest_s[j] / max(busiest_s[j], exposed_s[j])
+            own_streams = streams[load[a]]
+            for b in range(start[link], start[link + 1]):
+                if a != b:
+                    other_streams = streams[load[b]]
+                    left = max(own_streams / (own_streams + other_streams), 1.0 - share[b])
+                    found = (1.0 - at_some_rate) * own * share[b] * other_streams / own_streams
+                    cost[pair] = found + at_some_rate * max(0.0, own / left - 1.0)
+                    worst[j, who[b]] = max(worst[j, who[b]], cost[pair])
+                pair += 1
+    return cost, worst
 
 
 @njit(error_model="numpy")
-def _meeting(one_s, other_s, one_sends, other_sends):  # type: ignore[no-untyped-def]
+def _left_in_turns(one_s, other_s, one_sends, other_sends):  # type: ignore[no-untyped-def]
     """Share of their meetings by chance that is left to two jobs which take turns."""
-    if not _is_same(one_s, other_s):
-        return 1.0
-    by_chance = one_sends * other_sends
-    return min(1.0, max(0.0, one_sends + other_sends - 1.0) / by_chance) if by_chance > 0.0 else 0.0
+    return _left(one_sends + other_sends - 1.0, one_sends * other_sends) if _is_same(one_s, other_s) else 1.0
+
+
+@njit(error_model="numpy")
+def _left(excess, by_chance):  # type: ignore[no-untyped-def]
+    """Share of meetings by chance that does not fit."""
+    return min(1.0, max(0.0, excess) / by_chance) if by_chance > 0.0 else 0.0
 
 
 @njit(error_model="numpy")
