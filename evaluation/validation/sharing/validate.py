@@ -22,8 +22,8 @@ from .simulated_sets import SimulatedSet
 
 FAIR = 1
 
-FITTED_SEED, UNSEEN_SEED = 1, 2
-"""Of the sets to which the constants were fitted, and of the others."""
+FITTED_SEEDS, UNSEEN_SEED = (1, 2), 3
+"""Of the sets by which the model was made and its constants were fitted, and of the others."""
 
 QUICK_SETS = 20
 
@@ -118,7 +118,7 @@ def validate(
 def simulated(
     num_sets: int, seed: int, folder: Path | None = None, progress: Callable[[int, int], None] = lambda done, of: None
 ) -> tuple[SimulatedSet, ...]:
-    """The first sets of a seed; arguments and errors as of `validate`."""
+    """The first sets of a seed in which a link is shared; arguments and errors as of `validate`."""
     if num_sets < 1:
         raise ConfigError("must be at least 1", field="--sets", value=num_sets)
     sets = []
@@ -154,12 +154,13 @@ def predicted_s(one: SimulatedSet, constants: ArrayLike = CONSTANTS) -> NDArray[
     return found
 
 
-def mean_error(sets: Sequence[SimulatedSet], constants: ArrayLike = CONSTANTS) -> float:
-    """Mean relative error of the step times of jobs that share links."""
-    errors = [
-        abs(found / job.together_s - 1)
-        for one in sets
-        for job, found in zip(one.jobs, predicted_s(one, constants).tolist(), strict=True)
-        if job.shares
-    ]
-    return float(np.mean(errors))
+def sharing_errors(sets: Sequence[SimulatedSet], constants: ArrayLike = CONSTANTS) -> NDArray[np.float64]:
+    """Relative errors of the step times of jobs that share links."""
+    return np.array(
+        [
+            found / job.together_s - 1
+            for one in sets
+            for job, found in zip(one.jobs, predicted_s(one, constants).tolist(), strict=True)
+            if job.shares
+        ]
+    )

@@ -11,6 +11,7 @@ from meshwright.cli import run_command_line
 from meshwright.errors import ConfigError
 from meshwright.evaluation.validation.sharing import kept_sets, validate
 from meshwright.evaluation.validation.sharing.drawn_sets import CLUSTERS, NUM_JOBS, cluster_of, draw
+from meshwright.evaluation.validation.sharing.fit import fit
 from meshwright.evaluation.validation.sharing.simulated_sets import FEWEST_STEPS, SimulatedJob, SimulatedSet, simulated
 
 
@@ -107,6 +108,18 @@ def test_the_command_tells_the_table_and_exits_by_what_is_allowed(monkeypatch, t
         assert "4.0 %" in capsys.readouterr().out
     assert run_command_line(["validate", "sharing", "--max-p95-error", "0.05"]) == 1
     assert np.isclose(json.loads(out.read_text())["groups"][0]["mean_error"], 0.04)
+
+
+def test_the_fit_finds_constants_from_which_step_times_were_made():
+    made = np.array([0.8, 0.1, 0.5, 0.6])
+    drawn = [one_set(job(1.0, 0), job(1.0, 0, 1), job(1.0, 1, alone_s=factor)) for factor in (1.0, 1.4, 2.0, 3.0)]
+    sets = []
+    for one in drawn:
+        told = validate.predicted_s(one, made).tolist()
+        jobs = tuple(of.model_copy(update={"together_s": step_s}) for of, step_s in zip(one.jobs, told, strict=True))
+        sets.append(one.model_copy(update={"jobs": jobs}))
+    assert np.abs(validate.sharing_errors(sets, made)).max() < 1e-9
+    assert np.abs(validate.sharing_errors(sets, fit(sets))).mean() < 0.005
 
 
 def test_no_set_is_refused():

@@ -42,7 +42,7 @@ import numpy as np
 from ...compiled import njit
 
 ROUNDS = 4
-"""After so many rounds step times change by less than a hundredth; the constants are fitted to that many."""
+"""More of them change step times by some hundredths where much is shared; the constants are fitted to that many."""
 
 SAME_PERIOD = 1e-6
 """Steps that differ by less than this share keep their phases, as in `contention.interleaving`."""
@@ -50,8 +50,8 @@ SAME_PERIOD = 1e-6
 INTERLEAVED = 2
 """Mode in which jobs take turns; in any other their bursts meet by chance."""
 
-CONSTANTS = np.array([0.93, 0.08, 0.51, 0.64])
-"""``a``, ``b``, ``h`` and ``t``, fitted by least error of step time to simulated sets of jobs, see ``docs/sharing.md``."""
+CONSTANTS = np.array([0.93, 0.08, 0.55, 0.61])
+"""``a``, ``b``, ``h`` and ``t``: of least error on 59 simulated sets of jobs (``meshwright calibrate sharing``; ``docs/sharing.md``)."""
 
 
 @njit(error_model="numpy")
