@@ -55,7 +55,7 @@ test-schedulers: $(STAMP) ## Install and start real schedulers, launch what was 
 validate-network: $(STAMP) ## As root: hold the network model against gloo over shaped wires between namespaces
 	@$(BIN)/meshwright validate network $(ARGS)
 
-validate-sharing: $(STAMP) ## Hold the fast model of shared links against 500 simulated sets of jobs; goes on where it stopped; half an hour
+validate-sharing: $(STAMP) ## Hold the fast model of shared links against 500 simulated sets of jobs; goes on where it stopped; a quarter of an hour
 	@$(BIN)/meshwright validate sharing --sets 500 --keep .cache/sharing $(ARGS)
 
 stress: $(STAMP) ## Start 2,000 jobs of each launch script whose hosts end at once; minutes
