@@ -29,7 +29,7 @@ QUICK_SETS = 20
 
 
 @dataclass(frozen=True)
-class Errors:
+class GroupErrors:
     """Relative errors of step times of some jobs.
 
     Attributes:
@@ -62,7 +62,7 @@ class SharingValidation:
     sets: tuple[SimulatedSet, ...]
     predicted_s: tuple[tuple[float, ...], ...]
 
-    def errors(self) -> list[Errors]:
+    def errors(self) -> list[GroupErrors]:
         """Of all jobs, of those that share links, and of these by cluster and by jobs of the set."""
         rows = [
             (one.cluster, f"{len(one.jobs)} jobs", job.shares, found / job.together_s - 1, job.alone_s / job.together_s - 1)
@@ -75,7 +75,9 @@ class SharingValidation:
             groups += [
                 (name, [row for row in sharing if row[column] == name]) for name in sorted({row[column] for row in sharing})
             ]
-        return [Errors(name, tuple(abs(r[3]) for r in some), tuple(abs(r[4]) for r in some)) for name, some in groups if some]
+        return [
+            GroupErrors(name, tuple(abs(r[3]) for r in some), tuple(abs(r[4]) for r in some)) for name, some in groups if some
+        ]
 
     def to_data(self) -> dict[str, Any]:
         """Plain data: a row for each job, and the groups."""
