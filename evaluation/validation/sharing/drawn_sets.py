@@ -204,23 +204,24 @@ def _draw_job(rng: np.random.Generator, cluster: str) -> tuple[str, Layout]:
         if float(rng.random()) < 1 / 3:
             samples = _one(rng, [16, 32, 64])
             keys = {"dp": world, "micro_batch": samples, "global_batch": samples * world, "overlap_dp": float(rng.random()) < 0.7}
-            return _one(rng, CONVNETS), Layout(**keys)
+            return _one(rng, CONVNETS), Layout.model_validate(keys)
         name, tp, pp = _one(rng, sorted(TRANSFORMERS)), _one(rng, [1, 2, 4]), _one(rng, [1, 1, 2, 4])
         if world % (tp * pp) or tp > per_host:
             continue
         dp, micro_batch = world // (tp * pp), _one(rng, [1, 2, 4])
         num_micro_batches = _one(rng, [1, 2]) if pp == 1 else pp * _one(rng, [1, 2])
-        layout = Layout(
-            tp=tp,
-            pp=pp,
-            dp=dp,
-            micro_batch=micro_batch,
-            global_batch=micro_batch * dp * num_micro_batches,
-            zero=0 if dp == 1 else _one(rng, [0, 0, 1, 2, 3]) if pp == 1 else _one(rng, [0, 1]),
-            sequence_parallel=tp > 1,
-            overlap_dp=float(rng.random()) < 0.6,
-            overlap_pp=float(rng.random()) < 0.3,
-        )
+        keys = {
+            "tp": tp,
+            "pp": pp,
+            "dp": dp,
+            "micro_batch": micro_batch,
+            "global_batch": micro_batch * dp * num_micro_batches,
+            "zero": 0 if dp == 1 else _one(rng, [0, 0, 1, 2, 3]) if pp == 1 else _one(rng, [0, 1]),
+            "sequence_parallel": tp > 1,
+            "overlap_dp": float(rng.random()) < 0.6,
+            "overlap_pp": float(rng.random()) < 0.3,
+        }
+        layout = Layout.model_validate(keys)
         if is_legal(_shape(name)[0], layout, _shape(name)[1]):
             return name, layout
 

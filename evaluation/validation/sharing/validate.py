@@ -71,10 +71,10 @@ class SharingValidation:
         ]
         sharing = [row for row in rows if row[2]]
         groups = [("all jobs", rows), ("jobs that share links", sharing)]
-        for column in (0, 1):
-            groups += [
-                (name, [row for row in sharing if row[column] == name]) for name in sorted({row[column] for row in sharing})
-            ]
+        for cluster in sorted({row[0] for row in sharing}):
+            groups.append((cluster, [row for row in sharing if row[0] == cluster]))
+        for number in sorted({row[1] for row in sharing}):
+            groups.append((number, [row for row in sharing if row[1] == number]))
         return [
             GroupErrors(name, tuple(abs(r[3]) for r in some), tuple(abs(r[4]) for r in some)) for name, some in groups if some
         ]
