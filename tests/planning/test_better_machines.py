@@ -2,7 +2,6 @@
 
 import os
 import random
-from dataclasses import replace
 from itertools import pairwise, product
 from math import prod
 
@@ -20,6 +19,7 @@ from meshwright.devices import device_type
 from meshwright.errors import PlanError
 from meshwright.jobs.load import load_graph, load_shape
 from meshwright.planners.layouts.graph_search import GraphSearch
+from meshwright.planners.layouts.request import SearchRequest
 from meshwright.planners.layouts.search import LayoutSearch
 from meshwright.planners.layouts.space import LayoutSpace
 from meshwright.planning.estimate import pricer
@@ -61,7 +61,7 @@ NETWORKS = [
 PAIRS = {"kind": "matrix", "devices_per_host": 2, "bandwidth_gbytes_per_s": None, "latency_us": None}
 NETWORKS += [PAIRS, NETWORKS[0] | {"hosts_per_leaf": 3}, NETWORKS[1] | {"devices_per_host": 2}]
 ENDINGS = {"_per_s": 1, "_gbytes": 1, "_efficiency": 1, "_us": -1, "_ns": -1, "oversubscription": -1}
-MIXTURE = replace(load_shape("zoo:gpt2-small")[0], name="mixture", num_experts=4, experts_per_token=2)
+MIXTURE = load_shape("zoo:gpt2-small")[0].model_copy(update={"name": "mixture", "num_experts": 4, "experts_per_token": 2})
 SHAPES = {name: load_shape(f"zoo:{name}")[0] for name in ("bert-base", "gpt2-small")} | {"mixture": MIXTURE}
 GRAPHS = ("alexnet", "squeezenet", "vgg16")
 NUM_CASES = int(os.environ.get("MESHWRIGHT_CASES", "40"))
@@ -153,16 +153,16 @@ def price_s(data, costs, job, layout, *, searches):
             check_fits(work, capacity)
             if not searches:
                 return pricer(cluster, costs).step_s(work)
-            keep = {key: (getattr(layout, key),) for key in ("tp", "cp", "micro_batch", "schedule", "virtual_stages")}
-            space = LayoutSpace(SHAPES[job], LENGTH, layout.global_batch, per_host, keep)
+            keys = ("tp", "cp", "micro_batch", "schedule", "virtual_stages")
+            request = SearchRequest(keep=",".join(f"{key}={getattr(layout, key)}" for key in keys), top=1)
+            space = LayoutSpace(SHAPES[job], LENGTH, layout.global_batch, per_host, request)
             kernels = kernel_model(device, costs.of_layouts.kernels)
-            search = LayoutSearch(space, device, capacity, wires, costs.overlap_slowdown, 1, kernels=kernels)
+            search = LayoutSearch(space, device, capacity, wires, costs.overlap_slowdown, kernels=kernels)
             return search.run([layout.world]).ranking[0].step_s
         graph = load_graph(f"zoo:{job}", device=device, batch_size=16)
         if searches:
-            keep = {"virtual_stages": (1, 2), "overlap_dp": (layout.overlap_dp,)}
-            keep |= {"pp": (layout.pp,), "micro_batch": (layout.micro_batch,)}
-            search = GraphSearch(graph, 16, device, capacity, per_host, wires, costs, keep, top=1)
+            keep = f"virtual_stages=1|2,overlap_dp={layout.overlap_dp},pp={layout.pp},micro_batch={layout.micro_batch}".lower()
+            search = GraphSearch(graph, 16, device, capacity, per_host, wires, costs, SearchRequest(keep=keep, top=1))
             return search.run([8]).ranking[0].step_s
         work = cut(graph, cluster, layout, costs)
         check_graph_fits(work, capacity)

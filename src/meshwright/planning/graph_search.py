@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -21,23 +20,12 @@ from ..jobs.graph import JobGraph
 from ..jobs.job import Job
 from ..jobs.load import JobSource, load_graph
 from ..planners.layouts.graph_search import GraphSearch
-from ..planners.layouts.results import Counts, RankedLayout
+from ..planners.layouts.request import SearchRequest
+from ..planners.layouts.results import RankedLayout
 from ..plans import PlacementPlan, check, layout_plan, place
 from ..plans.document import Rank, Stage
 from .graph_estimate import timed_graph
 from .search_table import LayoutRow, RankedLayouts
-
-
-@dataclass(frozen=True)
-class GraphSearchAsked:
-    """What is asked of a search, as `search.search_layouts` explains it."""
-
-    batch: int | None
-    keep: Mapping[str, tuple[Any, ...]]
-    orders: tuple[str, ...]
-    top: int | None
-    num_steps: int
-    on_best: Callable[[RankedLayout, Counts], None]
 
 
 @dataclass(frozen=True)
@@ -98,9 +86,7 @@ class GraphLayoutsFound(RankedLayouts):
             old.devices_per_host,
             old.wires,
             old.costs,
-            old.keep,
-            old.orders,
-            top=1,
+            dataclasses.replace(old.request, top=1, on_best=SearchRequest.on_best),
         )
         searched = search.run([self.best.devices])
         other = dataclasses.replace(self, searched=searched, graph=graph, search=search)
@@ -142,7 +128,7 @@ def stages(work: GraphWork, ranks: Sequence[Rank]) -> tuple[Stage, ...]:
 
 
 def search_graph(
-    source: JobSource, cluster: Cluster, device_counts: Sequence[int], costs: CostSettings, asked: GraphSearchAsked
+    source: JobSource, cluster: Cluster, device_counts: Sequence[int], costs: CostSettings, request: SearchRequest
 ) -> GraphLayoutsFound:
     """Search all layouts of a job graph on a cluster of equal devices.
 
@@ -152,8 +138,8 @@ def search_graph(
     """
     device = cluster.device_types[0]
     is_analytic = source.spec.startswith("zoo:")
-    graph, left_out = timed_graph(source, cluster, asked.batch if is_analytic else None)
-    batch = asked.batch or graph.samples_per_step
+    graph, left_out = timed_graph(source, cluster, request.batch if is_analytic else None)
+    batch = request.batch or graph.samples_per_step
     if batch is None:
         problem = f"{graph.name} does not say how many samples its figures hold for, which is then taken for the batch of a step"
         raise PlanError(problem, field="--batch")
@@ -165,11 +151,8 @@ def search_graph(
         cluster.num_devices // cluster.num_hosts,
         group_network(cluster, costs),
         costs,
-        asked.keep,
-        asked.orders,
-        asked.top,
-        asked.on_best,
+        request,
     )
     searched = search.run(device_counts)
-    told = (*left_out, *remarks(searched.ranking[0].layout, has_layers=False, asked=asked.keep))
-    return GraphLayoutsFound(source.spec, asked.num_steps, cluster, searched, graph, search, remarks=told)
+    told = (*left_out, *remarks(searched.ranking[0].layout, has_layers=False, asked=request.kept))
+    return GraphLayoutsFound(source.spec, request.num_steps, cluster, searched, graph, search, remarks=told)

@@ -7,10 +7,11 @@ chosen order, stages with the layers that were priced.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -26,16 +27,14 @@ from ..errors import PlanError
 from ..jobs.job import Job
 from ..jobs.load import JobSource, load_graph
 from ..jobs.transformer import TransformerShape
-from ..planners.layouts.results import Counts, RankedLayout
+from ..planners.layouts.request import SearchRequest
+from ..planners.layouts.results import RankedLayout
 from ..planners.layouts.search import LayoutSearch
-from ..planners.layouts.space import LayoutSpace, parse_keep
+from ..planners.layouts.space import LayoutSpace
 from ..plans import PlacementPlan, layout_plan, place
-from ..plans.rank_order import ORDERS, check_order
-from .graph_search import GraphSearchAsked, search_graph
+from .graph_search import search_graph
 from .priced import check_kernels
 from .search_table import LayoutRow, RankedLayouts
-
-DEFAULT_NUM_STEPS = 10_000
 
 
 @dataclass(frozen=True)
@@ -85,12 +84,11 @@ class LayoutsFound(RankedLayouts):
         """See `RankedLayouts.with_batch`."""
         old = self.search
         search = LayoutSearch(
-            replace(old.space, global_batch=batch),
+            replace(old.space, global_batch=batch, request=replace(old.space.request, top=1, on_best=SearchRequest.on_best)),
             old.device,
             old.capacity_bytes,
             old.wires,
             old.slowdown,
-            top=1,
             kernels=old.kernels,
         )
         searched = search.run([self.best.devices])
@@ -121,19 +119,13 @@ class LayoutsFound(RankedLayouts):
 def search_layouts(
     job: str,
     cluster: str | Cluster,
+    request: SearchRequest | None = None,
     *,
-    batch: int | None = None,
-    sequence_length: int | None = None,
-    devices: str | Sequence[int] | None = None,
-    keep: str = "",
-    order: str | None = None,
-    top: int | None = 10,
-    num_steps: int = DEFAULT_NUM_STEPS,
     costs: CostSettings | None = None,
     graphs_dir: str | Path | None = None,
     keep_input_ops: bool = False,
     profile_batch: int | None = None,
-    on_best: Callable[[RankedLayout, Counts], None] = lambda found, counts: None,
+    **options: Any,
 ) -> RankedLayouts:
     """Search all layouts.
 
@@ -141,19 +133,12 @@ def search_layouts(
         job: as `load_graph` reads it; a transformer (``zoo:NAME`` or the path of a ``config.json``) is cut along all axes, any
             other job graph by ``dp`` and ``pp``.
         cluster: ``preset:NAME``, a path, or a cluster of equal devices.
-        batch: sequences, or samples, of a step over all ranks; by default the job's own, which a ``config.json`` or a profile
-            does not have (that of a profile is then ``profile_batch``).
-        sequence_length: tokens of a transformer's sequence; by default the model's own, 2,048 at most.
-        devices: how many to use: all, or a number, several with commas between, or a range ``A-B``.
-        keep: values to which keys of the layout are kept (see `planners.layouts.space.parse_keep`).
-        order: the only rank order to try.
-        top: how many layouts to rank; None ranks every one that fits.
-        num_steps: training steps of the plan.
+        request: batch, devices, what is kept, and how many layouts are ranked.
         costs: choices of the cost model, as for `estimate.estimate`.
         graphs_dir: where bare names are looked up.
         keep_input_ops: whether the ``Input`` ops of a profile, which time the data loader, count.
         profile_batch: samples for which the figures of a profile hold; by default the batch.
-        on_best: called with each layout that is better than all before.
+        options: in place of a request the fields of `SearchRequest`, as ``batch=64, devices="8,16"``.
 
     Returns:
         `LayoutsFound` of a transformer, `GraphLayoutsFound` of any other job.
@@ -162,58 +147,45 @@ def search_layouts(
         PlanError: no batch, an impossible number of devices, or no layout is legal or fits.
         MeshwrightError: job, cluster or a file that the costs name are missing or wrong.
     """
+    request = request or SearchRequest(**options)
     where = load_cluster(cluster) if isinstance(cluster, str) else cluster
     chosen = (costs or CostSettings()).of_layouts
-    for field, value in (("--batch", batch), ("--sequence-length", sequence_length), ("--top", top)):
-        if value is not None and value < 1:
-            raise PlanError("must be at least 1", field=field, value=value)
     if len(where.device_types) > 1:
         names = ", ".join(kind.name for kind in where.device_types)
         raise PlanError(f"a search wants devices of one type, {where.name} has {names}", field="cluster")
-    orders = ORDERS if order is None else (check_order(order),)
-    kept, counts = parse_keep(keep), device_counts(devices, where)
+    counts = device_counts(request.devices, where)
     source = JobSource(job, graphs_dir, keep_input_ops, profile_batch)
     known = source.shape()
     if known is None:
-        if sequence_length is not None:
-            raise PlanError("the job has no sequences", field="--sequence-length", value=sequence_length)
+        if request.sequence_length is not None:
+            raise PlanError("the job has no sequences", field="--sequence-length", value=request.sequence_length)
         check_kernels(chosen)
-        asked = GraphSearchAsked(batch, kept, orders, top, num_steps, on_best)
-        return search_graph(source, where, counts, chosen, asked)
+        return search_graph(source, where, counts, chosen, request)
     shape, own_batch = known
-    if batch is None and not job.startswith("zoo:"):
+    if request.batch is None and not job.startswith("zoo:"):
         raise PlanError("a config.json has no batch; say how many sequences a step has over all ranks", field="--batch")
-    length = shape.default_sequence_length if sequence_length is None else sequence_length
+    length = request.sequence_length or shape.default_sequence_length
     if shape.learned_positions and length > shape.max_positions:
         raise PlanError(f"{shape.name} has only {shape.max_positions} positions", field="--sequence-length", value=length)
-    space = LayoutSpace(
-        shape,
-        length,
-        own_batch if batch is None else batch,
-        where.num_devices // where.num_hosts,
-        kept,
-        orders,
-    )
+    space = LayoutSpace(shape, length, request.batch or own_batch, where.num_devices // where.num_hosts, request)
     search = LayoutSearch(
         space,
         where.device_types[0],
         float(where.memory_bytes.min()),
         group_network(where, chosen),
         chosen.overlap_slowdown,
-        top,
-        on_best,
         kernels=kernel_model(where.device_types[0], chosen.kernels, chosen.software),
     )
     searched = search.run(counts)
-    told = remarks(searched.ranking[0].layout, has_layers=True, asked=kept)
-    return LayoutsFound(job, num_steps, where, searched, shape, search, remarks=told)
+    told = remarks(searched.ranking[0].layout, has_layers=True, asked=request.kept)
+    return LayoutsFound(job, request.num_steps, where, searched, shape, search, remarks=told)
 
 
 def device_counts(wanted: str | Sequence[int] | None, cluster: Cluster) -> list[int]:
     """How many devices to try, rising: whole hosts, or a part of one.
 
     Args:
-        wanted: as `search_layouts` says.
+        wanted: as `SearchRequest.devices` says.
         cluster: of which the first devices are taken.
 
     Raises:

@@ -18,6 +18,7 @@ from meshwright.errors import PlanError
 from meshwright.jobs import load_graph
 from meshwright.jobs.graph import JobGraph
 from meshwright.planners.layouts.graph_search import GraphSearch
+from meshwright.planners.layouts.request import SearchRequest
 from meshwright.plans.partition import Layout
 
 from ...draws import draws
@@ -49,7 +50,7 @@ def drawn(seed, num_ops, samples=8):
 
 
 def search(graph, batch=8, capacity=80e9, **rest):
-    return GraphSearch(graph, batch, A100, capacity, 8, group_network(CLUSTER), **rest)
+    return GraphSearch(graph, batch, A100, capacity, 8, group_network(CLUSTER), request=SearchRequest(**rest))
 
 
 def combinations_of(n, k):
@@ -88,7 +89,7 @@ def test_the_best_layout_is_that_of_brute_force(seed, num_ops, capacity):
                             works = [describe_graph(graph, layout, A100, cuts=cuts) for cuts in combinations_of(num_ops, pp * v)]
                             fits = [w for w in works if graph_peak_memory(w)[1].total <= capacity]
                             everything += [graph_step_s(w, wires, 1.0, order) for w in fits]
-    one = search(graph, capacity=capacity, orders=orders, top=3)
+    one = search(graph, capacity=capacity, top=3)
     if not everything:
         with pytest.raises(PlanError, match="GB short"):
             one.run([4])
@@ -130,7 +131,7 @@ def test_every_layout_holds_its_devices_and_its_batch():
 
 def test_what_is_kept_is_all_that_is_tried():
     graph = load_graph("zoo:alexnet", device=A100, batch_size=64)
-    keep = {"pp": (2,), "schedule": ("interleaved",), "virtual_stages": (3,), "recompute": ("full",), "overlap_dp": (False, True)}
+    keep = "pp=2,schedule=interleaved,virtual_stages=3,recompute=full,overlap_dp=false|true"
     layouts = list(search(graph, batch=64, keep=keep).layouts(8))
     assert layouts
     for layout in layouts:
@@ -149,11 +150,11 @@ def test_a_micro_batch_is_a_share_of_the_batch_that_was_profiled():
     ("rest", "told"),
     [
         (
-            {"keep": {"tp": (2, 4)}},
+            {"keep": "tp=2|4"},
             r"keep\.tp: cuts layers, which a graph of ops does not tell; it is cut by dp and pp \(got '2\|4'\)",
         ),
-        ({"keep": {"pp": (3,)}}, r"no layout of drawn-1 is legal on 4 devices"),
-        ({"batch": 7, "keep": {"dp": (4,)}}, r"batch: no layout of drawn-1 is legal"),
+        ({"keep": "pp=3"}, r"no layout of drawn-1 is legal on 4 devices"),
+        ({"batch": 7, "keep": "dp=4"}, r"batch: no layout of drawn-1 is legal"),
         ({"capacity": 1e9}, r"memory: no layout of drawn-1 fits 4 devices; closest is .* where a device has 1\.0 GB"),
     ],
 )

@@ -12,7 +12,7 @@ and more only where the layout cannot be passed by whatever its cut. Layouts for
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from itertools import product
@@ -29,8 +29,8 @@ from ...devices import DeviceType
 from ...errors import PlanError
 from ...jobs.graph import JobGraph
 from ...plans.partition import Layout, hidden_unasked
-from ...plans.rank_order import ORDERS
 from ...plans.stages import layer_starts
+from .request import SearchRequest
 from .results import Counts, Findings, RankedLayout, Searched, layout_text
 from .space import DEFAULTS, KnownOrders, divisors, regular_orders, union_of_orders
 
@@ -94,10 +94,7 @@ class GraphSearch:
         devices_per_host: devices of a host.
         wires: prices messages.
         costs: chooses the compute model, and the slowdown of what runs side by side.
-        keep: by key of the layout, the values that are tried; a key that is not searched takes each of its values too.
-        orders: rank orders that are tried.
-        top: how many layouts are ranked; None ranks all that fit.
-        on_best: called with each layout that is better than all before.
+        request: what is asked: the values that are kept, the rank orders that are tried, how many layouts are ranked.
 
     Raises:
         PlanError: an axis is kept along which a graph of ops cannot be cut.
@@ -110,20 +107,18 @@ class GraphSearch:
     devices_per_host: int
     wires: GroupNetwork
     costs: CostSettings = field(default_factory=CostSettings)
-    keep: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
-    orders: tuple[str, ...] = ORDERS
-    top: int | None = 10
-    on_best: Callable[[RankedLayout, Counts], None] = lambda found, counts: None
+    request: SearchRequest = field(default_factory=SearchRequest)
     counts: Counts = field(default_factory=Counts)
 
     def __post_init__(self) -> None:
+        self.keep = self.request.kept
         for axis in UNCUT:
             if self.keep.get(axis, (1,)) != (1,):
                 problem = "cuts layers, which a graph of ops does not tell; it is cut by dp and pp"
                 raise PlanError(problem, field=f"keep.{axis}", value="|".join(map(str, self.keep[axis])))
         self._chains: dict[tuple[int, str], Chain] = {}
         self._known_orders: KnownOrders = {}
-        self._found = Findings(self.top, self.on_best, self.counts)
+        self._found = Findings(self.request, self.counts)
         self._closest: tuple[float, Layout] | None = None
         self._put_off: dict[tuple[Layout, str], _Cut | None] = {}  # of which the cut took long to find
 
@@ -142,7 +137,7 @@ class GraphSearch:
         waiting: list[_Waiting] = []
         for world in worlds:
             for layout in self.layouts(world):
-                orders = regular_orders(layout, self.devices_per_host, self.orders, self.wires, self._known_orders)
+                orders = regular_orders(layout, self.devices_per_host, self.request.orders, self.wires, self._known_orders)
                 if not orders:
                     self.counts.illegal += 1
                 elif (one := self._uncut(layout, orders) or self._bounded(layout, orders, QUICK_STEPS)) is not None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_right, insort
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from ...plans.partition import Layout, hidden_unasked
+from .request import SearchRequest
 from .space import DEFAULTS, SEARCHED
 
 
@@ -114,13 +114,12 @@ class Findings:
     """What a search has priced so far: the best, the front, and all.
 
     Args:
-        top: layouts of the ranking that are wanted; None: all.
-        on_best: called with each layout that is faster than all before, and the counts so far.
+        request: how many layouts of the ranking are wanted, and what is called with each that is faster than all before.
         counts: what became of the layouts; the search counts in it.
     """
 
-    def __init__(self, top: int | None, on_best: Callable[[RankedLayout, Counts], None], counts: Counts) -> None:
-        self._top, self._on_best, self._counts = top, on_best, counts
+    def __init__(self, request: SearchRequest, counts: Counts) -> None:
+        self._top, self._on_best, self._counts = request.top, request.on_best, counts
         self._ranking: list[RankedLayout] = []
         self._examined: list[RankedLayout] = []
         self._front = Front()

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import gc
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from itertools import islice
@@ -81,8 +81,6 @@ class LayoutSearch:
         capacity_bytes: memory of a device.
         wires: prices messages.
         slowdown: factor on kernels and messages that run side by side.
-        top: how many layouts are ranked; None ranks all that fit.
-        on_best: called with each layout that is better than all before.
         counts: what became of the layouts.
         kernels: prices kernels; by default by the device's own constants.
     """
@@ -92,8 +90,6 @@ class LayoutSearch:
     capacity_bytes: float
     wires: GroupNetwork
     slowdown: float = OVERLAP_SLOWDOWN
-    top: int | None = 10
-    on_best: Callable[[RankedLayout, Counts], None] = lambda found, counts: None
     counts: Counts = field(default_factory=Counts)
     kernels: KernelModel | None = None
 
@@ -102,7 +98,7 @@ class LayoutSearch:
         self._kernels = RememberedKernels(model.device, model.constants, model.software)
         self._pricers: dict[str, BoundedPricer] = {}
         self._optimists: dict[int, LowerBound] = {}
-        self._found = Findings(self.top, self.on_best, self.counts)
+        self._found = Findings(self.space.request, self.counts)
         self._closest: Shortfall | None = None
 
     def run(self, worlds: Sequence[int]) -> Searched:
@@ -175,7 +171,7 @@ class LayoutSearch:
                 bounds = self._bounds(work)
                 if bounds and (found := self._priced(work, memory_bytes, bounds)).step_s < told_s:
                     told_s = found.step_s
-                    self.on_best(found, self.counts)
+                    self.space.request.on_best(found, self.counts)
         self.counts.prices = 0
 
     def _fitting(self, world: int) -> Iterator[tuple[LayoutFamily, tuple[Leaf, ...], LayoutWork, float]]:
