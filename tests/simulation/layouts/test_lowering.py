@@ -1,7 +1,5 @@
 """Lowering of layouts: steps worked by hand, and what holds of every lowered layout."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -115,7 +113,7 @@ SMALL = (
 @pytest.mark.parametrize("chosen", SMALL, ids=str)
 @pytest.mark.parametrize("contention", ["independent", "serialised"])
 def test_the_kernel_and_the_plain_reference_agree_on_lowered_layouts(chosen, contention):
-    shape = replace(shapes()["experts"][0], num_layers=4)
+    shape = shapes()["experts"][0].model_copy(update={"num_layers": 4})
     step = layout_step(describe(shape, chosen, 512), HOST)
     execution = lower(step, RankNetwork(HOST, np.arange(chosen.world)), CostSettings(contention=contention)).execution
     for ours, theirs in zip(kernel.schedule(execution), list_scheduling.schedule(execution), strict=True):

@@ -25,7 +25,7 @@ from ..pipelines.waits import waits
 from ..process_groups.group_network import GroupNetwork, PlacedNetwork, lanes_of, whole_lane
 from ..process_groups.lanes import Lane, Stand
 from ..work.operations import Message, Pass, input_part, weight_part
-from ..work.work import ZERO_BUBBLE, LayoutWork, describe, step_flops
+from ..work.work import LayoutWork, describe, step_flops
 from .gradient_overlap import exposed_after, exposed_before, stage_spans
 from .kernels import KernelModel, kernel_model
 from .passes import OVERLAP_SLOWDOWN, PassTime, pass_time
@@ -195,8 +195,7 @@ class Pricer:
 
     def optimizer_s(self, work: LayoutWork, stage: int) -> float:
         """Seconds in which a rank of a stage updates what it holds."""
-        gradient_bytes = 4 if work.key.fp32_gradients else work.key.element_bytes
-        return self.model.optimizer_s(work.stages[stage].optimizer_parameters, gradient_bytes)
+        return self.model.optimizer_s(work.stages[stage].optimizer_parameters, work.layout.gradient_bytes)
 
     def _step(self, work: LayoutWork, lane: Lane, run: _Run) -> tuple[float, int]:
         """Seconds of a step, and the stage that decides.
@@ -268,13 +267,13 @@ class Pricer:
 
     def _block_times(self, work: LayoutWork, at: Mapping[str, Stand] | None = None) -> dict[str, _Times]:
         layout, groups = work.layout, self.lanes(work)[0].at(0) if at is None else at
-        parts = layout.schedule in ZERO_BUBBLE and layout.pp > 1
+        parts = layout.parts_gradients
         # Besides the work itself the groups' places on the hosts decide.
-        sends_weights = work.key.gathers_parameters or work.key.reduces_gradients
+        sends_weights = layout.zero >= 3 or layout.reduces_in_passes
         weights = (groups["shard"], groups["expert_dp"]) if sends_weights else ()
         key = (work.shape, work.key, parts, groups["tp"], groups["cp"], groups["ep"], *weights)
         if key not in self._blocks:
-            width = work.key.element_bytes
+            width = layout.number_bytes
 
             def seconds(item: Message) -> float:
                 return self.message_s(item, layout, groups[item.axis])
@@ -332,7 +331,7 @@ class Pricer:
             is_backward: whether they follow the last backward passes, else the first forward ones wait for them.
             way_s: of a transfer between two chunks of the stage.
         """
-        kind = (2 if work.layout.schedule in ZERO_BUBBLE and work.layout.pp > 1 else 1) if is_backward else 0
+        kind = (2 if work.layout.parts_gradients else 1) if is_backward else 0
         seconds = {name: times.task_s()[kind] for name, times in blocks.items()}
         spans = stage_spans(work, stage, seconds, is_backward=is_backward, way_s=way_s)
         shown_s = (exposed_after if is_backward else exposed_before)(spans, messages)

@@ -16,7 +16,7 @@ from ...clusters.cluster import Cluster
 from ...costs.process_groups.group_network import group_network
 from ...costs.settings import CostSettings
 from ...costs.work.graph_work import describe_graph
-from ...costs.work.work import ZERO_BUBBLE, describe
+from ...costs.work.work import describe
 from ...errors import ExportError, GraphError
 from ...jobs.graph import JobGraph
 from ...jobs.transformer import TransformerShape
@@ -74,8 +74,8 @@ def _step(plan: PlacementPlan, layout: Layout, graph: JobGraph, cluster: Cluster
 
 
 def _cuts_layers(layout: Layout) -> bool:
-    is_parted = layout.schedule in ZERO_BUBBLE and layout.pp > 1
-    return max(layout.tp, layout.cp, layout.ep) > 1 or layout.zero >= 2 or layout.recompute == "selective" or is_parted
+    is_cut = max(layout.tp, layout.cp, layout.ep) > 1
+    return is_cut or layout.zero >= 2 or layout.recompute == "selective" or layout.parts_gradients
 
 
 def _transformer(plan: PlacementPlan, graph: JobGraph, layout: Layout) -> tuple[TransformerShape, int]:

@@ -16,7 +16,7 @@ from ...costs.routing import Routing
 from ...costs.settings import CostSettings
 from ...costs.training_step.kernels import kernel_model
 from ...costs.training_step.step_time import Pricer
-from ...costs.work.work import ZERO_BUBBLE, LayoutWork
+from ...costs.work.work import LayoutWork
 from ...errors import PlanError
 from ..contention.concurrent_jobs import schedule as schedule_together
 from ..contention.placed_job import PlacedJob, check_devices
@@ -153,10 +153,9 @@ def num_tasks(step: StepModel, network: RankNetwork, num_steps: int = STEPS) -> 
     Gradients and parameters are left out, so it is some more, above all where they are cut into many chunks.
     """
     layout, axes = step.layout, Axes(step.layout, network)
-    parts_gradients = layout.schedule in ZERO_BUBBLE and layout.pp > 1
     found = 0
     for chunk in range(layout.pp * layout.virtual_stages):
-        for kind in (FORWARD, BACKWARD, WEIGHT) if parts_gradients else (FORWARD, BACKWARD):
+        for kind in (FORWARD, BACKWARD, WEIGHT) if layout.parts_gradients else (FORWARD, BACKWARD):
             for entry in step.template(chunk, kind, cut=False).entries:
                 found += axes.width if entry.message is None else axes.width // axes.size(entry.message.axis)
     sends = 2 * (layout.pp * layout.virtual_stages - 1) * axes.width if layout.pp > 1 else 0

@@ -20,7 +20,7 @@ from ...costs.training_step.step_time import Pricer
 from ...costs.work import memory
 from ...costs.work.memory import FRAGMENTATION, activation_bytes, stage_memory
 from ...costs.work.operations import Message, Pass, input_part, weight_part
-from ...costs.work.work import ZERO_BUBBLE, LayoutWork
+from ...costs.work.work import LayoutWork
 from ...plans.partition import Layout
 from .pass_segments import Segments, Template
 
@@ -85,11 +85,6 @@ class TransformerStep:
         """How the model is cut."""
         return self.work.layout
 
-    @property
-    def parts_gradients(self) -> bool:
-        """Whether weight gradients are a pass of their own."""
-        return self.layout.schedule in ZERO_BUBBLE and self.layout.pp > 1
-
     def template(self, chunk: int, kind: int, *, cut: bool) -> Template:
         """The pass of a chunk, see `StepModel.template`.
 
@@ -139,7 +134,7 @@ class TransformerStep:
 
     def _made(self, chunk: int, kind: int, cut: bool) -> Template:
         blocks = self._blocks(chunk) if kind == FORWARD else self._blocks(chunk)[::-1]
-        width = self.work.key.element_bytes
+        width = self.layout.number_bytes
         made = Segments(f"chunk {chunk}", self._moves, cut)
         for label, name, (dense, experts) in blocks:
             made.begin()
@@ -167,7 +162,7 @@ class TransformerStep:
         block = {"layer": self.work.layer, "embedding": self.work.embedding, "head": self.work.head}[name]
         if kind == FORWARD:
             return (block.forward,)
-        if not self.parts_gradients:
+        if not self.layout.parts_gradients:
             return block.recompute, block.backward
         return (block.recompute, input_part(block.backward)) if kind == BACKWARD else (weight_part(block.backward),)
 
@@ -182,7 +177,7 @@ class TransformerStep:
                     items,
                     pricer.model,
                     lambda item: pricer.message_s(item, layout, groups[item.axis]),
-                    self.work.key.element_bytes,
+                    self.layout.number_bytes,
                     pricer.slowdown,
                 )
             self._times[key] = total
