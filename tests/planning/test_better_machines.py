@@ -8,22 +8,15 @@ from math import prod
 import pytest
 
 from meshwright.clusters.cluster import Cluster
-from meshwright.costs.process_groups.group_network import group_network
 from meshwright.costs.settings import CostSettings
-from meshwright.costs.training_step.graph_step_time import graph_step_s
-from meshwright.costs.training_step.kernels import kernel_model
-from meshwright.costs.work.graph_memory import check_graph_fits
+from meshwright.costs.training_step.graph_step_time import GraphPricer
 from meshwright.costs.work.memory import check_fits
-from meshwright.costs.work.work import describe, is_legal
+from meshwright.costs.work.work import is_legal
 from meshwright.devices import device_type
 from meshwright.errors import PlanError
-from meshwright.jobs.load import load_graph, load_shape
-from meshwright.planners.layouts.graph_search import GraphSearch
+from meshwright.jobs.load import JobSource, load_graph, load_shape
 from meshwright.planners.layouts.request import SearchRequest
-from meshwright.planners.layouts.search import LayoutSearch
-from meshwright.planners.layouts.space import LayoutSpace
-from meshwright.planning.estimate import pricer
-from meshwright.planning.graph_estimate import cut
+from meshwright.planning.job_work import TransformerWork, cut, work_of
 from meshwright.plans.partition import Layout
 
 HOSTS = {
@@ -145,28 +138,21 @@ def drawn(seed):
 def price_s(data, costs, job, layout, *, searches):
     """Seconds of a step; None where it does not fit."""
     cluster = Cluster.from_data(data)
-    device, capacity, wires = cluster.device_types[0], float(cluster.memory_bytes.min()), group_network(cluster, costs)
-    per_host = cluster.num_devices // cluster.num_hosts
     try:
         if job in SHAPES:
-            work = describe(SHAPES[job], layout, LENGTH)
-            check_fits(work, capacity)
-            if not searches:
-                return pricer(cluster, costs).step_s(work)
+            maker = TransformerWork(f"zoo:{job}", cluster, costs.of_layouts, None, SHAPES[job], LENGTH)
             keys = ("tp", "cp", "micro_batch", "schedule", "virtual_stages")
-            request = SearchRequest(keep=",".join(f"{key}={getattr(layout, key)}" for key in keys), top=1)
-            space = LayoutSpace(SHAPES[job], LENGTH, layout.global_batch, per_host, request)
-            kernels = kernel_model(device, costs.of_layouts.kernels)
-            search = LayoutSearch(space, device, capacity, wires, costs.overlap_slowdown, kernels=kernels)
-            return search.run([layout.world]).ranking[0].step_s
-        graph = load_graph(f"zoo:{job}", device=device, batch_size=16)
-        if searches:
+            keep = ",".join(f"{key}={getattr(layout, key)}" for key in keys)
+            check_fits(maker.peak_memory(maker.work(layout)), maker.capacity_bytes)
+        else:
+            maker = work_of(JobSource(f"zoo:{job}"), cluster, costs.of_layouts, batch_size=16)
             keep = f"virtual_stages=1|2,overlap_dp={layout.overlap_dp},pp={layout.pp},micro_batch={layout.micro_batch}".lower()
-            search = GraphSearch(graph, 16, device, capacity, per_host, wires, costs, SearchRequest(keep=keep, top=1))
-            return search.run([8]).ranking[0].step_s
-        work = cut(graph, cluster, layout, costs)
-        check_graph_fits(work, capacity)
-        return graph_step_s(work, wires, costs.overlap_slowdown)
+        if searches:
+            found = maker.search(SearchRequest(batch=layout.global_batch, keep=keep, top=1)).run([layout.world])
+            return found.ranking[0].step_s
+        work = maker.work(layout)
+        check_fits(maker.peak_memory(work), maker.capacity_bytes)
+        return maker.pricer.step_s(work)
     except PlanError:
         return None
 
@@ -197,8 +183,9 @@ def test_a_faster_network_makes_no_graph_slower():
             layout = Layout(pp=4, micro_batch=micro_batch, global_batch=256)
             cluster = Cluster.from_data(data)
             graph = load_graph("zoo:resnet50", device=cluster.device_types[0], batch_size=256)
-            wires = group_network(cluster, CostSettings())
-            steps.append((micro_batch, factor, graph_step_s(cut(graph, cluster, layout, CostSettings()), wires)))
+            steps.append(
+                (micro_batch, factor, GraphPricer.of(cluster, CostSettings()).step_s(cut(graph, cluster, layout, CostSettings())))
+            )
     steps.sort()
     for (size, _, slower), (same, _, faster) in pairwise(steps):
         assert size != same or faster <= slower

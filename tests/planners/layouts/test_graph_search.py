@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from meshwright.clusters import load_cluster
 from meshwright.costs.process_groups.group_network import group_network
-from meshwright.costs.training_step.graph_step_time import graph_step_s
+from meshwright.costs.training_step.graph_step_time import GraphPricer
 from meshwright.costs.work.graph_memory import graph_peak_memory
 from meshwright.costs.work.graph_work import describe_graph
 from meshwright.devices import device_type
@@ -88,7 +88,7 @@ def test_the_best_layout_is_that_of_brute_force(seed, num_ops, capacity):
                         for order in orders:
                             works = [describe_graph(graph, layout, A100, cuts=cuts) for cuts in combinations_of(num_ops, pp * v)]
                             fits = [w for w in works if graph_peak_memory(w)[1].total <= capacity]
-                            everything += [graph_step_s(w, wires, 1.0, order) for w in fits]
+                            everything += [GraphPricer(A100, wires, 1.0, order).step_s(w) for w in fits]
     one = search(graph, capacity=capacity, top=3)
     if not everything:
         with pytest.raises(PlanError, match="GB short"):
@@ -167,6 +167,6 @@ def test_the_work_of_what_was_found_is_what_was_priced():
     one = search(drawn(3, 6), top=None)
     for found in one.run([4]).ranking[:5]:
         work = one.work(found.layout, found.order)
-        assert graph_step_s(work, one.wires, 1.0, found.order) == found.step_s
+        assert GraphPricer(A100, one.wires, 1.0, found.order).step_s(work) == found.step_s
         assert graph_peak_memory(work)[1].total == found.memory_bytes
         assert math.isfinite(found.step_s)

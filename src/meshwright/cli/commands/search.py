@@ -52,7 +52,7 @@ def search_plans(
         plot_file: where the picture goes.
         json_file: where the plan goes.
     """
-    from ...planning.priced import priced_with
+    from ...planning.estimate import priced_with
     from ...planning.search import search_layouts
 
     _check_files(whole_file, plot_file, json_file)

@@ -104,9 +104,8 @@ class BoundedPricer(Pricer):
         total_s = self.optimizer_s(work, stage)
         least_share = min(1.0, self.slowdown - 1.0) if layout.overlap_dp else 1.0
         for message in (*held.sync, *held.gather):
-            if isinstance(message, Message):
-                seconds = self.message_s(message, layout, groups[message.axis])
-                total_s += seconds * (1.0 if message.axis == "ends" else least_share)
+            seconds = self.message_s(message, layout, groups[message.axis])
+            total_s += seconds * (1.0 if message.axis == "ends" else least_share)
         return total_s
 
 

@@ -164,13 +164,17 @@ def _stage_memory(work: LayoutWork, stage: int, of_layer: _OfLayer) -> StageMemo
     )
 
 
-def check_fits(work: LayoutWork, capacity_bytes: float) -> None:
+def check_fits(peak: tuple[int, StageMemory], capacity_bytes: float) -> None:
     """Refuse a layout that does not fit a device.
+
+    Args:
+        peak: the stage whose ranks need most, and what they hold, see `peak_memory`.
+        capacity_bytes: memory of a device.
 
     Raises:
         PlanError: with what the fullest rank needs and what a device has.
     """
-    stage, memory = peak_memory(work)
+    stage, memory = peak
     if memory.total > capacity_bytes:
         raise PlanError(
             f"a rank of stage {stage} needs {memory.total / 1e9:.1f} GB ({memory.model_state / 1e9:.1f} model state, "

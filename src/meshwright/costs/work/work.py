@@ -21,7 +21,7 @@ from ...jobs.transformer import TransformerShape
 from ...plans.partition import Layout
 from . import layer as blocks
 from .layer import BlockWork
-from .operations import Message, Pass
+from .operations import Message
 
 MOST_BLOCKS = 65_536
 """Blocks that are kept."""
@@ -63,8 +63,8 @@ class StageWork:
     dense_parameters: float
     expert_parameters: float
     optimizer_parameters: float
-    sync: Pass
-    gather: Pass
+    sync: tuple[Message, ...]
+    gather: tuple[Message, ...]
     num_layers: int
 
     @property
@@ -96,7 +96,7 @@ class LayoutWork:
     head: BlockWork
     chunks: tuple[ChunkWork, ...]
     stages: tuple[StageWork, ...]
-    boundary: Pass
+    boundary: tuple[Message, ...]
     key: tuple[object, ...]
 
     @property
@@ -336,7 +336,7 @@ def _stage(layout: Layout, dense: float, experts: float, tied_table: float, num_
     return StageWork(dense, experts, updated, tuple(sync), tuple(gather), num_layers)
 
 
-def _boundary(layout: Layout, sequence_length: int, hidden: int) -> Pass:
+def _boundary(layout: Layout, sequence_length: int, hidden: int) -> tuple[Message, ...]:
     """Each tensor-parallel rank sends its share over its own card; without sequence parallelism they gather it then.
 
     Source:

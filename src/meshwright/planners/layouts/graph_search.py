@@ -22,7 +22,7 @@ from ...costs.process_groups.group_network import GroupNetwork
 from ...costs.settings import CostSettings
 from ...costs.stage_cuts.graph_cuts import find_cuts, least_of
 from ...costs.stage_cuts.unit_chain import Chain
-from ...costs.training_step.graph_step_time import graph_step_s
+from ...costs.training_step.graph_step_time import GraphPricer
 from ...costs.work.graph_memory import graph_peak_memory
 from ...costs.work.graph_work import GraphWork, describe_graph
 from ...devices import DeviceType
@@ -190,6 +190,10 @@ class GraphSearch:
             raise PlanError("no cut of the pipeline fits the devices", field="layout", value=layout_text(layout))
         return found.work
 
+    def pricer(self, order: str) -> GraphPricer:
+        """What prices layouts in a rank order."""
+        return GraphPricer(self.device, self.wires, self.costs.overlap_slowdown, order)
+
     def _pipelines(self, pp: int, num_units: int) -> list[tuple[str, int]]:
         """Schedules, each with numbers of chunks of a stage."""
         if pp == 1:
@@ -289,7 +293,7 @@ class GraphSearch:
 
     def _priced(self, one: _Cut) -> RankedLayout:
         self.counts.prices += 1
-        step_s = graph_step_s(one.work, self.wires, self.costs.overlap_slowdown, one.order)
+        step_s = self.pricer(one.order).step_s(one.work)
         layout = one.work.layout
         return RankedLayout(step_s, one.memory_bytes, layout.world, layout_text(layout), layout, one.order)
 

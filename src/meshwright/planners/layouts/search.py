@@ -139,16 +139,30 @@ class LayoutSearch:
             raise self._refusal(worlds)
         return self._found.searched()
 
+    @property
+    def global_batch(self) -> int:
+        """Sequences of a step."""
+        return self.space.global_batch
+
+    @property
+    def tried_orders(self) -> tuple[str, ...]:
+        """The rank orders that were told of any layout so far, those that number its ranks alike once."""
+        return self.space.tried_orders
+
+    def work(self, layout: Layout, order: str = "") -> LayoutWork:
+        """What every rank of a layout does, whatever its order."""
+        return describe(self.space.shape, layout, self.space.sequence_length, checks=False)
+
     def optimist(self, world: int) -> LowerBound:
         """What bounds layouts of so many ranks."""
         if world not in self._optimists:
-            self._optimists[world] = LowerBound(self.device, self.wires, self.slowdown, self._kernels, world=world)
+            self._optimists[world] = LowerBound(self.device, self.wires, self.slowdown, kernels=self._kernels, world=world)
         return self._optimists[world]
 
     def pricer(self, order: str) -> BoundedPricer:
         """What prices layouts in a rank order; blocks are shared by all orders, since their groups tell them apart."""
         if order not in self._pricers:
-            made = BoundedPricer(self.device, self.wires, self.slowdown, self._kernels, order)
+            made = BoundedPricer(self.device, self.wires, self.slowdown, order, self._kernels)
             first = next(iter(self._pricers.values()), made)
             self._pricers[order] = made.sharing(first)
         return self._pricers[order]
@@ -161,7 +175,7 @@ class LayoutSearch:
         told_s = math.inf
         for level in islice(self.space.levels(world), FIRST_LEVELS):
             for node in level.nodes[:1]:
-                works = [self._describe(self.space.layout(node, leaf)) for leaf in node.leaves]
+                works = [self.work(self.space.layout(node, leaf)) for leaf in node.leaves]
                 fits = [
                     (work, memory_bytes) for work in works if (memory_bytes := peak_memory(work)[1].total) <= self.capacity_bytes
                 ]
@@ -182,7 +196,7 @@ class LayoutSearch:
                 if place == 0 and not self.space.rank_orders(node.base, self.wires):
                     self.counts.illegal += sum(len(other.leaves) for other in level.nodes)
                     break
-                works = [self._describe(layout) for layout in self._by_zero(node)]
+                works = [self.work(layout) for layout in self._by_zero(node)]
                 needs = [peak_memory(work)[1].total for work in works]
                 least = min(needs)
                 if least > self.capacity_bytes:
@@ -205,7 +219,7 @@ class LayoutSearch:
         """The layouts that fit, each with its bound in any rank order."""
         optimist = self.optimist(one.node.world)
         for place, leaf in enumerate(one.leaves):
-            work = self._describe(self.space.layout(one.node, leaf))
+            work = self.work(self.space.layout(one.node, leaf))
             memory_bytes = peak_memory(work)[1].total
             if memory_bytes > self.capacity_bytes:
                 self._note(memory_bytes, work.layout)
@@ -230,9 +244,6 @@ class LayoutSearch:
             if (step_s, place) < (best_s, best_place):
                 best_s, best_place, best = step_s, place, order
         return RankedLayout(best_s, memory_bytes, work.layout.world, layout_text(work.layout), work.layout, best)
-
-    def _describe(self, layout: Layout) -> LayoutWork:
-        return describe(self.space.shape, layout, self.space.sequence_length, checks=False)
 
     def _note(self, memory_bytes: float, layout: Layout) -> None:
         if self._closest is None or memory_bytes < self._closest.memory_bytes:

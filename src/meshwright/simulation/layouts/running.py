@@ -11,10 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from ...clusters.cluster import Cluster
 from ...costs.network import RankNetwork
 from ...costs.pipelines.schedules import BACKWARD, FORWARD, WEIGHT
-from ...costs.process_groups.group_network import group_network
 from ...costs.routing import Routing
 from ...costs.settings import CostSettings
-from ...costs.training_step.kernels import kernel_model
 from ...costs.training_step.step_time import Pricer
 from ...costs.work.work import LayoutWork
 from ...errors import PlanError
@@ -87,10 +85,7 @@ def layout_step(
         names = ", ".join(kind.name for kind in cluster.device_types)
         raise PlanError(f"a layout is priced on devices of one type, {cluster.name} has {names}", field="cluster")
     if pricer is None:
-        device = cluster.device_types[0]
-        pricer = Pricer(
-            device, group_network(cluster, costs), costs.overlap_slowdown, kernel_model(device, costs.kernels, costs.software)
-        )
+        pricer = Pricer.of(cluster, costs)
     return TransformerStep(work, pricer)
 
 

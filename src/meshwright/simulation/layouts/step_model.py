@@ -97,15 +97,15 @@ class TransformerStep:
 
     def boundary(self, chunk: int, kind: int) -> tuple[Message, ...]:
         """The activations of a micro-batch, or their gradients."""
-        return tuple(item for item in self.work.boundary if isinstance(item, Message))
+        return self.work.boundary
 
     def sync(self, stage: int) -> tuple[Message, ...]:
         """Gradients, see `work.StageWork`."""
-        return tuple(item for item in self.work.stages[stage].sync if isinstance(item, Message))
+        return self.work.stages[stage].sync
 
     def gather(self, stage: int) -> tuple[Message, ...]:
         """Parameters, see `work.StageWork`."""
-        return tuple(item for item in self.work.stages[stage].gather if isinstance(item, Message))
+        return self.work.stages[stage].gather
 
     def optimizer_s(self, stage: int) -> float:
         """Seconds of the update of what a rank holds."""
