@@ -248,7 +248,7 @@ class OpGraphWork(JobWork):
 
     def simulated(self, work: GraphWork) -> StepModel:
         """See `JobWork.simulated`."""
-        return GraphStep(work, group_network(self.cluster, self.costs))
+        return GraphStep(work, self.pricer)
 
     def search(self, request: SearchRequest) -> GraphSearch:
         """See `JobWork.search`."""

@@ -123,10 +123,10 @@ def test_any_job_graph_takes_what_its_analytic_path_says():
                 zero=rng.choice([0, 1]),
                 recompute=rng.choice(["none", "full"]),
             )
-            wires = group_network(cluster(place), INDEPENDENT)
             work = describe_graph(graph, layout, cluster(place).device_types[0], INDEPENDENT)
-            simulated_s = run_layout(GraphStep(work, wires), cluster(place), costs=INDEPENDENT).step_s
-            errors[name, place, str(layout)] = simulated_s / GraphPricer(cluster(place).device_types[0], wires).step_s(work) - 1
+            pricer = GraphPricer.of(cluster(place), INDEPENDENT)
+            simulated_s = run_layout(GraphStep(work, pricer), cluster(place), costs=INDEPENDENT).step_s
+            errors[name, place, str(layout)] = simulated_s / pricer.step_s(work) - 1
     assert len(errors) == 40
     assert {key: error for key, error in errors.items() if abs(error) > 0.03} == {}
 

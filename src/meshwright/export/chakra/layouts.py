@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ...clusters.cluster import Cluster
 from ...costs.process_groups.group_network import group_network
 from ...costs.settings import CostSettings
+from ...costs.training_step.graph_step_time import GraphPricer
 from ...costs.work.graph_work import describe_graph
 from ...costs.work.work import describe
 from ...errors import ExportError, GraphError
@@ -67,8 +68,9 @@ def _step(plan: PlacementPlan, layout: Layout, graph: JobGraph, cluster: Cluster
         names = ", ".join(cluster.device_types[kind].name for kind in types.tolist())
         raise ExportError(f"a layout is simulated on devices of one type, the ranks have {names}", field="cluster")
     if not _cuts_layers(layout):
-        work = describe_graph(graph, layout, cluster.device_types[int(types[0])], CostSettings(), stages=plan.stages)
-        return GraphStep(work, group_network(cluster, CostSettings()))
+        device = cluster.device_types[int(types[0])]
+        work = describe_graph(graph, layout, device, CostSettings(), stages=plan.stages)
+        return GraphStep(work, GraphPricer(device, group_network(cluster, CostSettings())))
     shape, length = _transformer(plan, graph, layout)
     return layout_step(describe(shape, layout, length), cluster)
 

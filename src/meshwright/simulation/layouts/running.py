@@ -22,7 +22,6 @@ from ..step import kernel
 from ..step.execution import TaskKind
 from ..step.timeline import Timeline
 from .axes import Axes
-from .graph_step import GraphStep
 from .lowering import Lowered, lower
 from .step_model import StepModel, TransformerStep
 
@@ -118,9 +117,7 @@ def run_layout(
         raise PlanError(f"{cluster.name} has devices 0..{cluster.num_devices - 1}", field="devices", value=device)
     routing = Routing.of(costs)
     network = RankNetwork(cluster, placed, routing=routing)
-    if isinstance(step, TransformerStep | GraphStep):
-        step = step.on(placed)
-    lowered = lower(step, network, costs, num_steps=num_steps)
+    lowered = lower(step.on(placed), network, costs, num_steps=num_steps)
     job = PlacedJob(lowered.execution, placed, 0.0, costs.contention == "fair", costs.overlap_slowdown, routing)
     check_devices([job], cluster)
     is_plain = not job.is_fair and job.overlap_slowdown == 1
