@@ -7,7 +7,7 @@ asks again.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
@@ -64,8 +64,8 @@ class JobWork(ABC):
     samples: int | None
     left_out: tuple[str, ...] = field(default=(), kw_only=True)
     has_layers: ClassVar[bool]
-    stage_memory: ClassVar[Callable[[Any, int], StageMemory]]
-    peak_memory: ClassVar[Callable[[Any], tuple[int, StageMemory]]]
+    stage_memory: ClassVar[staticmethod[[Any, int], StageMemory]]
+    peak_memory: ClassVar[staticmethod[[Any], tuple[int, StageMemory]]]
 
     @property
     @abstractmethod
@@ -141,7 +141,8 @@ class TransformerWork(JobWork):
     shape: TransformerShape
     sequence_length: int
     has_layers = True
-    stage_memory, peak_memory = staticmethod(stage_memory), staticmethod(peak_memory)
+    stage_memory = staticmethod(stage_memory)
+    peak_memory = staticmethod(peak_memory)
 
     @property
     def name(self) -> str:
@@ -218,7 +219,8 @@ class OpGraphWork(JobWork):
 
     graph: JobGraph
     has_layers = False
-    stage_memory, peak_memory = staticmethod(graph_stage_memory), staticmethod(graph_peak_memory)
+    stage_memory = staticmethod(graph_stage_memory)
+    peak_memory = staticmethod(graph_peak_memory)
 
     @property
     def name(self) -> str:

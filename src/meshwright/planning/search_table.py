@@ -12,6 +12,7 @@ from ..clusters.cluster import Cluster
 from ..costs.pipelines.waits import bubble_time_fraction
 from ..costs.training_step.idle_keys import remarks
 from ..costs.training_step.step_figures import StepTime
+from ..costs.training_step.step_pricer import StepPricer
 from ..devices import DeviceType
 from ..errors import PlanError
 from ..planners.layouts.graph_search import GraphSearch
@@ -148,7 +149,8 @@ class RankedLayouts:
 
     def row(self, found: RankedLayout) -> LayoutRow:
         """A layout with its figures."""
-        step = self.search.pricer(found.order).price_work(self.search.work(found.layout, found.order))
+        pricer: StepPricer = self.search.pricer(found.order)
+        step = pricer.price_work(self.search.work(found.layout, found.order))
         return LayoutRow(found, step, step.rate, found[:3] in self.front)
 
     @cached_property

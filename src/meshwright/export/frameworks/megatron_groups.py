@@ -63,8 +63,8 @@ def allows(degrees: ParallelDegrees, order: str) -> bool:
     """
     if order == DEFAULT_ORDER or degrees.pp == 1:
         return order == DEFAULT_ORDER or degrees.ep == 1
-    pipelines = (rank_groups(sizes(degrees), order, "pp") for sizes in (dense_sizes, expert_sizes))
-    return degrees.ep == 1 and np.array_equal(*pipelines)
+    dense, expert = (rank_groups(sizes(degrees), order, "pp") for sizes in (dense_sizes, expert_sizes))
+    return degrees.ep == 1 and np.array_equal(dense, expert)
 
 
 def groups(degrees: ParallelDegrees, order: str) -> dict[str, NDArray[np.int64]]:

@@ -119,7 +119,6 @@ class GraphSearch:
         self._chains: dict[tuple[int, str], Chain] = {}
         self._known_orders: KnownOrders = {}
         self._found = Findings(self.request, self.counts)
-        self._closest: tuple[float, Layout] | None = None
         self._put_off: dict[tuple[Layout, str], _Cut | None] = {}  # of which the cut took long to find
 
     @property
@@ -287,8 +286,7 @@ class GraphSearch:
         memory_bytes = graph_peak_memory(found)[1].total
         if memory_bytes <= self.capacity_bytes:
             return _Cut(order, found, memory_bytes), least_bytes
-        if self._closest is None or memory_bytes < self._closest[0]:
-            self._closest = memory_bytes, layout
+        self._found.note(memory_bytes, layout)
         return None, least_bytes
 
     def _priced(self, one: _Cut) -> RankedLayout:
@@ -303,15 +301,9 @@ class GraphSearch:
 
     def _refusal(self, worlds: Sequence[int]) -> PlanError:
         devices = "-".join(str(world) for world in sorted({worlds[0], worlds[-1]}))
-        if self._closest is None:
-            problem = f"no layout of {self.graph.name} is legal on {devices} devices: dp x pp ranks, dp dividing the batch"
-            return PlanError(problem, field="batch", value=self.global_batch)
-        need, has = self._closest[0] / 1e9, self.capacity_bytes / 1e9
-        problem = (
-            f"no layout of {self.graph.name} fits {devices} devices; closest is {layout_text(self._closest[1])}, "
-            f"which needs {need:.1f} GB where a device has {has:.1f} GB: {need - has:.1f} GB short"
-        )
-        return PlanError(problem, field="memory")
+        problem = f"no layout of {self.graph.name} is legal on {devices} devices: dp x pp ranks, dp dividing the batch"
+        too_large = self._found.too_large(self.graph.name, devices, self.capacity_bytes)
+        return too_large or PlanError(problem, field="batch", value=self.global_batch)
 
 
 _SEARCHED = ("tp", "cp", "ep", "pp", "dp", "micro_batch", "schedule", "virtual_stages", "recompute", "zero")

@@ -6,6 +6,7 @@ from bisect import bisect_right, insort
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from ...errors import PlanError
 from ...plans.partition import Layout, hidden_unasked
 from .request import SearchRequest
 from .space import DEFAULTS, SEARCHED
@@ -123,6 +124,7 @@ class Findings:
         self._ranking: list[RankedLayout] = []
         self._examined: list[RankedLayout] = []
         self._front = Front()
+        self._closest: tuple[float, Layout] | None = None
 
     def __bool__(self) -> bool:
         """Whether anything was found."""
@@ -143,6 +145,22 @@ class Findings:
         if self._top is None or len(self._ranking) < self._top or bound_s <= self._ranking[-1].step_s:
             return False
         return self._front.dominates(bound_s, memory_bytes, devices)
+
+    def note(self, memory_bytes: float, layout: Layout) -> None:
+        """Note a layout that does not fit."""
+        if self._closest is None or memory_bytes < self._closest[0]:
+            self._closest = memory_bytes, layout
+
+    def too_large(self, name: str, devices: str, capacity_bytes: float) -> PlanError | None:
+        """What is wrong where no layout of a job fits, with the one that comes closest; None where none was legal."""
+        if self._closest is None:
+            return None
+        need, has = self._closest[0] / 1e9, capacity_bytes / 1e9
+        problem = (
+            f"no layout of {name} fits {devices} devices; closest is {layout_text(self._closest[1])}, "
+            f"which needs {need:.1f} GB where a device has {has:.1f} GB: {need - has:.1f} GB short"
+        )
+        return PlanError(problem, field="memory")
 
     def searched(self) -> Searched:
         """All of it."""

@@ -42,13 +42,6 @@ FIRST_LEVELS = 24
 """Of so many levels of the tree, those of the most promising degrees, a layout each is priced for an early answer."""
 
 
-class Shortfall(NamedTuple):
-    """The layout that comes closest to fitting, where none does."""
-
-    memory_bytes: float
-    layout: Layout
-
-
 class _Waiting(NamedTuple):
     """The layouts of a node with one ZeRO stage, or one of them, that are still to be looked at; the least bound is next.
 
@@ -99,7 +92,6 @@ class LayoutSearch:
         self._pricers: dict[str, BoundedPricer] = {}
         self._optimists: dict[int, LowerBound] = {}
         self._found = Findings(self.space.request, self.counts)
-        self._closest: Shortfall | None = None
 
     def run(self, worlds: Sequence[int]) -> Searched:
         """Search layouts of every given number of devices.
@@ -200,7 +192,7 @@ class LayoutSearch:
                 needs = [peak_memory(work)[1].total for work in works]
                 least = min(needs)
                 if least > self.capacity_bytes:
-                    self._note(least, works[needs.index(least)].layout)
+                    self._found.note(least, works[needs.index(least)].layout)
                     self.counts.infeasible += sum(len(other.leaves) for other in level.nodes[place:])
                     break
                 for work, memory_bytes in zip(works, needs, strict=True):
@@ -222,7 +214,7 @@ class LayoutSearch:
             work = self.work(self.space.layout(one.node, leaf))
             memory_bytes = peak_memory(work)[1].total
             if memory_bytes > self.capacity_bytes:
-                self._note(memory_bytes, work.layout)
+                self._found.note(memory_bytes, work.layout)
                 self.counts.infeasible += 1
             else:
                 bound_s = max(one.bound_s, optimist.bound_s(work))
@@ -245,21 +237,12 @@ class LayoutSearch:
                 best_s, best_place, best = step_s, place, order
         return RankedLayout(best_s, memory_bytes, work.layout.world, layout_text(work.layout), work.layout, best)
 
-    def _note(self, memory_bytes: float, layout: Layout) -> None:
-        if self._closest is None or memory_bytes < self._closest.memory_bytes:
-            self._closest = Shortfall(memory_bytes, layout)
-
     def _refusal(self, worlds: Sequence[int]) -> PlanError:
         devices = "-".join(str(world) for world in sorted({worlds[0], worlds[-1]}))
-        if self._closest is None:
-            problem = f"no layout is legal on {devices} devices"
-            for key, value, why in self.space.kept_in_vain(worlds):
-                return PlanError(f"{why}, so that {problem}", field=f"--keep.{key}", value=value)
-            problem += ": tp x cp x pp x dp ranks, dp dividing the batch"
-            return PlanError(problem, field="batch", value=self.space.global_batch)
-        need, has = self._closest.memory_bytes / 1e9, self.capacity_bytes / 1e9
-        problem = (
-            f"no layout of {self.space.shape.name} fits {devices} devices; closest is {layout_text(self._closest.layout)}, "
-            f"which needs {need:.1f} GB where a device has {has:.1f} GB: {need - has:.1f} GB short"
-        )
-        return PlanError(problem, field="memory")
+        if (too_large := self._found.too_large(self.space.shape.name, devices, self.capacity_bytes)) is not None:
+            return too_large
+        problem = f"no layout is legal on {devices} devices"
+        for key, value, why in self.space.kept_in_vain(worlds):
+            return PlanError(f"{why}, so that {problem}", field=f"--keep.{key}", value=value)
+        problem += ": tp x cp x pp x dp ranks, dp dividing the batch"
+        return PlanError(problem, field="batch", value=self.space.global_batch)
