@@ -1,7 +1,5 @@
-"""What the ranks of a layout do in a step, as the lowering reads it: a transformer's `LayoutWork`, priced.
-
-`StepModel` is the form; a pipeline of any job graph has it too, see `graph_step`.
-"""
+"""What the ranks of a layout do in a step, as the lowering reads it: `StepModel`, here of a transformer, in `graph_step` of any
+other job graph."""
 
 from __future__ import annotations
 
