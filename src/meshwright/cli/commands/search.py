@@ -106,9 +106,9 @@ def _show(found: RankedLayouts, top: int, json_file: str | None) -> None:
         ("=" * (place in found.ties and len(found.ties) > 1) + f"{place + 1}", found.searched.ranking[place]) for place in places
     ]
     _table(out, f"Best layouts of {found.name} on {name}, {found.batch_text}", found, rows)
-    told = ["bubble %: of the step, idle by the schedule alone; with equal stages (p - 1) / (v m) of the ideal time"]
+    remarks = ["bubble %: of the step, idle by the schedule alone; with equal stages (p - 1) / (v m) of the ideal time"]
     if len(found.ties) > 1:
-        told.insert(
+        remarks.insert(
             0, "=: as fast as the fastest, as far as predictions can tell, the simplest first; the number is the rank by time"
         )
     for one in found.better_batches[:1]:
@@ -116,8 +116,8 @@ def _show(found: RankedLayouts, top: int, json_file: str | None) -> None:
         more = (
             f"{one.gain:.0%} more {rate.removesuffix('_per_s')}/s ({there:,.0f} against {here:,.0f}), with {one.row.found.text}"
         )
-        told.append(f"--batch {one.global_batch} brings {more}")
-    output.tell_remarks(out, told)
+        remarks.append(f"--batch {one.global_batch} brings {more}")
+    output.print_remarks(out, remarks)
     front = found.searched.front
     numbers = sorted({one.devices for one in front}, reverse=True)
     if len(numbers) > 1:
@@ -151,7 +151,7 @@ def _numbered(layouts: Sequence[RankedLayout]) -> list[tuple[str, RankedLayout]]
 def _table(out: Console, title: str, found: RankedLayouts, layouts: Sequence[tuple[str, RankedLayout]]) -> None:
     """Print layouts with their figures; a column that is the same in all rows goes into the title, or, if empty, nowhere.
 
-    Where the terminal is narrow the rank order stands with the layout, and the rate, which the time tells, is left out.
+    Where the terminal is narrow, the rank order is in the layout's column; the rate, which follows from the time, is left out.
     """
     rows = [(label, found.row(one)) for label, one in layouts]
     one = rows[0][1]
