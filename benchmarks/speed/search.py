@@ -11,6 +11,7 @@ from meshwright.costs.process_groups.group_network import group_network
 from meshwright.jobs.load import load_shape
 from meshwright.jobs.readers.huggingface import shape_of
 from meshwright.jobs.transformer import TransformerShape
+from meshwright.planners.layouts.request import SearchRequest
 from meshwright.planners.layouts.results import Counts, RankedLayout, Searched
 from meshwright.planners.layouts.search import LayoutSearch
 from meshwright.planners.layouts.space import LayoutSpace
@@ -55,10 +56,11 @@ def _run(shape: TransformerShape, batch: int, cluster: Cluster, top: int | None)
     def tell(found: RankedLayout, counts: Counts) -> None:
         told_s.append(time.perf_counter() - began)
 
-    space = LayoutSpace(shape, shape.default_sequence_length, batch, cluster.num_devices // cluster.num_hosts)
+    request = SearchRequest(top=top, on_best=tell)
+    space = LayoutSpace(shape, shape.default_sequence_length, batch, cluster.num_devices // cluster.num_hosts, request)
     device = cluster.device_types[0]
     began = time.perf_counter()
-    search = LayoutSearch(space, device, device.memory_bytes, group_network(cluster), top=top, on_best=tell)
+    search = LayoutSearch(space, device, device.memory_bytes, group_network(cluster))
     searched = search.run([cluster.num_devices])
     return time.perf_counter() - began, told_s[0], searched
 

@@ -28,7 +28,6 @@ from ...costs.training_step.kernels import KernelModel, KernelSettings, kernel_s
 from ...costs.training_step.passes import pass_time
 from ...costs.training_step.step_time import Pricer
 from ...costs.work import layer
-from ...costs.work.layer_key import BlockKey
 from ...costs.work.work import LayoutWork, describe
 from ...devices import device_type
 from ...errors import InputFileError
@@ -224,7 +223,7 @@ def _layer_residuals(model: KernelModel, figures: dict[str, tuple[float, float]]
             recompute=recompute,
             attention="unfused",
         )
-        work = layer.layer(shape, BlockKey.of(layout, 2048))
+        work = layer.layer(shape, layout, 2048)
         for part, items, measured_ms in (
             ("forward", work.forward, figures[name][0]),
             ("backward", work.recompute + work.backward, figures[name][1]),

@@ -14,12 +14,16 @@ from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Self, TypeVar, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from . import files, quantities, yaml12
 from .errors import ConfigError
 from .yaml12 import Lines, Location, dotted
+
+Count = Annotated[int, Field(strict=True, ge=1)]
+Index = Annotated[int, Field(strict=True, ge=0)]
+Switch = Annotated[bool, Field(strict=True)]
 
 
 class Settings(BaseModel):

@@ -10,6 +10,7 @@ import typer
 from meshwright.cli import run_command_line
 from meshwright.cli.app import app
 from meshwright.costs.settings import CostSettings
+from meshwright.planners.layouts.request import SearchRequest
 from meshwright.planning.estimate import estimate
 from meshwright.planning.search import search_layouts
 
@@ -82,9 +83,15 @@ def options(command):
     return [parameter for parameter in found.params if parameter.param_type_name == "option"]
 
 
+def parameters(command):
+    """Those of the Python function, and where it is given a request, its fields."""
+    found = dict(inspect.signature(counterpart(command)).parameters)
+    return found | (dict(inspect.signature(SearchRequest).parameters) if "request" in found else {})
+
+
 @pytest.mark.parametrize("command", OPTIONS)
 def test_every_option_is_a_parameter_in_python_or_says_why_not(command):
-    names = set(inspect.signature(counterpart(command)).parameters)
+    names = set(parameters(command))
     for option in options(command):
         spelled = max(option.opts, key=len)
         if spelled == "--help":
@@ -110,7 +117,9 @@ def test_a_command_without_options_calls_python_with_its_defaults(command, monke
     arguments = FIRST[command]
     with pytest.raises(ReachedError):
         run_command_line(["plan" if command == "search" else command, *arguments])
-    optional = {key: p.default for key, p in wanted.parameters.items() if p.default is not inspect.Parameter.empty}
+    if request := called.pop("request", None):
+        called |= vars(request)
+    optional = {key: p.default for key, p in parameters(command).items() if p.default is not inspect.Parameter.empty}
     for key, default in optional.items():
         if key in called and key not in SHOWN:
             assert _neutral(called[key]) == _neutral(default), key

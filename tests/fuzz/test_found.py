@@ -111,7 +111,7 @@ def test_an_op_in_a_stage_that_the_job_does_not_have_is_named(tmp_path, monkeypa
 
 @pytest.mark.parametrize("keep", ["dp=1|2|", "tp=", "dp=|1", "schedule="])
 def test_a_kept_value_that_is_not_there_is_asked_for(keep):
-    from meshwright.planners.layouts.space import parse_keep
+    from meshwright.planners.layouts.request import parse_keep
 
     with pytest.raises(MeshwrightError, match=r"keep\.\w+: wants a value, or several with \| between"):
         parse_keep(keep)

@@ -14,11 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.costs.pipelines.schedules import BACKWARD, FORWARD, WEIGHT
+from meshwright.costs.work import graph_memory, memory
+from meshwright.simulation.layouts.graph_step import GraphStep
 from meshwright.simulation.layouts.running import LayoutRun
 from meshwright.simulation.layouts.stage_tasks import Row
 from meshwright.simulation.layouts.step_model import StepModel, TransformerStep
 from meshwright.simulation.step.chrome_trace import chrome_trace
 from meshwright.simulation.step.memory_over_time import MemoryOverTime
+
+WASTE = 1 + memory.FRAGMENTATION
 
 
 def layout_memory(step: StepModel, run: LayoutRun) -> MemoryOverTime:
@@ -34,7 +38,7 @@ def layout_memory(step: StepModel, run: LayoutRun) -> MemoryOverTime:
     time_s: list[NDArray[np.float64]] = []
     memory_bytes: list[NDArray[np.float64]] = []
     for stage in range(layout.pp):
-        held = float(step.held_bytes(stage))
+        held = float(held_bytes(step, stage))
         passes = [passed for passed in run.lowered.passes if passed.stage == stage]
         at_s = np.stack([_first(start_s, p.starts) if p.kind == FORWARD else _last(finish_s, p.ends) for p in passes])
         change = np.array([_change(step, passed.chunk, passed.kind) for passed in passes])
@@ -51,14 +55,35 @@ def layout_trace(step: StepModel, run: LayoutRun) -> dict[str, Any]:
     """The steps that ran for Perfetto and chrome://tracing, see `chrome_trace`."""
     lowered, timeline = run.lowered, run.timeline
     words = tuple(operation.replace("_", "-") for operation in lowered.operations)
-    memory = layout_memory(step, run)
-    return chrome_trace(lowered.execution, lowered, timeline.start_s, timeline.finish_s, memory, operations=words)
+    held = layout_memory(step, run)
+    return chrome_trace(lowered.execution, lowered, timeline.start_s, timeline.finish_s, held, operations=words)
+
+
+def held_bytes(step: StepModel, stage: int) -> float:
+    """What a rank holds all the time: everything but what micro-batches keep for their backward passes."""
+    if isinstance(step, TransformerStep):
+        return memory.stage_memory(step.work, stage).total - WASTE * memory.activation_bytes(step.work, stage)
+    if isinstance(step, GraphStep):
+        return graph_memory.graph_stage_memory(step.work, stage).total - WASTE * graph_memory.most_kept_bytes(step.work, stage)
+    return step.held_bytes(stage)
+
+
+def kept_bytes(step: StepModel, chunk: int) -> float:
+    """Activations of a chunk that a micro-batch keeps for its backward pass, with what an allocator cannot reuse of them."""
+    if isinstance(step, TransformerStep):
+        return WASTE * step.work.chunks[chunk].num_layers * memory.kept_bytes(step.work)
+    return WASTE * graph_memory.kept_bytes(step.work, chunk) if isinstance(step, GraphStep) else step.kept_bytes(chunk)
+
+
+def put_off_bytes(step: TransformerStep, chunk: int) -> float:
+    """What of them a weight gradient that is put off keeps."""
+    return WASTE * step.work.chunks[chunk].num_layers * memory.put_off_bytes(step.work)
 
 
 def _change(step: StepModel, chunk: int, kind: int) -> float:
     """By how much the memory changes when a forward pass begins, or when another one is done."""
-    kept = step.kept_bytes(chunk)
-    put_off = step.put_off_bytes(chunk) if isinstance(step, TransformerStep) and step.parts_gradients else 0.0
+    kept = kept_bytes(step, chunk)
+    put_off = put_off_bytes(step, chunk) if isinstance(step, TransformerStep) and step.layout.parts_gradients else 0.0
     return {FORWARD: kept, BACKWARD: put_off - kept, WEIGHT: -put_off}[kind]
 
 

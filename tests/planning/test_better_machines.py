@@ -2,28 +2,21 @@
 
 import os
 import random
-from dataclasses import replace
 from itertools import pairwise, product
 from math import prod
 
 import pytest
 
 from meshwright.clusters.cluster import Cluster
-from meshwright.costs.process_groups.group_network import group_network
 from meshwright.costs.settings import CostSettings
-from meshwright.costs.training_step.graph_step_time import graph_step_s
-from meshwright.costs.training_step.kernels import kernel_model
-from meshwright.costs.work.graph_memory import check_graph_fits
+from meshwright.costs.training_step.graph_step_time import GraphPricer
 from meshwright.costs.work.memory import check_fits
-from meshwright.costs.work.work import describe, is_legal
+from meshwright.costs.work.work import is_legal
 from meshwright.devices import device_type
 from meshwright.errors import PlanError
-from meshwright.jobs.load import load_graph, load_shape
-from meshwright.planners.layouts.graph_search import GraphSearch
-from meshwright.planners.layouts.search import LayoutSearch
-from meshwright.planners.layouts.space import LayoutSpace
-from meshwright.planning.estimate import pricer
-from meshwright.planning.graph_estimate import cut
+from meshwright.jobs.load import JobSource, load_graph, load_shape
+from meshwright.planners.layouts.request import SearchRequest
+from meshwright.planning.job_work import TransformerWork, cut, work_of
 from meshwright.plans.partition import Layout
 
 HOSTS = {
@@ -61,7 +54,7 @@ NETWORKS = [
 PAIRS = {"kind": "matrix", "devices_per_host": 2, "bandwidth_gbytes_per_s": None, "latency_us": None}
 NETWORKS += [PAIRS, NETWORKS[0] | {"hosts_per_leaf": 3}, NETWORKS[1] | {"devices_per_host": 2}]
 ENDINGS = {"_per_s": 1, "_gbytes": 1, "_efficiency": 1, "_us": -1, "_ns": -1, "oversubscription": -1}
-MIXTURE = replace(load_shape("zoo:gpt2-small")[0], name="mixture", num_experts=4, experts_per_token=2)
+MIXTURE = load_shape("zoo:gpt2-small")[0].model_copy(update={"name": "mixture", "num_experts": 4, "experts_per_token": 2})
 SHAPES = {name: load_shape(f"zoo:{name}")[0] for name in ("bert-base", "gpt2-small")} | {"mixture": MIXTURE}
 GRAPHS = ("alexnet", "squeezenet", "vgg16")
 NUM_CASES = int(os.environ.get("MESHWRIGHT_CASES", "40"))
@@ -145,28 +138,21 @@ def drawn(seed):
 def price_s(data, costs, job, layout, *, searches):
     """Seconds of a step; None where it does not fit."""
     cluster = Cluster.from_data(data)
-    device, capacity, wires = cluster.device_types[0], float(cluster.memory_bytes.min()), group_network(cluster, costs)
-    per_host = cluster.num_devices // cluster.num_hosts
     try:
         if job in SHAPES:
-            work = describe(SHAPES[job], layout, LENGTH)
-            check_fits(work, capacity)
-            if not searches:
-                return pricer(cluster, costs).step_s(work)
-            keep = {key: (getattr(layout, key),) for key in ("tp", "cp", "micro_batch", "schedule", "virtual_stages")}
-            space = LayoutSpace(SHAPES[job], LENGTH, layout.global_batch, per_host, keep)
-            kernels = kernel_model(device, costs.of_layouts.kernels)
-            search = LayoutSearch(space, device, capacity, wires, costs.overlap_slowdown, 1, kernels=kernels)
-            return search.run([layout.world]).ranking[0].step_s
-        graph = load_graph(f"zoo:{job}", device=device, batch_size=16)
+            maker = TransformerWork(f"zoo:{job}", cluster, costs.of_layouts, None, SHAPES[job], LENGTH)
+            keys = ("tp", "cp", "micro_batch", "schedule", "virtual_stages")
+            keep = ",".join(f"{key}={getattr(layout, key)}" for key in keys)
+            check_fits(maker.peak_memory(maker.work(layout)), maker.capacity_bytes)
+        else:
+            maker = work_of(JobSource(f"zoo:{job}"), cluster, costs.of_layouts, batch_size=16)
+            keep = f"virtual_stages=1|2,overlap_dp={layout.overlap_dp},pp={layout.pp},micro_batch={layout.micro_batch}".lower()
         if searches:
-            keep = {"virtual_stages": (1, 2), "overlap_dp": (layout.overlap_dp,)}
-            keep |= {"pp": (layout.pp,), "micro_batch": (layout.micro_batch,)}
-            search = GraphSearch(graph, 16, device, capacity, per_host, wires, costs, keep, top=1)
-            return search.run([8]).ranking[0].step_s
-        work = cut(graph, cluster, layout, costs)
-        check_graph_fits(work, capacity)
-        return graph_step_s(work, wires, costs.overlap_slowdown)
+            found = maker.search(SearchRequest(batch=layout.global_batch, keep=keep, top=1)).run([layout.world])
+            return found.ranking[0].step_s
+        work = maker.work(layout)
+        check_fits(maker.peak_memory(work), maker.capacity_bytes)
+        return maker.pricer.step_s(work)
     except PlanError:
         return None
 
@@ -197,8 +183,9 @@ def test_a_faster_network_makes_no_graph_slower():
             layout = Layout(pp=4, micro_batch=micro_batch, global_batch=256)
             cluster = Cluster.from_data(data)
             graph = load_graph("zoo:resnet50", device=cluster.device_types[0], batch_size=256)
-            wires = group_network(cluster, CostSettings())
-            steps.append((micro_batch, factor, graph_step_s(cut(graph, cluster, layout, CostSettings()), wires)))
+            steps.append(
+                (micro_batch, factor, GraphPricer.of(cluster, CostSettings()).step_s(cut(graph, cluster, layout, CostSettings())))
+            )
     steps.sort()
     for (size, _, slower), (same, _, faster) in pairwise(steps):
         assert size != same or faster <= slower

@@ -37,7 +37,7 @@ def test_the_plan_holds_the_layers_that_were_priced_in_the_order_that_was_chosen
     found = search_layouts("zoo:gpt2-small", "preset:dgx-a100-8x8", batch=32, devices="16", keep="pp=4|8,schedule=1f1b", top=3)
     plan, best = found.plan, found.best
     check(plan)
-    work = describe(found.shape, best.layout, 1024)
+    work = describe(found.maker.shape, best.layout, 1024)
     layers = [len({op.split(".")[0] for op in stage.ops if op.startswith("layer")}) for stage in plan.stages]
     assert layers == [chunk.num_layers for chunk in work.chunks]
     assert plan.layout() == best.layout
@@ -80,7 +80,7 @@ def test_a_kept_key_that_changes_nothing_is_told():
 
 def test_a_zoo_job_brings_its_own_batch():
     found = search_layouts("zoo:gpt2-small", "preset:host-8")
-    assert found.search.space.global_batch == 16
+    assert found.search.global_batch == 16
     assert found.plan.job_graph().samples_per_step == 16
 
 

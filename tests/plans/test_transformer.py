@@ -1,6 +1,5 @@
 """A plan embeds the shape of its transformer, gives it back, and refuses one that is another job's."""
 
-import dataclasses
 import json
 
 import jsonschema
@@ -10,7 +9,6 @@ import pytest
 from meshwright.errors import PlanError
 from meshwright.jobs.job import Job
 from meshwright.jobs.readers.huggingface import shape_of
-from meshwright.jobs.transformer import TransformerShape
 from meshwright.jobs.zoo.catalogue import zoo_names, zoo_shape
 from meshwright.plans import Layout, layout_plan, load_plan, place
 from meshwright.plans.schema import published_text
@@ -25,15 +23,6 @@ def plan(two_hosts):
     graph = SHAPE.graph(8, 64)
     layout = Layout(tp=4, dp=2, micro_batch=1, global_batch=8)
     return layout_plan(Job(graph, 10), two_hosts, layout, place(two_hosts, np.arange(8)), shape=SHAPE, sequence_length=64)
-
-
-def test_every_key_of_a_shape_is_embedded_but_its_name():
-    keys = {field.name: field.default for field in dataclasses.fields(TransformerShape)}
-    own = {name: field for name, field in PlannedTransformer.model_fields.items() if name != "sequence_length"}
-    assert set(own) == set(keys) - {"name"}
-    for name, field in own.items():
-        assert field.is_required() == (keys[name] is dataclasses.MISSING), name
-        assert field.is_required() or field.default == keys[name], name
 
 
 @pytest.mark.parametrize("name", ["gpt2-small", "llama-7b", "bert-base"])

@@ -7,10 +7,13 @@ router and experts). Element-wise work (activation, residual, rotary positions) 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Any
 
-from .. import quantities
+from pydantic import Field, model_validator
+
+from .. import quantities, settings
 from ..errors import GraphError
+from ..settings import Count, Index, Switch
 from .builder import GraphBuilder
 from .graph import JobGraph
 
@@ -29,67 +32,55 @@ _COUNTED = (
 )
 
 
-@dataclass(frozen=True)
-class TransformerShape:
-    """What a transformer is, as far as its cost goes.
+class TransformerKeys(settings.Settings):
+    """What a transformer is, as far as its cost goes, whatever it is called.
 
-    Attributes:
-        name: of the model.
-        num_layers: transformer layers.
-        hidden: width of the residual stream.
-        num_heads: query heads.
-        num_key_value_heads: key and value heads; fewer than ``num_heads`` in grouped-query attention.
-        head_dim: width of one head.
-        feed_forward: width inside the feed-forward layer, of one expert where there are experts.
-        vocabulary: tokens that the embedding knows.
-        max_positions: longest sequence that the model is made for.
-        learned_positions: whether positions have an embedding table, which then bounds the sequence.
-        token_types: rows of the token-type embedding, 0 without one.
-        is_encoder: the norms stand after the residuals, a pooler takes the head's place (BERT).
-        is_gated: the feed-forward layer has a gate beside its first product (SwiGLU).
-        qkv_bias, output_bias, mlp_bias: which products add a bias.
-        norm_vectors: weight vectors of a norm: 2 for layer norm, 1 for root-mean-square norm.
-        is_head_tied: the head shares the embedding's table, whose parameters then count once, in the embedding.
-        num_experts: experts of each feed-forward layer; 1 means an ordinary dense layer without router.
-        experts_per_token: experts that each token visits.
-        window: tokens that a query looks back at most; None for all.
-        is_parallel: attention and feed-forward layer read the same normed input and add to the same residual.
-        has_dropout: whether attention scores and residuals go through dropout.
+    ``num_key_value_heads`` is less than ``num_heads`` in grouped-query attention, ``norm_vectors`` is 2 for layer norm and 1 for
+    root-mean-square norm, ``is_encoder`` is BERT's form and ``is_gated`` SwiGLU's. A table of positions bounds the sequence. The
+    parameters of a tied head count once, in the embedding. A layer of one expert has no router.
+    """
+
+    num_layers: Count = Field(description="transformer layers")
+    hidden: Count = Field(description="width of the residual stream")
+    num_heads: Count = Field(description="query heads")
+    num_key_value_heads: Count = Field(description="key and value heads")
+    head_dim: Count = Field(description="width of one head")
+    feed_forward: Count = Field(description="width inside the feed-forward layer, of one expert where there are experts")
+    vocabulary: Count = Field(description="tokens that the embedding knows")
+    max_positions: Count = Field(description="longest sequence that the model is made for")
+    learned_positions: Switch = Field(default=False, description="whether positions have an embedding table")
+    token_types: Index = Field(default=0, description="rows of the token-type embedding")
+    is_encoder: Switch = Field(default=False, description="whether norms stand after the residuals and a pooler at the end")
+    is_gated: Switch = Field(default=True, description="whether the feed-forward layer has a gate")
+    qkv_bias: Switch = Field(default=False, description="whether the query-key-value projection adds a bias")
+    output_bias: Switch = Field(default=False, description="whether attention's output projection adds a bias")
+    mlp_bias: Switch = Field(default=False, description="whether the feed-forward layer adds biases")
+    norm_vectors: Count = Field(default=1, description="weight vectors of a norm")
+    is_head_tied: Switch = Field(default=False, description="whether the head shares the embedding's table")
+    num_experts: Count = Field(default=1, description="experts of each feed-forward layer; 1 is a dense layer")
+    experts_per_token: Count = Field(default=1, description="experts that each token visits")
+    window: Count | None = Field(default=None, description="tokens that a query looks back at most; absent: all")
+    is_parallel: Switch = Field(default=False, description="whether attention and feed-forward layer stand side by side")
+    has_dropout: Switch = Field(default=False, description="whether attention scores and residuals go through dropout")
+
+
+class TransformerShape(TransformerKeys):
+    """A transformer.
 
     Raises:
         GraphError: a number that no model has.
     """
 
-    name: str
-    num_layers: int
-    hidden: int
-    num_heads: int
-    num_key_value_heads: int
-    head_dim: int
-    feed_forward: int
-    vocabulary: int
-    max_positions: int
-    learned_positions: bool = False
-    token_types: int = 0
-    is_encoder: bool = False
-    is_gated: bool = True
-    qkv_bias: bool = False
-    output_bias: bool = False
-    mlp_bias: bool = False
-    norm_vectors: int = 1
-    is_head_tied: bool = False
-    num_experts: int = 1
-    experts_per_token: int = 1
-    window: int | None = None
-    is_parallel: bool = False
-    has_dropout: bool = False
+    name: str = Field(description="of the model")
 
-    def __post_init__(self) -> None:
+    @model_validator(mode="before")
+    @classmethod
+    def _check(cls, data: dict[str, Any]) -> dict[str, Any]:
         for names, most in ((_LAYERED, MAX_LAYERS), (_COUNTED, MAX_SIZE)):
             for field in names:
-                value = getattr(self, field)
-                if value is not None and value > most:
+                if (value := data.get(field)) is not None and value > most:
                     raise GraphError(f"must be {most} at most", field=field, value=value)
+        return data
 
     @property
     def default_sequence_length(self) -> int:

@@ -2,79 +2,200 @@
 
 The figures are analytic (`costs.training_step`). Each has a provenance and an uncertainty of one standard deviation; a whole is
 estimated, of its parts the communications may be read from measurements. A transformer is cut layer by layer; of any other
-job graph ops stand in stages (`graph_estimate`). What each co-design switch would change is told by `explain`.
+job graph ops stand in stages (`job_work`). What each co-design switch would change is told by `explain`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..clusters import load_cluster
 from ..clusters.cluster import Cluster
+from ..costs.collectives.libraries.system import UNCERTAINTY
+from ..costs.collectives.prices import Provenance
 from ..costs.network import RankNetwork
-from ..costs.process_groups.group_network import group_network
-from ..costs.settings import CostSettings
+from ..costs.pipelines.waits import bubble_time_fraction
+from ..costs.settings import LAYOUT_DEFAULTS, CostSettings
 from ..costs.training_step.idle_keys import remarks
-from ..costs.training_step.kernels import kernel_model
+from ..costs.training_step.kernels import kernel_settings
 from ..costs.training_step.step_figures import StepTime
-from ..costs.training_step.step_time import Pricer
-from ..costs.work.memory import check_fits, stage_memory
-from ..costs.work.work import LayoutWork, describe
+from ..costs.training_step.uncertainty import interval
+from ..costs.work.memory import StageMemory, check_fits
 from ..errors import PlanError
 from ..jobs.load import JobSource
+from ..plans.document import Figure
 from ..plans.partition import Layout
-from ..simulation.layouts.running import STEPS, layout_step, num_tasks, simulated_step_s
+from ..simulation.layouts.running import STEPS, num_tasks, run_layout
 from ..simulation.layouts.steady import with_micro_batches
-from .graph_estimate import estimate_graph
-from .priced import MEMORY_UNCERTAINTY, Part, Priced, check_kernels, check_place, read_layout
+from .job_work import JobWork, work_of
 
-__all__ = ["MEMORY_UNCERTAINTY", "Estimate", "Part", "estimate", "pricer"]
+MEMORY_UNCERTAINTY = 0.06
+"""Relative: the larger of the two errors that the memory of published runs leaves (parameters and optimizer)."""
+
+
+class Part(NamedTuple):
+    """A part of the step.
+
+    Attributes:
+        name: as in ``breakdown_s`` of the step.
+        seconds: of the stage that ends last.
+        share: of the step.
+        provenance: of a communication that of its messages; all else is as sure as the kernels or ops.
+        uncertainty: relative, one standard deviation.
+    """
+
+    name: str
+    seconds: float
+    share: float
+    provenance: Provenance
+    uncertainty: float
 
 
 @dataclass(frozen=True)
-class Estimate(Priced):
-    """A transformer's layout as priced.
+class Estimate:
+    """A layout as priced.
 
     Attributes:
-        step: the step.
+        maker: the job on its cluster, with the choices of the cost model by which it was priced.
         work: what every rank does.
+        step: the step.
+        provenance: of the communications in the step's breakdown.
+        remarks: what of the job or the layout does not count, for people.
     """
 
+    maker: JobWork
+    work: Any
     step: StepTime
-    work: LayoutWork
+    provenance: dict[str, Provenance]
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def job(self) -> str:
+        """The job's name."""
+        return self.maker.name
+
+    @property
+    def cluster(self) -> Cluster:
+        """Where."""
+        return self.maker.cluster
+
+    @property
+    def costs(self) -> CostSettings:
+        """Choices of the cost model."""
+        return self.maker.costs
 
     @property
     def layout(self) -> Layout:
-        """How the model is cut."""
-        return self.work.layout
+        """How the job is cut."""
+        layout: Layout = self.work.layout
+        return layout
 
-    @property
-    def rate(self) -> tuple[str, float, str]:
-        """Tokens in a second."""
-        return "tokens_per_s", self.step.tokens_per_s, "1/s"
-
-    @property
-    def details(self) -> dict[str, Any]:
-        """The length of a sequence."""
-        return {"sequence_length": self.work.sequence_length}
+    @cached_property
+    def memory(self) -> tuple[StageMemory, ...]:
+        """Of a rank of each stage."""
+        return tuple(self.maker.stage_memory(self.work, stage) for stage in range(self.layout.pp))
 
     def repriced_s(self, layout: Layout, costs: CostSettings) -> float:
-        """As `pricer` prices it."""
-        return pricer(self.cluster, costs).step_s(describe(self.work.shape, layout, self.work.sequence_length))
+        """Seconds of a step under another layout, cut where it is best for that, or by other choices of the cost model.
+
+        Raises:
+            MeshwrightError: the job cannot be cut so.
+        """
+        maker = replace(self.maker, costs=costs.of_layouts)
+        return maker.pricer.step_s(maker.work(layout))
 
     def simulated_s(self, costs: CostSettings, num_micro_batches: int | None = None) -> float:
-        """See `simulated_step_s`."""
+        """Seconds of a step of the same cut by the event path.
+
+        Args:
+            costs: choices of the cost model.
+            num_micro_batches: of the step; by default those of the layout.
+
+        Raises:
+            MeshwrightError: it cannot be simulated by such choices.
+        """
+        maker = replace(self.maker, costs=costs.of_layouts)
         layout = with_micro_batches(self.layout, num_micro_batches or self.layout.num_micro_batches)
-        return simulated_step_s(replace(self.work, layout=layout), self.cluster, costs.of_layouts)
+        step = maker.simulated(replace(self.work, layout=layout))
+        return run_layout(step, self.cluster, costs=maker.costs).step_s
 
     def num_tasks(self, costs: CostSettings) -> int:
-        """See `running.num_tasks`."""
-        network = RankNetwork(self.cluster, np.arange(self.layout.world))
-        return num_tasks(layout_step(self.work, self.cluster, costs.of_layouts), network, STEPS)
+        """About how many tasks the event path would run, see `running.num_tasks`."""
+        step = replace(self.maker, costs=costs.of_layouts).simulated(self.work)
+        return num_tasks(step, RankNetwork(self.cluster, np.arange(self.layout.world)), STEPS)
+
+    @property
+    def peak(self) -> StageMemory:
+        """What the fullest rank holds."""
+        return max(self.memory, key=lambda one: one.total)
+
+    @property
+    def bubble_time_fraction(self) -> float:
+        """Time that the pipeline's schedule leaves idle over ideal time, see `costs.pipelines.waits`."""
+        return bubble_time_fraction(self.step.breakdown_s)
+
+    def figures(self) -> list[tuple[Figure, float]]:
+        """Every figure with its relative uncertainty; a whole is estimated, whatever its parts are."""
+        step = self.step
+        spread = step.uncertainty
+        values: list[tuple[str, float | None, str, float]] = [
+            ("step_s", step.step_s, "s", spread),
+            (*step.rate, "1/s", spread),
+            ("mfu", step.mfu, "1", spread),
+            ("hfu", step.hfu, "1", spread),
+            ("memory_bytes", self.peak.total, "bytes", MEMORY_UNCERTAINTY),
+        ]
+        return [(Figure.predicted(n, v, u), s) for n, v, u, s in values if v is not None]
+
+    def parts(self) -> list[Part]:
+        """What the step is made of.
+
+        A communication is at least as uncertain as kernels, behind which a part of it may hide.
+        """
+        found, step = [], self.step
+        kernels = step.uncertainty_terms.get("kernels")
+        if kernels is None:  # that of whole steps says nothing of their parts
+            kernels = kernel_settings(self.cluster.device_types[0].name, self.costs.kernels).uncertainty
+        for name, seconds in step.breakdown_s.items():
+            told = self.provenance.get(name)
+            spread = kernels if told is None else max(kernels, UNCERTAINTY[told])
+            share = seconds / step.step_s if step.step_s else 0.0
+            found.append(Part(name, seconds, share, told or self._own(name), spread))
+        return found
+
+    def to_data(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "job": self.job,
+            "cluster": self.cluster.name,
+            "layout": self.layout.model_dump(mode="json"),
+            "world": self.layout.world,
+            "remarks": list(self.remarks),
+            **self.maker.details(self.work),
+            "costs": {key: getattr(self.costs, key) for key in LAYOUT_DEFAULTS}
+            | ({} if self.costs.software is None else {"software": self.costs.software}),
+            "figures": [
+                figure.model_dump(mode="json") | {"uncertainty": spread, "interval_95": interval(figure.value, spread)}
+                for figure, spread in self.figures()
+            ],
+            "uncertainty": dict(self.step.uncertainty_terms),
+            "breakdown": [part._asdict() for part in self.parts()],
+            "bubble_time_fraction": self.bubble_time_fraction,
+            "memory": [
+                {"stage": stage, "total": one.total, "model_state": one.model_state}
+                | one.__dict__
+                | {"provenance": "estimated", "uncertainty": MEMORY_UNCERTAINTY}
+                for stage, one in enumerate(self.memory)
+            ],
+        }
+
+    def _own(self, name: str) -> Provenance:
+        return self.maker.compute_provenance(self.work) if name in ("compute", "recompute") else "estimated"
 
 
 def estimate(
@@ -87,7 +208,7 @@ def estimate(
     graphs_dir: str | Path | None = None,
     keep_input_ops: bool = False,
     profile_batch: int | None = None,
-) -> Priced:
+) -> Estimate:
     """Price one layout.
 
     Args:
@@ -104,40 +225,47 @@ def estimate(
         keep_input_ops: whether the ``Input`` ops of a profile, which time the data loader, count.
         profile_batch: samples for which the figures of a profile hold; by default the global batch.
 
-    Returns:
-        An `Estimate` of a transformer, a `GraphEstimate` of any other job.
-
     Raises:
         PlanError: the job cannot be cut so, the cluster has too few devices, or it does not fit their memory.
         MeshwrightError: job, cluster or a file that the costs name are missing or wrong.
     """
-    chosen = (costs or CostSettings()).of_layouts
-    place = load_cluster(cluster) if isinstance(cluster, str) else cluster
+    where = load_cluster(cluster) if isinstance(cluster, str) else cluster
     source = JobSource(job, graphs_dir, keep_input_ops, profile_batch)
-    found = source.shape()
-    if found is None:
-        if sequence_length is not None:
-            raise PlanError("the job has no sequences", field="--sequence-length", value=sequence_length)
-        check_kernels(chosen)
-        return estimate_graph(source, place, layout, chosen)
-    shape, batch = found
-    cut, asked = read_layout(layout, batch)
-    work = describe(shape, cut, sequence_length)
-    check_place(place, cut)
-    check_fits(work, float(place.memory_bytes.min()))
-    prices = pricer(place, chosen)
-    memory = tuple(stage_memory(work, stage) for stage in range(cut.pp))
-    step, told = prices.price_work(work), remarks(cut, has_layers=True, asked=asked)
-    return Estimate(shape.name, place, memory, prices.provenance(work), "estimated", step, work, remarks=told, costs=chosen)
+    maker = work_of(source, where, (costs or CostSettings()).of_layouts, sequence_length=sequence_length)
+    cut, asked = read_layout(layout, maker.samples)
+    check_place(where, cut)
+    work, prices = maker.work(cut), maker.pricer
+    check_fits(maker.peak_memory(work), maker.capacity_bytes)
+    told = (*maker.left_out, *remarks(cut, has_layers=maker.has_layers, asked=asked))
+    return Estimate(maker, work, prices.price_work(work), prices.provenance(work), told)
 
 
-def pricer(cluster: Cluster, costs: CostSettings) -> Pricer:
-    """What prices layouts on a cluster of equal devices.
+def priced_with(costs: CostSettings) -> str:
+    """The choices of the cost model that decide what messages cost, for people."""
+    software = "" if costs.software is None else f" software={costs.software}"
+    return f"priced with collectives={costs.collectives} overlap_slowdown={costs.overlap_slowdown:g}{software}"
+
+
+def read_layout(layout: str | Layout, samples_per_step: int | None) -> tuple[Layout, frozenset[str]]:
+    """A layout, and the keys that were given; what is left out of a text hides as `plans.partition.hidden_unasked` says.
 
     Raises:
-        InputFileError, ConfigError: the tables or constants that the costs name are missing, wrong, or of another device.
+        PlanError: a key that is unknown, absent or twice, or values that do not go together.
     """
-    device, costs = cluster.device_types[0], costs.of_layouts
-    return Pricer(
-        device, group_network(cluster, costs), costs.overlap_slowdown, kernel_model(device, costs.kernels, costs.software)
-    )
+    if isinstance(layout, Layout):
+        return layout, frozenset(layout.model_fields_set)
+    given = Layout.parse(layout, samples_per_step=samples_per_step).model_fields_set
+    return Layout.parse(layout, samples_per_step=samples_per_step, hides_unasked=True), frozenset(given)
+
+
+def check_place(cluster: Cluster, layout: Layout) -> None:
+    """Refuse a cluster on which a layout cannot be priced.
+
+    Raises:
+        PlanError: too few devices, or devices of several types.
+    """
+    if layout.world > cluster.num_devices:
+        raise PlanError(f"has {layout.world} ranks, {cluster.name} only {cluster.num_devices} devices", field="layout")
+    if len(cluster.device_types) > 1:
+        names = ", ".join(kind.name for kind in cluster.device_types)
+        raise PlanError(f"an analytic price wants devices of one type, {cluster.name} has {names}", field="cluster")

@@ -19,7 +19,7 @@ from ..costs.settings import LAYOUT_DEFAULTS, CostSettings
 from ..errors import MeshwrightError
 from ..plans.partition import Layout
 from ..simulation.layouts.steady import SteadyRounds, rounds
-from .priced import Priced
+from .estimate import Estimate
 
 MOST_TASKS = 250_000
 """Tasks of the execution graph up to which switches are simulated: all together then take some 5 s on one core, 25 s where
@@ -65,7 +65,7 @@ class Switch:
         return {"kind": data.pop("kind"), "switch": data.pop("name"), "change": self.change} | data
 
 
-def explain(priced: Priced, costs: CostSettings | None = None) -> list[Switch]:
+def explain(priced: Estimate, costs: CostSettings | None = None) -> list[Switch]:
     """What each co-design switch changes.
 
     Args:
@@ -83,7 +83,7 @@ def explain(priced: Priced, costs: CostSettings | None = None) -> list[Switch]:
     ]
 
 
-def untaken(priced: Priced) -> str | None:
+def untaken(priced: Estimate) -> str | None:
     """Why layouts do not take by default an algorithm that was named and is faster; None where it is not, or none was named."""
     usual = priced.costs.model_copy(update={"collectives": LAYOUT_DEFAULTS["collectives"], "collectives_table": None})
     if priced.costs.collectives == usual.collectives:
@@ -115,7 +115,7 @@ def side_by_side_s(step_s: float, busy_s: float) -> tuple[float, float]:
     return step_s + busy_s, max(step_s, 2 * busy_s)
 
 
-def _layout_switches(priced: Priced, costs: CostSettings) -> list[Switch]:
+def _layout_switches(priced: Estimate, costs: CostSettings) -> list[Switch]:
     layout, found = priced.layout, []
     for name, applies, why in (
         ("overlap_tp", layout.tp > 1, "tp is 1"),
@@ -142,7 +142,7 @@ class _Simulator:
         micro_batches: of the steps that are simulated for one choice.
     """
 
-    def __init__(self, priced: Priced, costs: CostSettings) -> None:
+    def __init__(self, priced: Estimate, costs: CostSettings) -> None:
         self._priced, self._known, self.problem = priced, dict[str, float](), ""
         self._rounds: SteadyRounds | None = None
         self.micro_batches: tuple[int, ...] = (priced.layout.num_micro_batches,)
@@ -202,7 +202,7 @@ def _task_switches(simulator: _Simulator, costs: CostSettings) -> list[Switch]:
     return simulator.switches("vertical", costs, changes)
 
 
-def _routing_switches(priced: Priced, simulator: _Simulator, costs: CostSettings) -> list[Switch]:
+def _routing_switches(priced: Estimate, simulator: _Simulator, costs: CostSettings) -> list[Switch]:
     """Other paths of equal cost, where flows share links fairly: only there do those that meet slow each other down."""
     changes = [("routing", name) for name in ("shortest-path", "ecmp", "spread") if name != costs.routing]
     if not priced.cluster.topology.has_equal_paths:
@@ -215,7 +215,7 @@ def _routing_switches(priced: Priced, simulator: _Simulator, costs: CostSettings
     return simulator.switches("flows", fair, changes, f"base: contention=fair, {costs.routing}")
 
 
-def _collective_switches(priced: Priced, costs: CostSettings) -> list[Switch]:
+def _collective_switches(priced: Estimate, costs: CostSettings) -> list[Switch]:
     """Algorithms are told against a ring, both at the links' nominal figures; ``calibrated`` takes measured ones."""
     layout, nominal = priced.layout, costs.model_dump() | {"collectives_table": None}
     ring_s = priced.repriced_s(layout, CostSettings(**(nominal | {"collectives": "ring"})))
@@ -234,7 +234,7 @@ def _collective_switches(priced: Priced, costs: CostSettings) -> list[Switch]:
     ]
 
 
-def _horizontal(priced: Priced) -> Switch:
+def _horizontal(priced: Estimate) -> Switch:
     """Two such jobs whose messages between hosts share every card: at once, or shifted so that their bursts take turns."""
     parts = priced.step.breakdown_s
     crossing = ("gradient sync", "parameter gather", "pipeline transfers", "exposed shard", "exposed ep", "exposed cp")
@@ -247,7 +247,7 @@ def _horizontal(priced: Priced) -> Switch:
 
 
 def _estimated(
-    kind: str, name: str, priced: Priced, layout: Layout, costs: CostSettings, base_s: float, remark: str = ""
+    kind: str, name: str, priced: Estimate, layout: Layout, costs: CostSettings, base_s: float, remark: str = ""
 ) -> Switch:
     return _switch(kind, name, "estimated", base_s, lambda: priced.repriced_s(layout, costs), remark)
 

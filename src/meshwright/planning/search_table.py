@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
 from .. import files
 from ..clusters.cluster import Cluster
 from ..costs.pipelines.waits import bubble_time_fraction
+from ..costs.training_step.idle_keys import remarks
+from ..costs.training_step.step_figures import StepTime
+from ..costs.training_step.step_pricer import StepPricer
 from ..devices import DeviceType
 from ..errors import PlanError
+from ..planners.layouts.graph_search import GraphSearch
 from ..planners.layouts.nearby_batches import CLEARLY_BETTER, nearby_batches
+from ..planners.layouts.request import SearchRequest
 from ..planners.layouts.results import RankedLayout, Searched
+from ..planners.layouts.search import LayoutSearch
 from ..planners.layouts.ties import FARTHEST, are_tied, simplicity, tie_width
 from ..plans import PlacementPlan
 from ..plans.document import Figure
-from .priced import PricedStep
+from .job_work import JobWork
 
 
 @dataclass(frozen=True)
@@ -32,7 +38,7 @@ class LayoutRow:
     """
 
     found: RankedLayout
-    step: PricedStep
+    step: StepTime
     rate: tuple[str, float]
     on_front: bool
 
@@ -79,64 +85,90 @@ class BetterBatch(NamedTuple):
 
 
 @dataclass(frozen=True)
-class RankedLayouts(ABC):
+class RankedLayouts:
     """What a search found.
 
     Attributes:
-        job: how the job was named.
-        num_steps: training steps of the plan.
-        cluster: where.
+        maker: the job on its cluster, with the choices of the cost model.
+        search: what priced its layouts.
         searched: ranking, front and counts.
-        remarks: what of the job does not count, for people.
+        request: what was asked.
     """
 
-    job: str
-    num_steps: int
-    cluster: Cluster
+    maker: JobWork
+    search: LayoutSearch | GraphSearch
     searched: Searched
-    remarks: tuple[str, ...] = field(default=(), kw_only=True)
+    request: SearchRequest
+
+    @classmethod
+    def of(cls, maker: JobWork, request: SearchRequest, device_counts: Sequence[int]) -> RankedLayouts:
+        """Search.
+
+        Raises:
+            PlanError: no batch, or no layout is legal or fits.
+            MeshwrightError: the job cannot be priced on the cluster.
+        """
+        search = maker.search(request)
+        return cls(maker, search, search.run(device_counts), request)
 
     @property
-    @abstractmethod
     def name(self) -> str:
         """The job's name."""
+        return self.maker.name
 
     @property
-    @abstractmethod
+    def cluster(self) -> Cluster:
+        """Where."""
+        return self.maker.cluster
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What of the job or of the best layout does not count, for people."""
+        told = remarks(self.best.layout, has_layers=self.maker.has_layers, asked=self.request.kept)
+        return *self.maker.left_out, *told
+
+    @property
     def batch_text(self) -> str:
         """The batch of a step, in words."""
+        return f"{self.search.global_batch} {self.maker.counted}"
 
     @property
-    @abstractmethod
     def batch(self) -> dict[str, int]:
         """The batch of a step, for JSON."""
+        return {**self.maker.sizes, "global_batch": self.search.global_batch}
 
     @property
-    @abstractmethod
     def capacity_bytes(self) -> float:
         """Memory of a device."""
+        return self.maker.capacity_bytes
 
     @property
-    @abstractmethod
     def tried_orders(self) -> tuple[str, ...]:
-        """Rank orders that were looked at."""
+        """Rank orders that were looked at, of the layouts of all sizes that were asked for."""
+        return self.search.tried_orders
 
-    @abstractmethod
     def row(self, found: RankedLayout) -> LayoutRow:
         """A layout with its figures."""
+        pricer: StepPricer = self.search.pricer(found.order)
+        step = pricer.price_work(self.search.work(found.layout, found.order))
+        return LayoutRow(found, step, step.rate, found[:3] in self.front)
 
-    @property
-    @abstractmethod
+    @cached_property
     def plan(self) -> PlacementPlan:
         """The plan of the best layout."""
+        found = self.best
+        work = self.search.work(found.layout, found.order)
+        return self.maker.plan(work, found.order, self.request.num_steps, self.row(found).figures(), self.why)
 
-    @abstractmethod
     def with_batch(self, batch: int) -> LayoutRow:
         """The fastest layout with another batch, on as many devices as the fastest.
 
         Raises:
             PlanError: no layout is legal or fits.
         """
+        request = replace(self.request, batch=batch, top=1, on_best=SearchRequest.on_best)
+        other = self.of(self.maker.with_samples(self.search.global_batch, batch), request, [self.best.devices])
+        return other.row(other.best)
 
     @cached_property
     def better_batches(self) -> tuple[BetterBatch, ...]:

@@ -17,7 +17,8 @@ from .. import files, quantities, settings
 from ..clusters.cluster import Cluster
 from ..errors import ConfigError, PlanError
 from ..jobs.graph import JobGraph
-from .partition import Coordinates, Count, Index, Layout, OpSplits
+from ..settings import Count, Index
+from .partition import Coordinates, Layout, OpSplits
 from .placement import Placement
 from .transformer import PlannedTransformer
 from .versions import SCHEMA_VERSION, to_current

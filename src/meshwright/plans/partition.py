@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,14 +16,15 @@ from pydantic import Field, model_validator
 from .. import settings
 from ..errors import ConfigError, PlanError
 from ..jobs.graph import JobGraph
+from ..settings import Count, Index, Switch
 
 _GLUED = re.compile(r"([a-z_]+)[: ]?([0-9]+)")
 """A key and its value without the sign between them."""
 
-Count = Annotated[int, Field(strict=True, ge=1)]
-Index = Annotated[int, Field(strict=True, ge=0)]
-Switch = Annotated[bool, Field(strict=True)]
 Axis = Literal["tp", "cp", "dp", "pp", "ep", "dp_cp"]
+
+ZERO_BUBBLE = ("zb-h1", "zb-2p")
+"""Schedules in which the gradients of weights are a pass of their own."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,18 +114,28 @@ class Coordinates(settings.Settings):
     tp: Index = Field(description="tensor-parallel slice of each layer")
 
 
-class Layout(settings.Settings):
-    """A parallel layout of a layered model.
-
-    World size is ``tp * cp * pp * dp``. Ranks are numbered as Megatron's order ``tp-cp-ep-dp-pp`` does: ``tp`` fastest,
-    then ``cp``, ``dp``, ``pp``; expert groups are runs of ``ep`` ranks among the ``dp * cp`` ranks of a stage.
-    """
+class ParallelDegrees(settings.Settings):
+    """Along which axes a job is cut, and into how many parts."""
 
     tp: Count = Field(default=1, description="tensor-parallel degree")
     pp: Count = Field(default=1, description="pipeline stages")
     dp: Count = Field(default=1, description="data-parallel replicas")
     cp: Count = Field(default=1, description="context-parallel degree")
     ep: Count = Field(default=1, description="expert-parallel degree; divides dp * cp")
+
+    @property
+    def world(self) -> int:
+        """Number of ranks."""
+        return self.tp * self.cp * self.pp * self.dp
+
+
+class Layout(ParallelDegrees):
+    """A parallel layout of a layered model.
+
+    World size is ``tp * cp * pp * dp``. Ranks are numbered as Megatron's order ``tp-cp-ep-dp-pp`` does: ``tp`` fastest,
+    then ``cp``, ``dp``, ``pp``; expert groups are runs of ``ep`` ranks among the ``dp * cp`` ranks of a stage.
+    """
+
     virtual_stages: Count = Field(default=1, description="model chunks on each pipeline rank (interleaved schedule)")
     schedule: Literal["none", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-2p"] = Field(
         default="1f1b", description="pipeline schedule; none is legal without a pipeline only"
@@ -210,11 +221,6 @@ class Layout(settings.Settings):
         return build_of_plan(cls, unasked | data, prefix="layout.")
 
     @property
-    def world(self) -> int:
-        """Number of ranks."""
-        return self.tp * self.cp * self.pp * self.dp
-
-    @property
     def shards_optimizer(self) -> bool:
         """Whether the ranks of a shard group keep a part of the optimizer's state each."""
         return self.zero >= 1 or self.distributed_optimizer
@@ -228,6 +234,26 @@ class Layout(settings.Settings):
     def num_micro_batches(self) -> int:
         """Micro-batches that each replica works through in one step."""
         return self.global_batch // (self.micro_batch * self.dp)
+
+    @property
+    def parts_gradients(self) -> bool:
+        """Whether the gradients of weights are a pass of their own."""
+        return self.schedule in ZERO_BUBBLE and self.pp > 1
+
+    @property
+    def number_bytes(self) -> int:
+        """Bytes of a weight or an activation."""
+        return 4 if self.precision == "fp32" else 2
+
+    @property
+    def gradient_bytes(self) -> int:
+        """Bytes in which a gradient is summed."""
+        return 4 if self.fp32_gradients else self.number_bytes
+
+    @property
+    def reduces_in_passes(self) -> bool:
+        """Whether ZeRO reduces gradients for every micro-batch: ZeRO-3, and ZeRO-2 without a pipeline."""
+        return self.zero >= 3 or (self.zero == 2 and self.pp == 1)
 
     def coordinates(self, rank: int) -> Coordinates:
         """The place of a rank in the grid.

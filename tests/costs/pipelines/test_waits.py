@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.costs.pipelines.waits import IDLE, bubble_time_fraction, waits
-from meshwright.costs.training_step.graph_step_time import price_graph
+from meshwright.costs.training_step.graph_step_time import GraphPricer
 from meshwright.costs.work.graph_work import describe_graph
 from meshwright.devices import device_type
 from meshwright.plans.partition import Layout
@@ -26,7 +26,7 @@ def chain(seconds, sends_bytes=0.0):
 def priced(seconds, layout, sends_bytes=0.0):
     graph = chain([layout.global_batch * one for one in seconds], layout.global_batch * sends_bytes)
     cuts = np.arange(len(seconds) + 1)
-    return price_graph(describe_graph(graph, layout, A100, cuts=cuts), Line(), A100)
+    return GraphPricer(A100, Line()).price_work(describe_graph(graph, layout, A100, cuts=cuts))
 
 
 @pytest.mark.parametrize(("p", "v", "m"), [(2, 1, 1), (4, 1, 8), (8, 1, 8), (4, 2, 8), (2, 4, 6), (4, 4, 16)])

@@ -14,7 +14,7 @@ from meshwright.costs.stage_cuts.cut_memory import StageMemoryUse, first_rounds,
 from meshwright.costs.stage_cuts.graph_cuts import best_cuts, find_cuts, least_of
 from meshwright.costs.stage_cuts.tight_cuts import TightPipeline, span_s, tight_cuts
 from meshwright.costs.stage_cuts.unit_chain import Chain
-from meshwright.costs.training_step.graph_step_time import graph_step_s
+from meshwright.costs.training_step.graph_step_time import GraphPricer
 from meshwright.costs.work.graph_memory import graph_peak_memory, graph_stage_memory
 from meshwright.costs.work.graph_work import describe_graph
 from meshwright.costs.work.memory import FRAGMENTATION, RUNTIME_BYTES
@@ -73,7 +73,7 @@ def test_no_cut_that_fits_makes_a_shorter_step(graph, layout, wires, tightness, 
     peaks = {cuts: graph_peak_memory(work)[1].total for cuts, work in every.items()}
     capacity, least = halfway(peaks.values(), tightness)
     found = best_cuts(graph, layout, A100, wires, costs, capacity_bytes=capacity)
-    steps = {cuts: graph_step_s(every[cuts], wires, slowdown) for cuts in every if peaks[cuts] <= capacity}
+    steps = {cuts: GraphPricer(A100, wires, slowdown).step_s(every[cuts]) for cuts in every if peaks[cuts] <= capacity}
     if layout.pp > 1:
         assert peaks[found] <= capacity
         assert steps[found] == pytest.approx(min(steps.values()), rel=1e-9)
@@ -93,7 +93,9 @@ def test_of_many_cuts_a_plain_pipeline_takes_the_best_one():
     )
     for schedule, m in (("1f1b", 1), ("1f1b", 3), ("1f1b", 12), ("gpipe", 3), ("gpipe", 12)):
         layout = Layout(pp=4, dp=2, schedule=schedule, micro_batch=1, global_batch=2 * m, overlap_dp=m > 3)
-        steps = {cuts: graph_step_s(describe_graph(graph, layout, A100, cuts=cuts), Line()) for cuts in all_cuts(graph, 4)}
+        steps = {
+            cuts: GraphPricer(A100, Line()).step_s(describe_graph(graph, layout, A100, cuts=cuts)) for cuts in all_cuts(graph, 4)
+        }
         assert steps[best_cuts(graph, layout, A100, Line())] == pytest.approx(min(steps.values()), rel=1e-9)
 
 

@@ -12,16 +12,13 @@ from meshwright.costs.training_step.graph_step_time import (
     DIVIDED_UNCERTAINTY,
     PROFILED_UNCERTAINTY,
     ROOFLINE_UNCERTAINTY,
-    graph_provenance,
-    graph_step_s,
-    price_graph,
+    GraphPricer,
 )
 from meshwright.costs.training_step.step_time import Pricer
-from meshwright.costs.work.graph_memory import check_graph_fits, graph_peak_memory, graph_stage_memory
+from meshwright.costs.work.graph_memory import graph_stage_memory
 from meshwright.costs.work.graph_work import describe_graph
 from meshwright.costs.work.memory import FRAGMENTATION, RUNTIME_BYTES
 from meshwright.devices import device_type
-from meshwright.errors import PlanError
 from meshwright.jobs import load_graph
 from meshwright.jobs.load import load_shape
 from meshwright.plans.partition import Layout
@@ -35,7 +32,7 @@ A100 = device_type("a100")
 def test_the_parts_of_a_step_worked_by_hand():
     # two stages of two ops, one micro-batch with recomputation: F 2 s, 3 s on the way, F 2 + F 2 + B 4, 3 s back, F 2 + B 4 s
     layout = Layout(pp=2, micro_batch=1, global_batch=1, recompute="full")
-    priced = price_graph(describe_graph(CHAIN, layout, A100), Line(), A100)
+    priced = GraphPricer(A100, Line()).price_work(describe_graph(CHAIN, layout, A100))
     assert priced.step_s == pytest.approx(22.0)
     # of the first stage: 2 + 4 computing, 2 again, 3 s each way, and 8 s in which the other one, which is equal, computes
     assert priced.breakdown_s == pytest.approx(
@@ -50,7 +47,7 @@ def test_the_parts_of_a_step_worked_by_hand():
         }
     )
     assert bubble_time_fraction(priced.breakdown_s) == pytest.approx((2 - 1) / 1)
-    assert priced.samples_per_s == pytest.approx(1 / 22)
+    assert priced.rate[1] == pytest.approx(1 / 22)
     assert priced.mfu is None
     assert priced.hfu is None
 
@@ -72,9 +69,9 @@ layouts = st.builds(
 @given(drawn_graphs(least=3), layouts, st.sampled_from(["tp-cp-dp-pp", "pp-tp-cp-dp"]))
 def test_the_parts_are_the_step(graph, layout, order):
     work = describe_graph(graph, layout, A100)
-    priced = price_graph(work, Hosts(), A100, 1.126, order)
+    priced = GraphPricer(A100, Hosts(), 1.126, order).price_work(work)
     assert sum(priced.breakdown_s.values()) == pytest.approx(priced.step_s, abs=1e-9)
-    assert priced.step_s == graph_step_s(work, Hosts(), 1.126, order)
+    assert priced.step_s == GraphPricer(A100, Hosts(), 1.126, order).step_s(work)
     assert min(priced.breakdown_s.values()) >= -1e-9
 
 
@@ -82,7 +79,7 @@ def test_the_order_of_ranks_decides_what_crosses_hosts():
     # hosts of two; two stages of two replicas: dp inside a host and stages apart, or the other way round
     layout = Layout(pp=2, dp=2, micro_batch=1, global_batch=4)
     work = describe_graph(CHAIN, layout, A100)
-    near, far = (price_graph(work, Hosts(), A100, 1.0, order).breakdown_s for order in ("tp-cp-pp-dp", "tp-cp-dp-pp"))
+    near, far = (GraphPricer(A100, Hosts(), 1.0, order).price_work(work).breakdown_s for order in ("tp-cp-pp-dp", "tp-cp-dp-pp"))
     assert near["pipeline transfers"] == pytest.approx(0.1 * far["pipeline transfers"])
 
 
@@ -107,18 +104,9 @@ def test_memory_worked_by_hand():
     assert graph_stage_memory(shared, 1).optimizer == 18.0
 
 
-def test_what_does_not_fit_is_refused_with_the_number():
-    graph = load_graph("zoo:vgg16", device=A100)
-    work = describe_graph(graph, Layout(micro_batch=graph.samples_per_step, global_batch=graph.samples_per_step), A100)
-    need = graph_peak_memory(work)[1].total
-    check_graph_fits(work, need)
-    with pytest.raises(PlanError, match=rf"layout: a rank of stage 0 needs {need / 1e9:.1f} GB .*, a device has 1\.0 GB"):
-        check_graph_fits(work, 1e9)
-
-
 def test_a_measured_step_is_surer_than_a_part_of_one_and_both_than_a_roofline():
     def spread(graph, micro_batch):
-        return price_graph(describe_graph(graph, Layout(micro_batch=micro_batch, global_batch=4), A100), Line(), A100)
+        return GraphPricer(A100, Line()).price_work(describe_graph(graph, Layout(micro_batch=micro_batch, global_batch=4), A100))
 
     assert spread(CHAIN, 4).uncertainty == PROFILED_UNCERTAINTY
     assert spread(CHAIN, 1).uncertainty == DIVIDED_UNCERTAINTY
@@ -149,9 +137,9 @@ def test_communications_tell_where_their_times_come_from():
     cluster = load_cluster("preset:dgx-a100-8x8")
     wires = group_network(cluster)
     inside = describe_graph(graph, Layout(dp=8, micro_batch=4, global_batch=64), A100)
-    assert graph_provenance(inside, wires) == {"gradient sync": "interpolated"}
+    assert GraphPricer(A100, wires).provenance(inside) == {"gradient sync": "interpolated"}
     across = describe_graph(graph, Layout(dp=8, pp=2, micro_batch=4, global_batch=64, zero=1), A100)
-    assert graph_provenance(across, wires) == {
+    assert GraphPricer(A100, wires).provenance(across) == {
         "gradient sync": "interpolated",
         "parameter gather": "interpolated",
         "pipeline transfers": "estimated",

@@ -9,7 +9,7 @@ from meshwright.clusters.cluster import Cluster
 from meshwright.costs.collectives import Fabric, chosen, group_price_s
 from meshwright.costs.process_groups.group_network import FabricNetwork, PlacedNetwork, group_network, lanes_of, regular_lane
 from meshwright.costs.settings import CostSettings
-from meshwright.costs.training_step.graph_step_time import graph_step_s, price_graph
+from meshwright.costs.training_step.graph_step_time import GraphPricer
 from meshwright.costs.training_step.step_time import Pricer
 from meshwright.costs.work.graph_work import describe_graph
 from meshwright.costs.work.work import describe
@@ -17,7 +17,7 @@ from meshwright.devices import device_type
 from meshwright.errors import ConfigError
 from meshwright.jobs import load_graph
 from meshwright.jobs.load import load_shape
-from meshwright.planning.graph_estimate import cut
+from meshwright.planning.job_work import cut
 from meshwright.plans.partition import Layout
 from meshwright.plans.rank_order import ORDERS
 
@@ -113,7 +113,7 @@ def test_a_slower_link_never_shortens_a_step_of_a_job_graph_that_is_cut_where_it
     keys = {"virtual_stages": 2 if schedule == "interleaved" else 1, "overlap_dp": seed % 2 == 0}
     layout = Layout(pp=pp, dp=8 // pp, micro_batch=4, global_batch=64, zero=seed % 2, schedule=schedule, **keys)
     work = describe_graph(ALEXNET, layout, cluster.device_types[0], costs)
-    before_s, after_s = (graph_step_s(work, group_network(place, costs)) for place in (cluster, matrix_of(slower, latency)))
+    before_s, after_s = (GraphPricer.of(place, costs).step_s(work) for place in (cluster, matrix_of(slower, latency)))
     assert after_s >= before_s * (1 - 1e-9)
 
 
@@ -127,7 +127,7 @@ def test_a_slower_link_never_shortens_a_step_of_a_job_graph_that_is_cut_anew(sch
         bandwidth, latency = before.topology.pair_bandwidth_bytes_per_s / 1e9, before.topology.pair_latency_s * 1e6
         bandwidth[link] /= factor
         works = [(cut(ALEXNET, place, layout, CostSettings()), place) for place in (before, matrix_of(bandwidth, latency))]
-        before_s, after_s = (graph_step_s(work, group_network(place)) for work, place in works)
+        before_s, after_s = (GraphPricer.of(place, CostSettings()).step_s(work) for work, place in works)
         assert after_s >= before_s * (1 - 1e-9)
 
 
@@ -149,8 +149,8 @@ def test_a_job_graph_counts_every_replicas_transfers_and_every_stages_gradients(
     for fast in ([0, 1], [2, 3], [0, 2], [1, 3]):
         wires = group_network(pair(fast), costs)
         work = describe_graph(graph, layout, pair(fast).device_types[0], costs)
-        steps[tuple(fast)] = graph_step_s(work, wires)
-        priced = price_graph(work, wires, pair(fast).device_types[0])
+        steps[tuple(fast)] = GraphPricer(pair(fast).device_types[0], wires).step_s(work)
+        priced = GraphPricer(pair(fast).device_types[0], wires).price_work(work)
         assert priced.step_s == steps[tuple(fast)]
         assert sum(priced.breakdown_s.values()) == pytest.approx(priced.step_s)
     # The sender of each transfer waits for it, over a slow link in one replica at least.

@@ -3,7 +3,7 @@
 import pytest
 
 from meshwright.costs.settings import CostSettings
-from meshwright.costs.training_step.graph_step_time import graph_step_s
+from meshwright.costs.training_step.graph_step_time import GraphPricer
 from meshwright.costs.work.graph_work import describe_graph
 from meshwright.devices import device_type
 from meshwright.errors import PlanError
@@ -28,23 +28,23 @@ def test_a_micro_batch_is_a_share_of_every_op_and_what_is_wanted_later_is_passed
 def test_a_step_worked_by_hand():
     # two stages of two ops, one micro-batch: F 2 s, 3 s on the way, F 2 + B 4, 3 s back, B 4 s
     layout = Layout(pp=2, micro_batch=1, global_batch=1)
-    assert graph_step_s(describe_graph(CHAIN, layout, A100), Line()) == pytest.approx(2 + 3 + 2 + 4 + 3 + 4)
+    assert GraphPricer(A100, Line()).step_s(describe_graph(CHAIN, layout, A100)) == pytest.approx(2 + 3 + 2 + 4 + 3 + 4)
     # with recomputation F again on both
     again = Layout(pp=2, micro_batch=1, global_batch=1, recompute="full")
-    assert graph_step_s(describe_graph(CHAIN, again, A100), Line()) == pytest.approx(18 + 4)
+    assert GraphPricer(A100, Line()).step_s(describe_graph(CHAIN, again, A100)) == pytest.approx(18 + 4)
 
 
 def test_gradients_beside_the_backward_pass_worked_by_hand():
     # no pipeline: F 4 s, B of d 4-6 s, then its 6 bytes until 12 s, beside the other three ops until 12 s
     beside, alone = (Layout(dp=2, micro_batch=1, global_batch=2, overlap_dp=overlap) for overlap in (True, False))
-    assert graph_step_s(describe_graph(CHAIN, beside, A100), Line()) == pytest.approx(12.0)
-    assert graph_step_s(describe_graph(CHAIN, alone, A100), Line()) == pytest.approx(18.0)
+    assert GraphPricer(A100, Line()).step_s(describe_graph(CHAIN, beside, A100)) == pytest.approx(12.0)
+    assert GraphPricer(A100, Line()).step_s(describe_graph(CHAIN, alone, A100)) == pytest.approx(18.0)
 
 
 def test_one_device_takes_what_the_graph_says():
     graph = load_graph("zoo:resnet50")
     layout = Layout(micro_batch=graph.samples_per_step, global_batch=graph.samples_per_step)
-    assert graph_step_s(describe_graph(graph, layout, A100), Line()) == pytest.approx(graph.step_s, rel=1e-12)
+    assert GraphPricer(A100, Line()).step_s(describe_graph(graph, layout, A100)) == pytest.approx(graph.step_s, rel=1e-12)
 
 
 def test_the_stages_of_a_plan_are_taken_as_they_are():

@@ -1,7 +1,5 @@
 """The description of a layout: operations add up, the cut changes where work is done and not how much, bad cuts are refused."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +12,19 @@ from meshwright.jobs.transformer import TransformerShape
 from meshwright.plans.partition import Layout
 
 SMALL = gpt(8, 512, 8, 1024, 128)
-MIXTURE = TransformerShape("mixture", 4, 512, 8, 4, 64, 1024, 1000, 256, num_experts=8, experts_per_token=2)
+MIXTURE = TransformerShape(
+    name="mixture",
+    num_layers=4,
+    hidden=512,
+    num_heads=8,
+    num_key_value_heads=4,
+    head_dim=64,
+    feed_forward=1024,
+    vocabulary=1000,
+    max_positions=256,
+    num_experts=8,
+    experts_per_token=2,
+)
 
 
 def layout(**keys):
@@ -158,7 +168,7 @@ def test_zero_3_gathers_for_each_pass_and_scatters_once():
     ],
 )
 def test_the_tables_at_the_ends_are_gathered_and_scattered_as_well(keys, is_tied, gathers, scattered):
-    work = describe(replace(SMALL, is_head_tied=is_tied), layout(dp=4, **keys), 128)
+    work = describe(SMALL.model_copy(update={"is_head_tied": is_tied}), layout(dp=4, **keys), 128)
     moved = [
         item
         for end in (work.embedding, work.head)

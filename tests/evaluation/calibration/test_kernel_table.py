@@ -10,7 +10,6 @@ import torch
 from meshwright.cli import run_command_line
 from meshwright.costs.training_step import kernels
 from meshwright.costs.work import layer as blocks
-from meshwright.costs.work.layer_key import BlockKey
 from meshwright.costs.work.operations import FusedAttention, Product, Sweep
 from meshwright.devices import device_type
 from meshwright.errors import ConfigError, MeasurementError, MeshwrightError
@@ -99,7 +98,7 @@ def test_operations_and_bytes_worked_by_hand():
 @pytest.mark.parametrize(("hidden", "heads", "tp"), [(1024, 16, 1), (4096, 32, 4), (1600, 25, 1)])
 def test_products_are_those_that_the_cost_model_prices_in_a_layer(hidden, heads, tp):
     shape = gpt(1, hidden, heads, 51_200, 2048)
-    work = blocks.layer(shape, BlockKey.of(Layout(tp=tp, micro_batch=1, global_batch=1, attention="fused"), 2048))
+    work = blocks.layer(shape, Layout(tp=tp, micro_batch=1, global_batch=1, attention="fused"), 2048)
     items = [item for item in (*work.forward, *work.backward) if isinstance(item, Product)]
     wanted = Counter((item.name, item.m, item.n, item.k, item.is_weight) for item in items)
     found = [item.priced() for item in kernel_suite.layer_products(hidden, tp, 2048)]
@@ -108,8 +107,8 @@ def test_products_are_those_that_the_cost_model_prices_in_a_layer(hidden, heads,
 
 def test_attention_and_loss_count_what_the_cost_model_counts():
     shape = gpt(1, 1024, 16, 51_200, 2048)
-    key = BlockKey.of(Layout(micro_batch=2, global_batch=2, attention="fused"), 2048)
-    layer, head = blocks.layer(shape, key), blocks.head(shape, key, True)
+    layout = Layout(micro_batch=2, global_batch=2, attention="fused")
+    layer, head = blocks.layer(shape, layout, 2048), blocks.head(shape, layout, 2048, True)
     for passes, is_backward in ((layer.forward, False), (layer.backward, True)):
         (wanted,) = (item for item in passes if isinstance(item, FusedAttention))
         found = kernel_suite.fused_attention_item(32, 2048, 64, is_causal=True, is_backward=is_backward)

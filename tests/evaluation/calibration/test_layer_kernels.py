@@ -7,7 +7,6 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from meshwright.costs.work import layer as blocks
-from meshwright.costs.work.layer_key import BlockKey
 from meshwright.costs.work.operations import FusedAttention, Message, Product
 from meshwright.evaluation.calibration.kernel_table import LayerItem
 from meshwright.evaluation.calibration.layer_kernels import layer_kernels
@@ -117,6 +116,6 @@ def test_dropout_is_a_kernel_after_each_half_and_on_unfused_scores(attention, is
 def test_products_and_attention_are_those_of_a_layer_as_it_is_priced_in_a_step(attention, is_backward):
     item = layer_item(attention, is_backward)
     layout = Layout(tp=item.tp, micro_batch=item.micro_batch, global_batch=item.micro_batch, attention=attention)
-    work = blocks.layer(gpt(1, 128, 8, 1024, 48), BlockKey.of(layout, 48))
+    work = blocks.layer(gpt(1, 128, 8, 1024, 48), layout, 48)
     theirs = [one for one in (work.backward if is_backward else work.forward) if not isinstance(one, Message)]
     assert sum(getattr(one, "flops", 0) for one in layer_kernels(item)) == sum(getattr(one, "flops", 0) for one in theirs)

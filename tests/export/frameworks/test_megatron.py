@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from meshwright.clusters.cluster import load_cluster
 from meshwright.errors import ExportError
 from meshwright.export.frameworks.megatron import rank_order, render, renumbered
+from meshwright.export.frameworks.megatron_groups import groups
 from meshwright.export.target import ExportOptions
 from meshwright.export.writer import write
 from meshwright.jobs.job import Job
@@ -110,7 +111,7 @@ def test_groups_that_megatron_makes_are_the_plans(degrees, random, keep_layout):
     order = random.sample(range(layout.world), layout.world)
     plan = plan_of(layout, order, num_hosts=pp, keep_layout=keep_layout)
     arranged = rank_order(plan)
-    groups = arranged.degrees.groups(arranged.order)
+    found = groups(arranged.degrees, arranged.order)
     own = np.array([[getattr(rank.coordinates, axis) for axis in ("pp", "dp", "cp", "ep", "tp")] for rank in plan.ranks])
     number = np.array(arranged.plan_rank)
     dense = {"tp": [0, 1, 2], "cp": [0, 1, 4], "dp": [0, 2, 4], "pp": [1, 2, 4], "dp-cp": [0, 4], "tp-pp": [1, 2]}
@@ -118,8 +119,8 @@ def test_groups_that_megatron_makes_are_the_plans(degrees, random, keep_layout):
         wanted = {}
         for rank, shared in enumerate(own[:, common].tolist()):
             wanted.setdefault(tuple(shared), set()).add(rank)
-        assert {frozenset(number[row].tolist()) for row in groups[kind]} == {frozenset(m) for m in wanted.values()}
-    for row in groups["ep"]:
+        assert {frozenset(number[row].tolist()) for row in found[kind]} == {frozenset(m) for m in wanted.values()}
+    for row in found["ep"]:
         members = own[number[row]]
         assert members[:, 3].tolist() == list(range(arranged.degrees.ep))
         assert len(np.unique(members[:, [0, 4]], axis=0)) == 1

@@ -9,8 +9,17 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from meshwright.export.frameworks.megatron_groups import DEFAULT_ORDER, MAPPED_ORDER, ParallelDegrees, rank_groups
-from meshwright.plans.partition import Layout
+from meshwright.export.frameworks.megatron_groups import (
+    DEFAULT_ORDER,
+    MAPPED_ORDER,
+    allows,
+    dense_sizes,
+    expert_sizes,
+    groups,
+    rank_coordinates,
+    rank_groups,
+)
+from meshwright.plans.partition import Layout, ParallelDegrees
 
 SIZES = st.sampled_from([1, 2, 3, 4])
 AXES = ["tp", "cp", "dp", "pp", "dp-cp", "tp-pp", "tp-cp", "tp-dp", "tp-dp-cp", "tp-cp-dp-pp"]
@@ -33,15 +42,15 @@ def test_two_by_two_by_two_worked_by_hand():
 
 def test_the_sixteen_ranks_of_megatrons_own_documentation():
     # "16 GPUs, 2 for tensor parallelism, 4 for the pipeline": 2 replicas, groups as its docstring lists them
-    groups = ParallelDegrees(tp=2, pp=4, dp=2).groups(DEFAULT_ORDER)
-    assert groups["dp"].tolist() == [[0, 2], [1, 3], [4, 6], [5, 7], [8, 10], [9, 11], [12, 14], [13, 15]]
-    assert groups["tp"].tolist() == [[first, first + 1] for first in range(0, 16, 2)]
-    assert groups["pp"].tolist() == [[0, 4, 8, 12], [1, 5, 9, 13], [2, 6, 10, 14], [3, 7, 11, 15]]
+    found = groups(ParallelDegrees(tp=2, pp=4, dp=2), DEFAULT_ORDER)
+    assert found["dp"].tolist() == [[0, 2], [1, 3], [4, 6], [5, 7], [8, 10], [9, 11], [12, 14], [13, 15]]
+    assert found["tp"].tolist() == [[first, first + 1] for first in range(0, 16, 2)]
+    assert found["pp"].tolist() == [[0, 4, 8, 12], [1, 5, 9, 13], [2, 6, 10, 14], [3, 7, 11, 15]]
 
 
 @given(degrees(), st.sampled_from([DEFAULT_ORDER, MAPPED_ORDER]))
 def test_each_kind_of_group_holds_every_rank_once(given_degrees, order):
-    for members in given_degrees.groups(order).values():
+    for members in groups(given_degrees, order).values():
         assert sorted(members.ravel().tolist()) == list(range(given_degrees.world))
 
 
@@ -50,23 +59,23 @@ def test_the_default_order_is_that_of_the_layout(given_degrees):
     d = given_degrees
     layout = Layout(tp=d.tp, pp=d.pp, dp=d.dp, cp=d.cp, ep=d.ep, micro_batch=1, global_batch=d.dp)
     wanted = [[getattr(layout.coordinates(rank), axis) for axis in ("pp", "dp", "cp", "ep", "tp")] for rank in range(d.world)]
-    assert d.coordinates(DEFAULT_ORDER).tolist() == wanted
-    groups = d.groups(DEFAULT_ORDER)
+    assert rank_coordinates(d, DEFAULT_ORDER).tolist() == wanted
+    found = groups(d, DEFAULT_ORDER)
     for ours, axis in (("tp", "tp"), ("cp", "cp"), ("dp", "dp"), ("pp", "pp"), ("ep", "ep"), ("dp-cp", "dp_cp")):
-        assert {tuple(row) for row in groups[ours].tolist()} == {tuple(row) for row in layout.groups(axis).tolist()}
+        assert {tuple(row) for row in found[ours].tolist()} == {tuple(row) for row in layout.groups(axis).tolist()}
 
 
 def test_the_mapping_is_for_neither_experts_nor_context_slices_in_a_pipeline():
-    assert ParallelDegrees(pp=2, dp=2, tp=2).allows(MAPPED_ORDER)
-    assert not ParallelDegrees(pp=2, dp=2, ep=2).allows(MAPPED_ORDER)
+    assert allows(ParallelDegrees(pp=2, dp=2, tp=2), MAPPED_ORDER)
+    assert not allows(ParallelDegrees(pp=2, dp=2, ep=2), MAPPED_ORDER)
     # dense ranks have pp at a stride of tp x cp, expert ranks at a stride of tp: the pipelines differ
-    assert not ParallelDegrees(pp=2, dp=2, cp=2).allows(MAPPED_ORDER)
-    assert ParallelDegrees(pp=1, dp=2, cp=2).allows(MAPPED_ORDER)
+    assert not allows(ParallelDegrees(pp=2, dp=2, cp=2), MAPPED_ORDER)
+    assert allows(ParallelDegrees(pp=1, dp=2, cp=2), MAPPED_ORDER)
 
 
 @given(degrees())
 def test_the_default_order_is_always_allowed(given_degrees):
-    assert given_degrees.allows(DEFAULT_ORDER)
+    assert allows(given_degrees, DEFAULT_ORDER)
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +90,10 @@ def parallel_state() -> ModuleType:
 @pytest.mark.scheduler("megatron")
 @given(degrees(), st.sampled_from([DEFAULT_ORDER, MAPPED_ORDER, "tp-pp-dp-cp-ep", "pp-tp-cp-ep-dp"]))
 def test_groups_are_those_of_megatron_core(parallel_state, given_degrees, order):
-    for sizes, kinds in ((given_degrees.dense, AXES), (given_degrees.expert, ["ep", "tp-ep", "dp", "tp-ep-pp", "pp", "tp"])):
+    for sizes, kinds in (
+        (dense_sizes(given_degrees), AXES),
+        (expert_sizes(given_degrees), ["ep", "tp-ep", "dp", "tp-ep-pp", "pp", "tp"]),
+    ):
         generator = parallel_state.RankGenerator(**sizes, order=order)
         for kind in kinds:
             assert rank_groups(sizes, order, kind).tolist() == generator.get_ranks(kind), (sizes, kind)
@@ -93,18 +105,18 @@ def test_orders_are_allowed_as_megatron_core_checks_them(parallel_state, given_d
     """megatron-core wants pp last, or one pipeline stage, or equal data parallelism, and one pipeline for both kinds."""
     d = given_degrees
     assume(d.ep == 1)
-    dense = parallel_state.RankGenerator(**d.dense, order=MAPPED_ORDER)
-    expert = parallel_state.RankGenerator(**d.expert, order=MAPPED_ORDER)
-    starts = (d.pp == 1 or d.expert["dp"] == d.dp) and dense.get_ranks("pp") == expert.get_ranks("pp")
-    assert d.allows(MAPPED_ORDER) == starts
+    dense = parallel_state.RankGenerator(**dense_sizes(d), order=MAPPED_ORDER)
+    expert = parallel_state.RankGenerator(**expert_sizes(d), order=MAPPED_ORDER)
+    starts = (d.pp == 1 or expert_sizes(d)["dp"] == d.dp) and dense.get_ranks("pp") == expert.get_ranks("pp")
+    assert allows(d, MAPPED_ORDER) == starts
 
 
 @given(degrees())
 def test_coordinates_tell_the_groups_again(given_degrees):
-    places = given_degrees.coordinates(DEFAULT_ORDER)
+    places = rank_coordinates(given_degrees, DEFAULT_ORDER)
     for axis, column in (("pp", 0), ("dp", 1), ("cp", 2), ("tp", 4)):
         # the same place along all dense axes but one
         others = [c for c in (0, 1, 2, 4) if c != column]
-        for members in given_degrees.groups(DEFAULT_ORDER)[axis]:
+        for members in groups(given_degrees, DEFAULT_ORDER)[axis]:
             assert (np.unique(places[members][:, others], axis=0).shape[0]) == 1
             assert places[members, column].tolist() == list(range(len(members)))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from meshwright.clusters import load_cluster
 from meshwright.costs.process_groups.group_network import group_network
-from meshwright.costs.training_step.graph_step_time import graph_step_s
+from meshwright.costs.training_step.graph_step_time import GraphPricer
 from meshwright.costs.work.graph_memory import graph_peak_memory
 from meshwright.costs.work.graph_work import describe_graph
 from meshwright.devices import device_type
@@ -18,6 +18,7 @@ from meshwright.errors import PlanError
 from meshwright.jobs import load_graph
 from meshwright.jobs.graph import JobGraph
 from meshwright.planners.layouts.graph_search import GraphSearch
+from meshwright.planners.layouts.request import SearchRequest
 from meshwright.plans.partition import Layout
 
 from ...draws import draws
@@ -49,7 +50,7 @@ def drawn(seed, num_ops, samples=8):
 
 
 def search(graph, batch=8, capacity=80e9, **rest):
-    return GraphSearch(graph, batch, A100, capacity, 8, group_network(CLUSTER), **rest)
+    return GraphSearch(graph, batch, A100, capacity, 8, group_network(CLUSTER), request=SearchRequest(**rest))
 
 
 def combinations_of(n, k):
@@ -87,8 +88,8 @@ def test_the_best_layout_is_that_of_brute_force(seed, num_ops, capacity):
                         for order in orders:
                             works = [describe_graph(graph, layout, A100, cuts=cuts) for cuts in combinations_of(num_ops, pp * v)]
                             fits = [w for w in works if graph_peak_memory(w)[1].total <= capacity]
-                            everything += [graph_step_s(w, wires, 1.0, order) for w in fits]
-    one = search(graph, capacity=capacity, orders=orders, top=3)
+                            everything += [GraphPricer(A100, wires, 1.0, order).step_s(w) for w in fits]
+    one = search(graph, capacity=capacity, top=3)
     if not everything:
         with pytest.raises(PlanError, match="GB short"):
             one.run([4])
@@ -130,7 +131,7 @@ def test_every_layout_holds_its_devices_and_its_batch():
 
 def test_what_is_kept_is_all_that_is_tried():
     graph = load_graph("zoo:alexnet", device=A100, batch_size=64)
-    keep = {"pp": (2,), "schedule": ("interleaved",), "virtual_stages": (3,), "recompute": ("full",), "overlap_dp": (False, True)}
+    keep = "pp=2,schedule=interleaved,virtual_stages=3,recompute=full,overlap_dp=false|true"
     layouts = list(search(graph, batch=64, keep=keep).layouts(8))
     assert layouts
     for layout in layouts:
@@ -149,11 +150,11 @@ def test_a_micro_batch_is_a_share_of_the_batch_that_was_profiled():
     ("rest", "told"),
     [
         (
-            {"keep": {"tp": (2, 4)}},
+            {"keep": "tp=2|4"},
             r"keep\.tp: cuts layers, which a graph of ops does not tell; it is cut by dp and pp \(got '2\|4'\)",
         ),
-        ({"keep": {"pp": (3,)}}, r"no layout of drawn-1 is legal on 4 devices"),
-        ({"batch": 7, "keep": {"dp": (4,)}}, r"batch: no layout of drawn-1 is legal"),
+        ({"keep": "pp=3"}, r"no layout of drawn-1 is legal on 4 devices"),
+        ({"batch": 7, "keep": "dp=4"}, r"batch: no layout of drawn-1 is legal"),
         ({"capacity": 1e9}, r"memory: no layout of drawn-1 fits 4 devices; closest is .* where a device has 1\.0 GB"),
     ],
 )
@@ -166,6 +167,6 @@ def test_the_work_of_what_was_found_is_what_was_priced():
     one = search(drawn(3, 6), top=None)
     for found in one.run([4]).ranking[:5]:
         work = one.work(found.layout, found.order)
-        assert graph_step_s(work, one.wires, 1.0, found.order) == found.step_s
+        assert GraphPricer(A100, one.wires, 1.0, found.order).step_s(work) == found.step_s
         assert graph_peak_memory(work)[1].total == found.memory_bytes
         assert math.isfinite(found.step_s)

@@ -13,9 +13,10 @@ from meshwright.costs.work.memory import peak_memory
 from meshwright.costs.work.work import describe
 from meshwright.errors import PlanError
 from meshwright.jobs.readers.huggingface import shape_of
+from meshwright.planners.layouts.request import SearchRequest, parse_keep
 from meshwright.planners.layouts.results import Front, RankedLayout, layout_text
 from meshwright.planners.layouts.search import LayoutSearch
-from meshwright.planners.layouts.space import LayoutSpace, parse_keep
+from meshwright.planners.layouts.space import LayoutSpace
 from meshwright.plans import Layout
 from meshwright.plans.rank_order import ORDERS
 
@@ -34,8 +35,8 @@ CASES = [pytest.param(GPT, 4, 4, ROOMY, marks=pytest.mark.slow), (GPT, 4, 2, TIG
 
 
 def search(shape, worlds, batch, capacity_bytes, top=10, wires=PAIRS, keep="", **more):
-    space = LayoutSpace(shape, LENGTH, batch, wires.devices_per_host, parse_keep(keep))
-    return LayoutSearch(space, A100, capacity_bytes, wires, top=top, **more).run(worlds)
+    space = LayoutSpace(shape, LENGTH, batch, wires.devices_per_host, SearchRequest(keep=keep, top=top, **more))
+    return LayoutSearch(space, A100, capacity_bytes, wires).run(worlds)
 
 
 @pytest.mark.parametrize(("shape", "world", "batch", "capacity"), CASES)
@@ -100,7 +101,7 @@ def test_the_search_examines_shards_in_pipelines_recomputed_zero_bubble_and_unev
     for name, is_such in kinds.items():
         assert [one for one in listed if is_such(one)], name
         assert [one for one in found if is_such(one)], name
-    kept = LayoutSpace(GPT, LENGTH, 4, 2, parse_keep("zero=3,shard_group=2,pp=2")).layouts(4)
+    kept = LayoutSpace(GPT, LENGTH, 4, 2, SearchRequest(keep="zero=3,shard_group=2,pp=2")).layouts(4)
     assert {(one.pp, one.zero, one.shard_group) for one in kept} == {(2, 3, 2)}
 
 
@@ -173,8 +174,8 @@ def test_ranks_that_share_a_host_are_those_of_the_axis_that_gains_most():
     slow = HostNetwork(2, 300e9, 1e9)
 
     def order(keep, batch):
-        space = LayoutSpace(WIDE, 1024, batch, 2, parse_keep(keep))
-        found = LayoutSearch(space, A100, ROOMY, slow, top=1).run([4]).ranking[0]
+        space = LayoutSpace(WIDE, 1024, batch, 2, SearchRequest(keep=keep, top=1))
+        found = LayoutSearch(space, A100, ROOMY, slow).run([4]).ranking[0]
         priced = {order: Pricer(A100, slow, order=order).step_s(describe(WIDE, found.layout, 1024)) for order in ORDERS}
         assert found.step_s == min(priced.values())
         return found.order
@@ -263,10 +264,10 @@ def test_every_key_of_a_layout_may_be_kept():
 def test_all_layouts_of_a_175b_model_on_1024_devices_are_decided_by_pricing_few_and_the_first_one_is_told():
     config = {"model_type": "gpt2", "n_embd": 12288, "n_layer": 96, "n_head": 96, "n_positions": 2048, "vocab_size": 51200}
     examined = []
-    space = LayoutSpace(shape_of(config, name="gpt3-175b"), 2048, 1536, 8)
+    request = SearchRequest(on_best=lambda one, counts: examined.append(counts.examined))
+    space = LayoutSpace(shape_of(config, name="gpt3-175b"), 2048, 1536, 8, request)
     wires = HostNetwork(8, 300e9, 200e9)
-    tell = LayoutSearch(space, A100, ROOMY, wires, on_best=lambda one, counts: examined.append(counts.examined))
-    found = tell.run([1024])
+    found = LayoutSearch(space, A100, ROOMY, wires).run([1024])
     assert examined[0] <= 1
     assert found.counts.legal > 100_000
     assert found.counts.examined < found.counts.legal / 100

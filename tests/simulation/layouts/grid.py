@@ -1,7 +1,6 @@
 """Layouts of several models on several clusters, drawn from a seed: the same in every run."""
 
 import random
-from dataclasses import replace
 from functools import cache
 
 from meshwright.clusters.cluster import load_cluster
@@ -32,9 +31,9 @@ def shapes():
     """Shape and tokens of a sequence by name: dense with and without a tied table, an encoder, experts."""
     gpt2, llama, bert = (load_shape(f"zoo:{name}")[0] for name in ("gpt2-small", "llama-7b", "bert-base"))
     return {
-        "gpt2": (replace(gpt2, num_layers=8), 1024),
-        "llama-7b": (replace(llama, num_layers=8), 2048),
-        "bert": (replace(bert, num_layers=8), 512),
+        "gpt2": (gpt2.model_copy(update={"num_layers": 8}), 1024),
+        "llama-7b": (llama.model_copy(update={"num_layers": 8}), 2048),
+        "bert": (bert.model_copy(update={"num_layers": 8}), 512),
         "config": (shape_of(LLAMA, name="config"), 1024),
         "experts": (shape_of(MIXTRAL, name="experts"), 1024),
     }

@@ -25,6 +25,9 @@ class StubStep:
     latency_s: float = 0.0
     items: tuple[Message, ...] = ()
 
+    def on(self, devices):
+        return self
+
     def template(self, chunk, kind, *, cut) -> Template:
         made = Segments(f"chunk {chunk}", lambda message: True, cut)
         for number in range(self.num_blocks) if kind == 0 else reversed(range(self.num_blocks)):

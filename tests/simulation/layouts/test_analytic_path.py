@@ -12,7 +12,7 @@ import pytest
 
 from meshwright.costs.process_groups.group_network import group_network
 from meshwright.costs.settings import CostSettings
-from meshwright.costs.training_step.graph_step_time import graph_step_s
+from meshwright.costs.training_step.graph_step_time import GraphPricer
 from meshwright.costs.training_step.step_time import Pricer
 from meshwright.costs.work.graph_work import describe_graph
 from meshwright.costs.work.work import describe
@@ -123,10 +123,10 @@ def test_any_job_graph_takes_what_its_analytic_path_says():
                 zero=rng.choice([0, 1]),
                 recompute=rng.choice(["none", "full"]),
             )
-            wires = group_network(cluster(place), INDEPENDENT)
             work = describe_graph(graph, layout, cluster(place).device_types[0], INDEPENDENT)
-            simulated_s = run_layout(GraphStep(work, wires), cluster(place), costs=INDEPENDENT).step_s
-            errors[name, place, str(layout)] = simulated_s / graph_step_s(work, wires) - 1
+            pricer = GraphPricer.of(cluster(place), INDEPENDENT)
+            simulated_s = run_layout(GraphStep(work, pricer), cluster(place), costs=INDEPENDENT).step_s
+            errors[name, place, str(layout)] = simulated_s / pricer.step_s(work) - 1
     assert len(errors) == 40
     assert {key: error for key, error in errors.items() if abs(error) > 0.03} == {}
 

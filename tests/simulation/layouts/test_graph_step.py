@@ -7,7 +7,7 @@ import pytest
 from meshwright.costs.process_groups.group_network import group_network
 from meshwright.costs.settings import CostSettings
 from meshwright.costs.stage_cuts.graph_cuts import best_cuts
-from meshwright.costs.training_step.graph_step_time import graph_step_s, price_graph
+from meshwright.costs.training_step.graph_step_time import GraphPricer
 from meshwright.costs.work.graph_memory import graph_stage_memory
 from meshwright.costs.work.graph_work import describe_graph
 from meshwright.jobs import load_graph
@@ -37,7 +37,9 @@ def step_of(name, keys):
     layout = Layout(**({"global_batch": 64} | keys))
     wires = group_network(HOST, INDEPENDENT)
     cuts = best_cuts(graph, layout, HOST.device_types[0], wires, INDEPENDENT)
-    return GraphStep(describe_graph(graph, layout, HOST.device_types[0], INDEPENDENT, cuts=cuts), wires)
+    return GraphStep(
+        describe_graph(graph, layout, HOST.device_types[0], INDEPENDENT, cuts=cuts), GraphPricer.of(HOST, INDEPENDENT)
+    )
 
 
 @pytest.mark.parametrize("keys", CUTS)
@@ -45,7 +47,7 @@ def step_of(name, keys):
 def test_it_takes_and_keeps_what_the_analytic_path_says(name, keys):
     step = step_of(name, keys)
     ran = run_layout(step, HOST, costs=INDEPENDENT)
-    assert ran.step_s == pytest.approx(graph_step_s(step.work, step.wires), rel=0.03)
+    assert ran.step_s == pytest.approx(step.pricer.step_s(step.work), rel=0.03)
     peaks = layout_memory(step, ran).peak_bytes.reshape(step.layout.pp, -1)
     expected = [[graph_stage_memory(step.work, stage).total] for stage in range(step.layout.pp)]
     assert peaks == pytest.approx(peaks * 0 + expected, rel=1e-9)
@@ -62,7 +64,7 @@ def test_gradients_between_chunks_hide_behind_the_passes_as_they_run():
         for place in (HOST, drawn_matrix(case)):
             wires, device = group_network(place, INDEPENDENT), place.device_types[0]
             work = describe_graph(graph, layout, device, INDEPENDENT)
-            ran_s = run_layout(GraphStep(work, wires), place, costs=INDEPENDENT).step_s
-            priced = price_graph(work, wires, device)
+            ran_s = run_layout(GraphStep(work, GraphPricer(device, wires)), place, costs=INDEPENDENT).step_s
+            priced = GraphPricer(device, wires).price_work(work)
             assert priced.step_s == pytest.approx(ran_s, rel=1e-3)
             assert sum(priced.breakdown_s.values()) == pytest.approx(priced.step_s)

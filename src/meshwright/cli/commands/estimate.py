@@ -14,8 +14,8 @@ from ..options import CollectivesTable, CostChanges, CostsFile, GraphsDir, JsonF
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from ...planning.estimate import Estimate
     from ...planning.explain import Switch
-    from ...planning.priced import Priced
 
 
 NARROW = 100
@@ -83,9 +83,9 @@ def estimate_layout(
     output.print_written(out, json_file)
 
 
-def _show(out: Console, found: Priced) -> None:
+def _show(out: Console, found: Estimate) -> None:
     from ...costs.training_step.uncertainty import interval
-    from ...planning.priced import priced_with
+    from ...planning.estimate import priced_with
     from ...plans.document import figure_text
 
     lines = [[*figure_text(figure), f"{spread:.0%}", figure.provenance] for figure, spread in found.figures()]
@@ -111,13 +111,13 @@ def _show(out: Console, found: Priced) -> None:
         parts = (one.total, one.parameters, one.gradients, one.optimizer, one.activations, one.buffers, one.runtime)
         rows.append([str(stage), *(f"{part / 1e9:.2f}" for part in parts)])
     output.table(out, "Memory of a rank (estimated, uncertainty 6%)", columns, rows, breaks_numbers=False)
-    stages = found.details.get("stages", ())
+    stages = found.maker.details(found.work).get("stages", ())
     if len(stages) > 1:
         ops = [[str(one["stage"]), str(one["num_ops"]), one["first"], one["last"]] for one in stages]
         output.table(out, "Stages of the pipeline", ["stage", "ops", "first", "last"], ops, numbers_from=3)
 
 
-def _idle_text(found: Priced) -> list[str]:
+def _idle_text(found: Estimate) -> list[str]:
     """What the bubble of a pipeline is, and what is none."""
     layout = found.layout
     if layout.pp == 1:
@@ -131,7 +131,7 @@ def _idle_text(found: Priced) -> list[str]:
     ]
 
 
-def _explain(out: Console, found: Priced, switches: list[Switch]) -> None:
+def _explain(out: Console, found: Estimate, switches: list[Switch]) -> None:
     first = 1 if out.width < NARROW else 2
     rows = []
     for one in switches:

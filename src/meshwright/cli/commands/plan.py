@@ -13,7 +13,7 @@ from .. import output
 from ..cost_options import CostOptions
 from ..job_options import JobOptions
 from ..options import CollectivesTable, CostChanges, CostsFile, GraphsDir, JsonFile, KeepInputOps, ProfileBatch
-from .search import SearchRequest, search_plans
+from .search import search_plans
 
 if TYPE_CHECKING:
     from ...planning.plan import Planned
@@ -99,9 +99,10 @@ def plan_job(
     chosen = CostOptions(costs, tuple(changes or ()), collectives, collectives_table, overlap_slowdown)
     read = JobOptions(graphs, keep_input_ops, profile_batch)
     if search:
-        rows = 10 if top is None else top
-        asked = SearchRequest(batch, sequence_length, devices, keep or "", order, read, chosen, rows, whole, plot)
-        search_plans(job, cluster, steps, asked, json_file)
+        from ...planners.layouts.request import SearchRequest
+
+        asked = SearchRequest(batch, sequence_length, devices, keep or "", order, 10 if top is None else top, steps)
+        search_plans(job, cluster, asked, read, chosen, whole, plot, json_file)
         return
     output.check_file("--json", json_file)
     output.check_file("--trace", trace)

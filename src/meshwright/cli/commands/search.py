@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from ..job_options import JobOptions
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from ...planners.layouts.request import SearchRequest
     from ...planners.layouts.results import Counts, RankedLayout
     from ...planning.search_table import RankedLayouts
 
@@ -31,67 +32,48 @@ MOST_ROWS = 40
 """Of the Pareto front; --all writes the whole of it."""
 
 
-@dataclass(frozen=True)
-class SearchRequest:
-    """The options of a search, as `planning.search.search_layouts` explains them.
+def search_plans(
+    job: str,
+    cluster: str,
+    asked: SearchRequest,
+    read: JobOptions,
+    chosen: CostOptions,
+    whole_file: Path | None,
+    plot_file: Path | None,
+    json_file: str | None,
+) -> None:
+    """Search, write what was asked for, and show the best layouts, the front and what became of the others.
 
-    Attributes:
-        batch, sequence_length, devices, keep, order: for the search.
+    Args:
+        job, cluster, asked: as of `planning.search.search_layouts`; ``top`` is the number of rows of the table.
         read: how the job is read.
-        costs: choices of the cost model.
-        top: rows of the table.
+        chosen: choices of the cost model.
         whole_file: where the whole ranking goes.
         plot_file: where the picture goes.
+        json_file: where the plan goes.
     """
-
-    batch: int | None
-    sequence_length: int | None
-    devices: str | None
-    keep: str
-    order: str | None
-    read: JobOptions
-    costs: CostOptions
-    top: int
-    whole_file: Path | None
-    plot_file: Path | None
-
-
-def search_plans(job: str, cluster: str, steps: int, asked: SearchRequest, json_file: str | None) -> None:
-    """Search, write what was asked for, and show the best layouts, the front and what became of the others."""
-    from ...planning.priced import priced_with
+    from ...planning.estimate import priced_with
     from ...planning.search import search_layouts
 
-    _check_files(asked, json_file)
-    costs = asked.costs.settings()
-    found = search_layouts(
-        job,
-        cluster,
-        batch=asked.batch,
-        sequence_length=asked.sequence_length,
-        devices=asked.devices,
-        keep=asked.keep,
-        order=asked.order,
-        top=None if asked.whole_file else asked.top,
-        num_steps=steps,
-        costs=costs,
-        on_best=_BestSoFar(),
-        **asked.read.arguments(),
-    )
+    _check_files(whole_file, plot_file, json_file)
+    costs, top = chosen.settings(), asked.top or 0
+    request = replace(asked, top=None if whole_file else top, on_best=_BestSoFar())
+    found = search_layouts(job, cluster, request, costs=costs, **read.arguments())
     plan = found.plan
     if json_file == "-":
         output.write_json(json_file, plan.model_dump(mode="json", exclude_none=True))
     elif json_file is not None:
         plan.save(json_file)
-    if asked.whole_file is not None:
-        is_csv = asked.whole_file.suffix == ".csv"
-        files.write_text(asked.whole_file, found.to_csv() if is_csv else files.json_text(found.to_data()) + "\n")
-    if asked.plot_file is not None:
+    if whole_file is not None:
+        is_csv = whole_file.suffix == ".csv"
+        files.write_text(whole_file, found.to_csv() if is_csv else files.json_text(found.to_data()) + "\n")
+    if plot_file is not None:
         from ...evaluation.plots.layout_search import layouts_svg
 
-        files.write_text(asked.plot_file, layouts_svg(found))
-    _show(found, asked.top, json_file)
+        files.write_text(plot_file, layouts_svg(found))
+    _show(found, top, json_file)
     output.console(json_file).print(f"{priced_with(costs.of_layouts)}; {UNKEPT}", markup=False, soft_wrap=True)
-    output.print_written(output.console(json_file), json_file, asked.whole_file, asked.plot_file)
+    output.print_written(output.console(json_file), json_file, whole_file, plot_file)
 
 
 class _BestSoFar:
@@ -108,10 +90,10 @@ class _BestSoFar:
             sys.stderr.write(f"{passed_s:6.2f} s: {found.step_s:.4g} s a step with {found.text}\n")
 
 
-def _check_files(asked: SearchRequest, json_file: str | None) -> None:
-    for option, path in (("--json", json_file), ("--all", asked.whole_file), ("--plot", asked.plot_file)):
+def _check_files(whole_file: Path | None, plot_file: Path | None, json_file: str | None) -> None:
+    for option, path in (("--json", json_file), ("--all", whole_file), ("--plot", plot_file)):
         output.check_file(option, path)
-    for option, path, suffixes in (("--all", asked.whole_file, (".json", ".csv")), ("--plot", asked.plot_file, (".svg",))):
+    for option, path, suffixes in (("--all", whole_file, (".json", ".csv")), ("--plot", plot_file, (".svg",))):
         if path is not None and path.suffix not in suffixes:
             raise InputFileError(f"the name must end in {' or '.join(suffixes)}", field=option, value=str(path))
 

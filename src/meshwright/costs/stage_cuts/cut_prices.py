@@ -5,7 +5,7 @@ Legend: ``u`` units that stay whole, ``p`` stages, ``v`` chunks of a stage, ``k 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -19,7 +19,6 @@ from ..pipelines.schedules import MAX_TASKS, orders
 from ..pipelines.steady_steps import PlayedPipeline, chunk_step_s, step_s
 from ..process_groups.group_network import GroupNetwork, PlacedNetwork
 from ..process_groups.lanes import PlacedGroups
-from ..training_step.graph_step_time import graph_step_s
 from ..training_step.graph_tails import (
     Pieces,
     chunk_tails,
@@ -126,7 +125,12 @@ class CutPricer:
         return best
 
     def best_placed(
-        self, capacity_bytes: float, wires: PlacedNetwork, work: GraphWork, lanes_s: Sequence[NDArray[np.float64]]
+        self,
+        capacity_bytes: float,
+        wires: PlacedNetwork,
+        work: GraphWork,
+        lanes_s: Sequence[NDArray[np.float64]],
+        step_s: Callable[[GraphWork], float],
     ) -> NDArray[np.int64] | None:
         """The same where hosts are not alike: of the compared cuts as each is priced on its own devices.
 
@@ -137,6 +141,7 @@ class CutPricer:
             wires: prices messages.
             work: the job under some cut of the layout.
             lanes_s: as ``transfer_s``, of each lane.
+            step_s: prices the job under a cut.
         """
         cuts = self.memory.compared[self.memory.compared_bytes <= capacity_bytes]
         alone_s = np.zeros((len(cuts), self.layout.pp))
@@ -151,7 +156,7 @@ class CutPricer:
             starts = self.chain.starts[cuts[place]]
             chunks = tuple(work.graph.order[first:last] for first, last in pairwise(starts))
             sent = self.chain.crossing_bytes[cuts[place][1:]]
-            seconds = graph_step_s(replace(work, chunks=chunks, boundary_bytes=sent), wires, self.slowdown, self.order)
+            seconds = step_s(replace(work, chunks=chunks, boundary_bytes=sent))
             if seconds < best_s:
                 best_s, best = seconds, cuts[place]
         return best
@@ -205,7 +210,7 @@ class CutPricer:
         return spans_s
 
     def step_s(self, cuts: NDArray[np.int64]) -> float:
-        """Seconds of a step, as `graph_step_time.graph_step_s` says."""
+        """Seconds of a step, as `GraphPricer.step_s` says."""
         layout, pricing = self.layout, (self.layout, self.wires, self.order, self.slowdown)
         stages = [self._pieces(cuts, stage) for stage in range(layout.pp)]
         if hide_between_chunks(layout):

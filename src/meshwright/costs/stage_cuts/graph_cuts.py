@@ -2,7 +2,7 @@
 
 Stages are runs of the topological order; layers of a transformer stay whole (`plans.stages.layer_starts`). For each
 micro-batch a stage computes forward and backward, and sends activations to the next stage and gradients to the one before.
-What a cut is worth is what `graph_step_time.graph_step_s` says of it. GPipe and 1F1B are cut exactly (`cut_labels`); of the
+What a cut is worth is what `GraphPricer.step_s` says of it. GPipe and 1F1B are cut exactly (`cut_labels`); of the
 others, and of replicas on hosts that are not alike, the best one of a family of cuts is taken that no figure of a machine
 changes (`cut_family`). Either way the cut is the best one of a set that does not depend on how fast anything is, and more
 memory only adds to those that fit: no step takes longer on a better machine.
@@ -28,7 +28,7 @@ from ..pipelines.schedules import is_plain, orders
 from ..process_groups.group_network import GroupNetwork, lanes_of, whole_lane
 from ..process_groups.lanes import Lane
 from ..settings import CostSettings
-from ..training_step.graph_step_time import is_uneven
+from ..training_step.graph_step_time import GraphPricer, is_uneven
 from ..work.graph_work import describe_graph
 from .cut_memory import CutMemory, first_rounds
 from .cut_prices import CutPricer
@@ -126,7 +126,9 @@ def find_cuts(
         work = describe_graph(graph, layout, device, costs, cuts=chain.starts[pricer.memory.compared[0]].tolist())
         lanes = {id(lane): lane for lane in lanes_of(wires, layout, order)}.values()
         lanes_s = [_transfers_s(layout, chain, wires, lane) for lane in lanes]
-        cuts = pricer.best_placed(capacity_bytes, wires, work, lanes_s)
+        cuts = pricer.best_placed(
+            capacity_bytes, wires, work, lanes_s, GraphPricer(device, wires, costs.overlap_slowdown, order).step_s
+        )
     elif is_plain(layout.schedule, layout.virtual_stages, overlaps_sends=layout.overlap_pp):
         cuts, is_proven = pricer.shortest(capacity_bytes)
         return Cuts(_places(chain, cuts), is_proven)

@@ -14,7 +14,7 @@ from ..process_groups.group_network import FabricNetwork, PlacedNetwork
 from ..process_groups.lanes import Lane, Stand, regular_lane
 from ..process_groups.regular_groups import Group, groups_of
 from ..work.operations import FusedAttention, Message, Product, Sweep
-from ..work.work import ZERO_BUBBLE, LayoutWork
+from ..work.work import LayoutWork
 from .kernels import KernelModel
 from .step_time import Pricer
 
@@ -79,11 +79,10 @@ class BoundedPricer(Pricer):
             sends = 2 * v - (stage == 0) - (stage == last)
             spans[stage] = m * (sum(map(sum, of_stage)) + sends * held_s)
         if last:
-            is_parted = layout.schedule in ZERO_BUBBLE
             passes_s = sum(f + b for f, b, _ in tasks[last :: layout.pp]) + (2 * v - 1) * held_s
             way_s = sum(f + b for f, b, _ in tasks[:last]) + 2 * last * send_s
             # The last stage's last backward pass holds its own transfer, the first of the way back.
-            waited_s = m * passes_s + way_s - held_s + (tasks[0][2] if is_parted else 0.0)
+            waited_s = m * passes_s + way_s - held_s + (tasks[0][2] if layout.parts_gradients else 0.0)
             spans[0] = max(spans[0], waited_s)
         return max(span_s + self._tail_bound_s(work, stage, lane) for stage, span_s in spans.items())
 
@@ -105,9 +104,8 @@ class BoundedPricer(Pricer):
         total_s = self.optimizer_s(work, stage)
         least_share = min(1.0, self.slowdown - 1.0) if layout.overlap_dp else 1.0
         for message in (*held.sync, *held.gather):
-            if isinstance(message, Message):
-                seconds = self.message_s(message, layout, groups[message.axis])
-                total_s += seconds * (1.0 if message.axis == "ends" else least_share)
+            seconds = self.message_s(message, layout, groups[message.axis])
+            total_s += seconds * (1.0 if message.axis == "ends" else least_share)
         return total_s
 
 

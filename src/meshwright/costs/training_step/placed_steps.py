@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from ..process_groups.group_network import PlacedNetwork
 from ..process_groups.lanes import Lane
-from ..work.operations import Message, Pass
 from ..work.work import LayoutWork
 from .uneven_steps import Passes, Tails, UnevenStep, uneven_step
 
@@ -32,8 +31,8 @@ def placed_step(pricer: Pricer, wires: PlacedNetwork, work: LayoutWork) -> Uneve
         return pricer.exposed_s(work, stage, blocks[lane][stage], messages, whole_s, is_backward=is_backward, way_s=way_s)
 
     tails = Tails(
-        lambda stage: _messages(work.stages[stage].sync),
-        lambda stage: _messages(work.stages[stage].gather),
+        lambda stage: work.stages[stage].sync,
+        lambda stage: work.stages[stage].gather,
         lambda stage: pricer.optimizer_s(work, stage),
         lambda message, groups: pricer.message_s(message, layout, groups),
         exposed_s,
@@ -45,7 +44,7 @@ def _passes(pricer: Pricer, work: LayoutWork, lane: Lane, task_s: NDArray[np.flo
     """The passes of a lane with their transfers; what the receiving ranks then gather counts where they stand."""
     layout, pp, v = work.layout, work.layout.pp, work.layout.virtual_stages
     send_s, gather_s, computed_s = np.zeros(pp), np.zeros(pp), task_s.copy()
-    for item in _messages(work.boundary):
+    for item in work.boundary:
         if item.axis == "pp":
             send_s += [pricer.message_s(item, layout, group) for group in lane.boundary]
         else:
@@ -57,7 +56,3 @@ def _passes(pricer: Pricer, work: LayoutWork, lane: Lane, task_s: NDArray[np.flo
         task_s[0, 0, 0] -= gather_s[0]
         task_s[-1, v - 1, 1] -= gather_s[-1]
     return Passes(task_s, np.tile(send_s, v), computed_s)
-
-
-def _messages(items: Pass) -> list[Message]:
-    return [item for item in items if isinstance(item, Message)]

@@ -8,34 +8,31 @@ a search over thousands of layouts prices each in well under a millisecond.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple, get_args
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...devices import DeviceType
+from ...clusters.cluster import Cluster
 from ...jobs.transformer import TransformerShape
 from ...plans.partition import Layout
-from ...plans.rank_order import DEFAULT_ORDER
-from ..collectives.prices import Provenance
 from ..pipelines.steady_steps import PlayedPipeline, ends_s, step_s
 from ..pipelines.waits import waits
-from ..process_groups.group_network import GroupNetwork, PlacedNetwork, lanes_of, whole_lane
+from ..process_groups.group_network import GroupNetwork, PlacedNetwork, lanes_of
 from ..process_groups.lanes import Lane, Stand
+from ..settings import CostSettings
 from ..work.operations import Message, Pass, input_part, weight_part
-from ..work.work import ZERO_BUBBLE, LayoutWork, describe, step_flops
+from ..work.work import LayoutWork, describe, step_flops
 from .gradient_overlap import exposed_after, exposed_before, stage_spans
 from .kernels import KernelModel, kernel_model
-from .passes import OVERLAP_SLOWDOWN, PassTime, pass_time
+from .passes import PassTime, pass_time
 from .placed_steps import placed_step
 from .step_figures import StepTime
+from .step_pricer import PlacedMessage, StepPricer
 from .uncertainty import RUN_UNCERTAINTY, fused_attention_s, operations, per_step, uncertainty_terms
 from .uneven_steps import UnevenStep
-
-MINOR = 0.05
-"""Share of a communication's seconds below which a message does not decide where it is said to come from."""
 
 
 class _Times(NamedTuple):
@@ -63,24 +60,22 @@ class _Run(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Pricer:
-    """Prices layouts of any model on equal devices; what layouts share is worked out once.
+class Pricer(StepPricer):
+    """Prices layouts of any transformer; what layouts share is worked out once.
 
     Attributes:
-        device: the accelerator.
-        wires: prices messages.
-        slowdown: factor on kernels and messages that run side by side.
         kernels: prices kernels; by default by the device's own constants.
-        order: how ranks are numbered, see `plans.rank_order`.
     """
 
-    device: DeviceType
-    wires: GroupNetwork
-    slowdown: float = OVERLAP_SLOWDOWN
     kernels: KernelModel | None = None
-    order: str = DEFAULT_ORDER
     _blocks: dict[object, dict[str, _Times]] = field(default_factory=dict, repr=False, compare=False)
     _chunks: dict[object, _Chunk] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def of(cls, cluster: Cluster, costs: CostSettings) -> Self:
+        """See `StepPricer.of`."""
+        kernels = kernel_model(cluster.device_types[0], costs.kernels, costs.software)
+        return replace(super().of(cluster, costs), kernels=kernels)
 
     @cached_property
     def model(self) -> KernelModel:
@@ -131,7 +126,8 @@ class Pricer:
             breakdown_s=total,
             model_flops=model_flops,
             hardware_flops=hardware_flops,
-            tokens=layout.global_batch * work.sequence_length,
+            amount=layout.global_batch * work.sequence_length,
+            unit="tokens",
             uncertainty_terms=uncertainty_terms(
                 kernels=self.model.constants.uncertainty,
                 step_s=step_s,
@@ -149,54 +145,24 @@ class Pricer:
         """How the groups of a layout stand, see `lanes`."""
         return lanes_of(self.wires, work.layout, self.order, pass_axes=work.pass_axes)
 
-    def on(self, devices: NDArray[np.int64]) -> Pricer:
-        """The same for ranks that stand on these devices, in the layout's own numbering; itself where hosts are alike."""
-        if not isinstance(self.wires, PlacedNetwork):
-            return self
-        return Pricer(self.device, self.wires.on(devices), self.slowdown, self.kernels, DEFAULT_ORDER)
+    def in_order(self, order: str, wires: GroupNetwork | None = None) -> Self:
+        """See `StepPricer.in_order`; nothing that is known is shared."""
+        return type(self)(self.device, wires or self.wires, self.slowdown, order, self.kernels)
 
-    def message_s(self, message: Message, layout: Layout, group: Stand | None = None) -> float:
-        """Seconds of a message that has the links for itself.
-
-        Where ZeRO-3 gathers over hosts, every rank is taken to fetch all by its own share of the cards.
-
-        Args:
-            message: what is sent.
-            layout: how the model is cut.
-            group: how the ranks stand on hosts; by default as their order puts them there, on the first stage.
-
-        Source:
-            Wang et al., "ZeRO++: extremely efficient collective communication for giant model training", 2023, section 3,
-            which counts ZeRO-3's traffic so: three times the parameters for each rank, across hosts.
-        """
-        stands = group or whole_lane(self.wires, layout, self.order).at(0)[message.axis]
-        if message.axis == "shard" and layout.zero >= 3:
-            return self.wires.flat_s(message.operation, message.payload_bytes, stands)
-        return self.wires.group_s(message.operation, message.payload_bytes, stands)
-
-    def provenance(self, work: LayoutWork) -> dict[str, Provenance]:
-        """Of each communication in the breakdown of a step: that of its messages, the least sure one where they differ.
-
-        What makes up less than `MINOR` of its seconds does not count.
-        """
-        lane = whole_lane(self.wires, work.layout, self.order)
-        seconds: dict[str, dict[Provenance, float]] = {}
-        for name, item, times, stage in _messages(work):
-            group = lane.at(stage)[item.axis]
-            if group.size > 1 and item.payload_bytes > 0:
-                told = self.wires.provenance(item.operation, item.payload_bytes, group)
-                part = seconds.setdefault(name, {})
-                part[told] = part.get(told, 0.0) + times * self.message_s(item, work.layout, group)
-        ranked: tuple[Provenance, ...] = get_args(Provenance)
-        return {
-            name: max((told for told, s in part.items() if s >= MINOR * sum(part.values())), key=ranked.index)
-            for name, part in seconds.items()
-        }
+    def messages(self, work: LayoutWork, lane: Lane) -> Iterator[PlacedMessage]:
+        """See `StepPricer.messages`."""
+        for block, times in ((work.layer, work.shape.num_layers), (work.embedding, 1), (work.head, 1)):
+            passes = (*block.forward, *block.recompute, *block.backward)
+            sent = [item for item in passes if isinstance(item, Message)]
+            yield from (PlacedMessage(f"exposed {item.axis}", item, times, lane.at(0)[item.axis]) for item in sent)
+        yield from (PlacedMessage("pipeline transfers", item, 1, lane.at(0)[item.axis]) for item in work.boundary)
+        for stage, held in enumerate(work.stages):
+            for part, items in (("gradient sync", held.sync), ("parameter gather", held.gather)):
+                yield from (PlacedMessage(part, item, 1, lane.at(stage)[item.axis]) for item in items)
 
     def optimizer_s(self, work: LayoutWork, stage: int) -> float:
         """Seconds in which a rank of a stage updates what it holds."""
-        gradient_bytes = 4 if work.key.fp32_gradients else work.key.element_bytes
-        return self.model.optimizer_s(work.stages[stage].optimizer_parameters, gradient_bytes)
+        return self.model.optimizer_s(work.stages[stage].optimizer_parameters, work.layout.gradient_bytes)
 
     def _step(self, work: LayoutWork, lane: Lane, run: _Run) -> tuple[float, int]:
         """Seconds of a step, and the stage that decides.
@@ -250,9 +216,8 @@ class Pricer:
         """Seconds of a transfer between each chunk of the model and the next one, ``(p v,)``."""
         layout, total = work.layout, np.zeros(work.layout.pp)
         for item in work.boundary:
-            if isinstance(item, Message):
-                known = {group: self.message_s(item, layout, group) for group in set(lane.boundary)} if item.axis == "pp" else {}
-                total += [known[g] for g in lane.boundary] if known else self.message_s(item, layout, lane.at(0)[item.axis])
+            known = {group: self.message_s(item, layout, group) for group in set(lane.boundary)} if item.axis == "pp" else {}
+            total += [known[g] for g in lane.boundary] if known else self.message_s(item, layout, lane.at(0)[item.axis])
         return np.tile(total, layout.virtual_stages)
 
     def _chunk_times(self, blocks: dict[str, _Times], num_layers: int, has_embedding: bool, has_head: bool) -> _Chunk:
@@ -268,13 +233,13 @@ class Pricer:
 
     def _block_times(self, work: LayoutWork, at: Mapping[str, Stand] | None = None) -> dict[str, _Times]:
         layout, groups = work.layout, self.lanes(work)[0].at(0) if at is None else at
-        parts = layout.schedule in ZERO_BUBBLE and layout.pp > 1
+        parts = layout.parts_gradients
         # Besides the work itself the groups' places on the hosts decide.
-        sends_weights = work.key.gathers_parameters or work.key.reduces_gradients
+        sends_weights = layout.zero >= 3 or layout.reduces_in_passes
         weights = (groups["shard"], groups["expert_dp"]) if sends_weights else ()
         key = (work.shape, work.key, parts, groups["tp"], groups["cp"], groups["ep"], *weights)
         if key not in self._blocks:
-            width = work.key.element_bytes
+            width = layout.number_bytes
 
             def seconds(item: Message) -> float:
                 return self.message_s(item, layout, groups[item.axis])
@@ -298,8 +263,7 @@ class Pricer:
         """
         layout, held, groups = work.layout, work.stages[stage], lane.at(stage)
         sync, gather = (
-            [(str(m.axis), self.message_s(m, layout, groups[m.axis])) for m in items if isinstance(m, Message)]
-            for items in (held.sync, held.gather)
+            [(str(m.axis), self.message_s(m, layout, groups[m.axis])) for m in items] for items in (held.sync, held.gather)
         )
         sync_s, gather_s = (sum(seconds for _, seconds in messages) for messages in (sync, gather))
         if layout.overlap_dp and sync_s > 0:
@@ -332,7 +296,7 @@ class Pricer:
             is_backward: whether they follow the last backward passes, else the first forward ones wait for them.
             way_s: of a transfer between two chunks of the stage.
         """
-        kind = (2 if work.layout.schedule in ZERO_BUBBLE and work.layout.pp > 1 else 1) if is_backward else 0
+        kind = (2 if work.layout.parts_gradients else 1) if is_backward else 0
         seconds = {name: times.task_s()[kind] for name, times in blocks.items()}
         spans = stage_spans(work, stage, seconds, is_backward=is_backward, way_s=way_s)
         shown_s = (exposed_after if is_backward else exposed_before)(spans, messages)
@@ -352,26 +316,14 @@ class Pricer:
             sends = 2 * layout.virtual_stages - (stage == 0) - (stage == layout.pp - 1)
             hidden_s += m * sends * float(self._sends(work, lane).mean())
         if layout.overlap_dp:
-            messages = [item for item in (*held.sync, *held.gather) if isinstance(item, Message)]
-            whole_s = sum(self.message_s(item, layout, lane.at(stage)[item.axis]) for item in messages)
+            whole_s = sum(self.message_s(item, layout, lane.at(stage)[item.axis]) for item in (*held.sync, *held.gather))
             hidden_s += max(0.0, whole_s - tail_s)
         return hidden_s
 
 
-def _messages(work: LayoutWork) -> Iterator[tuple[str, Message, int, int]]:
-    """The communications of a step: under which name of the breakdown, what, how often for each micro-batch, on which stage."""
-    for block, times in ((work.layer, work.shape.num_layers), (work.embedding, 1), (work.head, 1)):
-        for items in (block.forward, block.recompute, block.backward):
-            yield from ((f"exposed {item.axis}", item, times, 0) for item in items if isinstance(item, Message))
-    yield from (("pipeline transfers", item, 1, 0) for item in work.boundary if isinstance(item, Message))
-    for stage, held in enumerate(work.stages):
-        yield from (("gradient sync", item, 1, stage) for item in held.sync if isinstance(item, Message))
-        yield from (("parameter gather", item, 1, stage) for item in held.gather if isinstance(item, Message))
-
-
 def _is_tied(work: LayoutWork) -> bool:
     """Whether the first and the last stage sum the two copies of a table."""
-    return any(isinstance(item, Message) and item.axis == "ends" for item in work.stages[0].sync)
+    return any(item.axis == "ends" for item in work.stages[0].sync)
 
 
 def _total(parts: list[tuple[PassTime, int]]) -> PassTime:

@@ -24,7 +24,6 @@ from ..pipelines.waits import waits
 from ..process_groups.lanes import PlacedGroups, PlacedLayout
 from ..process_groups.rank_groups import stage_groups, stage_width
 from ..work.operations import Message
-from ..work.work import ZERO_BUBBLE
 
 STEPS = 2
 """Steps that are played: the first, whose ranks begin all at once, and one behind it."""
@@ -238,7 +237,7 @@ def _played(
 
 def _held_s(layout: Layout, passes: Sequence[Passes], stage: int) -> NDArray[np.float64]:
     """Seconds for which each lane's last pass is followed by its transfer, which nothing of its gradients waits for, ``(l,)``."""
-    if stage == 0 or layout.overlap_pp or layout.schedule in ZERO_BUBBLE:
+    if stage == 0 or layout.overlap_pp or layout.parts_gradients:
         return np.zeros(len(passes))
     return np.array([one.send_s[stage - 1] for one in passes])
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...errors import PlanError
 from ...plans.memory import STATE_BYTES_PER_WEIGHT_BYTE
 from ...plans.partition import Layout
 from ..pipelines.schedules import FORWARD, in_flight, orders
@@ -71,19 +70,3 @@ def graph_peak_memory(work: GraphWork) -> tuple[int, StageMemory]:
     found = [graph_stage_memory(work, stage) for stage in range(work.layout.pp)]
     peak = int(np.argmax([one.total for one in found]))
     return peak, found[peak]
-
-
-def check_graph_fits(work: GraphWork, capacity_bytes: float) -> None:
-    """Refuse a layout that does not fit a device.
-
-    Raises:
-        PlanError: with what the fullest rank needs and what a device has.
-    """
-    stage, memory = graph_peak_memory(work)
-    if memory.total > capacity_bytes:
-        raise PlanError(
-            f"a rank of stage {stage} needs {memory.total / 1e9:.1f} GB ({memory.model_state / 1e9:.1f} model state, "
-            f"{memory.activations / 1e9:.1f} activations, {(memory.buffers + memory.runtime) / 1e9:.1f} buffers and runtime), "
-            f"a device has {capacity_bytes / 1e9:.1f} GB",
-            field="layout",
-        )

@@ -10,12 +10,11 @@ Legend: ``s`` tokens of a sequence, ``b`` sequences of a micro-batch, ``t`` tens
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Literal
 
 from ...jobs.transformer import TransformerShape
+from ...plans.partition import Layout
 from ..collectives.prices import Operation
-from .layer_key import BlockKey
 from .layer_parts import LayerParts
 from .operations import Axis, Item, Message, Pass, Product, Sweep
 
@@ -55,34 +54,32 @@ class BlockWork:
     largest_weight: float = 0.0
 
 
-@lru_cache(maxsize=65_536)
-def layer(shape: TransformerShape, key: BlockKey) -> BlockWork:
+def layer(shape: TransformerShape, layout: Layout, sequence_length: int) -> BlockWork:
     """One transformer layer."""
-    made = LayerParts(shape, key)
+    made = LayerParts(shape, layout, sequence_length)
     attention, feed_forward = made.attention(), made.feed_forward()
     halves = made.joined(attention, feed_forward) if shape.is_parallel else made.in_turn(attention, feed_forward)
     forward, backward = halves
-    core = made.attention_core() if key.attention == "unfused" else ()
-    recompute = {"none": (), "selective": core, "full": forward}[key.recompute]
+    core = made.attention_core() if layout.attention == "unfused" else ()
+    recompute = {"none": (), "selective": core, "full": forward}[layout.recompute]
     return _with_zero(
-        BlockWork(forward, recompute, backward, made.dense_parameters, made.expert_parameters, made.largest_weight), key
+        BlockWork(forward, recompute, backward, made.dense_parameters, made.expert_parameters, made.largest_weight), layout
     )
 
 
-@lru_cache(maxsize=65_536)
-def embedding(shape: TransformerShape, key: BlockKey) -> BlockWork:
+def embedding(shape: TransformerShape, layout: Layout, sequence_length: int) -> BlockWork:
     """The look-up of tokens and positions; its backward pass adds to the rows of the table."""
-    made = LayerParts(shape, key)
+    made = LayerParts(shape, layout, sequence_length)
     width = made.element_bytes * shape.hidden * made.tokens
-    table = shape.vocabulary / key.tp * shape.hidden
+    table = shape.vocabulary / layout.tp * shape.hidden
     positions = (shape.max_positions if shape.learned_positions else 0) * shape.hidden
     drop = 1.0 if shape.has_dropout else 0.0
     forward: list[Item] = [Sweep("embedding", 2 * width, LOOK_UP_KERNELS)]
     backward: list[Item] = []
-    if key.tp > 1:
-        operation: Operation = "reduce_scatter" if key.sequence_parallel else "all_reduce"
+    if layout.tp > 1:
+        operation: Operation = "reduce_scatter" if layout.sequence_parallel else "all_reduce"
         forward.append(Message("embedding", operation, "tp", width))
-        if key.sequence_parallel:
+        if layout.sequence_parallel:
             backward.append(Message("embedding gradient", "all_gather", "tp", width))
     if shape.learned_positions or shape.token_types:
         forward.append(Sweep("positions", 3 * width / made.split, 3))
@@ -92,43 +89,43 @@ def embedding(shape: TransformerShape, key: BlockKey) -> BlockWork:
         backward.append(Sweep("embedding dropout gradient", 2.5 * width / made.split, 1))
     table_bytes = made.sum_bytes(table) + made.element_bytes * table
     backward.append(Sweep("embedding gradient", 3 * width + table_bytes, SORTED_KERNELS + 3, is_weight=True))
-    return _with_zero(BlockWork(tuple(forward), (), tuple(backward), table + positions, largest_weight=table), key)
+    return _with_zero(BlockWork(tuple(forward), (), tuple(backward), table + positions, largest_weight=table), layout)
 
 
-@lru_cache(maxsize=65_536)
-def head(shape: TransformerShape, key: BlockKey, has_own_table: bool) -> BlockWork:
+def head(shape: TransformerShape, layout: Layout, sequence_length: int, has_own_table: bool) -> BlockWork:
     """Final norm, product with the vocabulary and loss. A tied table stands here too, where the head is on its own stage.
 
     Args:
         shape: the model.
-        key: what of the layout counts.
+        layout: how the model is cut.
+        sequence_length: tokens of a sequence.
         has_own_table: whether gradients of the head's table are summed by themselves; those of a tied table that stands
             beside the embedding join the embedding's first.
     """
-    made = LayerParts(shape, key)
-    columns = -(-shape.vocabulary // key.tp)
+    made = LayerParts(shape, layout, sequence_length)
+    columns = -(-shape.vocabulary // layout.tp)
     logits = made.tokens * columns
     norm_forward, norm_backward = made.norm("final norm")
     forward: list[Item] = [norm_forward]
     backward: list[Item] = []
-    if key.tp > 1 and key.sequence_parallel:
+    if layout.tp > 1 and layout.sequence_parallel:
         forward.append(made.message("logits input", "all_gather"))
     forward.append(Product("logits", made.tokens, columns, shape.hidden))
-    kind: Literal["loss", "spread loss"] = "loss" if key.tp == 1 else "spread loss"
+    kind: Literal["loss", "spread loss"] = "loss" if layout.tp == 1 else "spread loss"
     forward.append(Sweep("loss", LOSS_FORWARD_BYTES * logits, 12, kind=kind))
     backward.append(Sweep("loss gradient", LOSS_BACKWARD_BYTES * logits, 4, kind=kind))
-    if key.tp > 1:
+    if layout.tp > 1:
         for part in ("maximum", "target", "sum"):
             forward.append(Message(f"loss {part}", "all_reduce", "tp", 4.0 * made.tokens))
     backward += made.product_backward("logits", made.tokens, columns, shape.hidden, is_column=True)
     backward.append(norm_backward)
-    weights = shape.vocabulary / key.tp * shape.hidden
+    weights = shape.vocabulary / layout.tp * shape.hidden
     norms = shape.norm_vectors * shape.hidden
     made_block = BlockWork(tuple(forward), (), tuple(backward), weights + norms, largest_weight=weights)
-    return _with_zero(made_block, key, scattered=weights + norms if has_own_table else norms)
+    return _with_zero(made_block, layout, scattered=weights + norms if has_own_table else norms)
 
 
-def _with_zero(work: BlockWork, key: BlockKey, scattered: float | None = None) -> BlockWork:
+def _with_zero(work: BlockWork, layout: Layout, scattered: float | None = None) -> BlockWork:
     """The messages of ZeRO-3 (and of ZeRO-2 without a pipeline) around a block.
 
     Parameters are gathered for the forward pass, for the recomputed one and for the backward pass; those that are fetched
@@ -138,28 +135,28 @@ def _with_zero(work: BlockWork, key: BlockKey, scattered: float | None = None) -
 
     Args:
         work: the block.
-        key: what of the layout counts.
+        layout: how the model is cut.
         scattered: dense parameters whose gradients are scattered here; by default all.
 
     Source:
         Rajbhandari et al., "ZeRO: memory optimizations toward training trillion parameter models", 2020, section 7.2.
     """
     forward, recompute, backward = work.forward, work.recompute, work.backward
-    is_ahead = key.overlap_dp or work.largest_weight <= PREFETCHED_PARAMETERS
+    is_ahead = layout.overlap_dp or work.largest_weight <= PREFETCHED_PARAMETERS
     kinds: tuple[tuple[Axis, float], ...] = (("shard", work.dense_parameters), ("expert_dp", work.expert_parameters))
     for axis, parameters in kinds:
         if not parameters:
             continue
-        payload = key.element_bytes * parameters
-        summed = key.element_bytes * scattered if axis == "shard" and scattered is not None else payload
-        if key.reduces_gradients:
+        payload = layout.number_bytes * parameters
+        summed = layout.number_bytes * scattered if axis == "shard" and scattered is not None else payload
+        if layout.reduces_in_passes:
             beside = len(backward)
             backward = (Message("gradients", "reduce_scatter", axis, summed, beside, is_weight=True), *backward)
-        if key.gathers_parameters:
+        if layout.zero >= 3:
             gather = Message("parameters", "all_gather", axis, payload)
             forward, recompute, backward = (
                 (replace(gather, beside=len(items) if is_ahead else 0), *items) if items else items
-                for items in (forward, recompute if key.recompute == "full" else (), backward)
+                for items in (forward, recompute if layout.recompute == "full" else (), backward)
             )
             recompute = recompute or work.recompute
     return replace(work, forward=forward, recompute=recompute, backward=backward)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...jobs.transformer import TransformerShape
+from ...plans.partition import Layout
 from ..collectives.prices import Operation
-from .layer_key import BlockKey
 from .operations import FusedAttention, Item, Message, Pass, Product, Sweep
 
 OVERLAP_CHUNKS = 4
@@ -27,21 +27,22 @@ than the second; else it runs kernel by kernel in float32 (NVIDIA/Megatron-LM, m
 class LayerParts:
     """The bricks of a layer: every method gives items, or forward and backward items."""
 
-    def __init__(self, shape: TransformerShape, key: BlockKey) -> None:
+    def __init__(self, shape: TransformerShape, layout: Layout, sequence_length: int) -> None:
         self.shape = shape
-        self.key = key
-        self.element_bytes = key.element_bytes
-        self.tokens = key.micro_batch * key.sequence_length // key.cp
-        self.split = key.tp if key.sequence_parallel else 1
+        self.layout = layout
+        self.sequence_length = sequence_length
+        self.element_bytes = layout.number_bytes
+        self.tokens = layout.micro_batch * sequence_length // layout.cp
+        self.split = layout.tp if layout.sequence_parallel else 1
         """Into how many parts the residual stream is cut by sequence."""
-        self.query_width = shape.num_heads * shape.head_dim / key.tp
-        self.key_value_width = max(shape.num_key_value_heads, key.tp) * shape.head_dim / key.tp
+        self.query_width = shape.num_heads * shape.head_dim / layout.tp
+        self.key_value_width = max(shape.num_key_value_heads, layout.tp) * shape.head_dim / layout.tp
         self.halves = 2 if shape.is_gated else 1
 
     @property
     def dense_parameters(self) -> float:
         """Parameters of one layer on this rank, without experts."""
-        shape, t = self.shape, self.key.tp
+        shape, t = self.shape, self.layout.tp
         joint = self.query_width + 2 * self.key_value_width
         count = shape.hidden * (joint + self.query_width)
         count += joint * shape.qkv_bias + shape.hidden * shape.output_bias
@@ -55,7 +56,7 @@ class LayerParts:
     def largest_weight(self) -> float:
         """Parameters of the largest weight of the layer on this rank."""
         shape = self.shape
-        inner = self.halves * shape.feed_forward / self.key.tp * max(1, shape.num_experts // self.key.ep)
+        inner = self.halves * shape.feed_forward / self.layout.tp * max(1, shape.num_experts // self.layout.ep)
         return shape.hidden * max(inner, self.query_width + 2 * self.key_value_width)
 
     @property
@@ -64,11 +65,11 @@ class LayerParts:
         shape = self.shape
         if shape.num_experts <= 1:
             return 0.0
-        return shape.num_experts / self.key.ep * (self.halves + 1) * shape.hidden * shape.feed_forward / self.key.tp
+        return shape.num_experts / self.layout.ep * (self.halves + 1) * shape.hidden * shape.feed_forward / self.layout.tp
 
     def message(self, name: str, operation: Operation, beside: int = 0, *, is_weight: bool = False) -> Message:
         """A tensor-parallel message of the activations of all tokens."""
-        chunks = OVERLAP_CHUNKS if self.key.overlap_tp and beside else 1
+        chunks = OVERLAP_CHUNKS if self.layout.overlap_tp and beside else 1
         payload = float(self.element_bytes * self.tokens * self.shape.hidden)
         return Message(name, operation, "tp", payload, beside, chunks, is_weight)
 
@@ -87,17 +88,17 @@ class LayerParts:
     @property
     def summed_bytes(self) -> int:
         """Of a number of the sum of gradients."""
-        return 4 if self.key.fp32_gradients else self.element_bytes
+        return self.layout.gradient_bytes
 
     def sum_bytes(self, parameters: float) -> float:
         """Bytes that adding one micro-batch's gradient to the sum moves, beyond what the product itself does."""
-        if self.key.fused_accumulation:
+        if self.layout.fused_accumulation:
             return 0.0
         return (2.0 * self.summed_bytes + self.element_bytes) * parameters
 
     def weight_gradient(self, name: str, m: int, n: int, k: int, batch: int = 1) -> Product:
         """The product of a weight's gradient, which adds to the sum by itself if it may."""
-        sum_bytes = self.summed_bytes if self.key.fused_accumulation else 0
+        sum_bytes = self.summed_bytes if self.layout.fused_accumulation else 0
         return Product(f"{name} weight gradient", m, n, k, batch, is_weight=True, sum_bytes=sum_bytes)
 
     def product_backward(
@@ -110,7 +111,7 @@ class LayerParts:
         runs beside the product of the weight gradient. Under sequence parallelism the input is gathered again beside the
         input gradient, and the scatter runs beside the weight gradient.
         """
-        key = self.key
+        layout = self.layout
         n, k = round(n), round(k)
         weights = batch * n * k
         to_input = Product(f"{name} input gradient", m, k, n, batch)
@@ -119,16 +120,16 @@ class LayerParts:
             to_weight.append(Sweep(f"{name} gradient sum", self.sum_bytes(weights), 1, is_weight=True))
         if bias:
             to_weight.append(Sweep(f"{name} bias gradient", self.element_bytes * m * n * batch, 1, is_weight=True))
-        if key.tp == 1:
+        if layout.tp == 1:
             return [to_input, *to_weight]
-        asynchronous = key.async_gradients or key.overlap_tp
+        asynchronous = layout.async_gradients or layout.overlap_tp
         if not is_column:
-            if not key.sequence_parallel:
+            if not layout.sequence_parallel:
                 return [to_input, *to_weight]
             # The gathered gradient is wanted by both products; with overlap_tp it comes in pieces.
-            gather = self.message(f"{name} output gradient", "all_gather", 1 if key.overlap_tp else 0)
+            gather = self.message(f"{name} output gradient", "all_gather", 1 if layout.overlap_tp else 0)
             return [gather, to_input, *to_weight]
-        if not key.sequence_parallel:
+        if not layout.sequence_parallel:
             sum_ = self.message(f"{name} input gradient", "all_reduce", len(to_weight) if asynchronous else 0)
             return [to_input, replace(sum_, chunks=1), *to_weight]
         again = self.message(f"{name} input again", "all_gather", 1 if asynchronous else 0)
@@ -180,7 +181,7 @@ class LayerParts:
         forward += self._scattered("attention output", [Product("attention output", tokens, shape.hidden, width)])
         backward = self.product_backward("attention output", tokens, shape.hidden, width, is_column=False, bias=shape.output_bias)
         backward += [replace(copy, name="context gradient copy"), *core_backward]
-        if self.key.attention == "unfused":  # the gradients of the three are put side by side again
+        if self.layout.attention == "unfused":  # the gradients of the three are put side by side again
             backward.append(Sweep("joined gradient copy", 2.0 * self.element_bytes * tokens * joint, 1))
         backward += self.product_backward("qkv", tokens, joint, shape.hidden, is_column=True, bias=shape.qkv_bias)
         return forward, backward
@@ -190,7 +191,7 @@ class LayerParts:
         shape, tokens = self.shape, self.tokens
         if shape.num_experts > 1:
             return self._experts()
-        inner = shape.feed_forward / self.key.tp
+        inner = shape.feed_forward / self.layout.tp
         wide = round(self.halves * inner)
         act, act_gradient = self._activation(tokens * inner)
         forward: list[Item] = [*self._gathered("mlp up", [Product("mlp up", tokens, wide, shape.hidden)]), act]
@@ -226,32 +227,32 @@ class LayerParts:
 
     def _gathered(self, name: str, products: list[Item]) -> list[Item]:
         """Products after the gathering of their input where that is cut by sequence."""
-        if self.key.tp == 1 or not self.key.sequence_parallel:
+        if self.layout.tp == 1 or not self.layout.sequence_parallel:
             return products
-        return [self.message(f"{name} input", "all_gather", 1 if self.key.overlap_tp else 0), *products]
+        return [self.message(f"{name} input", "all_gather", 1 if self.layout.overlap_tp else 0), *products]
 
     def _scattered(self, name: str, products: list[Item]) -> list[Item]:
         """Products before the sum of their output over tp; with overlap_tp the two run side by side in pieces."""
-        if self.key.tp == 1:
+        if self.layout.tp == 1:
             return products
-        operation: Operation = "reduce_scatter" if self.key.sequence_parallel else "all_reduce"
-        if self.key.overlap_tp:
+        operation: Operation = "reduce_scatter" if self.layout.sequence_parallel else "all_reduce"
+        if self.layout.overlap_tp:
             return [self.message(name, operation, len(products)), *products]
         return [*products, self.message(name, operation)]
 
     def _heads(self) -> tuple[int, int, int]:
         """Heads of the micro-batch on this rank, queries of each, keys that each query sees."""
-        key, shape = self.key, self.shape
-        ulysses = key.cp > 1 and key.context_parallel == "ulysses"
-        heads = max(1, round(key.micro_batch * shape.num_heads / key.tp / (key.cp if ulysses else 1)))
-        rows = key.sequence_length // (1 if ulysses else key.cp)
-        return heads, rows, key.sequence_length
+        layout, shape = self.layout, self.shape
+        ulysses = layout.cp > 1 and layout.context_parallel == "ulysses"
+        heads = max(1, round(layout.micro_batch * shape.num_heads / layout.tp / (layout.cp if ulysses else 1)))
+        rows = self.sequence_length // (1 if ulysses else layout.cp)
+        return heads, rows, self.sequence_length
 
     def _core(self) -> tuple[list[Item], list[Item]]:
         """Everything between the two linear layers of attention, with the messages of context parallelism."""
-        shape, key, e = self.shape, self.key, self.element_bytes
+        shape, layout, e = self.shape, self.layout, self.element_bytes
         heads, rows, columns = self._heads()
-        if key.attention == "unfused":
+        if layout.attention == "unfused":
             scores = heads * rows * columns
             drop = [Sweep("attention dropout gradient", (2 * e + 1.0) * scores, 1)] if shape.has_dropout else []
             forward: list[Item] = list(self.attention_core())
@@ -282,12 +283,12 @@ class LayerParts:
 
     def _in_context(self, items: list[Item], *, is_backward: bool = False) -> list[Item]:
         """Attention with what context parallelism moves before, beside and after it."""
-        key, e, c = self.key, self.element_bytes, self.key.cp
+        layout, e, c = self.layout, self.element_bytes, self.layout.cp
         if c == 1:
             return items
         names = ("context gradient", "key and value gradient") if is_backward else ("key and value", "context")
         local = float(e * self.tokens)
-        if key.context_parallel == "ulysses":
+        if layout.context_parallel == "ulysses":
             queries = local * (self.query_width + 2 * self.key_value_width)
             context = local * self.query_width
             first, last = (context, queries) if is_backward else (queries, context)
@@ -297,7 +298,7 @@ class LayerParts:
                 Message(names[1], "all_to_all", "cp", last),
             ]
         block = local * 2 * self.key_value_width
-        if key.context_parallel == "all-gather":
+        if layout.context_parallel == "all-gather":
             gather = Message("key and value", "all_gather", "cp", c * block)
             after = [Message(names[1], "reduce_scatter", "cp", c * block)] if is_backward else []
             return [gather, *items, *after]
@@ -313,10 +314,10 @@ class LayerParts:
 
     def _experts(self) -> tuple[list[Item], list[Item]]:
         """Router, dispatch to the ranks of the experts, their products, and the way back; tokens spread evenly."""
-        shape, key, e = self.shape, self.key, self.element_bytes
-        inner = shape.feed_forward / key.tp
+        shape, layout, e = self.shape, self.layout, self.element_bytes
+        inner = shape.feed_forward / layout.tp
         own = self.tokens / self.split
-        local = max(1, shape.num_experts // key.ep)
+        local = max(1, shape.num_experts // layout.ep)
         routed = self.tokens * shape.experts_per_token
         rows = max(1, round(routed / local))
         wide = round(self.halves * inner)
@@ -324,15 +325,15 @@ class LayerParts:
         sent = float(e * own * shape.experts_per_token * shape.hidden)
         act, act_gradient = self._activation(routed * inner)
         names = ("dispatch", "combine")
-        sends: list[list[Item]] = [[Message(n, "all_to_all", "ep", sent)] if key.ep > 1 else [] for n in names]
+        sends: list[list[Item]] = [[Message(n, "all_to_all", "ep", sent)] if layout.ep > 1 else [] for n in names]
         weights = local * (self.halves + 1) * shape.hidden * inner
         payload = float(e * routed * shape.hidden)
 
         def over_tp(name: str, operation: Operation) -> list[Item]:
-            return [Message(name, operation, "tp", payload)] if key.tp > 1 else []
+            return [Message(name, operation, "tp", payload)] if layout.tp > 1 else []
 
-        gathers = over_tp("expert input", "all_gather") if key.sequence_parallel else []
-        sums = over_tp("expert output", "reduce_scatter" if key.sequence_parallel else "all_reduce")
+        gathers = over_tp("expert input", "all_gather") if layout.sequence_parallel else []
+        sums = over_tp("expert output", "reduce_scatter" if layout.sequence_parallel else "all_reduce")
         forward: list[Item] = [
             Product("router", round(own), shape.num_experts, shape.hidden),
             order,

@@ -14,7 +14,7 @@ from ...errors import PlanError
 from ...jobs.transformer import TransformerShape
 from ...plans.partition import Layout
 from ..pipelines.schedules import in_flight, waiting
-from .work import ZERO_BUBBLE, LayoutWork
+from .work import LayoutWork
 
 FRAGMENTATION = 0.04
 """Share of what changes size during a step that a caching allocator cannot reuse. An assumption."""
@@ -150,14 +150,12 @@ def peak_memory(work: LayoutWork) -> tuple[int, StageMemory]:
 def _stage_memory(work: LayoutWork, stage: int, of_layer: _OfLayer) -> StageMemory:
     layout = work.layout
     held = work.stages[stage]
-    width = 4 if layout.precision == "fp32" else 2
-    gradient_width = 4 if layout.fp32_gradients else width
+    width, gradient_width = layout.number_bytes, layout.gradient_bytes
     shards = layout.num_shards
     expert_shards = min(shards, layout.dp * layout.cp // layout.ep) if layout.shards_optimizer else 1
     shared = held.dense_parameters / shards + held.expert_parameters / expert_shards
     parameters = width * (shared if layout.zero >= 3 else held.parameters)
-    is_reduced = layout.zero >= 3 or (layout.zero == 2 and layout.pp == 1)
-    gradients = gradient_width * (shared if is_reduced else held.parameters)
+    gradients = gradient_width * (shared if layout.reduces_in_passes else held.parameters)
     optimizer = (8.0 if layout.precision == "fp32" else 12.0) * held.optimizer_parameters
     activations = _activations(work, stage, of_layer)
     buffers = _buffers(work, stage, width, gradient_width)
@@ -166,13 +164,17 @@ def _stage_memory(work: LayoutWork, stage: int, of_layer: _OfLayer) -> StageMemo
     )
 
 
-def check_fits(work: LayoutWork, capacity_bytes: float) -> None:
+def check_fits(peak: tuple[int, StageMemory], capacity_bytes: float) -> None:
     """Refuse a layout that does not fit a device.
+
+    Args:
+        peak: the stage whose ranks need most, and what they hold, see `peak_memory`.
+        capacity_bytes: memory of a device.
 
     Raises:
         PlanError: with what the fullest rank needs and what a device has.
     """
-    stage, memory = peak_memory(work)
+    stage, memory = peak
     if memory.total > capacity_bytes:
         raise PlanError(
             f"a rank of stage {stage} needs {memory.total / 1e9:.1f} GB ({memory.model_state / 1e9:.1f} model state, "
@@ -206,7 +208,7 @@ def put_off_bytes(work: LayoutWork) -> float:
 
 def _computes_again(layout: Layout) -> bool:
     """Whether what is kept for a weight gradient is not what was kept for the backward pass."""
-    return layout.recompute == "full" and layout.pp > 1 and layout.schedule in ZERO_BUBBLE
+    return layout.recompute == "full" and layout.parts_gradients
 
 
 def _layers_bytes(work: LayoutWork, stage: int, of_layer: _OfLayer) -> float:
@@ -226,9 +228,15 @@ def _kept(layout: Layout, stage: int) -> float:
 def _layer_bytes(work: LayoutWork, recompute: str) -> float:
     shape, layout = work.shape, work.layout
     tokens = layout.micro_batch * work.sequence_length // layout.cp
-    width = 4 if layout.precision == "fp32" else 2
     return layer_activation_bytes(
-        shape, layout.tp, tokens, work.sequence_length, layout.sequence_parallel, recompute, layout.attention, width
+        shape,
+        layout.tp,
+        tokens,
+        work.sequence_length,
+        layout.sequence_parallel,
+        recompute,
+        layout.attention,
+        layout.number_bytes,
     )
 
 
@@ -236,7 +244,6 @@ def _activations(work: LayoutWork, stage: int, of_layer: _OfLayer) -> float:
     layout, shape = work.layout, work.shape
     total = _layers_bytes(work, stage, of_layer)
     tokens = layout.micro_batch * work.sequence_length // layout.cp
-    width = 4 if layout.precision == "fp32" else 2
     split = layout.tp if layout.sequence_parallel else 1
     if layout.recompute == "full":
         total += of_layer.whole
@@ -244,7 +251,7 @@ def _activations(work: LayoutWork, stage: int, of_layer: _OfLayer) -> float:
         total += of_layer.whole - of_layer.selective
     if stage == 0 and shape.has_dropout:
         total += _kept(layout, stage) * tokens * shape.hidden / split
-    return total + (2 * width * tokens * shape.hidden / split if stage == layout.pp - 1 else 0.0)
+    return total + (2 * layout.number_bytes * tokens * shape.hidden / split if stage == layout.pp - 1 else 0.0)
 
 
 def _buffers(work: LayoutWork, stage: int, width: int, gradient_width: int) -> float:

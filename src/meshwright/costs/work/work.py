@@ -21,10 +21,12 @@ from ...jobs.transformer import TransformerShape
 from ...plans.partition import Layout
 from . import layer as blocks
 from .layer import BlockWork
-from .layer_key import BlockKey
-from .operations import Message, Pass
+from .operations import Message
 
-ZERO_BUBBLE = ("zb-h1", "zb-2p")
+MOST_BLOCKS = 65_536
+"""Blocks that are kept."""
+
+_BLOCKS: dict[object, tuple[BlockWork, BlockWork, BlockWork]] = {}
 
 
 @dataclass(frozen=True)
@@ -61,8 +63,8 @@ class StageWork:
     dense_parameters: float
     expert_parameters: float
     optimizer_parameters: float
-    sync: Pass
-    gather: Pass
+    sync: tuple[Message, ...]
+    gather: tuple[Message, ...]
     num_layers: int
 
     @property
@@ -83,7 +85,7 @@ class LayoutWork:
         chunks: in model order, ``pp * virtual_stages`` of them.
         stages: by pipeline stage.
         boundary: what brings one micro-batch's activations, or gradients, from chunk to chunk.
-        key: what of the layout the blocks depend on.
+        key: what of the layout the work on one micro-batch depends on, see `micro_batch_key`.
     """
 
     shape: TransformerShape
@@ -94,8 +96,8 @@ class LayoutWork:
     head: BlockWork
     chunks: tuple[ChunkWork, ...]
     stages: tuple[StageWork, ...]
-    boundary: Pass
-    key: BlockKey
+    boundary: tuple[Message, ...]
+    key: tuple[object, ...]
 
     @property
     def pass_axes(self) -> frozenset[str]:
@@ -120,10 +122,9 @@ def describe(shape: TransformerShape, layout: Layout, sequence_length: int | Non
     length = shape.default_sequence_length if sequence_length is None else sequence_length
     if checks:
         check(shape, layout, length)
-    key = BlockKey.of(layout, length)
+    key = micro_batch_key(layout, length)
     chunks = _chunks(shape.num_layers, layout.pp, layout.virtual_stages)
-    layer, embedding = blocks.layer(shape, key), blocks.embedding(shape, key)
-    head = blocks.head(shape, key, layout.pp > 1 or not shape.is_head_tied)
+    layer, embedding, head = _blocks(shape, layout, length, key)
     return LayoutWork(
         shape,
         layout,
@@ -133,7 +134,7 @@ def describe(shape: TransformerShape, layout: Layout, sequence_length: int | Non
         head,
         chunks,
         _stages(shape, layout, chunks, layer, embedding, head),
-        _boundary(layout, key, shape.hidden),
+        _boundary(layout, length, shape.hidden),
         key,
     )
 
@@ -226,6 +227,43 @@ def step_flops(work: LayoutWork) -> tuple[float, float]:
     return 3 * forward, 3 * forward + tokens * shape.num_layers * again[layout.recompute]
 
 
+def micro_batch_key(layout: Layout, sequence_length: int) -> tuple[object, ...]:
+    """What of a layout the work on one micro-batch depends on, so that layouts that share it share the work."""
+    return (
+        layout.tp,
+        layout.cp,
+        layout.ep,
+        layout.micro_batch,
+        sequence_length,
+        layout.sequence_parallel,
+        layout.recompute,
+        layout.context_parallel,
+        layout.number_bytes,
+        layout.gradient_bytes,
+        layout.attention,
+        layout.async_gradients,
+        layout.fused_accumulation,
+        layout.overlap_tp,
+        layout.zero >= 3,
+        layout.reduces_in_passes,
+        layout.overlap_dp and layout.zero >= 2,
+    )
+
+
+def _blocks(
+    shape: TransformerShape, layout: Layout, length: int, key: tuple[object, ...]
+) -> tuple[BlockWork, BlockWork, BlockWork]:
+    """Layer, embedding and head, made once for each key."""
+    has_own_table = layout.pp > 1 or not shape.is_head_tied
+    known = shape, has_own_table, key
+    if known not in _BLOCKS:
+        if len(_BLOCKS) >= MOST_BLOCKS:
+            _BLOCKS.clear()
+        head = blocks.head(shape, layout, length, has_own_table)
+        _BLOCKS[known] = blocks.layer(shape, layout, length), blocks.embedding(shape, layout, length), head
+    return _BLOCKS[known]
+
+
 @lru_cache(maxsize=1024)
 def _chunks(num_layers: int, pp: int, virtual_stages: int) -> tuple[ChunkWork, ...]:
     """Layers spread evenly; what is left over goes to chunks from the middle outwards, away from embedding and head."""
@@ -268,8 +306,7 @@ def _stages(
 
 
 def _stage(layout: Layout, dense: float, experts: float, tied_table: float, num_layers: int) -> StageWork:
-    weight_bytes = 4 if layout.precision == "fp32" else 2
-    gradient_bytes = 4 if layout.fp32_gradients else weight_bytes
+    weight_bytes, gradient_bytes = layout.number_bytes, layout.gradient_bytes
     same = layout.dp * layout.cp
     shards, replicas = layout.num_shards, same // layout.num_shards
     expert_same = same // layout.ep
@@ -279,15 +316,14 @@ def _stage(layout: Layout, dense: float, experts: float, tied_table: float, num_
     if tied_table:
         held = shards if layout.zero >= 3 else 1  # by then a rank has its shard of the gradients only
         sync.append(Message("tied table", "all_reduce", "ends", tied_table * gradient_bytes / held))
-    reduced_within = layout.zero >= 3 or (layout.zero == 2 and layout.pp == 1)
     if layout.shards_optimizer:
-        if shards > 1 and not reduced_within:
+        if shards > 1 and not layout.reduces_in_passes:
             sync.append(Message("gradients", "reduce_scatter", "shard", dense * gradient_bytes))
         if replicas > 1:
             sync.append(Message("gradients of copies", "all_reduce", "replica", dense * gradient_bytes / shards))
         if shards > 1 and layout.zero < 3:
             gather.append(Message("parameters", "all_gather", "shard", dense * weight_bytes))
-        if experts and expert_same > 1 and not reduced_within:
+        if experts and expert_same > 1 and not layout.reduces_in_passes:
             sync.append(Message("expert gradients", "reduce_scatter", "expert_dp", experts * gradient_bytes))
         if experts and expert_same > 1 and layout.zero < 3:
             gather.append(Message("expert parameters", "all_gather", "expert_dp", experts * weight_bytes))
@@ -300,7 +336,7 @@ def _stage(layout: Layout, dense: float, experts: float, tied_table: float, num_
     return StageWork(dense, experts, updated, tuple(sync), tuple(gather), num_layers)
 
 
-def _boundary(layout: Layout, key: BlockKey, hidden: int) -> Pass:
+def _boundary(layout: Layout, sequence_length: int, hidden: int) -> tuple[Message, ...]:
     """Each tensor-parallel rank sends its share over its own card; without sequence parallelism they gather it then.
 
     Source:
@@ -308,7 +344,7 @@ def _boundary(layout: Layout, key: BlockKey, hidden: int) -> Pass:
     """
     if layout.pp == 1:
         return ()
-    payload = float(key.element_bytes * key.micro_batch * key.sequence_length // key.cp * hidden)
+    payload = float(layout.number_bytes * layout.micro_batch * sequence_length // layout.cp * hidden)
     send = Message("activations", "send_recv", "pp", payload / layout.tp)
     if layout.tp == 1 or layout.sequence_parallel:
         return (send,)

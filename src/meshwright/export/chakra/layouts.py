@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from ...clusters.cluster import Cluster
 from ...costs.process_groups.group_network import group_network
 from ...costs.settings import CostSettings
+from ...costs.training_step.graph_step_time import GraphPricer
 from ...costs.work.graph_work import describe_graph
-from ...costs.work.work import ZERO_BUBBLE, describe
+from ...costs.work.work import describe
 from ...errors import ExportError, GraphError
 from ...jobs.graph import JobGraph
 from ...jobs.transformer import TransformerShape
@@ -67,15 +68,16 @@ def _step(plan: PlacementPlan, layout: Layout, graph: JobGraph, cluster: Cluster
         names = ", ".join(cluster.device_types[kind].name for kind in types.tolist())
         raise ExportError(f"a layout is simulated on devices of one type, the ranks have {names}", field="cluster")
     if not _cuts_layers(layout):
-        work = describe_graph(graph, layout, cluster.device_types[int(types[0])], CostSettings(), stages=plan.stages)
-        return GraphStep(work, group_network(cluster, CostSettings()))
+        device = cluster.device_types[int(types[0])]
+        work = describe_graph(graph, layout, device, CostSettings(), stages=plan.stages)
+        return GraphStep(work, GraphPricer(device, group_network(cluster, CostSettings())))
     shape, length = _transformer(plan, graph, layout)
     return layout_step(describe(shape, layout, length), cluster)
 
 
 def _cuts_layers(layout: Layout) -> bool:
-    is_parted = layout.schedule in ZERO_BUBBLE and layout.pp > 1
-    return max(layout.tp, layout.cp, layout.ep) > 1 or layout.zero >= 2 or layout.recompute == "selective" or is_parted
+    is_cut = max(layout.tp, layout.cp, layout.ep) > 1
+    return is_cut or layout.zero >= 2 or layout.recompute == "selective" or layout.parts_gradients
 
 
 def _transformer(plan: PlacementPlan, graph: JobGraph, layout: Layout) -> tuple[TransformerShape, int]:

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from ...costs.pipelines.schedules import round_size
 from ...errors import ExportError
 from ...plans.document import PlacementPlan
-from ...plans.partition import Layout
+from ...plans.partition import Layout, ParallelDegrees
 from ..launchers import remote_shell
 from ..requirements import comma_separated, hosts_of, ranks_per_host
 from ..target import ExportOptions, Files, Target, header
-from .megatron_groups import DEFAULT_ORDER, MAPPED_ORDER, ParallelDegrees
+from .megatron_groups import DEFAULT_ORDER, MAPPED_ORDER, allows, rank_coordinates
 from .megatron_layers import pipeline_layout
 
 ARGUMENTS = "megatron.args"
@@ -71,7 +71,7 @@ def rank_order(plan: PlacementPlan) -> RankOrder:
     found: list[RankOrder] = []
     refused: list[ExportError] = []
     for order in (DEFAULT_ORDER, MAPPED_ORDER):
-        if not degrees.allows(order):
+        if not allows(degrees, order):
             continue
         arranged = RankOrder(order, degrees, _plan_ranks(plan, degrees, order), per_host)
         try:
@@ -140,7 +140,7 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
     blocks = [ranks[first : first + arranged.per_host] for first in range(0, len(ranks), arranged.per_host)]
     hosts = "".join(f"{block[0].host}\t{comma_separated([rank.local_rank for rank in block])}\n" for block in blocks)
     rows = ["\t".join(("rank", "plan_rank", "host", "device", *_AXES))]
-    for number, (rank, place) in enumerate(zip(ranks, arranged.degrees.coordinates(arranged.order).tolist(), strict=True)):
+    for number, (rank, place) in enumerate(zip(ranks, rank_coordinates(arranged.degrees, arranged.order).tolist(), strict=True)):
         rows.append("\t".join(map(str, (number, rank.rank, rank.host, rank.local_rank, *place))))
     torchrun = [
         "torchrun",
@@ -165,7 +165,7 @@ def _degrees(plan: PlacementPlan) -> ParallelDegrees:
             problem = "has no coordinates, so Megatron's rank order cannot be held against the plan"
             raise ExportError(problem, field=f"rank {rank.rank}")
     if layout is not None:
-        return ParallelDegrees(**{axis: getattr(layout, axis) for axis in _AXES})
+        return layout
     return ParallelDegrees(**{axis: 1 + max(getattr(rank.coordinates, axis) for rank in plan.ranks) for axis in _AXES})
 
 
@@ -176,7 +176,7 @@ def _plan_ranks(plan: PlacementPlan, degrees: ParallelDegrees, order: str) -> tu
         assert rank.coordinates is not None
         at[tuple(getattr(rank.coordinates, axis) for axis in ("pp", "dp", "cp", "tp"))] = rank.rank
     ranks = []
-    for pp, dp, cp, ep, tp in degrees.coordinates(order).tolist():
+    for pp, dp, cp, ep, tp in rank_coordinates(degrees, order).tolist():
         number = at[pp, dp, cp, tp]
         coordinates = plan.ranks[number].coordinates
         if coordinates is not None and coordinates.ep != ep:

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
+from ...plans.partition import ParallelDegrees
 
 DEFAULT_ORDER = "tp-cp-ep-dp-pp"
 MAPPED_ORDER = "tp-cp-ep-pp-dp"
@@ -43,59 +44,45 @@ def rank_groups(sizes: Mapping[str, int], order: str, axes: str) -> NDArray[np.i
     return np.ascontiguousarray(grid.transpose(outer + inner).reshape(-1, group_size))
 
 
-@dataclass(frozen=True)
-class ParallelDegrees:
-    """The parallel degrees of a job; the experts' tensor-parallel degree is that of the dense layers.
+def dense_sizes(degrees: ParallelDegrees) -> dict[str, int]:
+    """Axes of the ranks that hold the dense layers."""
+    return {"tp": degrees.tp, "cp": degrees.cp, "ep": 1, "dp": degrees.dp, "pp": degrees.pp}
 
-    Attributes:
-        pp, dp, cp, ep, tp: as in `plans.partition.Layout`; ``ep`` divides ``dp * cp``.
+
+def expert_sizes(degrees: ParallelDegrees) -> dict[str, int]:
+    """Axes of the ranks that hold the experts, whose tensor-parallel degree is that of the dense layers: what is left of
+    ``dp * cp`` are replicas."""
+    return {"tp": degrees.tp, "cp": 1, "ep": degrees.ep, "dp": degrees.dp * degrees.cp // degrees.ep, "pp": degrees.pp}
+
+
+def allows(degrees: ParallelDegrees, order: str) -> bool:
+    """Whether Megatron starts in this order.
+
+    The pipelines of dense and expert ranks must be the same ranks, and any order but the default counts as unusable
+    with expert parallelism: groups of experts would leave their pipeline stage.
     """
+    if order == DEFAULT_ORDER or degrees.pp == 1:
+        return order == DEFAULT_ORDER or degrees.ep == 1
+    dense, expert = (rank_groups(sizes(degrees), order, "pp") for sizes in (dense_sizes, expert_sizes))
+    return degrees.ep == 1 and np.array_equal(dense, expert)
 
-    pp: int = 1
-    dp: int = 1
-    cp: int = 1
-    ep: int = 1
-    tp: int = 1
 
-    @property
-    def world(self) -> int:
-        """Number of ranks."""
-        return self.pp * self.dp * self.cp * self.tp
+def groups(degrees: ParallelDegrees, order: str) -> dict[str, NDArray[np.int64]]:
+    """Every kind of group that Megatron makes of these degrees, by the axes along which its ranks differ.
 
-    @property
-    def dense(self) -> dict[str, int]:
-        """Axes of the ranks that hold the dense layers."""
-        return {"tp": self.tp, "cp": self.cp, "ep": 1, "dp": self.dp, "pp": self.pp}
+    ``expert-dp`` and ``tp-ep`` are groups of the expert ranks, ``ep`` too; all others of the dense ranks.
+    """
+    of_dense, of_experts = dense_sizes(degrees), expert_sizes(degrees)
+    dense = {axes: rank_groups(of_dense, order, axes) for axes in ("tp", "cp", "dp", "pp", "dp-cp", "tp-pp", "tp-cp")}
+    expert = {axes: rank_groups(of_experts, order, axes) for axes in ("ep", "tp-ep", "dp")}
+    return {**dense, "ep": expert["ep"], "tp-ep": expert["tp-ep"], "expert-dp": expert["dp"]}
 
-    @property
-    def expert(self) -> dict[str, int]:
-        """Axes of the ranks that hold the experts: what is left of ``dp * cp`` are replicas."""
-        return {"tp": self.tp, "cp": 1, "ep": self.ep, "dp": self.dp * self.cp // self.ep, "pp": self.pp}
 
-    def allows(self, order: str) -> bool:
-        """Whether Megatron starts in this order.
-
-        The pipelines of dense and expert ranks must be the same ranks, and any order but the default counts as unusable
-        with expert parallelism: groups of experts would leave their pipeline stage.
-        """
-        if order == DEFAULT_ORDER or self.pp == 1:
-            return order == DEFAULT_ORDER or self.ep == 1
-        return self.ep == 1 and bool((rank_groups(self.dense, order, "pp") == rank_groups(self.expert, order, "pp")).all())
-
-    def groups(self, order: str) -> dict[str, NDArray[np.int64]]:
-        """Every kind of group that Megatron makes of these degrees, by the axes along which its ranks differ.
-
-        ``expert-dp`` and ``tp-ep`` are groups of the expert ranks, ``ep`` too; all others of the dense ranks.
-        """
-        dense = {axes: rank_groups(self.dense, order, axes) for axes in ("tp", "cp", "dp", "pp", "dp-cp", "tp-pp", "tp-cp")}
-        expert = {axes: rank_groups(self.expert, order, axes) for axes in ("ep", "tp-ep", "dp")}
-        return {**dense, "ep": expert["ep"], "tp-ep": expert["tp-ep"], "expert-dp": expert["dp"]}
-
-    def coordinates(self, order: str) -> NDArray[np.int64]:
-        """Place of each of Megatron's ranks along pp, dp, cp, ep and tp, ``(world, 5)``: its position in those groups."""
-        groups = self.groups(order)
-        places = np.empty((self.world, 5), np.int64)
-        for column, axis in enumerate(("pp", "dp", "cp", "ep", "tp")):
-            members = groups[axis]
-            places[members, column] = np.arange(members.shape[1])
-        return places
+def rank_coordinates(degrees: ParallelDegrees, order: str) -> NDArray[np.int64]:
+    """Place of each of Megatron's ranks along pp, dp, cp, ep and tp, ``(world, 5)``: its position in those groups."""
+    found = groups(degrees, order)
+    places = np.empty((degrees.world, 5), np.int64)
+    for column, axis in enumerate(("pp", "dp", "cp", "ep", "tp")):
+        members = found[axis]
+        places[members, column] = np.arange(members.shape[1])
+    return places

@@ -12,7 +12,7 @@ and more only where the layout cannot be passed by whatever its cut. Layouts for
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from itertools import product
@@ -22,15 +22,15 @@ from ...costs.process_groups.group_network import GroupNetwork
 from ...costs.settings import CostSettings
 from ...costs.stage_cuts.graph_cuts import find_cuts, least_of
 from ...costs.stage_cuts.unit_chain import Chain
-from ...costs.training_step.graph_step_time import graph_step_s
+from ...costs.training_step.graph_step_time import GraphPricer
 from ...costs.work.graph_memory import graph_peak_memory
 from ...costs.work.graph_work import GraphWork, describe_graph
 from ...devices import DeviceType
 from ...errors import PlanError
 from ...jobs.graph import JobGraph
 from ...plans.partition import Layout, hidden_unasked
-from ...plans.rank_order import ORDERS
 from ...plans.stages import layer_starts
+from .request import SearchRequest
 from .results import Counts, Findings, RankedLayout, Searched, layout_text
 from .space import DEFAULTS, KnownOrders, divisors, regular_orders, union_of_orders
 
@@ -94,10 +94,7 @@ class GraphSearch:
         devices_per_host: devices of a host.
         wires: prices messages.
         costs: chooses the compute model, and the slowdown of what runs side by side.
-        keep: by key of the layout, the values that are tried; a key that is not searched takes each of its values too.
-        orders: rank orders that are tried.
-        top: how many layouts are ranked; None ranks all that fit.
-        on_best: called with each layout that is better than all before.
+        request: what is asked: the values that are kept, the rank orders that are tried, how many layouts are ranked.
 
     Raises:
         PlanError: an axis is kept along which a graph of ops cannot be cut.
@@ -110,21 +107,18 @@ class GraphSearch:
     devices_per_host: int
     wires: GroupNetwork
     costs: CostSettings = field(default_factory=CostSettings)
-    keep: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
-    orders: tuple[str, ...] = ORDERS
-    top: int | None = 10
-    on_best: Callable[[RankedLayout, Counts], None] = lambda found, counts: None
+    request: SearchRequest = field(default_factory=SearchRequest)
     counts: Counts = field(default_factory=Counts)
 
     def __post_init__(self) -> None:
+        self.keep = self.request.kept
         for axis in UNCUT:
             if self.keep.get(axis, (1,)) != (1,):
                 problem = "cuts layers, which a graph of ops does not tell; it is cut by dp and pp"
                 raise PlanError(problem, field=f"keep.{axis}", value="|".join(map(str, self.keep[axis])))
         self._chains: dict[tuple[int, str], Chain] = {}
         self._known_orders: KnownOrders = {}
-        self._found = Findings(self.top, self.on_best, self.counts)
-        self._closest: tuple[float, Layout] | None = None
+        self._found = Findings(self.request, self.counts)
         self._put_off: dict[tuple[Layout, str], _Cut | None] = {}  # of which the cut took long to find
 
     @property
@@ -142,7 +136,7 @@ class GraphSearch:
         waiting: list[_Waiting] = []
         for world in worlds:
             for layout in self.layouts(world):
-                orders = regular_orders(layout, self.devices_per_host, self.orders, self.wires, self._known_orders)
+                orders = regular_orders(layout, self.devices_per_host, self.request.orders, self.wires, self._known_orders)
                 if not orders:
                     self.counts.illegal += 1
                 elif (one := self._uncut(layout, orders) or self._bounded(layout, orders, QUICK_STEPS)) is not None:
@@ -194,6 +188,10 @@ class GraphSearch:
         if found is None:
             raise PlanError("no cut of the pipeline fits the devices", field="layout", value=layout_text(layout))
         return found.work
+
+    def pricer(self, order: str) -> GraphPricer:
+        """What prices layouts in a rank order."""
+        return GraphPricer(self.device, self.wires, self.costs.overlap_slowdown, order)
 
     def _pipelines(self, pp: int, num_units: int) -> list[tuple[str, int]]:
         """Schedules, each with numbers of chunks of a stage."""
@@ -288,13 +286,12 @@ class GraphSearch:
         memory_bytes = graph_peak_memory(found)[1].total
         if memory_bytes <= self.capacity_bytes:
             return _Cut(order, found, memory_bytes), least_bytes
-        if self._closest is None or memory_bytes < self._closest[0]:
-            self._closest = memory_bytes, layout
+        self._found.note(memory_bytes, layout)
         return None, least_bytes
 
     def _priced(self, one: _Cut) -> RankedLayout:
         self.counts.prices += 1
-        step_s = graph_step_s(one.work, self.wires, self.costs.overlap_slowdown, one.order)
+        step_s = self.pricer(one.order).step_s(one.work)
         layout = one.work.layout
         return RankedLayout(step_s, one.memory_bytes, layout.world, layout_text(layout), layout, one.order)
 
@@ -304,15 +301,9 @@ class GraphSearch:
 
     def _refusal(self, worlds: Sequence[int]) -> PlanError:
         devices = "-".join(str(world) for world in sorted({worlds[0], worlds[-1]}))
-        if self._closest is None:
-            problem = f"no layout of {self.graph.name} is legal on {devices} devices: dp x pp ranks, dp dividing the batch"
-            return PlanError(problem, field="batch", value=self.global_batch)
-        need, has = self._closest[0] / 1e9, self.capacity_bytes / 1e9
-        problem = (
-            f"no layout of {self.graph.name} fits {devices} devices; closest is {layout_text(self._closest[1])}, "
-            f"which needs {need:.1f} GB where a device has {has:.1f} GB: {need - has:.1f} GB short"
-        )
-        return PlanError(problem, field="memory")
+        problem = f"no layout of {self.graph.name} is legal on {devices} devices: dp x pp ranks, dp dividing the batch"
+        too_large = self._found.too_large(self.graph.name, devices, self.capacity_bytes)
+        return too_large or PlanError(problem, field="batch", value=self.global_batch)
 
 
 _SEARCHED = ("tp", "cp", "ep", "pp", "dp", "micro_batch", "schedule", "virtual_stages", "recompute", "zero")

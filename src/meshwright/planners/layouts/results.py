@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right, insort
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from ...errors import PlanError
 from ...plans.partition import Layout, hidden_unasked
+from .request import SearchRequest
 from .space import DEFAULTS, SEARCHED
 
 
@@ -115,16 +116,16 @@ class Findings:
     """What a search has priced so far: the best, the front, and all.
 
     Args:
-        top: layouts of the ranking that are wanted; None: all.
-        on_best: called with each layout that is faster than all before, and the counts so far.
+        request: how many layouts of the ranking are wanted, and what is called with each that is faster than all before.
         counts: what became of the layouts; the search counts in it.
     """
 
-    def __init__(self, top: int | None, on_best: Callable[[RankedLayout, Counts], None], counts: Counts) -> None:
-        self._top, self._on_best, self._counts = top, on_best, counts
+    def __init__(self, request: SearchRequest, counts: Counts) -> None:
+        self._top, self._on_best, self._counts = request.top, request.on_best, counts
         self._ranking: list[RankedLayout] = []
         self._examined: list[RankedLayout] = []
         self._front = Front()
+        self._closest: tuple[float, Layout] | None = None
 
     def __bool__(self) -> bool:
         """Whether anything was found."""
@@ -150,6 +151,22 @@ class Findings:
         if self._top is None or len(self._ranking) < self._top or bound_s <= self._ranking[-1].step_s:
             return False
         return self._front.dominates(bound_s, memory_bytes, devices)
+
+    def note(self, memory_bytes: float, layout: Layout) -> None:
+        """Note a layout that does not fit."""
+        if self._closest is None or memory_bytes < self._closest[0]:
+            self._closest = memory_bytes, layout
+
+    def too_large(self, name: str, devices: str, capacity_bytes: float) -> PlanError | None:
+        """What is wrong where no layout of a job fits, with the one that comes closest; None where none was legal."""
+        if self._closest is None:
+            return None
+        need, has = self._closest[0] / 1e9, capacity_bytes / 1e9
+        problem = (
+            f"no layout of {name} fits {devices} devices; closest is {layout_text(self._closest[1])}, "
+            f"which needs {need:.1f} GB where a device has {has:.1f} GB: {need - has:.1f} GB short"
+        )
+        return PlanError(problem, field="memory")
 
     def searched(self) -> Searched:
         """All of it."""

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import gc
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from itertools import islice
@@ -40,13 +40,6 @@ from .space import LayoutFamily, LayoutSpace, Leaf
 
 FIRST_LEVELS = 24
 """Of so many levels of the tree, those of the most promising degrees, a layout each is priced for an early answer."""
-
-
-class Shortfall(NamedTuple):
-    """The layout that comes closest to fitting, where none does."""
-
-    memory_bytes: float
-    layout: Layout
 
 
 class _Waiting(NamedTuple):
@@ -81,8 +74,6 @@ class LayoutSearch:
         capacity_bytes: memory of a device.
         wires: prices messages.
         slowdown: factor on kernels and messages that run side by side.
-        top: how many layouts are ranked; None ranks all that fit.
-        on_best: called with each layout that is better than all before.
         counts: what became of the layouts.
         kernels: prices kernels; by default by the device's own constants.
         within: layouts that take more than so many times the best one's time are passed by, also where they would be on the
@@ -94,8 +85,6 @@ class LayoutSearch:
     capacity_bytes: float
     wires: GroupNetwork
     slowdown: float = OVERLAP_SLOWDOWN
-    top: int | None = 10
-    on_best: Callable[[RankedLayout, Counts], None] = lambda found, counts: None
     counts: Counts = field(default_factory=Counts)
     kernels: KernelModel | None = None
     within: float = math.inf
@@ -106,8 +95,7 @@ class LayoutSearch:
         self._kernels = known or RememberedKernels(model.device, model.constants, model.software)
         self._pricers: dict[str, BoundedPricer] = {}
         self._optimists: dict[int, LowerBound] = {}
-        self._found = Findings(self.top, self.on_best, self.counts)
-        self._closest: Shortfall | None = None
+        self._found = Findings(self.space.request, self.counts)
 
     def run(self, worlds: Sequence[int]) -> Searched:
         """Search layouts of every given number of devices.
@@ -149,16 +137,30 @@ class LayoutSearch:
             raise self._refusal(worlds)
         return self._found.searched()
 
+    @property
+    def global_batch(self) -> int:
+        """Sequences of a step."""
+        return self.space.global_batch
+
+    @property
+    def tried_orders(self) -> tuple[str, ...]:
+        """The rank orders that were told of any layout so far, those that number its ranks alike once."""
+        return self.space.tried_orders
+
+    def work(self, layout: Layout, order: str = "") -> LayoutWork:
+        """What every rank of a layout does, whatever its order."""
+        return describe(self.space.shape, layout, self.space.sequence_length, checks=False)
+
     def optimist(self, world: int) -> LowerBound:
         """What bounds layouts of so many ranks."""
         if world not in self._optimists:
-            self._optimists[world] = LowerBound(self.device, self.wires, self.slowdown, self._kernels, world=world)
+            self._optimists[world] = LowerBound(self.device, self.wires, self.slowdown, kernels=self._kernels, world=world)
         return self._optimists[world]
 
     def pricer(self, order: str) -> BoundedPricer:
         """What prices layouts in a rank order; blocks are shared by all orders, since their groups tell them apart."""
         if order not in self._pricers:
-            made = BoundedPricer(self.device, self.wires, self.slowdown, self._kernels, order)
+            made = BoundedPricer(self.device, self.wires, self.slowdown, order, self._kernels)
             first = next(iter(self._pricers.values()), made)
             self._pricers[order] = made.sharing(first)
         return self._pricers[order]
@@ -171,7 +173,7 @@ class LayoutSearch:
         told_s = math.inf
         for level in islice(self.space.levels(world), FIRST_LEVELS):
             for node in level.nodes[:1]:
-                works = [self._describe(self.space.layout(node, leaf)) for leaf in node.leaves]
+                works = [self.work(self.space.layout(node, leaf)) for leaf in node.leaves]
                 fits = [
                     (work, memory_bytes) for work in works if (memory_bytes := peak_memory(work)[1].total) <= self.capacity_bytes
                 ]
@@ -181,7 +183,7 @@ class LayoutSearch:
                 bounds = self._bounds(work)
                 if bounds and (found := self._priced(work, memory_bytes, bounds)).step_s < told_s:
                     told_s = found.step_s
-                    self.on_best(found, self.counts)
+                    self.space.request.on_best(found, self.counts)
         self.counts.prices = 0
 
     def _fitting(self, world: int) -> Iterator[tuple[LayoutFamily, tuple[Leaf, ...], LayoutWork, float]]:
@@ -192,11 +194,11 @@ class LayoutSearch:
                 if place == 0 and not self.space.rank_orders(node.base, self.wires):
                     self.counts.illegal += sum(len(other.leaves) for other in level.nodes)
                     break
-                works = [self._describe(layout) for layout in self._by_zero(node)]
+                works = [self.work(layout) for layout in self._by_zero(node)]
                 needs = [peak_memory(work)[1].total for work in works]
                 least = min(needs)
                 if least > self.capacity_bytes:
-                    self._note(least, works[needs.index(least)].layout)
+                    self._found.note(least, works[needs.index(least)].layout)
                     self.counts.infeasible += sum(len(other.leaves) for other in level.nodes[place:])
                     break
                 for work, memory_bytes in zip(works, needs, strict=True):
@@ -215,10 +217,10 @@ class LayoutSearch:
         """The layouts that fit, each with its bound in any rank order."""
         optimist = self.optimist(one.node.world)
         for place, leaf in enumerate(one.leaves):
-            work = self._describe(self.space.layout(one.node, leaf))
+            work = self.work(self.space.layout(one.node, leaf))
             memory_bytes = peak_memory(work)[1].total
             if memory_bytes > self.capacity_bytes:
-                self._note(memory_bytes, work.layout)
+                self._found.note(memory_bytes, work.layout)
                 self.counts.infeasible += 1
             else:
                 bound_s = max(one.bound_s, optimist.bound_s(work))
@@ -241,24 +243,12 @@ class LayoutSearch:
                 best_s, best_place, best = step_s, place, order
         return RankedLayout(best_s, memory_bytes, work.layout.world, layout_text(work.layout), work.layout, best)
 
-    def _describe(self, layout: Layout) -> LayoutWork:
-        return describe(self.space.shape, layout, self.space.sequence_length, checks=False)
-
-    def _note(self, memory_bytes: float, layout: Layout) -> None:
-        if self._closest is None or memory_bytes < self._closest.memory_bytes:
-            self._closest = Shortfall(memory_bytes, layout)
-
     def _refusal(self, worlds: Sequence[int]) -> PlanError:
         devices = "-".join(str(world) for world in sorted({worlds[0], worlds[-1]}))
-        if self._closest is None:
-            problem = f"no layout is legal on {devices} devices"
-            for key, value, why in self.space.kept_in_vain(worlds):
-                return PlanError(f"{why}, so that {problem}", field=f"--keep.{key}", value=value)
-            problem += ": tp x cp x pp x dp ranks, dp dividing the batch"
-            return PlanError(problem, field="batch", value=self.space.global_batch)
-        need, has = self._closest.memory_bytes / 1e9, self.capacity_bytes / 1e9
-        problem = (
-            f"no layout of {self.space.shape.name} fits {devices} devices; closest is {layout_text(self._closest.layout)}, "
-            f"which needs {need:.1f} GB where a device has {has:.1f} GB: {need - has:.1f} GB short"
-        )
-        return PlanError(problem, field="memory")
+        if (too_large := self._found.too_large(self.space.shape.name, devices, self.capacity_bytes)) is not None:
+            return too_large
+        problem = f"no layout is legal on {devices} devices"
+        for key, value, why in self.space.kept_in_vain(worlds):
+            return PlanError(f"{why}, so that {problem}", field=f"--keep.{key}", value=value)
+        problem += ": tp x cp x pp x dp ranks, dp dividing the batch"
+        return PlanError(problem, field="batch", value=self.space.global_batch)

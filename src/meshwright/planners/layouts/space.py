@@ -13,14 +13,14 @@ from functools import cached_property
 from itertools import product
 from typing import Any, NamedTuple
 
-from ... import settings
 from ...costs.process_groups.group_network import FabricNetwork, GroupNetwork, HostNetwork, PlacedNetwork
 from ...costs.process_groups.regular_groups import Group, groups_of, is_regular
-from ...costs.work.work import ZERO_BUBBLE, check, is_legal
-from ...errors import ConfigError, PlanError
+from ...costs.work.work import check, is_legal
+from ...errors import PlanError
 from ...jobs.transformer import TransformerShape
-from ...plans.partition import Layout, build_of_plan, hidden_unasked
+from ...plans.partition import ZERO_BUBBLE, Layout, hidden_unasked
 from ...plans.rank_order import ORDERS, distinct_orders
+from .request import SearchRequest
 
 SEARCHED = (
     "tp",
@@ -98,17 +98,20 @@ class LayoutSpace:
         sequence_length: tokens of a sequence.
         global_batch: sequences of a step.
         devices_per_host: devices of a host.
-        keep: by key of the layout, the values that are tried; a key that is not searched takes each of its values too.
-        orders: rank orders that are tried.
+        request: what is asked of the search: the values that are kept and the rank orders that are tried.
     """
 
     shape: TransformerShape
     sequence_length: int
     global_batch: int
     devices_per_host: int
-    keep: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
-    orders: tuple[str, ...] = ORDERS
+    request: SearchRequest = field(default_factory=SearchRequest)
     _legal: dict[tuple[Any, ...], bool] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def keep(self) -> Mapping[str, tuple[Any, ...]]:
+        """By key of the layout, the values that are tried; a key that is not searched takes each of its values too."""
+        return self.request.kept
 
     @cached_property
     def fixed(self) -> tuple[dict[str, Any], ...]:
@@ -148,7 +151,7 @@ class LayoutSpace:
 
     def rank_orders(self, layout: Layout, wires: GroupNetwork) -> tuple[str, ...]:
         """The orders of a layout's ranks that its price tells apart and whose groups are regular, the default first."""
-        return regular_orders(layout, self.devices_per_host, self.orders, wires, self._known_orders)
+        return regular_orders(layout, self.devices_per_host, self.request.orders, wires, self._known_orders)
 
     @property
     def tried_orders(self) -> tuple[str, ...]:
@@ -259,66 +262,7 @@ class LayoutSpace:
         return self.keep.get(key) == (value,)
 
 
-def parse_keep(text: str) -> dict[str, tuple[Any, ...]]:
-    """The values that a text such as ``tp=4|8,schedule=1f1b|interleaved,overlap_dp=false`` keeps.
-
-    Raises:
-        PlanError: a key that is unknown or twice, ``global_batch``, or a value that the key cannot have.
-    """
-    kept: dict[str, tuple[Any, ...]] = {}
-    for part in filter(None, (part.strip() for part in text.split(","))):
-        key, equals, values = (word.strip() for word in part.partition("="))
-        if not equals or not key:
-            raise PlanError("must read key=value or key=value|value", field="keep", value=part)
-        if key == "global_batch":
-            raise PlanError("is given by --batch", field="keep.global_batch", value=part)
-        if key not in Layout.model_fields:
-            raise PlanError("unknown key", field=f"keep.{key}", value=key, choices=set(Layout.model_fields) - {"global_batch"})
-        if key in kept:
-            raise PlanError("the key stands twice", field=f"keep.{key}", value=part)
-        kept[key] = tuple(dict.fromkeys(_value(key, value.strip()) for value in values.split("|")))
-    return kept
-
-
-def _value(key: str, text: str) -> Any:
-    """A value as `Layout` reads it; the other keys are such that it stands by itself."""
-    try:
-        data = settings.override({}, f"{key}={text}")
-    except ConfigError as error:
-        raise PlanError(error.problem, field=f"keep.{key}", value=text) from None
-    if not text or (data[key] is None and key != "shard_group"):
-        raise PlanError("wants a value, or several with | between", field=f"keep.{key}", value=text)
-    degree = data[key] if isinstance(data[key], int) and not isinstance(data[key], bool) and data[key] > 0 else 1
-    around: dict[str, dict[str, Any]] = {
-        "virtual_stages": {"schedule": "interleaved", "pp": 2},
-        "ep": {"dp": degree},
-        "shard_group": {"dp": degree, "zero": 1},
-    }
-    rest = {"micro_batch": 1, **around.get(key, {}), **data}
-    rest["global_batch"] = rest["micro_batch"] * rest.get("dp", 1) if isinstance(rest["micro_batch"], int) else 1
-    if isinstance(data[key], bool) or not isinstance(data[key], int) or data[key] < 1:
-        rest["global_batch"] = 1 if key in ("micro_batch", "dp") else rest["global_batch"]
-    return getattr(build_of_plan(Layout, rest, prefix="keep."), key)
-
-
-class GroupDegrees(NamedTuple):
-    """What of a layout decides which of its groups are regular in a rank order."""
-
-    tp: int
-    cp: int
-    dp: int
-    pp: int
-    ep: int
-    shards: int
-
-    @classmethod
-    def of(cls, layout: Layout) -> GroupDegrees:
-        """Those of a layout; one that shards nothing has the groups of one that shards over all."""
-        same = layout.dp * layout.cp
-        return cls(layout.tp, layout.cp, layout.dp, layout.pp, layout.ep, layout.shard_group or same)
-
-
-KnownOrders = dict[GroupDegrees, tuple[str, ...]]
+KnownOrders = dict[tuple[int, ...], tuple[str, ...]]
 
 
 def regular_orders(
@@ -336,23 +280,13 @@ def regular_orders(
         wires: what prices messages.
         known: what was told of other layouts with these arguments; added to.
     """
-    degrees = GroupDegrees.of(layout)
+    # A layout that shards nothing has the groups of one that shards over all.
+    shards = layout.shard_group or layout.dp * layout.cp
+    degrees = layout.tp, layout.cp, layout.dp, layout.pp, layout.ep, shards
     if degrees not in known:
-        tp, cp, dp, pp, ep, shards = degrees
+        sharded = layout.model_copy(update={"zero": 1, "shard_group": shards})
         sees_strides = isinstance(wires, FabricNetwork)
         sees_hosts = isinstance(wires, HostNetwork | FabricNetwork) and wires.uplinks.oversubscription > 1
-        sharded = Layout.model_construct(
-            tp=tp,
-            cp=cp,
-            dp=dp,
-            pp=pp,
-            ep=ep,
-            zero=1,
-            shard_group=shards,
-            distributed_optimizer=False,
-            micro_batch=1,
-            global_batch=dp,
-        )
         distinct: dict[tuple[Group, ...], str] = {}
         regular = [order for order in sorted(orders, key=ORDERS.index) if is_regular(sharded, devices_per_host, order)]
         for order in regular:

@@ -27,7 +27,6 @@ from ...costs.pipelines.schedules import BACKWARD, FORWARD, WEIGHT
 from ...costs.process_groups.group_network import placed_on
 from ...costs.settings import CostSettings
 from ...costs.tasks import gradient_order
-from ...costs.work.work import ZERO_BUBBLE
 from ...errors import PlanError
 from ..step.execution import ExecutionGraph
 from .assembly import WITHIN, Assembly
@@ -135,7 +134,7 @@ class _Lowering:
         self.step, self.costs, self.layout = step, costs, step.layout
         self.axes = Axes(step.layout, network, placed_on(network, step.layout, costs))
         self.tasks = Assembly(self.axes, step.message_s, costs)
-        self.last_kind = WEIGHT if self.layout.schedule in ZERO_BUBBLE and self.layout.pp > 1 else BACKWARD
+        self.last_kind = WEIGHT if self.layout.parts_gradients else BACKWARD
         self.stages = [_Stage() for _ in range(self.layout.pp)]
         self.passes: list[PassDone] = []
         self.optimizers: list[NDArray[np.int64]] = []

@@ -11,12 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 from ...clusters.cluster import Cluster
 from ...costs.network import RankNetwork
 from ...costs.pipelines.schedules import BACKWARD, FORWARD, WEIGHT
-from ...costs.process_groups.group_network import group_network
 from ...costs.routing import Routing
 from ...costs.settings import CostSettings
-from ...costs.training_step.kernels import kernel_model
 from ...costs.training_step.step_time import Pricer
-from ...costs.work.work import ZERO_BUBBLE, LayoutWork
+from ...costs.work.work import LayoutWork
 from ...errors import PlanError
 from ..contention.concurrent_jobs import schedule as schedule_together
 from ..contention.placed_job import PlacedJob, check_devices
@@ -24,7 +22,6 @@ from ..step import kernel
 from ..step.execution import TaskKind
 from ..step.timeline import Timeline
 from .axes import Axes
-from .graph_step import GraphStep
 from .lowering import Lowered, lower
 from .step_model import StepModel, TransformerStep
 
@@ -87,10 +84,7 @@ def layout_step(
         names = ", ".join(kind.name for kind in cluster.device_types)
         raise PlanError(f"a layout is priced on devices of one type, {cluster.name} has {names}", field="cluster")
     if pricer is None:
-        device = cluster.device_types[0]
-        pricer = Pricer(
-            device, group_network(cluster, costs), costs.overlap_slowdown, kernel_model(device, costs.kernels, costs.software)
-        )
+        pricer = Pricer.of(cluster, costs)
     return TransformerStep(work, pricer)
 
 
@@ -123,9 +117,7 @@ def run_layout(
         raise PlanError(f"{cluster.name} has devices 0..{cluster.num_devices - 1}", field="devices", value=device)
     routing = Routing.of(costs)
     network = RankNetwork(cluster, placed, routing=routing)
-    if isinstance(step, TransformerStep | GraphStep):
-        step = step.on(placed)
-    lowered = lower(step, network, costs, num_steps=num_steps)
+    lowered = lower(step.on(placed), network, costs, num_steps=num_steps)
     job = PlacedJob(lowered.execution, placed, 0.0, costs.contention == "fair", costs.overlap_slowdown, routing)
     check_devices([job], cluster)
     is_plain = not job.is_fair and job.overlap_slowdown == 1
@@ -153,10 +145,9 @@ def num_tasks(step: StepModel, network: RankNetwork, num_steps: int = STEPS) -> 
     Gradients and parameters are left out, so it is some more, above all where they are cut into many chunks.
     """
     layout, axes = step.layout, Axes(step.layout, network)
-    parts_gradients = layout.schedule in ZERO_BUBBLE and layout.pp > 1
     found = 0
     for chunk in range(layout.pp * layout.virtual_stages):
-        for kind in (FORWARD, BACKWARD, WEIGHT) if parts_gradients else (FORWARD, BACKWARD):
+        for kind in (FORWARD, BACKWARD, WEIGHT) if layout.parts_gradients else (FORWARD, BACKWARD):
             for entry in step.template(chunk, kind, cut=False).entries:
                 found += axes.width if entry.message is None else axes.width // axes.size(entry.message.axis)
     sends = 2 * (layout.pp * layout.virtual_stages - 1) * axes.width if layout.pp > 1 else 0

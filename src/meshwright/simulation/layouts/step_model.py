@@ -1,12 +1,11 @@
-"""What the ranks of a layout do in a step, as the lowering reads it: a transformer's `LayoutWork`, priced.
-
-`StepModel` is the form; a pipeline of any job graph has it too, see `graph_step`.
-"""
+"""What the ranks of a layout do in a step, as the lowering reads it: `StepModel`, here of a transformer, in `graph_step` of any
+other job graph."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import Protocol
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,129 +16,96 @@ from ...costs.process_groups.lanes import Stand
 from ...costs.training_step.gradient_overlap import block_parameters
 from ...costs.training_step.passes import PassTime, pass_time
 from ...costs.training_step.step_time import Pricer
-from ...costs.work import memory
-from ...costs.work.memory import FRAGMENTATION, activation_bytes, stage_memory
 from ...costs.work.operations import Message, Pass, input_part, weight_part
-from ...costs.work.work import ZERO_BUBBLE, LayoutWork
+from ...costs.work.work import LayoutWork
 from ...plans.partition import Layout
 from .pass_segments import Segments, Template
 
 
-class StepModel(Protocol):
-    """The work of every stage of a layout."""
+@dataclass(frozen=True, eq=False)
+class StepModel(ABC):
+    """The work of every stage of a layout.
+
+    Attributes:
+        work: what each rank does.
+        pricer: prices messages, and kernels where the work has any.
+    """
+
+    work: Any
+    pricer: Any
+    _templates: dict[tuple[int, int, bool], Template] = field(default_factory=dict, repr=False)
 
     @property
     def layout(self) -> Layout:
         """How the job is cut."""
-        ...
+        layout: Layout = self.work.layout
+        return layout
 
     def template(self, chunk: int, kind: int, *, cut: bool) -> Template:
         """The pass of a chunk; ``kind`` as in `costs.pipelines.schedules`, ``cut`` as in `pass_segments`."""
-        ...
-
-    def boundary(self, chunk: int, kind: int) -> tuple[Message, ...]:
-        """What goes on when a chunk's forward or backward pass is done; the first goes between stages."""
-        ...
-
-    def sync(self, stage: int) -> tuple[Message, ...]:
-        """What follows the last backward pass."""
-        ...
-
-    def gather(self, stage: int) -> tuple[Message, ...]:
-        """What follows the optimizer."""
-        ...
-
-    def optimizer_s(self, stage: int) -> float:
-        """Seconds of the optimizer."""
-        ...
-
-    def message_s(self, message: Message, group: Stand) -> float:
-        """Seconds of a message over a group that stands so."""
-        ...
-
-    def held_bytes(self, stage: int) -> float:
-        """What a rank holds all the time."""
-        ...
-
-    def kept_bytes(self, chunk: int) -> float:
-        """Activations of a chunk that a micro-batch keeps for its backward pass."""
-        ...
-
-
-@dataclass(frozen=True, eq=False)
-class TransformerStep:
-    """A transformer under a layout.
-
-    Attributes:
-        work: what each rank does.
-        pricer: prices kernels and messages.
-    """
-
-    work: LayoutWork
-    pricer: Pricer
-    _templates: dict[tuple[int, int, bool], Template] = field(default_factory=dict, repr=False)
-    _times: dict[tuple[str, int, int], PassTime] = field(default_factory=dict, repr=False)
-
-    @property
-    def layout(self) -> Layout:
-        """How the model is cut."""
-        return self.work.layout
-
-    @property
-    def parts_gradients(self) -> bool:
-        """Whether weight gradients are a pass of their own."""
-        return self.layout.schedule in ZERO_BUBBLE and self.layout.pp > 1
-
-    def template(self, chunk: int, kind: int, *, cut: bool) -> Template:
-        """The pass of a chunk, see `StepModel.template`.
-
-        What the kernels of a block wait for the host, see `PassTime.seconds`, stands at its end.
-        """
         key = chunk, kind, cut
         if key not in self._templates:
             self._templates[key] = self._made(chunk, kind, cut)
         return self._templates[key]
 
+    def on(self, devices: NDArray[np.int64]) -> Self:
+        """The same step of ranks that stand on these devices, in the layout's own numbering."""
+        pricer = self.pricer.on(devices)
+        return self if pricer is self.pricer else type(self)(self.work, pricer)
+
+    def message_s(self, message: Message, group: Stand) -> float:
+        """Seconds of a message over a group that stands so, as the analytic path prices it."""
+        seconds: float = self.pricer.message_s(message, self.layout, group)
+        return seconds
+
+    @abstractmethod
+    def boundary(self, chunk: int, kind: int) -> tuple[Message, ...]:
+        """What goes on when a chunk's forward or backward pass is done; the first goes between stages."""
+
+    @abstractmethod
+    def sync(self, stage: int) -> tuple[Message, ...]:
+        """What follows the last backward pass."""
+
+    @abstractmethod
+    def gather(self, stage: int) -> tuple[Message, ...]:
+        """What follows the optimizer."""
+
+    @abstractmethod
+    def optimizer_s(self, stage: int) -> float:
+        """Seconds of the optimizer."""
+
+    @abstractmethod
+    def _made(self, chunk: int, kind: int, cut: bool) -> Template:
+        """The pass of a chunk, see `template`."""
+
+
+@dataclass(frozen=True, eq=False)
+class TransformerStep(StepModel):
+    """A transformer under a layout. What the kernels of a block wait for the host, see `PassTime.seconds`, stands at its end."""
+
+    work: LayoutWork
+    pricer: Pricer
+    _times: dict[tuple[str, int, int], PassTime] = field(default_factory=dict, repr=False)
+
     def boundary(self, chunk: int, kind: int) -> tuple[Message, ...]:
         """The activations of a micro-batch, or their gradients."""
-        return tuple(item for item in self.work.boundary if isinstance(item, Message))
+        return self.work.boundary
 
     def sync(self, stage: int) -> tuple[Message, ...]:
         """Gradients, see `work.StageWork`."""
-        return tuple(item for item in self.work.stages[stage].sync if isinstance(item, Message))
+        return self.work.stages[stage].sync
 
     def gather(self, stage: int) -> tuple[Message, ...]:
         """Parameters, see `work.StageWork`."""
-        return tuple(item for item in self.work.stages[stage].gather if isinstance(item, Message))
+        return self.work.stages[stage].gather
 
     def optimizer_s(self, stage: int) -> float:
         """Seconds of the update of what a rank holds."""
         return self.pricer.optimizer_s(self.work, stage)
 
-    def on(self, devices: NDArray[np.int64]) -> TransformerStep:
-        """The same step of ranks that stand on these devices, in the layout's own numbering."""
-        pricer = self.pricer.on(devices)
-        return self if pricer is self.pricer else replace(self, pricer=pricer, _templates={}, _times={})
-
-    def message_s(self, message: Message, group: Stand) -> float:
-        """As the analytic path prices it."""
-        return self.pricer.message_s(message, self.layout, group)
-
-    def held_bytes(self, stage: int) -> float:
-        """Everything but the activations of layers; see `costs.work.memory`."""
-        return stage_memory(self.work, stage).total - (1 + FRAGMENTATION) * activation_bytes(self.work, stage)
-
-    def kept_bytes(self, chunk: int) -> float:
-        """Activations of a chunk's layers, with what an allocator cannot reuse of them."""
-        return (1 + FRAGMENTATION) * self.work.chunks[chunk].num_layers * memory.kept_bytes(self.work)
-
-    def put_off_bytes(self, chunk: int) -> float:
-        """What of them a weight gradient that is put off keeps."""
-        return (1 + FRAGMENTATION) * self.work.chunks[chunk].num_layers * memory.put_off_bytes(self.work)
-
     def _made(self, chunk: int, kind: int, cut: bool) -> Template:
         blocks = self._blocks(chunk) if kind == FORWARD else self._blocks(chunk)[::-1]
-        width = self.work.key.element_bytes
+        width = self.layout.number_bytes
         made = Segments(f"chunk {chunk}", self._moves, cut)
         for label, name, (dense, experts) in blocks:
             made.begin()
@@ -167,7 +133,7 @@ class TransformerStep:
         block = {"layer": self.work.layer, "embedding": self.work.embedding, "head": self.work.head}[name]
         if kind == FORWARD:
             return (block.forward,)
-        if not self.parts_gradients:
+        if not self.layout.parts_gradients:
             return block.recompute, block.backward
         return (block.recompute, input_part(block.backward)) if kind == BACKWARD else (weight_part(block.backward),)
 
@@ -182,7 +148,7 @@ class TransformerStep:
                     items,
                     pricer.model,
                     lambda item: pricer.message_s(item, layout, groups[item.axis]),
-                    self.work.key.element_bytes,
+                    self.layout.number_bytes,
                     pricer.slowdown,
                 )
             self._times[key] = total

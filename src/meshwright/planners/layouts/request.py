@@ -1,0 +1,107 @@
+"""What is asked of a search over layouts, made once from a command's options or from keyword arguments and handed down whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from ... import settings
+from ...errors import ConfigError, PlanError
+from ...plans.partition import Layout, build_of_plan
+from ...plans.rank_order import ORDERS, check_order
+
+if TYPE_CHECKING:
+    from .results import Counts, RankedLayout
+
+DEFAULT_NUM_STEPS = 10_000
+
+
+@dataclass(frozen=True)
+class SearchRequest:
+    """The options of a search.
+
+    Attributes:
+        batch: sequences, or samples, of a step over all ranks; by default the job's own, which a ``config.json`` or a profile
+            does not have (that of a profile is then its ``profile_batch``).
+        sequence_length: tokens of a transformer's sequence; by default the model's own, 2,048 at most.
+        devices: how many to use: all, or a number, several with commas between, or a range ``A-B``.
+        keep: values to which keys of the layout are kept (see `parse_keep`).
+        order: the only rank order to try.
+        top: how many layouts to rank; None ranks every one that fits.
+        num_steps: training steps of the plan.
+        on_best: called with each layout that is better than all before, and the counts so far.
+
+    Raises:
+        PlanError: a number below 1, or an unknown rank order, key or value.
+    """
+
+    batch: int | None = None
+    sequence_length: int | None = None
+    devices: str | Sequence[int] | None = None
+    keep: str = ""
+    order: str | None = None
+    top: int | None = 10
+    num_steps: int = DEFAULT_NUM_STEPS
+    on_best: Callable[[RankedLayout, Counts], None] = lambda found, counts: None
+
+    def __post_init__(self) -> None:
+        for field, value in (("--batch", self.batch), ("--sequence-length", self.sequence_length), ("--top", self.top)):
+            if value is not None and value < 1:
+                raise PlanError("must be at least 1", field=field, value=value)
+        if self.order is not None:
+            check_order(self.order)
+        parse_keep(self.keep)
+
+    @cached_property
+    def kept(self) -> dict[str, tuple[Any, ...]]:
+        """By key of the layout, the values that are tried."""
+        return parse_keep(self.keep)
+
+    @property
+    def orders(self) -> tuple[str, ...]:
+        """Rank orders that are tried."""
+        return ORDERS if self.order is None else (self.order,)
+
+
+def parse_keep(text: str) -> dict[str, tuple[Any, ...]]:
+    """The values that a text such as ``tp=4|8,schedule=1f1b|interleaved,overlap_dp=false`` keeps.
+
+    Raises:
+        PlanError: a key that is unknown or twice, ``global_batch``, or a value that the key cannot have.
+    """
+    kept: dict[str, tuple[Any, ...]] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        key, equals, values = (word.strip() for word in part.partition("="))
+        if not equals or not key:
+            raise PlanError("must read key=value or key=value|value", field="keep", value=part)
+        if key == "global_batch":
+            raise PlanError("is given by --batch", field="keep.global_batch", value=part)
+        if key not in Layout.model_fields:
+            raise PlanError("unknown key", field=f"keep.{key}", value=key, choices=set(Layout.model_fields) - {"global_batch"})
+        if key in kept:
+            raise PlanError("the key stands twice", field=f"keep.{key}", value=part)
+        kept[key] = tuple(dict.fromkeys(_value(key, value.strip()) for value in values.split("|")))
+    return kept
+
+
+def _value(key: str, text: str) -> Any:
+    """A value as `Layout` reads it; the other keys are such that it stands by itself."""
+    try:
+        data = settings.override({}, f"{key}={text}")
+    except ConfigError as error:
+        raise PlanError(error.problem, field=f"keep.{key}", value=text) from None
+    if not text or (data[key] is None and key != "shard_group"):
+        raise PlanError("wants a value, or several with | between", field=f"keep.{key}", value=text)
+    degree = data[key] if isinstance(data[key], int) and not isinstance(data[key], bool) and data[key] > 0 else 1
+    around: dict[str, dict[str, Any]] = {
+        "virtual_stages": {"schedule": "interleaved", "pp": 2},
+        "ep": {"dp": degree},
+        "shard_group": {"dp": degree, "zero": 1},
+    }
+    rest = {"micro_batch": 1, **around.get(key, {}), **data}
+    rest["global_batch"] = rest["micro_batch"] * rest.get("dp", 1) if isinstance(rest["micro_batch"], int) else 1
+    if isinstance(data[key], bool) or not isinstance(data[key], int) or data[key] < 1:
+        rest["global_batch"] = 1 if key in ("micro_batch", "dp") else rest["global_batch"]
+    return getattr(build_of_plan(Layout, rest, prefix="keep."), key)

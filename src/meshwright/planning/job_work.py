@@ -1,0 +1,358 @@
+"""What `estimate` and `plan --search` ask of a job on a cluster: work under a layout, prices, memory, simulation, search, plan.
+
+Transformers are cut layer by layer; of any other job graph ops stand in stages. `work_of` says which a job is, and nothing above
+asks again.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from ..clusters.cluster import Cluster
+from ..costs.collectives.prices import Provenance
+from ..costs.process_groups.group_network import group_network
+from ..costs.settings import CostSettings
+from ..costs.stage_cuts.graph_cuts import best_cuts
+from ..costs.training_step.graph_step_time import GraphPricer
+from ..costs.training_step.kernels import kernel_model
+from ..costs.training_step.step_pricer import StepPricer
+from ..costs.training_step.step_time import Pricer
+from ..costs.work.graph_memory import graph_peak_memory, graph_stage_memory
+from ..costs.work.graph_work import GraphWork, describe_graph
+from ..costs.work.memory import StageMemory, peak_memory, stage_memory
+from ..costs.work.work import LayoutWork, describe
+from ..errors import GraphError, PlanError
+from ..jobs.graph import JobGraph
+from ..jobs.job import Job
+from ..jobs.load import JobSource, load_graph
+from ..jobs.transformer import TransformerShape
+from ..planners.layouts.graph_search import GraphSearch
+from ..planners.layouts.request import SearchRequest
+from ..planners.layouts.search import LayoutSearch
+from ..planners.layouts.space import LayoutSpace
+from ..plans import PlacementPlan, check, layout_plan, place
+from ..plans.document import Figure, Rank, Stage
+from ..plans.partition import Layout
+from ..simulation.layouts.graph_step import GraphStep
+from ..simulation.layouts.running import layout_step
+from ..simulation.layouts.step_model import StepModel
+
+
+@dataclass(frozen=True)
+class JobWork(ABC):
+    """A job on a cluster of equal devices.
+
+    Attributes:
+        spec: how the job was named.
+        cluster: where.
+        costs: choices of the cost model.
+        samples: samples of a step of the job itself; None where it does not say.
+        left_out: what of its source does not count, for people.
+        has_layers: whether it is cut layer by layer.
+        stage_memory: what a rank of a stage of its work holds.
+        peak_memory: the stage whose ranks need most, and what they hold.
+    """
+
+    spec: str
+    cluster: Cluster
+    costs: CostSettings
+    samples: int | None
+    left_out: tuple[str, ...] = field(default=(), kw_only=True)
+    has_layers: ClassVar[bool]
+    stage_memory: ClassVar[staticmethod[[Any, int], StageMemory]]
+    peak_memory: ClassVar[staticmethod[[Any], tuple[int, StageMemory]]]
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The job's name."""
+
+    @property
+    def counted(self) -> str:
+        """What a batch is made of, in words."""
+        return "samples"
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """What else there is to say of a batch, for JSON."""
+        return {}
+
+    @property
+    def capacity_bytes(self) -> float:
+        """Memory of a device."""
+        return float(self.cluster.memory_bytes.min())
+
+    @property
+    @abstractmethod
+    def pricer(self) -> StepPricer:
+        """What prices its layouts."""
+
+    @abstractmethod
+    def work(self, layout: Layout) -> Any:
+        """What every rank does under a layout, its pipeline cut where the step takes least.
+
+        Raises:
+            MeshwrightError: the job cannot be cut or timed so.
+        """
+
+    def compute_provenance(self, work: Any) -> Provenance:
+        """Where the times of kernels or ops are from."""
+        return "estimated"
+
+    def details(self, work: Any) -> dict[str, Any]:
+        """What there is to say of the job under a layout, for JSON."""
+        return dict(self.sizes)
+
+    @abstractmethod
+    def simulated(self, work: Any) -> StepModel:
+        """The step as the event path reads it."""
+
+    @abstractmethod
+    def search(self, request: SearchRequest) -> LayoutSearch | GraphSearch:
+        """A search over its layouts.
+
+        Raises:
+            PlanError: no batch, or one or a sequence that the job cannot have.
+        """
+
+    @abstractmethod
+    def plan(self, work: Any, order: str, num_steps: int, predicted: Sequence[Figure], why: str) -> PlacementPlan:
+        """The plan of a layout on the first devices, its stages those that were priced."""
+
+    def with_samples(self, batch: int, other: int) -> Self:
+        """The same job for a search with another batch than the one that its figures were made or taken for."""
+        return self
+
+
+@dataclass(frozen=True)
+class TransformerWork(JobWork):
+    """A transformer.
+
+    Attributes:
+        shape: the model.
+        sequence_length: tokens of a sequence.
+    """
+
+    shape: TransformerShape
+    sequence_length: int
+    has_layers = True
+    stage_memory = staticmethod(stage_memory)
+    peak_memory = staticmethod(peak_memory)
+
+    @property
+    def name(self) -> str:
+        """See `JobWork.name`."""
+        return self.shape.name
+
+    @property
+    def counted(self) -> str:
+        """Sequences and their length."""
+        return f"sequences of {self.sequence_length}"
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The length of a sequence."""
+        return {"sequence_length": self.sequence_length}
+
+    @property
+    def pricer(self) -> Pricer:
+        """See `JobWork.pricer`."""
+        return Pricer.of(self.cluster, self.costs)
+
+    def work(self, layout: Layout) -> LayoutWork:
+        """See `JobWork.work`."""
+        return describe(self.shape, layout, self.sequence_length)
+
+    def simulated(self, work: LayoutWork) -> StepModel:
+        """See `JobWork.simulated`."""
+        return layout_step(work, self.cluster, self.costs)
+
+    def search(self, request: SearchRequest) -> LayoutSearch:
+        """See `JobWork.search`."""
+        shape, cluster, device = self.shape, self.cluster, self.cluster.device_types[0]
+        if request.batch is None and not self.spec.startswith("zoo:"):
+            raise PlanError("a config.json has no batch; say how many sequences a step has over all ranks", field="--batch")
+        if shape.learned_positions and self.sequence_length > shape.max_positions:
+            problem = f"{shape.name} has only {shape.max_positions} positions"
+            raise PlanError(problem, field="--sequence-length", value=self.sequence_length)
+        batch, per_host = request.batch or self.samples, cluster.num_devices // cluster.num_hosts
+        assert batch is not None
+        return LayoutSearch(
+            LayoutSpace(shape, self.sequence_length, batch, per_host, request),
+            device,
+            self.capacity_bytes,
+            group_network(cluster, self.costs),
+            self.costs.overlap_slowdown,
+            kernels=kernel_model(device, self.costs.kernels, self.costs.software),
+        )
+
+    def plan(self, work: LayoutWork, order: str, num_steps: int, predicted: Sequence[Figure], why: str) -> PlacementPlan:
+        """See `JobWork.plan`."""
+        layout, device = work.layout, self.cluster.device_types[0]
+        graph = load_graph(self.spec, device=device, batch_size=layout.global_batch, sequence_length=self.sequence_length)
+        return layout_plan(
+            Job(graph, num_steps),
+            self.cluster,
+            Layout(**layout.model_dump()),
+            place(self.cluster, np.arange(layout.world)),
+            order=order,
+            layers=[chunk.num_layers for chunk in work.chunks],
+            predicted=predicted,
+            why=why,
+            shape=self.shape,
+            sequence_length=self.sequence_length,
+        )
+
+
+@dataclass(frozen=True)
+class OpGraphWork(JobWork):
+    """Any other job graph, by data parallelism and a pipeline of its ops.
+
+    Attributes:
+        graph: the job.
+    """
+
+    graph: JobGraph
+    has_layers = False
+    stage_memory = staticmethod(graph_stage_memory)
+    peak_memory = staticmethod(graph_peak_memory)
+
+    @property
+    def name(self) -> str:
+        """See `JobWork.name`."""
+        return self.graph.name
+
+    @property
+    def pricer(self) -> GraphPricer:
+        """See `JobWork.pricer`."""
+        return GraphPricer.of(self.cluster, self.costs)
+
+    def work(self, layout: Layout) -> GraphWork:
+        """See `JobWork.work`."""
+        return cut(self.graph, self.cluster, layout, self.costs)
+
+    def compute_provenance(self, work: GraphWork) -> Provenance:
+        """Ops are measured where a profile is run as it was profiled."""
+        return "measured" if work.is_profiled and work.share == 1 else "estimated"
+
+    def details(self, work: GraphWork) -> dict[str, Any]:
+        """The ops at both ends of each chunk of the pipeline."""
+        names, pp = work.graph.op_names, work.layout.pp
+        chunks = enumerate(work.chunks)
+        return {
+            "stages": [{"stage": k % pp, "num_ops": len(o), "first": names[o[0]], "last": names[o[-1]]} for k, o in chunks],
+        }
+
+    def simulated(self, work: GraphWork) -> StepModel:
+        """See `JobWork.simulated`."""
+        return GraphStep(work, self.pricer)
+
+    def search(self, request: SearchRequest) -> GraphSearch:
+        """See `JobWork.search`."""
+        batch, cluster = request.batch or self.samples, self.cluster
+        if batch is None:
+            problem = (
+                f"{self.name} does not say how many samples its figures hold for, which is then taken for the batch of a step"
+            )
+            raise PlanError(problem, field="--batch")
+        return GraphSearch(
+            self.graph,
+            batch,
+            cluster.device_types[0],
+            self.capacity_bytes,
+            cluster.num_devices // cluster.num_hosts,
+            group_network(cluster, self.costs),
+            self.costs,
+            request,
+        )
+
+    def plan(self, work: GraphWork, order: str, num_steps: int, predicted: Sequence[Figure], why: str) -> PlacementPlan:
+        """See `JobWork.plan`."""
+        placement = place(self.cluster, np.arange(work.layout.world))
+        job = Job(self.graph, num_steps)
+        plan = layout_plan(job, self.cluster, work.layout, placement, order=order, predicted=predicted, why=why)
+        made = plan.model_copy(update={"stages": _stages(work, plan.ranks)})
+        check(made)
+        return made
+
+    def with_samples(self, batch: int, other: int) -> Self:
+        """Of the zoo the graph of the other batch; figures that are given hold for as many samples as before."""
+        if self.spec.startswith("zoo:"):
+            graph = load_graph(self.spec, device=self.cluster.device_types[0], batch_size=other)
+        else:
+            graph = replace(self.graph, samples_per_step=self.graph.samples_per_step or batch)
+        return replace(self, graph=graph)
+
+
+def work_of(
+    source: JobSource,
+    cluster: Cluster,
+    costs: CostSettings,
+    *,
+    sequence_length: int | None = None,
+    batch_size: int | None = None,
+) -> JobWork:
+    """A job on a cluster.
+
+    Args:
+        source: which job is meant.
+        cluster: where.
+        costs: choices of the cost model, see `CostSettings.of_layouts`.
+        sequence_length: tokens of a transformer's sequence; by default the model's own, 2,048 at most.
+        batch_size: samples of a graph of the zoo; by default its own.
+
+    Raises:
+        PlanError: a sequence length, or constants of kernels, for a job that reads none.
+        MeshwrightError: the job is missing or wrong, or its ops take no time.
+    """
+    found = source.shape()
+    if found is not None:
+        shape, batch = found
+        length = shape.default_sequence_length if sequence_length is None else sequence_length
+        return TransformerWork(source.spec, cluster, costs, batch, shape, length)
+    if sequence_length is not None:
+        raise PlanError("the job has no sequences", field="--sequence-length", value=sequence_length)
+    for key in ("kernels", "software"):
+        if (value := getattr(costs, key)) is not None:
+            problem = "is read for transformers only; ops of another job are timed by their profile or the roofline"
+            raise PlanError(problem, field=key, value=value)
+    is_analytic = source.spec.startswith("zoo:")
+    graph, left_out = source.load(device=cluster.device_types[0], batch_size=batch_size if is_analytic else None)
+    if graph.step_s <= 0:
+        raise GraphError("its ops take no time, so that there is nothing to price", value=graph.name)
+    return OpGraphWork(source.spec, cluster, costs, graph.samples_per_step, graph, left_out=left_out)
+
+
+def cut(graph: JobGraph, cluster: Cluster, layout: Layout, costs: CostSettings) -> GraphWork:
+    """The work of a job graph whose pipeline is cut where its step takes least, see `costs.stage_cuts.graph_cuts`.
+
+    Where no cut fits the devices it is that of devices without bounds, so that its memory can be told.
+
+    Raises:
+        PlanError, GraphError: the job cannot be cut or timed so.
+    """
+    device, wires, capacity = cluster.device_types[0], group_network(cluster, costs), float(cluster.memory_bytes.min())
+    cuts = best_cuts(graph, layout, device, wires, costs, capacity_bytes=capacity)
+    return describe_graph(graph, layout, device, costs, cuts=cuts or best_cuts(graph, layout, device, wires, costs) or ())
+
+
+def _stages(work: GraphWork, ranks: Sequence[Rank]) -> tuple[Stage, ...]:
+    """The chunks of a pipeline as a plan names them."""
+    found = []
+    for chunk, ops in enumerate(work.chunks):
+        stage = chunk % work.layout.pp
+        found.append(
+            Stage(
+                stage=stage,
+                chunk=chunk // work.layout.pp,
+                ranks=tuple(rank.rank for rank in ranks if rank.coordinates is not None and rank.coordinates.pp == stage),
+                num_ops=len(ops),
+                ops=tuple(work.graph.op_names[op] for op in ops.tolist()),
+            )
+        )
+    return tuple(found)
