@@ -11,9 +11,9 @@ import numpy as np
 
 from ....clusters.cluster import Cluster, load_cluster
 from ....costs.network import RankNetwork
-from ....costs.process_groups.group_network import group_network
 from ....costs.settings import CostSettings
-from ....costs.training_step.graph_step_time import graph_step_s
+from ....costs.training_step.graph_step_time import GraphPricer
+from ....costs.training_step.step_pricer import StepPricer
 from ....costs.work.graph_work import describe_graph
 from ....costs.work.work import describe, is_legal
 from ....jobs import load_graph
@@ -137,7 +137,7 @@ def step_of(cluster: str, name: str, layout: Layout) -> TransformerStep | GraphS
         return step
     device = where.device_types[0]
     graph = load_graph(f"zoo:{name}", device=device, batch_size=layout.global_batch)
-    return GraphStep(describe_graph(graph, layout, device, COSTS), group_network(where, COSTS))
+    return GraphStep(describe_graph(graph, layout, device, COSTS), GraphPricer.of(where, COSTS))
 
 
 def draw(seed: int, number: int) -> DrawnSet:
@@ -184,13 +184,14 @@ def _built(name: str, topology: dict[str, Any]) -> Cluster:
 @cache
 def _shape(name: str) -> tuple[TransformerShape, int]:
     layers, length = TRANSFORMERS[name]
-    return replace(load_shape(f"zoo:{name}")[0], num_layers=layers), length
+    return load_shape(f"zoo:{name}")[0].model_copy(update={"num_layers": layers}), length
 
 
 def _figures(cluster: str, name: str, layout: Layout) -> tuple[float, int]:
     """Seconds and tasks of a step, about."""
     step = step_of(cluster, name, layout)
-    step_s = graph_step_s(step.work, step.wires) if isinstance(step, GraphStep) else step.pricer.step_s(step.work)
+    pricer: StepPricer = step.pricer
+    step_s = pricer.step_s(step.work)
     # Where gradients go op by op while the backward pass runs on, each op is a task of its own.
     ops = step.work.graph.num_ops if isinstance(step, GraphStep) and layout.overlap_dp else 1
     return step_s, ops * num_tasks(step, RankNetwork(cluster_of(cluster), np.arange(layout.world)), 1)

@@ -94,7 +94,8 @@ class _Job:
 
     def ends_s(self, finish_s: NDArray[np.float64], num_steps: int = FEWEST) -> NDArray[np.float64]:
         """When each of its steps ended, by the ends of its tasks."""
-        return finish_s[extended(self.lowered, num_steps).optimizers].max(axis=1)
+        ends: NDArray[np.float64] = finish_s[extended(self.lowered, num_steps).optimizers].max(axis=1)
+        return ends
 
     def step_s(self, cluster: Cluster) -> float:
         """A step by itself, from the end of the first one on."""
@@ -117,7 +118,7 @@ def simulated(drawn: DrawnSet) -> SimulatedSet:
         return found
     told = []
     for job, one_s, ends in zip(jobs, alone_s, ends_s, strict=True):
-        busiest = max(job.loads, key=lambda link, job=job: job.loads[link][0], default=-1)
+        busiest = max(job.loads, key={link: load[0] for link, load in job.loads.items()}.__getitem__, default=-1)
         told.append(
             SimulatedJob(
                 name=job.drawn.name,

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
 
 from ... import files
 from ...costs.process_groups.group_network import GroupNetwork
 from ...costs.settings import CostSettings
 from ...costs.training_step.bounds import RememberedKernels
-from ...costs.training_step.graph_step_time import graph_step_s, price_graph
+from ...costs.training_step.graph_step_time import GraphPricer
 from ...costs.training_step.kernels import kernel_model
-from ...costs.training_step.step_figures import StepFigures
+from ...costs.training_step.step_figures import StepTime
 from ...costs.training_step.step_time import Pricer
 from ...costs.work.graph_work import GraphWork, describe_graph
 from ...costs.work.work import LayoutWork, describe
@@ -25,6 +27,7 @@ from ...plans.memory import STATE_BYTES_PER_WEIGHT_BYTE
 from ...plans.partition import Layout
 from ...plans.transformer import PlannedTransformer
 from ..layouts.graph_search import GraphSearch
+from ..layouts.request import SearchRequest
 from ..layouts.results import RankedLayout
 from ..layouts.search import LayoutSearch
 from ..layouts.space import LayoutSpace
@@ -35,6 +38,29 @@ STATE_BYTES = 14.0
 
 WITHIN = 1.5
 """Times the fastest layout's time beyond which a layout is of no use on a menu, whatever memory it saves."""
+
+
+@dataclass(frozen=True)
+class MenuRequest(SearchRequest):
+    """What a menu asks of a search.
+
+    Attributes:
+        values: by key of a layout, those that are tried.
+        tried: rank orders.
+    """
+
+    values: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    tried: tuple[str, ...] = ()
+
+    @cached_property
+    def kept(self) -> dict[str, tuple[Any, ...]]:
+        """See `SearchRequest.kept`."""
+        return dict(self.values)
+
+    @property
+    def orders(self) -> tuple[str, ...]:
+        """See `SearchRequest.orders`."""
+        return self.tried
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +119,7 @@ class JobType(ABC):
         """Seconds of a step of a layout."""
 
     @abstractmethod
-    def step(self, layout: Layout, order: str, where: Where) -> StepFigures:
+    def step(self, layout: Layout, order: str, where: Where) -> StepTime:
         """A step of a layout, with what it consists of."""
 
 
@@ -134,14 +160,14 @@ class TransformerType(JobType):
         self, degree: int, where: Where, menu: MenuSettings, kept: dict[str, tuple[object, ...]]
     ) -> Sequence[RankedLayout]:
         per_host = where.devices_per_host
-        space = LayoutSpace(self.shape, self.sequence_length, self.global_batch, per_host, kept, menu.orders)
+        request = MenuRequest(top=1, values=kept, tried=menu.orders)
+        space = LayoutSpace(self.shape, self.sequence_length, self.global_batch, per_host, request)
         search = LayoutSearch(
             space,
             where.device,
             where.device.memory_bytes,
             where.wires,
             where.costs.overlap_slowdown,
-            top=1,
             kernels=self._model(where),
             within=WITHIN,
         )
@@ -155,14 +181,20 @@ class TransformerType(JobType):
         """See `JobType.step_s`."""
         return self._pricer(order, where).step_s(self.work(layout))
 
-    def step(self, layout: Layout, order: str, where: Where) -> StepFigures:
+    def step(self, layout: Layout, order: str, where: Where) -> StepTime:
         """See `JobType.step`."""
         return self._pricer(order, where).price_work(self.work(layout))
 
     def _pricer(self, order: str, where: Where) -> Pricer:
         key = where.device, id(where.wires), order  # the pricer holds the wires, so that the id stays theirs
         if key not in self._pricers:
-            self._pricers[key] = Pricer(where.device, where.wires, where.costs.overlap_slowdown, self._model(where), order)
+            self._pricers[key] = Pricer(
+                device=where.device,
+                wires=where.wires,
+                slowdown=where.costs.overlap_slowdown,
+                kernels=self._model(where),
+                order=order,
+            )
         return self._pricers[key]
 
     def _model(self, where: Where) -> RememberedKernels:
@@ -202,9 +234,7 @@ class GraphType(JobType):
             where.devices_per_host,
             where.wires,
             where.costs,
-            {"pp": (1,)},
-            menu.orders[:1],
-            top=1,
+            MenuRequest(top=1, values={"pp": (1,)}, tried=menu.orders[:1]),
         )
         return search.run([degree]).front
 
@@ -214,12 +244,15 @@ class GraphType(JobType):
 
     def step_s(self, layout: Layout, order: str, where: Where) -> float:
         """See `JobType.step_s`."""
-        return graph_step_s(self.work(layout, where.device, where.costs), where.wires, where.costs.overlap_slowdown, order)
+        return _graph_pricer(order, where).step_s(self.work(layout, where.device, where.costs))
 
-    def step(self, layout: Layout, order: str, where: Where) -> StepFigures:
+    def step(self, layout: Layout, order: str, where: Where) -> StepTime:
         """See `JobType.step`."""
-        work = self.work(layout, where.device, where.costs)
-        return price_graph(work, where.wires, where.device, where.costs.overlap_slowdown, order)
+        return _graph_pricer(order, where).price_work(self.work(layout, where.device, where.costs))
+
+
+def _graph_pricer(order: str, where: Where) -> GraphPricer:
+    return GraphPricer(device=where.device, wires=where.wires, slowdown=where.costs.overlap_slowdown, order=order)
 
 
 def job_type(given: JobTypeSettings) -> JobType:

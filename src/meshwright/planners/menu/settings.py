@@ -11,7 +11,7 @@ from ... import settings
 from ...packaged import Shipped
 from ...plans.rank_order import check_order
 from ...plans.transformer import PlannedTransformer
-from ..layouts.space import parse_keep
+from ..layouts.request import parse_keep
 
 SPACE = "tp=1|2|4|8,cp=1,pp=1|2|4|8|16,ep=1|4|8,virtual_stages=1|2|4,schedule=1f1b|interleaved,micro_batch=1|2|4|8|16,zero=0|1|3"
 """What is tried of transformers unless a menu says otherwise. The cut by sequence takes both its values, ``dp`` what is left.

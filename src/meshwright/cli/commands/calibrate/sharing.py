@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +11,9 @@ from ... import interrupts, output
 from ...options import JsonFile
 
 NAMES = ("a", "b", "h", "t")
+
+if TYPE_CHECKING:
+    from ....evaluation.validation.sharing.simulated_sets import SimulatedSet
 
 
 def calibrate_sharing(
@@ -32,7 +35,7 @@ def calibrate_sharing(
     from ....simulation.fleet.sharing import CONSTANTS
 
     out = output.console(json_file)
-    run = []
+    run: list[SimulatedSet] = []
     with output.progress() as bars, interrupts.remembered() as check_interrupt:
         report = output.phases(bars)
         for place, seed in enumerate(FITTED_SEEDS):
