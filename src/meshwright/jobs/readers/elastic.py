@@ -194,7 +194,9 @@ def _application(folder: Path) -> ElasticApplication:
     epochs = min(len(table.lines) for table in tables.values())
     stacked = {name: np.array([table[name][:epochs] for table in tables.values()], np.float64) for name in columns}
     limit = min(MAX_LOCAL_BATCH.get(folder.name, _LARGEST), int(placed.local_batch.max()))
-    return ElasticApplication(folder.name, placed, _scaled(folder / "scalability.csv"), np.array([*tables]), **stacked, max_local_batch=limit)
+    return ElasticApplication(
+        folder.name, placed, _scaled(folder / "scalability.csv"), np.array([*tables]), **stacked, max_local_batch=limit
+    )
 
 
 def _batch_of(path: Path) -> int:

@@ -75,7 +75,9 @@ def _gain(apps, jobs, e, j, num_ranks, most_ranks, devices_per_node):  # type: i
     if num_ranks + 1 > min(batch // apps.min_local[a], most_ranks[a]):
         return 0.0
     now_s = _compact_step_s(apps, a, batch, num_ranks, devices_per_node)
-    return (now_s - _compact_step_s(apps, a, batch, num_ranks + 1, devices_per_node)) * _steps_left(apps, a, batch, jobs.epoch[e, j])
+    return (now_s - _compact_step_s(apps, a, batch, num_ranks + 1, devices_per_node)) * _steps_left(
+        apps, a, batch, jobs.epoch[e, j]
+    )
 
 
 @njit

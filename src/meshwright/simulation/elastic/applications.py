@@ -98,7 +98,9 @@ def arrays_of(applications: Sequence[ElasticApplication]) -> ApplicationArrays:
         num_placements=np.array([len(keys) for keys, _, _ in placed]),
         placement=_stacked([keys for keys, _, _ in placed]),
         first_step=_stacked([starts + first for (_, starts, _), first in zip(placed, firsts, strict=False)]),
-        local_batch=np.concatenate([each.placed.local_batch[order] for each, (_, _, order) in zip(applications, placed, strict=True)]),
+        local_batch=np.concatenate(
+            [each.placed.local_batch[order] for each, (_, _, order) in zip(applications, placed, strict=True)]
+        ),
         measured_s=np.concatenate([_times(each.placed)[order] for each, (_, _, order) in zip(applications, placed, strict=True)]),
         first_tetrahedron=tetrahedra,
         corner=np.concatenate([net.simplices + first for (net, _), first in zip(nets, points, strict=False)]).astype(np.int64),

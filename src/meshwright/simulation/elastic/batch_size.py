@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from ...compiled import njit
 from .fitting import fitted_step_s
 from .measured import ROUNDING, gain, gradient_statistics, split_batch, step_times
