@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...compiled import njit
-from ...simulation.elastic.measured import ROUNDING, placement_index, placement_key, step_times
+from ...simulation.elastic.measured import ROUNDING, compact_placement, step_times
 from ...simulation.elastic.rounds import is_active
 from ...simulation.elastic.simulation import ElasticSimulation
 from ...simulation.elastic.state import BatchRule
@@ -104,10 +104,7 @@ def _iterations(apps, a, batch, epoch):  # type: ignore[no-untyped-def]
 @njit
 def _compact_step_s(apps, a, batch, num_ranks, devices_per_node):  # type: ignore[no-untyped-def]
     """Seconds of a step of a batch on full nodes and a rest, its accumulated passes among them."""
-    counts = np.full(num_ranks, devices_per_node, np.int64)
-    num_hosts = -(-num_ranks // devices_per_node)
-    counts[num_hosts - 1] = num_ranks - (num_hosts - 1) * devices_per_node
-    placement = placement_index(apps, a, placement_key(counts, num_hosts))
+    placement, num_hosts = compact_placement(apps, a, num_ranks, devices_per_node)
     local = math.ceil(batch / num_ranks - ROUNDING)
     passes = math.ceil(local / apps.max_local[a] - ROUNDING) - 1
     if num_ranks == 1:

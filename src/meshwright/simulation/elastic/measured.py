@@ -48,6 +48,15 @@ def placement_index(apps: ApplicationArrays, a: int, key: int) -> int:
 
 
 @njit
+def compact_placement(apps, a, num_ranks, devices_per_node):  # type: ignore[no-untyped-def]
+    """Index and number of hosts of the placement of full hosts and a rest."""
+    num_hosts = -(-num_ranks // devices_per_node)
+    counts = np.full(num_hosts, devices_per_node)
+    counts[num_hosts - 1] = num_ranks - (num_hosts - 1) * devices_per_node
+    return placement_index(apps, a, placement_key(counts, num_hosts)), num_hosts
+
+
+@njit
 def step_times(apps, a, placement, num_hosts, num_ranks, local_batch):  # type: ignore[no-untyped-def]
     """Seconds of a step and of its wait for gradients; not a number where nothing was measured around it.
 
