@@ -6,11 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from ...errors import ConfigError, PolicyError
 from ...jobs.readers.elastic import ElasticApplication, ElasticWorkload
 from ...settings import Settings
 from .applications import ApplicationArrays, arrays_of
+from .measured import MAX_HOSTS
 from .rounds import move_jobs, run_round
 from .state import NOT_YET, BatchRule, ElasticJobs, first_state
 
@@ -23,11 +25,11 @@ NUM_OBSERVED = 512
 class ElasticCluster(Settings):
     """The cluster, and what a change costs; by default those of the published workloads."""
 
-    num_nodes: int = 16
-    devices_per_node: int = 4
-    round_s: int = 60
-    restart_s: int = 30
-    interference: float = 0.0
+    num_nodes: int = Field(default=16, ge=1, le=MAX_HOSTS)
+    devices_per_node: int = Field(default=4, ge=1, le=4)
+    round_s: int = Field(default=60, ge=1)
+    restart_s: int = Field(default=30, ge=0)
+    interference: float = Field(default=0.0, ge=0, lt=1)
 
     @property
     def num_devices(self) -> int:
@@ -59,7 +61,15 @@ class ElasticSimulation:
         self._fixed_batch = np.where(is_single, self.apps.max_batch, 0)
 
     def reset(self, workloads: Sequence[ElasticWorkload], batch_rule: BatchRule) -> ElasticJobs:
-        """Begin anew; the first decision is due after one round."""
+        """Begin anew; the first decision is due after one round.
+
+        Raises:
+            ConfigError: a job asks for more ranks than there are devices.
+        """
+        for each in workloads:
+            for name, ranks in zip(each.job_names, each.num_ranks.tolist(), strict=True):
+                if ranks > self.cluster.num_devices:
+                    raise ConfigError(f"the cluster has {self.cluster.num_devices} devices", field=name, value=ranks)
         self.workloads = tuple(workloads)
         is_fixed = batch_rule is BatchRule.FIXED
         fixed = [each.batch if is_fixed else self._fixed_batch[each.application] for each in workloads]
@@ -70,11 +80,21 @@ class ElasticSimulation:
         return self.jobs
 
     def step(self, node_of_rank: NDArray[np.int16]) -> ElasticJobs:
-        """Give the active jobs the ranks that were decided, and run to the next decision."""
+        """Give the active jobs the ranks that were decided, and run to the next decision.
+
+        Args:
+            node_of_rank: see `ElasticJobs`, ``(e, j, d)``.
+
+        Raises:
+            PolicyError: no such node, more ranks on a node than it has devices, ranks of a node apart, or behind a gap.
+            ConfigError: a step of so many ranks and samples was not measured.
+        """
         cluster = self.cluster
         at = move_jobs(self.apps, self.jobs, node_of_rank, cluster.num_nodes, cluster.devices_per_node, cluster.restart_s)
         if at[0] >= 0:
-            raise PolicyError("impossible ranks", field=self.workloads[at[0]].job_names[at[1]])
+            ranks = node_of_rank[at]
+            told = ranks[: len(ranks) - int((ranks[::-1] >= 0).argmax())].tolist()
+            raise PolicyError("impossible nodes of its ranks", field=self.workloads[at[0]].job_names[at[1]], value=told)
         self._run()
         return self.jobs
 
@@ -92,4 +112,6 @@ class ElasticSimulation:
         cluster = self.cluster
         at = run_round(self.apps, self.jobs, cluster.round_s, cluster.num_nodes, cluster.interference, self.learns)
         if at[0] >= 0:
-            raise ConfigError("not measured", field=self.workloads[at[0]].job_names[at[1]])
+            ranks, local = int(self.jobs.num_ranks[at]), int(self.jobs.local_batch[at])
+            problem = f"a step of {ranks} ranks of {local} samples was not measured"
+            raise ConfigError(problem, field=self.workloads[at[0]].job_names[at[1]])
