@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from meshwright.jobs.readers.elastic import load_applications, load_published, load_workload
 from meshwright.planners.elastic.attained_service import AttainedService
+from meshwright.planners.elastic.expected_remaining import ExpectedRemaining
 from meshwright.planners.elastic.goodput_shares import GoodputShares
 from meshwright.planners.elastic.marginal_gain import MarginalGain
 from meshwright.planners.elastic.packing import pack
@@ -20,7 +21,7 @@ from meshwright.simulation.elastic.simulation import ElasticSimulation
 from ...draws import draws
 from ...elastic_samples import simulation_of, workload, write_applications
 
-SCHEDULERS = (AttainedService, MarginalGain, lambda: GoodputShares(generations=3), ShortestRemaining)
+SCHEDULERS = (AttainedService, MarginalGain, lambda: GoodputShares(generations=3), ShortestRemaining, ExpectedRemaining)
 RANKS = np.array([1, 2, 3, 5], np.int64)
 
 

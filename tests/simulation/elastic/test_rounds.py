@@ -59,7 +59,7 @@ JOB = st.tuples(st.integers(0, 300), st.integers(0, 1), st.integers(1, 6), st.sa
     st.sampled_from([BatchRule.FIXED, BatchRule.KNOWN]),
     st.booleans(),
 )
-@draws(20)
+@draws(12)
 def test_the_compiled_rounds_are_those_of_plain_python_bit_for_bit(simulations, jobs, seed, rule, interferes):
     simulation, rng = simulations[interferes], np.random.default_rng(seed)
     simulation.reset([workload(jobs)], rule)

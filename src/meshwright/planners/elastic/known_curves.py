@@ -35,9 +35,14 @@ class KnownCurves(NamedTuple):
     after_s: NDArray[np.float64]
 
 
+def rank_choices(num_devices: int) -> NDArray[np.int64]:
+    """The numbers of ranks that are considered on so many devices, ``(o,)``."""
+    return np.array([each for each in RANK_CHOICES if each <= num_devices], np.int64)
+
+
 def known_curves(simulation: ElasticSimulation) -> KnownCurves:
     """The curves of all applications on a simulation's nodes."""
-    ranks = np.array([each for each in RANK_CHOICES if each <= simulation.cluster.num_devices], np.int64)
+    ranks = rank_choices(simulation.cluster.num_devices)
     per_s = _speeds(simulation.apps, simulation.most_ranks, ranks, simulation.cluster.devices_per_node)
     spans = np.diff(simulation.apps.progress, axis=1)[:, :, None] / np.where(per_s > 0.0, per_s, np.inf)
     after_s = np.cumsum(spans[:, ::-1], axis=1)[:, ::-1] - spans

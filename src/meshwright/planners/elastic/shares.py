@@ -21,14 +21,23 @@ def best_shares(values, num_ranks, num_devices, chosen):  # type: ignore[no-unty
     num = len(values)
     best = np.zeros(num_devices + 1)
     taken = np.full((num, num_devices + 1), -1, np.int8)
+    useful = np.empty(len(num_ranks), np.int64)
     for i in range(num):
+        # More ranks that are worth no more than fewer are never taken.
+        num_useful, most = 0, 0.0
+        for o in range(len(num_ranks)):
+            if values[i, o] > most:
+                most = values[i, o]
+                useful[num_useful] = o
+                num_useful += 1
         for devices in range(num_devices, 0, -1):
             most = best[devices]
-            for o in range(len(num_ranks)):
+            for o in useful[:num_useful]:
                 if num_ranks[o] > devices:
                     break
-                if values[i, o] > 0.0 and best[devices - num_ranks[o]] + values[i, o] > most:
-                    most = best[devices - num_ranks[o]] + values[i, o]
+                worth = best[devices - num_ranks[o]] + values[i, o]
+                if worth > most:
+                    most = worth
                     taken[i, devices] = o
             best[devices] = most
     left = num_devices

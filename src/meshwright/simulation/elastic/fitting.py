@@ -23,8 +23,8 @@ NUM_ITERATIONS = 100
 _FIRST = np.array([0.1, 0.01, 0.1, 0.01, 0.1, 0.01, 1.001])
 # Weights of the priors: little overlap, little growth with the number of ranks.
 _OVERLAP, _GROWTH = 1e-3, 1e-2
-# Added to squared errors: the root of zero has no slope.
-_SMOOTH = 1e-14
+# Added to mean squared errors, less and less: the root of zero has no slope, and near it a descent zigzags.
+_SMOOTH = (1e-3, 1e-6, 1e-9, 1e-14)
 _TOLERANCE = 1e-9
 _NUM = 7
 
@@ -89,7 +89,8 @@ def fit(observed, observed_s):  # type: ignore[no-untyped-def]
         p[3], is_free[3] = LEAST, False
         p[5], is_free[5] = LEAST, False
     u = np.log(p)
-    _descend(u, is_free, observed, np.log(pass_s), np.log(observed_s[:, 0]))
+    for smooth in _SMOOTH:
+        _descend(u, is_free, observed, np.log(pass_s), np.log(observed_s[:, 0]), smooth)
     p = np.exp(u)
     if not between:
         p[2], p[3] = max(p[2], 1.1 * p[4]), max(p[3], 1.1 * p[5])
@@ -97,14 +98,14 @@ def fit(observed, observed_s):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _descend(u, is_free, observed, log_pass, log_step):  # type: ignore[no-untyped-def]
+def _descend(u, is_free, observed, log_pass, log_step, smooth):  # type: ignore[no-untyped-def]
     """BFGS on the logarithms ``u`` within their bounds, in place."""
     lower = np.full(_NUM, math.log(LEAST))
     upper = np.full(_NUM, 700.0)
     lower[6], upper[6] = 0.0, math.log(MOST_GAMMA)
     slope, next_slope = np.empty(_NUM), np.empty(_NUM)
     inverse = np.eye(_NUM)
-    value = loss(u, observed, log_pass, log_step, slope)
+    value = loss(u, observed, log_pass, log_step, smooth, slope)
     is_fresh = True
     for _ in range(NUM_ITERATIONS):
         moves = is_free & ~((u <= lower) & (slope > 0)) & ~((u >= upper) & (slope < 0))
@@ -123,7 +124,7 @@ def _descend(u, is_free, observed, log_pass, log_step):  # type: ignore[no-untyp
         found = False
         for _ in range(30):
             tried = np.minimum(np.maximum(u + length * direction, lower), upper)
-            tried_value = loss(tried, observed, log_pass, log_step, next_slope)
+            tried_value = loss(tried, observed, log_pass, log_step, smooth, next_slope)
             if tried_value <= value + 1e-4 * (slope * (tried - u)).sum():
                 found = True
                 break
@@ -159,7 +160,7 @@ def _update(inverse, moved, change, along):  # type: ignore[no-untyped-def]
 
 
 @njit
-def loss(u, observed, log_pass, log_step, slope):  # type: ignore[no-untyped-def]
+def loss(u, observed, log_pass, log_step, smooth, slope):  # type: ignore[no-untyped-def]
     """Root mean squared errors of the logarithms of pass and step time, and the priors.
 
     Args:
@@ -167,6 +168,7 @@ def loss(u, observed, log_pass, log_step, slope):  # type: ignore[no-untyped-def
         observed: hosts, ranks and samples of a rank, ``(o, 3)``.
         log_pass: logarithm of the time of a pass, ``(o,)``.
         log_step: of a step, ``(o,)``.
+        smooth: added to mean squared errors.
         slope: takes the derivatives by ``u``, ``(7,)``.
     """
     p = np.exp(u)
@@ -197,7 +199,7 @@ def loss(u, observed, log_pass, log_step, slope):  # type: ignore[no-untyped-def
             of_step[first] += error * (1.0 - of_c) * p[first] / net_s
             of_step[first + 1] += error * (1.0 - of_c) * p[first + 1] * max(ranks - 2, LEAST) / net_s
         of_step[6] += error * gamma * (-spread / gamma**2 - (1.0 - part) * abs(log_c - log_n) / gamma)
-    pass_rms, step_rms = math.sqrt(pass_error / num + _SMOOTH), math.sqrt(step_error / num + _SMOOTH)
+    pass_rms, step_rms = math.sqrt(pass_error / num + smooth), math.sqrt(step_error / num + smooth)
     for i in range(_NUM):
         slope[i] = of_pass[i] / (num * pass_rms) + of_step[i] / (num * step_rms)
     slope[6] += 2.0 * _OVERLAP * (gamma - 1.0) * gamma
