@@ -82,7 +82,7 @@ class ElasticApplication:
     @property
     def num_epochs(self) -> int:
         """Epochs to the wanted quality."""
-        return self.progress.shape[1]
+        return len(self.progress[0])
 
 
 @dataclass(frozen=True, eq=False)

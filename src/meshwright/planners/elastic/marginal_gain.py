@@ -52,10 +52,10 @@ def _allocate(apps, jobs, most_ranks, node_of_rank, num_nodes, devices_per_node)
                 left -= 1
                 gains[j] = _gain(apps, jobs, e, j, 1, most_ranks, devices_per_node) if left > 0 else 0.0
         while left > 0 and gains.max() > 0.0:
-            j = gains.argmax()
-            num_ranks[j] += 1
+            best = gains.argmax()
+            num_ranks[best] += 1
             left -= 1
-            gains[j] = _gain(apps, jobs, e, j, num_ranks[j], most_ranks, devices_per_node)
+            gains[best] = _gain(apps, jobs, e, best, num_ranks[best], most_ranks, devices_per_node)
         free[:] = devices_per_node
         for j in range(jobs.num_jobs[e]):
             if jobs.num_ranks[e, j] != num_ranks[j]:

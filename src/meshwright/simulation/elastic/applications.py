@@ -7,7 +7,7 @@ Legend: ``a`` applications, ``b`` global batches, ``t`` epochs, ``p`` measured p
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -137,7 +137,7 @@ def _tetrahedra(application: ElasticApplication) -> tuple[Delaunay, Floats]:
         raise InputFileError("the measured steps span no volume", field="application", value=application.name) from None
 
 
-def _stacked(parts: Sequence[NDArray[np.generic]]) -> NDArray[np.generic]:
+def _stacked(parts: Sequence[NDArray[Any]]) -> Any:
     """Arrays of different lengths one above another, filled up with zeros."""
     shape = np.max([part.shape for part in parts], axis=0)
     found = np.zeros((len(parts), *shape), parts[0].dtype)

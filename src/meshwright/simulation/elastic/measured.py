@@ -11,7 +11,6 @@ import math
 import numpy as np
 
 from ...compiled import njit
-from .applications import ApplicationArrays
 
 # A point this far outside a tetrahedron counts as inside, as in scipy.
 _SLACK = 100 * np.finfo(np.float64).eps
@@ -40,7 +39,7 @@ def placement_key(counts, num_hosts):  # type: ignore[no-untyped-def]
 
 
 @njit
-def placement_index(apps: ApplicationArrays, a: int, key: int) -> int:
+def placement_index(apps, a, key):  # type: ignore[no-untyped-def]
     """Where a placement stands among the measured ones, -1 if it was not measured."""
     num = apps.num_placements[a]
     found = np.searchsorted(apps.placement[a, :num], key)
