@@ -1,6 +1,7 @@
 # The words of this project. Each one sets up .venv by itself when it has to.
 #
-#   make test ARGS="-k ring"    hands ARGS to the command behind the word (test, laws, test-schedulers, validate-network, stress,
+#   make test ARGS="-k ring"    hands ARGS to the command behind the word (test, laws, test-schedulers, validate-network,
+#                               validate-sharing, stress,
 #                               mutants, fuzz, monotone, bench, demo, results, results-quick)
 #   make test WORKERS=8         runs the tests in eight processes instead of two
 #   make lint PYTHON=python3.12 builds .venv from that interpreter
@@ -23,7 +24,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help format lint type test laws test-schedulers validate-network stress mutants fuzz monotone docs bench demo results results-quick clean
+.PHONY: help format lint type test laws test-schedulers validate-network validate-sharing stress mutants fuzz monotone docs bench demo results results-quick clean
 
 help: ## List these words
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -53,6 +54,9 @@ test-schedulers: $(STAMP) ## Install and start real schedulers, launch what was 
 
 validate-network: $(STAMP) ## As root: hold the network model against gloo over shaped wires between namespaces
 	@$(BIN)/meshwright validate network $(ARGS)
+
+validate-sharing: $(STAMP) ## Hold the fast model of shared links against 500 simulated sets of jobs; goes on where it stopped; a quarter of an hour
+	@$(BIN)/meshwright validate sharing --sets 500 --keep .cache/sharing $(ARGS)
 
 stress: $(STAMP) ## Start 2,000 jobs of each launch script whose hosts end at once; minutes
 	@MESHWRIGHT_LAUNCHES=2000 $(BIN)/python -m pytest -o timeout=3000 tests/export/launchers/test_remote_shell.py -k together $(ARGS)

@@ -138,6 +138,13 @@ def pacml_episodes() -> list[BenchmarkFigure]:
     return figures()
 
 
+def fleet() -> list[BenchmarkFigure]:
+    """Jobs that wait in a queue and share links, compiled and plain."""
+    from .speed.fleet import fleet_figures
+
+    return fleet_figures()
+
+
 def search() -> list[BenchmarkFigure]:
     """All layouts of a 175B model on 1,024 devices, and pruning beside pricing them all."""
     from .speed.search import search_figures
@@ -172,6 +179,7 @@ SECTIONS = {
     "environment": environment,
     "policy": policy,
     "latency": latency,
+    "fleet": fleet,
     "search": search,
     "pricing": pricing,
     "growth": growth,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from importlib.resources import files as resources
 from pathlib import Path
 from typing import Annotated
 
@@ -19,9 +18,8 @@ from .. import settings
 from ..errors import ConfigError
 from ..simulation.cluster import scenario
 from ..simulation.cluster.scenario import Scenario, ScenarioSettings
+from .benchmark_files import NAME, find_benchmark, is_of_fleet, preset_names
 from .reward import RewardSettings
-
-NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
 
 
 class BenchmarkSettings(settings.Settings):
@@ -90,8 +88,8 @@ class BenchmarkSettings(settings.Settings):
 
 
 def benchmark_names() -> list[str]:
-    """The built-in benchmarks."""
-    return sorted(p.name.removesuffix(".yaml") for p in _folder().iterdir() if p.name.endswith(".yaml"))
+    """The built-in benchmarks, without those of fleets."""
+    return preset_names(of_fleets=False)
 
 
 def load_benchmark(spec: str, *, changes: Sequence[str] | None = None, trace: str | Path | None = None) -> BenchmarkSettings:
@@ -157,15 +155,15 @@ def named_in_config(spec: str, config: str | Path, *, is_changed: bool) -> str:
 
 
 def _load(spec: str, changes: Sequence[str]) -> BenchmarkSettings:
-    name = spec.removeprefix("preset:")
-    if spec.startswith("preset:") or (spec in benchmark_names() and not Path(spec).is_file()):
-        if name not in benchmark_names():
-            raise ConfigError("unknown benchmark", field="benchmark", value=name, choices=benchmark_names())
-        return settings.load(BenchmarkSettings, _folder() / f"{name}.yaml", changes=changes)
-    if not Path(spec).exists() and "/" not in spec and not spec.endswith((".yaml", ".yml")):
-        choices = [f"preset:{n}" for n in benchmark_names()]
-        raise ConfigError("no such benchmark and no such file", field="benchmark", value=spec, choices=choices)
-    return _with_paths(settings.load(BenchmarkSettings, spec, changes=changes), spec)
+    path, is_built_in = find_benchmark(spec)
+    if is_of_fleet(spec):
+        raise ConfigError(
+            "is a benchmark of a fleet, which `meshwright evaluate` and the environment meshwright/JobPartitioning-v1 take",
+            field="benchmark",
+            value=spec,
+        )
+    loaded = settings.load(BenchmarkSettings, path, changes=changes)
+    return loaded if is_built_in else _with_paths(loaded, spec)
 
 
 def _with_paths(loaded: BenchmarkSettings, spec: str) -> BenchmarkSettings:
@@ -180,7 +178,3 @@ def _parted(spec: str) -> tuple[str, str | None]:
     before, slash, name = spec.rpartition("/")
     is_variant = before.startswith("preset:") or before in benchmark_names() or Path(before).is_file()
     return (before, name) if slash and is_variant and not Path(spec).exists() else (spec, None)
-
-
-def _folder() -> Path:
-    return Path(str(resources("meshwright.configs"))) / "benchmarks"

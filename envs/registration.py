@@ -9,10 +9,16 @@ from __future__ import annotations
 from gymnasium.envs.registration import register as register_env
 from gymnasium.envs.registration import registry
 
-IDS = ("meshwright/JobPartitioning-v0",)
+IDS = ("meshwright/JobPartitioning-v0", "meshwright/JobPartitioning-v1")
 
 
 def register() -> None:
     """Register every environment of the project that is not registered yet."""
     if IDS[0] not in registry:
         register_env(id=IDS[0], entry_point="meshwright.envs.job_partitioning:JobPartitioningEnv")
+    if IDS[1] not in registry:
+        register_env(
+            id=IDS[1],
+            entry_point="meshwright.envs.fleet.env:FleetEnv",
+            vector_entry_point="meshwright.envs.fleet.vector_env:FleetVectorEnv",
+        )

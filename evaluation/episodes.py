@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from multiprocessing import active_children, get_context
 from pathlib import Path
-from signal import SIG_IGN, SIGINT, signal
-from threading import current_thread, main_thread
 
 from ..envs.benchmark import BenchmarkSettings
 from ..envs.playing import play_episode
-from ..errors import MeshwrightError
 from ..planners.policy import Policy
 from ..planning.policies import policy
 from ..simulation.cluster.records import EpisodeRecord
 from ..simulation.cluster.scenario import Scenario
 from .bounds import beam_record, is_beam
+from .processes import in_processes
 
 
 @dataclass(frozen=True)
@@ -52,45 +46,18 @@ class Player:
         choosers = {spec: None if is_beam(spec) else policy(spec, self.scenario) for spec in specs}
         records: list[EpisodeRecord] = []
 
-        def keep(spec: str, played: tuple[EpisodeRecord, list[float]]) -> None:
+        def keep(task: tuple[str, int], played: tuple[EpisodeRecord, list[float]]) -> None:
             records.append(played[0])
-            self.latency_s.setdefault(spec, []).extend(played[1])
+            self.latency_s.setdefault(task[0], []).extend(played[1])
             if progress is not None:
                 progress(len(records), len(tasks))
 
         if self.num_processes == 1 or len(tasks) < 2:
             for spec, seed in tasks:
-                keep(spec, _timed(spec, choosers[spec], self.scenario, seed))
-            return records
-        workers = min(self.num_processes, len(tasks))
-        not_ours = set(active_children())
-        with ProcessPoolExecutor(workers, get_context("spawn"), _set_up, (self.benchmark, self.graphs_dir)) as pool:
-            try:
-                with _deaf_to_interrupts():
-                    # Not `map`: it cancels what waits when interrupted, and a pool that then loses its processes trips over that.
-                    results = [pool.submit(_play, task) for task in tasks]
-                for (spec, _), result in zip(tasks, results, strict=True):
-                    keep(spec, result.result())
-            except BrokenProcessPool:
-                raise MeshwrightError("a process that played episodes died; try fewer", field="jobs", value=workers) from None
-            except KeyboardInterrupt:
-                for process in set(active_children()) - not_ours:
-                    process.terminate()
-                raise
+                keep((spec, seed), _timed(spec, choosers[spec], self.scenario, seed))
+        else:
+            in_processes(_play, tasks, self.num_processes, _set_up, (self.benchmark, self.graphs_dir), keep)
         return records
-
-
-@contextmanager
-def _deaf_to_interrupts() -> Iterator[None]:
-    """Processes begun in this block ignore Ctrl-C, which a terminal sends to all: the one that began them stops them."""
-    if current_thread() is not main_thread():  # only the main one may say what a signal does
-        yield
-        return
-    before = signal(SIGINT, SIG_IGN)
-    try:
-        yield
-    finally:
-        signal(SIGINT, before)
 
 
 # What a worker process keeps between tasks: the scenario and the policies used so far.

@@ -41,7 +41,7 @@ class CandidatePolicy(MaskableActorCriticPolicy):
     ) -> None:
         self._network_settings = network
         self._static = static
-        super().__init__(observation_space, action_space, lr_schedule, features_extractor_class=_NoFeatures, **rest)
+        super().__init__(observation_space, action_space, lr_schedule, features_extractor_class=NoFeatures, **rest)
 
     def _build(self, lr_schedule: Schedule) -> None:
         self.network = CandidateNetwork(self._network_settings, self._static)
@@ -91,11 +91,12 @@ def _at(log_share: Tensor, actions: Tensor) -> Tensor:
     return log_share.gather(1, actions.long().reshape(-1, 1)).squeeze(1)
 
 
-class _NoFeatures(BaseFeaturesExtractor):
+class NoFeatures(BaseFeaturesExtractor):
     """The network reads the observation itself."""
 
     def __init__(self, observation_space: spaces.Space[Any]) -> None:
         super().__init__(observation_space, features_dim=1)
 
     def forward(self, observations: Any) -> Tensor:
+        """One column of zeros."""
         return torch.zeros(len(observations["job"]), 1)

@@ -83,13 +83,13 @@ class CandidateNetwork(nn.Module):
         self.value = nn.Sequential(
             nn.Linear(chosen.hidden + chosen.graph_embedding, chosen.hidden), nn.ReLU(), nn.Linear(chosen.hidden, 1)
         )
-        _begin_small(self.score[-1])
+        begin_small(self.score[-1])
         if chosen.after:
             self.after = AfterstateValue.of(static, chosen.after, chosen.kind_hidden, chosen.standardised)
             self.pays = nn.Linear(len(CANDIDATE_FEATURES) + 1, 1)
             self.log_sharpness = nn.Parameter(torch.zeros(()))
             self.register_buffer("value_scale", torch.ones(()))
-            _begin_small(self.value[-1])
+            begin_small(self.value[-1])
         if chosen.prior:
             self.prior_sharpness = nn.Parameter(torch.zeros(()))
         self.static = StaticTensors(static)
@@ -216,7 +216,8 @@ class CandidateNetwork(nn.Module):
         return value.squeeze(1)
 
 
-def _begin_small(last: nn.Module) -> None:
+def begin_small(last: nn.Module) -> None:
+    """Let the last layer of a head begin with almost nothing."""
     assert isinstance(last, nn.Linear)
     nn.init.uniform_(last.weight, -0.01, 0.01)
     nn.init.zeros_(last.bias)

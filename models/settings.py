@@ -53,3 +53,17 @@ class NetworkSettings(settings.Settings):
         if after and (len(after) != 2 or not all(1 <= width <= 1024 for width in after)):
             raise ValueError("must be empty or two widths from 1 to 1024")
         return after
+
+
+class FleetNetworkSettings(settings.Settings):
+    """Widths of the network that plays a fleet.
+
+    Attributes:
+        width: of every node and hidden layer.
+        rounds: of messages.
+        messages: whether nodes hear their neighbours; without, only their own features and the pooled whole.
+    """
+
+    width: int = Field(default=48, ge=4, le=512)
+    rounds: int = Field(default=2, ge=1, le=8)
+    messages: bool = True

@@ -233,7 +233,13 @@ MODULES = {
     for package, folder in PROJECT["tool"]["setuptools"]["package-dir"].items()
     for path in (ROOT / folder).glob("*.py")
 }
-DOCUMENTED = {"meshwright.simulation.contention.interleaving": "predictions.md"}
+DOCUMENTED = {
+    "meshwright.simulation.contention.interleaving": "predictions.md",
+    "meshwright.simulation.elastic.workload_draws": "elastic.md",
+    "meshwright.planners.elastic.goodput_shares": "elastic.md",
+    "meshwright.planners.elastic.expected_remaining": "elastic.md",
+    "meshwright.training.elastic_shares": "elastic.md",
+}
 """Modules that no command and no public name reaches, each with the page that says what they are for."""
 
 

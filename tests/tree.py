@@ -19,6 +19,7 @@ WORDS = [
     "laws",
     "test-schedulers",
     "validate-network",
+    "validate-sharing",
     "stress",
     "mutants",
     "fuzz",

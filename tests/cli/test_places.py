@@ -10,7 +10,8 @@ from meshwright.cli.app import app
 from meshwright.costs.training_step.kernels import kernel_settings
 from meshwright.evaluation.calibration import fit_measured, measure
 from meshwright.evaluation.calibration.kernel_table import read
-from meshwright.evaluation.validation import network
+from meshwright.evaluation.validation import elastic, network
+from meshwright.evaluation.validation.comparison import Comparison
 from meshwright.jobs.graph import JobGraph
 from meshwright.jobs.load import load_graph
 
@@ -41,6 +42,7 @@ PLANNED = [
 MEASURED = [
     "validate flows {flows} --json out/flows.json",
     "validate pacml {pacml} --graphs pacml --json out/pacml.json",
+    "validate elastic elastic --json out/elastic.json",
     "validate network --json out/network.json",
     "validate collectives {collectives} --json out/held.json",
     "validate step-times {steps} --json out/steps.json",
@@ -133,6 +135,7 @@ def test_validations_and_calibrations_stay_in_their_files_whatever_their_inputs_
     measured = read(sandbox / paths["kernels"])
     monkeypatch.setattr(measure, "measure", lambda *_, **__: measured)
     monkeypatch.setattr(network, "validate", lambda **_: HOSTILE[0])
+    monkeypatch.setattr(elastic, "validate", lambda *_: elastic.ElasticReplay((), Comparison(())))
     fitted = fit_measured.MeasuredCalibration(kernel_settings("h100"), kernel_settings("h100"), {}, {})
     monkeypatch.setattr(fit_measured, "calibrate", lambda *_, **__: fitted)
     for line in MEASURED:

@@ -67,7 +67,7 @@ SEEDS = {"test": range(100), "validation": range(100, 200), "training": range(10
 
 def of_rows(rows):
     numbers = np.arange(rows, dtype=float)
-    return Trace(numbers, numbers, numbers / rows, "trace.csv")
+    return Trace(0.0, numbers, numbers, numbers, numbers / rows, "trace.csv")
 
 
 def windows(trace, part, num_jobs):

@@ -57,13 +57,17 @@ class Trace:
     """The kept rows of a trace, sorted by time; rows of one second keep the order of the file.
 
     Attributes:
+        start_s: time of the first row, in seconds since 1970.
         time_s: seconds since the first row, ``(rows,)``.
+        duration_s: ``(rows,)``.
         work_s: device-seconds of each job: duration times GPUs, ``(rows,)``.
         hash_fraction: a number in [0, 1) drawn from the hash of the row's text, ``(rows,)``.
         file: where it was read.
     """
 
+    start_s: float
     time_s: NDArray[np.float64]
+    duration_s: NDArray[np.float64]
     work_s: NDArray[np.float64]
     hash_fraction: NDArray[np.float64]
     file: str
@@ -128,7 +132,7 @@ def load_trace(path: str | Path, *, min_gpus: int = 2) -> Trace:
         if column not in header:
             raise InputFileError("the column is missing", file=path, line=1, field=column, value=",".join(header))
     places = [header.index(column) for column in _COLUMNS]
-    kept: list[tuple[float, float, float]] = []
+    kept: list[tuple[float, float, float, float]] = []
     for line, row in reader:
         if len(row) != len(header):
             raise InputFileError(f"has {len(row)} columns, not {len(header)}", file=path, line=line, value=",".join(row))
@@ -137,12 +141,13 @@ def load_trace(path: str | Path, *, min_gpus: int = 2) -> Trace:
         if num_gpus > MAX_GPUS:
             raise InputFileError(f"no cluster has more than {MAX_GPUS}", file=path, line=line, field="num_gpus", value=gpus)
         if num_gpus >= min_gpus:
-            work_s = _number(duration, "duration", path, line, unit="s") * num_gpus
-            kept.append((_seconds(timestamp, path, line), work_s, _hash_fraction(row)))
+            duration_s = _number(duration, "duration", path, line, unit="s")
+            kept.append((_seconds(timestamp, path, line), duration_s, duration_s * num_gpus, _hash_fraction(row)))
     if not kept:
         raise InputFileError(f"holds no job with at least {min_gpus} GPUs", file=path)
     columns = np.array(kept)[np.argsort(np.array(kept)[:, 0], kind="stable")]
-    return Trace(columns[:, 0] - columns[0, 0], columns[:, 1], columns[:, 2], str(path))
+    start_s = float(columns[0, 0])
+    return Trace(start_s, columns[:, 0] - start_s, columns[:, 1], columns[:, 2], columns[:, 3], str(path))
 
 
 def _number(text: str, field: str, path: str | Path, line: int, unit: str = "") -> float:

@@ -36,6 +36,7 @@ COMMANDS = {
     "verify-export": (("plan.json", "log.txt", "--format", "slurm"), ("plan.json",), ("--json",)),
     "validate flows": (("flows.json",), ("flows.json",), ("--json",)),
     "validate pacml": (("pacml.json", "--graphs", "profiles"), ("pacml.json",), ("--json",)),
+    "validate elastic": (("elastic",), ("elastic/applications/a/placements.csv",), ("--json",)),
     "validate collectives": (("measured.csv",), ("measured.csv",), ("--json",)),
     "validate step-times": (("steps.json", "vtrain.csv"), ("steps.json",), ("--json",)),
     "validate kernels": (("kernels.yaml",), ("kernels.yaml",), ("--json", "--plot")),
@@ -62,7 +63,7 @@ def test_every_command_that_writes_is_held_to_the_law():
 def inputs(work):
     """Something under the name of each input; that it means nothing is told only when it is read."""
     for name in {name for _, names, _ in COMMANDS.values() for name in names} | {"vtrain.csv", "log.txt"}:
-        (work / name).parent.mkdir(exist_ok=True)
+        (work / name).parent.mkdir(parents=True, exist_ok=True)
         if not (work / name).exists():
             (work / name).write_text("{}" if name.endswith(("json", "costs.yaml")) else "nothing")
     (work / "profiles" / "tiny").mkdir(parents=True)

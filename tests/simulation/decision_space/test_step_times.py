@@ -14,7 +14,8 @@ from meshwright.plans.partition import uniform_splits
 from meshwright.simulation.decision_space import step_times as module
 from meshwright.simulation.decision_space.space import decision_space
 from meshwright.simulation.decision_space.splitting import SplitSettings
-from meshwright.simulation.decision_space.step_times import cache_folder, step_times
+from meshwright.simulation.decision_space.step_times import step_times
+from meshwright.simulation.kept_files import cache_folder
 from meshwright.simulation.step.timeline import simulate
 
 from ..samples import profile

@@ -49,8 +49,19 @@ def evaluate_policies(
     cheapest-feasible, fastest-feasible, fixed-K and best-fixed, each with an optional @PLACEMENT, as in min@aligned.
 
     Of a family of benchmarks, such as load-sweep, every variant is evaluated, and a page shows them side by side.
+
+    On a fleet, such as preset:llm-256, a policy is a run folder, a rule such as fifo, sjf+backfill, sjf:fixed-16 or
+    goodput-shares, best-fixed-entry, random, rollout:RULE, or bound, a lower bound on mean completion time.
     """
+    from ...envs.benchmark_files import is_of_fleet
+
     policies, changes = policies or [], changes or []
+    if is_of_fleet(benchmark):
+        from .evaluate_fleet import evaluate_fleet_policies
+
+        others: dict[str, object] = {"--references": references, "--graphs": graphs, "--trace": trace}
+        evaluate_fleet_policies(policies, benchmark, seeds, jobs, changes, out, json_file, others)
+        return
     output.check_file("--json", json_file)
     if graphs is not None:
         from ...jobs.load import profile_names

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     Chosen = TypeVar("Chosen", TrainSettings, LinearSettings)
 
 LINEAR = "linear"
+FLEET = "fleet"
 
 
 def train_policy(
@@ -54,10 +55,15 @@ def train_policy(
         raise ConfigError("goes on in its own run folder; leave out --out and --overwrite", field="--resume", value=str(resume))
     if resume is None and config is None:
         raise ConfigError("name a config, or a run folder with --resume", field="CONFIG", choices=preset_names())
-    is_linear = method(config, changes or (), resume) == LINEAR
+    chosen_method = method(config, changes or (), resume)
     config_file = None if config is None else config_path(config)
+    if chosen_method == FLEET:
+        from .train_fleet import train_fleet_policy
+
+        train_fleet_policy(config_file, changes or [], resume, out, overwrite, graphs, json_file)
+        return
     asked = _TrainRequest(config_file, tuple(changes or ()), resume, out, overwrite, graphs, json_file)
-    (_tune_scorer if is_linear else _train_network)(asked)
+    (_tune_scorer if chosen_method == LINEAR else _train_network)(asked)
 
 
 @dataclass(frozen=True)
@@ -203,9 +209,9 @@ def method(config: str | None, changes: Sequence[str], resume: Path | None) -> s
         except MeshwrightError:
             continue
         named = data.get("method") if isinstance(data, dict) else None
-        if named not in (None, LINEAR):
+        if named not in (None, LINEAR, FLEET):
             raise ConfigError(
-                "no such method; leave the key out for PPO", file=path, field="method", value=named, choices=[LINEAR]
+                "no such method; leave the key out for PPO", file=path, field="method", value=named, choices=[LINEAR, FLEET]
             )
         found.append(named)
     if len(found) == 2 and found[0] != found[1]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right, insort
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -129,6 +130,11 @@ class Findings:
     def __bool__(self) -> bool:
         """Whether anything was found."""
         return bool(self._ranking)
+
+    @property
+    def best_s(self) -> float:
+        """Seconds of the best layout so far; infinite without one."""
+        return self._ranking[0].step_s if self._ranking else math.inf
 
     def take(self, found: RankedLayout) -> None:
         """Take a priced layout up."""

@@ -76,6 +76,8 @@ class LayoutSearch:
         slowdown: factor on kernels and messages that run side by side.
         counts: what became of the layouts.
         kernels: prices kernels; by default by the device's own constants.
+        within: layouts that take more than so many times the best one's time are passed by, also where they would be on the
+            front; then nothing is priced for an early answer.
     """
 
     space: LayoutSpace
@@ -85,10 +87,12 @@ class LayoutSearch:
     slowdown: float = OVERLAP_SLOWDOWN
     counts: Counts = field(default_factory=Counts)
     kernels: KernelModel | None = None
+    within: float = math.inf
 
     def __post_init__(self) -> None:
         model = self.kernels or kernel_model(self.device)
-        self._kernels = RememberedKernels(model.device, model.constants, model.software)
+        known = model if isinstance(model, RememberedKernels) else None
+        self._kernels = known or RememberedKernels(model.device, model.constants, model.software)
         self._pricers: dict[str, BoundedPricer] = {}
         self._optimists: dict[int, LowerBound] = {}
         self._found = Findings(self.space.request, self.counts)
@@ -108,7 +112,8 @@ class LayoutSearch:
                 gc.enable()
 
     def _run(self, worlds: Sequence[int]) -> Searched:
-        self._dive(worlds[-1])
+        if self.within == math.inf:
+            self._dive(worlds[-1])
         waiting: list[_Waiting] = []
         for world in worlds:
             for node, leaves, work, memory_bytes in self._fitting(world):
@@ -116,7 +121,8 @@ class LayoutSearch:
         heapify(waiting)
         while waiting:
             one = heappop(waiting)
-            if self._found.are_better_than(one.bound_s, one.memory_bytes, one.node.world):
+            is_slow = one.bound_s > self.within * self._found.best_s
+            if is_slow or self._found.are_better_than(one.bound_s, one.memory_bytes, one.node.world):
                 self.counts.pruned += len(one.leaves)
             elif one.work is None:
                 for made in self._leaves(one):

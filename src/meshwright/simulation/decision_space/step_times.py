@@ -1,14 +1,11 @@
 """Step times of every job graph on every placement class, simulated once and kept on disk between runs.
 
 Legend: ``g`` graphs, ``c`` placement classes. The file's name is a hash of everything that a figure depends on
-(graph, cluster, blocks, cost settings, split rule, version of this module), so a changed input never meets a stale
-figure. A file is a hash of the figures and then the figures, so a damaged one is known and made anew.
+(graph, cluster, blocks, cost settings, split rule, version of this module), see `kept_files`.
 """
 
 from __future__ import annotations
 
-import os
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,9 +15,11 @@ from numpy.typing import NDArray
 
 from ... import files, quantities
 from ...costs.settings import CostSettings
-from ...errors import InputFileError, PlanError
+from ...errors import PlanError
 from ...jobs.graph import JobGraph
 from ...plans.memory import op_split_memory_bytes
+from .. import kept_files
+from ..kept_files import cache_folder
 from ..step.timeline import simulate
 from .space import DecisionSpace
 from .splitting import SplitSettings
@@ -29,7 +28,6 @@ from .splitting import SplitSettings
 FIGURES_VERSION = 4
 
 _FIGURE = np.dtype("<f8")
-_HASH_SIZE = 32
 # Step, communication share, whether it can run, bytes that the tightest rank needs and has.
 Row = tuple[float, float, float, float, float]
 _NUM_FIGURES = 5
@@ -110,7 +108,7 @@ def kept(
     if table is None:
         begins()
         table = np.array([simulate_on(space.block(block)) for block in space.representative.tolist()]).T
-        _write(folder / f"{key}.steps", table)
+        kept_files.write(folder / f"{key}.steps", table.astype(_FIGURE).tobytes())
     return table
 
 
@@ -118,14 +116,6 @@ def joined(tables: Sequence[NDArray[np.float64]]) -> StepTimes:
     """The tables of all graphs in one."""
     stacked = np.stack(tables)
     return StepTimes(stacked[:, 0], stacked[:, 1], stacked[:, 2] > 0)
-
-
-def cache_folder() -> Path:
-    """``$MESHWRIGHT_CACHE``, else ``meshwright/step_times`` in the user's cache folder."""
-    named = os.environ.get("MESHWRIGHT_CACHE")
-    if named:
-        return Path(named)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "meshwright" / "step_times"
 
 
 def _simulate(
@@ -166,21 +156,7 @@ def check_table(name: str, space: DecisionSpace, table: NDArray[np.float64]) -> 
 
 def _read(path: Path, num_classes: int) -> NDArray[np.float64] | None:
     """The table in a file; None where it is absent or damaged (it is then simulated again)."""
-    try:
-        content = path.read_bytes()
-    except OSError:
-        return None
-    figures = content[_HASH_SIZE:]
-    if len(figures) != _NUM_FIGURES * num_classes * _FIGURE.itemsize or content[:_HASH_SIZE] != files.digest(figures).encode():
+    figures = kept_files.read(path)
+    if figures is None or len(figures) != _NUM_FIGURES * num_classes * _FIGURE.itemsize:
         return None
     return np.frombuffer(figures, _FIGURE).astype(np.float64).reshape(_NUM_FIGURES, num_classes)
-
-
-def _write(path: Path, table: NDArray[np.float64]) -> None:
-    """Keep a table; where the folder cannot be written, say so and go on: it is simulated again next time."""
-    figures = table.astype(_FIGURE).tobytes()
-    try:
-        with files.atomic_file(path) as file:
-            file.write(files.digest(figures).encode() + figures)
-    except InputFileError as error:
-        warnings.warn(f"step times are not kept between runs (set MESHWRIGHT_CACHE): {error}", RuntimeWarning, stacklevel=2)

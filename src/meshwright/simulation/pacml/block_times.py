@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from ... import files
 from ...jobs.graph import JobGraph
 from ..decision_space.space import DecisionSpace
-from ..decision_space.step_times import Row, StepTimes, cache_folder, check_table, joined, kept
+from ..decision_space.step_times import Row, StepTimes, check_table, joined, kept
+from ..kept_files import cache_folder
 from .lookahead import LookaheadResult
 from .simulator import PlacedSplitJob, Simulator
 
@@ -36,7 +37,7 @@ def block_step_times(
         simulator: of these graphs on the space's cluster.
         graphs: the jobs.
         space: the blocks.
-        cache: folder of the tables; None takes `step_times.cache_folder`.
+        cache: folder of the tables; None takes `cache_folder`.
         progress: called with a graph's name, its number and the number of graphs before each simulation.
 
     Raises:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from . import collectives, kernels, measure
+from . import collectives, kernels, measure, sharing
 
 calibrate = typer.Typer(
     name="calibrate",
@@ -23,3 +23,4 @@ def about() -> None:
 calibrate.command("collectives", short_help="Tables of measured collectives.")(collectives.calibrate_collectives)
 calibrate.command("kernels", short_help="What kernels reach on a device.")(kernels.calibrate_kernels)
 calibrate.command("measure", short_help="What kernels reach on this machine's GPU.")(measure.measure_device)
+calibrate.command("sharing", short_help="How much jobs that share links slow each other down.")(sharing.calibrate_sharing)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from . import collectives, flows, kernels, network, pacml, step_times
+from . import collectives, elastic, flows, kernels, network, pacml, sharing, step_times
 
 validate = typer.Typer(
     name="validate",
@@ -15,6 +15,7 @@ validate = typer.Typer(
 )
 validate.command("flows", short_help="Finish times of flows by max-min fair sharing.")(flows.validate_flows)
 validate.command("pacml", short_help="Figures and decision logs of the published PAC-ML simulator.")(pacml.validate_pacml)
+validate.command("elastic", short_help="Completion times of the published elastic workloads.")(elastic.validate_elastic)
 validate.command("network", short_help="Messages of gloo over shaped wires between network namespaces (as root).")(
     network.validate_network
 )
@@ -23,3 +24,6 @@ validate.command("collectives", short_help="Measured collectives, of sizes and g
 )
 validate.command("step-times", short_help="Measured training steps of published runs.")(step_times.validate_step_times)
 validate.command("kernels", short_help="Kernels and layers that were measured on a device.")(kernels.validate_kernels)
+validate.command("sharing", short_help="Step times of jobs that share links, against simulated sets of jobs.")(
+    sharing.validate_sharing
+)

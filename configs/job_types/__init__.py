@@ -1,0 +1,1 @@
+"""YAML files: types of jobs that share a cluster."""

@@ -1,0 +1,127 @@
+"""Many episodes of a fleet, stepped side by side by compiled functions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...compiled import njit
+from ...errors import PolicyError
+from ...simulation.fleet import dynamics
+from ...simulation.fleet.state import FleetState
+from .fleet import Fleet, Jobs
+from .observation import FleetObservations, new_observations, observe, observer
+from .reward import foreseen_s, reward_weights, usual_step_s
+
+
+class FleetBatch:
+    """``e`` episodes of one fleet, each with its own random generator.
+
+    Attributes:
+        fleet: what is played.
+        num_episodes: ``e``.
+        observations: of each episode, arrays with a leading ``e`` that change in place.
+        state: what compiled code reads and writes.
+
+    Without ``observes`` observations stay as they were made. Rewards are multiplied by ``reward_scale``.
+    """
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        num_episodes: int,
+        *,
+        observes: bool = True,
+        reward_scale: float = 1.0,
+    ) -> None:
+        self.fleet = fleet
+        self.num_episodes = num_episodes
+        self.state: FleetState = fleet.new_state(num_episodes)
+        self._observer = observer(fleet)
+        self.observations: FleetObservations = new_observations(fleet, num_episodes)
+        self._weights = reward_weights(fleet) * reward_scale
+        self._usual_step_s = usual_step_s(fleet)
+        self._observes = observes
+
+    def reset(self, e: int, rng: np.random.Generator) -> None:
+        """Draw the jobs of episode ``e`` and go to its first decision."""
+        self.begin_with(e, self.fleet.sample(rng))
+
+    def begin_with(self, e: int, jobs: Jobs) -> None:
+        """Start episode ``e`` with given jobs."""
+        for name in ("arrival_s", "job_type", "requested", "num_steps", "deadline_s"):
+            getattr(self.state, name)[e] = getattr(jobs, name)
+        _begin(self.fleet.problem, self.state, e, self._observer, self.observations, self._observes)
+
+    def step(self, actions: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+        """Carry out an action in every episode that is not over.
+
+        Returns:
+            Rewards ``(e,)`` and which episodes are over ``(e,)``.
+
+        Raises:
+            PolicyError: an action is not possible.
+        """
+        chosen = np.asarray(actions)
+        if chosen.dtype.kind not in "iu" or chosen.shape != (self.num_episodes,):
+            raise PolicyError(f"one action for each of {self.num_episodes} episodes is wanted", value=str(actions))
+        rewards = np.zeros(self.num_episodes, np.float32)
+        wrong = _step(
+            self.fleet.problem,
+            self.state,
+            chosen.astype(np.int64),
+            self._observer,
+            self.observations,
+            self._observes,
+            self._weights,
+            self._usual_step_s,
+            rewards,
+        )
+        if wrong >= 0:
+            raise PolicyError("this action is not possible now", value=int(chosen[wrong]))
+        return rewards, self.state.is_over.copy()
+
+    def arrays(self) -> dict[str, Any]:
+        """Copies of all arrays; with the generators they make a checkpoint."""
+        return {key: value.copy() for key, value in self.state._asdict().items()}
+
+    def restore(self, arrays: dict[str, Any]) -> None:
+        """Take up such arrays of the same fleet and number of episodes."""
+        for key, value in self.state._asdict().items():
+            value[...] = arrays[key]
+        if self._observes:
+            for e in range(self.num_episodes):
+                observe(self.fleet.problem, self.state, e, self._observer, self.observations)
+
+
+@njit
+def _begin(problem, state, e, observer, observations, observes):  # type: ignore[no-untyped-def]
+    dynamics.start(problem, state, e)
+    if observes:
+        observe(problem, state, e, observer, observations)
+
+
+@njit
+def _step(problem, state, actions, observer, observations, observes, weights, usual_step_s, rewards):  # type: ignore[no-untyped-def]
+    """Step every episode; the first whose action is not possible, before anything has changed, or -1."""
+    for e in range(len(actions)):
+        if not state.is_over[e] and (actions[e] < 0 or actions[e] >= state.can_act.shape[1] or not state.can_act[e, actions[e]]):
+            return e
+    before = np.empty(state.totals.shape[1])
+    for e in range(len(actions)):
+        if state.is_over[e]:
+            continue
+        before[:] = state.totals[e]
+        now_s = state.now_s[e]
+        foreseen = foreseen_s(state, e, usual_step_s)
+        dynamics.act(problem, state, e, actions[e])
+        paid = weights[-2] * (state.now_s[e] - now_s)
+        paid += weights[-1] * (foreseen_s(state, e, usual_step_s) - foreseen)
+        for i in range(len(before)):
+            paid += weights[i] * (state.totals[e, i] - before[i])
+        rewards[e] = paid
+        if observes:
+            observe(problem, state, e, observer, observations)
+    return -1

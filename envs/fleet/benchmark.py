@@ -1,0 +1,68 @@
+"""A benchmark of a fleet as YAML: the fleet, and what an evaluation of it compares."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from pydantic import Field, field_validator
+
+from ... import settings
+from ...errors import ConfigError
+from ..benchmark_files import NAME, find_benchmark, is_of_fleet, preset_names
+from .fleet import Fleet, build_fleet
+from .settings import FleetSettings
+
+
+class FleetBenchmark(settings.Settings):
+    """A fleet and what is compared on it.
+
+    Attributes:
+        name: for tables; the file's stem in the built-in ones.
+        fleet: cluster, jobs, menu and rules of the game.
+        policies: compared where the command names none beside those given (see `evaluation.fleet.policies`).
+        num_seeds: test episodes (seeds 0, 1, ...), the same for every policy.
+        num_validation_seeds: episodes (seeds 100, 101, ...) on which a tuned baseline is chosen.
+    """
+
+    name: str = Field(pattern=NAME)
+    fleet: FleetSettings
+    policies: tuple[str, ...] = ()
+    num_seeds: int = Field(default=20, ge=2, le=100)
+    num_validation_seeds: int = Field(default=5, ge=1, le=100)
+
+    @field_validator("policies")
+    @classmethod
+    def _each_once(cls, policies: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(policies)) < len(policies):
+            raise ValueError("must name each policy once")
+        return policies
+
+    def build(self, *, cache: Path | None = None, progress: Callable[[str, int, int], None] | None = None) -> Fleet:
+        """Build the fleet (see `envs.fleet.fleet.build_fleet`)."""
+        return build_fleet(self.fleet, cache=cache, progress=progress)
+
+
+def fleet_benchmark_names() -> list[str]:
+    """The built-in benchmarks of fleets."""
+    return preset_names(of_fleets=True)
+
+
+def load_fleet_benchmark(spec: str, *, changes: Sequence[str] | None = None) -> FleetBenchmark:
+    """A benchmark by ``preset:NAME`` (or a built-in's bare name) or by path.
+
+    Paths of cluster and job types in it refer to its own folder, or else to the current one.
+
+    Args:
+        spec: which one.
+        changes: ``key=value`` texts that change its keys, as ``--set`` takes them.
+
+    Raises:
+        ConfigError: the preset is unknown, the YAML is wrong, or it is no benchmark of a fleet.
+        InputFileError: the file is missing.
+    """
+    path, is_built_in = find_benchmark(spec)
+    if is_built_in and not is_of_fleet(spec):
+        raise ConfigError("is no benchmark of a fleet", field="benchmark", value=spec, choices=fleet_benchmark_names())
+    loaded = settings.load(FleetBenchmark, path, changes=changes)
+    return loaded if is_built_in else loaded.model_copy(update={"fleet": loaded.fleet.relative_to(path.parent)})

@@ -1,0 +1,180 @@
+"""`FleetEnv`: one episode of a fleet as a Gymnasium environment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, SupportsFloat
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from ...errors import ConfigError, PolicyError
+from .batch import FleetBatch
+from .benchmark import FleetBenchmark, load_fleet_benchmark
+from .fleet import Fleet
+from .menu_lines import menu_lines
+from .record import FleetRecord
+from .spaces import observation_space
+from .viewer import fleet_text
+
+FleetObservation = dict[str, NDArray[Any]]
+
+
+class FleetEnv(gymnasium.Env[FleetObservation, np.int64]):
+    """Decide which waiting job starts, by which layout on how many devices and where, and what running jobs do in rounds.
+
+    **Id.** ``meshwright/JobPartitioning-v1``; ``gymnasium.make_vec`` gives `FleetVectorEnv`, which steps many episodes in
+    compiled code. One step is one decision. Time stands still while decisions are made, and goes on when the agent passes or
+    nothing else is possible.
+
+    **Action.** ``Discrete(a)``. Number 0 passes: time goes on, and jobs beyond the capacity of the queue are refused. Then
+    comes, for each of ``visible_jobs`` waiting jobs (first come first), for each of its menu's entries and each placement
+    choice, one action that starts it so: number ``1 + (job * entries_per_job + entry) * choices + choice``. With ``elastic`` the
+    same follows for each running job that is offered in a round: it stops at its last whole step and starts anew there, after a
+    restart; then one action for each that pauses it. While hosts are picked one by one (placement ``construct``), the actions
+    are the numbers of hosts. `action_masks` and the key ``action_mask`` tell what is possible. Any other action counts as the
+    first possible one: to pass, or the first host that may be picked; ``info["was_possible"]`` is false then.
+
+    **What happens.** A job runs at the step time of its entry on its hosts; jobs that share links slow each other down, and
+    every start, end or move changes the speed of its neighbours (``sharing``). A job that has run pays for its next start
+    a fixed time and the writing and reading of its state. See `simulation.fleet.dynamics`.
+
+    **Observation.** ``Dict``; features lie in [0, 1] (a time ``t`` as ``t / (t + mean duration of a job)``). ``m`` hosts, ``r``
+    groups of hosts (a leaf switch each), ``u`` running jobs, ``v`` jobs on offer, ``a`` actions. Lists of the features: the
+    constants of `envs.fleet.observation`.
+
+    =================  ===========  =========================================================================
+    key                shape        meaning
+    =================  ===========  =========================================================================
+    ``hosts``          (m, 7)       free devices, load out and in, picked, may be picked, device type
+    ``groups``         (r, 5)       free devices, wholly free hosts, load of the trunks, jobs that cross them
+    ``running``        (u, 10)      devices, progress, time left, age, slowdown, restarts, spread, deadline
+    ``offers``         (v, 12)      jobs on offer: waiting or running, age, least time and device-seconds left,
+                                    devices asked for, deadline, progress, devices held, price of a restart
+    ``context``        (8,)         free devices, jobs waiting, running, not offered and to come, round
+    ``host_of``        (u, m)       share of each host that a running job holds
+    ``link_of``        (u, r)       how much of each group's trunks a running job uses
+    ``running_type``   (u,)         job type of each running job
+    ``offer_type``     (v,)         job type of each job on offer; with `menu` its rows of the menu
+    ``candidates``     (a, 8)       of each action: times and device-seconds, spread, deadline, and with
+                                    ``candidate_features: simulated`` its slowdown and that of others
+    ``action_mask``    (a,)         1 where the action is possible
+    =================  ===========  =========================================================================
+
+    **Reward.** Sums to the benchmark's objective over an episode (see `envs.fleet.reward`): for mean completion time minus
+    completion times, less what each job usually takes, paid when they are foreseen, in mean durations of a job.
+
+    **Episode end.** Terminated when every job has completed or been turned away; never truncated. Starts with an empty cluster.
+
+    **Info.** ``now_s``, ``num_waiting``, ``num_running``; after a step ``was_possible``, whether the action was; at the end
+    ``episode_counts``, counted jobs by what became of them.
+
+    **Arguments.** ``benchmark`` (name, path or settings), ``fleet`` (already built, to share it between environments), ``cache``
+    (folder of priced menus), ``render_mode`` (``ansi``).
+
+    **Version history.** v1: queue, menu of layouts, shared links, elasticity. v0 (`envs.job_partitioning`) is another world: one
+    job at a time, devices and links of its own.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 4}  # noqa: RUF012 - as in the base
+
+    def __init__(
+        self,
+        benchmark: str | Path | FleetBenchmark = "preset:llm-256",
+        *,
+        fleet: Fleet | None = None,
+        cache: str | Path | None = None,
+        render_mode: str | None = None,
+    ) -> None:
+        if render_mode is not None and render_mode not in self.metadata["render_modes"]:
+            raise ConfigError(
+                "unknown render mode", field="render_mode", value=render_mode, choices=self.metadata["render_modes"]
+            )
+        self.fleet = the_fleet(benchmark, fleet, cache)
+        self.render_mode = render_mode
+        self._batch = FleetBatch(self.fleet, 1)
+        self.observation_space: spaces.Space[Any] = observation_space(self.fleet)
+        self.action_space = spaces.Discrete(self.fleet.problem.num_actions)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[FleetObservation, dict[str, Any]]:
+        """Draw new jobs and empty the cluster; the same seed gives the same jobs.
+
+        Raises:
+            ConfigError: any option is given; there are none.
+        """
+        super().reset(seed=seed)
+        if options:
+            raise ConfigError("unknown reset option", value=next(iter(options)), choices=[])
+        self._batch.reset(0, self.np_random)
+        return self._observation(), episode_info(self._batch, 0)
+
+    def step(self, action: np.int64 | int) -> tuple[FleetObservation, SupportsFloat, bool, bool, dict[str, Any]]:
+        """Carry out a decision and go to the next one.
+
+        Raises:
+            PolicyError: the action is no number of one, or the episode is over or has not begun.
+        """
+        if self._batch.state.is_over[0]:
+            raise PolicyError("the episode is over or has not begun; reset the environment first")
+        taken, was_possible = possible_actions(self._batch, np.array([action]))
+        rewards, is_over = self._batch.step(taken)
+        info = episode_info(self._batch, 0) | {"was_possible": bool(was_possible[0])}
+        return self._observation(), float(rewards[0]), bool(is_over[0]), False, info
+
+    def render(self) -> Any:
+        """The cluster and its queue as text; None without a mode."""
+        return fleet_text(self.fleet, self._batch.state, 0) if self.render_mode == "ansi" else None
+
+    def action_masks(self) -> NDArray[np.bool_]:
+        """Which actions are possible, ``(a,)``; the name under which sb3-contrib asks for it."""
+        possible: NDArray[np.bool_] = self._batch.state.can_act[0].copy()
+        return possible
+
+    def menu(self) -> list[dict[str, Any]]:
+        """The menu in plain figures, an entry a row (see `envs.fleet.menu_lines`)."""
+        return menu_lines(self.fleet)
+
+    def record(self) -> FleetRecord:
+        """What happened in the episode so far."""
+        return FleetRecord.of(self._batch.state, 0)
+
+    def _observation(self) -> FleetObservation:
+        return {name: values[0].copy() for name, values in self._batch.observations._asdict().items()}
+
+
+def the_fleet(benchmark: str | Path | FleetBenchmark, fleet: Fleet | None, cache: str | Path | None) -> Fleet:
+    """The fleet that is given, or else that of a benchmark."""
+    if fleet is not None:
+        return fleet
+    chosen = benchmark if isinstance(benchmark, FleetBenchmark) else load_fleet_benchmark(str(benchmark))
+    return chosen.build(cache=None if cache is None else Path(cache))
+
+
+def possible_actions(batch: FleetBatch, actions: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """The actions with the first possible one in place of each that is not, and which were possible.
+
+    Raises:
+        PolicyError: not a whole number for each episode, or one that no action has.
+    """
+    can_act = batch.state.can_act
+    if actions.dtype.kind not in "iu" or actions.shape != can_act.shape[:1]:
+        raise PolicyError(f"one action for each of {len(can_act)} episodes is wanted", value=str(actions))
+    if ((actions < 0) | (actions >= can_act.shape[1])).any():
+        raise PolicyError(f"actions are 0 to {can_act.shape[1] - 1}", value=str(actions))
+    was_possible = np.take_along_axis(can_act, actions[:, None], axis=1)[:, 0] | batch.state.is_over
+    return np.where(was_possible, actions, can_act.argmax(axis=1)), was_possible
+
+
+def episode_info(batch: FleetBatch, e: int) -> dict[str, Any]:
+    """The environment's ``info`` of an episode of a batch."""
+    state = batch.state
+    info: dict[str, Any] = {
+        "now_s": float(state.now_s[e]),
+        "num_waiting": int(state.num_waiting[e]),
+        "num_running": int(state.num_running[e]),
+    }
+    if state.is_over[e]:
+        info["episode_counts"] = FleetRecord.of(state, e).counts(batch.fleet.settings.counted)
+    return info

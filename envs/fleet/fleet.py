@@ -1,0 +1,187 @@
+"""A fleet that is ready to play: cluster, menu and rules as arrays, and the jobs of an episode drawn from a generator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ... import files
+from ...clusters import load_cluster
+from ...clusters.cluster import Cluster
+from ...errors import ConfigError
+from ...planners.menu.build import Menu, build_menu
+from ...planners.menu.settings import load_job_types
+from ...simulation.fleet.network import NamedNetwork, fleet_network
+from ...simulation.fleet.sharing import CONSTANTS
+from ...simulation.fleet.state import FleetProblem, FleetState, PlacementRule, SharingMode, new_state
+from .settings import FleetSettings
+
+NUM_DRAWS = 20_000
+"""Jobs that are drawn to know the mean work of one."""
+
+
+@dataclass(frozen=True, eq=False)
+class Jobs:
+    """The jobs of one episode, ``k`` of them.
+
+    Attributes:
+        arrival_s: rising, the first at 0, ``(k,)``.
+        job_type, requested: type, and devices that the user asks for, ``(k,)``.
+        num_steps: ``(k,)``.
+        deadline_s: infinite without one, ``(k,)``.
+    """
+
+    arrival_s: NDArray[np.float64]
+    job_type: NDArray[np.int64]
+    requested: NDArray[np.int64]
+    num_steps: NDArray[np.float64]
+    deadline_s: NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Fleet:
+    """What is played; made by `build_fleet`.
+
+    Attributes:
+        settings: its YAML.
+        cluster: where jobs run.
+        menu: what each job type may choose.
+        network: links and groups with their names.
+        problem: all of it as compiled code reads it.
+    """
+
+    settings: FleetSettings
+    cluster: Cluster
+    menu: Menu
+    network: NamedNetwork
+    problem: FleetProblem
+
+    @property
+    def num_types(self) -> int:
+        """Job types."""
+        return len(self.problem.menu.state_bytes)
+
+    @cached_property
+    def best_step_s(self) -> NDArray[np.float64]:
+        """Seconds of a step of each type by its fastest entry of each degree, packed, infinite where none fits, ``(t, d)``."""
+        menu, problem = self.problem.menu, self.problem
+        found = np.full((self.num_types, len(problem.degrees)), np.inf)
+        for kind in range(self.num_types):
+            for entry in range(menu.first_entry[kind], menu.first_entry[kind + 1]):
+                d = problem.entry_degree[entry]
+                found[kind, d] = min(found[kind, d], menu.step_s[entry].min())
+        return found
+
+    @cached_property
+    def mean_interarrival_s(self) -> float:
+        """Seconds between two arrivals by which the load is as asked for."""
+        kind, _, num_steps, _ = self._draw(np.random.default_rng(0), NUM_DRAWS)
+        work = float((num_steps * self.problem.menu.work_device_s[kind]).mean())
+        return work / (self.settings.load * self.cluster.num_devices)
+
+    @cached_property
+    def mean_duration_s(self) -> float:
+        """Seconds that a job takes on the devices that its user asks for, in the mean."""
+        return float(self._draw(np.random.default_rng(0), NUM_DRAWS)[3].mean())
+
+    @cached_property
+    def digest(self) -> str:
+        """A hash of everything that an episode depends on."""
+        data = self.settings.model_dump(mode="json", exclude={"cluster", "job_types", "candidate_features"})
+        return files.digest(data, self.cluster.digest, *self.problem.menu)
+
+    def sample(self, rng: np.random.Generator) -> Jobs:
+        """Jobs of an episode: a Poisson process, types by weight, durations and deadlines as the settings say."""
+        num = self.settings.num_jobs
+        gaps = rng.exponential(self.mean_interarrival_s, num)
+        gaps[0] = 0.0
+        arrival_s = np.cumsum(gaps)
+        kind, degree, num_steps, duration_s = self._draw(rng, num)
+        deadline_s = np.full(num, np.inf)
+        if self.settings.deadline is not None:
+            slack = rng.uniform(self.settings.deadline.low, self.settings.deadline.high, num)
+            deadline_s = arrival_s + slack * duration_s
+        return Jobs(arrival_s, kind, self.problem.degrees[degree], num_steps, deadline_s)
+
+    def new_state(self, num_episodes: int) -> FleetState:
+        """Arrays for some episodes."""
+        return new_state(self.problem, num_episodes, self.settings.num_jobs)
+
+    def _draw(
+        self, rng: np.random.Generator, num: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+        """Type, index of the requested degree, steps, and seconds on that degree of some jobs."""
+        chosen = self.settings
+        weights = np.array(chosen.weights or [1.0] * self.num_types)
+        kind = rng.choice(self.num_types, num, p=weights / weights.sum())
+        wanted = np.array([chosen.requested.get(int(degree), 0.0) for degree in self.problem.degrees])
+        chance = np.where(np.isfinite(self.best_step_s), wanted, 0.0)
+        for row in np.flatnonzero(chance.sum(axis=1) == 0):  # none of them fits: the least that does
+            chance[row, np.flatnonzero(np.isfinite(self.best_step_s[row]))[0]] = 1.0
+        below = np.cumsum(chance / chance.sum(axis=1, keepdims=True), axis=1)[kind]
+        degree = (rng.random(num)[:, None] > below).sum(axis=1)
+        degree = np.minimum(degree, len(self.problem.degrees) - 1)
+        duration_s = np.minimum(
+            chosen.duration.median_s * np.exp(chosen.duration.sigma * rng.standard_normal(num)), chosen.duration.most_s
+        )
+        step_s = self.best_step_s[kind, degree]
+        num_steps = np.maximum(1.0, np.round(duration_s / step_s))
+        return kind, degree.astype(np.int64), num_steps, num_steps * step_s
+
+
+def build_fleet(
+    settings: FleetSettings, *, cache: Path | None = None, progress: Callable[[str, int, int], None] | None = None
+) -> Fleet:
+    """Load the cluster, price the menu and put the rules together.
+
+    Args:
+        settings: the fleet's YAML.
+        cache: folder of priced menus; the user's cache by default.
+        progress: called with a phase, what is done of it and what there is.
+
+    Raises:
+        MeshwrightError: cluster or job types are missing or wrong, a type fits nowhere, or settings do not go together.
+    """
+    cluster = load_cluster(settings.cluster)
+    types = load_job_types(settings.job_types) if isinstance(settings.job_types, str) else settings.job_types
+    if settings.weights is not None and len(settings.weights) != len(types):
+        raise ConfigError(f"{len(settings.weights)} for {len(types)} job types", field="fleet.weights")
+    menu = build_menu(types, cluster, settings.menu, settings.costs, cache=cache, progress=progress)
+    network = fleet_network(cluster)
+    table, elastic = menu.table, settings.elastic
+    degrees = np.unique(table.degree)
+    for degree in settings.requested:
+        if degree not in degrees:
+            raise ConfigError(
+                "no entry of the menu has so many devices", field="fleet.requested", value=degree, choices=map(str, degrees)
+            )
+    kinds = range(len(cluster.device_types))
+    rules = [(PlacementRule[name.upper()], kind) for name in settings.placements for kind in kinds]
+    rules = [(rule, kind) for rule, kind in rules if rule != PlacementRule.CONSTRUCT or kind == 0]
+    problem = FleetProblem(
+        network=network.arrays,
+        menu=table,
+        degrees=degrees,
+        entry_degree=np.searchsorted(degrees, table.degree),
+        rule=np.array([rule for rule, _ in rules], np.int64),
+        rule_type=np.array([kind for _, kind in rules], np.int64),
+        sharing=int(SharingMode[settings.sharing.upper()]),
+        sharing_constants=CONSTANTS,
+        queue_capacity=settings.queue_capacity,
+        visible_waiting=settings.visible_jobs,
+        visible_running=elastic.visible_jobs if elastic else 0,
+        entries_per_job=int(np.diff(table.first_entry).max()),
+        every_s=elastic.every_s if elastic else 0.0,
+        restart_s=elastic.restart_s if elastic else 0.0,
+        storage_bytes_per_s=elastic.storage_gbytes_per_s * 1e9 if elastic else np.inf,
+        min_degree=elastic.min_degree if elastic else 1,
+        max_degree=elastic.max_degree if elastic else int(degrees[-1]),
+        max_running=min(cluster.num_devices, 1024),
+        max_hosts=int(min(degrees[-1], cluster.num_hosts)),
+    )
+    return Fleet(settings, cluster, menu, network, problem)

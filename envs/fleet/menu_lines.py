@@ -1,0 +1,46 @@
+"""The menu of a fleet for people and programs: an entry a row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...plans.partition import Layout
+from .fleet import Fleet
+
+DEGREES = ("tp", "pp", "dp", "cp", "ep")
+
+
+def layout_name(layout: Layout) -> str:
+    """A layout in a word or two: its degrees that are not 1, and what else sets it apart."""
+    named = [f"{key}{getattr(layout, key)}" for key in DEGREES if getattr(layout, key) > 1]
+    if layout.virtual_stages > 1:
+        named.append(f"v{layout.virtual_stages}")
+    if layout.zero > 0:
+        named.append(f"zero{layout.zero}")
+    return " ".join(named) or "one device"
+
+
+def menu_lines(fleet: Fleet) -> list[dict[str, Any]]:
+    """The menu in plain figures.
+
+    Returns:
+        For each entry ``job_type`` (name), ``entry`` (its number among those of the type, as actions count them), ``devices``,
+        ``layout`` (its keys), ``layout_name``, ``memory_bytes`` of the fullest rank, and ``step_s`` on its best placement.
+    """
+    table, lines = fleet.problem.menu, []
+    for number, entry in enumerate(fleet.menu.entries):
+        steps = table.step_s[number]
+        lines.append(
+            {
+                "job_type": fleet.menu.job_types[entry.job_type].name,
+                "entry": number - int(table.first_entry[entry.job_type]),
+                "devices": int(table.degree[number]),
+                "layout": entry.layout.model_dump(mode="json"),
+                "layout_name": layout_name(entry.layout),
+                "memory_bytes": float(table.memory_bytes[number]),
+                "step_s": float(steps[np.isfinite(steps)].min()),
+            }
+        )
+    return lines

@@ -1,0 +1,341 @@
+"""What is seen of a fleet: a graph of hosts, groups of hosts, running jobs and jobs on offer, as padded arrays.
+
+Every feature lies in [0, 1]; a time ``t`` is told as ``t / (t + mean duration of a job)``, other figures without a bound as
+``x / (1 + x)``.
+
+Legend: ``m`` hosts, ``r`` groups, ``u`` running jobs that are told (the first to start), ``v`` jobs on offer, ``a`` actions.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...compiled import njit
+from ...numba_records import by_reference
+from ...simulation.fleet.offers import choice_step_s
+from ...simulation.fleet.placing import find_hosts
+from ...simulation.fleet.shared_steps import shared_step_times
+from ...simulation.fleet.state import FleetState, JobState, PlacementRule
+from .fleet import Fleet
+
+HOST = ("free share", "free wholly", "load out", "load in", "is picked", "may be picked", "device type")
+GROUP = ("free share", "wholly free hosts", "load up", "load down", "jobs across")
+RUNNING = (
+    "devices",
+    "progress",
+    "time left",
+    "age",
+    "slowdown",
+    "restarts now",
+    "hosts",
+    "groups",
+    "time to deadline",
+    "is told",
+)
+OFFER = (
+    "is there",
+    "is running",
+    "age",
+    "least time left",
+    "least device-seconds left",
+    "devices asked for",
+    "time to deadline",
+    "has deadline",
+    "progress",
+    "devices held",
+    "restart time",
+    "is being placed",
+)
+CONTEXT = (
+    "free devices",
+    "waiting jobs",
+    "running jobs",
+    "waiting jobs that are not offered",
+    "jobs to come",
+    "is a round",
+    "hosts are being picked",
+    "hosts still to pick",
+)
+ENTRY = ("devices", "step against best", "device-seconds against least", "network share of a step", "memory", "hosts wanted")
+CANDIDATE = (
+    "time left",
+    "time left against best",
+    "device-seconds against least",
+    "hosts of a group",
+    "part of a host",
+    "time against deadline",
+    "slowdown",
+    "slowdown of others",
+)
+NONE, ANALYTIC, SIMULATED = 0, 1, 2
+MAX_RUNNING_TOLD = 24
+
+
+@by_reference
+class FleetObserver(NamedTuple):
+    """What `observe` reads beside problem and state.
+
+    Attributes:
+        duration_s: by which times are scaled.
+        features: what candidates tell.
+        best_step_s: of each type, ``(t,)``.
+        entry: features of each entry, ``(E, len(ENTRY))``.
+    """
+
+    duration_s: float
+    features: int
+    best_step_s: NDArray[np.float64]
+    entry: NDArray[np.float32]
+
+
+@by_reference
+class FleetObservations(NamedTuple):
+    """Arrays, each with a leading ``e``.
+
+    Attributes:
+        hosts, groups, running, offers, context: features by the lists of names above.
+        host_of: share of each host that a running job holds, ``(e, u, m)``.
+        link_of: share of each group's trunks that a running job keeps busy, ``(e, u, r)``.
+        running_type, offer_type: job type, ``(e, u)`` and ``(e, v)``.
+        candidates: of each action, ``(e, a, len(CANDIDATE))``.
+        action_mask: ``(e, a)``.
+    """
+
+    hosts: NDArray[np.float32]
+    groups: NDArray[np.float32]
+    running: NDArray[np.float32]
+    offers: NDArray[np.float32]
+    context: NDArray[np.float32]
+    host_of: NDArray[np.float32]
+    link_of: NDArray[np.float32]
+    running_type: NDArray[np.int64]
+    offer_type: NDArray[np.int64]
+    candidates: NDArray[np.float32]
+    action_mask: NDArray[np.int8]
+
+
+def new_observations(fleet: Fleet, num_episodes: int) -> FleetObservations:
+    """Empty arrays."""
+    problem, e = fleet.problem, num_episodes
+    m, r, v, a = problem.num_hosts, problem.network.num_groups, problem.num_offers, problem.num_actions
+    u = min(MAX_RUNNING_TOLD, problem.max_running)
+
+    def floats(*shape: int) -> NDArray[np.float32]:
+        return np.zeros((e, *shape), np.float32)
+
+    return FleetObservations(
+        hosts=floats(m, len(HOST)),
+        groups=floats(r, len(GROUP)),
+        running=floats(u, len(RUNNING)),
+        offers=floats(v, len(OFFER)),
+        context=floats(len(CONTEXT)),
+        host_of=floats(u, m),
+        link_of=floats(u, r),
+        running_type=np.zeros((e, u), np.int64),
+        offer_type=np.zeros((e, v), np.int64),
+        candidates=floats(a, len(CANDIDATE)),
+        action_mask=np.zeros((e, a), np.int8),
+    )
+
+
+def observer(fleet: Fleet) -> FleetObserver:
+    """What of a fleet never changes."""
+    menu, problem = fleet.problem.menu, fleet.problem
+    least = np.where(np.isfinite(menu.step_s), menu.step_s, np.inf).min(axis=(1, 2, 3))
+    kind = np.repeat(np.arange(fleet.num_types), np.diff(menu.first_entry))
+    best = np.array([least[kind == t].min() for t in range(fleet.num_types)])
+    slowest = np.where(np.isfinite(menu.step_s), menu.step_s, 0).max(axis=(1, 2, 3))
+    entry = np.stack(
+        [
+            np.log2(menu.degree + 1) / np.log2(fleet.cluster.num_devices + 1),
+            best[kind] / least,
+            menu.work_device_s[kind] / (least * menu.degree),
+            1 - least / np.maximum(slowest, 1e-12),
+            menu.memory_bytes / max(float(fleet.cluster.memory_bytes.max()), 1.0),
+            np.minimum(1.0, menu.degree / fleet.cluster.num_devices),
+        ],
+        axis=1,
+    )
+    features = ("none", "analytic", "simulated").index(fleet.settings.candidate_features)
+    del problem
+    return FleetObserver(fleet.mean_duration_s, features, best, np.ascontiguousarray(np.clip(entry, 0, 1), np.float32))
+
+
+@njit
+def _of_time(observer, time_s):  # type: ignore[no-untyped-def]
+    return max(0.0, time_s) / (max(0.0, time_s) + observer.duration_s) if time_s < np.inf else 1.0
+
+
+@njit
+def observe(problem, state, e, observer, out):  # type: ignore[no-untyped-def]
+    """Write what is seen of episode ``e``."""
+    _observe_hosts(problem, state, e, out)
+    _observe_running(problem, state, e, observer, out)
+    _observe_offers(problem, state, e, observer, out)
+    for a in range(out.action_mask.shape[1]):
+        out.action_mask[e, a] = state.can_act[e, a]
+    if observer.features != NONE:
+        _observe_candidates(problem, state, e, observer, out)
+
+
+@njit
+def _observe_hosts(problem, state, e, out):  # type: ignore[no-untyped-def]
+    network = problem.network
+    size, num_hosts = network.devices_per_host, len(network.host_group)
+    is_building = state.building[e] >= 0
+    out.groups[e] = 0.0
+    free = 0
+    for host in range(num_hosts):
+        group = network.host_group[host]
+        share = state.free[e, host] / size
+        free += state.free[e, host]
+        row = out.hosts[e, host]
+        row[0], row[1] = share, share == 1.0
+        row[2], row[3] = min(1.0, state.load[e, 2 * host] / 2), min(1.0, state.load[e, 2 * host + 1] / 2)
+        row[4], row[5] = 0.0, is_building and state.can_act[e, host]
+        row[6] = network.host_type[host] / max(1, problem.menu.step_s.shape[1] - 1)
+        count = network.group_first[group + 1] - network.group_first[group]
+        out.groups[e, group, 0] += share / count
+        out.groups[e, group, 1] += (share == 1.0) / count
+    for i in range(state.num_built[e] if is_building else 0):
+        out.hosts[e, state.built[e, i], 4] = 1.0
+    for group in range(network.num_groups):
+        if network.num_groups > 1 and len(network.capacity_bytes_per_s) == 2 * (num_hosts + network.num_groups):
+            up = 2 * num_hosts + 2 * group
+            out.groups[e, group, 2] = min(1.0, state.load[e, up] / 2)
+            out.groups[e, group, 3] = min(1.0, state.load[e, up + 1] / 2)
+    row = out.context[e]
+    row[0] = free / (size * num_hosts)
+    row[1] = state.num_waiting[e] / (1.0 + state.num_waiting[e])
+    row[2] = state.num_running[e] / (1.0 + state.num_running[e])
+    hidden = max(0, state.num_waiting[e] - problem.visible_waiting)
+    row[3] = hidden / (8.0 + hidden)
+    row[4] = 1.0 - state.num_arrived[e] / state.arrival_s.shape[1]
+    row[5] = state.in_round[e]
+    row[6] = is_building
+    row[7] = 0.0
+    if is_building:
+        row[7] = 1.0 - state.num_built[e] / max(1.0, problem.menu.degree[state.building_entry[e]] / size)
+
+
+@njit
+def _observe_running(problem, state, e, observer, out):  # type: ignore[no-untyped-def]
+    network = problem.network
+    size = network.devices_per_host
+    num_devices = size * len(network.host_group)
+    out.running[e] = 0.0
+    out.running_type[e] = 0
+    out.host_of[e] = 0.0
+    out.link_of[e] = 0.0
+    has_trunks = state.trunk_share.shape[2] == network.num_groups
+    for i in range(min(state.num_running[e], out.running.shape[1])):
+        job = state.running[e, i]
+        place = state.place[e, job]
+        row = out.running[e, i]
+        hosts, part = state.num_hosts[e, place], state.part[e, place]
+        row[0] = np.log2(hosts * part + 1) / np.log2(num_devices + 1)
+        row[1] = min(1.0, state.done_steps[e, job] / state.num_steps[e, job])
+        row[2] = _of_time(observer, state.finish_s[e, job] - state.now_s[e])
+        row[3] = _of_time(observer, state.now_s[e] - state.arrival_s[e, job])
+        row[4] = 1.0 - state.alone_s[e, job] / state.step_s[e, job]
+        row[5] = state.since_s[e, job] > state.now_s[e]
+        row[6] = hosts / len(network.host_group)
+        row[8] = _of_time(observer, state.deadline_s[e, job] - state.now_s[e])
+        row[9] = 1.0
+        out.running_type[e, i] = state.job_type[e, job]
+        for j in range(hosts):
+            host = state.hosts[e, place, j]
+            out.host_of[e, i, host] = part / size
+            out.link_of[e, i, network.host_group[host]] = 1.0
+        groups = 0.0
+        for group in range(network.num_groups):
+            groups += out.link_of[e, i, group]
+        row[7] = groups / network.num_groups
+        for group in range(network.num_groups):
+            if has_trunks:
+                out.link_of[e, i, group] = min(1.0, state.trunk_share[e, place, group])
+            if out.link_of[e, i, group] > 0.0 and groups > 1:
+                out.groups[e, group, 4] = min(1.0, out.groups[e, group, 4] + 0.25)
+
+
+@njit
+def _observe_offers(problem, state, e, observer, out):  # type: ignore[no-untyped-def]
+    num_devices = problem.network.devices_per_host * len(problem.network.host_group)
+    for place in range(out.offers.shape[1]):
+        job = state.offered[e, place]
+        row = out.offers[e, place]
+        row[:] = 0.0
+        out.offer_type[e, place] = 0
+        if job < 0:
+            continue
+        kind = state.job_type[e, job]
+        left = state.num_steps[e, job] - state.done_steps[e, job]
+        is_running = state.status[e, job] == JobState.RUNNING
+        row[0], row[1] = 1.0, is_running
+        row[2] = _of_time(observer, state.now_s[e] - state.arrival_s[e, job])
+        row[3] = _of_time(observer, left * observer.best_step_s[kind])
+        row[4] = _of_time(observer, 8.0 * left * problem.menu.work_device_s[kind] / num_devices)
+        row[5] = np.log2(state.requested[e, job] + 1) / np.log2(num_devices + 1)
+        row[6] = _of_time(observer, state.deadline_s[e, job] - state.now_s[e])
+        row[7] = state.deadline_s[e, job] < np.inf
+        row[8] = min(1.0, state.done_steps[e, job] / state.num_steps[e, job])
+        if is_running and state.place[e, job] >= 0:
+            held = state.place[e, job]
+            row[9] = np.log2(state.num_hosts[e, held] * state.part[e, held] + 1) / np.log2(num_devices + 1)
+        if problem.every_s > 0:
+            restart = problem.restart_s + 2.0 * problem.menu.state_bytes[kind] / problem.storage_bytes_per_s
+            row[10] = _of_time(observer, restart)
+        row[11] = state.building[e] == place
+        out.offer_type[e, place] = kind
+
+
+@njit
+def _observe_candidates(problem, state, e, observer, out):  # type: ignore[no-untyped-def]
+    menu, choices = problem.menu, len(problem.rule)
+    out.candidates[e] = 0.0
+    if state.building[e] >= 0:
+        return
+    hosts = np.empty(problem.max_hosts, np.int64)
+    for place in range(out.offers.shape[1]):
+        job = state.offered[e, place]
+        if job < 0:
+            continue
+        kind = state.job_type[e, job]
+        left = state.num_steps[e, job] - state.done_steps[e, job]
+        limit_s = state.deadline_s[e, job] - state.now_s[e]
+        number = max(0, place - problem.visible_waiting + 1)
+        for entry in range(menu.first_entry[kind], menu.first_entry[kind + 1]):
+            for choice in range(choices):
+                action = 1 + (place * problem.entries_per_job + entry - menu.first_entry[kind]) * choices + choice
+                if not state.can_act[e, action]:
+                    continue
+                step_s = choice_step_s(problem, state, e, number, entry, choice)
+                row = out.candidates[e, action]
+                d = problem.entry_degree[entry]
+                row[0] = _of_time(observer, step_s * left)
+                row[1] = observer.best_step_s[kind] / step_s
+                row[2] = menu.work_device_s[kind] / (step_s * menu.degree[entry])
+                row[3] = (1.0 + state.spread_index[e, number, d, choice]) / menu.step_s.shape[3]
+                row[4] = (1.0 + state.part_index[e, number, d, choice]) / menu.step_s.shape[2]
+                row[5] = min(1.0, step_s * left / limit_s) if limit_s > 0 else 1.0
+                if observer.features != SIMULATED or problem.rule[choice] == PlacementRule.CONSTRUCT or number > 0:
+                    continue
+                degree = menu.degree[entry]
+                part = find_hosts(problem, state.free[e], state.load[e], degree, choice, hosts)
+                count, jobs, _, shared_s = shared_step_times(problem, state, e, entry, hosts, degree // part, part)
+                others = 0.0
+                for i in range(count):
+                    if jobs[i] >= 0:
+                        others += shared_s[i] / state.step_s[e, jobs[i]] - 1.0
+                    else:
+                        row[6] = 1.0 - step_s / shared_s[i]
+                row[7] = others / (1.0 + others)
+
+
+def as_dict(observations: FleetObservations, state: FleetState | None = None) -> dict[str, NDArray[np.generic]]:
+    """The arrays by name, as Stable-Baselines3 wants them."""
+    del state
+    return {name: np.asarray(values) for name, values in observations._asdict().items()}

@@ -1,0 +1,69 @@
+"""What an agent in a fleet is paid: sums that telescope to the objective of the benchmark.
+
+=====================  ==================================================================================
+objective              paid in every step
+=====================  ==================================================================================
+mean_completion_s      minus the jobs in the system, per second: they sum to the completion times of all jobs
+p95_completion_s       the same; a percentile is no sum over time
+mean_wait_s            minus the waiting jobs, per second
+makespan_s             minus the seconds that pass
+blocking_rate          -1 for a job that is refused, expires or ends late, +1 for one that ends in time
+deadline_met_rate      the same
+device_hours           minus the devices held, per second
+=====================  ==================================================================================
+
+Completion times are paid when they are foreseen: with the start of a job all the time until its end as foreseen then, less what
+the job usually takes, and with every change of that end the difference. What is paid in an episode is the same but for the usual
+times, on which no decision has an influence (a potential of the state: Ng, Harada and Russell, "Policy invariance under reward
+transformations", 1999), and a decision is paid for what it causes. Seconds count in mean durations of a job.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...compiled import njit
+from ...simulation.fleet.state import Total
+from .fleet import Fleet
+
+
+def reward_weights(fleet: Fleet) -> NDArray[np.float64]:
+    """Weight of each column of the totals, of the seconds that pass, and of the seconds that are foreseen."""
+    weights = np.zeros(len(Total) + 2)
+    scale = 1.0 / fleet.mean_duration_s
+    objective = fleet.settings.objective
+    if objective in ("mean_completion_s", "p95_completion_s"):
+        weights[Total.IN_SYSTEM_S] = weights[-1] = -scale
+    elif objective == "mean_wait_s":
+        weights[Total.WAITING_S] = -scale
+    elif objective == "makespan_s":
+        weights[-2] = -scale
+    elif objective == "device_hours":
+        weights[Total.HELD_DEVICE_S] = -scale / fleet.cluster.num_devices
+    else:
+        weights[Total.BLOCKED], weights[Total.LATE], weights[Total.MET] = -1.0, -1.0, 1.0
+    return weights
+
+
+def usual_step_s(fleet: Fleet) -> NDArray[np.float64]:
+    """Seconds of a step of each job type on the first degree that is not below what users ask for in the mean, ``(t,)``."""
+    asked = fleet.settings.requested
+    mean = sum(degree * often for degree, often in asked.items()) / sum(asked.values())
+    first = int(np.searchsorted(fleet.problem.degrees, min(mean, float(fleet.problem.degrees[-1]))))
+    order = [*range(first, len(fleet.problem.degrees)), *range(first - 1, -1, -1)]
+    best = fleet.best_step_s[:, order]
+    found: NDArray[np.float64] = best[np.arange(fleet.num_types), np.isfinite(best).argmax(axis=1)]
+    return found
+
+
+@njit
+def foreseen_s(state, e, usual_step_s):  # type: ignore[no-untyped-def]
+    """Seconds that running jobs have before them, less what the jobs that have started so far usually take."""
+    total = 0.0
+    for i in range(state.num_running[e]):
+        total += state.finish_s[e, state.running[e, i]] - state.now_s[e]
+    for job in range(state.num_arrived[e]):
+        if not np.isnan(state.start_s[e, job]):
+            total -= state.num_steps[e, job] * usual_step_s[state.job_type[e, job]]
+    return total

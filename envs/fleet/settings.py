@@ -1,0 +1,164 @@
+"""A fleet as YAML: the ``fleet`` part of a benchmark."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, ValidationInfo, field_validator, model_validator
+
+from ... import settings
+from ...costs.settings import CostSettings
+from ...planners.menu.settings import JobTypeSettings, MenuSettings
+
+PlacementName = Literal["packed", "spread", "nearest", "construct"]
+ObjectiveName = Literal[
+    "blocking_rate", "mean_completion_s", "p95_completion_s", "mean_wait_s", "makespan_s", "deadline_met_rate", "device_hours"
+]
+CandidateFeatures = Literal["none", "analytic", "simulated"]
+Share = Annotated[float, Field(gt=0)]
+
+
+class DurationSettings(settings.Settings):
+    """How long jobs would take on the devices that their users ask for: a lognormal distribution.
+
+    Attributes:
+        median_s: of it.
+        sigma: standard deviation of its logarithm.
+        most_s: longer draws are cut to this.
+    """
+
+    median_s: float = Field(gt=0)
+    sigma: float = Field(ge=0, le=4)
+    most_s: float = Field(gt=0)
+
+
+class DeadlineSettings(settings.Settings):
+    """When a job must be done: its duration on the devices that its user asks for, times a uniform factor.
+
+    Attributes:
+        low, high: ends of the range of the factor.
+    """
+
+    low: float = Field(gt=0)
+    high: float = Field(gt=0)
+
+    @model_validator(mode="after")
+    def _is_a_range(self) -> Self:
+        if self.low > self.high:
+            raise ValueError(f"low {self.low:g} is above high {self.high:g}")
+        return self
+
+
+class ElasticSettings(settings.Settings):
+    """Running jobs are decided again in rounds.
+
+    Attributes:
+        every_s: seconds between rounds.
+        restart_s: fixed seconds of a restart.
+        storage_gbytes_per_s: at which each job writes and reads its parameters and optimizer state.
+        min_degree, max_degree: of what a job that has run may get.
+        visible_jobs: running jobs that are offered in a round, oldest start first.
+    """
+
+    every_s: float = Field(gt=0)
+    restart_s: float = Field(ge=0)
+    storage_gbytes_per_s: float = Field(gt=0)
+    min_degree: int = Field(default=1, ge=1)
+    max_degree: int = Field(default=65_536, ge=1)
+    visible_jobs: int = Field(default=16, ge=1, le=256)
+
+    @model_validator(mode="after")
+    def _is_a_range(self) -> Self:
+        if self.min_degree > self.max_degree:
+            raise ValueError(f"min_degree {self.min_degree} is above max_degree {self.max_degree}")
+        return self
+
+
+class FleetSettings(settings.Settings):
+    """A cluster, the jobs that come to it, their menu and the rules of the game.
+
+    Attributes:
+        cluster: ``preset:NAME`` or a path to a cluster's YAML.
+        job_types: ``preset:NAME``, a path, or the types themselves.
+        weights: how often each type comes, beside the others; equal unless given.
+        menu: which layouts there are to choose from.
+        num_jobs: arrivals of an episode.
+        num_warmup_jobs, num_cooldown_jobs: first and last arrivals that the statistics leave out.
+        load: work that arrives in a second, in the entry that wastes least, over the devices of the cluster.
+        duration: of jobs on the devices that they ask for.
+        requested: how often users ask for each number of devices; of those on which the job runs.
+        deadline: None where jobs have none.
+        queue_capacity: jobs that may wait.
+        visible_jobs: waiting jobs that are offered, first come first.
+        placements: rules by which hosts are found.
+        sharing: of links by running jobs.
+        elastic: None where a job keeps what it got.
+        objective: what rewards, validation and verdicts are about.
+        candidate_features: what an observation tells of each action: nothing, the time alone, or the times of all jobs then.
+        costs: choices of the cost model.
+    """
+
+    cluster: str
+    job_types: str | tuple[JobTypeSettings, ...]
+    weights: tuple[Share, ...] | None = None
+    menu: MenuSettings = MenuSettings()
+    num_jobs: int = Field(ge=1, le=100_000)
+    num_warmup_jobs: int = Field(default=0, ge=0)
+    num_cooldown_jobs: int = Field(default=0, ge=0)
+    load: float = Field(gt=0, le=10)
+    duration: DurationSettings
+    requested: dict[Annotated[int, Field(ge=1)], Share] = Field(min_length=1)
+    deadline: DeadlineSettings | None = None
+    queue_capacity: int = Field(default=0, ge=0, le=10_000)
+    visible_jobs: int = Field(default=8, ge=1, le=256)
+    placements: tuple[PlacementName, ...] = ("packed", "spread", "nearest")
+    sharing: Literal["none", "fair", "interleaved"] = "fair"
+    elastic: ElasticSettings | None = None
+    objective: ObjectiveName = "mean_completion_s"
+    candidate_features: CandidateFeatures = "analytic"
+    costs: CostSettings = CostSettings()
+
+    @field_validator("placements")
+    @classmethod
+    def _some_once(cls, placements: tuple[PlacementName, ...]) -> tuple[PlacementName, ...]:
+        if not placements or len(set(placements)) < len(placements):
+            raise ValueError("must name at least one placement, each once")
+        return placements
+
+    @field_validator("num_cooldown_jobs")
+    @classmethod
+    def _some_job_counts(cls, left_out: int, info: ValidationInfo) -> int:
+        num_jobs, warmup = info.data.get("num_jobs"), info.data.get("num_warmup_jobs", 0)
+        if num_jobs is not None and left_out + warmup >= num_jobs:
+            raise ValueError(f"must be less than num_jobs ({num_jobs}) less the {warmup} of the warm-up")
+        return left_out
+
+    @field_validator("objective")
+    @classmethod
+    def _has_what_it_needs(cls, objective: ObjectiveName, info: ValidationInfo) -> ObjectiveName:
+        if objective == "deadline_met_rate" and info.data.get("deadline") is None:
+            raise ValueError("deadline_met_rate wants jobs with deadlines: give the key deadline")
+        if objective == "blocking_rate" and info.data.get("deadline") is None and info.data.get("queue_capacity", 0) > 0:
+            raise ValueError("blocking_rate: with a queue and no deadlines hardly any job is blocked; give the key deadline")
+        return objective
+
+    @property
+    def counted(self) -> slice:
+        """The arrivals that the statistics count."""
+        return slice(self.num_warmup_jobs, self.num_jobs - self.num_cooldown_jobs)
+
+    def relative_to(self, folder: Path) -> FleetSettings:
+        """The same with paths that start at a folder."""
+        found = {
+            key: str(folder / value)
+            for key in ("cluster", "job_types")
+            if isinstance(value := getattr(self, key), str) and not value.startswith("preset:") and (folder / value).is_file()
+        }
+        return self.model_copy(update=found)
+
+
+def mean_of_lognormal(duration: DurationSettings) -> float:
+    """Mean of the distribution before it is cut."""
+    return duration.median_s * math.exp(duration.sigma**2 / 2)

@@ -1,0 +1,102 @@
+"""Playing many episodes of a fleet, in one process or in several."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from ...envs.fleet.batch import FleetBatch
+from ...envs.fleet.benchmark import FleetBenchmark
+from ...envs.fleet.fleet import Fleet
+from ...envs.fleet.record import FleetRecord
+from ..processes import in_processes
+from .policies import FleetPlayer, fleet_player
+
+SEEDS_AT_A_TIME = 5
+"""Episodes that a policy plays side by side; the same in one process as in many, so that results are the same too."""
+
+Task = tuple[str, tuple[int, ...]]
+Played = tuple[list[FleetRecord], int, float]
+
+
+@dataclass(frozen=True)
+class FleetEpisodes:
+    """Plays episodes of one benchmark.
+
+    Attributes:
+        benchmark: what is played.
+        fleet: built from it.
+        cache: folder of priced menus.
+        num_processes: at work at a time.
+        decisions: number of decisions and the seconds that they took, by policy; they grow as episodes are played.
+    """
+
+    benchmark: FleetBenchmark
+    fleet: Fleet
+    cache: Path | None = None
+    num_processes: int = 1
+    decisions: dict[str, tuple[int, float]] = field(default_factory=dict, compare=False)
+
+    def play_all(
+        self, specs: Sequence[str], seeds: Sequence[int], progress: Callable[[int, int], None] | None = None
+    ) -> dict[str, list[FleetRecord]]:
+        """The records of each policy in the order of the seeds.
+
+        Args:
+            specs: policies by their spelling (see `evaluation.fleet.policies`).
+            seeds: of the episodes, the same for every policy.
+            progress: called with the number of episodes played and that of all.
+
+        Raises:
+            MeshwrightError: a policy is unknown or does not fit.
+        """
+        chosen = list(dict.fromkeys(specs))
+        tasks = [(spec, tuple(seeds[i : i + SEEDS_AT_A_TIME])) for spec in chosen for i in range(0, len(seeds), SEEDS_AT_A_TIME)]
+        records: dict[str, list[FleetRecord]] = {spec: [] for spec in chosen}
+
+        def keep(task: Task, played: Played) -> None:
+            spec = task[0]
+            records[spec] += played[0]
+            count, spent_s = self.decisions.get(spec, (0, 0.0))
+            self.decisions[spec] = count + played[1], spent_s + played[2]
+            if progress is not None:
+                progress(sum(map(len, records.values())), len(chosen) * len(seeds))
+
+        if self.num_processes == 1 or len(tasks) < 2:
+            players = {spec: fleet_player(spec, self.fleet) for spec in chosen}
+            for task in tasks:
+                keep(task, play_episodes(players[task[0]], self.fleet, task[1]))
+        else:
+            in_processes(_play, tasks, self.num_processes, _set_up, (self.benchmark, self.cache), keep)
+        return records
+
+
+def play_episodes(player: FleetPlayer, fleet: Fleet, seeds: Sequence[int]) -> Played:
+    """The records of some episodes, the number of decisions and the seconds that they took, the world's own part included."""
+    batch = FleetBatch(fleet, len(seeds), observes=player.observes)
+    for e, seed in enumerate(seeds):
+        batch.reset(e, np.random.default_rng(seed))
+    began = time.perf_counter()
+    count = player.play(batch, seeds)
+    return [FleetRecord.of(batch.state, e) for e in range(len(seeds))], count, time.perf_counter() - began
+
+
+# What a worker process keeps between tasks: the fleet and the policies used so far.
+_fleet: Fleet
+_players: dict[str, FleetPlayer]
+
+
+def _set_up(benchmark: FleetBenchmark, cache: Path | None) -> None:
+    global _fleet, _players
+    _fleet, _players = benchmark.build(cache=cache), {}
+
+
+def _play(task: Task) -> Played:
+    spec, seeds = task
+    if spec not in _players:
+        _players[spec] = fleet_player(spec, _fleet)
+    return play_episodes(_players[spec], _fleet, seeds)

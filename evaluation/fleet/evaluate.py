@@ -1,0 +1,216 @@
+"""`evaluate_fleet`: policies x seeds on a benchmark of a fleet, to plain results.
+
+The results are a function of benchmark, policies and seeds: a second run, or one with more processes, gives the same bytes apart
+from the key ``timing``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...envs.fleet.benchmark import FleetBenchmark
+from ...envs.fleet.fleet import Fleet
+from ...envs.fleet.record import FleetRecord
+from ...errors import ConfigError, PolicyError
+from ...jobs.seeds import FIRST_VALIDATION_SEED
+from ..evaluate import FIRST_TEST_SEED, check_num_processes
+from ..statistics import interval, least, paired
+from .bounds import BOUND, least_mean_completion_s
+from .episodes import FleetEpisodes
+from .metrics import FLEET_METRICS, entry_shares, fleet_metrics
+from .objectives import OBJECTIVES, Objective
+from .policies import check_policy, each_fixed_entry, is_best_fixed_entry, policy_kind, policy_name
+from .verdict import all_tie, fleet_verdict, remarks
+
+FLEET_FORMAT_VERSION = 1
+
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class FleetEvaluation:
+    """Results and the records that they come from.
+
+    Attributes:
+        results: plain data, as ``results.json`` holds it.
+        records: episodes of each policy by the name in the results' rows, in the order of the seeds.
+        fleet: what was played.
+    """
+
+    results: dict[str, Any]
+    records: dict[str, list[FleetRecord]]
+    fleet: Fleet
+
+
+def evaluate_fleet(
+    benchmark: FleetBenchmark,
+    specs: Sequence[str] = (),
+    *,
+    num_seeds: int | None = None,
+    num_processes: int = 1,
+    cache: Path | None = None,
+    fleet: Fleet | None = None,
+    progress: Progress | None = None,
+) -> FleetEvaluation:
+    """Compare policies on a benchmark of a fleet.
+
+    Args:
+        benchmark: fleet, seeds and the policies that are always compared.
+        specs: policies beside those (see `evaluation.fleet.policies`).
+        num_seeds: test episodes; the benchmark's own number by default.
+        num_processes: at work at a time.
+        cache: folder of priced menus; the user's cache by default.
+        fleet: already built, to save its set-up.
+        progress: called with a phase, episodes played and episodes in all.
+
+    Raises:
+        MeshwrightError: a policy is unknown, twice or does not fit; nothing to compare; bad numbers.
+    """
+    began = time.perf_counter()
+    num_seeds = benchmark.num_seeds if num_seeds is None else num_seeds
+    if not 1 <= num_seeds <= FIRST_VALIDATION_SEED:
+        raise ConfigError(f"must be 1 to {FIRST_VALIDATION_SEED}", field="seeds", value=num_seeds)
+    check_num_processes(num_processes)
+    wanted = list(dict.fromkeys([*specs, *benchmark.policies]))
+    if not [spec for spec in wanted if spec != BOUND]:
+        raise PolicyError("nothing to compare: name a policy, or give the benchmark a list of them")
+    names = [policy_name(spec) for spec in wanted]
+    for name in names:
+        if names.count(name) > 1:
+            raise PolicyError("two policies would carry this name in the table; rename one of them", value=name)
+    fleet = fleet or benchmark.build(cache=cache)
+    for spec in wanted:
+        try:
+            check_policy(spec, fleet)
+        except PolicyError as error:
+            raise error if spec in specs else error.at(field=f"policies of benchmark {benchmark.name}") from None
+    objective = OBJECTIVES[benchmark.fleet.objective]
+    episodes = FleetEpisodes(benchmark, fleet, cache, num_processes)
+    best_fixed = _best_fixed(episodes, [spec for spec in wanted if is_best_fixed_entry(spec)], objective, progress)
+    seeds = list(range(FIRST_TEST_SEED, FIRST_TEST_SEED + num_seeds))
+    acting = {spec: best_fixed[spec]["chosen"] if spec in best_fixed else spec for spec in wanted if spec != BOUND}
+    played = episodes.play_all(
+        list(acting.values()), seeds, None if progress is None else lambda done, of: progress("test episodes", done, of)
+    )
+    records = {policy_name(spec): played[acting[spec]] for spec in acting}
+    rows = [_row(policy_name(spec), policy_kind(spec), fleet, records[policy_name(spec)]) for spec in acting]
+    best = least((row for row in rows if row["kind"] == "baseline"), objective.cost)
+    first = None if not best or all_tie(rows, objective) else best[0]  # what differences are taken to
+    if BOUND in wanted:
+        rows.append(_bound_row(fleet, seeds))
+    for row in rows:
+        row["against_best_baseline"] = _against(row, first, objective)
+    results = {
+        "format_version": FLEET_FORMAT_VERSION,
+        "benchmark": benchmark.name,
+        "objective": objective.metric,
+        "fleet": describe_fleet(fleet),
+        "seeds": seeds,
+        "best_fixed_entry": best_fixed,
+        "rows": sorted(rows, key=lambda row: (objective.cost(row), row["policy"])),
+        "best_baseline": None if first is None else first["policy"],
+        "best_baselines": [row["policy"] for row in best],
+        "verdict": fleet_verdict(rows, best, objective),
+        "remarks": remarks(rows, objective),
+        "timing": {
+            "elapsed_s": time.perf_counter() - began,
+            "decision_s": {
+                policy_name(spec): episodes.decisions[one][1] / max(1, episodes.decisions[one][0]) for spec, one in acting.items()
+            },
+        },
+    }
+    return FleetEvaluation(results, records, fleet)
+
+
+def describe_fleet(fleet: Fleet) -> dict[str, Any]:
+    """A fleet in plain figures."""
+    chosen = fleet.settings
+    return {
+        "cluster": fleet.cluster.name,
+        "num_devices": fleet.cluster.num_devices,
+        "job_types": [one.name for one in fleet.menu.job_types],
+        "num_entries": len(fleet.menu.entries),
+        "degrees": fleet.problem.degrees.tolist(),
+        "placements": list(chosen.placements),
+        "sharing": chosen.sharing,
+        "elastic": None if chosen.elastic is None else chosen.elastic.model_dump(),
+        "load": chosen.load,
+        "mean_interarrival_s": fleet.mean_interarrival_s,
+        "num_jobs": chosen.num_jobs,
+        "num_warmup_jobs": chosen.num_warmup_jobs,
+        "num_cooldown_jobs": chosen.num_cooldown_jobs,
+        "queue_capacity": chosen.queue_capacity,
+        "digest": fleet.digest,
+    }
+
+
+def _row(name: str, kind: str, fleet: Fleet, records: list[FleetRecord]) -> dict[str, Any]:
+    per_seed = [fleet_metrics(record, fleet) for record in records]
+    return {
+        "policy": name,
+        "kind": kind,
+        "num_seeds": len(records),
+        **{metric: interval([figures[metric] for figures in per_seed]) for metric in FLEET_METRICS},
+        **entry_shares(records, fleet),
+        "per_seed": {metric: [figures[metric] for figures in per_seed] for metric in FLEET_METRICS},
+    }
+
+
+def _bound_row(fleet: Fleet, seeds: Sequence[int]) -> dict[str, Any]:
+    """A row of which nothing but the mean completion time is known."""
+    per_seed: dict[str, list[float | None]] = {metric: [None] * len(seeds) for metric in FLEET_METRICS}
+    per_seed["mean_completion_s"] = [least_mean_completion_s(fleet, fleet.sample(np.random.default_rng(seed))) for seed in seeds]
+    return {
+        "policy": BOUND,
+        "kind": "reference",
+        "num_seeds": len(seeds),
+        **{metric: interval(values) for metric, values in per_seed.items()},
+        "degrees": {},
+        "layouts": {},
+        "per_seed": per_seed,
+    }
+
+
+def _against(row: dict[str, Any], first: dict[str, Any] | None, objective: Objective) -> dict[str, Any] | None:
+    """A row's paired difference to the best baseline, over the episodes in which both have the objective."""
+    if first is None or row is first:
+        return None
+    pairs = zip(row["per_seed"][objective.metric], first["per_seed"][objective.metric], strict=True)
+    known = [(one, other) for one, other in pairs if one is not None and other is not None]
+    if not known:
+        return None
+    return {"policy": first["policy"], **paired([one for one, _ in known], [other for _, other in known])}
+
+
+def _best_fixed(
+    episodes: FleetEpisodes, specs: Sequence[str], objective: Objective, progress: Progress | None
+) -> dict[str, dict[str, Any]]:
+    """For each ``best-fixed-entry`` the number of devices that does best on the validation episodes, of several the smallest."""
+    fleet = episodes.fleet
+    seeds = list(range(FIRST_VALIDATION_SEED, FIRST_VALIDATION_SEED + episodes.benchmark.num_validation_seeds))
+    names = {spec: each_fixed_entry(spec, fleet) for spec in specs}
+    report = None if progress is None else lambda done, of: progress("validation episodes", done, of)
+    played = episodes.play_all([name for spec in specs for name in names[spec]], seeds, report) if specs else {}
+    values = {name: _mean([fleet_metrics(one, fleet)[objective.metric] for one in records]) for name, records in played.items()}
+    found = {}
+    for spec in specs:
+        first, *others = least(names[spec], lambda name: objective.sign * values[name])
+        found[spec] = {
+            "chosen": first,
+            "tied": others,
+            "validation_seeds": seeds,
+            objective.metric: {name: values[name] for name in names[spec]},
+        }
+    return found
+
+
+def _mean(values: Sequence[float | None]) -> float:
+    """Of what is known; where nothing is, what is worst by every objective."""
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else float("inf")

@@ -1,0 +1,180 @@
+"""From the spelling of a policy of a fleet to something that plays episodes.
+
+A rule by its name (see `planners.fleet.rules`); ``random``; ``rollout:RULE``, a rollout planner over a rule (see
+`planners.fleet.rollout`); ``best-fixed-entry`` in place of ``fixed-N`` in the name of a rule, which `evaluation.fleet.evaluate`
+turns into the number that does best on validation episodes; anything else is the path of a run folder or of its policy.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ... import inputs
+from ...envs.fleet.batch import FleetBatch
+from ...envs.fleet.fleet import Fleet
+from ...envs.fleet.reward import reward_weights
+from ...errors import PolicyError, nearest
+from ...planners.fleet.playing import play_at_random, play_rule
+from ...planners.fleet.rollout import FleetRollout
+from ...planners.fleet.rule_kernel import FleetRule
+from ...planners.fleet.rules import fleet_rule
+from ...simulation.fleet import dynamics
+from .bounds import BOUND
+
+BEST_FIXED_ENTRY = "best-fixed-entry"
+RANDOM = "random"
+ROLLOUT = "rollout:"
+
+
+class FleetPlayer(ABC):
+    """A policy that plays episodes of a batch to their end.
+
+    Attributes:
+        observes: whether the batch must write observations.
+    """
+
+    observes = False
+
+    @abstractmethod
+    def play(self, batch: FleetBatch, seeds: Sequence[int]) -> int:
+        """Play every episode of a batch, which have begun with these seeds; the number of decisions."""
+
+
+@dataclass(frozen=True)
+class RulePlayer(FleetPlayer):
+    """Plays by a rule.
+
+    Attributes:
+        rule: which.
+    """
+
+    rule: FleetRule
+
+    def play(self, batch: FleetBatch, seeds: Sequence[int]) -> int:
+        """See `FleetPlayer.play`."""
+        return sum(play_rule(batch.fleet.problem, batch.state, e, self.rule) for e in range(batch.num_episodes))
+
+
+class RandomPlayer(FleetPlayer):
+    """Takes each possible action as often as any other."""
+
+    def play(self, batch: FleetBatch, seeds: Sequence[int]) -> int:
+        """See `FleetPlayer.play`; the choices follow from the seeds."""
+        rngs = [np.random.default_rng([seed, 1]) for seed in seeds]
+        return sum(play_at_random(batch.fleet.problem, batch.state, e, rng) for e, rng in enumerate(rngs))
+
+
+@dataclass(frozen=True)
+class RolloutPlayer(FleetPlayer):
+    """Plays by a rollout planner.
+
+    Attributes:
+        planner: which.
+    """
+
+    planner: FleetRollout
+
+    def play(self, batch: FleetBatch, seeds: Sequence[int]) -> int:
+        """See `FleetPlayer.play`."""
+        count = 0
+        for e in range(batch.num_episodes):
+            while not batch.state.is_over[e]:
+                dynamics.act(batch.fleet.problem, batch.state, e, self.planner.choose(batch.state, e))
+                count += 1
+        return count
+
+
+@dataclass(frozen=True)
+class LearnedPlayer(FleetPlayer):
+    """Plays by a trained policy.
+
+    Attributes:
+        policy: takes a batch and gives an action for each of its episodes.
+    """
+
+    policy: Callable[[FleetBatch], NDArray[np.int64]]
+    observes = True
+
+    def play(self, batch: FleetBatch, seeds: Sequence[int]) -> int:
+        """See `FleetPlayer.play`."""
+        count = 0
+        while not batch.state.is_over.all():
+            count += int((~batch.state.is_over).sum())
+            batch.step(self.policy(batch))
+        return count
+
+
+def is_best_fixed_entry(spec: str) -> bool:
+    """Whether a spelling is of a rule with the best fixed number of devices."""
+    return BEST_FIXED_ENTRY in spec and not spec.startswith(ROLLOUT)
+
+
+def each_fixed_entry(spec: str, fleet: Fleet) -> list[str]:
+    """The rules among which such a spelling chooses."""
+    return [spec.replace(BEST_FIXED_ENTRY, f"fixed-{degree}") for degree in fleet.problem.degrees]
+
+
+def is_rule(spec: str) -> bool:
+    """Whether a spelling is meant as a rule's and not as a path."""
+    return not Path(spec).exists() and "/" not in spec and not spec.endswith(".pt")
+
+
+def policy_kind(spec: str) -> str:
+    """What a policy counts as: ``baseline``, ``learned``, ``planner`` or, of a bound, ``reference``."""
+    if spec == BOUND:
+        return "reference"
+    if spec.startswith(ROLLOUT):
+        return "planner"
+    return "baseline" if is_rule(spec) else "learned"
+
+
+def policy_name(spec: str) -> str:
+    """A policy in tables: the name of a run folder without what leads to it."""
+    if is_rule(spec):
+        return spec
+    path = Path(spec).resolve()
+    return path.parent.name if path.suffix == ".pt" else path.name
+
+
+def fleet_player(spec: str, fleet: Fleet) -> FleetPlayer:
+    """A policy by its spelling.
+
+    Raises:
+        PolicyError: there is none of this name, or it does not fit the fleet.
+        CheckpointError: the file of a trained policy is damaged.
+    """
+    if spec == RANDOM:
+        return RandomPlayer()
+    if spec.startswith(ROLLOUT):
+        rule = fleet_rule(spec.removeprefix(ROLLOUT), fleet.problem)
+        return RolloutPlayer(FleetRollout(fleet.problem, fleet.settings.num_jobs, rule, reward_weights(fleet)[:-1]))
+    if is_rule(spec):
+        return RulePlayer(_rule(spec, fleet))
+    from ...models.fleet_saved import load_fleet_policy  # torch takes a while
+
+    return LearnedPlayer(load_fleet_policy(Path(spec), fleet))
+
+
+def check_policy(spec: str, fleet: Fleet) -> None:
+    """Refuse a spelling that names no policy of a fleet.
+
+    Raises:
+        MeshwrightError: so it is.
+    """
+    if not is_rule(spec):
+        inputs.note(Path(spec))
+    if spec != BOUND:
+        fleet_player(each_fixed_entry(spec, fleet)[0] if is_best_fixed_entry(spec) else spec, fleet)
+
+
+def _rule(spec: str, fleet: Fleet) -> FleetRule:
+    near = nearest(spec, (RANDOM, BEST_FIXED_ENTRY, BOUND))
+    if near is not None:
+        raise PolicyError("no such policy of a fleet", value=spec, choices=[near])
+    return fleet_rule(spec, fleet.problem)

@@ -1,0 +1,123 @@
+"""The rows of an evaluation of a fleet as text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..statistics import excludes_zero
+from ..tables import escaped, table, with_ends
+from .objectives import OBJECTIVES
+
+Data = Mapping[str, Any]
+Cells = tuple[list[str], list[list[str]]]
+
+MINUTE = 1 / 60
+COLUMNS = (
+    ("mean_completion_s", "completion, min", MINUTE, 1),
+    ("mean_wait_s", "wait, min", MINUTE, 1),
+    ("blocking_rate", "blocked, %", 100.0, 1),
+    ("devices_useful", "useful, %", 100.0, 0),
+)
+"""What is told beside the objective: metric, heading, scale, digits."""
+MORE_COLUMNS = (
+    ("p50_completion_s", "50 %, min", MINUTE, 1),
+    ("p95_completion_s", "95 %, min", MINUTE, 1),
+    ("p99_completion_s", "99 %, min", MINUTE, 1),
+    ("makespan_s", "makespan, h", 1 / 3600, 2),
+    ("deadline_met_rate", "deadline met, %", 100.0, 1),
+    ("mean_finish_time_fairness", "finish-time fairness", 1.0, 2),
+    ("devices_held", "held, %", 100.0, 0),
+    ("sharing_slowdown", "slower by sharing, %", 100.0, 1),
+    ("restarts_per_job", "restarts a job", 1.0, 2),
+    ("mean_devices", "devices", 1.0, 1),
+)
+"""What Markdown tells too."""
+
+
+def fleet_title(results: Data) -> str:
+    """What was played, in a line."""
+    fleet = results["fleet"]
+    return f"{results['benchmark']}: {fleet['cluster']}, {fleet['num_devices']} devices, {len(results['seeds'])} episodes"
+
+
+def fleet_cells(results: Data, columns: Sequence[tuple[str, str, float, int]] = COLUMNS, *, has_words: bool = False) -> Cells:
+    """Headings and rows: policy, objective with its interval, difference to the best baseline, other figures.
+
+    Args:
+        results: what `evaluation.fleet.evaluate` found.
+        columns: the other figures.
+        has_words: whether a difference is called better, worse or unclear.
+    """
+    objective = OBJECTIVES[results["objective"]]
+    unit = "points" if objective.unit == "%" else objective.unit
+    shown = [column for column in columns if column[0] != objective.metric]
+    head = [
+        "policy",
+        f"{objective.words}, {objective.unit}",
+        f"against best baseline, {unit}",
+        *(name for _, name, _, _ in shown),
+    ]
+    rows = []
+    for row in results["rows"]:
+        rows.append(
+            [
+                row["policy"] + _chosen(results, row["policy"]),
+                with_ends(row[objective.metric], objective.scale, objective.digits),
+                _beside(results, row, has_words=has_words),
+                *("-" if row[m] is None else f"{scale * row[m]['mean']:.{digits}f}" for m, _, scale, digits in shown),
+            ]
+        )
+    return head, rows
+
+
+def fleet_markdown(results: Data) -> str:
+    """A heading, a table with a line per policy, the verdict, and what entries were taken."""
+    fleet, seeds = results["fleet"], results["seeds"]
+    head, rows = fleet_cells(results, (*COLUMNS, *MORE_COLUMNS), has_words=True)
+    shares = [
+        [escaped(row["policy"]), _shares(row["degrees"]), _shares(row["layouts"])] for row in results["rows"] if row["degrees"]
+    ]
+    lines = [
+        f"# Benchmark {escaped(results['benchmark'])}",
+        "",
+        f"Cluster {escaped(fleet['cluster'])}, {fleet['num_devices']} devices; {len(seeds)} episodes of {fleet['num_jobs']} jobs "
+        f"(seeds {min(seeds)} to {max(seeds)}); 95 % bootstrap intervals over the episodes, differences paired.",
+        "",
+        *table(head, [[escaped(cell) for cell in row] for row in rows]),
+        "",
+        *(line for sentence in (results["verdict"], *results["remarks"]) for line in (escaped(sentence), "")),
+        "## Entries",
+        "",
+        *table(["policy", "devices: share of jobs", "layouts: share of jobs"], shares),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _beside(results: Data, row: Data, *, has_words: bool) -> str:
+    """A row's difference to the best baseline, or what it is in its place."""
+    objective = OBJECTIVES[results["objective"]]
+    if row["kind"] == "reference":
+        return "lower bound"
+    if row["policy"] in results["best_baselines"]:
+        return "best baseline" if len(results["best_baselines"]) == 1 else "best baseline, tied"
+    against = row["against_best_baseline"]
+    if against is None:
+        return "-"
+    told = with_ends(against, objective.scale, objective.digits, sign="+")
+    if not has_words:
+        return told
+    word = ("unclear", "worse", "better")[objective.sign * excludes_zero(against)]
+    return f"{told} {word}"
+
+
+def _chosen(results: Data, policy: str) -> str:
+    """In brackets what was chosen for a tuned baseline."""
+    tuned = results["best_fixed_entry"].get(policy)
+    return "" if tuned is None else f" ({tuned['chosen']}{', tied' if tuned['tied'] else ''})"
+
+
+def _shares(shares: Data) -> str:
+    """The largest shares of what was taken, in per cent."""
+    return ", ".join(f"{escaped(name)}: {100 * share:.0f} %" for name, share in list(shares.items())[:8])

@@ -1,0 +1,78 @@
+"""Which policy of a fleet won, in sentences that claim no more than the paired intervals show."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..statistics import excludes_zero, least
+from .objectives import Objective
+
+Row = dict[str, Any]
+
+
+def fleet_verdict(rows: Sequence[Row], best: Sequence[Row], objective: Objective) -> str:
+    """The best learned policy against the best baseline by the benchmark's objective.
+
+    Args:
+        rows: of all policies and bounds.
+        best: those of the baselines that do best; several of them tie.
+        objective: of the benchmark.
+    """
+    playing = [row for row in rows if row["kind"] != "reference"]
+    if all_tie(playing, objective):
+        value = _value(playing[0], objective)
+        return f"No winner: all {len(playing)} policies tie at {value} in {objective.words}, which tells none from another."
+    learned = least((row for row in playing if row["kind"] == "learned"), objective.cost)
+    if not best:
+        return f"No baseline was compared with {_named(learned)}." if learned else "No baseline was compared."
+    has_several = len(best) > 1
+    if not learned:
+        found = f"baselines are {_named(best)}, which tie" if has_several else f"baseline is {_named(best)}"
+        return f"No learned policy was compared; the best {found}: {_value(best[0], objective)} in {objective.words}."
+    theirs = f"the best baselines, {_named(best)}, which tie" if has_several else f"the best baseline, {_named(best)}"
+    if learned[0]["num_seeds"] < 2:
+        return f"No winner: one episode tells nothing about {_named([*learned, *best])}; ask for more seeds."
+    difference = learned[0]["against_best_baseline"]
+    if difference is None:
+        return f"No winner: {_named(learned)} and {theirs} have no episode to be compared on."
+    told = f"{objective.difference(difference)} in {objective.words}, {_percent(difference, best[0], objective)}"
+    signs = {objective.sign * excludes_zero(row["against_best_baseline"]) for row in learned}
+    verb = "beat" if len(learned) > 1 else "beats"
+    if signs == {-1}:
+        return f"{_named(learned)} {verb} {theirs}: {told}."
+    if signs == {1}:
+        return f"{_named(best)} {'win' if has_several else 'wins'} over {_named(learned)}: {told}."
+    return f"No winner: {_named(learned)} against {theirs}: {told}, which does not exclude zero."
+
+
+def remarks(rows: Sequence[Row], objective: Objective) -> list[str]:
+    """What to know about a comparison: figures of times say nothing about jobs that never ran."""
+    playing = [row for row in rows if row["kind"] != "reference"]
+    if objective.metric in ("blocking_rate", "deadline_met_rate") or len({row["blocking_rate"]["mean"] for row in playing}) < 2:
+        return []
+    most = max(playing, key=lambda row: float(row["blocking_rate"]["mean"]))
+    share = f"{100 * most['blocking_rate']['mean']:.1f} %"
+    return [f"{objective.words.capitalize()} leaves out jobs that were turned away: of {most['policy']} {share}."]
+
+
+def all_tie(rows: Sequence[Row], objective: Objective) -> bool:
+    """Whether several policies all reach the same."""
+    return 1 < len(rows) == len(least(rows, objective.cost))
+
+
+def _value(row: Row, objective: Objective) -> str:
+    value = row[objective.metric]
+    return "no figure" if value is None else objective.value(value["mean"])
+
+
+def _percent(difference: Row, best: Row, objective: Objective) -> str:
+    """A difference as a share of what the best baseline reaches."""
+    reached = best[objective.metric]["mean"]
+    return f"{100 * difference['mean'] / reached:+.1f} %" if reached else "of nothing"
+
+
+def _named(rows: Sequence[Row]) -> str:
+    """Policies by name."""
+    *others, last = [str(row["policy"]) for row in rows]
+    return f"{', '.join(others)} and {last}" if others else last

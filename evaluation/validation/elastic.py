@@ -1,0 +1,144 @@
+"""The published elastic workloads played again: every job's completion time beside the stored one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import InputFileError
+from ...jobs.readers.elastic import ElasticWorkload, load_applications, load_published, load_workload
+from ...planners.elastic.scheduler import PUBLISHED, play
+from ...simulation.elastic.simulation import ElasticSimulation
+from .comparison import ComparedFigure, Comparison
+
+MEAN_TOLERANCE = 0.01
+"""Of a load's mean completion time, where single decisions hang on how equal boxes of measurements are cut into tetrahedra."""
+
+TO_THE_SECOND = ("tiresias",)
+"""Schedulers of which every single job is compared; of others the mean of a load."""
+
+Progress = Callable[[str, int, int], None]
+"""Told of a load and scheduler how many of its workloads are done, and how many there are."""
+
+
+@dataclass(frozen=True)
+class ReplayedWorkload:
+    """One workload under one published scheduler.
+
+    Attributes:
+        policy: the scheduler.
+        load: name of the workload's folder.
+        workload: its name.
+        published_mean_s: mean completion time as published.
+        mean_s: ours.
+        num_jobs: jobs of the workload.
+        num_equal: jobs that end in the same second.
+        num_within_round: others that end at most one round apart.
+        num_off: the rest.
+    """
+
+    policy: str
+    load: str
+    workload: str
+    published_mean_s: float
+    mean_s: float
+    num_jobs: int
+    num_equal: int
+    num_within_round: int
+    num_off: int
+
+
+@dataclass(frozen=True)
+class ElasticReplay:
+    """All workloads, and what is compared of them."""
+
+    workloads: tuple[ReplayedWorkload, ...]
+    comparison: Comparison
+
+    def to_data(self) -> dict[str, Any]:
+        """Plain data: the compared figures, and a line for each workload."""
+        return {**self.comparison.to_data(), "workloads": [asdict(each) for each in self.workloads]}
+
+
+def validate(folder: str | Path, progress: Progress | None = None) -> ElasticReplay:
+    """Play every workload under every published scheduler that is played again.
+
+    Args:
+        folder: holds ``applications/``, ``workloads/LOAD/*.csv`` and ``published/POLICY-LOAD.json``.
+        progress: told as workloads are done.
+
+    Raises:
+        InputFileError: a folder, file, column, workload or job is missing, or something in them is malformed.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise InputFileError("no such folder", file=folder)
+    applications = load_applications(folder / "applications")
+    simulation = ElasticSimulation(applications)
+    loads = sorted(path for path in _subfolder(folder / "workloads").iterdir() if path.is_dir())
+    if not loads:
+        raise InputFileError("holds no folder of workloads", file=folder / "workloads")
+    found: list[ReplayedWorkload] = []
+    rows: list[ComparedFigure] = []
+    for load in loads:
+        workloads = [load_workload(path, applications) for path in sorted(load.glob("*.csv"))]
+        if not workloads:
+            raise InputFileError("holds no workload (*.csv)", file=load)
+        for policy, scheduler in PUBLISHED.items():
+            published = _subfolder(folder / "published") / f"{policy}-{load.name}.json"
+            told = [_times(published, load_published(published), workload) for workload in workloads]
+            means = []
+            for done, (workload, theirs) in enumerate(zip(workloads, told, strict=True)):
+                if progress is not None:
+                    progress(f"{policy} {load.name}", done, len(workloads))
+                (ours,) = play(simulation, scheduler(), [workload])
+                found.append(_replayed(policy, load.name, workload.name, ours, theirs, simulation.cluster.round_s))
+                means.append((float(ours.mean()), float(theirs.mean())))
+                if policy in TO_THE_SECOND:
+                    rows += _jobs(policy, f"{load.name} {workload.name}", workload, ours, theirs, simulation.cluster.round_s)
+            if progress is not None:
+                progress(f"{policy} {load.name}", len(workloads), len(workloads))
+            mine, reference = np.mean(means, axis=0).tolist()
+            rows.append(ComparedFigure(f"{policy} mean", load.name, "mean_completion_s", mine, reference, MEAN_TOLERANCE))
+    return ElasticReplay(tuple(found), Comparison(tuple(rows)))
+
+
+def _subfolder(path: Path) -> Path:
+    if not path.is_dir():
+        raise InputFileError("no such folder", file=path)
+    return path
+
+
+def _times(path: Path, told: dict[str, dict[str, int]], workload: ElasticWorkload) -> NDArray[np.int64]:
+    """The stored times in the order of the workload's jobs."""
+    if workload.name not in told:
+        raise InputFileError("the workload is missing", file=path, field="jcts", value=workload.name, choices=told)
+    times = told[workload.name]
+    for name in workload.job_names:
+        if name not in times:
+            raise InputFileError("the job is missing", file=path, field=f"jcts.{workload.name}", value=name, choices=times)
+    return np.array([times[name] for name in workload.job_names], np.int64)
+
+
+def _replayed(
+    policy: str, load: str, workload: str, ours: NDArray[np.int64], theirs: NDArray[np.int64], round_s: int
+) -> ReplayedWorkload:
+    apart = np.abs(ours - theirs)
+    equal, near = int((apart == 0).sum()), int(((apart > 0) & (apart <= round_s)).sum())
+    return ReplayedWorkload(
+        policy, load, workload, float(theirs.mean()), float(ours.mean()), len(ours), equal, near, len(ours) - equal - near
+    )
+
+
+def _jobs(
+    policy: str, group: str, workload: ElasticWorkload, ours: NDArray[np.int64], theirs: NDArray[np.int64], round_s: int
+) -> list[ComparedFigure]:
+    return [
+        ComparedFigure(policy, group, name, mine, reference, round_s / reference if reference else 0.0)
+        for name, mine, reference in zip(workload.job_names, ours.tolist(), theirs.tolist(), strict=True)
+    ]

@@ -1,0 +1,168 @@
+"""Step times of the fast model beside those of the event path, by cluster and by number of jobs; and the model's fit.
+
+A job that shares no link has the same step time in both, so that every mean is told twice: of all jobs, and of those
+that share links.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ....errors import ConfigError
+from ....simulation.fleet.sharing import CONSTANTS, step_times
+from .kept_sets import simulated_sets
+from .simulated_sets import SimulatedSet
+
+FAIR = 1
+
+FITTED_SEEDS, UNSEEN_SEED = (1, 2), 3
+"""Of the sets by which the model was made and its constants were fitted, and of the others."""
+
+QUICK_SETS = 20
+
+
+@dataclass(frozen=True)
+class GroupErrors:
+    """Relative errors of step times of some jobs.
+
+    Attributes:
+        group: which jobs.
+        model: of the fast model, one a job.
+        alone: if sharing were left out, one a job.
+    """
+
+    group: str
+    model: tuple[float, ...]
+    alone: tuple[float, ...]
+
+    def to_data(self) -> dict[str, Any]:
+        """Plain data: mean and 95th percentile of both."""
+        data: dict[str, Any] = {"group": self.group, "jobs": len(self.model)}
+        for name, errors in (("", self.model), ("no_sharing_", self.alone)):
+            data |= {f"{name}mean_error": float(np.mean(errors)), f"{name}p95_error": float(np.quantile(errors, 0.95))}
+        return data
+
+
+@dataclass(frozen=True)
+class SharingValidation:
+    """Simulated sets, and what the model says of each.
+
+    Attributes:
+        sets: what was simulated.
+        predicted_s: of each job of each set.
+    """
+
+    sets: tuple[SimulatedSet, ...]
+    predicted_s: tuple[tuple[float, ...], ...]
+
+    def errors(self) -> list[GroupErrors]:
+        """Of all jobs, of those that share links, and of these by cluster and by jobs of the set."""
+        rows = [
+            (one.cluster, f"{len(one.jobs)} jobs", job.shares, found / job.together_s - 1, job.alone_s / job.together_s - 1)
+            for one, predicted in zip(self.sets, self.predicted_s, strict=True)
+            for job, found in zip(one.jobs, predicted, strict=True)
+        ]
+        sharing = [row for row in rows if row[2]]
+        groups = [("all jobs", rows), ("jobs that share links", sharing)]
+        for cluster in sorted({row[0] for row in sharing}):
+            groups.append((cluster, [row for row in sharing if row[0] == cluster]))
+        for number in sorted({row[1] for row in sharing}):
+            groups.append((number, [row for row in sharing if row[1] == number]))
+        return [
+            GroupErrors(name, tuple(abs(r[3]) for r in some), tuple(abs(r[4]) for r in some)) for name, some in groups if some
+        ]
+
+    def to_data(self) -> dict[str, Any]:
+        """Plain data: a row for each job, and the groups."""
+        rows = [
+            {
+                "set": one.number,
+                "cluster": one.cluster,
+                "job": job.name,
+                "layout": job.layout,
+                "shares_links": job.shares,
+                "alone_s": job.alone_s,
+                "predicted": found,
+                "reference": job.together_s,
+                "relative_error": abs(found / job.together_s - 1),
+            }
+            for one, predicted in zip(self.sets, self.predicted_s, strict=True)
+            for job, found in zip(one.jobs, predicted, strict=True)
+        ]
+        return {"sets": len(self.sets), "rows": rows, "groups": [group.to_data() for group in self.errors()]}
+
+
+def validate(
+    num_sets: int, folder: Path | None = None, *, progress: Callable[[int, int], None] = lambda done, of: None
+) -> SharingValidation:
+    """Simulate sets on which nothing was fitted, and predict their step times.
+
+    Args:
+        num_sets: sets in which a link is shared.
+        folder: where simulated sets are kept.
+        progress: is told sets done, and of how many.
+
+    Raises:
+        ConfigError: no set.
+        InputFileError: a kept set that cannot be read; a `ConfigError` where it holds something else.
+    """
+    sets = simulated(num_sets, UNSEEN_SEED, folder, progress)
+    return SharingValidation(sets, tuple(tuple(predicted_s(one).tolist()) for one in sets))
+
+
+def simulated(
+    num_sets: int, seed: int, folder: Path | None = None, progress: Callable[[int, int], None] = lambda done, of: None
+) -> tuple[SimulatedSet, ...]:
+    """The first sets of a seed in which a link is shared; arguments and errors as of `validate`."""
+    if num_sets < 1:
+        raise ConfigError("must be at least 1", field="--sets", value=num_sets)
+    sets = []
+    progress(0, num_sets)
+    for one in islice(simulated_sets(seed, folder), num_sets):
+        sets.append(one)
+        progress(len(sets), num_sets)
+    return tuple(sets)
+
+
+def predicted_s(one: SimulatedSet, constants: ArrayLike = CONSTANTS) -> NDArray[np.float64]:
+    """Step times of a set by the fast model, ``(J,)``."""
+    jobs = one.jobs
+    first = np.zeros(len(jobs) + 1, np.int64)
+    np.cumsum([len(job.loads) for job in jobs], out=first[1:])
+    links, busy_s, streams = zip(*(load for job in jobs for load in job.loads), strict=True)
+    alone_s = np.array([job.alone_s for job in jobs])
+    busiest_s = np.array([max((load[1] for load in job.loads), default=0.0) for job in jobs])
+    exposed_s = np.array([job.slower_s for job in jobs]) - alone_s
+    found = np.zeros(len(jobs))
+    step_times(
+        len(jobs),
+        alone_s,
+        busiest_s - exposed_s,
+        first,
+        np.array(links, np.int64),
+        np.array(busy_s),
+        np.array(streams),
+        np.asarray(constants, np.float64),
+        FAIR,
+        found,
+    )
+    return found
+
+
+def sharing_errors(sets: Sequence[SimulatedSet], constants: ArrayLike = CONSTANTS) -> NDArray[np.float64]:
+    """Relative errors of the step times of jobs that share links."""
+    return np.array(
+        [
+            found / job.together_s - 1
+            for one in sets
+            for job, found in zip(one.jobs, predicted_s(one, constants).tolist(), strict=True)
+            if job.shares
+        ]
+    )

@@ -1,0 +1,239 @@
+"""The network of a fleet's policy: messages over hosts, groups, running jobs and jobs on offer; heads that score actions.
+
+Nodes are hosts, groups of hosts (a leaf switch with its trunks), running jobs and jobs on offer. In each round a running job
+hears the hosts that it holds and the trunks that it loads; a host hears its jobs and its group; a group hears its hosts and the
+jobs that cross it; all hear the whole. Job types are told by their menu, as a set of entries, so that a network plays types and
+clusters that it has not seen. An action is scored from the job on offer, the entry, the placement and the candidate's own
+features; a host that may be picked from the host and the job that is being placed.
+
+Without messages (``messages: 0``) every node keeps to its own features and the pooled whole, at the same width and depth: the
+ablation that tells what the graph is good for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ..envs.fleet.fleet import Fleet
+from ..envs.fleet.observation import CANDIDATE, CONTEXT, ENTRY, GROUP, HOST, OFFER, RUNNING, observer
+from .network import begin_small
+from .settings import FleetNetworkSettings
+
+IMPOSSIBLE = -1e9
+TO_COME = 10
+"""Figures of the jobs that arrive soon, which the critic alone is told, and in training alone."""
+
+
+class MenuTensors(nn.Module):
+    """What a network reads of a fleet's menu; no parameters.
+
+    Attributes:
+        entry: features of each entry and whether it is there, by type, ``(t, j, len(ENTRY))`` and ``(t, j)``.
+        choice: one-hot rule and share of the device type, ``(p, 5)``.
+    """
+
+    entry: Tensor
+    is_there: Tensor
+    choice: Tensor
+
+    def __init__(self, fleet: Fleet) -> None:
+        super().__init__()
+        problem = fleet.problem
+        features, first = observer(fleet).entry, problem.menu.first_entry
+        entry = np.zeros((fleet.num_types, problem.entries_per_job, len(ENTRY)), np.float32)
+        there = np.zeros(entry.shape[:2], np.float32)
+        for kind in range(fleet.num_types):
+            count = first[kind + 1] - first[kind]
+            entry[kind, :count] = features[first[kind] : first[kind + 1]]
+            there[kind, :count] = 1.0
+        kinds = max(1, len(fleet.cluster.device_types) - 1)
+        choice = np.concatenate([np.eye(4)[problem.rule], problem.rule_type[:, None] / kinds], axis=1)
+        self.register_buffer("entry", torch.as_tensor(entry), persistent=False)
+        self.register_buffer("is_there", torch.as_tensor(there), persistent=False)
+        self.register_buffer("choice", torch.as_tensor(choice, dtype=torch.float32), persistent=False)
+        group = torch.as_tensor(problem.network.host_group.copy())
+        member = torch.nn.functional.one_hot(group, problem.network.num_groups).float()
+        self.register_buffer("member", member, persistent=False)
+        self.num_pauses = problem.visible_running
+        self.num_actions = problem.num_actions
+        self.first_pause = problem.first_pause
+        self.num_waiting = problem.visible_waiting
+
+
+class FleetActor(nn.Module):
+    """Scores and values.
+
+    Args:
+        settings: widths and rounds.
+        fleet: whose menu and cluster it plays; `use` changes them.
+    """
+
+    def __init__(self, settings: FleetNetworkSettings, fleet: Fleet) -> None:
+        super().__init__()
+        self.settings = settings
+        self.menu = MenuTensors(fleet)
+        width = settings.width
+        self.type_of = nn.Sequential(nn.Linear(len(ENTRY), width), nn.ReLU(), nn.Linear(width, width))
+        self.enter = nn.ModuleDict(
+            {
+                "hosts": nn.Linear(len(HOST), width),
+                "groups": nn.Linear(len(GROUP), width),
+                "running": nn.Linear(len(RUNNING) + width, width),
+                "offers": nn.Linear(len(OFFER) + width, width),
+                "context": nn.Linear(len(CONTEXT), width),
+            }
+        )
+        self.rounds = nn.ModuleList(_Round(width) for _ in range(settings.rounds))
+        self.value = nn.Sequential(nn.Linear(5 * width + TO_COME, width), nn.ReLU(), nn.Linear(width, 1))
+        self.pass_score = nn.Sequential(nn.Linear(5 * width, width), nn.ReLU(), nn.Linear(width, 1))
+        self.pause_score = nn.Sequential(nn.Linear(2 * width, width), nn.ReLU(), nn.Linear(width, 1))
+        self.host_score = nn.Sequential(nn.Linear(3 * width, width), nn.ReLU(), nn.Linear(width, 1))
+        self.of_offer = nn.Linear(width, width)
+        self.of_whole = nn.Linear(5 * width, width, bias=False)
+        self.of_entry = nn.Linear(len(ENTRY), width, bias=False)
+        self.of_choice = nn.Linear(5, width, bias=False)
+        self.of_candidate = nn.Linear(len(CANDIDATE), width, bias=False)
+        self.score = nn.Sequential(nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 1))
+        for head in (self.value, self.pass_score, self.pause_score, self.host_score, self.score):
+            begin_small(head[-1])
+
+    def use(self, fleet: Fleet) -> None:
+        """Play another fleet from now on."""
+        self.menu = MenuTensors(fleet)
+
+    def forward(self, seen: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """Scores ``(b, a)``, impossible actions at `IMPOSSIBLE`, and values ``(b,)``."""
+        nodes, whole = self._encode(seen)
+        scores = self._scores(seen, nodes, whole)
+        return scores.masked_fill(seen["action_mask"] == 0, IMPOSSIBLE), self._value(seen, whole)
+
+    def values(self, seen: Mapping[str, Tensor]) -> Tensor:
+        """Values ``(b,)``."""
+        return self._value(seen, self._encode(seen)[1])
+
+    def _value(self, seen: Mapping[str, Tensor], whole: Tensor) -> Tensor:
+        to_come = seen["to_come"] if "to_come" in seen else whole.new_zeros(len(whole), TO_COME)
+        found: Tensor = self.value(torch.cat([whole, to_come], dim=1)).squeeze(1)
+        return found
+
+    def _encode(self, seen: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], Tensor]:
+        menu = self.menu
+        types = self.type_of(menu.entry) * menu.is_there.unsqueeze(2)
+        types = types.sum(dim=1) / menu.is_there.sum(dim=1, keepdim=True)
+        enter = self.enter
+        nodes = {
+            "hosts": enter["hosts"](seen["hosts"]),
+            "groups": enter["groups"](seen["groups"]),
+            "running": enter["running"](torch.cat([seen["running"], types[seen["running_type"].long()]], dim=2)),
+            "offers": enter["offers"](torch.cat([seen["offers"], types[seen["offer_type"].long()]], dim=2)),
+        }
+        context = enter["context"](seen["context"])
+        there = {"running": seen["running"][:, :, -1:], "offers": seen["offers"][:, :, :1]}
+        edges = seen["host_of"], seen["link_of"]
+        if self.settings.messages:
+            for one in self.rounds:
+                nodes, context = one(nodes, context, there, edges, menu.member)
+        else:
+            for one in self.rounds:
+                nodes, context = one(nodes, context, there, None, menu.member)
+        return nodes, torch.cat([context, *_pooled(nodes, there)], dim=1)
+
+    def _scores(self, seen: Mapping[str, Tensor], nodes: dict[str, Tensor], whole: Tensor) -> Tensor:
+        menu, offers = self.menu, nodes["offers"]
+        b, v, _ = offers.shape
+        j, p = menu.entry.shape[1], len(menu.choice)
+        scores = torch.full((b, menu.num_actions), IMPOSSIBLE, device=whole.device)
+        scores[:, 0] = self.pass_score(whole).squeeze(1)
+        building = seen["context"][:, 6] > 0
+        # Only what is possible is scored: of hundreds of actions that is mostly a few.
+        row, action = torch.nonzero(seen["action_mask"][:, 1 : 1 + v * j * p] * (~building).unsqueeze(1), as_tuple=True)
+        offer, entry, choice = action // (j * p), action // p % j, action % p
+        kind = seen["offer_type"].long()[row, offer]
+        mixed = self.of_offer(offers)[row, offer] + self.of_whole(whole)[row]
+        mixed = mixed + self.of_entry(menu.entry)[kind, entry] + self.of_choice(menu.choice)[choice]
+        mixed = mixed + self.of_candidate(seen["candidates"][row, action + 1])
+        scores[row, action + 1] = self.score(mixed).squeeze(1)
+        if menu.num_pauses:
+            running = offers[:, menu.num_waiting :]
+            pair = torch.cat([running, self.of_whole(whole).unsqueeze(1).expand_as(running)], dim=2)
+            scores[:, menu.first_pause : menu.first_pause + menu.num_pauses] = self.pause_score(pair).squeeze(2)
+        if bool(building.any()):
+            placed = (offers * seen["offers"][:, :, -1:]).sum(dim=1)
+            both = torch.cat([placed, self.of_whole(whole)], dim=1).unsqueeze(1)
+            hosts = nodes["hosts"]
+            picks = self.host_score(torch.cat([hosts, both.expand(b, hosts.shape[1], both.shape[2])], dim=2)).squeeze(2)
+            picks = nn.functional.pad(picks, (0, scores.shape[1] - picks.shape[1]), value=IMPOSSIBLE)
+            scores = torch.where(building.unsqueeze(1), picks, scores)
+        return scores
+
+
+class _Round(nn.Module):
+    """One round of messages; without edges, of each node to itself and of the whole to all."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        names = ("hosts", "groups", "running", "offers")
+        self.own = nn.ModuleDict({name: nn.Linear(width, width) for name in names})
+        self.whole = nn.Linear(5 * width, 4 * width, bias=False)
+        self.context = nn.Linear(5 * width, width)
+        self.heard = nn.ModuleDict(
+            {
+                name: nn.Linear(width, width, bias=False)
+                for name in ("host>running", "group>running", "running>host", "group>host", "host>group", "running>group")
+            }
+        )
+
+    def forward(
+        self,
+        nodes: dict[str, Tensor],
+        context: Tensor,
+        there: dict[str, Tensor],
+        edges: tuple[Tensor, Tensor] | None,
+        member: Tensor,
+    ) -> tuple[dict[str, Tensor], Tensor]:
+        whole = torch.cat([context, *_pooled(nodes, there)], dim=1)
+        shares = self.whole(whole).unsqueeze(1).chunk(4, dim=2)
+        new = {name: self.own[name](nodes[name]) + share for name, share in zip(nodes, shares, strict=True)}
+        host_of, link_of = edges if edges is not None else (None, None)
+        runs = nodes["running"] * there["running"]
+        heard, per_group = self.heard, member.sum(dim=0).unsqueeze(1)
+        if host_of is not None and link_of is not None:
+            new["running"] = (
+                new["running"]
+                + heard["host>running"](_mean(host_of, nodes["hosts"]))
+                + heard["group>running"](_mean(link_of, nodes["groups"]))
+            )
+            new["hosts"] = (
+                new["hosts"]
+                + heard["running>host"](host_of.transpose(1, 2) @ runs)
+                + heard["group>host"](member @ nodes["groups"])
+            )
+            new["groups"] = (
+                new["groups"]
+                + heard["host>group"](member.T @ nodes["hosts"] / per_group)
+                + heard["running>group"](link_of.transpose(1, 2) @ runs)
+            )
+        else:
+            new["running"] = new["running"] + heard["host>running"](nodes["running"]) + heard["group>running"](nodes["running"])
+            new["hosts"] = new["hosts"] + heard["running>host"](nodes["hosts"]) + heard["group>host"](nodes["hosts"])
+            new["groups"] = new["groups"] + heard["host>group"](nodes["groups"]) + heard["running>group"](nodes["groups"])
+        return {name: nodes[name] + torch.relu(value) for name, value in new.items()}, context + torch.relu(self.context(whole))
+
+
+def _mean(edge: Tensor, nodes: Tensor) -> Tensor:
+    """Mean of the nodes at the other ends, weighted by the edges."""
+    return (edge @ nodes) / edge.sum(dim=2, keepdim=True).clamp(min=1e-6)
+
+
+def _pooled(nodes: dict[str, Tensor], there: dict[str, Tensor]) -> list[Tensor]:
+    found = []
+    for name, values in nodes.items():
+        if name in there:
+            found.append((values * there[name]).sum(dim=1) / there[name].sum(dim=1).clamp(min=1.0))
+        else:
+            found.append(values.mean(dim=1))
+    return found

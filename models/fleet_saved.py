@@ -1,0 +1,132 @@
+"""A fleet's network on disk, and as a policy that plays many episodes at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from .. import files, settings
+from ..envs.fleet.batch import FleetBatch
+from ..envs.fleet.fleet import Fleet
+from ..envs.fleet.observation import CANDIDATE, CONTEXT, ENTRY, GROUP, HOST, OFFER, RUNNING
+from ..errors import CheckpointError, ConfigError
+from .fleet_network import FleetActor
+from .settings import FleetNetworkSettings
+from .tensor_file import load_tensors, save_tensors
+
+KIND = "fleet"
+FORMAT_VERSION = 1
+FEATURES = files.digest([HOST, GROUP, RUNNING, OFFER, CONTEXT, ENTRY, CANDIDATE])
+
+
+@dataclass(frozen=True, eq=False)
+class SavedFleetNetwork:
+    """A network as it lies on disk.
+
+    Attributes:
+        settings: widths.
+        weights: named tensors.
+        trained: how it was trained: config name, benchmark, candidate features, menu, seed, steps, figures reached.
+    """
+
+    settings: FleetNetworkSettings
+    weights: dict[str, torch.Tensor]
+    trained: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, network: FleetActor, trained: dict[str, Any]) -> SavedFleetNetwork:
+        """A copy of a network's weights."""
+        weights = {name: tensor.detach().cpu().clone() for name, tensor in network.state_dict().items()}
+        return cls(network.settings, weights, trained)
+
+    def to_data(self) -> dict[str, Any]:
+        """What `tensor_file.save_tensors` writes."""
+        return {
+            "format_version": FORMAT_VERSION,
+            "kind": KIND,
+            "features": FEATURES,
+            "network": self.settings.model_dump(),
+            "weights": self.weights,
+            "trained": self.trained,
+        }
+
+    @classmethod
+    def from_data(cls, data: Any, file: str | Path) -> SavedFleetNetwork:
+        """The network that `to_data` described.
+
+        Raises:
+            CheckpointError: of another kind or version, for other features, with missing parts, or weights that are not finite.
+        """
+        if not isinstance(data, dict) or data.get("kind") != KIND or data.get("format_version") != FORMAT_VERSION:
+            raise CheckpointError(f"is no policy of a fleet of version {FORMAT_VERSION}", file=file)
+        if data.get("features") != FEATURES:
+            raise CheckpointError("was trained on other features than this version observes; train it again", file=file)
+        weights, trained = data.get("weights"), data.get("trained")
+        if not isinstance(weights, dict) or not isinstance(trained, dict):
+            raise CheckpointError("the policy lacks a part", file=file, field="weights")
+        for name, tensor in weights.items():
+            if not isinstance(tensor, torch.Tensor) or not tensor.is_floating_point() or not bool(tensor.isfinite().all()):
+                raise CheckpointError("holds something other than finite numbers", file=file, field=f"weights.{name}")
+        try:
+            chosen = settings.build_settings(FleetNetworkSettings, data.get("network"))
+        except ConfigError as error:
+            raise CheckpointError(error.problem, file=file, field=f"network.{error.field}", value=error.value) from None
+        return cls(chosen, weights, trained)
+
+    @classmethod
+    def load(cls, path: str | Path) -> SavedFleetNetwork:
+        """Read a file, or the ``policy.pt`` of a run folder.
+
+        Raises:
+            CheckpointError: missing, truncated, or no policy of a fleet.
+        """
+        file = Path(path) / "policy.pt" if Path(path).is_dir() else Path(path)
+        return cls.from_data(load_tensors(file), file)
+
+    def save(self, path: str | Path) -> None:
+        """Write the file, whole or not at all."""
+        save_tensors(path, self.to_data())
+
+    def network(self, fleet: Fleet, file: str | Path = "policy") -> FleetActor:
+        """The network, ready to play a fleet.
+
+        Raises:
+            CheckpointError: weights of other shapes than the settings make, or other candidate features than the fleet tells.
+        """
+        told = self.trained.get("candidate_features")
+        if told is not None and told != fleet.settings.candidate_features:
+            problem = "was trained with other candidate features; say --set fleet.candidate_features=" + str(told)
+            raise CheckpointError(problem, file=file, value=fleet.settings.candidate_features)
+        found = FleetActor(self.settings, fleet)
+        try:
+            found.load_state_dict(self.weights)
+        except RuntimeError:
+            raise CheckpointError("its weights are not those of its settings", file=file) from None
+        return found.eval()
+
+
+def load_fleet_policy(path: str | Path, fleet: Fleet) -> Callable[[FleetBatch], NDArray[np.int64]]:
+    """A saved network as a function from a batch to the action of each of its episodes.
+
+    Raises:
+        CheckpointError: as `SavedFleetNetwork.load` and `network` say.
+    """
+    return player(SavedFleetNetwork.load(path).network(fleet, path))
+
+
+def player(network: FleetActor) -> Callable[[FleetBatch], NDArray[np.int64]]:
+    """A network as a function from a batch to the best action of each of its episodes; 0 for one that is over."""
+
+    def best(batch: FleetBatch) -> NDArray[np.int64]:
+        with torch.no_grad():
+            scores, _ = network({name: torch.as_tensor(seen) for name, seen in batch.observations._asdict().items()})
+        actions = scores.argmax(dim=1).numpy()
+        return np.where(batch.state.is_over, 0, actions)
+
+    return best

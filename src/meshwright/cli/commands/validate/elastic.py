@@ -1,0 +1,49 @@
+"""``meshwright validate elastic``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ... import output
+from ...options import JsonFile
+
+
+def validate_elastic(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of applications/, workloads/ and published/.")],
+    json_file: JsonFile = None,
+) -> None:
+    """Play the published workloads under the published schedulers Tiresias and Optimus.
+
+    Exit 1 where a job under Tiresias ends more than a round apart, or a mean of a load is more than 1 % off.
+    """
+    output.check_file("--json", json_file)
+    from ....evaluation.validation.elastic import validate
+
+    with output.progress() as bars:
+        tasks: dict[str, Any] = {}
+
+        def report(name: str, done: int, of: int) -> None:
+            if name not in tasks:
+                tasks[name] = bars.add_task(name, total=of, note="")
+            bars.update(tasks[name], completed=done)
+
+        found = validate(folder, report)
+    out = output.console(json_file)
+    lines = [
+        [each.policy, each.load, each.workload, f"{each.published_mean_s:.1f}", f"{each.mean_s:.1f}"]
+        + [str(number) for number in (each.num_jobs, each.num_equal, each.num_within_round, each.num_off)]
+        for each in found.workloads
+    ]
+    columns = ["scheduler", "load", "workload", "published mean s", "mean s", "jobs", "equal", "within a round", "off"]
+    output.table(out, "Completion times", columns, lines, numbers_from=3)
+    summary = [
+        [family, str(s["items"]), str(s["disagreeing"]), f"{s['mean_relative_error']:.1e}", f"{s['max_relative_error']:.1e}"]
+        for family, s in found.comparison.summary().items()
+    ]
+    output.table(out, "Families", ["family", "figures", "disagree", "mean relative error", "largest"], summary)
+    output.write_json(json_file, found.to_data())
+    if not found.comparison.agrees:
+        raise typer.Exit(1)

@@ -1,0 +1,1 @@
+"""Schedulers of elastic jobs: every round, which nodes each job has."""

@@ -1,0 +1,35 @@
+"""Whole episodes of a fleet by a rule or at random, compiled."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...compiled import njit
+from ...simulation.fleet import dynamics
+from .rule_kernel import choose
+
+
+@njit
+def play_rule(problem, state, e, rule):  # type: ignore[no-untyped-def]
+    """Play episode ``e``, which has begun, to its end by a rule; the number of decisions."""
+    count = 0
+    while not state.is_over[e]:
+        dynamics.act(problem, state, e, choose(problem, state, e, rule))
+        count += 1
+    return count
+
+
+@njit
+def play_at_random(problem, state, e, rng):  # type: ignore[no-untyped-def]
+    """The same, each possible action as likely as any other.
+
+    Args:
+        problem, state, e: whose episode.
+        rng: a NumPy generator, whose state goes on.
+    """
+    count = 0
+    while not state.is_over[e]:
+        possible = np.flatnonzero(state.can_act[e])
+        dynamics.act(problem, state, e, possible[int(rng.random() * len(possible))])
+        count += 1
+    return count

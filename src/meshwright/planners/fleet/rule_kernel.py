@@ -1,0 +1,336 @@
+"""Rules that choose a fleet's next action, compiled: which job, which entry, which placement.
+
+Every rule goes through the offered jobs in its order. The first job that can start as the rule wants it starts; one that cannot
+holds up those behind it, unless the rule fills in behind it (``backfills``).
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+import numpy as np
+
+from ...compiled import njit
+from ...numba_records import by_reference
+from ...simulation.fleet.offers import choice_step_s
+from ...simulation.fleet.placing import find_hosts
+from ...simulation.fleet.runs import restart_s
+from ...simulation.fleet.shared_steps import shared_step_times
+from ...simulation.fleet.state import PlacementRule
+
+
+class JobOrder(IntEnum):
+    """Which job comes first.
+
+    ``FIFO`` by arrival; ``SJF`` the least work, ``SRTF`` the least work left, both in device-seconds of the entry that wastes
+    least; ``EDF`` the earliest deadline; ``LAS`` those that have held fewer device-seconds than a limit, then the others, by
+    arrival within each (two queues of Gu et al., "Tiresias", 2019).
+    """
+
+    FIFO = 0
+    SJF = 1
+    SRTF = 2
+    EDF = 3
+    LAS = 4
+
+
+class EntryRule(IntEnum):
+    """Which entry a job gets.
+
+    ``REQUESTED`` the fastest on the devices that its user asks for; ``FIXED`` the fastest on one number of devices for all, or
+    the next smaller that the job can use; ``FASTEST`` of all that fit now; ``LEAST_DEVICE_SECONDS`` the cheapest that fits now;
+    ``FAIR_SHARE`` the fastest within an equal share of the cluster among the jobs in it (shares by goodput, as Qiao et al.,
+    "Pollux", 2021, with our own speeds); ``MARGINAL_GAIN`` free devices go one doubling after the other to the offered job
+    whose remaining time falls most per device (Peng et al., "Optimus", 2018).
+    """
+
+    REQUESTED = 0
+    FIXED = 1
+    FASTEST = 2
+    LEAST_DEVICE_SECONDS = 3
+    FAIR_SHARE = 4
+    MARGINAL_GAIN = 5
+
+
+class PlacementChoice(IntEnum):
+    """Where: by one rule first and the others where it finds no hosts, or where the sum of all slowdowns is least."""
+
+    PACKED = 0
+    SPREAD = 1
+    NEAREST = 2
+    LEAST_INTERFERENCE = 3
+
+
+@by_reference
+class FleetRule(NamedTuple):
+    """A rule.
+
+    Attributes:
+        order: `JobOrder`.
+        entry: `EntryRule`.
+        degree: of ``FIXED``, an index into the degrees.
+        placement: `PlacementChoice`.
+        backfills: whether jobs behind one that cannot start may.
+        preempts: whether running jobs are paused or resized in rounds.
+        service_limit_device_s: of ``LAS``.
+    """
+
+    order: int
+    entry: int
+    degree: int
+    placement: int
+    backfills: bool
+    preempts: bool
+    service_limit_device_s: float
+
+
+@njit
+def choose(problem, state, e, rule):  # type: ignore[no-untyped-def]
+    """The action of a rule in episode ``e``; one of those that are possible, its job's best where it must not pass."""
+    action = _wanted(problem, state, e, rule)
+    if action == 0 and not state.can_act[e, 0]:
+        for place in range(problem.visible_waiting):
+            if state.offered[e, place] >= 0 and action == 0:
+                action = best_action(problem, state, e, rule, place, -1)
+    return action
+
+
+@njit
+def _wanted(problem, state, e, rule):  # type: ignore[no-untyped-def]
+    """The action of a rule; 0 where it would pass."""
+    if rule.preempts and state.in_round[e]:
+        action = _preempt(problem, state, e, rule)
+        if action > 0:
+            return action
+    is_done = np.zeros(problem.visible_waiting, np.bool_)
+    for _ in range(problem.visible_waiting):
+        best = -1
+        for place in range(problem.visible_waiting):
+            if state.offered[e, place] < 0 or is_done[place]:
+                continue
+            if best < 0 or _key(problem, state, e, rule, state.offered[e, place]) < _key(
+                problem, state, e, rule, state.offered[e, best]
+            ):
+                best = place
+        if best < 0:
+            return 0
+        is_done[best] = True
+        action = start_action(problem, state, e, rule, best)
+        if action > 0 or not rule.backfills:
+            return max(action, 0)
+    return 0
+
+
+@njit
+def _key(problem, state, e, rule, job):  # type: ignore[no-untyped-def]
+    """What jobs are ordered by, the least first; ties by arrival."""
+    work = problem.menu.work_device_s[state.job_type[e, job]]
+    if rule.order == JobOrder.SJF:
+        return work * state.num_steps[e, job]
+    if rule.order == JobOrder.SRTF:
+        return work * (state.num_steps[e, job] - state.done_steps[e, job])
+    if rule.order == JobOrder.EDF:
+        return state.deadline_s[e, job]
+    if rule.order == JobOrder.LAS:
+        return 1.0 * (state.held_device_s[e, job] >= rule.service_limit_device_s)
+    return 0.0
+
+
+@njit
+def start_action(problem, state, e, rule, place):  # type: ignore[no-untyped-def]
+    """The action that starts a waiting job as the rule wants it, 0 where it cannot, or is to wait."""
+    job = state.offered[e, place]
+    d = _wanted_degree(problem, state, e, rule, place, job)
+    return best_action(problem, state, e, rule, place, d)
+
+
+@njit
+def best_action(problem, state, e, rule, place, d):  # type: ignore[no-untyped-def]
+    """The best possible action for a job on offer on one degree (-1: all); 0 where there is none."""
+    menu, job = problem.menu, state.offered[e, place]
+    choices = len(problem.rule)
+    number = max(0, place - problem.visible_waiting + 1)
+    begin = menu.first_entry[state.job_type[e, job]]
+    best, least = 0, np.inf
+    for entry in range(begin, menu.first_entry[state.job_type[e, job] + 1]):
+        if d >= 0 and problem.entry_degree[entry] != d:
+            continue
+        for choice in range(choices):
+            action = 1 + (place * problem.entries_per_job + entry - begin) * choices + choice
+            if not state.can_act[e, action] or problem.rule[choice] == PlacementRule.CONSTRUCT:
+                continue
+            step_s = choice_step_s(problem, state, e, number, entry, choice)
+            value = step_s
+            if rule.entry == EntryRule.LEAST_DEVICE_SECONDS:
+                value = step_s * menu.degree[entry]
+            if rule.placement == PlacementChoice.LEAST_INTERFERENCE:
+                value *= _interference(problem, state, e, entry, choice)
+            elif problem.rule[choice] != rule.placement:
+                value *= 1.0 + 1e-3 if problem.rule[choice] == PlacementRule.NEAREST else 1e6
+            if value < least:
+                best, least = action, value
+    return best
+
+
+@njit
+def _interference(problem, state, e, entry, choice):  # type: ignore[no-untyped-def]
+    """Sum of the relative step times of all jobs if one more ran there, over that without it."""
+    hosts = np.empty(problem.max_hosts, np.int64)
+    degree = problem.menu.degree[entry]
+    part = find_hosts(problem, state.free[e], state.load[e], degree, choice, hosts)
+    if part == 0:
+        return 1.0
+    count, jobs, _, step_s = shared_step_times(problem, state, e, entry, hosts, degree // part, part)
+    before, after = 1.0, 0.0
+    for i in range(count):
+        if jobs[i] >= 0:
+            alone = state.alone_s[e, jobs[i]]
+            before += state.step_s[e, jobs[i]] / alone
+            after += step_s[i] / alone
+        else:
+            after += step_s[i] / choice_step_s(problem, state, e, 0, entry, choice)
+    return after / before
+
+
+@njit
+def _wanted_degree(problem, state, e, rule, place, job):  # type: ignore[no-untyped-def]
+    if rule.entry == EntryRule.REQUESTED:
+        return np.searchsorted(problem.degrees, state.requested[e, job])
+    if rule.entry == EntryRule.FIXED:
+        return _usable(problem, state, e, job, rule.degree)
+    if rule.entry == EntryRule.FAIR_SHARE:
+        share = _num_devices(problem) / max(1, state.num_waiting[e] + state.num_running[e])
+        return _within(problem, state, e, job, share)
+    if rule.entry == EntryRule.MARGINAL_GAIN:
+        return _by_gain(problem, state, e, place)
+    return -1
+
+
+@njit
+def _num_devices(problem):  # type: ignore[no-untyped-def]
+    return len(problem.network.host_group) * problem.network.devices_per_host
+
+
+@njit
+def fastest_s(problem, state, e, job, d):  # type: ignore[no-untyped-def]
+    """Least seconds of a step of a job on a degree, infinite where it cannot."""
+    menu, kind = problem.menu, state.job_type[e, job]
+    least = np.inf
+    for entry in range(menu.first_entry[kind], menu.first_entry[kind + 1]):
+        if problem.entry_degree[entry] == d:
+            least = min(least, menu.step_s[entry].min())
+    return least
+
+
+@njit
+def _usable(problem, state, e, job, d):  # type: ignore[no-untyped-def]
+    """The largest degree up to ``d`` on which a job runs; the smallest of all where there is none."""
+    for smaller in range(d, -1, -1):
+        if fastest_s(problem, state, e, job, smaller) < np.inf:
+            return smaller
+    for larger in range(d, len(problem.degrees)):
+        if fastest_s(problem, state, e, job, larger) < np.inf:
+            return larger
+    return d
+
+
+@njit
+def _within(problem, state, e, job, share):  # type: ignore[no-untyped-def]
+    """The degree of the fastest entry within a share of devices; the smallest that runs where none is within it."""
+    best, least = -1, np.inf
+    for d in range(len(problem.degrees)):
+        step_s = fastest_s(problem, state, e, job, d)
+        if step_s == np.inf:
+            continue
+        if (problem.degrees[d] <= share or best < 0) and step_s < 0.97 * least:  # a larger part must be worth it
+            best, least = d, step_s
+    return best
+
+
+@njit
+def _by_gain(problem, state, e, wanted):  # type: ignore[no-untyped-def]
+    """The degree that an offered job gets when free devices go where they save most time."""
+    free = state.free[e].sum()
+    got = np.full(problem.visible_waiting, -1, np.int64)
+    while True:
+        best, most, into = -1, 0.0, -1
+        for place in range(problem.visible_waiting):
+            job = state.offered[e, place]
+            if job < 0:
+                continue
+            left = state.num_steps[e, job] - state.done_steps[e, job]
+            held = 0 if got[place] < 0 else problem.degrees[got[place]]
+            now_s = 1e3 * left if got[place] < 0 else left * fastest_s(problem, state, e, job, got[place])
+            for d in range(got[place] + 1, len(problem.degrees)):
+                step_s = fastest_s(problem, state, e, job, d)
+                if step_s == np.inf or problem.degrees[d] - held > free:
+                    continue
+                gain = (now_s - left * step_s) / (problem.degrees[d] - held)
+                if got[place] < 0:
+                    gain = 1e12 / max(left * step_s * problem.degrees[d], 1e-9)  # everybody first, the shortest before others
+                if gain > most:
+                    best, most, into = place, gain, d
+                break
+        if best < 0:
+            break
+        free -= problem.degrees[into] - (0 if got[best] < 0 else problem.degrees[got[best]])
+        got[best] = into
+    return got[wanted] if got[wanted] >= 0 else len(problem.degrees)
+
+
+@njit
+def _preempt(problem, state, e, rule):  # type: ignore[no-untyped-def]
+    """In a round: pause a running job that one on the queue comes before, or resize one by its share; 0 for neither."""
+    if rule.entry == EntryRule.FAIR_SHARE:
+        return _resize(problem, state, e, rule)
+    first = _first_pause(problem)
+    waits = -1
+    for i in range(state.num_waiting[e]):
+        job = state.waiting[e, i]
+        if i < problem.visible_waiting and (
+            waits < 0 or _key(problem, state, e, rule, job) < _key(problem, state, e, rule, waits)
+        ):
+            waits = job
+    if waits < 0 or state.free[e].sum() >= state.requested[e, waits]:
+        return 0
+    worst = -1
+    for place in range(problem.visible_waiting, len(state.offered[e])):
+        job = state.offered[e, place]
+        if job >= 0 and (
+            worst < 0 or _key(problem, state, e, rule, job) > _key(problem, state, e, rule, state.offered[e, worst])
+        ):
+            worst = place
+    if worst < 0 or _key(problem, state, e, rule, waits) >= _key(problem, state, e, rule, state.offered[e, worst]):
+        return 0
+    return first + worst - problem.visible_waiting
+
+
+@njit
+def _first_pause(problem):  # type: ignore[no-untyped-def]
+    return 1 + (problem.visible_waiting + problem.visible_running) * problem.entries_per_job * len(problem.rule)
+
+
+@njit
+def _resize(problem, state, e, rule):  # type: ignore[no-untyped-def]
+    """Shrink jobs beyond their share while others wait; grow those below it while nobody does."""
+    share = _num_devices(problem) / max(1, state.num_waiting[e] + state.num_running[e])
+    for place in range(problem.visible_waiting, len(state.offered[e])):
+        job = state.offered[e, place]
+        if job < 0:
+            continue
+        d = _within(problem, state, e, job, share)
+        held = problem.menu.degree[state.entry[e, job]]
+        wanted = problem.degrees[d]
+        left = state.num_steps[e, job] - state.done_steps[e, job]
+        if wanted * 2 <= held and state.num_waiting[e] > 0:
+            action = best_action(problem, state, e, rule, place, d)
+            if action > 0:
+                return action
+        if wanted >= held * 2 and state.num_waiting[e] == 0:
+            saved = left * (state.step_s[e, job] - fastest_s(problem, state, e, job, d))
+            if saved > 2.0 * restart_s(problem, state, e, job):
+                action = best_action(problem, state, e, rule, place, d)
+                if action > 0:
+                    return action
+    return 0

@@ -1,0 +1,177 @@
+"""`build_menu`: the menu of some types of jobs on a cluster, priced once and kept on disk between runs."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import math
+import zipfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ... import files
+from ...clusters.cluster import Cluster
+from ...costs.settings import CostSettings
+from ...costs.training_step.kernels import kernel_model
+from ...errors import ConfigError, PlanError
+from ...plans.partition import Layout
+from ...simulation import kept_files
+from ...simulation.fleet.menu_table import MenuTable
+from .entries import EntryMaker, MenuEntry, PricedEntry
+from .job_types import JobType, job_type
+from .settings import JobTypeSettings, MenuSettings
+
+# Raised whenever the search, the prices of layouts or the file change.
+FIGURES_VERSION = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Menu:
+    """What jobs may be cut into.
+
+    Attributes:
+        table: its figures.
+        job_types: the types, in the table's order.
+        entries: the layout of each entry, in the table's order.
+    """
+
+    table: MenuTable
+    job_types: tuple[JobType, ...]
+    entries: tuple[MenuEntry, ...]
+
+
+def build_menu(
+    job_types: Sequence[JobTypeSettings],
+    cluster: Cluster,
+    menu: MenuSettings | None = None,
+    costs: CostSettings | None = None,
+    *,
+    cache: Path | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> Menu:
+    """Find and price the layouts of some types of jobs, or read them from disk.
+
+    Args:
+        job_types: see `load_job_types`.
+        cluster: where they run.
+        menu: how far layouts are looked for.
+        costs: choices of the cost model; what was not given as `CostSettings.of_layouts` says.
+        cache: folder of what is kept; None takes `kept_files.cache_folder`.
+        progress: called with a type's name, the number of its degree among all of all types and the number of these, before its
+            layouts are looked for; not at all where the menu is read from disk.
+
+    Raises:
+        ConfigError: a number of devices that no type can use.
+        PlanError: no layout of a type fits the cluster on any of the numbers of devices.
+        MeshwrightError: a job, or a file that the costs name, is missing or wrong.
+    """
+    chosen, priced_by = menu or MenuSettings(), (costs or CostSettings()).of_layouts
+    _check(chosen, cluster)
+    types = tuple(job_type(one) for one in job_types)
+    path = (kept_files.cache_folder() if cache is None else cache) / f"{_key(types, cluster, chosen, priced_by)}.menu"
+    found = _read(path)
+    if found is None:
+        found = _built(types, cluster, chosen, priced_by, progress)
+        kept_files.write(path, _content(*found))
+    return Menu(found[0], types, found[1])
+
+
+def _check(menu: MenuSettings, cluster: Cluster) -> None:
+    """Refuse what no job can use."""
+    menu.check()
+    for degree in menu.degrees:
+        if degree > cluster.num_devices:
+            raise ConfigError(f"{cluster.name} has {cluster.num_devices} devices", field="menu.degrees", value=degree)
+
+
+def _key(types: Sequence[JobType], cluster: Cluster, menu: MenuSettings, costs: CostSettings) -> str:
+    kernels = [kernel_model(device, costs.kernels).constants.model_dump() for device in cluster.device_types]
+    return files.digest(FIGURES_VERSION, [one.digest for one in types], cluster.digest, menu.model_dump(), costs.digest, kernels)
+
+
+_Found = tuple[MenuTable, tuple[MenuEntry, ...]]
+
+
+def _built(
+    types: Sequence[JobType],
+    cluster: Cluster,
+    menu: MenuSettings,
+    costs: CostSettings,
+    progress: Callable[[str, int, int], None] | None,
+) -> _Found:
+    maker = EntryMaker(cluster, menu, costs)
+    found: list[list[PricedEntry]] = []
+    for number, job in enumerate(types):
+        found.append([])
+        refusal: PlanError | None = None
+        for place, degree in enumerate(menu.degrees):
+            if progress is not None:
+                progress(job.name, number * len(menu.degrees) + place, len(types) * len(menu.degrees))
+            try:
+                found[-1] += maker.entries(number, job, degree)
+            except PlanError as error:
+                refusal = error
+        if not found[-1]:
+            assert refusal is not None, "without entries something was refused"
+            raise PlanError(f"{job.name} on {cluster.name}: {refusal.problem}", field="job_types", value=job.name)
+    used = {entry.entry.layout.world for entries in found for entry in entries}
+    for degree in menu.degrees:
+        if degree not in used:
+            names = ", ".join(job.name for job in types)
+            raise ConfigError(f"no layout of {names} fits so many devices", field="menu.degrees", value=degree)
+    return _table(types, found), tuple(entry.entry for entries in found for entry in entries)
+
+
+def _table(types: Sequence[JobType], found: list[list[PricedEntry]]) -> MenuTable:
+    entries = [entry for one in found for entry in one]
+    flows = [sent for entry in entries for sent in entry.traffic]
+    pairs = [np.nonzero(np.zeros((1, 1)) if sent is None else sent.sent_bytes) for sent in flows]
+    step_s, degree = np.stack([entry.step_s for entry in entries]), np.array([e.entry.layout.world for e in entries], np.int64)
+    first = np.cumsum([0, *(len(one) for one in found)])
+    cost = degree * np.where(np.isfinite(step_s), step_s, math.inf).min(axis=(1, 2, 3))
+    return MenuTable(
+        first_entry=first.astype(np.int64),
+        degree=degree,
+        memory_bytes=np.array([entry.entry.memory_bytes for entry in entries]),
+        step_s=step_s,
+        hidden_s=np.stack([entry.hidden_s for entry in entries]),
+        flow_first=np.cumsum([0, *(len(senders) for senders, _ in pairs)]).astype(np.int64),
+        flow_from=_joined([senders for senders, _ in pairs], np.int64),
+        flow_to=_joined([receivers for _, receivers in pairs], np.int64),
+        flow_bytes=_joined([s.sent_bytes[p] for s, p in zip(flows, pairs, strict=True) if s is not None], np.float64),
+        flow_streams=_joined([s.streams[p] for s, p in zip(flows, pairs, strict=True) if s is not None], np.int64),
+        state_bytes=np.array([job.state_bytes for job in types]),
+        work_device_s=np.array([cost[a:b].min() for a, b in itertools.pairwise(first)]),
+    )
+
+
+def _joined(parts: list[NDArray[Any]], kind: type[np.generic]) -> NDArray[Any]:
+    return np.concatenate([np.zeros(0, kind), *parts]).astype(kind)
+
+
+def _content(table: MenuTable, entries: Sequence[MenuEntry]) -> bytes:
+    """A menu as it is kept on disk: the arrays, and the layouts as JSON."""
+    layouts = json.dumps([[e.job_type, e.layout.model_dump(mode="json"), e.order, e.memory_bytes] for e in entries])
+    made = io.BytesIO()
+    np.savez(made, entries=np.frombuffer(layouts.encode(), np.uint8), **table._asdict())
+    return made.getvalue()
+
+
+def _read(path: Path) -> _Found | None:
+    """The menu in a file; None where it is absent or damaged (it is then built again)."""
+    content = kept_files.read(path)
+    if content is None:
+        return None
+    try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as kept:
+            table = MenuTable(**{name: kept[name] for name in MenuTable._fields})
+            layouts = json.loads(kept["entries"].tobytes())
+    except (ValueError, KeyError, zipfile.BadZipFile):
+        return None
+    return table, tuple(MenuEntry(number, Layout(**keys), order, size) for number, keys, order, size in layouts)

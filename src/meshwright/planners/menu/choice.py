@@ -1,0 +1,47 @@
+"""Which of many layouts are worth an entry: those that are fastest somewhere.
+
+A layout that is slower wherever a job may be placed is of no use, whatever memory it saves: memory decides where a layout
+fits, and where it does not its time is infinite.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+NOWHERE_S = 1e12
+"""In place of infinity, so that a layout that fits somewhere counts for more than one that is faster elsewhere."""
+
+
+def worthwhile(step_s: NDArray[np.float64], memory_bytes: NDArray[np.float64], most: int, least_gain: float) -> list[int]:
+    """The layouts that are taken, the most useful first; none of them is beaten by another in time everywhere and in memory.
+
+    The first is the fastest in the geometric mean of all places. Each further one brings the mean of the fastest times down most,
+    of equal ones that of less memory.
+
+    Args:
+        step_s: seconds of a step of each layout in each place, infinite where it cannot be, ``(n, p)``.
+        memory_bytes: of the fullest rank, ``(n,)``.
+        most: how many are taken.
+        least_gain: a further one is faster than all before by such a share somewhere.
+    """
+    logs = np.log(np.minimum(step_s, NOWHERE_S))
+    best = np.full(step_s.shape[1], np.log(NOWHERE_S))
+    taken: list[int] = []
+    while len(taken) < most:
+        gains = best - np.minimum(logs, best)
+        is_worth = gains.max(axis=1) > max(-np.log1p(-least_gain), 1e-9)
+        if not is_worth.any():
+            break
+        total = np.where(is_worth, gains.sum(axis=1), -np.inf)
+        one = int(np.lexsort((memory_bytes, -total))[0])
+        taken.append(one)
+        best = np.minimum(best, logs[one])
+    return [one for one in taken if not any(_beats(step_s, memory_bytes, other, one) for other in taken)]
+
+
+def _beats(step_s: NDArray[np.float64], memory_bytes: NDArray[np.float64], one: int, other: int) -> bool:
+    """Whether a layout takes no more time anywhere and no more memory than another one, and of something less."""
+    is_no_worse = bool((step_s[one] <= step_s[other]).all() and memory_bytes[one] <= memory_bytes[other])
+    is_less = bool((step_s[one] < step_s[other]).any() or memory_bytes[one] < memory_bytes[other])
+    return is_no_worse and is_less

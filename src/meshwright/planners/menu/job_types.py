@@ -1,0 +1,282 @@
+"""Types of jobs as a menu prices them: transformers cut along all axes, any other job graph by data parallelism."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from ... import files
+from ...costs.process_groups.group_network import GroupNetwork
+from ...costs.settings import CostSettings
+from ...costs.training_step.bounds import RememberedKernels
+from ...costs.training_step.graph_step_time import GraphPricer
+from ...costs.training_step.kernels import kernel_model
+from ...costs.training_step.step_figures import StepTime
+from ...costs.training_step.step_time import Pricer
+from ...costs.work.graph_work import GraphWork, describe_graph
+from ...costs.work.work import LayoutWork, describe
+from ...devices import DeviceType
+from ...errors import GraphError, PlanError
+from ...jobs.graph import JobGraph
+from ...jobs.load import JobSource
+from ...jobs.transformer import TransformerShape
+from ...plans.memory import STATE_BYTES_PER_WEIGHT_BYTE
+from ...plans.partition import Layout
+from ...plans.transformer import PlannedTransformer
+from ..layouts.graph_search import GraphSearch
+from ..layouts.request import SearchRequest
+from ..layouts.results import RankedLayout
+from ..layouts.search import LayoutSearch
+from ..layouts.space import LayoutSpace
+from .settings import JobTypeSettings, MenuSettings
+
+STATE_BYTES = 14.0
+"""Of a transformer's parameter in 16 bits, its float32 copy and both moments, as `costs.work.memory` counts them."""
+
+WITHIN = 1.5
+"""Times the fastest layout's time beyond which a layout is of no use on a menu, whatever memory it saves."""
+
+
+@dataclass(frozen=True)
+class MenuRequest(SearchRequest):
+    """What a menu asks of a search.
+
+    Attributes:
+        values: by key of a layout, those that are tried.
+        tried: rank orders.
+    """
+
+    values: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    tried: tuple[str, ...] = ()
+
+    @cached_property
+    def kept(self) -> dict[str, tuple[Any, ...]]:
+        """See `SearchRequest.kept`."""
+        return dict(self.values)
+
+    @property
+    def orders(self) -> tuple[str, ...]:
+        """See `SearchRequest.orders`."""
+        return self.tried
+
+
+@dataclass(frozen=True, eq=False)
+class Where:
+    """Where a job is priced.
+
+    Attributes:
+        device: the type of its devices.
+        wires: price messages.
+        devices_per_host: of the job.
+        costs: choices of the cost model, as layouts are priced.
+    """
+
+    device: DeviceType
+    wires: GroupNetwork
+    devices_per_host: int
+    costs: CostSettings
+
+
+@dataclass(frozen=True, eq=False)
+class JobType(ABC):
+    """A type of jobs.
+
+    Attributes:
+        name: for tables.
+        global_batch: samples of a step.
+    """
+
+    name: str
+    global_batch: int
+
+    @property
+    @abstractmethod
+    def digest(self) -> str:
+        """A hash of all that its figures depend on."""
+
+    @property
+    @abstractmethod
+    def state_bytes(self) -> float:
+        """Parameters and optimizer, which a restart writes and reads."""
+
+    @abstractmethod
+    def front(self, degree: int, where: Where, menu: MenuSettings) -> Sequence[RankedLayout]:
+        """Layouts on so many devices that no other one beats in time and memory, the fastest first.
+
+        Raises:
+            PlanError: none is legal or fits.
+        """
+
+    @abstractmethod
+    def work(self, layout: Layout, device: DeviceType, costs: CostSettings) -> LayoutWork | GraphWork:
+        """What the ranks of a layout do in a step."""
+
+    @abstractmethod
+    def step_s(self, layout: Layout, order: str, where: Where) -> float:
+        """Seconds of a step of a layout."""
+
+    @abstractmethod
+    def step(self, layout: Layout, order: str, where: Where) -> StepTime:
+        """A step of a layout, with what it consists of."""
+
+
+@dataclass(frozen=True, eq=False)
+class TransformerType(JobType):
+    """Jobs that train a transformer.
+
+    Attributes:
+        shape: the model.
+        sequence_length: tokens of a sequence.
+    """
+
+    shape: TransformerShape
+    sequence_length: int
+    _kernels: dict[DeviceType, RememberedKernels] = field(default_factory=dict, repr=False)
+    _pricers: dict[tuple[DeviceType, int, str], Pricer] = field(default_factory=dict, repr=False)
+
+    @property
+    def digest(self) -> str:
+        """See `JobType.digest`."""
+        shape = PlannedTransformer.of(self.shape, self.sequence_length)
+        return files.digest("transformer", shape.model_dump(), self.global_batch)
+
+    @property
+    def state_bytes(self) -> float:
+        """See `JobType.state_bytes`."""
+        parameters = self.work(Layout(micro_batch=1, global_batch=1)).stages[0].parameters
+        return STATE_BYTES * parameters
+
+    def front(self, degree: int, where: Where, menu: MenuSettings) -> Sequence[RankedLayout]:
+        """See `JobType.front`; activations are computed again only where no layout fits otherwise, unless the menu says."""
+        try:
+            return self._front(degree, where, menu, {"recompute": ("none",)} | menu.kept)
+        except PlanError:
+            return self._front(degree, where, menu, menu.kept)
+
+    def _front(
+        self, degree: int, where: Where, menu: MenuSettings, kept: dict[str, tuple[object, ...]]
+    ) -> Sequence[RankedLayout]:
+        per_host = where.devices_per_host
+        request = MenuRequest(top=1, values=kept, tried=menu.orders)
+        space = LayoutSpace(self.shape, self.sequence_length, self.global_batch, per_host, request)
+        search = LayoutSearch(
+            space,
+            where.device,
+            where.device.memory_bytes,
+            where.wires,
+            where.costs.overlap_slowdown,
+            kernels=self._model(where),
+            within=WITHIN,
+        )
+        return search.run([degree]).front
+
+    def work(self, layout: Layout, device: DeviceType | None = None, costs: CostSettings | None = None) -> LayoutWork:
+        """See `JobType.work`; on all devices alike."""
+        return describe(self.shape, layout, self.sequence_length, checks=False)
+
+    def step_s(self, layout: Layout, order: str, where: Where) -> float:
+        """See `JobType.step_s`."""
+        return self._pricer(order, where).step_s(self.work(layout))
+
+    def step(self, layout: Layout, order: str, where: Where) -> StepTime:
+        """See `JobType.step`."""
+        return self._pricer(order, where).price_work(self.work(layout))
+
+    def _pricer(self, order: str, where: Where) -> Pricer:
+        key = where.device, id(where.wires), order  # the pricer holds the wires, so that the id stays theirs
+        if key not in self._pricers:
+            self._pricers[key] = Pricer(
+                device=where.device,
+                wires=where.wires,
+                slowdown=where.costs.overlap_slowdown,
+                kernels=self._model(where),
+                order=order,
+            )
+        return self._pricers[key]
+
+    def _model(self, where: Where) -> RememberedKernels:
+        if where.device not in self._kernels:
+            model = kernel_model(where.device, where.costs.kernels, where.costs.software)
+            self._kernels[where.device] = RememberedKernels(model.device, model.constants, model.software)
+        return self._kernels[where.device]
+
+
+@dataclass(frozen=True, eq=False)
+class GraphType(JobType):
+    """Jobs that train any other model, of which ops are known.
+
+    Attributes:
+        graph: of a step.
+    """
+
+    graph: JobGraph
+
+    @property
+    def digest(self) -> str:
+        """See `JobType.digest`."""
+        return files.digest("graph", self.graph.digest, self.graph.source, self.global_batch)
+
+    @property
+    def state_bytes(self) -> float:
+        """See `JobType.state_bytes`; gradients are left out of it."""
+        return (STATE_BYTES_PER_WEIGHT_BYTE - 1.0) * float(self.graph.parameter_bytes.sum())
+
+    def front(self, degree: int, where: Where, menu: MenuSettings) -> Sequence[RankedLayout]:
+        """See `JobType.front`."""
+        search = GraphSearch(
+            self.graph,
+            self.global_batch,
+            where.device,
+            where.device.memory_bytes,
+            where.devices_per_host,
+            where.wires,
+            where.costs,
+            MenuRequest(top=1, values={"pp": (1,)}, tried=menu.orders[:1]),
+        )
+        return search.run([degree]).front
+
+    def work(self, layout: Layout, device: DeviceType, costs: CostSettings) -> GraphWork:
+        """See `JobType.work`."""
+        return describe_graph(self.graph, layout, device, costs)
+
+    def step_s(self, layout: Layout, order: str, where: Where) -> float:
+        """See `JobType.step_s`."""
+        return _graph_pricer(order, where).step_s(self.work(layout, where.device, where.costs))
+
+    def step(self, layout: Layout, order: str, where: Where) -> StepTime:
+        """See `JobType.step`."""
+        return _graph_pricer(order, where).price_work(self.work(layout, where.device, where.costs))
+
+
+def _graph_pricer(order: str, where: Where) -> GraphPricer:
+    return GraphPricer(device=where.device, wires=where.wires, slowdown=where.costs.overlap_slowdown, order=order)
+
+
+def job_type(given: JobTypeSettings) -> JobType:
+    """A type of jobs as its settings name it.
+
+    Raises:
+        InputFileError, GraphError: the job is missing or wrong, or sequences do not go with it.
+    """
+    if given.transformer is not None:
+        shape, length = given.transformer.shape(given.name), given.transformer.sequence_length
+        return _transformer(given, shape, length)
+    assert given.job is not None, "settings have one of the two"
+    known = JobSource(given.job).shape()
+    if known is not None:
+        shape = known[0]
+        length = shape.default_sequence_length if given.sequence_length is None else given.sequence_length
+        return _transformer(given, shape, length)
+    if given.sequence_length is not None:
+        raise GraphError("the job has no sequences", field=f"{given.name}.sequence_length", value=given.sequence_length)
+    batch = given.global_batch if given.job.startswith("zoo:") else None
+    return GraphType(given.name, given.global_batch, JobSource(given.job).load(batch_size=batch).graph)
+
+
+def _transformer(given: JobTypeSettings, shape: TransformerShape, length: int) -> TransformerType:
+    if shape.learned_positions and length > shape.max_positions:
+        raise GraphError(f"has only {shape.max_positions} positions", field=f"{given.name}.sequence_length", value=length)
+    return TransformerType(given.name, given.global_batch, shape, length)

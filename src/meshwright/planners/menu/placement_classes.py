@@ -1,0 +1,188 @@
+"""Classes of placements of a job, the representative placement of each, and what messages cost there.
+
+The representative placement of ``g`` devices a host and ``h`` hosts a group takes the first devices of the first hosts that have
+room: ``h`` hosts in each of as many groups as it needs. What links a job has alone is what counts here: of a host the cards
+of the job's own ``g`` devices, of a leaf switch all uplinks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...clusters.cluster import Cluster
+from ...clusters.topologies.clos import ClosTopology
+from ...costs.collectives.groups import Fabric
+from ...costs.process_groups.group_network import (
+    AS_WIDE_AS_CARDS,
+    GroupNetwork,
+    HostNetwork,
+    PlacedNetwork,
+    Uplinks,
+    group_network,
+)
+from ...costs.settings import CostSettings
+
+
+class PlacementClass(NamedTuple):
+    """How a job is placed.
+
+    Attributes:
+        device_type: number of the type of its devices.
+        devices_per_host: of the job, on each of its hosts; a power of two.
+        hosts_per_group: of the job, in each of its groups of hosts; a power of two.
+    """
+
+    device_type: int
+    devices_per_host: int
+    hosts_per_group: int
+
+    @property
+    def position(self) -> tuple[int, int, int]:
+        """Where it stands in the arrays of a `MenuTable`."""
+        return self.device_type, self.devices_per_host.bit_length() - 1, self.hosts_per_group.bit_length() - 1
+
+
+@dataclass(frozen=True, eq=False)
+class PlacementClasses:
+    """All classes of a cluster.
+
+    Attributes:
+        cluster: where jobs run.
+        costs: choices of the cost model, as layouts are priced.
+    """
+
+    cluster: Cluster
+    costs: CostSettings
+    _wires: dict[object, GroupNetwork] = field(default_factory=dict, repr=False)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Device types, and numbers of powers of two of devices on a host and of hosts in a group."""
+        most_devices, most_hosts = int(np.bincount(self.cluster.device_host).max()), int(np.bincount(self.host_group).max())
+        return len(self.cluster.device_types), most_devices.bit_length(), most_hosts.bit_length()
+
+    @cached_property
+    def host_group(self) -> NDArray[np.int64]:
+        """The group of each host: those below one leaf switch, or all of the cluster."""
+        topology = self.cluster.topology
+        return topology.host_group if isinstance(topology, ClosTopology) else np.zeros(self.cluster.num_hosts, np.int64)
+
+    @cached_property
+    def first_device(self) -> NDArray[np.int64]:
+        """The first device of each host."""
+        return np.searchsorted(self.cluster.device_host, np.arange(self.cluster.num_hosts))
+
+    def of(self, degree: int) -> Iterator[PlacementClass]:
+        """Those in which the cluster has room for so many devices, the fewest hosts and groups first."""
+        kinds, most_devices, most_hosts = self.shape
+        for kind in range(kinds):
+            for devices_per_host in (2**k for k in reversed(range(most_devices)) if degree % 2**k == 0):
+                for hosts_per_group in (2**k for k in reversed(range(most_hosts))):
+                    one = PlacementClass(kind, devices_per_host, hosts_per_group)
+                    if self.hosts(one, degree) is not None:
+                        yield one
+
+    def hosts(self, one: PlacementClass, degree: int) -> NDArray[np.int64] | None:
+        """The hosts of the representative placement, rising; None where there is no room."""
+        wanted = degree // one.devices_per_host
+        if degree % one.devices_per_host or wanted % one.hosts_per_group:
+            return None
+        sizes = np.bincount(self.cluster.device_host)
+        has_room = (self.cluster.device_type[self.first_device] == one.device_type) & (sizes >= one.devices_per_host)
+        found: list[int] = []
+        for group in range(int(self.host_group.max()) + 1):
+            inside = np.flatnonzero(has_room & (self.host_group == group))[: one.hosts_per_group]
+            if len(inside) == one.hosts_per_group and len(found) < wanted:
+                found += inside.tolist()
+        return np.array(found, np.int64) if len(found) == wanted else None
+
+    def devices(self, one: PlacementClass, degree: int) -> NDArray[np.int64]:
+        """The devices of the representative placement, host by host."""
+        hosts = self.hosts(one, degree)
+        assert hosts is not None, "there is room for the class"
+        return (self.first_device[hosts][:, None] + np.arange(one.devices_per_host)).reshape(-1)
+
+    def wires(self, one: PlacementClass, degree: int, share: float = 1.0) -> GroupNetwork:
+        """What prices messages on the representative placement; one object for all that have the same prices.
+
+        Args:
+            one: the class.
+            degree: devices of the job.
+            share: of the network's bandwidth that the job has; read only where `can_share`.
+        """
+        whole = self._whole
+        if isinstance(whole, HostNetwork):
+            has_many = degree > one.devices_per_host * one.hosts_per_group
+            key: object = one.devices_per_host, one.hosts_per_group if has_many else 0, share
+            if key not in self._wires:
+                alone = self._of_cards(whole, one, has_many)
+                self._wires[key] = replace(alone, card_bytes_per_s=share * alone.card_bytes_per_s)
+        else:
+            key = one, degree
+            if key not in self._wires:
+                fabric = whole.fabric if isinstance(whole, PlacedNetwork) else Fabric.of(self.cluster, self.costs)
+                self._wires[key] = PlacedNetwork(fabric, self.devices(one, degree))
+        return self._wires[key]
+
+    def can_share(self, one: PlacementClass, degree: int) -> bool:
+        """Whether a job uses a network of which it may have a share: cards between hosts."""
+        return isinstance(self._whole, HostNetwork) and degree > one.devices_per_host
+
+    def link_s(self, one: PlacementClass, degree: int, sent_bytes: NDArray[np.float64]) -> float:
+        """Seconds in which the busiest link between hosts is busy.
+
+        A link is all cards of the job's devices on a host, out or in, or all uplinks of a leaf switch; elsewhere what one device
+        of a host reaches of another host.
+
+        Args:
+            one: the class.
+            degree: devices of the job.
+            sent_bytes: from host slot to host slot, ``(s, s)``.
+        """
+        hosts, topology = self.hosts(one, degree), self.cluster.topology
+        assert hosts is not None, "there is room for the class"
+        if isinstance(topology, ClosTopology):
+            busiest_bytes = max(sent_bytes.sum(axis=0).max(), sent_bytes.sum(axis=1).max())
+            busy_s = float(busiest_bytes) / self._card_bytes_per_s(one.devices_per_host)
+            groups = np.unique(self.host_group[hosts], return_inverse=True)[1]
+            among = np.zeros((int(groups.max()) + 1,) * 2)
+            np.add.at(among, (groups[:, None], groups[None, :]), sent_bytes)
+            np.fill_diagonal(among, 0.0)
+            trunk = topology.hosts_per_leaf * self._host_bytes_per_s / topology.oversubscription
+            return max(busy_s, float(max(among.sum(axis=0).max(), among.sum(axis=1).max())) / trunk)
+        first = self.first_device[hosts]
+        seconds = sent_bytes / self.cluster.bandwidth_bytes_per_s(first[:, None], first[None, :])
+        return float(max(seconds.sum(axis=0).max(), seconds.sum(axis=1).max()))
+
+    def _of_cards(self, whole: HostNetwork, one: PlacementClass, has_many: bool) -> HostNetwork:
+        """Hosts of fewer devices and cards, whose leaf switches have all their uplinks for them."""
+        if not isinstance(self.cluster.topology, ClosTopology):
+            return replace(whole, devices_per_host=one.devices_per_host)
+        cards, uplinks = self._card_bytes_per_s(one.devices_per_host), whole.uplinks
+        wanted = one.hosts_per_group * cards / (uplinks.hosts_per_leaf * self._host_bytes_per_s)
+        narrow = Uplinks(one.hosts_per_group, max(1.0, uplinks.oversubscription * wanted)) if has_many else AS_WIDE_AS_CARDS
+        return replace(whole, devices_per_host=one.devices_per_host, card_bytes_per_s=cards, uplinks=narrow)
+
+    def _card_bytes_per_s(self, devices: int) -> float:
+        """What the cards of the first devices of a host carry."""
+        topology = self.cluster.topology
+        assert isinstance(topology, ClosTopology), "no other hosts have cards"
+        cards = math.ceil(devices * topology.hosts.nics_per_host / topology.hosts.devices_per_host)
+        return cards * topology.hosts.nic_bandwidth_bytes_per_s
+
+    @property
+    def _host_bytes_per_s(self) -> float:
+        topology = self.cluster.topology
+        assert isinstance(topology, ClosTopology), "no other hosts have cards"
+        return topology.hosts.nics_per_host * topology.hosts.nic_bandwidth_bytes_per_s
+
+    @cached_property
+    def _whole(self) -> GroupNetwork:
+        return group_network(self.cluster, self.costs)

@@ -1,0 +1,127 @@
+"""What a menu is made of, as YAML spells it: types of jobs, and how far their layouts are looked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from ... import settings
+from ...packaged import Shipped
+from ...plans.rank_order import check_order
+from ...plans.transformer import PlannedTransformer
+from ..layouts.request import parse_keep
+
+SPACE = "tp=1|2|4|8,cp=1,pp=1|2|4|8|16,ep=1|4|8,virtual_stages=1|2|4,schedule=1f1b|interleaved,micro_batch=1|2|4|8|16,zero=0|1|3"
+"""What is tried of transformers unless a menu says otherwise. The cut by sequence takes both its values, ``dp`` what is left.
+Activations are computed again only where no layout fits otherwise."""
+
+PRESET = "preset:"
+
+JOB_TYPES = Shipped("job_types", "a list of job types", "job_types")
+
+
+class JobTypeSettings(settings.Settings):
+    """A type of jobs: a model with its batch.
+
+    Attributes:
+        name: for tables; no two of a list are equal.
+        job: ``zoo:NAME``, a ``config.json``, or any other job graph, which is cut by data parallelism alone.
+        transformer: in its place, the shape of a transformer with the length of its sequences.
+        global_batch: samples of a step over all ranks.
+        sequence_length: tokens of a sequence of ``job``; by default the model's own.
+    """
+
+    name: str = Field(min_length=1)
+    job: str | None = None
+    transformer: PlannedTransformer | None = None
+    global_batch: Annotated[int, Field(ge=1, le=2**31)]
+    sequence_length: int | None = Field(default=None, ge=1)
+
+    @model_validator(mode="after")
+    def _is_one_model(self) -> Self:
+        if (self.job is None) == (self.transformer is None):
+            raise ValueError(f"{self.name}: a job type has a job or a transformer, one of the two")
+        if self.transformer is not None and self.sequence_length is not None:
+            raise ValueError(f"{self.name}: sequence_length: stands under transformer")
+        return self
+
+
+class JobTypesSettings(settings.Settings):
+    """A file of job types."""
+
+    job_types: tuple[JobTypeSettings, ...] = Field(min_length=1)
+
+    @field_validator("job_types")
+    @classmethod
+    def _are_distinct(cls, job_types: tuple[JobTypeSettings, ...]) -> tuple[JobTypeSettings, ...]:
+        names = [one.name for one in job_types]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"{name} stands twice")
+        return job_types
+
+
+class MenuSettings(settings.Settings):
+    """``menu:`` of a scenario.
+
+    Attributes:
+        layouts: most entries of a type on one number of devices.
+        degrees: numbers of devices, powers of two.
+        keep: values of the layout's keys that are tried in place of those of `SPACE`, as ``plan --search --keep`` takes them.
+        orders: rank orders that are tried.
+        least_gain: a further entry is taken where it is faster than all others by such a share on some class of placements.
+    """
+
+    layouts: int = Field(default=4, ge=1, le=64)
+    degrees: tuple[Annotated[int, Field(ge=1, le=2**16)], ...] = Field(default=(1, 2, 4, 8, 16, 32, 64), min_length=1)
+    keep: str = ""
+    orders: tuple[str, ...] = Field(default=("tp-cp-dp-pp",), min_length=1)
+    least_gain: float = Field(default=0.01, ge=0, lt=1)
+
+    @field_validator("degrees")
+    @classmethod
+    def _are_powers_of_two(cls, degrees: tuple[int, ...]) -> tuple[int, ...]:
+        for degree in degrees:
+            if degree & (degree - 1):
+                raise ValueError(f"{degree} is no power of two")
+        if list(degrees) != sorted(set(degrees)):
+            raise ValueError("must rise, none twice")
+        return degrees
+
+    def check(self) -> None:
+        """Refuse keys, values and rank orders that no layout has.
+
+        Raises:
+            PlanError: there is one.
+        """
+        parse_keep(self.keep)
+        for order in self.orders:
+            check_order(order)
+
+    @property
+    def kept(self) -> dict[str, tuple[object, ...]]:
+        """By key of a layout, the values that are tried.
+
+        Raises:
+            PlanError: ``keep`` has an unknown key or value.
+        """
+        return parse_keep(SPACE) | parse_keep(self.keep)
+
+
+def load_job_types(spec: str | Path) -> tuple[JobTypeSettings, ...]:
+    """Job types by ``preset:NAME`` or by the path of their YAML; a relative path of a job starts at the file's folder.
+
+    Raises:
+        InputFileError: no such file or preset.
+        ConfigError: an unknown key or an impossible value.
+    """
+    text = str(spec)
+    path = JOB_TYPES.path(text.removeprefix(PRESET)) if text.startswith(PRESET) else Path(text)
+    found = settings.load(JobTypesSettings, path).job_types
+    return tuple(one.model_copy(update={"job": _resolved(one.job, path.parent)}) for one in found)
+
+
+def _resolved(job: str | None, folder: Path) -> str | None:
+    return str(folder / job) if job is not None and not job.startswith("zoo:") and (folder / job).exists() else job

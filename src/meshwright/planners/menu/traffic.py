@@ -1,0 +1,160 @@
+"""What a layout sends from host to host in a step: the flows of the event path, added up over a step.
+
+All groups along an axis send alike, so that the flows of the first one are taken for each. Which algorithm a collective takes is
+asked once for all payloads between two powers of two.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...clusters.cluster import Cluster
+from ...costs import collectives, flows
+from ...costs.network import RankNetwork
+from ...costs.process_groups.rank_groups import group_size, stage_groups, stage_pairs, stage_width
+from ...costs.routing import Routing
+from ...costs.settings import CostSettings
+from ...costs.work.graph_work import GraphWork
+from ...costs.work.operations import Message
+from ...costs.work.work import LayoutWork
+from ...plans.rank_order import numbers
+
+
+class Sent(NamedTuple):
+    """A message of a step.
+
+    Attributes:
+        message: what is sent.
+        groups: ranks of each group in the layout's own numbering, ``(g, k)``; of pairs the sender first.
+        times: how often in a step each group sends it, ``(g,)``.
+    """
+
+    message: Message
+    groups: NDArray[np.int64]
+    times: NDArray[np.float64]
+
+
+class SlotTraffic(NamedTuple):
+    """Between host slots.
+
+    Attributes:
+        sent_bytes: in a step, from slot to slot, ``(s, s)``; nothing within a slot.
+        streams: messages at once, of the kind that sends most from the one to the other, ``(s, s)``.
+        axes: along which anything is sent between slots.
+    """
+
+    sent_bytes: NDArray[np.float64]
+    streams: NDArray[np.int64]
+    axes: frozenset[str]
+
+
+def sent(work: LayoutWork | GraphWork) -> Iterator[Sent]:
+    """All messages of a step."""
+    layout = work.layout
+    pp, width, m = layout.pp, stage_width(layout), layout.num_micro_batches
+    times: dict[Message, NDArray[np.float64]] = {}
+
+    def add(message: Message, stage: int, number: float) -> None:
+        if message.payload_bytes > 0 and group_size(layout, message.axis) > 1:
+            times.setdefault(message, np.zeros(pp))[stage] += number
+
+    if isinstance(work, LayoutWork):
+        for chunk in work.chunks:
+            parts = ((work.layer, chunk.num_layers), (work.embedding, chunk.has_embedding), (work.head, chunk.has_head))
+            for block, number in parts:
+                for item in (*block.forward, *block.recompute, *block.backward):
+                    if isinstance(item, Message):
+                        add(item, chunk.stage, m * number)
+        ends = [(chunk % pp, (chunk + 1) % pp) for chunk in range(len(work.chunks) - 1)] if pp > 1 else []
+        for item in work.boundary:
+            assert isinstance(item, Message)
+            for source, target in [pair for one in ends for pair in (one, one[::-1])]:
+                if item.axis == "pp":
+                    yield Sent(item, stage_pairs(layout, source, target), np.full(width, float(m)))
+                else:
+                    add(item, target, m)
+        syncs = [(held.sync, held.gather) for held in work.stages]
+    else:
+        syncs = [(work.sync(stage), work.gather(stage)) for stage in range(pp)]
+    for stage, messages in enumerate(syncs):
+        for item in (one for items in messages for one in items if isinstance(one, Message)):
+            if item.axis != "ends":
+                add(item, stage, 1)
+            elif stage == 0:
+                yield Sent(item, stage_pairs(layout, 0, pp - 1), np.ones(width))
+    for message, by_stage in times.items():
+        first = stage_groups(layout, message.axis)
+        groups = (first + width * np.arange(pp)[:, None, None]).reshape(-1, first.shape[1])
+        yield Sent(message, groups, np.repeat(by_stage, len(first)))
+
+
+@dataclass(frozen=True, eq=False)
+class Traffic:
+    """Adds up flows.
+
+    Attributes:
+        cluster: where jobs run.
+        costs: choose the algorithms of collectives, and routes.
+    """
+
+    cluster: Cluster
+    costs: CostSettings
+    _known: dict[tuple[object, ...], NDArray[np.float64]] = field(default_factory=dict, repr=False)
+
+    def between_slots(
+        self, work: LayoutWork | GraphWork, order: str, devices: NDArray[np.int64], devices_per_host: int
+    ) -> SlotTraffic:
+        """What is sent between host slots.
+
+        Args:
+            work: of the layout.
+            order: of its ranks.
+            devices: of a placement, in rank order.
+            devices_per_host: of these.
+        """
+        place = numbers(work.layout, order)
+        slot = place // devices_per_host
+        own_devices = devices[place]
+        num_slots = len(devices) // devices_per_host
+        total, most = np.zeros((num_slots, num_slots)), np.zeros((num_slots, num_slots))
+        streams, axes = np.zeros((num_slots, num_slots), np.int64), set()
+        for message, groups, times in sent(work):
+            slots = slot[groups]
+            if (slots == slots[:, :1]).all():
+                continue
+            share = self._shares(message, own_devices[groups[int(np.argmax((slots != slots[:, :1]).any(axis=1)))]])
+            senders, receivers = np.nonzero(share)
+            pairs = slots[:, senders], slots[:, receivers]
+            sizes = times[:, None] * message.payload_bytes * share[senders, receivers]
+            now, at_once = np.zeros_like(total), np.zeros_like(streams)
+            np.add.at(now, pairs, sizes)
+            np.add.at(at_once, pairs, 1 * (sizes > 0))
+            np.fill_diagonal(now, 0.0)
+            total += now
+            streams, most = np.where(now > most, at_once, streams), np.maximum(now, most)
+            if now.any():
+                axes.add(message.axis)
+        return SlotTraffic(total, streams, frozenset(axes))
+
+    def _shares(self, message: Message, devices: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Payloads that a group sends from each of its ranks to each other one, ``(k, k)``."""
+        size = 2.0 ** round(math.log2(message.payload_bytes))
+        key = message.operation, size, devices.tobytes()
+        if key not in self._known:
+            network, ranks = RankNetwork(self.cluster, devices, routing=Routing.of(self.costs)), np.arange(len(devices))
+            if message.operation == "send_recv":
+                phases = flows.transfer(network, 0, 1, size)
+            else:
+                phases = collectives.of(self.costs).phases(network, ranks, size, message.operation)
+            found = np.zeros((len(devices), len(devices)))
+            for phase in phases:
+                for sender, receiver, flow_bytes in phase.flows:
+                    found[sender, receiver] += flow_bytes / size
+            self._known[key] = found
+        return self._known[key]

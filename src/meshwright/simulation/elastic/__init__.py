@@ -1,0 +1,1 @@
+"""Elastic jobs on measured applications: what a published simulator of Pollux computes, compiled."""

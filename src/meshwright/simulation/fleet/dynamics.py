@@ -1,0 +1,289 @@
+"""What happens in a fleet: jobs arrive, wait, start, share links, are resized and end; compiled, many episodes side by side.
+
+Time stands still while decisions are made. An action is
+
+- ``0``: pass. Jobs beyond the queue's capacity are refused, the last to come first, but none that has run; time goes on.
+- ``1 + (offer * entries_per_job + entry) * choices + choice``: the job on that place of offer runs by its entry of that number,
+  on hosts that the placement choice finds. A running job stops at its last whole step and starts again there, after the
+  seconds of a restart (`runs.restart_s`), in which it holds its devices and sends nothing; so does one that was paused.
+- with `PlacementRule.CONSTRUCT`, the next actions are hosts, one by one, until the job has as many as it needs.
+- ``first_pause + i``: the running job on offer ``i`` stops and waits.
+
+An event is an arrival, the end of a job, the end of a restart, or a round in which running jobs are offered too. After each
+one, jobs whose deadline no entry could meet any more leave the queue (`JobState.EXPIRED`), and actions are offered (`offers`);
+where nothing but passing is possible, the episode passes at once. Of events at one time ends come first, of the job that started
+first, then arrivals one by one, then rounds; restarts that end then have ended for all of them.
+
+A round comes every ``every_s`` seconds while there are jobs, the first so long after an arrival at an empty system. It lasts
+until the next pass, and each job that was started, resized, moved or paused in it comes up no more.
+
+An episode ends when all jobs have come and none runs; those that wait are refused.
+
+Links are shared as `sharing` says: whenever a job starts, stops or ends and when a restart ends, all step times are worked out
+anew. The end of a job is foreseen from its step time and its steps left, and stays as it was while its step time does.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...compiled import njit
+from .offers import offer, offer_hosts
+from .placing import find_hosts, largest_part
+from .runs import leave_queue, release, restart_s, run, stop
+from .shared_steps import share_links
+from .state import JobState, PlacementRule, Total
+
+
+@njit
+def start(problem, state, e):  # type: ignore[no-untyped-def]
+    """Empty the cluster of episode ``e`` and go to the first decision; its jobs have been written before."""
+    state.now_s[e] = 0.0
+    state.num_arrived[e] = 0
+    state.is_over[e] = False
+    state.next_round_s[e] = problem.every_s if problem.every_s > 0 else np.inf
+    state.in_round[e] = False
+    state.num_waiting[e] = 0
+    state.num_running[e] = 0
+    state.free[e] = problem.network.devices_per_host
+    state.owner[e] = -1
+    state.status[e] = JobState.TO_COME
+    state.entry[e] = -1
+    state.start_s[e] = np.nan
+    state.finish_s[e] = np.nan
+    state.done_steps[e] = 0.0
+    state.since_s[e] = 0.0
+    state.alone_s[e] = 0.0
+    state.hidden_s[e] = 0.0
+    state.step_s[e] = 0.0
+    state.place[e] = -1
+    state.is_taken[e] = False
+    state.num_restarts[e] = 0
+    state.held_device_s[e] = 0.0
+    state.shared_s[e] = 0.0
+    state.load[e] = 0.0
+    state.trunk_share[e] = 0.0
+    state.totals[e] = 0.0
+    state.was_offered[e] = False
+    state.building[e] = -1
+    state.num_built[e] = 0
+    advance(problem, state, e)
+
+
+@njit
+def act(problem, state, e, action):  # type: ignore[no-untyped-def]
+    """Carry out an action that is possible and go to the next decision."""
+    if state.building[e] >= 0:
+        _add_host(problem, state, e, action)
+    elif action == 0:
+        _pass(problem, state, e)
+        return
+    elif action >= 1 + (problem.visible_waiting + problem.visible_running) * problem.entries_per_job * len(problem.rule):
+        _pause(problem, state, e, _offered_running(problem, state, e, action))
+    else:
+        _place(problem, state, e, action)
+    if state.building[e] >= 0:
+        return
+    offer(problem, state, e)
+    if not state.can_act[e, 1:].any():
+        _pass(problem, state, e)
+
+
+@njit
+def _pass(problem, state, e):  # type: ignore[no-untyped-def]
+    _refuse(problem, state, e)
+    state.in_round[e] = False
+    advance(problem, state, e)
+
+
+@njit
+def advance(problem, state, e):  # type: ignore[no-untyped-def]
+    """Go from event to event until there is something to decide, or the episode is over."""
+    num_jobs = state.arrival_s.shape[1]
+    while True:
+        arrival = state.arrival_s[e, state.num_arrived[e]] if state.num_arrived[e] < num_jobs else np.inf
+        if arrival == np.inf and state.num_running[e] == 0:
+            _close(state, e)
+            return
+        end, ending, resume = np.inf, -1, np.inf
+        for i in range(state.num_running[e]):
+            job = state.running[e, i]
+            if state.finish_s[e, job] < end:
+                end, ending = state.finish_s[e, job], job
+            if state.since_s[e, job] > state.now_s[e]:
+                resume = min(resume, state.since_s[e, job])
+        has_work = state.num_running[e] + state.num_waiting[e] > 0
+        tick = state.next_round_s[e] if has_work else np.inf
+        time = min(min(arrival, end), min(tick, resume))
+        _let_pass(state, e, time)
+        if end == time:
+            _end(problem, state, e, ending)
+        elif arrival == time:
+            _arrive(problem, state, e)
+        elif tick == time:
+            state.next_round_s[e] += problem.every_s
+            state.in_round[e] = True
+            state.was_offered[e] = False
+        if resume == time:
+            share_links(problem, state, e)
+        if problem.every_s > 0 and not has_work:
+            state.next_round_s[e] = state.now_s[e] + problem.every_s
+        _expire(problem, state, e)
+        offer(problem, state, e)
+        if state.can_act[e, 1:].any():
+            return
+        _refuse(problem, state, e)
+        state.in_round[e] = False
+
+
+@njit
+def _close(state, e):  # type: ignore[no-untyped-def]
+    """The episode is over; jobs that still wait are refused."""
+    for i in range(state.num_waiting[e]):
+        state.status[e, state.waiting[e, i]] = JobState.REFUSED
+    state.totals[e, Total.BLOCKED] += state.num_waiting[e]
+    state.num_waiting[e] = 0
+    state.is_over[e] = True
+    state.can_act[e] = False
+
+
+@njit
+def _refuse(problem, state, e):  # type: ignore[no-untyped-def]
+    """Jobs beyond the queue's capacity leave, the last to come first; those that have run stay, and count."""
+    i = state.num_waiting[e] - 1
+    while state.num_waiting[e] > problem.queue_capacity and i >= 0:
+        job = state.waiting[e, i]
+        if np.isnan(state.start_s[e, job]):
+            state.status[e, job] = JobState.REFUSED
+            state.totals[e, Total.BLOCKED] += 1
+            leave_queue(state, e, job)
+        i -= 1
+
+
+@njit
+def _let_pass(state, e, time):  # type: ignore[no-untyped-def]
+    """Time goes on: sums grow and running jobs make their steps."""
+    passed = time - state.now_s[e]
+    state.now_s[e] = time
+    state.totals[e, Total.IN_SYSTEM_S] += passed * (state.num_waiting[e] + state.num_running[e])
+    state.totals[e, Total.WAITING_S] += passed * state.num_waiting[e]
+    for i in range(state.num_running[e]):
+        job = state.running[e, i]
+        held = state.num_hosts[e, state.place[e, job]] * state.part[e, state.place[e, job]]
+        state.held_device_s[e, job] += passed * held
+        state.totals[e, Total.HELD_DEVICE_S] += passed * held
+        ran = time - state.since_s[e, job]
+        if ran > 0:
+            steps = ran / state.step_s[e, job]
+            state.done_steps[e, job] += steps
+            state.shared_s[e, job] += steps * (state.step_s[e, job] - state.alone_s[e, job])
+            state.since_s[e, job] = time
+
+
+@njit
+def _arrive(problem, state, e):  # type: ignore[no-untyped-def]
+    job = state.num_arrived[e]
+    state.num_arrived[e] += 1
+    state.status[e, job] = JobState.WAITING
+    state.waiting[e, state.num_waiting[e]] = job
+    state.num_waiting[e] += 1
+
+
+@njit
+def _end(problem, state, e, job):  # type: ignore[no-untyped-def]
+    state.done_steps[e, job] = state.num_steps[e, job]
+    state.finish_s[e, job] = state.now_s[e]
+    state.status[e, job] = JobState.COMPLETED
+    state.totals[e, Total.MET if state.now_s[e] <= state.deadline_s[e, job] else Total.LATE] += 1
+    release(problem, state, e, job)
+    share_links(problem, state, e)
+
+
+@njit
+def _expire(problem, state, e):  # type: ignore[no-untyped-def]
+    """Waiting jobs whose deadline no entry could meet any more leave."""
+    i = 0
+    while i < state.num_waiting[e]:
+        job = state.waiting[e, i]
+        if state.deadline_s[e, job] < np.inf and state.now_s[e] + _fastest_s(problem, state, e, job) > state.deadline_s[e, job]:
+            state.status[e, job] = JobState.EXPIRED
+            state.totals[e, Total.BLOCKED] += 1
+            leave_queue(state, e, job)
+        else:
+            i += 1
+
+
+@njit
+def _fastest_s(problem, state, e, job):  # type: ignore[no-untyped-def]
+    """Seconds that the rest of a job takes at least."""
+    menu, kind = problem.menu, state.job_type[e, job]
+    least = np.inf
+    for entry in range(menu.first_entry[kind], menu.first_entry[kind + 1]):
+        least = min(least, menu.step_s[entry].min())
+    return least * (state.num_steps[e, job] - state.done_steps[e, job]) + restart_s(problem, state, e, job)
+
+
+@njit
+def _offered_running(problem, state, e, action):  # type: ignore[no-untyped-def]
+    first = 1 + (problem.visible_waiting + problem.visible_running) * problem.entries_per_job * len(problem.rule)
+    return state.offered[e, problem.visible_waiting + action - first]
+
+
+@njit
+def _pause(problem, state, e, job):  # type: ignore[no-untyped-def]
+    stop(problem, state, e, job)
+    state.was_offered[e, job] = True
+    state.status[e, job] = JobState.WAITING
+    state.finish_s[e, job] = np.nan
+    i = state.num_waiting[e]
+    while i > 0 and state.waiting[e, i - 1] > job:
+        state.waiting[e, i] = state.waiting[e, i - 1]
+        i -= 1
+    state.waiting[e, i] = job
+    state.num_waiting[e] += 1
+    share_links(problem, state, e)
+
+
+@njit
+def _place(problem, state, e, action):  # type: ignore[no-untyped-def]
+    choices = len(problem.rule)
+    choice, rest = (action - 1) % choices, (action - 1) // choices
+    number, place = rest % problem.entries_per_job, rest // problem.entries_per_job
+    job = state.offered[e, place]
+    entry = problem.menu.first_entry[state.job_type[e, job]] + number
+    if problem.rule[choice] == PlacementRule.CONSTRUCT:
+        state.building[e] = place
+        state.building_entry[e] = entry
+        state.num_built[e] = 0
+        if place >= problem.visible_waiting:
+            stop(problem, state, e, job)
+        offer_hosts(problem, state, e)
+        return
+    if place >= problem.visible_waiting:
+        stop(problem, state, e, job)
+    hosts = np.empty(problem.max_hosts, np.int64)
+    degree = problem.menu.degree[entry]
+    part = find_hosts(problem, state.free[e], state.load[e], degree, choice, hosts)
+    run(problem, state, e, job, entry, hosts, degree // part, part)
+
+
+@njit
+def _add_host(problem, state, e, host):  # type: ignore[no-untyped-def]
+    entry = state.building_entry[e]
+    degree = problem.menu.degree[entry]
+    part = largest_part(problem.network.devices_per_host, degree)
+    state.built[e, state.num_built[e]] = host
+    state.num_built[e] += 1
+    if state.num_built[e] < degree // part:
+        offer_hosts(problem, state, e)
+        return
+    job, count = state.offered[e, state.building[e]], state.num_built[e]
+    state.building[e] = -1
+    hosts = np.empty(count, np.int64)
+    taken = 0
+    for group in range(problem.network.num_groups):  # neighbouring ranks share a leaf switch
+        for i in range(count):
+            if problem.network.host_group[state.built[e, i]] == group:
+                hosts[taken] = state.built[e, i]
+                taken += 1
+    run(problem, state, e, job, entry, hosts, count, part)

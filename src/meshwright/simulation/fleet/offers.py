@@ -1,0 +1,144 @@
+"""What may be decided now: jobs on offer, how each degree could be placed, and the actions that are possible.
+
+The first ``visible_waiting`` jobs of the queue are on offer, and in a round the first ``visible_running`` jobs by start that
+neither restart nor have been decided in it; a running job may be paused, and placed as if its devices were free.
+
+A job may run by an entry on the hosts of a placement choice where these hosts are there, the entry is possible in their
+placement class, and a job that has run keeps to ``min_degree`` and ``max_degree``. A waiting job must also be able to meet its
+deadline that way, alone and with its restart, and start only while fewer than ``max_running`` jobs run. To construct takes
+enough hosts on which the entry is possible, however they lie, by the largest part of a host that divides its degree.
+
+To pass is possible unless time would stand still: where no job runs and none is to come, one that can start must.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...compiled import njit
+from .placing import can_run_on, find_hosts, largest_part, log2, placement_class
+from .runs import restart_s
+from .state import PlacementRule
+
+
+@njit
+def offer(problem, state, e):  # type: ignore[no-untyped-def]
+    """Which jobs are offered, how each degree could be placed, and which actions are possible."""
+    state.can_act[e] = False
+    state.can_act[e, 0] = True
+    state.offered[e] = -1
+    if state.num_waiting[e] > 0:
+        _find_placements(problem, state, e, 0, state.free[e])
+    for i in range(min(problem.visible_waiting, state.num_waiting[e])):
+        job = state.waiting[e, i]
+        state.offered[e, i] = job
+        if state.num_running[e] < problem.max_running:
+            _offer_job(problem, state, e, i, job, 0, state.free[e])
+    coming = state.num_arrived[e]
+    if state.num_running[e] == 0 and (coming == state.arrival_s.shape[1] or state.arrival_s[e, coming] == np.inf):
+        state.can_act[e, 0] = not state.can_act[e, 1:].any()
+    if not state.in_round[e]:
+        return
+    place = problem.visible_waiting
+    free = np.empty(state.free.shape[1], np.int64)
+    for i in range(state.num_running[e]):
+        job = state.running[e, i]
+        if place == len(state.offered[e]):
+            break
+        if state.was_offered[e, job] or state.since_s[e, job] > state.now_s[e]:
+            continue
+        state.offered[e, place] = job
+        free[:] = state.free[e]
+        held = state.place[e, job]
+        for j in range(state.num_hosts[e, held]):
+            free[state.hosts[e, held, j]] += state.part[e, held]
+        number = place - problem.visible_waiting
+        _find_placements(problem, state, e, 1 + number, free)
+        _offer_job(problem, state, e, place, job, 1 + number, free)
+        first = 1 + len(state.offered[e]) * problem.entries_per_job * len(problem.rule)
+        state.can_act[e, first + number] = True
+        place += 1
+
+
+@njit
+def offer_hosts(problem, state, e):  # type: ignore[no-untyped-def]
+    """The hosts that may be picked next."""
+    entry = state.building_entry[e]
+    part = largest_part(problem.network.devices_per_host, problem.menu.degree[entry])
+    state.can_act[e] = False
+    for host in range(state.free.shape[1]):
+        can = state.free[e, host] >= part and can_run_on(problem, entry, problem.network.host_type[host], part)
+        for i in range(state.num_built[e]):
+            can = can and state.built[e, i] != host
+        state.can_act[e, host] = can
+
+
+@njit
+def _find_placements(problem, state, e, number, free):  # type: ignore[no-untyped-def]
+    """How each degree could be placed by each choice on free devices."""
+    hosts = np.empty(problem.max_hosts, np.int64)
+    size = problem.network.devices_per_host
+    for d in range(len(problem.degrees)):
+        degree = problem.degrees[d]
+        for choice in range(len(problem.rule)):
+            if problem.rule[choice] == PlacementRule.CONSTRUCT:
+                part = largest_part(size, degree)
+                count = 0
+                for host in range(len(free)):
+                    count += free[host] >= part
+                can = degree // part <= min(count, problem.max_hosts)
+                state.part_index[e, number, d, choice] = log2(part) if can else -1
+                state.spread_index[e, number, d, choice] = 0
+                continue
+            part = find_hosts(problem, free, state.load[e], degree, choice, hosts)
+            if problem.rule[choice] == PlacementRule.NEAREST and part == largest_part(size, degree):
+                part = 0  # as packed
+            state.part_index[e, number, d, choice] = log2(part) if part > 0 else -1
+            if part > 0:
+                state.spread_index[e, number, d, choice] = placement_class(problem, hosts, degree // part)
+
+
+@njit
+def _offer_job(problem, state, e, place, job, number, free):  # type: ignore[no-untyped-def]
+    """The actions that a job on offer allows."""
+    menu, kind = problem.menu, state.job_type[e, job]
+    choices = len(problem.rule)
+    left = state.num_steps[e, job] - state.done_steps[e, job]
+    again_s = restart_s(problem, state, e, job)
+    begin = menu.first_entry[kind]
+    has_run = not np.isnan(state.start_s[e, job])
+    for entry in range(begin, menu.first_entry[kind + 1]):
+        d = problem.entry_degree[entry]
+        if has_run and not problem.min_degree <= problem.degrees[d] <= problem.max_degree:
+            continue
+        for choice in range(choices):
+            if state.part_index[e, number, d, choice] < 0:
+                continue
+            step_s = choice_step_s(problem, state, e, number, entry, choice)
+            if problem.rule[choice] == PlacementRule.CONSTRUCT and not _can_construct(problem, entry, free):
+                continue
+            if step_s == np.inf or (number == 0 and state.now_s[e] + (step_s * left + again_s) > state.deadline_s[e, job]):
+                continue
+            state.can_act[e, 1 + (place * problem.entries_per_job + entry - begin) * choices + choice] = True
+
+
+@njit
+def _can_construct(problem, entry, free):  # type: ignore[no-untyped-def]
+    """Whether there are hosts enough on which an entry is possible."""
+    degree = problem.menu.degree[entry]
+    part = largest_part(problem.network.devices_per_host, degree)
+    need = degree // part
+    for host in range(len(free)):
+        if free[host] >= part and can_run_on(problem, entry, problem.network.host_type[host], part):
+            need -= 1
+    return need <= 0
+
+
+@njit
+def choice_step_s(problem, state, e, number, entry, choice):  # type: ignore[no-untyped-def]
+    """Seconds of a step of an entry alone on the hosts that a placement choice finds; of a construction at best."""
+    d = problem.entry_degree[entry]
+    part = state.part_index[e, number, d, choice]
+    if problem.rule[choice] == PlacementRule.CONSTRUCT:
+        return problem.menu.step_s[entry, :, part].min()
+    return problem.menu.step_s[entry, problem.rule_type[choice], part, state.spread_index[e, number, d, choice]]

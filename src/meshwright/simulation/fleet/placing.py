@@ -1,0 +1,176 @@
+"""Hosts for a job: the placement rules, compiled.
+
+Every rule takes equally many devices ``g`` on each of ``n / g`` hosts of the choice's device type, group after group; each group
+gives as many hosts as are wanted still, or all that it has. Hosts are written in that order, so that neighbouring ranks share a
+leaf switch. Ties go to the lowest number.
+
+- `PACKED`: ``g`` is the largest part of a host that divides ``n``. The next group is, of those with hosts enough for all that
+  is wanted still, the one with the fewest such hosts; where none has enough, the one with the most; among equals the one with
+  the fewest free devices. Its fullest hosts are taken first.
+- `NEAREST`: the same with the largest ``g`` for which there are hosts; possible only where `PACKED` is not.
+- `SPREAD`: ``g`` as by `PACKED`. The next group is the one whose trunks carry least; among equals the one with the most free
+  devices. Its emptiest hosts are taken first.
+- `CONSTRUCT`: ``g`` as by `PACKED`; hosts are picked one by one, and put in the order of their groups, by picks within one.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...compiled import njit
+from .state import PlacementRule
+
+
+@njit
+def log2(number):  # type: ignore[no-untyped-def]
+    """Of a power of two; rounded down for other numbers."""
+    result = 0
+    while number > 1:
+        number >>= 1
+        result += 1
+    return result
+
+
+@njit
+def largest_part(devices_per_host, degree):  # type: ignore[no-untyped-def]
+    """The most devices of one host that a job of this degree takes: a power of two that divides it."""
+    part = 1
+    while part * 2 <= devices_per_host and degree % (part * 2) == 0:
+        part *= 2
+    return part
+
+
+@njit
+def find_hosts(problem, free, load, degree, choice, hosts):  # type: ignore[no-untyped-def]
+    """Write hosts for a job; devices a host, or 0 where there are none.
+
+    Args:
+        problem: the `FleetProblem`.
+        free: free devices of each host, ``(m,)``.
+        load: of each link, ``(L,)``.
+        degree: devices.
+        choice: index into ``problem.rule``.
+        hosts: where they go, ``(M,)``.
+    """
+    network = problem.network
+    rule, wanted_type = problem.rule[choice], problem.rule_type[choice]
+    part = largest_part(network.devices_per_host, degree)
+    num_hosts = len(free)
+    while True:
+        need = degree // part
+        count = 0
+        for host in range(num_hosts):
+            if free[host] >= part and network.host_type[host] == wanted_type:
+                count += 1
+        if count >= need and need <= len(hosts):
+            break
+        if rule != PlacementRule.NEAREST or part == 1:
+            return 0
+        part //= 2
+    available = np.zeros(network.num_groups, np.int64)
+    devices = np.zeros(network.num_groups, np.int64)
+    for host in range(num_hosts):
+        if network.host_type[host] == wanted_type:
+            devices[network.host_group[host]] += free[host]
+            available[network.host_group[host]] += free[host] >= part
+    found = 0
+    while found < need:
+        left = need - found
+        best = -1
+        for group in range(network.num_groups):
+            if available[group] == 0:
+                continue
+            if best < 0 or _is_better(problem, load, available, devices, left, rule, group, best):
+                best = group
+        found += _take(problem, free, part, wanted_type, rule, best, min(left, available[best]), hosts, found)
+        available[best] = 0
+    return part
+
+
+@njit
+def _is_better(problem, load, available, devices, left, rule, group, other):  # type: ignore[no-untyped-def]
+    """Whether a group is to be taken before another."""
+    if rule == PlacementRule.SPREAD:
+        mine, theirs = _trunk_load(problem, load, group), _trunk_load(problem, load, other)
+        return mine < theirs or (mine == theirs and devices[group] > devices[other])
+    holds, other_holds = available[group] >= left, available[other] >= left
+    if holds != other_holds:
+        return holds
+    if available[group] != available[other]:
+        return available[group] < available[other] if holds else available[group] > available[other]
+    return devices[group] < devices[other]
+
+
+@njit
+def _trunk_load(problem, load, group):  # type: ignore[no-untyped-def]
+    """The load of the busiest trunk on the way from a group to the next one by number; zero where there is but one group."""
+    network = problem.network
+    most = 0.0
+    if network.num_groups > 1:
+        row = group * network.num_groups + (group + 1) % network.num_groups
+        for i in range(network.way_first[row], network.way_first[row + 1]):
+            most = max(most, load[network.way_links[i]])
+    return most
+
+
+@njit
+def _take(problem, free, part, wanted_type, rule, group, count, hosts, first):  # type: ignore[no-untyped-def]
+    """Hosts of one group: the fullest that suit, by `SPREAD` the emptiest."""
+    network = problem.network
+    taken = 0
+    while taken < count:
+        best = -1
+        for place in range(network.group_first[group], network.group_first[group + 1]):
+            host = network.group_hosts[place]
+            if free[host] < part or network.host_type[host] != wanted_type:
+                continue
+            is_used = False
+            for i in range(first, first + taken):
+                is_used |= hosts[i] == host
+            if is_used:
+                continue
+            if best < 0 or (free[host] > free[best] if rule == PlacementRule.SPREAD else free[host] < free[best]):
+                best = host
+        hosts[first + taken] = best
+        taken += 1
+    return taken
+
+
+@njit
+def placement_class(problem, hosts, count):  # type: ignore[no-untyped-def]
+    """``log2`` of the hosts per group, rounded down."""
+    network = problem.network
+    groups = 0
+    seen = np.zeros(network.num_groups, np.bool_)
+    for i in range(count):
+        group = network.class_group[hosts[i]]
+        if not seen[group]:
+            seen[group] = True
+            groups += 1
+    return log2(count // groups)
+
+
+@njit
+def can_run_on(problem, entry, kind, part):  # type: ignore[no-untyped-def]
+    """Whether an entry is possible with so many devices a host of a type, however the hosts lie."""
+    menu = problem.menu
+    for spread in range(min(log2(menu.degree[entry] // part) + 1, menu.step_s.shape[3])):
+        if menu.step_s[entry, kind, log2(part), spread] == np.inf:
+            return False
+    return True
+
+
+@njit
+def step_on(problem, entry, hosts, count, part):  # type: ignore[no-untyped-def]
+    """Seconds of a step of an entry on some hosts alone, and its hidden network time: those of the slowest device type."""
+    network, menu = problem.network, problem.menu
+    spread, part_index = placement_class(problem, hosts, count), log2(part)
+    worst, hidden = 0.0, 0.0
+    for kind in range(menu.step_s.shape[1]):
+        for i in range(count):
+            if network.host_type[hosts[i]] == kind:
+                step = menu.step_s[entry, kind, part_index, spread]
+                if step > worst:
+                    worst, hidden = step, menu.hidden_s[entry, kind, part_index, spread]
+                break
+    return worst, hidden

@@ -1,0 +1,97 @@
+"""Jobs take devices, run and give them back."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...compiled import njit
+from .placing import step_on
+from .shared_steps import share_links
+from .state import JobState
+
+
+@njit
+def run(problem, state, e, job, entry, hosts, count, part):  # type: ignore[no-untyped-def]
+    """Start a job that holds no devices."""
+    network = problem.network
+    place = 0
+    while state.is_taken[e, place]:
+        place += 1
+    state.is_taken[e, place] = True
+    state.place[e, job] = place
+    state.num_hosts[e, place] = count
+    state.part[e, place] = part
+    state.trunk_share[e, place] = 0.0
+    for i in range(count):
+        host = hosts[i]
+        state.hosts[e, place, i] = host
+        state.free[e, host] -= part
+        left = part
+        for device in range(host * network.devices_per_host, (host + 1) * network.devices_per_host):
+            if left > 0 and state.owner[e, device] < 0:
+                state.owner[e, device] = job
+                left -= 1
+    delay = restart_s(problem, state, e, job)
+    if state.status[e, job] == JobState.WAITING:
+        leave_queue(state, e, job)
+    if np.isnan(state.start_s[e, job]):
+        state.start_s[e, job] = state.now_s[e]
+    state.status[e, job] = JobState.RUNNING
+    state.was_offered[e, job] = True
+    state.entry[e, job] = entry
+    state.since_s[e, job] = state.now_s[e] + delay
+    alone, hidden = step_on(problem, entry, hosts, count, part)
+    state.alone_s[e, job] = alone
+    state.hidden_s[e, job] = hidden
+    state.step_s[e, job] = alone
+    state.finish_s[e, job] = np.nan
+    state.running[e, state.num_running[e]] = job
+    state.num_running[e] += 1
+    share_links(problem, state, e)
+
+
+@njit
+def stop(problem, state, e, job):  # type: ignore[no-untyped-def]
+    """Take a running job off its devices; what it did since its last whole step is lost."""
+    state.done_steps[e, job] = np.floor(state.done_steps[e, job] + 1e-9)
+    state.num_restarts[e, job] += 1
+    release(problem, state, e, job)
+
+
+@njit
+def release(problem, state, e, job):  # type: ignore[no-untyped-def]
+    """Give back the devices of a running job."""
+    place, size = state.place[e, job], problem.network.devices_per_host
+    for i in range(state.num_hosts[e, place]):
+        host = state.hosts[e, place, i]
+        state.free[e, host] += state.part[e, place]
+        for device in range(host * size, (host + 1) * size):
+            if state.owner[e, device] == job:
+                state.owner[e, device] = -1
+    state.is_taken[e, place] = False
+    state.place[e, job] = -1
+    count = 0
+    for i in range(state.num_running[e]):
+        if state.running[e, i] != job:
+            state.running[e, count] = state.running[e, i]
+            count += 1
+    state.num_running[e] = count
+
+
+@njit
+def leave_queue(state, e, job):  # type: ignore[no-untyped-def]
+    """Take a job out of the queue."""
+    count = 0
+    for i in range(state.num_waiting[e]):
+        if state.waiting[e, i] != job:
+            state.waiting[e, count] = state.waiting[e, i]
+            count += 1
+    state.num_waiting[e] = count
+
+
+@njit
+def restart_s(problem, state, e, job):  # type: ignore[no-untyped-def]
+    """What the next start of a job costs: nothing before it has run, then the fixed time, and its state written and read."""
+    if np.isnan(state.start_s[e, job]):
+        return 0.0
+    return problem.restart_s + 2.0 * problem.menu.state_bytes[state.job_type[e, job]] / problem.storage_bytes_per_s

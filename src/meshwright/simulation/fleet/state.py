@@ -1,0 +1,279 @@
+"""What a fleet is (`FleetProblem`) and the state of many episodes of it (`FleetState`), as flat arrays.
+
+Legend: ``e`` episodes, ``k`` jobs of an episode, ``m`` hosts, ``n`` devices, ``L`` links, ``q`` places in the queue, ``R``
+places of running jobs, ``M`` most hosts of a job, ``v`` jobs that are offered (waiting ones, then running ones), ``s`` sets of
+placements (of waiting jobs, then of each running job that is offered), ``d`` degrees, ``p`` placement rules, ``a`` actions.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...numba_records import by_reference
+from .menu_table import MenuTable
+from .network import FleetNetwork
+
+
+class PlacementRule(IntEnum):
+    """How hosts are found for a job of ``n`` devices.
+
+    ``PACKED``: as many devices a host as there are, on the fewest hosts, then the fewest groups. ``SPREAD``: the same hosts'
+    parts in the groups whose trunks carry least. ``NEAREST``: smaller parts of hosts where whole ones are not free, in the
+    fewest groups. ``CONSTRUCT``: hosts picked one by one. `placing` tells their order.
+    """
+
+    PACKED = 0
+    SPREAD = 1
+    NEAREST = 2
+    CONSTRUCT = 3
+
+
+class JobState(IntEnum):
+    """Where a job of an episode is."""
+
+    TO_COME = 0
+    WAITING = 1
+    RUNNING = 2
+    COMPLETED = 3
+    REFUSED = 4
+    EXPIRED = 5
+
+
+class Total(IntEnum):
+    """Columns of `FleetState.totals`."""
+
+    IN_SYSTEM_S = 0
+    WAITING_S = 1
+    HELD_DEVICE_S = 2
+    BLOCKED = 3
+    LATE = 4
+    MET = 5
+
+
+class SharingMode(IntEnum):
+    """How jobs share links."""
+
+    NONE = 0
+    FAIR = 1
+    INTERLEAVED = 2
+
+
+@by_reference
+class FleetProblem(NamedTuple):
+    """A cluster, a menu and the rules of the game.
+
+    Attributes:
+        network: links, hosts and groups.
+        menu: what each entry takes and sends.
+        degrees: distinct degrees of the menu, rising, ``(d,)``.
+        entry_degree: index into ``degrees`` of each entry, ``(E,)``.
+        rule: `PlacementRule` of each placement choice, ``(p,)``.
+        rule_type: device type on which it looks for hosts, ``(p,)``.
+        sharing: `SharingMode`.
+        sharing_constants: of the sharing model.
+        queue_capacity: jobs that may wait between decisions.
+        visible_waiting, visible_running: offered jobs of each kind.
+        entries_per_job: most entries of a job type.
+        every_s: seconds between two rounds in which running jobs are offered, 0 for none.
+        restart_s: fixed seconds of a restart, which also writes and reads the state of the job.
+        storage_bytes_per_s: at which it does, each once.
+        min_degree, max_degree: of what a job that has run may get.
+        max_running, max_hosts: ``R`` and ``M``; no more jobs run at once, and none on more hosts.
+    """
+
+    network: FleetNetwork
+    menu: MenuTable
+    degrees: NDArray[np.int64]
+    entry_degree: NDArray[np.int64]
+    rule: NDArray[np.int64]
+    rule_type: NDArray[np.int64]
+    sharing: int
+    sharing_constants: NDArray[np.float64]
+    queue_capacity: int
+    visible_waiting: int
+    visible_running: int
+    entries_per_job: int
+    every_s: float
+    restart_s: float
+    storage_bytes_per_s: float
+    min_degree: int
+    max_degree: int
+    max_running: int
+    max_hosts: int
+
+    @property
+    def num_hosts(self) -> int:
+        """Hosts, ``m``."""
+        return len(self.network.host_group)
+
+    @property
+    def num_devices(self) -> int:
+        """Devices, ``n``."""
+        return self.num_hosts * self.network.devices_per_host
+
+    @property
+    def num_offers(self) -> int:
+        """Jobs that are offered at most, ``v``."""
+        return self.visible_waiting + self.visible_running
+
+    @property
+    def first_pause(self) -> int:
+        """The action that pauses the first running job on offer."""
+        return 1 + self.num_offers * self.entries_per_job * len(self.rule)
+
+    @property
+    def num_actions(self) -> int:
+        """Actions, ``a``: to pass, then offer x entry x placement, then pauses; hosts where a job is being placed."""
+        return max(self.first_pause + self.visible_running, self.num_hosts)
+
+
+@by_reference
+class FleetState(NamedTuple):
+    """The state of ``e`` episodes.
+
+    Attributes:
+        now_s: ``(e,)``.
+        num_arrived: ``(e,)``.
+        is_over: ``(e,)``.
+        next_round_s: when running jobs are offered next, ``(e,)``; infinite without rounds.
+        in_round: whether they are offered now, ``(e,)``.
+        waiting, num_waiting: job numbers by arrival, those that were paused among them, ``(e, q)`` and ``(e,)``.
+        running, num_running: job numbers by start, ``(e, R)`` and ``(e,)``.
+        free: free devices of each host, ``(e, m)``.
+        owner: job that holds each device, -1 for none, ``(e, n)``.
+        arrival_s, job_type, num_steps, deadline_s: of each job, ``(e, k)``.
+        requested: devices that its user asks for, ``(e, k)``.
+        status: `JobState`, ``(e, k)``.
+        entry: that a job runs by, or ran by last, ``(e, k)``; -1 before.
+        start_s: first start, nan before, ``(e, k)``.
+        finish_s: end as foreseen now, or as it was, ``(e, k)``.
+        done_steps: ``(e, k)``.
+        since_s: time of ``done_steps``, ``(e, k)``; later than now while a job restarts.
+        alone_s, hidden_s, step_s: of a step alone, hidden network time, and of a step among the others, ``(e, k)``.
+        place: place in ``hosts``, ``(e, k)``.
+        hosts, num_hosts, part: hosts of each running job, how many and devices on each, ``(e, R, M)``, ``(e, R)``, ``(e, R)``.
+        is_taken: places in use, ``(e, R)``.
+        num_restarts: how often a job was taken off its devices, ``(e, k)``.
+        held_device_s: device-seconds that each job has held, ``(e, k)``.
+        shared_s: seconds by which sharing has stretched a job's steps so far, ``(e, k)``.
+        load: share of each link that is busy, zero without sharing, ``(e, L)``.
+        trunk_share: share of the time for which each running job keeps the trunks of each group busy, by place,
+            ``(e, R, r)``; of one column and zero where hosts have no groups, zero without sharing.
+        totals: see `Total`, ``(e, 6)``.
+        offered: job on each place of offer, -1 for none, ``(e, v)``.
+        was_offered: running jobs that were decided in this round, ``(e, k)``.
+        part_index: ``log2`` of the devices a host by which a degree fits, -1 where it does not, ``(e, s, d, p)``.
+        spread_index: ``log2`` of the hosts of a group then, ``(e, s, d, p)``.
+        can_act: ``(e, a)``.
+        building: offer whose hosts are being picked, -1 for none, ``(e,)``.
+        building_entry: ``(e,)``.
+        built, num_built: hosts so far, ``(e, M)`` and ``(e,)``.
+    """
+
+    now_s: NDArray[np.float64]
+    num_arrived: NDArray[np.int64]
+    is_over: NDArray[np.bool_]
+    next_round_s: NDArray[np.float64]
+    in_round: NDArray[np.bool_]
+    waiting: NDArray[np.int64]
+    num_waiting: NDArray[np.int64]
+    running: NDArray[np.int64]
+    num_running: NDArray[np.int64]
+    free: NDArray[np.int64]
+    owner: NDArray[np.int64]
+    arrival_s: NDArray[np.float64]
+    job_type: NDArray[np.int64]
+    num_steps: NDArray[np.float64]
+    deadline_s: NDArray[np.float64]
+    requested: NDArray[np.int64]
+    status: NDArray[np.int64]
+    entry: NDArray[np.int64]
+    start_s: NDArray[np.float64]
+    finish_s: NDArray[np.float64]
+    done_steps: NDArray[np.float64]
+    since_s: NDArray[np.float64]
+    alone_s: NDArray[np.float64]
+    hidden_s: NDArray[np.float64]
+    step_s: NDArray[np.float64]
+    place: NDArray[np.int64]
+    hosts: NDArray[np.int64]
+    num_hosts: NDArray[np.int64]
+    part: NDArray[np.int64]
+    is_taken: NDArray[np.bool_]
+    num_restarts: NDArray[np.int64]
+    held_device_s: NDArray[np.float64]
+    shared_s: NDArray[np.float64]
+    load: NDArray[np.float64]
+    trunk_share: NDArray[np.float64]
+    totals: NDArray[np.float64]
+    offered: NDArray[np.int64]
+    was_offered: NDArray[np.bool_]
+    part_index: NDArray[np.int64]
+    spread_index: NDArray[np.int64]
+    can_act: NDArray[np.bool_]
+    building: NDArray[np.int64]
+    building_entry: NDArray[np.int64]
+    built: NDArray[np.int64]
+    num_built: NDArray[np.int64]
+
+
+def new_state(problem: FleetProblem, num_episodes: int, num_jobs: int) -> FleetState:
+    """Arrays for episodes that `dynamics.start` fills."""
+    e, k, n, m = num_episodes, num_jobs, problem.num_devices, problem.num_hosts
+    capacity = problem.max_running
+    sets = (e, 1 + problem.visible_running, len(problem.degrees), len(problem.rule))
+
+    def ints(*shape: int) -> NDArray[np.int64]:
+        return np.zeros(shape, np.int64)
+
+    return FleetState(
+        now_s=np.zeros(e),
+        num_arrived=ints(e),
+        is_over=np.ones(e, np.bool_),
+        next_round_s=np.zeros(e),
+        in_round=np.zeros(e, np.bool_),
+        waiting=ints(e, num_jobs if problem.every_s > 0 else min(num_jobs, problem.queue_capacity + 1)),
+        num_waiting=ints(e),
+        running=ints(e, capacity),
+        num_running=ints(e),
+        free=ints(e, m),
+        owner=ints(e, n),
+        arrival_s=np.zeros((e, k)),
+        job_type=ints(e, k),
+        num_steps=np.ones((e, k)),
+        deadline_s=np.full((e, k), np.inf),
+        requested=np.ones((e, k), np.int64),
+        status=ints(e, k),
+        entry=ints(e, k),
+        start_s=np.zeros((e, k)),
+        finish_s=np.zeros((e, k)),
+        done_steps=np.zeros((e, k)),
+        since_s=np.zeros((e, k)),
+        alone_s=np.zeros((e, k)),
+        hidden_s=np.zeros((e, k)),
+        step_s=np.zeros((e, k)),
+        place=ints(e, k),
+        hosts=ints(e, capacity, problem.max_hosts),
+        num_hosts=ints(e, capacity),
+        part=ints(e, capacity),
+        is_taken=np.zeros((e, capacity), np.bool_),
+        num_restarts=ints(e, k),
+        held_device_s=np.zeros((e, k)),
+        shared_s=np.zeros((e, k)),
+        load=np.zeros((e, len(problem.network.capacity_bytes_per_s))),
+        trunk_share=np.zeros((e, capacity, problem.network.num_groups if problem.network.num_groups < m else 1)),
+        totals=np.zeros((e, len(Total))),
+        offered=ints(e, problem.num_offers),
+        was_offered=np.zeros((e, k), np.bool_),
+        part_index=ints(*sets),
+        spread_index=ints(*sets),
+        can_act=np.zeros((e, problem.num_actions), np.bool_),
+        building=np.full(e, -1, np.int64),
+        building_entry=ints(e),
+        built=ints(e, problem.max_hosts),
+        num_built=ints(e),
+    )

@@ -1,0 +1,41 @@
+"""``meshwright evaluate`` on a benchmark of a fleet."""
+
+import json
+
+import pytest
+
+from ...fleet_samples import write_small_fleet
+
+RULES = ("fifo", "fixed-2")
+FEW = ("--set", "policies=[]", "--seeds", "2")
+
+
+@pytest.fixture
+def fleet_file(work):
+    return write_small_fleet(work)
+
+
+def test_the_table_the_verdict_and_the_files_tell_the_same(meshwright, fleet_file, work):
+    told = meshwright("evaluate", *RULES, "bound", "--benchmark", fleet_file.name, *FEW, "--out", "out", "--json", "-")
+    assert told.status == 0
+    found = json.loads(told.out)
+    assert found == json.loads((work / "out" / "results.json").read_text())
+    assert {row["policy"] for row in found["rows"]} == {*RULES, "bound"}
+    assert found["verdict"] in " ".join(told.err.split())
+    assert "lower bound" in told.err
+    assert found["verdict"].split(";")[0] in (work / "out" / "results.md").read_text()
+
+
+def test_bad_input_is_told_in_one_line(refused, fleet_file):
+    name = fleet_file.name
+    assert "did you mean 'sjf'" in refused("evaluate", "sjff", "--benchmark", name)
+    assert "--references: does not go with a benchmark of a fleet" in refused(
+        "evaluate", "--references", "linear-programme", "--benchmark", name
+    )
+    assert "restart_s: the key is missing" in refused(
+        "evaluate", "--benchmark", name, "--set", "fleet.elastic={every_s: 60, storage_gbytes_per_s: 1}"
+    )
+    assert "wants jobs with deadlines" in refused("evaluate", "--benchmark", name, "--set", "fleet.objective=deadline_met_rate")
+    assert "small has 8 devices" in refused("evaluate", "--benchmark", name, "--set", "fleet.menu.degrees=[16]")
+    assert "unknown benchmark (got 'llm-265')" in refused("evaluate", "--benchmark", "preset:llm-265")
+    assert "benchmark of a fleet" in refused("train", "train.yaml", "--set", f"benchmark={name}")

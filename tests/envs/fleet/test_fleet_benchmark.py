@@ -1,0 +1,56 @@
+"""Benchmarks of fleets by name and by path, beside those of scenarios."""
+
+import pytest
+
+from meshwright.envs.benchmark import benchmark_names, load_benchmark
+from meshwright.envs.benchmark_files import is_of_fleet
+from meshwright.envs.fleet.benchmark import fleet_benchmark_names, load_fleet_benchmark
+from meshwright.errors import ConfigError, MeshwrightError
+
+from ...fleet_samples import BENCHMARK
+
+
+@pytest.mark.parametrize("name", fleet_benchmark_names())
+def test_every_shipped_benchmark_bears_the_name_of_its_file_and_is_of_one_kind(name):
+    assert load_fleet_benchmark(f"preset:{name}").name == name
+    assert is_of_fleet(name)
+    assert name not in benchmark_names()
+    with pytest.raises(ConfigError, match="benchmark of a fleet, which `meshwright evaluate`"):
+        load_benchmark(f"preset:{name}")
+
+
+def test_a_benchmark_of_a_scenario_is_none_of_a_fleet():
+    assert not is_of_fleet("preset:quickstart")
+    with pytest.raises(ConfigError, match="is no benchmark of a fleet"):
+        load_fleet_benchmark("preset:quickstart")
+
+
+def test_changes_are_applied_and_paths_start_at_the_file(small_file):
+    found = load_fleet_benchmark(str(small_file), changes=["fleet.load=0.5", "num_seeds=7"])
+    assert (found.fleet.load, found.num_seeds) == (0.5, 7)
+    assert found.fleet.cluster == str(small_file.parent / "fleet-cluster.yaml")
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ("fleet.objective=deadline_met_rate", "wants jobs with deadlines"),
+        ("fleet.objective=blocking_rate", "with a queue and no deadlines"),
+        ("fleet.elastic={every_s: 60, storage_gbytes_per_s: 1}", "fleet.elastic.restart_s: the key is missing"),
+        ("fleet.menu.degrees=[1, 2, 4, 16]", "small has 8 devices (got 16)"),
+        ("fleet.requested={8: 1}", "no entry of the menu has so many devices"),
+        ("fleet.num_warmup_jobs=15", "must be less than num_jobs (16)"),
+        ("fleet.placements=[packd]", "did you mean 'packed'"),
+    ],
+)
+def test_what_cannot_be_is_told_by_its_key(small_file, change, told):
+    with pytest.raises(MeshwrightError) as error:
+        load_fleet_benchmark(str(small_file), changes=[change]).build()
+    assert told in str(error.value)
+
+
+def test_devices_that_no_job_can_use_are_refused(tmp_path, small_file):
+    (tmp_path / "fleet-cluster.yaml").write_text((small_file.parent / "fleet-cluster.yaml").read_text())
+    (tmp_path / "odd.yaml").write_text(BENCHMARK.replace("global_batch: 64", "global_batch: 1"))
+    with pytest.raises(MeshwrightError, match=r"menu\.degrees: no layout of small, large fits so many devices"):
+        load_fleet_benchmark(str(tmp_path / "odd.yaml")).build()

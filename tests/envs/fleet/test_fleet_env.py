@@ -1,0 +1,137 @@
+"""The environment as its users meet it: Gymnasium's contract, determinism, masks, many episodes as one, errors."""
+
+import re
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+from meshwright.envs.fleet.env import FleetEnv
+from meshwright.envs.fleet.observation import CANDIDATE, CONTEXT, GROUP, HOST, OFFER, RUNNING
+from meshwright.envs.fleet.reward import usual_step_s
+from meshwright.errors import ConfigError, PolicyError
+
+ID = "meshwright/JobPartitioning-v1"
+
+
+@pytest.fixture
+def env(small_fleet):
+    return FleetEnv(fleet=small_fleet, render_mode="ansi")
+
+
+def play(env, seed):
+    """All that an episode shows, by random possible actions."""
+    rng = np.random.default_rng(seed)
+    observation, info = env.reset(seed=seed)
+    seen, over = [(observation, 0.0, False, info)], False
+    while not over:
+        action = int(rng.choice(np.flatnonzero(observation["action_mask"])))
+        observation, reward, over, truncated, info = env.step(action)
+        assert not truncated
+        seen.append((observation, reward, over, info))
+    return seen
+
+
+def assert_same(one, other):
+    assert len(one) == len(other)
+    for (seen, *told), (seen_too, *told_too) in zip(one, other, strict=True):
+        assert told == told_too
+        for name, values in seen.items():
+            np.testing.assert_array_equal(values, seen_too[name], err_msg=name)
+
+
+def test_gymnasium_makes_it_and_finds_nothing_to_complain_of(small_fleet, recwarn):
+    made = gymnasium.make(ID, fleet=small_fleet, disable_env_checker=True)
+    check_env(made.unwrapped, skip_render_check=True)
+    assert not [one for one in recwarn if "action" in str(one.message)]
+
+
+def test_the_same_seed_gives_the_same_episode_and_another_one_another(env):
+    first = play(env, 3)
+    assert_same(first, play(env, 3))
+    assert len(first) != len(play(env, 4)) or first[1][0]["offers"].tobytes() != play(env, 4)[1][0]["offers"].tobytes()
+
+
+def test_every_job_is_accounted_for_at_the_end_and_rewards_sum_to_the_objective(env, small_fleet):
+    seen = play(env, 1)
+    counts = seen[-1][3]["episode_counts"]
+    assert counts["completed"] == sum(counts.values()) == 12  # 16 less warm-up and cool-down; nobody is turned away
+    record = env.record()
+    usual_s = record.num_steps * usual_step_s(small_fleet)[record.job_type]  # the same whatever is decided
+    paid_s = (record.finish_s - record.arrival_s - usual_s).sum()
+    assert sum(reward for _, reward, _, _ in seen) == pytest.approx(-paid_s / small_fleet.mean_duration_s, rel=1e-4)
+
+
+def test_an_impossible_action_counts_as_passing_and_is_told(env):
+    env.reset(seed=1)
+    impossible = int(np.flatnonzero(~env.action_masks())[0])
+    observation, reward, _, _, info = env.step(impossible)
+    assert not info["was_possible"]
+    env.reset(seed=1)
+    passed = env.step(0)
+    assert passed[4]["was_possible"]
+    assert reward == passed[1]
+    np.testing.assert_array_equal(observation["offers"], passed[0]["offers"])
+
+
+def test_no_number_of_an_action_is_refused_and_so_is_a_step_after_the_end(env):
+    with pytest.raises(PolicyError, match="over or has not begun"):
+        env.step(0)
+    env.reset(seed=0)
+    with pytest.raises(PolicyError, match=f"actions are 0 to {env.action_space.n - 1}"):
+        env.step(env.action_space.n)
+    with pytest.raises(ConfigError, match="unknown reset option"):
+        env.reset(options={"speed": 2})
+
+
+def test_many_episodes_side_by_side_are_what_each_is_alone(env, small_fleet):
+    num = 3
+    made = gymnasium.make_vec(ID, num_envs=num, fleet=small_fleet)
+    alone = [play(env, seed) for seed in range(num)]
+    rngs = [np.random.default_rng(seed) for seed in range(num)]
+    observation, _ = made.reset(seed=0)
+    for step in range(1, max(map(len, alone))):
+        actions = [
+            int(rng.choice(np.flatnonzero(mask))) if mask.any() and step < len(seen) else 0
+            for rng, mask, seen in zip(rngs, observation["action_mask"], alone, strict=True)
+        ]
+        observation, rewards, over, _, _ = made.step(np.array(actions))
+        for e, seen in enumerate(alone):
+            if step < len(seen):
+                assert (rewards[e], over[e]) == (np.float32(seen[step][1]), seen[step][2])
+                for name, values in seen[step][0].items():
+                    np.testing.assert_array_equal(observation[name][e], values)
+            elif step == len(seen):  # it begins anew
+                assert (rewards[e], over[e]) == (0.0, False)
+                assert observation["action_mask"][e].any()
+
+
+def test_the_menu_tells_what_each_number_of_an_action_means(env, small_fleet):
+    lines = env.unwrapped.menu()
+    assert [line["devices"] for line in lines] == small_fleet.problem.menu.degree.tolist()
+    assert {line["job_type"] for line in lines} == {"small", "large"}
+    assert lines[0]["layout_name"] == "one device"
+    first, choices = lines[0], len(small_fleet.problem.rule)
+    env.reset(seed=1)
+    job = int(env._batch.state.offered[0, 0])
+    action = 1 + (0 * small_fleet.problem.entries_per_job + first["entry"]) * choices
+    env.step(action)
+    chosen = env.record().entry[job]
+    assert small_fleet.problem.menu.degree[chosen] == 1
+
+
+def test_the_text_shows_every_device_and_names_the_jobs(env):
+    env.reset(seed=1)
+    text = env.render()
+    assert "8 of 8 devices free, 0 jobs run, 1 wait" in text
+    env.step(int(np.flatnonzero(env.action_masks())[-1]))
+    grid = env.render().splitlines()[1:3]
+    assert sum(line.count(".") for line in grid) == env._batch.state.free[0].sum()
+
+
+def test_the_datasheet_tells_the_numbers_of_features():
+    told = dict(re.findall(r"``(\w+)`` +\(\w, (\d+)\)", FleetEnv.__doc__))
+    names = {"hosts": HOST, "groups": GROUP, "running": RUNNING, "offers": OFFER, "candidates": CANDIDATE}
+    assert told == {key: str(len(features)) for key, features in names.items()}
+    assert f"``context``        ({len(CONTEXT)},)" in FleetEnv.__doc__

@@ -1,0 +1,108 @@
+"""Figures of an episode: worked by hand, equal to the objectives, and never better than the bound."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from meshwright.envs.fleet.batch import FleetBatch
+from meshwright.envs.fleet.objective import objective_value
+from meshwright.envs.fleet.record import FleetRecord
+from meshwright.evaluation.fleet.bounds import least_mean_completion_s
+from meshwright.evaluation.fleet.episodes import play_episodes
+from meshwright.evaluation.fleet.metrics import fleet_metrics
+from meshwright.evaluation.fleet.objectives import OBJECTIVES
+from meshwright.evaluation.fleet.policies import fleet_player
+from meshwright.simulation.fleet.state import JobState, Total
+
+RULES = ("fifo", "sjf+backfill", "fixed-1", "goodput-shares", "random")
+
+
+def three_jobs():
+    """Of ten steps each: the first runs alone on one device, the second waits and runs on two, the third is refused."""
+    totals = np.zeros(len(Total))
+    totals[Total.HELD_DEVICE_S] = 40.0 + 2 * 36.0
+    nan = np.nan
+    return FleetRecord(
+        end_s=56.0,
+        arrival_s=np.array([0.0, 10.0, 30.0]),
+        start_s=np.array([0.0, 20.0, nan]),
+        finish_s=np.array([40.0, 56.0, nan]),
+        deadline_s=np.full(3, np.inf),
+        job_type=np.zeros(3, np.int64),
+        entry=np.array([0, 1, -1]),
+        num_steps=np.full(3, 10.0),
+        status=np.array([JobState.COMPLETED, JobState.COMPLETED, JobState.REFUSED]),
+        num_restarts=np.array([0, 3, 0]),
+        held_device_s=np.array([40.0, 72.0, 0.0]),
+        shared_s=np.array([0.0, 6.0, 0.0]),
+        totals=totals,
+    )
+
+
+FOUR_DEVICES = SimpleNamespace(
+    settings=SimpleNamespace(counted=slice(0, 3), deadline=None),
+    cluster=SimpleNamespace(num_devices=4),
+    problem=SimpleNamespace(degrees=np.array([1, 2]), menu=SimpleNamespace(work_device_s=np.array([4.0]))),
+    best_step_s=np.array([[4.0, 3.0]]),  # 4 s on one device, 3 s on two
+)
+
+
+def test_three_jobs_worked_by_hand():
+    found = fleet_metrics(three_jobs(), FOUR_DEVICES)
+    wanted = {
+        "mean_completion_s": (40 + 46) / 2,
+        "p50_completion_s": 43,
+        "p95_completion_s": 40 + 0.95 * 6,
+        "p99_completion_s": 40 + 0.99 * 6,
+        "mean_wait_s": (0 + 10) / 2,
+        "makespan_s": 56,
+        "blocking_rate": 1 / 3,
+        "late_rate": 0,
+        "deadline_met_rate": None,
+        # The first shares the cluster with 30 of its 40 s: 1.75 jobs, 4 / 1.75 = 2.3 devices, so 10 steps of 3 s on two of them.
+        # The second with 30 of 46 s: 1.65 jobs, 2.4 devices, as many.
+        "mean_finish_time_fairness": (40 / 30 + 46 / 30) / 2,
+        "p95_finish_time_fairness": 40 / 30 + 0.95 * 6 / 30,
+        "devices_held": 112 / (4 * 56),
+        "devices_useful": 2 * 10 * 4 / (4 * 56),
+        "sharing_slowdown": 6 / (40 + 36 - 6),
+        "mean_devices": 112 / (40 + 36),
+        "restarts_per_job": 1,
+        "device_hours": 112 / 3600,
+    }
+    assert set(found) == set(wanted)
+    assert found == pytest.approx(wanted)
+
+
+def test_the_figures_are_the_objectives_that_training_validates_by(small_fleet):
+    batch = FleetBatch(small_fleet, 1, observes=False)
+    batch.reset(0, np.random.default_rng(5))
+    fleet_player("fifo", small_fleet).play(batch, [5])
+    found = fleet_metrics(FleetRecord.of(batch.state, 0), small_fleet)
+    for objective in OBJECTIVES:
+        if objective != "deadline_met_rate":
+            chosen = small_fleet.settings.model_copy(update={"objective": objective})
+            assert found[objective] == pytest.approx(objective_value(chosen, batch.state, 0), abs=1e-12), objective
+
+
+def test_no_policy_beats_the_bound(small_fleet):
+    seeds = range(5)
+    bounds = [least_mean_completion_s(small_fleet, small_fleet.sample(np.random.default_rng(seed))) for seed in seeds]
+    for rule in RULES:
+        records, _, _ = play_episodes(fleet_player(rule, small_fleet), small_fleet, seeds)
+        for record, bound in zip(records, bounds, strict=True):
+            assert fleet_metrics(record, small_fleet)["mean_completion_s"] >= bound
+
+
+def test_the_bound_worked_by_hand():
+    # Four devices finish 10 steps of 4 device-seconds in 10 s, and a job alone takes 30 s. Four jobs at once: 10, 20, 30 and
+    # 40 s, 25 in the mean, less than the 30 s of each alone. With eight: 10 to 80 s, 45 in the mean.
+    fleet = SimpleNamespace(**{**vars(FOUR_DEVICES), "settings": SimpleNamespace(counted=slice(None))})
+    for count, mean_s in ((4, 30.0), (8, 45.0)):
+        jobs = SimpleNamespace(arrival_s=np.zeros(count), job_type=np.zeros(count, np.int64), num_steps=np.full(count, 10.0))
+        assert least_mean_completion_s(fleet, jobs) == pytest.approx(mean_s)
+    # A long job (100 s of the cluster) that a short one (10 s) interrupts 20 s after its arrival: 110 and 10 s.
+    jobs = SimpleNamespace(arrival_s=np.array([0.0, 20.0]), job_type=np.zeros(2, np.int64), num_steps=np.array([100.0, 10.0]))
+    alone_s = (300.0 + 30.0) / 2
+    assert least_mean_completion_s(fleet, jobs) == pytest.approx(max(alone_s, (110.0 + 10.0) / 2))

@@ -1,0 +1,395 @@
+"""A fleet by brute force: jobs, hosts and a queue as objects, loops over everything, Python's own numbers.
+
+Written from what `simulation.fleet` documents. Sizes of parts of hosts and groups are kept as they are (1, 2, 4, ...), where the
+compiled simulator keeps their logarithms. `step_times` of the sharing model is taken as it is.
+"""
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from meshwright.simulation.fleet.sharing import step_times
+from meshwright.simulation.fleet.state import JobState, PlacementRule, SharingMode, Total
+
+PASS = 0
+
+
+def rounded_down(number):
+    """The largest power of two that is not above a number."""
+    return 1 << (number.bit_length() - 1)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A row of the menu; times by (device type, devices a host, hosts a group), flows by devices a host."""
+
+    number: int
+    degree: int
+    step_s: dict[tuple[int, int, int], float]
+    hidden_s: dict[tuple[int, int, int], float]
+    flows: dict[int, list[tuple[int, int, float, float]]]
+
+    def can_run_on(self, kind, part):
+        need = self.degree // part
+        return all(s < math.inf for (k, g, h), s in self.step_s.items() if (k, g) == (kind, part) and h <= rounded_down(need))
+
+
+@dataclass(eq=False)
+class Host:
+    number: int
+    group: int
+    class_group: int
+    kind: int
+    owners: list["Job | None"]
+
+    @property
+    def free(self):
+        return self.owners.count(None)
+
+
+@dataclass(eq=False)
+class Job:
+    number: int
+    kind: int
+    arrival_s: float
+    steps: float
+    deadline_s: float
+    status: JobState = JobState.TO_COME
+    entry: Entry | None = None
+    hosts: list[Host] = field(default_factory=list)
+    part: int = 0
+    start_s: float | None = None
+    finish_s: float | None = None
+    left_s: float | None = None
+    """When it left: as it ended, or as it was turned away."""
+    done: float = 0.0
+    since_s: float = 0.0
+    alone_s: float = 0.0
+    hidden_s: float = 0.0
+    step_s: float = 0.0
+    restarts: int = 0
+    held_device_s: float = 0.0
+    shared_s: float = 0.0
+    trunk_share: list[float] = field(default_factory=list)
+
+
+def read_menu(table):
+    """The entries of each job type."""
+    sizes = table.step_s.shape[1:]
+    menu = []
+    for first, last in zip(table.first_entry[:-1].tolist(), table.first_entry[1:].tolist(), strict=True):
+        menu.append([])
+        for e in range(first, last):
+            classes = {(k, 2**g, 2**h): (k, g, h) for k, g, h in np.ndindex(*sizes)}
+            flows = {}
+            for g in range(sizes[1]):
+                rows = range(table.flow_first[e * sizes[1] + g], table.flow_first[e * sizes[1] + g + 1])
+                columns = (table.flow_from, table.flow_to, table.flow_bytes, table.flow_streams)
+                flows[2**g] = [tuple(column[row].item() for column in columns) for row in rows]
+            step_s = {key: table.step_s[e][at].item() for key, at in classes.items()}
+            hidden_s = {key: table.hidden_s[e][at].item() for key, at in classes.items()}
+            menu[-1].append(Entry(e, int(table.degree[e]), step_s, hidden_s, flows))
+    return menu
+
+
+class PlainFleet:
+    """One episode; `play` yields the actions that are possible at each decision and is sent the one chosen."""
+
+    def __init__(self, problem, arrival_s, job_type, num_steps, deadline_s):
+        self.problem = problem
+        self.menu = read_menu(problem.menu)
+        network, size = problem.network, problem.network.devices_per_host
+        groups = zip(network.host_group.tolist(), network.class_group.tolist(), network.host_type.tolist(), strict=True)
+        self.hosts = [Host(i, *of, [None] * size) for i, of in enumerate(groups)]
+        rows, links = network.way_first.tolist(), network.way_links.tolist()
+        pairs = np.ndindex(network.num_groups, network.num_groups)
+        self.ways = {pair: links[rows[i] : rows[i + 1]] for i, pair in enumerate(pairs)}
+        self.capacity = network.capacity_bytes_per_s.tolist()
+        self.choices = list(zip(map(PlacementRule, problem.rule.tolist()), problem.rule_type.tolist(), strict=True))
+        columns = (column.tolist() for column in (job_type, arrival_s, num_steps, deadline_s))
+        self.jobs = [Job(number, *of) for number, of in enumerate(zip(*columns, strict=True))]
+        self.to_come = list(self.jobs)
+        self.waiting: list[Job] = []
+        self.running: list[Job] = []
+        self.now_s = 0.0
+        self.next_round_s = problem.every_s
+        self.in_round = False
+        self.decided: set[Job] = set()
+        self.load = [0.0] * len(self.capacity)
+        self.num_trunks = network.num_groups if network.num_groups < len(self.hosts) else 0
+        self.totals = dict.fromkeys(Total, 0.0)
+
+    # Time.
+
+    def play(self):
+        while self.to_come or self.running:
+            self.next_event()
+            self.expire()
+            yield from self.decide()
+        for job in list(self.waiting):
+            self.turn_away(job, JobState.REFUSED)
+
+    def next_event(self):
+        arrival_s = self.to_come[0].arrival_s if self.to_come else math.inf
+        end_s = min((job.finish_s for job in self.running), default=math.inf)
+        restarting = [job for job in self.running if job.since_s > self.now_s]
+        was_empty = not self.running and not self.waiting
+        round_s = self.next_round_s if self.problem.every_s and not was_empty else math.inf
+        self.pass_time(min([arrival_s, end_s, round_s, *(job.since_s for job in restarting)]))
+        if end_s == self.now_s:
+            self.end(next(job for job in self.running if job.finish_s == self.now_s))
+        elif arrival_s == self.now_s:
+            job = self.to_come.pop(0)
+            job.status = JobState.WAITING
+            self.waiting.append(job)
+            if was_empty:
+                self.next_round_s = self.now_s + self.problem.every_s
+        elif round_s == self.now_s:
+            self.next_round_s += self.problem.every_s
+            self.in_round = True
+            self.decided = set()
+        if any(job.since_s == self.now_s for job in restarting):
+            self.share()
+
+    def pass_time(self, until_s):
+        passed = until_s - self.now_s
+        assert passed >= 0
+        self.now_s = until_s
+        self.totals[Total.IN_SYSTEM_S] += passed * (len(self.waiting) + len(self.running))
+        self.totals[Total.WAITING_S] += passed * len(self.waiting)
+        for job in self.running:
+            held = passed * sum(host.owners.count(job) for host in self.hosts)
+            job.held_device_s += held
+            self.totals[Total.HELD_DEVICE_S] += held
+            if until_s > job.since_s:
+                steps = (until_s - job.since_s) / job.step_s
+                job.done += steps
+                job.shared_s += steps * (job.step_s - job.alone_s)
+                job.since_s = until_s
+
+    def end(self, job):
+        job.done = job.steps
+        job.status, job.finish_s, job.left_s = JobState.COMPLETED, self.now_s, self.now_s
+        self.totals[Total.MET if self.now_s <= job.deadline_s else Total.LATE] += 1
+        self.release(job)
+        self.share()
+
+    def expire(self):
+        for job in list(self.waiting):
+            fastest_s = min(s for entry in self.menu[job.kind] for s in entry.step_s.values())
+            if self.now_s + (fastest_s * (job.steps - job.done) + self.restart_s(job)) > job.deadline_s:
+                self.turn_away(job, JobState.EXPIRED)
+
+    def turn_away(self, job, status):
+        self.waiting.remove(job)
+        job.status, job.left_s = status, self.now_s
+        self.totals[Total.BLOCKED] += 1
+
+    # Decisions.
+
+    def decide(self):
+        while (possible := self.possible()).keys() - {PASS}:
+            action = yield set(possible)
+            if action == PASS:
+                break
+            what, *about = possible[action]
+            yield from what(*about)
+        self.in_round = False
+        for job in reversed(list(self.waiting)):
+            if len(self.waiting) > self.problem.queue_capacity and job.start_s is None:
+                self.turn_away(job, JobState.REFUSED)
+
+    def possible(self):
+        """What each action that is possible does."""
+        actions = {PASS: None}
+        free = {host: host.free for host in self.hosts}
+        for place, job in enumerate(self.waiting[: self.problem.visible_waiting]):
+            if len(self.running) < self.problem.max_running:
+                actions |= self.placements(place, job, free)
+        offered = [job for job in self.running if job not in self.decided and job.since_s <= self.now_s]
+        num_offers = self.problem.visible_waiting + self.problem.visible_running
+        first_pause = 1 + num_offers * self.problem.entries_per_job * len(self.choices)
+        for i, job in enumerate(offered[: self.problem.visible_running] if self.in_round else ()):
+            own = free | {host: free[host] + job.part for host in job.hosts}
+            actions |= self.placements(self.problem.visible_waiting + i, job, own)
+            actions[first_pause + i] = self.pause, job
+        if not self.to_come and not self.running and len(actions) > 1:
+            del actions[PASS]
+        return actions
+
+    def placements(self, place, job, free):
+        actions, found = {}, {}
+        for number, entry in enumerate(self.menu[job.kind]):
+            if job.start_s is not None and not self.problem.min_degree <= entry.degree <= self.problem.max_degree:
+                continue
+            for choice, (rule, kind) in enumerate(self.choices):
+                if rule == PlacementRule.CONSTRUCT:
+                    step_s = self.step_of_construction(entry, free)
+                    does = self.construct, job, entry
+                else:
+                    key = entry.degree, choice
+                    found[key] = found.get(key) or self.find(entry.degree, rule, kind, free)
+                    part, hosts = found[key]
+                    step_s = entry.step_s[kind, part, self.hosts_a_group(hosts)] if hosts else math.inf
+                    does = self.place, job, entry, part, hosts
+                end_s = self.now_s + (step_s * (job.steps - job.done) + self.restart_s(job))
+                if step_s < math.inf and (job in self.running or end_s <= job.deadline_s):
+                    actions[1 + (place * self.problem.entries_per_job + number) * len(self.choices) + choice] = does
+        return actions
+
+    def step_of_construction(self, entry, free):
+        part = self.largest_part(entry.degree)
+        need = entry.degree // part
+        hosts = [host for host in self.hosts if free[host] >= part and entry.can_run_on(host.kind, part)]
+        if need > min(len(hosts), self.problem.max_hosts):
+            return math.inf
+        return min(step_s for (_, g, _), step_s in entry.step_s.items() if g == part)
+
+    def place(self, job, entry, part, hosts):
+        if job in self.running:
+            self.stop(job)
+        self.run(job, entry, part, hosts)
+        return ()
+
+    def construct(self, job, entry):
+        if job in self.running:
+            self.stop(job)
+        part = self.largest_part(entry.degree)
+        suit = [host for host in self.hosts if host.free >= part and entry.can_run_on(host.kind, part)]
+        picked = []
+        while len(picked) < entry.degree // part:
+            picked.append(self.hosts[(yield {host.number for host in suit if host not in picked})])
+        self.run(job, entry, part, sorted(picked, key=lambda host: host.group))
+
+    def pause(self, job):
+        self.stop(job)
+        self.decided.add(job)
+        job.status, job.finish_s = JobState.WAITING, None
+        self.waiting = sorted([*self.waiting, job], key=lambda job: job.number)
+        self.share()
+        return ()
+
+    # Hosts.
+
+    def largest_part(self, degree):
+        part = 1
+        while 2 * part <= self.problem.network.devices_per_host and degree % (2 * part) == 0:
+            part *= 2
+        return part
+
+    def find(self, degree, rule, kind, free):
+        """Devices a host and hosts; none where the rule finds none, or `NEAREST` finds what `PACKED` does."""
+        part = largest = self.largest_part(degree)
+        while True:
+            suit = [host for host in self.hosts if host.kind == kind and free[host] >= part]
+            need = degree // part
+            if need <= min(len(suit), self.problem.max_hosts):
+                break
+            if rule != PlacementRule.NEAREST or part == 1:
+                return 0, []
+            part //= 2
+        if rule == PlacementRule.NEAREST and part == largest:
+            return 0, []
+        chosen = []
+        while len(chosen) < need:
+            groups = {}
+            for host in suit:
+                groups.setdefault(host.group, []).append(host)
+            best = min(groups, key=lambda group: self.order(rule, kind, free, need - len(chosen), group, groups[group]))
+            hosts = sorted(groups[best], key=lambda host: -free[host] if rule == PlacementRule.SPREAD else free[host])
+            chosen += hosts[: need - len(chosen)]
+            suit = [host for host in suit if host.group != best]
+        return part, chosen
+
+    def order(self, rule, kind, free, wanted, group, hosts):
+        """What is least for the group that comes next."""
+        devices = sum(free[host] for host in self.hosts if (host.group, host.kind) == (group, kind))
+        if rule == PlacementRule.SPREAD:
+            next_group = (group + 1) % self.problem.network.num_groups
+            return max((self.load[link] for link in self.ways[group, next_group]), default=0.0), -devices, group
+        holds = len(hosts) >= wanted
+        return not holds, len(hosts) if holds else -len(hosts), devices, group
+
+    def hosts_a_group(self, hosts):
+        return rounded_down(len(hosts) // len({host.class_group for host in hosts}))
+
+    def run(self, job, entry, part, hosts):
+        for host in hosts:
+            for device in [i for i, owner in enumerate(host.owners) if owner is None][:part]:
+                host.owners[device] = job
+        delay_s = self.restart_s(job)
+        if job.status == JobState.WAITING:
+            self.waiting.remove(job)
+        job.start_s = self.now_s if job.start_s is None else job.start_s
+        job.status, job.entry, job.hosts, job.part = JobState.RUNNING, entry, hosts, part
+        job.since_s, job.finish_s = self.now_s + delay_s, None
+        job.alone_s = 0.0
+        for kind in sorted({host.kind for host in hosts}):
+            of = kind, part, self.hosts_a_group(hosts)
+            if entry.step_s[of] > job.alone_s:
+                job.alone_s, job.hidden_s = entry.step_s[of], entry.hidden_s[of]
+        job.step_s = job.alone_s
+        job.trunk_share = [0.0] * max(1, self.num_trunks)
+        self.decided.add(job)
+        self.running.append(job)
+        self.share()
+
+    def stop(self, job):
+        job.done = float(math.floor(job.done + 1e-9))
+        job.restarts += 1
+        self.release(job)
+
+    def release(self, job):
+        self.running.remove(job)
+        for host in job.hosts:
+            host.owners = [None if owner is job else owner for owner in host.owners]
+        job.hosts = []
+
+    def restart_s(self, job):
+        if job.start_s is None:
+            return 0.0
+        state_bytes = float(self.problem.menu.state_bytes[job.kind])
+        return self.problem.restart_s + 2.0 * state_bytes / self.problem.storage_bytes_per_s
+
+    # Links.
+
+    def share(self):
+        if self.problem.sharing != SharingMode.NONE:
+            sending = [job for job in self.running if job.since_s <= self.now_s]
+            loads = [self.loads(job) for job in sending]
+            first = np.cumsum([0, *map(len, loads)])
+            rows = [(link, *load) for of_job in loads for link, load in of_job.items()]
+            step_s = np.empty(len(sending))
+            step_times(
+                len(sending),
+                np.array([job.alone_s for job in sending], float),
+                np.array([job.hidden_s for job in sending], float),
+                first,
+                *(np.array([row[i] for row in rows], kind) for i, kind in enumerate((np.int64, float, float))),
+                self.problem.sharing_constants,
+                self.problem.sharing,
+                step_s,
+            )
+            self.load = [0.0] * len(self.capacity)
+            for job, of_job, new_s in zip(sending, loads, step_s.tolist(), strict=True):
+                if new_s != job.step_s:
+                    job.step_s, job.finish_s = new_s, None
+                for link, (busy_s, _) in of_job.items():
+                    self.load[link] += busy_s / new_s
+                trunks = [(busy_s / new_s, link - 2 * len(self.hosts)) for link, (busy_s, _) in of_job.items()]
+                for group in range(self.num_trunks):
+                    job.trunk_share[group] = max((share for share, trunk in trunks if trunk // 2 == group), default=0.0)
+        for job in self.running:
+            if job.finish_s is None:
+                job.finish_s = job.since_s + max(0.0, job.steps - job.done) * job.step_s
+
+    def loads(self, job):
+        """Seconds a step that a job keeps each link busy, and its streams there."""
+        found = {}
+        for slot, other, num_bytes, streams in job.entry.flows[job.part]:
+            a, b = job.hosts[slot], job.hosts[other]
+            for link in [2 * a.number, 2 * b.number + 1, *self.ways[a.group, b.group]]:
+                busy_s, so_far = found.get(link, (0.0, 0.0))
+                found[link] = busy_s + num_bytes / self.capacity[link], so_far + streams
+        return found

@@ -1,0 +1,111 @@
+"""Training a fleet's policy: stages, determinism, resuming, and what there is nothing to learn on."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from meshwright import settings
+from meshwright.errors import CheckpointError, NothingToLearnError
+from meshwright.models.fleet_network import FleetActor
+from meshwright.models.settings import FleetNetworkSettings
+from meshwright.planners.fleet.rules import fleet_rule
+from meshwright.training.fleet.imitation import choose_all, imitate
+from meshwright.training.fleet.settings import FleetTrainSettings, ImitationSettings
+from meshwright.training.fleet.train import train_fleet
+from meshwright.training.fleet.vec_env import FleetVecEnv
+from tests.tiny_fleet import tiny_fleet
+
+CONFIG = {
+    "method": "fleet",
+    "name": "tiny",
+    "benchmark": "tiny.yaml",
+    "total_steps": 1024,
+    "validate_every_steps": 256,
+    "num_validation_seeds": 2,
+    "imitation": {"rule": "sjf", "decisions": 1000, "epochs": 1, "minibatch": 200},
+    "ppo": {"num_envs": 4, "rollout_steps": 64, "minibatch": 128, "epochs": 1},
+    "network": {"width": 8},
+}
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory):
+    return tiny_fleet(tmp_path_factory.mktemp("fleet"))
+
+
+def chosen(**changes):
+    return settings.build_settings(FleetTrainSettings, {**CONFIG, **changes})
+
+
+@pytest.fixture(scope="module")
+def run(fleet, tmp_path_factory):
+    return train_fleet(chosen(), tmp_path_factory.mktemp("run") / "run", fleet)
+
+
+def curve(run):
+    return [(row["steps"], row["validation"]) for row in json.loads(run.learning_curve.read_text())]
+
+
+def test_a_run_leaves_its_stages(run):
+    assert run.policy.is_file()
+    assert run.imitated.is_file()
+    assert run.checkpoint.is_file()
+    rows = json.loads(run.learning_curve.read_text())
+    assert [row["steps"] for row in rows] == [0, 256, 512, 768, 1024]
+    assert rows[0]["explained"] <= 1
+    assert rows[0]["cross_entropy"] > 0
+
+
+def test_the_same_seed_gives_the_same_curve_and_another_seed_another(run, fleet, tmp_path):
+    assert curve(train_fleet(chosen(), tmp_path / "same", fleet)) == curve(run)
+    assert curve(train_fleet(chosen(seed=1), tmp_path / "other", fleet)) != curve(run)
+
+
+def test_a_run_that_is_stopped_goes_on_to_the_same_curve(run, fleet, tmp_path):
+    class StoppedError(Exception):
+        pass
+
+    def stop(now):
+        if now.stage == "PPO" and now.done > 0.6:
+            raise StoppedError
+
+    with pytest.raises(StoppedError):
+        train_fleet(chosen(), tmp_path / "run", fleet, progress=stop)
+    resumed = train_fleet(chosen(), tmp_path / "run", fleet, resume=True)
+    assert curve(resumed) == curve(run)
+    with pytest.raises(CheckpointError, match="differs from the config"):
+        train_fleet(chosen(seed=3), tmp_path / "run", fleet, resume=True)
+
+
+def test_imitation_learns_to_act_as_the_rule(fleet):
+    torch.manual_seed(0)
+    env = FleetVecEnv(fleet, 8, 0, scale=0.1)
+    network = FleetActor(FleetNetworkSettings(width=16), fleet)
+    made = ImitationSettings(rule="sjf", decisions=6000, epochs=8, minibatch=64, smoothing=0.0)
+    found = imitate(network, env, made, 0.98, lambda share: None)
+    rule, same = fleet_rule("sjf", fleet.problem), []
+    seen = env.reset()
+    for _ in range(40):
+        picked = np.zeros(8, np.int64)
+        choose_all(fleet.problem, env.batch.state, rule, picked)
+        with torch.no_grad():
+            scores, _ = network({name: torch.as_tensor(values) for name, values in seen.items()})
+        same.append((scores.argmax(dim=1).numpy() == picked).mean())
+        env.step_async(picked)
+        seen = env.step_wait()[0]
+    assert np.mean(same) > 0.8
+    assert found["explained"] > 0.1
+
+
+def test_where_all_do_equally_well_there_is_nothing_to_learn(tmp_path):
+    loose = tiny_fleet(
+        tmp_path,
+        queue_capacity=100,
+        deadline={"low": 1e4, "high": 1e5},
+        objective="blocking_rate",
+    )
+    with pytest.raises(NothingToLearnError, match="nothing to learn"):
+        train_fleet(chosen(), tmp_path / "run", loose)
+    assert not (tmp_path / "run").exists()

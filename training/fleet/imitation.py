@@ -1,0 +1,113 @@
+"""The first stage of training a fleet's policy: behaviour cloning of a rule, and its costs for the critic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ...compiled import njit
+from ...models.fleet_network import FleetActor
+from ...planners.fleet.rule_kernel import choose
+from ...planners.fleet.rules import fleet_rule
+from .settings import ImitationSettings
+from .vec_env import FleetVecEnv
+
+TAIL = 100
+"""Decisions of each episode at the end of the data that are not learned from: too little of their costs has been seen."""
+
+
+def imitate(
+    network: FleetActor, env: FleetVecEnv, chosen: ImitationSettings, discount: float, progress: Callable[[float], None]
+) -> dict[str, float]:
+    """Learn a rule's actions and the discounted sums of its rewards.
+
+    Args:
+        network: changed in place.
+        env: from its start.
+        chosen: constants.
+        discount: of later rewards, per decision.
+        progress: called with the share that is done.
+
+    Returns:
+        Cross-entropy of the last epoch, and the share of the spread of the sums that the critic explains.
+    """
+    seen, actions, returns = _play(env, chosen, discount)
+    optimizer = torch.optim.Adam(network.parameters(), lr=chosen.learning_rate)
+    count, batches = len(actions), len(actions) // chosen.minibatch
+    losses, errors = [0.0], [0.0]
+    for epoch in range(chosen.epochs):
+        order = torch.randperm(count)
+        losses, errors = [], []
+        for number in range(batches):
+            share = (epoch * batches + number) / (chosen.epochs * batches)
+            for group in optimizer.param_groups:
+                group["lr"] = chosen.learning_rate * (1.01 - share)
+            rows = order[number * chosen.minibatch : (number + 1) * chosen.minibatch]
+            scores, values = network({name: array[rows] for name, array in seen.items()})
+            cross = _cross_entropy(scores, actions[rows], seen["action_mask"][rows], chosen.smoothing)
+            error = ((values - returns[rows]) ** 2).mean()
+            optimizer.zero_grad()
+            (cross + error).backward()
+            torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+            optimizer.step()
+            losses.append(float(cross.detach()))
+            errors.append(float(error.detach()))
+            if number % 16 == 0:
+                progress(share)
+    spread = float(returns.var())
+    return {"cross_entropy": float(np.mean(losses)), "explained": 1.0 - float(np.mean(errors)) / max(spread, 1e-12)}
+
+
+def _cross_entropy(scores: torch.Tensor, actions: torch.Tensor, mask: torch.Tensor, smoothing: float) -> torch.Tensor:
+    shares = torch.log_softmax(scores, dim=1)
+    possible = (mask != 0).float()
+    target = shares.gather(1, actions.unsqueeze(1)).squeeze(1)
+    others = (shares * possible).sum(dim=1) / possible.sum(dim=1)
+    found: torch.Tensor = -((1 - smoothing) * target + smoothing * others).mean()
+    return found
+
+
+_Data = tuple[dict[str, torch.Tensor], torch.Tensor, torch.Tensor]
+
+
+def _play(env: FleetVecEnv, chosen: ImitationSettings, discount: float) -> _Data:
+    """Observations, actions and discounted sums of rewards of the rule."""
+    fleet, state = env.batch.fleet, env.batch.state
+    rule = fleet_rule(chosen.rule, fleet.problem)
+    rounds = -(-chosen.decisions // env.num_envs) + TAIL
+    seen, actions, rewards, ends = env.reset(), [], [], []
+    rows = []
+    for _ in range(rounds):
+        picked = np.zeros(env.num_envs, np.int64)
+        choose_all(fleet.problem, state, rule, picked)
+        rows.append(seen)
+        actions.append(picked)
+        env.step_async(picked)
+        seen, paid, over, _ = env.step_wait()
+        rewards.append(paid)
+        ends.append(over)
+    returns = _discounted(np.stack(rewards), np.stack(ends), discount)[:-TAIL]
+    kept = rows[:-TAIL]
+    arrays = {name: torch.as_tensor(np.concatenate([row[name] for row in kept])) for name in kept[0]}
+    return arrays, torch.as_tensor(np.concatenate(actions[:-TAIL])), torch.as_tensor(returns.reshape(-1), dtype=torch.float32)
+
+
+def _discounted(rewards: NDArray[np.float32], ends: NDArray[np.bool_], discount: float) -> NDArray[np.float64]:
+    """Sums of all later rewards of the episode, ``(decisions, e)``."""
+    found = np.zeros(rewards.shape)
+    following = np.zeros(rewards.shape[1])
+    for row in reversed(range(len(rewards))):
+        following = rewards[row] + discount * np.where(ends[row], 0.0, following)
+        found[row] = following
+    return found
+
+
+@njit
+def choose_all(problem, state, rule, out):  # type: ignore[no-untyped-def]
+    """What a rule does in every episode that is not over, written into ``out``."""
+    for e in range(len(out)):
+        if not state.is_over[e]:
+            out[e] = choose(problem, state, e, rule)

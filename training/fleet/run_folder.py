@@ -1,0 +1,20 @@
+"""The run folder of a fleet's policy: that of any run, with the network before PPO."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..run_folder import AnyRunFolder
+from .settings import FleetTrainSettings
+
+
+class FleetRunFolder(AnyRunFolder[FleetTrainSettings]):
+    """Paths inside it."""
+
+    kind = FleetTrainSettings
+    ending = ".pt"
+
+    @property
+    def imitated(self) -> Path:
+        """The network after the imitation, before PPO."""
+        return self.path / "imitated.pt"

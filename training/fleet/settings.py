@@ -1,0 +1,67 @@
+"""The config of a run that trains a policy of a fleet: ``method: fleet``."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from ... import settings
+from ...models.settings import FleetNetworkSettings
+from ..settings import PPOSettings
+
+
+class ImitationSettings(settings.Settings):
+    """The first stage: the network learns to act as a rule does, and to foresee its costs.
+
+    Attributes:
+        rule: by name, see `planners.fleet.rules`.
+        decisions: of the rule that are learned from.
+        epochs: passes over them.
+        minibatch: decisions of one gradient step.
+        learning_rate: Adam's step size at the start; it falls linearly.
+        smoothing: share of each target that all possible actions have together, so that PPO has something to try.
+    """
+
+    rule: str = "sjf:fixed-16"
+    decisions: int = Field(default=60_000, ge=1_000)
+    epochs: int = Field(default=4, ge=1, le=100)
+    minibatch: int = Field(default=512, ge=2)
+    learning_rate: float = Field(default=2e-3, gt=0)
+    smoothing: float = Field(default=0.3, ge=0, lt=1)
+
+
+class FleetTrainSettings(settings.Settings):
+    """What is learned on, by which network, with which constants, and when it is looked at.
+
+    Attributes:
+        method: ``fleet``.
+        name: of the run.
+        benchmark: ``preset:NAME`` or a path; of a fleet.
+        changes: ``key=value`` texts that change the benchmark's keys.
+        seed: of the network, of all jobs and of what is drawn.
+        total_steps: decisions of PPO.
+        validate_every_steps: decisions between two validations.
+        num_validation_seeds: episodes of one.
+        num_threads: threads of torch.
+        reward_scale: what the benchmark's rewards are multiplied by, so that values are about 1.
+        reward_most: scaled rewards beyond this are cut to it.
+        imitation: the first stage; null: none.
+        ppo: constants of the second stage.
+        network: widths.
+    """
+
+    method: Literal["fleet"]
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
+    benchmark: str
+    changes: tuple[str, ...] = ()
+    seed: int = Field(default=0, ge=0, le=1_000_000)
+    total_steps: int = Field(ge=0)
+    validate_every_steps: int = Field(default=50_000, ge=1)
+    num_validation_seeds: int = Field(default=20, ge=1, le=100)
+    num_threads: int = Field(default=1, ge=1, le=256)
+    reward_scale: float = Field(default=0.02, gt=0)
+    reward_most: float = Field(default=3.0, gt=0)
+    imitation: ImitationSettings | None = ImitationSettings()
+    ppo: PPOSettings = PPOSettings()
+    network: FleetNetworkSettings = FleetNetworkSettings()

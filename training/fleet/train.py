@@ -1,0 +1,280 @@
+"""`train_fleet`: imitation of a rule, then PPO, from a config to a run folder.
+
+The same seed gives the same numbers. Two stages, each with a name of its own: `imitation.imitate` and PPO. The network after the
+first is kept (``imitated.pt``), so that what each stage is good for can be told.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sb3_contrib import MaskablePPO
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.logger import Logger
+
+from ... import files
+from ...envs.fleet.batch import FleetBatch
+from ...envs.fleet.fleet import Fleet
+from ...envs.fleet.objective import is_better, objective_value
+from ...errors import CheckpointError, NothingToLearnError
+from ...jobs.seeds import FIRST_VALIDATION_SEED
+from ...models.fleet_network import FleetActor
+from ...models.fleet_policy import FleetPolicy
+from ...models.fleet_saved import SavedFleetNetwork, player
+from ...planners.fleet.rules import fleet_rule
+from . import fleet_checkpoint
+from .imitation import choose_all, imitate
+from .run_folder import FleetRunFolder
+from .settings import FleetTrainSettings
+from .vec_env import FleetVecEnv
+
+Picks = Callable[[FleetBatch], Any]
+
+
+@dataclass(frozen=True)
+class FleetProgress:
+    """What a progress display may show.
+
+    Attributes:
+        stage: ``imitation`` or ``PPO``.
+        done: share of the stage.
+        value: objective in the latest validation; None before the first.
+        best: the best so far.
+    """
+
+    stage: str
+    done: float
+    value: float | None
+    best: float | None
+
+
+def train_fleet(
+    chosen: FleetTrainSettings,
+    folder: Path,
+    fleet: Fleet,
+    *,
+    resume: bool = False,
+    overwrite: bool = False,
+    command: Sequence[str] = (),
+    progress: Callable[[FleetProgress], None] = lambda now: None,
+) -> FleetRunFolder:
+    """Train a policy and leave a run folder.
+
+    Args:
+        chosen: the config.
+        folder: the run folder; new unless ``resume`` or ``overwrite``.
+        fleet: of the benchmark.
+        resume: go on from the folder's checkpoint, or from the start where it has none yet.
+        overwrite: replace an existing run folder.
+        command: the command line, for the record.
+        progress: called now and then.
+
+    Raises:
+        NothingToLearnError: all rules do equally well on the validation episodes.
+        MeshwrightError: the config is wrong, or the folder exists already. Nothing is written then.
+    """
+    run = FleetRunFolder.of(folder, chosen, resume=resume, overwrite=overwrite)
+    torch.set_num_threads(chosen.num_threads)
+    torch.manual_seed(chosen.seed)
+    _check_something_to_learn(chosen, fleet)
+    env = FleetVecEnv(fleet, chosen.ppo.num_envs, chosen.seed, scale=chosen.reward_scale, most=chosen.reward_most)
+    model = _model(chosen, env, fleet)
+    key = files.digest(chosen.model_dump(exclude={"name", "num_threads"}), fleet.digest)
+    restored = fleet_checkpoint.load(run.checkpoint, key) if resume and run.checkpoint.exists() else None
+    if not resume:
+        FleetRunFolder.create(folder, chosen, command, overwrite=overwrite)
+    callback = _Validation(chosen, run, fleet, key, progress)
+    if restored is not None:
+        callback.restore(fleet_checkpoint.restore(restored, model, env))
+    elif chosen.imitation is not None:
+        callback.begin(model)
+        found = imitate(
+            _network(model), env, chosen.imitation, chosen.ppo.discount, lambda share: callback.report("imitation", share)
+        )
+        callback.look(model, found)
+        SavedFleetNetwork.of(_network(model), callback.about(model)).save(run.imitated)
+    else:
+        callback.begin(model)
+        callback.look(model, {})
+    left = chosen.total_steps - model.num_timesteps
+    if left > 0:
+        model.learn(left, callback=callback, reset_num_timesteps=False, use_masking=False)
+        if callback.looked_at != model.num_timesteps:
+            callback.look(model, {})
+    return run
+
+
+def _network(model: MaskablePPO) -> FleetActor:
+    network = model.policy.get_submodule("network")
+    assert isinstance(network, FleetActor)
+    return network
+
+
+def _model(chosen: FleetTrainSettings, env: FleetVecEnv, fleet: Fleet) -> MaskablePPO:
+    ppo = chosen.ppo
+
+    def rate(_: float) -> float:
+        left = 1.0 - float(model.num_timesteps) / max(1.0, float(chosen.total_steps)) if begun else 1.0
+        return ppo.final_learning_rate + (ppo.learning_rate - ppo.final_learning_rate) * max(0.0, left)
+
+    begun: list[bool] = []
+    model = MaskablePPO(
+        FleetPolicy,
+        env,
+        learning_rate=rate,
+        n_steps=ppo.rollout_steps,
+        batch_size=ppo.minibatch,
+        n_epochs=ppo.epochs,
+        gamma=ppo.discount,
+        gae_lambda=ppo.gae_lambda,
+        clip_range=ppo.clip,
+        ent_coef=ppo.entropy,
+        vf_coef=ppo.value,
+        max_grad_norm=ppo.max_grad_norm,
+        target_kl=ppo.target_kl,
+        policy_kwargs={"network": chosen.network, "fleet": fleet, "optimizer_kwargs": {"eps": 1e-5, "fused": True}},
+        seed=chosen.seed,
+        device="cpu",
+    )
+    begun.append(True)
+    model.set_logger(Logger(None, []))
+    return model
+
+
+def play_all(fleet: Fleet, pick: Picks, seeds: Sequence[int]) -> FleetBatch:
+    """Play an episode for each seed to its end."""
+    batch = FleetBatch(fleet, len(seeds))
+    for e, seed in enumerate(seeds):
+        batch.reset(e, np.random.default_rng(seed))
+    while not batch.state.is_over.all():
+        batch.step(pick(batch))
+    return batch
+
+
+def _validation_seeds(chosen: FleetTrainSettings) -> range:
+    return range(FIRST_VALIDATION_SEED, FIRST_VALIDATION_SEED + chosen.num_validation_seeds)
+
+
+def _mean(fleet: Fleet, batch: FleetBatch) -> float:
+    return float(np.mean([objective_value(fleet.settings, batch.state, e) for e in range(batch.num_episodes)]))
+
+
+def _rule(fleet: Fleet, name: str) -> Picks:
+    rule = fleet_rule(name, fleet.problem)
+
+    def pick(batch: FleetBatch) -> Any:
+        out = np.zeros(batch.num_episodes, np.int64)
+        choose_all(fleet.problem, batch.state, rule, out)
+        return out
+
+    return pick
+
+
+def _check_something_to_learn(chosen: FleetTrainSettings, fleet: Fleet) -> None:
+    """Refuse a benchmark on which whatever is done comes to the same.
+
+    Raises:
+        NothingToLearnError: rules that differ most do equally well in every validation episode.
+    """
+    seeds = _validation_seeds(chosen)
+    found = set()
+    for other in ("fifo", "sjf+backfill", "fastest-feasible", "least-device-seconds"):
+        played = play_all(fleet, _rule(fleet, other), seeds)
+        found.add(tuple(objective_value(fleet.settings, played.state, e) for e in range(len(seeds))))
+    if len(found) == 1:
+        problem = f"all rules reach the same {fleet.settings.objective} in every validation episode: there is nothing to learn"
+        raise NothingToLearnError(problem, field="fleet.objective", value=fleet.settings.objective)
+
+
+class _Validation(BaseCallback):
+    """Plays the validation episodes, keeps the best policy, and writes learning curve and checkpoints."""
+
+    def __init__(
+        self,
+        chosen: FleetTrainSettings,
+        run: FleetRunFolder,
+        fleet: Fleet,
+        key: str,
+        progress: Callable[[FleetProgress], None],
+    ) -> None:
+        super().__init__()
+        self._chosen, self._run, self._fleet, self._key, self._progress = chosen, run, fleet, key, progress
+        self.curve: list[dict[str, Any]] = []
+        self.best: float | None = None
+        self.looked_at = -1
+        self._began, self._before_s = time.perf_counter(), 0.0
+        self._cpu_before_s = time.process_time()
+
+    def begin(self, model: MaskablePPO) -> None:
+        """Take the model before PPO does."""
+        self.model = model
+
+    def restore(self, curve: list[dict[str, Any]]) -> None:
+        """Go on with a learning curve."""
+        self.curve = curve
+        self._before_s = curve[-1]["elapsed_s"] if curve else 0.0
+        for row in curve:
+            if self.best is None or is_better(self._fleet.settings, row["validation"], self.best):
+                self.best = row["validation"]
+        self.looked_at = curve[-1]["steps"] if curve else -1
+
+    def report(self, stage: str, share: float) -> None:
+        """Tell how far a stage is."""
+        self._progress(FleetProgress(stage, share, self.curve[-1]["validation"] if self.curve else None, self.best))
+
+    def about(self, model: MaskablePPO) -> dict[str, Any]:
+        """How a policy was trained."""
+        return {
+            "name": self._chosen.name,
+            "benchmark": self._chosen.benchmark,
+            "changes": list(self._chosen.changes),
+            "seed": self._chosen.seed,
+            "steps": model.num_timesteps,
+            "objective": self._fleet.settings.objective,
+            "candidate_features": self._fleet.settings.candidate_features,
+            "digest": self._fleet.digest,
+            "validation": self.curve[-1]["validation"] if self.curve else None,
+        }
+
+    def look(self, model: MaskablePPO, more: dict[str, float]) -> None:
+        """One validation."""
+        batch = play_all(self._fleet, player(_network(model)), _validation_seeds(self._chosen))
+        value = _mean(self._fleet, batch)
+        row = {
+            "steps": model.num_timesteps,
+            "validation": value,
+            "elapsed_s": self._before_s + time.perf_counter() - self._began,
+            "cpu_s": time.process_time() - self._cpu_before_s,
+            **more,
+        }
+        self.curve.append(row)
+        self.looked_at = model.num_timesteps
+        if self.best is None or is_better(self._fleet.settings, value, self.best):
+            self.best = value
+            SavedFleetNetwork.of(_network(model), self.about(model)).save(self._run.policy)
+        files.write_json(self._run.learning_curve, self.curve)
+
+    def _on_rollout_start(self) -> None:
+        if self.num_timesteps - self.looked_at >= self._chosen.validate_every_steps:
+            assert isinstance(self.model, MaskablePPO)
+            self.look(self.model, {})
+            fleet_checkpoint.save(self._run.checkpoint, self.model, self.training_env_of(), self.curve, self._key)
+        self.report("PPO", self.num_timesteps / max(1, self._chosen.total_steps))
+
+    def training_env_of(self) -> FleetVecEnv:
+        """The environment that is played."""
+        env = self.model.get_env()
+        assert isinstance(env, FleetVecEnv)
+        return env
+
+    def _on_step(self) -> bool:
+        return True
+
+
+__all__ = ["CheckpointError", "FleetProgress", "train_fleet"]

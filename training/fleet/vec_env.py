@@ -1,0 +1,137 @@
+"""Episodes of a fleet as a vector environment of Stable-Baselines3.
+
+Its observation has one key more than that of the environment: ``to_come``, the jobs that arrive soon. Only the critic reads it,
+which in training may know what the policy cannot: most of the spread of the returns is that of the arrivals (Mao et al.,
+"Variance reduction for reinforcement learning in input-driven environments", 2019).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from numpy.typing import NDArray
+from stable_baselines3.common.vec_env import VecEnv
+
+from ...compiled import njit
+from ...envs.fleet.batch import FleetBatch
+from ...envs.fleet.fleet import Fleet
+from ...envs.fleet.spaces import observation_space
+
+WINDOWS = np.array([0.25, 0.5, 1.0, 2.0, 4.0])
+"""Of ``to_come``: lengths in mean durations of a job."""
+
+TO_COME = 2 * len(WINDOWS)
+"""Figures of ``to_come``: arrivals in each window, and their work, against what is expected."""
+
+
+class FleetVecEnv(VecEnv):
+    """``e`` episodes, each begun anew when it is over.
+
+    Args:
+        fleet: what is played.
+        num_envs: ``e``.
+        seed: of all jobs.
+        scale: what rewards are multiplied by.
+        most: rewards beyond this are cut to it, so that a few jobs that were given a hundred times too few devices do not drown
+            what the others tell.
+    """
+
+    def __init__(self, fleet: Fleet, num_envs: int, seed: int, *, scale: float = 1.0, most: float = np.inf) -> None:
+        self.batch = FleetBatch(fleet, num_envs, reward_scale=scale)
+        self._rngs = [np.random.default_rng([seed, number]) for number in range(num_envs)]
+        self._actions = np.zeros(num_envs, np.int64)
+        self._starts = np.ones(num_envs, np.bool_)
+        self._most = most
+        self._to_come = np.zeros((num_envs, TO_COME), np.float32)
+        space = spaces.Dict({**observation_space(fleet).spaces, "to_come": spaces.Box(0.0, 1.0, (TO_COME,), np.float32)})
+        super().__init__(num_envs, space, spaces.Discrete(fleet.problem.num_actions))
+
+    def reset(self) -> dict[str, NDArray[Any]]:
+        """Begin every episode."""
+        for e, rng in enumerate(self._rngs):
+            self.batch.reset(e, rng)
+        self._starts[:] = True
+        return self.seen()
+
+    def seen(self) -> dict[str, NDArray[Any]]:
+        """Copies of the observations."""
+        fleet = self.batch.fleet
+        windows_s = WINDOWS * fleet.mean_duration_s
+        work = fleet.settings.load * fleet.cluster.num_devices
+        _write_to_come(fleet.problem, self.batch.state, windows_s, fleet.mean_interarrival_s, work, self._to_come)
+        return {name: values.copy() for name, values in self.batch.observations._asdict().items()} | {
+            "to_come": self._to_come.copy()
+        }
+
+    def state(self) -> dict[str, Any]:
+        """What `restore` goes on from."""
+        arrays = {name: torch.as_tensor(array) for name, array in self.batch.arrays().items()}
+        generators = [json.dumps(rng.bit_generator.state) for rng in self._rngs]
+        return {"arrays": arrays, "generators": generators, "starts": torch.as_tensor(self._starts.copy())}
+
+    def restore(self, state: dict[str, Any]) -> dict[str, NDArray[Any]]:
+        """Go on from a state; the observations."""
+        self.batch.restore({name: tensor.numpy() for name, tensor in state["arrays"].items()})
+        for rng, text in zip(self._rngs, state["generators"], strict=True):
+            rng.bit_generator.state = json.loads(text)
+        self._starts = state["starts"].numpy().copy()
+        return self.seen()
+
+    def step_async(self, actions: NDArray[np.int64]) -> None:
+        """Keep the actions."""
+        self._actions = np.asarray(actions)
+
+    def step_wait(self) -> tuple[dict[str, NDArray[Any]], NDArray[np.float32], NDArray[np.bool_], list[dict[str, Any]]]:
+        """Carry them out; what is over begins anew."""
+        rewards, over = self.batch.step(self._actions)
+        for e in np.flatnonzero(over).tolist():
+            self.batch.reset(e, self._rngs[e])
+        self._starts = over.copy()
+        return self.seen(), np.clip(rewards, -self._most, self._most), over, [{} for _ in range(self.num_envs)]
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
+        """As Stable-Baselines3 asks."""
+        return [getattr(self, attr_name, None) for _ in self._indices(indices)]
+
+    def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
+        """Refused: episodes have no attributes of their own."""
+        raise AttributeError(attr_name)
+
+    def env_method(self, method_name: str, *args: Any, indices: Any = None, **kwargs: Any) -> list[Any]:
+        """Masks by the name that sb3-contrib knows."""
+        if method_name != "action_masks":
+            raise AttributeError(method_name)
+        return [self.batch.observations.action_mask[e].astype(bool) for e in self._indices(indices)]
+
+    def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> list[bool]:
+        """None is."""
+        return [False for _ in self._indices(indices)]
+
+    def _indices(self, indices: Any) -> Sequence[int]:
+        return list(self._get_indices(indices))
+
+
+@njit
+def _write_to_come(problem, state, windows_s, interarrival_s, work_per_s, out):  # type: ignore[no-untyped-def]
+    """Arrivals within each window from now, and their work, as ``x / (1 + x)`` of what is expected."""
+    out[:] = 0.0
+    last = len(windows_s) - 1
+    for e in range(len(out)):
+        job = state.num_arrived[e]
+        while job < state.arrival_s.shape[1] and state.arrival_s[e, job] - state.now_s[e] < windows_s[last]:
+            work = state.num_steps[e, job] * problem.menu.work_device_s[state.job_type[e, job]]
+            for i in range(last + 1):
+                if state.arrival_s[e, job] - state.now_s[e] < windows_s[i]:
+                    out[e, 2 * i] += interarrival_s / windows_s[i]
+                    out[e, 2 * i + 1] += work / (work_per_s * windows_s[i])
+            job += 1
+        for i in range(out.shape[1]):
+            out[e, i] /= 1.0 + out[e, i]
