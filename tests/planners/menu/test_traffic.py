@@ -38,7 +38,7 @@ def test_gradients_of_four_replicas_on_two_hosts_worked_by_hand():
     # it sends 2 x 1/2 of that half.
     gradient_bytes = 4 * work.stages[0].parameters
     assert sent.sent_bytes == pytest.approx(np.array([[0, 1], [1, 0]]) * gradient_bytes)
-    assert sent.streams.tolist() == [[0, 2], [2, 0]]
+    assert sent.at_once.tolist() == [[0, 2], [2, 0]]
     assert sent.axes == {"dp_cp"}
 
 
@@ -49,7 +49,7 @@ def test_two_stages_on_two_hosts_worked_by_hand():
     # Four micro-batches of 2 x 1,024 tokens of 2,048 numbers in 16 bits, half of them by each rank of a stage.
     once = 4 * 2 * length * 2048 * 2
     assert sent.sent_bytes.tolist() == [[0, once], [once, 0]]
-    assert sent.streams.tolist() == [[0, 2], [2, 0]]
+    assert sent.at_once.tolist() == [[0, 2], [2, 0]]
     assert sent.axes == {"pp"}
 
 
@@ -67,4 +67,4 @@ def test_the_event_path_sends_as_much_between_each_two_hosts(number):
     np.add.at(exact, (slot[messages.sender], slot[messages.receiver]), messages.flow_bytes)
     np.fill_diagonal(exact, 0.0)
     assert sent.sent_bytes == pytest.approx(exact, rel=1e-9)
-    assert ((sent.streams > 0) == (exact > 0)).all()
+    assert ((sent.at_once > 0) == (exact > 0)).all()

@@ -145,7 +145,7 @@ def _table(types: Sequence[JobType], found: list[list[PricedEntry]]) -> MenuTabl
         flow_from=_joined([senders for senders, _ in pairs], np.int64),
         flow_to=_joined([receivers for _, receivers in pairs], np.int64),
         flow_bytes=_joined([s.sent_bytes[p] for s, p in zip(flows, pairs, strict=True) if s is not None], np.float64),
-        flow_streams=_joined([s.streams[p] for s, p in zip(flows, pairs, strict=True) if s is not None], np.int64),
+        flow_streams=_joined([s.at_once[p] for s, p in zip(flows, pairs, strict=True) if s is not None], np.int64),
         state_bytes=np.array([job.state_bytes for job in types]),
         work_device_s=np.array([cost[a:b].min() for a, b in itertools.pairwise(first)]),
     )

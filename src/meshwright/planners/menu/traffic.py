@@ -45,12 +45,12 @@ class SlotTraffic(NamedTuple):
 
     Attributes:
         sent_bytes: in a step, from slot to slot, ``(s, s)``; nothing within a slot.
-        streams: messages at once, of the kind that sends most from the one to the other, ``(s, s)``.
+        at_once: messages at once, of the kind that sends most from the one to the other, ``(s, s)``.
         axes: along which anything is sent between slots.
     """
 
     sent_bytes: NDArray[np.float64]
-    streams: NDArray[np.int64]
+    at_once: NDArray[np.int64]
     axes: frozenset[str]
 
 
