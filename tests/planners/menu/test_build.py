@@ -9,13 +9,13 @@ import pytest
 from meshwright.clusters.cluster import Cluster, load_cluster
 from meshwright.clusters.settings import ClusterSettings
 from meshwright.costs.settings import CostSettings
+from meshwright.costs.training_step.step_time import Pricer
 from meshwright.costs.work.memory import peak_memory
 from meshwright.errors import ConfigError, GraphError, MeshwrightError, PlanError
 from meshwright.planners.menu import build
 from meshwright.planners.menu.build import build_menu
 from meshwright.planners.menu.placement_classes import PlacementClass, PlacementClasses
 from meshwright.planners.menu.settings import JobTypesSettings, MenuSettings, load_job_types
-from meshwright.planning.estimate import pricer
 from meshwright.settings import build_settings
 
 SMALL = {
@@ -68,7 +68,7 @@ def test_a_step_takes_what_an_estimate_says_where_hosts_are_whole(menu, clos):
     for number, entry in enumerate(menu.entries[: menu.table.first_entry[1]]):
         if entry.layout.world == 16:  # two hosts below one leaf: no uplink counts
             alone = replace(clos.topology, oversubscription=1.0)
-            exact = pricer(replace(clos, topology=alone), PRICES).price(SHAPE, entry.layout, 1024).step_s
+            exact = Pricer.of(replace(clos, topology=alone), PRICES).price(SHAPE, entry.layout, 1024).step_s
             assert menu.table.step_s[number, 0, 3, 1] == pytest.approx(exact, rel=1e-12)
             priced += 1
     assert priced

@@ -1,7 +1,5 @@
 """What a layout sends from host to host: worked by hand, and against the flows of the event path."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -59,7 +57,7 @@ def test_the_event_path_sends_as_much_between_each_two_hosts(number):
     shape, length = shapes()[name]
     num_micro_batches = min(layout.num_micro_batches, layout.pp)
     layout = layout.model_copy(update={"global_batch": num_micro_batches * layout.micro_batch * layout.dp})
-    work = describe(replace(shape, num_layers=layout.pp * layout.virtual_stages), layout, length, checks=False)
+    work = describe(shape.model_copy(update={"num_layers": layout.pp * layout.virtual_stages}), layout, length, checks=False)
     sent, devices = between(work, 4)
     lowered = lower(layout_step(work, CLOS, COSTS), RankNetwork(CLOS, devices), COSTS)
     messages, slot = lowered.execution.messages, np.arange(layout.world) // 4
