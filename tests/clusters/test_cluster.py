@@ -12,7 +12,9 @@ import yaml
 from meshwright.clusters import Cluster, load_cluster, preset_names
 from meshwright.errors import ClusterError, ConfigError, InputFileError
 
-PRESETS = ["clos-256-4to1", "clos-64-4to1", "dgx-a100-8x8", "host-8", "ramp-4x4x2", "ramp-4x4x4", "ramp-8x8x4", "toy"]
+ALIKE = ["clos-1024-4to1", "clos-256-4to1", "clos-64-4to1", "dgx-a100-8x8", "host-8", "rail-512", "torus-256", "uneven-64"]
+ALIKE += ["ramp-4x4x2", "ramp-4x4x4", "ramp-8x8x4", "toy"]
+PRESETS = sorted([*ALIKE, "mixed-256"])
 
 
 def written(tmp_path, change, preset="clos-64-4to1"):
@@ -29,16 +31,23 @@ def test_these_presets_come_with_the_package():
 
 
 SIZES = {"clos-256-4to1": (256, 32), "clos-64-4to1": (64, 8), "dgx-a100-8x8": (64, 8), "host-8": (8, 1)}
+SIZES |= {"clos-1024-4to1": (1024, 128), "rail-512": (512, 64), "torus-256": (256, 32), "uneven-64": (64, 16)}
 SIZES |= {"toy": (4, 1), "ramp-4x4x2": (32, 32), "ramp-4x4x4": (64, 64), "ramp-8x8x4": (256, 256)}
 
 
-@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("name", ALIKE)
 def test_each_preset_loads_under_its_own_name(name):
     cluster = load_cluster(f"preset:{name}")
     assert (cluster.name, cluster.num_devices, cluster.num_hosts) == (name, *SIZES[name])
     device, memory_bytes = ("toy", 5e9) if name == "toy" else ("a100", 80e9)
     assert [kind.name for kind in cluster.device_types] == [device]
     assert (cluster.memory_bytes == memory_bytes).all()
+
+
+def test_half_of_the_mixed_cluster_is_of_each_type():
+    cluster = load_cluster("preset:mixed-256")
+    assert [kind.name for kind in cluster.device_types] == ["h100", "a100"]
+    assert np.bincount(cluster.device_type).tolist() == [128, 128]
 
 
 def test_no_two_presets_have_the_same_digest():
@@ -50,7 +59,8 @@ def test_every_key_of_a_preset_stands_below_a_comment():
 
     for name in PRESETS:
         lines = (files("meshwright.configs.clusters") / f"{name}.yaml").read_text().splitlines()
-        for above, line in pairwise(lines):
+        keys = [line for line in lines if not line.strip().startswith("- ")]  # rows of a table have no keys
+        for above, line in pairwise(keys):
             assert "#" in (line.strip()[0], above.strip()[0]), f"{name}: {line}"
 
 
@@ -169,7 +179,7 @@ def test_host_names_that_scripts_could_misread_are_refused(tmp_path, name):
     ("spec", "error", "message"),
     [
         ("preset:ramp-4x4", ConfigError, r"unknown preset \(got 'ramp-4x4'\); did you mean 'ramp-4x4x4'"),
-        ("preset:nothing", ConfigError, r"unknown preset.*valid: clos-256-4to1"),
+        ("preset:nothing", ConfigError, r"unknown preset.*valid: clos-1024-4to1, clos-256-4to1"),
         ("ramp-4x4x2", InputFileError, r"neither a file nor a preset \(got 'ramp-4x4x2'\); did you mean 'preset:ramp-4x4x2'"),
         ("absent.yaml", InputFileError, r"absent.yaml: no such file"),
     ],

@@ -43,7 +43,7 @@ COMMANDS = {
     "calibrate collectives": (("measured.csv",), ("measured.csv",), ("--out", "--json")),
     "calibrate kernels": (("kernels.yaml",), ("kernels.yaml",), ("--out", "--json")),
 }
-NO_INPUTS = {"validate network", "calibrate measure"}
+NO_INPUTS = {"validate network", "validate sharing", "calibrate measure", "calibrate sharing"}
 FILES = {"--json", "--trace", "--all", "--plot", "--out"}
 """Options that name what is written, a file or a folder."""
 
