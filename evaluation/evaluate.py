@@ -192,24 +192,24 @@ def verdict(rows: Sequence[dict[str, Any]], best: Sequence[dict[str, Any]]) -> s
         return f"No winner: all {len(playing)} policies tie at {rate} of jobs blocked, which tells none of them from another."
     learned = least((row for row in rows if row["kind"] == "learned"), _blocked)
     if not best:
-        return f"No baseline was compared with {_named(learned)}." if learned else "Nothing was compared."
+        return f"No baseline was compared with {named(learned)}." if learned else "Nothing was compared."
     has_several = len(best) > 1
     if not learned:
-        found = f"baselines are {_named(best)}, which tie" if has_several else f"baseline is {_named(best)}"
+        found = f"baselines are {named(best)}, which tie" if has_several else f"baseline is {named(best)}"
         return f"No learned policy was compared; the best {found}."
-    theirs = f"the best baselines, {_named(best)}, which tie" if has_several else f"the best baseline, {_named(best)}"
+    theirs = f"the best baselines, {named(best)}, which tie" if has_several else f"the best baseline, {named(best)}"
     if learned[0]["num_seeds"] < 2:
-        return f"No winner: one episode tells nothing about {_named([*learned, *best])}; ask for more seeds."
+        return f"No winner: one episode tells nothing about {named([*learned, *best])}; ask for more seeds."
     difference = learned[0]["against_best_baseline"]
     points = f"{100 * difference['mean']:+.1f} points [{100 * difference['low']:+.1f}, {100 * difference['high']:+.1f}]"
     block, win = ("block" if len(learned) > 1 else "blocks"), ("win" if has_several else "wins")
     signs = {excludes_zero(row["against_best_baseline"]) for row in learned}
     if signs == {-1}:
-        return f"{_named(learned)} {block} fewer jobs than {theirs}: {points}."
+        return f"{named(learned)} {block} fewer jobs than {theirs}: {points}."
     if signs == {1}:
         these = "these baselines" if has_several else "this baseline"
-        return f"{_named(best)} {win}: {_named(learned)} {block} more jobs than {these}: {points}."
-    return f"No winner: {_named(learned)} against {theirs}: {points}, which does not exclude zero."
+        return f"{named(best)} {win}: {named(learned)} {block} more jobs than {these}: {points}."
+    return f"No winner: {named(learned)} against {theirs}: {points}, which does not exclude zero."
 
 
 def _all_tie(rows: Sequence[dict[str, Any]]) -> bool:
@@ -220,7 +220,7 @@ def _blocked(row: dict[str, Any]) -> float:
     return float(row["blocking_rate"]["mean"])
 
 
-def _named(rows: Sequence[dict[str, Any]]) -> str:
+def named(rows: Sequence[dict[str, Any]]) -> str:
     """Policies by name."""
     *others, last = [str(row["policy"]) for row in rows]
     return f"{', '.join(others)} and {last}" if others else last

@@ -5,17 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from gymnasium import spaces
-from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
 from stable_baselines3.common.type_aliases import Schedule
 
 from ..envs.fleet.fleet import Fleet
 from .fleet_network import FleetActor
-from .masked_policy import CandidatePolicy, NoFeatures
+from .masked_policy import ScorePolicy
 from .settings import FleetNetworkSettings
 
 
-class FleetPolicy(CandidatePolicy):
-    """Scores a fleet's actions by a `FleetActor`; the mask travels in the observation.
+class FleetPolicy(ScorePolicy):
+    """Scores a fleet's actions by a `FleetActor`.
 
     Args:
         network: widths.
@@ -33,14 +32,8 @@ class FleetPolicy(CandidatePolicy):
         **rest: Any,
     ) -> None:
         self._made_of = network, fleet
-        MaskableActorCriticPolicy.__init__(
-            self, observation_space, action_space, lr_schedule, features_extractor_class=NoFeatures, **rest
-        )
+        super().__init__(observation_space, action_space, lr_schedule, **rest)
 
-    def _build(self, lr_schedule: Schedule) -> None:
-        self.network = FleetActor(*self._made_of)  # type: ignore[assignment]
-        self.optimizer = self.optimizer_class(self.parameters(), lr=lr_schedule(1), **self.optimizer_kwargs)  # type: ignore[call-arg]
-
-    def set_training_mode(self, mode: bool) -> None:
-        """As in Stable-Baselines3."""
-        MaskableActorCriticPolicy.set_training_mode(self, mode)
+    def make_network(self) -> FleetActor:
+        """See `ScorePolicy.make_network`."""
+        return FleetActor(*self._made_of)

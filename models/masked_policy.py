@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
@@ -21,36 +22,21 @@ from .settings import NetworkSettings
 Masks = NDArray[np.bool_] | Tensor | None
 
 
-class CandidatePolicy(MaskableActorCriticPolicy):
-    """Scores candidates by a `CandidateNetwork`; the mask travels in the observation and is applied from there.
-
-    Args:
-        network: widths.
-        static: the scenario's graphs and degrees.
-    """
+class ScorePolicy(MaskableActorCriticPolicy, ABC):
+    """Acts by the scores of a network; the mask travels in the observation and is applied from there."""
 
     def __init__(
-        self,
-        observation_space: spaces.Space[Any],
-        action_space: spaces.Space[Any],
-        lr_schedule: Schedule,
-        *,
-        network: NetworkSettings,
-        static: StaticFeatures,
-        **rest: Any,
+        self, observation_space: spaces.Space[Any], action_space: spaces.Space[Any], lr_schedule: Schedule, **rest: Any
     ) -> None:
-        self._network_settings = network
-        self._static = static
-        super().__init__(observation_space, action_space, lr_schedule, features_extractor_class=NoFeatures, **rest)
+        super().__init__(observation_space, action_space, lr_schedule, features_extractor_class=_NoFeatures, **rest)
+
+    @abstractmethod
+    def make_network(self) -> Any:
+        """The network: scores ``(b, a)`` and values ``(b,)`` of observations, and the values alone by ``values``."""
 
     def _build(self, lr_schedule: Schedule) -> None:
-        self.network = CandidateNetwork(self._network_settings, self._static)
+        self.network = self.make_network()
         self.optimizer = self.optimizer_class(self.parameters(), lr=lr_schedule(1), **self.optimizer_kwargs)  # type: ignore[call-arg]
-
-    def set_training_mode(self, mode: bool) -> None:
-        """As in Stable-Baselines3; what the network kept is dropped, for a fused optimizer changes weights uncounted."""
-        self.network.forget()
-        super().set_training_mode(mode)
 
     def forward(self, obs: Any, deterministic: bool = False, action_masks: Masks = None) -> tuple[Tensor, Tensor, Tensor]:
         """Actions ``(b,)``, values ``(b, 1)`` and log-probabilities ``(b,)``."""
@@ -72,7 +58,40 @@ class CandidatePolicy(MaskableActorCriticPolicy):
 
     def predict_values(self, obs: Any) -> Tensor:
         """Values ``(b, 1)``."""
-        return self.network.values(obs).unsqueeze(1)
+        values: Tensor = self.network.values(obs)
+        return values.unsqueeze(1)
+
+
+class CandidatePolicy(ScorePolicy):
+    """Scores candidates by a `CandidateNetwork`.
+
+    Args:
+        network: widths.
+        static: the scenario's graphs and degrees.
+    """
+
+    def __init__(
+        self,
+        observation_space: spaces.Space[Any],
+        action_space: spaces.Space[Any],
+        lr_schedule: Schedule,
+        *,
+        network: NetworkSettings,
+        static: StaticFeatures,
+        **rest: Any,
+    ) -> None:
+        self._network_settings = network
+        self._static = static
+        super().__init__(observation_space, action_space, lr_schedule, **rest)
+
+    def make_network(self) -> CandidateNetwork:
+        """See `ScorePolicy.make_network`."""
+        return CandidateNetwork(self._network_settings, self._static)
+
+    def set_training_mode(self, mode: bool) -> None:
+        """As in Stable-Baselines3; what the network kept is dropped, for a fused optimizer changes weights uncounted."""
+        self.network.forget()
+        super().set_training_mode(mode)
 
 
 def _log_shares(scores: Tensor, action_masks: Masks) -> Tensor:
@@ -91,7 +110,7 @@ def _at(log_share: Tensor, actions: Tensor) -> Tensor:
     return log_share.gather(1, actions.long().reshape(-1, 1)).squeeze(1)
 
 
-class NoFeatures(BaseFeaturesExtractor):
+class _NoFeatures(BaseFeaturesExtractor):
     """The network reads the observation itself."""
 
     def __init__(self, observation_space: spaces.Space[Any]) -> None:

@@ -22,6 +22,7 @@ from ..models.network import CandidateNetwork
 from ..models.saved import SavedNetwork
 from ..models.tensor_file import load_tensors, save_tensors
 from ..planners.linear import LinearWeights
+from .ppo import model_state, restore_generators, restore_weights
 from .vec_env_wrappers import AfterstateFeatures, CentredReward, wrapper_of
 
 FORMAT_VERSION = 9
@@ -79,17 +80,10 @@ def save(
     """
     starts = model._last_episode_starts
     prior = wrapper_of(model, AfterstateFeatures).prior
-    kind, keys, position, has_gauss, gauss = np.random.get_state(legacy=True)  # noqa: NPY002 - PPO shuffles with this generator
     data = {
         "format_version": FORMAT_VERSION,
         "key": key,
-        "num_timesteps": model.num_timesteps,
-        "num_updates": model._n_updates,
-        "policy": model.policy.state_dict(),
-        "optimizer": model.policy.optimizer.state_dict(),
-        "torch_generator": torch.get_rng_state(),
-        "cuda_generator": torch.cuda.get_rng_state(model.device) if model.device.type == "cuda" else None,
-        "numpy_generator": [kind, torch.as_tensor(np.asarray(keys, np.int64)), position, has_gauss, gauss],
+        **model_state(model),
         "episodes": {name: torch.as_tensor(array) for name, array in wrapper_of(model, CentredReward).state().items()},
         "episode_starts": None if starts is None else torch.as_tensor(np.asarray(starts)),
         "recent_episodes": list(model.ep_info_buffer or ()),
@@ -142,10 +136,7 @@ def restore(data: dict[str, Any], path: Path, model: MaskablePPO, key: str) -> R
     """
     if data["key"] != key:
         raise CheckpointError("belongs to another config, workload or cluster than this run's", file=path)
-    model.policy.load_state_dict(data["policy"])
-    model.policy.optimizer.load_state_dict(data["optimizer"])
-    model.num_timesteps = data["num_timesteps"]
-    model._n_updates = data["num_updates"]
+    restore_weights(data, model)
     network = model.policy.get_submodule("network")
     assert isinstance(network, CandidateNetwork)
     best = None if data["best"] is None else SavedNetwork.from_data(data["best"], path)
@@ -157,9 +148,5 @@ def restore(data: dict[str, Any], path: Path, model: MaskablePPO, key: str) -> R
         model._last_obs, model._last_episode_starts = seen, data["episode_starts"].numpy()
     model.ep_info_buffer = deque(data["recent_episodes"], maxlen=model._stats_window_size)
     model.ep_success_buffer = deque(maxlen=model._stats_window_size)
-    torch.set_rng_state(data["torch_generator"])
-    if data["cuda_generator"] is not None and model.device.type == "cuda":
-        torch.cuda.set_rng_state(data["cuda_generator"], model.device)
-    kind, keys, position, has_gauss, gauss = data["numpy_generator"]
-    np.random.set_state((kind, keys.numpy().astype(np.uint32), position, has_gauss, gauss))  # noqa: NPY002
+    restore_generators(data, model)
     return Restored(data["progress"], best, data["pretraining"])

@@ -21,6 +21,7 @@ from . import checkpoint
 from .callbacks import Progress, TrainingCallbacks, TrainProgress, network_of
 from .curriculum import TrainingPhase, phases
 from .device import in_fixed_order, pick_device
+from .ppo import make_ppo
 from .pretraining.stages import check_pretraining, pretrain
 from .run_folder import RunFolder
 from .settings import TrainSettings
@@ -29,9 +30,6 @@ from .ties import check_something_to_learn
 from .vec_env_wrappers import AfterstateFeatures, CentredReward, wrapper_of
 
 __all__ = ["Progress", "TrainProgress", "train"]
-
-# Stable-Baselines3's choice for PPO; torch's own is 1e-8.
-ADAM_EPSILON = 1e-5
 
 
 def train(
@@ -121,35 +119,12 @@ def _learn_by_ppo(
 
 
 def _model(chosen: TrainSettings, first: TrainingPhase) -> MaskablePPO:
-    ppo = chosen.ppo
-
-    def rate(_: float) -> float:
-        # The last update may go beyond the total.
-        left = max(0.0, 1.0 - float(model.num_timesteps) / float(chosen.total_steps)) if begun else 1.0
-        return ppo.final_learning_rate + (ppo.learning_rate - ppo.final_learning_rate) * left
-
-    begun: list[bool] = []
-    model = MaskablePPO(
+    return make_ppo(
         CandidatePolicy,
         first.env(chosen),
-        learning_rate=rate,
-        n_steps=ppo.rollout_steps,
-        batch_size=ppo.minibatch,
-        n_epochs=ppo.epochs,
-        gamma=ppo.discount,
-        gae_lambda=ppo.gae_lambda,
-        clip_range=ppo.clip,
-        ent_coef=ppo.entropy,
-        vf_coef=ppo.value,
-        max_grad_norm=ppo.max_grad_norm,
-        target_kl=ppo.target_kl,
-        policy_kwargs={
-            "network": chosen.network,
-            "static": static_features(first.scenarios[0]),
-            "optimizer_kwargs": {"eps": ADAM_EPSILON, "fused": True},
-        },
+        chosen.ppo,
+        {"network": chosen.network, "static": static_features(first.scenarios[0])},
+        total_steps=chosen.total_steps,
         seed=chosen.seed,
         device=pick_device(chosen.device),
     )
-    begun.append(True)
-    return model

@@ -13,7 +13,7 @@ from ...simulation.fleet import dynamics
 from ...simulation.fleet.state import FleetState
 from .fleet import Fleet, Jobs
 from .observation import FleetObservations, new_observations, observe, observer
-from .reward import foreseen_s, reward_weights, usual_step_s
+from .reward import foreseen_s, note_new, reward_weights, usual_s, usual_step_s
 
 
 class FleetBatch:
@@ -110,15 +110,17 @@ def _step(problem, state, actions, observer, observations, observes, weights, us
         if not state.is_over[e] and (actions[e] < 0 or actions[e] >= state.can_act.shape[1] or not state.can_act[e, actions[e]]):
             return e
     before = np.empty(state.totals.shape[1])
+    new = np.empty(state.offered.shape[1], np.int64)
     for e in range(len(actions)):
         if state.is_over[e]:
             continue
         before[:] = state.totals[e]
         now_s = state.now_s[e]
-        foreseen = foreseen_s(state, e, usual_step_s)
+        foreseen = foreseen_s(state, e)
+        num_new = note_new(state, e, new)
         dynamics.act(problem, state, e, actions[e])
         paid = weights[-2] * (state.now_s[e] - now_s)
-        paid += weights[-1] * (foreseen_s(state, e, usual_step_s) - foreseen)
+        paid += weights[-1] * (foreseen_s(state, e) - foreseen - usual_s(state, e, new[:num_new], usual_step_s))
         for i in range(len(before)):
             paid += weights[i] * (state.totals[e, i] - before[i])
         rewards[e] = paid

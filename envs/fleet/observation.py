@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ...compiled import njit
 from ...numba_records import by_reference
+from ...simulation.fleet.actions import start_number
 from ...simulation.fleet.offers import choice_step_s
 from ...simulation.fleet.placing import find_hosts
 from ...simulation.fleet.shared_steps import shared_step_times
@@ -309,7 +310,7 @@ def _observe_candidates(problem, state, e, observer, out):  # type: ignore[no-un
         number = max(0, place - problem.visible_waiting + 1)
         for entry in range(menu.first_entry[kind], menu.first_entry[kind + 1]):
             for choice in range(choices):
-                action = 1 + (place * problem.entries_per_job + entry - menu.first_entry[kind]) * choices + choice
+                action = start_number(problem, place, entry - menu.first_entry[kind], choice)
                 if not state.can_act[e, action]:
                     continue
                 step_s = choice_step_s(problem, state, e, number, entry, choice)

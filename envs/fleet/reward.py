@@ -58,12 +58,31 @@ def usual_step_s(fleet: Fleet) -> NDArray[np.float64]:
 
 
 @njit
-def foreseen_s(state, e, usual_step_s):  # type: ignore[no-untyped-def]
-    """Seconds that running jobs have before them, less what the jobs that have started so far usually take."""
+def foreseen_s(state, e):  # type: ignore[no-untyped-def]
+    """Seconds that running jobs have before them."""
     total = 0.0
     for i in range(state.num_running[e]):
         total += state.finish_s[e, state.running[e, i]] - state.now_s[e]
-    for job in range(state.num_arrived[e]):
+    return total
+
+
+@njit
+def note_new(state, e, new):  # type: ignore[no-untyped-def]
+    """Write the jobs on offer that have never run into ``new``; their number."""
+    count = 0
+    for place in range(state.offered.shape[1]):
+        job = state.offered[e, place]
+        if job >= 0 and np.isnan(state.start_s[e, job]):
+            new[count] = job
+            count += 1
+    return count
+
+
+@njit
+def usual_s(state, e, new, usual_step_s):  # type: ignore[no-untyped-def]
+    """Seconds that those of some jobs usually take that have started since they were noted."""
+    total = 0.0
+    for job in new:
         if not np.isnan(state.start_s[e, job]):
-            total -= state.num_steps[e, job] * usual_step_s[state.job_type[e, job]]
+            total += state.num_steps[e, job] * usual_step_s[state.job_type[e, job]]
     return total

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..evaluate import named
 from ..statistics import excludes_zero, least
 from .objectives import Objective
 
@@ -25,25 +26,25 @@ def fleet_verdict(rows: Sequence[Row], best: Sequence[Row], objective: Objective
         return f"No winner: all {len(playing)} policies tie at {value} in {objective.words}, which tells none from another."
     learned = least((row for row in playing if row["kind"] == "learned"), objective.cost)
     if not best:
-        return f"No baseline was compared with {_named(learned)}." if learned else "No baseline was compared."
+        return f"No baseline was compared with {named(learned)}." if learned else "No baseline was compared."
     has_several = len(best) > 1
     if not learned:
-        found = f"baselines are {_named(best)}, which tie" if has_several else f"baseline is {_named(best)}"
+        found = f"baselines are {named(best)}, which tie" if has_several else f"baseline is {named(best)}"
         return f"No learned policy was compared; the best {found}: {_value(best[0], objective)} in {objective.words}."
-    theirs = f"the best baselines, {_named(best)}, which tie" if has_several else f"the best baseline, {_named(best)}"
+    theirs = f"the best baselines, {named(best)}, which tie" if has_several else f"the best baseline, {named(best)}"
     if learned[0]["num_seeds"] < 2:
-        return f"No winner: one episode tells nothing about {_named([*learned, *best])}; ask for more seeds."
+        return f"No winner: one episode tells nothing about {named([*learned, *best])}; ask for more seeds."
     difference = learned[0]["against_best_baseline"]
     if difference is None:
-        return f"No winner: {_named(learned)} and {theirs} have no episode to be compared on."
+        return f"No winner: {named(learned)} and {theirs} have no episode to be compared on."
     told = f"{objective.difference(difference)} in {objective.words}, {_percent(difference, best[0], objective)}"
     signs = {objective.sign * excludes_zero(row["against_best_baseline"]) for row in learned}
     verb = "beat" if len(learned) > 1 else "beats"
     if signs == {-1}:
-        return f"{_named(learned)} {verb} {theirs}: {told}."
+        return f"{named(learned)} {verb} {theirs}: {told}."
     if signs == {1}:
-        return f"{_named(best)} {'win' if has_several else 'wins'} over {_named(learned)}: {told}."
-    return f"No winner: {_named(learned)} against {theirs}: {told}, which does not exclude zero."
+        return f"{named(best)} {'win' if has_several else 'wins'} over {named(learned)}: {told}."
+    return f"No winner: {named(learned)} against {theirs}: {told}, which does not exclude zero."
 
 
 def remarks(rows: Sequence[Row], objective: Objective) -> list[str]:
@@ -70,9 +71,3 @@ def _percent(difference: Row, best: Row, objective: Objective) -> str:
     """A difference as a share of what the best baseline reaches."""
     reached = best[objective.metric]["mean"]
     return f"{100 * difference['mean'] / reached:+.1f} %" if reached else "of nothing"
-
-
-def _named(rows: Sequence[Row]) -> str:
-    """Policies by name."""
-    *others, last = [str(row["policy"]) for row in rows]
-    return f"{', '.join(others)} and {last}" if others else last

@@ -59,7 +59,7 @@ def test_every_key_of_a_preset_stands_below_a_comment():
 
     for name in PRESETS:
         lines = (files("meshwright.configs.clusters") / f"{name}.yaml").read_text().splitlines()
-        keys = [line for line in lines if not line.strip().startswith("- ")]  # rows of a table have no keys
+        keys = [line for line in lines if not line.strip().startswith("- [")]  # rows of a table have no keys
         for above, line in pairwise(keys):
             assert "#" in (line.strip()[0], above.strip()[0]), f"{name}: {line}"
 

@@ -28,6 +28,7 @@ from ...models.fleet_network import FleetActor
 from ...models.fleet_policy import FleetPolicy
 from ...models.fleet_saved import SavedFleetNetwork, player
 from ...planners.fleet.rules import fleet_rule
+from ..ppo import make_ppo
 from . import fleet_checkpoint
 from .imitation import choose_all, imitate
 from .run_folder import FleetRunFolder
@@ -117,32 +118,8 @@ def _network(model: MaskablePPO) -> FleetActor:
 
 
 def _model(chosen: FleetTrainSettings, env: FleetVecEnv, fleet: Fleet) -> MaskablePPO:
-    ppo = chosen.ppo
-
-    def rate(_: float) -> float:
-        left = 1.0 - float(model.num_timesteps) / max(1.0, float(chosen.total_steps)) if begun else 1.0
-        return ppo.final_learning_rate + (ppo.learning_rate - ppo.final_learning_rate) * max(0.0, left)
-
-    begun: list[bool] = []
-    model = MaskablePPO(
-        FleetPolicy,
-        env,
-        learning_rate=rate,
-        n_steps=ppo.rollout_steps,
-        batch_size=ppo.minibatch,
-        n_epochs=ppo.epochs,
-        gamma=ppo.discount,
-        gae_lambda=ppo.gae_lambda,
-        clip_range=ppo.clip,
-        ent_coef=ppo.entropy,
-        vf_coef=ppo.value,
-        max_grad_norm=ppo.max_grad_norm,
-        target_kl=ppo.target_kl,
-        policy_kwargs={"network": chosen.network, "fleet": fleet, "optimizer_kwargs": {"eps": 1e-5, "fused": True}},
-        seed=chosen.seed,
-        device="cpu",
-    )
-    begun.append(True)
+    made_of = {"network": chosen.network, "fleet": fleet}
+    model = make_ppo(FleetPolicy, env, chosen.ppo, made_of, total_steps=chosen.total_steps, seed=chosen.seed)
     model.set_logger(Logger(None, []))
     return model
 

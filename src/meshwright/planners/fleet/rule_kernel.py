@@ -13,6 +13,7 @@ import numpy as np
 
 from ...compiled import njit
 from ...numba_records import by_reference
+from ...simulation.fleet.actions import first_pause, start_number
 from ...simulation.fleet.offers import choice_step_s
 from ...simulation.fleet.placing import find_hosts
 from ...simulation.fleet.runs import restart_s
@@ -157,7 +158,7 @@ def best_action(problem, state, e, rule, place, d):  # type: ignore[no-untyped-d
         if d >= 0 and problem.entry_degree[entry] != d:
             continue
         for choice in range(choices):
-            action = 1 + (place * problem.entries_per_job + entry - begin) * choices + choice
+            action = start_number(problem, place, entry - begin, choice)
             if not state.can_act[e, action] or problem.rule[choice] == PlacementRule.CONSTRUCT:
                 continue
             step_s = choice_step_s(problem, state, e, number, entry, choice)
@@ -284,7 +285,7 @@ def _preempt(problem, state, e, rule):  # type: ignore[no-untyped-def]
     """In a round: pause a running job that one on the queue comes before, or resize one by its share; 0 for neither."""
     if rule.entry == EntryRule.FAIR_SHARE:
         return _resize(problem, state, e, rule)
-    first = _first_pause(problem)
+    first = first_pause(problem)
     waits = -1
     for i in range(state.num_waiting[e]):
         job = state.waiting[e, i]
@@ -304,11 +305,6 @@ def _preempt(problem, state, e, rule):  # type: ignore[no-untyped-def]
     if worst < 0 or _key(problem, state, e, rule, waits) >= _key(problem, state, e, rule, state.offered[e, worst]):
         return 0
     return first + worst - problem.visible_waiting
-
-
-@njit
-def _first_pause(problem):  # type: ignore[no-untyped-def]
-    return 1 + (problem.visible_waiting + problem.visible_running) * problem.entries_per_job * len(problem.rule)
 
 
 @njit

@@ -28,6 +28,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...compiled import njit
+from .actions import first_pause
 from .offers import offer, offer_hosts
 from .placing import find_hosts, largest_part
 from .runs import leave_queue, release, restart_s, run, stop
@@ -78,7 +79,7 @@ def act(problem, state, e, action):  # type: ignore[no-untyped-def]
     elif action == 0:
         _pass(problem, state, e)
         return
-    elif action >= 1 + (problem.visible_waiting + problem.visible_running) * problem.entries_per_job * len(problem.rule):
+    elif action >= first_pause(problem):
         _pause(problem, state, e, _offered_running(problem, state, e, action))
     else:
         _place(problem, state, e, action)
@@ -225,8 +226,7 @@ def _fastest_s(problem, state, e, job):  # type: ignore[no-untyped-def]
 
 @njit
 def _offered_running(problem, state, e, action):  # type: ignore[no-untyped-def]
-    first = 1 + (problem.visible_waiting + problem.visible_running) * problem.entries_per_job * len(problem.rule)
-    return state.offered[e, problem.visible_waiting + action - first]
+    return state.offered[e, problem.visible_waiting + action - first_pause(problem)]
 
 
 @njit

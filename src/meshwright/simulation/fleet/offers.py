@@ -16,6 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...compiled import njit
+from .actions import first_pause, start_number
 from .placing import can_run_on, find_hosts, largest_part, log2, placement_class
 from .runs import restart_s
 from .state import PlacementRule
@@ -55,8 +56,7 @@ def offer(problem, state, e):  # type: ignore[no-untyped-def]
         number = place - problem.visible_waiting
         _find_placements(problem, state, e, 1 + number, free)
         _offer_job(problem, state, e, place, job, 1 + number, free)
-        first = 1 + len(state.offered[e]) * problem.entries_per_job * len(problem.rule)
-        state.can_act[e, first + number] = True
+        state.can_act[e, first_pause(problem) + number] = True
         place += 1
 
 
@@ -119,7 +119,7 @@ def _offer_job(problem, state, e, place, job, number, free):  # type: ignore[no-
                 continue
             if step_s == np.inf or (number == 0 and state.now_s[e] + (step_s * left + again_s) > state.deadline_s[e, job]):
                 continue
-            state.can_act[e, 1 + (place * problem.entries_per_job + entry - begin) * choices + choice] = True
+            state.can_act[e, start_number(problem, place, entry - begin, choice)] = True
 
 
 @njit

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...numba_records import by_reference
+from .actions import first_pause
 from .menu_table import MenuTable
 from .network import FleetNetwork
 
@@ -123,7 +124,7 @@ class FleetProblem(NamedTuple):
     @property
     def first_pause(self) -> int:
         """The action that pauses the first running job on offer."""
-        return 1 + self.num_offers * self.entries_per_job * len(self.rule)
+        return int(first_pause(self))
 
     @property
     def num_actions(self) -> int:
