@@ -32,7 +32,7 @@ class SavedFleetNetwork:
     Attributes:
         settings: widths.
         weights: named tensors.
-        trained: how it was trained: config name, benchmark, candidate features, menu, seed, steps, figures reached.
+        trained: how it was trained: config name, benchmark, candidate features, `Fleet.ground`, seed, steps, figures reached.
     """
 
     settings: FleetNetworkSettings

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -94,6 +94,38 @@ class Fleet:
         """A hash of everything that an episode depends on."""
         data = self.settings.model_dump(mode="json", exclude={"cluster", "job_types", "candidate_features"})
         return files.digest(data, self.cluster.digest, *self.problem.menu)
+
+    @cached_property
+    def ground(self) -> dict[str, str]:
+        """What a policy is trained for, by name: cluster, menu, objective, and all of it as a digest."""
+        return {
+            "cluster": self.cluster.name,
+            "cluster_digest": self.cluster.digest,
+            "job_types": ", ".join(one.name for one in self.menu.job_types),
+            "menu_digest": files.digest(*self.problem.menu),
+            "objective": self.settings.objective,
+            "digest": self.digest,
+        }
+
+    def off_ground(self, trained: Mapping[str, object]) -> str | None:
+        """What is other here than where a policy was trained, in words; None where nothing is.
+
+        Args:
+            trained: the ``ground`` there.
+        """
+        here = self.ground
+        if trained.get("digest") == here["digest"]:
+            return None
+        if not trained:
+            return "one that its file does not name"
+        found = []
+        if trained.get("cluster_digest") != here["cluster_digest"]:
+            found.append(f"another cluster ({trained.get('cluster')}, here {here['cluster']})")
+        elif trained.get("menu_digest") != here["menu_digest"]:
+            found.append(f"another menu ({trained.get('job_types')}, here {here['job_types']})")
+        if trained.get("objective") != here["objective"]:
+            found.append(f"another objective ({trained.get('objective')}, here {here['objective']})")
+        return " and ".join(found) or "other arrivals or rules"
 
     def sample(self, rng: np.random.Generator) -> Jobs:
         """Jobs of an episode: a Poisson process, types by weight, durations and deadlines as the settings say."""

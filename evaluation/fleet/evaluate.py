@@ -25,7 +25,7 @@ from .bounds import BOUND, least_mean_completion_s
 from .episodes import FleetEpisodes
 from .metrics import FLEET_METRICS, entry_shares, fleet_metrics
 from .objectives import OBJECTIVES, Objective
-from .policies import check_policy, each_fixed_entry, is_best_fixed_entry, policy_kind, policy_name
+from .policies import check_policy, each_fixed_entry, is_best_fixed_entry, off_ground, policy_kind, policy_name
 from .verdict import all_tie, fleet_verdict, remarks
 
 FLEET_FORMAT_VERSION = 1
@@ -117,7 +117,7 @@ def evaluate_fleet(
         "best_baseline": None if first is None else first["policy"],
         "best_baselines": [row["policy"] for row in best],
         "verdict": fleet_verdict(rows, best, objective),
-        "remarks": remarks(rows, objective),
+        "remarks": [*remarks(rows, objective), *(told for spec in wanted if (told := off_ground(spec, fleet)) is not None)],
         "timing": {
             "elapsed_s": time.perf_counter() - began,
             "decision_s": {

@@ -161,6 +161,16 @@ def fleet_player(spec: str, fleet: Fleet) -> FleetPlayer:
     return LearnedPlayer(load_fleet_policy(Path(spec), fleet))
 
 
+def off_ground(spec: str, fleet: Fleet) -> str | None:
+    """What a trained policy meets here that it was not trained for, in a sentence; None for rules and where nothing is other."""
+    if spec == BOUND or is_rule(spec):
+        return None
+    from ...models.fleet_saved import SavedFleetNetwork
+
+    found = fleet.off_ground(SavedFleetNetwork.load(Path(spec)).trained.get("ground", {}))
+    return None if found is None else f"{policy_name(spec)} was not trained for this fleet, but for {found}."
+
+
 def check_policy(spec: str, fleet: Fleet) -> None:
     """Refuse a spelling that names no policy of a fleet.
 

@@ -213,9 +213,8 @@ class _Validation(BaseCallback):
             "changes": list(self._chosen.changes),
             "seed": self._chosen.seed,
             "steps": model.num_timesteps,
-            "objective": self._fleet.settings.objective,
+            "ground": self._fleet.ground,
             "candidate_features": self._fleet.settings.candidate_features,
-            "digest": self._fleet.digest,
             "validation": self.curve[-1]["validation"] if self.curve else None,
         }
 

@@ -8,7 +8,9 @@ import torch
 
 from meshwright import settings
 from meshwright.errors import CheckpointError, NothingToLearnError
+from meshwright.evaluation.fleet.policies import off_ground
 from meshwright.models.fleet_network import FleetActor
+from meshwright.models.fleet_saved import SavedFleetNetwork
 from meshwright.models.settings import FleetNetworkSettings
 from meshwright.planners.fleet.rules import fleet_rule
 from meshwright.training.fleet.imitation import choose_all, imitate
@@ -109,3 +111,17 @@ def test_where_all_do_equally_well_there_is_nothing_to_learn(tmp_path):
     with pytest.raises(NothingToLearnError, match="nothing to learn"):
         train_fleet(chosen(), tmp_path / "run", loose)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_policy_says_where_it_was_not_trained_for(run, fleet, tmp_path):
+    trained = SavedFleetNetwork.load(run.path).trained["ground"]
+    assert fleet.off_ground(trained) is None
+    assert off_ground("sjf", fleet) is None
+    assert fleet.off_ground({}) == "one that its file does not name"
+    assert tiny_fleet(tmp_path, load=0.5).off_ground(trained) == "other arrivals or rules"
+    others = [{"name": "alexnet", "job": "zoo:alexnet", "global_batch": 256}]
+    other = tiny_fleet(tmp_path, job_types=others, objective="mean_wait_s")
+    assert off_ground(str(run.path), other) == (
+        "run was not trained for this fleet, but for another menu (vgg16, resnet18, here alexnet) "
+        "and another objective (mean_completion_s, here mean_wait_s)."
+    )
