@@ -1,10 +1,10 @@
-"""The network of a fleet's policy: messages over hosts, groups, running jobs and jobs on offer; heads that score actions.
+"""The network of a fleet's policy: messages over hosts, trunks, running jobs and jobs on offer; heads that score actions.
 
-Nodes are hosts, groups of hosts (a leaf switch with its trunks), running jobs and jobs on offer. In each round a running job
-hears the hosts that it holds and the trunks that it loads; a host hears its jobs and its group; a group hears its hosts and the
-jobs that cross it; all hear the whole. Job types are told by their menu, as a set of entries, so that a network plays types and
-clusters that it has not seen. An action is scored from the job on offer, the entry, the placement and the candidate's own
-features; a host that may be picked from the host and the job that is being placed.
+Nodes are hosts, trunks (above a leaf switch or a site), running jobs and jobs on offer. In each round a running job hears the
+hosts that it holds and the trunks that it loads; a host hears its jobs and the trunks above it; a trunk hears the hosts below
+it and the jobs that cross it; all hear the whole. Job types are told by their menu, as a set of entries, so that a network
+plays types and clusters that it has not seen. An action is scored from the job on offer, the entry, the placement and the
+candidate's own features; a host that may be picked from the host and the job that is being placed.
 
 Without messages (``messages: 0``) every node keeps to its own features and the pooled whole, at the same width and depth: the
 ablation that tells what the graph is good for.
@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from ..envs.fleet.fleet import Fleet
-from ..envs.fleet.observation import CANDIDATE, CONTEXT, ENTRY, GROUP, HOST, OFFER, RUNNING, observer
+from ..envs.fleet.observation import CANDIDATE, CONTEXT, ENTRY, HOST, OFFER, RUNNING, TRUNK, observer
 from .network import begin_small
 from .settings import FleetNetworkSettings
 
@@ -55,9 +55,7 @@ class MenuTensors(nn.Module):
         self.register_buffer("entry", torch.as_tensor(entry), persistent=False)
         self.register_buffer("is_there", torch.as_tensor(there), persistent=False)
         self.register_buffer("choice", torch.as_tensor(choice, dtype=torch.float32), persistent=False)
-        group = torch.as_tensor(problem.network.host_group.copy())
-        member = torch.nn.functional.one_hot(group, problem.network.num_groups).float()
-        self.register_buffer("member", member, persistent=False)
+        self.register_buffer("member", torch.as_tensor(observer(fleet).member.T.copy()), persistent=False)
         self.num_pauses = problem.visible_running
         self.num_actions = problem.num_actions
         self.first_pause = problem.first_pause
@@ -81,7 +79,7 @@ class FleetActor(nn.Module):
         self.enter = nn.ModuleDict(
             {
                 "hosts": nn.Linear(len(HOST), width),
-                "groups": nn.Linear(len(GROUP), width),
+                "trunks": nn.Linear(len(TRUNK), width),
                 "running": nn.Linear(len(RUNNING) + width, width),
                 "offers": nn.Linear(len(OFFER) + width, width),
                 "context": nn.Linear(len(CONTEXT), width),
@@ -127,13 +125,13 @@ class FleetActor(nn.Module):
         enter = self.enter
         nodes = {
             "hosts": enter["hosts"](seen["hosts"]),
-            "groups": enter["groups"](seen["groups"]),
+            "trunks": enter["trunks"](seen["trunks"]),
             "running": enter["running"](torch.cat([seen["running"], types[seen["running_type"].long()]], dim=2)),
             "offers": enter["offers"](torch.cat([seen["offers"], types[seen["offer_type"].long()]], dim=2)),
         }
         context = enter["context"](seen["context"])
         there = {"running": seen["running"][:, :, -1:], "offers": seen["offers"][:, :, :1]}
-        edges = seen["host_of"], seen["link_of"]
+        edges = seen["host_of"], seen["trunk_of"]
         if self.settings.messages:
             for one in self.rounds:
                 nodes, context = one(nodes, context, there, edges, menu.member)
@@ -176,14 +174,14 @@ class _Round(nn.Module):
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        names = ("hosts", "groups", "running", "offers")
+        names = ("hosts", "trunks", "running", "offers")
         self.own = nn.ModuleDict({name: nn.Linear(width, width) for name in names})
         self.whole = nn.Linear(5 * width, 4 * width, bias=False)
         self.context = nn.Linear(5 * width, width)
         self.heard = nn.ModuleDict(
             {
                 name: nn.Linear(width, width, bias=False)
-                for name in ("host>running", "group>running", "running>host", "group>host", "host>group", "running>group")
+                for name in ("host>running", "trunk>running", "running>host", "trunk>host", "host>trunk", "running>trunk")
             }
         )
 
@@ -198,29 +196,29 @@ class _Round(nn.Module):
         whole = torch.cat([context, *_pooled(nodes, there)], dim=1)
         shares = self.whole(whole).unsqueeze(1).chunk(4, dim=2)
         new = {name: self.own[name](nodes[name]) + share for name, share in zip(nodes, shares, strict=True)}
-        host_of, link_of = edges if edges is not None else (None, None)
+        host_of, trunk_of = edges if edges is not None else (None, None)
         runs = nodes["running"] * there["running"]
-        heard, per_group = self.heard, member.sum(dim=0).unsqueeze(1)
-        if host_of is not None and link_of is not None:
+        heard, per_trunk = self.heard, member.sum(dim=0).unsqueeze(1)
+        if host_of is not None and trunk_of is not None:
             new["running"] = (
                 new["running"]
                 + heard["host>running"](_mean(host_of, nodes["hosts"]))
-                + heard["group>running"](_mean(link_of, nodes["groups"]))
+                + heard["trunk>running"](_mean(trunk_of, nodes["trunks"]))
             )
             new["hosts"] = (
                 new["hosts"]
                 + heard["running>host"](host_of.transpose(1, 2) @ runs)
-                + heard["group>host"](member @ nodes["groups"])
+                + heard["trunk>host"](member @ nodes["trunks"])
             )
-            new["groups"] = (
-                new["groups"]
-                + heard["host>group"](member.T @ nodes["hosts"] / per_group)
-                + heard["running>group"](link_of.transpose(1, 2) @ runs)
+            new["trunks"] = (
+                new["trunks"]
+                + heard["host>trunk"](member.T @ nodes["hosts"] / per_trunk)
+                + heard["running>trunk"](trunk_of.transpose(1, 2) @ runs)
             )
         else:
-            new["running"] = new["running"] + heard["host>running"](nodes["running"]) + heard["group>running"](nodes["running"])
-            new["hosts"] = new["hosts"] + heard["running>host"](nodes["hosts"]) + heard["group>host"](nodes["hosts"])
-            new["groups"] = new["groups"] + heard["host>group"](nodes["groups"]) + heard["running>group"](nodes["groups"])
+            new["running"] = new["running"] + heard["host>running"](nodes["running"]) + heard["trunk>running"](nodes["running"])
+            new["hosts"] = new["hosts"] + heard["running>host"](nodes["hosts"]) + heard["trunk>host"](nodes["hosts"])
+            new["trunks"] = new["trunks"] + heard["host>trunk"](nodes["trunks"]) + heard["running>trunk"](nodes["trunks"])
         return {name: nodes[name] + torch.relu(value) for name, value in new.items()}, context + torch.relu(self.context(whole))
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from .. import files, settings
 from ..envs.fleet.batch import FleetBatch
 from ..envs.fleet.fleet import Fleet
-from ..envs.fleet.observation import CANDIDATE, CONTEXT, ENTRY, GROUP, HOST, OFFER, RUNNING
+from ..envs.fleet.observation import CANDIDATE, CONTEXT, ENTRY, HOST, OFFER, RUNNING, TRUNK
 from ..errors import CheckpointError, ConfigError
 from .fleet_network import FleetActor
 from .settings import FleetNetworkSettings
@@ -22,7 +22,7 @@ from .tensor_file import load_tensors, save_tensors
 
 KIND = "fleet"
 FORMAT_VERSION = 1
-FEATURES = files.digest([HOST, GROUP, RUNNING, OFFER, CONTEXT, ENTRY, CANDIDATE])
+FEATURES = files.digest([HOST, TRUNK, RUNNING, OFFER, CONTEXT, ENTRY, CANDIDATE])
 
 
 @dataclass(frozen=True, eq=False)

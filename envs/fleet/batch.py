@@ -13,7 +13,7 @@ from ...simulation.fleet import dynamics
 from ...simulation.fleet.state import FleetState
 from .fleet import Fleet, Jobs
 from .observation import FleetObservations, new_observations, observe, observer
-from .reward import foreseen_s, note_new, reward_weights, usual_s, usual_step_s
+from .reward import foreseen_in_time, foreseen_s, note_new, reward_weights, usual_s, usual_step_s
 
 
 class FleetBatch:
@@ -116,11 +116,11 @@ def _step(problem, state, actions, observer, observations, observes, weights, us
             continue
         before[:] = state.totals[e]
         now_s = state.now_s[e]
-        foreseen = foreseen_s(state, e)
+        foreseen, in_time = foreseen_s(state, e), foreseen_in_time(state, e)
         num_new = note_new(state, e, new)
         dynamics.act(problem, state, e, actions[e])
-        paid = weights[-2] * (state.now_s[e] - now_s)
-        paid += weights[-1] * (foreseen_s(state, e) - foreseen - usual_s(state, e, new[:num_new], usual_step_s))
+        paid = weights[-3] * (state.now_s[e] - now_s) + weights[-1] * (foreseen_in_time(state, e) - in_time)
+        paid += weights[-2] * (foreseen_s(state, e) - foreseen - usual_s(state, e, new[:num_new], usual_step_s))
         for i in range(len(before)):
             paid += weights[i] * (state.totals[e, i] - before[i])
         rewards[e] = paid

@@ -42,20 +42,21 @@ class FleetEnv(gymnasium.Env[FleetObservation, np.int64]):
     a fixed time and the writing and reading of its state. See `simulation.fleet.dynamics`.
 
     **Observation.** ``Dict``; features lie in [0, 1] (a time ``t`` as ``t / (t + mean duration of a job)``). ``m`` hosts, ``r``
-    groups of hosts (a leaf switch each), ``u`` running jobs, ``v`` jobs on offer, ``a`` actions. Lists of the features: the
-    constants of `envs.fleet.observation`.
+    trunks (above a leaf switch or a site each), ``u`` running jobs, ``v`` jobs on offer, ``a`` actions. Lists of the features:
+    the constants of `envs.fleet.observation`; which hosts are below a trunk: its ``trunk_members``.
 
     =================  ===========  =========================================================================
     key                shape        meaning
     =================  ===========  =========================================================================
     ``hosts``          (m, 7)       free devices, load out and in, picked, may be picked, device type
-    ``groups``         (r, 5)       free devices, wholly free hosts, load of the trunks, jobs that cross them
+    ``trunks``         (r, 7)       free devices and wholly free hosts below, load, jobs across, share of all hosts, site
     ``running``        (u, 10)      devices, progress, time left, age, slowdown, restarts, spread, deadline
-    ``offers``         (v, 12)      jobs on offer: waiting or running, age, least time and device-seconds left,
-                                    devices asked for, deadline, progress, devices held, price of a restart
-    ``context``        (8,)         free devices, jobs waiting, running, not offered and to come, round
+    ``offers``         (v, 14)      jobs on offer: waiting or running, age, least time and device-seconds left,
+                                    devices asked for, deadline, progress, devices held, price of a restart, rank
+    ``context``        (14,)        free devices, jobs waiting, running, not offered and to come, round; of the entry
+                                    whose hosts are being picked: hosts to go, devices, times, memory
     ``host_of``        (u, m)       share of each host that a running job holds
-    ``link_of``        (u, r)       how much of each group's trunks a running job uses
+    ``trunk_of``       (u, r)       how much of each trunk a running job uses
     ``running_type``   (u,)         job type of each running job
     ``offer_type``     (v,)         job type of each job on offer; with `menu` its rows of the menu
     ``candidates``     (a, 8)       of each action: times and device-seconds, spread, deadline, and with

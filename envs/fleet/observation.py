@@ -1,9 +1,10 @@
-"""What is seen of a fleet: a graph of hosts, groups of hosts, running jobs and jobs on offer, as padded arrays.
+"""What is seen of a fleet: a graph of hosts, trunks above them, running jobs and jobs on offer, as padded arrays.
 
 Every feature lies in [0, 1]; a time ``t`` is told as ``t / (t + mean duration of a job)``, other figures without a bound as
 ``x / (1 + x)``.
 
-Legend: ``m`` hosts, ``r`` groups, ``u`` running jobs that are told (the first to start), ``v`` jobs on offer, ``a`` actions.
+Legend: ``m`` hosts, ``r`` trunks (a leaf switch or a site each; a host where links form no tree), ``u`` running jobs that are
+told (the first to start), ``v`` jobs on offer, ``a`` actions.
 """
 
 from __future__ import annotations
@@ -16,14 +17,16 @@ from numpy.typing import NDArray
 from ...compiled import njit
 from ...numba_records import by_reference
 from ...simulation.fleet.actions import start_number
+from ...simulation.fleet.network import FleetNetwork
 from ...simulation.fleet.offers import choice_step_s
 from ...simulation.fleet.placing import find_hosts
 from ...simulation.fleet.shared_steps import shared_step_times
 from ...simulation.fleet.state import FleetState, JobState, PlacementRule
 from .fleet import Fleet
 
+ENTRY = ("devices", "step against best", "device-seconds against least", "network share of a step", "memory", "hosts wanted")
 HOST = ("free share", "free wholly", "load out", "load in", "is picked", "may be picked", "device type")
-GROUP = ("free share", "wholly free hosts", "load up", "load down", "jobs across")
+TRUNK = ("free share", "wholly free hosts", "load up", "load down", "jobs across", "share of all hosts", "is of a site")
 RUNNING = (
     "devices",
     "progress",
@@ -32,7 +35,7 @@ RUNNING = (
     "slowdown",
     "restarts now",
     "hosts",
-    "groups",
+    "groups of hosts",
     "time to deadline",
     "is told",
 )
@@ -48,6 +51,8 @@ OFFER = (
     "progress",
     "devices held",
     "restart time",
+    "share of waiting jobs on offer with less work",
+    "share with an earlier deadline",
     "is being placed",
 )
 CONTEXT = (
@@ -59,8 +64,8 @@ CONTEXT = (
     "is a round",
     "hosts are being picked",
     "hosts still to pick",
+    *(f"{name} of the entry whose hosts are picked" for name in ENTRY),
 )
-ENTRY = ("devices", "step against best", "device-seconds against least", "network share of a step", "memory", "hosts wanted")
 CANDIDATE = (
     "time left",
     "time left against best",
@@ -84,12 +89,14 @@ class FleetObserver(NamedTuple):
         features: what candidates tell.
         best_step_s: of each type, ``(t,)``.
         entry: features of each entry, ``(E, len(ENTRY))``.
+        member: which hosts are below each trunk, ``(r, m)``.
     """
 
     duration_s: float
     features: int
     best_step_s: NDArray[np.float64]
     entry: NDArray[np.float32]
+    member: NDArray[np.float32]
 
 
 @by_reference
@@ -97,21 +104,21 @@ class FleetObservations(NamedTuple):
     """Arrays, each with a leading ``e``.
 
     Attributes:
-        hosts, groups, running, offers, context: features by the lists of names above.
+        hosts, trunks, running, offers, context: features by the lists of names above.
         host_of: share of each host that a running job holds, ``(e, u, m)``.
-        link_of: share of each group's trunks that a running job keeps busy, ``(e, u, r)``.
+        trunk_of: share of the time for which a running job keeps each trunk busy, ``(e, u, r)``.
         running_type, offer_type: job type, ``(e, u)`` and ``(e, v)``.
         candidates: of each action, ``(e, a, len(CANDIDATE))``.
         action_mask: ``(e, a)``.
     """
 
     hosts: NDArray[np.float32]
-    groups: NDArray[np.float32]
+    trunks: NDArray[np.float32]
     running: NDArray[np.float32]
     offers: NDArray[np.float32]
     context: NDArray[np.float32]
     host_of: NDArray[np.float32]
-    link_of: NDArray[np.float32]
+    trunk_of: NDArray[np.float32]
     running_type: NDArray[np.int64]
     offer_type: NDArray[np.int64]
     candidates: NDArray[np.float32]
@@ -121,7 +128,7 @@ class FleetObservations(NamedTuple):
 def new_observations(fleet: Fleet, num_episodes: int) -> FleetObservations:
     """Empty arrays."""
     problem, e = fleet.problem, num_episodes
-    m, r, v, a = problem.num_hosts, problem.network.num_groups, problem.num_offers, problem.num_actions
+    m, r, v, a = problem.num_hosts, len(trunk_members(problem.network)), problem.num_offers, problem.num_actions
     u = min(MAX_RUNNING_TOLD, problem.max_running)
 
     def floats(*shape: int) -> NDArray[np.float32]:
@@ -129,17 +136,29 @@ def new_observations(fleet: Fleet, num_episodes: int) -> FleetObservations:
 
     return FleetObservations(
         hosts=floats(m, len(HOST)),
-        groups=floats(r, len(GROUP)),
+        trunks=floats(r, len(TRUNK)),
         running=floats(u, len(RUNNING)),
         offers=floats(v, len(OFFER)),
         context=floats(len(CONTEXT)),
         host_of=floats(u, m),
-        link_of=floats(u, r),
+        trunk_of=floats(u, r),
         running_type=np.zeros((e, u), np.int64),
         offer_type=np.zeros((e, v), np.int64),
         candidates=floats(a, len(CANDIDATE)),
         action_mask=np.zeros((e, a), np.int8),
     )
+
+
+def trunk_members(network: FleetNetwork) -> NDArray[np.float32]:
+    """Which hosts are below each trunk, ``(r, m)``; without trunks each host by itself."""
+    num_trunks, group = network.num_trunks, network.host_group
+    if num_trunks == 0:
+        return np.eye(len(group), dtype=np.float32)
+    found = np.zeros((num_trunks, len(group)), np.float32)
+    found[group, np.arange(len(group))] = 1.0
+    if num_trunks > network.num_groups:
+        found[network.num_groups + network.group_site[group], np.arange(len(group))] = 1.0
+    return found
 
 
 def observer(fleet: Fleet) -> FleetObserver:
@@ -161,8 +180,8 @@ def observer(fleet: Fleet) -> FleetObserver:
         axis=1,
     )
     features = ("none", "analytic", "simulated").index(fleet.settings.candidate_features)
-    del problem
-    return FleetObserver(fleet.mean_duration_s, features, best, np.ascontiguousarray(np.clip(entry, 0, 1), np.float32))
+    told = np.ascontiguousarray(np.clip(entry, 0, 1), np.float32)
+    return FleetObserver(fleet.mean_duration_s, features, best, told, trunk_members(problem.network))
 
 
 @njit
@@ -173,7 +192,7 @@ def _of_time(observer, time_s):  # type: ignore[no-untyped-def]
 @njit
 def observe(problem, state, e, observer, out):  # type: ignore[no-untyped-def]
     """Write what is seen of episode ``e``."""
-    _observe_hosts(problem, state, e, out)
+    _observe_hosts(problem, state, e, observer, out)
     _observe_running(problem, state, e, observer, out)
     _observe_offers(problem, state, e, observer, out)
     for a in range(out.action_mask.shape[1]):
@@ -183,14 +202,12 @@ def observe(problem, state, e, observer, out):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _observe_hosts(problem, state, e, out):  # type: ignore[no-untyped-def]
+def _observe_hosts(problem, state, e, observer, out):  # type: ignore[no-untyped-def]
     network = problem.network
     size, num_hosts = network.devices_per_host, len(network.host_group)
     is_building = state.building[e] >= 0
-    out.groups[e] = 0.0
     free = 0
     for host in range(num_hosts):
-        group = network.host_group[host]
         share = state.free[e, host] / size
         free += state.free[e, host]
         row = out.hosts[e, host]
@@ -198,17 +215,26 @@ def _observe_hosts(problem, state, e, out):  # type: ignore[no-untyped-def]
         row[2], row[3] = min(1.0, state.load[e, 2 * host] / 2), min(1.0, state.load[e, 2 * host + 1] / 2)
         row[4], row[5] = 0.0, is_building and state.can_act[e, host]
         row[6] = network.host_type[host] / max(1, problem.menu.step_s.shape[1] - 1)
-        count = network.group_first[group + 1] - network.group_first[group]
-        out.groups[e, group, 0] += share / count
-        out.groups[e, group, 1] += (share == 1.0) / count
     for i in range(state.num_built[e] if is_building else 0):
         out.hosts[e, state.built[e, i], 4] = 1.0
-    for group in range(network.num_groups):
-        if network.num_groups > 1 and len(network.capacity_bytes_per_s) == 2 * (num_hosts + network.num_groups):
-            up = 2 * num_hosts + 2 * group
-            out.groups[e, group, 2] = min(1.0, state.load[e, up] / 2)
-            out.groups[e, group, 3] = min(1.0, state.load[e, up + 1] / 2)
+    for trunk in range(out.trunks.shape[1]):
+        row = out.trunks[e, trunk]
+        row[:] = 0.0
+        count = 0
+        for host in range(num_hosts):
+            if observer.member[trunk, host] > 0.0:
+                count += 1
+                row[0] += out.hosts[e, host, 0]
+                row[1] += out.hosts[e, host, 1]
+        row[0] /= count
+        row[1] /= count
+        row[5] = count / num_hosts
+        if network.num_trunks > 0:
+            up = 2 * (num_hosts + trunk)
+            row[2], row[3] = min(1.0, state.load[e, up] / 2), min(1.0, state.load[e, up + 1] / 2)
+            row[6] = trunk >= network.num_groups
     row = out.context[e]
+    row[:] = 0.0
     row[0] = free / (size * num_hosts)
     row[1] = state.num_waiting[e] / (1.0 + state.num_waiting[e])
     row[2] = state.num_running[e] / (1.0 + state.num_running[e])
@@ -216,10 +242,11 @@ def _observe_hosts(problem, state, e, out):  # type: ignore[no-untyped-def]
     row[3] = hidden / (8.0 + hidden)
     row[4] = 1.0 - state.num_arrived[e] / state.arrival_s.shape[1]
     row[5] = state.in_round[e]
-    row[6] = is_building
-    row[7] = 0.0
     if is_building:
-        row[7] = 1.0 - state.num_built[e] / max(1.0, problem.menu.degree[state.building_entry[e]] / size)
+        entry = state.building_entry[e]
+        row[6] = 1.0
+        row[7] = 1.0 - state.num_built[e] / max(1.0, problem.menu.degree[entry] / size)
+        row[8:] = observer.entry[entry]
 
 
 @njit
@@ -230,8 +257,9 @@ def _observe_running(problem, state, e, observer, out):  # type: ignore[no-untyp
     out.running[e] = 0.0
     out.running_type[e] = 0
     out.host_of[e] = 0.0
-    out.link_of[e] = 0.0
-    has_trunks = state.trunk_share.shape[2] == network.num_groups
+    out.trunk_of[e] = 0.0
+    has_trunks = network.num_trunks > 0
+    seen = np.zeros(network.num_groups, np.bool_)
     for i in range(min(state.num_running[e], out.running.shape[1])):
         job = state.running[e, i]
         place = state.place[e, job]
@@ -247,19 +275,18 @@ def _observe_running(problem, state, e, observer, out):  # type: ignore[no-untyp
         row[8] = _of_time(observer, state.deadline_s[e, job] - state.now_s[e])
         row[9] = 1.0
         out.running_type[e, i] = state.job_type[e, job]
+        seen[:] = False
         for j in range(hosts):
             host = state.hosts[e, place, j]
             out.host_of[e, i, host] = part / size
-            out.link_of[e, i, network.host_group[host]] = 1.0
-        groups = 0.0
-        for group in range(network.num_groups):
-            groups += out.link_of[e, i, group]
-        row[7] = groups / network.num_groups
-        for group in range(network.num_groups):
-            if has_trunks:
-                out.link_of[e, i, group] = min(1.0, state.trunk_share[e, place, group])
-            if out.link_of[e, i, group] > 0.0 and groups > 1:
-                out.groups[e, group, 4] = min(1.0, out.groups[e, group, 4] + 0.25)
+            seen[network.host_group[host]] = True
+            if not has_trunks:
+                out.trunk_of[e, i, host] = 1.0
+        row[7] = seen.sum() / network.num_groups
+        for trunk in range(out.trunk_of.shape[2] if has_trunks else 0):
+            out.trunk_of[e, i, trunk] = min(1.0, state.trunk_share[e, place, trunk])
+            if out.trunk_of[e, i, trunk] > 0.0:
+                out.trunks[e, trunk, 4] = min(1.0, out.trunks[e, trunk, 4] + 0.25)
 
 
 @njit
@@ -289,8 +316,25 @@ def _observe_offers(problem, state, e, observer, out):  # type: ignore[no-untype
         if problem.every_s > 0:
             restart = problem.restart_s + 2.0 * problem.menu.state_bytes[kind] / problem.storage_bytes_per_s
             row[10] = _of_time(observer, restart)
-        row[11] = state.building[e] == place
+        if place < problem.visible_waiting:
+            row[11], row[12] = _before(problem, state, e, job)
+        row[13] = state.building[e] == place
         out.offer_type[e, place] = kind
+
+
+@njit
+def _before(problem, state, e, job):  # type: ignore[no-untyped-def]
+    """Shares of the waiting jobs on offer that have less work left than a job, and an earlier deadline."""
+    own = problem.menu.work_device_s[state.job_type[e, job]] * (state.num_steps[e, job] - state.done_steps[e, job])
+    smaller, earlier = 0, 0
+    for place in range(problem.visible_waiting):
+        other = state.offered[e, place]
+        if other < 0:
+            continue
+        work = problem.menu.work_device_s[state.job_type[e, other]] * (state.num_steps[e, other] - state.done_steps[e, other])
+        smaller += work < own
+        earlier += state.deadline_s[e, other] < state.deadline_s[e, job]
+    return smaller / problem.visible_waiting, earlier / problem.visible_waiting
 
 
 @njit
@@ -325,7 +369,8 @@ def _observe_candidates(problem, state, e, observer, out):  # type: ignore[no-un
                 if observer.features != SIMULATED or problem.rule[choice] == PlacementRule.CONSTRUCT or number > 0:
                     continue
                 degree = menu.degree[entry]
-                part = find_hosts(problem, state.free[e], state.load[e], degree, choice, hosts)
+                rule, wanted_type = problem.rule[choice], problem.rule_type[choice]
+                part = find_hosts(problem, state.free[e], state.load[e], degree, rule, wanted_type, hosts)
                 count, jobs, _, shared_s = shared_step_times(problem, state, e, entry, hosts, degree // part, part)
                 others = 0.0
                 for i in range(count):

@@ -12,10 +12,11 @@ deadline_met_rate      the same
 device_hours           minus the devices held, per second
 =====================  ==================================================================================
 
-Completion times are paid when they are foreseen: with the start of a job all the time until its end as foreseen then, less what
-the job usually takes, and with every change of that end the difference. What is paid in an episode is the same but for the usual
-times, on which no decision has an influence (a potential of the state: Ng, Harada and Russell, "Policy invariance under reward
-transformations", 1999), and a decision is paid for what it causes. Seconds count in mean durations of a job.
+Whether a running job ends in time is paid when it is foreseen: with its start, and with each change of its end that crosses the
+deadline. Completion times are paid when they are foreseen: with the start of a job all the time until its end as foreseen then,
+less what the job usually takes, and with every change of that end the difference. What is paid in an episode is the same but
+for the usual times, on which no decision has an influence (a potential of the state: Ng, Harada and Russell, "Policy invariance
+under reward transformations", 1999), and a decision is paid for what it causes. Seconds count in mean durations of a job.
 """
 
 from __future__ import annotations
@@ -29,20 +30,21 @@ from .fleet import Fleet
 
 
 def reward_weights(fleet: Fleet) -> NDArray[np.float64]:
-    """Weight of each column of the totals, of the seconds that pass, and of the seconds that are foreseen."""
-    weights = np.zeros(len(Total) + 2)
+    """Weight of each column of the totals, of the seconds that pass, of those that are foreseen, and of ends that are."""
+    weights = np.zeros(len(Total) + 3)
     scale = 1.0 / fleet.mean_duration_s
     objective = fleet.settings.objective
     if objective in ("mean_completion_s", "p95_completion_s"):
-        weights[Total.IN_SYSTEM_S] = weights[-1] = -scale
+        weights[Total.IN_SYSTEM_S] = weights[-2] = -scale
     elif objective == "mean_wait_s":
         weights[Total.WAITING_S] = -scale
     elif objective == "makespan_s":
-        weights[-2] = -scale
+        weights[-3] = -scale
     elif objective == "device_hours":
         weights[Total.HELD_DEVICE_S] = -scale / fleet.cluster.num_devices
     else:
         weights[Total.BLOCKED], weights[Total.LATE], weights[Total.MET] = -1.0, -1.0, 1.0
+        weights[-1] = 1.0
     return weights
 
 
@@ -63,6 +65,16 @@ def foreseen_s(state, e):  # type: ignore[no-untyped-def]
     total = 0.0
     for i in range(state.num_running[e]):
         total += state.finish_s[e, state.running[e, i]] - state.now_s[e]
+    return total
+
+
+@njit
+def foreseen_in_time(state, e):  # type: ignore[no-untyped-def]
+    """Running jobs that will end in time, less those that will end late."""
+    total = 0.0
+    for i in range(state.num_running[e]):
+        job = state.running[e, i]
+        total += 1.0 if state.finish_s[e, job] <= state.deadline_s[e, job] else -1.0
     return total
 
 

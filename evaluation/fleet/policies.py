@@ -153,7 +153,7 @@ def fleet_player(spec: str, fleet: Fleet) -> FleetPlayer:
         return RandomPlayer()
     if spec.startswith(ROLLOUT):
         rule = fleet_rule(spec.removeprefix(ROLLOUT), fleet.problem)
-        return RolloutPlayer(FleetRollout(fleet.problem, fleet.settings.num_jobs, rule, reward_weights(fleet)[:-1]))
+        return RolloutPlayer(FleetRollout(fleet.problem, fleet.settings.num_jobs, rule, reward_weights(fleet)))
     if is_rule(spec):
         return RulePlayer(_rule(spec, fleet))
     from ...models.fleet_saved import load_fleet_policy  # torch takes a while

@@ -47,7 +47,7 @@ def test_only_possible_actions_have_scores(fleet, seen):
 
 def test_renumbering_running_jobs_changes_nothing(fleet, seen):
     order = torch.randperm(seen["running"].shape[1], generator=torch.Generator().manual_seed(1))
-    moved = dict(seen) | {name: seen[name][:, order] for name in ("running", "host_of", "link_of", "running_type")}
+    moved = dict(seen) | {name: seen[name][:, order] for name in ("running", "host_of", "trunk_of", "running_type")}
     made = network(fleet)
     for one, other in zip(made(seen), made(moved), strict=True):
         torch.testing.assert_close(one, other)

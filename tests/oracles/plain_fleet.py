@@ -22,7 +22,8 @@ def rounded_down(number):
 
 @dataclass(frozen=True)
 class Entry:
-    """A row of the menu; times by (device type, devices a host, hosts a group), flows by devices a host."""
+    """A row of the menu; times by device type, devices a host, and hosts a group with whether in several sites; flows by devices
+    a host."""
 
     number: int
     degree: int
@@ -32,7 +33,7 @@ class Entry:
 
     def can_run_on(self, kind, part):
         need = self.degree // part
-        return all(s < math.inf for (k, g, h), s in self.step_s.items() if (k, g) == (kind, part) and h <= rounded_down(need))
+        return all(s < math.inf for (k, g, h), s in self.step_s.items() if (k, g) == (kind, part) and h[0] <= rounded_down(need))
 
 
 @dataclass(eq=False)
@@ -40,6 +41,7 @@ class Host:
     number: int
     group: int
     class_group: int
+    site: int
     kind: int
     owners: list["Job | None"]
 
@@ -74,14 +76,15 @@ class Job:
     trunk_share: list[float] = field(default_factory=list)
 
 
-def read_menu(table):
+def read_menu(table, has_sites):
     """The entries of each job type."""
     sizes = table.step_s.shape[1:]
+    spreads = [(2**h, is_apart) for is_apart in (False, True)[: 1 + has_sites] for h in range(sizes[2] // (1 + has_sites))]
     menu = []
     for first, last in zip(table.first_entry[:-1].tolist(), table.first_entry[1:].tolist(), strict=True):
         menu.append([])
         for e in range(first, last):
-            classes = {(k, 2**g, 2**h): (k, g, h) for k, g, h in np.ndindex(*sizes)}
+            classes = {(k, 2**g, spreads[h]): (k, g, h) for k, g, h in np.ndindex(*sizes)}
             flows = {}
             for g in range(sizes[1]):
                 rows = range(table.flow_first[e * sizes[1] + g], table.flow_first[e * sizes[1] + g + 1])
@@ -98,9 +101,12 @@ class PlainFleet:
 
     def __init__(self, problem, arrival_s, job_type, num_steps, deadline_s):
         self.problem = problem
-        self.menu = read_menu(problem.menu)
         network, size = problem.network, problem.network.devices_per_host
-        groups = zip(network.host_group.tolist(), network.class_group.tolist(), network.host_type.tolist(), strict=True)
+        self.menu = read_menu(problem.menu, network.num_sites > 1)
+        site = network.group_site[network.host_group]
+        groups = zip(
+            *(column.tolist() for column in (network.host_group, network.class_group, site, network.host_type)), strict=True
+        )
         self.hosts = [Host(i, *of, [None] * size) for i, of in enumerate(groups)]
         rows, links = network.way_first.tolist(), network.way_links.tolist()
         pairs = np.ndindex(network.num_groups, network.num_groups)
@@ -117,7 +123,7 @@ class PlainFleet:
         self.in_round = False
         self.decided: set[Job] = set()
         self.load = [0.0] * len(self.capacity)
-        self.num_trunks = network.num_groups if network.num_groups < len(self.hosts) else 0
+        self.num_trunks = network.num_trunks
         self.totals = dict.fromkeys(Total, 0.0)
 
     # Time.
@@ -231,7 +237,7 @@ class PlainFleet:
                     key = entry.degree, choice
                     found[key] = found.get(key) or self.find(entry.degree, rule, kind, free)
                     part, hosts = found[key]
-                    step_s = entry.step_s[kind, part, self.hosts_a_group(hosts)] if hosts else math.inf
+                    step_s = entry.step_s[kind, part, self.spread(hosts)] if hosts else math.inf
                     does = self.place, job, entry, part, hosts
                 end_s = self.now_s + (step_s * (job.steps - job.done) + self.restart_s(job))
                 if step_s < math.inf and (job in self.running or end_s <= job.deadline_s):
@@ -291,11 +297,20 @@ class PlainFleet:
             part //= 2
         if rule == PlacementRule.NEAREST and part == largest:
             return 0, []
-        chosen = []
+        chosen, site = [], None
         while len(chosen) < need:
-            groups = {}
+            groups, sites = {}, {}
             for host in suit:
                 groups.setdefault(host.group, []).append(host)
+                sites.setdefault(host.site, []).append(host)
+            wanted = need - len(chosen)
+            if rule == PlacementRule.SPREAD or (site not in sites and any(len(hosts) >= wanted for hosts in groups.values())):
+                site = None
+            elif site not in sites:
+                enough = [one for one in sites if len(sites[one]) >= wanted]
+                least = min(enough, key=lambda one: (len(sites[one]), one), default=None)
+                site = least if enough else min(sites, key=lambda one: (-len(sites[one]), one))
+            groups = {group: hosts for group, hosts in groups.items() if site in (None, hosts[0].site)}
             best = min(groups, key=lambda group: self.order(rule, kind, free, need - len(chosen), group, groups[group]))
             hosts = sorted(groups[best], key=lambda host: -free[host] if rule == PlacementRule.SPREAD else free[host])
             chosen += hosts[: need - len(chosen)]
@@ -306,13 +321,17 @@ class PlainFleet:
         """What is least for the group that comes next."""
         devices = sum(free[host] for host in self.hosts if (host.group, host.kind) == (group, kind))
         if rule == PlacementRule.SPREAD:
+            if self.num_trunks:
+                up = 2 * (len(self.hosts) + group)
+                return max(self.load[up], self.load[up + 1]), -devices, group
             next_group = (group + 1) % self.problem.network.num_groups
             return max((self.load[link] for link in self.ways[group, next_group]), default=0.0), -devices, group
         holds = len(hosts) >= wanted
         return not holds, len(hosts) if holds else -len(hosts), devices, group
 
-    def hosts_a_group(self, hosts):
-        return rounded_down(len(hosts) // len({host.class_group for host in hosts}))
+    def spread(self, hosts):
+        groups, sites = {host.class_group for host in hosts}, {host.site for host in hosts}
+        return rounded_down(len(hosts) // len(groups)), len(sites) > 1
 
     def run(self, job, entry, part, hosts):
         for host in hosts:
@@ -326,7 +345,7 @@ class PlainFleet:
         job.since_s, job.finish_s = self.now_s + delay_s, None
         job.alone_s = 0.0
         for kind in sorted({host.kind for host in hosts}):
-            of = kind, part, self.hosts_a_group(hosts)
+            of = kind, part, self.spread(hosts)
             if entry.step_s[of] > job.alone_s:
                 job.alone_s, job.hidden_s = entry.step_s[of], entry.hidden_s[of]
         job.step_s = job.alone_s

@@ -7,10 +7,16 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
+from meshwright.envs.fleet.batch import FleetBatch
+from meshwright.envs.fleet.benchmark import load_fleet_benchmark
 from meshwright.envs.fleet.env import FleetEnv
-from meshwright.envs.fleet.observation import CANDIDATE, CONTEXT, GROUP, HOST, OFFER, RUNNING
+from meshwright.envs.fleet.observation import CANDIDATE, CONTEXT, HOST, OFFER, RUNNING, TRUNK
 from meshwright.envs.fleet.reward import usual_step_s
 from meshwright.errors import ConfigError, PolicyError
+from meshwright.planners.fleet.rules import fleet_rule
+from meshwright.training.fleet.imitation import choose_all
+
+from ...fleet_samples import DEADLINES
 
 ID = "meshwright/JobPartitioning-v1"
 
@@ -61,6 +67,34 @@ def test_every_job_is_accounted_for_at_the_end_and_rewards_sum_to_the_objective(
     usual_s = record.num_steps * usual_step_s(small_fleet)[record.job_type]  # the same whatever is decided
     paid_s = (record.finish_s - record.arrival_s - usual_s).sum()
     assert sum(reward for _, reward, _, _ in seen) == pytest.approx(-paid_s / small_fleet.mean_duration_s, rel=1e-4)
+
+
+def test_rewards_of_deadlines_sum_to_jobs_in_time_less_all_others(small_file):
+    fleet = load_fleet_benchmark(str(small_file), changes=DEADLINES).build()
+    env = FleetEnv(fleet=fleet)
+    for seed in range(3):
+        rewards = [reward for _, reward, _, _ in play(env, seed)]
+        record = env.record()
+        in_time = (record.finish_s <= record.deadline_s).sum()  # nan for those that never ran
+        assert sum(rewards) == pytest.approx(2.0 * in_time - len(record.deadline_s), abs=1e-4)
+
+
+@pytest.mark.parametrize("rule", ["sjf", "edf:fixed-4+backfill", "least-device-seconds@spread"])
+def test_a_rule_that_picks_hosts_one_by_one_starts_the_same_jobs_on_the_same_hosts(small_file, rule):
+    started = []
+    for placements in ("[packed, spread]", "[construct]"):
+        fleet = load_fleet_benchmark(str(small_file), changes=[*DEADLINES, f"fleet.placements={placements}"]).build()
+        batch = FleetBatch(fleet, 1, observes=False)
+        batch.reset(0, np.random.default_rng(5))
+        owners = []
+        while not batch.state.is_over[0]:
+            action = np.zeros(1, np.int64)
+            choose_all(fleet.problem, batch.state, fleet_rule(rule, fleet.problem), action)
+            batch.step(action)
+            if batch.state.building[0] < 0:
+                owners.append(batch.state.owner[0].tolist())
+        started.append((owners, batch.state.start_s[0].tolist(), batch.state.entry[0].tolist()))
+    np.testing.assert_equal(*started)
 
 
 def test_an_impossible_action_counts_as_passing_and_is_told(env):
@@ -132,6 +166,6 @@ def test_the_text_shows_every_device_and_names_the_jobs(env):
 
 def test_the_datasheet_tells_the_numbers_of_features():
     told = dict(re.findall(r"``(\w+)`` +\(\w, (\d+)\)", FleetEnv.__doc__))
-    names = {"hosts": HOST, "groups": GROUP, "running": RUNNING, "offers": OFFER, "candidates": CANDIDATE}
+    names = {"hosts": HOST, "trunks": TRUNK, "running": RUNNING, "offers": OFFER, "candidates": CANDIDATE}
     assert told == {key: str(len(features)) for key, features in names.items()}
     assert f"``context``        ({len(CONTEXT)},)" in FleetEnv.__doc__

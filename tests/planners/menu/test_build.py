@@ -2,9 +2,12 @@
 
 from dataclasses import replace
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from meshwright.clusters.cluster import Cluster, load_cluster
 from meshwright.clusters.settings import ClusterSettings
@@ -17,6 +20,10 @@ from meshwright.planners.menu.build import build_menu
 from meshwright.planners.menu.placement_classes import PlacementClass, PlacementClasses
 from meshwright.planners.menu.settings import JobTypesSettings, MenuSettings, load_job_types
 from meshwright.settings import build_settings
+from meshwright.simulation.fleet.network import fleet_network
+from meshwright.simulation.fleet.placing import placement_class
+
+from ...draws import draws
 
 SMALL = {
     "sequence_length": 1024,
@@ -177,6 +184,20 @@ def test_the_representative_placement_has_so_many_devices_a_host_and_hosts_a_gro
         assert set(np.bincount(classes.host_group[found])) <= {0, place.hosts_per_group}
     assert PlacementClass(0, 2, 1) not in places  # eight hosts, but only four groups
     assert PlacementClass(0, 2, 2) in places
+
+
+@draws(30)
+@given(st.sampled_from([2, 4, 8, 16, 32]), st.randoms(use_true_random=False))
+def test_every_placement_on_an_uneven_tree_has_a_representative_of_its_class(degree, random):
+    cluster = load_cluster("preset:uneven-64")
+    classes, network = PlacementClasses(cluster, PRICES), fleet_network(cluster).arrays
+    problem = SimpleNamespace(network=network, menu=SimpleNamespace(step_s=np.zeros((1, *classes.shape))))
+    of = {classes.position(place): place for place in classes.of(degree)}
+    for place in of.values():
+        hosts = classes.hosts(place, degree)
+        assert placement_class.py_func(problem, hosts, len(hosts)) == classes.position(place)[2]
+    drawn = np.array(random.sample(range(cluster.num_hosts), degree // 2))
+    assert (0, 1, placement_class.py_func(problem, drawn, len(drawn))) in of
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,16 @@ def _torus():
     return Cluster.from_data({"name": "torus", "device": "a100", "topology": topology})
 
 
+def _tree():
+    """Leaves of three and one hosts in one site, of two in another."""
+    topology = {key: FIGURES[key] for key in FIGURES if key not in ("spine_latency_us", "num_spines", "oversubscription")}
+    topology |= {"kind": "trace", "devices_per_host": 2, "leaf_uplink_gbytes_per_s": 15, "leaf_uplink_latency_us": 1}
+    topology |= {"pod_uplink_gbytes_per_s": 5, "pod_uplink_latency_us": 9}
+    leaves = [("a", "a0"), ("a", "a0"), ("a", "a0"), ("a", "a1"), ("b", "b0"), ("b", "b0")]
+    topology["hosts_at"] = [[str(number), "core", *leaf] for number, leaf in enumerate(leaves)]
+    return Cluster.from_data({"name": "tree", "device": "a100", "topology": topology})
+
+
 CLUSTERS = {
     "one host": lambda: load_cluster("preset:host-8"),
     "one leaf": lambda: clos(3, 4, 3),
@@ -49,6 +59,7 @@ CLUSTERS = {
     "rail": lambda: clos(4, 2, 2, wiring="rail", nics_per_host=2),
     "two types": lambda: clos(6, 2, 2, device_overrides={"l0-h1": "v100", "l2-h0": "v100", "l2-h1": "v100"}),
     "torus": _torus,
+    "two sites": _tree,
 }
 
 
@@ -73,14 +84,16 @@ def menu_of(network, types, *, work_device_s=None, state_bytes=None):
     num_types = int(network.host_type.max()) + 1
     parts = network.devices_per_host.bit_length()
     spreads = int(np.bincount(network.class_group).max()).bit_length()
-    shape = (num_types, parts, spreads)
+    shape = (num_types, parts, spreads * (2 if network.num_sites > 1 else 1))
     rows, first = [], [0]
     entries = [entry for of_type in types for entry in of_type]
     step_s, hidden_s = np.full((len(entries), *shape), np.inf), np.zeros((len(entries), *shape))
     for e, (degree, step, hidden, flows) in enumerate(entries):
         for k, g, h in np.ndindex(*shape):
             if degree % 2**g == 0:
-                step_s[e, k, g, h], hidden_s[e, k, g, h] = step(k, 2**g, 2**h), hidden(k, 2**g, 2**h)
+                of = k, 2**g, 2 ** (h % spreads)
+                apart = 1.5 if h >= spreads else 1.0
+                step_s[e, k, g, h], hidden_s[e, k, g, h] = apart * step(*of), hidden(*of)
         for g in range(parts):
             rows += flows(2**g, degree // 2**g) if degree % 2**g == 0 and degree > 2**g else []
             first.append(len(rows))

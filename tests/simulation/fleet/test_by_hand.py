@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from meshwright.simulation.fleet import dynamics, sharing
-from meshwright.simulation.fleet.placing import find_hosts
+from meshwright.simulation.fleet.placing import find_hosts, placement_class
 from meshwright.simulation.fleet.state import JobState, SharingMode, Total
 
 from . import samples
@@ -195,5 +195,25 @@ def test_hosts_of_each_rule(rule, free, degree, hosts):
     load = np.zeros(24)
     load[16::2] = [0.5, 0.2, 0.1, 0.0]
     found = np.empty(8, np.int64)
-    part = find_hosts(problem, np.array(free), load, degree, 0, found)
+    part = find_hosts(problem, np.array(free), load, degree, rule, 0, found)
     assert found[: degree // part if part else 0].tolist() == hosts
+
+
+@pytest.mark.parametrize(
+    ("free", "degree", "hosts", "spread"),
+    [
+        ([2, 2, 2, 2, 2, 2], 4, [4, 5], 1),  # the smallest leaf that holds them
+        ([2, 2, 2, 2, 2, 2], 6, [0, 1, 2], 1),
+        ([2, 2, 0, 2, 2, 0], 6, [0, 1, 3], 0),  # no leaf holds them, the first site does: two leaves, rounded down one host each
+        ([0, 2, 0, 2, 2, 0], 4, [1, 3], 0),
+        ([0, 2, 0, 0, 2, 2], 6, [4, 5, 1], 2),  # no site holds them: the one with more hosts, then the other
+        ([2, 2, 2, 2, 2, 2], 12, [0, 1, 2, 3, 4, 5], 3),
+    ],
+)
+def test_packed_hosts_share_a_site_where_they_can(free, degree, hosts, spread):
+    network = network_of("two sites")
+    problem = problem_of(network, menu_of(network, [[entry(degree, 1.0)]]), rules=[(PACKED, 0)])
+    found = np.empty(6, np.int64)
+    assert find_hosts(problem, np.array(free), np.zeros(22), degree, PACKED, 0, found) == 2
+    assert found[: degree // 2].tolist() == hosts
+    assert placement_class(problem, found, degree // 2) == spread

@@ -1,7 +1,9 @@
 """Rules that choose a fleet's next action, compiled: which job, which entry, which placement.
 
-Every rule goes through the offered jobs in its order. The first job that can start as the rule wants it starts; one that cannot
-holds up those behind it, unless the rule fills in behind it (``backfills``).
+Every rule goes through the offered jobs in its order. The first job that can start as the rule wants it starts; one that
+cannot holds up those behind it, unless the rule fills in behind it (``backfills``). A job with a deadline that as many free devices
+as the rule gives it would miss gets the next larger number that meets it. Where hosts are picked one by one, a rule picks those
+that it would have taken at once.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from ...compiled import njit
 from ...numba_records import by_reference
 from ...simulation.fleet.actions import first_pause, start_number
 from ...simulation.fleet.offers import choice_step_s
-from ...simulation.fleet.placing import find_hosts
+from ...simulation.fleet.placing import can_run_on, find_hosts, largest_part, step_on
 from ...simulation.fleet.runs import restart_s
 from ...simulation.fleet.shared_steps import shared_step_times
 from ...simulation.fleet.state import PlacementRule
@@ -89,6 +91,8 @@ class FleetRule(NamedTuple):
 @njit
 def choose(problem, state, e, rule):  # type: ignore[no-untyped-def]
     """The action of a rule in episode ``e``; one of those that are possible, its job's best where it must not pass."""
+    if state.building[e] >= 0:
+        return _pick(problem, state, e, rule)
     action = _wanted(problem, state, e, rule)
     if action == 0 and not state.can_act[e, 0]:
         for place in range(problem.visible_waiting):
@@ -143,7 +147,13 @@ def start_action(problem, state, e, rule, place):  # type: ignore[no-untyped-def
     """The action that starts a waiting job as the rule wants it, 0 where it cannot, or is to wait."""
     job = state.offered[e, place]
     d = _wanted_degree(problem, state, e, rule, place, job)
-    return best_action(problem, state, e, rule, place, d)
+    if d < 0 or state.deadline_s[e, job] == np.inf:
+        return best_action(problem, state, e, rule, place, d)
+    for larger in range(d, len(problem.degrees)):
+        action = best_action(problem, state, e, rule, place, larger)
+        if action > 0:
+            return action
+    return 0
 
 
 @njit
@@ -154,19 +164,33 @@ def best_action(problem, state, e, rule, place, d):  # type: ignore[no-untyped-d
     number = max(0, place - problem.visible_waiting + 1)
     begin = menu.first_entry[state.job_type[e, job]]
     best, least = 0, np.inf
+    must_build = _must_build(problem)
+    hosts = np.empty(problem.max_hosts, np.int64)
     for entry in range(begin, menu.first_entry[state.job_type[e, job] + 1]):
         if d >= 0 and problem.entry_degree[entry] != d:
             continue
         for choice in range(choices):
             action = start_number(problem, place, entry - begin, choice)
-            if not state.can_act[e, action] or problem.rule[choice] == PlacementRule.CONSTRUCT:
+            if not state.can_act[e, action] or (problem.rule[choice] == PlacementRule.CONSTRUCT and not must_build):
                 continue
-            step_s = choice_step_s(problem, state, e, number, entry, choice)
+            if must_build:
+                step_s = _to_build(problem, state, e, rule, entry, job, hosts)
+                if step_s == np.inf:
+                    continue
+            else:
+                step_s = choice_step_s(problem, state, e, number, entry, choice)
             value = step_s
             if rule.entry == EntryRule.LEAST_DEVICE_SECONDS:
                 value = step_s * menu.degree[entry]
-            if rule.placement == PlacementChoice.LEAST_INTERFERENCE:
-                value *= _interference(problem, state, e, entry, choice)
+            if must_build:
+                pass
+            elif rule.placement == PlacementChoice.LEAST_INTERFERENCE:
+                degree = menu.degree[entry]
+                part = find_hosts(
+                    problem, state.free[e], state.load[e], degree, problem.rule[choice], problem.rule_type[choice], hosts
+                )
+                if part > 0:
+                    value *= _interference(problem, state, e, entry, hosts, degree // part, part, step_s)
             elif problem.rule[choice] != rule.placement:
                 value *= 1.0 + 1e-3 if problem.rule[choice] == PlacementRule.NEAREST else 1e6
             if value < least:
@@ -175,14 +199,66 @@ def best_action(problem, state, e, rule, place, d):  # type: ignore[no-untyped-d
 
 
 @njit
-def _interference(problem, state, e, entry, choice):  # type: ignore[no-untyped-def]
-    """Sum of the relative step times of all jobs if one more ran there, over that without it."""
+def _must_build(problem):  # type: ignore[no-untyped-def]
+    """Whether hosts can be picked only one by one."""
+    others = 0
+    for choice in range(len(problem.rule)):
+        others += problem.rule[choice] != PlacementRule.CONSTRUCT
+    return others == 0
+
+
+@njit
+def _pick(problem, state, e, rule):  # type: ignore[no-untyped-def]
+    """The next host for a job that is being placed; the first possible one where the rule finds none."""
     hosts = np.empty(problem.max_hosts, np.int64)
+    entry, job = state.building_entry[e], state.offered[e, state.building[e]]
+    if _to_build(problem, state, e, rule, entry, job, hosts) < np.inf:
+        part = largest_part(problem.network.devices_per_host, problem.menu.degree[entry])
+        for i in range(problem.menu.degree[entry] // part):
+            if state.can_act[e, hosts[i]]:
+                return hosts[i]
+    return np.argmax(state.can_act[e])
+
+
+@njit
+def _to_build(problem, state, e, rule, entry, job, hosts):  # type: ignore[no-untyped-def]
+    """Write the hosts that a rule picks for an entry, of the device type and by the placement that are best; the step there.
+
+    Infinite where there are none, or where the job would end after its deadline by itself.
+    """
     degree = problem.menu.degree[entry]
-    part = find_hosts(problem, state.free[e], state.load[e], degree, choice, hosts)
-    if part == 0:
-        return 1.0
-    count, jobs, _, step_s = shared_step_times(problem, state, e, entry, hosts, degree // part, part)
+    part = largest_part(problem.network.devices_per_host, degree)
+    need = degree // part
+    left = state.num_steps[e, job] - state.done_steps[e, job]
+    most_s = state.deadline_s[e, job] - state.now_s[e] - restart_s(problem, state, e, job)
+    free = state.free[e].copy()
+    for i in range(state.num_hosts[e, state.place[e, job]] if state.place[e, job] >= 0 else 0):
+        free[state.hosts[e, state.place[e, job], i]] += state.part[e, state.place[e, job]]
+    found = np.empty(problem.max_hosts, np.int64)
+    best_s, least = np.inf, np.inf
+    looks_at_all = rule.placement == PlacementChoice.LEAST_INTERFERENCE
+    for placement in (PlacementRule.PACKED, PlacementRule.SPREAD):
+        if not looks_at_all and (placement == PlacementRule.SPREAD) != (rule.placement == PlacementChoice.SPREAD):
+            continue
+        for kind in range(problem.menu.step_s.shape[1]):
+            if not can_run_on(problem, entry, kind, part):
+                continue
+            if find_hosts(problem, free, state.load[e], degree, placement, kind, found) != part:
+                continue
+            step_s, _ = step_on(problem, entry, found, need, part)
+            if step_s * left > most_s:
+                continue
+            value = step_s * _interference(problem, state, e, entry, found, need, part, step_s) if looks_at_all else step_s
+            if value < least:
+                best_s, least = step_s, value
+                hosts[:need] = found[:need]
+    return best_s
+
+
+@njit
+def _interference(problem, state, e, entry, hosts, num_hosts, part, own_s):  # type: ignore[no-untyped-def]
+    """Sum of the relative step times of all jobs if one more ran on some hosts, over that without it."""
+    count, jobs, _, step_s = shared_step_times(problem, state, e, entry, hosts, num_hosts, part)
     before, after = 1.0, 0.0
     for i in range(count):
         if jobs[i] >= 0:
@@ -190,7 +266,7 @@ def _interference(problem, state, e, entry, choice):  # type: ignore[no-untyped-
             before += state.step_s[e, jobs[i]] / alone
             after += step_s[i] / alone
         else:
-            after += step_s[i] / choice_step_s(problem, state, e, 0, entry, choice)
+            after += step_s[i] / own_s
     return after / before
 
 

@@ -28,7 +28,7 @@ from .job_types import JobType, job_type
 from .settings import JobTypeSettings, MenuSettings
 
 # Raised whenever the search, the prices of layouts or the file change.
-FIGURES_VERSION = 1
+FIGURES_VERSION = 2
 
 
 @dataclass(frozen=True, eq=False)

@@ -151,7 +151,8 @@ class EntryMaker:
         traffic: list[SlotTraffic | None] = [None] * shape[1]
         for at in alone:
             place, device = at.place, self.cluster.device_types[at.place.device_type]
-            level = place.position[1]
+            position = self.classes.position(place)
+            level = position[1]
             sent = traffic[level]
             if sent is None:
                 devices, work = self.classes.devices(place, degree), job.work(entry.layout, device, self.costs)
@@ -159,8 +160,11 @@ class EntryMaker:
             if self._fits(entry, at):
                 step = job.step(entry.layout, entry.order, self._where(at, degree))
                 busy_s = self.classes.link_s(place, degree, sent.sent_bytes)
-                step_s[place.position] = step.step_s
-                hidden_s[place.position] = max(0.0, busy_s - exposed_s(step.breakdown_s, sent.axes))
+                step_s[position] = step.step_s
+                hidden_s[position] = max(0.0, busy_s - exposed_s(step.breakdown_s, sent.axes))
+        # No job is ever placed in a class without a representative, and none may stop it from being built elsewhere.
+        most_s = np.where(np.isfinite(step_s), step_s, 0.0).max(axis=2, keepdims=True)
+        step_s = np.where(np.isinf(step_s) & (most_s > 0), most_s, step_s)
         return PricedEntry(entry, step_s, hidden_s, traffic)
 
 

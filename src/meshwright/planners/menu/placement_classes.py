@@ -1,12 +1,14 @@
 """Classes of placements of a job, the representative placement of each, and what messages cost there.
 
 The representative placement of ``g`` devices a host and ``h`` hosts a group takes the first devices of the first hosts that have
-room: ``h`` hosts in each of as many groups as it needs. What links a job has alone is what counts here: of a host the cards
-of the job's own ``g`` devices, of a leaf switch all uplinks.
+room: ``h`` hosts in each of as many groups as it needs; where groups differ in size, as evenly as they allow. That of a job in
+several sites goes from site to site with each group. What links a job has alone is what counts here: of a host the cards of the
+job's own ``g`` devices, of a leaf switch all uplinks.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -18,6 +20,7 @@ from numpy.typing import NDArray
 
 from ...clusters.cluster import Cluster
 from ...clusters.topologies.clos import ClosTopology
+from ...clusters.topologies.host_table import TraceTopology
 from ...costs.collectives.groups import Fabric
 from ...costs.process_groups.group_network import (
     AS_WIDE_AS_CARDS,
@@ -37,16 +40,13 @@ class PlacementClass(NamedTuple):
         device_type: number of the type of its devices.
         devices_per_host: of the job, on each of its hosts; a power of two.
         hosts_per_group: of the job, in each of its groups of hosts; a power of two.
+        is_apart: whether its groups lie in several sites.
     """
 
     device_type: int
     devices_per_host: int
     hosts_per_group: int
-
-    @property
-    def position(self) -> tuple[int, int, int]:
-        """Where it stands in the arrays of a `MenuTable`."""
-        return self.device_type, self.devices_per_host.bit_length() - 1, self.hosts_per_group.bit_length() - 1
+    is_apart: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,15 +64,37 @@ class PlacementClasses:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Device types, and numbers of powers of two of devices on a host and of hosts in a group."""
-        most_devices, most_hosts = int(np.bincount(self.cluster.device_host).max()), int(np.bincount(self.host_group).max())
-        return len(self.cluster.device_types), most_devices.bit_length(), most_hosts.bit_length()
+        """Device types, and powers of two of devices on a host and of hosts in a group; these twice for several sites."""
+        most_devices = int(np.bincount(self.cluster.device_host).max())
+        return len(self.cluster.device_types), most_devices.bit_length(), self.num_spreads * (1 + self._has_sites)
+
+    @cached_property
+    def num_spreads(self) -> int:
+        """Numbers of powers of two of hosts in a group."""
+        return int(np.bincount(self.host_group).max()).bit_length()
+
+    def position(self, one: PlacementClass) -> tuple[int, int, int]:
+        """Where a class stands in the arrays of a `MenuTable`."""
+        spread = one.hosts_per_group.bit_length() - 1 + one.is_apart * self.num_spreads
+        return one.device_type, one.devices_per_host.bit_length() - 1, spread
 
     @cached_property
     def host_group(self) -> NDArray[np.int64]:
         """The group of each host: those below one leaf switch, or all of the cluster."""
         topology = self.cluster.topology
-        return topology.host_group if isinstance(topology, ClosTopology) else np.zeros(self.cluster.num_hosts, np.int64)
+        if isinstance(topology, ClosTopology | TraceTopology):
+            return topology.host_group
+        return np.zeros(self.cluster.num_hosts, np.int64)
+
+    @cached_property
+    def group_site(self) -> NDArray[np.int64]:
+        """The site of each group: its pod, or one for all."""
+        topology = self.cluster.topology
+        return topology.leaf_pod if isinstance(topology, TraceTopology) else np.zeros(int(self.host_group.max()) + 1, np.int64)
+
+    @property
+    def _has_sites(self) -> bool:
+        return bool((self.group_site != self.group_site[0]).any())
 
     @cached_property
     def first_device(self) -> NDArray[np.int64]:
@@ -81,13 +103,14 @@ class PlacementClasses:
 
     def of(self, degree: int) -> Iterator[PlacementClass]:
         """Those in which the cluster has room for so many devices, the fewest hosts and groups first."""
-        kinds, most_devices, most_hosts = self.shape
+        kinds, most_devices, _ = self.shape
         for kind in range(kinds):
             for devices_per_host in (2**k for k in reversed(range(most_devices)) if degree % 2**k == 0):
-                for hosts_per_group in (2**k for k in reversed(range(most_hosts))):
-                    one = PlacementClass(kind, devices_per_host, hosts_per_group)
-                    if self.hosts(one, degree) is not None:
-                        yield one
+                for is_apart in (False, True)[: 1 + self._has_sites]:
+                    for hosts_per_group in (2**k for k in reversed(range(self.num_spreads))):
+                        one = PlacementClass(kind, devices_per_host, hosts_per_group, is_apart)
+                        if self.hosts(one, degree) is not None:
+                            yield one
 
     def hosts(self, one: PlacementClass, degree: int) -> NDArray[np.int64] | None:
         """The hosts of the representative placement, rising; None where there is no room."""
@@ -96,12 +119,26 @@ class PlacementClasses:
             return None
         sizes = np.bincount(self.cluster.device_host)
         has_room = (self.cluster.device_type[self.first_device] == one.device_type) & (sizes >= one.devices_per_host)
-        found: list[int] = []
-        for group in range(int(self.host_group.max()) + 1):
-            inside = np.flatnonzero(has_room & (self.host_group == group))[: one.hosts_per_group]
-            if len(inside) == one.hosts_per_group and len(found) < wanted:
-                found += inside.tolist()
-        return np.array(found, np.int64) if len(found) == wanted else None
+        room = np.bincount(self.host_group[has_room], minlength=len(self.group_site))
+        for num_groups in range(wanted // one.hosts_per_group, wanted // (2 * one.hosts_per_group), -1):
+            for groups in self._groups(room, num_groups, one):
+                if room[groups].sum() >= wanted:
+                    shares = _evenly(room[groups], wanted)
+                    found = [np.flatnonzero(has_room & (self.host_group == g))[:n] for g, n in zip(groups, shares, strict=True)]
+                    return np.sort(np.concatenate(found))
+        return None
+
+    def _groups(self, room: NDArray[np.int64], num_groups: int, one: PlacementClass) -> Iterator[list[int]]:
+        """So many groups with room, those that hold what is wanted of each first, of one site or of as many as can be."""
+        by_room = [g for g in np.argsort(-np.minimum(room, one.hosts_per_group), kind="stable").tolist() if room[g] > 0]
+        sites = list(dict.fromkeys(self.group_site[by_room].tolist()))
+        of_site = [[g for g in by_room if self.group_site[g] == site] for site in sites]
+        if one.is_apart:
+            in_turn = [g for turn in itertools.zip_longest(*of_site) for g in turn if g is not None]
+            if len(in_turn) >= num_groups > 1 < len(sites):
+                yield in_turn[:num_groups]
+        else:
+            yield from (groups[:num_groups] for groups in of_site if len(groups) >= num_groups)
 
     def devices(self, one: PlacementClass, degree: int) -> NDArray[np.int64]:
         """The devices of the representative placement, host by host."""
@@ -138,8 +175,8 @@ class PlacementClasses:
     def link_s(self, one: PlacementClass, degree: int, sent_bytes: NDArray[np.float64]) -> float:
         """Seconds in which the busiest link between hosts is busy.
 
-        A link is all cards of the job's devices on a host, out or in, or all uplinks of a leaf switch; elsewhere what one device
-        of a host reaches of another host.
+        A link is all cards of the job's devices on a host, out or in, or all uplinks of a leaf switch; elsewhere those on the
+        path from the first device of a host to that of another.
 
         Args:
             one: the class.
@@ -148,18 +185,24 @@ class PlacementClasses:
         """
         hosts, topology = self.hosts(one, degree), self.cluster.topology
         assert hosts is not None, "there is room for the class"
-        if isinstance(topology, ClosTopology):
+        cards_s = 0.0
+        if isinstance(topology, ClosTopology | TraceTopology):
             busiest_bytes = max(sent_bytes.sum(axis=0).max(), sent_bytes.sum(axis=1).max())
-            busy_s = float(busiest_bytes) / self._card_bytes_per_s(one.devices_per_host)
+            cards_s = float(busiest_bytes) / self._card_bytes_per_s(one.devices_per_host)
+        if isinstance(topology, ClosTopology):
             groups = np.unique(self.host_group[hosts], return_inverse=True)[1]
             among = np.zeros((int(groups.max()) + 1,) * 2)
             np.add.at(among, (groups[:, None], groups[None, :]), sent_bytes)
             np.fill_diagonal(among, 0.0)
             trunk = topology.hosts_per_leaf * self._host_bytes_per_s / topology.oversubscription
-            return max(busy_s, float(max(among.sum(axis=0).max(), among.sum(axis=1).max())) / trunk)
-        first = self.first_device[hosts]
-        seconds = sent_bytes / self.cluster.bandwidth_bytes_per_s(first[:, None], first[None, :])
-        return float(max(seconds.sum(axis=0).max(), seconds.sum(axis=1).max()))
+            return max(cards_s, float(max(among.sum(axis=0).max(), among.sum(axis=1).max())) / trunk)
+        links_s, first = np.zeros(len(self.cluster.links.names)), self.first_device[hosts].tolist()
+        for a, b in zip(*np.nonzero(sent_bytes), strict=True):
+            path = list(self.cluster.path(first[a], first[b]))
+            links_s[path] += sent_bytes[a, b] / self.cluster.links.bandwidth_bytes_per_s[path]
+        if isinstance(topology, TraceTopology):
+            links_s = links_s[topology.hosts.num_links :]  # cards have been counted
+        return max(cards_s, float(links_s.max(initial=0.0)))
 
     def _of_cards(self, whole: HostNetwork, one: PlacementClass, has_many: bool) -> HostNetwork:
         """Hosts of fewer devices and cards, whose leaf switches have all their uplinks for them."""
@@ -173,7 +216,7 @@ class PlacementClasses:
     def _card_bytes_per_s(self, devices: int) -> float:
         """What the cards of the first devices of a host carry."""
         topology = self.cluster.topology
-        assert isinstance(topology, ClosTopology), "no other hosts have cards"
+        assert isinstance(topology, ClosTopology | TraceTopology), "no other hosts have cards"
         cards = math.ceil(devices * topology.hosts.nics_per_host / topology.hosts.devices_per_host)
         return cards * topology.hosts.nic_bandwidth_bytes_per_s
 
@@ -186,3 +229,13 @@ class PlacementClasses:
     @cached_property
     def _whole(self) -> GroupNetwork:
         return group_network(self.cluster, self.costs)
+
+
+def _evenly(room: NDArray[np.int64], wanted: int) -> list[int]:
+    """Hosts of each group, as equal as the groups' room allows; what is left over goes to the first groups that have more."""
+    shares = np.zeros(len(room), np.int64)
+    while (left := wanted - int(shares.sum())) > 0:
+        for group in np.flatnonzero(shares < room)[:left].tolist():
+            shares[group] += 1
+    found: list[int] = shares.tolist()
+    return found

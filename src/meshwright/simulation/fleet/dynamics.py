@@ -263,7 +263,7 @@ def _place(problem, state, e, action):  # type: ignore[no-untyped-def]
         stop(problem, state, e, job)
     hosts = np.empty(problem.max_hosts, np.int64)
     degree = problem.menu.degree[entry]
-    part = find_hosts(problem, state.free[e], state.load[e], degree, choice, hosts)
+    part = find_hosts(problem, state.free[e], state.load[e], degree, problem.rule[choice], problem.rule_type[choice], hosts)
     run(problem, state, e, job, entry, hosts, degree // part, part)
 
 

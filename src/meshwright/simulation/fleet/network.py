@@ -1,7 +1,8 @@
-"""The links that jobs of a fleet share: what goes out of and into each host, and the trunks between groups of hosts.
+"""The links that jobs of a fleet share: what goes out of and into each host, and the trunks above groups of hosts and sites.
 
-All cards of a host count as one link, and so do all links from a leaf switch to its spines: traffic that is spread over
-equal links loads them alike. Legend: ``m`` hosts, ``r`` groups of hosts (a leaf switch each), ``L`` links.
+All cards of a host count as one link, and so do all links from a leaf switch to what is above it: traffic that is spread over
+equal links loads them alike. Legend: ``m`` hosts, ``r`` groups of hosts (a leaf switch each), ``z`` sites of groups (a pod
+each; one where all leaves meet), ``t`` trunks, ``L`` links.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from numpy.typing import NDArray
 
 from ...clusters.cluster import Cluster
 from ...clusters.topologies.clos import ClosTopology
+from ...clusters.topologies.host_table import TraceTopology
+from ...clusters.topologies.hosts import Hosts
 from ...compiled import njit
 from ...errors import ClusterError
 from ...numba_records import by_reference
@@ -31,18 +34,25 @@ class FleetNetwork(NamedTuple):
         class_group: by which placement classes count groups, ``(m,)``: that of a Clos, or one for all hosts.
         host_type: device type of each host, ``(m,)``.
         num_groups: ``r``.
+        group_site: site of each group, ``(r,)``.
+        num_sites: ``z``.
+        num_trunks: ``t``: a trunk for each group, then one for each site if there are several; 0 where links form no tree.
         group_first, group_hosts: hosts of group ``i`` are ``group_hosts[group_first[i]:group_first[i + 1]]``, ``(r + 1,)`` and
             ``(m,)``.
         devices_per_host: of every host.
         way_first: where the links between two groups begin in ``way_links``, ``(r * r + 1,)``.
         way_links: links from a group to another, without those of the hosts.
-        capacity_bytes_per_s: of each link, ``(L,)``: host ``i`` out ``2 i`` and in ``2 i + 1``, then the trunks.
+        capacity_bytes_per_s: of each link, ``(L,)``: host ``i`` out ``2 i`` and in ``2 i + 1``, then those of trunk ``j`` up
+            ``2 m + 2 j`` and down ``2 m + 2 j + 1``, or what else there is.
     """
 
     host_group: NDArray[np.int64]
     class_group: NDArray[np.int64]
     host_type: NDArray[np.int64]
     num_groups: int
+    group_site: NDArray[np.int64]
+    num_sites: int
+    num_trunks: int
     group_first: NDArray[np.int64]
     group_hosts: NDArray[np.int64]
     devices_per_host: int
@@ -58,19 +68,19 @@ class NamedNetwork:
     Attributes:
         arrays: what compiled code reads.
         link_names: ``(L,)``.
-        group_names: ``(r,)``.
+        trunk_names: of the groups, then of the sites if there are several, ``(t,)``; of the hosts where links form no tree.
     """
 
     arrays: FleetNetwork
     link_names: tuple[str, ...]
-    group_names: tuple[str, ...]
+    trunk_names: tuple[str, ...]
 
 
 def fleet_network(cluster: Cluster) -> NamedNetwork:
     """The links that jobs on a cluster share.
 
-    Below a Clos of hosts the groups are those of its leaf switches (of its sets of rails); elsewhere every host is a group
-    of its own, and the links between two are those on the path between their first devices.
+    Below a Clos of hosts, or in a tree of hosts, the groups are those of its leaf switches (of its sets of rails), the sites its
+    pods; elsewhere every host is a group of its own, and the links between two are those on the path between their first devices.
 
     Raises:
         ClusterError: hosts that differ in their number of devices, or too many groups.
@@ -79,24 +89,34 @@ def fleet_network(cluster: Cluster) -> NamedNetwork:
     if (sizes != sizes[0]).any():
         raise ClusterError("a fleet wants equally many devices on each host", field=cluster.name)
     topology = cluster.topology
-    clos = topology if isinstance(topology, ClosTopology) else None
-    group = clos.host_group if clos is not None else np.arange(cluster.num_hosts)
+    is_tree = isinstance(topology, ClosTopology | TraceTopology)
+    group = topology.host_group if isinstance(topology, ClosTopology | TraceTopology) else np.arange(cluster.num_hosts)
     num_groups = int(group.max()) + 1
     if num_groups > MAX_GROUPS:
         raise ClusterError(f"a fleet has at most {MAX_GROUPS} groups of hosts", field=cluster.name, value=num_groups)
-    if clos is not None:
-        names, capacity, ways, card = _clos_links(clos, num_groups)
+    site = np.zeros(num_groups, np.int64)
+    if isinstance(topology, ClosTopology):
+        trunks, names, capacity, card = _clos_trunks(topology, num_groups)
+    elif isinstance(topology, TraceTopology):
+        site = topology.leaf_pod
+        trunks, names, capacity, card = _tree_trunks(topology)
+    if is_tree:
+        ways = [_way(a, b, site) for a in range(num_groups) for b in range(num_groups)]
     else:
         names, capacity, ways, card = _path_links(cluster)
+        trunks = list(cluster.host_names)
     host_names = [f"{host}>{end}" if way == 0 else f"{end}>{host}" for host in cluster.host_names for way, end in _ENDS]
     first = np.zeros(num_groups**2 + 1, np.int64)
     np.cumsum([len(way) for way in ways], out=first[1:])
     first_device = np.searchsorted(cluster.device_host, np.arange(cluster.num_hosts))
     arrays = FleetNetwork(  # copies: an array that cannot be written is another type to compiled code
         host_group=np.array(group, np.int64),
-        class_group=np.array(group if clos is not None else np.zeros_like(group), np.int64),
+        class_group=np.array(group if is_tree else np.zeros_like(group), np.int64),
         host_type=np.array(cluster.device_type[first_device], np.int64),
         num_groups=num_groups,
+        group_site=np.array(site, np.int64),
+        num_sites=int(site.max()) + 1,
+        num_trunks=len(trunks) if is_tree else 0,
         group_first=np.concatenate([[0], np.cumsum(np.bincount(group, minlength=num_groups))]).astype(np.int64),
         group_hosts=np.argsort(group, kind="stable").astype(np.int64),
         devices_per_host=int(sizes[0]),
@@ -104,23 +124,47 @@ def fleet_network(cluster: Cluster) -> NamedNetwork:
         way_links=np.array([link + 2 * cluster.num_hosts for way in ways for link in way], np.int64),
         capacity_bytes_per_s=np.concatenate([card, capacity]),
     )
-    groups = tuple(f"group{number}" for number in range(num_groups)) if clos is not None else cluster.host_names
-    return NamedNetwork(arrays, (*host_names, *names), groups)
+    return NamedNetwork(arrays, (*host_names, *names), tuple(trunks))
 
 
 _ENDS = ((0, "network"), (1, "network"))
 
-_Links = tuple[list[str], NDArray[np.float64], list[list[int]], NDArray[np.float64]]
+_Trunks = tuple[list[str], list[str], NDArray[np.float64], NDArray[np.float64]]
 
 
-def _clos_links(clos: ClosTopology, num_groups: int) -> _Links:
-    """Names and capacity of the trunks, those on the way from group to group, and the capacity of the hosts' links."""
+def _clos_trunks(clos: ClosTopology, num_groups: int) -> _Trunks:
+    """Names of the trunks, names and capacity of their links, and the capacity of the hosts' links."""
     leaves = clos.num_leaves // num_groups
     trunk = leaves * clos.num_spines * clos.uplink_bandwidth_bytes_per_s
-    names = [f"group{number}>{way}" for number in range(num_groups) for way in ("spines", "from-spines")]
-    ways = [[] if a == b else [2 * a, 2 * b + 1] for a in range(num_groups) for b in range(num_groups)]
-    card = np.full(2 * clos.hosts.num_hosts, clos.hosts.nics_per_host * clos.hosts.nic_bandwidth_bytes_per_s)
-    return names, np.full(2 * num_groups, trunk), ways, card
+    trunks = [f"group{number}" for number in range(num_groups)]
+    names = [f"{name}>{way}" for name in trunks for way in ("spines", "from-spines")]
+    return trunks, names, np.full(2 * num_groups, trunk), _cards(clos.hosts)
+
+
+def _tree_trunks(tree: TraceTopology) -> _Trunks:
+    """The same; above the sites only where there are several."""
+    sites = tree.pod_names if len(tree.pod_names) > 1 else ()
+    trunks = [*tree.leaf_names, *sites]
+    names = [f"{name}>{way}" for name in trunks for way in ("up", "down")]
+    counts = [2 * len(tree.leaf_names), 2 * len(sites)]
+    return trunks, names, np.repeat([tree.leaf_bandwidth_bytes_per_s, tree.pod_bandwidth_bytes_per_s], counts), _cards(tree.hosts)
+
+
+def _cards(hosts: Hosts) -> NDArray[np.float64]:
+    return np.full(2 * hosts.num_hosts, hosts.nics_per_host * hosts.nic_bandwidth_bytes_per_s)
+
+
+def _way(a: int, b: int, site: NDArray[np.int64]) -> list[int]:
+    """Links of trunks from a group to another: up to the lowest switch that both share, and down."""
+    if a == b:
+        return []
+    if site[a] == site[b]:
+        return [2 * a, 2 * b + 1]
+    num = len(site)
+    return [2 * a, 2 * (num + int(site[a])), 2 * (num + int(site[b])) + 1, 2 * b + 1]
+
+
+_Links = tuple[list[str], NDArray[np.float64], list[list[int]], NDArray[np.float64]]
 
 
 def _path_links(cluster: Cluster) -> _Links:

@@ -90,7 +90,7 @@ def _find_placements(problem, state, e, number, free):  # type: ignore[no-untype
                 state.part_index[e, number, d, choice] = log2(part) if can else -1
                 state.spread_index[e, number, d, choice] = 0
                 continue
-            part = find_hosts(problem, free, state.load[e], degree, choice, hosts)
+            part = find_hosts(problem, free, state.load[e], degree, problem.rule[choice], problem.rule_type[choice], hosts)
             if problem.rule[choice] == PlacementRule.NEAREST and part == largest_part(size, degree):
                 part = 0  # as packed
             state.part_index[e, number, d, choice] = log2(part) if part > 0 else -1

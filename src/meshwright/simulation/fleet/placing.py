@@ -1,15 +1,16 @@
 """Hosts for a job: the placement rules, compiled.
 
-Every rule takes equally many devices ``g`` on each of ``n / g`` hosts of the choice's device type, group after group; each group
+Every rule takes equally many devices ``g`` on each of ``n / g`` hosts of one device type, group after group; each group
 gives as many hosts as are wanted still, or all that it has. Hosts are written in that order, so that neighbouring ranks share a
 leaf switch. Ties go to the lowest number.
 
 - `PACKED`: ``g`` is the largest part of a host that divides ``n``. The next group is, of those with hosts enough for all that
   is wanted still, the one with the fewest such hosts; where none has enough, the one with the most; among equals the one with
-  the fewest free devices. Its fullest hosts are taken first.
+  the fewest free devices. Its fullest hosts are taken first. Where no group has enough, one site is chosen before its groups,
+  in the same way by the hosts of sites; so is the next one where a site does not have enough.
 - `NEAREST`: the same with the largest ``g`` for which there are hosts; possible only where `PACKED` is not.
-- `SPREAD`: ``g`` as by `PACKED`. The next group is the one whose trunks carry least; among equals the one with the most free
-  devices. Its emptiest hosts are taken first.
+- `SPREAD`: ``g`` as by `PACKED`. The next group is the one whose trunk is least loaded, up or down; among equals the one with the
+  most free devices. Its emptiest hosts are taken first.
 - `CONSTRUCT`: ``g`` as by `PACKED`; hosts are picked one by one, and put in the order of their groups, by picks within one.
 """
 
@@ -41,7 +42,7 @@ def largest_part(devices_per_host, degree):  # type: ignore[no-untyped-def]
 
 
 @njit
-def find_hosts(problem, free, load, degree, choice, hosts):  # type: ignore[no-untyped-def]
+def find_hosts(problem, free, load, degree, rule, wanted_type, hosts):  # type: ignore[no-untyped-def]
     """Write hosts for a job; devices a host, or 0 where there are none.
 
     Args:
@@ -49,11 +50,11 @@ def find_hosts(problem, free, load, degree, choice, hosts):  # type: ignore[no-u
         free: free devices of each host, ``(m,)``.
         load: of each link, ``(L,)``.
         degree: devices.
-        choice: index into ``problem.rule``.
+        rule: the `PlacementRule`; `CONSTRUCT` is taken as `PACKED`.
+        wanted_type: device type of all hosts.
         hosts: where they go, ``(M,)``.
     """
     network = problem.network
-    rule, wanted_type = problem.rule[choice], problem.rule_type[choice]
     part = largest_part(network.devices_per_host, degree)
     num_hosts = len(free)
     while True:
@@ -73,18 +74,42 @@ def find_hosts(problem, free, load, degree, choice, hosts):  # type: ignore[no-u
         if network.host_type[host] == wanted_type:
             devices[network.host_group[host]] += free[host]
             available[network.host_group[host]] += free[host] >= part
-    found = 0
+    found, site = 0, -1
     while found < need:
         left = need - found
+        if rule != PlacementRule.SPREAD and network.num_sites > 1:
+            site = _next_site(network, available, left, site)
         best = -1
         for group in range(network.num_groups):
-            if available[group] == 0:
+            if available[group] == 0 or (site >= 0 and network.group_site[group] != site):
                 continue
             if best < 0 or _is_better(problem, load, available, devices, left, rule, group, best):
                 best = group
         found += _take(problem, free, part, wanted_type, rule, best, min(left, available[best]), hosts, found)
         available[best] = 0
     return part
+
+
+@njit
+def _next_site(network, available, left, site):  # type: ignore[no-untyped-def]
+    """The site of the next group, the present one as long as it has enough; -1 where one group of any site will do."""
+    has = np.zeros(network.num_sites, np.int64)
+    holds = False
+    for group in range(network.num_groups):
+        has[network.group_site[group]] += available[group]
+        holds |= available[group] >= left
+    if site >= 0 and has[site] > 0:
+        return site
+    if holds:
+        return -1
+    best = 0
+    for other in range(1, network.num_sites):
+        enough = has[other] >= left
+        if enough != (has[best] >= left):
+            best = other if enough else best
+        elif has[other] != has[best] and (has[other] < has[best]) == enough:
+            best = other
+    return best
 
 
 @njit
@@ -103,9 +128,12 @@ def _is_better(problem, load, available, devices, left, rule, group, other):  # 
 
 @njit
 def _trunk_load(problem, load, group):  # type: ignore[no-untyped-def]
-    """The load of the busiest trunk on the way from a group to the next one by number; zero where there is but one group."""
+    """The load of a group's trunk; without trunks of the busiest link on the way to the next group by number."""
     network = problem.network
     most = 0.0
+    if network.num_trunks > 0:
+        up = 2 * (len(network.host_group) + group)
+        return max(load[up], load[up + 1])
     if network.num_groups > 1:
         row = group * network.num_groups + (group + 1) % network.num_groups
         for i in range(network.way_first[row], network.way_first[row + 1]):
@@ -138,24 +166,31 @@ def _take(problem, free, part, wanted_type, rule, group, count, hosts, first):  
 
 @njit
 def placement_class(problem, hosts, count):  # type: ignore[no-untyped-def]
-    """``log2`` of the hosts per group, rounded down."""
+    """``log2`` of the hosts per group, rounded down; after all of these the same again for hosts of several sites."""
     network = problem.network
-    groups = 0
+    groups, is_apart = 0, False
     seen = np.zeros(network.num_groups, np.bool_)
     for i in range(count):
         group = network.class_group[hosts[i]]
+        is_apart |= network.group_site[group] != network.group_site[network.class_group[hosts[0]]]
         if not seen[group]:
             seen[group] = True
             groups += 1
-    return log2(count // groups)
+    return log2(count // groups) + is_apart * num_spreads(problem)
+
+
+@njit
+def num_spreads(problem):  # type: ignore[no-untyped-def]
+    """Classes of hosts per group."""
+    return problem.menu.step_s.shape[3] // (2 if problem.network.num_sites > 1 else 1)
 
 
 @njit
 def can_run_on(problem, entry, kind, part):  # type: ignore[no-untyped-def]
     """Whether an entry is possible with so many devices a host of a type, however the hosts lie."""
-    menu = problem.menu
-    for spread in range(min(log2(menu.degree[entry] // part) + 1, menu.step_s.shape[3])):
-        if menu.step_s[entry, kind, log2(part), spread] == np.inf:
+    menu, spreads = problem.menu, num_spreads(problem)
+    for spread in range(menu.step_s.shape[3]):
+        if spread % spreads <= log2(menu.degree[entry] // part) and menu.step_s[entry, kind, log2(part), spread] == np.inf:
             return False
     return True
 

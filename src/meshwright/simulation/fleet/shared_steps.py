@@ -20,7 +20,7 @@ def share_links(problem, state, e):  # type: ignore[no-untyped-def]
         first, link, busy_s = loads
         state.load[e] = 0.0
         num_hosts = state.free.shape[1]
-        has_trunks = state.trunk_share.shape[2] == problem.network.num_groups
+        has_trunks = problem.network.num_trunks > 0
         for i in range(count):
             share = state.trunk_share[e, state.place[e, jobs[i]]]
             share[:] = 0.0
@@ -113,6 +113,6 @@ def _room(problem, num_hosts):  # type: ignore[no-untyped-def]
     """Most links that a job on so many hosts uses."""
     if num_hosts < 2:
         return 0
-    if problem.network.num_groups == len(problem.network.host_group):
+    if problem.network.num_trunks == 0:
         return len(problem.network.capacity_bytes_per_s)
-    return 4 * num_hosts
+    return 6 * num_hosts

@@ -22,7 +22,7 @@ from .network import FleetNetwork
 class PlacementRule(IntEnum):
     """How hosts are found for a job of ``n`` devices.
 
-    ``PACKED``: as many devices a host as there are, on the fewest hosts, then the fewest groups. ``SPREAD``: the same hosts'
+    ``PACKED``: as many devices a host as there are, on the fewest hosts, groups and sites. ``SPREAD``: the same hosts'
     parts in the groups whose trunks carry least. ``NEAREST``: smaller parts of hosts where whole ones are not free, in the
     fewest groups. ``CONSTRUCT``: hosts picked one by one. `placing` tells their order.
     """
@@ -162,13 +162,13 @@ class FleetState(NamedTuple):
         held_device_s: device-seconds that each job has held, ``(e, k)``.
         shared_s: seconds by which sharing has stretched a job's steps so far, ``(e, k)``.
         load: share of each link that is busy, zero without sharing, ``(e, L)``.
-        trunk_share: share of the time for which each running job keeps the trunks of each group busy, by place,
-            ``(e, R, r)``; of one column and zero where hosts have no groups, zero without sharing.
+        trunk_share: share of the time for which each running job keeps each trunk busy, by place, ``(e, R, t)``; of one
+            column and zero where there are none, zero without sharing.
         totals: see `Total`, ``(e, 6)``.
         offered: job on each place of offer, -1 for none, ``(e, v)``.
         was_offered: running jobs that were decided in this round, ``(e, k)``.
         part_index: ``log2`` of the devices a host by which a degree fits, -1 where it does not, ``(e, s, d, p)``.
-        spread_index: ``log2`` of the hosts of a group then, ``(e, s, d, p)``.
+        spread_index: class of the hosts of a group then, ``(e, s, d, p)``.
         can_act: ``(e, a)``.
         building: offer whose hosts are being picked, -1 for none, ``(e,)``.
         building_entry: ``(e,)``.
@@ -266,7 +266,7 @@ def new_state(problem: FleetProblem, num_episodes: int, num_jobs: int) -> FleetS
         held_device_s=np.zeros((e, k)),
         shared_s=np.zeros((e, k)),
         load=np.zeros((e, len(problem.network.capacity_bytes_per_s))),
-        trunk_share=np.zeros((e, capacity, problem.network.num_groups if problem.network.num_groups < m else 1)),
+        trunk_share=np.zeros((e, capacity, max(1, problem.network.num_trunks))),
         totals=np.zeros((e, len(Total))),
         offered=ints(e, problem.num_offers),
         was_offered=np.zeros((e, k), np.bool_),
