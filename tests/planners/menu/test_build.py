@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from itertools import pairwise
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -24,6 +23,7 @@ from meshwright.simulation.fleet.network import fleet_network
 from meshwright.simulation.fleet.placing import placement_class
 
 from ...draws import draws
+from ...simulation.fleet import samples
 
 SMALL = {
     "sequence_length": 1024,
@@ -191,13 +191,15 @@ def test_the_representative_placement_has_so_many_devices_a_host_and_hosts_a_gro
 def test_every_placement_on_an_uneven_tree_has_a_representative_of_its_class(degree, random):
     cluster = load_cluster("preset:uneven-64")
     classes, network = PlacementClasses(cluster, PRICES), fleet_network(cluster).arrays
-    problem = SimpleNamespace(network=network, menu=SimpleNamespace(step_s=np.zeros((1, *classes.shape))))
+    menu = samples.menu_of(network, [[(degree, samples.constant(1.0), samples.constant(0.0), samples.ring(1.0))]])
+    problem = samples.problem_of(network, menu)
+    assert menu.step_s.shape[1:] == classes.shape
     of = {classes.position(place): place for place in classes.of(degree)}
     for place in of.values():
         hosts = classes.hosts(place, degree)
-        assert placement_class.py_func(problem, hosts, len(hosts)) == classes.position(place)[2]
+        assert placement_class(problem, hosts, len(hosts)) == classes.position(place)[2]
     drawn = np.array(random.sample(range(cluster.num_hosts), degree // 2))
-    assert (0, 1, placement_class.py_func(problem, drawn, len(drawn))) in of
+    assert (0, 1, placement_class(problem, drawn, len(drawn))) in of
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,9 @@
 """Rules that choose a fleet's next action, compiled: which job, which entry, which placement.
 
 Every rule goes through the offered jobs in its order. The first job that can start as the rule wants it starts; one that
-cannot holds up those behind it, unless the rule fills in behind it (``backfills``). A job with a deadline that as many free devices
-as the rule gives it would miss gets the next larger number that meets it. Where hosts are picked one by one, a rule picks those
-that it would have taken at once.
+cannot holds up those behind it, unless the rule fills in behind it (``backfills``). A job that would miss its deadline on as
+many free devices as the rule gives it gets the next larger number that meets it. Where hosts are picked one by one, a rule
+picks those that it would have taken at once.
 """
 
 from __future__ import annotations
