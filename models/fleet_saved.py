@@ -111,6 +111,19 @@ class SavedFleetNetwork:
         return found.eval()
 
 
+def is_of_fleet(path: str | Path) -> bool:
+    """Whether a file, or the ``policy.pt`` of a run folder, holds a policy of a fleet.
+
+    Raises:
+        CheckpointError: it is damaged.
+    """
+    file = Path(path) / "policy.pt" if Path(path).is_dir() else Path(path)
+    if not file.is_file():
+        return False
+    data = load_tensors(file)
+    return isinstance(data, dict) and data.get("kind") == KIND
+
+
 def load_fleet_policy(path: str | Path, fleet: Fleet) -> Callable[[FleetBatch], NDArray[np.int64]]:
     """A saved network as a function from a batch to the action of each of its episodes.
 

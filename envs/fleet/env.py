@@ -53,7 +53,7 @@ class FleetEnv(gymnasium.Env[FleetObservation, np.int64]):
     ``running``        (u, 10)      devices, progress, time left, age, slowdown, restarts, spread, deadline
     ``offers``         (v, 14)      jobs on offer: waiting or running, age, least time and device-seconds left,
                                     devices asked for, deadline, progress, devices held, price of a restart, rank
-    ``context``        (14,)        free devices, jobs waiting, running, not offered and to come, round; of the entry
+    ``context``        (15,)        free devices, jobs waiting, running, not offered and to come, round; of the entry
                                     whose hosts are being picked: hosts to go, devices, times, memory
     ``host_of``        (u, m)       share of each host that a running job holds
     ``trunk_of``       (u, r)       how much of each trunk a running job uses

@@ -24,7 +24,15 @@ from ...simulation.fleet.shared_steps import shared_step_times
 from ...simulation.fleet.state import FleetState, JobState, PlacementRule
 from .fleet import Fleet
 
-ENTRY = ("devices", "step against best", "device-seconds against least", "network share of a step", "memory", "hosts wanted")
+ENTRY = (
+    "devices",
+    "step against best",
+    "device-seconds against least",
+    "slowdown on hosts far apart",
+    "slowdown on the slowest device type",
+    "memory",
+    "hosts wanted",
+)
 HOST = ("free share", "free wholly", "load out", "load in", "is picked", "may be picked", "device type")
 TRUNK = ("free share", "wholly free hosts", "load up", "load down", "jobs across", "share of all hosts", "is of a site")
 RUNNING = (
@@ -167,13 +175,16 @@ def observer(fleet: Fleet) -> FleetObserver:
     least = np.where(np.isfinite(menu.step_s), menu.step_s, np.inf).min(axis=(1, 2, 3))
     kind = np.repeat(np.arange(fleet.num_types), np.diff(menu.first_entry))
     best = np.array([least[kind == t].min() for t in range(fleet.num_types)])
-    slowest = np.where(np.isfinite(menu.step_s), menu.step_s, 0).max(axis=(1, 2, 3))
+    of_type = menu.step_s.min(axis=(2, 3))
+    fastest_type = of_type.argmin(axis=1)
+    apart = np.where(np.isfinite(menu.step_s), menu.step_s, 0).max(axis=(2, 3))[np.arange(len(least)), fastest_type]
     entry = np.stack(
         [
             np.log2(menu.degree + 1) / np.log2(fleet.cluster.num_devices + 1),
             best[kind] / least,
             menu.work_device_s[kind] / (least * menu.degree),
-            1 - least / np.maximum(slowest, 1e-12),
+            1 - least / np.maximum(apart, 1e-12),
+            1 - least / of_type.max(axis=1),
             menu.memory_bytes / max(float(fleet.cluster.memory_bytes.max()), 1.0),
             np.minimum(1.0, menu.degree / fleet.cluster.num_devices),
         ],

@@ -231,7 +231,7 @@ class PlainFleet:
                 continue
             for choice, (rule, kind) in enumerate(self.choices):
                 if rule == PlacementRule.CONSTRUCT:
-                    step_s = self.step_of_construction(entry, free)
+                    step_s = self.step_of_construction(job, entry, free)
                     does = self.construct, job, entry
                 else:
                     key = entry.degree, choice
@@ -244,10 +244,17 @@ class PlainFleet:
                     actions[1 + (place * self.problem.entries_per_job + number) * len(self.choices) + choice] = does
         return actions
 
-    def step_of_construction(self, entry, free):
+    def suits(self, job, entry, host, part):
+        if not entry.can_run_on(host.kind, part):
+            return False
+        best_s = min(s for (k, g, _), s in entry.step_s.items() if (k, g) == (host.kind, part))
+        is_running = job.status == JobState.RUNNING
+        return is_running or self.now_s + (best_s * (job.steps - job.done) + self.restart_s(job)) <= job.deadline_s
+
+    def step_of_construction(self, job, entry, free):
         part = self.largest_part(entry.degree)
         need = entry.degree // part
-        hosts = [host for host in self.hosts if free[host] >= part and entry.can_run_on(host.kind, part)]
+        hosts = [host for host in self.hosts if free[host] >= part and self.suits(job, entry, host, part)]
         if need > min(len(hosts), self.problem.max_hosts):
             return math.inf
         return min(step_s for (_, g, _), step_s in entry.step_s.items() if g == part)
@@ -262,7 +269,7 @@ class PlainFleet:
         if job in self.running:
             self.stop(job)
         part = self.largest_part(entry.degree)
-        suit = [host for host in self.hosts if host.free >= part and entry.can_run_on(host.kind, part)]
+        suit = [host for host in self.hosts if host.free >= part and self.suits(job, entry, host, part)]
         picked = []
         while len(picked) < entry.degree // part:
             picked.append(self.hosts[(yield {host.number for host in suit if host not in picked})])

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..clusters.cluster import Cluster
 from ..costs.collectives.prices import Provenance
@@ -41,6 +42,8 @@ from ..plans.partition import Layout
 from ..simulation.layouts.graph_step import GraphStep
 from ..simulation.layouts.running import layout_step
 from ..simulation.layouts.step_model import StepModel
+
+Devices = NDArray[np.int64] | None
 
 
 @dataclass(frozen=True)
@@ -121,8 +124,10 @@ class JobWork(ABC):
         """
 
     @abstractmethod
-    def plan(self, work: Any, order: str, num_steps: int, predicted: Sequence[Figure], why: str) -> PlacementPlan:
-        """The plan of a layout on the first devices, its stages those that were priced."""
+    def plan(
+        self, work: Any, order: str, num_steps: int, predicted: Sequence[Figure], why: str, devices: Devices = None
+    ) -> PlacementPlan:
+        """The plan of a layout, its stages those that were priced; on the first devices unless they are named in rank order."""
 
     def with_samples(self, batch: int, other: int) -> Self:
         """The same job for a search with another batch than the one that its figures were made or taken for."""
@@ -191,7 +196,9 @@ class TransformerWork(JobWork):
             kernels=kernel_model(device, self.costs.kernels, self.costs.software),
         )
 
-    def plan(self, work: LayoutWork, order: str, num_steps: int, predicted: Sequence[Figure], why: str) -> PlacementPlan:
+    def plan(
+        self, work: LayoutWork, order: str, num_steps: int, predicted: Sequence[Figure], why: str, devices: Devices = None
+    ) -> PlacementPlan:
         """See `JobWork.plan`."""
         layout, device = work.layout, self.cluster.device_types[0]
         graph = load_graph(self.spec, device=device, batch_size=layout.global_batch, sequence_length=self.sequence_length)
@@ -199,7 +206,7 @@ class TransformerWork(JobWork):
             Job(graph, num_steps),
             self.cluster,
             Layout(**layout.model_dump()),
-            place(self.cluster, np.arange(layout.world)),
+            place(self.cluster, np.arange(layout.world) if devices is None else devices),
             order=order,
             layers=[chunk.num_layers for chunk in work.chunks],
             predicted=predicted,
@@ -271,9 +278,11 @@ class OpGraphWork(JobWork):
             request,
         )
 
-    def plan(self, work: GraphWork, order: str, num_steps: int, predicted: Sequence[Figure], why: str) -> PlacementPlan:
+    def plan(
+        self, work: GraphWork, order: str, num_steps: int, predicted: Sequence[Figure], why: str, devices: Devices = None
+    ) -> PlacementPlan:
         """See `JobWork.plan`."""
-        placement = place(self.cluster, np.arange(work.layout.world))
+        placement = place(self.cluster, np.arange(work.layout.world) if devices is None else devices)
         job = Job(self.graph, num_steps)
         plan = layout_plan(job, self.cluster, work.layout, placement, order=order, predicted=predicted, why=why)
         made = plan.model_copy(update={"stages": _stages(work, plan.ranks)})

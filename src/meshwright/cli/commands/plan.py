@@ -76,9 +76,21 @@ def plan_job(
 ) -> None:
     """Choose a plan for one job on an empty cluster, with its predicted times and why.
 
-    By a policy that cuts the job op by op, or with --search among all parallel layouts: of a transformer, or of any other job
-    by data parallelism and a pipeline of its ops.
+    By a policy that cuts the job op by op, by one of a fleet that picks from a menu of layouts, or with --search among all
+    parallel layouts: of a transformer, or of any other job by data parallelism and a pipeline of its ops.
     """
+    if policy is not None and not search and _is_of_fleet(policy):
+        from .menu import plan_by_menu
+
+        others: dict[str, object] = {"--max-degree": max_degree, "--trace": trace, "--devices": devices, "--keep": keep}
+        others |= {"--order": order, "--top": top, "--all": whole, "--plot": plot, "--graphs": graphs, "--costs": costs}
+        others |= {"--set": changes, "--collectives": collectives, "--collectives-table": collectives_table}
+        others |= {"--overlap-slowdown": overlap_slowdown, "--profile-batch": profile_batch}
+        for option, value in others.items():
+            if value is not None:
+                raise MeshwrightError("does not go with a policy of a fleet, whose benchmark says it", field=option)
+        plan_by_menu(job, cluster, policy, steps, deadline_s, batch, sequence_length, json_file)
+        return
     by_policy: dict[str, object] = {
         "--policy": policy,
         "--deadline-s": deadline_s,
@@ -121,6 +133,15 @@ def plan_job(
             **read.arguments(),
         )
     _show(found, trace, json_file)
+
+
+def _is_of_fleet(policy: str) -> bool:
+    """Whether a policy is the file, or the run folder, of one that was trained on a fleet."""
+    if not Path(policy).exists() or Path(policy).suffix == ".json":
+        return False
+    from ...models.fleet_saved import is_of_fleet
+
+    return is_of_fleet(policy)
 
 
 def _show(chosen: Planned, trace: Path | None, json_file: str | None) -> None:

@@ -6,7 +6,8 @@ neither restart nor have been decided in it; a running job may be paused, and pl
 A job may run by an entry on the hosts of a placement choice where these hosts are there, the entry is possible in their
 placement class, and a job that has run keeps to ``min_degree`` and ``max_degree``. A waiting job must also be able to meet its
 deadline that way, alone and with its restart, and start only while fewer than ``max_running`` jobs run. To construct takes
-enough hosts on which the entry is possible, however they lie, by the largest part of a host that divides its degree.
+enough hosts on which the entry is possible, however they lie, by the largest part of a host that divides its degree; where
+they lie best a waiting job must meet its deadline on each of them.
 
 To pass is possible unless time would stand still: where no job runs and none is to come, one that can start must.
 """
@@ -63,11 +64,15 @@ def offer(problem, state, e):  # type: ignore[no-untyped-def]
 @njit
 def offer_hosts(problem, state, e):  # type: ignore[no-untyped-def]
     """The hosts that may be picked next."""
-    entry = state.building_entry[e]
+    entry, place = state.building_entry[e], state.building[e]
     part = largest_part(problem.network.devices_per_host, problem.menu.degree[entry])
     state.can_act[e] = False
+    suits = np.zeros(problem.menu.step_s.shape[1], np.bool_)
+    for kind in range(len(suits)):
+        job = state.offered[e, place]
+        suits[kind] = _suits(problem, state, e, job, entry, kind, part, place < problem.visible_waiting)
     for host in range(state.free.shape[1]):
-        can = state.free[e, host] >= part and can_run_on(problem, entry, problem.network.host_type[host], part)
+        can = state.free[e, host] >= part and suits[problem.network.host_type[host]]
         for i in range(state.num_built[e]):
             can = can and state.built[e, i] != host
         state.can_act[e, host] = can
@@ -115,7 +120,9 @@ def _offer_job(problem, state, e, place, job, number, free):  # type: ignore[no-
             if state.part_index[e, number, d, choice] < 0:
                 continue
             step_s = choice_step_s(problem, state, e, number, entry, choice)
-            if problem.rule[choice] == PlacementRule.CONSTRUCT and not _can_construct(problem, entry, free):
+            if problem.rule[choice] == PlacementRule.CONSTRUCT and not _can_construct(
+                problem, state, e, job, entry, free, number == 0
+            ):
                 continue
             if step_s == np.inf or (number == 0 and state.now_s[e] + (step_s * left + again_s) > state.deadline_s[e, job]):
                 continue
@@ -123,14 +130,27 @@ def _offer_job(problem, state, e, place, job, number, free):  # type: ignore[no-
 
 
 @njit
-def _can_construct(problem, entry, free):  # type: ignore[no-untyped-def]
-    """Whether there are hosts enough on which an entry is possible."""
+def _suits(problem, state, e, job, entry, kind, part, waits):  # type: ignore[no-untyped-def]
+    """Whether an entry is possible on hosts of a type, and a waiting job can meet its deadline there where they lie best."""
+    if not can_run_on(problem, entry, kind, part):
+        return False
+    if not waits:
+        return True
+    left = state.num_steps[e, job] - state.done_steps[e, job]
+    step_s = problem.menu.step_s[entry, kind, log2(part)].min()
+    return state.now_s[e] + (step_s * left + restart_s(problem, state, e, job)) <= state.deadline_s[e, job]
+
+
+@njit
+def _can_construct(problem, state, e, job, entry, free, waits):  # type: ignore[no-untyped-def]
+    """Whether there are hosts enough that suit an entry."""
     degree = problem.menu.degree[entry]
     part = largest_part(problem.network.devices_per_host, degree)
     need = degree // part
-    for host in range(len(free)):
-        if free[host] >= part and can_run_on(problem, entry, problem.network.host_type[host], part):
-            need -= 1
+    for kind in range(problem.menu.step_s.shape[1]):
+        if _suits(problem, state, e, job, entry, kind, part, waits):
+            for host in range(len(free)):
+                need -= free[host] >= part and problem.network.host_type[host] == kind
     return need <= 0
 
 

@@ -1,0 +1,85 @@
+"""Plans by policies of a fleet: what a network of any weights picks, what replaces it, what it was not trained for."""
+
+import numpy as np
+import pytest
+import torch
+
+from meshwright.cli import run_command_line
+from meshwright.envs.fleet.benchmark import load_fleet_benchmark
+from meshwright.errors import CheckpointError, InputFileError, PlanError
+from meshwright.models.fleet_network import FleetActor
+from meshwright.models.fleet_saved import SavedFleetNetwork
+from meshwright.models.settings import FleetNetworkSettings
+from meshwright.planning.menu_plan import plan_from_menu
+from meshwright.plans import load_plan
+
+from ..fleet_samples import write_small_fleet
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """The benchmark's file, its cluster, and a function that writes a policy of drawn weights."""
+    folder = tmp_path_factory.mktemp("menu-plan")
+    file = write_small_fleet(folder)
+
+    def policy(seed=0, placements="[packed, spread, construct]"):
+        changes = [f"fleet.placements={placements}"]
+        fleet = load_fleet_benchmark(str(file), changes=changes).build()
+        torch.manual_seed(seed)
+        network = FleetActor(FleetNetworkSettings(width=8), fleet)
+        for weight in network.parameters():
+            torch.nn.init.normal_(weight, std=0.5)
+        path = folder / f"policy-{seed}.pt"
+        trained = {"benchmark": str(file), "changes": changes, "ground": fleet.ground}
+        SavedFleetNetwork.of(network, trained).save(path)
+        return path
+
+    return file, str(folder / "fleet-cluster.yaml"), policy
+
+
+def test_no_other_entry_beats_a_plan_in_time_and_in_devices_whatever_the_network_wants(small):
+    _, cluster, policy = small
+    seen = set()
+    for seed in range(6):
+        found = plan_from_menu("zoo:alexnet", cluster, policy(seed), num_steps=100)
+        (taken,) = (row for row in found.rows if row.is_chosen)
+        assert not any(row.degree <= taken.degree and row.step_s < taken.step_s for row in found.rows)
+        assert found.plan.num_ranks == taken.degree
+        hosts = np.repeat(taken.hosts, taken.degree // len(taken.hosts))
+        names = [f"l{host // 2}-h{host % 2}" for host in hosts]
+        assert [rank.host for rank in found.plan.ranks] == names
+        assert found.remarks == ()
+        seen.add(taken.degree)
+    assert len(seen) > 1
+
+
+def test_another_job_has_a_menu_of_its_own_and_the_plan_says_so(small, tmp_path, capsys):
+    _, cluster, policy = small
+    path = policy()
+    options = ["--policy", str(path), "--batch", "8", "--sequence-length", "128", "--json", str(tmp_path / "plan.json")]
+    assert run_command_line(["plan", "--job", "zoo:gpt2-small", "--cluster", cluster, *options]) == 0
+    assert "was not trained for this fleet, but for another menu (small, large, here gpt2-small)" in " ".join(
+        capsys.readouterr().out.split()
+    )
+    plan = load_plan(tmp_path / "plan.json")
+    assert plan.job.transformer is not None
+    assert "another menu" in plan.why
+    for form in ("torchrun", "megatron", "slurm"):
+        out = ["--format", form, "--out", str(tmp_path / form)]
+        assert run_command_line(["export", str(tmp_path / "plan.json"), *out]) == 0
+
+
+def test_what_cannot_be_is_told(small, tmp_path):
+    _, cluster, policy = small
+    path = policy()
+    with pytest.raises(PlanError, match="benchmark small has no such job"):
+        plan_from_menu("zoo:vgg16", cluster, path, num_steps=10)
+    with pytest.raises(PlanError, match="no layout of the menu fits the cluster and meets the deadline"):
+        plan_from_menu("zoo:alexnet", cluster, path, num_steps=10, deadline_s=1e-6)
+    with pytest.raises(InputFileError):
+        plan_from_menu(str(tmp_path / "none.txt"), cluster, path, num_steps=10, batch=8)
+    with pytest.raises(CheckpointError):
+        plan_from_menu("zoo:alexnet", cluster, tmp_path / "none.pt", num_steps=10)
+    assert (
+        run_command_line(["plan", "--job", "zoo:alexnet", "--cluster", cluster, "--policy", str(path), "--max-degree", "4"]) == 2
+    )
