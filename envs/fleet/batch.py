@@ -92,8 +92,12 @@ class FleetBatch:
         for key, value in self.state._asdict().items():
             value[...] = arrays[key]
         if self._observes:
-            for e in range(self.num_episodes):
-                observe(self.fleet.problem, self.state, e, self._observer, self.observations)
+            self.observe()
+
+    def observe(self) -> None:
+        """Write the observations of all episodes."""
+        for e in range(self.num_episodes):
+            observe(self.fleet.problem, self.state, e, self._observer, self.observations)
 
 
 @njit

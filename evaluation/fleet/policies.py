@@ -1,8 +1,9 @@
 """From the spelling of a policy of a fleet to something that plays episodes.
 
 A rule by its name (see `planners.fleet.rules`); ``random``; ``rollout:RULE``, a rollout planner over a rule (see
-`planners.fleet.rollout`); ``best-fixed-entry`` in place of ``fixed-N`` in the name of a rule, which `evaluation.fleet.evaluate`
-turns into the number that does best on validation episodes; anything else is the path of a run folder or of its policy.
+`planners.fleet.rollout`); ``best-fixed-entry`` in place of ``fixed-N`` in the name of a rule, and ``best-refusal`` in place of
+``refuse-N``, which `evaluation.fleet.evaluate` turns into the numbers that do best on validation episodes; anything else is the
+path of a run folder or of its policy.
 """
 
 from __future__ import annotations
@@ -28,6 +29,10 @@ from ...simulation.fleet import dynamics
 from .bounds import BOUND
 
 BEST_FIXED_ENTRY = "best-fixed-entry"
+BEST_REFUSAL = "best-refusal"
+REFUSALS = (0, 1, 2, 3, 4, 6, 8, 12, 16)
+"""Percentages of jobs with most work among which ``best-refusal`` chooses."""
+
 RANDOM = "random"
 ROLLOUT = "rollout:"
 
@@ -111,13 +116,15 @@ class LearnedPlayer(FleetPlayer):
 
 
 def is_best_fixed_entry(spec: str) -> bool:
-    """Whether a spelling is of a rule with the best fixed number of devices."""
-    return BEST_FIXED_ENTRY in spec and not spec.startswith(ROLLOUT)
+    """Whether a spelling is of a rule with the best fixed number of devices, or the best percentage of refusals."""
+    return (BEST_FIXED_ENTRY in spec or BEST_REFUSAL in spec) and not spec.startswith(ROLLOUT)
 
 
 def each_fixed_entry(spec: str, fleet: Fleet) -> list[str]:
     """The rules among which such a spelling chooses."""
-    return [spec.replace(BEST_FIXED_ENTRY, f"fixed-{degree}") for degree in fleet.problem.degrees]
+    of_entry = [spec.replace(BEST_FIXED_ENTRY, f"fixed-{degree}") for degree in fleet.problem.degrees]
+    each = dict.fromkeys(of_entry)  # none twice where the spelling has no such part
+    return list(dict.fromkeys(one.replace(BEST_REFUSAL, f"refuse-{percent}") for one in each for percent in REFUSALS))
 
 
 def is_rule(spec: str) -> bool:
@@ -152,7 +159,7 @@ def fleet_player(spec: str, fleet: Fleet) -> FleetPlayer:
     if spec == RANDOM:
         return RandomPlayer()
     if spec.startswith(ROLLOUT):
-        rule = fleet_rule(spec.removeprefix(ROLLOUT), fleet.problem)
+        rule = fleet_rule(spec.removeprefix(ROLLOUT), fleet.problem, fleet.work_device_s)
         return RolloutPlayer(FleetRollout(fleet.problem, fleet.settings.num_jobs, rule, reward_weights(fleet)))
     if is_rule(spec):
         return RulePlayer(_rule(spec, fleet))
@@ -187,4 +194,4 @@ def _rule(spec: str, fleet: Fleet) -> FleetRule:
     near = nearest(spec, (RANDOM, BEST_FIXED_ENTRY, BOUND))
     if near is not None:
         raise PolicyError("no such policy of a fleet", value=spec, choices=[near])
-    return fleet_rule(spec, fleet.problem)
+    return fleet_rule(spec, fleet.problem, fleet.work_device_s)

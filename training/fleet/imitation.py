@@ -76,7 +76,7 @@ _Data = tuple[dict[str, torch.Tensor], torch.Tensor, torch.Tensor]
 def _play(env: FleetVecEnv, chosen: ImitationSettings, discount: float) -> _Data:
     """Observations, actions and discounted sums of rewards of the rule."""
     fleet, state = env.batch.fleet, env.batch.state
-    rule = fleet_rule(chosen.rule, fleet.problem)
+    rule = fleet_rule(chosen.rule, fleet.problem, fleet.work_device_s)
     rounds = -(-chosen.decisions // env.num_envs) + TAIL
     seen, actions, rewards, ends = env.reset(), [], [], []
     rows = []

@@ -143,7 +143,7 @@ def _mean(fleet: Fleet, batch: FleetBatch) -> float:
 
 
 def _rule(fleet: Fleet, name: str) -> Picks:
-    rule = fleet_rule(name, fleet.problem)
+    rule = fleet_rule(name, fleet.problem, fleet.work_device_s)
 
     def pick(batch: FleetBatch) -> Any:
         out = np.zeros(batch.num_episodes, np.int64)

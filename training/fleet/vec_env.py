@@ -21,6 +21,9 @@ from ...compiled import njit
 from ...envs.fleet.batch import FleetBatch
 from ...envs.fleet.fleet import Fleet
 from ...envs.fleet.spaces import observation_space
+from ...planners.fleet.rule_kernel import choose
+from ...planners.fleet.rules import fleet_rule
+from ...simulation.fleet import dynamics
 
 WINDOWS = np.array([0.25, 0.5, 1.0, 2.0, 4.0])
 """Of ``to_come``: lengths in mean durations of a job."""
@@ -31,6 +34,9 @@ TO_COME = 2 * len(WINDOWS)
 
 class FleetVecEnv(VecEnv):
     """``e`` episodes, each begun anew when it is over.
+
+    After a reset they stand at places that are spread over an episode, up to which a rule has played, so that no update sees only
+    clusters that fill or only such that empty.
 
     Args:
         fleet: what is played.
@@ -52,9 +58,13 @@ class FleetVecEnv(VecEnv):
         super().__init__(num_envs, space, spaces.Discrete(fleet.problem.num_actions))
 
     def reset(self) -> dict[str, NDArray[Any]]:
-        """Begin every episode."""
+        """Begin every episode, and go to its place."""
+        fleet, state = self.batch.fleet, self.batch.state
+        rule = fleet_rule("sjf+backfill", fleet.problem)
         for e, rng in enumerate(self._rngs):
             self.batch.reset(e, rng)
+            _advance(fleet.problem, state, e, rule, e * fleet.settings.num_jobs // self.num_envs)
+        self.batch.observe()
         self._starts[:] = True
         return self.seen()
 
@@ -117,6 +127,13 @@ class FleetVecEnv(VecEnv):
 
     def _indices(self, indices: Any) -> Sequence[int]:
         return list(self._get_indices(indices))
+
+
+@njit
+def _advance(problem, state, e, rule, num_arrived):  # type: ignore[no-untyped-def]
+    """Play an episode by a rule until so many jobs have arrived and no hosts are being picked."""
+    while not state.is_over[e] and (state.num_arrived[e] < num_arrived or state.building[e] >= 0):
+        dynamics.act(problem, state, e, choose(problem, state, e, rule))
 
 
 @njit

@@ -77,6 +77,7 @@ class FleetRule(NamedTuple):
         backfills: whether jobs behind one that cannot start may.
         preempts: whether running jobs are paused or resized in rounds.
         service_limit_device_s: of ``LAS``.
+        most_work_device_s: jobs with more of it, in the entry that wastes least, are never started.
     """
 
     order: int
@@ -86,6 +87,7 @@ class FleetRule(NamedTuple):
     backfills: bool
     preempts: bool
     service_limit_device_s: float
+    most_work_device_s: float
 
 
 @njit
@@ -112,7 +114,7 @@ def _wanted(problem, state, e, rule):  # type: ignore[no-untyped-def]
     for _ in range(problem.visible_waiting):
         best = -1
         for place in range(problem.visible_waiting):
-            if state.offered[e, place] < 0 or is_done[place]:
+            if state.offered[e, place] < 0 or is_done[place] or _is_refused(problem, state, e, rule, state.offered[e, place]):
                 continue
             if best < 0 or _key(problem, state, e, rule, state.offered[e, place]) < _key(
                 problem, state, e, rule, state.offered[e, best]
@@ -125,6 +127,11 @@ def _wanted(problem, state, e, rule):  # type: ignore[no-untyped-def]
         if action > 0 or not rule.backfills:
             return max(action, 0)
     return 0
+
+
+@njit
+def _is_refused(problem, state, e, rule, job):  # type: ignore[no-untyped-def]
+    return problem.menu.work_device_s[state.job_type[e, job]] * state.num_steps[e, job] > rule.most_work_device_s
 
 
 @njit

@@ -2,12 +2,15 @@
 
 A name is ``BASE`` or ``ORDER:ENTRY``, with ``+backfill`` where jobs behind one that cannot start may, and with ``@packed``,
 ``@spread`` or ``@nearest`` where it places otherwise than packed: ``sjf+backfill@spread``, ``sjf:fixed-16``. Orders are ``fifo``,
-``sjf``, ``srtf``, ``edf`` and ``las``; entries all other bases.
+``sjf``, ``srtf``, ``edf`` and ``las``; entries all other bases. ``+refuse-N`` never starts the N percent of jobs with most work.
 """
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
+from numpy.typing import NDArray
 
 from ...errors import PolicyError, nearest
 from ...simulation.fleet.state import FleetProblem
@@ -34,19 +37,24 @@ SERVICE_LIMIT_DEVICE_S = 3600.0 * 8
 """Device-seconds after which `JobOrder.LAS` puts a job behind the others: an hour of a host of eight."""
 
 
-def fleet_rule(name: str, problem: FleetProblem) -> FleetRule:
+def fleet_rule(name: str, problem: FleetProblem, work_device_s: NDArray[np.float64] | None = None) -> FleetRule:
     """A rule by its name; ``fixed-N`` gives every job ``N`` devices, or the next smaller number that it can use.
+
+    Args:
+        name: of it.
+        problem: that it plays.
+        work_device_s: work of the jobs that come, by rising percentage of jobs with less, ``(101,)``; for ``refuse-N``.
 
     Raises:
         PolicyError: there is none of this name.
     """
-    base, at, place = name.partition("@")
-    base, plus, extra = base.partition("+")
-    placement = PlacementChoice.PACKED
-    if (plus and extra != "backfill") or (at and place not in ("packed", "spread", "nearest")):
-        raise PolicyError("a rule is NAME, NAME+backfill, NAME@packed|spread|nearest or both", value=name)
-    if at:
-        placement = PlacementChoice[place.upper()]
+    named, at, place = name.partition("@")
+    base, *extras = named.split("+")
+    backfills, refusals = "backfill" in extras, [extra for extra in extras if extra.startswith("refuse-")]
+    known = len(extras) == backfills + len(refusals) and len(refusals) <= 1
+    if not known or (at and place not in ("packed", "spread", "nearest")):
+        raise PolicyError("a rule is NAME, with +backfill, +refuse-N, @packed|spread|nearest", value=name)
+    placement = PlacementChoice[place.upper()] if at else PlacementChoice.PACKED
     order_name, colon, entry_name = base.partition(":")
     if colon and order_name not in ORDERS:
         raise PolicyError("no such order of jobs", value=name, choices=list(ORDERS))
@@ -56,7 +64,15 @@ def fleet_rule(name: str, problem: FleetProblem) -> FleetRule:
         preempts = preempts or preempts_order
     if "least-interference" in (base, entry_name):
         placement = PlacementChoice.LEAST_INTERFERENCE
-    return FleetRule(int(order), int(entry), degree, int(placement), bool(plus), preempts, SERVICE_LIMIT_DEVICE_S)
+    most = _most_work(refusals[0].removeprefix("refuse-"), name, work_device_s) if refusals else np.inf
+    return FleetRule(int(order), int(entry), degree, int(placement), backfills, preempts, SERVICE_LIMIT_DEVICE_S, most)
+
+
+def _most_work(percent: str, name: str, work_device_s: NDArray[np.float64] | None) -> float:
+    """The work beyond which jobs are refused."""
+    if not re.fullmatch("[0-9]{1,2}", percent) or work_device_s is None:
+        raise PolicyError("refuse-N wants N of 0 to 99, the percentage of jobs that are never started", value=name)
+    return float(work_device_s[100 - int(percent)]) if int(percent) else np.inf
 
 
 def _base(base: str, name: str, problem: FleetProblem) -> tuple[JobOrder, EntryRule, bool, int]:
