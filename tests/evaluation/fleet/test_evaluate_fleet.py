@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from meshwright.envs.fleet.batch import FleetBatch
+from meshwright.envs.fleet.benchmark import load_fleet_benchmark
 from meshwright.envs.fleet.fleet import Jobs
 from meshwright.errors import MeshwrightError
 from meshwright.evaluation.fleet.episodes import FleetEpisodes, play_episodes
@@ -15,6 +16,8 @@ from meshwright.evaluation.fleet.objectives import OBJECTIVES
 from meshwright.evaluation.fleet.policies import LearnedPlayer, fleet_player
 from meshwright.evaluation.fleet.verdict import fleet_verdict
 from meshwright.simulation.fleet.state import JobState, Total
+
+from ...fleet_samples import DEADLINES
 
 
 @pytest.fixture(scope="module")
@@ -121,6 +124,8 @@ def test_a_verdict_claims_what_the_interval_shows(learned, baseline, ends, metri
         ("fixed-3", "no entry of the menu has so many devices"),
         ("rollout:sjff", "did you mean 'sjf'?"),
         ("sfj:fixed-2", "no such order of jobs"),
+        ("sjf+refuse-x", "refuse-N wants N of 0 to 99"),
+        ("sjf+backfil", "a rule is NAME, with +backfill"),
         ("runs/nowhere", "runs/nowhere"),
     ],
 )
@@ -128,6 +133,37 @@ def test_an_unknown_policy_is_told_with_its_nearest_name(small, small_fleet, spe
     with pytest.raises(MeshwrightError) as error:
         evaluate_fleet(small, [spec], fleet=small_fleet)
     assert told in str(error.value)
+
+
+def test_a_rule_that_refuses_never_starts_the_largest_jobs_while_it_may_pass(small_file):
+    fleet = load_fleet_benchmark(str(small_file), changes=DEADLINES).build()
+    limit = fleet.work_device_s[80]
+    played = {}
+    for spec in ("sjf+backfill", "sjf+backfill+refuse-20", "sjf+backfill+refuse-0"):
+        batch = FleetBatch(fleet, 4, observes=False)
+        for e in range(4):
+            batch.reset(e, np.random.default_rng(e))
+        fleet_player(spec, fleet).play(batch, range(4))
+        played[spec] = batch.state
+    work = played["sjf+backfill"].num_steps * fleet.problem.menu.work_device_s[played["sjf+backfill"].job_type]
+    is_large = work > limit
+    assert is_large.any()
+    assert np.isfinite(played["sjf+backfill"].start_s[is_large]).any()
+    late = played["sjf+backfill+refuse-20"]
+    # One that starts all the same is the last: nothing runs then, nothing is to come, and time would stand still.
+    started = is_large & np.isfinite(late.start_s)
+    assert (late.start_s[started] >= np.broadcast_to(late.arrival_s[:, -1:], started.shape)[started]).all()
+    np.testing.assert_array_equal(played["sjf+backfill"].start_s, played["sjf+backfill+refuse-0"].start_s)
+
+
+def test_the_best_refusal_is_one_of_those_that_were_tried_on_other_episodes(small, small_file):
+    benchmark = load_fleet_benchmark(str(small_file), changes=DEADLINES)
+    found = evaluate_fleet(benchmark, ["sjf:best-fixed-entry+backfill+best-refusal"], num_seeds=1).results
+    tuned = found["best_fixed_entry"]["sjf:best-fixed-entry+backfill+best-refusal"]
+    tried = tuned["blocking_rate"]
+    assert len(tried) == 3 * 9
+    assert tried[tuned["chosen"]] == min(tried.values())
+    assert min(tuned["validation_seeds"]) >= 100
 
 
 def test_the_rollout_planner_is_no_worse_than_its_rule_where_no_job_is_to_come(small_fleet):
