@@ -7,6 +7,7 @@ A bare name is one of `BASELINES`; ``shipped:NAME`` comes with the package; anyt
 from __future__ import annotations
 
 from ... import inputs
+from ...errors import PolicyError
 from ...planners.elastic.goodput_shares import GoodputShares
 from ...planners.elastic.saved_shares import SHARE_RULES, SavedShares
 from ...planners.elastic.scheduler import PUBLISHED, ElasticScheduler
@@ -41,5 +42,7 @@ def elastic_scheduler(spec: str) -> ElasticScheduler:
     if spec in BASELINES:
         return GoodputShares()
     file = policy_file(spec, BASELINES)
+    if file.suffix != ".json":
+        raise PolicyError("is no policy of elastic jobs; such a one is a run folder or its policy.json", file=file)
     inputs.note(file)
     return SavedShares.load(file).scheduler()

@@ -65,7 +65,7 @@ def test_the_table_the_verdict_and_the_files_tell_the_same(meshwright, options, 
 
 def test_bad_input_is_told_in_one_line(refused, options, work, monkeypatch):
     assert "did you mean 'tiresias'" in refused("evaluate", "tiresia", *options)
-    assert "is no policy of elastic shares" in refused("evaluate", "shipped:quickstart", *options)
+    assert "quickstart.pt: is no policy of elastic jobs" in refused("evaluate", "shipped:quickstart", *options)
     assert "--graphs: does not go with a benchmark of elastic jobs" in refused("evaluate", *POLICIES, *options, "--graphs", "g")
     assert "seeds: must be 1 to 1, the workloads of load-1.0 (got 2)" in refused("evaluate", *POLICIES, *options, "--seeds", "2")
     assert "load-0.5: no such folder" in refused("evaluate", *POLICIES, *options, "--set", "elastic.load=load-0.5")

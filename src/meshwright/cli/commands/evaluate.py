@@ -56,15 +56,20 @@ def evaluate_policies(
     On a fleet, such as preset:llm-256, a policy is a run folder, a rule such as fifo, sjf+backfill, sjf:fixed-16 or
     goodput-shares, best-fixed-entry, random, rollout:RULE, or bound, a lower bound on mean completion time.
     """
-    from ...envs.benchmark_files import SCENARIO, kind_of
+    from ...envs.benchmark_files import ELASTIC, FLEET, kind_of
 
     policies, changes = policies or [], changes or []
-    kind = kind_of(benchmark) or SCENARIO
-    if kind != SCENARIO:
-        from .evaluate_fleet import WORLDS, evaluate_and_show
+    others: dict[str, object] = {"--references": references, "--graphs": graphs, "--trace": trace}
+    kind = kind_of(benchmark)
+    if kind == FLEET:
+        from .evaluate_fleet import evaluate_fleet_policies
 
-        others: dict[str, object] = {"--references": references, "--graphs": graphs, "--trace": trace}
-        evaluate_and_show(WORLDS[kind], policies, benchmark, seeds, jobs, changes, out, json_file, others)
+        evaluate_fleet_policies(policies, benchmark, seeds, jobs, changes, out, json_file, others)
+        return
+    if kind == ELASTIC:
+        from .evaluate_elastic import evaluate_elastic_policies
+
+        evaluate_elastic_policies(policies, benchmark, seeds, jobs, changes, out, json_file, others)
         return
     output.check_file("--json", json_file)
     if graphs is not None:
