@@ -111,7 +111,7 @@ def _beside(results: Data, row: Data, objective: Objective, *, has_words: bool) 
     return difference_cell(row["against_best_baseline"], objective, has_words=has_words)
 
 
-def difference_cell(against: Data | None, objective: Objective, *, has_words: bool) -> str:
+def difference_cell(against: dict[str, Any] | None, objective: Objective, *, has_words: bool) -> str:
     """A paired difference with its interval, in words too whether it is better, worse or unclear."""
     if against is None:
         return "-"
