@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ...costs.training_step.foreign_figures import foreign_figures
 from ...envs.fleet.benchmark import FleetBenchmark
 from ...envs.fleet.fleet import Fleet
 from ...envs.fleet.record import FleetRecord
@@ -117,7 +118,11 @@ def evaluate_fleet(
         "best_baseline": None if first is None else first["policy"],
         "best_baselines": [row["policy"] for row in best],
         "verdict": fleet_verdict(rows, best, objective),
-        "remarks": [*remarks(rows, objective), *(told for spec in wanted if (told := off_ground(spec, fleet)) is not None)],
+        "remarks": [
+            *remarks(rows, objective),
+            *(told for spec in wanted if (told := off_ground(spec, fleet)) is not None),
+            *(f"{told}." for told in foreign_figures(fleet.cluster, fleet.settings.costs.of_layouts, has_layers=True)),
+        ],
         "timing": {
             "elapsed_s": time.perf_counter() - began,
             "decision_s": {

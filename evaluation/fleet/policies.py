@@ -24,12 +24,12 @@ from ...errors import PolicyError, nearest
 from ...planners.fleet.playing import play_at_random, play_rule
 from ...planners.fleet.rollout import FleetRollout
 from ...planners.fleet.rule_kernel import FleetRule
-from ...planners.fleet.rules import fleet_rule
+from ...planners.fleet.rules import BEST_FIXED_ENTRY, BEST_REFUSAL, fleet_rule, nearest_rule
+from ...planners.rules import NAMES
+from ...planning.policies import OWN
 from ...simulation.fleet import dynamics
 from .bounds import BOUND
 
-BEST_FIXED_ENTRY = "best-fixed-entry"
-BEST_REFUSAL = "best-refusal"
 REFUSALS = (0, 1, 2, 3, 4, 6, 8, 12, 16)
 """Percentages of jobs with most work among which ``best-refusal`` chooses."""
 
@@ -163,6 +163,8 @@ def fleet_player(spec: str, fleet: Fleet) -> FleetPlayer:
         return RolloutPlayer(FleetRollout(fleet.problem, fleet.settings.num_jobs, rule, reward_weights(fleet)))
     if is_rule(spec):
         return RulePlayer(_rule(spec, fleet))
+    if not Path(spec).exists():
+        raise PolicyError("no such run folder, and no rule (those have no /)", value=spec)
     from ...models.fleet_saved import load_fleet_policy  # torch takes a while
 
     return LearnedPlayer(load_fleet_policy(Path(spec), fleet))
@@ -191,7 +193,18 @@ def check_policy(spec: str, fleet: Fleet) -> None:
 
 
 def _rule(spec: str, fleet: Fleet) -> FleetRule:
-    near = nearest(spec, (RANDOM, BEST_FIXED_ENTRY, BOUND))
-    if near is not None:
-        raise PolicyError("no such policy of a fleet", value=spec, choices=[near])
-    return fleet_rule(spec, fleet.problem, fleet.work_device_s)
+    """A rule by its name; what is none is told by what it is instead."""
+    try:
+        return fleet_rule(spec, fleet.problem, fleet.work_device_s)
+    except PolicyError:
+        if spec == ROLLOUT.rstrip(":"):
+            raise PolicyError("a rollout planner over a rule is spelled rollout:RULE, as rollout:sjf", value=spec) from None
+        if "," in spec:
+            raise PolicyError("names one policy; several are told apart by blanks", value=spec) from None
+        if spec.startswith(("shipped:", OWN)) or spec.partition("@")[0] in NAMES:
+            problem = "is of benchmarks that decide on one job at a time; on a fleet a policy is a rule, as sjf, or a run folder"
+            raise PolicyError(problem, value=spec) from None
+        others = [other for other in (RANDOM, BOUND) if other == nearest(spec, (RANDOM, BOUND))]
+        if others and nearest_rule(spec, fleet.problem) is None:
+            raise PolicyError("no such policy of a fleet", value=spec, choices=others) from None
+        raise

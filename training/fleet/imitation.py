@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from ...compiled import njit
+from ...errors import PolicyError
 from ...models.fleet_network import FleetActor
 from ...planners.fleet.rule_kernel import choose
 from ...planners.fleet.rules import fleet_rule
@@ -76,7 +77,10 @@ _Data = tuple[dict[str, torch.Tensor], torch.Tensor, torch.Tensor]
 def _play(env: FleetVecEnv, chosen: ImitationSettings, discount: float) -> _Data:
     """Observations, actions and discounted sums of rewards of the rule."""
     fleet, state = env.batch.fleet, env.batch.state
-    rule = fleet_rule(chosen.rule, fleet.problem, fleet.work_device_s)
+    try:
+        rule = fleet_rule(chosen.rule, fleet.problem, fleet.work_device_s)
+    except PolicyError as error:
+        raise error.at(field="imitation.rule") from None
     rounds = -(-chosen.decisions // env.num_envs) + TAIL
     seen, actions, rewards, ends, elapsed = env.reset(), [], [], [], []
     rows = []
