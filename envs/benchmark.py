@@ -18,8 +18,14 @@ from .. import settings
 from ..errors import ConfigError
 from ..simulation.cluster import scenario
 from ..simulation.cluster.scenario import Scenario, ScenarioSettings
-from .benchmark_files import NAME, find_benchmark, is_of_fleet, preset_names
+from .benchmark_files import ELASTIC, FLEET, NAME, SCENARIO, find_benchmark, kind_of, preset_names
 from .reward import RewardSettings
+
+_TAKERS = {
+    FLEET: "a fleet, which `meshwright evaluate` and the environment meshwright/JobPartitioning-v1 take",
+    ELASTIC: "elastic jobs, which `meshwright evaluate` takes",
+}
+"""What a benchmark of another kind is, and who takes it."""
 
 
 class BenchmarkSettings(settings.Settings):
@@ -88,8 +94,8 @@ class BenchmarkSettings(settings.Settings):
 
 
 def benchmark_names() -> list[str]:
-    """The built-in benchmarks, without those of fleets."""
-    return preset_names(of_fleets=False)
+    """The built-in benchmarks of scenarios."""
+    return preset_names(SCENARIO)
 
 
 def load_benchmark(spec: str, *, changes: Sequence[str] | None = None, trace: str | Path | None = None) -> BenchmarkSettings:
@@ -156,12 +162,9 @@ def named_in_config(spec: str, config: str | Path, *, is_changed: bool) -> str:
 
 def _load(spec: str, changes: Sequence[str]) -> BenchmarkSettings:
     path, is_built_in = find_benchmark(spec)
-    if is_of_fleet(spec):
-        raise ConfigError(
-            "is a benchmark of a fleet, which `meshwright evaluate` and the environment meshwright/JobPartitioning-v1 take",
-            field="benchmark",
-            value=spec,
-        )
+    takers = _TAKERS.get(kind_of(spec) or SCENARIO)
+    if takers is not None:
+        raise ConfigError(f"is a benchmark of {takers}", field="benchmark", value=spec)
     loaded = settings.load(BenchmarkSettings, path, changes=changes)
     return loaded if is_built_in else _with_paths(loaded, spec)
 

@@ -1,7 +1,8 @@
-"""Where benchmarks lie: those that come with the package, of both kinds, and files of users.
+"""Where benchmarks lie: those that come with the package, of all kinds, and files of users.
 
 A benchmark is of one kind: with the key ``scenario`` of the world of `simulation.cluster` (`envs.benchmark`), with the key
-``fleet`` of that of `simulation.fleet` (`envs.fleet.benchmark`).
+``fleet`` of that of `simulation.fleet` (`envs.fleet.benchmark`), with the key ``elastic`` of that of `simulation.elastic`
+(`envs.elastic_benchmark`).
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ from ..errors import ConfigError, InputFileError
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
 PRESET = "preset:"
 
-_FLEET = re.compile(r"""^["']?fleet["']?\s*:""", re.MULTILINE)
+SCENARIO, FLEET, ELASTIC = "scenario", "fleet", "elastic"
+_KIND = re.compile(rf"""^["']?({SCENARIO}|{FLEET}|{ELASTIC})["']?\s*:""", re.MULTILINE)
 
 
-def preset_names(*, of_fleets: bool | None = None) -> list[str]:
+def preset_names(kind: str | None = None) -> list[str]:
     """The built-in benchmarks, or those of one kind."""
-    return sorted(name for name, is_fleet in _presets().items() if of_fleets in (None, is_fleet))
+    return sorted(name for name, found in _presets().items() if kind in (None, found))
 
 
 def find_benchmark(spec: str) -> tuple[Path, bool]:
@@ -42,20 +44,25 @@ def find_benchmark(spec: str) -> tuple[Path, bool]:
     return Path(spec), False
 
 
-def is_of_fleet(spec: str) -> bool:
-    """Whether a benchmark is one of a fleet; of a spelling that names none, False."""
+def kind_of(spec: str) -> str | None:
+    """The kind of a benchmark, by its key; of a spelling that names none, None."""
     try:
         path, _ = find_benchmark(spec)
-        return path.is_file() and _FLEET.search(files.read_text(path)) is not None
+        return _kind_in(files.read_text(path)) if path.is_file() else None
     except (ConfigError, InputFileError):
-        return False
+        return None
+
+
+def _kind_in(text: str) -> str | None:
+    found = _KIND.search(text)
+    return None if found is None else found[1]
 
 
 @cache
-def _presets() -> dict[str, bool]:
-    """Names of the built-in benchmarks, and whether each is one of a fleet."""
+def _presets() -> dict[str, str | None]:
+    """Names of the built-in benchmarks, and the kind of each."""
     found = (path for path in _folder().iterdir() if path.suffix == ".yaml")
-    return {path.stem: _FLEET.search(path.read_text(encoding="utf-8")) is not None for path in found}
+    return {path.stem: _kind_in(path.read_text(encoding="utf-8")) for path in found}
 
 
 def _folder() -> Path:

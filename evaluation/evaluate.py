@@ -86,9 +86,7 @@ def evaluate(
     if not wanted:
         raise PolicyError("nothing to compare: name a policy, or give the benchmark a list of them")
     names = [display_name(spec) for spec in wanted]
-    for name in names:
-        if names.count(name) > 1:
-            raise PolicyError("two policies would carry this name in the table; rename one of them", value=name)
+    check_names(names)
     scenario = scenario or benchmark.build(graphs_dir=graphs_dir)
     check_fit(benchmark, specs, scenario, references)
     here = Ground.of(benchmark.name, scenario)
@@ -152,6 +150,17 @@ def check_fit(benchmark: BenchmarkSettings, specs: Sequence[str], scenario: Scen
                 policy(spec, scenario)
         except PolicyError as error:
             raise error if spec in specs else error.at(field=f"policies of benchmark {benchmark.name}") from None
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Refuse names of policies of which one stands for two.
+
+    Raises:
+        PolicyError: so it is.
+    """
+    for name in names:
+        if names.count(name) > 1:
+            raise PolicyError("two policies would carry this name in the table; rename one of them", value=name)
 
 
 def check_num_processes(num_processes: int) -> None:

@@ -121,8 +121,9 @@ def read_results(path: Path) -> dict[str, Any]:
         InputFileError: missing, not JSON, of another version, or not of the form; the field is named.
     """
     found = files.read_json(path)
-    if isinstance(found, dict) and "fleet" in found:
-        raise InputFileError("is an evaluation of a fleet, which has no page beside those of scenarios", file=path)
+    for key, of in {"fleet": "a fleet", "elastic": "elastic jobs"}.items():
+        if isinstance(found, dict) and key in found:
+            raise InputFileError(f"is an evaluation of {of}, which has no page beside those of scenarios", file=path)
     if not isinstance(found, dict) or found.get("format_version") != FORMAT_VERSION or not found.get("rows"):
         raise InputFileError(f"is no result of evaluate of format {FORMAT_VERSION}; evaluate again", file=path)
     _check(_Results, found, path)

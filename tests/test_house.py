@@ -235,10 +235,6 @@ MODULES = {
 }
 DOCUMENTED = {
     "meshwright.simulation.contention.interleaving": "predictions.md",
-    "meshwright.simulation.elastic.workload_draws": "elastic.md",
-    "meshwright.planners.elastic.goodput_shares": "elastic.md",
-    "meshwright.planners.elastic.expected_remaining": "elastic.md",
-    "meshwright.training.elastic_shares": "elastic.md",
 }
 """Modules that no command and no public name reaches, each with the page that says what they are for."""
 

@@ -9,7 +9,7 @@ from pydantic import Field, field_validator
 
 from ... import settings
 from ...errors import ConfigError
-from ..benchmark_files import NAME, find_benchmark, is_of_fleet, preset_names
+from ..benchmark_files import FLEET, NAME, find_benchmark, kind_of, preset_names
 from .fleet import Fleet, build_fleet
 from .settings import FleetSettings
 
@@ -45,7 +45,7 @@ class FleetBenchmark(settings.Settings):
 
 def fleet_benchmark_names() -> list[str]:
     """The built-in benchmarks of fleets."""
-    return preset_names(of_fleets=True)
+    return preset_names(FLEET)
 
 
 def load_fleet_benchmark(spec: str, *, changes: Sequence[str] | None = None) -> FleetBenchmark:
@@ -62,7 +62,7 @@ def load_fleet_benchmark(spec: str, *, changes: Sequence[str] | None = None) -> 
         InputFileError: the file is missing.
     """
     path, is_built_in = find_benchmark(spec)
-    if is_built_in and not is_of_fleet(spec):
+    if is_built_in and kind_of(spec) != FLEET:
         raise ConfigError("is no benchmark of a fleet", field="benchmark", value=spec, choices=fleet_benchmark_names())
     loaded = settings.load(FleetBenchmark, path, changes=changes)
     return loaded if is_built_in else loaded.model_copy(update={"fleet": loaded.fleet.relative_to(path.parent)})

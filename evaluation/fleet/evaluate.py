@@ -20,14 +20,14 @@ from ...envs.fleet.fleet import Fleet
 from ...envs.fleet.record import FleetRecord
 from ...errors import ConfigError, PolicyError
 from ...jobs.seeds import FIRST_VALIDATION_SEED
-from ..evaluate import FIRST_TEST_SEED, check_num_processes
-from ..statistics import interval, least, paired
+from ..evaluate import FIRST_TEST_SEED, check_names, check_num_processes
+from ..statistics import interval, least
 from .bounds import BOUND, least_mean_completion_s
 from .episodes import FleetEpisodes
 from .metrics import FLEET_METRICS, entry_shares, fleet_metrics
 from .objectives import OBJECTIVES, Objective
 from .policies import check_policy, each_fixed_entry, is_best_fixed_entry, off_ground, policy_kind, policy_name
-from .verdict import all_tie, fleet_verdict, remarks
+from .verdict import remarks, standings
 
 FLEET_FORMAT_VERSION = 1
 
@@ -81,10 +81,7 @@ def evaluate_fleet(
     wanted = list(dict.fromkeys([*specs, *benchmark.policies]))
     if not [spec for spec in wanted if spec != BOUND]:
         raise PolicyError("nothing to compare: name a policy, or give the benchmark a list of them")
-    names = [policy_name(spec) for spec in wanted]
-    for name in names:
-        if names.count(name) > 1:
-            raise PolicyError("two policies would carry this name in the table; rename one of them", value=name)
+    check_names([policy_name(spec) for spec in wanted])
     fleet = fleet or benchmark.build(cache=cache)
     for spec in wanted:
         try:
@@ -101,12 +98,9 @@ def evaluate_fleet(
     )
     records = {policy_name(spec): played[acting[spec]] for spec in acting}
     rows = [_row(policy_name(spec), policy_kind(spec), fleet, records[policy_name(spec)]) for spec in acting]
-    best = least((row for row in rows if row["kind"] == "baseline"), objective.cost)
-    first = None if not best or all_tie(rows, objective) else best[0]  # what differences are taken to
     if BOUND in wanted:
         rows.append(_bound_row(fleet, seeds))
-    for row in rows:
-        row["against_best_baseline"] = _against(row, first, objective)
+    compared = standings(rows, objective)
     results = {
         "format_version": FLEET_FORMAT_VERSION,
         "benchmark": benchmark.name,
@@ -114,10 +108,7 @@ def evaluate_fleet(
         "fleet": describe_fleet(fleet),
         "seeds": seeds,
         "best_fixed_entry": best_fixed,
-        "rows": sorted(rows, key=lambda row: (objective.cost(row), row["policy"])),
-        "best_baseline": None if first is None else first["policy"],
-        "best_baselines": [row["policy"] for row in best],
-        "verdict": fleet_verdict(rows, best, objective),
+        **compared,
         "remarks": [
             *remarks(rows, objective),
             *(told for spec in wanted if (told := off_ground(spec, fleet)) is not None),
@@ -180,17 +171,6 @@ def _bound_row(fleet: Fleet, seeds: Sequence[int]) -> dict[str, Any]:
         "layouts": {},
         "per_seed": per_seed,
     }
-
-
-def _against(row: dict[str, Any], first: dict[str, Any] | None, objective: Objective) -> dict[str, Any] | None:
-    """A row's paired difference to the best baseline, over the episodes in which both have the objective."""
-    if first is None or row is first:
-        return None
-    pairs = zip(row["per_seed"][objective.metric], first["per_seed"][objective.metric], strict=True)
-    known = [(one, other) for one, other in pairs if one is not None and other is not None]
-    if not known:
-        return None
-    return {"policy": first["policy"], **paired([one for one, _ in known], [other for _, other in known])}
 
 
 def _best_fixed(

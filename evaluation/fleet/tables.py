@@ -7,7 +7,7 @@ from typing import Any
 
 from ..statistics import excludes_zero
 from ..tables import escaped, table, with_ends
-from .objectives import OBJECTIVES
+from .objectives import OBJECTIVES, Objective
 
 Data = Mapping[str, Any]
 Cells = tuple[list[str], list[list[str]]]
@@ -41,15 +41,22 @@ def fleet_title(results: Data) -> str:
     return f"{results['benchmark']}: {fleet['cluster']}, {fleet['num_devices']} devices, {len(results['seeds'])} episodes"
 
 
-def fleet_cells(results: Data, columns: Sequence[tuple[str, str, float, int]] = COLUMNS, *, has_words: bool = False) -> Cells:
+def fleet_cells(
+    results: Data,
+    columns: Sequence[tuple[str, str, float, int]] = COLUMNS,
+    *,
+    has_words: bool = False,
+    objectives: Mapping[str, Objective] = OBJECTIVES,
+) -> Cells:
     """Headings and rows: policy, objective with its interval, difference to the best baseline, other figures.
 
     Args:
         results: what `evaluation.fleet.evaluate` found.
         columns: the other figures.
         has_words: whether a difference is called better, worse or unclear.
+        objectives: what they are called, and in which unit they are told.
     """
-    objective = OBJECTIVES[results["objective"]]
+    objective = objectives[results["objective"]]
     unit = "points" if objective.unit == "%" else objective.unit
     shown = [column for column in columns if column[0] != objective.metric]
     head = [
@@ -64,7 +71,7 @@ def fleet_cells(results: Data, columns: Sequence[tuple[str, str, float, int]] = 
             [
                 row["policy"] + _chosen(results, row["policy"]),
                 with_ends(row[objective.metric], objective.scale, objective.digits),
-                _beside(results, row, has_words=has_words),
+                _beside(results, row, objective, has_words=has_words),
                 *("-" if row[m] is None else f"{scale * row[m]['mean']:.{digits}f}" for m, _, scale, digits in shown),
             ]
         )
@@ -95,14 +102,17 @@ def fleet_markdown(results: Data) -> str:
     return "\n".join(lines)
 
 
-def _beside(results: Data, row: Data, *, has_words: bool) -> str:
+def _beside(results: Data, row: Data, objective: Objective, *, has_words: bool) -> str:
     """A row's difference to the best baseline, or what it is in its place."""
-    objective = OBJECTIVES[results["objective"]]
     if row["kind"] == "reference":
         return "lower bound"
     if row["policy"] in results["best_baselines"]:
         return "best baseline" if len(results["best_baselines"]) == 1 else "best baseline, tied"
-    against = row["against_best_baseline"]
+    return difference_cell(row["against_best_baseline"], objective, has_words=has_words)
+
+
+def difference_cell(against: Data | None, objective: Objective, *, has_words: bool) -> str:
+    """A paired difference with its interval, in words too whether it is better, worse or unclear."""
     if against is None:
         return "-"
     told = with_ends(against, objective.scale, objective.digits, sign="+")
@@ -114,7 +124,7 @@ def _beside(results: Data, row: Data, *, has_words: bool) -> str:
 
 def _chosen(results: Data, policy: str) -> str:
     """In brackets what was chosen for a tuned baseline."""
-    tuned = results["best_fixed_entry"].get(policy)
+    tuned = results.get("best_fixed_entry", {}).get(policy)
     return "" if tuned is None else f" ({tuned['chosen']}{', tied' if tuned['tied'] else ''})"
 
 

@@ -6,10 +6,41 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..evaluate import named
-from ..statistics import excludes_zero, least
+from ..statistics import excludes_zero, least, paired
 from .objectives import Objective
 
 Row = dict[str, Any]
+
+
+def standings(rows: Sequence[Row], objective: Objective) -> dict[str, Any]:
+    """The rows, best first, each with its paired difference to the best baseline; which that is, and the verdict.
+
+    Args:
+        rows: of all policies and bounds; ``against_best_baseline`` is added to each.
+        objective: of the benchmark.
+    """
+    best = least((row for row in rows if row["kind"] == "baseline"), objective.cost)
+    playing = [row for row in rows if row["kind"] != "reference"]
+    first = None if not best or all_tie(playing, objective) else best[0]  # what differences are taken to
+    for row in rows:
+        row["against_best_baseline"] = against(row, first, objective)
+    return {
+        "rows": sorted(rows, key=lambda row: (objective.cost(row), row["policy"])),
+        "best_baseline": None if first is None else first["policy"],
+        "best_baselines": [row["policy"] for row in best],
+        "verdict": fleet_verdict(rows, best, objective),
+    }
+
+
+def against(row: Row, first: Row | None, objective: Objective) -> Row | None:
+    """A row's paired difference to another one, over the episodes in which both have the objective; None to itself or none."""
+    if first is None or row is first:
+        return None
+    pairs = zip(row["per_seed"][objective.metric], first["per_seed"][objective.metric], strict=True)
+    known = [(one, other) for one, other in pairs if one is not None and other is not None]
+    if not known:
+        return None
+    return {"policy": first["policy"], **paired([one for one, _ in known], [other for _, other in known])}
 
 
 def fleet_verdict(rows: Sequence[Row], best: Sequence[Row], objective: Objective) -> str:

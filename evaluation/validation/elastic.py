@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import InputFileError
-from ...jobs.readers.elastic import ElasticWorkload, load_applications, load_published, load_workload
+from ...jobs.readers.elastic import ElasticWorkload, load_applications, load_published_times, load_workloads, subfolder
 from ...planners.elastic.scheduler import PUBLISHED, play
 from ...simulation.elastic.simulation import ElasticSimulation
 from .comparison import ComparedFigure, Comparison
@@ -75,23 +75,18 @@ def validate(folder: str | Path, progress: Progress | None = None) -> ElasticRep
     Raises:
         InputFileError: a folder, file, column, workload or job is missing, or something in them is malformed.
     """
-    folder = Path(folder)
-    if not folder.is_dir():
-        raise InputFileError("no such folder", file=folder)
+    folder = subfolder(Path(folder))
     applications = load_applications(folder / "applications")
     simulation = ElasticSimulation(applications)
-    loads = sorted(path for path in _subfolder(folder / "workloads").iterdir() if path.is_dir())
+    loads = sorted(path for path in subfolder(folder / "workloads").iterdir() if path.is_dir())
     if not loads:
         raise InputFileError("holds no folder of workloads", file=folder / "workloads")
     found: list[ReplayedWorkload] = []
     rows: list[ComparedFigure] = []
     for load in loads:
-        workloads = [load_workload(path, applications) for path in sorted(load.glob("*.csv"))]
-        if not workloads:
-            raise InputFileError("holds no workload (*.csv)", file=load)
+        workloads = load_workloads(load, applications)
         for policy, scheduler in PUBLISHED.items():
-            published = _subfolder(folder / "published") / f"{policy}-{load.name}.json"
-            told = [_times(published, load_published(published), workload) for workload in workloads]
+            told = load_published_times(subfolder(folder / "published") / f"{policy}-{load.name}.json", workloads)
             means = []
             for done, (workload, theirs) in enumerate(zip(workloads, told, strict=True)):
                 if progress is not None:
@@ -106,23 +101,6 @@ def validate(folder: str | Path, progress: Progress | None = None) -> ElasticRep
             mine, reference = np.mean(means, axis=0).tolist()
             rows.append(ComparedFigure(f"{policy} mean", load.name, "mean_completion_s", mine, reference, MEAN_TOLERANCE))
     return ElasticReplay(tuple(found), Comparison(tuple(rows)))
-
-
-def _subfolder(path: Path) -> Path:
-    if not path.is_dir():
-        raise InputFileError("no such folder", file=path)
-    return path
-
-
-def _times(path: Path, told: dict[str, dict[str, int]], workload: ElasticWorkload) -> NDArray[np.int64]:
-    """The stored times in the order of the workload's jobs."""
-    if workload.name not in told:
-        raise InputFileError("the workload is missing", file=path, field="jcts", value=workload.name, choices=told)
-    times = told[workload.name]
-    for name in workload.job_names:
-        if name not in times:
-            raise InputFileError("the job is missing", file=path, field=f"jcts.{workload.name}", value=name, choices=times)
-    return np.array([times[name] for name in workload.job_names], np.int64)
 
 
 def _replayed(

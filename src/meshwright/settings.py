@@ -68,6 +68,7 @@ AnySettings = TypeVar("AnySettings", bound=BaseModel)
 KINDS: dict[frozenset[str], str] = {
     frozenset({"scenario"}): "a benchmark, which `meshwright evaluate --benchmark` takes",
     frozenset({"fleet"}): "a benchmark of a fleet, which `meshwright evaluate --benchmark` takes",
+    frozenset({"elastic"}): "a benchmark of elastic jobs, which `meshwright evaluate --benchmark` takes",
     frozenset({"benchmark", "name"}): "a training config, which `meshwright train` takes",
     frozenset({"device", "topology"}): "a cluster, which `--cluster` takes and a benchmark names",
     frozenset({"graphs", "arrivals"}): "a workload, which a benchmark names",

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from ... import files
 from ...envs.benchmark import load_benchmark
@@ -97,7 +97,7 @@ def tune(
     check_something_to_learn({benchmark.name: trial.scenario}, validation_seeds(chosen.num_validation_seeds))
     search, key = LinearSearch(chosen, trial, chosen.seed), _key(chosen, trial.scenario)
     if resume and run.checkpoint.exists():
-        _restore(search, run.checkpoint, key)
+        restore(search, run.checkpoint, key)
     if not resume:
         LinearRun.create(folder, chosen, command, overwrite=overwrite)
 
@@ -122,12 +122,27 @@ def _save(search: LinearSearch, chosen: LinearSettings, run: LinearRun, key: str
     """Write learning curve, policy and, last, the checkpoint."""
     files.write_json(run.learning_curve, search.curve)
     search.weights({"config": chosen.name, "benchmark": chosen.benchmark, KEY: grounds}).save(run.policy)
+    write_checkpoint(search, run.checkpoint, key)
+
+
+class Search(Protocol):
+    """What is between two generations of a search by trial."""
+
+    def state(self) -> dict[str, Any]:
+        """Plain data that `restore` continues from."""
+
+    def restore(self, data: dict[str, Any]) -> None:
+        """Continue from a state; any error of arithmetic, look-up, type or value says that it is none of this search."""
+
+
+def write_checkpoint(search: Search, path: Path, key: str) -> None:
+    """Write the state of a search, with the digest of all that it depends on."""
     data = {"format_version": FORMAT_VERSION, "key": key, **search.state()}
-    files.write_json(run.checkpoint, {**data, "digest": files.digest(data)})
+    files.write_json(path, {**data, "digest": files.digest(data)})
 
 
-def _restore(search: LinearSearch, path: Path, key: str) -> None:
-    """Continue from a checkpoint.
+def restore(search: Search, path: Path, key: str) -> None:
+    """Continue from a checkpoint that `write_checkpoint` wrote.
 
     Raises:
         CheckpointError: truncated, not as it was written, of another version, or of another config or scenario.

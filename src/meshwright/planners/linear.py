@@ -10,7 +10,7 @@ The rejection has features of its own, so a job may be turned away to keep room 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -105,18 +105,30 @@ class LinearWeights:
             raise CheckpointError(f"is no {KIND} of version {FORMAT_VERSION}", file=file)
         if data.get("features") != DIGEST:
             raise CheckpointError("was tuned for other features than these; tune it again", file=file, field="features")
-        rules, named, trained = data.get("placement_rules"), data.get("weights"), data.get("trained")
+        rules, trained = data.get("placement_rules"), data.get("trained")
         if not isinstance(rules, list) or not rules or not all(isinstance(rule, str) for rule in rules):
             raise CheckpointError("must be a list of placement rules", file=file, field="placement_rules")
-        if not isinstance(named, dict) or not isinstance(trained, dict):
-            raise CheckpointError("must be a mapping", file=file, field="trained" if isinstance(named, dict) else "weights")
-        for name in [*sorted(set(named) - set(FEATURES)), *sorted(set(FEATURES) - set(named))]:
-            problem = "no such feature" if name in named else "the weight is missing"
-            raise CheckpointError(problem, file=file, field="weights", value=name, choices=FEATURES)
-        for name, weight in named.items():
-            if isinstance(weight, bool) or not isinstance(weight, int | float) or not abs(weight) < HUGE:
-                raise CheckpointError("must be a finite number", file=file, field=f"weights.{name}", value=str(weight))
-        return cls(np.array([named[name] for name in FEATURES], np.float64), tuple(rules), trained)
+        weights = named_weights(data.get("weights"), FEATURES, file)
+        if not isinstance(trained, dict):
+            raise CheckpointError("must be a mapping", file=file, field="trained")
+        return cls(weights, tuple(rules), trained)
+
+
+def named_weights(named: Any, names: Sequence[str], file: str | Path) -> NDArray[np.float64]:
+    """The weights of a file in the order of their names.
+
+    Raises:
+        CheckpointError: no mapping, a weight that is unknown or missing, or one that is no finite number.
+    """
+    if not isinstance(named, dict):
+        raise CheckpointError("must be a mapping", file=file, field="weights")
+    for name in [*sorted(set(named) - set(names)), *sorted(set(names) - set(named))]:
+        problem = "no such feature" if name in named else "the weight is missing"
+        raise CheckpointError(problem, file=file, field="weights", value=name, choices=names)
+    for name, weight in named.items():
+        if isinstance(weight, bool) or not isinstance(weight, int | float) or not abs(weight) < HUGE:
+            raise CheckpointError("must be a finite number", file=file, field=f"weights.{name}", value=str(weight))
+    return np.array([named[name] for name in names], np.float64)
 
 
 class LinearScorer:

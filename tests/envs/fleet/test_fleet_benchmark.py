@@ -3,7 +3,7 @@
 import pytest
 
 from meshwright.envs.benchmark import benchmark_names, load_benchmark
-from meshwright.envs.benchmark_files import is_of_fleet
+from meshwright.envs.benchmark_files import FLEET, kind_of
 from meshwright.envs.fleet.benchmark import fleet_benchmark_names, load_fleet_benchmark
 from meshwright.errors import ConfigError, MeshwrightError
 
@@ -13,14 +13,14 @@ from ...fleet_samples import BENCHMARK
 @pytest.mark.parametrize("name", fleet_benchmark_names())
 def test_every_shipped_benchmark_bears_the_name_of_its_file_and_is_of_one_kind(name):
     assert load_fleet_benchmark(f"preset:{name}").name == name
-    assert is_of_fleet(name)
+    assert kind_of(name) == FLEET
     assert name not in benchmark_names()
     with pytest.raises(ConfigError, match="benchmark of a fleet, which `meshwright evaluate`"):
         load_benchmark(f"preset:{name}")
 
 
 def test_a_benchmark_of_a_scenario_is_none_of_a_fleet():
-    assert not is_of_fleet("preset:quickstart")
+    assert kind_of("preset:quickstart") != FLEET
     with pytest.raises(ConfigError, match="is no benchmark of a fleet"):
         load_fleet_benchmark("preset:quickstart")
 

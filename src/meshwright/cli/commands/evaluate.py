@@ -50,17 +50,26 @@ def evaluate_policies(
 
     Of a family of benchmarks, such as load-sweep, every variant is evaluated, and a page shows them side by side.
 
+    On published elastic workloads, such as preset:elastic-published-1.0, a policy is a run folder, its policy.json, shipped:NAME,
+    tiresias, optimus, pollux, expected-remaining or shortest-remaining; --seeds takes the first workloads alone.
+
     On a fleet, such as preset:llm-256, a policy is a run folder, a rule such as fifo, sjf+backfill, sjf:fixed-16 or
     goodput-shares, best-fixed-entry, random, rollout:RULE, or bound, a lower bound on mean completion time.
     """
-    from ...envs.benchmark_files import is_of_fleet
+    from ...envs.benchmark_files import ELASTIC, FLEET, kind_of
 
     policies, changes = policies or [], changes or []
-    if is_of_fleet(benchmark):
+    others: dict[str, object] = {"--references": references, "--graphs": graphs, "--trace": trace}
+    kind = kind_of(benchmark)
+    if kind == FLEET:
         from .evaluate_fleet import evaluate_fleet_policies
 
-        others: dict[str, object] = {"--references": references, "--graphs": graphs, "--trace": trace}
         evaluate_fleet_policies(policies, benchmark, seeds, jobs, changes, out, json_file, others)
+        return
+    if kind == ELASTIC:
+        from .evaluate_elastic import evaluate_elastic_policies
+
+        evaluate_elastic_policies(policies, benchmark, seeds, jobs, changes, out, json_file, others)
         return
     output.check_file("--json", json_file)
     if graphs is not None:

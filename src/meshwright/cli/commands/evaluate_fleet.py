@@ -27,12 +27,7 @@ def evaluate_fleet_policies(
     Raises:
         MeshwrightError: an option is given that does not go with a fleet.
     """
-    for option, value in not_for_fleets.items():
-        if value is not None:
-            raise MeshwrightError("does not go with a benchmark of a fleet", field=option, value=str(value))
-    output.check_file("--json", json_file)
-    output.check_folder("--out", out, markers=("results.json", "config.yaml"))
-    output.check_files_in("--out", out, FLEET_FILES)
+    check_request("a fleet", not_for_fleets, out, json_file, FLEET_FILES)
     from ...envs.fleet.benchmark import load_fleet_benchmark
     from ...evaluation.evaluate import check_num_processes
     from ...evaluation.fleet.evaluate import evaluate_fleet
@@ -55,10 +50,31 @@ def evaluate_fleet_policies(
     output.print_written(console, json_file, out)
 
 
+def check_request(
+    of: str, not_taken: dict[str, object], out: Path | None, json_file: str | None, written: tuple[str, ...]
+) -> None:
+    """Refuse options that no benchmark ``of`` this kind takes, and places that may not be written to.
+
+    Raises:
+        MeshwrightError: so it is.
+    """
+    for option, value in not_taken.items():
+        if value is not None:
+            raise MeshwrightError(f"does not go with a benchmark of {of}", field=option, value=str(value))
+    output.check_file("--json", json_file)
+    output.check_folder("--out", out, markers=("results.json", "config.yaml"))
+    output.check_files_in("--out", out, written)
+
+
 def show_fleet(out: Any, results: dict[str, Any]) -> None:
     """Print the table of an evaluation, its verdict and remarks."""
     from ...evaluation.fleet.tables import fleet_cells, fleet_title
 
-    output.table(out, fleet_title(results), *fleet_cells(results))
+    show_rows(out, fleet_title(results), fleet_cells(results), results)
+
+
+def show_rows(out: Any, title: str, cells: tuple[list[str], list[list[str]]], results: dict[str, Any]) -> None:
+    """Print a table, the verdict and remarks."""
+    output.table(out, title, *cells)
     for sentence in (results["verdict"], *results["remarks"]):
         out.print(sentence, markup=False)

@@ -1,4 +1,4 @@
-"""``meshwright train``: a network, or a linear scorer where the config says ``method: linear``."""
+"""``meshwright train``: a network, or what the config's key ``method`` says."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 LINEAR = "linear"
 FLEET = "fleet"
+ELASTIC = "elastic"
+METHODS = (LINEAR, FLEET, ELASTIC)
 
 
 def train_policy(
@@ -61,6 +63,11 @@ def train_policy(
         from .train_fleet import train_fleet_policy
 
         train_fleet_policy(config_file, changes or [], resume, out, overwrite, graphs, json_file)
+        return
+    if chosen_method == ELASTIC:
+        from .train_elastic import train_elastic_policy
+
+        train_elastic_policy(config_file, changes or [], resume, out, overwrite, graphs, json_file)
         return
     asked = _TrainRequest(config_file, tuple(changes or ()), resume, out, overwrite, graphs, json_file)
     (_tune_scorer if chosen_method == LINEAR else _train_network)(asked)
@@ -209,9 +216,9 @@ def method(config: str | None, changes: Sequence[str], resume: Path | None) -> s
         except MeshwrightError:
             continue
         named = data.get("method") if isinstance(data, dict) else None
-        if named not in (None, LINEAR, FLEET):
+        if named not in (None, *METHODS):
             raise ConfigError(
-                "no such method; leave the key out for PPO", file=path, field="method", value=named, choices=[LINEAR, FLEET]
+                "no such method; leave the key out for PPO", file=path, field="method", value=named, choices=METHODS
             )
         found.append(named)
     if len(found) == 2 and found[0] != found[1]:

@@ -12,6 +12,7 @@ from ...errors import CheckpointError, ConfigError
 from .. import interrupts, output
 
 if TYPE_CHECKING:
+    from ...settings import AnySettings
     from ...training.fleet.train import FleetProgress
 
 
@@ -30,15 +31,9 @@ def train_fleet_policy(
         ConfigError: the config is wrong, or profiles are given.
         CheckpointError: a run that is resumed is to be changed.
     """
-    if graphs is not None:
-        raise ConfigError("does not go with a benchmark of a fleet", field="--graphs", value=str(graphs))
-    if resume is not None and changes and config is None:
-        raise CheckpointError("a run is resumed as it was begun; leave out --set", file=resume, value=changes[0])
     from ...training.fleet.settings import FleetTrainSettings
 
-    path = resume / "config.yaml" if config is None and resume is not None else config
-    assert path is not None, "one of the two was given"
-    chosen = settings.load(FleetTrainSettings, path, changes=changes)
+    chosen = chosen_settings(FleetTrainSettings, config, changes, resume, graphs, "a fleet")
     folder = resume or out or Path("runs") / chosen.name
     if resume is None:
         output.check_folder("--out", folder, is_replaced=True)
@@ -70,3 +65,21 @@ def train_fleet_policy(
     ]
     output.write_json(json_file, {"run": str(made.path), "policy": str(made.policy), "learning_curve": curve})
     output.table(output.console(json_file), f"Trained {chosen.name}", ["", ""], rows, numbers_from=2)
+
+
+def chosen_settings(
+    kind: type[AnySettings], config: Path | None, changes: Sequence[str], resume: Path | None, graphs: Path | None, of: str
+) -> AnySettings:
+    """The config that is given, or that of the run folder that is resumed.
+
+    Raises:
+        ConfigError: it is wrong, or profiles are given, which no benchmark ``of`` this kind takes.
+        CheckpointError: a run that is resumed is to be changed.
+    """
+    if graphs is not None:
+        raise ConfigError(f"does not go with a benchmark of {of}", field="--graphs", value=str(graphs))
+    if resume is not None and changes and config is None:
+        raise CheckpointError("a run is resumed as it was begun; leave out --set", file=resume, value=changes[0])
+    path = resume / "config.yaml" if config is None and resume is not None else config
+    assert path is not None, "one of the two was given"
+    return settings.load(kind, path, changes=changes)

@@ -12,7 +12,7 @@ Source:
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -157,6 +157,48 @@ def load_workload(path: str | Path, applications: tuple[ElasticApplication, ...]
     )
 
 
+def load_workloads(folder: Path, applications: tuple[ElasticApplication, ...]) -> tuple[ElasticWorkload, ...]:
+    """Every workload of a folder, by name.
+
+    Raises:
+        InputFileError: no such folder, none in it, or as `load_workload` says.
+    """
+    found = tuple(load_workload(path, applications) for path in sorted(subfolder(folder).glob("*.csv")))
+    if not found:
+        raise InputFileError("holds no workload (*.csv)", file=folder)
+    return found
+
+
+def subfolder(path: Path) -> Path:
+    """A folder that is there.
+
+    Raises:
+        InputFileError: it is not.
+    """
+    if not path.is_dir():
+        raise InputFileError("no such folder", file=path)
+    return path
+
+
+def load_published_times(path: Path, workloads: Sequence[ElasticWorkload]) -> tuple[Whole, ...]:
+    """Completion times of workloads under a published scheduler, in the order of their jobs, each ``(j,)``.
+
+    Raises:
+        InputFileError: a workload or job is missing, or as `load_published` says.
+    """
+    told = load_published(path)
+    found = []
+    for workload in workloads:
+        if workload.name not in told:
+            raise InputFileError("the workload is missing", file=path, field="jcts", value=workload.name, choices=told)
+        times = told[workload.name]
+        for name in workload.job_names:
+            if name not in times:
+                raise InputFileError("the job is missing", file=path, field=f"jcts.{workload.name}", value=name, choices=times)
+        found.append(np.array([times[name] for name in workload.job_names], np.int64))
+    return tuple(found)
+
+
 def load_published(path: str | Path) -> dict[str, dict[str, int]]:
     """Completion time of each job of each workload, in seconds after its submission.
 
@@ -275,9 +317,7 @@ def _check_unique(path: Path, table: _Table, key: tuple[str, ...]) -> None:
 
 
 def _listed(folder: str | Path) -> list[Path]:
-    if not Path(folder).is_dir():
-        raise InputFileError("no such folder", file=folder)
-    return list(Path(folder).iterdir())
+    return list(subfolder(Path(folder)).iterdir())
 
 
 def _real(text: str) -> float:

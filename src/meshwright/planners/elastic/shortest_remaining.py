@@ -33,9 +33,6 @@ NUM_WEIGHTS = 12
 BY_HAND = (-1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, -3.0, -3.0)
 """``f`` (5), ``g`` (4), then logarithms: of a restart over 30 s, of what a change of share and what a beginning lose."""
 
-LEARNED = (-1.238, 0.008, -0.095, -0.169, 0.408, -0.175, 0.15, -0.383, -0.026, -0.239, -2.343, -2.74)
-"""Found by CMA-ES from `BY_HAND` on six drawn workloads, none of them published (see `training.elastic_shares`)."""
-
 _SIZE_S, _JOBS, _BACKLOG_S = 1000.0, 16.0, 10_000.0
 _RESTART_S = 30.0
 
@@ -44,7 +41,7 @@ class ShortestRemaining:
     """Shares by remaining time.
 
     Args:
-        weights: what a share is worth, ``(12,)``, as `BY_HAND` or `LEARNED`.
+        weights: what a share is worth, ``(12,)``, as `BY_HAND` or searched for (see `saved_shares`).
     """
 
     batch_rule = BatchRule.KNOWN

@@ -1,0 +1,149 @@
+"""A benchmark of the published elastic workloads as YAML: where they lie, and what an evaluation of them compares.
+
+The workloads are not part of the project. A benchmark names their folder; without, it is the folder ``elastic`` of what the
+environment variable ``MESHWRIGHT_REFERENCE`` names.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, field_validator
+
+from .. import settings
+from ..errors import ConfigError
+from ..jobs.readers.elastic import ElasticWorkload, load_applications, load_published_times, load_workloads, subfolder
+from ..simulation.elastic.simulation import ElasticCluster, ElasticSimulation
+from .benchmark_files import ELASTIC, NAME, find_benchmark, kind_of, preset_names
+
+VARIABLE = "MESHWRIGHT_REFERENCE"
+
+
+class PublishedElasticSettings(settings.Settings):
+    """Which published workloads are played where.
+
+    Attributes:
+        data: folder of ``applications/``, ``workloads/LOAD/*.csv`` and ``published/POLICY-LOAD.json``; null: see above.
+        load: the folder of workloads, for example ``load-1.0``.
+        published: schedulers whose stored completion times are compared, too.
+        against: one of these, to whose stored times every policy's difference is told.
+        cluster: where the workloads run.
+    """
+
+    data: str | None = None
+    load: str = Field(pattern=NAME)
+    published: tuple[str, ...] = ("tiresias", "optimus", "pollux")
+    against: str = "pollux"
+    cluster: ElasticCluster = ElasticCluster()
+
+    @property
+    def folder(self) -> Path:
+        """Of the data.
+
+        Raises:
+            ConfigError: none is named.
+        """
+        return Path(self.data) if self.data is not None else reference_path("elastic", "elastic.data")
+
+
+class ElasticBenchmark(settings.Settings):
+    """Published workloads and what is compared on them.
+
+    Attributes:
+        name: for tables; the file's stem in the built-in ones.
+        elastic: workloads and cluster.
+        policies: compared where the command names none beside those given (see `evaluation.elastic.policies`).
+    """
+
+    name: str = Field(pattern=NAME)
+    elastic: PublishedElasticSettings
+    policies: tuple[str, ...] = ()
+
+    @field_validator("elastic")
+    @classmethod
+    def _against_is_published(cls, elastic: PublishedElasticSettings) -> PublishedElasticSettings:
+        if elastic.against not in elastic.published:
+            raise ValueError(f"against ({elastic.against}) must be one of published: {', '.join(elastic.published)}")
+        return elastic
+
+    def simulation(self) -> ElasticSimulation:
+        """The measured applications on the cluster.
+
+        Raises:
+            InputFileError: a folder, file or column is missing, or something in them is malformed.
+            ConfigError: no folder is named.
+        """
+        folder = subfolder(self.elastic.folder)
+        return ElasticSimulation(load_applications(folder / "applications"), self.elastic.cluster)
+
+    def build(self) -> PublishedElastic:
+        """Read the data.
+
+        Raises:
+            InputFileError: a folder, file, column, workload or job is missing, or something in them is malformed.
+            ConfigError: no folder is named.
+        """
+        simulation, folder, load = self.simulation(), self.elastic.folder, self.elastic.load
+        workloads = load_workloads(subfolder(folder / "workloads") / load, simulation.applications)
+        files = {name: folder / "published" / f"{name}-{load}.json" for name in self.elastic.published}
+        published = {name: load_published_times(file, workloads) for name, file in files.items()}
+        return PublishedElastic(simulation, workloads, published)
+
+
+@dataclass(frozen=True, eq=False)
+class PublishedElastic:
+    """What a benchmark plays.
+
+    Attributes:
+        simulation: of its cluster.
+        workloads: all of the load, by name.
+        published: completion times of the jobs of each workload, in seconds, by scheduler.
+    """
+
+    simulation: ElasticSimulation
+    workloads: tuple[ElasticWorkload, ...]
+    published: dict[str, tuple[NDArray[np.int64], ...]]
+
+    def first(self, num_workloads: int) -> PublishedElastic:
+        """The first of the workloads alone."""
+        published = {name: spans[:num_workloads] for name, spans in self.published.items()}
+        return replace(self, workloads=self.workloads[:num_workloads], published=published)
+
+
+def reference_path(below: str, field: str) -> Path:
+    """A path below the folder of published data.
+
+    Args:
+        below: that folder.
+        field: of the config, for the error.
+
+    Raises:
+        ConfigError: the environment names no such folder.
+    """
+    named = os.environ.get(VARIABLE)
+    if not named:
+        raise ConfigError(f"name it, or the folder of published data in the environment variable {VARIABLE}", field=field)
+    return Path(named) / below
+
+
+def load_elastic_benchmark(spec: str, *, changes: Sequence[str] | None = None) -> ElasticBenchmark:
+    """A benchmark by ``preset:NAME`` (or a built-in's bare name) or by path; a path of data starts at the current folder.
+
+    Args:
+        spec: which one.
+        changes: ``key=value`` texts that change its keys, as ``--set`` takes them.
+
+    Raises:
+        ConfigError: the preset is unknown, the YAML is wrong, or it is no benchmark of elastic jobs.
+        InputFileError: the file is missing.
+    """
+    path, is_built_in = find_benchmark(spec)
+    if is_built_in and kind_of(spec) != ELASTIC:
+        choices = preset_names(ELASTIC)
+        raise ConfigError("is no benchmark of elastic jobs", field="benchmark", value=spec, choices=choices)
+    return settings.load(ElasticBenchmark, path, changes=changes)

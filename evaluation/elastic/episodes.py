@@ -1,0 +1,146 @@
+"""Playing published workloads under many schedulers, in one process or in several, and the figures of a workload."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...envs.elastic_benchmark import ElasticBenchmark, PublishedElastic
+from ...jobs.readers.elastic import ElasticWorkload
+from ...planners.elastic.scheduler import ElasticScheduler, play
+from ...simulation.elastic.simulation import ElasticSimulation
+from ...simulation.elastic.state import NOT_YET, BatchRule
+from ..processes import in_processes
+from .policies import elastic_scheduler
+
+ELASTIC_METRICS = {
+    "mean_completion_s": "mean time from submission to end, seconds",
+    "p50_completion_s": "median of the same",
+    "p95_completion_s": "95th percentile of the same",
+    "p99_completion_s": "99th percentile of the same",
+    "makespan_s": "time from the first submission to the last end, seconds",
+    "devices_held": "share of device-time that jobs held from the first submission to the last end",
+    "restarts_per_job": "mean number of restarts",
+}
+"""Name of each figure and what it counts; None where stored completion times do not tell it."""
+
+Figures = dict[str, float | None]
+
+
+@dataclass(frozen=True)
+class PlayedWorkloads:
+    """A policy on all workloads.
+
+    Attributes:
+        per_workload: the figures of each.
+        num_decisions: rounds of all workloads.
+        decisions_s: that its decisions took in all.
+    """
+
+    per_workload: list[Figures]
+    num_decisions: int
+    decisions_s: float
+
+
+def play_all(
+    benchmark: ElasticBenchmark,
+    published: PublishedElastic,
+    specs: Sequence[str],
+    num_processes: int = 1,
+    progress: Callable[[int, int], None] | None = None,
+) -> dict[str, PlayedWorkloads]:
+    """Every policy on every workload; those of a policy are played side by side.
+
+    Args:
+        benchmark: what is played.
+        published: built from it; workloads may have been left out.
+        specs: policies (see `policies`).
+        num_processes: at work at a time.
+        progress: called with the number of workloads played and that of all.
+
+    Raises:
+        MeshwrightError: a policy is unknown or damaged, or did what is impossible.
+    """
+    found: dict[str, PlayedWorkloads] = {}
+    num_workloads = len(published.workloads)
+
+    def keep(spec: str, played: PlayedWorkloads) -> None:
+        found[spec] = played
+        if progress is not None:
+            progress(len(found) * num_workloads, len(specs) * num_workloads)
+
+    if num_processes == 1 or len(specs) < 2:
+        for spec in specs:
+            keep(spec, play_workloads(published, spec))
+    else:
+        in_processes(_play, specs, num_processes, _set_up, (benchmark, num_workloads), keep)
+    return found
+
+
+def play_workloads(published: PublishedElastic, spec: str) -> PlayedWorkloads:
+    """One policy on all workloads."""
+    scheduler = _Timed(elastic_scheduler(spec))
+    spans = play(published.simulation, scheduler, published.workloads)
+    jobs, num_devices = published.simulation.jobs, published.simulation.cluster.num_devices
+    per_workload = []
+    for e, (workload, row) in enumerate(zip(published.workloads, spans, strict=True)):
+        figures = completion_figures(workload, row)
+        assert figures["makespan_s"] is not None
+        figures["devices_held"] = float(jobs.service_s[e].sum()) / (num_devices * figures["makespan_s"])
+        figures["restarts_per_job"] = float(np.maximum(jobs.num_restarts[e, : len(row)], 0).mean())
+        per_workload.append(figures)
+    return PlayedWorkloads(per_workload, scheduler.num_decisions, scheduler.spent_s)
+
+
+def completion_figures(workload: ElasticWorkload, spans_s: NDArray[np.int64]) -> Figures:
+    """The figures that completion times tell.
+
+    Args:
+        workload: whose jobs they are.
+        spans_s: from the submission of each job to its end, ``(j,)``.
+    """
+    found: Figures = dict.fromkeys(ELASTIC_METRICS)
+    found["mean_completion_s"] = float(spans_s.mean())
+    for percent in (50, 95, 99):
+        found[f"p{percent}_completion_s"] = float(np.percentile(spans_s, percent))
+    found["makespan_s"] = float((workload.submission_s + spans_s).max() - workload.submission_s.min())
+    return found
+
+
+class _Timed:
+    """A scheduler whose decisions are counted and timed, one for each workload that is not over."""
+
+    def __init__(self, scheduler: ElasticScheduler) -> None:
+        self._scheduler = scheduler
+        self.num_decisions, self.spent_s = 0, 0.0
+
+    @property
+    def batch_rule(self) -> BatchRule:
+        return self._scheduler.batch_rule
+
+    def begin(self, simulation: ElasticSimulation) -> None:
+        self._scheduler.begin(simulation)
+
+    def allocate(self, simulation: ElasticSimulation) -> NDArray[np.int16]:
+        self.num_decisions += int(((simulation.jobs.completion_s == NOT_YET) & simulation.is_job).any(axis=1).sum())
+        began = time.perf_counter()
+        found = self._scheduler.allocate(simulation)
+        self.spent_s += time.perf_counter() - began
+        return found
+
+
+# What a worker process keeps between tasks.
+_published: PublishedElastic
+
+
+def _set_up(benchmark: ElasticBenchmark, num_workloads: int) -> None:
+    global _published
+    _published = benchmark.build().first(num_workloads)
+
+
+def _play(spec: str) -> PlayedWorkloads:
+    return play_workloads(_published, spec)

@@ -1,0 +1,48 @@
+"""Schedulers of elastic jobs by their spelling.
+
+A bare name is one of `BASELINES`; ``shipped:NAME`` comes with the package; anything else is the path of a run folder or of its
+``policy.json`` (see `planners.elastic.saved_shares`).
+"""
+
+from __future__ import annotations
+
+from ... import inputs
+from ...errors import PolicyError
+from ...planners.elastic.goodput_shares import GoodputShares
+from ...planners.elastic.saved_shares import SHARE_RULES, SavedShares
+from ...planners.elastic.scheduler import PUBLISHED, ElasticScheduler
+from ...planners.elastic.shortest_remaining import BY_HAND
+from ...planning.policies import display_name, policy_file
+
+BASELINES = (*PUBLISHED, "pollux", *SHARE_RULES)
+
+
+def policy_kind(spec: str) -> str:
+    """What a policy counts as: ``baseline`` or ``learned``."""
+    return "baseline" if spec in BASELINES else "learned"
+
+
+def policy_name(spec: str) -> str:
+    """A policy in tables."""
+    return spec if spec in BASELINES else display_name(spec)
+
+
+def elastic_scheduler(spec: str) -> ElasticScheduler:
+    """A policy by its spelling; the shares of a bare name have weights by hand.
+
+    Raises:
+        PolicyError: there is none of this name.
+        CheckpointError: the file is damaged or holds another kind of policy.
+        InputFileError: the file is an output of the command.
+    """
+    if spec in PUBLISHED:
+        return PUBLISHED[spec]()
+    if spec in SHARE_RULES:
+        return SHARE_RULES[spec](BY_HAND)
+    if spec in BASELINES:
+        return GoodputShares()
+    file = policy_file(spec, BASELINES)
+    if file.suffix != ".json":
+        raise PolicyError("is no policy of elastic jobs; such a one is a run folder or its policy.json", file=file)
+    inputs.note(file)
+    return SavedShares.load(file).scheduler()

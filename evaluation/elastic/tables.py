@@ -1,0 +1,58 @@
+"""The rows of an evaluation of elastic jobs as text."""
+
+from __future__ import annotations
+
+from ..fleet.tables import Cells, Data, difference_cell, fleet_cells
+from ..tables import escaped, table
+from .evaluate import OBJECTIVE
+
+MINUTE = 1 / 60
+COLUMNS = (
+    ("p95_completion_s", "95 %, min", MINUTE, 0),
+    ("makespan_s", "makespan, h", 1 / 3600, 1),
+    ("devices_held", "held, %", 100.0, 0),
+    ("restarts_per_job", "restarts a job", 1.0, 1),
+)
+
+
+def elastic_title(results: Data) -> str:
+    """What was played, in a line."""
+    elastic = results["elastic"]
+    return f"{results['benchmark']}: {elastic['num_devices']} devices, {len(results['workloads'])} workloads of {elastic['load']}"
+
+
+def elastic_cells(results: Data, *, has_words: bool = False) -> Cells:
+    """Headings and rows: those of a fleet, with the difference to a published scheduler and the time of a decision.
+
+    Args:
+        results: what `evaluation.elastic.evaluate` found.
+        has_words: whether a difference is called better, worse or unclear.
+    """
+    head, cells = fleet_cells(results, COLUMNS, has_words=has_words, objectives={OBJECTIVE.metric: OBJECTIVE})
+    head[3:3] = [f"against published {results['elastic']['against']}, s", "worst workload, %"]
+    head.append("decision, ms")
+    for row, line in zip(results["rows"], cells, strict=True):
+        worst, decision_s = row["worst_against_published"], results["timing"]["decision_s"].get(row["policy"])
+        told = difference_cell(row["against_published"], OBJECTIVE, has_words=has_words)
+        line[3:3] = [told, "-" if worst is None else f"{100 * worst:+.1f}"]
+        line.append("-" if decision_s is None else f"{1000 * decision_s:.2f}")
+    return head, cells
+
+
+def elastic_markdown(results: Data) -> str:
+    """A heading, a table with a line per policy, and the verdict."""
+    elastic, counts = results["elastic"], results["elastic"]["num_jobs"]
+    head, rows = elastic_cells(results, has_words=True)
+    lines = [
+        f"# Benchmark {escaped(results['benchmark'])}",
+        "",
+        f"{elastic['num_devices']} devices; {len(counts)} published workloads of {sum(counts)} jobs in all "
+        f"({', '.join(map(escaped, results['workloads']))}); 95 % bootstrap intervals over the workloads, differences paired. "
+        "The worst workload is told beside the same published times.",
+        "",
+        *table(head, [[escaped(cell) for cell in row] for row in rows]),
+        "",
+        escaped(results["verdict"]),
+        "",
+    ]
+    return "\n".join(lines)

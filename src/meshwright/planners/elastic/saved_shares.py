@@ -1,0 +1,88 @@
+"""Shares of elastic jobs with weights that were searched for, as they lie on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ... import files
+from ...errors import CheckpointError, InputFileError
+from ..linear import named_weights
+from .expected_remaining import ExpectedRemaining
+from .scheduler import ElasticScheduler
+from .shortest_remaining import ShortestRemaining
+
+FORMAT_VERSION = 1
+KIND = "elastic shares"
+
+WEIGHTS = (
+    "size",
+    "size squared",
+    "jobs",
+    "size x jobs",
+    "size x backlog",
+    "concavity",
+    "concavity x size",
+    "concavity x jobs",
+    "concavity x backlog",
+    "restart",
+    "change",
+    "begin",
+)
+"""Names of the weights of `shortest_remaining`, in their order."""
+
+SHARE_RULES: dict[str, Callable[[Sequence[float]], ElasticScheduler]] = {
+    "shortest-remaining": ShortestRemaining,
+    "expected-remaining": ExpectedRemaining,
+}
+"""What weights are for."""
+
+
+@dataclass(frozen=True, eq=False)
+class SavedShares:
+    """Weights of a rule.
+
+    Attributes:
+        rule: one of `SHARE_RULES`.
+        weights: in the order of `WEIGHTS`.
+        trained: how they were found, plain data.
+    """
+
+    rule: str
+    weights: NDArray[np.float64]
+    trained: dict[str, Any] = field(default_factory=dict)
+
+    def scheduler(self) -> ElasticScheduler:
+        """The rule with these weights."""
+        return SHARE_RULES[self.rule](self.weights.tolist())
+
+    def save(self, path: str | Path) -> None:
+        """Write them as JSON, whole or not at all."""
+        weights = dict(zip(WEIGHTS, self.weights.tolist(), strict=True))
+        data = {"kind": KIND, "format_version": FORMAT_VERSION, "rule": self.rule, "weights": weights, "trained": self.trained}
+        files.write_json(path, data)
+
+    @classmethod
+    def load(cls, path: str | Path) -> SavedShares:
+        """Read what `save` wrote.
+
+        Raises:
+            CheckpointError: missing, no JSON, of another kind or version, of an unknown rule, or with a weight that is no number.
+        """
+        try:
+            data = files.read_json(path)
+        except InputFileError as error:
+            raise CheckpointError(error.problem, file=path, line=error.line) from None
+        if not isinstance(data, dict) or data.get("kind") != KIND or data.get("format_version") != FORMAT_VERSION:
+            raise CheckpointError(f"is no policy of {KIND} of version {FORMAT_VERSION}", file=path)
+        rule, trained = data.get("rule"), data.get("trained")
+        if rule not in SHARE_RULES:
+            raise CheckpointError("no such rule", file=path, field="rule", value=rule, choices=SHARE_RULES)
+        if not isinstance(trained, dict):
+            raise CheckpointError("must be a mapping", file=path, field="trained")
+        return cls(rule, named_weights(data.get("weights"), WEIGHTS, path), trained)

@@ -1,0 +1,98 @@
+"""`train_elastic`: weights of elastic shares by trying them, from a config to a run folder.
+
+The run folder, under fixed names::
+
+    config.yaml           the resolved config, every default written out
+    command.txt           the command line
+    versions.json         versions of Python and of the packages that figures depend on
+    checkpoint.json       the newest generation
+    policy.json           the best mean on the validation workloads so far (see `planners.elastic.saved_shares`)
+    learning_curve.json   a row per validation
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from pathlib import Path
+
+from ... import files
+from ...envs.elastic_benchmark import ElasticBenchmark, load_elastic_benchmark, reference_path
+from ...jobs.readers.elastic import ElasticWorkload
+from ...jobs.seeds import FIRST_TRAINING_SEED, FIRST_VALIDATION_SEED
+from ...planners.elastic.saved_shares import WEIGHTS
+from ...simulation.elastic.workload_draws import WorkloadDraws
+from ..linear.tune import restore, write_checkpoint
+from ..run_folder import AnyRunFolder
+from .search import ElasticSearch
+from .settings import ElasticTrainSettings
+
+TRACE = "traces/philly.csv"
+
+
+class ElasticRun(AnyRunFolder[ElasticTrainSettings]):
+    """The run folder of a search for weights of elastic shares."""
+
+    kind = ElasticTrainSettings
+    ending = ".json"
+
+
+def train_elastic(
+    chosen: ElasticTrainSettings,
+    folder: Path,
+    *,
+    resume: bool = False,
+    overwrite: bool = False,
+    command: Sequence[str] = (),
+    progress: Callable[[ElasticSearch], None] | None = None,
+) -> ElasticRun:
+    """Search for weights and leave a run folder.
+
+    Args:
+        chosen: the config.
+        folder: the run folder; new unless ``resume`` or ``overwrite``.
+        resume: go on from the folder's newest generation, to the same numbers that an uninterrupted run reaches.
+        overwrite: replace an existing run folder.
+        command: the command line, for the record.
+        progress: called after every generation.
+
+    Raises:
+        MeshwrightError: the config, benchmark, data, trace or checkpoint is wrong; the folder exists already. Nothing is written
+            then.
+    """
+    run = ElasticRun.of(folder, chosen, resume=resume, overwrite=overwrite)
+    benchmark = load_elastic_benchmark(chosen.benchmark, changes=chosen.changes)
+    search = _search(chosen, benchmark)
+    kept = chosen.model_dump(mode="json", exclude={"name", "benchmark", "changes", "trace"})
+    key = files.digest(kept, benchmark.elastic.cluster.model_dump(mode="json"), WEIGHTS)
+    if resume and run.checkpoint.exists():
+        restore(search, run.checkpoint, key)
+    if not resume:
+        ElasticRun.create(folder, chosen, command, overwrite=overwrite)
+
+    def after() -> None:
+        files.write_json(run.learning_curve, search.curve)
+        search.saved({"config": chosen.name}).save(run.policy)
+        write_checkpoint(search, run.checkpoint, key)
+        if progress is not None:
+            progress(search)
+
+    search.run(after)
+    return run
+
+
+def _search(chosen: ElasticTrainSettings, benchmark: ElasticBenchmark) -> ElasticSearch:
+    simulation = benchmark.simulation()
+    trace = chosen.trace or reference_path(TRACE, "trace")
+    devices = benchmark.elastic.cluster.devices_per_node
+    draws = WorkloadDraws(trace, simulation.applications, simulation.apps, devices)
+
+    def drawn(sizes: Sequence[int], first: int) -> list[list[ElasticWorkload]]:
+        numbered = groupby(enumerate(sizes), key=lambda each: each[1])
+        return [[draws.draw(first + number, size) for number, size in each] for _, each in numbered]
+
+    # Training workloads of another seed are others; the validation workloads are always the same.
+    first = FIRST_TRAINING_SEED + chosen.seed * len(chosen.num_jobs)
+    return ElasticSearch(
+        chosen, simulation, drawn(chosen.num_jobs, first), drawn(chosen.validation_num_jobs, FIRST_VALIDATION_SEED)
+    )
