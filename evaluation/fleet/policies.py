@@ -143,11 +143,6 @@ class LearnedPlayer(FleetPlayer):
         return choose_observed
 
 
-def _rng(seed: int) -> np.random.Generator:
-    """For random choices in the episode of a seed."""
-    return np.random.default_rng([seed, 1])
-
-
 def is_best_fixed_entry(spec: str) -> bool:
     """Whether a spelling is of a rule with the best fixed number of devices, or the best percentage of refusals."""
     return (BEST_FIXED_ENTRY in spec or BEST_REFUSAL in spec) and not spec.startswith(ROLLOUT)
@@ -228,3 +223,8 @@ def _rule(spec: str, fleet: Fleet) -> FleetRule:
     if near is not None:
         raise PolicyError("no such policy of a fleet", value=spec, choices=[near])
     return fleet_rule(spec, fleet.problem, fleet.work_device_s)
+
+
+def _rng(seed: int) -> np.random.Generator:
+    """For random choices in the episode of a seed."""
+    return np.random.default_rng([seed, 1])

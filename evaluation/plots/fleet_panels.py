@@ -107,13 +107,8 @@ def hosts_svg(
         for number in range(len(types)):
             bars = [JobBar(stay.job, stay.devices, stay.begin_s, stay.end_s) for stay, of in stays if of == number]
             draw_jobs(sheet, axes, bars, graph_look(number), window, (left, top, width, height), n)
-        shortest_s = _SHORTEST_RESTART * window.length_s / width
-        marks = [
-            JobBar(-1, stay.devices, stay.begin_s, min(stay.end_s, max(stay.steps_from_s, stay.begin_s + shortest_s)))
-            for stay, _ in stays
-            if stay.is_restart
-        ]
-        _restarts(sheet, axes, marks, unit_s)
+        restarts = [stay for stay, _ in stays if stay.is_restart]
+        _restarts(sheet, axes, restarts, _SHORTEST_RESTART * window.length_s / width, unit_s)
         return sheet.svg(name, f"Hosts of {cluster.name} and their jobs under {title}")
 
 
@@ -165,12 +160,13 @@ def _since(unit: str) -> str:
     return f"time since the episode began ({unit})"
 
 
-def _restarts(sheet: Canvas, axes: Axes, marks: Sequence[JobBar], unit_s: float) -> None:
-    boxes = [
-        (mark.begin_s / unit_s, device - 0.5, (mark.end_s - mark.begin_s) / unit_s, float(count))
-        for mark in marks
-        for device, count in consecutive(mark.devices)
-    ]
+def _restarts(sheet: Canvas, axes: Axes, stays: Sequence[Stay], shortest_s: float, unit_s: float) -> None:
+    """A dark bar from the start of each stay until its job makes steps, so long at least that it is seen."""
+    boxes = []
+    for stay in stays:
+        until_s = min(stay.end_s, max(stay.steps_from_s, stay.begin_s + shortest_s))
+        x, wide = stay.begin_s / unit_s, (until_s - stay.begin_s) / unit_s
+        boxes += [(x, device - 0.5, wide, float(count)) for device, count in consecutive(stay.devices)]
     sheet.boxes(axes, boxes, INK)
 
 

@@ -9,7 +9,7 @@ import pytest
 from meshwright.evaluation.fleet.episodes import play_episodes, watch_episode
 from meshwright.evaluation.fleet.evaluate import evaluate_fleet
 from meshwright.evaluation.fleet.policies import LearnedPlayer, fleet_player
-from meshwright.evaluation.report.fleet_report import fleet_report, shown_policies
+from meshwright.evaluation.report.fleet_report import fleet_report_html, shown_policies
 from meshwright.evaluation.report.interference import interference_html, lost_by_type
 
 from ..report.test_report import HOSTILE, Page
@@ -21,7 +21,7 @@ def found(small, small_fleet):
     return evaluate_fleet(chosen, ["fixed-4@spread", "bound"], num_seeds=2, fleet=small_fleet)
 
 
-@pytest.mark.parametrize("spec", ["sjf+backfill", "random", "rollout:fixed-2", None])
+@pytest.mark.parametrize("spec", ["sjf+backfill", "random", None, "rollout:fixed-2"])
 def test_a_watched_episode_is_the_one_that_was_played(small_fleet, spec):
     first_possible = LearnedPlayer(lambda batch: (batch.state.can_act * np.arange(batch.state.can_act.shape[1])).argmax(axis=1))
     player = fleet_player(spec, small_fleet) if spec else first_possible
@@ -35,26 +35,31 @@ def test_a_watched_episode_is_the_one_that_was_played(small_fleet, spec):
     assert lost_s == pytest.approx(played.shared_s, rel=1e-9)
 
 
-def test_the_page_leads_with_the_verdict_and_holds_every_policy_as_text(found):
+def test_the_page_leads_with_the_verdict_and_holds_every_policy_as_text(found, small_fleet):
     def renamed(by_policy):
         return {HOSTILE if name == "fixed-4@spread" else name: value for name, value in by_policy.items()}
 
     rows = [row | {"policy": renamed({row["policy"]: 0}).popitem()[0]} for row in found.results["rows"]]
     results = found.results | {"rows": rows, "verdict": f"Nobody beats {HOSTILE}."}
-    html = fleet_report(replace(found, results=results, records=renamed(found.records), played=renamed(found.played)))
+    told = replace(found, results=results, records=renamed(found.records), played=renamed(found.played))
+    shown = shown_policies(told)
+    episodes = [watch_episode(name, fleet_player(told.played[name], small_fleet), small_fleet, 0) for name in shown]
+    load = np.zeros_like(episodes[0].timeline.load)
+    load[:, 9] = 0.5  # down to the first leaf; the eight links of hosts come before
+    episodes[0] = replace(episodes[0], timeline=replace(episodes[0].timeline, load=load))
+    html = fleet_report_html(told, episodes)
     page = Page(html)
     assert "script" not in page.tags
     assert not [name for _, name, _ in page.attributes if name.startswith("on") or name in ("src", "srcset")]
     assert not re.search(r"https?://(?!www\.w3\.org)", html)
     assert page.texts[2].startswith("Nobody beats <script>")  # after the title and the heading
-    table = page.texts[page.texts.index("All policies") : page.texts.index("One episode (seed 0)")]
+    head, drawn = page.texts.index("All policies"), page.texts.index("One episode (seed 0)")
+    table = " ".join(page.texts[head:drawn])
     tuned = found.results["best_fixed_entry"]["best-fixed-entry"]["chosen"]
-    shown = " ".join(table)
-    assert all(name in shown for name in ("fifo", f"best-fixed-entry ({tuned}", "<script>alert(1)</script>", "bound", "restarts"))
-    drawn = page.texts[page.texts.index("One episode (seed 0)") :]
-    assert {"Jobs waiting", "Jobs running", "Completion time", "l0-h0", "group0"} <= set(drawn)
+    assert all(name in table for name in ("fifo", f"best-fixed-entry ({tuned}", "<script>alert(1)</script>", "bound", "restarts"))
+    assert {"Jobs waiting", "Jobs running", "l0-h0", "group0", "50.0 %", "Time from arrival to end"} <= set(page.texts[drawn:])
     assert page.tags.count("figure") == 4
-    assert page.tags.count("svg") == 3 + 2 * len(shown_policies(found)) + 2
+    assert page.tags.count("svg") == 3 + 2 * len(shown) + 2
 
 
 def test_who_is_shown_is_the_best_learned_policy_then_the_best_baseline_and_each_play_once(found):
