@@ -41,11 +41,13 @@ class FleetEvaluation:
     Attributes:
         results: plain data, as ``results.json`` holds it.
         records: episodes of each policy by the name in the results' rows, in the order of the seeds.
+        played: spelling by which each of these policies played; of a tuned one what was chosen.
         fleet: what was played.
     """
 
     results: dict[str, Any]
     records: dict[str, list[FleetRecord]]
+    played: dict[str, str]
     fleet: Fleet
 
 
@@ -121,7 +123,7 @@ def evaluate_fleet(
             },
         },
     }
-    return FleetEvaluation(results, records, fleet)
+    return FleetEvaluation(results, records, {policy_name(spec): one for spec, one in acting.items()}, fleet)
 
 
 def describe_fleet(fleet: Fleet) -> dict[str, Any]:

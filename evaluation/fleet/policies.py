@@ -21,9 +21,9 @@ from ...envs.fleet.batch import FleetBatch
 from ...envs.fleet.fleet import Fleet
 from ...envs.fleet.reward import reward_weights
 from ...errors import PolicyError, nearest
-from ...planners.fleet.playing import play_at_random, play_rule
+from ...planners.fleet.playing import choose_at_random, play_at_random, play_rule
 from ...planners.fleet.rollout import FleetRollout
-from ...planners.fleet.rule_kernel import FleetRule
+from ...planners.fleet.rule_kernel import FleetRule, choose
 from ...planners.fleet.rules import BEST_FIXED_ENTRY, BEST_REFUSAL, fleet_rule, nearest_rule
 from ...planners.rules import NAMES
 from ...planning.policies import OWN
@@ -50,6 +50,13 @@ class FleetPlayer(ABC):
     def play(self, batch: FleetBatch, seeds: Sequence[int]) -> int:
         """Play every episode of a batch, which have begun with these seeds; the number of decisions."""
 
+    @abstractmethod
+    def chooser(self, batch: FleetBatch, seed: int) -> Callable[[], int]:
+        """What gives, call by call, the next action of the only episode of a batch, which has begun with this seed.
+
+        The caller carries it out on the batch's state; observations need not be up to date.
+        """
+
 
 @dataclass(frozen=True)
 class RulePlayer(FleetPlayer):
@@ -65,14 +72,22 @@ class RulePlayer(FleetPlayer):
         """See `FleetPlayer.play`."""
         return sum(play_rule(batch.fleet.problem, batch.state, e, self.rule) for e in range(batch.num_episodes))
 
+    def chooser(self, batch: FleetBatch, seed: int) -> Callable[[], int]:
+        """See `FleetPlayer.chooser`."""
+        return lambda: int(choose(batch.fleet.problem, batch.state, 0, self.rule))
+
 
 class RandomPlayer(FleetPlayer):
     """Takes each possible action as often as any other."""
 
     def play(self, batch: FleetBatch, seeds: Sequence[int]) -> int:
         """See `FleetPlayer.play`; the choices follow from the seeds."""
-        rngs = [np.random.default_rng([seed, 1]) for seed in seeds]
-        return sum(play_at_random(batch.fleet.problem, batch.state, e, rng) for e, rng in enumerate(rngs))
+        return sum(play_at_random(batch.fleet.problem, batch.state, e, _rng(seed)) for e, seed in enumerate(seeds))
+
+    def chooser(self, batch: FleetBatch, seed: int) -> Callable[[], int]:
+        """See `FleetPlayer.chooser`."""
+        rng = _rng(seed)
+        return lambda: int(choose_at_random(batch.state, 0, rng))
 
 
 @dataclass(frozen=True)
@@ -94,6 +109,10 @@ class RolloutPlayer(FleetPlayer):
                 count += 1
         return count
 
+    def chooser(self, batch: FleetBatch, seed: int) -> Callable[[], int]:
+        """See `FleetPlayer.chooser`."""
+        return lambda: self.planner.choose(batch.state, 0)
+
 
 @dataclass(frozen=True)
 class LearnedPlayer(FleetPlayer):
@@ -113,6 +132,15 @@ class LearnedPlayer(FleetPlayer):
             count += int((~batch.state.is_over).sum())
             batch.step(self.policy(batch))
         return count
+
+    def chooser(self, batch: FleetBatch, seed: int) -> Callable[[], int]:
+        """See `FleetPlayer.chooser`."""
+
+        def choose_observed() -> int:
+            batch.observe()
+            return int(self.policy(batch)[0])
+
+        return choose_observed
 
 
 def is_best_fixed_entry(spec: str) -> bool:
@@ -208,3 +236,8 @@ def _rule(spec: str, fleet: Fleet) -> FleetRule:
         if others and nearest_rule(spec, fleet.problem) is None:
             raise PolicyError("no such policy of a fleet", value=spec, choices=others) from None
         raise
+
+
+def _rng(seed: int) -> np.random.Generator:
+    """For random choices in the episode of a seed."""
+    return np.random.default_rng([seed, 1])
