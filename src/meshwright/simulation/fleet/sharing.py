@@ -179,9 +179,13 @@ def slowdown_parts(
             if row.sum() > held_up[j]:
                 held_up[j], parts[j] = row.sum(), 0.0
                 parts[j, jobs] = row
-    parts = constants[0] * parts + constants[1] * worst * meets * left
-    parts = np.where(parts.any(axis=1, keepdims=True), parts, worst)
-    return np.divide(parts, parts.sum(axis=1, keepdims=True), out=np.zeros_like(parts), where=is_slowed[:, None])
+    parts *= constants[0]
+    parts += constants[1] * worst * meets * left
+    is_zero = ~parts.any(axis=1)
+    parts[is_zero] = worst[is_zero]
+    parts[~is_slowed] = 0.0
+    parts[is_slowed] /= parts[is_slowed].sum(axis=1, keepdims=True)
+    return parts
 
 
 @njit(error_model="numpy")

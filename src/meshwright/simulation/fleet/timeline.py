@@ -137,7 +137,7 @@ class _Watch:
         counts = np.array(self._counts, np.int64).reshape(-1, 3)
         load = np.array(self._load).reshape(len(self._load), self._state.load.shape[1])
         stays = tuple(sorted(self._stays, key=lambda stay: (stay.begin_s, stay.job)))
-        return FleetTimeline(np.array(self._time_s), *counts.T, load, stays, self._lost_s)
+        return FleetTimeline(np.array(self._time_s), counts[:, 0], counts[:, 1], counts[:, 2], load, stays, self._lost_s)
 
     def _note_stays(self) -> None:
         """Open a stay for each start, close those of jobs that have gone."""
