@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ..costs.training_step.foreign_figures import foreign_figures
 from ..envs.benchmark import BenchmarkSettings
 from ..envs.ground import Ground
 from ..errors import ConfigError, PolicyError
@@ -90,6 +91,7 @@ def evaluate(
     check_fit(benchmark, specs, scenario, references)
     here = Ground.of(benchmark.name, scenario)
     told = {name: off_ground(spec, here) for name, spec in zip(names, wanted, strict=True)}
+    foreign = foreign_figures(scenario.cluster, scenario.settings.costs, has_layers=False)
     player = Player(benchmark, scenario, graphs_dir, num_processes)
     best_fixed = _best_fixed(player, [spec for spec in wanted if is_best_fixed(spec)], progress)
     seeds = list(range(FIRST_TEST_SEED, FIRST_TEST_SEED + num_seeds))
@@ -118,6 +120,7 @@ def evaluate(
         "best_baselines": [row["policy"] for row in best],
         "verdict": verdict(rows, best),
         "off_ground": {name: sentence for name, sentence in told.items() if sentence is not None},
+        "foreign_figures": list(foreign),
         "timing": {
             "elapsed_s": time.perf_counter() - began,
             "decision_latency_s": _latencies(player, dict(zip(names, acting, strict=True))),

@@ -49,7 +49,7 @@ def to_markdown(results: Data) -> str:
         "",
         escaped(results["verdict"]),
         "",
-        *(line for sentence in off_ground(results) for line in (f"{escaped(sentence)}.", "")),
+        *(line for sentence in remarks(results) for line in (f"{escaped(sentence)}.", "")),
     ]
     return "\n".join(lines)
 
@@ -71,9 +71,10 @@ def beside(results: Data, row: Data) -> str | None:
     return "-" if row["against_best_baseline"] is None else None
 
 
-def off_ground(results: Data) -> list[str]:
-    """For each policy that is off the ground of its training, a sentence without its full stop that says what is other."""
-    return list(results.get("off_ground", {}).values())  # absent in results of former versions
+def remarks(results: Data) -> list[str]:
+    """Sentences without full stops: where policies are off the ground of their training, and which figures other devices have."""
+    # Both are absent in results of former versions.
+    return [*results.get("off_ground", {}).values(), *results.get("foreign_figures", ())]
 
 
 def best_baselines(results: Data) -> list[str]:

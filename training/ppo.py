@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 from sb3_contrib import MaskablePPO
+from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.vec_env import VecEnv
 
 from ..models.masked_policy import ScorePolicy
@@ -25,6 +26,7 @@ def make_ppo(
     total_steps: int,
     seed: int,
     device: str | torch.device = "cpu",
+    buffer: tuple[type[RolloutBuffer], dict[str, Any]] | None = None,
 ) -> MaskablePPO:
     """A model that has yet to learn.
 
@@ -36,6 +38,7 @@ def make_ppo(
         total_steps: decisions over which the learning rate falls.
         seed: of the weights and of all that is drawn.
         device: of the weights.
+        buffer: class of the rollout buffer and its further arguments; that of sb3-contrib by default.
     """
 
     def rate(_: float) -> float:
@@ -58,6 +61,8 @@ def make_ppo(
         vf_coef=ppo.value,
         max_grad_norm=ppo.max_grad_norm,
         target_kl=ppo.target_kl,
+        rollout_buffer_class=None if buffer is None else buffer[0],
+        rollout_buffer_kwargs=None if buffer is None else buffer[1],
         policy_kwargs=made_of | {"optimizer_kwargs": {"eps": ADAM_EPSILON, "fused": True}},
         seed=seed,
         device=device,

@@ -189,7 +189,11 @@ def _layer_figures(paths: Sequence[str | Path]) -> dict[str, tuple[float, float]
                 raise InputFileError(
                     "not the table of layer times", file=path, field="korthikanti_table4_per_layer_22B"
                 ) from None
-    raise InputFileError("no JSON with the layer times is given", field="korthikanti_table4_per_layer_22B")
+    given = next((path for path in paths if Path(path).suffix.lower() == ".json"), None)
+    problem = (
+        "no JSON with the layer times is given" if given is None else "holds neither measured kernels (items) nor layer times"
+    )
+    raise InputFileError(problem, file=given, field="korthikanti_table4_per_layer_22B")
 
 
 def _ms(told: object) -> float:

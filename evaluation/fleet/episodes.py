@@ -13,6 +13,7 @@ from ...envs.fleet.batch import FleetBatch
 from ...envs.fleet.benchmark import FleetBenchmark
 from ...envs.fleet.fleet import Fleet
 from ...envs.fleet.record import FleetRecord
+from ...simulation.fleet.timeline import FleetTimeline, watch
 from ..processes import in_processes
 from .policies import FleetPlayer, fleet_player
 
@@ -83,6 +84,29 @@ def play_episodes(player: FleetPlayer, fleet: Fleet, seeds: Sequence[int]) -> Pl
     began = time.perf_counter()
     count = player.play(batch, seeds)
     return [FleetRecord.of(batch.state, e) for e in range(len(seeds))], count, time.perf_counter() - began
+
+
+@dataclass(frozen=True, eq=False)
+class WatchedEpisode:
+    """One episode of one policy, looked at between all events.
+
+    Attributes:
+        policy: its name in tables.
+        record: what became of each job.
+        timeline: queue, devices and links over time, and who slowed whom.
+    """
+
+    policy: str
+    record: FleetRecord
+    timeline: FleetTimeline
+
+
+def watch_episode(policy: str, player: FleetPlayer, fleet: Fleet, seed: int) -> WatchedEpisode:
+    """Play the episode of a seed and look at it; a rule does in it what it did in `play_episodes`."""
+    batch = FleetBatch(fleet, 1, observes=player.observes)
+    batch.reset(0, np.random.default_rng(seed))
+    timeline = watch(fleet.problem, batch.state, player.chooser(batch, seed))
+    return WatchedEpisode(policy, FleetRecord.of(batch.state, 0), timeline)
 
 
 # What a worker process keeps between tasks: the fleet and the policies used so far.

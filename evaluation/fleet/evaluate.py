@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ...costs.training_step.foreign_figures import foreign_figures
 from ...envs.fleet.benchmark import FleetBenchmark
 from ...envs.fleet.fleet import Fleet
 from ...envs.fleet.record import FleetRecord
@@ -40,11 +41,13 @@ class FleetEvaluation:
     Attributes:
         results: plain data, as ``results.json`` holds it.
         records: episodes of each policy by the name in the results' rows, in the order of the seeds.
+        played: spelling by which each of these policies played; of a tuned one what was chosen.
         fleet: what was played.
     """
 
     results: dict[str, Any]
     records: dict[str, list[FleetRecord]]
+    played: dict[str, str]
     fleet: Fleet
 
 
@@ -108,7 +111,11 @@ def evaluate_fleet(
         "seeds": seeds,
         "best_fixed_entry": best_fixed,
         **compared,
-        "remarks": [*remarks(rows, objective), *(told for spec in wanted if (told := off_ground(spec, fleet)) is not None)],
+        "remarks": [
+            *remarks(rows, objective),
+            *(told for spec in wanted if (told := off_ground(spec, fleet)) is not None),
+            *(f"{told}." for told in foreign_figures(fleet.cluster, fleet.settings.costs.of_layouts, has_layers=True)),
+        ],
         "timing": {
             "elapsed_s": time.perf_counter() - began,
             "decision_s": {
@@ -116,7 +123,7 @@ def evaluate_fleet(
             },
         },
     }
-    return FleetEvaluation(results, records, fleet)
+    return FleetEvaluation(results, records, {policy_name(spec): one for spec, one in acting.items()}, fleet)
 
 
 def describe_fleet(fleet: Fleet) -> dict[str, Any]:

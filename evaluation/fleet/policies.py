@@ -21,15 +21,15 @@ from ...envs.fleet.batch import FleetBatch
 from ...envs.fleet.fleet import Fleet
 from ...envs.fleet.reward import reward_weights
 from ...errors import PolicyError, nearest
-from ...planners.fleet.playing import play_at_random, play_rule
+from ...planners.fleet.playing import choose_at_random, play_at_random, play_rule
 from ...planners.fleet.rollout import FleetRollout
-from ...planners.fleet.rule_kernel import FleetRule
-from ...planners.fleet.rules import fleet_rule
+from ...planners.fleet.rule_kernel import FleetRule, choose
+from ...planners.fleet.rules import BEST_FIXED_ENTRY, BEST_REFUSAL, fleet_rule, nearest_rule
+from ...planners.rules import NAMES
+from ...planning.policies import OWN
 from ...simulation.fleet import dynamics
 from .bounds import BOUND
 
-BEST_FIXED_ENTRY = "best-fixed-entry"
-BEST_REFUSAL = "best-refusal"
 REFUSALS = (0, 1, 2, 3, 4, 6, 8, 12, 16)
 """Percentages of jobs with most work among which ``best-refusal`` chooses."""
 
@@ -50,6 +50,13 @@ class FleetPlayer(ABC):
     def play(self, batch: FleetBatch, seeds: Sequence[int]) -> int:
         """Play every episode of a batch, which have begun with these seeds; the number of decisions."""
 
+    @abstractmethod
+    def chooser(self, batch: FleetBatch, seed: int) -> Callable[[], int]:
+        """What gives, call by call, the next action of the only episode of a batch, which has begun with this seed.
+
+        The caller carries it out on the batch's state; observations need not be up to date.
+        """
+
 
 @dataclass(frozen=True)
 class RulePlayer(FleetPlayer):
@@ -65,14 +72,22 @@ class RulePlayer(FleetPlayer):
         """See `FleetPlayer.play`."""
         return sum(play_rule(batch.fleet.problem, batch.state, e, self.rule) for e in range(batch.num_episodes))
 
+    def chooser(self, batch: FleetBatch, seed: int) -> Callable[[], int]:
+        """See `FleetPlayer.chooser`."""
+        return lambda: int(choose(batch.fleet.problem, batch.state, 0, self.rule))
+
 
 class RandomPlayer(FleetPlayer):
     """Takes each possible action as often as any other."""
 
     def play(self, batch: FleetBatch, seeds: Sequence[int]) -> int:
         """See `FleetPlayer.play`; the choices follow from the seeds."""
-        rngs = [np.random.default_rng([seed, 1]) for seed in seeds]
-        return sum(play_at_random(batch.fleet.problem, batch.state, e, rng) for e, rng in enumerate(rngs))
+        return sum(play_at_random(batch.fleet.problem, batch.state, e, _rng(seed)) for e, seed in enumerate(seeds))
+
+    def chooser(self, batch: FleetBatch, seed: int) -> Callable[[], int]:
+        """See `FleetPlayer.chooser`."""
+        rng = _rng(seed)
+        return lambda: int(choose_at_random(batch.state, 0, rng))
 
 
 @dataclass(frozen=True)
@@ -94,6 +109,10 @@ class RolloutPlayer(FleetPlayer):
                 count += 1
         return count
 
+    def chooser(self, batch: FleetBatch, seed: int) -> Callable[[], int]:
+        """See `FleetPlayer.chooser`."""
+        return lambda: self.planner.choose(batch.state, 0)
+
 
 @dataclass(frozen=True)
 class LearnedPlayer(FleetPlayer):
@@ -113,6 +132,15 @@ class LearnedPlayer(FleetPlayer):
             count += int((~batch.state.is_over).sum())
             batch.step(self.policy(batch))
         return count
+
+    def chooser(self, batch: FleetBatch, seed: int) -> Callable[[], int]:
+        """See `FleetPlayer.chooser`."""
+
+        def choose_observed() -> int:
+            batch.observe()
+            return int(self.policy(batch)[0])
+
+        return choose_observed
 
 
 def is_best_fixed_entry(spec: str) -> bool:
@@ -163,6 +191,8 @@ def fleet_player(spec: str, fleet: Fleet) -> FleetPlayer:
         return RolloutPlayer(FleetRollout(fleet.problem, fleet.settings.num_jobs, rule, reward_weights(fleet)))
     if is_rule(spec):
         return RulePlayer(_rule(spec, fleet))
+    if not Path(spec).exists():
+        raise PolicyError("no such run folder, and no rule (those have no /)", value=spec)
     from ...models.fleet_saved import load_fleet_policy  # torch takes a while
 
     return LearnedPlayer(load_fleet_policy(Path(spec), fleet))
@@ -191,7 +221,23 @@ def check_policy(spec: str, fleet: Fleet) -> None:
 
 
 def _rule(spec: str, fleet: Fleet) -> FleetRule:
-    near = nearest(spec, (RANDOM, BEST_FIXED_ENTRY, BOUND))
-    if near is not None:
-        raise PolicyError("no such policy of a fleet", value=spec, choices=[near])
-    return fleet_rule(spec, fleet.problem, fleet.work_device_s)
+    """A rule by its name; what is none is told by what it is instead."""
+    try:
+        return fleet_rule(spec, fleet.problem, fleet.work_device_s)
+    except PolicyError:
+        if spec == ROLLOUT.rstrip(":"):
+            raise PolicyError("a rollout planner over a rule is spelled rollout:RULE, as rollout:sjf", value=spec) from None
+        if "," in spec:
+            raise PolicyError("names one policy; several are told apart by blanks", value=spec) from None
+        if spec.startswith(("shipped:", OWN)) or spec.partition("@")[0] in NAMES:
+            problem = "is of benchmarks that decide on one job at a time; on a fleet a policy is a rule, as sjf, or a run folder"
+            raise PolicyError(problem, value=spec) from None
+        others = [other for other in (RANDOM, BOUND) if other == nearest(spec, (RANDOM, BOUND))]
+        if others and nearest_rule(spec, fleet.problem) is None:
+            raise PolicyError("no such policy of a fleet", value=spec, choices=others) from None
+        raise
+
+
+def _rng(seed: int) -> np.random.Generator:
+    """For random choices in the episode of a seed."""
+    return np.random.default_rng([seed, 1])

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .style import BASELINE, EXPIRED, INK, LEARNED, MUTED, ORANGE, REFERENCE, RULE, RUNNING, ink_on, reasons
+from .style import BASELINE, EXPIRED, INK, LEARNED, MUTED, ORANGE, REFERENCE, RULE, RUNNING, ink_on, reasons, shade
 from .svg import SMALL, TEXT, WIDTH, Canvas, LegendEntry, canvas, legend_height, printable, shortened, spread, text_width
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def _histograms(rows: Sequence[Row], key: str, used: Sequence[str], says: str, n
             shares = [_percent(row[key].get(text)) for text in used]
             cells = [(x, share) for x, share in enumerate(shares) if share > 0]
             spans = [(x - 0.48, 0.96) for x, _ in cells]
-            axes.broken_barh(spans, (y - 0.44, 0.88), facecolors=[_shade(share / 100) for _, share in cells])
+            axes.broken_barh(spans, (y - 0.44, 0.88), facecolors=[shade(share / 100) for _, share in cells])
             for x, share in cells if column > 24 else ():
                 place = left + (x + 0.5) * column, top + (y + 0.5) * _ROW
                 text = f"{share:.0f}" if share >= 1 else "<1"
@@ -247,13 +247,6 @@ def _interval(row: Row) -> tuple[float, float | None, float | None] | None:
 
 def _percent(share: float | None) -> float:
     return 0.0 if share is None else 100.0 * float(share)
-
-
-def _shade(share: float) -> str:
-    """White to the learned policy's blue."""
-    full = [int(LEARNED[i : i + 2], 16) for i in (1, 3, 5)]
-    depth = 0.12 + 0.88 * min(1.0, share)
-    return "#" + "".join(f"{round(255 - (255 - part) * depth):02x}" for part in full)
 
 
 def _decisions(most: int) -> tuple[float, str]:

@@ -31,7 +31,7 @@ _LOOKS: tuple[Look, ...] = tuple((colour, dash) for dash in ("-", "--") for colo
 def completion_svg(rows: Sequence[Row]) -> str:
     """Share of placed jobs that took no longer than each time, for the best policies by blocking rate."""
     rows = [row for row in by_blocking_rate(rows) if row["completion_percentiles_s"]][:MOST_CURVES]
-    looks = _looks([(str(row["policy"]), str(row["kind"])) for row in rows])
+    looks = looks_of([(str(row["policy"]), str(row["kind"])) for row in rows])
     hours = [np.array(row["completion_percentiles_s"]) / 3600 for row in rows]
     labels = [f"{_name(row['policy'])}: half within {h[len(h) // 2]:.2f} h" for row, h in zip(rows, hours, strict=True)]
     width = WIDTH - _LEFT - _margin(labels)
@@ -54,7 +54,7 @@ def load_svg(curves: Mapping[str, Sequence[tuple[float, Row]]], kinds: Mapping[s
         kinds: of each policy: learned, baseline or reference.
         name: of the drawing, where several stand in one page.
     """
-    looks = _looks([(policy, kinds[policy]) for policy in curves])
+    looks = looks_of([(policy, kinds[policy]) for policy in curves])
     points = [sorted((3600.0 / gap_s, rate) for gap_s, rate in curve) for curve in curves.values()]
     labels = [f"{_name(policy)}: {100 * p[-1][1]['mean']:.1f}" for policy, p in zip(curves, points, strict=True)]
     width = WIDTH - _LEFT - _margin(labels)
@@ -110,7 +110,7 @@ def learning_svg(runs: Mapping[str, Sequence[Row]], name: str = "seeds") -> str:
         return sheet.svg(name, f"Blocking rate on validation episodes in {len(curves)} training runs")
 
 
-def _looks(policies: Sequence[tuple[str, str]]) -> list[Look]:
+def looks_of(policies: Sequence[tuple[str, str]]) -> list[Look]:
     """Learned policies in their colour, references in theirs, dashed; the others as they come."""
     rest = iter(_LOOKS * (1 + len(policies) // len(_LOOKS)))
     learned = iter([(LEARNED, "-"), (BLUE, "--"), (BLUE, ":"), *([(BLUE, "-.")] * len(policies))])

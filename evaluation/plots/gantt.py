@@ -8,11 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...clusters.cluster import Cluster
 from ...simulation.cluster.records import EpisodeRecord
 from ...simulation.cluster.scenario import Scenario
 from .style import INK, LEARNED, MUTED, RULE, graph_look, ink_on, reasons
@@ -131,6 +132,75 @@ def consecutive(devices: NDArray[np.int64]) -> list[tuple[int, int]]:
     return [(int(run[0]), len(run)) for run in np.split(devices, np.flatnonzero(np.diff(devices) > 1) + 1)]
 
 
+class JobBar(NamedTuple):
+    """A job on devices for some time.
+
+    Attributes:
+        job: its number.
+        devices: by number.
+        begin_s: from here.
+        end_s: until here.
+    """
+
+    job: int
+    devices: NDArray[np.int64]
+    begin_s: float
+    end_s: float
+
+
+def draw_jobs(
+    sheet: Canvas,
+    axes: Axes,
+    jobs: Sequence[JobBar],
+    look: tuple[str, str],
+    window: Window,
+    frame: tuple[float, float, float, float],
+    num_devices: int,
+) -> None:
+    """Draw a bar for each run of devices of each job, with the job's number where it fits.
+
+    Args:
+        sheet, axes: where; the axes have devices from above to below.
+        jobs: within the window, or partly so.
+        look: colour and hatch.
+        window: what the axes show.
+        frame: left, top, width and height of the axes, in pixels.
+        num_devices: of the cluster.
+    """
+    left, top, width, height = frame
+    colour, hatch = look
+    cell, pixels, unit_s = height / num_devices, width / window.length_s, window.unit[0]
+    bars = []
+    for job in jobs:
+        begin_s, end_s = max(job.begin_s, window.begin_s), min(job.end_s, window.end_s)
+        x, end = begin_s / unit_s, end_s / unit_s
+        runs = consecutive(job.devices)
+        bars += [(x, device - 0.5, end - x, float(count)) for device, count in runs]
+        device, count = max(runs, key=lambda run: run[1])
+        if count * cell < _CELL:
+            continue
+        number = text_width(str(job.job), SMALL)
+        if (end_s - begin_s) * pixels >= number + 4:
+            middle = left + ((begin_s + end_s) / 2 - window.begin_s) * pixels
+            y = top + (device + count / 2) * cell
+            if hatch:
+                sheet.boxes(sheet.paper, [(middle - number / 2 - 2, y - 6, number + 4, 12.0)], colour)
+            sheet.write(middle, y, str(job.job), size=SMALL, colour=ink_on(colour), align="center")
+    sheet.boxes(axes, bars, colour, hatch=hatch, edge=0.6 if cell >= 4 else 0.25)
+
+
+def name_hosts(axes: Axes, cluster: Cluster, height: float, *, length: int = 32) -> None:
+    """Names of hosts beside their devices, as many as there is room for, and lines between hosts."""
+    hosts = cluster.device_host
+    first = np.flatnonzero(np.diff(hosts, prepend=-1))
+    middle = (first + np.append(first[1:], len(hosts)) - 1) / 2
+    every = max(1, math.ceil(13 * len(first) / height))
+    names = [shortened(cluster.host_names[int(hosts[i])], length) for i in first[::every]]
+    axes.set_yticks(middle[::every], [printable(name) for name in names])
+    if height / len(first) >= 5:
+        axes.hlines(first[1:] - 0.5, *axes.get_xlim(), color=RULE, linewidth=0.5, zorder=0)
+
+
 @dataclass(frozen=True)
 class _Panel:
     """One policy's part of the figure, from ``top`` on; bars in a frame of ``height``."""
@@ -158,7 +228,7 @@ class _Panel:
         axes = self.sheet.axes(self.left, self.top + _TITLE + _STRIP, self.width, self.height)
         axes.set(xlim=self._x(self.window.begin_s, self.window.end_s), ylim=(self.scenario.cluster.num_devices - 0.5, -0.5))
         axes.tick_params(labelbottom=False)
-        self._hosts(axes)
+        name_hosts(axes, self.scenario.cluster, self.height)
         self._jobs(axes)
 
     def _x(self, *seconds: float) -> tuple[float, ...]:
@@ -175,42 +245,17 @@ class _Panel:
             heights = np.full(len(which), 0.66)
             axes.plot(which, heights, reason.marker, color=INK, markersize=6, markeredgewidth=0, clip_on=False)
 
-    def _hosts(self, axes: Axes) -> None:
-        """Names of hosts beside their devices, as many as there is room for, and lines between hosts."""
-        hosts = self.scenario.cluster.device_host
-        first = np.flatnonzero(np.diff(hosts, prepend=-1))
-        middle = (first + np.append(first[1:], len(hosts)) - 1) / 2
-        every = max(1, math.ceil(13 * len(first) / self.height))
-        names = [shortened(self.scenario.cluster.host_names[int(hosts[i])], 32) for i in first[::every]]
-        axes.set_yticks(middle[::every], [printable(name) for name in names])
-        if self.height / len(first) >= 5:
-            axes.hlines(first[1:] - 0.5, *axes.get_xlim(), color=RULE, linewidth=0.5, zorder=0)
-
     def _jobs(self, axes: Axes) -> None:
-        """A bar for each run of devices of each job, with the job's number where it fits."""
+        """A bar for each run of devices of each job."""
         record, window = self.record, self.window
-        cell = self.height / self.scenario.cluster.num_devices
+        frame = self.left, self.top + _TITLE + _STRIP, self.width, self.height
         seen = record.is_accepted & (record.start_s < window.end_s) & (record.finish_s > window.begin_s)
         for graph in range(len(self.scenario.workload.graphs)):
-            colour, hatch = graph_look(graph)
-            bars = []
-            for job in np.flatnonzero(seen & (record.graph_id == graph)).tolist():
-                begin_s = max(float(record.start_s[job]), window.begin_s)
-                end_s = min(float(record.finish_s[job]), window.end_s)
-                x, end = self._x(begin_s, end_s)
-                runs = consecutive(record.devices_of(job, self.scenario))
-                bars += [(x, device - 0.5, end - x, float(count)) for device, count in runs]
-                device, count = max(runs, key=lambda run: run[1])
-                pixels = self.width / window.length_s
-                number = text_width(str(job), SMALL)
-                if count * cell >= _CELL and (end_s - begin_s) * pixels >= number + 4:
-                    middle = self.left + ((begin_s + end_s) / 2 - window.begin_s) * pixels
-                    height = self.top + _TITLE + _STRIP + (device + count / 2) * cell
-                    if hatch:
-                        ground = (middle - number / 2 - 2, height - 6, number + 4, 12.0)
-                        self.sheet.boxes(self.sheet.paper, [ground], colour)
-                    self.sheet.write(middle, height, str(job), size=SMALL, colour=ink_on(colour), align="center")
-            self.sheet.boxes(axes, bars, colour, hatch=hatch, edge=0.6 if cell >= 4 else 0.25)
+            jobs = [
+                JobBar(job, record.devices_of(job, self.scenario), float(record.start_s[job]), float(record.finish_s[job]))
+                for job in np.flatnonzero(seen & (record.graph_id == graph)).tolist()
+            ]
+            draw_jobs(self.sheet, axes, jobs, graph_look(graph), window, frame, self.scenario.cluster.num_devices)
 
 
 def _shares(

@@ -67,3 +67,10 @@ def graph_look(number: int) -> tuple[str, str]:
 def ink_on(colour: str) -> str:
     """The colour of text that is read best on a colour."""
     return "#ffffff" if colour in _DARK else INK
+
+
+def shade(share: float) -> str:
+    """White to the learned policy's blue."""
+    full = [int(LEARNED[i : i + 2], 16) for i in (1, 3, 5)]
+    depth = 0.12 + 0.88 * min(1.0, share)
+    return "#" + "".join(f"{round(255 - (255 - part) * depth):02x}" for part in full)

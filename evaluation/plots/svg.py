@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 WIDTH = 1040
 """Width of the report's figures, in pixels."""
 
+PANEL = 440.0
+"""Width of one of several drawings of a figure that stand side by side, or below each other on a narrow screen."""
+
 TEXT, SMALL = 12.0, 10.5
 """Sizes of text, in pixels."""
 
@@ -75,12 +78,14 @@ class LegendEntry(NamedTuple):
         colour: of the swatch, mark or line.
         hatch: of the swatch.
         marker: matplotlib's letter for a mark instead of a swatch.
+        dash: line style of a line instead of a swatch.
     """
 
     text: str
     colour: str
     hatch: str = ""
     marker: str = ""
+    dash: str = ""
 
 
 class Canvas:
@@ -139,6 +144,8 @@ class Canvas:
             middle = top + y + _LEGEND_LINE / 2
             if key.marker:
                 self.paper.plot([left + x + 6], [middle], key.marker, color=key.colour, markersize=6, markeredgewidth=0)
+            elif key.dash:
+                self.paper.plot([left + x - 2, left + x + 14], [middle] * 2, color=key.colour, linestyle=key.dash, linewidth=1.8)
             else:
                 edge = "white" if key.hatch else key.colour
                 self.paper.add_patch(Rectangle((left + x, middle - 6), 12, 12, fc=key.colour, ec=edge, hatch=key.hatch, lw=0.3))

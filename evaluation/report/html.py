@@ -33,11 +33,14 @@ tr.learned td {{ background: #eef4f9; font-weight: 600; }}
 tr.learned td small {{ font-weight: 400; }}
 figure {{ margin: 18px 0 34px; }}
 figure svg {{ display: block; max-width: 100%; height: auto; }}
+.panels {{ display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 400px), 1fr)); gap: 18px; }}
+.panels svg {{ width: 100%; }}
 figcaption {{ margin-top: 6px; max-width: 62em; font-size: 13.5px; color: #444444; }}
 pre, code {{ font-family: ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu Sans Mono", monospace; font-size: 13px; }}
 pre {{ margin: 8px 0; padding: 10px 14px; background: #f5f5f5; white-space: pre-wrap; overflow-wrap: anywhere; }}
 details {{ margin: 8px 0; border-top: 1px solid #e2e2e2; padding-top: 8px; }}
 summary {{ cursor: pointer; font-weight: 600; }}
+@media (max-width: 600px) {{ body {{ padding: 12px 12px 32px; }} h1 {{ font-size: 21px; }} }}
 @media print {{
   body {{ padding: 0; max-width: none; font-size: 11pt; }}
   figure, tr, .verdict {{ break-inside: avoid; }}
@@ -96,11 +99,16 @@ def table(head: Sequence[str], rows: Iterable[tuple[str, Sequence[str]]], *, kin
     return "\n".join([*lines, "</tbody></table></div>"])
 
 
-def figure(svg: str, number: int, caption: str) -> str:
-    """A drawing with its caption (HTML); namespaces are the page's own, so the drawing names none."""
+def figure(svg: str | Sequence[str], number: int, caption: str) -> str:
+    """A drawing, or several side by side, with its caption (HTML); namespaces are the page's own, so drawings name none."""
+    drawn = _without_namespaces(svg) if isinstance(svg, str) else "\n".join(map(_without_namespaces, svg))
+    drawn = drawn if isinstance(svg, str) else f'<div class="panels">\n{drawn}</div>'
+    return f"<figure>\n{drawn}<figcaption><b>Figure {number}.</b> {caption}</figcaption>\n</figure>"
+
+
+def _without_namespaces(svg: str) -> str:
     head, rest = svg[: svg.index(">")], svg[svg.index(">") :]
-    head = re.sub(r' xmlns(:xlink)?="[^"]*"', "", head)
-    return f"<figure>\n{head}{rest}<figcaption><b>Figure {number}.</b> {caption}</figcaption>\n</figure>"
+    return re.sub(r' xmlns(:xlink)?="[^"]*"', "", head) + rest
 
 
 def folded(summary: str, content: str) -> str:

@@ -13,7 +13,7 @@ from urllib.parse import quote
 from ..plots import charts, curves
 from ..plots.style import RUNNING
 from ..statistics import excludes_zero, least
-from ..tables import beside, best_baselines, chosen_for, off_ground
+from ..tables import beside, best_baselines, chosen_for, remarks
 from .html import escaped_text, figure, folded, listing, page, table
 
 Data = Mapping[str, Any]
@@ -70,7 +70,7 @@ def report_html(
         f"<h1>Benchmark {escaped_text(results['benchmark'])}: which policy blocks fewest jobs?</h1>",
         f'<p class="facts">{escaped_text(facts)}</p>',
         f'<p class="verdict">{escaped_text(results["verdict"])}</p>',
-        *(f'<p class="facts">{escaped_text(sentence)}.</p>' for sentence in off_ground(results)),
+        *(f'<p class="facts">{escaped_text(sentence)}.</p>' for sentence in remarks(results)),
         "<h2>All policies</h2>",
         table(
             (*_HEAD, *(_FURTHER[key] for key in further)),

@@ -6,6 +6,7 @@ carry their units and are converted once, here. Jobs and clusters both stand on 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files as resources
@@ -105,6 +106,16 @@ def device_type(spec: str | DeviceSettings) -> DeviceType:
         memory_efficiency=spec.memory_efficiency,
         kernel_launch_s=spec.kernel_launch_us / 1e6,
     )
+
+
+def base_name(name: str) -> str:
+    """A device type without its variant: ``a100`` of ``a100-80gb``."""
+    return name.split("-")[0].lower()
+
+
+def is_variant(name: str, product: str) -> bool:
+    """Whether a product, as ``NVIDIA A100-SXM4-80GB``, is of a device type, as ``a100`` or ``a100-80gb``."""
+    return re.search(rf"(?<![a-z0-9]){re.escape(base_name(name))}(?![a-z0-9])", product.lower()) is not None
 
 
 def device_names() -> list[str]:

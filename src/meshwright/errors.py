@@ -74,6 +74,8 @@ class MeshwrightError(Exception):
     def _advice(self) -> str:
         if not self.choices:
             return ""
+        if self.value is not None and (meant := variants(str(self.value), self.choices)):
+            return f"; did you mean {' or '.join(map(_shortened, meant))}?"
         near = nearest(str(self.value), self.choices) if self.value is not None else None
         if near is not None:
             return f"; did you mean {_shortened(near)}?"
@@ -153,6 +155,13 @@ def nearest(value: str, choices: Iterable[str]) -> str | None:
     found = difflib.get_close_matches(wanted, [_bare(choice) for choice in alike], n=1, cutoff=0.65)
     found = found or difflib.get_close_matches(wanted, [_bare(choice) for choice in cut], n=1, cutoff=0.55)
     return next((choice for choice in alike if _bare(choice) in found), None)
+
+
+def variants(value: str, choices: Iterable[str]) -> list[str]:
+    """Up to four choices of which a value is the first part, where there are several: none of them is nearer than another."""
+    wanted = _bare(value)
+    found = [name for name in choices if wanted and re.match(re.escape(wanted) + r"[-_.]", _bare(name))]
+    return found if 1 < len(found) <= 4 and value not in choices else []
 
 
 def _bare(name: str) -> str:

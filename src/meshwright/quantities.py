@@ -154,3 +154,37 @@ def whole(text: str, name: str = "") -> int:
     if wrong is not None:
         raise ValueError(wrong)
     return value
+
+
+_WITH_UNIT = re.compile(r"([+-]?[0-9]{1,15}(?:[.][0-9]{1,15})?(?:e[0-9])?) ?([a-z%]{0,9})", re.IGNORECASE)
+_SECONDS = {"s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
+_MULTIPLES = {"": 1, "k": 1_000}
+_POWERS_OF_TWO = {"": 1, "k": 1_024}
+IN_POWERS_OF_TWO = ("sequence_length",)
+"""Numbers of which 2k are 2048."""
+
+
+def not_plain(text: str, name: str, *, is_whole: bool) -> tuple[str, bool]:
+    """What is wrong with a text that spells no plain number, as a phrase; and whether the phrase says what was found.
+
+    Of a number with a unit or an exponent it says the number, where it is plain what is meant.
+
+    Args:
+        text: what was found.
+        name: of the number; one that ends in ``_s`` is a time.
+        is_whole: whether a whole number is wanted.
+    """
+    wrong = "must be a whole number" if is_whole else "must be a number"
+    written = _WITH_UNIT.fullmatch(text)
+    if written is None:
+        return wrong, False
+    unit, is_time = written[2].lower(), name.endswith("_s")
+    multiples = _POWERS_OF_TWO if name in IN_POWERS_OF_TWO else _SECONDS if is_time and unit else _MULTIPLES
+    factor = multiples.get(unit)
+    meant = None if factor is None else float(written[1]) * factor
+    if unit:
+        wrong += " of seconds" * is_time + " without a unit"
+    if meant is None or (is_whole and not meant.is_integer()):
+        return wrong, False
+    told = f"{meant:.0f}" if meant.is_integer() else f"{meant:g}"
+    return f"{wrong} (got {text!r}); did you mean {told}?", True

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from . import files, quantities, yaml12
-from .errors import ConfigError
+from .errors import ConfigError, nearest
 from .yaml12 import Lines, Location, dotted
 
 Count = Annotated[int, Field(strict=True, ge=1)]
@@ -195,6 +195,11 @@ def _config_error(
     match first["type"]:
         case "extra_forbidden":
             problem, value, choices = "unknown key", str(first["loc"][-1]), _keys(model, first["loc"][:-1])
+            below = [] if nearest(value, choices) else _below(model, first["loc"][:-1], value)
+            if below:
+                return ConfigError(
+                    f"unknown key; did you mean {' or '.join(map(repr, below))}?", file=file, line=line, field=field
+                )
         case "missing":
             problem, value = "the key is missing", None
         case "literal_error":
@@ -210,6 +215,14 @@ def _config_error(
             field = dotted((*place, first["ctx"]["discriminator"].strip("'")))
         case "model_type" | "model_attributes_type" | "dict_type":
             problem = "must be a mapping of keys"
+        case "tuple_type" | "list_type":
+            problem = "must be a list" + (f", as [{value}]" if isinstance(value, str) and value else "")
+        case "int_parsing" | "int_type" | "int_from_float" | "float_parsing" | "float_type":
+            problem = "must be a whole number" if first["type"].startswith("int") else "must be a number"
+            if isinstance(value, str):
+                problem, says_value = quantities.not_plain(value, str(first["loc"][-1]), is_whole=first["type"].startswith("int"))
+                if says_value:
+                    return ConfigError(problem, file=file, line=line, field=field)
     if value is None and first["type"] not in ("missing", "union_tag_not_found"):
         problem = f"{problem}, not null"
     if isinstance(value, float) and not math.isfinite(value):
@@ -243,6 +256,21 @@ def _in_data(location: Location, data: Any, *, names_absent_key: bool) -> Locati
 
 def _keys(model: type[BaseModel], location: Location) -> list[str]:
     """The keys that are valid at a place of a model's data."""
+    return sorted({name for m in _models_at(model, location) for name in m.model_fields})
+
+
+def _below(model: type[BaseModel], location: Location, key: str) -> list[str]:
+    """Where a key of this name stands below a place, as it is spelled from there; at most three such."""
+    found: list[str] = []
+    for one in _models_at(model, location):
+        for name, field in one.model_fields.items():
+            if any(key in below.model_fields for below in _models_in(field.annotation)):
+                found.append(dotted((*location, name, key)))
+    return sorted(set(found))[:3]
+
+
+def _models_at(model: type[BaseModel], location: Location) -> list[type[BaseModel]]:
+    """The models of which one describes a place of a model's data."""
     models = [model]
     for part in location:
         found: list[type[BaseModel]] = []
@@ -254,7 +282,7 @@ def _keys(model: type[BaseModel], location: Location) -> list[str]:
         else:  # an index, or the tag of a union
             tagged = [m for m in models if any(str(part) in get_args(f.annotation) for f in m.model_fields.values())]
             models = tagged or models
-    return sorted({name for m in models for name in m.model_fields})
+    return models
 
 
 def _models_in(annotation: Any) -> list[type[BaseModel]]:

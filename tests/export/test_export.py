@@ -1,6 +1,7 @@
 """What holds for every target: the registry, options, folders, what is refused, and what the pages say."""
 
 import json
+import os
 import re
 from pathlib import Path
 
@@ -156,6 +157,17 @@ def test_write_makes_a_folder_and_replaces_only_its_own(running_example, tmp_pat
     with pytest.raises(ExportError, match=r"holds a file that no export wrote.*'results\.log'"):
         write(export(running_example, "slurm"), out)
     assert (out / "results.log").read_text() == "precious"
+
+
+@pytest.mark.parametrize(("umask", "mode"), [(0o077, 0o700), (0o027, 0o750), (0o022, 0o755)])
+def test_whoever_may_read_a_script_and_nobody_else_may_run_it(running_example, tmp_path, umask, mode):
+    before = os.umask(umask)
+    try:
+        write(export(running_example, "torchrun"), tmp_path / "out")
+    finally:
+        os.umask(before)
+    assert {path.stat().st_mode & 0o777 for path in (tmp_path / "out").glob("*.sh")} == {mode}
+    assert (tmp_path / "out" / "export.json").stat().st_mode & 0o111 == 0
 
 
 def test_write_refuses_a_folder_with_a_link(running_example, tmp_path):

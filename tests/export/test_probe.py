@@ -94,9 +94,15 @@ def test_the_device_is_the_only_visible_one_or_that_of_the_local_rank(keys, devi
     assert read_places(f"meshwright-rank[rank=0 host=a{keys}]")[0].device == device
 
 
+def test_a_local_rank_beyond_the_visible_devices_is_refused():
+    with pytest.raises(InputFileError, match=r"a\.log:1: rank 7 has LOCAL_RANK 2 and fewer visible devices \(got '5,4'\)"):
+        read_places("meshwright-rank[rank=7 host=a local_rank=2 visible=5,4]", file="a.log")
+
+
 def test_host_names_under_labels_need_no_probe():
     slurm = " 0: gpu-07\n10: gpu-03.example\nsrun: job 7 queued\n"
     assert [(place.rank, place.host) for place in read_places(slurm)] == [(0, "gpu-07"), (10, "gpu-03.example")]
+    assert [place.source for place in read_places(slurm, file="a.log")] == ["a.log:1", "a.log:2"]
     mpi = "[1,1]<stdout>:gpu-03\n[1,0]<stdout>:gpu-07\n[1,0]<stderr>:warning\n"
     assert [(place.rank, place.host) for place in read_places(mpi)] == [(1, "gpu-03"), (0, "gpu-07")]
 

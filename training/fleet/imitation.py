@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from ...compiled import njit
+from ...errors import PolicyError
 from ...models.fleet_network import FleetActor
 from ...planners.fleet.rule_kernel import choose
 from ...planners.fleet.rules import fleet_rule
@@ -28,7 +29,7 @@ def imitate(
         network: changed in place.
         env: from its start.
         chosen: constants.
-        discount: of later rewards, per decision.
+        discount: of later rewards, per mean time between two arrivals.
         progress: called with the share that is done.
 
     Returns:
@@ -76,9 +77,12 @@ _Data = tuple[dict[str, torch.Tensor], torch.Tensor, torch.Tensor]
 def _play(env: FleetVecEnv, chosen: ImitationSettings, discount: float) -> _Data:
     """Observations, actions and discounted sums of rewards of the rule."""
     fleet, state = env.batch.fleet, env.batch.state
-    rule = fleet_rule(chosen.rule, fleet.problem, fleet.work_device_s)
+    try:
+        rule = fleet_rule(chosen.rule, fleet.problem, fleet.work_device_s)
+    except PolicyError as error:
+        raise error.at(field="imitation.rule") from None
     rounds = -(-chosen.decisions // env.num_envs) + TAIL
-    seen, actions, rewards, ends = env.reset(), [], [], []
+    seen, actions, rewards, ends, elapsed = env.reset(), [], [], [], []
     rows = []
     for _ in range(rounds):
         picked = np.zeros(env.num_envs, np.int64)
@@ -88,19 +92,20 @@ def _play(env: FleetVecEnv, chosen: ImitationSettings, discount: float) -> _Data
         env.step_async(picked)
         seen, paid, over, _ = env.step_wait()
         rewards.append(paid)
+        elapsed.append(env.elapsed)
         ends.append(over)
-    returns = _discounted(np.stack(rewards), np.stack(ends), discount)[:-TAIL]
+    returns = _discounted(np.stack(rewards), np.stack(ends), discount ** np.stack(elapsed))[:-TAIL]
     kept = rows[:-TAIL]
     arrays = {name: torch.as_tensor(np.concatenate([row[name] for row in kept])) for name in kept[0]}
     return arrays, torch.as_tensor(np.concatenate(actions[:-TAIL])), torch.as_tensor(returns.reshape(-1), dtype=torch.float32)
 
 
-def _discounted(rewards: NDArray[np.float32], ends: NDArray[np.bool_], discount: float) -> NDArray[np.float64]:
-    """Sums of all later rewards of the episode, ``(decisions, e)``."""
+def _discounted(rewards: NDArray[np.float32], ends: NDArray[np.bool_], discount: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Sums of all later rewards of the episode, ``(decisions, e)``; ``discount`` is that of the time after each decision."""
     found = np.zeros(rewards.shape)
     following = np.zeros(rewards.shape[1])
     for row in reversed(range(len(rewards))):
-        following = rewards[row] + discount * np.where(ends[row], 0.0, following)
+        following = rewards[row] + discount[row] * np.where(ends[row], 0.0, following)
         found[row] = following
     return found
 

@@ -47,7 +47,7 @@ class FleetTrainSettings(settings.Settings):
         reward_scale: what the benchmark's rewards are multiplied by, so that values are about 1.
         reward_most: scaled rewards beyond this are cut to it.
         imitation: the first stage; null: none.
-        ppo: constants of the second stage.
+        ppo: constants of the second stage; its discounts are per mean time between two arrivals, see `timed_buffer`.
         network: widths.
     """
 

@@ -33,6 +33,7 @@ from . import fleet_checkpoint
 from .imitation import choose_all, imitate
 from .run_folder import FleetRunFolder
 from .settings import FleetTrainSettings
+from .timed_buffer import TimedRolloutBuffer
 from .vec_env import FleetVecEnv
 
 Picks = Callable[[FleetBatch], Any]
@@ -119,7 +120,8 @@ def _network(model: MaskablePPO) -> FleetActor:
 
 def _model(chosen: FleetTrainSettings, env: FleetVecEnv, fleet: Fleet) -> MaskablePPO:
     made_of = {"network": chosen.network, "fleet": fleet}
-    model = make_ppo(FleetPolicy, env, chosen.ppo, made_of, total_steps=chosen.total_steps, seed=chosen.seed)
+    buffer = TimedRolloutBuffer, {"env": env}
+    model = make_ppo(FleetPolicy, env, chosen.ppo, made_of, total_steps=chosen.total_steps, seed=chosen.seed, buffer=buffer)
     model.set_logger(Logger(None, []))
     return model
 

@@ -45,6 +45,9 @@ class FleetVecEnv(VecEnv):
         scale: what rewards are multiplied by.
         most: rewards beyond this are cut to it, so that a few jobs that were given a hundred times too few devices do not drown
             what the others tell.
+
+    Attributes:
+        elapsed: time that passed in the latest step of each episode, in mean times between two arrivals, ``(e,)``.
     """
 
     def __init__(self, fleet: Fleet, num_envs: int, seed: int, *, scale: float = 1.0, most: float = np.inf) -> None:
@@ -53,6 +56,7 @@ class FleetVecEnv(VecEnv):
         self._actions = np.zeros(num_envs, np.int64)
         self._starts = np.ones(num_envs, np.bool_)
         self._most = most
+        self.elapsed = np.zeros(num_envs)
         self._to_come = np.zeros((num_envs, TO_COME), np.float32)
         space = spaces.Dict({**observation_space(fleet).spaces, "to_come": spaces.Box(0.0, 1.0, (TO_COME,), np.float32)})
         super().__init__(num_envs, space, spaces.Discrete(fleet.problem.num_actions))
@@ -98,7 +102,9 @@ class FleetVecEnv(VecEnv):
 
     def step_wait(self) -> tuple[dict[str, NDArray[Any]], NDArray[np.float32], NDArray[np.bool_], list[dict[str, Any]]]:
         """Carry them out; what is over begins anew."""
+        before_s = self.batch.state.now_s.copy()
         rewards, over = self.batch.step(self._actions)
+        self.elapsed = (self.batch.state.now_s - before_s) / self.batch.fleet.mean_interarrival_s
         for e in np.flatnonzero(over).tolist():
             self.batch.reset(e, self._rngs[e])
         self._starts = over.copy()

@@ -7,16 +7,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
+from .. import quantities
 from ..errors import MeshwrightError, nearest
-
-_KINDS = {"int": "must be a whole number", "float": "must be a number"}
-
-_WITH_UNIT = re.compile(r"([+-]?[0-9]{1,15}(?:[.][0-9]{1,15})?(?:e[0-9])?) ?([a-z%]{0,9})", re.IGNORECASE)
-_SECONDS = {"s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
-_MULTIPLES = {"": 1, "k": 1_000}
-_POWERS_OF_TWO = {"": 1, "k": 1_024}
-IN_POWERS_OF_TWO = ("--sequence-length",)
-"""Options of which 2k are 2048."""
 
 EXPLAINED_WHEN_EMPTY = ("--set", "--json")
 """Options that say themselves what they want in place of nothing."""
@@ -77,6 +69,8 @@ def as_our_error(error: Exception) -> MeshwrightError | None:
         return _about(parameter, error, message)
     unknown = re.match(r"No such command '(.*?)'", message)
     if unknown:
+        if unknown[1] == "help":
+            return MeshwrightError("no such command; did you mean '--help', or 'COMMAND --help'?", value=unknown[1])
         return MeshwrightError("no such command", value=unknown[1], choices=getattr(command, "commands", ()))
     extra = re.fullmatch(r"Got unexpected extra argument(?:\(s\)|s)? \((.*)\)", message)
     if extra:
@@ -88,7 +82,9 @@ def _unknown_option(option: str, known: list[str]) -> MeshwrightError:
     """The dashes, which all options share, do not make two of them alike."""
     near = nearest(option.lstrip("-"), [name.removeprefix("--") for name in known if name.startswith("--")])
     if near is None:
-        return MeshwrightError("no such option", field=option, choices=known)
+        key = option.lstrip("-").replace("-", "_")
+        told = f"no such option; a key of the YAML is set by --set {key}=VALUE" if "--resume" in known else "no such option"
+        return MeshwrightError(told, field=option, choices=known)
     return MeshwrightError(f"no such option; did you mean '--{near}'?", field=option)
 
 
@@ -102,25 +98,11 @@ def _about(parameter: Any, error: Exception, message: str) -> MeshwrightError:
     if not found:
         return MeshwrightError(message[:1].lower() + message[1:], field=name)
     kind = str(found[0]["type"]).partition("_")[0]
-    problem, value = _KINDS.get(kind, str(found[0]["msg"])), found[0]["input"]
-    if kind in _KINDS and isinstance(value, str) and (written := _WITH_UNIT.fullmatch(value)):
-        return _about_number(problem, name, value, written, is_whole=kind == "int")
+    problem, value = str(found[0]["msg"]), found[0]["input"]
+    if kind in ("int", "float") and isinstance(value, str):
+        problem, says_value = quantities.not_plain(value, name.lstrip("-").replace("-", "_"), is_whole=kind == "int")
+        value = None if says_value else value
     return MeshwrightError(problem, field=name, value=value)
-
-
-def _about_number(problem: str, name: str, value: str, written: re.Match[str], *, is_whole: bool) -> MeshwrightError:
-    """A number with a unit or an exponent; where it is plain what is meant, the message says that number."""
-    unit = written[2].lower()
-    is_time = name.endswith("-s")
-    multiples = _POWERS_OF_TWO if name in IN_POWERS_OF_TWO else _MULTIPLES
-    factor = (_SECONDS if is_time and unit else multiples).get(unit)
-    meant = None if factor is None else float(written[1]) * factor
-    if unit:
-        problem += " of seconds" * is_time + " without a unit"
-    if meant is None or (is_whole and not meant.is_integer()):
-        return MeshwrightError(problem, field=name, value=value)
-    number = f"{meant:.0f}" if meant.is_integer() else f"{meant:g}"
-    return MeshwrightError(f"{problem} (got {value!r}); did you mean {number}?", field=name)
 
 
 def _options(command: Any, context: Any) -> list[str]:

@@ -10,8 +10,11 @@ Its corrections of tree bandwidths by size are left out.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
+
+from ..devices import is_variant
 
 Generation = Literal["volta", "ampere", "hopper", "blackwell"]
 
@@ -89,10 +92,25 @@ _GENERATIONS: tuple[tuple[str, Generation], ...] = (
 )
 
 
+_AMPERE = ("a100", "a800", "a10", "a16", "a2", "a30", "a40", "a6000", "l4", "l40", "l40s", "l20", "l2", "rtx")
+"""Devices of compute capability 8.x, all of which the tuner takes for Ampere."""
+
+
 def generation(device: str) -> Generation:
-    """The generation of a device by its name; Ampere's tables also serve what is not named in them, as in NCCL."""
+    """The generation of a device by its name; Ampere's tables also serve what is named nowhere, see `is_tuned`."""
     lower = device.lower()
     return next((found for part, found in _GENERATIONS if part in lower), "ampere")
+
+
+def is_tuned(device: str) -> bool:
+    """Whether the tuner has constants of a device's own generation."""
+    return generation(device) != "ampere" or any(is_variant(name, device) for name in _AMPERE)
+
+
+def foreign_constants(devices: Iterable[str]) -> tuple[str, ...]:
+    """Of which devices the tuner has no constants and takes others, in words; empty where it has those of all."""
+    others = sorted({device for device in devices if not is_tuned(device)})
+    return (f"collectives: NCCL's tuner has no constants of {', '.join(others)}; those of Ampere are taken",) if others else ()
 
 
 class GroupLinks(NamedTuple):

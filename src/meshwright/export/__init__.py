@@ -10,7 +10,7 @@ from types import ModuleType
 from .probe import Place, read_places
 from .target import ExportOptions, Target
 from .verify import Verification, verify
-from .writer import ExportedRun, export, export_run, targets, write
+from .writer import ExportedRun, export, export_run, target_of, targets, write
 
 __all__ = [
     "ExportOptions",
@@ -21,6 +21,7 @@ __all__ = [
     "export",
     "export_run",
     "read_places",
+    "target_of",
     "targets",
     "verify",
     "write",

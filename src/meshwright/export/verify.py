@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import ExportError
 from ..plans import legality
 from ..plans.document import PlacementPlan, Rank
 from .probe import AXES, Place
-from .writer import targets
+from .writer import target_of
 
 
 @dataclass(frozen=True)
@@ -62,11 +61,10 @@ def verify(plan: PlacementPlan, target: str, places: Sequence[Place]) -> Verific
         ExportError: an unknown target, or a plan that the target cannot number.
         PlanError: a plan that contradicts itself.
     """
-    if target not in targets:
-        raise ExportError("unknown format", field="format", value=target, choices=targets)
+    launched_by = target_of(target)
     legality.check(plan)
-    plan = targets[target].as_launched(plan)
-    names_devices = targets[target].names_devices
+    plan = launched_by.as_launched(plan)
+    names_devices = launched_by.names_devices
     heard: dict[int, list[Place]] = {}
     for place in places:
         heard.setdefault(place.rank, []).append(place)

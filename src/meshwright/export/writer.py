@@ -34,6 +34,20 @@ targets: dict[str, Target] = {
         traces.TARGET,
     )
 }
+
+OTHER_NAMES = {
+    "k8s": "kubernetes",
+    "jobset": "kubernetes",
+    "volcano": "kubernetes",
+    "kueue": "kubernetes",
+    "sbatch": "slurm",
+    "srun": "slurm",
+    "mpi": "openmpi",
+    "mpirun": "openmpi",
+    "pytorch": "torchrun",
+    "megatron-lm": "megatron",
+}
+"""Names by which people ask for a target."""
 """Every target, by the name that ``--format`` takes."""
 
 MANIFEST = "export.json"
@@ -68,7 +82,7 @@ def export(plan: PlacementPlan, target: str, options: ExportOptions | Mapping[st
         ExportError: an unknown target or option, or a plan that the target cannot express.
         PlanError: a plan that contradicts itself.
     """
-    chosen = _target(target)
+    chosen = target_of(target)
     given = _options(options)
     legality.check(plan)
     rendered = chosen.render(plan, given)
@@ -110,7 +124,7 @@ def export_run(
             that the target can express.
         PlanError: a plan that contradicts itself.
     """
-    _target(target)
+    target_of(target)
     given = _options(options)
     out_dir = Path(out_dir)
     if not plans:
@@ -159,9 +173,17 @@ def check_replaceable(out_dir: Path) -> None:
             raise ExportError("the folder holds a file that no export wrote; choose another", file=out_dir, value=path.name)
 
 
-def _target(name: str) -> Target:
+def target_of(name: str, *, field: str = "format") -> Target:
+    """The target of a name.
+
+    Raises:
+        ExportError: there is none.
+    """
     if name not in targets:
-        raise ExportError("unknown format", field="format", value=name, choices=targets)
+        if name.lower() in OTHER_NAMES:
+            problem = f"unknown format (got {name!r}); did you mean {OTHER_NAMES[name.lower()]!r}?"
+            raise ExportError(problem, field=field)
+        raise ExportError("unknown format", field=field, value=name, choices=targets)
     return targets[name]
 
 

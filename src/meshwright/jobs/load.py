@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -16,6 +17,15 @@ from .zoo.catalogue import DEFAULT_DEVICE, zoo_graph, zoo_names, zoo_shape
 
 PROFILE = "graph.txt"
 CONFIG = "config.json"
+
+FILES = (".txt", ".json", ".yaml", ".yml", ".csv")
+"""What ends so is meant as a file."""
+
+_MODEL_HUB = re.compile(
+    r"(?P<hub>(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/|(?:hf|huggingface):(?://)?)?"
+    r"(?P<owner>[\w-][\w.-]*)/(?P<name>[\w.-]+?)(?:/(?:tree|blob|resolve)/.*)?/?"
+)
+"""A model as Hugging Face names it, by its address or as OWNER/NAME."""
 
 
 class LoadedJob(NamedTuple):
@@ -202,12 +212,33 @@ def _find(spec: str, graphs_dir: str | Path | None) -> Path:
     if path.exists():
         return path
     zoo = [f"zoo:{name}" for name in zoo_names()]
+    _check_local(spec, path)
     is_bare_name = path.name == spec and path.suffix not in (".txt", ".json")
     if is_bare_name:
-        raise GraphError("no such job", value=spec, choices=zoo + profiles)
+        error = GraphError("no such job", value=spec, choices=zoo + profiles)
+        if "did you mean" in str(error):
+            raise error
+        problem = "no such job; a model that is not built in is named by the folder that holds its config.json"
+        raise GraphError(problem, value=spec, choices=zoo + profiles)
     if f"zoo:{path.name}" in zoo:
         raise GraphError("no such file", file=path, value=path.name, choices=[f"zoo:{path.name}"])
     return path
+
+
+def _check_local(spec: str, path: Path) -> None:
+    """Refuse what lies in the network: an address, or a model of Hugging Face.
+
+    Raises:
+        GraphError: so it is; for a model it says how its config.json is had.
+    """
+    model = _MODEL_HUB.fullmatch(spec)
+    is_name = path.suffix not in FILES and path.name not in zoo_names()
+    if model and (model["hub"] or (is_name and not Path(model["owner"]).exists())):
+        problem = "a model is not fetched" if model["hub"] else "no such file or folder, and a model is not fetched"
+        made = f"`hf download {model['owner']}/{model['name']} config.json --local-dir {model['name']}`"
+        raise GraphError(f"{problem}; name a folder that holds its config.json, as {made} makes", value=spec)
+    if "://" in spec:
+        raise GraphError("is not fetched from the network; save it, or a model's config.json, and name the file", value=spec)
 
 
 def _inside(folder: Path) -> Path:
@@ -221,4 +252,4 @@ def _inside(folder: Path) -> Path:
         return held[0]
     if held:
         raise GraphError(f"the folder holds {PROFILE} and {CONFIG}; name one of the two", file=folder)
-    raise GraphError(f"the folder holds no {PROFILE} and no {CONFIG}", file=folder)
+    raise GraphError(f"the folder holds no {PROFILE} and no {CONFIG}, which says what a model is", file=folder)

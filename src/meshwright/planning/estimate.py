@@ -65,7 +65,7 @@ class Estimate:
         work: what every rank does.
         step: the step.
         provenance: of the communications in the step's breakdown.
-        remarks: what of the job or the layout does not count, for people.
+        remarks: what of the job or the layout does not count, and which figures are of other devices, for people.
     """
 
     maker: JobWork
@@ -236,7 +236,7 @@ def estimate(
     check_place(where, cut)
     work, prices = maker.work(cut), maker.pricer
     check_fits(maker.peak_memory(work), maker.capacity_bytes)
-    told = (*maker.left_out, *remarks(cut, has_layers=maker.has_layers, asked=asked))
+    told = (*maker.remarks, *remarks(cut, has_layers=maker.has_layers, asked=asked))
     return Estimate(maker, work, prices.price_work(work), prices.provenance(work), told)
 
 

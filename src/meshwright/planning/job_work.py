@@ -19,6 +19,7 @@ from ..costs.collectives.prices import Provenance
 from ..costs.process_groups.group_network import group_network
 from ..costs.settings import CostSettings
 from ..costs.stage_cuts.graph_cuts import best_cuts
+from ..costs.training_step.foreign_figures import foreign_figures
 from ..costs.training_step.graph_step_time import GraphPricer
 from ..costs.training_step.kernels import kernel_model
 from ..costs.training_step.step_pricer import StepPricer
@@ -89,6 +90,11 @@ class JobWork(ABC):
     def capacity_bytes(self) -> float:
         """Memory of a device."""
         return float(self.cluster.memory_bytes.min())
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What of its source does not count, and which figures of other devices it is priced by, for people."""
+        return *self.left_out, *foreign_figures(self.cluster, self.costs, has_layers=self.has_layers)
 
     @property
     @abstractmethod

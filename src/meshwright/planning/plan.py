@@ -21,6 +21,7 @@ from .. import settings
 from ..clusters import load_cluster
 from ..costs import compute
 from ..costs.settings import CostSettings
+from ..costs.training_step.foreign_figures import foreign_figures
 from ..envs.batch import EpisodeBatch
 from ..envs.ground import Ground
 from ..errors import GraphError, PlanError
@@ -50,8 +51,9 @@ class Planned:
         candidates: a row per candidate: degree, rule, shape, step and completion seconds, device-seconds,
             communication share, whether it is offered and whether it is the plan.
         scenario: the job and the cluster as the policy met them.
-        remarks: by which choices of the cost model it is priced, what of the job does not count, and what of job and cluster the
-            policy was neither trained nor evaluated on, for people; they stand in the plan's reason too.
+        remarks: by which choices of the cost model it is priced, what of the job does not count, which figures are of other
+            devices, and what of job and cluster the policy was neither trained nor evaluated on, for people; they stand in the
+            plan's reason too.
     """
 
     plan: PlacementPlan
@@ -113,7 +115,8 @@ def plan(
     work_s = num_steps * graph.step_s
     here = Ground.of("", scenario).for_one_job(work_s, None if deadline_s is None else deadline_s / work_s)
     other = off_ground(spec, here)
-    remarks = (*_choices(chosen_costs), *left_out, *(() if other is None else (other,)))
+    foreign = foreign_figures(scenario.cluster, chosen_costs, has_layers=False)
+    remarks = (*_choices(chosen_costs), *left_out, *foreign, *(() if other is None else (other,)))
     allowed_s = np.inf if deadline_s is None else deadline_s
     chooser = policy(spec, scenario)
     chooser.reset(0)

@@ -25,6 +25,7 @@ from .. import inputs
 from ..envs import ground
 from ..envs.ground import Ground
 from ..errors import PolicyError
+from ..planners.fleet.rules import BASES
 from ..planners.linear import LinearScorer, LinearWeights
 from ..planners.policy import Policy
 from ..planners.rollout import Ladder, Rollout
@@ -128,7 +129,12 @@ def policy_file(spec: str, baselines: Sequence[str] = (*NAMES, BEST_FIXED)) -> P
         raise PolicyError(problem, file=path)
     if path.is_file():
         return path
-    choices = [*baselines, *(f"shipped:{name}" for name in shipped_names())]
+    if "," in spec:
+        raise PolicyError("names one policy; several are told apart by blanks", value=spec)
+    if re.split("[:+@]", spec)[0] in BASES:
+        raise PolicyError("is a rule of fleets, as preset:llm-256, which decide on a queue of jobs", value=spec)
+    degree = re.fullmatch(r"fixed[ _-]?([0-9]{1,9})", spec)
+    choices = [*baselines, *(f"shipped:{name}" for name in shipped_names()), *([f"fixed-{degree[1]}"] if degree else [])]
     raise PolicyError("no such policy, run folder or file", value=spec, choices=choices)
 
 

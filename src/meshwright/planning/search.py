@@ -86,7 +86,7 @@ def device_counts(wanted: str | Sequence[int] | None, cluster: Cluster) -> list[
         try:
             first, last = quantities.whole(low), quantities.whole(high if dash else low)
         except ValueError:
-            problem = "must be a number, several with commas between, or a range A-B"
+            problem = "must be a number, several with commas between, or a range A-B; without the option all are used"
             raise PlanError(problem, field="--devices", value=part) from None
         if not 1 <= first <= last <= most:
             raise PlanError(f"{cluster.name} has 1 to {most} devices", field="--devices", value=part)

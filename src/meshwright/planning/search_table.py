@@ -123,9 +123,9 @@ class RankedLayouts:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What of the job or of the best layout does not count, for people."""
+        """What of the job or of the best layout does not count, and which figures are of other devices, for people."""
         told = remarks(self.best.layout, has_layers=self.maker.has_layers, asked=self.request.kept)
-        return *self.maker.left_out, *told
+        return *self.maker.remarks, *told
 
     @property
     def batch_text(self) -> str:

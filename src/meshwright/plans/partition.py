@@ -6,6 +6,7 @@ Legend of shapes: ``n`` ops of the job graph, ``degree`` ranks of an op-split pl
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -206,9 +207,10 @@ class Layout(ParallelDegrees):
                 raise PlanError("the key stands twice", field=f"layout.{key}", value=part)
             if "=" not in part or "." in key or not key:
                 glued = _GLUED.fullmatch(part)
-                meant = [f"{glued[1]}={glued[2]}"] if glued and glued[1] in cls.model_fields else None
-                told = "must read key=value, as tp=2,pp=4,micro_batch=1" if meant is None else "must read key=value"
-                raise PlanError(told, field="layout", value=part, choices=meant)
+                if glued and glued[1] in cls.model_fields:
+                    meant = f"must read key=value (got {part!r}); did you mean '{glued[1]}={glued[2]}'?"
+                    raise PlanError(meant, field="layout")
+                raise PlanError("must read key=value, as tp=2,pp=4,micro_batch=1", field="layout", value=part)
             if len(part.split("=")) > 2:
                 raise PlanError("a comma is wanted between two keys", field="layout", value=part)
             try:
@@ -296,10 +298,43 @@ def hidden_unasked(virtual_stages: int) -> dict[str, bool]:
     return {"overlap_dp": True, "overlap_pp": isinstance(virtual_stages, int) and virtual_stages > 1}
 
 
+OTHER_NAMES = {
+    "tensor_parallel": "tp",
+    "tensor_model_parallel_size": "tp",
+    "tensor_parallel_size": "tp",
+    "pipeline_parallel": "pp",
+    "pipeline_model_parallel_size": "pp",
+    "pipeline_parallel_size": "pp",
+    "data_parallel": "dp",
+    "data_parallel_size": "dp",
+    "expert_parallel": "ep",
+    "expert_model_parallel_size": "ep",
+    "context_parallel_size": "cp",
+    "mbs": "micro_batch",
+    "micro_batch_size": "micro_batch",
+    "gbs": "global_batch",
+    "global_batch_size": "global_batch",
+    "batch": "global_batch",
+    "zero_stage": "zero",
+    "num_layers_per_virtual_pipeline_stage": "virtual_stages",
+}
+"""Keys of a layout as Megatron-LM, DeepSpeed and others spell them."""
+
+
+def unknown_layout_key(key: str, field: str, known: Iterable[str]) -> PlanError:
+    """The refusal of a key, which names the one that is meant."""
+    own = OTHER_NAMES.get(key.lower().replace("-", "_"))
+    if own is not None and own in known:
+        return PlanError(f"unknown key; here it is {own!r}", field=field)
+    return PlanError("unknown key", field=field, value=key, choices=known)
+
+
 def build_of_plan(model: type[settings.AnySettings], data: Any, *, file: Any = None, prefix: str = "") -> settings.AnySettings:
     """As `settings.build_settings`, with a `PlanError` for what is wrong."""
     try:
         return settings.build_settings(model, data, file=file)
     except ConfigError as error:
         field = f"{prefix}{error.field}" if error.field else prefix.rstrip(".") or None
+        if error.problem == "unknown key" and model is Layout and error.choices and field:
+            raise unknown_layout_key(str(error.value), field, error.choices) from None
         raise PlanError(error.problem, file=file, field=field, value=error.value, choices=error.choices) from None

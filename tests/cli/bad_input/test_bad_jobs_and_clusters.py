@@ -30,7 +30,7 @@ ZOO = "alexnet, bert-base, bert-large, gnmt, gpt2-small, gpt2-xl, llama-7b, resn
         ("zoo:vg16", "no such job in the zoo (got 'vg16'); did you mean 'vgg16'?"),
         ("zoo:", f"no such job in the zoo (got ''); valid: {ZOO}"),
         ("vgg16", "no such job (got 'vgg16'); did you mean 'zoo:vgg16'?"),
-        ("..", "..: the folder holds no graph.txt and no config.json"),
+        ("..", "..: the folder holds no graph.txt and no config.json, which says what a model is"),
         (
             "cluster.yaml",
             "cluster.yaml: a job is a graph.txt, a saved graph (JSON), a config.json, a folder of one, or zoo:NAME, and no YAML",
@@ -146,10 +146,10 @@ def test_a_cluster_that_is_not_there_is_told_with_the_nearest(planned, cluster, 
         (
             "num_devices: 2",
             "num_devices: two",
-            "5: topology.num_devices: input should be a valid integer, unable to parse string",
+            "5: topology.num_devices: must be a whole number",
         ),
         ("num_devices: 2", "num_devices: true", "5: topology.num_devices: must be a number (got True)"),
-        ("num_devices: 2", "num_devices:", "5: topology.num_devices: input should be a valid integer, not null"),
+        ("num_devices: 2", "num_devices:", "5: topology.num_devices: must be a whole number, not null"),
         ("num_devices: 2", "num_devices: 99999999", "5: topology.num_devices: input should be less than or equal to 65536"),
         (
             "num_devices: 2",

@@ -69,7 +69,7 @@ def test_numbers_of_an_evaluation_are_checked(refused, arguments, message):
         ("ppo.epoch=1", "--set: ppo.epoch: unknown key (got 'epoch'); did you mean 'epochs'?"),
         ("ppo.epoch.s=1", "--set: ppo.epoch: unknown key (got 'epoch'); did you mean 'epochs'?"),
         ("seed=[1", "--set: the value is not valid YAML (got 'seed=[1')"),
-        ("seed=", "--set: seed: input should be a valid integer, not null"),
+        ("seed=", "--set: seed: must be a whole number, not null"),
         ("seed=true", "--set: seed: must be a number (got True)"),
         ("seed=-1", "--set: seed: input should be greater than or equal to 0 (got -1)"),
         ("ppo.clip=.nan", "--set: ppo.clip: input should be a finite number (got 'nan')"),

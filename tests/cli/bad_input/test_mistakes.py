@@ -25,6 +25,16 @@ MISTAKES = [
     (("plan", "--job", "workload.yaml", *ON), "workload.yaml: a job is a graph.txt, a saved graph (JSON), a config.json"),
     (("plan", "--job", "", *ON), "--job: must not be empty"),
     (("plan", "--job", "zoo:llama-7b", *ON), "job: fits no block of pair: `meshwright plan --search` also tries"),
+    (("plan", "--job", "gpt2", *ON), "(got 'gpt2'); did you mean 'zoo:gpt2-small' or 'zoo:gpt2-xl'?"),
+    (("plan", "--job", "bert-large-uncased", *ON), "a model that is not built in is named by the folder that holds its config"),
+    (
+        ("plan", "--job", "org/model-7b", *ON),
+        "name a folder that holds its config.json, as `hf download org/model-7b config.json",
+    ),
+    (("plan", "--job", "https://huggingface.co/org/model-7b/tree/main", *ON), "as `hf download org/model-7b config.json --local"),
+    (("plan", "--job", "hf:org/model-7b", *ON), "a model is not fetched; name a folder that holds its config.json"),
+    (("plan", "--job", "https://example.org/graph.txt", *ON), "is not fetched from the network; save it"),
+    (("plan", "--job", "absent/graph.txt", *ON), "absent/graph.txt: no such file"),
     # The cluster.
     (("plan", "--job", "graph.txt", "--cluster", "dgx-a100-8x8"), "cluster: neither a file nor a preset (got 'dgx-a100-8x8'); "),
     (("plan", "--job", "graph.txt", "--cluster", "preset:dgx-h100-8x8"), "(got 'dgx-h100-8x8'); valid: clos-1024-4to1"),
@@ -39,9 +49,28 @@ MISTAKES = [
     ((*PLAN, "--steps", "1e4"), "--steps: must be a whole number (got '1e4'); did you mean 10000?"),
     ((*PLAN, "--overlap-slowdown", "12%"), "--overlap-slowdown: must be a number without a unit (got '12%')"),
     ((*PLAN, "--max-degree", "-2"), "max_degree: input should be greater than or equal to 1 (got -2)"),
+    (
+        ("train", "train.yaml", "--set", "total_steps=10k"),
+        "--set: total_steps: must be a whole number without a unit (got '10k'); did",
+    ),
+    (("train", "train.yaml", "--set", "ppo.learning_rate=fast"), "--set: ppo.learning_rate: must be a number (got 'fast')"),
+    (
+        ("train", "train.yaml", "--set", "learning_rate=1"),
+        "unknown key; did you mean 'ppo.learning_rate' or 'pretraining.learning_",
+    ),
+    (
+        ("train", "train.yaml", "--total-steps", "9"),
+        "--total-steps: no such option; a key of the YAML is set by --set total_steps=",
+    ),
+    (
+        ("evaluate", "--benchmark", "benchmark.yaml", "--set", "policies=max"),
+        "--set: policies: must be a list, as [max] (got 'max')",
+    ),
     # Layouts.
     ((*ESTIMATE, "tp=4 pp=2"), "layout: a comma is wanted between two keys (got 'tp=4 pp=2')"),
     ((*ESTIMATE, "tp4,pp2"), "layout: must read key=value (got 'tp4'); did you mean 'tp=4'?"),
+    ((*ESTIMATE, "tp:4,dp:2"), "layout: must read key=value (got 'tp:4'); did you mean 'tp=4'?"),
+    ((*ESTIMATE, "tp=4,mbs=1"), "layout.mbs: unknown key; here it is 'micro_batch'"),
     ((*ESTIMATE, "layout.yaml"), "layout: must read key=value, as tp=2,pp=4,micro_batch=1 (got 'layout.yaml')"),
     ((*ESTIMATE, "TP=4,micro_batch=1"), "layout.TP: unknown key (got 'TP'); did you mean 'tp'?"),
     ((*ESTIMATE, "tp=4,micro_batch=1,sequence_parallel=yes"), "layout.sequence_parallel: must be true or false (got 'yes')"),
@@ -53,12 +82,26 @@ MISTAKES = [
         (*SEARCH, "--keep", "tp=3"),
         "--keep.tp: does not divide the 32 heads of llama-7b, so that no layout is legal on 64 devices",
     ),
+    ((*SEARCH, "--keep", "tensor_parallel=4"), "keep.tensor_parallel: unknown key; here it is 'tp'"),
+    ((*SEARCH, "--keep", "tp=4,8"), "keep: must read key=value or key=value|value (got '8'); did you mean tp=4|8?"),
+    ((*SEARCH, "--devices", "all"), "or a range A-B; without the option all are used (got 'all')"),
     ((*SEARCH, "--keep", "micro_batch=3"), "--keep.micro_batch: does not divide the batch of 4"),
     ((*SEARCH, "--keep", "pp=64"), "--keep.pp: 64 model chunks are more than the 32 layers of llama-7b"),
     ((*SEARCH, "--devices", "63"), "--devices: whole hosts of 8 are wanted; next are 56 and 64 (got '63')"),
     ((*PLAN, "--batch", "64"), "--batch: goes with --search only"),
     # Policies, configs and formats.
     ((*PLAN, "--policy", ""), "--policy: must not be empty"),
+    ((*PLAN, "--policy", "fixed8"), "(got 'fixed8'); did you mean 'fixed-8'?"),
+    (
+        (*PLAN, "--policy", "sjf:fixed-8"),
+        "is a rule of fleets, as preset:llm-256, which decide on a queue of jobs (got 'sjf:fixed-8')",
+    ),
+    (
+        ("evaluate", "--benchmark", "benchmark.yaml", "max,min"),
+        "names one policy; several are told apart by blanks (got 'max,min')",
+    ),
+    (("help",), "no such command; did you mean '--help', or 'COMMAND --help'? (got 'help')"),
+    ((*EXPORT, "k8s"), "--format: unknown format (got 'k8s'); did you mean 'kubernetes'?"),
     (("train", "model"), "model: is a folder, a file is wanted; it holds config.json"),
     ((*EXPORT, "kubernets"), "--format: unknown format (got 'kubernets'); did you mean 'kubernetes'?"),
     # One kind of file in place of another.

@@ -23,7 +23,9 @@ def test_the_table_the_verdict_and_the_files_tell_the_same(meshwright, fleet_fil
     assert {row["policy"] for row in found["rows"]} == {*RULES, "bound"}
     assert found["verdict"] in " ".join(told.err.split())
     assert "lower bound" in told.err
-    assert found["verdict"].split(";")[0] in (work / "out" / "results.md").read_text()
+    assert {path.name for path in (work / "out").iterdir()} == {"results.json", "results.md", "report.html"}
+    for name in ("results.md", "report.html"):
+        assert found["verdict"].split(";")[0] in (work / "out" / name).read_text()
 
 
 def test_bad_input_is_told_in_one_line(refused, fleet_file):

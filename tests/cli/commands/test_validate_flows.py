@@ -139,7 +139,7 @@ def test_links_are_numbered_in_the_order_of_the_file(tmp_path):
     [
         (["links", "up", "bandwidth"], 0, "links.up.bandwidth: input should be greater than 0 (got 0"),
         (["links", "up", "bandwidth"], -1.5, "links.up.bandwidth: input should be greater than 0 (got -1.5)"),
-        (["links", "up", "bandwidth"], "10", "links.up.bandwidth: input should be a valid number (got '10')"),
+        (["links", "up", "bandwidth"], "10", "links.up.bandwidth: must be a number (got '10')"),
         (["links", "up", "bandwidth"], True, "links.up.bandwidth: must be a number (got True)"),
         (["links", "down", "latency"], -1e-6, "links.down.latency: input should be greater than or equal to 0 (got -1e-06)"),
         (["links", "down"], {"bandwidth": 1.0}, "links.down.latency: the key is missing"),
@@ -147,10 +147,10 @@ def test_links_are_numbered_in_the_order_of_the_file(tmp_path):
         (["flows"], [], "flows: list should have at least 1 item"),
         (["flows", 1, "bytes"], 0, "flows.1.bytes: input should be greater than 0 (got 0"),
         (["flows", 1, "bytes"], -3, "flows.1.bytes: input should be greater than 0 (got -3"),
-        (["flows", 1, "start"], None, "flows.1.start: input should be a valid number"),
+        (["flows", 1, "start"], None, "flows.1.start: must be a number"),
         (["flows", 0, "finish"], -1, "flows.0.finish: lies before the start (0.0) (got -1.0)"),
         (["flows", 1, "path"], ["up", "dwon"], "flows.1.path.1: no such link (got 'dwon'); did you mean 'down'?"),
-        (["flows", 1, "path"], "up", "flows.1.path: input should be a valid list"),
+        (["flows", 1, "path"], "up", "flows.1.path: must be a list"),
         (["flows", 1, "path"], ["up", 3], "flows.1.path.1: input should be a valid string"),
     ],
 )

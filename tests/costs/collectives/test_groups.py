@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from meshwright.clusters.cluster import load_cluster
 from meshwright.costs import collectives
 from meshwright.costs.collectives import Fabric, Shape, group_price, group_price_s
+from meshwright.costs.collectives.groups import placed
 from meshwright.costs.network import RankNetwork
 from meshwright.costs.settings import CostSettings
 from meshwright.errors import ConfigError
@@ -15,7 +16,7 @@ from meshwright.errors import ConfigError
 from ...draws import draws
 
 CLUSTERS = {name: load_cluster(f"preset:{name}") for name in ("dgx-a100-8x8", "clos-64-4to1", "host-8", "ramp-4x4x4")}
-NAMES = ["auto", "ring", "tree", "hierarchical", "rail", "nccl", "measured"]
+NAMES = ["auto", "ring", "tree", "hierarchical", "rail", "nccl", "measured", "calibrated"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -74,3 +75,13 @@ def test_settings_choose_what_a_fabric_does(dgx):
 def test_a_group_without_room_is_refused(dgx, shape):
     with pytest.raises(ConfigError, match=r"group: dgx-a100-8x8 has 64 devices on 8 hosts: no room"):
         group_price("all_reduce", 1e6, *shape[:2], Fabric(dgx), stride=shape.stride, side_by_side=shape.side_by_side)
+
+
+def test_groups_that_are_joined_alike_have_one_signature_and_others_another(dgx):
+    # two hosts of two ranks each, twice; then four ranks of one host; then the first two groups beside each other
+    alike, inside = [[0, 1, 8, 9], [16, 17, 24, 25]], [[0, 1, 2, 3]]
+    first, second, third = placed(dgx, np.array([[row] for row in alike + inside]))
+    assert first.signature == second.signature != third.signature
+    assert first == second
+    assert placed(dgx, np.array([alike]))[0].signature != first.signature
+    assert third.devices.tolist() == inside

@@ -8,9 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.clusters.cluster import load_cluster
-from meshwright.costs import collectives
+from meshwright.costs import collectives, nccl
 from meshwright.costs.collectives.libraries import tables
-from meshwright.costs.collectives.libraries.system import UNCERTAINTY, tuner
+from meshwright.costs.collectives.libraries.library import wires
+from meshwright.costs.collectives.libraries.system import UNCERTAINTY, TableKey, protocol_of, tuner
+from meshwright.costs.collectives.prices import Price
 from meshwright.costs.network import RankNetwork
 from meshwright.costs.phases import alone_s, fullest_s
 from meshwright.costs.settings import CostSettings
@@ -186,3 +188,16 @@ def test_a_file_that_changes_is_read_again_and_tells_another_digest(tmp_path):
     assert slow[0] > fast[0]
     assert slow[1] != fast[1]
     assert found(50) == slow
+
+
+def test_what_the_library_runs_is_told_beside_its_time(dgx):
+    network, ranks = RankNetwork(dgx, np.arange(8)), np.arange(8)
+    for operation, size in (("all_reduce", 1e3), ("all_reduce", 1e9), ("all_to_all", 1e9)):
+        found = collectives.price(operation, network, ranks, size, "nccl")
+        line = nccl.best(nccl.lines(operation, wires(network, ranks, operation)), size)
+        assert found == Price(line.time_s(size), "estimated", UNCERTAINTY["estimated"], line.algorithm, line.protocol)
+
+
+def test_between_pairs_a_curve_knows_no_protocol():
+    assert protocol_of(TableKey("send_recv", 2), "a100", 300e9) is protocol_of(TableKey("all_to_all", 8), "a100", 300e9) is None
+    assert protocol_of(TableKey("all_reduce", 8), "a100", 300e9)(1e9) in nccl.PROTOCOLS

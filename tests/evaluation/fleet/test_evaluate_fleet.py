@@ -4,6 +4,8 @@ import json
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from meshwright.envs.fleet.batch import FleetBatch
 from meshwright.envs.fleet.benchmark import load_fleet_benchmark
@@ -15,6 +17,7 @@ from meshwright.evaluation.fleet.metrics import FLEET_METRICS
 from meshwright.evaluation.fleet.objectives import OBJECTIVES
 from meshwright.evaluation.fleet.policies import LearnedPlayer, fleet_player
 from meshwright.evaluation.fleet.verdict import fleet_verdict
+from meshwright.planners.fleet.rules import BASES, ORDERS, fleet_rule, nearest_rule
 from meshwright.simulation.fleet.state import JobState, Total
 
 from ...fleet_samples import DEADLINES
@@ -123,10 +126,22 @@ def test_a_verdict_claims_what_the_interval_shows(learned, baseline, ends, metri
         ("best-fixd-entry", "did you mean 'best-fixed-entry'?"),
         ("fixed-3", "no entry of the menu has so many devices"),
         ("rollout:sjff", "did you mean 'sjf'?"),
-        ("sfj:fixed-2", "no such order of jobs"),
+        ("sfj:fixed-2", "did you mean 'sjf:fixed-2'"),
+        ("runs/nowhere", "no such run folder, and no rule (those have no /) (got 'runs/nowhere')"),
+        ("sjf:fixd-2", "did you mean 'sjf:fixed-2'?"),
+        ("fixed-2:sjf", "did you mean 'sjf:fixed-2'?"),
+        ("las:best-fixed", "did you mean 'las:best-fixed-entry'?"),
+        ("fifo@spred", "did you mean 'fifo@spread'?"),
+        ("sjf-backfill@nearst", "did you mean 'sjf+backfill@nearest'?"),
+        ("fifo@host", "a rule places by @packed, @spread, @nearest (got 'fifo@host')"),
         ("sjf+refuse-x", "refuse-N wants N of 0 to 99"),
-        ("sjf+backfil", "a rule is NAME, with +backfill"),
-        ("runs/nowhere", "runs/nowhere"),
+        ("sjf+backfil", "did you mean 'sjf+backfill'?"),
+        ("sjf+bckfill+refuse-5", "did you mean 'sjf+backfill+refuse-5'?"),
+        ("tiresias", "one is an order (fifo, sjf, srtf, edf, las), an entry (searched, "),
+        ("max", "is of benchmarks that decide on one job at a time"),
+        ("shipped:quickstart", "is of benchmarks that decide on one job at a time"),
+        ("rollout", "is spelled rollout:RULE, as rollout:sjf"),
+        ("sjf,fifo", "several are told apart by blanks"),
     ],
 )
 def test_an_unknown_policy_is_told_with_its_nearest_name(small, small_fleet, spec, told):
@@ -164,6 +179,18 @@ def test_the_best_refusal_is_one_of_those_that_were_tried_on_other_episodes(smal
     assert len(tried) == 3 * 9
     assert tried[tuned["chosen"]] == min(tried.values())
     assert min(tuned["validation_seeds"]) >= 100
+
+
+@given(
+    order=st.sampled_from(["", *(f"{order}:" for order in ORDERS)]),
+    entry=st.sampled_from([*BASES, "fixed-2", "best-fixed-entry"]),
+    end=st.sampled_from(["", "+backfill", "@spread", "+refuse-5@nearest", "+backfill+best-refusal@packed"]),
+)
+def test_every_rule_is_nearest_to_itself(small_fleet, order, entry, end):
+    name = f"{order}{entry}{end}"
+    assert nearest_rule(name, small_fleet.problem) == name
+    played = name.replace("best-fixed-entry", "fixed-2").replace("best-refusal", "refuse-2")
+    assert fleet_rule(played, small_fleet.problem, small_fleet.work_device_s)
 
 
 def test_the_rollout_planner_is_no_worse_than_its_rule_where_no_job_is_to_come(small_fleet):

@@ -62,6 +62,7 @@ def test_every_receive_has_its_send_with_the_same_tag_and_size(plan):
                 values = node.attributes
                 assert rank == values["comm_src" if node.type == NodeType.COMM_SEND else "comm_dst"]
                 assert values["comm_src"] != values["comm_dst"]
+                assert node.name.endswith(f" {values['comm_src']} to {values['comm_dst']}")
                 key = values["comm_src"], values["comm_dst"], values["comm_tag"]
                 ends[key].append((node.type, values["comm_size"], node.name))
     for pair in ends.values():

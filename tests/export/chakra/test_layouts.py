@@ -112,6 +112,9 @@ def test_collectives_of_layouts_tell_their_kind():
     traces, _ = traces_of(layout_plan_of("gpt2-small", tp=2, sequence_parallel=True, dp=2, zero=1))
     kinds = {node.attributes["comm_type"] for node in traces[0].nodes if node.type == NodeType.COMM_COLL}
     assert kinds == {Collective.ALL_GATHER, Collective.REDUCE_SCATTER, Collective.ALL_REDUCE}
+    # Named as the layout names its messages, not after the one kind that ops split over ranks have.
+    others = [node for node in traces[0].nodes if node.attributes.get("comm_type") in kinds - {Collective.ALL_REDUCE}]
+    assert not [node.name for node in others if node.name.endswith(" all-reduce")]
     (gather,) = [node for node in traces[0].nodes if node.name.startswith("parameters all-gather")]
     # two bytes for each of the parameters of a rank: half of the products, all of norms and positions
     assert gather.attributes["comm_size"] == pytest.approx(124e6, rel=0.05)

@@ -81,6 +81,7 @@ def test_the_master_is_the_host_of_megatrons_first_rank():
     files = render(plan, ExportOptions())
     assert lines(files["hosts.txt"])[0].split("\t")[0] == plan.ranks[4].host != plan.host_order[0]
     assert f"--master-addr={plan.ranks[4].host} " in files["launch.sh"]
+    assert "\n# Starts torchrun on every host and waits;" in files["launch.sh"]
 
 
 def test_hosts_that_hold_a_pipeline_each_take_the_other_order():

@@ -101,6 +101,11 @@ def test_a_plan_without_a_cluster_is_refused(running_example):
         _objects(running_example)
 
 
+def test_hosts_whose_ranks_do_not_follow_one_another_are_refused(make_plan):
+    with pytest.raises(ExportError, match="rank 1: the Kueue JobSet's torchrun numbers ranks host by host"):
+        _objects(make_plan(["b", "a", "b", "a"]))
+
+
 def test_other_devices_from_host_to_host_are_refused():
     plan = plan_across([3, 1], "tp=8,dp=2")
     ranks = list(plan.ranks)

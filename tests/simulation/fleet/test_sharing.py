@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshwright.simulation.fleet.sharing import CONSTANTS, INTERLEAVED, step_times
+from meshwright.simulation.fleet.sharing import CONSTANTS, INTERLEAVED, slowdown_parts, step_times
 
 from ...draws import draws
 from ...oracles import sharing_reference
@@ -29,15 +29,25 @@ HALF = Job(1.0, 0.0, {0: (0.5, 2.0)})
 """Sends for half of its step."""
 
 
-def together_s(jobs, mode=FAIR, constants=CONSTANTS):
+def arrays_of(jobs):
+    """Seconds alone and hidden, and the loads."""
     first = np.zeros(len(jobs) + 1, np.int64)
     np.cumsum([len(job.loads) for job in jobs], out=first[1:])
     rows = [(link, *load) for job in jobs for link, load in job.loads.items()]
-    link, busy_s, streams = (np.array([row[i] for row in rows], kind) for i, kind in enumerate((np.int64, float, float)))
-    alone_s, hidden_s = np.array([job.alone_s for job in jobs]), np.array([job.hidden_s for job in jobs])
+    loads = (np.array([row[i] for row in rows], kind) for i, kind in enumerate((np.int64, float, float)))
+    return np.array([job.alone_s for job in jobs]), np.array([job.hidden_s for job in jobs]), (first, *loads)
+
+
+def together_s(jobs, mode=FAIR, constants=CONSTANTS):
+    alone_s, hidden_s, loads = arrays_of(jobs)
     found = np.zeros(len(jobs))
-    step_times(len(jobs), alone_s, hidden_s, first, link, busy_s, streams, constants, mode, found)
+    step_times(len(jobs), alone_s, hidden_s, *loads, constants, mode, found)
     return found
+
+
+def parts_of(jobs, mode=FAIR, constants=CONSTANTS):
+    alone_s, hidden_s, loads = arrays_of(jobs)
+    return slowdown_parts(alone_s, hidden_s, together_s(jobs, mode, constants), loads, constants, mode)
 
 
 @st.composite
@@ -136,3 +146,24 @@ def test_its_rounds_bring_it_near_the_fixed_point_from_below():
     settled = sharing_reference.step_times(*plain, CONSTANTS, FAIR, rounds=50)
     assert together_s(jobs) == pytest.approx(settled, rel=5e-2)
     assert (together_s(jobs) <= settled).all()
+
+
+def test_parts_of_a_slowdown_worked_by_hand():
+    # By a = 1 and b = h = t = 0 the part of k is as w_k u_k. Neither of the others is slowed: all that they send is hidden. One
+    # sends half of the time in one stream, one a quarter of it in four: 1/2 to 1.
+    others = [Job(1.0, 0.5, {0: (0.5, 1.0)}), Job(2.0, 0.5, {0: (0.5, 4.0)})]
+    parts = parts_of([HALF, *others], constants=np.array([1.0, 0.0, 0.0, 0.0]))
+    assert parts == pytest.approx(np.array([[0, 1 / 3, 2 / 3], [0, 0, 0], [0, 0, 0]]))
+
+
+@draws(60)
+@given(jobs=drawn_jobs, mode=modes)
+def test_a_slowdown_is_divided_among_those_that_share_a_link(jobs, mode):
+    parts, is_slowed = parts_of(jobs, mode), together_s(jobs, mode) > arrays_of(jobs)[0]
+    assert parts.sum(axis=1) == pytest.approx(is_slowed.astype(float), abs=1e-12)
+    busy = [{link for link, (busy_s, _) in job.loads.items() if busy_s > 0} for job in jobs]
+    for j, k in np.argwhere(parts > 0):
+        assert j != k
+        assert busy[j] & busy[k]
+    twins = parts_of([*jobs, jobs[0], jobs[0]], mode)
+    assert twins[:-2, -1] == pytest.approx(twins[:-2, -2], rel=1e-9)

@@ -176,7 +176,7 @@ def _exports(out: Path) -> set[str]:
 
 def show(out: Any, results: dict[str, Any]) -> None:
     """Print the table of an evaluation and its verdict."""
-    from ...evaluation.tables import beside, chosen_for, off_ground
+    from ...evaluation.tables import beside, chosen_for, remarks
 
     rows = []
     for row in results["rows"]:
@@ -197,7 +197,7 @@ def show(out: Any, results: dict[str, Any]) -> None:
     title = f"{results['benchmark']}: {scenario['cluster']}, {scenario['num_devices']} devices, {len(results['seeds'])} episodes"
     columns = ["policy", "blocked %", "against best baseline, points", "completion h", "held %", "ranks"]
     output.table(out, title, columns, rows)
-    for sentence in (results["verdict"], *(f"{told}." for told in off_ground(results))):
+    for sentence in (results["verdict"], *(f"{told}." for told in remarks(results))):
         out.print(sentence, markup=False)
 
 

@@ -9,7 +9,7 @@ from ... import files
 from ...errors import MeshwrightError
 from .. import output
 
-FLEET_FILES = ("results.json", "results.md")
+FLEET_FILES = ("results.json", "results.md", "report.html")
 
 
 def evaluate_fleet_policies(
@@ -39,12 +39,17 @@ def evaluate_fleet_policies(
     with output.progress() as bars:
         with output.set_up(bars) as priced:
             fleet = chosen.build(progress=priced)
-        found = evaluate_fleet(
+        evaluation = evaluate_fleet(
             chosen, policies, num_seeds=seeds, num_processes=jobs, fleet=fleet, progress=output.phases(bars)
-        ).results
+        )
+    found = evaluation.results
     if out is not None:
-        files.write_json(out / FLEET_FILES[0], found)
-        files.write_text(out / FLEET_FILES[1], fleet_markdown(found))
+        from ...evaluation.report.fleet_report import fleet_report  # matplotlib takes a while
+
+        results_file, markdown_file, report_file = (out / name for name in FLEET_FILES)
+        files.write_json(results_file, found)
+        files.write_text(markdown_file, fleet_markdown(found))
+        files.write_text(report_file, fleet_report(evaluation))
     output.write_json(json_file, found)
     show_fleet(console, found)
     output.print_written(console, json_file, out)

@@ -36,7 +36,7 @@ def export_plan(
 ) -> None:
     """Write a plan in the form of a scheduler or launcher."""
     from ... import settings
-    from ...export import ExportOptions, export, export_run, targets, write
+    from ...export import ExportOptions, export, export_run, target_of, targets, write
     from ...export.writer import check_replaceable
     from ...plans import load_plan
 
@@ -48,8 +48,7 @@ def export_plan(
         raise ExportError("name a plan's JSON file or a run folder", field="PLAN|RUN")
     if target is None:
         raise ExportError("name a format", field="--format", choices=targets)
-    if target not in targets:
-        raise ExportError("unknown format", field="--format", value=target, choices=targets)
+    target_of(target, field="--format")
     if out is None:
         raise ExportError("name the folder to write", field="--out")
     output.check_folder("--out", out, is_replaced=True)

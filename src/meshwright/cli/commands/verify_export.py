@@ -26,14 +26,13 @@ def verify_export(
 
     Export with --set probe=true, launch, and keep what the ranks print. The first rank that is elsewhere is named.
     """
-    from ...export import read_places, targets, verify
+    from ...export import read_places, target_of, targets, verify
     from ...plans import load_plan
 
     output.check_file("--json", json_file)
     if target is None:
         raise ExportError("name a format", field="--format", choices=targets)
-    if target not in targets:
-        raise ExportError("unknown format", field="--format", value=target, choices=targets)
+    target_of(target, field="--format")
     planned = load_plan(plan)
     places = [place for log in logs for place in read_places(_text(log), file=log)]
     found = verify(planned, target, places)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from ...clusters.cluster import Cluster
 from ..network import RankNetwork
 from ..phases import Flow, Phase, Phases, slowdown
 from .prices import Operation
@@ -34,6 +35,10 @@ class Algorithm(ABC):
     def offers(self, operation: Operation) -> bool:
         """Whether it does an operation in a way of its own; a ring or pairwise exchange does the others."""
         return True
+
+    def foreign_figures(self, cluster: Cluster) -> tuple[str, ...]:
+        """Which figures of other devices it takes for those of a cluster, in words; a formula of links has none."""
+        return ()
 
     def allotted(self, demand_bytes: Mapping[bytes, float]) -> Algorithm:
         """The same for groups that work at the same time, where what they need is scarce; itself where nothing is.

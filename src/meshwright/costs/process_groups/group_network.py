@@ -19,7 +19,7 @@ from ...clusters.topologies.clos import ClosTopology
 from ...plans.partition import Layout
 from ...plans.rank_order import DEFAULT_ORDER, ORDERS, distinct_orders, numbers
 from ..collectives.groups import Fabric, PlacedGroup, group_price, group_price_s, placed, price
-from ..collectives.libraries.calibrated import NETWORK_EFFICIENCY, NETWORK_LATENCY_S, HostLine, Links, host_line
+from ..collectives.libraries.calibrated import NETWORK_EFFICIENCY, NETWORK_LATENCY_S, HostLine, LineTerms, Links, host_line
 from ..collectives.prices import Operation, Provenance
 from ..network import RankNetwork
 from ..settings import CostSettings
@@ -42,6 +42,7 @@ __all__ = [
     "is_regular",
     "lanes_of",
     "message_s",
+    "payloads_s",
     "placed_on",
     "slowest_group",
     "whole_lane",
@@ -126,6 +127,7 @@ class HostNetwork:
     card_bytes_per_s: float
     links: Links = "nvswitch"
     uplinks: Uplinks = AS_WIDE_AS_CARDS
+    _terms: dict[tuple[Operation, Group], LineTerms] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def line(self) -> HostLine:
@@ -135,10 +137,12 @@ class HostNetwork:
     def group_s(self, operation: Operation, payload_bytes: float, group: Stand) -> float:
         """Inside a host by the measured line; between hosts by the group's share of the cards, or of the uplinks above them."""
         assert isinstance(group, Group), "equal hosts tell groups by their form"
-        if group.size <= 1 or payload_bytes <= 0:
-            return 0.0
-        between = self.between_bytes_per_s(group, operation)
-        return self.line.seconds(operation, payload_bytes, group.size, group.per_host, between)
+        return 0.0 if group.size <= 1 or payload_bytes <= 0 else self._terms_of(operation, group).seconds(payload_bytes)
+
+    def payloads_s(self, operation: Operation, payload_bytes: NDArray[np.float64], group: Stand) -> NDArray[np.float64]:
+        """The same of many payloads, none of them empty."""
+        assert isinstance(group, Group), "equal hosts tell groups by their form"
+        return np.zeros(len(payload_bytes)) if group.size <= 1 else self._terms_of(operation, group).seconds(payload_bytes)
 
     def between_bytes_per_s(self, group: Group, operation: Operation = "all_reduce") -> float:
         """Nominal bandwidth of a group's ranks of one host to other hosts: their share of the cards and uplinks."""
@@ -158,6 +162,13 @@ class HostNetwork:
         """See `HostLine.provenance`."""
         assert isinstance(group, Group), "equal hosts tell groups by their form"
         return self.line.provenance(operation, payload_bytes, group.size, group.per_host)
+
+    def _terms_of(self, operation: Operation, group: Group) -> LineTerms:
+        key = operation, group
+        if key not in self._terms:
+            between = self.between_bytes_per_s(group, operation)
+            self._terms[key] = self.line.terms(operation, group.size, group.per_host, between)
+        return self._terms[key]
 
 
 @dataclass(frozen=True)
@@ -385,6 +396,15 @@ def placed_on(network: RankNetwork, layout: Layout, costs: CostSettings) -> Plac
     """The groups of a layout on the devices of a network's ranks; None where hosts are alike and the devices do not matter."""
     wires = group_network(network.cluster, costs, network.devices)
     return wires.layout(layout) if isinstance(wires, PlacedNetwork) else None
+
+
+def payloads_s(
+    wires: GroupNetwork, operation: Operation, payload_bytes: NDArray[np.float64], group: Stand
+) -> NDArray[np.float64]:
+    """Seconds of each of many payloads, none of them empty; at once where the network has a line for them."""
+    if isinstance(wires, HostNetwork):
+        return wires.payloads_s(operation, payload_bytes, group)
+    return np.array([wires.group_s(operation, payload, group) for payload in payload_bytes.tolist()])
 
 
 def message_s(message: Message, layout: Layout, wires: GroupNetwork) -> float:

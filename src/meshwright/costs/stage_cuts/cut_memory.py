@@ -49,6 +49,16 @@ class CutMemory:
         state_bytes = chain.weight_bytes * state_factor(layout)
         self.held = StageMemoryUse(state_bytes, chain.activation_bytes, chain.workspace_bytes, chain.crossing_bytes)
 
+    @classmethod
+    def of(cls, layout: Layout, chain: Chain) -> CutMemory:
+        """That of a layout, kept by the chain: rank orders, and layouts that hold alike, share it."""
+        shape = layout.schedule, layout.pp, layout.virtual_stages, layout.num_micro_batches
+        key = *shape, layout.recompute, state_factor(layout)
+        if key not in chain.memories:
+            chain.memories[key] = cls(layout, chain)
+        found: CutMemory = chain.memories[key]
+        return found
+
     @cached_property
     def compared(self) -> NDArray[np.int64]:
         """The family, and of one chunk a stage the cut whose fullest rank holds least, ``(f, k + 1)``."""
@@ -124,9 +134,11 @@ def _peaks_bytes(cuts, held, flying, recomputes):  # type: ignore[no-untyped-def
 def _flying(schedule: str, pp: int, virtual_stages: int, num_micro_batches: int, round_of: int) -> NDArray[np.float64]:
     found = []
     for tasks in orders(schedule, pp, virtual_stages, num_micro_batches, round_of):
-        change = np.zeros((len(tasks), virtual_stages))
-        change[np.arange(len(tasks)), tasks[:, 1]] = np.where(tasks[:, 0] == FORWARD, 1.0, -1.0)
-        ticks = np.unique(np.cumsum(change, axis=0), axis=0)
+        change, is_forward = np.zeros((len(tasks), virtual_stages)), tasks[:, 0] == FORWARD
+        change[np.arange(len(tasks)), tasks[:, 1]] = np.where(is_forward, 1.0, -1.0)
+        ticks = np.cumsum(change, axis=0)[~np.append(is_forward[1:], False)]  # before another forward pass there is less
+        ticks = ticks[np.lexsort(ticks.T[::-1])]
+        ticks = ticks[np.append(True, (ticks[1:] != ticks[:-1]).any(axis=1))]
         # A moment at which another one has at least as many of every chunk in flight is never the worst.
         is_below = (ticks[:, None, :] <= ticks[None, :, :]).all(2)
         found.append(ticks[is_below.sum(1) == 1])

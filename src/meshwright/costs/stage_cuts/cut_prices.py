@@ -22,11 +22,12 @@ from ..process_groups.lanes import PlacedGroups
 from ..training_step.graph_tails import (
     Pieces,
     chunk_tails,
-    gather_messages,
+    gather_parts,
     hide_between_chunks,
+    messages_of,
     run_tails_s,
     stage_tail_s,
-    sync_messages,
+    sync_parts,
 )
 from ..work.graph_memory import flights
 from ..work.graph_work import GraphWork
@@ -73,7 +74,7 @@ class CutPricer:
     ) -> None:
         self.layout, self.chain, self.transfer_s = layout, chain, transfer_s
         self.wires, self.order, self.slowdown = wires, order, slowdown
-        self.memory = CutMemory(layout, chain)
+        self.memory = CutMemory.of(layout, chain)
 
     def shortest(self, capacity_bytes: float) -> tuple[NDArray[np.int64] | None, bool]:
         """The cut of the shortest step of a plain pipeline among those that fit, and whether the search came to its end."""
@@ -178,18 +179,18 @@ class CutPricer:
         found = np.zeros((len(cuts), layout.pp))
         if hide_between_chunks(layout):
             return found
-        placed, makers = wires.layout(layout, self.order), (sync_messages, gather_messages)
-        for make, (seconds, sizes) in zip(makers, (chain.backward_ops, chain.forward_ops), strict=True):
+        placed, kinds = wires.layout(layout, self.order), (sync_parts, gather_parts)
+        for parts, (seconds, sizes) in zip(kinds, (chain.backward_ops, chain.forward_ops), strict=True):
             before, passed = (np.append(0.0, np.cumsum(each))[chain.starts] for each in (sizes, seconds))
             chunks = len(cuts), layout.virtual_stages, layout.pp
             held, own_s = (np.diff(each[cuts], axis=1).reshape(chunks).sum(axis=1) for each in (before, passed))
-            if make is sync_messages and not layout.overlap_pp:
+            if parts is sync_parts and not layout.overlap_pp:
                 own_s = own_s + self.transfer_s[0].max()  # which the last transfer may hide too
             for stage in range(layout.pp):
                 known, place = np.unique(held[:, stage], return_inverse=True)
                 whole_s = np.zeros(len(known))
                 for number, size in enumerate(known.tolist()):
-                    for message in make(layout, size):
+                    for message in messages_of(parts, layout, size):
                         groups = [PlacedGroups(len(one.devices[0]), (one,)) for one in placed.groups(message.axis)[stage]]
                         whole_s[number] += min(wires.group_s(message.operation, message.payload_bytes, one) for one in groups)
                 shown_s = whole_s[place] - own_s[:, stage] if layout.overlap_dp else whole_s[place]
@@ -212,6 +213,8 @@ class CutPricer:
     def step_s(self, cuts: NDArray[np.int64]) -> float:
         """Seconds of a step, as `GraphPricer.step_s` says."""
         layout, pricing = self.layout, (self.layout, self.wires, self.order, self.slowdown)
+        if layout.dp == 1:  # nothing follows the passes
+            return step_s(self._played(cuts), dict.fromkeys(range(layout.pp), 0.0))[0]
         stages = [self._pieces(cuts, stage) for stage in range(layout.pp)]
         if hide_between_chunks(layout):
             return chunk_step_s(self._played(cuts), chunk_tails(*pricing, stages))[0]

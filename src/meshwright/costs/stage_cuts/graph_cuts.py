@@ -168,7 +168,7 @@ def least_of(layout: Layout, chain: Chain, capacity_bytes: float) -> Least | Non
     num_chunks = layout.pp * layout.virtual_stages
     if num_chunks == 1 or chain.num_units < num_chunks:
         return None
-    memory = CutMemory(layout, chain)
+    memory = CutMemory.of(layout, chain)
     if memory.least_bytes > capacity_bytes * (1 - ROUNDING):
         return None
     return Least(chain.least_busiest_s(layout.pp, layout.virtual_stages), memory.least_bytes)

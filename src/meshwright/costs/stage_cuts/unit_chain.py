@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +35,7 @@ class Chain:
         crossing_bytes: what a micro-batch brings past each place between two units; nothing at both ends, ``(u + 1,)``.
         transfers: seconds of that by wires and group, kept here since layouts share them, ``(u + 1,)`` each.
         even_cuts: by stages and slack, see `evenest`; kept here for the same reason.
+        memories: of cuts by what decides them, see `cut_memory.CutMemory.of`; likewise.
     """
 
     starts: NDArray[np.int64]
@@ -48,6 +50,7 @@ class Chain:
     crossing_bytes: NDArray[np.float64]
     transfers: dict[object, NDArray[np.float64]] = field(default_factory=dict, repr=False)
     even_cuts: dict[tuple[int, float], NDArray[np.int64]] = field(default_factory=dict, repr=False)
+    memories: dict[object, Any] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(

@@ -11,33 +11,58 @@ Legend: ``n`` ops, ``u`` units that stay whole, ``p`` stages, ``v`` chunks of a 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...compiled import njit
 from ...plans.partition import Layout
+from ..collectives.prices import Operation
 from ..pipelines.steady_steps import ChunkTails
-from ..process_groups.group_network import GroupNetwork, slowest_group
+from ..process_groups.group_network import GroupNetwork, payloads_s, slowest_group
+from ..process_groups.lanes import Stand
 from ..work.operations import Message
 
 
-def sync_messages(layout: Layout, gradient_bytes: float) -> tuple[Message, ...]:
+class MessagePart(NamedTuple):
+    """A message whose size is a part of what a stage holds.
+
+    Attributes:
+        name, operation, axis: as of `Message`.
+        divisor: what the stage holds, over the payload.
+    """
+
+    name: str
+    operation: Operation
+    axis: str
+    divisor: int = 1
+
+
+Parts = Callable[[Layout], tuple[MessagePart, ...]]
+
+
+def sync_parts(layout: Layout) -> tuple[MessagePart, ...]:
     """Gradients of a stage, over the replicas."""
-    if layout.dp == 1 or gradient_bytes == 0:
+    if layout.dp == 1:
         return ()
     if not layout.shards_optimizer:
-        return (Message("gradients", "all_reduce", "dp_cp", gradient_bytes),)
-    shards, size = layout.num_shards, gradient_bytes
-    scattered = (Message("gradients", "reduce_scatter", "shard", size),) if shards > 1 else ()
-    copies = (Message("gradients of copies", "all_reduce", "replica", size / shards),) if shards < layout.dp else ()
+        return (MessagePart("gradients", "all_reduce", "dp_cp"),)
+    shards = layout.num_shards
+    scattered = (MessagePart("gradients", "reduce_scatter", "shard"),) if shards > 1 else ()
+    copies = (MessagePart("gradients of copies", "all_reduce", "replica", shards),) if shards < layout.dp else ()
     return (*scattered, *copies)
 
 
-def gather_messages(layout: Layout, parameter_bytes: float) -> tuple[Message, ...]:
+def gather_parts(layout: Layout) -> tuple[MessagePart, ...]:
     """Parameters of a stage, where the replicas update a part each."""
-    is_sharded = layout.num_shards > 1 and parameter_bytes > 0
-    return (Message("parameters", "all_gather", "shard", parameter_bytes),) if is_sharded else ()
+    return (MessagePart("parameters", "all_gather", "shard"),) if layout.num_shards > 1 else ()
+
+
+def messages_of(parts: Parts, layout: Layout, held_bytes: float) -> tuple[Message, ...]:
+    """The messages of a stage that holds so many bytes; none where it holds nothing."""
+    found = parts(layout) if held_bytes > 0 else ()
+    return tuple(Message(part.name, part.operation, part.axis, held_bytes / part.divisor) for part in found)
 
 
 def messages_s(messages: tuple[Message, ...], layout: Layout, wires: GroupNetwork, order: str) -> list[float]:
@@ -82,8 +107,8 @@ def stage_tail_s(
 ) -> tuple[float, float]:
     """Exposed seconds of gradients and of gathered parameters; not of chunks that hide them between each other."""
     found = []
-    for has_ended, make, pieces in ((True, sync_messages, backward), (False, gather_messages, forward)):
-        whole_s = _whole_s(make, layout, wires, order, pieces)
+    for has_ended, parts, pieces in ((True, sync_parts, backward), (False, gather_parts, forward)):
+        whole_s = _whole_s(parts, layout, wires, order, pieces)
         whole = float(whole_s.sum())
         if layout.overlap_dp and whole > 0:
             whole = shown_s(pieces, whole_s, slowdown, has_ended=has_ended)
@@ -102,8 +127,8 @@ def chunk_tails(
     """What follows and precedes the chunks of each stage, of which the backward and the forward passes are given."""
     whole_s, gaps_s = np.zeros((2, layout.pp)), np.zeros((2, layout.pp, layout.virtual_stages))
     for stage, passes in enumerate(stages):
-        for kind, make in enumerate((sync_messages, gather_messages)):
-            messages = _whole_s(make, layout, wires, order, passes[kind])
+        for kind, parts in enumerate((sync_parts, gather_parts)):
+            messages = _whole_s(parts, layout, wires, order, passes[kind])
             whole_s[kind, stage] = messages.sum()
             gaps_s[kind, stage] = chunk_gaps_s(passes[kind], messages, has_ended=kind == 0)
     return ChunkTails(gaps_s[0], gaps_s[1], whole_s[0], whole_s[1], slowdown)
@@ -117,6 +142,8 @@ def chunk_gaps_s(pieces: Pieces, whole_s: NDArray[np.float64], *, has_ended: boo
         whole_s: seconds of each message.
         has_ended: whether they follow the last backward passes, else the first forward ones wait for them.
     """
+    if not len(whole_s):
+        return np.zeros(len(pieces))
     own, size = (np.concatenate(parts) for parts in zip(*pieces, strict=True))
     places = np.cumsum([0, *(len(seconds) for seconds, _ in pieces)])
     gaps_s: NDArray[np.float64] = _chunk_gaps_s(own, size, places, whole_s, has_ended)
@@ -139,12 +166,12 @@ def _chunk_gaps_s(seconds, sizes, places, whole_s, has_ended):  # type: ignore[n
     return found
 
 
-def _whole_s(
-    make: Callable[[Layout, float], tuple[Message, ...]], layout: Layout, wires: GroupNetwork, order: str, pieces: Pieces
-) -> NDArray[np.float64]:
+def _whole_s(parts: Parts, layout: Layout, wires: GroupNetwork, order: str, pieces: Pieces) -> NDArray[np.float64]:
     """Seconds of each message of a stage."""
+    if not parts(layout):
+        return np.zeros(0)
     total = float(sum(sizes.sum() for _, sizes in pieces))
-    return np.array(messages_s(make(layout, total), layout, wires, order), np.float64)
+    return np.array(messages_s(messages_of(parts, layout, total), layout, wires, order), np.float64)
 
 
 def shown_s(pieces: Pieces, whole_s: NDArray[np.float64], slowdown: float, *, has_ended: bool) -> float:
@@ -212,33 +239,28 @@ def run_tails_s(
     found = np.zeros((len(starts), len(starts)))
     if layout.dp == 1:
         return found
-    makers: tuple[Callable[[Layout, float], tuple[Message, ...]], ...] = (sync_messages, gather_messages)
-    for has_ended, make, (seconds, sizes) in zip((True, False), makers, passes, strict=True):
+    for has_ended, parts, (seconds, sizes) in zip((True, False), (sync_parts, gather_parts), passes, strict=True):
         before = np.concatenate([np.zeros(1), np.cumsum(sizes)])[starts]
-        groups = [(m.operation, m.payload_bytes, slowest_group(wires, layout, m.axis, order)) for m in make(layout, 1.0)]
+        groups = [(part.operation, part.divisor, slowest_group(wires, layout, part.axis, order)) for part in parts(layout)]
         key = wires, has_ended, tuple(groups)
         if not groups:
             continue
         if key not in prices:
-            prices[key] = _priced(make, layout, wires, order, before)
+            prices[key] = _priced(groups, wires, before)
         whole_s = prices[key]
         _add_tails(found, starts, seconds, sizes, before, whole_s, has_ended, layout.overlap_dp, slowdown, busy_s, most_s)
     return found
 
 
 def _priced(
-    make: Callable[[Layout, float], tuple[Message, ...]],
-    layout: Layout,
-    wires: GroupNetwork,
-    order: str,
-    before: NDArray[np.float64],
+    groups: Sequence[tuple[Operation, int, Stand]], wires: GroupNetwork, before: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Seconds of each message of every run of units, ``(messages, u + 1, u + 1)``."""
     # Units without parameters change nothing: runs that hold the same ones are priced once.
     known, place = np.unique(before, return_inverse=True)
-    found = np.zeros((len(make(layout, 1.0)), len(known), len(known)))
-    for first in range(len(known)):
-        for last in range(first + 1, len(known)):
-            messages = make(layout, float(known[last] - known[first]))
-            found[:, first, last] = messages_s(messages, layout, wires, order)
+    held_bytes = known[None, :] - known[:, None]
+    is_run = held_bytes > 0
+    found = np.zeros((len(groups), len(known), len(known)))
+    for number, (operation, divisor, group) in enumerate(groups):
+        found[number][is_run] = payloads_s(wires, operation, held_bytes[is_run] / divisor, group)
     return np.ascontiguousarray(found[:, place][:, :, place])

@@ -16,7 +16,7 @@ from typing import Annotated
 from pydantic import Field
 
 from ... import files, settings, yaml12
-from ...devices import DeviceType
+from ...devices import DeviceType, base_name
 from ...errors import ConfigError
 from ...packaged import Shipped
 from ..work.operations import FusedAttention, Product, Sweep
@@ -176,7 +176,7 @@ def kernel_settings(device_name: str, given: str | None = None) -> KernelSetting
         InputFileError: ``given`` is neither a name nor a file.
         ConfigError: the file's content is not of this form, or the constants are of another device type.
     """
-    base = device_name.split("-")[0]
+    base = base_name(device_name)
     path = CONSTANTS.path((base if base in CONSTANTS.names() else ANY) if given is None else given)
     found, line = _read(path, files.read_text(path))
     fitting = dict.fromkeys((base, device_name, ANY))
@@ -205,6 +205,17 @@ def kernel_model(device: DeviceType, given: str | None = None, software: str | N
         problem = f"no whole step of it was held against the constants of kernels of {constants.device}; valid: {known}"
         raise ConfigError(problem, field="software", value=software)
     return KernelModel(device, constants, software)
+
+
+def foreign_kernels(device_name: str, given: str | None = None) -> tuple[str, ...]:
+    """Whose constants a device type takes that has none of its own, in words; empty where it has, or some were given.
+
+    Args:
+        device_name, given: as for `kernel_settings`.
+    """
+    if given is not None or kernel_settings(device_name).device != ANY:
+        return ()
+    return (f"kernels: there are no constants of {device_name}; the shares of its peaks that an a100 reaches are taken",)
 
 
 @lru_cache(maxsize=64)

@@ -23,7 +23,7 @@ from ...plans.partition import Layout
 from ...plans.stages import layout_stages
 from .. import compute
 from ..settings import CostSettings
-from ..training_step.graph_tails import gather_messages, sync_messages
+from ..training_step.graph_tails import gather_parts, messages_of, sync_parts
 from .operations import Message
 
 
@@ -67,11 +67,11 @@ class GraphWork:
 
     def sync(self, stage: int) -> tuple[Message, ...]:
         """Gradients of a stage, over the replicas."""
-        return sync_messages(self.layout, float(self.gradient_bytes[self.ops_of(stage)].sum()))
+        return messages_of(sync_parts, self.layout, float(self.gradient_bytes[self.ops_of(stage)].sum()))
 
     def gather(self, stage: int) -> tuple[Message, ...]:
         """Parameters of a stage, where the replicas update a part each."""
-        return gather_messages(self.layout, float(self.graph.parameter_bytes[self.ops_of(stage)].sum()))
+        return messages_of(gather_parts, self.layout, float(self.graph.parameter_bytes[self.ops_of(stage)].sum()))
 
 
 def describe_graph(

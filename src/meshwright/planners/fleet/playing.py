@@ -29,7 +29,13 @@ def play_at_random(problem, state, e, rng):  # type: ignore[no-untyped-def]
     """
     count = 0
     while not state.is_over[e]:
-        possible = np.flatnonzero(state.can_act[e])
-        dynamics.act(problem, state, e, possible[int(rng.random() * len(possible))])
+        dynamics.act(problem, state, e, choose_at_random(state, e, rng))
         count += 1
     return count
+
+
+@njit
+def choose_at_random(state, e, rng):  # type: ignore[no-untyped-def]
+    """An action of episode ``e``, each possible one as likely as any other."""
+    possible = np.flatnonzero(state.can_act[e])
+    return possible[int(rng.random() * len(possible))]

@@ -37,6 +37,12 @@ SERVICE_LIMIT_DEVICE_S = 3600.0 * 8
 """Device-seconds after which `JobOrder.LAS` puts a job behind the others: an hour of a host of eight."""
 
 
+PLACES = ("packed", "spread", "nearest")
+BACKFILL = "backfill"
+BEST_FIXED_ENTRY = "best-fixed-entry"
+BEST_REFUSAL = "best-refusal"
+
+
 def fleet_rule(name: str, problem: FleetProblem, work_device_s: NDArray[np.float64] | None = None) -> FleetRule:
     """A rule by its name; ``fixed-N`` gives every job ``N`` devices, or the next smaller number that it can use.
 
@@ -50,22 +56,59 @@ def fleet_rule(name: str, problem: FleetProblem, work_device_s: NDArray[np.float
     """
     named, at, place = name.partition("@")
     base, *extras = named.split("+")
-    backfills, refusals = "backfill" in extras, [extra for extra in extras if extra.startswith("refuse-")]
-    known = len(extras) == backfills + len(refusals) and len(refusals) <= 1
-    if not known or (at and place not in ("packed", "spread", "nearest")):
-        raise PolicyError("a rule is NAME, with +backfill, +refuse-N, @packed|spread|nearest", value=name)
-    placement = PlacementChoice[place.upper()] if at else PlacementChoice.PACKED
+    backfills, refusals = BACKFILL in extras, [extra for extra in extras if extra.startswith("refuse-")]
     order_name, colon, entry_name = base.partition(":")
-    if colon and order_name not in ORDERS:
-        raise PolicyError("no such order of jobs", value=name, choices=list(ORDERS))
-    order, entry, preempts, degree = _base(entry_name if colon else base, name, problem)
+    bare = entry_name if colon else base
+    are_known = len(extras) == backfills + len(refusals) and len(refusals) <= 1 and (not at or place in PLACES)
+    if not are_known or (colon and order_name not in ORDERS) or not (bare in BASES or re.fullmatch("fixed-[0-9]{1,9}", bare)):
+        raise _no_rule(name, problem)
+    order, entry, preempts, degree = _base(bare, name, problem)
     if colon:
         order, _, preempts_order = BASES[order_name]
         preempts = preempts or preempts_order
+    placement = PlacementChoice[place.upper()] if at else PlacementChoice.PACKED
     if "least-interference" in (base, entry_name):
         placement = PlacementChoice.LEAST_INTERFERENCE
     most = _most_work(refusals[0].removeprefix("refuse-"), name, work_device_s) if refusals else np.inf
     return FleetRule(int(order), int(entry), degree, int(placement), backfills, preempts, SERVICE_LIMIT_DEVICE_S, most)
+
+
+def nearest_rule(name: str, problem: FleetProblem) -> str | None:
+    """The rule of which a name is a misspelling, part by part; None where a part is like none.
+
+    The parts that an evaluation chooses (``best-fixed-entry``, ``best-refusal``) count too.
+    """
+    named, at, place = name.replace("_", "-").partition("@")
+    base, *extras = named.split("+")
+    if base.endswith(f"-{BACKFILL}"):
+        base, extras = base.removesuffix(f"-{BACKFILL}"), [BACKFILL, *extras]
+    order, colon, entry = base.rpartition(":")
+    if colon and entry in ORDERS and order not in ORDERS:  # the wrong way round
+        order, entry = entry, order
+    entries = [*BASES, BEST_FIXED_ENTRY, *(f"fixed-{degree}" for degree in problem.degrees)]
+    found = [
+        nearest(order, ORDERS) if colon else "",
+        nearest(entry, entries),
+        *(nearest(extra, [BACKFILL, BEST_REFUSAL, *(f"refuse-{n}" for n in re.findall("[0-9]+$", extra))]) for extra in extras),
+        nearest(place, PLACES) if at else "",
+    ]
+    if None in found:
+        return None
+    first, second, *plus, last = found
+    return "+".join([f"{first}{colon}{second}", *map(str, plus)]) + f"{at}{last}"
+
+
+def _no_rule(name: str, problem: FleetProblem) -> PolicyError:
+    """The refusal of a name: the rule that is meant, or how rules are named."""
+    meant = nearest_rule(name, problem)
+    if meant not in (None, name):
+        return PolicyError(f"no such rule of a fleet (got {name!r}); did you mean {meant!r}?")
+    place = name.partition("@")[2]
+    if place and place not in PLACES:
+        return PolicyError(f"a rule places by @{', @'.join(PLACES)}", value=name)
+    bases = [base for base in BASES if base not in ORDERS]
+    told = f"an order ({', '.join(ORDERS)}), an entry ({', '.join(bases)}, fixed-N, {BEST_FIXED_ENTRY}) or ORDER:ENTRY"
+    return PolicyError(f"no such rule of a fleet; one is {told}, with +{BACKFILL}, +refuse-N, @PLACE where wanted", value=name)
 
 
 def _most_work(percent: str, name: str, work_device_s: NDArray[np.float64] | None) -> float:
@@ -77,14 +120,10 @@ def _most_work(percent: str, name: str, work_device_s: NDArray[np.float64] | Non
 
 def _base(base: str, name: str, problem: FleetProblem) -> tuple[JobOrder, EntryRule, bool, int]:
     """Order, entry, whether it decides again, and degree."""
-    if base.startswith("fixed-") and base[6:].isdigit():
-        found = np.flatnonzero(problem.degrees == int(base[6:]))
-        if not len(found):
-            raise PolicyError(
-                "no entry of the menu has so many devices", value=name, choices=[f"fixed-{degree}" for degree in problem.degrees]
-            )
-        return JobOrder.FIFO, EntryRule.FIXED, False, int(found[0])
-    if base not in BASES:
-        near = nearest(base, list(BASES))
-        raise PolicyError("no such rule of a fleet", value=name, choices=[near] if near else list(BASES))
-    return *BASES[base], 0
+    if base in BASES:
+        return *BASES[base], 0
+    found = np.flatnonzero(problem.degrees == int(base[6:]))
+    if not len(found):
+        degrees = ", ".join(map(str, problem.degrees))
+        raise PolicyError(f"no entry of the menu has so many devices; there are entries of {degrees}", value=name)
+    return JobOrder.FIFO, EntryRule.FIXED, False, int(found[0])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ... import settings
 from ...errors import ConfigError, PlanError
-from ...plans.partition import Layout, build_of_plan
+from ...plans.partition import Layout, build_of_plan, unknown_layout_key
 from ...plans.rank_order import ORDERS, check_order
 
 if TYPE_CHECKING:
@@ -75,11 +75,13 @@ def parse_keep(text: str) -> dict[str, tuple[Any, ...]]:
     for part in filter(None, (part.strip() for part in text.split(","))):
         key, equals, values = (word.strip() for word in part.partition("="))
         if not equals or not key:
-            raise PlanError("must read key=value or key=value|value", field="keep", value=part)
+            last = next(reversed(kept), None)
+            told = f"; did you mean {last}={'|'.join(map(str, kept[last]))}|{part}?" if last and not equals else ""
+            raise PlanError(f"must read key=value or key=value|value (got {part!r}){told}", field="keep")
         if key == "global_batch":
             raise PlanError("is given by --batch", field="keep.global_batch", value=part)
         if key not in Layout.model_fields:
-            raise PlanError("unknown key", field=f"keep.{key}", value=key, choices=set(Layout.model_fields) - {"global_batch"})
+            raise unknown_layout_key(key, f"keep.{key}", set(Layout.model_fields) - {"global_batch"})
         if key in kept:
             raise PlanError("the key stands twice", field=f"keep.{key}", value=part)
         kept[key] = tuple(dict.fromkeys(_value(key, value.strip()) for value in values.split("|")))

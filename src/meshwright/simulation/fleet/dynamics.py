@@ -74,67 +74,79 @@ def start(problem, state, e):  # type: ignore[no-untyped-def]
 @njit
 def act(problem, state, e, action):  # type: ignore[no-untyped-def]
     """Carry out an action that is possible and go to the next decision."""
-    if state.building[e] >= 0:
-        _add_host(problem, state, e, action)
-    elif action == 0:
-        _pass(problem, state, e)
-        return
-    elif action >= first_pause(problem):
-        _pause(problem, state, e, _offered_running(problem, state, e, action))
-    else:
-        _place(problem, state, e, action)
-    if state.building[e] >= 0:
-        return
-    offer(problem, state, e)
-    if not state.can_act[e, 1:].any():
-        _pass(problem, state, e)
+    if decide(problem, state, e, action):
+        advance(problem, state, e)
+
+
+@njit
+def decide(problem, state, e, action):  # type: ignore[no-untyped-def]
+    """Carry out an action that is possible; whether time goes on then, because it passes or nothing else is left to do."""
+    if action != 0 or state.building[e] >= 0:
+        if state.building[e] >= 0:
+            _add_host(problem, state, e, action)
+        elif action >= first_pause(problem):
+            _pause(problem, state, e, _offered_running(problem, state, e, action))
+        else:
+            _place(problem, state, e, action)
+        if state.building[e] >= 0:
+            return False
+        offer(problem, state, e)
+        if state.can_act[e, 1:].any():
+            return False
+    _pass(problem, state, e)
+    return True
 
 
 @njit
 def _pass(problem, state, e):  # type: ignore[no-untyped-def]
     _refuse(problem, state, e)
     state.in_round[e] = False
-    advance(problem, state, e)
 
 
 @njit
 def advance(problem, state, e):  # type: ignore[no-untyped-def]
     """Go from event to event until there is something to decide, or the episode is over."""
+    while not next_event(problem, state, e):
+        pass
+
+
+@njit
+def next_event(problem, state, e):  # type: ignore[no-untyped-def]
+    """Go to the next event; whether there is something to decide then, or the episode is over."""
     num_jobs = state.arrival_s.shape[1]
-    while True:
-        arrival = state.arrival_s[e, state.num_arrived[e]] if state.num_arrived[e] < num_jobs else np.inf
-        if arrival == np.inf and state.num_running[e] == 0:
-            _close(state, e)
-            return
-        end, ending, resume = np.inf, -1, np.inf
-        for i in range(state.num_running[e]):
-            job = state.running[e, i]
-            if state.finish_s[e, job] < end:
-                end, ending = state.finish_s[e, job], job
-            if state.since_s[e, job] > state.now_s[e]:
-                resume = min(resume, state.since_s[e, job])
-        has_work = state.num_running[e] + state.num_waiting[e] > 0
-        tick = state.next_round_s[e] if has_work else np.inf
-        time = min(min(arrival, end), min(tick, resume))
-        _let_pass(state, e, time)
-        if end == time:
-            _end(problem, state, e, ending)
-        elif arrival == time:
-            _arrive(problem, state, e)
-        elif tick == time:
-            state.next_round_s[e] += problem.every_s
-            state.in_round[e] = True
-            state.was_offered[e] = False
-        if resume == time:
-            share_links(problem, state, e)
-        if problem.every_s > 0 and not has_work:
-            state.next_round_s[e] = state.now_s[e] + problem.every_s
-        _expire(problem, state, e)
-        offer(problem, state, e)
-        if state.can_act[e, 1:].any():
-            return
-        _refuse(problem, state, e)
-        state.in_round[e] = False
+    arrival = state.arrival_s[e, state.num_arrived[e]] if state.num_arrived[e] < num_jobs else np.inf
+    if arrival == np.inf and state.num_running[e] == 0:
+        _close(state, e)
+        return True
+    end, ending, resume = np.inf, -1, np.inf
+    for i in range(state.num_running[e]):
+        job = state.running[e, i]
+        if state.finish_s[e, job] < end:
+            end, ending = state.finish_s[e, job], job
+        if state.since_s[e, job] > state.now_s[e]:
+            resume = min(resume, state.since_s[e, job])
+    has_work = state.num_running[e] + state.num_waiting[e] > 0
+    tick = state.next_round_s[e] if has_work else np.inf
+    time = min(min(arrival, end), min(tick, resume))
+    _let_pass(state, e, time)
+    if end == time:
+        _end(problem, state, e, ending)
+    elif arrival == time:
+        _arrive(problem, state, e)
+    elif tick == time:
+        state.next_round_s[e] += problem.every_s
+        state.in_round[e] = True
+        state.was_offered[e] = False
+    if resume == time:
+        share_links(problem, state, e)
+    if problem.every_s > 0 and not has_work:
+        state.next_round_s[e] = state.now_s[e] + problem.every_s
+    _expire(problem, state, e)
+    offer(problem, state, e)
+    if state.can_act[e, 1:].any():
+        return True
+    _pass(problem, state, e)
+    return False
 
 
 @njit

@@ -37,9 +37,14 @@ Source:
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
+from numpy.typing import NDArray
 
 from ...compiled import njit
+
+Loads = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]
 
 ROUNDS = 4
 """More of them change step times by some hundredths where much is shared; the constants are fitted to that many."""
@@ -120,6 +125,67 @@ def step_times(  # type: ignore[no-untyped-def]
         for j in range(num_jobs):
             slowdown[j] += constants[0] * held_up[j]
             out_step_s[j] = alone_s[j] + exposed_s[j] * (slowdown[j] - 1.0)
+
+
+def slowdown_parts(
+    alone_s: NDArray[np.float64],
+    hidden_s: NDArray[np.float64],
+    step_s: NDArray[np.float64],
+    loads: Loads,
+    constants: NDArray[np.float64],
+    mode: int,
+) -> NDArray[np.float64]:
+    """Share of what each job loses that is due to each other job, ``(J, J)``.
+
+    The sums of the model are taken apart, at the step times that it found: to job ``k`` is due what it adds to ``s_j``, which is
+    ``a c_jkl v_jk`` on the link that holds ``j`` up most and ``b max_l c_jkl v_jk`` (``max_l c_jkl`` alone where all of these are
+    zero). A row sums to 1; that of a job which is not slowed is zero, and so is the part of a job that shares no link with it.
+    Not compiled: it is asked for single episodes.
+
+    Args:
+        alone_s, hidden_s, constants, mode: as in `step_times`.
+        step_s: among the others, as it found them, ``(J,)``.
+        loads: first load of each job, then link, busy seconds and streams of each load, as there.
+    """
+    first, link, busy_s, streams = loads
+    num_jobs = len(alone_s)
+    parts = np.zeros((num_jobs, num_jobs))
+    is_slowed = step_s > alone_s
+    if not is_slowed.any():
+        return parts
+    busiest_s = np.array([busy_s[first[j] : first[j + 1]].max(initial=0.0) for j in range(num_jobs)])
+    exposed_s = np.minimum(np.maximum(busiest_s - hidden_s, 0.0), alone_s)
+    start, who, load = _shared_links(num_jobs, first, link, busy_s)
+    share = busy_s[load] / busiest_s[who]
+    cost, worst = _costs(start, who, load, share, streams, busiest_s, exposed_s, constants[3])
+    slowdown = 1.0 + np.divide(step_s - alone_s, exposed_s, out=np.zeros(num_jobs), where=exposed_s > 0.0)
+    sends = np.minimum(1.0, busiest_s * slowdown / step_s)
+    meets = sends / (1.0 + constants[2] * worst * (1.0 - sends))
+    in_turns = mode == INTERLEAVED
+    left = np.ones((num_jobs, num_jobs))
+    for j, k in np.argwhere(worst > 0.0) if in_turns else ():
+        left[j, k] = _left_in_turns(alone_s[j], alone_s[k], sends[j], sends[k])
+    held_up, pair = np.zeros(num_jobs), 0
+    for begin, end in pairwise(start.tolist()):
+        if begin == end:
+            continue
+        jobs = who[begin:end]
+        terms = cost[pair : pair + len(jobs) ** 2].reshape(len(jobs), len(jobs)) * meets[np.ix_(jobs, jobs)]
+        pair += terms.size
+        if in_turns and all(_is_same(alone_s[jobs[0]], alone_s[k]) for k in jobs):
+            own = sends[jobs] * share[begin:end]
+            terms *= np.array([_left(own.sum() - 1.0, one * (own.sum() - one)) for one in own])[:, None]
+        for j, row in zip(jobs, terms, strict=True):
+            if row.sum() > held_up[j]:
+                held_up[j], parts[j] = row.sum(), 0.0
+                parts[j, jobs] = row
+    parts *= constants[0]
+    parts += constants[1] * worst * meets * left
+    is_zero = ~parts.any(axis=1)
+    parts[is_zero] = worst[is_zero]
+    parts[~is_slowed] = 0.0
+    parts[is_slowed] /= parts[is_slowed].sum(axis=1, keepdims=True)
+    return parts
 
 
 @njit(error_model="numpy")

@@ -32,6 +32,7 @@ def calibrate_collectives(
     json_file: JsonFile = None,
 ) -> None:
     """Read measured collectives and write a system's tables, for costs with collectives: measured."""
+    from ....costs.nccl import foreign_constants
     from ....evaluation.calibration.fit_collectives import calibrate, write
     from ..validate.collectives import size_text
 
@@ -55,6 +56,7 @@ def calibrate_collectives(
     ]
     columns = ["operation", "ranks", "hosts", "type", "sizes", "from - to"]
     output.table(console, f"Measured collectives of {found.name}", columns, lines)
+    output.print_remarks(console, foreign_constants([found.device]))
     data = {"file": str(target), "name": found.name, "calibration": found.calibration, "tables": len(lines)}
     output.write_json(json_file, data)
     output.print_written(console, target, json_file)

@@ -11,6 +11,7 @@ from ... import output
 from ...options import JsonFile
 
 if TYPE_CHECKING:
+    from ....costs.nccl import foreign_constants
     from ....evaluation.validation.collectives import Errors
 
 
@@ -47,6 +48,7 @@ def validate_collectives(
         columns = ["operation", "ranks", "items", "mean error", "largest", "at", *names]
         lines = [[operation, str(n), *_line(some, len(names))] for (operation, n), some in found.groups(family).items()]
         output.table(out, family.capitalize(), columns, [*lines, ["all", "", *_line(errors, len(names))]])
+    output.print_remarks(out, foreign_constants(row.table.device for row in found.rows))
     for problem in found.unsupported:
         out.print(f"unsupported: {problem}", markup=False)
     if GROUPS not in families:

@@ -8,13 +8,15 @@ which hosts have unequal parts, take the fastest formula (`fastest.Fastest`).
 from __future__ import annotations
 
 import math
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ....clusters.cluster import Cluster
 from ....clusters.topologies.clos import ClosTopology
 from ....clusters.topologies.single_host import SingleHostTopology
+from ....devices import base_name
 from ...network import RankNetwork
 from ...phases import Phase, Phases, fullest_s
 from ..algorithm import Algorithm, Pricer, Ranks
@@ -28,6 +30,9 @@ HOST_ALL_REDUCE = {
 }
 """Latency and bus bandwidth of NCCL's all-reduce inside a host by ranks, on a DGX A100 and on V100s in a hybrid cube mesh:
 least squares over 1-1024 MiB of the tables in VIA-Research/vTrain (trace/a100 and trace/v100, AR_GPU*_LUT)."""
+
+MEASURED_DEVICE = {"nvswitch": "a100", "cube mesh": "v100"}
+"""On whose hosts `HOST_ALL_REDUCE` was measured."""
 
 MEASURED_LINK_BYTES_PER_S = {"nvswitch": 300e9, "cube mesh": 150e9}
 """One direction of one device of the hosts on which `HOST_ALL_REDUCE` was measured; other links scale with theirs."""
@@ -47,6 +52,25 @@ NETWORK_EFFICIENCY = 0.9
 (NVIDIA/nccl-tests, issues 100 and 119), 46-48 of 50 GB/s with NDR (issue 290)."""
 
 Links = Literal["nvswitch", "cube mesh"]
+Payload = TypeVar("Payload", float, NDArray[np.float64])
+
+
+class LineTerms(NamedTuple):
+    """A latency, and payloads over a bandwidth.
+
+    Attributes:
+        latency_s: at size zero.
+        passes: bytes that cross the busiest link for each byte of the payload.
+        bytes_per_s: of that link.
+    """
+
+    latency_s: float
+    passes: float
+    bytes_per_s: float
+
+    def seconds(self, payload_bytes: Payload) -> Payload:
+        """Seconds of a payload, or of many."""
+        return self.latency_s + self.passes * payload_bytes / self.bytes_per_s
 
 
 class HostLine(NamedTuple):
@@ -63,9 +87,6 @@ class HostLine(NamedTuple):
     def seconds(self, operation: Operation, payload_bytes: float, size: int, per_host: int, between_bytes_per_s: float) -> float:
         """Seconds of one collective of a regular group that has the links for itself; for `send_recv` of one transfer.
 
-        Between hosts a ring enters and leaves each host by as many cards as the group has ranks there, as NCCL's channels
-        do; it is never faster than inside the host. An all-reduce takes a tree's latency where that is shorter.
-
         Args:
             operation: which one.
             payload_bytes: as `prices` counts it.
@@ -73,25 +94,35 @@ class HostLine(NamedTuple):
             per_host: of them on one host.
             between_bytes_per_s: nominal, what those of one host together send to the next host.
         """
-        n = size
-        if n <= 1 or payload_bytes <= 0:
+        if size <= 1 or payload_bytes <= 0:
             return 0.0
+        return self.terms(operation, size, per_host, between_bytes_per_s).seconds(payload_bytes)
+
+    def terms(self, operation: Operation, size: int, per_host: int, between_bytes_per_s: float) -> LineTerms:
+        """The same for every positive payload, of a group of two ranks or more.
+
+        Between hosts a ring enters and leaves each host by as many cards as the group has ranks there, as NCCL's channels
+        do; it is never faster than inside the host. An all-reduce takes a tree's latency where that is shorter.
+
+        Args:
+            operation, size, per_host, between_bytes_per_s: as of `seconds`.
+        """
         share = between_bytes_per_s * NETWORK_EFFICIENCY
         if operation == "send_recv":
             latency_s, bandwidth = self.inside(2)
-            return NETWORK_LATENCY_S + payload_bytes / share if per_host < 2 else 0.5 * latency_s + payload_bytes / bandwidth
+            return LineTerms(NETWORK_LATENCY_S, 1.0, share) if per_host < 2 else LineTerms(0.5 * latency_s, 1.0, bandwidth)
         rounds = 2.0 if operation == "all_reduce" else 1.0
-        latency_s, bandwidth = self.inside(min(n, per_host))
+        latency_s, bandwidth = self.inside(min(size, per_host))
         if operation != "all_reduce":
             latency_s, bandwidth = GATHER_LATENCY_SHARE * latency_s, GATHER_BANDWIDTH_SHARE * bandwidth
-        hosts = n // per_host
+        hosts = size // per_host
         if hosts > 1:
             bandwidth = min(share, bandwidth) if per_host > 1 else share
             steps = rounds * (hosts - 1)
             if operation == "all_reduce":
                 steps = min(steps, 2.0 * math.ceil(math.log2(hosts)) + 2.0)
             latency_s = (latency_s if per_host > 1 else 0.0) + steps * NETWORK_LATENCY_S
-        return latency_s + rounds * (n - 1) / n * payload_bytes / bandwidth
+        return LineTerms(latency_s, rounds * (size - 1) / size, bandwidth)
 
     def inside(self, ranks: int) -> tuple[float, float]:
         """Latency and bus bandwidth inside a host, linear between the measured numbers of ranks."""
@@ -131,13 +162,21 @@ class Calibrated(Algorithm):
 
     name = "calibrated"
 
+    def foreign_figures(self, cluster: Cluster) -> tuple[str, ...]:
+        """The devices on whose hosts the line inside a host was measured."""
+        line = host_line(cluster)
+        if line is None:
+            return ()
+        measured = MEASURED_DEVICE[line.links]
+        others = ", ".join(kind.name for kind in cluster.device_types if base_name(kind.name) != measured)
+        return (f"collectives inside hosts: measured on {measured}, scaled to the links of {others}",) if others else ()
+
     def pricer(self, network: RankNetwork, ranks: Ranks, operation: Operation) -> Pricer:
         """The line of the group."""
         line, per_host = host_line(network.cluster), _per_host(network, ranks)
         if line is None or per_host is None:
             return FASTEST.pricer(network, ranks, operation)
-        between = wires(network, ranks, operation).between_bytes_per_s
-        return lambda payload_bytes: line.seconds(operation, payload_bytes, len(ranks), per_host, between)
+        return line.terms(operation, len(ranks), per_host, wires(network, ranks, operation).between_bytes_per_s).seconds
 
     def phases(self, network: RankNetwork, ranks: Ranks, payload_bytes: float, operation: Operation = "all_reduce") -> Phases:
         """The flows of the fastest formula; what the line takes longer passes as latency."""

@@ -6,6 +6,8 @@ from collections import defaultdict
 
 import numpy as np
 
+from ....clusters.cluster import Cluster
+from ....devices import is_variant
 from ... import nccl
 from ...network import RankNetwork
 from ...phases import Phase, Phases, fullest_s
@@ -25,6 +27,10 @@ class Library(Algorithm):
         """The tuner's best line at each size."""
         known = self.lines(network, ranks, operation)
         return lambda payload_bytes: nccl.best(known, payload_bytes).time_s(payload_bytes)
+
+    def foreign_figures(self, cluster: Cluster) -> tuple[str, ...]:
+        """Ampere's constants, which serve what NCCL's tuner has none of."""
+        return nccl.foreign_constants(kind.name for kind in cluster.device_types)
 
     def price(self, network: RankNetwork, ranks: Ranks, payload_bytes: float, operation: Operation) -> Price:
         """The tuner's best line at the size."""
@@ -65,12 +71,22 @@ class Measured(Library):
     def __init__(self, table: str | None = None) -> None:
         self.table = table
 
-    def system(self, network: RankNetwork) -> System | None:
-        """The tables for a network."""
+    def system(self, cluster: Cluster) -> System | None:
+        """The tables for a cluster."""
         if self.table is not None:
             return tables.load(self.table)
-        names = {kind.name for kind in network.cluster.device_types}
+        names = {kind.name for kind in cluster.device_types}
         return tables.load(names.pop()) if len(names) == 1 and names <= set(tables.SYSTEMS.names()) else None
+
+    def foreign_figures(self, cluster: Cluster) -> tuple[str, ...]:
+        """Tables of another device that were named, or that there are none of the cluster's."""
+        system, names = self.system(cluster), [kind.name for kind in cluster.device_types]
+        if system is None:
+            known = f"of {names[0]}" if len(names) == 1 else f"for {' beside '.join(names)}"
+            told = f"collectives: there are no tables {known}; what NCCL's tuner expects is taken"
+            return told, *super().foreign_figures(cluster)
+        others = ", ".join(name for name in names if not is_variant(name, system.device))
+        return (f"collectives: tables measured on {system.device} are taken for {others} as they are",) if others else ()
 
     def pricer(self, network: RankNetwork, ranks: Ranks, operation: Operation) -> Pricer:
         """The tables' seconds if they know such groups, and the tuner's if not."""
@@ -84,7 +100,7 @@ class Measured(Library):
 
     def way(self, network: RankNetwork, ranks: Ranks, operation: Operation) -> GroupCurves | None:
         """What the tables know of groups of this operation on as many hosts, the ranks being divided evenly among them."""
-        system = self.system(network)
+        system = self.system(network.cluster)
         counts = np.unique(network.host[ranks], return_counts=True)[1]
         if system is None or counts.min() < counts.max():
             return None

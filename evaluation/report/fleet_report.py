@@ -1,0 +1,252 @@
+"""The report of an evaluation on a fleet: one HTML page that needs nothing beside it.
+
+It tells who won, shows one episode of some policies (queue, devices, hosts, links, who slowed whom) and the times of all
+episodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...envs.fleet.fleet import Fleet
+from ...envs.fleet.record import FleetRecord
+from ..fleet.episodes import WatchedEpisode, watch_episode
+from ..fleet.evaluate import FleetEvaluation
+from ..fleet.policies import fleet_player
+from ..fleet.tables import COLUMNS, MORE_COLUMNS, fleet_cells
+from ..metrics import PERCENTILES
+from ..plots.curves import looks_of
+from ..plots.fleet_panels import Curve, curves_svg, hosts_svg, links_svg
+from ..plots.gantt import Window
+from ..plots.style import MUTED
+from .html import escaped_text, figure, page, table
+from .interference import interference_html
+
+MOST_SHOWN, MOST_CURVES = 4, 12
+MOST_TRUNKS, MOST_OTHERS = 8, 4
+_PARTS = 240
+_SHORTEST_MIN = 0.1
+"""Shorter times are drawn as this, for the axis is logarithmic."""
+
+_TOLD = (
+    "mean_completion_s",
+    "mean_wait_s",
+    "blocking_rate",
+    "restarts_per_job",
+    "sharing_slowdown",
+    "devices_held",
+    "mean_devices",
+)
+_COLUMNS = tuple(column for column in (*COLUMNS, *MORE_COLUMNS) if column[0] in _TOLD)
+_LATE = ("late_rate", "late, %", 100.0, 1)
+_RULE = (
+    "A step of a job that meets others on links takes longer than alone. What it loses is divided among them by the model of "
+    "shared links itself: to each other job is due what it adds on the link that holds the job up most, and what it adds "
+    "elsewhere. To a job that shares no link with it nothing is due, and the parts sum to what it lost."
+)
+
+
+def shown_policies(found: FleetEvaluation) -> list[str]:
+    """The policies of which an episode is shown: the best learned one, the best baseline, then others, best first.
+
+    Of several that played the same, as a tuned baseline and what was chosen for it, there is one.
+    """
+    rows = [row for row in found.results["rows"] if row["kind"] != "reference"]
+    first = [row["policy"] for row in rows if row["kind"] == "learned"][:1]
+    names = [*first, *found.results["best_baselines"][:1], *(row["policy"] for row in rows)]
+    once: dict[str, str] = {}
+    for name in names:
+        once.setdefault(found.played[name], name)
+    return list(once.values())[:MOST_SHOWN]
+
+
+def fleet_report(found: FleetEvaluation) -> str:
+    """The page, with the first test episode of the policies that are shown, which are played again for it."""
+    fleet, seed = found.fleet, found.results["seeds"][0]
+    shown = shown_policies(found)
+    return fleet_report_html(found, [watch_episode(name, fleet_player(found.played[name], fleet), fleet, seed) for name in shown])
+
+
+def fleet_report_html(found: FleetEvaluation, episodes: Sequence[WatchedEpisode]) -> str:
+    """The page.
+
+    Args:
+        found: what `evaluation.fleet.evaluate` found.
+        episodes: the same episode of each policy that is shown, at least one.
+    """
+    results, fleet = found.results, found.fleet
+    about, seeds = results["fleet"], results["seeds"]
+    facts = (
+        f"Cluster {about['cluster']}, {about['num_devices']} devices; {len(seeds)} episode{'s' * (len(seeds) > 1)} of "
+        f"{about['num_jobs']} jobs: {', '.join(about['job_types'])}."
+    )
+    head, rows = fleet_cells(results, (*_COLUMNS, _LATE), has_words=True)
+    marked = zip(results["rows"], rows, strict=True)
+    body = [
+        f"<h1>Benchmark {escaped_text(results['benchmark'])}</h1>",
+        f'<p class="verdict">{escaped_text(results["verdict"])}</p>',
+        *(f'<p class="facts">{escaped_text(sentence)}</p>' for sentence in (facts, *results["remarks"])),
+        "<h2>All policies</h2>",
+        table(
+            [escaped_text(cell) for cell in head],
+            [("learned" if row["kind"] == "learned" else "", [escaped_text(cell) for cell in cells]) for row, cells in marked],
+            kind="wide",
+        ),
+        "<p><small>Means over the episodes, 95 % bootstrap intervals in brackets, differences paired. Blocked jobs were turned "
+        "away, expired in the queue or ended late; late ones are a part of them.</small></p>",
+        f"<h2>One episode (seed {seeds[0]})</h2>",
+        *_figures(found, episodes),
+        "<h2>Who slowed whom</h2>",
+        f"<p>{_RULE}</p>",
+        *_slowed(episodes, fleet),
+        "<h2>To repeat it</h2>",
+        f"<p>Digest of the fleet: <code>{escaped_text(about['digest'])}</code></p>",
+    ]
+    return page(f"{results['benchmark']} - meshwright", body)
+
+
+def _slowed(episodes: Sequence[WatchedEpisode], fleet: Fleet) -> list[str]:
+    if fleet.settings.sharing == "none":
+        return ["<p>Jobs share no links here (<code>sharing: none</code>).</p>"]
+    return [part for episode in episodes for part in interference_html(episode, fleet)]
+
+
+def _figures(found: FleetEvaluation, episodes: Sequence[WatchedEpisode]) -> list[str]:
+    fleet = found.fleet
+    drawn = [
+        (
+            _over_time(found, episodes),
+            "Jobs in the queue, jobs that run, and devices that they hold, over one episode that is the same for all policies; "
+            "devices that are not held are free. Each point is a mean over "
+            f"1/{_PARTS} of the longest of these episodes.",
+        ),
+        (
+            _hosts(fleet, episodes),
+            "Who held which devices of which host. A bar is a job, in the colour of its type and with its number where there is "
+            "room; white is free. Dark: a job that was stopped starts again, and makes no steps while it does.",
+        ),
+    ]
+    if fleet.settings.sharing != "none":
+        drawn.append(
+            (
+                _links(fleet, episodes),
+                "Load of the busiest links, each in its busier direction: first trunks (all links above a leaf switch or a site "
+                "together), then hosts (all their network cards) and other links. The number is the mean over the episode.",
+            )
+        )
+    left_out = [row["policy"] for row in _played_rows(found)][MOST_CURVES:]
+    also = f" Left out, as curves could not be told apart: {', '.join(map(escaped_text, left_out))}." if left_out else ""
+    drawn.append(
+        (
+            _times(found),
+            f"Times of the counted jobs of all {len(found.results['seeds'])} episodes: how many of them had ended, and how many "
+            f"had started, so long after they came (less than {_SHORTEST_MIN:g} minutes as that much). A curve that ends below "
+            "100 % leaves out jobs that were turned away." + also,
+        )
+    )
+    return [figure(svgs, number, caption) for number, (svgs, caption) in enumerate(drawn, 1)]
+
+
+def _over_time(found: FleetEvaluation, episodes: Sequence[WatchedEpisode]) -> list[str]:
+    kinds = {row["policy"]: str(row["kind"]) for row in found.results["rows"]}
+    looks = looks_of([(episode.policy, kinds[episode.policy]) for episode in episodes])
+    end_s = max(episode.record.end_s for episode in episodes)
+    bounds_s = np.linspace(0.0, end_s or 1.0, _PARTS + 1)
+    unit_s, unit = Window(0, 1, 0.0, end_s or 1.0).unit
+    middle = (bounds_s[1:] + bounds_s[:-1]) / 2 / unit_s
+    devices = found.fleet.cluster.num_devices
+    svgs = []
+    for name, title, scale in (
+        ("num_waiting", "Jobs waiting", 1.0),
+        ("num_running", "Jobs running", 1.0),
+        ("num_held", "Devices held, % (the rest is free)", 100.0 / devices),
+    ):
+        curves = [
+            Curve(one.policy, look, middle, scale * one.timeline.mean_in(getattr(one.timeline, name), bounds_s))
+            for one, look in zip(episodes, looks, strict=True)
+        ]
+        if name == "num_held":
+            curves.append(Curve(f"all {devices} devices", (MUTED, ":"), middle[[0, -1]], np.full(2, 100.0)))
+        svgs.append(curves_svg(name, title, curves, (f"time since the episode began ({unit})", title.partition(" (")[0].lower())))
+    return svgs
+
+
+def _hosts(fleet: Fleet, episodes: Sequence[WatchedEpisode]) -> list[str]:
+    types = [one.name for one in fleet.menu.job_types]
+    end_s = max(episode.record.end_s for episode in episodes)
+    return [
+        hosts_svg(
+            f"hosts-{number}",
+            episode.policy,
+            fleet.cluster,
+            types,
+            [(stay, int(episode.record.job_type[stay.job])) for stay in episode.timeline.stays],
+            end_s,
+        )
+        for number, episode in enumerate(episodes)
+    ]
+
+
+def _links(fleet: Fleet, episodes: Sequence[WatchedEpisode]) -> list[str]:
+    """The same links for all episodes: trunks, then others, that carry most in the mean under any of the policies."""
+    end_s = max(episode.record.end_s for episode in episodes)
+    bounds_s = np.linspace(0.0, end_s or 1.0, _PARTS + 1)
+    names, first = _link_pairs(fleet)
+    load = [one.timeline.mean_in(np.maximum.reduceat(one.timeline.load, first, axis=1), bounds_s) for one in episodes]
+    own_s = [episode.record.end_s or 1.0 for episode in episodes]
+    means = np.array([of.mean(axis=0) * (end_s or 1.0) / own for of, own in zip(load, own_s, strict=True)])
+    order = np.argsort(-means.max(axis=0), kind="stable")
+    order = order[means.max(axis=0)[order] > 0] if means.any() else order[:1]
+    is_trunk = (first[order] >= 2 * fleet.cluster.num_hosts) & (fleet.problem.network.num_trunks > 0)
+    most_others = MOST_OTHERS if is_trunk.any() else MOST_TRUNKS + MOST_OTHERS
+    chosen = np.concatenate([order[is_trunk][:MOST_TRUNKS], order[~is_trunk][:most_others]])
+    return [
+        links_svg(
+            f"links-{number}", one.policy, [names[i] for i in chosen], load[number][:, chosen], means[number][chosen], end_s
+        )
+        for number, one in enumerate(episodes)
+    ]
+
+
+def _link_pairs(fleet: Fleet) -> tuple[list[str], NDArray[np.int64]]:
+    """Hosts and trunks by name and the first of their two links, which follow each other; other links one by one."""
+    num_hosts, network = fleet.cluster.num_hosts, fleet.network
+    if network.arrays.num_trunks > 0:
+        return [*fleet.cluster.host_names, *network.trunk_names], np.arange(0, len(network.link_names), 2)
+    others = range(2 * num_hosts, len(network.link_names))
+    names = [*fleet.cluster.host_names, *(network.link_names[link] for link in others)]
+    return names, np.concatenate([np.arange(0, 2 * num_hosts, 2), np.array(others, np.int64)])
+
+
+def _times(found: FleetEvaluation) -> list[str]:
+    rows = _played_rows(found)[:MOST_CURVES]
+    looks = looks_of([(str(row["policy"]), str(row["kind"])) for row in rows])
+    svgs = []
+    for name, title, until in (
+        ("ends", "Time from arrival to end", "finish_s"),
+        ("starts", "Wait for the first start", "start_s"),
+    ):
+        curves = [
+            Curve(row["policy"], look, *_reached(found.records[row["policy"]], until, found.fleet.settings.counted))
+            for row, look in zip(rows, looks, strict=True)
+        ]
+        svgs.append(curves_svg(name, title, curves, ("minutes", "% of counted jobs"), is_log=True))
+    return svgs
+
+
+def _played_rows(found: FleetEvaluation) -> list[Mapping[str, Any]]:
+    return [row for row in found.results["rows"] if row["kind"] != "reference"]
+
+
+def _reached(records: Sequence[FleetRecord], until: str, counted: slice) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Minutes from arrival to something, and the share of all counted jobs that had it by then, in percent."""
+    took_s = np.concatenate([(getattr(record, until) - record.arrival_s)[counted] for record in records])
+    known = took_s[np.isfinite(took_s)]
+    if len(known) == 0:
+        return np.zeros(0), np.zeros(0)
+    percent = np.array(PERCENTILES, np.float64)
+    return np.maximum(np.percentile(known, percent) / 60, _SHORTEST_MIN), percent * len(known) / len(took_s)

@@ -1,0 +1,23 @@
+"""Whose figures price a job where its devices have none of their own: told, so that nobody takes them for theirs."""
+
+from __future__ import annotations
+
+from ...clusters.cluster import Cluster
+from ..collectives import of
+from ..settings import CostSettings
+from .kernels import foreign_kernels
+
+
+def foreign_figures(cluster: Cluster, costs: CostSettings, *, has_layers: bool) -> tuple[str, ...]:
+    """Which figures of the cost model were measured on, or made for, other devices than those of a cluster, in words.
+
+    Args:
+        cluster: where the job runs.
+        costs: choices of the cost model, as they are taken.
+        has_layers: whether a transformer is priced kernel by kernel; ops of another job have times, or take the roofline.
+
+    Raises:
+        MeshwrightError: a file that the choices name is missing or wrong.
+    """
+    kernels = [line for kind in cluster.device_types for line in foreign_kernels(kind.name, costs.kernels)] if has_layers else []
+    return *of(costs).foreign_figures(cluster), *kernels

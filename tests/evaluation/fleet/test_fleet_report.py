@@ -1,0 +1,92 @@
+"""The page of a fleet: what is watched is what was played, and every policy, figure and loss stands on it."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from meshwright.evaluation.fleet.episodes import play_episodes, watch_episode
+from meshwright.evaluation.fleet.evaluate import evaluate_fleet
+from meshwright.evaluation.fleet.policies import LearnedPlayer, fleet_player
+from meshwright.evaluation.report.fleet_report import fleet_report_html, shown_policies
+from meshwright.evaluation.report.interference import interference_html, lost_by_type
+
+from ..report.test_report import HOSTILE, Page
+
+
+@pytest.fixture(scope="module")
+def found(small, small_fleet):
+    chosen = small.model_copy(update={"policies": ("fifo", "best-fixed-entry")})
+    return evaluate_fleet(chosen, ["fixed-4@spread", "bound"], num_seeds=2, fleet=small_fleet)
+
+
+@pytest.mark.parametrize("spec", ["sjf+backfill", "random", None, "rollout:fixed-2"])
+def test_a_watched_episode_is_the_one_that_was_played(small_fleet, spec):
+    first_possible = LearnedPlayer(lambda batch: (batch.state.can_act * np.arange(batch.state.can_act.shape[1])).argmax(axis=1))
+    player = fleet_player(spec, small_fleet) if spec else first_possible
+    played = play_episodes(player, small_fleet, (0, 1))[0][1]
+    watched = watch_episode("one", player, small_fleet, 1)
+    for name, values in vars(played).items():
+        np.testing.assert_array_equal(values, getattr(watched.record, name))
+    lost_s = np.zeros(len(played.arrival_s))
+    for (job, _), seconds in watched.timeline.lost_s.items():
+        lost_s[job] += seconds
+    assert lost_s == pytest.approx(played.shared_s, rel=1e-9)
+
+
+def test_the_page_leads_with_the_verdict_and_holds_every_policy_as_text(found, small_fleet):
+    def renamed(by_policy):
+        return {HOSTILE if name == "fixed-4@spread" else name: value for name, value in by_policy.items()}
+
+    rows = [row | {"policy": renamed({row["policy"]: 0}).popitem()[0]} for row in found.results["rows"]]
+    results = found.results | {"rows": rows, "verdict": f"Nobody beats {HOSTILE}."}
+    told = replace(found, results=results, records=renamed(found.records), played=renamed(found.played))
+    shown = shown_policies(told)
+    episodes = [watch_episode(name, fleet_player(told.played[name], small_fleet), small_fleet, 0) for name in shown]
+    load = np.zeros_like(episodes[0].timeline.load)
+    load[:, 9] = 0.5  # down to the first leaf; the eight links of hosts come before
+    episodes[0] = replace(episodes[0], timeline=replace(episodes[0].timeline, load=load))
+    html = fleet_report_html(told, episodes)
+    page = Page(html)
+    assert "script" not in page.tags
+    assert not [name for _, name, _ in page.attributes if name.startswith("on") or name in ("src", "srcset")]
+    assert not re.search(r"https?://(?!www\.w3\.org)", html)
+    assert page.texts[2].startswith("Nobody beats <script>")  # after the title and the heading
+    head, drawn = page.texts.index("All policies"), page.texts.index("One episode (seed 0)")
+    table = " ".join(page.texts[head:drawn])
+    tuned = found.results["best_fixed_entry"]["best-fixed-entry"]["chosen"]
+    assert all(name in table for name in ("fifo", f"best-fixed-entry ({tuned}", "<script>alert(1)</script>", "bound", "restarts"))
+    assert {"Jobs waiting", "Jobs running", "l0-h0", "group0", "50.0 %", "Time from arrival to end"} <= set(page.texts[drawn:])
+    assert page.tags.count("figure") == 4
+    assert page.tags.count("svg") == 3 + 2 * len(shown) + 2
+
+
+def test_who_is_shown_is_the_best_learned_policy_then_the_best_baseline_and_each_play_once(found):
+    rows = [
+        {"policy": name, "kind": kind}
+        for name, kind in zip("abcdefg", ["reference"] + ["baseline"] * 5 + ["learned"], strict=True)
+    ]
+    played = dict(zip("bcdefg", ["fixed-4", "fixed-4", "d", "e", "f", "g"], strict=True))
+    results = {"rows": rows, "best_baselines": ["b", "c"]}
+    assert shown_policies(replace(found, results=results, played=played)) == ["g", "b", "d", "e"]
+
+
+def test_losses_are_told_by_pair_by_type_and_by_job(small_fleet):
+    watched = watch_episode("<fifo>", fleet_player("fifo", small_fleet), small_fleet, 0)
+    nobody = " ".join(interference_html(replace(watched, timeline=replace(watched.timeline, lost_s={})), small_fleet))
+    assert "No job was slowed" in nobody
+    lost_s = {(3, 5): 90.0, (3, 4): 30.0, (5, 3): 240.0}
+    record = replace(watched.record, job_type=np.where(np.arange(16) == 3, 0, 1))
+    slowed = replace(watched, record=record, timeline=replace(watched.timeline, lost_s=lost_s))
+    assert lost_by_type(slowed, small_fleet).tolist() == [[0.0, 120.0], [240.0, 0.0]]
+    texts = Page("<div>" + "".join(interference_html(slowed, small_fleet)).replace("&nbsp;", " ") + "</div>").texts
+    assert texts[0] == "<fifo>"
+    assert texts[1] == "2 of 16 jobs were slowed and lost 6.0 min in all."
+    pairs = texts[texts.index("slowed") : texts.index("slowed", texts.index("slowed") + 1)]
+    assert [text for text in pairs if re.match(r"job \d|[\d.]+ (s|min)", text)] == [
+        *("job 5", "job 3", "4.0 min"),
+        *("job 3", "job 5", "90.0 s"),
+        *("job 3", "job 4", "30.0 s"),
+    ]
+    assert "job 5: 90.0 s, job 4: 30.0 s" in texts

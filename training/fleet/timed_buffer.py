@@ -1,0 +1,65 @@
+"""A rollout buffer that discounts by the time that passes, not by decisions.
+
+Decisions of a fleet come in bursts in which time stands still (each host that is picked is one), and a job that is made to wait
+causes one with every event. A discount for each decision would pay for few decisions; here it is for each mean time between two
+arrivals, and so is the weight of later differences in generalised advantage estimation:
+
+    A_t = r_t + g^d V_{t+1} - V_t + (g l)^d A_{t+1}
+
+with ``d`` arrivals' time between the decisions, so that a burst is taken as one decision of several parts.
+
+Source:
+    Bradtke and Duff, "Reinforcement learning methods for continuous-time Markov decision problems", 1994; Schulman et al.,
+    "High-dimensional continuous control using generalized advantage estimation", 2016.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sb3_contrib.common.maskable.buffers import MaskableDictRolloutBuffer
+from torch import Tensor
+
+from .vec_env import FleetVecEnv
+
+
+class TimedRolloutBuffer(MaskableDictRolloutBuffer):
+    """Decisions with the time that passed after each.
+
+    Args:
+        env: that is played; it tells the time.
+    """
+
+    def __init__(self, *args: Any, env: FleetVecEnv, **kwargs: Any) -> None:
+        self._env = env
+        super().__init__(*args, **kwargs)
+
+    def reset(self) -> None:
+        """Empty it."""
+        self.elapsed: NDArray[np.float64] = np.zeros((self.buffer_size, self.n_envs))
+        super().reset()
+
+    def add(self, *args: Any, **kwargs: Any) -> None:
+        """Keep the decision that the environment has just carried out."""
+        self.elapsed[self.pos] = self._env.elapsed
+        super().add(*args, **kwargs)
+
+    def compute_returns_and_advantage(self, last_values: Tensor, dones: NDArray[np.bool_]) -> None:
+        """Write advantages and returns.
+
+        Args:
+            last_values: of the states after the last decisions, ``(e,)``.
+            dones: whether these ended an episode, ``(e,)``.
+        """
+        following = last_values.detach().cpu().numpy().flatten()
+        goes_on = 1.0 - np.asarray(dones, np.float64)
+        advantage = np.zeros(self.n_envs)
+        for step in reversed(range(self.buffer_size)):
+            discount = goes_on * self.gamma ** self.elapsed[step]
+            surprise = self.rewards[step] + discount * following - self.values[step]
+            advantage = surprise + discount * self.gae_lambda ** self.elapsed[step] * advantage
+            self.advantages[step] = advantage
+            following, goes_on = self.values[step], 1.0 - self.episode_starts[step]
+        self.returns = self.advantages + self.values
