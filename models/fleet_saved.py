@@ -22,6 +22,8 @@ from .tensor_file import load_tensors, save_tensors
 
 KIND = "fleet"
 FORMAT_VERSION = 1
+TIE = 1e-5
+"""Scores that differ by less are equal: hosts that look alike differ by rounding."""
 FEATURES = files.digest([HOST, TRUNK, RUNNING, OFFER, CONTEXT, ENTRY, CANDIDATE])
 
 
@@ -134,12 +136,32 @@ def load_fleet_policy(path: str | Path, fleet: Fleet) -> Callable[[FleetBatch], 
 
 
 def player(network: FleetActor) -> Callable[[FleetBatch], NDArray[np.int64]]:
-    """A network as a function from a batch to the best action of each of its episodes; 0 for one that is over."""
+    """A network as a function from a batch to the best action of each of its episodes; 0 for one that is over.
+
+    Of actions with equal scores, as of hosts that look alike to the network, one is drawn, from the state of the episode alone:
+    the numbers of hosts tell where they are, and no network reads them.
+    """
 
     def best(batch: FleetBatch) -> NDArray[np.int64]:
         with torch.no_grad():
             scores, _ = network({name: torch.as_tensor(seen) for name, seen in batch.observations._asdict().items()})
-        actions = scores.argmax(dim=1).numpy()
+        is_best = (scores >= scores.max(dim=1, keepdim=True).values - TIE).numpy()
+        actions = np.where(is_best, _drawn(batch, is_best.shape[1]), -1.0).argmax(axis=1)
         return np.where(batch.state.is_over, 0, actions)
 
     return best
+
+
+def _drawn(batch: FleetBatch, num_actions: int) -> NDArray[np.float64]:
+    """Numbers from 0 to 1 that look random, the same for the same state of an episode, ``(e, a)``.
+
+    Source:
+        Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014 (the mixing function).
+    """
+    state = batch.state
+    key = state.now_s.view(np.uint64) ^ (state.arrival_s[:, -1].view(np.uint64) << np.uint64(1))
+    key = key + state.num_built.astype(np.uint64) * np.uint64(0xD1342543DE82EF95)
+    mixed = key[:, None] + np.arange(1, num_actions + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+    return (mixed ^ (mixed >> np.uint64(31))) / 2.0**64

@@ -193,8 +193,11 @@ def fleet_player(spec: str, fleet: Fleet) -> FleetPlayer:
         return RulePlayer(_rule(spec, fleet))
     if not Path(spec).exists():
         raise PolicyError("no such run folder, and no rule (those have no /)", value=spec)
-    from ...models.fleet_saved import load_fleet_policy  # torch takes a while
+    import torch  # it takes a while
 
+    from ...models.fleet_saved import load_fleet_policy
+
+    torch.set_num_threads(1)  # more of them wait for each other over networks so small
     return LearnedPlayer(load_fleet_policy(Path(spec), fleet))
 
 
