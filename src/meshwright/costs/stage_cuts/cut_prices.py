@@ -253,7 +253,7 @@ class CutPricer:
             cuts = np.zeros(p + 1, np.int64)
             least_busy(chain.busy_s, self.transfer_s[0], p, slack, cuts)
             found.append(cuts)
-        return found
+        return list({cuts.tobytes(): cuts for cuts in found}.values())
 
     def _pieces(self, cuts: NDArray[np.int64], stage: int) -> tuple[Pieces, Pieces]:
         """Seconds and bytes of the ops of each chunk of a stage, backward and forward."""

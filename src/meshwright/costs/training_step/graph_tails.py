@@ -22,7 +22,7 @@ from ..collectives.prices import Operation
 from ..pipelines.steady_steps import ChunkTails
 from ..process_groups.group_network import GroupNetwork, payloads_s, slowest_group
 from ..process_groups.lanes import Stand
-from ..work.operations import Message
+from ..work.operations import Axis, Message
 
 
 class MessagePart(NamedTuple):
@@ -35,7 +35,7 @@ class MessagePart(NamedTuple):
 
     name: str
     operation: Operation
-    axis: str
+    axis: Axis
     divisor: int = 1
 
 

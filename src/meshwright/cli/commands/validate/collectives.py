@@ -11,7 +11,6 @@ from ... import output
 from ...options import JsonFile
 
 if TYPE_CHECKING:
-    from ....costs.nccl import foreign_constants
     from ....evaluation.validation.collectives import Errors
 
 
@@ -32,6 +31,7 @@ def validate_collectives(
 
     Exit 1 only where a mean error is larger than an option allows.
     """
+    from ....costs.nccl import foreign_constants
     from ....evaluation.validation.collectives import BASELINES, GROUPS, SIZES, validate
 
     output.check_file("--json", json_file)

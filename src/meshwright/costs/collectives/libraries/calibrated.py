@@ -165,7 +165,7 @@ class Calibrated(Algorithm):
     def foreign_figures(self, cluster: Cluster) -> tuple[str, ...]:
         """The devices on whose hosts the line inside a host was measured."""
         line = host_line(cluster)
-        if line is None:
+        if line is None or cluster.num_devices == cluster.num_hosts:  # nothing is sent inside a host of one device
             return ()
         measured = MEASURED_DEVICE[line.links]
         others = ", ".join(kind.name for kind in cluster.device_types if base_name(kind.name) != measured)
