@@ -46,7 +46,9 @@ def test_the_page_leads_with_the_verdict_and_holds_every_policy_as_text(found, s
     episodes = [watch_episode(name, fleet_player(told.played[name], small_fleet), small_fleet, 0) for name in shown]
     load = np.zeros_like(episodes[0].timeline.load)
     load[:, 9] = 0.5  # down to the first leaf; the eight links of hosts come before
-    episodes[0] = replace(episodes[0], timeline=replace(episodes[0].timeline, load=load))
+    first, *others = episodes[0].timeline.stays
+    stays = replace(first, is_restart=True), *others
+    episodes[0] = replace(episodes[0], timeline=replace(episodes[0].timeline, load=load, stays=stays))
     html = fleet_report_html(told, episodes)
     page = Page(html)
     assert "script" not in page.tags
@@ -57,7 +59,9 @@ def test_the_page_leads_with_the_verdict_and_holds_every_policy_as_text(found, s
     table = " ".join(page.texts[head:drawn])
     tuned = found.results["best_fixed_entry"]["best-fixed-entry"]["chosen"]
     assert all(name in table for name in ("fifo", f"best-fixed-entry ({tuned}", "<script>alert(1)</script>", "bound", "restarts"))
-    assert {"Jobs waiting", "Jobs running", "l0-h0", "group0", "50.0 %", "Time from arrival to end"} <= set(page.texts[drawn:])
+    figures = page.texts[drawn:]
+    assert {"Jobs waiting", "Jobs running", "l0-h0", "group0", "50.0 %", "Time from arrival to end"} <= set(figures)
+    assert figures.count("restart") == 1
     assert page.tags.count("figure") == 4
     assert page.tags.count("svg") == 3 + 2 * len(shown) + 2
 

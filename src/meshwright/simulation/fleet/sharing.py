@@ -175,10 +175,11 @@ def slowdown_parts(
         if in_turns and all(_is_same(alone_s[jobs[0]], alone_s[k]) for k in jobs):
             own = sends[jobs] * share[begin:end]
             terms *= np.array([_left(own.sum() - 1.0, one * (own.sum() - one)) for one in own])[:, None]
-        for j, row in zip(jobs, terms, strict=True):
-            if row.sum() > held_up[j]:
-                held_up[j], parts[j] = row.sum(), 0.0
-                parts[j, jobs] = row
+        here = terms.sum(axis=1)
+        more = here > held_up[jobs]
+        held_up[jobs[more]] = here[more]
+        parts[jobs[more]] = 0.0
+        parts[np.ix_(jobs[more], jobs)] = terms[more]
     parts *= constants[0]
     parts += constants[1] * worst * meets * left
     is_zero = ~parts.any(axis=1)

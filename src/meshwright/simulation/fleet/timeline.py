@@ -17,8 +17,11 @@ from numpy.typing import NDArray
 from . import dynamics
 from .network import add_loads
 from .placing import log2
-from .sharing import Loads, slowdown_parts
+from .sharing import slowdown_parts
 from .state import FleetProblem, FleetState
+
+JobLoad = tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]
+"""Links, and seconds in a step and streams of a job on each."""
 
 
 @dataclass
@@ -110,6 +113,7 @@ class _Watch:
         self._lost_s: dict[tuple[int, int], float] = {}
         self._parts_of: tuple[bytes, ...] | None = None
         self._parts: list[tuple[int, int, float]] = []
+        self._load_of: dict[tuple[int, int], JobLoad] = {}  # of each stay
 
     def begin(self) -> None:
         state = self._state
@@ -163,25 +167,26 @@ class _Watch:
         alone_s, hidden_s = state.alone_s[0, jobs], state.hidden_s[0, jobs]
         if (step_s == alone_s).all():
             return
-        problem = self._problem
-        loads = job_loads(problem, state, 0, jobs)
+        problem, found = self._problem, []
+        for job in jobs.tolist():
+            stay = job, int(state.num_restarts[0, job])
+            if stay not in self._load_of:
+                self._load_of[stay] = job_load(problem, state, 0, job)
+            found.append(self._load_of[stay])
+        first = np.cumsum([0, *(len(links) for links, _, _ in found)])
+        link, busy_s, streams = (np.concatenate(column) for column in zip(*found, strict=True))
+        loads = first, link, busy_s, streams
         parts = slowdown_parts(alone_s, hidden_s, step_s, loads, problem.sharing_constants, problem.sharing)
         self._parts = [(int(jobs[j]), int(jobs[k]), float(parts[j, k])) for j, k in np.argwhere(parts > 0.0)]
 
 
-def job_loads(problem: FleetProblem, state: FleetState, e: int, jobs: NDArray[np.int64]) -> Loads:
-    """What running jobs put on links in a step, as `sharing.step_times` is given it."""
+def job_load(problem: FleetProblem, state: FleetState, e: int, job: int) -> JobLoad:
+    """What a running job puts on links in a step, as `sharing.step_times` is given it."""
     network, menu = problem.network, problem.menu
     num_links = len(network.capacity_bytes_per_s)
-    first, columns = [0], []
-    for job in jobs.tolist():
-        place = state.place[e, job]
-        row = int(state.entry[e, job]) * menu.step_s.shape[2] + log2(int(state.part[e, place]))
-        busy_s, streams, touched = np.zeros(num_links), np.zeros(num_links), np.empty(num_links, np.int64)
-        flows = menu.flow_from, menu.flow_to, menu.flow_bytes, menu.flow_streams, menu.flow_first[row], menu.flow_first[row + 1]
-        count = add_loads(network, *flows, state.hosts[e, place], busy_s, streams, touched)
-        links = touched[:count]
-        columns.append((links, busy_s[links], streams[links]))
-        first.append(first[-1] + count)
-    link, busy, streams = (np.concatenate([column[i] for column in columns]) for i in range(3))
-    return np.array(first), link, busy, streams
+    place = state.place[e, job]
+    row = int(state.entry[e, job]) * menu.step_s.shape[2] + log2(int(state.part[e, place]))
+    busy_s, streams, touched = np.zeros(num_links), np.zeros(num_links), np.empty(num_links, np.int64)
+    flows = menu.flow_from, menu.flow_to, menu.flow_bytes, menu.flow_streams, menu.flow_first[row], menu.flow_first[row + 1]
+    links = touched[: add_loads(network, *flows, state.hosts[e, place], busy_s, streams, touched)]
+    return links, busy_s[links], streams[links]
