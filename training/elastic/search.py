@@ -4,9 +4,9 @@ Every generation draws a population of weights around a mean by CMA-ES, plays al
 moves the mean to the best. A set of weights costs the mean, over workloads, of its mean completion time over that of the
 weights by hand, so that a workload of long jobs counts no more than another.
 
-Weights are played as they are told to `DIGITS` digits after the point. The linear algebra of CMA-ES differs in its last digits
-from processor to processor and with the number of threads; one such digit may give one device to another job in one round, and
-from there on everything is other. Rounded, the same seed gives the same weights, bit for bit, also across an interruption.
+Weights are rounded to `DIGITS` digits after the point before they are played. The linear algebra of CMA-ES gives other last
+digits on another processor; one such digit may give a device to another job in one round, and from there on everything is
+other. Rounded, the same seed gives the same weights, bit for bit, also across an interruption.
 """
 
 from __future__ import annotations
