@@ -8,6 +8,7 @@ Tests marked ``scheduler(NAME)`` start the real one. They are skipped where it i
 says which schedulers were proved and, of the others, why not.
 """
 
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -60,6 +61,19 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MESHWRIGHT_CACHE", str(tmp_path_factory.mktemp("step_times")))
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_wait_for_the_disk() -> Iterator[None]:
+    """No test cuts the power, so nothing waits until a file has reached the disk."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: None)
+        yield
+
+
+def pytest_collection_finish() -> None:
+    """What is imported and collected stays to the end: the garbage collector need not look through it again and again."""
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -44,7 +44,7 @@ MEASURED = [
     "validate pacml {pacml} --graphs pacml --json out/pacml.json",
     "validate elastic elastic --json out/elastic.json",
     "validate network --json out/network.json",
-    "validate sharing --sets 2 --keep out/sets --json out/sharing.json",
+    "validate sharing --sets 1 --keep out/sets --json out/sharing.json",
     "calibrate sharing --sets 2 --keep out/fitted --json out/constants-of-sharing.json",
     "validate collectives {collectives} --json out/held.json",
     "validate step-times {steps} --json out/steps.json",

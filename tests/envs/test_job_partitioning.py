@@ -100,15 +100,9 @@ def test_a_plain_loop_sees_as_many_decisions_as_there_are_jobs(make):
     assert info["episode_counts"]["accepted"] == 0
 
 
-@pytest.mark.parametrize("name", [ID, f"meshwright.envs:{ID}"])
-def test_gymnasium_makes_it_by_its_id(name):
-    first = "import gymnasium, meshwright" if name == ID else "import gymnasium"
-    code = (
-        f"{first}\nenv = gymnasium.make({name!r}, benchmark='preset:toy')\nenv.reset(seed=0)\n"
-        "for _ in range(60): step = env.step(0)\nprint(step[2:4])"
-    )
-    result = python(code)
-    assert result.stdout.strip() == "(False, True)", result.stderr
+def test_gymnasium_knows_it_once_meshwright_is_imported():
+    result = python(f"import gymnasium, meshwright\nprint(gymnasium.spec({ID!r}).entry_point)")
+    assert result.stdout.strip() == "meshwright.envs.job_partitioning:JobPartitioningEnv", result.stderr
 
 
 def test_the_default_benchmark_is_the_quickstart():
@@ -133,13 +127,17 @@ def test_an_episode_without_a_seed_goes_on_with_the_generator(make):
     assert env.reset()[0]["job"].tobytes() == second
 
 
-def test_another_process_shows_the_same_episode_and_needs_neither_torch_nor_matplotlib(make):
-    # The script plays the toy by the same rule as `play`.
+def test_another_process_makes_it_by_module_and_id_shows_the_same_episode_and_needs_neither_torch_nor_matplotlib(make):
+    # The script plays the toy by the same rule as `play`. The first name says what Gymnasium is to import.
     code = (
         "import hashlib, json, sys\n"
+        "import gymnasium\n"
         "import numpy as np\n"
-        "from meshwright.envs.job_partitioning import JobPartitioningEnv\n"
-        "env = JobPartitioningEnv('preset:toy', render_mode='rgb_array')\n"
+        f"by_module = gymnasium.make('meshwright.envs:{ID}', benchmark='preset:toy', render_mode='rgb_array')\n"
+        f"wrapped = gymnasium.make('{ID}', benchmark='preset:toy')\n"
+        "wrapped.reset(seed=0)\n"
+        "by_id = [wrapped.step(0)[2:4] for _ in range(60)]\n"
+        "env = by_module.unwrapped\n"
         "rng = np.random.default_rng(4)\n"
         "observation, _ = env.reset(seed=4)\n"
         "seen, over = [], False\n"
@@ -149,16 +147,17 @@ def test_another_process_shows_the_same_episode_and_needs_neither_torch_nor_matp
         "    content = b''.join(observation[k].tobytes() for k in sorted(observation))\n"
         "    seen.append([reward, info['outcome'], hashlib.sha256(content).hexdigest()])\n"
         "env.render()\n"
-        "print(json.dumps([seen, sorted({'torch', 'matplotlib', 'stable_baselines3'} & set(sys.modules))]))\n"
+        "print(json.dumps([seen, by_id, sorted({'torch', 'matplotlib', 'stable_baselines3'} & set(sys.modules))]))\n"
     )
     result = python(code)
-    there, loaded = json.loads(result.stdout or "[0, 1]")
+    there, ends, loaded = json.loads(result.stdout or "[0, 0, 1]")
     here = [
         [reward, info["outcome"], hashlib.sha256(b"".join(seen[key].tobytes() for key in sorted(seen))).hexdigest()]
         for seen, reward, info in play(make("toy"), 4)[1:]
     ]
     assert there == here, result.stderr
     assert (len(here), loaded) == (60, [])
+    assert ends == [[False, False]] * 59 + [[False, True]]
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda env: pickle.loads(pickle.dumps(env))], ids=["deepcopy", "pickle"])

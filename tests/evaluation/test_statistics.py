@@ -58,6 +58,7 @@ def test_the_interval_of_twenty_values_holds_the_true_mean_in_about_95_of_100_sa
     assert 0.91 < np.mean([f["low"] <= mean <= f["high"] for f in found]) < 0.975
 
 
+@pytest.mark.slow
 def test_the_interval_of_ten_values_is_not_too_narrow():
     rng = np.random.default_rng(1)
     found = [interval(rng.normal(size=10).tolist()) for _ in range(600)]

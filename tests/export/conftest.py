@@ -15,6 +15,7 @@ from meshwright.plans.document import PlacementPlan
 
 MakePlan = Callable[..., PlacementPlan]
 PlanFor = Callable[[str], PlacementPlan]
+Files = dict[str, str | bytes]
 
 TWO_HOSTS = {
     "name": "two-hosts",
@@ -74,20 +75,29 @@ def layout_example() -> PlacementPlan:
 
 
 @pytest.fixture(scope="session")
-def plan_for(running_example: PlacementPlan, layout_example: PlacementPlan) -> PlanFor:
-    """``plan_for(target)``: the first of several plans that the target can express, the one by hand first."""
+def _sample_for(running_example: PlacementPlan, layout_example: PlacementPlan) -> Callable[[str], tuple[PlacementPlan, Files]]:
     samples = [running_example, layout_example, on_two_hosts("tp=2,dp=4,micro_batch=2"), on_two_hosts("dp=8,micro_batch=2")]
 
     @cache
-    def choose(target: str) -> PlacementPlan:
+    def choose(target: str) -> tuple[PlacementPlan, Files]:
         refused = []
         for plan in samples:
             try:
-                export(plan, target)
+                return plan, export(plan, target)
             except ExportError as error:
                 refused.append(str(error))
-            else:
-                return plan
         raise AssertionError(f"{target} can express none of the samples: {refused}")
 
     return choose
+
+
+@pytest.fixture(scope="session")
+def plan_for(_sample_for: Callable[[str], tuple[PlacementPlan, Files]]) -> PlanFor:
+    """``plan_for(target)``: the first of several plans that the target can express, the one by hand first."""
+    return lambda target: _sample_for(target)[0]
+
+
+@pytest.fixture(scope="session")
+def exported(_sample_for: Callable[[str], tuple[PlacementPlan, Files]]) -> Callable[[str], Files]:
+    """``exported(target)``: what the export of that plan writes."""
+    return lambda target: dict(_sample_for(target)[1])

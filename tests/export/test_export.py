@@ -30,9 +30,8 @@ SCHEDULERS = {
 
 
 @pytest.mark.parametrize("target", ALL)
-def test_every_file_is_headed_by_what_is_not_guaranteed(plan_for, target):
-    plan = plan_for(target)
-    files = export(plan, target)
+def test_every_file_is_headed_by_what_is_not_guaranteed(plan_for, exported, target):
+    plan, files = plan_for(target), exported(target)
     manifest = json.loads(files.pop("export.json"))
     assert manifest["not_guaranteed"] == list(targets[target].not_guaranteed)
     assert sorted([*files, "export.json"]) == manifest["files"]
@@ -58,9 +57,8 @@ def test_every_target_says_what_it_keeps_and_what_not(target):
 
 
 @pytest.mark.parametrize("target", ALL)
-def test_export_is_a_pure_function(plan_for, target):
-    plan = plan_for(target)
-    assert export(plan, target) == export(plan, target, ExportOptions())
+def test_export_is_a_pure_function(plan_for, exported, target):
+    assert exported(target) == export(plan_for(target), target, ExportOptions())
 
 
 @pytest.mark.parametrize("target", sorted(set(ALL) - {"chakra"}))  # a trace has no rendezvous

@@ -193,13 +193,11 @@ def test_a_plain_name_is_its_file_name(name):
     assert files.file_name(name) == name
 
 
-@pytest.mark.parametrize(
-    "name", ["", ".", "..", ".git", "-rf", "a/b", "/etc/passwd", "a b", "a\nb", "a\0b", "x" * 101, "模型", "a$b"]
-)
-def test_any_other_name_keeps_what_can_be_read_and_a_hash(name):
-    made = files.file_name(name)
-    assert made == files.file_name(name)
-    assert made.endswith(f"-{files.digest(name)}")
+def test_any_other_name_keeps_what_can_be_read_and_a_hash():
+    for name in ("", ".", "..", ".git", "-rf", "a/b", "/etc/passwd", "a b", "a\nb", "a\0b", "x" * 101, "模型", "a$b"):
+        made = files.file_name(name)
+        assert made == files.file_name(name)
+        assert made.endswith(f"-{files.digest(name)}")
     assert files.file_name("meta-llama/Llama-2-7b").startswith("meta-llama-Llama-2-7b-")
 
 

@@ -61,10 +61,10 @@ def test_a_whole_number_of_64_bits_reads_as_it_is_written(value):
     assert quantities.whole(f" {value}\t") == value
 
 
-@pytest.mark.parametrize("text", ["", "-", "1.5", "1_0", "0x1f", "²", "٣", "1 2", "9" * 400, "9" * 5000, str(2**63), "nan"])
-def test_any_other_text_is_no_whole_number(text):
-    with pytest.raises(ValueError, match=r"whole number|digits|nothing is larger"):
-        quantities.whole(text)
+def test_any_other_text_is_no_whole_number():
+    for text in ("", "-", "1.5", "1_0", "0x1f", "²", "٣", "1 2", "9" * 400, "9" * 5000, str(2**63), "nan"):
+        with pytest.raises(ValueError, match=r"whole number|digits|nothing is larger"):
+            quantities.whole(text)
 
 
 @pytest.mark.parametrize(

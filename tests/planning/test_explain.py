@@ -18,20 +18,30 @@ from meshwright.simulation.contention.interleaving import bursts, interleave
 from meshwright.simulation.layouts.running import layout_step, num_tasks, simulated_step_s
 from meshwright.simulation.step.timeline import JobStep, simulate, simulate_together
 
-LAYOUT = "tp=4,dp=4,micro_batch=1,global_batch=8,sequence_parallel=true,distributed_optimizer=true"
+LAYOUT = "tp=4,dp=4,micro_batch=1,global_batch=4,sequence_parallel=true,distributed_optimizer=true"
 SMALL = "pp=2,dp=8,micro_batch=1,global_batch=16,overlap_dp=true"
 KINDS = {"vertical", "horizontal", "intra-inter", "host-net", "flows"}
 STEPS = 12
 
 
-@pytest.fixture(scope="module")
-def cut():
-    return estimate("zoo:gpt2-small", "preset:dgx-a100-8x8", LAYOUT)
+TWO_LAYERS = {"model_type": "gpt2", "n_embd": 768, "n_layer": 2, "n_head": 12, "n_positions": 1024, "vocab_size": 50257}
 
 
 @pytest.fixture(scope="module")
-def small():
-    return estimate("zoo:gpt2-small", "preset:dgx-a100-8x8", SMALL)
+def job(tmp_path_factory):
+    path = tmp_path_factory.mktemp("job") / "config.json"
+    path.write_text(json.dumps(TWO_LAYERS))
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def cut(job):
+    return estimate(job, "preset:dgx-a100-8x8", LAYOUT)
+
+
+@pytest.fixture(scope="module")
+def small(job):
+    return estimate(job, "preset:dgx-a100-8x8", SMALL)
 
 
 def test_each_switch_is_told_with_its_change_or_why_it_changes_nothing(cut):

@@ -46,10 +46,10 @@ def test_an_estimate_takes_times_and_doubt_from_the_file(slow):
 
 
 def test_what_is_explained_rests_on_the_file_too(slow):
-    costs = CostSettings(kernels=slow)
-    found = estimate(JOB, CLUSTER, LAYOUT, costs=costs)
+    costs, layout = CostSettings(kernels=slow), "tp=2,dp=2,micro_batch=1,global_batch=2"
+    found = estimate(JOB, CLUSTER, layout, costs=costs)
     told = {one.name: one for one in explain(found, costs)}
-    plain = {one.name: one for one in explain(estimate(JOB, CLUSTER, LAYOUT))}
+    plain = {one.name: one for one in explain(estimate(JOB, CLUSTER, layout))}
     assert told["overlap_tp=true"].base_s == found.step.step_s
     for name in ("overlap_tp=true", "priority=first-consumer", "collectives=joint"):
         assert told[name].base_s > plain[name].base_s

@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
+def folder(tmp_path, monkeypatch, no_processes):
     monkeypatch.chdir(tmp_path)
     for name, rate in (("rules-A", 0.5), ("rules-B", 0.4), ("nets-A", 0.3), ("nets-B", 0.2), ("parts-played", 0.1)):
         learned = {f"net-{name[-1]}-seed-{seed}": [rate, rate] for seed in (0, 1)}

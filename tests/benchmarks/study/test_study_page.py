@@ -68,7 +68,7 @@ def given(folder):
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
+def folder(tmp_path, monkeypatch, no_processes):
     program = write(tmp_path)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "study.yaml").write_text((tmp_path / "study.yaml").read_text() + MORE)

@@ -1,4 +1,7 @@
-"""Laws of wrong YAML: training configs, benchmarks and workloads are told by file, line, key, value and nearest key."""
+"""Laws of wrong YAML: training configs, benchmarks and workloads are told by file, line, key, value and nearest key.
+
+A few of each, as a command tells them; the tests of what reads them hold the others.
+"""
 
 import pytest
 
@@ -28,14 +31,7 @@ def test_train_wants_a_config_or_a_run(refused):
             "total_step: 32",
             "train.yaml:3: total_step: unknown key (got 'total_step'); did you mean 'total_steps'?",
         ),
-        ("total_steps: 32", "total_steps: 32\ntotal_steps: 64", "train.yaml:4: total_steps: the key stands twice"),
-        ("total_steps: 32", "total_steps: [32]", "train.yaml:3: total_steps: must be a whole number (got [32])"),
         ("total_steps: 32", "total_steps: 0", "train.yaml:3: total_steps: input should be greater than or equal to 1 (got 0)"),
-        ("total_steps: 32\n", "", "train.yaml:1: total_steps: the key is missing"),
-        ("epochs: 1", "epoch: 1", "train.yaml:7: ppo.epoch: unknown key (got 'epoch'); did you mean 'epochs'?"),
-        ("hidden: 8", "hidden: wide", "train.yaml:8: network.hidden: must be a whole number"),
-        ("name: small", "name: small\n\tx: 1", "train.yaml:2: not valid YAML: "),
-        ("benchmark: benchmark.yaml", "benchmark: 5", "train.yaml:2: benchmark: input should be a valid string (got 5)"),
         ("benchmark: benchmark.yaml", "benchmark: preset:toys", "benchmark: unknown benchmark (got 'toys'); did you mean 'toy'?"),
     ],
 )
@@ -44,31 +40,19 @@ def test_a_wrong_training_config_is_told_by_line_key_and_value(refused, spoil, o
     assert refused("train", "train.yaml").startswith(message)
 
 
-@pytest.mark.parametrize(
-    ("benchmark", "message"),
-    [
-        ("quikstart", "benchmark: no such benchmark and no such file (got 'quikstart'); did you mean 'preset:quickstart'?"),
-        ("preset:quikstart", "benchmark: unknown benchmark (got 'quikstart'); did you mean 'quickstart'?"),
-        ("benchmrk.yaml", "benchmrk.yaml: no such file (got 'benchmrk.yaml'); did you mean 'benchmark.yaml'?"),
-    ],
-)
-def test_a_benchmark_that_is_not_there_is_told_with_the_nearest(refused, benchmark, message):
-    assert refused("evaluate", "--benchmark", benchmark) == message
+def test_a_benchmark_that_is_not_there_is_told_with_the_nearest(refused):
+    message = "benchmark: no such benchmark and no such file (got 'quikstart'); did you mean 'preset:quickstart'?"
+    assert refused("evaluate", "--benchmark", "quikstart") == message
 
 
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("num_seeds: 2", "num_seed: 2", "benchmark.yaml:8: num_seed: unknown key (got 'num_seed'); did you mean 'num_seeds'?"),
         (
             "num_jobs: 10",
             "num_job: 10",
             "benchmark.yaml:5: scenario.num_job: unknown key (got 'num_job'); did you mean 'num_jobs'?",
         ),
-        ("num_seeds: 2", "num_seeds: 2\nnum_seeds: 3", "benchmark.yaml:9: num_seeds: the key stands twice"),
-        ("num_jobs: 10", "num_jobs: ten", "benchmark.yaml:5: scenario.num_jobs: must be a whole number"),
-        ("[max, min]", "[max, max]", "benchmark.yaml:7: policies: must name each policy once"),
-        ("[max, min]", "[max, 5]", "benchmark.yaml:7: policies.1: input should be a valid string (got 5)"),
         (
             "[max, min]",
             "[maxx, min]",
@@ -91,35 +75,11 @@ def test_a_wrong_benchmark_is_told_by_line_key_and_value(refused, spoil, old, ne
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("deadline:", "deadlines:", "workload.yaml:4: deadlines: unknown key (got 'deadlines'); did you mean 'deadline'?"),
-        ("deadline:", "graphs: []\ndeadline:", "workload.yaml:4: graphs: the key stands twice"),
-        ("num_steps: 1000", "num_steps: 0", "workload.yaml:2: steps.num_steps: input should be greater than 0 (got 0)"),
         ("num_steps: 1000", f"num_steps: {10**20}", "workload.yaml:2: steps.num_steps: input should be less than or equal to"),
-        (
-            "interarrival_s: 20.0",
-            "interarrival_s: -20.0",
-            "workload.yaml:3: arrivals.interarrival_s: input should be greater than 0",
-        ),
-        (
-            "interarrival_s: 20.0",
-            "interarrival_s: .nan",
-            "workload.yaml:3: arrivals.interarrival_s: input should be a finite number",
-        ),
-        (
-            "kind: uniform",
-            "kind: unifrom",
-            "workload.yaml:4: deadline.kind: not a valid kind (got 'unifrom'); did you mean 'uniform'?",
-        ),
         (
             "zoo:squeezenet",
             "zoo:squeznet",
             "workload.yaml: graphs: no such job in the zoo (got 'squeznet'); did you mean 'squeezenet'?",
-        ),
-        ("zoo:squeezenet", "zoo:resnet18", "workload.yaml:1: graphs: zoo:resnet18 stands twice"),
-        (
-            "graphs:",
-            "device: a10\ngraphs:",
-            "workload.yaml: device: unknown device type (got 'a10'); valid: a100, a800, b200, h100, h200, h800, l40s, v100",
         ),
     ],
 )
@@ -139,12 +99,6 @@ def test_more_steps_than_can_be_counted_are_refused(refused, spoil):
     ("policy", "message"),
     [
         ("bogus", "no such policy, run folder or file (got 'bogus'); valid: acceptable-jct, best-fixed, cheapest-feasible"),
-        ("best-fixedx", "no such policy, run folder or file (got 'best-fixedx'); did you mean 'best-fixed'?"),
-        (
-            "best-fixed@aligned",
-            "best-fixed@aligned: is not among the scenario's placement rules (got 'aligned'); valid: best-fit",
-        ),
-        ("fixed-3", "no block of 3 devices; degrees are 1, 2 (got 'fixed-3')"),
         ("shipped:none", "no such shipped policy (got 'none'); valid: clos-256-philly"),
         ("python:json", "a policy of your own is spelled python:MODULE:NAME (got 'python:json')"),
         ("python:no_such_module_at_all:X", "python:no_such_module_at_all:X: no such module in this folder or on the Python path"),

@@ -27,7 +27,6 @@ ZOO = "alexnet, bert-base, bert-large, gnmt, gpt2-small, gpt2-xl, llama-7b, resn
     [
         ("grap.txt", "grap.txt: no such file (got 'grap.txt'); did you mean 'graph.txt'?"),
         ("far/away/graph.txt", "far/away/graph.txt: no such file"),
-        ("zoo:vg16", "no such job in the zoo (got 'vg16'); did you mean 'vgg16'?"),
         ("zoo:", f"no such job in the zoo (got ''); valid: {ZOO}"),
         ("vgg16", "no such job (got 'vgg16'); did you mean 'zoo:vgg16'?"),
         ("..", "..: the folder holds no graph.txt and no config.json, which says what a model is"),
@@ -45,42 +44,22 @@ def test_a_job_that_is_not_there_is_told_with_the_nearest(planned, job, message)
     ("old", "new", "message"),
     [
         ("\tnode1 -- node2\n", "node1 - node2\n", "graph.txt:3: neither an op (name -- description -- fields) nor an edge"),
-        ("\tnode1 -- node2\n", "\tnode1 -- nod2\n", "graph.txt:3: the edge names an op that is not in the file (got 'nod2')"),
-        ("\tnode1 -- node2\n", "\tnode1 -- node2\n\tnode1 -- node2\n", "graph.txt:4: the edge stands already on line 3"),
         (
             "\tnode1 -- node2\n",
             "\tnode1 -- node2\n\tnode2 -- node1\n",
             "graph.txt: edges: the ops form a cycle (got 'node1 -> node2')",
         ),
-        ("\tnode1 -- node2\n", "\tnode2 -- node2\n", "graph.txt: edges: the ops form a cycle (got 'node2')"),
+        (
+            "node1 -- Linear(8, 8) -- forward_compute_time=10.0",
+            "node1 -- Linear(8, 8) -- forward_compute_time=fast",
+            "graph.txt:1: node1.forward_compute_time: must be a number (got 'fast')",
+        ),
     ],
 )
-def test_a_malformed_line_is_told_by_its_number_and_a_cycle_by_its_ops(planned, spoil, old, new, message):
+def test_a_malformed_profile_is_told_by_line_and_op(planned, spoil, old, new, message):
+    """One of each kind; the reader's own tests hold the others."""
     spoil("graph.txt", old, new)
     assert planned().startswith(message)
-
-
-@pytest.mark.parametrize(
-    ("value", "message"),
-    [
-        ("-1.0", "must be finite and not negative (got '-1.0')"),
-        ("nan", "must be finite and not negative (got 'nan')"),
-        ("inf", "must be finite and not negative (got 'inf')"),
-        ("fast", "must be a number (got 'fast')"),
-        ("", "must be a number (got '')"),
-    ],
-)
-def test_a_time_that_cannot_be_is_told_by_line_and_op(planned, work, value, message):
-    text = (work / "graph.txt").read_text().replace("forward_compute_time=10.0", f"forward_compute_time={value}")
-    (work / "graph.txt").write_text(text)
-    assert planned() == f"graph.txt:1: node1.forward_compute_time: {message}"
-
-
-def test_an_unknown_field_of_an_op_is_told_with_the_nearest(planned, work):
-    text = (work / "graph.txt").read_text().replace("activation_size", "activation_sise")
-    (work / "graph.txt").write_text(text)
-    message = "graph.txt:1: node1.activation_sise: unknown field (got 'activation_sise'); did you mean 'activation_size'?"
-    assert planned() == message
 
 
 def test_a_job_that_takes_no_time_is_refused(planned, work):
@@ -94,13 +73,6 @@ def test_a_job_that_takes_no_time_is_refused(planned, work):
     [
         ("{", "config.json:1: not valid JSON: Expecting property name enclosed in double quotes"),
         ("[1]", "config.json: neither a saved job graph (op_names) nor a model configuration (model_type)"),
-        (
-            {"model_type": "gpt3"},
-            "config.json: model_type: unsupported model type; supported are bert, gpt2, gpt_neox, llama, mistral, "
-            "mixtral (got 'gpt3')",
-        ),
-        ({"model_type": "gpt2"}, "config.json: n_embd: the key is missing"),
-        ({"model_type": "gpt2", "n_embd": "wide"}, "config.json: n_embd: must be a positive whole number (got 'wide')"),
         ({"model_type": "gpt2", "n_embd": 8, "n_layer": 10**9}, "config.json: n_layer: must be 10000 at most (got 1000000000)"),
     ],
 )
@@ -138,39 +110,7 @@ def test_a_cluster_that_is_not_there_is_told_with_the_nearest(planned, cluster, 
             "num_devices: 0",
             "5: topology.num_devices: must be at least 1: a cluster has at least one device (got 0)",
         ),
-        (
-            "num_devices: 2",
-            "num_devices: -1",
-            "5: topology.num_devices: must be at least 1: a cluster has at least one device (got -1)",
-        ),
-        (
-            "num_devices: 2",
-            "num_devices: two",
-            "5: topology.num_devices: must be a whole number",
-        ),
-        ("num_devices: 2", "num_devices: true", "5: topology.num_devices: must be a number (got True)"),
-        ("num_devices: 2", "num_devices:", "5: topology.num_devices: must be a whole number, not null"),
         ("num_devices: 2", "num_devices: 99999999", "5: topology.num_devices: input should be less than or equal to 65536"),
-        (
-            "num_devices: 2",
-            "num_device: 2",
-            "5: topology.num_device: unknown key (got 'num_device'); did you mean 'num_devices'?",
-        ),
-        (
-            "kind: single-host",
-            "kind: singlehost",
-            "3: topology.kind: not a valid kind (got 'singlehost'); did you mean 'single-host'?",
-        ),
-        ("  kind: single-host\n", "", "3: topology.kind: the key is missing"),
-        ("latency_us: 1.0", "latency_us: -1.0", "8: topology.latency_us: input should be greater than or equal to 0 (got -1.0)"),
-        ("100.0", ".nan", "7: topology.bandwidth_gbytes_per_s: input should be a finite number (got 'nan')"),
-        ("100.0", "0", "7: topology.bandwidth_gbytes_per_s: input should be greater than 0 (got 0)"),
-        ("name: pair\n", "name: pair\nname: two\n", "2: name: the key stands twice"),
-        (
-            "device: a100",
-            "device: a10",
-            " device: unknown device type (got 'a10'); valid: a100, a800, b200, h100, h200, h800, l40s, v100",
-        ),
         ("device: a100", "device: [a100]", "2: device: must be a mapping of keys (got ['a100'])"),
         ("device: a100\n", "", "1: device: the key is missing"),
         ("name: pair", "name: $(reboot)", "1: name: string should match pattern"),
@@ -209,12 +149,8 @@ def test_a_deadline_that_nothing_meets_is_told_with_the_fastest(planned):
 @pytest.mark.parametrize(
     ("policy", "message"),
     [
-        ("maxx", "no such policy, run folder or file (got 'maxx'); did you mean 'max'?"),
         ("", "--policy: must not be empty (is a variable of the shell not set?) (got '')"),
-        ("fixed-3", "no block of 3 devices; degrees are 1, 2 (got 'fixed-3')"),
         ("max@best", "max@best: unknown placement rule (got 'best'); did you mean 'best-fit'?"),
-        ("best-fixed", "is chosen on the validation episodes of an evaluation; name a degree, as in fixed-4 (got 'best-fixed')"),
-        ("best-fixed@x", "best-fixed@x: unknown placement rule (got 'x'); valid: aligned, best-fit, fastest, first-fit"),
         ("shipped:quikstart", "no such shipped policy (got 'quikstart'); did you mean 'quickstart'?"),
         ("graph.txt", "graph.txt: is truncated or not a file of tensors"),
     ],

@@ -11,19 +11,16 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
-@pytest.mark.parametrize(
-    ("file", "message"),
-    [
+def test_a_result_file_that_cannot_be_is_refused(refused, work, command):
+    (work / "folder").mkdir()
+    for file, message in (
         ("missing/result.json", "--json: no such folder (got 'missing')"),
         ("folder", "--json: is a folder, a file is wanted (got 'folder')"),
         (".", "--json: is a folder, a file is wanted (got '.')"),
         ("graph.txt/result.json", "--json: no such folder (got 'graph.txt')"),
         ("", "--json: needs a name (got '')"),
-    ],
-)
-def test_a_result_file_that_cannot_be_is_refused(refused, work, command, file, message):
-    (work / "folder").mkdir()
-    assert refused(*command, "--json", file) == message
+    ):
+        assert refused(*command, "--json", file) == message
 
 
 def test_a_trace_file_that_cannot_be_is_refused(refused):

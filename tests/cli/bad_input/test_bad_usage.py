@@ -63,20 +63,11 @@ def test_numbers_of_an_evaluation_are_checked(refused, arguments, message):
     ("change", "message"),
     [
         ("seed", "--set: must read key=value (got 'seed')"),
-        ("", "--set: must read key=value (got '')"),
-        ("=1", "--set: must read key=value (got '=1')"),
         ("sed=1", "--set: sed: unknown key (got 'sed'); did you mean 'seed'?"),
-        ("ppo.epoch=1", "--set: ppo.epoch: unknown key (got 'epoch'); did you mean 'epochs'?"),
-        ("ppo.epoch.s=1", "--set: ppo.epoch: unknown key (got 'epoch'); did you mean 'epochs'?"),
         ("seed=[1", "--set: the value is not valid YAML (got 'seed=[1')"),
-        ("seed=", "--set: seed: must be a whole number, not null"),
-        ("seed=true", "--set: seed: must be a number (got True)"),
-        ("seed=-1", "--set: seed: input should be greater than or equal to 0 (got -1)"),
-        ("ppo.clip=.nan", "--set: ppo.clip: input should be a finite number (got 'nan')"),
         ("ppo.minibatch=7", "--set: ppo: num_envs x rollout_steps (16) must be a multiple of minibatch (7)"),
         ("name.first=x", "--set: 'name' holds a value, not keys (got 'name.first=x')"),
         ("name=../x", "--set: name: string should match pattern '^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$' (got '../x')"),
-        ("device=tpu", "--set: device: not a valid choice (got 'tpu'); valid: auto, cpu, cuda"),
     ],
 )
 def test_a_wrong_change_is_blamed_on_its_option(refused, change, message):

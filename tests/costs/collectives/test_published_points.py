@@ -56,8 +56,8 @@ def test_bus_bandwidths_that_others_measured(cluster, operation, payload, publis
 
 
 @pytest.mark.parametrize("name", ["nccl", "measured", "rail"])
-@pytest.mark.parametrize("operation", collectives.OPERATIONS)
 @pytest.mark.parametrize("cluster", ["toy", "ramp-4x4x4", "clos-256-4to1", "host-8"])
-def test_every_kind_of_cluster_gets_a_price(cluster, name, operation):
+def test_every_kind_of_cluster_gets_a_price(cluster, name):
     network = RankNetwork(load_cluster(f"preset:{cluster}"), np.arange(4))
-    assert 0 < collectives.price(operation, network, np.arange(4), 1e6, name).seconds < 1
+    for operation in collectives.OPERATIONS:
+        assert 0 < collectives.price(operation, network, np.arange(4), 1e6, name).seconds < 1, operation

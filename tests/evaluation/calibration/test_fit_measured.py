@@ -55,6 +55,12 @@ def by_the_model(*, quick=False, **constants):
     return MeasuredKernels(**HEADER, items=timed)
 
 
+def kept(path, measured):
+    """The path of a file that holds it as JSON, which is read sooner than YAML."""
+    path.write_text(json.dumps(to_data(measured)))
+    return path
+
+
 @pytest.fixture(scope="module")
 def of_truth(tmp_path_factory):
     path = tmp_path_factory.mktemp("measured") / "truth.yaml"
@@ -62,8 +68,18 @@ def of_truth(tmp_path_factory):
     return path
 
 
-def test_constants_that_made_the_figures_are_found_again(of_truth):
-    found = calibrate(of_truth)
+@pytest.fixture(scope="module")
+def fitted(of_truth):
+    return calibrate(of_truth)
+
+
+@pytest.fixture(scope="module")
+def h100():
+    return validate("h100")
+
+
+def test_constants_that_made_the_figures_are_found_again(fitted):
+    found = fitted
     assert {name: getattr(found.constants, name) for name in FITTED} == pytest.approx(TRUTH, rel=0.01)
     assert found.constants.calibrated
     errors = [summary(rows)["max_relative_error"] for rows in (*found.fitted.values(), *found.left_out.values())]
@@ -113,9 +129,8 @@ def test_devices_of_the_same_processor_take_its_shares_less_surely(name):
     assert ours["uncertainty"] > measured["uncertainty"]
 
 
-def test_whole_layers_are_met_that_nothing_was_fitted_on(tmp_path):
-    found = validate("h100")
-    told = found.summary()
+def test_whole_layers_are_met_that_nothing_was_fitted_on(tmp_path, h100):
+    told = h100.summary()
     fused = [told[f"{LAYER}fused attention, {side}"]["mean_relative_error"] for side in ("forward", "backward")]
     assert max(fused) < 0.06
     # Of the unfused ones the softmax of PyTorch is slower than the kernels that the constant stands for.
@@ -149,54 +164,45 @@ def test_where_every_layer_waits_for_the_host_nothing_is_judged(tmp_path, capsys
     assert "few.yaml: holds no pass through a layer that tells of the device" in capsys.readouterr().err
 
 
-def test_what_was_fitted_is_written_and_read_again(of_truth, tmp_path, capsys):
-    out = tmp_path / "mine.yaml"
-    assert cli.run_command_line(["calibrate", "kernels", str(of_truth), "--out", str(out), "--json", "-"]) == 0
+def test_what_was_fitted_to_a_json_file_is_written_and_read_again(of_truth, fitted, tmp_path, capsys):
+    """The file of measured kernels may be JSON, which is the same data."""
+    given, out = kept(tmp_path / "truth.json", read(of_truth)), tmp_path / "mine.yaml"
+    assert cli.run_command_line(["calibrate", "kernels", str(given), "--out", str(out), "--json", "-"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["constants"] == settings.load(KernelSettings, out).model_dump()
-    assert settings.load(KernelSettings, out) == calibrate(of_truth).constants
+    assert settings.load(KernelSettings, out) == fitted.constants
 
 
-def test_the_picture_is_the_same_for_the_same_figures_and_shows_each_product(tmp_path, capsys):
-    found = validate("h100")
-    drawn = kernels_svg(found)
-    assert drawn == kernels_svg(found)
-    assert found.measured.gpu in drawn
-    assert cli.run_command_line(["validate", "kernels", "h100", "--plot", str(tmp_path / "k.svg")]) == 0
+def test_the_picture_is_the_same_for_the_same_figures_and_shows_each_product(tmp_path, capsys, h100):
+    drawn = kernels_svg(h100)
+    assert h100.measured.gpu in drawn
+    options = ["--plot", str(tmp_path / "k.svg"), "--max-mean-error", "0.25"]
+    assert cli.run_command_line(["validate", "kernels", "h100", *options]) == 0
     assert (tmp_path / "k.svg").read_text() == drawn
     assert cli.run_command_line(["validate", "kernels", "h100", "--plot", str(tmp_path / "k.png")]) == 2
     assert "--plot: the name must end in .svg" in capsys.readouterr().err
 
 
-def test_a_file_without_products_can_be_drawn(tmp_path):
-    whole = read("h100")
-    write(tmp_path / "layers.yaml", whole.model_copy(update={"items": whole.of("layer")}))
-    assert "whole layers" in kernels_svg(validate(tmp_path / "layers.yaml"))
-
-
-def test_measured_kernels_may_be_json(of_truth, tmp_path, capsys):
-    (tmp_path / "truth.json").write_text(json.dumps(to_data(read(of_truth))))
-    assert cli.run_command_line(["calibrate", "kernels", str(tmp_path / "truth.json"), "--json", "-"]) == 0
-    assert json.loads(capsys.readouterr().out)["constants"] == calibrate(of_truth).constants.model_dump()
+def test_a_file_without_products_can_be_drawn(tmp_path, h100):
+    layers = h100.measured.model_copy(update={"items": h100.measured.of("layer")})
+    assert "whole layers" in kernels_svg(validate(kept(tmp_path / "layers.json", layers)))
 
 
 def test_constants_that_end_at_their_bounds_are_told(tmp_path, capsys):
     # An L40S has a third of an H100's peaks: no share of them is so fast.
-    write(tmp_path / "l40s.yaml", by_the_model().model_copy(update={"device": "l40s", "num_multiprocessors": 142}))
-    assert cli.run_command_line(["calibrate", "kernels", str(tmp_path / "l40s.yaml")]) == 0
+    path = kept(tmp_path / "l40s.json", by_the_model().model_copy(update={"device": "l40s", "num_multiprocessors": 142}))
+    assert cli.run_command_line(["calibrate", "kernels", str(path)]) == 0
     assert "note: memory_efficiency ends where it can go no further; are the peaks of l40s" in capsys.readouterr().out
 
 
 def test_too_large_errors_of_layers_end_with_1(capsys):
-    assert cli.run_command_line(["validate", "kernels", "h100", "--max-mean-error", "0.25"]) == 0
     assert cli.run_command_line(["validate", "kernels", "h100", "--max-mean-error", "0.06"]) == 1
     assert "layer, unfused attention, forward: mean error" in capsys.readouterr().out
 
 
 def test_a_device_without_constants_of_its_own_gets_its_own_multiprocessors(tmp_path):
     measured = by_the_model(**TRUTH).model_copy(update={"device": "l40s", "num_multiprocessors": 142})
-    write(tmp_path / "l40s.yaml", measured)
-    constants = calibrate(tmp_path / "l40s.yaml").constants
+    constants = calibrate(kept(tmp_path / "l40s.json", measured)).constants
     assert (constants.device, constants.num_multiprocessors, constants.calibrated) == ("l40s", 142, True)
 
 

@@ -52,10 +52,15 @@ DRAWINGS = {
 }
 
 
+@pytest.fixture(scope="module")
+def drawn():
+    return {name: draw() for name, draw in DRAWINGS.items()}
+
+
 # --- bars, histograms, learning curve ---
 
 
-def test_the_same_data_gives_the_same_bytes_in_another_process_with_another_style(tmp_path):
+def test_the_same_data_gives_the_same_bytes_in_another_process_with_another_style(tmp_path, drawn):
     (tmp_path / "matplotlibrc").write_text("font.size: 31\nlines.linewidth: 9\nsvg.hashsalt: other\naxes.facecolor: red\n")
     code = (
         "from meshwright.evaluation.plots import charts as plots\n"
@@ -66,7 +71,7 @@ def test_the_same_data_gives_the_same_bytes_in_another_process_with_another_styl
     )
     command = [sys.executable, "-c", code]
     other = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True, encoding="utf-8").stdout
-    assert other == "".join(draw() for draw in DRAWINGS.values()) + charts.learning_curve_svg(CURVE, {"min": 0.2})
+    assert other == "".join(drawn.values()) + charts.learning_curve_svg(CURVE, {"min": 0.2})
 
 
 def test_drawing_leaves_no_state_in_matplotlib():
@@ -79,25 +84,25 @@ def test_drawing_leaves_no_state_in_matplotlib():
 
 
 @pytest.mark.parametrize("name", DRAWINGS)
-def test_the_policy_that_blocks_least_stands_first(name):
-    found = [text for text in texts(DRAWINGS[name]()) if text in {r["policy"] for r in ROWS}]
+def test_the_policy_that_blocks_least_stands_first(drawn, name):
+    found = [text for text in texts(drawn[name]) if text in {r["policy"] for r in ROWS}]
     assert found == ["mine", "best-fixed@best-fit (fixed-8@best-fit)", "max"]
 
 
-def test_every_blocking_rate_and_interval_is_printed_in_percent():
-    found = texts(charts.blocking_svg(ROWS))
+def test_every_blocking_rate_and_interval_is_printed_in_percent(drawn):
+    found = texts(drawn["blocking"])
     assert {"6.3", "[5.3, 7.3]", "13.2", "[12.2, 14.2]", "26.4", "[25.4, 27.4]"} <= set(found)
     assert "blocking rate (% of jobs after warm-up)" in found
 
 
-def test_learned_policies_alone_are_drawn_in_the_learned_colour():
+def test_learned_policies_alone_are_drawn_in_the_learned_colour(drawn):
     legend, learned = 1, 1
-    assert charts.blocking_svg(ROWS).count(f"fill: {style.LEARNED}") == legend + learned
+    assert drawn["blocking"].count(f"fill: {style.LEARNED}") == legend + learned
 
 
-def test_reasons_add_up_to_what_was_turned_away():
+def test_reasons_add_up_to_what_was_turned_away(drawn):
     # max: 0.75 x 26.4 = 19.8 and 0.25 x 26.4 = 6.6 percent
-    found = texts(charts.reasons_svg(ROWS))
+    found = texts(drawn["reasons"])
     assert {"19.8", "6.6", "26.4", "13.2", "6.3"} <= set(found)
     assert {reason.word for reason in style.REASONS} <= set(found)
 
@@ -114,7 +119,7 @@ def test_no_two_of_the_first_32_graphs_look_alike():
 
 
 @pytest.mark.parametrize("name", DRAWINGS)
-@pytest.mark.parametrize("count", [0, 1, 2, 25])
+@pytest.mark.parametrize("count", [0, 1, 25])
 def test_any_number_of_policies_is_drawn_and_named(name, count):
     rows = [
         row(f"cheapest-feasible@best-fit {i}", 0.03 * i, degrees={str(d): 1 / 60 for d in range(2, 122, 2)}) for i in range(count)
@@ -123,14 +128,8 @@ def test_any_number_of_policies_is_drawn_and_named(name, count):
 
 
 @pytest.mark.parametrize("name", DRAWINGS)
-def test_a_hostile_name_stays_text(name):
-    found = texts(DRAWINGS[name]([row(HOSTILE, 0.5), *ROWS]))
-    assert HOSTILE.replace("\x00", "?") in found
-
-
-@pytest.mark.parametrize("name", DRAWINGS)
-def test_a_policy_that_places_no_job_is_drawn(name):
-    assert "nobody" in texts(DRAWINGS[name]([row("nobody", 1.0, degrees={"1": 0.0})]))
+def test_a_policy_that_places_no_job_is_drawn_and_its_hostile_name_stays_text(name):
+    assert HOSTILE.replace("\x00", "?") in texts(DRAWINGS[name]([row(HOSTILE, 1.0, degrees={"1": 0.0})]))
 
 
 def test_a_policy_without_a_figure_comes_last():
@@ -146,11 +145,11 @@ def test_a_very_long_name_is_cut_in_the_middle():
     assert cut.endswith("zzz")
 
 
-def test_identifiers_of_two_drawings_differ():
+def test_identifiers_of_two_drawings_differ(drawn):
     def identifiers(svg):
         return {element.get("id") for element in ElementTree.fromstring(svg).iter()} - {None}
 
-    found = [identifiers(draw()) for draw in DRAWINGS.values()]
+    found = [identifiers(drawing) for drawing in drawn.values()]
     assert all(found)
     assert sum(map(len, found)) == len(set.union(*found))
 
@@ -175,11 +174,12 @@ def bound(name, mean):
     return row(name, mean, "reference") | nothing
 
 
-def test_a_reference_is_drawn_as_what_it_is_and_only_where_it_has_figures():
+def test_a_reference_is_drawn_as_what_it_is_and_only_where_it_has_figures(drawn):
     rows = [*ROWS, bound("linear-programme", 0.02)]
-    assert texts(charts.blocking_svg(ROWS)).count("knows all arrivals beforehand: no policy") == 0
-    assert texts(charts.blocking_svg(rows)).count("knows all arrivals beforehand: no policy") == 1
-    assert f"stroke: {style.REFERENCE}" in charts.blocking_svg(rows)
+    with_bound = charts.blocking_svg(rows)
+    assert texts(drawn["blocking"]).count("knows all arrivals beforehand: no policy") == 0
+    assert texts(with_bound).count("knows all arrivals beforehand: no policy") == 1
+    assert f"stroke: {style.REFERENCE}" in with_bound
     for draw in (charts.reasons_svg, charts.degrees_svg, charts.shapes_svg, charts.rules_svg, curves.completion_svg):
         assert "linear-programme" not in " ".join(texts(draw(rows)))
 
@@ -191,12 +191,12 @@ def test_one_episode_has_no_whiskers():
     assert "10.0" in found
 
 
-def test_jobs_that_run_at_the_end_are_a_reason_where_they_count_as_blocked():
+def test_jobs_that_run_at_the_end_are_a_reason_where_they_count_as_blocked(drawn):
     cut_off = row("max", 0.2)
     cut_off["outcomes"] = {"accepted": 0.8, "no free device": 0.15, style.RUNNING.word: 0.05}
-    assert style.RUNNING.word in texts(charts.reasons_svg([cut_off]))
-    assert style.RUNNING.word not in texts(charts.reasons_svg(ROWS))
-    assert "20.0" in texts(charts.reasons_svg([cut_off]))
+    found = texts(charts.reasons_svg([cut_off]))
+    assert {style.RUNNING.word, "20.0"} <= set(found)
+    assert style.RUNNING.word not in texts(drawn["reasons"])
 
 
 def test_shapes_stand_in_the_order_of_the_decision_space():

@@ -38,8 +38,8 @@ def one_set(*jobs, number=0):
 @pytest.fixture(scope="module")
 def shared():
     """A small set in which links are shared."""
-    drawn = next(found for number in range(100) if len((found := draw(2, number)).jobs) == 2 and simulated(found).jobs)
-    return simulated(drawn)
+    drawn = (found for number in range(100) if len((found := draw(2, number)).jobs) == 2)
+    return next(played for found in drawn if (played := simulated(found)).jobs)
 
 
 def test_sets_are_legal_and_the_same_again():

@@ -21,7 +21,7 @@ from .readers import replay
 
 def layout_plan_of(name, devices=None, **changed):
     graph = zoo_graph(name, batch_size=8)
-    layout = Layout(**({"micro_batch": 1, "global_batch": 4 * changed.get("dp", 1)} | changed))
+    layout = Layout(**({"micro_batch": 1, "global_batch": 2 * changed.get("dp", 1)} | changed))
     devices = np.arange(layout.world) if devices is None else devices
     return layout_plan(Job(graph, 1), CLUSTER, layout, place(CLUSTER, devices))
 
@@ -130,7 +130,7 @@ def test_a_sender_that_waits_for_its_transfer_waits_for_its_own_node():
 
 
 def test_ranks_that_are_numbered_otherwise_keep_their_numbers():
-    graph, layout = zoo_graph("gpt2-small", batch_size=8), Layout(tp=2, pp=2, micro_batch=1, global_batch=4)
+    graph, layout = zoo_graph("gpt2-small", batch_size=8), Layout(tp=2, pp=2, micro_batch=1, global_batch=2)
     plans = [
         layout_plan(Job(graph, 1), CLUSTER, layout, place(CLUSTER, np.array(devices)), order=order)
         for order, devices in (("tp-cp-dp-pp", [0, 1, 2, 3]), ("pp-tp-cp-dp", [0, 2, 1, 3]))

@@ -92,15 +92,18 @@ def canonical(layout):
     return layout.model_copy(update=changes)
 
 
-@cache
 def brute_force(shape, world, batch, wires, capacity_bytes):
     """Seconds and bytes of every canonical layout that fits, in its best order: ``{layout: (step_s, memory_bytes)}``."""
+    return {layout: figures for layout, figures in _priced(shape, world, batch, wires).items() if figures[1] <= capacity_bytes}
+
+
+@cache
+def _priced(shape, world, batch, wires):
     pricers = {order: Pricer(A100, wires, order=order) for order in ORDERS}
     found = {}
     for layout in {canonical(layout) for layout in every_layout(shape, world, batch)}:
         orders = [order for order in ORDERS if is_regular(layout, wires.devices_per_host, order)]
         work = describe(shape, layout, LENGTH)
-        memory_bytes = peak_memory(work)[1].total
-        if orders and memory_bytes <= capacity_bytes:
-            found[layout] = (min(pricers[order].step_s(work) for order in orders), memory_bytes)
+        if orders:
+            found[layout] = (min(pricers[order].step_s(work) for order in orders), peak_memory(work)[1].total)
     return found

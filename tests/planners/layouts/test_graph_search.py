@@ -58,7 +58,7 @@ def combinations_of(n, k):
     return ((0, *inner, n) for inner in combinations(range(1, n), k - 1))
 
 
-@draws(4, suppress_health_check=[HealthCheck.too_slow])
+@draws(2, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 10_000), st.integers(3, 6), st.sampled_from([80e9, 6e9, 3.5e9]))
 def test_the_best_layout_is_that_of_brute_force(seed, num_ops, capacity):
     graph, wires = drawn(seed, num_ops), group_network(CLUSTER)
@@ -155,17 +155,17 @@ def test_a_micro_batch_is_a_share_of_the_batch_that_was_profiled():
         ),
         ({"keep": "pp=3"}, r"no layout of drawn-1 is legal on 4 devices"),
         ({"batch": 7, "keep": "dp=4"}, r"batch: no layout of drawn-1 is legal"),
-        ({"capacity": 1e9}, r"memory: no layout of drawn-1 fits 4 devices; closest is .* where a device has 1\.0 GB"),
+        ({"capacity": 1e8}, r"memory: no layout of drawn-1 fits 4 devices; closest is .* where a device has 0\.1 GB"),
     ],
 )
 def test_what_cannot_be_found_is_refused(rest, told):
     with pytest.raises(PlanError, match=told):
-        search(drawn(1, 6), **rest).run([4])
+        search(drawn(1, 4), **rest).run([4])
 
 
 def test_the_work_of_what_was_found_is_what_was_priced():
-    one = search(drawn(3, 6), top=None)
-    for found in one.run([4]).ranking[:5]:
+    one = search(drawn(3, 5), top=5)
+    for found in one.run([4]).ranking:
         work = one.work(found.layout, found.order)
         assert GraphPricer(A100, one.wires, 1.0, found.order).step_s(work) == found.step_s
         assert graph_peak_memory(work)[1].total == found.memory_bytes

@@ -1,5 +1,7 @@
 """The search against brute force, and the laws on which its pruning rests."""
 
+from functools import cache
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,7 +23,7 @@ from meshwright.plans import Layout
 from meshwright.plans.rank_order import ORDERS
 
 from ...costs.uneven import drawn_matrix
-from ...draws import draws
+from ...draws import FACTOR, draws
 from .small_layouts import A100, GPT, LENGTH, MIXTURE, PAIRS, brute_force, canonical, every_layout
 
 ROOMY, TIGHT = 80e9, 1.568e9
@@ -31,7 +33,12 @@ WIDE = shape_of(
     {"model_type": "gpt2", "n_embd": 2048, "n_layer": 4, "n_head": 16, "n_positions": 1024, "vocab_size": 1024}, name="wide"
 )
 
-CASES = [pytest.param(GPT, 4, 4, ROOMY, marks=pytest.mark.slow), (GPT, 4, 2, TIGHT), (MIXTURE, 4, 2, ROOMY)]
+CASES = [
+    (GPT, 4, 2, TIGHT),
+    (MIXTURE, 2, 2, ROOMY),
+    pytest.param(GPT, 4, 4, ROOMY, marks=pytest.mark.slow),
+    pytest.param(MIXTURE, 4, 2, ROOMY, marks=pytest.mark.slow),
+]
 
 
 def search(shape, worlds, batch, capacity_bytes, top=10, wires=PAIRS, keep="", **more):
@@ -74,7 +81,7 @@ def test_equal_layouts_are_listed_once_and_are_equal():
     pricer = Pricer(A100, PAIRS)
     twins = [layout for layout in every_layout(GPT, 4, 2) if canonical(layout) != layout]
     assert len(twins) > 100
-    for layout in twins:
+    for layout in twins[:: max(1, round(4 / FACTOR))]:
         works = [describe(GPT, one, LENGTH) for one in (layout, canonical(layout))]
         assert pricer.step_s(works[0]) == pytest.approx(pricer.step_s(works[1]), rel=1e-12)
         if layout.zero == canonical(layout).zero or layout.zero < 3:
@@ -112,18 +119,20 @@ FABRICS = {
     "RAMP": (group_network(load_cluster("preset:ramp-4x4x2")), 8),
     "matrix": (group_network(drawn_matrix(1, devices_per_host=2)), 8),
 }
-LAYOUTS = {
-    (shape.name, name): list(LayoutSpace(shape, LENGTH, 8, wires.devices_per_host).layouts(world))
-    for shape in (GPT, MIXTURE)
-    for name, (wires, world) in FABRICS.items()
-}
+
+
+@cache
+def layouts_on(shape, name):
+    """All that a search tries on one of the networks."""
+    wires, world = FABRICS[name]
+    return list(LayoutSpace(shape, LENGTH, 8, wires.devices_per_host).layouts(world))
 
 
 @draws(75)
 @given(data=st.data(), shape=st.sampled_from([GPT, MIXTURE]), name=st.sampled_from(sorted(FABRICS)))
 def test_no_bound_is_above_the_price_in_any_rank_order(data, shape, name):
     wires, world = FABRICS[name]
-    layout = data.draw(st.sampled_from(LAYOUTS[shape.name, name]))
+    layout = data.draw(st.sampled_from(layouts_on(shape, name)))
     space = LayoutSpace(shape, LENGTH, 8, wires.devices_per_host)
     orders = space.rank_orders(layout, wires)
     if not orders:
@@ -144,7 +153,7 @@ def test_no_bound_is_above_the_price_in_any_rank_order(data, shape, name):
 @draws(75)
 @given(data=st.data(), shape=st.sampled_from([GPT, MIXTURE]))
 def test_no_layout_of_a_node_is_leaner_than_its_leanest_and_memory_grows_with_the_micro_batch(data, shape):
-    layout = data.draw(st.sampled_from(LAYOUTS[shape.name, "hosts of four"]))
+    layout = data.draw(st.sampled_from(layouts_on(shape, "hosts of four")))
 
     def memory_bytes(**changes):
         return peak_memory(describe(shape, layout.model_copy(update=changes), LENGTH))[1].total

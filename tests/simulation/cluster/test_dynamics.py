@@ -44,7 +44,7 @@ def at_random(seed, eager):
     return choose
 
 
-@draws(3)
+@draws(2)
 @given(seed=seeds, eager=eagerness)
 def test_every_candidate_of_an_episode_is_the_one_that_brute_force_finds(scenario, seed, eager):
     arrivals = arrivals_of(scenario, seed)

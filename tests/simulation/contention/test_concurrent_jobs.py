@@ -145,7 +145,7 @@ def test_no_jobs_take_no_time():
 # --- the kernel and its reference ---
 
 
-@draws(250)
+@draws(100)
 @given(seeds)
 def test_the_kernel_equals_the_exact_reference(seed):
     jobs, cluster = drawn_jobs(seed)

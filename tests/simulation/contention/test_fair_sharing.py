@@ -16,7 +16,7 @@ from meshwright.errors import ClusterError, GraphError
 from meshwright.simulation.contention import fair_sharing
 from meshwright.simulation.contention.flows import Flows
 
-from ...draws import draws
+from ...draws import cases, draws
 from ...oracles import fair_sharing_reference
 
 
@@ -226,13 +226,13 @@ def lexicographic_rates(bandwidth, paths):
     return [fixed[i] for i in range(f)]
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_the_rates_are_those_of_a_linear_programme(seed):
-    rng = np.random.default_rng(seed)
-    bandwidth = rng.integers(1, 30, 5).astype(float)
-    paths = [rng.choice(5, rng.integers(1, 4)).tolist() for _ in range(7)]
-    wanted = lexicographic_rates(bandwidth.tolist(), paths)
-    np.testing.assert_allclose(rates(links_of(*bandwidth), paths), wanted, rtol=1e-6)
+def test_the_rates_are_those_of_a_linear_programme():
+    for seed in cases(6):
+        rng = np.random.default_rng(seed)
+        bandwidth = rng.integers(1, 30, 5).astype(float)
+        paths = [rng.choice(5, rng.integers(1, 4)).tolist() for _ in range(7)]
+        wanted = lexicographic_rates(bandwidth.tolist(), paths)
+        np.testing.assert_allclose(rates(links_of(*bandwidth), paths), wanted, rtol=1e-6)
 
 
 # Flows on the preset clos-64-4to1 with all latencies zero: source, target, megabytes, start, finish. The finishes are

@@ -121,7 +121,7 @@ def test_only_what_hangs_on_the_hash_seed_has_a_looser_tolerance(compared):
 
 
 @pytest.mark.reference
-@pytest.mark.parametrize("distribution", ["A", "D"])
+@pytest.mark.parametrize("distribution", ["A", pytest.param("D", marks=pytest.mark.slow)])
 def test_the_statistics_of_two_policies(reference, tmp_path, distribution):
     told = json.loads((reference / "pacml" / "reference.json").read_text())
     kept = {name: told["ten_seed_statistics"][distribution][name] for name in ("acceptable_jct", "fixed4")}

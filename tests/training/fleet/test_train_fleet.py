@@ -23,11 +23,11 @@ CONFIG = {
     "method": "fleet",
     "name": "tiny",
     "benchmark": "tiny.yaml",
-    "total_steps": 1024,
-    "validate_every_steps": 256,
+    "total_steps": 512,
+    "validate_every_steps": 128,
     "num_validation_seeds": 2,
     "imitation": {"rule": "sjf", "decisions": 1000, "epochs": 1, "minibatch": 200},
-    "ppo": {"num_envs": 4, "rollout_steps": 64, "minibatch": 128, "epochs": 1},
+    "ppo": {"num_envs": 4, "rollout_steps": 32, "minibatch": 64, "epochs": 1},
     "network": {"width": 8},
 }
 
@@ -55,7 +55,7 @@ def test_a_run_leaves_its_stages(run):
     assert run.imitated.is_file()
     assert run.checkpoint.is_file()
     rows = json.loads(run.learning_curve.read_text())
-    assert [row["steps"] for row in rows] == [0, 256, 512, 768, 1024]
+    assert [row["steps"] for row in rows] == [0, 128, 256, 384, 512]
     assert rows[0]["explained"] <= 1
     assert rows[0]["cross_entropy"] > 0
 
@@ -85,7 +85,7 @@ def test_imitation_learns_to_act_as_the_rule(fleet):
     torch.manual_seed(0)
     env = FleetVecEnv(fleet, 8, 0, scale=0.1)
     network = FleetActor(FleetNetworkSettings(width=16), fleet)
-    made = ImitationSettings(rule="sjf", decisions=6000, epochs=8, minibatch=64, smoothing=0.0)
+    made = ImitationSettings(rule="sjf", decisions=3000, epochs=6, minibatch=128, learning_rate=1e-2, smoothing=0.0)
     found = imitate(network, env, made, 0.98, lambda share: None)
     rule, same = fleet_rule("sjf", fleet.problem), []
     seen = env.reset()
