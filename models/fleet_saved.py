@@ -164,4 +164,5 @@ def _drawn(batch: FleetBatch, num_actions: int) -> NDArray[np.float64]:
     mixed = key[:, None] + np.arange(1, num_actions + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
-    return (mixed ^ (mixed >> np.uint64(31))) / 2.0**64
+    found: NDArray[np.float64] = (mixed ^ (mixed >> np.uint64(31))) / 2.0**64
+    return found

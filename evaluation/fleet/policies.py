@@ -23,7 +23,8 @@ from ...envs.fleet.reward import reward_weights
 from ...errors import PolicyError, nearest
 from ...planners.fleet.playing import choose_at_random, play_at_random, play_rule
 from ...planners.fleet.rollout import FleetRollout
-from ...planners.fleet.rule_kernel import FleetRule, choose
+from ...planners.fleet.rule import FleetRule
+from ...planners.fleet.rule_kernel import choose
 from ...planners.fleet.rules import BEST_FIXED_ENTRY, BEST_REFUSAL, fleet_rule, nearest_rule
 from ...planners.rules import NAMES
 from ...planning.policies import OWN

@@ -31,7 +31,7 @@ _SHORTEST_RESTART = 2.0  # pixels
 _NICE = (1.0, 2.0, 5.0)
 
 
-class Curve(NamedTuple):
+class PanelLine(NamedTuple):
     """A line of a panel.
 
     Attributes:
@@ -46,7 +46,7 @@ class Curve(NamedTuple):
     y: NDArray[np.float64]
 
 
-def curves_svg(name: str, title: str, curves: Sequence[Curve], axes_names: tuple[str, str], *, is_log: bool = False) -> str:
+def curves_svg(name: str, title: str, curves: Sequence[PanelLine], axes_names: tuple[str, str], *, is_log: bool = False) -> str:
     """Curves in one frame, their legend above it.
 
     Args:

@@ -20,7 +20,7 @@ from ..fleet.policies import fleet_player
 from ..fleet.tables import COLUMNS, MORE_COLUMNS, fleet_cells
 from ..metrics import PERCENTILES
 from ..plots.curves import looks_of
-from ..plots.fleet_panels import Curve, curves_svg, hosts_svg, links_svg
+from ..plots.fleet_panels import PanelLine, curves_svg, hosts_svg, links_svg
 from ..plots.gantt import Window
 from ..plots.style import MUTED
 from .html import escaped_text, figure, page, table
@@ -166,11 +166,11 @@ def _over_time(found: FleetEvaluation, episodes: Sequence[WatchedEpisode]) -> li
         ("num_held", "Devices held, % (the rest is free)", 100.0 / devices),
     ):
         curves = [
-            Curve(one.policy, look, middle, scale * one.timeline.mean_in(getattr(one.timeline, name), bounds_s))
+            PanelLine(one.policy, look, middle, scale * one.timeline.mean_in(getattr(one.timeline, name), bounds_s))
             for one, look in zip(episodes, looks, strict=True)
         ]
         if name == "num_held":
-            curves.append(Curve(f"all {devices} devices", (MUTED, ":"), middle[[0, -1]], np.full(2, 100.0)))
+            curves.append(PanelLine(f"all {devices} devices", (MUTED, ":"), middle[[0, -1]], np.full(2, 100.0)))
         svgs.append(curves_svg(name, title, curves, (f"time since the episode began ({unit})", title.partition(" (")[0].lower())))
     return svgs
 
@@ -231,7 +231,7 @@ def _times(found: FleetEvaluation) -> list[str]:
         ("starts", "Wait for the first start", "start_s"),
     ):
         curves = [
-            Curve(row["policy"], look, *_reached(found.records[row["policy"]], until, found.fleet.settings.counted))
+            PanelLine(row["policy"], look, *_reached(found.records[row["policy"]], until, found.fleet.settings.counted))
             for row, look in zip(rows, looks, strict=True)
         ]
         svgs.append(curves_svg(name, title, curves, ("minutes", "% of counted jobs"), is_log=True))

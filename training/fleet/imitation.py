@@ -29,7 +29,7 @@ def imitate(
         network: changed in place.
         env: from its start.
         chosen: constants.
-        discount: of later rewards, per mean time between two arrivals.
+        discount: of later rewards, for as much as the environment says has elapsed.
         progress: called with the share that is done.
 
     Returns:

@@ -47,7 +47,10 @@ class FleetTrainSettings(settings.Settings):
         reward_scale: what the benchmark's rewards are multiplied by, so that values are about 1.
         reward_most: scaled rewards beyond this are cut to it.
         imitation: the first stage; null: none.
-        ppo: constants of the second stage; its discounts are per mean time between two arrivals, see `timed_buffer`.
+        ppo: constants of the second stage.
+        discounted_by: whether its ``discount`` and ``gae_lambda`` are per mean time between two arrivals (see `timed_buffer`), or per
+            decision.
+        spread_starts: whether training begins at places spread over an episode, or with empty clusters.
         network: widths.
     """
 
@@ -64,4 +67,6 @@ class FleetTrainSettings(settings.Settings):
     reward_most: float = Field(default=3.0, gt=0)
     imitation: ImitationSettings | None = ImitationSettings()
     ppo: PPOSettings = PPOSettings()
+    discounted_by: Literal["time", "decision"] = "time"
+    spread_starts: bool = True
     network: FleetNetworkSettings = FleetNetworkSettings()

@@ -85,7 +85,15 @@ def train_fleet(
     torch.set_num_threads(chosen.num_threads)
     torch.manual_seed(chosen.seed)
     _check_something_to_learn(chosen, fleet)
-    env = FleetVecEnv(fleet, chosen.ppo.num_envs, chosen.seed, scale=chosen.reward_scale, most=chosen.reward_most)
+    env = FleetVecEnv(
+        fleet,
+        chosen.ppo.num_envs,
+        chosen.seed,
+        scale=chosen.reward_scale,
+        most=chosen.reward_most,
+        by_time=chosen.discounted_by == "time",
+        spreads=chosen.spread_starts,
+    )
     model = _model(chosen, env, fleet)
     key = files.digest(chosen.model_dump(exclude={"name", "num_threads"}), fleet.digest)
     restored = fleet_checkpoint.load(run.checkpoint, key) if resume and run.checkpoint.exists() else None
@@ -120,7 +128,7 @@ def _network(model: MaskablePPO) -> FleetActor:
 
 def _model(chosen: FleetTrainSettings, env: FleetVecEnv, fleet: Fleet) -> MaskablePPO:
     made_of = {"network": chosen.network, "fleet": fleet}
-    buffer = TimedRolloutBuffer, {"env": env}
+    buffer = (TimedRolloutBuffer, {"env": env}) if chosen.discounted_by == "time" else None
     model = make_ppo(FleetPolicy, env, chosen.ppo, made_of, total_steps=chosen.total_steps, seed=chosen.seed, buffer=buffer)
     model.set_logger(Logger(None, []))
     return model

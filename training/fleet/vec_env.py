@@ -35,8 +35,8 @@ TO_COME = 2 * len(WINDOWS)
 class FleetVecEnv(VecEnv):
     """``e`` episodes, each begun anew when it is over.
 
-    After a reset they stand at places that are spread over an episode, up to which a rule has played, so that no update sees only
-    clusters that fill or only such that empty.
+    After a reset they may stand at places that are spread over an episode, up to which a rule has played, so that no update sees
+    only clusters that fill or only such that empty.
 
     Args:
         fleet: what is played.
@@ -45,18 +45,31 @@ class FleetVecEnv(VecEnv):
         scale: what rewards are multiplied by.
         most: rewards beyond this are cut to it, so that a few jobs that were given a hundred times too few devices do not drown
             what the others tell.
+        by_time: whether ``elapsed`` is the time, or 1.
+        spreads: whether a reset spreads the episodes.
 
     Attributes:
         elapsed: time that passed in the latest step of each episode, in mean times between two arrivals, ``(e,)``.
     """
 
-    def __init__(self, fleet: Fleet, num_envs: int, seed: int, *, scale: float = 1.0, most: float = np.inf) -> None:
+    def __init__(
+        self,
+        fleet: Fleet,
+        num_envs: int,
+        seed: int,
+        *,
+        scale: float = 1.0,
+        most: float = np.inf,
+        by_time: bool = True,
+        spreads: bool = True,
+    ) -> None:
         self.batch = FleetBatch(fleet, num_envs, reward_scale=scale)
         self._rngs = [np.random.default_rng([seed, number]) for number in range(num_envs)]
         self._actions = np.zeros(num_envs, np.int64)
         self._starts = np.ones(num_envs, np.bool_)
         self._most = most
-        self.elapsed = np.zeros(num_envs)
+        self.elapsed = np.ones(num_envs)
+        self._by_time, self._spreads = by_time, spreads
         self._to_come = np.zeros((num_envs, TO_COME), np.float32)
         space = spaces.Dict({**observation_space(fleet).spaces, "to_come": spaces.Box(0.0, 1.0, (TO_COME,), np.float32)})
         super().__init__(num_envs, space, spaces.Discrete(fleet.problem.num_actions))
@@ -67,7 +80,8 @@ class FleetVecEnv(VecEnv):
         rule = fleet_rule("sjf+backfill", fleet.problem)
         for e, rng in enumerate(self._rngs):
             self.batch.reset(e, rng)
-            _advance(fleet.problem, state, e, rule, e * fleet.settings.num_jobs // self.num_envs)
+            if self._spreads:
+                _advance(fleet.problem, state, e, rule, e * fleet.settings.num_jobs // self.num_envs)
         self.batch.observe()
         self._starts[:] = True
         return self.seen()
@@ -104,7 +118,8 @@ class FleetVecEnv(VecEnv):
         """Carry them out; what is over begins anew."""
         before_s = self.batch.state.now_s.copy()
         rewards, over = self.batch.step(self._actions)
-        self.elapsed = (self.batch.state.now_s - before_s) / self.batch.fleet.mean_interarrival_s
+        if self._by_time:
+            self.elapsed = (self.batch.state.now_s - before_s) / self.batch.fleet.mean_interarrival_s
         for e in np.flatnonzero(over).tolist():
             self.batch.reset(e, self._rngs[e])
         self._starts = over.copy()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple, Protocol, get_args
+from typing import Protocol, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,8 +27,10 @@ from ..work.operations import Message
 from .lanes import ALONE, Lane, PlacedGroups, PlacedLayout, Stand, regular_lane
 from .rank_groups import IN_PASSES, group_size
 from .regular_groups import Group, boundary_groups, group_of, groups_of, is_regular
+from .uplinks import AS_WIDE_AS_CARDS, Uplinks
 
 __all__ = [
+    "AS_WIDE_AS_CARDS",
     "FabricNetwork",
     "Group",
     "GroupNetwork",
@@ -68,46 +70,6 @@ class GroupNetwork(Protocol):
     def devices_per_host(self) -> int:
         """Devices of a host."""
         ...
-
-
-class Uplinks(NamedTuple):
-    """What leaf switches carry to the spines.
-
-    Attributes:
-        hosts_per_leaf: hosts below one leaf switch, or one set of rails.
-        oversubscription: bandwidth into a leaf's hosts over bandwidth into its spines.
-    """
-
-    hosts_per_leaf: int = 1
-    oversubscription: float = 1.0
-
-    @classmethod
-    def of(cls, cluster: Cluster) -> Uplinks:
-        """The uplinks of a cluster; as fast as the cards where it has no leaf switches."""
-        topology = cluster.topology
-        if isinstance(topology, ClosTopology) and topology.oversubscription > 1:
-            return cls(topology.hosts_per_leaf, topology.oversubscription)
-        return AS_WIDE_AS_CARDS
-
-    def share(self, group: Group, devices_per_host: int, operation: Operation) -> float:
-        """Share of the cards' bandwidth that remains while all groups along an axis send to other hosts at once.
-
-        Of ``k`` hosts below a leaf each sends to the one ``d`` hosts on: ``min(d, k)`` of them across the spines, over uplinks
-        that carry ``k`` hosts' cards divided by the oversubscription. In an all-to-all each of them sends to all hosts of its
-        group, as much to each. A group that fills whole leaves sends nothing across. Of a transfer between two stages the ranks'
-        leaves are not known, so that a share of it is assumed to go across.
-        """
-        hosts, k = group.size // group.per_host, self.hosts_per_leaf
-        apart = max(1, group.stride // devices_per_host) if group.per_host == 1 else 1
-        if self.oversubscription <= 1 or hosts <= 1 or (k % (hosts * apart) == 0 and operation != "send_recv"):
-            return 1.0
-        across = min(apart, k) / k
-        if operation == "all_to_all":
-            across = (hosts - min(hosts, max(1, k // apart))) / (hosts - 1)
-        return min(1.0, 1.0 / (self.oversubscription * across)) if across else 1.0
-
-
-AS_WIDE_AS_CARDS = Uplinks()
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from ...compiled import njit
 from ...simulation.fleet import dynamics
 from ...simulation.fleet.state import FleetProblem, FleetState, Total, new_state
-from .rule_kernel import FleetRule, best_action, choose, start_action
+from .rule import FleetRule
+from .rule_kernel import best_action, choose, start_action
 
 MOST_TRIALS = 24
 """Actions that are tried at most before each decision."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ...errors import PolicyError, nearest
 from ...simulation.fleet.state import FleetProblem
-from .rule_kernel import EntryRule, FleetRule, JobOrder, PlacementChoice
+from .rule import EntryRule, FleetRule, JobOrder, PlacementChoice
 
 BASES: dict[str, tuple[JobOrder, EntryRule, bool]] = {
     "fifo": (JobOrder.FIFO, EntryRule.REQUESTED, False),

@@ -1,0 +1,75 @@
+"""What a rule of a fleet is made of: an order of jobs, which entry each gets, and where."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+from ...numba_records import by_reference
+
+
+class JobOrder(IntEnum):
+    """Which job comes first.
+
+    ``FIFO`` by arrival; ``SJF`` the least work, ``SRTF`` the least work left, both in device-seconds of the entry that wastes
+    least; ``EDF`` the earliest deadline; ``LAS`` those that have held fewer device-seconds than a limit, then the others, by
+    arrival within each (two queues of Gu et al., "Tiresias", 2019).
+    """
+
+    FIFO = 0
+    SJF = 1
+    SRTF = 2
+    EDF = 3
+    LAS = 4
+
+
+class EntryRule(IntEnum):
+    """Which entry a job gets.
+
+    ``REQUESTED`` the fastest on the devices that its user asks for; ``FIXED`` the fastest on one number of devices for all, or
+    the next smaller that the job can use; ``FASTEST`` of all that fit now; ``LEAST_DEVICE_SECONDS`` the cheapest that fits now;
+    ``FAIR_SHARE`` the fastest within an equal share of the cluster among the jobs in it (shares by goodput, as Qiao et al.,
+    "Pollux", 2021, with our own speeds); ``MARGINAL_GAIN`` free devices go one doubling after the other to the offered job
+    whose remaining time falls most per device (Peng et al., "Optimus", 2018).
+    """
+
+    REQUESTED = 0
+    FIXED = 1
+    FASTEST = 2
+    LEAST_DEVICE_SECONDS = 3
+    FAIR_SHARE = 4
+    MARGINAL_GAIN = 5
+
+
+class PlacementChoice(IntEnum):
+    """Where: by one rule first and the others where it finds no hosts, or where the sum of all slowdowns is least."""
+
+    PACKED = 0
+    SPREAD = 1
+    NEAREST = 2
+    LEAST_INTERFERENCE = 3
+
+
+@by_reference
+class FleetRule(NamedTuple):
+    """A rule.
+
+    Attributes:
+        order: `JobOrder`.
+        entry: `EntryRule`.
+        degree: of ``FIXED``, an index into the degrees.
+        placement: `PlacementChoice`.
+        backfills: whether jobs behind one that cannot start may.
+        preempts: whether running jobs are paused or resized in rounds.
+        service_limit_device_s: of ``LAS``.
+        most_work_device_s: jobs with more of it, in the entry that wastes least, are never started.
+    """
+
+    order: int
+    entry: int
+    degree: int
+    placement: int
+    backfills: bool
+    preempts: bool
+    service_limit_device_s: float
+    most_work_device_s: float
