@@ -48,8 +48,8 @@ class FleetTrainSettings(settings.Settings):
         reward_most: scaled rewards beyond this are cut to it.
         imitation: the first stage; null: none.
         ppo: constants of the second stage.
-        discounted_by: whether its ``discount`` and ``gae_lambda`` are per mean time between two arrivals (see `timed_buffer`), or per
-            decision.
+        discounted_by: whether its ``discount`` and ``gae_lambda`` are per mean time between two arrivals (see `timed_buffer`), or
+            per decision.
         spread_starts: whether training begins at places spread over an episode, or with empty clusters.
         network: widths.
     """

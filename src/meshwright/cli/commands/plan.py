@@ -137,7 +137,7 @@ def plan_job(
 
 def _is_of_fleet(policy: str) -> bool:
     """Whether a policy is the file, or the run folder, of one that was trained on a fleet."""
-    if not Path(policy).exists() or Path(policy).suffix == ".json":
+    if not Path(policy).is_dir() and Path(policy).suffix != ".pt":
         return False
     from ...models.fleet_saved import is_of_fleet
 
