@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from ..envs.fleet.fleet import Fleet
-from ..envs.fleet.observation import CANDIDATE, CONTEXT, ENTRY, HOST, OFFER, RUNNING, TRUNK, observer
+from ..envs.fleet.observation import CANDIDATE, CONTEXT, ENTRY, HOST, OFFER, RUNNING, TRUNK, observer, trunk_members
 from .network import begin_small
 from .settings import FleetNetworkSettings
 
@@ -55,7 +55,7 @@ class MenuTensors(nn.Module):
         self.register_buffer("entry", torch.as_tensor(entry), persistent=False)
         self.register_buffer("is_there", torch.as_tensor(there), persistent=False)
         self.register_buffer("choice", torch.as_tensor(choice, dtype=torch.float32), persistent=False)
-        self.register_buffer("member", torch.as_tensor(observer(fleet).member.T.copy()), persistent=False)
+        self.register_buffer("member", torch.as_tensor(trunk_members(problem.network).T.copy()), persistent=False)
         self.num_pauses = problem.visible_running
         self.num_actions = problem.num_actions
         self.first_pause = problem.first_pause

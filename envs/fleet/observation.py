@@ -97,14 +97,12 @@ class FleetObserver(NamedTuple):
         features: what candidates tell.
         best_step_s: of each type, ``(t,)``.
         entry: features of each entry, ``(E, len(ENTRY))``.
-        member: which hosts are below each trunk, ``(r, m)``.
     """
 
     duration_s: float
     features: int
     best_step_s: NDArray[np.float64]
     entry: NDArray[np.float32]
-    member: NDArray[np.float32]
 
 
 @by_reference
@@ -136,7 +134,8 @@ class FleetObservations(NamedTuple):
 def new_observations(fleet: Fleet, num_episodes: int) -> FleetObservations:
     """Empty arrays."""
     problem, e = fleet.problem, num_episodes
-    m, r, v, a = problem.num_hosts, len(trunk_members(problem.network)), problem.num_offers, problem.num_actions
+    network = problem.network
+    m, r, v, a = problem.num_hosts, network.num_trunks or network.num_groups, problem.num_offers, problem.num_actions
     u = min(MAX_RUNNING_TOLD, problem.max_running)
 
     def floats(*shape: int) -> NDArray[np.float32]:
@@ -171,7 +170,7 @@ def trunk_members(network: FleetNetwork) -> NDArray[np.float32]:
 
 def observer(fleet: Fleet) -> FleetObserver:
     """What of a fleet never changes."""
-    menu, problem = fleet.problem.menu, fleet.problem
+    menu = fleet.problem.menu
     least = np.where(np.isfinite(menu.step_s), menu.step_s, np.inf).min(axis=(1, 2, 3))
     kind = np.repeat(np.arange(fleet.num_types), np.diff(menu.first_entry))
     best = np.array([least[kind == t].min() for t in range(fleet.num_types)])
@@ -192,7 +191,7 @@ def observer(fleet: Fleet) -> FleetObserver:
     )
     features = ("none", "analytic", "simulated").index(fleet.settings.candidate_features)
     told = np.ascontiguousarray(np.clip(entry, 0, 1), np.float32)
-    return FleetObserver(fleet.mean_duration_s, features, best, told, trunk_members(problem.network))
+    return FleetObserver(fleet.mean_duration_s, features, best, told)
 
 
 @njit
@@ -228,18 +227,19 @@ def _observe_hosts(problem, state, e, observer, out):  # type: ignore[no-untyped
         row[6] = network.host_type[host] / max(1, problem.menu.step_s.shape[1] - 1)
     for i in range(state.num_built[e] if is_building else 0):
         out.hosts[e, state.built[e, i], 4] = 1.0
+    out.trunks[e] = 0.0
+    for host in range(num_hosts):
+        group = network.host_group[host]
+        for trunk in (group, network.num_groups + network.group_site[group]):
+            if trunk < out.trunks.shape[1]:  # a single site has no trunk
+                out.trunks[e, trunk, 0] += out.hosts[e, host, 0]
+                out.trunks[e, trunk, 1] += out.hosts[e, host, 1]
+                out.trunks[e, trunk, 5] += 1.0
     for trunk in range(out.trunks.shape[1]):
         row = out.trunks[e, trunk]
-        row[:] = 0.0
-        count = 0
-        for host in range(num_hosts):
-            if observer.member[trunk, host] > 0.0:
-                count += 1
-                row[0] += out.hosts[e, host, 0]
-                row[1] += out.hosts[e, host, 1]
-        row[0] /= count
-        row[1] /= count
-        row[5] = count / num_hosts
+        row[0] /= row[5]
+        row[1] /= row[5]
+        row[5] /= num_hosts
         if network.num_trunks > 0:
             up = 2 * (num_hosts + trunk)
             row[2], row[3] = min(1.0, state.load[e, up] / 2), min(1.0, state.load[e, up + 1] / 2)

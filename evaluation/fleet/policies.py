@@ -29,6 +29,7 @@ from ...planners.fleet.rules import BEST_FIXED_ENTRY, BEST_REFUSAL, fleet_rule, 
 from ...planners.rules import NAMES
 from ...planning.policies import OWN
 from ...simulation.fleet import dynamics
+from ...simulation.fleet.state import Total
 from .bounds import BOUND
 
 REFUSALS = (0, 1, 2, 3, 4, 6, 8, 12, 16)
@@ -189,7 +190,7 @@ def fleet_player(spec: str, fleet: Fleet) -> FleetPlayer:
         return RandomPlayer()
     if spec.startswith(ROLLOUT):
         rule = fleet_rule(spec.removeprefix(ROLLOUT), fleet.problem, fleet.work_device_s)
-        return RolloutPlayer(FleetRollout(fleet.problem, fleet.settings.num_jobs, rule, reward_weights(fleet)))
+        return RolloutPlayer(FleetRollout(fleet.problem, fleet.settings.num_jobs, rule, reward_weights(fleet)[: len(Total) + 1]))
     if is_rule(spec):
         return RulePlayer(_rule(spec, fleet))
     if not Path(spec).exists():

@@ -10,7 +10,7 @@ from gymnasium.utils.env_checker import check_env
 from meshwright.envs.fleet.batch import FleetBatch
 from meshwright.envs.fleet.benchmark import load_fleet_benchmark
 from meshwright.envs.fleet.env import FleetEnv
-from meshwright.envs.fleet.observation import CANDIDATE, CONTEXT, HOST, OFFER, RUNNING, TRUNK
+from meshwright.envs.fleet.observation import CANDIDATE, CONTEXT, HOST, OFFER, RUNNING, TRUNK, trunk_members
 from meshwright.envs.fleet.reward import usual_step_s
 from meshwright.errors import ConfigError, PolicyError
 from meshwright.planners.fleet.rules import fleet_rule
@@ -79,7 +79,7 @@ def test_rewards_of_deadlines_sum_to_jobs_in_time_less_all_others(small_file):
         assert sum(rewards) == pytest.approx(2.0 * in_time - len(record.deadline_s), abs=1e-4)
 
 
-@pytest.mark.parametrize("rule", ["sjf", "edf:fixed-4+backfill", "least-device-seconds@spread"])
+@pytest.mark.parametrize("rule", ["sjf", "edf:fixed-4+backfill", "least-device-seconds@spread", "least-interference+backfill"])
 def test_a_rule_that_picks_hosts_one_by_one_starts_the_same_jobs_on_the_same_hosts(small_file, rule):
     started = []
     for placements in ("[packed, spread]", "[construct]"):
@@ -95,6 +95,14 @@ def test_a_rule_that_picks_hosts_one_by_one_starts_the_same_jobs_on_the_same_hos
                 owners.append(batch.state.owner[0].tolist())
         started.append((owners, batch.state.start_s[0].tolist(), batch.state.entry[0].tolist()))
     np.testing.assert_equal(*started)
+
+
+def test_a_trunk_tells_the_means_of_the_hosts_below_it(small_fleet):
+    members = trunk_members(small_fleet.problem.network)
+    for seen, *_ in play(FleetEnv(fleet=small_fleet), 7):
+        means = members @ seen["hosts"][:, :2] / members.sum(axis=1, keepdims=True)
+        np.testing.assert_allclose(seen["trunks"][:, :2], means, rtol=1e-6)
+        np.testing.assert_allclose(seen["trunks"][:, 5], members.mean(axis=1), rtol=1e-6)
 
 
 def test_an_impossible_action_counts_as_passing_and_is_told(env):

@@ -32,7 +32,7 @@ class FleetRollout:
         problem: whose episodes it plays.
         num_jobs: of an episode.
         rule: that goes on after the first action.
-        weights: of each of the totals, of a second that passes, and two that are not read, ``(9,)``.
+        weights: what a trial pays for each of the totals and for a second that passes, ``(7,)``.
     """
 
     def __init__(self, problem: FleetProblem, num_jobs: int, rule: FleetRule, weights: NDArray[np.float64]) -> None:
@@ -92,7 +92,7 @@ def _paid(problem, trial, action, rule, weights):  # type: ignore[no-untyped-def
     dynamics.act(problem, trial, 0, action)
     while not trial.is_over[0]:
         dynamics.act(problem, trial, 0, choose(problem, trial, 0, rule))
-    paid = weights[-3] * trial.now_s[0]
+    paid = weights[-1] * trial.now_s[0]
     if weights[Total.BLOCKED] == 0.0:
         paid -= REFUSAL * (trial.totals[0, Total.BLOCKED] + trial.num_waiting[0])
     for i in range(trial.totals.shape[1]):

@@ -111,25 +111,20 @@ def best_action(problem, state, e, rule, place, d):  # type: ignore[no-untyped-d
             if not state.can_act[e, action] or (problem.rule[choice] == PlacementRule.CONSTRUCT and not must_build):
                 continue
             if must_build:
-                step_s = _to_build(problem, state, e, rule, entry, job, hosts)
-                if step_s == np.inf:
-                    continue
+                value = _to_build(problem, state, e, rule, entry, job, hosts)
             else:
-                step_s = choice_step_s(problem, state, e, number, entry, choice)
-            value = step_s
+                value = choice_step_s(problem, state, e, number, entry, choice)
+                if rule.placement == PlacementChoice.LEAST_INTERFERENCE:
+                    degree = menu.degree[entry]
+                    part = find_hosts(
+                        problem, state.free[e], state.load[e], degree, problem.rule[choice], problem.rule_type[choice], hosts
+                    )
+                    if part > 0:
+                        value *= _interference(problem, state, e, entry, hosts, degree // part, part, value)
+                elif problem.rule[choice] != rule.placement:
+                    value *= 1.0 + 1e-3 if problem.rule[choice] == PlacementRule.NEAREST else 1e6
             if rule.entry == EntryRule.LEAST_DEVICE_SECONDS:
-                value = step_s * menu.degree[entry]
-            if must_build:
-                pass
-            elif rule.placement == PlacementChoice.LEAST_INTERFERENCE:
-                degree = menu.degree[entry]
-                part = find_hosts(
-                    problem, state.free[e], state.load[e], degree, problem.rule[choice], problem.rule_type[choice], hosts
-                )
-                if part > 0:
-                    value *= _interference(problem, state, e, entry, hosts, degree // part, part, step_s)
-            elif problem.rule[choice] != rule.placement:
-                value *= 1.0 + 1e-3 if problem.rule[choice] == PlacementRule.NEAREST else 1e6
+                value *= menu.degree[entry]
             if value < least:
                 best, least = action, value
     return best
@@ -159,9 +154,11 @@ def _pick(problem, state, e, rule):  # type: ignore[no-untyped-def]
 
 @njit
 def _to_build(problem, state, e, rule, entry, job, hosts):  # type: ignore[no-untyped-def]
-    """Write the hosts that a rule picks for an entry, of the device type and by the placement that are best; the step there.
+    """Write the hosts that a rule picks for an entry, of the device type and by the placement that are best.
 
-    Infinite where there are none, or where the job would end after its deadline by itself.
+    Returns:
+        Seconds of a step there, by ``LEAST_INTERFERENCE`` times what it costs all; infinite where there are no hosts, or where
+        the job would end after its deadline by itself.
     """
     degree = problem.menu.degree[entry]
     part = largest_part(problem.network.devices_per_host, degree)
@@ -172,7 +169,7 @@ def _to_build(problem, state, e, rule, entry, job, hosts):  # type: ignore[no-un
     for i in range(state.num_hosts[e, state.place[e, job]] if state.place[e, job] >= 0 else 0):
         free[state.hosts[e, state.place[e, job], i]] += state.part[e, state.place[e, job]]
     found = np.empty(problem.max_hosts, np.int64)
-    best_s, least = np.inf, np.inf
+    least = np.inf
     looks_at_all = rule.placement == PlacementChoice.LEAST_INTERFERENCE
     for placement in (PlacementRule.PACKED, PlacementRule.SPREAD):
         if not looks_at_all and (placement == PlacementRule.SPREAD) != (rule.placement == PlacementChoice.SPREAD):
@@ -187,9 +184,9 @@ def _to_build(problem, state, e, rule, entry, job, hosts):  # type: ignore[no-un
                 continue
             value = step_s * _interference(problem, state, e, entry, found, need, part, step_s) if looks_at_all else step_s
             if value < least:
-                best_s, least = step_s, value
+                least = value
                 hosts[:need] = found[:need]
-    return best_s
+    return least
 
 
 @njit
