@@ -1,9 +1,12 @@
 """The script that starts a command on every host through a remote shell and ends as they end.
 
 Its status is 0 where every host ended well, else that of the first host seen to fail; then the others are ended too. It
-asks the shell which of its children still run, and takes the status of each that does not by its own number: ``wait -n``
-would tell of a failure at once, but before bash 5.3 it loses children that end together, and a job that had succeeded
-everywhere ended with 127. What the script uses is in bash 4.2.
+asks which of its children still run, and takes the status of each that does not by its own number: ``wait -n`` would tell
+of a failure at once, but before bash 5.3 it loses children that end together, and a job that had succeeded everywhere ended
+with 127. Once its traps are set, the script substitutes no command: a signal that came at a substitution ended 32 of 4,000
+scripts of bash 5.2.15 with another status, and without substitutions the script also hears more of them. Of signals sent on
+two busy cores right after the last host's start, that bash still lost 14 in 46,000, and heard the next. What the script
+uses is in bash 4.2.
 """
 
 from __future__ import annotations
@@ -21,7 +24,8 @@ def script(head: str, *, starts: str, rows: str, columns: str, command: str, pre
             are passed over.
         columns: how ``read`` takes such a line apart, ending in the names of the columns; the first is ``host``.
         command: shell lines that set ``command`` to the words that the host's shell runs, quoted for it. They find
-            ``host``, the other columns, ``node`` (the host's number) and ``there`` (the script's folder, quoted).
+            ``host``, the other columns, ``node`` (the host's number) and ``there`` (the script's folder, quoted), and
+            substitute no command.
         prepare: shell lines that are run once before; they find ``here``, the script's folder, too.
     """
     return f"""#!/bin/bash
@@ -38,8 +42,8 @@ read -r -a remote <<<"${{REMOTE_SHELL:-ssh}}"
 node=0
 hosts=()
 pids=()
-# Not the pids noted below: a signal may come before the last one is.
-trap 'kill $(jobs -rp) 2>/dev/null || true' EXIT
+# The last one too, which may not be noted yet. From here on no command is substituted: bash may mistake a signal then.
+trap 'kill ${{pids[@]+"${{pids[@]}}"}} ${{!-}} 2>/dev/null || true' EXIT
 trap 'exit 129' HUP
 trap 'exit 130' INT
 trap 'exit 143' TERM
@@ -56,9 +60,8 @@ done <"$here/{rows}"
 left=$node
 pauses=(0.01 0.02 0.05 0.1 0.2 0.5 1)
 while [ "$left" -gt 0 ]; do
-  running=$'\\n'$(jobs -rp)$'\\n'
   for node in "${{!pids[@]}}"; do
-    case "$running" in *$'\\n'"${{pids[node]}}"$'\\n'*) continue ;; esac
+    if kill -0 "${{pids[node]}}" 2>/dev/null; then continue; fi
     status=0
     wait "${{pids[node]}}" || status=$?
     unset "pids[node]"
