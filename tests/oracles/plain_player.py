@@ -49,6 +49,7 @@ class PlainPlayer:
         self.blocks = [frozenset(self.space.block(i).tolist()) for i in range(self.space.num_blocks)]
         self.neighbours = [[j for j, other in enumerate(self.blocks) if block & other] for block in self.blocks]
         self.weight = [1.0 / int((self.space.degree == d).sum()) for d in range(len(self.space.degrees))]
+        self.degree = self.space.degree.tolist()
         self.jobs: list[PlacedJob] = []
         self.queue: list[int] = []
         self.outcome: dict[int, Outcome] = {}
@@ -84,6 +85,7 @@ class PlainPlayer:
         """Block and time of each candidate, which of them can be placed, and the reason if none is taken."""
         now, allowed = self.now, self.allowed(k)
         free_at = [self.free_at(block) for block in self.blocks]
+        frees = {self.free_at(frozenset([d])) for d in range(self.scenario.cluster.num_devices)}
         found, feasible_at_all = [(-1, np.inf)], False
         for degree in range(len(self.space.degrees)):
             options = []
@@ -94,7 +96,7 @@ class PlainPlayer:
                     if free_at[b] <= now:
                         options.append((b, time))
             for rule in self.scenario.settings.placement_rules:
-                scores = [self.score(rule, b, time, free_at) for b, time in options]
+                scores = [self.score(rule, b, time, free_at, frees) for b, time in options]
                 found.append(options[scores.index(min(scores))] if options else (-1, np.inf))
         num_rules = len(self.scenario.settings.placement_rules)
         can_place = [True]
@@ -107,12 +109,10 @@ class PlainPlayer:
         elif not feasible_at_all:
             reason = Outcome.DEADLINE
         else:
-            devices = range(self.scenario.cluster.num_devices)
-            is_any_free = any(self.free_at(frozenset([d])) <= now for d in devices)
-            reason = Outcome.NO_BLOCK if is_any_free else Outcome.NO_DEVICE
+            reason = Outcome.NO_BLOCK if min(frees) <= now else Outcome.NO_DEVICE
         return found, can_place, reason
 
-    def score(self, rule, b, time, free_at):
+    def score(self, rule, b, time, free_at, frees):
         if rule == "first-fit":
             return 0.0
         if rule == "fastest":
@@ -120,8 +120,7 @@ class PlainPlayer:
         if rule == "best-fit":
             return self.lost_weight(b, free_at, self.now)
         horizon = 16 * self.scenario.workload.mean_interarrival_s
-        devices = [self.free_at(frozenset([d])) for d in range(self.scenario.cluster.num_devices)]
-        moments = [self.now, *sorted({t for t in devices if self.now < t < self.now + horizon})]
+        moments = [self.now, *sorted({t for t in frees if self.now < t < self.now + horizon})]
         until, lost = self.now + min(time, horizon), 0.0
         for begin, end in zip(moments, [*moments[1:], math.inf], strict=True):
             if begin < until:
@@ -130,11 +129,11 @@ class PlainPlayer:
 
     def lost_weight(self, b, free_at, moment):
         """Weight of the blocks that are free by a moment and that block b is in the way of, degree by degree."""
-        total = 0.0
-        for degree in range(len(self.space.degrees)):
-            lost = sum(self.space.degree[j] == degree and free_at[j] <= moment for j in self.neighbours[b])
-            total += self.weight[degree] * lost
-        return total
+        lost = [0] * len(self.weight)
+        for j in self.neighbours[b]:
+            if free_at[j] <= moment:
+                lost[self.degree[j]] += 1
+        return sum((weight * number for weight, number in zip(self.weight, lost, strict=True)), 0.0)
 
     def take(self, k, block, time):
         preempted_at = self.now + exponential_s(self.mean_preemption_s, self.seed, PREEMPTION, k, 0)

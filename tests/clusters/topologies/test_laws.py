@@ -13,6 +13,8 @@ from meshwright.clusters import Cluster
 from meshwright.clusters.blocks import blocks
 from meshwright.clusters.symmetry import classes, pair_signature, signatures
 
+from ...draws import draws
+
 """Machines that run several things at once are no failure."""
 
 bandwidths = st.floats(0.5, 1000.0)
@@ -106,6 +108,7 @@ def pairs(cluster: Cluster) -> tuple[np.ndarray, np.ndarray]:
     return ids[:, None], ids[None, :]
 
 
+@draws(8)
 @given(topologies)
 def test_the_narrowest_link_and_the_sum_of_latencies_on_each_path_are_what_the_arrays_say(topology):
     cluster = cluster_of(topology)
@@ -118,6 +121,7 @@ def test_the_narrowest_link_and_the_sum_of_latencies_on_each_path_are_what_the_a
             assert latency[a, b] == pytest.approx(cluster.links.latency_s[path].sum(), rel=1e-12)
 
 
+@draws(10)
 @given(topologies)
 def test_a_path_runs_from_the_source_to_the_target_without_a_gap_and_without_a_link_twice(topology):
     cluster = cluster_of(topology)
@@ -189,6 +193,7 @@ def test_any_changed_figure_changes_the_digest_and_names_do_not(topology, data):
     assert renamed.device_name(0) == "x0/0"
 
 
+@draws(10)
 @given(topologies, st.integers(1, 20))
 def test_blocks_are_distinct_sets_of_distinct_devices(topology, size):
     cluster = cluster_of(topology)

@@ -10,6 +10,8 @@ from meshwright.costs import collectives
 from meshwright.costs.network import RankNetwork
 from meshwright.costs.phases import alone_s
 
+from ...draws import draws
+
 STAGED = ["all_reduce", "all_gather", "reduce_scatter", "all_to_all"]
 
 
@@ -84,6 +86,7 @@ def test_the_best_number_of_chunks_worked_by_hand(dgx, size, best):
 
 
 @pytest.mark.parametrize("operation", STAGED)
+@draws(8)
 @given(payload=st.floats(1, 1e11), n=st.integers(2, 64))
 def test_both_networks_are_never_slower_than_one_after_the_other(dgx, operation, payload, n):
     network = RankNetwork(dgx, np.arange(n))

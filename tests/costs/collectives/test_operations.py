@@ -145,7 +145,7 @@ def test_nothing_is_faster_than_its_fullest_links(name, operation, payload, n, s
     assert model.time_s(network, ranks, payload, operation) >= sending_s * (1 - 1e-9)
 
 
-@draws(100)
+@draws(50)
 @given(st.sampled_from(["auto", *SWITCHED]), operations, payloads, st.floats(0, 1e10), st.integers(1, 16))
 def test_more_bytes_never_take_less_time(dgx, name, operation, payload, more, n):
     less_s, more_s = (seconds(name, dgx, range(n), size, operation) for size in (payload, payload + more))

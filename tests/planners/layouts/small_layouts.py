@@ -38,8 +38,13 @@ PAIRS = HostNetwork(2, 300e9, 25e9)
 """Hosts of two devices with one card."""
 
 
+@cache
 def every_layout(shape, world, batch):
     """All legal layouts whatever they are worth, twins included, from nothing but the keys' ranges."""
+    return tuple(_every_layout(shape, world, batch))
+
+
+def _every_layout(shape, world, batch):
     degrees = range(1, world + 1)
     for tp, cp, pp, dp in product(degrees, repeat=4):
         if tp * cp * pp * dp != world:

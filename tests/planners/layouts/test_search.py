@@ -128,7 +128,7 @@ def layouts_on(shape, name):
     return list(LayoutSpace(shape, LENGTH, 8, wires.devices_per_host).layouts(world))
 
 
-@draws(75)
+@draws(25)
 @given(data=st.data(), shape=st.sampled_from([GPT, MIXTURE]), name=st.sampled_from(sorted(FABRICS)))
 def test_no_bound_is_above_the_price_in_any_rank_order(data, shape, name):
     wires, world = FABRICS[name]

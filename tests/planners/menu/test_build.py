@@ -186,7 +186,7 @@ def test_the_representative_placement_has_so_many_devices_a_host_and_hosts_a_gro
     assert PlacementClass(0, 2, 2) in places
 
 
-@draws(30)
+@draws(8)
 @given(st.sampled_from([2, 4, 8, 16, 32]), st.randoms(use_true_random=False))
 def test_every_placement_on_an_uneven_tree_has_a_representative_of_its_class(degree, random):
     cluster = load_cluster("preset:uneven-64")

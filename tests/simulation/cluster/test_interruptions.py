@@ -14,7 +14,7 @@ from meshwright.simulation.cluster.dynamics import Outcome
 from meshwright.simulation.cluster.records import record
 from meshwright.simulation.cluster.scenario import ScenarioSettings
 
-from ...draws import draws
+from ...draws import FACTOR, draws
 from ...oracles.plain_player import FAILURE, PREEMPTION, PlainPlayer, exponential_s
 from ..samples import small_scenario
 from .round_numbers import jobs_of, round_numbers
@@ -224,6 +224,9 @@ def test_random_times_are_exponential_and_those_of_neighbours_do_not_hang_togeth
     assert other not in times
 
 
+EPISODES = round(800 * FACTOR)
+
+
 @pytest.mark.parametrize(("ranks", "repair_s"), [(1, 700.0), (4, 0.0)])
 def test_the_expected_completion_is_dalys(ranks, repair_s):
     # Daly, "A higher order estimate of the optimum checkpoint interval for restart dumps", 2006: with failures at rate
@@ -243,11 +246,11 @@ def test_the_expected_completion_is_dalys(ranks, repair_s):
     completion_s, lost_s = [], []
     candidate = scenario.candidate_degree.index(ranks)
     arrivals = jobs_of([0.0, 1.0], [stretches * int(tau_s) * ranks // 4] * 2)
-    for seed in range(2000):
+    for seed in range(EPISODES):
         found = record(scenario, play(scenario, arrivals, lambda _: candidate, seed), 0)
         completion_s.append(found.completion_s[0])
         lost_s.append(found.lost_work_s[0])
-    standard_error = np.std(completion_s, ddof=1) / math.sqrt(2000)
+    standard_error = np.std(completion_s, ddof=1) / math.sqrt(EPISODES)
     assert np.mean(completion_s) == pytest.approx(expected_s, abs=3 * standard_error)
     # Young's rule of thumb: a failure loses half an interval (here 2.5 % off, to the first order in lambda tau).
     num_failures = (np.mean(completion_s) - 3000.0 - np.mean(lost_s)) / (restart_s + repair_s)

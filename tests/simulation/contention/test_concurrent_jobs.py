@@ -145,7 +145,7 @@ def test_no_jobs_take_no_time():
 # --- the kernel and its reference ---
 
 
-@draws(100)
+@draws(40)
 @given(seeds)
 def test_the_kernel_equals_the_exact_reference(seed):
     jobs, cluster = drawn_jobs(seed)
@@ -156,7 +156,7 @@ def test_the_kernel_equals_the_exact_reference(seed):
             np.testing.assert_allclose(found, exact, rtol=1e-12, atol=1e-12)
 
 
-@draws(75)
+@draws(25)
 @given(seeds)
 @example(14764)  # two ends are a share of 3.6e-18 apart, which only rational numbers tell; see `SAME_MOMENT`
 def test_the_kernel_equals_the_exact_reference_on_larger_jobs(seed):
@@ -168,7 +168,7 @@ def test_the_kernel_equals_the_exact_reference_on_larger_jobs(seed):
             np.testing.assert_allclose(found, exact, rtol=1e-12, atol=1e-12)
 
 
-@draws(100)
+@draws(40)
 @given(seeds)
 def test_where_nothing_is_shared_the_kernel_equals_the_reference_to_the_last_bit(seed):
     jobs, cluster = drawn_jobs(seed, modes=(False,), slowdowns=(1.0,), max_tasks=20)

@@ -188,7 +188,7 @@ def networks(draw, max_links=6, max_flows=12, with_latency=True):
 
 
 @given(network=networks(), latency_first=st.booleans())
-@draws(100)
+@draws(40)
 def test_the_kernel_equals_the_exact_reference(network, latency_first):
     links, flows = network
     found = fair_sharing.simulate(links, flows, latency_first=latency_first).finish_s

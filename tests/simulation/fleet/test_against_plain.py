@@ -64,7 +64,7 @@ def play_both(problem, workload, rng):
     return fleet
 
 
-@draws(25)
+@draws(8)
 @given(samples.fleets())
 def test_both_offer_the_same_actions_and_do_the_same(fleet):
     play_both(*fleet)
@@ -74,7 +74,7 @@ SHARED = {"sharing": int(SharingMode.FAIR), "max_hosts": 8, "max_running": 64, "
 WIDE = [samples.CONSTRUCT, samples.SPREAD, samples.NEAREST]
 
 
-@draws(20)
+@draws(8)
 @given(samples.fleets(clusters=("four leaves", "a host a leaf", "torus"), rules=WIDE, **SHARED))
 def test_both_slow_down_the_same_jobs(fleet):
     play_both(*fleet)

@@ -32,7 +32,7 @@ def check(problem, state):
     assert waiting == np.flatnonzero(state.status[0] == JobState.WAITING).tolist()
 
 
-@draws(60)
+@draws(20)
 @given(samples.fleets())
 def test_devices_time_and_jobs_add_up(fleet):
     problem, workload, rng = fleet
@@ -68,7 +68,7 @@ def test_devices_time_and_jobs_add_up(fleet):
         assert (state.finish_s[0] == alone_s)[uninterrupted].all()
 
 
-@draws(30)
+@draws(10)
 @given(samples.fleets(every_s=0.0))
 def test_a_job_alone_takes_exactly_its_steps(fleet):
     problem, workload, rng = fleet

@@ -42,7 +42,7 @@ def test_two_jobs_on_one_trunk_slow_each_other():
 SHARED = "two leaves", "four leaves", "two sites", "torus"
 
 
-@draws(25)
+@draws(10)
 @given(fleet=samples.fleets(SHARED, sharing=int(SharingMode.FAIR)) | samples.fleets(SHARED, sharing=int(SharingMode.INTERLEAVED)))
 def test_what_is_seen_adds_up_to_what_the_state_has_counted(fleet):
     problem, workload, rng = fleet

@@ -28,7 +28,7 @@ from .grid import cluster, layouts, shapes
 
 INDEPENDENT = CostSettings(contention="independent")
 GRID = layouts(420, seed=1)
-GROUPS = 10
+GROUPS = 20
 HOW_MANY = min(100, len(cases(18)))
 """Drawn cases of a law whose every case is simulated: 100 in `make laws`."""
 

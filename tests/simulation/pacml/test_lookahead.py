@@ -133,7 +133,7 @@ def problems(draw):
     return replace(drawn, tie=np.array(draw(st.permutations(range(len(deps)))), np.uint64))
 
 
-@draws(125)
+@draws(40)
 @given(problems())
 def test_the_kernel_is_the_plain_reference(drawn):
     assert lookahead(drawn) == plain_lookahead(drawn)

@@ -81,7 +81,7 @@ def situations(draw):
     return make_graph(times, times, memory, [0.0] * n, edges), draw(st.sampled_from([1, 2, 4, 6, 8, 16])), is_free
 
 
-@draws(50)
+@draws(20)
 @given(situations())
 def test_the_compiled_search_is_the_plain_one_and_breaks_no_rule(cluster, situation):
     graph, degree, is_free = situation
