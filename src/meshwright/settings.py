@@ -217,6 +217,10 @@ def _config_error(
             problem = "must be a mapping of keys"
         case "tuple_type" | "list_type":
             problem = "must be a list" + (f", as [{value}]" if isinstance(value, str) and value else "")
+        case "string_type":
+            problem = "must be one name, path or text"
+            if isinstance(value, list) and len(value) == 1 and isinstance(value[0], str):
+                problem += f", as {value[0]}"
         case "int_parsing" | "int_type" | "int_from_float" | "float_parsing" | "float_type":
             problem = "must be a whole number" if first["type"].startswith("int") else "must be a number"
             if isinstance(value, str):

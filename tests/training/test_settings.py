@@ -56,7 +56,7 @@ def test_every_shipped_config_is_whole_and_names_every_key(path):
         ("pretraining={kind: value}", "pretraining.kind: not a valid kind (got 'value'); did you mean 'values'?"),
         ("pretraining={kind: rule}", "pretraining.rule: the key is missing"),
         ("pretraining={kind: rule, rule: min, trace: 0.5}", "pretraining.trace: unknown key (got 'trace'); valid: epochs, "),
-        ("pretraining={kind: rule, rule: 3}", "pretraining.rule: input should be a valid string"),
+        ("pretraining={kind: rule, rule: 3}", "pretraining.rule: must be one name, path or text"),
         ("pretraining={kind: values}", "pretraining of kind 'values' needs the layers network.after"),
         ("network.standardised=true", "network.standardised needs pretraining of kind 'values'"),
         ("curriculum=[{share: 1.0, benchmarks: [a]}]", "curriculum.0.share"),

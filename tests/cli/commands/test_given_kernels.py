@@ -96,7 +96,7 @@ def test_a_search_by_slower_products_finds_what_an_estimate_says_of_it(meshwrigh
         ("kernels=h100.yaml", "h100.yaml:1: device: does not fit a100, the device type that is priced; valid: a100, any"),
         ("kernels=short.yaml", "short.yaml:4: uncertainty: the key is missing"),
         ("kernels=costs.yaml", "costs.yaml:1: kernels: unknown key (got 'kernels')"),
-        ("kernels=3", "--set: kernels: input should be a valid string (got 3)"),
+        ("kernels=3", "--set: kernels: must be one name, path or text (got 3)"),
     ],
 )
 def test_a_file_that_will_not_do_is_refused_with_one_line(refused, work, command, given, message):

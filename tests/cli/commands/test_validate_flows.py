@@ -151,7 +151,7 @@ def test_links_are_numbered_in_the_order_of_the_file(tmp_path):
         (["flows", 0, "finish"], -1, "flows.0.finish: lies before the start (0.0) (got -1.0)"),
         (["flows", 1, "path"], ["up", "dwon"], "flows.1.path.1: no such link (got 'dwon'); did you mean 'down'?"),
         (["flows", 1, "path"], "up", "flows.1.path: must be a list"),
-        (["flows", 1, "path"], ["up", 3], "flows.1.path.1: input should be a valid string"),
+        (["flows", 1, "path"], ["up", 3], "flows.1.path.1: must be one name, path or text"),
     ],
 )
 def test_an_impossible_file_is_refused_in_one_line_with_the_field(tmp_path, capsys, keys, value, told):
