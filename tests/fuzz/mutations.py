@@ -9,6 +9,7 @@ import json
 import random
 import re
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from typing import Any
 
 DIGITS = "9" * 400
@@ -179,7 +180,7 @@ def mutate_tree(tree: Any, rng: random.Random, own: tuple[Any, ...]) -> Any:
     """A tree with one change; ``own`` are values that only its language can spell."""
     spots = list(_spots(tree))
     if not spots:
-        return rng.choice(VALUES + own)
+        return deepcopy(rng.choice(VALUES + own))
     change = rng.choice(_TREE_CHANGES)
     holder, index = rng.choice(spots)
     change(holder, index, rng, own, spots)
@@ -208,7 +209,7 @@ Spots = list[tuple[Any, int]]
 
 
 def _poison(holder: Any, index: int, rng: random.Random, own: tuple[Any, ...], spots: Spots) -> None:
-    _put(holder, index, rng.choice(own if own and rng.random() < 0.4 else VALUES))
+    _put(holder, index, deepcopy(rng.choice(own if own and rng.random() < 0.4 else VALUES)))  # else one might come to hold itself
 
 
 def _tweak(holder: Any, index: int, rng: random.Random, own: tuple[Any, ...], spots: Spots) -> None:
@@ -249,7 +250,7 @@ def _swap(holder: Any, index: int, rng: random.Random, own: tuple[Any, ...], spo
         _put(holder, index, its)
         _put(other, place, mine)
     else:
-        _put(holder, index, rng.choice(VALUES))
+        _put(holder, index, deepcopy(rng.choice(VALUES)))
 
 
 _TREE_CHANGES: tuple[Callable[..., None], ...] = (

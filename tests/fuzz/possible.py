@@ -14,7 +14,8 @@ from .running import NonsenseError
 MOST_SECONDS = 1e11
 """Three thousand years, of anything that has a time."""
 
-ENDINGS = {"_s": MOST_SECONDS, "_bytes": 1e21, "_flops": 1e33}
+ENDINGS = {"deadline_s": 1e23, "_s": MOST_SECONDS, "_bytes": 1e21, "_flops": 1e33}
+"""The first that fits is meant. A deadline may be as loose as its user likes."""
 
 
 def checked(data: Any, place: str = "") -> None:
@@ -32,9 +33,9 @@ def checked(data: Any, place: str = "") -> None:
     elif isinstance(data, float | int) and not isinstance(data, bool):
         if not math.isfinite(data):
             raise NonsenseError(f"not finite{place}: {data}")
-        for ending, most in ENDINGS.items():
-            if place.endswith(ending) and not 0 <= data <= most:
-                raise NonsenseError(f"impossible{place}: {data}")
+        most = next((most for ending, most in ENDINGS.items() if place.endswith(ending)), None)
+        if most is not None and not 0 <= data <= most:
+            raise NonsenseError(f"impossible{place}: {data}")
 
 
 def checked_json(text: str) -> None:
