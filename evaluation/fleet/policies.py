@@ -2,8 +2,8 @@
 
 A rule by its name (see `planners.fleet.rules`); ``random``; ``rollout:RULE``, a rollout planner over a rule (see
 `planners.fleet.rollout`); ``best-fixed-entry`` in place of ``fixed-N`` in the name of a rule, and ``best-refusal`` in place of
-``refuse-N``, which `evaluation.fleet.evaluate` turns into the numbers that do best on validation episodes; anything else is the
-path of a run folder or of its policy.
+``refuse-N``, which `evaluation.fleet.evaluate` turns into the numbers that do best on validation episodes; ``shipped:NAME``, a
+trained policy that comes with the package; anything else is the path of a run folder or of its policy.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ...planners.fleet.rule import FleetRule
 from ...planners.fleet.rule_kernel import choose
 from ...planners.fleet.rules import BEST_FIXED_ENTRY, BEST_REFUSAL, fleet_rule, nearest_rule
 from ...planners.rules import NAMES
-from ...planning.policies import OWN
+from ...planning.policies import OWN, SHIPPED, fleet_policy_file
 from ...simulation.fleet import dynamics
 from ...simulation.fleet.state import Total
 from .bounds import BOUND
@@ -159,7 +159,7 @@ def each_fixed_entry(spec: str, fleet: Fleet) -> list[str]:
 
 def is_rule(spec: str) -> bool:
     """Whether a spelling is meant as a rule's and not as a path."""
-    return not Path(spec).exists() and "/" not in spec and not spec.endswith(".pt")
+    return not (Path(spec).exists() or "/" in spec or spec.endswith(".pt") or spec.startswith(SHIPPED))
 
 
 def policy_kind(spec: str) -> str:
@@ -173,7 +173,7 @@ def policy_kind(spec: str) -> str:
 
 def policy_name(spec: str) -> str:
     """A policy in tables: the name of a run folder without what leads to it."""
-    if is_rule(spec):
+    if is_rule(spec) or spec.startswith(SHIPPED):
         return spec
     path = Path(spec).resolve()
     return path.parent.name if path.suffix == ".pt" else path.name
@@ -193,14 +193,15 @@ def fleet_player(spec: str, fleet: Fleet) -> FleetPlayer:
         return RolloutPlayer(FleetRollout(fleet.problem, fleet.settings.num_jobs, rule, reward_weights(fleet)[: len(Total) + 1]))
     if is_rule(spec):
         return RulePlayer(_rule(spec, fleet))
-    if not Path(spec).exists():
+    path = fleet_policy_file(spec)
+    if not path.exists():
         raise PolicyError("no such run folder, and no rule (those have no /)", value=spec)
     import torch  # it takes a while
 
     from ...models.fleet_saved import load_fleet_policy
 
     torch.set_num_threads(1)  # more of them wait for each other over networks so small
-    return LearnedPlayer(load_fleet_policy(Path(spec), fleet))
+    return LearnedPlayer(load_fleet_policy(path, fleet))
 
 
 def off_ground(spec: str, fleet: Fleet) -> str | None:
@@ -209,7 +210,7 @@ def off_ground(spec: str, fleet: Fleet) -> str | None:
         return None
     from ...models.fleet_saved import SavedFleetNetwork
 
-    found = fleet.off_ground(SavedFleetNetwork.load(Path(spec)).trained.get("ground", {}))
+    found = fleet.off_ground(SavedFleetNetwork.load(fleet_policy_file(spec)).trained.get("ground", {}))
     return None if found is None else f"{policy_name(spec)} was not trained for this fleet, but for {found}."
 
 
@@ -220,7 +221,7 @@ def check_policy(spec: str, fleet: Fleet) -> None:
         MeshwrightError: so it is.
     """
     if not is_rule(spec):
-        inputs.note(Path(spec))
+        inputs.note(fleet_policy_file(spec))
     if spec != BOUND:
         fleet_player(each_fixed_entry(spec, fleet)[0] if is_best_fixed_entry(spec) else spec, fleet)
 
@@ -234,7 +235,7 @@ def _rule(spec: str, fleet: Fleet) -> FleetRule:
             raise PolicyError("a rollout planner over a rule is spelled rollout:RULE, as rollout:sjf", value=spec) from None
         if "," in spec:
             raise PolicyError("names one policy; several are told apart by blanks", value=spec) from None
-        if spec.startswith(("shipped:", OWN)) or spec.partition("@")[0] in NAMES:
+        if spec.startswith(OWN) or spec.partition("@")[0] in NAMES:
             problem = "is of benchmarks that decide on one job at a time; on a fleet a policy is a rule, as sjf, or a run folder"
             raise PolicyError(problem, value=spec) from None
         others = [other for other in (RANDOM, BOUND) if other == nearest(spec, (RANDOM, BOUND))]

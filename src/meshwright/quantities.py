@@ -90,6 +90,8 @@ RANGES: dict[str, Range] = {
     "latency": Range(0.0, 1e4),
     "start": Range(0.0, 1e15),
     "finish": Range(0.0, 1e15),
+    # Work that arrives, over what the devices do in the same time.
+    "offered_load": Range(1e-9, 1e6),
     # Sizes of a cluster, and samples of a step.
     "num_devices": Range(1.0, 1e8),
     "devices_per_host": Range(1.0, 1e6),

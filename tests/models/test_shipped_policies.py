@@ -2,15 +2,20 @@
 
 from pathlib import Path
 
+import pytest
 import torch
 
+from meshwright.clusters import load_cluster
+from meshwright.envs.fleet.benchmark import load_fleet_benchmark
 from meshwright.envs.ground import KEY, Ground, grounds, off_ground
 from meshwright.envs.static_features import static_features
+from meshwright.models.fleet_saved import SavedFleetNetwork
 from meshwright.models.network import CandidateNetwork
 from meshwright.models.saved import SavedNetwork
+from meshwright.planning.policies import fleet_policy_file, shipped_fleet_names, shipped_names
 
 FOLDER = Path(__file__).parents[2] / "models" / "shipped"
-NAMES = sorted(path.stem for path in FOLDER.glob("*.pt"))
+NAMES = [name for name in shipped_names() if (FOLDER / f"{name}.pt").is_file()]
 # All that lies between a job graph and a candidate's score.
 READS_GRAPHS = ("graph_encoder.", "context.", "candidate_context.", "score.")
 UNTRAINED = {"clos-256-philly", "pacml-physical-D", "zero-shot"}
@@ -55,3 +60,15 @@ def test_their_page_names_them():
     page = (FOLDER / "README.md").read_text()
     (sentence,) = (part for part in page.split("\n\n") if "stand at their initialisation" in part)
     assert {name for name in NAMES if f"`{name}`" in sentence.partition("stand at")[0]} == UNTRAINED
+
+
+@pytest.mark.parametrize("name", shipped_fleet_names())
+def test_a_shipped_network_of_a_fleet_knows_its_benchmark_and_reads_by_messages(name):
+    saved = SavedFleetNetwork.load(fleet_policy_file(f"shipped:{name}"))
+    benchmark = load_fleet_benchmark(f"preset:{name}")
+    assert saved.trained["benchmark"] == f"preset:{name}"
+    assert saved.trained["changes"] == []
+    assert saved.trained["candidate_features"] == benchmark.fleet.candidate_features
+    assert saved.trained["ground"]["cluster_digest"] == load_cluster(benchmark.fleet.cluster).digest
+    assert saved.settings.messages
+    assert f"`{name}.fleet.pt`" in (FOLDER / "README.md").read_text()

@@ -31,6 +31,7 @@ from ..plans.document import Figure
 from ..simulation.fleet.placing import find_hosts, step_on
 from ..simulation.fleet.state import JobState, PlacementRule
 from .job_work import work_of
+from .policies import fleet_policy_file
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ def plan_from_menu(
     Args:
         job: ``zoo:NAME``, the path of a ``config.json`` or of another job graph.
         cluster: ``preset:NAME``, a path, or a cluster.
-        policy: run folder, or its ``policy.pt``.
+        policy: run folder, its ``policy.pt``, or ``shipped:NAME``.
         num_steps: training steps of the job.
         deadline_s: allowed completion time.
         batch: sequences, or samples, of a step; that of the benchmark's job where it has this one.
@@ -102,9 +103,10 @@ def plan_from_menu(
         PlanError: no batch, or no entry of the menu fits or meets the deadline.
         MeshwrightError: job, cluster or policy are missing or wrong.
     """
-    saved = SavedFleetNetwork.load(policy)
+    file = fleet_policy_file(str(policy))
+    saved = SavedFleetNetwork.load(file)
     fleet, kind, given = _fleet(saved, job, cluster, batch, sequence_length, cache, progress)
-    best = player(saved.network(fleet, policy))
+    best = player(saved.network(fleet, file))
     entry, hosts, part = _chosen(fleet, best, kind, num_steps, deadline_s)
     rows = list(_rows(fleet, kind, num_steps, deadline_s))
     step_s, _ = step_on(fleet.problem, entry, hosts, len(hosts), part)

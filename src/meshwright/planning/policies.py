@@ -36,6 +36,8 @@ BEST_FIXED = "best-fixed"
 ROLLOUT = "rollout"
 WITHOUT_GRAPH = "without-graph"
 OWN = "python:"
+SHIPPED = "shipped:"
+OF_FLEET = ".fleet.pt"
 # Files of policies, as run folders hold them: a network, a linear scorer.
 POLICY_FILES = ("policy.pt", "policy.json")
 
@@ -113,8 +115,10 @@ def policy_file(spec: str, baselines: Sequence[str] = (*NAMES, BEST_FIXED)) -> P
     Raises:
         PolicyError: no shipped policy, file or run folder of that name; the nearest valid spelling is named.
     """
-    if spec.startswith("shipped:"):
-        name = spec.removeprefix("shipped:")
+    if spec.startswith(SHIPPED):
+        name = spec.removeprefix(SHIPPED)
+        if name in shipped_fleet_names():
+            raise PolicyError(f"is of fleets, as preset:{name}, which decide on a queue of jobs", value=spec)
         if name not in shipped_names():
             raise PolicyError("no such shipped policy", value=name, choices=shipped_names())
         return next(path for path in (_shipped() / f"{name}.pt", _shipped() / f"{name}.json") if path.is_file())
@@ -134,7 +138,7 @@ def policy_file(spec: str, baselines: Sequence[str] = (*NAMES, BEST_FIXED)) -> P
     if re.split("[:+@]", spec)[0] in BASES:
         raise PolicyError("is a rule of fleets, as preset:llm-256, which decide on a queue of jobs", value=spec)
     degree = re.fullmatch(r"fixed[ _-]?([0-9]{1,9})", spec)
-    choices = [*baselines, *(f"shipped:{name}" for name in shipped_names()), *([f"fixed-{degree[1]}"] if degree else [])]
+    choices = [*baselines, *(SHIPPED + name for name in shipped_names()), *([f"fixed-{degree[1]}"] if degree else [])]
     raise PolicyError("no such policy, run folder or file", value=spec, choices=choices)
 
 
@@ -163,8 +167,32 @@ def trained_file(spec: str, baselines: Sequence[str] = (*NAMES, BEST_FIXED)) -> 
 
 
 def shipped_names() -> list[str]:
-    """The trained policies that come with the package."""
-    return sorted(path.stem for path in _shipped().iterdir() if path.suffix in (".pt", ".json"))
+    """The trained policies for benchmarks without a fleet that come with the package."""
+    held = (path for path in _shipped().iterdir() if path.suffix in (".pt", ".json"))
+    return sorted(path.stem for path in held if not path.name.endswith(OF_FLEET))
+
+
+def shipped_fleet_names() -> list[str]:
+    """The trained policies of fleets that come with the package."""
+    return sorted(path.name.removesuffix(OF_FLEET) for path in _shipped().iterdir() if path.name.endswith(OF_FLEET))
+
+
+def fleet_policy_file(spec: str) -> Path:
+    """The run folder or file of a trained policy of a fleet, which need not exist; ``shipped:NAME`` comes with the package.
+
+    Raises:
+        PolicyError: no such shipped policy of a fleet.
+    """
+    if not spec.startswith(SHIPPED):
+        return Path(spec)
+    name = spec.removeprefix(SHIPPED)
+    if name in shipped_names():
+        problem = "is of benchmarks that decide on one job at a time; on a fleet a policy is a rule, as sjf, or a run folder"
+        raise PolicyError(problem, value=spec)
+    if name not in shipped_fleet_names():
+        choices = [SHIPPED + one for one in shipped_fleet_names()]
+        raise PolicyError("no such shipped policy of a fleet", value=spec, choices=choices)
+    return _shipped() / (name + OF_FLEET)
 
 
 def display_name(spec: str) -> str:
@@ -173,7 +201,7 @@ def display_name(spec: str) -> str:
         return f"{ROLLOUT}({display_name(base_of(spec))})"
     if is_blind(spec):
         return f"{WITHOUT_GRAPH}({display_name(network_of(spec))})"
-    if is_baseline(spec) or is_rollout(spec) or spec.startswith("shipped:"):
+    if is_baseline(spec) or is_rollout(spec) or spec.startswith(SHIPPED):
         return spec
     if spec.startswith(OWN):
         return spec.rpartition(":")[2]

@@ -136,7 +136,11 @@ def plan_job(
 
 
 def _is_of_fleet(policy: str) -> bool:
-    """Whether a policy is the file, or the run folder, of one that was trained on a fleet."""
+    """Whether a policy is one that was trained on a fleet: its file or run folder, or one that comes with the package."""
+    from ...planning.policies import SHIPPED, shipped_fleet_names
+
+    if policy.startswith(SHIPPED):
+        return policy.removeprefix(SHIPPED) in shipped_fleet_names()
     if not Path(policy).is_dir() and Path(policy).suffix != ".pt":
         return False
     from ...models.fleet_saved import is_of_fleet
