@@ -5,7 +5,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -16,41 +15,48 @@ from meshwright.envs.ground import Ground
 from meshwright.errors import CheckpointError
 from meshwright.models.saved import SavedNetwork
 from meshwright.models.tensor_file import load_tensors, save_tensors
-from meshwright.training import checkpoint
+from meshwright.training import checkpoint, tensorboard
 from meshwright.training.settings import TrainSettings
-from meshwright.training.tensorboard import TensorBoardWriter
 from meshwright.training.train import train
 from meshwright.training.validation import blocking_rate
 
-from .runs import InterruptionError, curve, equal, go_on, interrupted_at, same_run, scalars
+from .runs import (
+    InterruptionError,
+    begun_earlier,
+    copied_at_each_update,
+    curve,
+    equal,
+    go_on,
+    interrupted_at,
+    same_run,
+    scalars,
+)
 
 
-@pytest.fixture(scope="session")
-def whole_and_shown(chosen, scenario, tmp_path_factory):
-    """The tiny run, never interrupted, and what a progress display was given."""
-    folder, shown = tmp_path_factory.mktemp("whole") / "run", []
-    train(chosen, folder, scenario=scenario, command=["test"], progress=shown.append)
-    return folder, shown
+@pytest.fixture(scope="module")
+def watched(chosen, scenario, tmp_path_factory):
+    """The tiny run, never interrupted, what a progress display was given, and a copy of the folder at each update."""
+    parent, shown = tmp_path_factory.mktemp("whole"), []
+    progress = copied_at_each_update(parent / "run", parent / "copies", shown.append)
+    train(chosen, parent / "run", scenario=scenario, command=["test"], progress=progress)
+    return parent / "run", shown, parent / "copies"
 
 
-@pytest.fixture(scope="session")
-def whole(whole_and_shown):
-    return whole_and_shown[0]
-
-
-@pytest.fixture(scope="session")
-def begun(chosen, scenario, tmp_path_factory):
-    """The tiny run, interrupted after 256 decisions, at whose checkpoint there were 192."""
-    folder = tmp_path_factory.mktemp("begun") / "run"
-    with pytest.raises(InterruptionError):
-        train(chosen, folder, scenario=scenario, progress=interrupted_at(256))
-    return folder
+@pytest.fixture(scope="module")
+def whole(watched):
+    return watched[0]
 
 
 @pytest.fixture
-def interrupted(begun, tmp_path):
-    """A copy of it."""
-    return shutil.copytree(begun, tmp_path / "run")
+def killed_at(watched, tmp_path):
+    """Makes the folder of a tiny run that was killed after so many decisions."""
+    return lambda steps: shutil.copytree(watched[2] / str(steps), tmp_path / "run")
+
+
+@pytest.fixture
+def interrupted(killed_at):
+    """The tiny run, interrupted after 256 decisions, at whose checkpoint there were 192."""
+    return killed_at(256)
 
 
 # --- what a run leaves ---
@@ -120,8 +126,8 @@ def test_tensorboard_shows_each_figure_once_per_step(whole):
     assert [step for step, _ in found["rollout/ep_rew_mean"]] == updates[1:]
 
 
-def test_progress_is_told_from_beginning_to_end(whole_and_shown):
-    _, shown = whole_and_shown
+def test_progress_is_told_from_beginning_to_end(watched):
+    _, shown, _ = watched
     assert [now.steps for now in shown] == list(range(0, 769, 64))
     assert {now.total_steps for now in shown} == {768}
     assert shown[-1].best == min(now.best for now in shown)
@@ -130,38 +136,33 @@ def test_progress_is_told_from_beginning_to_end(whole_and_shown):
 # --- the same numbers ---
 
 
-def test_the_same_seed_gives_the_same_run(whole, chosen, scenario, tmp_path):
-    torch.rand(3)
-    np.random.default_rng().random()
-    train(chosen, tmp_path / "again", scenario=scenario)
-    same_run(tmp_path / "again", whole)
-
-
-def test_another_seed_gives_another_run(begun, chosen, scenario, tmp_path):
+def test_another_seed_gives_another_run(interrupted, chosen, scenario, tmp_path):
     with pytest.raises(InterruptionError):
-        train(chosen.model_copy(update={"seed": 4}), tmp_path / "other", scenario=scenario, progress=interrupted_at(256))
-    ours, theirs = (load_tensors(folder / "checkpoint.pt") for folder in (tmp_path / "other", begun))
+        train(chosen.model_copy(update={"seed": 4}), tmp_path / "other", scenario=scenario, progress=interrupted_at(192))
+    ours, theirs = (load_tensors(folder / "checkpoint.pt") for folder in (tmp_path / "other", interrupted))
     assert not equal(ours["policy"], theirs["policy"])
     assert not equal(ours["episodes"], theirs["episodes"])
 
 
 # 64: before the first checkpoint. 192: at one that is no look. 384: at one that is. 448: later. 768: at the very end.
-@pytest.mark.parametrize("steps", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (64, 192, 384, 448, 768))])
-def test_a_run_goes_on_wherever_it_was_interrupted(whole, chosen, scenario, tmp_path, steps):
-    folder = tmp_path / "run"
-    with pytest.raises(InterruptionError):
-        train(chosen, folder, scenario=scenario, progress=interrupted_at(steps))
+@pytest.mark.parametrize("steps", [pytest.param(n, marks=pytest.mark.slow) for n in (0, 64, 192, 384, 448, 768)])
+def test_a_run_goes_on_wherever_it_was_killed(whole, chosen, scenario, killed_at, steps):
+    folder = killed_at(steps)
     assert (folder / "checkpoint.pt").exists() == (steps >= 192)
     go_on(chosen, folder, scenario)
     same_run(folder, whole)
 
 
-def test_a_run_goes_on_after_two_interruptions(whole, chosen, scenario, tmp_path):
-    folder = tmp_path / "run"
-    for steps, begin in ((256, train), (576, go_on)):
-        with pytest.raises(InterruptionError):
-            begin(chosen, folder, scenario=scenario, progress=interrupted_at(steps))
-    go_on(chosen, folder, scenario)
+def test_a_run_goes_on_from_its_start_and_after_another_interruption(whole, chosen, scenario, killed_at):
+    """Killed before its first checkpoint, it plays everything again, whatever was drawn before."""
+    folder = killed_at(64)
+    assert not (folder / "checkpoint.pt").exists()
+    torch.rand(3)
+    np.random.default_rng().random()
+    with pytest.raises(InterruptionError):
+        go_on(chosen, folder, scenario, progress=interrupted_at(576))
+    begun_earlier(folder)
+    assert cli.run_command_line(["train", "--resume", str(folder)]) == 0
     same_run(folder, whole)
 
 
@@ -179,6 +180,7 @@ IN_PRETRAINING = (
 )
 KILLED = """
 import os, signal, sys
+from pathlib import Path
 from meshwright.training.settings import load_train_settings
 from meshwright.training.train import train
 
@@ -186,18 +188,15 @@ def kill(now):
     if now.steps >= 256:
         os.kill(os.getpid(), signal.SIGKILL)
 
-train(load_train_settings(sys.argv[1], sys.argv[3:]), sys.argv[2], progress=kill)
+train(load_train_settings(sys.argv[1], sys.argv[3:]), Path(sys.argv[2]), progress=kill)
 """
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [pytest.param((), id="in PPO"), pytest.param(IN_PRETRAINING, id="in the pretraining", marks=pytest.mark.slow)],
-)
-def test_a_run_killed_without_warning_goes_on_to_the_same_numbers(config, tmp_path, whole, changes):
+@pytest.mark.slow
+@pytest.mark.parametrize("changes", [(), IN_PRETRAINING], ids=["in PPO", "in the pretraining"])
+def test_a_process_killed_without_warning_goes_on_to_the_same_numbers(config, tmp_path, whole, changes):
     killed, straight = tmp_path / "killed", whole
-    script = KILLED.replace("sys.argv[2]", "__import__('pathlib').Path(sys.argv[2])")
-    process = subprocess.run([sys.executable, "-c", script, str(config), str(killed), *changes], check=False)
+    process = subprocess.run([sys.executable, "-c", KILLED, str(config), str(killed), *changes], check=False)
     assert process.returncode == -signal.SIGKILL
     reached = load_tensors(killed / "checkpoint.pt")
     assert (reached["pretraining"] is not None) == bool(changes)
@@ -209,13 +208,15 @@ def test_a_run_killed_without_warning_goes_on_to_the_same_numbers(config, tmp_pa
     same_run(killed, straight)
 
 
-def test_what_a_resumed_run_shows_is_read_after_what_it_goes_on_from(tmp_path):
+def test_what_a_resumed_run_shows_is_read_after_what_it_goes_on_from(tmp_path, monkeypatch):
+    clock = [1_800_000_000.0]
+    monkeypatch.setattr(tensorboard.time, "time", lambda: clock[0])
+    monkeypatch.setattr(tensorboard.time, "sleep", lambda seconds: clock.append(clock.pop() + seconds))
     # As a run would have left it that was begun in this very second by a process with a greater number.
-    former = tmp_path / f"events.out.tfevents.{int(time.time()) + 1:010d}.zzz.99999999.0"
+    former = tmp_path / "events.out.tfevents.1800000000.zzz.99999999.0"
     former.touch()
-    while int(time.time()) <= int(former.name.split(".")[3]) - 1:
-        time.sleep(0.01)
-    TensorBoardWriter(tmp_path, 1).close()
+    tensorboard.TensorBoardWriter(tmp_path, 1).close()
+    assert clock[0] == pytest.approx(1_800_000_001, abs=0.1)
     assert sorted(path.name for path in tmp_path.iterdir())[0] == former.name
     assert len([*tmp_path.iterdir()]) == 2
 
