@@ -1,6 +1,7 @@
 """Whole runs whose network has a linear scorer added to its worth: how it is tuned, heard, kept and refused."""
 
 import json
+import shutil
 from types import SimpleNamespace
 
 import numpy as np
@@ -22,7 +23,7 @@ from meshwright.training.settings import TrainSettings
 from meshwright.training.train import train
 from meshwright.training.vec_env_wrappers import AfterstateFeatures, wrapper_of
 
-from ..runs import VALUES, InterruptionError, at_the_beginning_of_ppo, curve, equal, go_on, interrupted_at, same_run, scalars
+from ..runs import VALUES, at_the_beginning_of_ppo, copied_at_each_update, curve, equal, go_on, same_run, scalars
 
 LINEAR = "pretraining.linear={generations: 2, population: 4, elite: 2, num_episodes: 1, num_validation_seeds: 1}"
 
@@ -49,16 +50,22 @@ def with_prior(config):
 
 
 @pytest.fixture(scope="module")
-def whole_and_shown(with_prior, tmp_path_factory):
-    """Never interrupted, and what a progress display was given."""
-    folder, shown = tmp_path_factory.mktemp("prior") / "run", []
-    train(with_prior, folder, progress=shown.append)
-    return folder, shown
+def watched(with_prior, tmp_path_factory):
+    """Never interrupted, what a progress display was given, and a copy of the folder at each of its calls."""
+    parent, shown = tmp_path_factory.mktemp("prior"), []
+    folder, copies = parent / "run", parent / "copies"
+
+    def progress(now):
+        copied_at_each_update(folder, copies / str(now.tuned))(now)
+        shown.append(now)
+
+    train(with_prior, folder, progress=progress)
+    return folder, shown, copies
 
 
 @pytest.fixture(scope="module")
-def whole_with_prior(whole_and_shown):
-    return whole_and_shown[0]
+def whole_with_prior(watched):
+    return watched[0]
 
 
 def test_worth_with_the_linear_scorer_is_looked_at_before_ppo(whole_with_prior):
@@ -66,8 +73,8 @@ def test_worth_with_the_linear_scorer_is_looked_at_before_ppo(whole_with_prior):
     assert rows[2:5] == [("pretraining", 256), ("tuned", 256), ("ppo", 256)]
 
 
-def test_the_tuning_tells_how_far_it_is_and_leaves_its_curve(whole_and_shown):
-    folder, told = whole_and_shown
+def test_the_tuning_tells_how_far_it_is_and_leaves_its_curve(watched):
+    folder, told, _ = watched
     at = next(i for i, now in enumerate(told) if now.tuned < 1.0)
     assert [(now.steps, now.tuned) for now in told[at : at + 3]] == [(256, 0.0), (256, 0.5), (256, 1.0)]
     assert {now.tuned for now in told[:at] + told[at + 3 :]} == {1.0}
@@ -109,19 +116,9 @@ def test_ppo_begins_with_the_linear_scorer_where_it_is_better(with_prior, tmp_pa
     assert wrapper_of(model, AfterstateFeatures).prior.weights.tolist() == search.best["weights"]
 
 
-def interrupted_at_generation(generation):
-    def progress(now):
-        if now.tuned == generation / 2:
-            raise InterruptionError
-
-    return progress
-
-
 @pytest.mark.parametrize("generation", [1, *(pytest.param(n, marks=pytest.mark.slow) for n in (0, 2))])
-def test_a_run_killed_while_its_scorer_is_tuned_goes_on_from_there(generation, with_prior, whole_with_prior, tmp_path):
-    folder = tmp_path / "run"
-    with pytest.raises(InterruptionError):
-        train(with_prior, folder, progress=interrupted_at_generation(generation))
+def test_a_run_killed_while_its_scorer_is_tuned_goes_on_from_there(generation, with_prior, watched, whole_with_prior, tmp_path):
+    folder = shutil.copytree(watched[2] / str(generation / 2) / "256", tmp_path / "run")
     told = []
     go_on(with_prior, folder, None, progress=told.append)
     assert told[0].tuned == min(1.0, (generation + 1) / 2)
@@ -129,11 +126,10 @@ def test_a_run_killed_while_its_scorer_is_tuned_goes_on_from_there(generation, w
 
 
 @pytest.mark.parametrize("steps", [pytest.param(n, marks=pytest.mark.slow) for n in (128, 192, 256 + 384)])
-def test_a_killed_run_with_a_linear_scorer_comes_to_the_same(steps, with_prior, whole_with_prior, tmp_path):
-    with pytest.raises(InterruptionError):
-        train(with_prior, tmp_path / "run", progress=interrupted_at(steps))
-    go_on(with_prior, tmp_path / "run", None)
-    same_run(tmp_path / "run", whole_with_prior)
+def test_a_killed_run_with_a_linear_scorer_comes_to_the_same(steps, with_prior, watched, whole_with_prior, tmp_path):
+    folder = shutil.copytree(watched[2] / "1.0" / str(steps), tmp_path / "run")
+    go_on(with_prior, folder, None)
+    same_run(folder, whole_with_prior)
 
 
 def test_a_killed_run_goes_on_with_its_scorer_also_where_that_was_no_better(with_prior, tmp_path, monkeypatch):
@@ -142,23 +138,16 @@ def test_a_killed_run_goes_on_with_its_scorer_also_where_that_was_no_better(with
     def tuned(network, scenario, *_):
         return LinearWeights(np.linspace(-1, 1, len(FEATURES)), scenario.settings.placement_rules)
 
-    def rates():
-        return iter([0.4] * 3 + [0.5] * 99)
-
     monkeypatch.setattr(stages, "tuned_prior", tuned)
     with_prior = with_prior.model_copy(update={"total_steps": 320})
-    for name, kill in (("whole", None), ("killed", 256 + 192)):
-        told = rates()
-        monkeypatch.setattr(callbacks, "blocking_rate", lambda *_, told=told: next(told))
-        if kill is None:
-            train(with_prior, tmp_path / name)
-            continue
-        with pytest.raises(InterruptionError):
-            train(with_prior, tmp_path / name, progress=interrupted_at(kill))
-        go_on(with_prior, tmp_path / name, None)
-    ours, theirs = (load_tensors(tmp_path / name / "checkpoint.pt") for name in ("whole", "killed"))
+    told = iter([0.4] * 3 + [0.5] * 99)
+    monkeypatch.setattr(callbacks, "blocking_rate", lambda *_: next(told))
+    whole, killed = tmp_path / "whole", tmp_path / "copies" / str(256 + 192)
+    train(with_prior, whole, progress=copied_at_each_update(whole, killed.parent))
+    go_on(with_prior, killed, None)
+    ours, theirs = (load_tensors(folder / "checkpoint.pt") for folder in (whole, killed))
     assert np.any(list(ours["prior"]["weights"].values()))
-    assert not SavedNetwork.load(tmp_path / "whole" / "policy.pt").prior.weights.any()
+    assert not SavedNetwork.load(whole / "policy.pt").prior.weights.any()
     assert equal(ours["policy"], theirs["policy"])
     assert equal(ours["prior"], theirs["prior"])
 

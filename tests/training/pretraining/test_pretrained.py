@@ -1,6 +1,7 @@
 """Whole runs with a pretraining, a curriculum and mixed benchmarks: what they leave, the same numbers after being killed."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from ..runs import (
     VALUES,
     InterruptionError,
     at_the_beginning_of_ppo,
+    copied_at_each_update,
     curve,
     go_on,
     interrupted_at,
@@ -56,8 +58,10 @@ def full(config):
 
 @pytest.fixture(scope="module")
 def watched(full, tmp_path_factory):
-    """Never interrupted: the folder, what a progress display was given, and between which times jobs came in each update."""
-    folder, shown, played = tmp_path_factory.mktemp("whole") / "run", [], []
+    """Never interrupted: the folder, what a progress display was given, between which times jobs came in each update, and a
+    copy of the folder at each update."""
+    parent, shown, played = tmp_path_factory.mktemp("whole"), [], []
+    folder, copies = parent / "run", parent / "copies"
 
     class Watched(callbacks.ProgressCallback):
         def _on_rollout_start(self):
@@ -67,8 +71,8 @@ def watched(full, tmp_path_factory):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(callbacks, "ProgressCallback", Watched)
-        train(full, folder, progress=shown.append)
-    return folder, shown, played
+        train(full, folder, progress=copied_at_each_update(folder, copies, shown.append))
+    return folder, shown, played, copies
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +129,7 @@ def test_tensorboard_shows_the_pretraining_as_a_run_of_its_own(whole):
 
 
 def test_progress_counts_the_decisions_of_both_parts(watched):
-    _, shown, _ = watched
+    shown = watched[1]
     steps = [now.steps for now in shown]
     assert steps == sorted(steps)
     assert (set(steps), steps[-1]) == (set(range(64, 1281, 64)), 1280)
@@ -175,7 +179,8 @@ def test_the_weights_that_are_looked_at_are_a_running_average_of_those_that_lear
             kept.append(self.network.graph_encoder.read.weight.detach().clone())
 
     monkeypatch.setattr(callbacks, "WeightAverage", Watched)
-    wanted = chosen.model_copy(update={"ppo": chosen.ppo.model_copy(update={"averaging": 0.25}), "validate_every_steps": 64})
+    ppo = chosen.ppo.model_copy(update={"averaging": 0.25})
+    wanted = chosen.model_copy(update={"ppo": ppo, "validate_every_steps": 64, "total_steps": 256})
     run = train(wanted, tmp_path / "run", scenario=scenario)
     expected = newest[0]
     for learned, average in zip(newest, kept, strict=True):
@@ -192,27 +197,36 @@ def test_the_weights_that_are_looked_at_are_a_running_average_of_those_that_lear
 # 64, 128: in the pretraining, before its first checkpoint. 192: at that. 256, 448: later. 512: at its end. 576: in PPO. 704: at
 # the border of two lessons, a checkpoint. 832: in the second lesson. 896: at its end, another checkpoint. 1152: among the mixed
 # benchmarks.
-MANY = [pytest.param(steps, marks=pytest.mark.slow) for steps in (64, 128, 192, 448, 512, 576, 704, 832, 896, 1152)]
+MANY = [pytest.param(steps, marks=pytest.mark.slow) for steps in (64, 128, 192, 256, 448, 512, 576, 704, 896, 1152)]
 
 
-@pytest.mark.parametrize("steps", [256, *MANY])
-def test_a_run_goes_on_wherever_it_was_interrupted(whole, full, tmp_path, steps):
-    folder = tmp_path / "run"
-    torch.rand(3)
-    with pytest.raises(InterruptionError):
-        train(full, folder, progress=interrupted_at(steps))
+@pytest.mark.parametrize("steps", [832, *MANY])
+def test_a_run_goes_on_wherever_it_was_killed(whole, watched, full, tmp_path, steps):
+    folder = shutil.copytree(watched[3] / str(steps), tmp_path / "run")
     assert (folder / "checkpoint.pt").exists() == (steps >= 192)
+    torch.rand(3)
     go_on(full, folder, None)
     same_run(folder, whole)
 
 
-@pytest.mark.parametrize("steps", [832, *(pytest.param(steps, marks=pytest.mark.slow) for steps in (128, 448, 512))])
-def test_a_run_with_a_checkpoint_at_every_update_goes_on_wherever_it_was_interrupted(whole, full, tmp_path, steps):
+# 384: to the next look of the pretraining; 1280: to the end.
+@pytest.mark.parametrize(
+    ("steps", "end"), [(128, 384), *(pytest.param(steps, 1280, marks=pytest.mark.slow) for steps in (128, 448, 512, 832))]
+)
+def test_a_run_with_a_checkpoint_at_every_update_goes_on_wherever_it_was_interrupted(whole, full, tmp_path, steps, end):
     folder, often = tmp_path / "run", full.model_copy(update={"checkpoint_every_steps": 64})
     with pytest.raises(InterruptionError):
         train(often, folder, progress=interrupted_at(steps))
-    go_on(often, folder, None)
-    assert (curve(folder), shown(folder)) == (curve(whole), shown(whole))
+    if end == 1280:
+        go_on(often, folder, None)
+        assert (curve(folder), shown(folder)) == (curve(whole), shown(whole))
+        return
+    with pytest.raises(InterruptionError):
+        go_on(often, folder, None, progress=interrupted_at(end))
+    looks, losses = curve(folder), scalars(folder, "pretraining")["worth/loss"]
+    assert (looks[-1]["steps"], losses[-1][0]) == (320, end)
+    assert looks == curve(whole)[: len(looks)]
+    assert losses == scalars(whole, "pretraining")["worth/loss"][: len(losses)]
 
 
 def test_each_lesson_is_paid_by_the_centres_that_the_pretraining_found(full, config, tmp_path):
@@ -220,15 +234,14 @@ def test_each_lesson_is_paid_by_the_centres_that_the_pretraining_found(full, con
     values = full.pretraining.model_copy(update={"centred": "apart", "steps": 256})
     lessons = (CurriculumPhase(share=0.25, benchmarks=(busy, tiny)), CurriculumPhase(share=0.25, benchmarks=(tiny,)))
     chosen = full.model_copy(update={"pretraining": values, "curriculum": lessons, "total_steps": 512})
-    train(chosen, tmp_path / "whole")
+    train(chosen, tmp_path / "whole", progress=copied_at_each_update(tmp_path / "whole", tmp_path / "copies"))
     found = load_tensors(tmp_path / "whole" / "checkpoint.pt")
     of_busy, of_tiny = found["progress"]["centres"].values()
     assert of_busy != of_tiny
     assert found["episodes"]["reward_terms"][:2].tolist() == [of_tiny, of_busy]  # tiny is played first then, busy mixed in
-    with pytest.raises(InterruptionError):
-        train(chosen, tmp_path / "killed", progress=interrupted_at(256 + 192))  # in the second phase, which lacks one
-    go_on(chosen, tmp_path / "killed", None)
-    same_run(tmp_path / "killed", tmp_path / "whole")
+    killed = tmp_path / "copies" / str(256 + 192)  # in the second phase, which lacks one
+    go_on(chosen, killed, None)
+    same_run(killed, tmp_path / "whole")
 
 
 def test_the_lessons_are_played_one_after_the_other(watched):
@@ -244,11 +257,11 @@ def test_the_lessons_are_played_one_after_the_other(watched):
 def test_ppo_stops_after_so_many_looks_without_a_better_one(chosen, scenario, tmp_path, monkeypatch, patience):
     rates = iter([0.5, 0.4, 0.4, 0.45, 0.4, 0.1])
     monkeypatch.setattr(callbacks, "blocking_rate", lambda *_: next(rates))
-    wanted = chosen.model_copy(update={"patience": patience})
+    wanted = chosen.model_copy(update={"patience": patience, "validate_every_steps": 64})
     run = train(wanted, tmp_path / "run", scenario=scenario)
-    # The second look, after 128 decisions, is the last better one.
-    assert [row["steps"] for row in curve(run.path)] == [128 * i for i in range(2 + patience)]
-    assert SavedNetwork.load(run.policy).trained["steps"] == 128
+    # The second look, after 64 decisions, is the last better one.
+    assert [row["steps"] for row in curve(run.path)] == [64 * i for i in range(2 + patience)]
+    assert SavedNetwork.load(run.policy).trained["steps"] == 64
     before = curve(run.path)
     go_on(wanted, tmp_path / "run", scenario)
     assert curve(run.path) == before
