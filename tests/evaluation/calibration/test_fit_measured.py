@@ -62,24 +62,12 @@ def kept(path, measured):
 
 
 @pytest.fixture(scope="module")
-def of_truth(tmp_path_factory):
-    path = tmp_path_factory.mktemp("measured") / "truth.yaml"
-    write(path, by_the_model(**TRUTH))
-    return path
-
-
-@pytest.fixture(scope="module")
-def fitted(of_truth):
-    return calibrate(of_truth)
-
-
-@pytest.fixture(scope="module")
 def h100():
     return validate("h100")
 
 
-def test_constants_that_made_the_figures_are_found_again(fitted):
-    found = fitted
+def test_constants_that_made_the_figures_are_found_again(tmp_path):
+    found = calibrate(kept(tmp_path / "truth.json", by_the_model(**TRUTH)))
     assert {name: getattr(found.constants, name) for name in FITTED} == pytest.approx(TRUTH, rel=0.01)
     assert found.constants.calibrated
     errors = [summary(rows)["max_relative_error"] for rows in (*found.fitted.values(), *found.left_out.values())]
@@ -164,63 +152,56 @@ def test_where_every_layer_waits_for_the_host_nothing_is_judged(tmp_path, capsys
     assert "few.yaml: holds no pass through a layer that tells of the device" in capsys.readouterr().err
 
 
-def test_what_was_fitted_to_a_json_file_is_written_and_read_again(of_truth, fitted, tmp_path, capsys):
-    """The file of measured kernels may be JSON, which is the same data."""
-    given, out = kept(tmp_path / "truth.json", read(of_truth)), tmp_path / "mine.yaml"
-    assert cli.run_command_line(["calibrate", "kernels", str(given), "--out", str(out), "--json", "-"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["constants"] == settings.load(KernelSettings, out).model_dump()
-    assert settings.load(KernelSettings, out) == fitted.constants
+def test_a_file_may_be_json_which_is_the_same_data(tmp_path):
+    measured = by_the_model(quick=True)
+    write(tmp_path / "quick.yaml", measured)
+    assert read(tmp_path / "quick.yaml") == read(kept(tmp_path / "quick.json", measured)) == measured
 
 
-def test_the_picture_is_the_same_for_the_same_figures_and_shows_each_product(tmp_path, capsys, h100):
+def test_the_picture_shows_each_product_and_too_large_errors_of_layers_end_with_1(tmp_path, capsys, h100):
     drawn = kernels_svg(h100)
     assert h100.measured.gpu in drawn
-    options = ["--plot", str(tmp_path / "k.svg"), "--max-mean-error", "0.25"]
-    assert cli.run_command_line(["validate", "kernels", "h100", *options]) == 0
+    options = ["--plot", str(tmp_path / "k.svg"), "--max-mean-error", "0.06"]
+    assert cli.run_command_line(["validate", "kernels", "h100", *options]) == 1
+    assert "layer, unfused attention, forward: mean error" in capsys.readouterr().out
     assert (tmp_path / "k.svg").read_text() == drawn
     assert cli.run_command_line(["validate", "kernels", "h100", "--plot", str(tmp_path / "k.png")]) == 2
     assert "--plot: the name must end in .svg" in capsys.readouterr().err
 
 
 def test_a_file_without_products_can_be_drawn(tmp_path, h100):
-    layers = h100.measured.model_copy(update={"items": h100.measured.of("layer")})
-    assert "whole layers" in kernels_svg(validate(kept(tmp_path / "layers.json", layers)))
+    layers = kept(tmp_path / "l.json", h100.measured.model_copy(update={"items": h100.measured.of("layer")}))
+    options = ["--plot", str(tmp_path / "l.svg"), "--max-mean-error", "0.25"]
+    assert cli.run_command_line(["validate", "kernels", str(layers), *options]) == 0
+    assert "whole layers" in (tmp_path / "l.svg").read_text()
 
 
-def test_constants_that_end_at_their_bounds_are_told(tmp_path, capsys):
+def test_a_device_without_constants_gets_a_file_of_its_own_and_is_told_which_end_at_their_bounds(tmp_path, capsys):
     # An L40S has a third of an H100's peaks: no share of them is so fast.
     path = kept(tmp_path / "l40s.json", by_the_model().model_copy(update={"device": "l40s", "num_multiprocessors": 142}))
-    assert cli.run_command_line(["calibrate", "kernels", str(path)]) == 0
+    out, page = tmp_path / "mine.yaml", tmp_path / "told.json"
+    assert cli.run_command_line(["calibrate", "kernels", str(path), "--out", str(out), "--json", str(page)]) == 0
     assert "note: memory_efficiency ends where it can go no further; are the peaks of l40s" in capsys.readouterr().out
+    written = settings.load(KernelSettings, out)
+    assert json.loads(page.read_text())["constants"] == written.model_dump()
+    assert (written.device, written.num_multiprocessors, written.calibrated) == ("l40s", 142, True)
 
 
-def test_too_large_errors_of_layers_end_with_1(capsys):
-    assert cli.run_command_line(["validate", "kernels", "h100", "--max-mean-error", "0.06"]) == 1
-    assert "layer, unfused attention, forward: mean error" in capsys.readouterr().out
-
-
-def test_a_device_without_constants_of_its_own_gets_its_own_multiprocessors(tmp_path):
-    measured = by_the_model(**TRUTH).model_copy(update={"device": "l40s", "num_multiprocessors": 142})
-    constants = calibrate(kept(tmp_path / "l40s.json", measured)).constants
-    assert (constants.device, constants.num_multiprocessors, constants.calibrated) == ("l40s", 142, True)
-
-
-def test_what_cannot_be_fitted_is_told(tmp_path, of_truth, capsys):
+def test_what_cannot_be_fitted_is_told(tmp_path, capsys):
     with pytest.raises(InputFileError, match=r"neither a file nor a device .*valid: "):
         calibrate("h10")
     few = by_the_model()
-    write(tmp_path / "few.yaml", few.model_copy(update={"items": few.of("product")}))
-    with pytest.raises(ConfigError, match=r"few.yaml: items: .* 4 at least are wanted, not 0; .*attention_product"):
-        calibrate(tmp_path / "few.yaml")
+    few = kept(tmp_path / "few.json", few.model_copy(update={"items": few.of("product")}))
+    with pytest.raises(ConfigError, match=r"few.json: items: .* 4 at least are wanted, not 0; .*attention_product"):
+        calibrate(few)
     write(tmp_path / "quick.yaml", by_the_model(quick=True))
     with pytest.raises(ConfigError, match=r"measure without --quick \(got 'attention_product'\)"):
         calibrate(tmp_path / "quick.yaml")
-    (tmp_path / "other.yaml").write_text(of_truth.read_text().replace("device: h100", "device: h10"))
+    (tmp_path / "other.yaml").write_text((tmp_path / "quick.yaml").read_text().replace("device: h100", "device: h10"))
     with pytest.raises(ConfigError, match=r"other.yaml:2: device: unknown type \(got 'h10'\); valid: "):
         calibrate(tmp_path / "other.yaml")
     assert cli.run_command_line(["calibrate", "kernels", "table.csv", "--out", str(tmp_path / "x.yaml")]) == 2
     assert "--out: wants one file of measured kernels" in capsys.readouterr().err
     assert not (tmp_path / "x.yaml").exists()
-    assert cli.run_command_line(["calibrate", "kernels", "h100", str(of_truth)]) == 2
+    assert cli.run_command_line(["calibrate", "kernels", "h100", str(few)]) == 2
     assert "files of measured kernels are fitted one at a time" in capsys.readouterr().err
