@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from ... import files
 from ...costs.training_step.kernels import KernelModel, KernelSettings, kernel_settings
+from ...costs.work.operations import FusedAttention, Product, Sweep
 from ...devices import device_type
 from ...errors import ConfigError
 from .fit_a100 import Residual
@@ -120,6 +121,7 @@ def calibrate(path: str | Path, *, progress: Callable[[str, int, int], None] | N
     low, high = (np.array([FITTED[name][side] for name in names]) for side in range(2))
     middle = np.clip([getattr(start, name) for name in names], low, high)
     count = [0]
+    fitted_on = [_priced(rows) for rows in used.values()]
 
     def model(values: NDArray[np.float64]) -> KernelModel:
         return KernelModel(device, start.model_copy(update=dict(zip(names, values.tolist(), strict=True))))
@@ -128,7 +130,8 @@ def calibrate(path: str | Path, *, progress: Callable[[str, int, int], None] | N
         count[0] += 1
         if progress is not None:
             progress("evaluations", count[0], max(100, count[0]))
-        found = [np.log([r.fitted / r.measured for r in held_against(rows, model(values))]) for rows in used.values()]
+        kernels = model(values)
+        found = [np.log(1e6 * np.array([kernels.kernel_s(one) for one in priced]) / us) for priced, us in fitted_on]
         return np.concatenate([one / math.sqrt(len(one)) for one in found])
 
     fit = least_squares(
@@ -212,13 +215,14 @@ def _num_of(items: Sequence[Item], is_backward: bool | None) -> int:
 
 def held_against(items: Sequence[Item], kernels: KernelModel) -> tuple[Residual, ...]:
     """Predicted microseconds beside measured ones, of rows that a kernel model prices by itself."""
-    found = []
-    for item in items:
-        priced = item.priced()
-        assert priced is not None
-        assert item.us is not None
-        found.append(Residual(called(item), 1e6 * kernels.kernel_s(priced), item.us))
-    return tuple(found)
+    rows = zip(items, *_priced(items), strict=True)
+    return tuple(Residual(called(item), 1e6 * kernels.kernel_s(priced), float(us)) for item, priced, us in rows)
+
+
+def _priced(items: Sequence[Item]) -> tuple[list[Product | FusedAttention | Sweep], NDArray[np.float64]]:
+    """The kernels of such rows, and the microseconds that each took."""
+    found = [(item.priced(), item.us) for item in items]
+    return [one for one, _ in found if one is not None], np.array([us for _, us in found], np.float64)
 
 
 def called(item: Item) -> str:

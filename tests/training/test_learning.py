@@ -48,9 +48,21 @@ def toy():
     return load_benchmark("preset:toy").build()
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory, toy):
-    chosen = settings.load(TrainSettings, config_path("preset:toy"))
+# The shipped config learns in small steps; with greater ones, and more of them, a third of its decisions is enough.
+SOONER = (
+    "total_steps=12288",
+    "validate_every_steps=2048",
+    "ppo.learning_rate=5e-3",
+    "ppo.rollout_steps=16",
+    "ppo.minibatch=128",
+    "ppo.epochs=3",
+)
+AS_SHIPPED = pytest.param((), id="as shipped", marks=pytest.mark.slow)
+
+
+@pytest.fixture(scope="module", params=[AS_SHIPPED, pytest.param(SOONER, id="sooner")])
+def run(tmp_path_factory, toy, request):
+    chosen = settings.load(TrainSettings, config_path("preset:toy"), changes=request.param)
     return train(chosen, tmp_path_factory.mktemp("toy") / "run", scenario=toy)
 
 
