@@ -17,7 +17,7 @@ from benchmarks.study.runs import Places
 from benchmarks.study.study import load_study
 from meshwright import files
 
-from .small_study import results, write
+from .small_study import PlayedHere, results, write
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -78,6 +78,7 @@ def test_everything_is_done_once_trainings_before_what_needs_them(folder, places
     assert record(task, places)["elapsed_s"] > 0
 
 
+@pytest.mark.usefixtures("no_processes")
 def test_other_settings_are_done_anew_with_all_that_hangs_on_them_and_the_former_run_is_kept(folder, places, program):
     play(folder, places, program)
     text = (folder / "study.yaml").read_text()
@@ -91,6 +92,7 @@ def test_other_settings_are_done_anew_with_all_that_hangs_on_them_and_the_former
     assert "total_steps: 48\n" in (new / "config.yaml").read_text()
 
 
+@pytest.mark.usefixtures("no_processes")
 def test_what_was_done_with_other_settings_may_be_kept(folder, places, program):
     play(folder, places, program)
     text = (folder / "study.yaml").read_text()
@@ -115,10 +117,11 @@ def test_what_fails_is_told_with_its_last_line_and_the_rest_is_done(folder, plac
     assert [name for name, word in words.items() if word == "done"] == ["net-A-seed-1", "nets-A"]
 
 
+@pytest.mark.usefixtures("no_processes")
 def test_a_run_that_somebody_began_by_hand_is_taken_up_and_one_of_other_settings_moved_aside(folder, places, program):
     task, other, *_ = found(folder, places)
-    subprocess.run([*program, *task.command(places)], check=True)
-    subprocess.run([*program, *other.command(places), "--set", "total_steps=32"], check=True)
+    PlayedHere([*program, *task.command(places)])
+    PlayedHere([*program, *other.command(places), "--set", "total_steps=32"])
     (folder / "calls").unlink()
     _, told = play(folder, places, program)
     assert told[0] == (task.name, "resumed", "")
@@ -165,6 +168,7 @@ def test_a_killed_runner_takes_its_processes_with_it_and_the_next_one_does_only_
     assert [call.split()[1] == "--resume" for call in of_seed] == [False, True]
 
 
+@pytest.mark.usefixtures("no_processes")
 def test_a_second_runner_waits_for_the_first_and_does_nothing_twice(folder, places, program):
     (places.out / "tasks").mkdir(parents=True)
     held = (places.out / "tasks" / "lock").open("ab")
