@@ -12,6 +12,7 @@ import re
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache
 from html import escape
 from io import StringIO
@@ -244,8 +245,25 @@ def _legend_places(keys: Sequence[LegendEntry], width: float) -> list[tuple[floa
     return places
 
 
+_holds_style: ContextVar[bool] = ContextVar("_holds_style", default=False)
+"""Whether this module's style holds already: matplotlib takes milliseconds to change and restore its own."""
+
+
 @contextmanager
 def _style() -> Iterator[None]:
+    if _holds_style.get():
+        yield
+        return
+    before = _holds_style.set(True)
+    try:
+        with _own_style():
+            yield
+    finally:
+        _holds_style.reset(before)
+
+
+@contextmanager
+def _own_style() -> Iterator[None]:
     import matplotlib.style
 
     with matplotlib.style.context(["default", _STYLE]), warnings.catch_warnings():
