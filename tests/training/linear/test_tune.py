@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -42,11 +43,26 @@ def linear(chosen, request):
 
 
 @pytest.fixture(scope="module")
-def whole(linear, scenario, tmp_path_factory):
-    """That run, never interrupted."""
-    folder = tmp_path_factory.mktemp("whole") / "run"
-    tune(linear, folder, scenario=scenario, command=["test"])
-    return folder
+def watched(linear, scenario, tmp_path_factory):
+    """That run, never interrupted, and copies of the folder as it lay on the disk after each generation."""
+    parent = tmp_path_factory.mktemp("whole")
+
+    def progress(now):
+        shutil.copytree(parent / "run", parent / "copies" / str(now.generation), dirs_exist_ok=True)
+
+    tune(linear, parent / "run", scenario=scenario, command=["test"], progress=progress)
+    return parent / "run", parent / "copies"
+
+
+@pytest.fixture(scope="module")
+def whole(watched):
+    return watched[0]
+
+
+@pytest.fixture
+def killed_at(watched, tmp_path):
+    """Makes the folder of a run that was killed after so many generations."""
+    return lambda generation: shutil.copytree(watched[1] / str(generation), tmp_path / "run")
 
 
 def content(path):
@@ -106,12 +122,10 @@ def test_on_the_toy_tuning_comes_near_the_optimum(linear, tmp_path):
     assert min(row["validation_blocking_rate"] for row in curve) < 0.02
 
 
-def test_equal_seeds_give_equal_weights(whole, linear, scenario, tmp_path):
-    np.random.default_rng().random()
-    tune(linear, tmp_path / "again", scenario=scenario)
-    same_run(tmp_path / "again", whole)
-    tune(linear.model_copy(update={"seed": 4}), tmp_path / "other", scenario=scenario)
-    other, ours = (content(folder / "checkpoint.json") for folder in (tmp_path / "other", whole))
+def test_another_seed_gives_other_weights(linear, scenario, tmp_path, killed_at):
+    with pytest.raises(InterruptionError):
+        tune(linear.model_copy(update={"seed": 4}), tmp_path / "other", scenario=scenario, progress=interrupted_at(1))
+    other, ours = (content(folder / "checkpoint.json") for folder in (tmp_path / "other", killed_at(1)))
     assert all(other[key] != ours[key] for key in ("mean", "costs") if key in ours)
 
 
@@ -135,27 +149,24 @@ def test_test_and_validation_episodes_are_no_training_episodes(linear, scenario,
 
 
 @pytest.mark.parametrize("generation", [1, 2, 5, 6])
-def test_a_run_goes_on_wherever_it_was_interrupted(whole, linear, scenario, tmp_path, generation):
-    folder = tmp_path / "run"
-    with pytest.raises(InterruptionError):
-        tune(linear, folder, scenario=scenario, progress=interrupted_at(generation))
+def test_a_run_goes_on_wherever_it_was_killed(whole, linear, scenario, killed_at, generation):
+    folder = killed_at(generation)
     tune(linear, folder, scenario=scenario, resume=True)
     same_run(folder, whole)
 
 
-def test_a_run_without_a_checkpoint_begins_anew(whole, linear, scenario, tmp_path):
-    with pytest.raises(InterruptionError):
-        tune(linear, tmp_path / "run", scenario=scenario, progress=interrupted_at(1))
-    (tmp_path / "run" / "checkpoint.json").unlink()
-    tune(linear, tmp_path / "run", scenario=scenario, resume=True)
-    same_run(tmp_path / "run", whole)
+def test_a_run_without_a_checkpoint_begins_anew(whole, linear, scenario, killed_at):
+    """With the same seed it comes to the same weights, whatever was drawn meanwhile."""
+    folder = killed_at(1)
+    (folder / "checkpoint.json").unlink()
+    np.random.default_rng().random()
+    tune(linear, folder, scenario=scenario, resume=True)
+    same_run(folder, whole)
 
 
 @pytest.mark.parametrize("kept", [0.0, 0.3, 0.99])
-def test_a_truncated_checkpoint_is_told_and_nothing_changes(linear, scenario, tmp_path, content_of, kept):
-    folder = tmp_path / "run"
-    with pytest.raises(InterruptionError):
-        tune(linear, folder, scenario=scenario, progress=interrupted_at(2))
+def test_a_truncated_checkpoint_is_told_and_nothing_changes(linear, scenario, killed_at, content_of, kept):
+    folder = killed_at(2)
     checkpoint = folder / "checkpoint.json"
     checkpoint.write_bytes(checkpoint.read_bytes()[: int(kept * checkpoint.stat().st_size)])
     before = content_of(folder)
@@ -180,15 +191,13 @@ def test_a_truncated_checkpoint_is_told_and_nothing_changes(linear, scenario, tm
         ({"digest": "0" * 32}, "is damaged: it is not as it was written"),
     ],
 )
-def test_a_checkpoint_of_another_kind_is_told(linear, scenario, tmp_path, change, told):
-    with pytest.raises(InterruptionError):
-        tune(linear, tmp_path / "run", scenario=scenario, progress=interrupted_at(1))
-    path = tmp_path / "run" / "checkpoint.json"
+def test_a_checkpoint_of_another_kind_is_told(linear, scenario, killed_at, change, told):
+    path = killed_at(1) / "checkpoint.json"
     data = json.loads(path.read_text()) | change
     digest = files.digest({key: value for key, value in data.items() if key != "digest"})
     path.write_text(json.dumps({**data, "digest": change.get("digest", digest)}))
     with pytest.raises(CheckpointError, match=told):
-        tune(linear, tmp_path / "run", scenario=scenario, resume=True)
+        tune(linear, path.parent, scenario=scenario, resume=True)
 
 
 @pytest.mark.parametrize("change", [{"seed": 9}, {"generations": 7}, {"spread": 1.0}])
@@ -200,15 +209,15 @@ def test_another_config_is_refused_by_its_first_field(whole, linear, scenario, c
     assert content_of(whole) == before
 
 
-def test_a_new_run_refuses_a_folder_that_holds_one_unless_told_to_overwrite(whole, linear, scenario, tmp_path, content_of):
+def test_a_new_run_refuses_a_folder_that_holds_one_unless_told_to_overwrite(whole, linear, scenario, killed_at, content_of):
     before = content_of(whole)
     with pytest.raises(CheckpointError, match="exists already"):
         tune(linear, whole, scenario=scenario)
     assert content_of(whole) == before
+    folder = killed_at(5)
     with pytest.raises(InterruptionError):
-        tune(linear, tmp_path / "run", scenario=scenario, progress=interrupted_at(1))
-    tune(linear, tmp_path / "run", scenario=scenario, overwrite=True)
-    same_run(tmp_path / "run", whole)
+        tune(linear, folder, scenario=scenario, overwrite=True, progress=interrupted_at(1))
+    assert json.loads((folder / "checkpoint.json").read_text())["generation"] == 1
 
 
 def test_resuming_needs_a_run_folder(linear, scenario, tmp_path):
