@@ -22,7 +22,7 @@ from meshwright.training.vec_env_wrappers import CentredReward
 WIDTHS = {"graph_hidden": 4, "graph_embedding": 3, "graph_rounds": 1, "slot_hidden": 8, "device_hidden": 4, "hidden": 24}
 
 
-def taught(scenario, tiny, rule, *, steps=4096, seed=0, without=(), look=lambda steps: None):
+def taught(scenario, tiny, rule, *, steps=2048, seed=0, without=(), look=lambda steps: None):
     torch.manual_seed(7)
     network = CandidateNetwork(NetworkSettings(**WIDTHS, without=without), static_features(scenario))
     chosen = RulePretraining(kind="rule", rule=rule, steps=steps, learning_rate=1e-2, rollout_steps=32, minibatch=64, epochs=3)
@@ -90,7 +90,7 @@ def test_a_candidate_that_has_no_place_is_learned_as_turning_the_job_away(scenar
     four = 5
     assert (scenario.candidate_degree[four], scenario.candidate_rule[four]) == (4, "first-fit")
     monkeypatch.setattr(cloning, "teacher", lambda name, scenario: Always(four))
-    network = taught(scenario, tiny, "any", steps=2048)
+    network = taught(scenario, tiny, "any", steps=1024)
     batch = EpisodeBatch(scenario, 8)
     for e in range(8):
         batch.reset(e, np.random.default_rng(e))
