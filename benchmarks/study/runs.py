@@ -42,6 +42,7 @@ class Benchmarks:
 
     places: Places
     _digests: dict[str, str] = field(default_factory=dict)
+    _traced: dict[str, bool] = field(default_factory=dict)
 
     def digest(self, benchmark: BenchmarkSettings) -> str:
         """A hash of what episodes depend on, but for the simulator itself; rewards and what is observed do not count.
@@ -65,6 +66,12 @@ class Benchmarks:
 
     def follows_trace(self, benchmark: BenchmarkSettings) -> bool:
         """Whether jobs arrive as a trace of the user's recorded them."""
+        key = files.digest(benchmark.scenario.model_dump(mode="json"))
+        if key not in self._traced:
+            self._traced[key] = self._lacks_a_trace(benchmark)
+        return self._traced[key]
+
+    def _lacks_a_trace(self, benchmark: BenchmarkSettings) -> bool:
         chosen = benchmark.scenario
         try:
             changes = settings.as_changes(chosen.workload_changes)

@@ -127,7 +127,7 @@ def test_whole_layers_are_met_that_nothing_was_fitted_on(tmp_path, h100):
     assert told["product"]["mean_relative_error"] < 0.11
     shares = kernel_settings("a100").model_dump() | {"device": "h100", "num_multiprocessors": 132}
     (tmp_path / "of-a100.yaml").write_text(yaml.safe_dump(shares))
-    others = validate("h100", given=str(tmp_path / "of-a100.yaml"))
+    others = validate(kept(tmp_path / "h100.json", h100.measured), given=str(tmp_path / "of-a100.yaml"))
     assert math.fsum(fused) < math.fsum(
         others.summary()[f"{LAYER}fused attention, {side}"]["mean_relative_error"] for side in ("forward", "backward")
     )
@@ -162,7 +162,8 @@ def test_the_picture_shows_each_product_and_too_large_errors_of_layers_end_with_
     drawn = kernels_svg(h100)
     assert h100.measured.gpu in drawn
     options = ["--plot", str(tmp_path / "k.svg"), "--max-mean-error", "0.06"]
-    assert cli.run_command_line(["validate", "kernels", "h100", *options]) == 1
+    figures = kept(tmp_path / "h100.json", h100.measured)
+    assert cli.run_command_line(["validate", "kernels", str(figures), *options]) == 1
     assert "layer, unfused attention, forward: mean error" in capsys.readouterr().out
     assert (tmp_path / "k.svg").read_text() == drawn
     assert cli.run_command_line(["validate", "kernels", "h100", "--plot", str(tmp_path / "k.png")]) == 2

@@ -14,6 +14,28 @@ HOSTILE = "<script>alert(1)</script> & \"'</table> \x07"
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" id="{0}"><text>{0}</text></svg>'
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _drawn_once():
+    """Equal data is drawn once; that it gives the same drawing each time is a law of `plots`."""
+
+    def once(draw):
+        found = {}
+
+        def drawn(*data):
+            key = json.dumps(data)
+            if key not in found:
+                found[key] = draw(*data)
+            return found[key]
+
+        return drawn
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (report.charts, report.curves):
+            for name in (name for name in vars(module) if name.endswith("_svg")):
+                patch.setattr(module, name, once(getattr(module, name)))
+        yield
+
+
 class Page(HTMLParser):
     """Tags, attributes and text of a page; fails where tags are not balanced."""
 
