@@ -134,7 +134,7 @@ def make_and_fail(monkeypatch, plain):
         raise ZeroDivisionError
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_a_program_that_is_ended_leaves_nothing(root_on_linux, number):
     code = (
         "import time\n"

@@ -233,13 +233,14 @@ def test_each_lesson_is_paid_by_the_centres_that_the_pretraining_found(full, con
     tiny, busy = str(config.with_name("tiny.yaml")), str(config.with_name("busy.yaml"))
     values = full.pretraining.model_copy(update={"centred": "apart", "steps": 256})
     lessons = (CurriculumPhase(share=0.25, benchmarks=(busy, tiny)), CurriculumPhase(share=0.25, benchmarks=(tiny,)))
-    chosen = full.model_copy(update={"pretraining": values, "curriculum": lessons, "total_steps": 512})
+    fewer = {"total_steps": 256, "checkpoint_every_steps": 64}
+    chosen = full.model_copy(update={"pretraining": values, "curriculum": lessons, **fewer})
     train(chosen, tmp_path / "whole", progress=copied_at_each_update(tmp_path / "whole", tmp_path / "copies"))
     found = load_tensors(tmp_path / "whole" / "checkpoint.pt")
     of_busy, of_tiny = found["progress"]["centres"].values()
     assert of_busy != of_tiny
     assert found["episodes"]["reward_terms"][:2].tolist() == [of_tiny, of_busy]  # tiny is played first then, busy mixed in
-    killed = tmp_path / "copies" / str(256 + 192)  # in the second phase, which lacks one
+    killed = tmp_path / "copies" / str(256 + 64)  # in the second phase, which lacks one
     go_on(chosen, killed, None)
     same_run(killed, tmp_path / "whole")
 
