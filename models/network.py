@@ -95,6 +95,7 @@ class CandidateNetwork(nn.Module):
         self.static = StaticTensors(static)
         self._kept: Tensor | None = None
         self._kept_of: tuple[object, ...] = ()
+        self._encoder_weights: list[nn.Parameter] | None = None
 
     def set_scenario(self, static: StaticFeatures) -> None:
         """Serve another scenario: other graphs, devices, degrees, placement rules."""
@@ -110,7 +111,7 @@ class CandidateNetwork(nn.Module):
 
     def blind_to_graphs(self) -> None:
         """Embed every graph as zeros from now on; graphs then differ by their simulated times alone."""
-        self.graph_encoder, self._kept = NoGraph(self.settings.graph_embedding), None
+        self.graph_encoder, self._kept, self._encoder_weights = NoGraph(self.settings.graph_embedding), None, None
 
     def graph_embeddings(self) -> Tensor:
         """Embedding of each graph of the scenario, ``(g, embedding)``.
@@ -119,7 +120,9 @@ class CandidateNetwork(nn.Module):
         """
         if torch.is_grad_enabled():
             return self._encode()
-        weights = tuple((weight.data_ptr(), weight._version) for weight in self.graph_encoder.parameters())
+        if self._encoder_weights is None:  # to look for them takes longer than to compare them
+            self._encoder_weights = [*self.graph_encoder.parameters()]
+        weights = tuple((weight.data_ptr(), weight._version) for weight in self._encoder_weights)
         if self._kept is None or self._kept_of != weights:
             self._kept, self._kept_of = self._encode(), weights
         return self._kept
