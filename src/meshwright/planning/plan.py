@@ -22,7 +22,6 @@ from ..clusters import load_cluster
 from ..costs import compute
 from ..costs.settings import CostSettings
 from ..costs.training_step.foreign_figures import foreign_figures
-from ..envs.batch import EpisodeBatch
 from ..envs.ground import Ground
 from ..errors import GraphError, PlanError
 from ..jobs.arrivals import Arrivals
@@ -145,6 +144,8 @@ def plan(
 
 def _first_of_episode(scenario: Scenario, num_steps: int, allowed_s: float) -> tuple[Decision, dict[str, NDArray[Any]]]:
     """What an agent sees of the job, put before it as the first of an episode."""
+    from ..envs.batch import EpisodeBatch  # loads the environment's kernels; most policies do without
+
     batch = EpisodeBatch(scenario, 1)
     fraction = allowed_s / (num_steps * scenario.workload.graphs[0].step_s)
     batch.begin_with(0, Arrivals(np.zeros(2), np.zeros(2, np.int64), np.full(2, num_steps), np.full(2, fraction)))

@@ -20,7 +20,6 @@ from ...plans.document import PlacementPlan
 from ...plans.partition import Layout, OpSplits
 from ..requirements import hosts_of
 from ..target import ExportOptions, Files, Target
-from .layouts import layout_step_of
 from .schema import RankTrace, Value, encode
 
 if TYPE_CHECKING:
@@ -55,6 +54,7 @@ def step_of(plan: PlacementPlan) -> tuple[Timeline, TaskWork]:
             the planned devices.
     """
     from ...simulation.step.timeline import simulate  # compiles; other targets do without
+    from .layouts import layout_step_of
     from .nodes import op_split_work
 
     hosts_of(plan)  # refuses what is no host name

@@ -10,7 +10,6 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass
 
-from ...costs.pipelines.schedules import round_size
 from ...errors import ExportError
 from ...plans.document import PlacementPlan
 from ...plans.partition import Layout, ParallelDegrees
@@ -220,6 +219,8 @@ def _layout_words(layout: Layout) -> list[str]:
         raise ExportError(problem, field="partition.layout.virtual_stages", value=layout.virtual_stages)
     words = ["--micro-batch-size", str(layout.micro_batch), "--global-batch-size", str(layout.global_batch)]
     if is_interleaved and layout.num_micro_batches % layout.pp:
+        from ...costs.pipelines.schedules import round_size  # loads the compiler; other layouts do without
+
         size = round_size(layout.pp, layout.num_micro_batches)
         words += ["--microbatch-group-size-per-virtual-pipeline-stage", str(size)]
     flags = {

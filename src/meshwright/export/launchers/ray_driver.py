@@ -118,7 +118,8 @@ def main():
         guard.cancel()
         stop(actors)
         remove_placement_group(group)
-        time.sleep(1)  # Ray hands on the last lines of the ranks a moment later
+        if actors:
+            time.sleep(1)  # Ray hands on the last lines of the ranks a moment later
         ray.shutdown()
 
 
