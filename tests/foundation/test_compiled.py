@@ -34,8 +34,8 @@ for name in {MODULES}:
     for key, value in vars(module).items():
         if isinstance(value, numba.core.dispatcher.Dispatcher) and value.py_func.__module__ == module.__name__:
             digests[f"{{name}}.{{key}}"] = function_digest(value)
-json.dump(digests, sys.stdout)
 """
+TELL_DIGESTS = f"{ASK_DIGESTS}\njson.dump(digests, sys.stdout)"
 
 # Calls a compiled function and prints how often it came from the cache, and how often not.
 ASK_HITS = """
@@ -59,7 +59,9 @@ def tree(tmp_path_factory):
 
 
 def test_only_an_edit_that_a_function_reaches_changes_its_digest(tree):
-    before = json.loads(_ask(ASK_DIGESTS, ROOT / "src", PYTHONHASHSEED="1"))
+    here: dict[str, dict[str, str]] = {}
+    exec(ASK_DIGESTS, here)  # where names are hashed by another seed
+    before = here["digests"]
 
     def edit(name, old, new):
         path = tree / "meshwright" / name
@@ -73,7 +75,7 @@ def test_only_an_edit_that_a_function_reaches_changes_its_digest(tree):
     # Another folder, a comment, a docstring and blank lines change nothing.
     edit("simulation/step/kernel.py", '"""Merge two leftist heaps', '\n    """Melt two leftist heaps')
     edit("envs/reward.py", "\n\n\n", "\n\n\n# A remark.\n\n\n")
-    first = json.loads(_ask(ASK_DIGESTS, tree, PYTHONHASHSEED="2"))
+    first = json.loads(_ask(TELL_DIGESTS, tree, PYTHONHASHSEED="2"))
     assert changed(before, first) == set()
 
     # An edit changes what reaches it, in the file of another function too, and nothing else.
@@ -82,7 +84,7 @@ def test_only_an_edit_that_a_function_reaches_changes_its_digest(tree):
     edit("envs/batch.py", "OVER = 0, 1, 2, 3", "OVER = 0, 1, 2, 4")
     # Numba itself looks at the file of the outermost function only.
     edit("envs/reward.py", "return value\n", "return 0.0 + value\n")
-    now_changed = changed(first, json.loads(_ask(ASK_DIGESTS, tree)))
+    now_changed = changed(first, json.loads(_ask(TELL_DIGESTS, tree)))
     assert {"simulation.step.kernel._schedule", "simulation.step.kernel._push", "Address"} < now_changed
     assert "simulation.contention.concurrent_kernel.run_concurrent_jobs" in now_changed
     assert {name for name in now_changed if name.startswith("envs.")} == {"envs.batch._step", "envs.batch._pay"}

@@ -90,13 +90,6 @@ def _list(json_file: str | None) -> None:
     """Every format with what it guarantees and what not."""
     from ...export import targets
 
-    console = output.console(json_file)
-    for entry in targets.values():
-        console.print(f"{entry.name}: {entry.summary}", markup=False)
-        for line in entry.guaranteed:
-            console.print(f"  + {line}", markup=False)
-        for line in entry.not_guaranteed:
-            console.print(f"  - {line}", markup=False)
     described = {
         entry.name: {
             "summary": entry.summary,
@@ -106,6 +99,13 @@ def _list(json_file: str | None) -> None:
         for entry in targets.values()
     }
     output.write_json(json_file, described)
+    console = output.console(json_file)
+    for entry in targets.values():
+        console.print(f"{entry.name}: {entry.summary}", markup=False)
+        for line in entry.guaranteed:
+            console.print(f"  + {line}", markup=False)
+        for line in entry.not_guaranteed:
+            console.print(f"  - {line}", markup=False)
 
 
 def _paths(source: Path) -> dict[str, Path]:
