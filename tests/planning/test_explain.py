@@ -44,6 +44,11 @@ def small(job):
     return estimate(job, "preset:dgx-a100-8x8", SMALL)
 
 
+@pytest.fixture(scope="module")
+def told(small):
+    return explain(small)
+
+
 def test_each_switch_is_told_with_its_change_or_why_it_changes_nothing(cut):
     found = {one.name: one for one in explain(cut)}
     assert found["overlap_tp=true"].change < 0
@@ -54,8 +59,8 @@ def test_each_switch_is_told_with_its_change_or_why_it_changes_nothing(cut):
     assert {one.kind for one in found.values()} == KINDS
 
 
-def test_switches_that_the_analytic_path_does_not_read_are_simulated_on_both_sides(small):
-    found = {one.name: one for one in explain(small) if one.provenance == "simulated"}
+def test_switches_that_the_analytic_path_does_not_read_are_simulated_on_both_sides(small, told):
+    found = {one.name: one for one in told if one.provenance == "simulated"}
     assert list(found) == [
         "priority=first-consumer",
         "priority=shortest-first",
@@ -73,7 +78,7 @@ def test_switches_that_the_analytic_path_does_not_read_are_simulated_on_both_sid
     bucketed_s = simulated_step_s(small.work, small.cluster, CostSettings(gradient_bucket_bytes=25 * 2**20).of_layouts)
     assert found["gradient_bucket_bytes=26214400"].step_s == bucketed_s
     assert found["gradient_bucket_bytes=26214400"].change == bucketed_s / base_s - 1
-    assert {one.kind for one in explain(small) if one.change is not None} == KINDS
+    assert {one.kind for one in told if one.change is not None} == KINDS
     assert {one.micro_batches for one in found.values()} == {(2,)}
 
 
@@ -93,8 +98,8 @@ def test_choices_that_do_not_go_together_are_told(small):
     assert "wants flows cut-through" in found["contention=fair"].remark
 
 
-def test_what_is_too_large_to_simulate_is_simulated_with_fewer_micro_batches(monkeypatch):
-    long = estimate("zoo:gpt2-small", "preset:host-8", "pp=2,dp=4,micro_batch=1,global_batch=80")
+def test_what_is_too_large_to_simulate_is_simulated_with_fewer_micro_batches(job, monkeypatch):
+    long = estimate(job, "preset:host-8", "pp=2,dp=4,micro_batch=1,global_batch=80")
     whole = {one.name: one for one in explain(long) if one.provenance == "simulated"}
     assert {one.micro_batches for one in whole.values() if one.change is not None} == {(20,)}
     monkeypatch.setattr(explaining, "MOST_TASKS", long.num_tasks(CostSettings()) / 2)
@@ -110,16 +115,16 @@ def test_what_is_too_large_to_simulate_is_simulated_with_fewer_micro_batches(mon
 def test_what_is_too_large_with_any_number_of_micro_batches_says_so_with_its_size(cut, monkeypatch):
     tasks = num_tasks(layout_step(cut.work, cut.cluster), RankNetwork(cut.cluster, np.arange(16)))
     monkeypatch.setattr(explaining, "MOST_TASKS", 1000)
-    told = [one for one in explain(cut) if one.provenance == "simulated"]
-    assert len(told) == 8
+    left_out = [one for one in explain(cut) if one.provenance == "simulated"]
+    assert len(left_out) == 8
     why = f"not simulated: about {tasks:,} tasks, 1,000 at most, and no micro-batches to leave out"
-    assert {one.remark for one in told} == {why}
-    assert {one.change for one in told} == {None}
-    assert {one.micro_batches for one in told} == {()}
+    assert {one.remark for one in left_out} == {why}
+    assert {one.change for one in left_out} == {None}
+    assert {one.micro_batches for one in left_out} == {()}
 
 
-def test_rows_are_plain_data(small):
-    rows = json.loads(json.dumps([one.to_data() for one in explain(small)]))
+def test_rows_are_plain_data(told):
+    rows = json.loads(json.dumps([one.to_data() for one in told]))
     assert set(rows[0]) == {"kind", "switch", "provenance", "base_s", "step_s", "change", "remark", "micro_batches"}
 
 

@@ -1,5 +1,6 @@
 """Constants of kernels that a user gives, wherever layouts are priced: estimates, searches, simulated steps, explanations."""
 
+import json
 import shutil
 from importlib.resources import files
 
@@ -12,31 +13,50 @@ from meshwright.errors import ConfigError, PlanError
 from meshwright.planning.explain import explain
 from meshwright.simulation.cluster.scenario_settings import ScenarioSettings
 
-JOB, CLUSTER, LAYOUT = "zoo:gpt2-small", "preset:host-8", "tp=2,dp=4,micro_batch=1,global_batch=32"
+CLUSTER, LAYOUT = "preset:host-8", "tp=2,dp=4,micro_batch=1,global_batch=32"
+TWO_LAYERS = {"model_type": "gpt2", "n_embd": 768, "n_layer": 2, "n_head": 12, "n_positions": 1024, "vocab_size": 50257}
 SEARCH = {"batch": 64, "sequence_length": 1024, "keep": "cp=1,ep=1,schedule=1f1b", "costs": CostSettings()}
 
 
-@pytest.fixture
-def slow(tmp_path):
+@pytest.fixture(scope="module")
+def job(tmp_path_factory):
+    path = tmp_path_factory.mktemp("job") / "config.json"
+    path.write_text(json.dumps(TWO_LAYERS))
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def slow(tmp_path_factory):
     """An A100 whose products reach half as much, known to 3 %."""
     text = (files("meshwright.configs") / "kernels" / "a100.yaml").read_text()
     assert "\nproduct_efficiency: 0.8162\n" in text
     text = text.replace("\nproduct_efficiency: 0.8162\n", "\nproduct_efficiency: 0.4081\n")
-    path = tmp_path / "slow.yaml"
+    path = tmp_path_factory.mktemp("kernels") / "slow.yaml"
     path.write_text(text.replace("\nuncertainty: 0.1\n", "\nuncertainty: 0.03\n"))
     return str(path)
 
 
-def test_an_estimate_by_name_by_copied_file_and_by_none_is_the_same(tmp_path):
+@pytest.fixture(scope="module")
+def searched(job):
+    """The search with the constants of the device itself."""
+    return search_layouts(job, CLUSTER, **SEARCH)
+
+
+@pytest.fixture(scope="module")
+def searched_slow(job, slow):
+    return search_layouts(job, CLUSTER, **SEARCH | {"costs": CostSettings(kernels=slow)})
+
+
+def test_an_estimate_by_name_by_copied_file_and_by_none_is_the_same(tmp_path, job):
     shutil.copy(str(files("meshwright.configs") / "kernels" / "a100.yaml"), tmp_path / "copy.yaml")
-    plain = estimate(JOB, CLUSTER, LAYOUT).to_data()
+    plain = estimate(job, CLUSTER, LAYOUT).to_data()
     for given in ("a100", str(tmp_path / "copy.yaml")):
-        assert estimate(JOB, CLUSTER, LAYOUT, costs=CostSettings(kernels=given)).to_data() == plain
+        assert estimate(job, CLUSTER, LAYOUT, costs=CostSettings(kernels=given)).to_data() == plain
 
 
-def test_an_estimate_takes_times_and_doubt_from_the_file(slow):
-    plain = estimate(JOB, CLUSTER, LAYOUT)
-    found = estimate(JOB, CLUSTER, LAYOUT, costs=CostSettings(kernels=slow))
+def test_an_estimate_takes_times_and_doubt_from_the_file(job, slow):
+    plain = estimate(job, CLUSTER, LAYOUT)
+    found = estimate(job, CLUSTER, LAYOUT, costs=CostSettings(kernels=slow))
     assert found.step.breakdown_s["compute"] > plain.step.breakdown_s["compute"]
     assert found.step.step_s > plain.step.step_s
     assert plain.to_data()["uncertainty"]["kernels"] == kernel_settings("a100").uncertainty == 0.1
@@ -45,11 +65,11 @@ def test_an_estimate_takes_times_and_doubt_from_the_file(slow):
     assert parts["compute"] == parts["optimizer"] == 0.03
 
 
-def test_what_is_explained_rests_on_the_file_too(slow):
+def test_what_is_explained_rests_on_the_file_too(job, slow):
     costs, layout = CostSettings(kernels=slow), "tp=2,dp=2,micro_batch=1,global_batch=2"
-    found = estimate(JOB, CLUSTER, layout, costs=costs)
+    found = estimate(job, CLUSTER, layout, costs=costs)
     told = {one.name: one for one in explain(found, costs)}
-    plain = {one.name: one for one in explain(estimate(JOB, CLUSTER, layout))}
+    plain = {one.name: one for one in explain(estimate(job, CLUSTER, layout))}
     assert told["overlap_tp=true"].base_s == found.step.step_s
     for name in ("overlap_tp=true", "priority=first-consumer", "collectives=joint"):
         assert told[name].base_s > plain[name].base_s
@@ -58,11 +78,9 @@ def test_what_is_explained_rests_on_the_file_too(slow):
     assert found.simulated_s(costs) == told["priority=first-consumer"].base_s
 
 
-def test_a_search_ranks_by_the_file_as_an_estimate_prices_by_it(slow):
-    plain = search_layouts(JOB, CLUSTER, **SEARCH)
-    costs = CostSettings(kernels=slow)
-    found = search_layouts(JOB, CLUSTER, **SEARCH | {"costs": costs})
-    again = estimate(JOB, CLUSTER, found.best.layout, sequence_length=1024, costs=costs)
+def test_a_search_ranks_by_the_file_as_an_estimate_prices_by_it(job, slow, searched, searched_slow):
+    plain, found, costs = searched, searched_slow, CostSettings(kernels=slow)
+    again = estimate(job, CLUSTER, found.best.layout, sequence_length=1024, costs=costs)
     assert found.best.step_s == pytest.approx(again.step.step_s, rel=1e-12)
     assert found.plan.figure("step_s").value == pytest.approx(again.step.step_s, rel=1e-12)
     assert found.plan.figure("step_s_uncertainty").value == pytest.approx(again.step.uncertainty, rel=1e-12)
@@ -72,33 +90,31 @@ def test_a_search_ranks_by_the_file_as_an_estimate_prices_by_it(slow):
         assert again.repriced_s(other.layout, costs) >= found.best.step_s * (1 - 1e-12)
 
 
-def test_a_search_by_name_is_the_one_by_none():
-    plain = search_layouts(JOB, CLUSTER, **SEARCH)
-    named = search_layouts(JOB, CLUSTER, **SEARCH | {"costs": CostSettings(kernels="a100")})
-    assert named.to_data() == plain.to_data()
-    assert named.plan == plain.plan
+def test_a_search_by_name_is_the_one_by_none(job, searched):
+    named = search_layouts(job, CLUSTER, **SEARCH | {"costs": CostSettings(kernels="a100")})
+    assert named.to_data() == searched.to_data()
+    assert named.plan == searched.plan
 
 
-def test_a_plan_holds_what_was_predicted_and_not_the_file(slow):
-    costs = CostSettings(kernels=slow)
-    plan = search_layouts(JOB, CLUSTER, **SEARCH | {"costs": costs}).plan
+def test_a_plan_holds_what_was_predicted_and_not_the_file(job, slow, searched_slow):
+    costs, plan = CostSettings(kernels=slow), searched_slow.plan
     assert "slow.yaml" not in plan.model_dump_json()
     cluster = plan.embedded_cluster()
-    again = estimate(JOB, cluster, plan.layout(), sequence_length=1024, costs=costs)
+    again = estimate(job, cluster, plan.layout(), sequence_length=1024, costs=costs)
     assert plan.figure("step_s").value == pytest.approx(again.step.step_s, rel=1e-12)
-    assert estimate(JOB, cluster, plan.layout(), sequence_length=1024).step.step_s < again.step.step_s
+    assert estimate(job, cluster, plan.layout(), sequence_length=1024).step.step_s < again.step.step_s
 
 
 @pytest.mark.parametrize(
     "price",
     [
-        lambda costs: estimate(JOB, CLUSTER, LAYOUT, costs=costs),
-        lambda costs: search_layouts(JOB, CLUSTER, **SEARCH | {"costs": costs}),
+        lambda job, costs: estimate(job, CLUSTER, LAYOUT, costs=costs),
+        lambda job, costs: search_layouts(job, CLUSTER, **SEARCH | {"costs": costs}),
     ],
 )
-def test_constants_of_another_device_price_nothing(price):
+def test_constants_of_another_device_price_nothing(job, price):
     with pytest.raises(ConfigError, match=r"^kernels: does not fit a100, .*; valid: a100, any \(got 'h100'\)$"):
-        price(CostSettings(kernels="h100"))
+        price(job, CostSettings(kernels="h100"))
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def mixture(tmp_path):
 
 
 def test_the_plan_holds_the_layers_that_were_priced_in_the_order_that_was_chosen():
-    found = search_layouts("zoo:gpt2-small", "preset:dgx-a100-8x8", batch=32, devices="16", keep="pp=4|8,schedule=1f1b", top=3)
+    found = search_layouts("zoo:gpt2-small", "preset:dgx-a100-8x8", batch=32, devices="16", keep="pp=4|8,schedule=1f1b,cp=1,zero=1", top=3)
     plan, best = found.plan, found.best
     check(plan)
     work = describe(found.maker.shape, best.layout, 1024)
@@ -47,7 +47,7 @@ def test_the_plan_holds_the_layers_that_were_priced_in_the_order_that_was_chosen
 
 
 def test_experts_are_cut_where_that_is_faster_and_the_plan_is_legal(mixture):
-    found = search_layouts(mixture, "preset:dgx-a100-8x8", batch=64, devices="8", keep="pp=1,cp=1", top=None)
+    found = search_layouts(mixture, "preset:dgx-a100-8x8", batch=64, devices="8", keep="pp=1,cp=1,recompute=none,zero=1", top=None)
     assert {one.layout.ep for one in found.searched.ranking} == {1, 2, 4, 8}
     fastest = {}
     for one in found.searched.ranking:
@@ -57,7 +57,7 @@ def test_experts_are_cut_where_that_is_faster_and_the_plan_is_legal(mixture):
 
 
 def test_shares_of_a_row_are_shares_of_its_step():
-    found = search_layouts("zoo:gpt2-small", "preset:dgx-a100-8x8", batch=64, devices="16", keep="cp=1,pp=2|4,recompute=none")
+    found = search_layouts("zoo:gpt2-small", "preset:dgx-a100-8x8", batch=64, devices="16", keep="cp=1,tp=1|2,pp=2|4,recompute=none")
     for row in found.rows(5):
         told = row.step.breakdown_s
         rest = sum(told[name] for name in ("compute", "recompute", "imbalance", "optimizer", "host"))
@@ -78,17 +78,20 @@ def test_a_kept_key_that_changes_nothing_is_told():
     assert search_layouts("zoo:gpt2-small", "preset:host-8", devices="1", top=1).remarks == ()
 
 
-def test_a_zoo_job_brings_its_own_batch():
-    found = search_layouts("zoo:gpt2-small", "preset:host-8")
+def test_a_zoo_job_brings_its_own_batch_and_a_cluster_may_be_given_as_such():
+    cluster = load_cluster("preset:host-8")
+    assert isinstance(cluster, Cluster)
+    found = search_layouts("zoo:gpt2-small", cluster, keep="cp=1,pp=1")
+    assert found.cluster is cluster
     assert found.search.global_batch == 16
     assert found.plan.job_graph().samples_per_step == 16
 
 
 def test_a_named_algorithm_prices_other_clusters_too():
-    found = search_layouts("zoo:gpt2-small", "preset:ramp-4x4x2", batch=16, devices="8", keep="cp=1", top=1)
+    found = search_layouts("zoo:gpt2-small", "preset:ramp-4x4x2", batch=16, devices="8", keep="cp=1,pp=1", top=1)
     check(found.plan)
     ring = CostSettings(collectives="ring", overlap_slowdown=1.126)
-    assert search_layouts("zoo:gpt2-small", "preset:host-8", batch=16, keep="cp=1", top=1, costs=ring).best.step_s > 0
+    assert search_layouts("zoo:gpt2-small", "preset:host-8", batch=16, keep="cp=1,pp=1", top=1, costs=ring).best.step_s > 0
 
 
 @pytest.mark.parametrize(
@@ -107,7 +110,7 @@ def test_devices_of_unlike_kinds_are_refused():
 
 
 def test_the_picture_is_the_same_every_time_and_names_the_fastest():
-    found = search_layouts("zoo:gpt2-small", "preset:host-8", batch=16, devices="4,8", keep="cp=1,recompute=none")
+    found = search_layouts("zoo:gpt2-small", "preset:host-8", batch=16, devices="4,8", keep="cp=1,pp=1,recompute=none,zero=1")
     drawn = layouts_svg(found)
     assert drawn == layouts_svg(found)
     assert f"fastest: {found.best.text}" in drawn
@@ -117,7 +120,7 @@ def test_the_picture_is_the_same_every_time_and_names_the_fastest():
 def test_a_number_of_layers_that_nothing_divides_still_has_pipelines(tmp_path):
     odd = MIXTURE | {"num_hidden_layers": 7, "num_local_experts": 1, "num_experts_per_tok": 1}
     (tmp_path / "odd.json").write_text(json.dumps(odd))
-    found = search_layouts(str(tmp_path / "odd.json"), "preset:host-8", batch=8, keep="pp=2")
+    found = search_layouts(str(tmp_path / "odd.json"), "preset:host-8", batch=8, keep="pp=2,cp=1,zero=1")
     layers = [len({op.split(".")[0] for op in stage.ops if op.startswith("layer")}) for stage in found.plan.stages]
     assert sorted(layers) == [3, 4]
 
@@ -125,9 +128,3 @@ def test_a_number_of_layers_that_nothing_divides_still_has_pipelines(tmp_path):
 def test_without_a_batch_a_config_is_refused(mixture):
     with pytest.raises(PlanError, match=r"--batch: a config\.json has no batch"):
         search_layouts(mixture, "preset:host-8")
-
-
-def test_a_cluster_may_be_given_as_such():
-    cluster = load_cluster("preset:host-8")
-    assert isinstance(cluster, Cluster)
-    assert search_layouts("zoo:gpt2-small", cluster, top=1).cluster is cluster
