@@ -193,7 +193,7 @@ def _form(name: str, content: str) -> Any:
     if name.endswith(".json"):
         return _shape(json.loads(content))
     if name.endswith((".yaml", ".yml")):
-        return [_shape(document) for document in yaml.safe_load_all(content)]
+        return [_shape(document) for document in yaml.load_all(content, Loader=yaml.CSafeLoader)]
     if name.endswith(".py"):
         tree = ast.parse(content)
         for node in ast.walk(tree):
@@ -234,7 +234,7 @@ def _run(plan: PlacementPlan, files: dict[str, str | bytes], folder: Path) -> tu
             subprocess.run(["bash", "-n", folder / "out" / name], check=True)
             commands.append(["bash", str(folder / "out" / name)])
         if name.endswith((".yaml", ".yml")):
-            for document in yaml.safe_load_all(content):
+            for document in yaml.load_all(content, Loader=yaml.CSafeLoader):
                 commands += [[_expanded(word, environment) for word in command] for command in _commands(document)]
     for command in commands:
         subprocess.run(command, cwd=folder, env=environment, check=True, timeout=60, capture_output=True)

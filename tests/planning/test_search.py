@@ -34,7 +34,9 @@ def mixture(tmp_path):
 
 
 def test_the_plan_holds_the_layers_that_were_priced_in_the_order_that_was_chosen():
-    found = search_layouts("zoo:gpt2-small", "preset:dgx-a100-8x8", batch=32, devices="16", keep="pp=4|8,schedule=1f1b,cp=1,zero=1", top=3)
+    found = search_layouts(
+        "zoo:gpt2-small", "preset:dgx-a100-8x8", batch=32, devices="16", keep="pp=4|8,schedule=1f1b,cp=1,zero=1", top=3
+    )
     plan, best = found.plan, found.best
     check(plan)
     work = describe(found.maker.shape, best.layout, 1024)
@@ -47,7 +49,9 @@ def test_the_plan_holds_the_layers_that_were_priced_in_the_order_that_was_chosen
 
 
 def test_experts_are_cut_where_that_is_faster_and_the_plan_is_legal(mixture):
-    found = search_layouts(mixture, "preset:dgx-a100-8x8", batch=64, devices="8", keep="pp=1,cp=1,recompute=none,zero=1", top=None)
+    found = search_layouts(
+        mixture, "preset:dgx-a100-8x8", batch=64, devices="8", keep="pp=1,cp=1,recompute=none,zero=1", top=None
+    )
     assert {one.layout.ep for one in found.searched.ranking} == {1, 2, 4, 8}
     fastest = {}
     for one in found.searched.ranking:
@@ -57,7 +61,9 @@ def test_experts_are_cut_where_that_is_faster_and_the_plan_is_legal(mixture):
 
 
 def test_shares_of_a_row_are_shares_of_its_step():
-    found = search_layouts("zoo:gpt2-small", "preset:dgx-a100-8x8", batch=64, devices="16", keep="cp=1,tp=1|2,pp=2|4,recompute=none")
+    found = search_layouts(
+        "zoo:gpt2-small", "preset:dgx-a100-8x8", batch=64, devices="16", keep="cp=1,tp=1|2,pp=2|4,recompute=none"
+    )
     for row in found.rows(5):
         told = row.step.breakdown_s
         rest = sum(told[name] for name in ("compute", "recompute", "imbalance", "optimizer", "host"))

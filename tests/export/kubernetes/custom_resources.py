@@ -4,6 +4,7 @@ A CRD's ``openAPIV3Schema`` drops unknown fields silently; here they are errors.
 and the CEL rules that matter to us are spelled out in the tests.
 """
 
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ def form(reference: Path, name: str, version: str) -> jsonschema.Draft202012Vali
 
 def documents(text: str) -> list[dict[str, Any]]:
     """The objects of a YAML file."""
-    return list(yaml.safe_load_all(text))
+    return list(yaml.load_all(text, Loader=yaml.CSafeLoader))
 
 
 def check_pod(template: dict[str, Any]) -> None:
@@ -44,7 +45,7 @@ def check_core(content: dict[str, Any]) -> None:
 
 def broken(content: dict[str, Any], path: tuple[str | int, ...], value: Any) -> dict[str, Any]:
     """A copy with another value at a path; ``...`` takes the key away."""
-    copy = yaml.safe_load(yaml.safe_dump(content))
+    copy = deepcopy(content)
     here: Any = copy
     for key in path[:-1]:
         here = here[key]

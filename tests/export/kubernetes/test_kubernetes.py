@@ -7,7 +7,6 @@ from typing import Any
 import jsonschema
 import kubernetes_validate
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -79,7 +78,7 @@ def test_the_file_is_headed_by_what_is_not_guaranteed(running_example):
 def test_host_names_that_look_like_other_things_stay_text(make_plan, host):
     text = export(make_plan([host]), "kubernetes")["jobset.yaml"]
     assert f"- '{host}'\n" in text
-    assert _pinned_to(yaml.safe_load(text)["spec"]["replicatedJobs"][0]) == host
+    assert _pinned_to(documents(text)[0]["spec"]["replicatedJobs"][0]) == host
 
 
 def test_ranks_that_torchrun_would_renumber_are_refused(make_plan):
@@ -238,7 +237,8 @@ def test_a_containers_command_hands_on_its_words_as_they_are(tmp_path_factory, c
 
 
 def _jobset(plan, options) -> dict[str, Any]:
-    return yaml.safe_load(export(plan, "kubernetes", options)["jobset.yaml"])
+    (jobset,) = documents(export(plan, "kubernetes", options)["jobset.yaml"])
+    return jobset
 
 
 def _pinned_to(job: dict[str, Any]) -> str:

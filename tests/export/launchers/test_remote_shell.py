@@ -5,6 +5,7 @@
 
 import os
 import random
+import re
 import select
 import signal
 import subprocess
@@ -35,13 +36,36 @@ exit "$status"
 """
 
 
-@pytest.fixture(params=["torchrun", "megatron", "deepspeed"])
-def script_for(request, tmp_path):
-    """``script_for(hosts)``: the script of a job with one rank on each of so many hosts."""
+FORMATS = ("torchrun", "megatron", "deepspeed")
+
+
+def exported(form, folder):
+    """``exported(...)(hosts)``: the script of a job with one rank on each of so many hosts."""
     for hosts in HOSTS:
         plan = plan_of(Layout(dp=hosts, micro_batch=1, global_batch=hosts), num_hosts=hosts)
-        write(export(plan, request.param, {"command": "true"}), tmp_path / str(hosts))
-    return lambda hosts: tmp_path / str(hosts) / "launch.sh"
+        write(export(plan, form, {"command": "true"}), folder / str(hosts))
+    return lambda hosts: folder / str(hosts) / "launch.sh"
+
+
+@pytest.fixture(params=FORMATS)
+def script_for(request, tmp_path):
+    return exported(request.param, tmp_path)
+
+
+@pytest.fixture
+def script(tmp_path):
+    """The script for three hosts, for laws of how it waits."""
+    return exported("torchrun", tmp_path)(3)
+
+
+def test_the_scripts_of_all_formats_wait_alike(tmp_path):
+    begun = "trap 'exit 143' TERM\n", "\nleft=$node\n"
+    texts = [exported(form, tmp_path / form)(3).read_text() for form in FORMATS]
+    assert len({text.partition(begun[1])[1:] for text in texts}) == 1
+    # hosts are started by words of the format's own, in between no command is substituted
+    for text in texts:
+        assert begun[1] in text
+        assert not re.search(r"\$\((?!\()|`", text.partition(begun[0])[2])
 
 
 def test_hosts_that_end_together_end_the_job_with_a_status_of_theirs(script_for, tmp_path):
@@ -64,24 +88,24 @@ def test_hosts_that_end_together_end_the_job_with_a_status_of_theirs(script_for,
     assert not wrong, f"{len(wrong)} of {LAUNCHES}"
 
 
-def test_so_it_does_where_the_shell_was_given_its_commands_in_words(script_for, tmp_path):
+def test_so_it_does_where_the_shell_was_given_its_commands_in_words(script, tmp_path):
     """There bash 5.2 forgets all children but one that have ended before ``wait -n``."""
     environment = _with_remote_shell(ENDS, tmp_path)
     for statuses, wanted in (("0 0 0", 0), ("0 0 9", 9)):
         ran = subprocess.run(
-            ["bash", "-c", '. "$0"', script_for(3)], cwd=tmp_path, env=environment | {"STATUSES": statuses}, timeout=100
+            ["bash", "-c", '. "$0"', script], cwd=tmp_path, env=environment | {"STATUSES": statuses}, timeout=100
         )
         assert ran.returncode == wanted
 
 
-def test_the_failure_of_one_host_ends_the_others(script_for, tmp_path):
-    with Waiting(script_for(3), tmp_path) as job:
+def test_the_failure_of_one_host_ends_the_others(script, tmp_path):
+    with Waiting(script, tmp_path) as job:
         job.let_end("gpu-08", 7)
         assert job.end() == (7, "launch.sh: gpu-08 ended with status 7\n")
 
 
-def test_a_host_that_ends_well_ends_no_other(script_for, tmp_path):
-    with Waiting(script_for(3), tmp_path) as job:
+def test_a_host_that_ends_well_ends_no_other(script, tmp_path):
+    with Waiting(script, tmp_path) as job:
         job.let_end("gpu-09", 0)
         with pytest.raises(subprocess.TimeoutExpired):  # several rounds of the script later
             job.process.wait(0.5)
@@ -105,9 +129,9 @@ def test_variables_of_the_users_that_are_called_as_its_own_change_nothing(script
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_a_signal_to_the_script_ends_every_host(script_for, tmp_path, number):
+def test_a_signal_to_the_script_ends_every_host(script, tmp_path, number):
     """Bash 5.2 itself loses one such signal in some thousands, so it is sent once more where nothing has ended for long."""
-    with Waiting(script_for(3), tmp_path) as job:
+    with Waiting(script, tmp_path) as job:
         job.process.send_signal(number)
         try:
             job.process.wait(10)
@@ -129,12 +153,12 @@ def test_every_host_is_told_its_name_and_its_devices(script_for, tmp_path):
     assert sorted(ran.stdout.splitlines()) == [f"{host} {host} PCI_BUS_ID {devices}" for host in ("gpu-07", "gpu-08", "gpu-09")]
 
 
-def test_a_signal_while_hosts_are_started_ends_those_that_run(script_for, tmp_path):
+def test_a_signal_while_hosts_are_started_ends_those_that_run(script, tmp_path):
     """The second host sends it as soon as it runs, and the script, slowed down, has not yet taken note of that host."""
     os.mkfifo(tmp_path / "alive")
     alive = os.open(tmp_path / "alive", os.O_RDONLY | os.O_NONBLOCK)
     environment = _with_remote_shell('#!/bin/bash\nexec 4>alive\n[ "$1" != gpu-08 ] || kill $PPID\nexec sleep 100\n', tmp_path)
-    slowed = ["bash", "-c", 'set -T; trap "sleep 0.01" DEBUG; . "$0"', script_for(3)]
+    slowed = ["bash", "-c", 'set -T; trap "sleep 0.01" DEBUG; . "$0"', script]
     ran = subprocess.run(slowed, cwd=tmp_path, env=environment, stderr=subprocess.DEVNULL, timeout=60)
     assert ran.returncode == 128 + signal.SIGTERM
     have_ended, _, _ = select.select([alive], [], [], 10)  # nobody holds it any more

@@ -71,6 +71,13 @@ class RankNodes:
     def __init__(self, timeline: Timeline, work: TaskWork) -> None:
         self._timeline, self._work = timeline, work
         self._execution = timeline.execution
+        kinds, ranks = self._execution.kind.tolist(), self._execution.rank.tolist()
+        messages, rank_of = self._execution.messages, work.rank_of
+        self._members = [
+            [rank_of[ranks[task]]] if kind == TaskKind.COMPUTE else [rank_of[rank] for rank in messages.ranks(task)]
+            for task, kind in enumerate(kinds)
+        ]
+        self._is_transfer = [kind == TaskKind.TRANSFER for kind in kinds]
         self.nodes: list[list[TraceNode]] = [[] for _ in range(self._execution.num_ranks)]
         self.groups: dict[str, tuple[int, ...]] = {}
         self._id: dict[tuple[int, int], int] = {}  # node of a task on a rank
@@ -110,30 +117,25 @@ class RankNodes:
         if done < len(waiting):
             raise GraphError("the tasks form a cycle", field="edges")
 
-    def _members(self, task: int) -> list[int]:
-        if self._execution.kind[task] == TaskKind.COMPUTE:
-            return [self._work.rank_of[int(self._execution.rank[task])]]
-        return [self._work.rank_of[rank] for rank in self._execution.messages.ranks(task)]
-
     def _takers(self, task: int) -> list[int]:
         """Ranks on which a task waits for what comes before."""
-        members = self._members(task)
-        return members[:1] if self._execution.kind[task] == TaskKind.TRANSFER else members
+        members = self._members[task]
+        return members[:1] if self._is_transfer[task] else members
 
     def _givers(self, task: int) -> list[int]:
         """Ranks that know that a task has ended; of a transfer the sender too, which may have waited for that."""
-        return self._members(task)
+        return self._members[task]
 
     def _add(self, task: int, before: list[int]) -> None:
         execution, work = self._execution, self._work
         kind, op = TaskKind(execution.kind[task]), int(execution.op[task])
         operation = "all_reduce" if work.operations is None else work.operations[op]
         takers = self._takers(task)
-        needed = {rank: self._needed(task, rank, before) if rank in takers else [] for rank in self._members(task)}
+        needed = {rank: self._needed(task, rank, before) if rank in takers else [] for rank in self._members[task]}
         if kind == TaskKind.COMPUTE:
             self._compute(task, op, needed)
         elif kind == TaskKind.TRANSFER:
-            sender, receiver = self._members(task)
+            sender, receiver = self._members[task]
             what = "gradient" if execution.is_backward[task] else "activation"
             name = f"{work.op_names[op]} {what} {sender} to {receiver}"
             self._id[task, sender] = self._end(task, name, sender, sender, receiver, task, needed[sender])
@@ -142,7 +144,7 @@ class RankNodes:
             self._turn(task, work.op_names[op], needed)
         else:
             name = work.op_names[op] if work.operations is not None else f"{work.op_names[op]} all-reduce"
-            group, size = self._group(tuple(self._members(task))), self._size(task)
+            group, size = self._group(tuple(self._members[task])), self._size(task)
             comm_type = int(Collective[operation.upper()])
             attributes: dict[str, Value] = {"is_cpu_op": False, "comm_type": comm_type, "comm_size": size, "pg_name": group}
             for rank, nodes in needed.items():
@@ -166,7 +168,7 @@ class RankNodes:
 
     def _turn(self, task: int, op_name: str, needed: dict[int, list[int]]) -> None:
         """Each member sends to the next one; what follows on a rank waits for what it received."""
-        members = self._members(task)
+        members = self._members[task]
         for sender, receiver in zip(members, members[1:] + members[:1], strict=True):
             name = f"{op_name} {sender} to {receiver}"
             self._end(task, name, sender, sender, receiver, self._tag, needed[sender])
