@@ -1,15 +1,31 @@
 """Laws of commands that succeed: status 0, tables for people on one stream, JSON for programs alone on the other."""
 
 import json
+import shutil
+from contextlib import chdir
 
 import pytest
 import yaml
 
 from meshwright import __version__, load_plan
+from meshwright.cli import run_command_line
 from meshwright.cli.app import app
+
+from .conftest import GOOD
 
 PLAN = ("plan", "--job", "graph.txt", "--cluster", "cluster.yaml")
 EVALUATE = ("evaluate", "--benchmark", "benchmark.yaml")
+
+
+@pytest.fixture(scope="module")
+def evaluated(tmp_path_factory):
+    """A folder of the small evaluation, one seed."""
+    folder = tmp_path_factory.mktemp("evaluated")
+    for name in ("cluster.yaml", "workload.yaml", "benchmark.yaml"):
+        (folder / name).write_text(GOOD[name])
+    with chdir(folder):
+        assert run_command_line([*EVALUATE, "--seeds", "1", "--out", "found"]) == 0
+    return folder / "found"
 
 
 def command_lines():
@@ -101,8 +117,8 @@ def test_references_are_shown_beside_the_policies(meshwright):
     assert {name for name, kind in kinds.items() if kind == "reference"} == {"linear-programme", "clairvoyant-beam-8"}
 
 
-def test_evaluations_below_a_folder_are_summarised_on_one_page(meshwright, refused, trained, work):
-    assert meshwright(*EVALUATE, "--seeds", 1, "--out", "runs/plain").status == 0
+def test_evaluations_below_a_folder_are_summarised_on_one_page(meshwright, refused, trained, evaluated, work):
+    shutil.copytree(evaluated, work / "runs" / "plain")
     assert meshwright(*EVALUATE, trained, "--seeds", 1, "--out", "runs/mine").status == 0
     assert "did you mean 'run'" in refused("summarise", "runs", "--against", "rum")
     told = meshwright("summarise", "runs", "--against", "run", "--out", "page", "--json", "-")
@@ -125,8 +141,8 @@ def test_one_episode_is_enough_for_a_result(meshwright):
     assert json.loads(told.out)["seeds"] == [0]
 
 
-def test_an_evaluated_folder_is_exported_whole_and_evaluated_again(meshwright, work):
-    assert meshwright(*EVALUATE, "--out", "found").status == 0
+def test_an_evaluated_folder_is_exported_whole_and_evaluated_again(meshwright, evaluated, work):
+    shutil.copytree(evaluated, work / "found")
     told = meshwright("export", "found", "--format", "slurm", "--out", "found/export/slurm", "--json", "-")
     assert told.status == 0
     plans = json.loads((work / "found" / "plans" / "index.json").read_text())["plans"]
