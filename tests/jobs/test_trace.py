@@ -134,9 +134,14 @@ def test_a_malformed_trace_is_refused(tmp_path, text, message):
         load_trace(trace_file(tmp_path, text))
 
 
+@pytest.fixture(scope="module")
+def philly(reference):
+    return load_trace(reference / "traces" / "philly.csv")
+
+
 @pytest.mark.reference
-def test_philly_keeps_its_distributed_jobs(reference):
-    trace = load_trace(reference / "traces" / "philly.csv")
+def test_philly_keeps_its_distributed_jobs(philly):
+    trace = philly
     assert len(trace.time_s) == 5620
     assert trace.work_s.sum() == 2_884_998_464
     assert trace.time_s[0] == 0
@@ -146,9 +151,8 @@ def test_philly_keeps_its_distributed_jobs(reference):
 
 
 @pytest.mark.reference
-def test_episodes_of_philly_differ_and_share_no_row_between_test_validation_and_training(reference):
-    trace = load_trace(reference / "traces" / "philly.csv")
-    found = {part: windows(trace, part, 1001) for part in PARTS}
+def test_episodes_of_philly_differ_and_share_no_row_between_test_validation_and_training(philly):
+    found = {part: windows(philly, part, 1001) for part in PARTS}
     assert len({window.start for window in found["test"][:20]}) == 20
     assert len({window.start for window in found["validation"][:20]}) == 20
     ends = {part: (min(w.start for w in of), max(w.stop for w in of)) for part, of in found.items()}

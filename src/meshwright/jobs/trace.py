@@ -14,6 +14,7 @@ import hashlib
 import math
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from operator import itemgetter
 from pathlib import Path
 from typing import Literal
 
@@ -131,23 +132,31 @@ def load_trace(path: str | Path, *, min_gpus: int = 2) -> Trace:
     for column in _COLUMNS:
         if column not in header:
             raise InputFileError("the column is missing", file=path, line=1, field=column, value=",".join(header))
-    places = [header.index(column) for column in _COLUMNS]
+    wanted = itemgetter(*(header.index(column) for column in _COLUMNS))
+    gpus_of: dict[str, float] = {}  # by their text: most rows repeat one of a few
     kept: list[tuple[float, float, float, float]] = []
     for line, row in reader:
         if len(row) != len(header):
             raise InputFileError(f"has {len(row)} columns, not {len(header)}", file=path, line=line, value=",".join(row))
-        timestamp, duration, gpus = (row[place].strip() for place in places)
-        num_gpus = _number(gpus, "num_gpus", path, line)
-        if num_gpus > MAX_GPUS:
-            raise InputFileError(f"no cluster has more than {MAX_GPUS}", file=path, line=line, field="num_gpus", value=gpus)
+        timestamp, duration, gpus = wanted(row)
+        num_gpus = gpus_of.get(gpus)
+        if num_gpus is None:
+            num_gpus = gpus_of[gpus] = _num_gpus(gpus.strip(), path, line)
         if num_gpus >= min_gpus:
-            duration_s = _number(duration, "duration", path, line, unit="s")
-            kept.append((_seconds(timestamp, path, line), duration_s, duration_s * num_gpus, _hash_fraction(row)))
+            duration_s = _number(duration.strip(), "duration", path, line, unit="s")
+            kept.append((_seconds(timestamp.strip(), path, line), duration_s, duration_s * num_gpus, _hash_fraction(row)))
     if not kept:
         raise InputFileError(f"holds no job with at least {min_gpus} GPUs", file=path)
     columns = np.array(kept)[np.argsort(np.array(kept)[:, 0], kind="stable")]
     start_s = float(columns[0, 0])
     return Trace(start_s, columns[:, 0] - start_s, columns[:, 1], columns[:, 2], columns[:, 3], str(path))
+
+
+def _num_gpus(text: str, path: str | Path, line: int) -> float:
+    number = _number(text, "num_gpus", path, line)
+    if number > MAX_GPUS:
+        raise InputFileError(f"no cluster has more than {MAX_GPUS}", file=path, line=line, field="num_gpus", value=text)
+    return number
 
 
 def _number(text: str, field: str, path: str | Path, line: int, unit: str = "") -> float:
