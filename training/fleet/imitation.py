@@ -1,8 +1,13 @@
-"""The first stage of training a fleet's policy: behaviour cloning of a rule, and its costs for the critic."""
+"""The first stage of training a fleet's policy: behaviour cloning of a rule, and its costs for the critic.
+
+Where the network then errs, it comes to states in which the rule never was. So it may play itself, be told what the rule would
+have done, and learn from all data together (Ross, Gordon and Bagnell, "A reduction of imitation learning and structured
+prediction to no-regret online learning", 2011).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -11,6 +16,7 @@ from numpy.typing import NDArray
 from ...compiled import njit
 from ...errors import PolicyError
 from ...models.fleet_network import FleetActor
+from ...models.fleet_saved import player
 from ...planners.fleet.rule_kernel import choose
 from ...planners.fleet.rules import fleet_rule
 from .settings import ImitationSettings
@@ -18,6 +24,9 @@ from .vec_env import FleetVecEnv
 
 TAIL = 100
 """Decisions of each episode at the end of the data that are not learned from: too little of their costs has been seen."""
+
+
+_Data = tuple[dict[str, torch.Tensor], torch.Tensor, torch.Tensor]
 
 
 def imitate(
@@ -35,7 +44,20 @@ def imitate(
     Returns:
         Cross-entropy of the last epoch, and the share of the spread of the sums that the critic explains.
     """
-    seen, actions, returns = _play(env, chosen, discount)
+    parts = 1 + chosen.corrections
+    found = {}
+    data: list[_Data] = []
+    for part in range(parts):
+        data.append(played(env, chosen, discount, network if part else None))
+        found = _learn(network, data, chosen, lambda share, part=part: progress((part + share) / parts))  # type: ignore[misc]
+    return found
+
+
+def _learn(
+    network: FleetActor, data: Sequence[_Data], chosen: ImitationSettings, progress: Callable[[float], None]
+) -> dict[str, float]:
+    seen = {name: torch.cat([one[0][name] for one in data]) for name in data[0][0]}
+    actions, returns = torch.cat([one[1] for one in data]), torch.cat([one[2] for one in data])
     optimizer = torch.optim.Adam(network.parameters(), lr=chosen.learning_rate)
     count, batches = len(actions), len(actions) // chosen.minibatch
     losses, errors = [0.0], [0.0]
@@ -71,16 +93,27 @@ def _cross_entropy(scores: torch.Tensor, actions: torch.Tensor, mask: torch.Tens
     return found
 
 
-_Data = tuple[dict[str, torch.Tensor], torch.Tensor, torch.Tensor]
+def played(env: FleetVecEnv, chosen: ImitationSettings, discount: float, network: FleetActor | None) -> _Data:
+    """What there is to learn from: the rule plays, or a network of which the rule says what it would have done.
 
+    Args:
+        env: is reset.
+        chosen: constants.
+        discount: of later rewards.
+        network: which plays; None: the rule does.
 
-def _play(env: FleetVecEnv, chosen: ImitationSettings, discount: float) -> _Data:
-    """Observations, actions and discounted sums of rewards of the rule."""
+    Returns:
+        Observations, the rule's actions, and discounted sums of the rewards of whoever played, all of ``d`` decisions.
+
+    Raises:
+        PolicyError: there is no such rule.
+    """
     fleet, state = env.batch.fleet, env.batch.state
     try:
         rule = fleet_rule(chosen.rule, fleet.problem, fleet.work_device_s)
     except PolicyError as error:
         raise error.at(field="imitation.rule") from None
+    plays = None if network is None else player(network)
     rounds = -(-chosen.decisions // env.num_envs) + TAIL
     seen, actions, rewards, ends, elapsed = env.reset(), [], [], [], []
     rows = []
@@ -89,7 +122,7 @@ def _play(env: FleetVecEnv, chosen: ImitationSettings, discount: float) -> _Data
         choose_all(fleet.problem, state, rule, picked)
         rows.append(seen)
         actions.append(picked)
-        env.step_async(picked)
+        env.step_async(picked if plays is None else plays(env.batch))
         seen, paid, over, _ = env.step_wait()
         rewards.append(paid)
         elapsed.append(env.elapsed)

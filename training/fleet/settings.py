@@ -21,6 +21,8 @@ class ImitationSettings(settings.Settings):
         minibatch: decisions of one gradient step.
         learning_rate: Adam's step size at the start; it falls linearly.
         smoothing: share of each target that all possible actions have together, so that PPO has something to try.
+        corrections: rounds after that in which the network plays as many decisions and learns what the rule would have done in
+            them, beside all that it learned before.
     """
 
     rule: str = "sjf:fixed-16"
@@ -29,6 +31,7 @@ class ImitationSettings(settings.Settings):
     minibatch: int = Field(default=512, ge=2)
     learning_rate: float = Field(default=2e-3, gt=0)
     smoothing: float = Field(default=0.3, ge=0, lt=1)
+    corrections: int = Field(default=0, ge=0, le=20)
 
 
 class FleetTrainSettings(settings.Settings):

@@ -10,10 +10,10 @@ from meshwright import settings
 from meshwright.errors import CheckpointError, NothingToLearnError
 from meshwright.evaluation.fleet.policies import off_ground
 from meshwright.models.fleet_network import FleetActor
-from meshwright.models.fleet_saved import SavedFleetNetwork
+from meshwright.models.fleet_saved import SavedFleetNetwork, player
 from meshwright.models.settings import FleetNetworkSettings
 from meshwright.planners.fleet.rules import fleet_rule
-from meshwright.training.fleet.imitation import choose_all, imitate
+from meshwright.training.fleet.imitation import choose_all, imitate, played
 from meshwright.training.fleet.settings import FleetTrainSettings, ImitationSettings
 from meshwright.training.fleet.train import train_fleet
 from meshwright.training.fleet.vec_env import FleetVecEnv
@@ -96,6 +96,28 @@ def test_imitation_learns_to_act_as_the_rule(fleet):
         seen = env.step_wait()[0]
     assert np.mean(same) > 0.8
     assert found["explained"] > 0.1
+
+
+def test_in_corrections_the_network_plays_and_the_rule_says_what_it_would_have_done(fleet):
+    torch.manual_seed(0)
+    network = FleetActor(FleetNetworkSettings(width=8, rounds=1), fleet)
+    rule, made, by_hand = (
+        fleet_rule("sjf", fleet.problem),
+        ImitationSettings(rule="sjf", decisions=1000),
+        FleetVecEnv(fleet, 8, 0),
+    )
+    seen, told, _ = played(FleetVecEnv(fleet, 8, 0), made, 0.98, network)
+    of_rule, _, _ = played(FleetVecEnv(fleet, 8, 0), made, 0.98, None)
+    rows, differs, choose_best = by_hand.reset(), False, player(network)
+    for now in range(0, len(told), 8):
+        wanted = np.zeros(8, np.int64)
+        choose_all(fleet.problem, by_hand.batch.state, rule, wanted)
+        assert (told[now : now + 8].numpy() == wanted).all()
+        assert all((seen[name][now : now + 8].numpy() == values).all() for name, values in rows.items())
+        differs |= any((of_rule[name][now : now + 8].numpy() != values).any() for name, values in rows.items())
+        by_hand.step_async(choose_best(by_hand.batch))
+        rows = by_hand.step_wait()[0]
+    assert differs
 
 
 def test_where_all_do_equally_well_there_is_nothing_to_learn(tmp_path):
