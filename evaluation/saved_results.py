@@ -6,14 +6,17 @@ and the training loops write, as far as tables and figures read it, so that noth
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from .. import files, settings
 from ..errors import ConfigError, InputFileError
 from .evaluate import FORMAT_VERSION
+from .fleet.evaluate import FLEET_FORMAT_VERSION
+from .fleet.objectives import OBJECTIVES
 
 Share = Annotated[float, Field(ge=0, le=1)]
 
@@ -91,12 +94,45 @@ class _Results(_Told):
 
     @model_validator(mode="after")
     def _every_policy_played_every_seed(self) -> Self:
-        names = [row.policy for row in self.rows]
-        for row in self.rows:
-            if names.count(row.policy) > 1:
-                raise ValueError(f"rows: {row.policy} stands twice")
-            if len(row.per_seed.blocking_rate) != len(self.seeds):
-                raise ValueError(f"rows: {row.policy} has {len(row.per_seed.blocking_rate)} episodes for {len(self.seeds)} seeds")
+        _check_rows([(row.policy, len(row.per_seed.blocking_rate)) for row in self.rows], len(self.seeds))
+        return self
+
+
+class _FleetRow(_Told):
+    """One policy of a fleet; figures are None in episodes in which no job completed."""
+
+    policy: str
+    kind: Literal["learned", "baseline", "planner", "reference"]
+    per_seed: dict[str, list[float | None]]
+
+
+class _Fleet(_Told):
+    """What was played."""
+
+    cluster: str
+    num_devices: int = Field(ge=1)
+
+
+class _FleetResults(_Told):
+    """The root of a fleet's ``results.json``, as far as tables over several evaluations read it."""
+
+    benchmark: str
+    objective: str
+    fleet: _Fleet
+    seeds: list[int] = Field(min_length=1)
+    best_fixed_entry: dict[str, _Tuned]
+    rows: list[_FleetRow] = Field(min_length=1)
+
+    @field_validator("objective")
+    @classmethod
+    def _is_known(cls, objective: str) -> str:
+        if objective not in OBJECTIVES:
+            raise ValueError(f"is none of {', '.join(OBJECTIVES)}")
+        return objective
+
+    @model_validator(mode="after")
+    def _every_policy_played_every_seed(self) -> Self:
+        _check_rows([(row.policy, len(row.per_seed.get(self.objective, ()))) for row in self.rows], len(self.seeds))
         return self
 
 
@@ -112,6 +148,18 @@ class _Look(_Told):
 
 class _Curve(_Told):
     looks: list[_Look]
+
+
+class _FleetLook(_Told):
+    """A row of a fleet's ``learning_curve.json``."""
+
+    steps: int = Field(ge=0)
+    validation: float
+    elapsed_s: float = Field(ge=0)
+
+
+class _FleetCurve(_Told):
+    looks: list[_FleetLook]
 
 
 def read_results(path: Path) -> dict[str, Any]:
@@ -130,17 +178,49 @@ def read_results(path: Path) -> dict[str, Any]:
     return found
 
 
+def read_fleet_results(path: Path) -> dict[str, Any]:
+    """What an evaluation of a fleet wrote into ``results.json``.
+
+    Raises:
+        InputFileError: missing, not JSON, of another version, or not of the form; the field is named.
+    """
+    found = files.read_json(path)
+    if not isinstance(found, dict) or found.get("format_version") != FLEET_FORMAT_VERSION or "fleet" not in found:
+        raise InputFileError(f"is no evaluation of a fleet of format {FLEET_FORMAT_VERSION}; evaluate again", file=path)
+    _check(_FleetResults, found, path)
+    return found
+
+
 def read_curve(path: Path) -> list[dict[str, Any]]:
     """The rows that a training run wrote into ``learning_curve.json``.
 
     Raises:
         InputFileError: missing, not JSON, or not of the form; the field is named.
     """
+    return _looks(path, _Curve)
+
+
+def read_fleet_curve(path: Path) -> list[dict[str, Any]]:
+    """The same of a fleet's policy; see `read_curve`."""
+    return _looks(path, _FleetCurve)
+
+
+def _looks(path: Path, model: type[settings.Settings]) -> list[dict[str, Any]]:
     found = files.read_json(path)
     if not isinstance(found, list):
         raise InputFileError("is no learning curve: a list of rows is wanted", file=path)
-    _check(_Curve, {"looks": found}, path)
+    _check(model, {"looks": found}, path)
     return found
+
+
+def _check_rows(episodes: Sequence[tuple[str, int]], num_seeds: int) -> None:
+    """Refuse a policy that stands twice, or whose number of episodes is not that of the seeds."""
+    names = [policy for policy, _ in episodes]
+    for policy, num_episodes in episodes:
+        if names.count(policy) > 1:
+            raise ValueError(f"rows: {policy} stands twice")
+        if num_episodes != num_seeds:
+            raise ValueError(f"rows: {policy} has {num_episodes} episodes for {num_seeds} seeds")
 
 
 def _check(model: type[settings.Settings], data: Any, path: Path) -> None:

@@ -120,8 +120,13 @@ def _run(chosen: argparse.Namespace) -> int:
 
 def resolved(config: str, changes: Sequence[str]) -> BaseModel:
     """A training config of any method, by the spelling of ``meshwright train``."""
-    path = train.config_path(config)
-    if train.method(config, list(changes), None) == train.LINEAR:
+    path, method = train.config_path(config), train.method(config, list(changes), None)
+    if method == train.FLEET:
+        from meshwright import settings
+        from meshwright.training.fleet.settings import FleetTrainSettings
+
+        return settings.load(FleetTrainSettings, path, changes=changes)
+    if method == train.LINEAR:
         from meshwright.training.linear.settings import load_linear_settings
 
         return load_linear_settings(path, changes)

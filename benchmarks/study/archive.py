@@ -1,9 +1,9 @@
 """What the tables of a study are made of, as one file: it travels without the hours that it took, and without the networks.
 
 A tar archive, compressed by xz, of the study's folder as far as tables read it: records of tasks that are done, results of
-evaluations (of single episodes only the blocking rate), learning curves. A training run that is put back is known by its record
-and curve alone; whoever needs its policy, as an evaluation that is not done yet, trains it anew. The same results give the same
-bytes.
+evaluations (of single episodes only what the benchmark is about), learning curves. A training run that is put back is known by
+its record and curve alone; whoever needs its policy, as an evaluation that is not done yet, trains it anew. The same results give
+the same bytes.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any
 from meshwright import files
 from meshwright.errors import InputFileError
 
+from .measures import measure_of
 from .runner import record, record_file
 from .runs import SHOWN, Places
 from .tasks import CURVE, RESULTS, EvaluationTask, Task
@@ -98,12 +99,13 @@ def _told_by(task: Task, places: Places) -> Path:
 
 
 def _slimmed(told: Any) -> Any:
-    """Results without what no table reads: figures of single episodes but for the blocking rate, and quantiles of completion."""
+    """Results without what no table reads: other figures of single episodes than the measure, and quantiles of completion."""
     if not isinstance(told, dict):
         return told
     rows = [{key: value for key, value in row.items() if key != "completion_percentiles_s"} for row in told["rows"]]
+    metric = measure_of(told).metric
     for row in rows:
-        row["per_seed"] = {"blocking_rate": row["per_seed"]["blocking_rate"]}
+        row["per_seed"] = {metric: row["per_seed"][metric]}
     return {**told, "rows": rows}
 
 

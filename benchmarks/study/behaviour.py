@@ -13,7 +13,8 @@ from meshwright.evaluation.tables import escaped, table
 
 from .contents import Degrees, Durations, Latency, Learning, Loads, Seeds
 from .findings import PolicyResult, StudyResults
-from .tables import NOTHING, best_fixed, bold, of_seed, rate, share, shown_in, signed
+from .measures import BLOCKING, Measure
+from .tables import NOTHING, best_fixed, bold, of_seed, shown_in
 
 Drawings = dict[str, tuple[str, str]]
 """By the end of a file's name: SVG text, and what it shows."""
@@ -37,18 +38,18 @@ def loads(findings: StudyResults, chosen: Loads) -> tuple[list[str], Drawings]:
             if entry is not None:
                 points[label][interarrival_s] = entry
         if ours is not None and fixed is not None:
-            differences[interarrival_s] = signed(ours.against(fixed))
+            differences[interarrival_s] = ours.shown_against(fixed)
     every = sorted({interarrival_s for found in points.values() for interarrival_s in found})
     rows = []
     for label, found in points.items():
-        shown = [rate(found[load].blocking_rate) if load in found else NOTHING for load in every]
+        shown = [found[load].shown() if load in found else NOTHING for load in every]
         rows.append([bold(label) if label == "ours" else escaped(label), *shown])
     rows.insert(2, ["ours against the best fixed degree", *(differences.get(load, NOTHING) for load in every)])
     if not every:
         return [], {}
     lines = table(["policy", *(f"every {load:,.0f} s" for load in every)], rows)
     drawn: dict[str, list[tuple[float, Mapping[str, Any]]]] = {
-        label: [(load, entry.blocking_rate) for load, entry in found.items()] for label, found in points.items() if len(found) > 1
+        label: [(load, entry.interval) for load, entry in found.items()] for label, found in points.items() if len(found) > 1
     }
     if not drawn:
         return lines, {}
@@ -58,26 +59,27 @@ def loads(findings: StudyResults, chosen: Loads) -> tuple[list[str], Drawings]:
 def seeds(findings: StudyResults, chosen: Seeds) -> list[str]:
     """What each run reached on validation and on test episodes, and how far the runs differ."""
     heads, cells = [], dict[str, list[str]]()
-    reached: list[tuple[list[float], list[float]]] = []
+    reached: list[tuple[Measure, list[float]]] = []
     for column in chosen.columns:
         played = findings.played(chosen, column).get("")
         heads += [f"{escaped(column)}: validation", f"{escaped(column)}: test"]
         validation, test = list[float](), list[float]()
+        measure = BLOCKING
         for run in findings.runs(chosen.ours, column):
+            measure = findings.measure(run)
             row = cells.setdefault(of_seed(run), [])
             row += [NOTHING] * (len(heads) - 2 - len(row))
-            rates = [float(point["validation_blocking_rate"]) for point in findings.curve(run)]
-            best = min(rates, default=None) if findings.is_done(run) else None
+            best = findings.validated(run) if findings.is_done(run) and findings.curve(run) else None
             entry = None if played is None else played.entry(run.name)
-            row += [NOTHING if best is None else share(best), NOTHING if entry is None else rate(entry.blocking_rate)]
+            row += [NOTHING if best is None else measure.single(best), NOTHING if entry is None else entry.shown()]
             validation += [] if best is None else [best]
-            test += [] if entry is None else [entry.blocking_rate["mean"]]
-        reached.append((validation, test))
+            test += [] if entry is None else [entry.interval["mean"]]
+        reached += [(measure, validation), (measure, test)]
     rows = [[name, *row, *([NOTHING] * (len(heads) - len(row)))] for name, row in cells.items()]
-    figures = [values for pair in reached for values in pair]
     for word, figure in (("mean", np.mean), ("standard deviation", _deviation), ("greatest less least", np.ptp)):
-        if any(len(values) > 1 for values in figures):
-            rows.append([word, *(share(float(figure(values))) if len(values) > 1 else NOTHING for values in figures)])
+        if any(len(values) > 1 for _, values in reached):
+            told = [measure.single(float(figure(values))) if len(values) > 1 else NOTHING for measure, values in reached]
+            rows.append([word, *told])
     return table(["run", *heads], rows)
 
 
@@ -135,12 +137,9 @@ def durations(findings: StudyResults, chosen: Durations) -> list[str]:
     for run in findings.study.runs:
         curve = findings.curve(run)
         if curve and findings.is_done(run):
-            rows.append([escaped(run.name), f"{curve[-1]['steps']:,}", f"{curve[-1]['elapsed_s'] / 60:.1f}", _best(curve)])
+            best = findings.measure(run).single(findings.validated(run))
+            rows.append([escaped(run.name), f"{curve[-1]['steps']:,}", f"{curve[-1]['elapsed_s'] / 60:.1f}", best])
     return table(["run", "decisions", "minutes", "best on validation"], rows) if rows else []
-
-
-def _best(curve: Sequence[Mapping[str, Any]]) -> str:
-    return share(min(float(point["validation_blocking_rate"]) for point in curve))
 
 
 def _deviation(values: Sequence[float]) -> float:

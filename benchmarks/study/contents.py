@@ -16,6 +16,8 @@ class RowSettings(settings.Settings):
 
     Attributes:
         label: its name.
+        columns: those of the table in which it is shown; none: all.
+        against: whether a row at the end holds ours against it.
         policy: a policy of the evaluations, as they spell it.
         trained: a training: the mean of its policies.
         pretrained: a training: the mean of its networks before PPO; a baseline.
@@ -24,6 +26,8 @@ class RowSettings(settings.Settings):
     """
 
     label: str
+    columns: tuple[str, ...] = ()
+    against: bool = False
     policy: str | None = None
     trained: str | None = None
     pretrained: str | None = None
@@ -60,11 +64,16 @@ class TableSettings(settings.Settings):
     evaluations: tuple[str, ...] = ()
     ours: str | None = None
 
-    @property
-    def trainings(self) -> tuple[str, ...]:
-        """Everything trained that the table names."""
+    def trainings_of(self, column: str) -> tuple[str, ...]:
+        """Everything trained that a column names."""
         rows: tuple[RowSettings, ...] = (*getattr(self, "rows", ()), *getattr(self, "references", ()))
-        return tuple(name for name in (self.ours, *(row.training for row in rows)) if name)
+        shown = [row.training for row in rows if not row.columns or column in row.columns]
+        named = (self.ours, getattr(self, "whole", None), *shown)
+        return tuple(name.replace(COLUMN, column) for name in named if name)
+
+    def evaluations_of(self, column: str) -> tuple[str, ...]:
+        """Where the figures of a column come from."""
+        return tuple(name.replace(COLUMN, column) for name in self.evaluations)
 
 
 class _Columns(TableSettings):
@@ -82,7 +91,7 @@ class _Variants(TableSettings):
 
 
 class ComparisonTable(_Columns):
-    """Policies by benchmark: blocking rates, ours by training seed and in the mean, and what they differ by.
+    """Policies by benchmark: what it is about, ours by training seed and in the mean, and what they differ by.
 
     Attributes:
         rows: above and below ours.
@@ -98,9 +107,10 @@ class ComparisonTable(_Columns):
     @model_validator(mode="after")
     def _quotes_have_a_column_and_a_source(self) -> Self:
         for row in (*self.rows, *self.references):
-            for column in row.quoted:
+            for column in (*row.columns, *row.quoted):
                 if column not in self.columns:
-                    raise ValueError(f"{row.label}: quoted for {column}, which is no column")
+                    said = "quoted" if column in row.quoted else "shown"
+                    raise ValueError(f"{row.label}: {said} for {column}, which is no column")
             if row.quoted and self.source is None:
                 raise ValueError(f"{row.label}: quoted figures need a source")
         return self
@@ -136,12 +146,14 @@ class Ablations(_Columns):
 
     Attributes:
         full: label of the variant that nothing was taken from.
+        whole: in the place of such a variant, another training: its runs with the seeds that variants have.
         labels: what each variant is called, by its label.
         pretrained: name of a row for the network that the full variant had before PPO; null: no such row.
     """
 
     kind: Literal["ablations"]
     full: str = "full"
+    whole: str | None = None
     labels: dict[str, str] = Field(default_factory=dict)
     pretrained: str | None = None
 

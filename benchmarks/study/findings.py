@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 
 from meshwright.errors import InputFileError
-from meshwright.evaluation.saved_results import read_curve, read_results
 from meshwright.evaluation.statistics import Interval, interval, paired
 from meshwright.planning.policies import ROLLOUT, is_rollout
 
 from .contents import COLUMN, TableSettings
+from .measures import BLOCKING, Measure, measure_of
 from .runner import record, standing
 from .runs import Places
 from .study import Run, Study
-from .tasks import CURVE, EvaluationTask, Task, TrainingTask
+from .tasks import CURVE, EvaluationTask, Task, TrainingTask, before_ppo
 
 Data = Mapping[str, Any]
 
@@ -32,22 +32,32 @@ class PolicyResult:
 
     Attributes:
         label: what to call it.
-        rates: blocking rate of each test episode.
+        values: of each test episode.
+        measure: what they are.
     """
 
     label: str
-    rates: tuple[float, ...]
+    values: tuple[float, ...]
+    measure: Measure = BLOCKING
 
     @property
-    def blocking_rate(self) -> Interval:
+    def interval(self) -> Interval:
         """Mean over the episodes with its interval."""
-        found = interval(self.rates)
+        found = interval(self.values)
         assert found is not None
         return found
 
     def against(self, other: PolicyResult) -> Interval:
-        """Paired difference of blocking rates, below zero where this one is better."""
-        return paired(self.rates, other.rates)
+        """Paired difference."""
+        return paired(self.values, other.values)
+
+    def shown(self) -> str:
+        """Its figure as tables write it."""
+        return self.measure.value(self.interval)
+
+    def shown_against(self, other: PolicyResult) -> str:
+        """A paired difference as tables write it."""
+        return self.measure.difference(self.against(other), other.interval["mean"])
 
 
 @dataclass(frozen=True)
@@ -59,25 +69,28 @@ class BenchmarkResults:
         rows: by policy; of one that was evaluated twice, the first.
         chosen: by tuned baseline, what was chosen for it.
         latency_s: by policy, ``p50`` and ``p99``.
+        measure: what the benchmark is about.
     """
 
     scenario: Data
     rows: Mapping[str, Data]
     chosen: Mapping[str, str]
     latency_s: Mapping[str, Data]
+    measure: Measure = BLOCKING
 
     def entry(self, policy: str, label: str | None = None) -> PolicyResult | None:
-        """A policy's; None where it was not evaluated."""
+        """A policy's; None where it was not evaluated, or has no figure in one of the episodes."""
         row = self.rows.get(policy)
-        return None if row is None else PolicyResult(label or policy, tuple(row["per_seed"]["blocking_rate"]))
+        values = [None] if row is None else row["per_seed"][self.measure.metric]
+        return None if None in values else PolicyResult(label or policy, tuple(values), self.measure)
 
     def mean(self, policies: Sequence[str], label: str) -> PolicyResult | None:
         """The mean of several policies, episode by episode; None unless all of them were evaluated."""
         found = [self.entry(policy) for policy in policies]
         if not found or None in found:
             return None
-        rates = np.mean([one.rates for one in found if one is not None], axis=0)
-        return PolicyResult(label, tuple(float(rate) for rate in rates))
+        values = np.mean([one.values for one in found if one is not None], axis=0)
+        return PolicyResult(label, tuple(map(float, values)), self.measure)
 
 
 @dataclass(frozen=True)
@@ -121,8 +134,24 @@ class StudyResults:
 
     def curve(self, run: Run) -> list[Data]:
         """Rows of a run's learning curve; none where there is none."""
-        path = self.tasks[run.name].folder(self.places) / CURVE
-        return list(read_curve(path)) if path.is_file() else []
+        task = self.tasks[run.name]
+        path = task.folder(self.places) / CURVE
+        return list(task.world.curve(path)) if path.is_file() else []
+
+    def measure(self, run: Run) -> Measure:
+        """What a run was trained for."""
+        task = self.tasks[run.name]
+        assert isinstance(task, TrainingTask)
+        return task.measure
+
+    def validated(self, run: Run) -> float:
+        """The best that a run reached on validation episodes; it has a learning curve."""
+        measure = self.measure(run)
+        return min((float(row[measure.validated]) for row in self.curve(run)), key=lambda value: measure.sign * value)
+
+    def before_ppo(self, run: Run) -> str:
+        """What the network of a run as it was before PPO is called in results."""
+        return before_ppo(self.tasks[run.name].world, run.name)
 
     def is_done(self, run: Run) -> bool:
         """Whether a run was trained to its end."""
@@ -133,8 +162,8 @@ class StudyResults:
         named = {task.name for column in table.columns or ("",) for task in self._evaluations(table, column)}
         named |= {need for name in named for need in self.tasks[name].needs}
         for column in table.columns or ("",):
-            named |= {run.name for training in table.trainings for run in self.runs(training, column)}
-        if not table.evaluations and not table.trainings:
+            named |= {run.name for training in table.trainings_of(column) for run in self.runs(training)}
+        if not named:
             named = {name for name, task in self.tasks.items() if isinstance(task, TrainingTask)}
         return [task for name, task in self.tasks.items() if name in named]
 
@@ -143,7 +172,7 @@ class StudyResults:
         return [task.name for task in tasks if record(task, self.places).get("state") != "done"]
 
     def _evaluations(self, table: TableSettings, column: str) -> list[EvaluationTask]:
-        names = [name.replace(COLUMN, column) for name in table.evaluations]
+        names = table.evaluations_of(column)
         by_entry = [task for task in self.tasks.values() if isinstance(task, EvaluationTask) and task.entry.name in names]
         return sorted(by_entry, key=lambda task: names.index(task.entry.name))
 
@@ -160,13 +189,8 @@ def read(study: Study, tasks: Sequence[Task], places: Places) -> StudyResults:
             stale.add(task.name)
         path = task.product(places)
         if isinstance(task, EvaluationTask) and path is not None and record(task, places).get("state") == "done":
-            results[task.name] = read_results(path)
+            results[task.name] = task.world.results(path)
     return StudyResults(study, places, {task.name: task for task in tasks}, results, frozenset(stale))
-
-
-def before_ppo(run: Run) -> str:
-    """What the network of a run as it was before PPO is called in results."""
-    return f"td-{run.name}"
 
 
 def planned_over(run: Run) -> str:
@@ -185,16 +209,16 @@ def joined(results: Sequence[Data]) -> BenchmarkResults:
     chosen: dict[str, str] = {}
     latency_s: dict[str, Data] = {}
     for result in results:
-        for key in ("benchmark", "seeds"):
-            if result[key] != first[key]:
-                raise InputFileError(f"two evaluations of one column differ in their {key}", field=key, value=result[key])
+        for key in ("benchmark", "objective", "seeds"):
+            if result.get(key) != first.get(key):
+                raise InputFileError(f"two evaluations of one column differ in their {key}", field=key, value=result.get(key))
         for row in result["rows"]:
             rows.setdefault(str(row["policy"]), row)
         for name, tuned in result["best_fixed"].items():
             chosen.setdefault(name, tuned["chosen"])
         for name, taken in result.get("timing", {}).get("decision_latency_s", {}).items():
             latency_s.setdefault(name, taken)
-    return BenchmarkResults(first["scenario"], rows, chosen, latency_s)
+    return BenchmarkResults(first["scenario"], rows, chosen, latency_s, measure_of(first))
 
 
 def _plans_only(task: EvaluationTask) -> bool:

@@ -81,7 +81,8 @@ def part(findings: StudyResults, name: str, chosen: TableSettings, told: set[str
         lines += [f"Made with other settings than those of today: {_listed(stale)}.", ""]
     new = [task for task in tasks if task.name not in told]
     told |= {task.name for task in new}
-    return [*lines, *_commands(name, new, has_others=len(new) < len(tasks)), ""], drawings
+    takes_profiles = any(task.world.takes_profiles for task in tasks)
+    return [*lines, *_commands(name, new, takes_profiles, has_others=len(new) < len(tasks)), ""], drawings
 
 
 def quick_mark(quick: QuickSettings) -> str:
@@ -108,9 +109,10 @@ _CONTENTS: dict[type[TableSettings], Callable[[StudyResults, Any], list[str] | t
 }
 
 
-def _commands(name: str, tasks: Sequence[Task], *, has_others: bool) -> list[str]:
+def _commands(name: str, tasks: Sequence[Task], takes_profiles: bool, *, has_others: bool) -> list[str]:
     """All at once, and one by one, folded away."""
-    all_at_once = f'$ make results ARGS="--only {name} --graphs {SHOWN.graphs} --trace {SHOWN.trace}"'
+    options = f" --graphs {SHOWN.graphs} --trace {SHOWN.trace}" if takes_profiles else ""
+    all_at_once = f'$ make results ARGS="--only {name}{options}"'
     lines = ["```console", all_at_once, "```"]
     if tasks:
         one_by_one = [f"$ {line}" for task in tasks for line in shown(task)]

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from meshwright.envs.benchmark import load_benchmark, load_variants
 from meshwright.errors import ConfigError
 
-from .contents import COLUMN
-from .runs import Benchmarks, Places
+from .runs import Places
 from .study import EvaluationSettings, Run, Study
 from .tasks import EvaluationTask, Load, Task, TrainingTask, specs_of
+from .worlds import Worlds
 
 
 def tasks(study: Study, places: Places, load: Load) -> list[Task]:
@@ -24,10 +23,14 @@ def tasks(study: Study, places: Places, load: Load) -> list[Task]:
     Raises:
         MeshwrightError: a config, benchmark or change is wrong.
     """
-    benchmarks = Benchmarks(places)
-    trainings = {run.name: _training(run, places, load, benchmarks) for run in study.runs}
-    evaluations = [task for entry in study.evaluations for task in _evaluations(study, entry, places, benchmarks)]
+    worlds = Worlds(places)
+    trainings = {run.name: _training(run, load, worlds) for run in study.runs}
+    evaluations = [task for entry in study.evaluations for task in _evaluations(study, entry, places, worlds)]
     for task in evaluations:
+        for run in task.needs:
+            if trainings[run].world is not task.world:
+                problem = f"was trained on {trainings[run].world.words}, and this is a benchmark of {task.world.words}"
+                raise ConfigError(problem, field=f"evaluations.{task.entry.name}", value=run)
         for run in task.pretrained:
             if not trainings[run].pretrains:
                 problem = "is not pretrained, so there is no network before PPO"
@@ -56,9 +59,7 @@ def selected(every: Sequence[Task], study: Study, only: Sequence[str]) -> list[T
             known.setdefault(name, set()).add(task.name)
     trainings = {task.name for task in every if isinstance(task, TrainingTask)}
     for name, table in study.tables.items():
-        named = [
-            one.replace(COLUMN, column) for column in table.columns or ("",) for one in (*table.evaluations, *table.trainings)
-        ]
+        named = [one for column in table.columns or ("",) for one in (*table.evaluations_of(column), *table.trainings_of(column))]
         known[name] = {task for one in named for task in known[one]} or trainings
     wanted: set[str] = set() if only else {task.name for task in every}
     for name in only:
@@ -69,19 +70,22 @@ def selected(every: Sequence[Task], study: Study, only: Sequence[str]) -> list[T
     return [task for task in every if task.name in wanted]
 
 
-def _training(run: Run, places: Places, load: Load, benchmarks: Benchmarks) -> TrainingTask:
+def _training(run: Run, load: Load, worlds: Worlds) -> TrainingTask:
     chosen = load(run.config, run.changes)
     changes = tuple(getattr(chosen, "changes", ()))
-    traced = [spec for spec in specs_of(chosen) if benchmarks.follows_trace(load_benchmark(spec, changes=changes))]
-    pretraining = getattr(chosen, "pretraining", None)
+    world = worlds.of(specs_of(chosen)[0])
+    played = [world.load(spec, changes) for spec in specs_of(chosen)]
+    trace_changes = changes if any(map(world.follows_trace, played)) else None
+    first_stage = getattr(chosen, world.first_stage, None)
     total, key = getattr(chosen, "generations", None), "generation"
     if hasattr(chosen, "total_steps"):
-        total, key = chosen.total_steps + (0 if pretraining is None else pretraining.steps), "steps"
-    return TrainingTask(run, changes if traced else None, pretraining is not None, total, key, load, benchmarks)
+        total, key = chosen.total_steps + getattr(first_stage, "steps", 0), "steps"
+    return TrainingTask(run, world, world.measure(played[0]), trace_changes, first_stage is not None, total, key, load)
 
 
-def _evaluations(study: Study, entry: EvaluationSettings, places: Places, benchmarks: Benchmarks) -> list[EvaluationTask]:
-    found = load_variants(entry.benchmark, changes=entry.changes)
+def _evaluations(study: Study, entry: EvaluationSettings, places: Places, worlds: Worlds) -> list[EvaluationTask]:
+    world = worlds.of(entry.benchmark)
+    found = world.variants(entry.benchmark, entry.changes)
     trained, pretrained, planned = (
         tuple(run.name for name in names for run in study.runs_of(name))
         for names in (entry.trained, entry.pretrained, entry.planned)
@@ -90,9 +94,9 @@ def _evaluations(study: Study, entry: EvaluationSettings, places: Places, benchm
     made = []
     for benchmark in found:
         variant = benchmark.name.partition("/")[2] if len(found) > 1 else ""
-        traced = benchmarks.follows_trace(benchmark)
+        traced = world.follows_trace(benchmark)
         if traced and places.trace is not None:
             spec = f"{entry.benchmark}/{variant}" if variant else entry.benchmark
-            benchmark = load_benchmark(spec, changes=entry.changes, trace=places.trace)
-        made.append(EvaluationTask(entry, variant, benchmark, traced, num_seeds, trained, pretrained, planned, benchmarks))
+            benchmark = world.load(spec, entry.changes, places.trace)
+        made.append(EvaluationTask(entry, world, variant, benchmark, traced, num_seeds, trained, pretrained, planned))
     return made

@@ -18,7 +18,7 @@ from meshwright.errors import ConfigError
 from meshwright.evaluation.bounds import NAMES as REFERENCES
 from meshwright.evaluation.bounds import is_beam
 
-from .contents import COLUMN, Contents, TableSettings
+from .contents import Contents, TableSettings
 
 EACH = "<each>"
 # No dots: a policy is called by its folder's name up to the last of them.
@@ -232,12 +232,8 @@ def _check(study: Study) -> None:
                 _check_known([reference], REFERENCES, f"evaluations.{one.name}.references")
     for name, table in study.tables.items():
         for column in table.columns or ("",):
-            _check_known(_filled(table.evaluations, column), evaluations, f"tables.{name}.evaluations")
-            _check_known(_filled(table.trainings, column), trainings, f"tables.{name}")
-
-
-def _filled(names: Sequence[str], column: str) -> list[str]:
-    return [name.replace(COLUMN, column) for name in names]
+            _check_known(table.evaluations_of(column), evaluations, f"tables.{name}.evaluations")
+            _check_known(table.trainings_of(column), trainings, f"tables.{name}")
 
 
 def _check_once(names: Sequence[str], field: str) -> None:

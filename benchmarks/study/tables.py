@@ -1,7 +1,7 @@
 """The tables of a study that tell who wins: comparisons, transfer to other settings, ablations; as lines of Markdown.
 
-Rates are shares with three decimals and their 95 % intervals over the test episodes; differences are paired, episode by
-episode, and below zero where ours blocks fewer jobs.
+Figures are what the benchmark is about (see `measures`), with their 95 % intervals over the test episodes; differences are
+paired, episode by episode, and say whether ours is better.
 """
 
 from __future__ import annotations
@@ -11,15 +11,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import fsum
 
-from meshwright.evaluation.statistics import Interval, excludes_zero, least
+from meshwright.evaluation.statistics import excludes_zero, least
 from meshwright.evaluation.tables import escaped, table
 
 from .contents import Ablations, ComparisonTable, RowSettings, Transfer
-from .findings import BenchmarkResults, PolicyResult, StudyResults, before_ppo, planned_over
+from .findings import BenchmarkResults, PolicyResult, StudyResults, planned_over
 from .study import Run
 
 NOTHING = "-"
-VERDICTS = ("unclear", "worse", "better")
 
 
 def comparison(findings: StudyResults, chosen: ComparisonTable) -> list[str]:
@@ -33,8 +32,11 @@ def comparison(findings: StudyResults, chosen: ComparisonTable) -> list[str]:
     rows.append(["ours against the best baseline", *(column.difference() for column in columns)])
     rows.append(["the best baseline", *(column.best_label() for column in columns)])
     rows += [[escaped(row.label), *(column.cell(row) for column in columns)] for row in chosen.references]
+    for row in (*chosen.rows, *chosen.references):
+        if row.against:
+            rows.append([f"ours against {escaped(row.label)}", *(column.against(row) for column in columns)])
     source = ["", f"Quoted: {escaped(chosen.source)}"] if chosen.source else []
-    return [*table(["policy", *map(escaped, chosen.columns)], rows), *source]
+    return [*table(["policy", *(column.heading() for column in columns)], rows), *source]
 
 
 def transfer(findings: StudyResults, chosen: Transfer) -> list[str]:
@@ -50,21 +52,21 @@ def transfer(findings: StudyResults, chosen: Transfer) -> list[str]:
             escaped(told["cluster"]),
             escaped(", ".join(told["graphs"])),
             f"{told['mean_interarrival_s']:,.0f}",
-            NOTHING if fixed is None else f"{rate(fixed.blocking_rate)} {escaped(fixed.label)}",
-            NOTHING if ours is None else rate(ours.blocking_rate),
+            NOTHING if fixed is None else f"{fixed.shown()} {escaped(fixed.label)}",
+            NOTHING if ours is None else ours.shown(),
         ]
         if ours is None or fixed is None:
             rows.append([*cells, NOTHING, NOTHING, NOTHING, NOTHING])
             continue
         difference = ours.against(fixed)
-        means = ours.blocking_rate["mean"], fixed.blocking_rate["mean"]
+        means = ours.interval["mean"], fixed.interval["mean"]
         differences.append(excludes_zero(difference))
         lower += means[0] < means[1]
         ratios += [means[0] / means[1]] if means[1] > 0 else []
         best = best or fixed
         against_best.append(excludes_zero(ours.against(best)))
-        cells += [signed(difference), f"{ratios[-1]:.2f}" if means[1] > 0 else NOTHING]
-        rows.append([*cells, f"{rate(best.blocking_rate)} {escaped(best.label)}", signed(ours.against(best))])
+        cells += [ours.shown_against(fixed), f"{ratios[-1]:.2f}" if means[1] > 0 else NOTHING]
+        rows.append([*cells, f"{best.shown()} {escaped(best.label)}", ours.shown_against(best)])
     head = ["setting", "cluster", "graphs", "seconds between arrivals", "best fixed degree", "ours", "difference", "ratio"]
     head += ["best baseline", "difference"]
     lines = table(head, rows)
@@ -84,28 +86,29 @@ def ablations(findings: StudyResults, chosen: Ablations) -> list[str]:
     """The variants of a training beside the one that nothing was taken from."""
     names: dict[str, str] = {}
     cells: dict[str, list[str]] = {}
-    width = 0
+    head, width = list[str](), 0
     for column in chosen.columns:
         (played,) = findings.played(chosen, column).values() or [None]
+        head += [escaped(column) if played is None else played.measure.heading(column), "against the whole"]
         by_variant: dict[str, list[Run]] = {}
         for run in findings.runs(chosen.ours, column):
             by_variant.setdefault(run.training.removeprefix(f"{run.parent}-"), []).append(run)
+        if chosen.whole is not None:
+            seeds = {of_seed(run) for runs in by_variant.values() for run in runs}
+            by_variant[chosen.full] = [run for run in findings.runs(chosen.whole, column) if of_seed(run) in seeds]
         full = by_variant.get(chosen.full, [])
         entries = {variant: _mean(played, [run.name for run in runs], variant) for variant, runs in by_variant.items()}
         if chosen.pretrained is not None:
-            entries[""] = _mean(played, [before_ppo(run) for run in full], "")
+            entries[""] = _mean(played, [findings.before_ppo(run) for run in full], "")
         whole = entries.get(chosen.full)
         for variant, entry in entries.items():
             names[variant] = chosen.labels.get(variant, variant) if variant else str(chosen.pretrained)
-            blocked = NOTHING if entry is None else rate(entry.blocking_rate)
-            has_both = entry is not None and whole is not None and variant != chosen.full
-            difference = f"{signed(entry.against(whole))}" if has_both and entry and whole else NOTHING
+            difference = NOTHING if variant == chosen.full else _difference(entry, whole)
             row = cells.setdefault(variant, [])
-            row += [NOTHING] * (width - len(row)) + [blocked, difference]
+            row += [NOTHING] * (width - len(row)) + [_shown(entry), difference]
         width += 2
     order = sorted(names, key=lambda variant: variant != chosen.full)
     rows = [[escaped(names[v]), *cells[v], *([NOTHING] * (width - len(cells[v])))] for v in order]
-    head = [part for column in chosen.columns for part in (f"{escaped(column)}: blocked", "against the whole")]
     return table(["variant", *head], rows)
 
 
@@ -114,20 +117,21 @@ def shown_in(row: RowSettings, findings: StudyResults, played: BenchmarkResults,
     if row.policy is not None:
         return played.entry(row.policy, row.label)
     runs = findings.runs(row.training, column)
-    names = [run.name if row.trained else before_ppo(run) if row.pretrained else planned_over(run) for run in runs]
+    names = [run.name if row.trained else findings.before_ppo(run) if row.pretrained else planned_over(run) for run in runs]
     return played.mean(names, row.label)
 
 
 def best_fixed(played: BenchmarkResults) -> PolicyResult | None:
     """The tuned fixed degree with the least mean; its label tells which one was chosen, or how many tie."""
     names = [name for name in played.chosen if name in played.rows and played.rows[name]["kind"] == "baseline"]
-    return _least(entry for name in names if (entry := played.entry(name, chosen_in(played, name))) is not None)
+    return _best(played, (entry for name in names if (entry := played.entry(name, chosen_in(played, name))) is not None))
 
 
 def chosen_in(played: BenchmarkResults, policy: str) -> str:
-    """In brackets the degree that was chosen for a tuned baseline, ``(8)``."""
-    found = re.search(r"fixed-([0-9]+)", played.chosen[policy])
-    return f"({played.chosen[policy] if found is None else found[1]})"
+    """In brackets what was chosen for a tuned baseline: a degree, ``(8)``, or a share of refused jobs, ``(refuse 3 %)``."""
+    found = re.findall(r"(fixed|refuse)-([0-9]+)", played.chosen[policy])
+    told = ", ".join(number if word == "fixed" else f"refuse {number} %" for word, number in found)
+    return f"({told or played.chosen[policy]})"
 
 
 def best_baseline(
@@ -146,24 +150,7 @@ def best_baseline(
     called = {name: labels.get(name, name) + (f" {chosen_in(played, name)}" if name in played.chosen else "") for name in names}
     found = [played.entry(name, called[name]) for name in names]
     found += [played.mean(policies, label) for label, policies in pretrained.items()]
-    return _least(entry for entry in found if entry is not None)
-
-
-def rate(value: Interval) -> str:
-    """A share with three decimals and its interval, ``.133 [.128, .138]``."""
-    ends = "" if value["low"] is None else f" [{share(value['low'])}, {share(value['high'])}]"
-    return f"{share(value['mean'])}{ends}"
-
-
-def signed(difference: Interval) -> str:
-    """A difference of shares with its interval and what that says, ``-.014 [-.019, -.009] better``."""
-    ends = "" if difference["low"] is None else f" [{share(difference['low'], '+')}, {share(difference['high'], '+')}]"
-    return f"{share(difference['mean'], '+')}{ends} {VERDICTS[excludes_zero(difference)]}"
-
-
-def share(value: float, sign: str = "") -> str:
-    """A share with three decimals, without the zero before the point."""
-    return f"{value:{sign}.3f}".replace("0.", ".", 1) if abs(value) < 0.9995 else f"{value:{sign}.3f}"
+    return _best(played, (entry for entry in found if entry is not None))
 
 
 def bold(text: str) -> str:
@@ -185,35 +172,42 @@ class _Column:
         self.has_baselines = findings.has_baselines(chosen, column)
         self.ours = findings.runs(chosen.ours, column)
         pretrained = [row for row in chosen.rows if row.pretrained]
-        self.pretrained = {row.label: [before_ppo(run) for run in findings.runs(row.pretrained, column)] for row in pretrained}
+        self.pretrained = {
+            row.label: [findings.before_ppo(run) for run in findings.runs(row.pretrained, column)] for row in pretrained
+        }
         self.labels = {row.policy: row.label for row in chosen.rows if row.policy}
         self.labels |= {run.name: row.label for row in chosen.rows for run in findings.runs(row.trained, column)}
+
+    def heading(self) -> str:
+        """Its name, and what its figures are where the text does not say so."""
+        return escaped(self.name) if self.played is None else self.played.measure.columns_heading(self.name)
 
     def cell(self, row: RowSettings) -> str:
         """What a row shows here."""
         if row.quoted:
             return escaped(row.quoted.get(self.name, NOTHING))
-        if self.played is None:
+        entry = self._entry(row)
+        if self.played is None or entry is None:
             return NOTHING
         is_tuned = row.policy is not None and row.policy in self.played.chosen
-        chosen = f" {escaped(chosen_in(self.played, str(row.policy)))}" if is_tuned else ""
-        entry = shown_in(row, self.findings, self.played, self.name)
-        return NOTHING if entry is None else rate(entry.blocking_rate) + chosen
+        return entry.shown() + (f" {escaped(chosen_in(self.played, str(row.policy)))}" if is_tuned else "")
+
+    def against(self, row: RowSettings) -> str:
+        """Ours against what a row shows."""
+        return _difference(self._ours(), self._entry(row))
 
     def of_seed(self, seed: str) -> str:
         """The run of ours with one seed."""
-        names = [run.name for run in self.ours if of_seed(run) == seed]
-        return _rate(self._mean(names))
+        return _shown(self._mean([run.name for run in self.ours if of_seed(run) == seed]))
 
     def of_ours(self) -> str:
         """The mean of ours."""
-        entry = self._mean([run.name for run in self.ours])
-        return NOTHING if entry is None else bold(_rate(entry))
+        ours = self._ours()
+        return NOTHING if ours is None else bold(ours.shown())
 
     def difference(self) -> str:
         """Ours against the best baseline."""
-        ours, best = self._mean([run.name for run in self.ours]), self._best()
-        return NOTHING if ours is None or best is None else signed(ours.against(best))
+        return _difference(self._ours(), self._best())
 
     def best_label(self) -> str:
         """The best baseline's name."""
@@ -225,12 +219,18 @@ class _Column:
             return None
         return best_baseline(self.played, self.pretrained, self.labels)
 
+    def _entry(self, row: RowSettings) -> PolicyResult | None:
+        return None if self.played is None or row.quoted else shown_in(row, self.findings, self.played, self.name)
+
+    def _ours(self) -> PolicyResult | None:
+        return self._mean([run.name for run in self.ours])
+
     def _mean(self, names: Sequence[str]) -> PolicyResult | None:
         return _mean(self.played, names, "ours")
 
 
-def _least(entries: Iterable[PolicyResult]) -> PolicyResult | None:
-    best = least(entries, lambda entry: fsum(entry.rates) / len(entry.rates))
+def _best(played: BenchmarkResults, entries: Iterable[PolicyResult]) -> PolicyResult | None:
+    best = least(entries, lambda entry: played.measure.sign * fsum(entry.values) / len(entry.values))
     labels = list(dict.fromkeys(entry.label for entry in best))
     if len(labels) > 1:
         return replace(best[0], label=f"{', '.join(labels)} (tied)")
@@ -241,5 +241,9 @@ def _mean(played: BenchmarkResults | None, names: Sequence[str], label: str) -> 
     return None if played is None else played.mean(names, label)
 
 
-def _rate(entry: PolicyResult | None) -> str:
-    return NOTHING if entry is None else rate(entry.blocking_rate)
+def _shown(entry: PolicyResult | None) -> str:
+    return NOTHING if entry is None else entry.shown()
+
+
+def _difference(entry: PolicyResult | None, other: PolicyResult | None) -> str:
+    return NOTHING if entry is None or other is None else entry.shown_against(other)

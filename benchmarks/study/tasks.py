@@ -1,7 +1,7 @@
 """The work of a study as tasks: each is one command of meshwright, with what it needs and a digest of its settings.
 
-A training leaves its run folder in ``training/RUN`` below the study's folder, with a copy ``td-RUN.pt`` of the network
-before PPO where there is one, so that it has a name of its own in tables. An evaluation leaves
+A training leaves its run folder in ``training/RUN`` below the study's folder, with a copy of the network before PPO where there
+is one, ``td-RUN.pt`` or of a fleet ``imitated-RUN.pt``, so that it has a name of its own in tables. An evaluation leaves
 ``evaluations/NAME/results.json``, or ``evaluations/NAME/VARIANT/results.json`` for each variant of a family.
 """
 
@@ -16,19 +16,16 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from meshwright import files
-from meshwright.envs.benchmark import BenchmarkSettings, load_benchmark
 from meshwright.errors import MeshwrightError
-from meshwright.evaluation.evaluate import FORMAT_VERSION
-from meshwright.evaluation.saved_results import read_curve
-from meshwright.planning.policies import ROLLOUT, base_of, is_rollout, policy_file, trained_file
+from meshwright.planning.policies import ROLLOUT, policy_file
 
-from .runs import SHOWN, Benchmarks, Places
+from .measures import Measure
+from .runs import SHOWN, Places
 from .study import EvaluationSettings, Run
+from .worlds import AnyBenchmark, World
 
 TRAINING, EVALUATIONS, RESULTS, CURVE = "training", "evaluations", "results.json", "learning_curve.json"
 TRACE_CHANGE = "scenario.workload_changes.arrivals.file="
-# Of a scenario: how observations count time ahead.
-OF_SLOTS = ("slot_growth", "arrivals_per_slot")
 
 Load = Callable[[str, Sequence[str]], BaseModel]
 """Reads a training config, of any method, with changes."""
@@ -40,22 +37,24 @@ class TrainingTask:
 
     Attributes:
         run: what is trained.
+        world: of the benchmarks that it is trained on.
+        measure: what the first of them is about.
         trace_changes: the benchmark's changes where it follows a trace, that of the file left out; else None.
         pretrains: whether it leaves a network before PPO.
         total: what the last row of its learning curve has reached when it ends, under `progress_key`; None: not known.
         progress_key: ``steps`` or ``generation``.
         load: reads training configs.
-        benchmarks: reads benchmarks.
         needs: nothing.
     """
 
     run: Run
+    world: World
+    measure: Measure
     trace_changes: tuple[str, ...] | None
     pretrains: bool
     total: int | None
     progress_key: str
     load: Load
-    benchmarks: Benchmarks
     needs: tuple[str, ...] = ()
 
     @property
@@ -87,11 +86,11 @@ class TrainingTask:
         if self.trace_changes is not None:
             changes.append(f"changes={json.dumps([*self.trace_changes, f'{TRACE_CHANGE}{_absolute(places)}'])}")
         sets = [part for change in changes for part in ("--set", change)]
-        return ["train", self.run.config, *sets, *_graphs(places), "--out", str(self.folder(places))]
+        return ["train", self.run.config, *sets, *_graphs(self.world, places), "--out", str(self.folder(places))]
 
     def resuming(self, places: Places) -> list[str]:
         """The same where a run folder is there already."""
-        return ["train", "--resume", str(self.folder(places)), *_graphs(places)]
+        return ["train", "--resume", str(self.folder(places)), *_graphs(self.world, places)]
 
     def digest(self, places: Places) -> str:
         """A hash of everything that the trained policy depends on, but for the program."""
@@ -116,16 +115,16 @@ class TrainingTask:
         """How much of it is done, as far as its last look at validation episodes tells; None before the first."""
         curve = self.folder(places) / CURVE
         try:
-            rows = read_curve(curve) if curve.is_file() else []
+            rows = self.world.curve(curve) if curve.is_file() else []
         except MeshwrightError:
             return None
         return min(1.0, (rows[-1].get(self.progress_key) or 0) / self.total) if rows and self.total else None
 
     def keep_pretrained(self, places: Places) -> None:
         """Copy the network before PPO, where there is one, to where it has a name of its own."""
-        source = self.folder(places) / "pretrained.pt"
+        source = self.folder(places) / self.world.kept_as
         if source.is_file():
-            with files.atomic_file(pretrained_file(places, self.name)) as copy:
+            with files.atomic_file(pretrained_file(places, self.world, self.name)) as copy:
                 copy.write(source.read_bytes())
 
     def _digest_of(self, chosen: BaseModel, places: Places) -> str:
@@ -136,19 +135,10 @@ class TrainingTask:
         trace = places.trace if self.trace_changes is not None else None
 
         def digests(specs: Iterable[str]) -> list[object]:
-            played = [load_benchmark(spec, changes=changes, trace=trace) for spec in specs]
-            found: list[object] = [self.benchmarks.digest(benchmark) for benchmark in played]
-            if hasattr(chosen, "network"):  # it is paid, and sees when blocks become free; what is only tuned does neither
-                found += [[one.reward.model_dump(mode="json"), one.scenario.shape_slots] for one in played]
-                grown = [[getattr(one.scenario, name) for name in OF_SLOTS] for one in played]
-                found += [slots for slots in grown if slots[0] != 1.0]
-                for one in (benchmark.scenario for benchmark in played):
-                    load, deadlines = list(one.load_windows), list(one.deadline_windows)
-                    if load or deadlines:  # two windows of load alone must not look like a pair of slots
-                        found.append([load, deadlines] if deadlines or len(load) == len(OF_SLOTS) else load)
-                    if one.work_windows:
-                        found.append(["work_windows", *one.work_windows])
-            return found
+            played = [self.world.load(spec, changes, trace) for spec in specs]
+            found: list[object] = [self.world.digest(benchmark) for benchmark in played]
+            # What is only tuned is not paid, and sees neither that nor when blocks become free.
+            return found + (self.world.observed(played) if hasattr(chosen, "network") else [])
 
         lessons = [[lesson.share, digests(lesson.benchmarks)] for lesson in getattr(chosen, "curriculum", ())]
         return files.digest(kept, digests(specs_of(chosen)), lessons)
@@ -160,6 +150,7 @@ class EvaluationTask:
 
     Attributes:
         entry: of the study.
+        world: of the benchmark.
         variant: of the family; empty where the benchmark is none.
         benchmark: what is played.
         follows_trace: whether its jobs arrive as a trace recorded them.
@@ -167,18 +158,17 @@ class EvaluationTask:
         trained: runs whose policies are compared.
         pretrained: runs whose networks before PPO are.
         planned: runs over whose linear scorers rollout planners are.
-        benchmarks: reads benchmarks.
     """
 
     entry: EvaluationSettings
+    world: World
     variant: str
-    benchmark: BenchmarkSettings
+    benchmark: AnyBenchmark
     follows_trace: bool
     num_seeds: int | None
     trained: tuple[str, ...]
     pretrained: tuple[str, ...]
     planned: tuple[str, ...]
-    benchmarks: Benchmarks
 
     @property
     def name(self) -> str:
@@ -212,7 +202,7 @@ class EvaluationTask:
             command += ["--references", ",".join(self.entry.references)]
         if self.num_seeds is not None:
             command += ["--seeds", str(self.num_seeds)]
-        command += _graphs(places)
+        command += _graphs(self.world, places)
         if self.follows_trace:
             command += ["--trace", str(places.trace)]
         return [*command, "--json", str(self.folder(places) / RESULTS)]
@@ -220,7 +210,7 @@ class EvaluationTask:
     def specs(self, places: Places) -> list[str]:
         """Policies beside those of the benchmark, as the command line spells them."""
         trained = [str(places.out / TRAINING / run) for run in self.trained]
-        pretrained = [str(pretrained_file(places, run)) for run in self.pretrained]
+        pretrained = [str(pretrained_file(places, self.world, run)) for run in self.pretrained]
         planned = [f"{ROLLOUT}({places.out / TRAINING / run})" for run in self.planned]
         return [*self.entry.policies, *trained, *pretrained, *planned]
 
@@ -231,13 +221,11 @@ class EvaluationTask:
             PolicyError: one of them is not.
         """
         specs = [*self.specs(places), *self.benchmark.policies]
-        played = [base_of(spec) if is_rollout(spec) else spec for spec in specs]
-        learned = [file for spec in played if (file := trained_file(spec)) is not None]
         return files.digest(
-            FORMAT_VERSION,
-            self.benchmarks.digest(self.benchmark),
+            self.world.format_version,
+            self.world.digest(self.benchmark),
             [str(Path(spec).name) for spec in specs],
-            [file.read_bytes() for file in learned],
+            [file.read_bytes() for file in self.world.policy_files(specs)],
             list(self.entry.references),
             [self.num_seeds or self.benchmark.num_seeds, self.benchmark.num_validation_seeds],
         )
@@ -255,9 +243,14 @@ class EvaluationTask:
 Task = TrainingTask | EvaluationTask
 
 
-def pretrained_file(places: Places, run: str) -> Path:
-    """The network of a run as it was before PPO."""
-    return places.out / TRAINING / run / f"td-{run}.pt"
+def before_ppo(world: World, run: str) -> str:
+    """What the network of a run as it was before PPO is called in results."""
+    return f"{world.prefix}-{run}"
+
+
+def pretrained_file(places: Places, world: World, run: str) -> Path:
+    """This network."""
+    return places.out / TRAINING / run / f"{before_ppo(world, run)}.pt"
 
 
 def shown(task: Task) -> list[str]:
@@ -267,7 +260,8 @@ def shown(task: Task) -> list[str]:
         return [shlex.join(["mkdir", "-p", str(task.folder(SHOWN))]), *lines]
     if task.pretrains:
         folder = task.folder(SHOWN)
-        lines.append(shlex.join(["cp", str(folder / "pretrained.pt"), str(pretrained_file(SHOWN, task.name))]))
+        kept = pretrained_file(SHOWN, task.world, task.name)
+        lines.append(shlex.join(["cp", str(folder / task.world.kept_as), str(kept)]))
     return lines
 
 
@@ -281,5 +275,5 @@ def _absolute(places: Places) -> str:
     return str(places.trace if places is SHOWN or places.trace is None else places.trace.absolute())
 
 
-def _graphs(places: Places) -> list[str]:
-    return [] if places.graphs is None else ["--graphs", str(places.graphs)]
+def _graphs(world: World, places: Places) -> list[str]:
+    return ["--graphs", str(places.graphs)] if world.takes_profiles and places.graphs is not None else []

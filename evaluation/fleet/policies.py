@@ -27,7 +27,7 @@ from ...planners.fleet.rule import FleetRule
 from ...planners.fleet.rule_kernel import choose
 from ...planners.fleet.rules import BEST_FIXED_ENTRY, BEST_REFUSAL, fleet_rule, nearest_rule
 from ...planners.rules import NAMES
-from ...planning.policies import OWN, SHIPPED, fleet_policy_file
+from ...planning.policies import OWN, POLICY_FILES, SHIPPED, fleet_policy_file
 from ...simulation.fleet import dynamics
 from ...simulation.fleet.state import Total
 from .bounds import BOUND
@@ -172,11 +172,11 @@ def policy_kind(spec: str) -> str:
 
 
 def policy_name(spec: str) -> str:
-    """A policy in tables: the name of a run folder without what leads to it."""
+    """A policy in tables: the name of a run folder, or of a file that is not its ``policy.pt``, without what leads to it."""
     if is_rule(spec) or spec.startswith(SHIPPED):
         return spec
     path = Path(spec).resolve()
-    return path.parent.name if path.suffix == ".pt" else path.name
+    return path.parent.name if path.name in POLICY_FILES else path.stem if path.suffix == ".pt" else path.name
 
 
 def fleet_player(spec: str, fleet: Fleet) -> FleetPlayer:

@@ -6,6 +6,8 @@ import pytest
 
 from benchmarks.study.__main__ import main
 
+from ...fleet_samples import write_small_fleet
+
 STUDY = """
 quick: {num_seeds: 1, training_seeds: 1}
 training:
@@ -16,6 +18,8 @@ training:
       - changes=[scenario.shape_slots=2]
       - "pretraining={kind: values, steps: 32, rollout_steps: 8}"
     quick: [total_steps=16]
+  - name: fleet
+    config: fleet-train.yaml
 evaluations:
   - name: rules
     benchmark: benchmark.yaml
@@ -25,6 +29,11 @@ evaluations:
     changes: [scenario.shape_slots=2]
     trained: [net]
     pretrained: [net]
+  - name: fleets
+    benchmark: fleet.yaml
+    changes: ["policies=[fifo]"]
+    trained: [fleet]
+    pretrained: [fleet]
 tables:
   main:
     kind: comparison
@@ -34,15 +43,36 @@ tables:
     rows: [{label: most ranks, policy: max}, {label: TD network, pretrained: net}]
     references: [{label: the bound, policy: linear-programme}]
   states: {kind: degrees, columns: [pair], evaluations: [nets], ours: net}
+  waiting:
+    kind: comparison
+    columns: [small]
+    evaluations: [fleets]
+    ours: fleet
+    rows: [{label: first come, policy: fifo}]
+    references: [{label: imitation, pretrained: fleet, against: true}]
 """
 
-PAGE = "".join(f"<!-- results: {name} -->\n<!-- end of results: {name} -->\n\n" for name in ("main", "states"))
+FLEET_TRAIN = """
+method: fleet
+name: small
+benchmark: fleet.yaml
+total_steps: 64
+num_validation_seeds: 1
+imitation: {rule: sjf, decisions: 1000, epochs: 1}
+ppo: {num_envs: 2, rollout_steps: 16, minibatch: 16, epochs: 1}
+network: {width: 8}
+"""
+
+TABLES = ("main", "states", "waiting")
+PAGE = "".join(f"<!-- results: {name} -->\n<!-- end of results: {name} -->\n\n" for name in TABLES)
 
 
 @pytest.fixture
 def study(work, monkeypatch):
     monkeypatch.delenv("MESHWRIGHT_REFERENCE", raising=False)
     (work / "study.yaml").write_text(STUDY)
+    (work / "fleet-train.yaml").write_text(FLEET_TRAIN)
+    write_small_fleet(work)
     (work / "page.md").write_text(f"# Results\n\n{PAGE}The end.\n")
     return work
 
@@ -52,7 +82,8 @@ def test_a_study_is_carried_out_shown_and_not_done_twice(study, capsys):
     options = ["--study", "study.yaml", "--jobs", "2", "--page", "page.md"]
     assert main(options) == 0, (study / "runs/results/tasks/net-seed-0.log").read_text()
     text = (study / "page.md").read_text()
-    for label in ("most ranks", "TD network", "**ours**", "ours against the best baseline", "the bound"):
+    shown = ("most ranks", "TD network", "**ours**", "ours against the best baseline", "the bound", "first come", "imitation")
+    for label in (*shown, "ours against imitation"):
         assert f"| {label} | " in text
         assert f"| {label} | - |" not in text
     assert "**pair**, run net-seed-0: the most frequent degree" in text
@@ -63,7 +94,7 @@ def test_a_study_is_carried_out_shown_and_not_done_twice(study, capsys):
     capsys.readouterr()
     assert main(options) == 0
     told = capsys.readouterr().out
-    assert told.count("done already") == 3
+    assert told.count("done already") == 5
     assert (study / "page.md").read_text() == text
 
 
@@ -76,7 +107,7 @@ def test_a_quick_study_has_a_folder_and_a_page_of_its_own(study, capsys):
     (study / "page.md").rename(study / "docs" / "results.md")
     assert main(["--study", "study.yaml", "--quick", "--only", "rules"]) == 0
     page = (study / "runs" / "results-quick" / "results.md").read_text()
-    assert page.count("**Quick run: training cut to a few steps, 1 test episode.") == 2
+    assert page.count("**Quick run: training cut to a few steps, 1 test episode.") == len(TABLES)
     assert "Not produced yet: `net-seed-0`, `nets`." in page
     assert "Quick" not in (study / "docs" / "results.md").read_text()
 
@@ -107,5 +138,5 @@ def test_failures_are_counted_in_the_exit_status_and_named(study, capsys):
 
 def test_the_list_tells_how_far_everything_is_and_does_nothing(study, capsys):
     assert main(["--study", "study.yaml", "--list"]) == 0
-    assert capsys.readouterr().out.count("missing") == 3
+    assert capsys.readouterr().out.count("missing") == 5
     assert not (study / "runs").exists()

@@ -9,12 +9,13 @@ from benchmarks.study.__main__ import resolved
 from benchmarks.study.behaviour import loads
 from benchmarks.study.contents import Loads, RowSettings, Transfer
 from benchmarks.study.findings import BenchmarkResults, joined, read
+from benchmarks.study.measures import share, signed
 from benchmarks.study.page import part, write_page
 from benchmarks.study.plan import selected, tasks
 from benchmarks.study.runner import carry_out
 from benchmarks.study.runs import Places
 from benchmarks.study.study import Run, load_study
-from benchmarks.study.tables import best_baseline, share, signed, transfer
+from benchmarks.study.tables import best_baseline, transfer
 from meshwright import files
 from meshwright.errors import InputFileError
 
@@ -179,7 +180,7 @@ def test_baselines_that_tie_are_all_named_whatever_they_are_called():
     rows = results("pair", {"max": [0.2, 0.2], "min": [0.1, 0.3], "best-fixed": [0.2, 0.2], "random": [0.3, 0.3]})["rows"]
     played = BenchmarkResults({}, {row["policy"]: row for row in rows}, {"best-fixed": "fixed-4"}, {})
     best = best_baseline(played, {}, {"max": "zest"})
-    assert (best.label, best.rates) == ("zest, min, best-fixed (4) (tied)", (0.2, 0.2))
+    assert (best.label, best.values) == ("zest, min, best-fixed (4) (tied)", (0.2, 0.2))
 
 
 def test_nothing_is_called_the_best_baseline_while_an_evaluation_of_the_column_is_absent(folder):

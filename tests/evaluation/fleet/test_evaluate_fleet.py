@@ -15,7 +15,7 @@ from meshwright.evaluation.fleet.episodes import FleetEpisodes, play_episodes
 from meshwright.evaluation.fleet.evaluate import evaluate_fleet
 from meshwright.evaluation.fleet.metrics import FLEET_METRICS
 from meshwright.evaluation.fleet.objectives import OBJECTIVES
-from meshwright.evaluation.fleet.policies import LearnedPlayer, fleet_player
+from meshwright.evaluation.fleet.policies import LearnedPlayer, fleet_player, policy_name
 from meshwright.evaluation.fleet.verdict import fleet_verdict
 from meshwright.planners.fleet.rules import BASES, ORDERS, fleet_rule, nearest_rule
 from meshwright.simulation.fleet.state import JobState, Total
@@ -76,6 +76,12 @@ def test_a_learned_policy_that_acts_as_a_rule_plays_as_the_rule(small_fleet):
     first_possible = LearnedPlayer(lambda batch: (batch.state.can_act * np.arange(batch.state.can_act.shape[1])).argmax(axis=1))
     ones, others = (play_episodes(first_possible, small_fleet, part)[0] for part in (seeds, seeds[1:]))
     np.testing.assert_array_equal(ones[1].finish_s, others[0].finish_s)  # whoever plays beside it
+
+
+def test_a_run_and_its_networks_have_names_of_their_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    specs = ("runs/a", "runs/a/policy.pt", "runs/a/imitated-a.pt", "runs/b/imitated-b.pt", "sjf+backfill", "shipped:llm-256")
+    assert [policy_name(spec) for spec in specs] == ["a", "a", "imitated-a", "imitated-b", "sjf+backfill", "shipped:llm-256"]
 
 
 def test_results_are_plain_and_the_same_each_time(found, small, small_fleet):
