@@ -104,6 +104,8 @@ class _FleetRow(_Told):
     policy: str
     kind: Literal["learned", "baseline", "planner", "reference"]
     per_seed: dict[str, list[float | None]]
+    degrees: dict[str, float]
+    layouts: dict[str, float]
 
 
 class _Fleet(_Told):

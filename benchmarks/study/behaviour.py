@@ -11,7 +11,7 @@ from meshwright.evaluation.decision_stats import DEADLINE, FREE_DEVICES, GRAPH, 
 from meshwright.evaluation.plots import curves
 from meshwright.evaluation.tables import escaped, table
 
-from .contents import Degrees, Durations, Latency, Learning, Loads, Seeds
+from .contents import Degrees, Durations, Entries, Latency, Learning, Loads, Seeds
 from .findings import PolicyResult, StudyResults
 from .measures import BLOCKING, Measure
 from .tables import NOTHING, best_fixed, bold, of_seed, shown_in
@@ -118,6 +118,21 @@ def degrees(findings: StudyResults, chosen: Degrees) -> list[str]:
     return lines[1:-1]
 
 
+def entries(findings: StudyResults, chosen: Entries) -> list[str]:
+    """The shares of layouts and of numbers of devices, run by run."""
+    rows = []
+    for column in chosen.columns:
+        played = findings.played(chosen, column).get("")
+        for run in findings.runs(chosen.ours, column):
+            row = None if played is None else played.rows.get(run.name)
+            if row is not None:
+                layouts, devices = (_frequent(row[key], chosen.least_share) for key in ("layouts", "degrees"))
+                cells = [", ".join(told) or NOTHING for told in (layouts, devices)]
+                rows.append([escaped(column), escaped(run.name), str(len(layouts)), *cells])
+    least = f"{100 * chosen.least_share:g} %"
+    return table(["benchmark", "policy", f"layouts of {least} or more", "these", "devices"], rows) if rows else []
+
+
 def latency(findings: StudyResults, chosen: Latency) -> list[str]:
     """How long the policies of each column take to decide."""
     rows = []
@@ -140,6 +155,12 @@ def durations(findings: StudyResults, chosen: Durations) -> list[str]:
             best = findings.measure(run).single(findings.validated(run))
             rows.append([escaped(run.name), f"{curve[-1]['steps']:,}", f"{curve[-1]['elapsed_s'] / 60:.1f}", best])
     return table(["run", "decisions", "minutes", "best on validation"], rows) if rows else []
+
+
+def _frequent(shares: Mapping[str, float], least: float) -> list[str]:
+    """Names with their shares, the most frequent first."""
+    found = sorted(((part, name) for name, part in shares.items() if part >= least), reverse=True)
+    return [f"{escaped(name)} ({_percent(part)} %)" for part, name in found]
 
 
 def _deviation(values: Sequence[float]) -> float:

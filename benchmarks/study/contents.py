@@ -164,6 +164,17 @@ class Degrees(_Columns):
     kind: Literal["degrees"]
 
 
+class Entries(_Columns):
+    """Which layouts, and how many devices, policies of fleets give to jobs.
+
+    Attributes:
+        least_share: of the jobs; what is taken for fewer is left out.
+    """
+
+    kind: Literal["entries"]
+    least_share: float = Field(default=0.05, gt=0, lt=1)
+
+
 class Latency(_Columns):
     """How long policies take to decide."""
 
@@ -177,5 +188,6 @@ class Durations(TableSettings):
 
 
 Contents = Annotated[
-    ComparisonTable | Transfer | Loads | Seeds | Learning | Ablations | Degrees | Latency | Durations, Field(discriminator="kind")
+    ComparisonTable | Transfer | Loads | Seeds | Learning | Ablations | Degrees | Entries | Latency | Durations,
+    Field(discriminator="kind"),
 ]

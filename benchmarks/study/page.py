@@ -16,7 +16,19 @@ from meshwright.errors import InputFileError
 
 from . import behaviour, tables
 from .behaviour import Drawings
-from .contents import Ablations, ComparisonTable, Degrees, Durations, Latency, Learning, Loads, Seeds, TableSettings, Transfer
+from .contents import (
+    Ablations,
+    ComparisonTable,
+    Degrees,
+    Durations,
+    Entries,
+    Latency,
+    Learning,
+    Loads,
+    Seeds,
+    TableSettings,
+    Transfer,
+)
 from .findings import StudyResults
 from .runs import SHOWN
 from .study import QuickSettings
@@ -104,6 +116,7 @@ _CONTENTS: dict[type[TableSettings], Callable[[StudyResults, Any], list[str] | t
     Learning: behaviour.learning,
     Seeds: behaviour.seeds,
     Degrees: behaviour.degrees,
+    Entries: behaviour.entries,
     Latency: behaviour.latency,
     Durations: behaviour.durations,
 }

@@ -48,6 +48,7 @@ tables:
     whole: net
     labels: {{full: the whole, one-job: one job}}
     pretrained: imitation
+  taken: {{kind: entries, columns: [small], evaluations: [nets-small], ours: net, least_share: 0.1}}
   times: {{kind: durations}}
 """
 
@@ -149,6 +150,7 @@ def results(objective, values, chosen=()):
     kinds = {"fifo": "baseline", "sjf+best-refusal": "baseline", "bound": "reference"}
     rows = [
         {"policy": policy, "kind": kinds.get(policy, "learned"), "per_seed": {objective: each, "makespan_s": each}}
+        | {"degrees": {}, "layouts": {}}
         for policy, each in values.items()
     ]
     return {
@@ -240,6 +242,19 @@ def test_ablations_stand_beside_the_same_seeds_of_the_whole(given):
         "| the whole | 15.0 [15.0, 15.0] | - |",  # seed 0 alone, as the variant
         "| one job | 18.0 [18.0, 18.0] | +3.0 [+3.0, +3.0] worse (+20 [+20, +20] %) |",
         "| imitation | 16.0 [16.0, 16.0] | +1.0 [+1.0, +1.0] worse (+7 [+7, +7] %) |",
+    ]
+
+
+def test_entries_are_counted_and_told_by_share_the_most_frequent_first(given):
+    _, places, found = given
+    content = GIVEN["nets-small"]
+    taken = {"degrees": {"2": 0.2, "4": 0.8}, "layouts": {"dp1": 0.09, "dp2": 0.3, "tp4|x": 0.61}}
+    rows = [content["rows"][0] | taken, *content["rows"][2:]]
+    files.write_json(found["nets-small"].folder(places) / RESULTS, content | {"rows": rows})
+    assert rows_of(*given, "taken") == [
+        "| benchmark | policy | layouts of 10 % or more | these | devices |",
+        "| --- | --- | --- | --- | --- |",
+        "| small | net-seed-0 | 2 | tp4\\|x (61 %), dp2 (30 %) | 4 (80 %), 2 (20 %) |",
     ]
 
 
