@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
     from rich.progress import Progress
 
+    from .places import Places
     from .runner import Watch, Word
-    from .runs import Places
     from .tasks import Task
 
 # A program that knows the commands, in this interpreter.
@@ -73,8 +73,8 @@ def main(arguments: list[str] | None = None) -> int:
 def _run(chosen: argparse.Namespace) -> int:
     from meshwright.evaluation.evaluate import check_num_processes
 
+    from .places import Places
     from .plan import selected, tasks
-    from .runs import Places
     from .study import load_study
 
     num_processes = len(os.sched_getaffinity(0)) if chosen.jobs is None else chosen.jobs

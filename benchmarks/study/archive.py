@@ -21,8 +21,8 @@ from meshwright import files
 from meshwright.errors import InputFileError
 
 from .measures import measure_of
+from .places import SHOWN, Places
 from .runner import record, record_file
-from .runs import SHOWN, Places
 from .tasks import CURVE, RESULTS, EvaluationTask, Task
 
 MAX_BYTES = 100_000_000

@@ -18,8 +18,8 @@ from meshwright.planning.policies import ROLLOUT, is_rollout
 
 from .contents import COLUMN, TableSettings
 from .measures import BLOCKING, Measure, measure_of
+from .places import Places
 from .runner import record, standing
-from .runs import Places
 from .study import Run, Study
 from .tasks import CURVE, EvaluationTask, Task, TrainingTask, before_ppo
 
@@ -81,8 +81,8 @@ class BenchmarkResults:
     def entry(self, policy: str, label: str | None = None) -> PolicyResult | None:
         """A policy's; None where it was not evaluated, or has no figure in one of the episodes."""
         row = self.rows.get(policy)
-        values = [None] if row is None else row["per_seed"][self.measure.metric]
-        return None if None in values else PolicyResult(label or policy, tuple(values), self.measure)
+        values = None if row is None else row["per_seed"][self.measure.metric]
+        return None if values is None or None in values else PolicyResult(label or policy, tuple(values), self.measure)
 
     def mean(self, policies: Sequence[str], label: str) -> PolicyResult | None:
         """The mean of several policies, episode by episode; None unless all of them were evaluated."""

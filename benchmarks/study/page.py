@@ -30,7 +30,7 @@ from .contents import (
     Transfer,
 )
 from .findings import StudyResults
-from .runs import SHOWN
+from .places import SHOWN
 from .study import QuickSettings
 from .tasks import Task, shown
 

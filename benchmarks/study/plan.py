@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from meshwright.errors import ConfigError
 
-from .runs import Places
+from .places import Places
 from .study import EvaluationSettings, Run, Study
 from .tasks import EvaluationTask, Load, Task, TrainingTask, specs_of
 from .worlds import Worlds

@@ -22,7 +22,7 @@ from typing import IO, Any, Literal
 from meshwright import files
 from meshwright.errors import InputFileError, MeshwrightError
 
-from .runs import Places
+from .places import Places
 from .tasks import EvaluationTask, Task, TrainingTask
 
 TASKS, FORMER = "tasks", "former"

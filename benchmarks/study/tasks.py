@@ -20,7 +20,7 @@ from meshwright.errors import MeshwrightError
 from meshwright.planning.policies import ROLLOUT, policy_file
 
 from .measures import Measure
-from .runs import SHOWN, Places
+from .places import SHOWN, Places
 from .study import EvaluationSettings, Run
 from .worlds import AnyBenchmark, World
 

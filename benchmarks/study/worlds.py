@@ -28,7 +28,7 @@ from meshwright.planners.menu.settings import load_job_types
 from meshwright.planning.policies import base_of, fleet_policy_file, is_rollout, policy_file, trained_file
 
 from .measures import BLOCKING, Measure, measure_of
-from .runs import Places
+from .places import Places
 
 AnyBenchmark = BenchmarkSettings | FleetBenchmark
 

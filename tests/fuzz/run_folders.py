@@ -112,8 +112,8 @@ def _archive(text: str, folder: Path) -> None:
     """What is put back of a study, of an archive of one done task; nothing is written elsewhere."""
 
     from benchmarks.study.archive import unpack
+    from benchmarks.study.places import Places
     from benchmarks.study.runner import record
-    from benchmarks.study.runs import Places
 
     places, task = Places(folder / "out"), _task()
     (folder / "a.tar.xz").write_bytes(_with_bytes(text, _archived()))
@@ -125,7 +125,7 @@ def _archive(text: str, folder: Path) -> None:
 def _page(text: str, folder: Path) -> None:
     from benchmarks.study.findings import read
     from benchmarks.study.page import write_page
-    from benchmarks.study.runs import Places
+    from benchmarks.study.places import Places
     from benchmarks.study.study import load_study
 
     (folder / "page.md").write_text(text, errors="surrogatepass")
@@ -194,8 +194,8 @@ def _tensors_of(content: bytes) -> Any:
 @cache
 def _task() -> EvaluationTask:
     from benchmarks.study.__main__ import resolved
+    from benchmarks.study.places import Places
     from benchmarks.study.plan import tasks
-    from benchmarks.study.runs import Places
     from benchmarks.study.study import load_study
     from benchmarks.study.tasks import EvaluationTask
 
@@ -206,8 +206,8 @@ def _task() -> EvaluationTask:
 @cache
 def _archived() -> bytes:
     from benchmarks.study.archive import pack
+    from benchmarks.study.places import Places
     from benchmarks.study.runner import record_file
-    from benchmarks.study.runs import Places
 
     with tempfile.TemporaryDirectory() as place:
         places, task = Places(Path(place) / "out"), _task()

@@ -11,9 +11,9 @@ from benchmarks.study.__main__ import main, resolved
 from benchmarks.study.archive import pack, unpack
 from benchmarks.study.findings import read
 from benchmarks.study.page import part
+from benchmarks.study.places import Places
 from benchmarks.study.plan import selected, tasks
 from benchmarks.study.runner import carry_out, standing
-from benchmarks.study.runs import Places
 from benchmarks.study.study import load_study
 from meshwright import files
 from meshwright.errors import InputFileError

@@ -6,9 +6,9 @@ from benchmarks.study.__main__ import resolved
 from benchmarks.study.archive import pack, unpack
 from benchmarks.study.findings import read
 from benchmarks.study.page import part
+from benchmarks.study.places import Places
 from benchmarks.study.plan import selected, tasks
 from benchmarks.study.runner import record_file
-from benchmarks.study.runs import Places
 from benchmarks.study.study import load_study
 from benchmarks.study.tasks import CURVE, RESULTS, EvaluationTask, shown
 from meshwright import files

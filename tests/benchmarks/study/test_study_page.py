@@ -11,9 +11,9 @@ from benchmarks.study.contents import Loads, RowSettings, Transfer
 from benchmarks.study.findings import BenchmarkResults, joined, read
 from benchmarks.study.measures import share, signed
 from benchmarks.study.page import part, write_page
+from benchmarks.study.places import Places
 from benchmarks.study.plan import selected, tasks
 from benchmarks.study.runner import carry_out
-from benchmarks.study.runs import Places
 from benchmarks.study.study import Run, load_study
 from benchmarks.study.tables import best_baseline, transfer
 from meshwright import files

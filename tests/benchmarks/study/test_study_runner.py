@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks.study.__main__ import resolved
+from benchmarks.study.places import Places
 from benchmarks.study.plan import tasks
 from benchmarks.study.runner import carry_out, record, standing
-from benchmarks.study.runs import Places
 from benchmarks.study.study import load_study
 from meshwright import files
 
@@ -136,7 +136,7 @@ from pathlib import Path
 from benchmarks.study.__main__ import resolved
 from benchmarks.study.study import load_study
 from benchmarks.study.runner import carry_out
-from benchmarks.study.runs import Places
+from benchmarks.study.places import Places
 from benchmarks.study.plan import tasks
 places = Places(Path(sys.argv[1]))
 carry_out(tasks(load_study("study.yaml"), places, resolved), places, program=sys.argv[2:])

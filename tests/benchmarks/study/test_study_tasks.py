@@ -3,8 +3,8 @@
 import pytest
 
 from benchmarks.study.__main__ import resolved
+from benchmarks.study.places import Places
 from benchmarks.study.plan import selected, tasks
-from benchmarks.study.runs import Places
 from benchmarks.study.study import load_study
 from benchmarks.study.tasks import shown
 from meshwright.errors import ConfigError, PolicyError
