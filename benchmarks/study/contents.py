@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from functools import cached_property
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from meshwright import settings
+from meshwright.envs.benchmark_files import FLEET, SCENARIO
 
 COLUMN = "<column>"
 
@@ -58,7 +60,10 @@ class TableSettings(settings.Settings):
         columns: labels; none: the table is about one thing.
         evaluations: where the figures of a column come from; of a policy that is in several, the first counts.
         ours: the training whose policies the table is about, or the parent of variants.
+        world: the one that all of it must be of, by its key in a benchmark; None: any.
     """
+
+    world: ClassVar[str | None] = None
 
     columns: tuple[str, ...] = ()
     evaluations: tuple[str, ...] = ()
@@ -74,6 +79,12 @@ class TableSettings(settings.Settings):
     def evaluations_of(self, column: str) -> tuple[str, ...]:
         """Where the figures of a column come from."""
         return tuple(name.replace(COLUMN, column) for name in self.evaluations)
+
+    @cached_property
+    def named(self) -> frozenset[str]:
+        """Trainings and evaluations of all columns."""
+        columns = self.columns or ("",)
+        return frozenset(name for one in columns for name in (*self.trainings_of(one), *self.evaluations_of(one)))
 
 
 class _Columns(TableSettings):
@@ -120,12 +131,14 @@ class Transfer(_Variants):
     """One policy on each variant of a family, against the best fixed degree there."""
 
     kind: Literal["transfer"]
+    world = SCENARIO
 
 
 class Loads(_Variants):
     """Blocking against load over the variants of a family, drawn and as a table; rows below ours and the best fixed degree."""
 
     kind: Literal["loads"]
+    world = SCENARIO
     rows: tuple[RowSettings, ...] = ()
 
 
@@ -139,6 +152,7 @@ class Learning(_Columns):
     """Learning curves of the runs of one training, a figure for each column."""
 
     kind: Literal["learning"]
+    world = SCENARIO
 
 
 class Ablations(_Columns):
@@ -162,6 +176,7 @@ class Degrees(_Columns):
     """Into how many ranks a policy cuts jobs, by the state in which it decides; of the first run of each training."""
 
     kind: Literal["degrees"]
+    world = SCENARIO
 
 
 class Entries(_Columns):
@@ -172,6 +187,7 @@ class Entries(_Columns):
     """
 
     kind: Literal["entries"]
+    world = FLEET
     least_share: float = Field(default=0.05, gt=0, lt=1)
 
 
@@ -179,6 +195,7 @@ class Latency(_Columns):
     """How long policies take to decide."""
 
     kind: Literal["latency"]
+    world = SCENARIO
 
 
 class Durations(TableSettings):

@@ -29,7 +29,7 @@ def tasks(study: Study, places: Places, load: Load) -> list[Task]:
     for task in evaluations:
         for run in task.needs:
             if trainings[run].world is not task.world:
-                problem = f"was trained on {trainings[run].world.words}, and this is a benchmark of {task.world.words}"
+                problem = f"was trained on a {trainings[run].world.key}, and this is a benchmark of a {task.world.key}"
                 raise ConfigError(problem, field=f"evaluations.{task.entry.name}", value=run)
         for run in task.pretrained:
             if not trainings[run].pretrains:
@@ -39,7 +39,13 @@ def tasks(study: Study, places: Places, load: Load) -> list[Task]:
             if not trainings[run].is_linear:
                 problem = "is no linear scorer, so no rollout planner can play on with it"
                 raise ConfigError(problem, field=f"evaluations.{task.entry.name}.planned", value=run)
-    return [*trainings.values(), *evaluations]
+    every: list[Task] = [*trainings.values(), *evaluations]
+    for name, table in study.tables.items():
+        for one in every:
+            if table.world not in (None, one.world.key) and table.named & {one.name, *one.groups}:
+                problem = f"is of a {one.world.key}; such a table shows a {table.world}"
+                raise ConfigError(problem, field=f"tables.{name}", value=one.name)
+    return every
 
 
 def selected(every: Sequence[Task], study: Study, only: Sequence[str]) -> list[Task]:
@@ -59,8 +65,7 @@ def selected(every: Sequence[Task], study: Study, only: Sequence[str]) -> list[T
             known.setdefault(name, set()).add(task.name)
     trainings = {task.name for task in every if isinstance(task, TrainingTask)}
     for name, table in study.tables.items():
-        named = [one for column in table.columns or ("",) for one in (*table.evaluations_of(column), *table.trainings_of(column))]
-        known[name] = {task for one in named for task in known[one]} or trainings
+        known[name] = {task for one in table.named for task in known[one]} or trainings
     wanted: set[str] = set() if only else {task.name for task in every}
     for name in only:
         if name not in known:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from meshwright import files, settings
 from meshwright.clusters import load_cluster
 from meshwright.envs.benchmark import BenchmarkSettings, load_benchmark, load_variants
-from meshwright.envs.benchmark_files import FLEET, kind_of
+from meshwright.envs.benchmark_files import FLEET, SCENARIO, kind_of
 from meshwright.envs.fleet.benchmark import FleetBenchmark, load_fleet_benchmark
 from meshwright.errors import ConfigError, GraphError, MeshwrightError
 from meshwright.evaluation.evaluate import FORMAT_VERSION
@@ -40,7 +40,7 @@ class World(ABC):
     """One kind of benchmarks.
 
     Attributes:
-        words: what it is called.
+        key: of its benchmarks.
         format_version: of the results of evaluations.
         first_stage: key of a training's config; where it is set, a network is kept as it was before PPO.
         kept_as: file of this network in a run folder.
@@ -48,7 +48,7 @@ class World(ABC):
         takes_profiles: whether commands take ``--graphs`` and ``--trace``.
     """
 
-    words: ClassVar[str]
+    key: ClassVar[str]
     format_version: ClassVar[int]
     first_stage: ClassVar[str]
     kept_as: ClassVar[str]
@@ -120,7 +120,7 @@ class Scenarios(World):
         places: of profiles and trace.
     """
 
-    words = "a scenario"
+    key = SCENARIO
     format_version = FORMAT_VERSION
     first_stage, kept_as, prefix = "pretraining", "pretrained.pt", "td"
     takes_profiles = True
@@ -205,7 +205,7 @@ class Scenarios(World):
 class Fleets(World):
     """Benchmarks with the key ``fleet``."""
 
-    words = "a fleet"
+    key = FLEET
     format_version = FLEET_FORMAT_VERSION
     first_stage, kept_as, prefix = "imitation", "imitated.pt", "imitated"
     takes_profiles = False

@@ -145,6 +145,13 @@ def test_a_policy_of_one_world_is_not_evaluated_in_the_other(folder):
         all_tasks(folder)
 
 
+def test_a_table_that_is_about_scenarios_alone_takes_no_fleet(folder):
+    change(folder, "study.yaml", "{kind: entries, columns: [small]", "{kind: latency, columns: [small]")
+    change(folder, "study.yaml", ", least_share: 0.1", "")
+    with pytest.raises(ConfigError, match=r"tables.taken: is of a fleet; such a table shows a scenario \(got 'net-seed-0'\)"):
+        all_tasks(folder)
+
+
 def results(objective, values, chosen=()):
     """Results with nothing in them but what readers want: the objective in each episode by policy."""
     kinds = {"fifo": "baseline", "sjf+best-refusal": "baseline", "bound": "reference"}
