@@ -21,6 +21,7 @@ from ...compiled import njit
 from ...envs.fleet.batch import FleetBatch
 from ...envs.fleet.fleet import Fleet
 from ...envs.fleet.spaces import observation_space
+from ...jobs.seeds import FIRST_TRAINING_SEED
 from ...planners.fleet.rule_kernel import choose
 from ...planners.fleet.rules import fleet_rule
 from ...simulation.fleet import dynamics
@@ -64,7 +65,7 @@ class FleetVecEnv(VecEnv):
         spreads: bool = True,
     ) -> None:
         self.batch = FleetBatch(fleet, num_envs, reward_scale=scale)
-        self._rngs = [np.random.default_rng([seed, number]) for number in range(num_envs)]
+        self._rngs = [np.random.default_rng([FIRST_TRAINING_SEED + seed, number]) for number in range(num_envs)]
         self._actions = np.zeros(num_envs, np.int64)
         self._starts = np.ones(num_envs, np.bool_)
         self._most = most

@@ -82,7 +82,7 @@ def test_imitation_learns_to_act_as_the_rule(fleet):
     torch.manual_seed(0)
     env = FleetVecEnv(fleet, 8, 0, scale=0.1)
     network = FleetActor(FleetNetworkSettings(width=16, rounds=1), fleet)
-    made = ImitationSettings(rule="sjf", decisions=3000, epochs=6, minibatch=128, learning_rate=1e-2, smoothing=0.0)
+    made = ImitationSettings(rule="sjf", decisions=6000, epochs=6, minibatch=128, learning_rate=1e-2, smoothing=0.0)
     found = imitate(network, env, made, 0.98, lambda share: None)
     rule, same = fleet_rule("sjf", fleet.problem), []
     seen = env.reset()
@@ -118,6 +118,14 @@ def test_in_corrections_the_network_plays_and_the_rule_says_what_it_would_have_d
         by_hand.step_async(choose_best(by_hand.batch))
         rows = by_hand.step_wait()[0]
     assert differs
+
+
+def test_no_training_meets_the_jobs_of_a_test_or_validation_episode(fleet):
+    known = {float(fleet.sample(np.random.default_rng(seed)).arrival_s[1]) for seed in (*range(20), *range(100, 120))}
+    for seed in range(5):
+        env = FleetVecEnv(fleet, 4, seed, spreads=False)
+        env.reset()
+        assert not known & set(env.batch.state.arrival_s[:, 1].tolist())
 
 
 def test_where_all_do_equally_well_there_is_nothing_to_learn(tmp_path):
