@@ -49,6 +49,7 @@ FOUND = [
     ("clusters", "name: pair", "? {a: b}\n: c\nname: pair", "cluster.yaml:1: not valid YAML: a key must be a name"),
     ("clusters", "bandwidth_gbytes_per_s: 100.0", "bandwidth_gbytes_per_s: 1e-300", "must be 1e-06 to 1e+09: nothing is smaller"),
     ("benchmarks", "cluster: pair.yaml", "cluster: [pair.yaml]", "scenario.cluster: must be one name, path or text, as pair"),
+    ("workloads", "graph.txt", f"{'g' * 300}.txt", "cannot be read (File name too long)"),
     ("workloads", "offered_load: 0.9", "offered_load: 5.0e-324", "must be 1e-09 to 1e+06: nothing is smaller"),
     # JSON: the same
     ("job-graphs", "0.0105", DIGITS, "not valid JSON: a number of 400 digits is more than a number holds"),

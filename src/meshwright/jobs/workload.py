@@ -6,6 +6,7 @@ generator state gives the same episode.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -135,7 +136,7 @@ class Workload:
         graphs = []
         for spec in settings.graphs:
             inside = base / spec
-            is_path = not spec.startswith("zoo:") and inside.exists() and spec not in profiles
+            is_path = not spec.startswith("zoo:") and os.path.exists(inside) and spec not in profiles
             try:
                 graphs.append(
                     load_graph(
@@ -272,7 +273,7 @@ def load_workload(spec: str | Path, *, graphs_dir: str | Path | None = None, cha
     """
     presets = {f"preset:{name}": _folder() / f"{name}.yaml" for name in workload_names()}
     path = presets.get(str(spec), Path(spec))
-    if str(spec) not in presets and not path.exists() and (str(spec).startswith("preset:") or path.name == str(spec)):
+    if str(spec) not in presets and not os.path.exists(path) and (str(spec).startswith("preset:") or path.name == str(spec)):
         raise ConfigError("no such workload", field="workload", value=str(spec), choices=presets)
     loaded = settings.load(WorkloadSettings, path, changes=list(changes))
     try:
