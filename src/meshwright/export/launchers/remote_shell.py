@@ -5,7 +5,7 @@ asks which of its children still run, and takes the status of each that does not
 of a failure at once, but before bash 5.3 it loses children that end together, and a job that had succeeded everywhere ended
 with 127. Once its traps are set, the script substitutes no command: a signal that came at a substitution ended 32 of 4,000
 scripts of bash 5.2.15 with another status, and without substitutions the script also hears more of them. Of signals sent on
-two busy cores right after the last host's start, that bash still lost 14 in 46,000, and heard the next. What the script
+two busy cores right after the last host's start, that bash still lost 12 in 43,600, and heard the next. What the script
 uses is in bash 4.2.
 """
 
