@@ -27,7 +27,7 @@ from ...planners.fleet.rule import FleetRule
 from ...planners.fleet.rule_kernel import choose
 from ...planners.fleet.rules import BEST_FIXED_ENTRY, BEST_REFUSAL, fleet_rule, nearest_rule
 from ...planners.rules import NAMES
-from ...planning.policies import OWN, POLICY_FILES, SHIPPED, fleet_policy_file
+from ...planning.policies import OF_ONE_JOB, OWN, SHIPPED, fleet_policy_file
 from ...simulation.fleet import dynamics
 from ...simulation.fleet.state import Total
 from .bounds import BOUND
@@ -236,8 +236,7 @@ def _rule(spec: str, fleet: Fleet) -> FleetRule:
         if "," in spec:
             raise PolicyError("names one policy; several are told apart by blanks", value=spec) from None
         if spec.startswith(OWN) or spec.partition("@")[0] in NAMES:
-            problem = "is of benchmarks that decide on one job at a time; on a fleet a policy is a rule, as sjf, or a run folder"
-            raise PolicyError(problem, value=spec) from None
+            raise PolicyError(OF_ONE_JOB, value=spec) from None
         others = [other for other in (RANDOM, BOUND) if other == nearest(spec, (RANDOM, BOUND))]
         if others and nearest_rule(spec, fleet.problem) is None:
             raise PolicyError("no such policy of a fleet", value=spec, choices=others) from None

@@ -24,16 +24,6 @@ KINDS = {"vertical", "horizontal", "intra-inter", "host-net", "flows"}
 STEPS = 12
 
 
-TWO_LAYERS = {"model_type": "gpt2", "n_embd": 768, "n_layer": 2, "n_head": 12, "n_positions": 1024, "vocab_size": 50257}
-
-
-@pytest.fixture(scope="module")
-def job(tmp_path_factory):
-    path = tmp_path_factory.mktemp("job") / "config.json"
-    path.write_text(json.dumps(TWO_LAYERS))
-    return str(path)
-
-
 @pytest.fixture(scope="module")
 def cut(job):
     return estimate(job, "preset:dgx-a100-8x8", LAYOUT)

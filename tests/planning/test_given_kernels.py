@@ -1,6 +1,5 @@
 """Constants of kernels that a user gives, wherever layouts are priced: estimates, searches, simulated steps, explanations."""
 
-import json
 import shutil
 from importlib.resources import files
 
@@ -14,15 +13,7 @@ from meshwright.planning.explain import explain
 from meshwright.simulation.cluster.scenario_settings import ScenarioSettings
 
 CLUSTER, LAYOUT = "preset:host-8", "tp=2,dp=4,micro_batch=1,global_batch=32"
-TWO_LAYERS = {"model_type": "gpt2", "n_embd": 768, "n_layer": 2, "n_head": 12, "n_positions": 1024, "vocab_size": 50257}
 SEARCH = {"batch": 64, "sequence_length": 1024, "keep": "cp=1,ep=1,schedule=1f1b", "costs": CostSettings()}
-
-
-@pytest.fixture(scope="module")
-def job(tmp_path_factory):
-    path = tmp_path_factory.mktemp("job") / "config.json"
-    path.write_text(json.dumps(TWO_LAYERS))
-    return str(path)
 
 
 @pytest.fixture(scope="module")

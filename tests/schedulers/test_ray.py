@@ -112,7 +112,7 @@ def test_the_probe_says_the_same_from_within_the_ranks(loopback_ray, driver_for)
     plan, driver = driver_for(DEVICES, probe=True)
     ran = loopback_ray.run(driver)
     assert ran.returncode == 0, ran.stderr
-    from_ranks = "\n".join(line for line in ran.stdout.splitlines() if "(Rank pid=" in line)
+    from_ranks = "\n".join(line for line in ran.stdout.splitlines() if "(RankActor pid=" in line)
     assert sorted(place.rank for place in read_places(from_ranks)) == [0, 1, 2, 3, 4]
     assert verify(plan, "ray", read_places(from_ranks)).agrees
 

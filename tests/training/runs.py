@@ -28,14 +28,14 @@ def interrupted_at(steps):
     return progress
 
 
-def copied_at_each_update(folder, copies, also=lambda now: None):
+def copied_at_each_update(folder, copies, also=lambda now: None, counted_by="steps"):
     """A progress display that copies the run folder as it lies on the disk then, which is what a run killed there leaves.
 
-    Each copy is named after its number of decisions.
+    Each copy is named after its number of decisions, or of what else is counted.
     """
 
     def progress(now):
-        shutil.copytree(folder, copies / str(now.steps), dirs_exist_ok=True)
+        shutil.copytree(folder, copies / str(getattr(now, counted_by)), dirs_exist_ok=True)
         also(now)
 
     return progress

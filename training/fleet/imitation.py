@@ -7,7 +7,7 @@ prediction to no-regret online learning", 2011).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -44,20 +44,26 @@ def imitate(
     Returns:
         Cross-entropy of the last epoch, and the share of the spread of the sums that the critic explains.
     """
-    parts = 1 + chosen.corrections
-    found = {}
-    data: list[_Data] = []
-    for part in range(parts):
-        data.append(played(env, chosen, discount, network if part else None))
-        found = _learn(network, data, chosen, lambda share, part=part: progress((part + share) / parts))  # type: ignore[misc]
+    data = played(env, chosen, discount, None)
+    found = _learn(network, data, chosen, _part(progress, 0, 1 + chosen.corrections))
+    for number in range(1, 1 + chosen.corrections):
+        data = _joined(data, played(env, chosen, discount, network))
+        found = _learn(network, data, chosen, _part(progress, number, 1 + chosen.corrections))
     return found
 
 
-def _learn(
-    network: FleetActor, data: Sequence[_Data], chosen: ImitationSettings, progress: Callable[[float], None]
-) -> dict[str, float]:
-    seen = {name: torch.cat([one[0][name] for one in data]) for name in data[0][0]}
-    actions, returns = torch.cat([one[1] for one in data]), torch.cat([one[2] for one in data])
+def _part(progress: Callable[[float], None], number: int, parts: int) -> Callable[[float], None]:
+    """Tells the share of one of several equal parts as the share of all."""
+    return lambda share: progress((number + share) / parts)
+
+
+def _joined(data: _Data, more: _Data) -> _Data:
+    seen = {name: torch.cat([array, more[0][name]]) for name, array in data[0].items()}
+    return seen, torch.cat([data[1], more[1]]), torch.cat([data[2], more[2]])
+
+
+def _learn(network: FleetActor, data: _Data, chosen: ImitationSettings, progress: Callable[[float], None]) -> dict[str, float]:
+    seen, actions, returns = data
     optimizer = torch.optim.Adam(network.parameters(), lr=chosen.learning_rate)
     count, batches = len(actions), len(actions) // chosen.minibatch
     losses, errors = [0.0], [0.0]

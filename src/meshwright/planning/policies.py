@@ -38,6 +38,7 @@ WITHOUT_GRAPH = "without-graph"
 OWN = "python:"
 SHIPPED = "shipped:"
 OF_FLEET = ".fleet.pt"
+OF_ONE_JOB = "is of benchmarks that decide on one job at a time; on a fleet a policy is a rule, as sjf, or a run folder"
 # Files of policies, as run folders hold them: a network, a linear scorer.
 POLICY_FILES = ("policy.pt", "policy.json")
 
@@ -187,8 +188,7 @@ def fleet_policy_file(spec: str) -> Path:
         return Path(spec)
     name = spec.removeprefix(SHIPPED)
     if name in shipped_names():
-        problem = "is of benchmarks that decide on one job at a time; on a fleet a policy is a rule, as sjf, or a run folder"
-        raise PolicyError(problem, value=spec)
+        raise PolicyError(OF_ONE_JOB, value=spec)
     if name not in shipped_fleet_names():
         choices = [SHIPPED + one for one in shipped_fleet_names()]
         raise PolicyError("no such shipped policy of a fleet", value=spec, choices=choices)

@@ -17,7 +17,7 @@ from meshwright.planners.linear import FEATURES, LinearScorer, LinearWeights
 from meshwright.training.linear.settings import LinearSettings, load_linear_settings
 from meshwright.training.linear.tune import tune
 
-from ..runs import SECONDS
+from ..runs import SECONDS, copied_at_each_update
 
 SHIPPED = Path(__file__).parents[3] / "configs" / "train" / "linear.yaml"
 
@@ -46,10 +46,7 @@ def linear(chosen, request):
 def watched(linear, scenario, tmp_path_factory):
     """That run, never interrupted, and copies of the folder as it lay on the disk after each generation."""
     parent = tmp_path_factory.mktemp("whole")
-
-    def progress(now):
-        shutil.copytree(parent / "run", parent / "copies" / str(now.generation), dirs_exist_ok=True)
-
+    progress = copied_at_each_update(parent / "run", parent / "copies", counted_by="generation")
     tune(linear, parent / "run", scenario=scenario, command=["test"], progress=progress)
     return parent / "run", parent / "copies"
 

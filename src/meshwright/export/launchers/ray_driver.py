@@ -32,7 +32,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 # fmt: on
 
 
-class Rank:
+class RankActor:
     """One rank: says where it is, then runs the command."""
 
     def __init__(self):
@@ -97,7 +97,7 @@ def main():
                 return 143
             remove_placement_group(group)
             return failed(f"not placed within {WAIT_S:g} s: {'; '.join(obstacles())}")
-        remote = ray.remote(num_cpus=0, num_gpus=1, max_restarts=0, max_concurrency=2)(Rank)
+        remote = ray.remote(num_cpus=0, num_gpus=1, max_restarts=0, max_concurrency=2)(RankActor)
         for rank in range(len(RANKS)):
             bundle = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=rank)
             actors.append(remote.options(scheduling_strategy=bundle).remote())
