@@ -27,7 +27,7 @@ from ...planners.fleet.rule import FleetRule
 from ...planners.fleet.rule_kernel import choose
 from ...planners.fleet.rules import BEST_FIXED_ENTRY, BEST_REFUSAL, fleet_rule, nearest_rule
 from ...planners.rules import NAMES
-from ...planning.policies import OF_ONE_JOB, OWN, SHIPPED, fleet_policy_file
+from ...planning.policies import OF_ONE_JOB, OWN, POLICY_FILES, SHIPPED, fleet_policy_file
 from ...simulation.fleet import dynamics
 from ...simulation.fleet.state import Total
 from .bounds import BOUND
