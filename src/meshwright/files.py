@@ -54,6 +54,20 @@ def read_bytes(path: str | Path, *, is_input: bool = True) -> bytes:
         raise InputFileError("not a file name", value=str(path)) from None
 
 
+def check_path(path: Path) -> None:
+    """Refuse what the system takes for no path at all, such as a name of 300 letters; that nothing is there is no error.
+
+    Raises:
+        InputFileError: so it is.
+    """
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return
+    except OSError as error:
+        raise InputFileError(f"cannot be read ({error.strerror})", file=path) from None
+
+
 def read_text(path: str | Path, *, is_input: bool = True) -> str:
     """The text of a UTF-8 file, without a byte-order mark; every line ends in one line feed.
 

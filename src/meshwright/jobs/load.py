@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -205,12 +204,13 @@ def _find(spec: str, graphs_dir: str | Path | None) -> Path:
     path = Path(spec)
     if not spec.strip():
         raise GraphError("must not be empty", field="job", value=spec)
-    if os.path.isdir(path):  # the functions of os.path, unlike Path's, say no where a name is too long
+    files.check_path(path)
+    if path.is_dir():
         return _inside(path)
-    if path.suffix in (".yaml", ".yml", ".csv") and os.path.isfile(path):
+    if path.suffix in (".yaml", ".yml", ".csv") and path.is_file():
         what = "a job is a graph.txt, a saved graph (JSON), a config.json, a folder of one, or zoo:NAME, and no"
         raise GraphError(f"{what} {path.suffix[1:].upper()}", file=path)
-    if os.path.exists(path):
+    if path.exists():
         return path
     zoo = [f"zoo:{name}" for name in zoo_names()]
     _check_local(spec, path)
@@ -234,7 +234,7 @@ def _check_local(spec: str, path: Path) -> None:
     """
     model = _MODEL_HUB.fullmatch(spec)
     is_name = path.suffix not in FILES and path.name not in zoo_names()
-    if model and (model["hub"] or (is_name and not os.path.exists(model["owner"]))):
+    if model and (model["hub"] or (is_name and not Path(model["owner"]).exists())):
         problem = "a model is not fetched" if model["hub"] else "no such file or folder, and a model is not fetched"
         made = f"`hf download {model['owner']}/{model['name']} config.json --local-dir {model['name']}`"
         raise GraphError(f"{problem}; name a folder that holds its config.json, as {made} makes", value=spec)
