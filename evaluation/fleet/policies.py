@@ -25,7 +25,7 @@ from ...planners.fleet.playing import choose_at_random, play_at_random, play_rul
 from ...planners.fleet.rollout import FleetRollout
 from ...planners.fleet.rule import FleetRule
 from ...planners.fleet.rule_kernel import choose
-from ...planners.fleet.rules import BEST_FIXED_ENTRY, BEST_REFUSAL, fleet_rule, nearest_rule
+from ...planners.fleet.rules import BEST_FIXED_ENTRY, BEST_REFUSAL, BEST_SHARES, fleet_rule, nearest_rule
 from ...planners.rules import NAMES
 from ...planning.policies import OF_ONE_JOB, OWN, POLICY_FILES, SHIPPED, fleet_policy_file
 from ...simulation.fleet import dynamics
@@ -146,13 +146,16 @@ class LearnedPlayer(FleetPlayer):
 
 
 def is_best_fixed_entry(spec: str) -> bool:
-    """Whether a spelling is of a rule with the best fixed number of devices, or the best percentage of refusals."""
-    return (BEST_FIXED_ENTRY in spec or BEST_REFUSAL in spec) and not spec.startswith(ROLLOUT)
+    """Whether a spelling is of a rule with a number of devices, or a percentage of refusals, that is best."""
+    return any(one in spec for one in (BEST_FIXED_ENTRY, BEST_SHARES, BEST_REFUSAL)) and not spec.startswith(ROLLOUT)
 
 
 def each_fixed_entry(spec: str, fleet: Fleet) -> list[str]:
     """The rules among which such a spelling chooses."""
-    of_entry = [spec.replace(BEST_FIXED_ENTRY, f"fixed-{degree}") for degree in fleet.problem.degrees]
+    of_entry = [
+        spec.replace(BEST_FIXED_ENTRY, f"fixed-{degree}").replace(BEST_SHARES, f"goodput-shares-{degree}")
+        for degree in fleet.problem.degrees
+    ]
     each = dict.fromkeys(of_entry)  # none twice where the spelling has no such part
     return list(dict.fromkeys(one.replace(BEST_REFUSAL, f"refuse-{percent}") for one in each for percent in REFUSALS))
 

@@ -20,7 +20,9 @@ from meshwright.evaluation.fleet.verdict import fleet_verdict
 from meshwright.planners.fleet.rules import BASES, ORDERS, fleet_rule, nearest_rule
 from meshwright.simulation.fleet.state import JobState, Total
 
-from ...fleet_samples import DEADLINES
+from ...fleet_samples import DEADLINES, ELASTIC
+
+SHARES = ("goodput-shares-1", "goodput-shares-2", "goodput-shares-4", "srtf:goodput-shares-4")
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +61,29 @@ def test_the_fixed_entry_is_chosen_on_other_episodes_than_it_is_tested_on(found)
     assert not set(tuned["validation_seeds"]) & set(found.results["seeds"])
     assert tuned["mean_completion_s"][tuned["chosen"]] == min(tuned["mean_completion_s"].values())
     assert set(tuned["mean_completion_s"]) == {"fixed-1", "fixed-2", "fixed-4"}
+
+
+def test_the_least_number_of_devices_of_shares_is_chosen_on_validation_episodes(small, small_fleet):
+    changed = small.model_copy(update={"policies": ("sjf:best-goodput-shares",)})
+    tuned = evaluate_fleet(changed, [], num_seeds=1, fleet=small_fleet).results["best_fixed_entry"]["sjf:best-goodput-shares"]
+    assert set(tuned["mean_completion_s"]) == {"sjf:goodput-shares-1", "sjf:goodput-shares-2", "sjf:goodput-shares-4"}
+    assert tuned["mean_completion_s"][tuned["chosen"]] == min(tuned["mean_completion_s"].values())
+
+
+def test_nobody_gets_fewer_devices_than_the_least_share_and_one_is_no_bound(small_file):
+    fleet = load_fleet_benchmark(str(small_file), changes=[*ELASTIC, "fleet.load=2"]).build()
+    played = {name: play_episodes(fleet_player(name, fleet), fleet, (0, 1))[0] for name in ("goodput-shares", *SHARES)}
+    for shares, without in zip(played["goodput-shares-1"], played["goodput-shares"], strict=True):
+        np.testing.assert_array_equal(shares.finish_s, without.finish_s)
+    close_to_best = fleet.best_step_s <= fleet.best_step_s.min(axis=1, keepdims=True) / 0.97
+    enough = fleet.problem.degrees[close_to_best.argmax(axis=1)]  # more devices are no faster
+    for least in (1, 2, 4):
+        for record in played[f"goodput-shares-{least}"]:
+            assert (fleet.problem.menu.degree[record.entry] >= np.minimum(least, enough[record.job_type])).all()
+    assert enough.max() == 4
+    assert any(record.num_restarts.sum() for record in played["goodput-shares-1"])  # some are resized
+    assert not any(record.num_restarts.sum() for record in played["goodput-shares-4"])  # none is beyond its share
+    assert any(record.num_restarts.sum() for record in played["srtf:goodput-shares-4"])  # long ones are paused for short ones
 
 
 def test_more_processes_give_the_same_episodes(small, small_fleet):

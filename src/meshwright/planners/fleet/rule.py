@@ -28,9 +28,9 @@ class EntryRule(IntEnum):
 
     ``REQUESTED`` the fastest on the devices that its user asks for; ``FIXED`` the fastest on one number of devices for all, or
     the next smaller that the job can use; ``FASTEST`` of all that fit now; ``LEAST_DEVICE_SECONDS`` the cheapest that fits now;
-    ``FAIR_SHARE`` the fastest within an equal share of the cluster among the jobs in it (shares by goodput, as Qiao et al.,
-    "Pollux", 2021, with our own speeds); ``MARGINAL_GAIN`` free devices go one doubling after the other to the offered job
-    whose remaining time falls most per device (Peng et al., "Optimus", 2018).
+    ``FAIR_SHARE`` the fastest within an equal share of the cluster among the jobs in it, none fewer than a least number (shares
+    by goodput, as Qiao et al., "Pollux", 2021, with our own speeds); ``MARGINAL_GAIN`` free devices go one doubling after the
+    other to the offered job whose remaining time falls most per device (Peng et al., "Optimus", 2018).
     """
 
     REQUESTED = 0
@@ -57,7 +57,7 @@ class FleetRule(NamedTuple):
     Attributes:
         order: `JobOrder`.
         entry: `EntryRule`.
-        degree: of ``FIXED``, an index into the degrees.
+        degree: of ``FIXED``, and the least of ``FAIR_SHARE``; an index into the degrees.
         placement: `PlacementChoice`.
         backfills: whether jobs behind one that cannot start may.
         preempts: whether running jobs are paused or resized in rounds.

@@ -211,16 +211,17 @@ def _wanted_degree(problem, state, e, rule, place, job):  # type: ignore[no-unty
     if rule.entry == EntryRule.FIXED:
         return _usable(problem, state, e, job, rule.degree)
     if rule.entry == EntryRule.FAIR_SHARE:
-        share = _num_devices(problem) / max(1, state.num_waiting[e] + state.num_running[e])
-        return _within(problem, state, e, job, share)
+        return _within(problem, state, e, job, _share(problem, state, e, rule))
     if rule.entry == EntryRule.MARGINAL_GAIN:
         return _by_gain(problem, state, e, place)
     return -1
 
 
 @njit
-def _num_devices(problem):  # type: ignore[no-untyped-def]
-    return len(problem.network.host_group) * problem.network.devices_per_host
+def _share(problem, state, e, rule):  # type: ignore[no-untyped-def]
+    """Devices of each job when all in the cluster get the same, and none fewer than the rule's least."""
+    devices = len(problem.network.host_group) * problem.network.devices_per_host
+    return max(problem.degrees[rule.degree], devices / max(1, state.num_waiting[e] + state.num_running[e]))
 
 
 @njit
@@ -292,18 +293,20 @@ def _by_gain(problem, state, e, wanted):  # type: ignore[no-untyped-def]
 
 @njit
 def _preempt(problem, state, e, rule):  # type: ignore[no-untyped-def]
-    """In a round: pause a running job that one on the queue comes before, or resize one by its share; 0 for neither."""
+    """In a round: resize a running job by its share, or pause one that another on the queue comes before; 0 for neither."""
     if rule.entry == EntryRule.FAIR_SHARE:
-        return _resize(problem, state, e, rule)
+        action = _resize(problem, state, e, rule)
+        if action > 0 or (rule.order != JobOrder.SRTF and rule.order != JobOrder.LAS):
+            return action
     first = first_pause(problem)
-    waits = -1
-    for i in range(state.num_waiting[e]):
-        job = state.waiting[e, i]
-        if i < problem.visible_waiting and (
-            waits < 0 or _key(problem, state, e, rule, job) < _key(problem, state, e, rule, waits)
-        ):
+    waits, wanted = -1, 0
+    for place in range(problem.visible_waiting):
+        job = state.offered[e, place]
+        if job >= 0 and (waits < 0 or _key(problem, state, e, rule, job) < _key(problem, state, e, rule, waits)):
             waits = job
-    if waits < 0 or state.free[e].sum() >= state.requested[e, waits]:
+            d = _wanted_degree(problem, state, e, rule, place, job)
+            wanted = problem.degrees[d] if 0 <= d < len(problem.degrees) else state.requested[e, job]
+    if waits < 0 or state.free[e].sum() >= wanted:
         return 0
     worst = -1
     for place in range(problem.visible_waiting, len(state.offered[e])):
@@ -320,7 +323,7 @@ def _preempt(problem, state, e, rule):  # type: ignore[no-untyped-def]
 @njit
 def _resize(problem, state, e, rule):  # type: ignore[no-untyped-def]
     """Shrink jobs beyond their share while others wait; grow those below it while nobody does."""
-    share = _num_devices(problem) / max(1, state.num_waiting[e] + state.num_running[e])
+    share = _share(problem, state, e, rule)
     for place in range(problem.visible_waiting, len(state.offered[e])):
         job = state.offered[e, place]
         if job < 0:

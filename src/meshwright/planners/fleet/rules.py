@@ -2,7 +2,8 @@
 
 A name is ``BASE`` or ``ORDER:ENTRY``, with ``+backfill`` where jobs behind one that cannot start may, and with ``@packed``,
 ``@spread`` or ``@nearest`` where it places otherwise than packed: ``sjf+backfill@spread``, ``sjf:fixed-16``. Orders are ``fifo``,
-``sjf``, ``srtf``, ``edf`` and ``las``; entries all other bases. ``+refuse-N`` never starts the N percent of jobs with most work.
+``sjf``, ``srtf``, ``edf`` and ``las``; entries all other bases, ``fixed-N`` and ``goodput-shares-N``. ``+refuse-N`` never starts
+the N percent of jobs with most work.
 """
 
 from __future__ import annotations
@@ -37,14 +38,21 @@ SERVICE_LIMIT_DEVICE_S = 3600.0 * 8
 """Device-seconds after which `JobOrder.LAS` puts a job behind the others: an hour of a host of eight."""
 
 
+OF_DEGREE = {"fixed": (EntryRule.FIXED, False), "goodput-shares": (EntryRule.FAIR_SHARE, True)}
+"""Of bases that end with a number of devices: entry and whether running jobs are decided again."""
+
 PLACES = ("packed", "spread", "nearest")
 BACKFILL = "backfill"
 BEST_FIXED_ENTRY = "best-fixed-entry"
+BEST_SHARES = "best-goodput-shares"
 BEST_REFUSAL = "best-refusal"
 
 
 def fleet_rule(name: str, problem: FleetProblem, work_device_s: NDArray[np.float64] | None = None) -> FleetRule:
-    """A rule by its name; ``fixed-N`` gives every job ``N`` devices, or the next smaller number that it can use.
+    """A rule by its name.
+
+    ``fixed-N`` gives every job ``N`` devices, or the next smaller number that it can use; ``goodput-shares-N`` an equal share,
+    but no fewer than ``N``.
 
     Args:
         name: of it.
@@ -60,7 +68,7 @@ def fleet_rule(name: str, problem: FleetProblem, work_device_s: NDArray[np.float
     order_name, colon, entry_name = base.partition(":")
     bare = entry_name if colon else base
     are_known = len(extras) == backfills + len(refusals) and len(refusals) <= 1 and (not at or place in PLACES)
-    if not are_known or (colon and order_name not in ORDERS) or not (bare in BASES or re.fullmatch("fixed-[0-9]{1,9}", bare)):
+    if not are_known or (colon and order_name not in ORDERS) or not (bare in BASES or _of_degree(bare)):
         raise _no_rule(name, problem)
     order, entry, preempts, degree = _base(bare, name, problem)
     if colon:
@@ -85,7 +93,7 @@ def nearest_rule(name: str, problem: FleetProblem) -> str | None:
     order, colon, entry = base.rpartition(":")
     if colon and entry in ORDERS and order not in ORDERS:  # the wrong way round
         order, entry = entry, order
-    entries = [*BASES, BEST_FIXED_ENTRY, *(f"fixed-{degree}" for degree in problem.degrees)]
+    entries = [*BASES, BEST_FIXED_ENTRY, BEST_SHARES, *(f"{one}-{degree}" for one in OF_DEGREE for degree in problem.degrees)]
     found = [
         nearest(order, ORDERS) if colon else "",
         nearest(entry, entries),
@@ -107,7 +115,8 @@ def _no_rule(name: str, problem: FleetProblem) -> PolicyError:
     if place and place not in PLACES:
         return PolicyError(f"a rule places by @{', @'.join(PLACES)}", value=name)
     bases = [base for base in BASES if base not in ORDERS]
-    told = f"an order ({', '.join(ORDERS)}), an entry ({', '.join(bases)}, fixed-N, {BEST_FIXED_ENTRY}) or ORDER:ENTRY"
+    bases += [*(f"{one}-N" for one in OF_DEGREE), BEST_FIXED_ENTRY, BEST_SHARES]
+    told = f"an order ({', '.join(ORDERS)}), an entry ({', '.join(bases)}) or ORDER:ENTRY"
     return PolicyError(f"no such rule of a fleet; one is {told}, with +{BACKFILL}, +refuse-N, @PLACE where wanted", value=name)
 
 
@@ -122,8 +131,14 @@ def _base(base: str, name: str, problem: FleetProblem) -> tuple[JobOrder, EntryR
     """Order, entry, whether it decides again, and degree."""
     if base in BASES:
         return *BASES[base], 0
-    found = np.flatnonzero(problem.degrees == int(base[6:]))
+    prefix, _, number = base.rpartition("-")
+    found = np.flatnonzero(problem.degrees == int(number))
     if not len(found):
         degrees = ", ".join(map(str, problem.degrees))
         raise PolicyError(f"no entry of the menu has so many devices; there are entries of {degrees}", value=name)
-    return JobOrder.FIFO, EntryRule.FIXED, False, int(found[0])
+    return JobOrder.FIFO, *OF_DEGREE[prefix], int(found[0])
+
+
+def _of_degree(base: str) -> bool:
+    prefix, _, number = base.rpartition("-")
+    return prefix in OF_DEGREE and re.fullmatch("[0-9]{1,9}", number) is not None
