@@ -106,6 +106,10 @@ class PlanError(MeshwrightError):
     """A plan is illegal: a rank twice, an absent device, more memory than a device has."""
 
 
+class StateError(MeshwrightError):
+    """The state of a live cluster contradicts itself or the cluster: two jobs on one device, an unknown host or job."""
+
+
 class PolicyError(MeshwrightError):
     """A policy is unknown or does not fit the environment that it is asked to act in."""
 

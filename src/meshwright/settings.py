@@ -76,6 +76,7 @@ KINDS: dict[frozenset[str], str] = {
     frozenset({"product_efficiency"}): "constants of kernels, which `--set kernels=FILE` takes",
     frozenset({"model_type"}): "a model's configuration, which `--job` takes",
     frozenset({"schema_version", "ranks"}): "a plan, which `meshwright export` takes",
+    frozenset({"schema_version", "jobs"}): "a state of a cluster, which `--state` takes",
 }
 """Kinds of files by keys that only they have, for whoever names one in place of another."""
 

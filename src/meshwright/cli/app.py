@@ -8,6 +8,7 @@ import typer
 
 from .commands import estimate, evaluate, export, plan, summarise, train, verify_export
 from .commands.calibrate.app import calibrate
+from .commands.state.app import state
 from .commands.validate.app import validate
 
 app = typer.Typer(
@@ -21,6 +22,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.add_typer(validate, short_help="Hold our figures against figures from elsewhere.")
+app.add_typer(state, short_help="Keep what a cluster is doing now, for plan --state.")
 app.add_typer(calibrate, short_help="Fit constants of the cost model to measurements.")
 
 

@@ -1,0 +1,27 @@
+"""``meshwright state``: what a cluster is doing now, kept in a file that ``plan --state`` reads."""
+
+from __future__ import annotations
+
+import typer
+
+from . import changes
+
+state = typer.Typer(
+    name="state",
+    help="Keep what a cluster is doing now: which job holds which device, and which hosts take no jobs.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+@state.callback()
+def about() -> None:
+    """Keep what a cluster is doing now: which job holds which device, and which hosts take no jobs."""
+
+
+state.command("show", short_help="Print who holds which devices.")(changes.show_state)
+state.command("add", short_help="A planned job holds its devices from now on.")(changes.add_plan)
+state.command("remove", short_help="A job holds nothing any more.")(changes.remove_job)
+state.command("drain", short_help="A host takes no new jobs.")(changes.drain_host)
+state.command("resume", short_help="A host takes jobs again.")(changes.resume_host)

@@ -1,0 +1,158 @@
+"""``meshwright state show | add | remove | drain | resume``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ... import output
+from ...options import JsonFile
+
+if TYPE_CHECKING:
+    from ....live.changes import Change
+    from ....live.state import ClusterState
+
+StateOption = Annotated[
+    Path, typer.Option("--state", metavar="FILE", help="A ledger, FILE.db, which outlives crashes; or a plain FILE.json.")
+]
+ClusterOption = Annotated[
+    str | None,
+    typer.Option(metavar="CLUSTER", help="The cluster by which the state is checked, preset:NAME or a path to YAML."),
+]
+
+
+def show_state(
+    state: StateOption,
+    cluster: ClusterOption = None,
+    log: Annotated[bool, typer.Option("--log", help="Show every change of a ledger, the last one last.")] = False,
+    json_file: JsonFile = None,
+) -> None:
+    """Print who holds which devices, and which hosts take no jobs."""
+    from ....clusters import load_cluster
+    from ....errors import InputFileError
+    from ....live.changes import places
+    from ....live.keeping import StateLedger, kept_state
+    from ....live.state import occupancy, to_data
+
+    output.check_file("--json", json_file)
+    kept = kept_state(state)
+    if not state.exists():
+        raise InputFileError("no such file", field="--state", value=str(state))
+    if log and not isinstance(kept, StateLedger):
+        raise InputFileError("only a ledger (.db) keeps its changes", field="--log", value=str(state))
+    found = kept.read()
+    where = None if cluster is None else load_cluster(cluster)
+    taken = None if where is None else occupancy(found, where, file=state)
+    data: dict[str, Any] = to_data(found)
+    out = output.console(json_file)
+    if isinstance(kept, StateLedger) and log:
+        data = {"state": data, "changes": kept.events()}
+        rows = [[str(one["seq"]), one["at"], one["kind"], _what(one)] for one in data["changes"]]
+        output.table(out, "Changes", ["", "time (UTC)", "", ""], rows, numbers_from=4)
+    jobs = [[one.id, one.name or "", one.source, places(one.devices), _whole(one.whole_hosts)] for one in found.jobs]
+    output.table(out, f"Jobs in {state.name}", ["job", "name", "known from", "devices", "hosts"], jobs, numbers_from=5)
+    others = [[name, host.condition, host.reason or ""] for name, host in found.hosts.items() if host.condition != "up"]
+    if others:
+        output.table(out, "Hosts that take no jobs", ["host", "", "reason"], others, numbers_from=3)
+    if taken is not None and where is not None:
+        held = int((taken.holder >= 0).sum())
+        told = f"{where.name}: {int(taken.is_free.sum())} of {where.num_devices} devices are free, {held} held"
+        output.print_remarks(out, (told, *taken.remarks))
+    output.write_json(json_file, data)
+    output.print_written(out, json_file)
+
+
+def add_plan(
+    plan: Annotated[Path, typer.Argument(metavar="PLAN", help="A plan's JSON file, as plan --json wrote it.")],
+    state: StateOption,
+    name: Annotated[
+        str | None, typer.Option("--as", metavar="JOB", help="What the job is called in the state; by default as the file.")
+    ] = None,
+    whole_hosts: Annotated[
+        bool, typer.Option("--whole-hosts", help="It holds its hosts whole, as an export with --exclusive makes it.")
+    ] = False,
+) -> None:
+    """A planned job holds its devices from now on; refused where another job holds one of them."""
+    from ....live.changes import JobAdded
+    from ....live.state import held_by_plan
+    from ....plans import load_plan
+
+    job = held_by_plan(load_plan(plan), plan.stem if name is None else name, whole_hosts=whole_hosts)
+    _apply(state, lambda before: JobAdded(job=job))
+
+
+def remove_job(
+    job: Annotated[str, typer.Argument(metavar="JOB", help="Its name in the state.")],
+    state: StateOption,
+) -> None:
+    """A job holds nothing any more."""
+    from ....live.changes import JobRemoved
+
+    _apply(state, lambda before: JobRemoved(id=job))
+
+
+def drain_host(
+    host: Annotated[str, typer.Argument(metavar="HOST", help="Its name.")],
+    state: StateOption,
+    reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Why, for people.")] = None,
+) -> None:
+    """A host takes no new jobs; those on it run on."""
+    from ....live.changes import drained
+
+    _apply(state, lambda before: drained(host, reason))
+
+
+def resume_host(
+    host: Annotated[str, typer.Argument(metavar="HOST", help="Its name.")],
+    state: StateOption,
+) -> None:
+    """A host takes jobs again."""
+    from ....live.changes import resumed
+
+    _apply(state, lambda before: resumed(host))
+
+
+def keep_listing(state: Path, listing: ClusterState) -> None:
+    """Keep what a scheduler listed, and print what is there and where it contradicts what was known."""
+    from ....live.changes import Listed, drift
+
+    before, _ = _apply(state, lambda before: Listed(listing=listing))
+    output.print_remarks(output.console(), [f"not as it was known: {one}" for one in drift(before, listing)])
+
+
+def _apply(state: Path, made: Callable[[ClusterState], Change]) -> tuple[ClusterState, ClusterState]:
+    """Change a state, and print how it is now."""
+    from ....live.keeping import kept_state
+    from ....live.state import conditions
+
+    output.check_file("--state", state, is_update=True)
+    before, after = kept_state(state).apply(made)
+    held = sum(len(local) for job in after.jobs for local in job.devices.values())
+    closed = [*conditions(after)["drained"], *conditions(after)["down"]]
+    told = f"{_counted(len(after.jobs), 'job')} on {_counted(held, 'device')}, {_counted(len(closed), 'host')} closed"
+    out = output.console()
+    out.print(f"{state.name}: {told}" + ("" if after != before else "; nothing changed"), markup=False)
+    output.print_written(out, state)
+    return before, after
+
+
+def _whole(is_whole: bool) -> str:
+    return "whole" if is_whole else "shared"
+
+
+def _what(change: dict[str, Any]) -> str:
+    """A change in a few words."""
+    if change["kind"] == "listed":
+        listing = change["listing"]
+        jobs: Sequence[object] = listing.get("jobs", ())
+        return f"{listing.get('source')}: {_counted(len(jobs), 'job')}, {_counted(len(listing.get('hosts', ())), 'host')}"
+    if change["kind"] == "host changed":
+        return f"{change['host']} {change['state']['condition']}"
+    return str(change["job"]["id"] if change["kind"] == "job added" else change["id"])
+
+
+def _counted(number: int, thing: str) -> str:
+    return f"{number:,} {thing}{'s' * (number != 1)}"

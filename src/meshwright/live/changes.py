@@ -1,0 +1,165 @@
+"""What can happen to a state: a job is added or removed, a host changes, a scheduler lists everything.
+
+`changed` is the one way from a state and a change to the next state, so that a ledger's state is a fold over its changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Literal
+
+from pydantic import Field, TypeAdapter
+
+from .. import settings
+from ..errors import StateError
+from ..plans.document import HostName
+from .state import ClusterState, Condition, HeldJob, HostState
+
+
+class JobAdded(settings.Settings):
+    """A job holds devices from now on."""
+
+    kind: Literal["job added"] = "job added"
+    job: HeldJob
+
+
+class JobRemoved(settings.Settings):
+    """A job holds nothing any more."""
+
+    kind: Literal["job removed"] = "job removed"
+    id: str
+
+
+class HostChanged(settings.Settings):
+    """A host is drained, goes down or comes back."""
+
+    kind: Literal["host changed"] = "host changed"
+    host: HostName
+    state: HostState
+
+
+class Listed(settings.Settings):
+    """A scheduler told of all its hosts and jobs."""
+
+    kind: Literal["listed"] = "listed"
+    listing: ClusterState
+
+
+Change = JobAdded | JobRemoved | HostChanged | Listed
+CHANGE: TypeAdapter[Change] = TypeAdapter(Annotated[Change, Field(discriminator="kind")])
+"""Reads a change."""
+
+
+def changed(state: ClusterState, change: Change) -> ClusterState:
+    """The state after a change.
+
+    Of a listing the scheduler is right: all that it lists replaces what it, or another listing, told before. Jobs that were
+    planned and added are kept until a listed job names them as its ``decision``, or holds one of their devices.
+
+    Raises:
+        StateError: a job of that id is there or, to be removed, is not; one of its devices is held.
+    """
+    if isinstance(change, JobAdded):
+        return _with(state, change.job)
+    if isinstance(change, JobRemoved):
+        kept = tuple(job for job in state.jobs if job.id != change.id)
+        if len(kept) == len(state.jobs):
+            raise StateError("there is no such job", field="job", value=change.id, choices=[job.id for job in state.jobs])
+        return state.model_copy(update={"jobs": kept})
+    if isinstance(change, HostChanged):
+        known = state.hosts.get(change.host)
+        new = change.state
+        if known is not None and new.num_devices is None:
+            new = new.model_copy(update={"num_devices": known.num_devices})
+        return state.model_copy(update={"hosts": {**state.hosts, change.host: new}})
+    planned = [job for job in state.jobs if job.source == "plan" and not _is_replaced(job, change.listing.jobs)]
+    listing = change.listing
+    return listing.model_copy(update={"jobs": (*listing.jobs, *planned)})
+
+
+def drift(before: ClusterState, listing: ClusterState) -> list[str]:
+    """Where a listing contradicts what was known, a sentence each, both sides told: the listing is right.
+
+    Jobs that came and went since the last listing are no contradiction.
+    """
+    told = []
+    listed = {job.id: job for job in listing.jobs}
+    for job in before.jobs:
+        same = next((one for one in listing.jobs if one.decision == job.id), None) if job.source == "plan" else None
+        if same is not None and same.devices != job.devices:
+            told.append(f"{same.id} runs on {places(same.devices)}, planned as {job.id} was {places(job.devices)}")
+        elif same is None and job.source == "plan" and _is_replaced(job, listing.jobs):
+            others = ", ".join(one.id for one in listing.jobs if _meet(job, one))
+            told.append(f"{others} runs on devices of the plan {job.id}, which is dropped: {places(job.devices)}")
+        elif job.id in listed and job.source == listed[job.id].source and listed[job.id].devices != job.devices:
+            told.append(f"{job.id} runs on {places(listed[job.id].devices)}, was on {places(job.devices)}")
+    for name, host in listing.hosts.items():
+        known = before.hosts.get(name)
+        if known is not None and known.condition != host.condition:
+            told.append(f"{name} is {host.condition}, was {known.condition}" + (f": {host.reason}" if host.reason else ""))
+    gone = [name for name in before.hosts if name not in listing.hosts] if before.source == listing.source else []
+    return told + [f"{name} is listed no more, was {before.hosts[name].condition}" for name in gone]
+
+
+def drained(host: str, reason: str | None) -> HostChanged:
+    """A host that takes no new jobs."""
+    return _of_host(host, "drained", reason)
+
+
+def resumed(host: str) -> HostChanged:
+    """A host that takes jobs again."""
+    return _of_host(host, "up", None)
+
+
+def places(devices: Mapping[str, Sequence[int]]) -> str:
+    """Devices on hosts in words, as ``node1/0-3, node2/0``."""
+    parts = [f"{host}/{_runs(local)}" for host, local in sorted(devices.items())]
+    return ", ".join(parts[:4]) + (f" and on {len(parts) - 4} more hosts" if len(parts) > 4 else "")
+
+
+def _of_host(host: str, condition: Condition, reason: str | None) -> HostChanged:
+    data = {"host": host, "state": {"condition": condition, "reason": reason}}
+    return settings.build_settings(HostChanged, data)
+
+
+def _with(state: ClusterState, job: HeldJob) -> ClusterState:
+    for other in state.jobs:
+        if other.id == job.id:
+            raise StateError("there is such a job already; name another with --as, or remove it", field="job", value=job.id)
+        if _meet(job, other):
+            shared = {host: _both(local, other.devices[host]) for host, local in job.devices.items() if host in other.devices}
+            held = places({host: local for host, local in shared.items() if local} or other.devices)
+            raise StateError(f"{other.id} holds {held}; plan anew with --state", field="job", value=job.id)
+    for host in job.devices:
+        if host in state.hosts and state.hosts[host].condition != "up":
+            why = state.hosts[host].reason
+            told = f"{host} is {state.hosts[host].condition}" + (f" ({why})" if why else "")
+            raise StateError(f"{told} and takes no jobs; plan anew with --state", field="job", value=job.id)
+    return state.model_copy(update={"jobs": (*state.jobs, job)})
+
+
+def _is_replaced(planned: HeldJob, listed: Sequence[HeldJob]) -> bool:
+    return any(one.decision == planned.id or _meet(planned, one) for one in listed)
+
+
+def _meet(one: HeldJob, other: HeldJob) -> bool:
+    """Whether two jobs hold a device in common, or one a device of a host that the other holds whole."""
+    for host, local in one.devices.items():
+        if host in other.devices and (one.whole_hosts or other.whole_hosts or _both(local, other.devices[host])):
+            return True
+    return False
+
+
+def _both(one: Sequence[int], other: Sequence[int]) -> tuple[int, ...]:
+    return tuple(sorted(set(one) & set(other)))
+
+
+def _runs(numbers: Sequence[int]) -> str:
+    """Numbers as runs, as ``0-3+6``."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return "+".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)

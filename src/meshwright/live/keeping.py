@@ -1,0 +1,140 @@
+"""Where a state is kept: a ledger in SQLite (``.db``), or a plain JSON file; both behind one interface.
+
+A change is a function from state to state. It is carried out whole or not at all, one at a time, on what is there at that
+moment; so two processes cannot give one device to two jobs.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from .. import files
+from ..errors import InputFileError
+from .changes import Change, changed
+from .ledger import Ledger
+from .state import ClusterState, load_state, to_data
+
+LEDGER_ENDINGS = (".db", ".sqlite", ".sqlite3")
+
+
+class KeptState(ABC):
+    """A state that outlives the process.
+
+    Attributes:
+        path: of its file.
+    """
+
+    path: Path
+
+    @abstractmethod
+    def read(self) -> ClusterState:
+        """The state now; an empty one where nothing was kept yet.
+
+        Raises:
+            InputFileError: the file is unreadable or of another kind.
+            ConfigError: an unknown key or impossible value in it.
+        """
+
+    @abstractmethod
+    def apply(self, made: Callable[[ClusterState], Change]) -> tuple[ClusterState, ClusterState]:
+        """Change the state.
+
+        Args:
+            made: what is to change, from the state as it is; what it raises changes nothing.
+
+        Returns:
+            The state before and after.
+
+        Raises:
+            InputFileError: the file cannot be read or written; then it is as it was.
+            MeshwrightError: as ``made``, or the change contradicts the state.
+        """
+
+
+class StateFile(KeptState):
+    """A JSON file, replaced as a whole. Changes lock a file beside it, ``NAME.lock``.
+
+    Args:
+        path: of the file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def read(self) -> ClusterState:
+        """See `KeptState.read`."""
+        return load_state(self.path) if self.path.exists() else ClusterState()
+
+    def apply(self, made: Callable[[ClusterState], Change]) -> tuple[ClusterState, ClusterState]:
+        """See `KeptState.apply`."""
+        with _locked(self.path):
+            before = self.read()
+            after = changed(before, made(before))
+            files.write_json(self.path, to_data(after))
+        return before, after
+
+
+class StateLedger(KeptState):
+    """A ledger.
+
+    Args:
+        path: of the file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def read(self) -> ClusterState:
+        """See `KeptState.read`."""
+        if not self.path.exists():
+            return ClusterState()
+        with Ledger(self.path, is_read=True) as ledger:
+            return ledger.state()
+
+    def apply(self, made: Callable[[ClusterState], Change]) -> tuple[ClusterState, ClusterState]:
+        """See `KeptState.apply`."""
+        with Ledger(self.path) as ledger:
+            return ledger.append(made)
+
+    def events(self) -> list[dict[str, Any]]:
+        """Every change that was kept, the first one first."""
+        with Ledger(self.path, is_read=True) as ledger:
+            return ledger.events()
+
+
+def kept_state(path: str | Path) -> KeptState:
+    """The state behind a path: a ledger by its ending, otherwise a plain file.
+
+    Raises:
+        InputFileError: neither ``.db`` nor ``.json``.
+    """
+    path = Path(path)
+    if path.suffix in LEDGER_ENDINGS:
+        return StateLedger(path)
+    if path.suffix in (".json", ".yaml", ".yml"):
+        return StateFile(path)
+    problem = "a state is a .json file, or a ledger, which ends in .db and outlives a crash"
+    raise InputFileError(problem, field="--state", value=str(path))
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold the lock of a file that is replaced as a whole."""
+    if path.suffix != ".json":
+        raise InputFileError("only a .json file or a ledger (.db) is changed", file=path)
+    beside = path.with_name(f"{path.name}.lock")
+    try:
+        lock = os.open(beside, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+    except OSError as error:
+        raise InputFileError(f"cannot be locked: {error.strerror}", file=beside) from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)

@@ -1,0 +1,227 @@
+"""What a cluster is doing now: which job holds which device, and which hosts take no jobs.
+
+A state is a document of its own, JSON or YAML, in the names of the scheduler: hosts by name, devices by their index in the
+host. It says nothing of links or bandwidths; those are the cluster's, whose YAML is given beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from .. import settings
+from ..clusters.cluster import Cluster
+from ..errors import StateError, nearest
+from ..plans.document import HostName, PlacementPlan
+from ..settings import Count, Index
+
+Condition = Literal["up", "drained", "down"]
+"""Of a host: it takes jobs; it takes no new ones, those on it run on; it is gone, and so are those on it."""
+
+
+class HeldJob(settings.Settings):
+    """A job and the devices that it holds.
+
+    Attributes:
+        id: unique among the jobs of a state; of a scheduler its own, such as ``1234`` or ``namespace/name``.
+        name: for people.
+        devices: indices of the devices that it holds on each host; of ``whole_hosts`` all of them.
+        whole_hosts: whether it holds its hosts to the exclusion of others, whatever devices it uses.
+        source: who told of it; ``plan`` for one that was planned and that no scheduler has told of yet.
+        ends_in_s: seconds after the reading of the state after which it ends at the latest, as the scheduler's limit says.
+        decision: what the scheduler's record of it says of the plan that it came from, such as ``mw:3f2a...``.
+    """
+
+    id: str = Field(min_length=1, max_length=300)
+    name: str | None = Field(default=None, max_length=300)
+    devices: dict[HostName, tuple[Index, ...]] = Field(min_length=1)
+    whole_hosts: bool = Field(default=False, strict=True)
+    source: Literal["plan", "slurm", "kubernetes", "ray", "file"] = "file"
+    ends_in_s: float | None = Field(default=None, ge=0)
+    decision: str | None = Field(default=None, max_length=300)
+
+
+class HostState(settings.Settings):
+    """A host as a scheduler lists it.
+
+    Attributes:
+        condition: see `Condition`.
+        num_devices: accelerators that the scheduler knows of; None where it does not say.
+        reason: why it is not up.
+    """
+
+    condition: Condition = "up"
+    num_devices: Count | None = None
+    reason: str | None = Field(default=None, max_length=1000)
+
+
+class ClusterState(settings.Settings):
+    """What a cluster is doing.
+
+    Attributes:
+        schema_version: of this document.
+        source: who listed it; None where nobody did and jobs were added by hand.
+        hosts: those that were listed or changed; where nobody listed any, all others of the cluster are up.
+        jobs: those that hold devices.
+    """
+
+    schema_version: Literal[1] = 1
+    source: Literal["slurm", "kubernetes", "ray", "file"] | None = None
+    hosts: dict[HostName, HostState] = Field(default={})
+    jobs: tuple[HeldJob, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Occupancy:
+    """A state on the devices of a cluster.
+
+    Attributes:
+        holder: index into the state's jobs of the one that holds each device, -1 where none does, ``(n,)``.
+        is_up: whether the host of each device takes new jobs, ``(n,)``.
+        remarks: what of the state does not fit the cluster and what was made of it, for people.
+    """
+
+    holder: NDArray[np.int64]
+    is_up: NDArray[np.bool_]
+    remarks: tuple[str, ...]
+
+    @property
+    def is_free(self) -> NDArray[np.bool_]:
+        """Whether each device can be given to a new job, ``(n,)``."""
+        return (self.holder < 0) & self.is_up
+
+
+def occupancy(state: ClusterState, cluster: Cluster, *, file: str | Path | None = None) -> Occupancy:
+    """Who holds each device of a cluster.
+
+    A host of the cluster that a scheduler does not list takes no jobs, and a remark says so. Hosts of the listing that the cluster
+    lacks are other people's: they and their jobs are left out, with a remark.
+
+    Args:
+        state: of it.
+        cluster: its hosts by name.
+        file: of the state, for messages.
+
+    Raises:
+        StateError: no host of the state is one of the cluster's, a device that a host does not have, two jobs on one device,
+            two jobs of one id, or a host with another number of devices.
+    """
+    index = {name: number for number, name in enumerate(cluster.host_names)}
+    sizes = np.bincount(cluster.device_host, minlength=cluster.num_hosts)
+    first = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    named = set(state.hosts) | {host for job in state.jobs for host in job.devices}
+    absent = sorted(named - set(index))
+    if named and len(absent) == len(named):
+        near = nearest(absent[0], cluster.host_names)
+        told = f"; its hosts are called as {near or cluster.host_names[0]}"
+        problem = f"no host of the state is one of the cluster {cluster.name}{told}: give them these names under host_names"
+        raise StateError(problem, file=file, field="hosts", value=absent[0])
+    is_up = np.ones(cluster.num_devices, np.bool_)
+    unlisted = [] if state.source is None else [name for name in cluster.host_names if name not in state.hosts]
+    for name in unlisted:
+        is_up[_all_of(first, sizes, index[name])] = False
+    for name, host in state.hosts.items():
+        if name not in index:
+            continue
+        if host.num_devices is not None and host.num_devices != sizes[index[name]]:
+            problem = f"the host has {host.num_devices} devices, in {cluster.name} it has {sizes[index[name]]}"
+            raise StateError(problem, file=file, field=f"hosts.{name}.num_devices")
+        is_up[_all_of(first, sizes, index[name])] = host.condition == "up"
+    holder = np.full(cluster.num_devices, -1)
+    ids: set[str] = set()
+    for number, job in enumerate(state.jobs):
+        if job.id in ids:
+            raise StateError("the id stands twice", file=file, field=f"jobs.{number}.id", value=job.id)
+        ids.add(job.id)
+        for host_name, local in job.devices.items():
+            if host_name not in index:
+                continue
+            size = int(sizes[index[host_name]])
+            wrong = next((one for one in local if one >= size), None)
+            if wrong is not None:
+                field = f"jobs.{number}.devices.{host_name}"
+                raise StateError(f"the host has devices 0..{size - 1}", file=file, field=field, value=wrong)
+            wanted = np.arange(size) if job.whole_hosts else np.array(local, np.int64)
+            held = first[index[host_name]] + wanted
+            other = next((int(one) for one in holder[held] if one >= 0), None)
+            if other is not None and other != number:
+                problem = f"{state.jobs[other].id} and {job.id} hold one device of {host_name}"
+                raise StateError(problem, file=file, field=f"jobs.{number}.devices")
+            holder[held] = number
+    return Occupancy(holder, is_up, _remarks(unlisted, absent, cluster.name, state.source))
+
+
+def held_by_plan(plan: PlacementPlan, name: str, *, whole_hosts: bool = False) -> HeldJob:
+    """A plan as a job of a state.
+
+    Args:
+        plan: whose ranks say which devices.
+        name: its id among the jobs.
+        whole_hosts: whether it is started so that it holds its hosts whole.
+
+    Raises:
+        ConfigError: no name.
+    """
+    devices: dict[str, list[int]] = {}
+    for rank in plan.ranks:
+        devices.setdefault(rank.host, []).append(rank.local_rank)
+    data = {
+        "id": name,
+        "name": plan.job.name[:300],
+        "devices": {host: sorted(local) for host, local in devices.items()},
+        "whole_hosts": whole_hosts,
+        "source": "plan",
+    }
+    return settings.build_settings(HeldJob, data)
+
+
+def load_state(path: str | Path) -> ClusterState:
+    """Read a state, JSON or YAML.
+
+    Raises:
+        InputFileError: the file is missing or unreadable.
+        ConfigError: an unknown key or impossible value.
+    """
+    return settings.load(ClusterState, path)
+
+
+def to_data(state: ClusterState) -> dict[str, Any]:
+    """Plain data of the shape of the file."""
+    return state.model_dump(mode="json", exclude_none=True)
+
+
+def conditions(state: ClusterState) -> Mapping[Condition, Sequence[str]]:
+    """Names of the hosts that were listed, by condition."""
+    found: dict[Condition, list[str]] = {"up": [], "drained": [], "down": []}
+    for name, host in state.hosts.items():
+        found[host.condition].append(name)
+    return found
+
+
+def _all_of(first: NDArray[np.int64], sizes: NDArray[np.int64], host: int) -> slice:
+    return slice(int(first[host]), int(first[host] + sizes[host]))
+
+
+def _remarks(unlisted: Sequence[str], absent: Sequence[str], cluster: str, source: str | None) -> tuple[str, ...]:
+    told = []
+    if unlisted:
+        told.append(f"{_some(unlisted)} of {cluster} {_is(unlisted)} not listed by {source or 'the state'}: taken as down")
+    if absent:
+        told.append(f"{_some(absent)} {_is(absent)} not in {cluster}: left out, with what runs there")
+    return tuple(told)
+
+
+def _some(names: Sequence[str]) -> str:
+    """Some names and how many more there are."""
+    shown = ", ".join(names[:3])
+    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more hosts"
+
+
+def _is(names: Sequence[str]) -> str:
+    return "is" if len(names) == 1 else "are"
