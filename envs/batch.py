@@ -69,6 +69,12 @@ class EpisodeBatch:
         if self._observes:
             observe(self.scenario.problem, self._episodes, e, self._layout, self.observations)
 
+    def hold(self, e: int, free_at_s: NDArray[np.float64]) -> None:
+        """Let others hold devices of episode ``e`` until they become free, in seconds from its begin, ``(n,)``."""
+        self.scenario.hold(self._episodes, e, free_at_s)
+        if self._observes:
+            observe(self.scenario.problem, self._episodes, e, self._layout, self.observations)
+
     def step(
         self, actions: NDArray[np.int64], only: NDArray[np.bool_] | None = None
     ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:

@@ -83,3 +83,22 @@ def test_what_cannot_be_is_told(small, tmp_path):
     assert (
         run_command_line(["plan", "--job", "zoo:alexnet", "--cluster", cluster, "--policy", str(path), "--max-degree", "4"]) == 2
     )
+
+
+def test_beside_others_a_plan_takes_free_devices_alone_whatever_the_network_wants(small):
+    _, cluster, policy = small
+    rng, sizes = np.random.default_rng(3), set()
+    for seed in range(6):
+        is_free = rng.random(8) < 0.6
+        found = plan_from_menu("zoo:alexnet", cluster, policy(seed), num_steps=100, is_free=is_free)
+        devices = found.plan.placement().devices
+        assert is_free[devices].all()
+        (taken,) = (row for row in found.rows if row.is_chosen)
+        assert not any(row.degree <= taken.degree and row.step_s < taken.step_s for row in found.rows)
+        assert f"on the {is_free.sum()} free devices of 8" in found.plan.why
+        sizes.add(len(devices))
+    assert len(sizes) > 1
+    with pytest.raises(PlanError, match=r"no layout of the menu fits what is free of it \(0 of 8 devices\)"):
+        plan_from_menu("zoo:alexnet", cluster, policy(0), num_steps=100, is_free=np.zeros(8, np.bool_))
+    everything = plan_from_menu("zoo:alexnet", cluster, policy(1), num_steps=100, is_free=np.ones(8, np.bool_))
+    assert everything.plan == plan_from_menu("zoo:alexnet", cluster, policy(1), num_steps=100).plan

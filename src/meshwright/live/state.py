@@ -78,7 +78,7 @@ class ClusterState(settings.Settings):
 
 
 @dataclass(frozen=True, eq=False)
-class Occupancy:
+class HeldDevices:
     """A state on the devices of a cluster.
 
     Attributes:
@@ -96,12 +96,21 @@ class Occupancy:
         """Whether each device can be given to a new job, ``(n,)``."""
         return (self.holder < 0) & self.is_up
 
+    def free_at_s(self, state: ClusterState) -> NDArray[np.float64]:
+        """When each device becomes free in seconds from now, ``(n,)``.
 
-def occupancy(state: ClusterState, cluster: Cluster, *, file: str | Path | None = None) -> Occupancy:
+        Infinite where nobody says, where a job has passed its limit, and on hosts that are closed.
+        """
+        limits_s = [np.inf if not job.ends_in_s else job.ends_in_s for job in state.jobs]
+        ends_s = np.array([*limits_s, 0.0])
+        return np.where(self.is_up, ends_s[self.holder], np.inf)
+
+
+def occupancy(state: ClusterState, cluster: Cluster, *, file: str | Path | None = None) -> HeldDevices:
     """Who holds each device of a cluster.
 
-    A host of the cluster that a scheduler does not list takes no jobs, and a remark says so. Hosts of the listing that the cluster
-    lacks are other people's: they and their jobs are left out, with a remark.
+    A host of the cluster that a scheduler does not list takes no jobs, and a remark says so. Hosts of the listing that the
+    cluster lacks are other people's: they and their jobs are left out, with a remark.
 
     Args:
         state: of it.
@@ -154,7 +163,7 @@ def occupancy(state: ClusterState, cluster: Cluster, *, file: str | Path | None 
                 problem = f"{state.jobs[other].id} and {job.id} hold one device of {host_name}"
                 raise StateError(problem, file=file, field=f"jobs.{number}.devices")
             holder[held] = number
-    return Occupancy(holder, is_up, _remarks(unlisted, absent, cluster.name, state.source))
+    return HeldDevices(holder, is_up, _remarks(unlisted, absent, cluster.name, state.source))
 
 
 def held_by_plan(plan: PlacementPlan, name: str, *, whole_hosts: bool = False) -> HeldJob:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..clusters import load_cluster
 from ..clusters.cluster import Cluster
@@ -28,6 +29,7 @@ from ..costs.training_step.uncertainty import interval
 from ..costs.work.memory import StageMemory, check_fits
 from ..errors import PlanError
 from ..jobs.load import JobSource
+from ..planners.free_devices import Site, find_site
 from ..plans.document import Figure
 from ..plans.partition import Layout
 from ..simulation.layouts.running import STEPS, num_tasks, run_layout
@@ -122,12 +124,12 @@ class Estimate:
         maker = replace(self.maker, costs=costs.of_layouts)
         layout = with_micro_batches(self.layout, num_micro_batches or self.layout.num_micro_batches)
         step = maker.simulated(replace(self.work, layout=layout))
-        return run_layout(step, self.cluster, costs=maker.costs).step_s
+        return run_layout(step, self.cluster, maker.devices(self.layout.world), maker.costs).step_s
 
     def num_tasks(self, costs: CostSettings) -> int:
         """About how many tasks the event path would run, see `running.num_tasks`."""
         step = replace(self.maker, costs=costs.of_layouts).simulated(self.work)
-        return num_tasks(step, RankNetwork(self.cluster, np.arange(self.layout.world)), STEPS)
+        return num_tasks(step, RankNetwork(self.cluster, self.maker.devices(self.layout.world)), STEPS)
 
     @property
     def peak(self) -> StageMemory:
@@ -203,6 +205,7 @@ def estimate(
     cluster: str | Cluster,
     layout: str | Layout,
     *,
+    is_free: NDArray[np.bool_] | None = None,
     sequence_length: int | None = None,
     costs: CostSettings | None = None,
     graphs_dir: str | Path | None = None,
@@ -217,6 +220,8 @@ def estimate(
         cluster: ``preset:NAME``, a path, or a cluster.
         layout: the keys of `Layout` as text, where what is left out hides as `plans.partition.hidden_unasked`
             says, or a layout.
+        is_free: which devices the job may have, ``(n,)``; it is priced on those that are closest together. By default all are,
+            and it is priced on the first ones.
         sequence_length: tokens of a transformer's sequence; by default the model's own, 2,048 at most.
         costs: choices of the cost model, what was not given as `CostSettings.of_layouts` says; the layers that an analytic
             price reads are ``collectives`` and ``overlap_slowdown``, of a transformer ``kernels`` and of a job graph
@@ -226,7 +231,7 @@ def estimate(
         profile_batch: samples for which the figures of a profile hold; by default the global batch.
 
     Raises:
-        PlanError: the job cannot be cut so, the cluster has too few devices, or it does not fit their memory.
+        PlanError: the job cannot be cut so, the cluster has too few devices or free ones, or it does not fit their memory.
         MeshwrightError: job, cluster or a file that the costs name are missing or wrong.
     """
     where = load_cluster(cluster) if isinstance(cluster, str) else cluster
@@ -234,10 +239,20 @@ def estimate(
     maker = work_of(source, where, (costs or CostSettings()).of_layouts, sequence_length=sequence_length)
     cut, asked = read_layout(layout, maker.samples)
     check_place(where, cut)
+    if is_free is not None and not is_free.all():
+        maker = replace(maker, site=_site(where, maker.costs, is_free, cut))
     work, prices = maker.work(cut), maker.pricer
     check_fits(maker.peak_memory(work), maker.capacity_bytes)
     told = (*maker.remarks, *remarks(cut, has_layers=maker.has_layers, asked=asked))
     return Estimate(maker, work, prices.price_work(work), prices.provenance(work), told)
+
+
+def _site(cluster: Cluster, costs: CostSettings, is_free: NDArray[np.bool_], layout: Layout) -> Site:
+    found = find_site(cluster, costs, is_free, layout.world)
+    if found is None:
+        told = f"has {layout.world} ranks, but only {int(is_free.sum())} of {len(is_free)} devices of {cluster.name} are free"
+        raise PlanError(f"{told} as equally many on each host", field="layout")
+    return found
 
 
 def priced_with(costs: CostSettings) -> str:

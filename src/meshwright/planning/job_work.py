@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ..clusters.cluster import Cluster
 from ..costs.collectives.prices import Provenance
-from ..costs.process_groups.group_network import group_network
+from ..costs.process_groups.group_network import GroupNetwork, group_network
 from ..costs.settings import CostSettings
 from ..costs.stage_cuts.graph_cuts import best_cuts
 from ..costs.training_step.foreign_figures import foreign_figures
@@ -33,6 +33,7 @@ from ..jobs.graph import JobGraph
 from ..jobs.job import Job
 from ..jobs.load import JobSource, load_graph
 from ..jobs.transformer import TransformerShape
+from ..planners.free_devices import Site
 from ..planners.layouts.graph_search import GraphSearch
 from ..planners.layouts.request import SearchRequest
 from ..planners.layouts.search import LayoutSearch
@@ -57,6 +58,7 @@ class JobWork(ABC):
         costs: choices of the cost model.
         samples: samples of a step of the job itself; None where it does not say.
         left_out: what of its source does not count, for people.
+        site: the devices on which it is priced and planned; None: the first ones of the cluster.
         has_layers: whether it is cut layer by layer.
         stage_memory: what a rank of a stage of its work holds.
         peak_memory: the stage whose ranks need most, and what they hold.
@@ -67,6 +69,7 @@ class JobWork(ABC):
     costs: CostSettings
     samples: int | None
     left_out: tuple[str, ...] = field(default=(), kw_only=True)
+    site: Site | None = field(default=None, kw_only=True)
     has_layers: ClassVar[bool]
     stage_memory: ClassVar[staticmethod[[Any, int], StageMemory]]
     peak_memory: ClassVar[staticmethod[[Any], tuple[int, StageMemory]]]
@@ -95,6 +98,20 @@ class JobWork(ABC):
     def remarks(self) -> tuple[str, ...]:
         """What of its source does not count, and which figures of other devices it is priced by, for people."""
         return *self.left_out, *foreign_figures(self.cluster, self.costs, has_layers=self.has_layers)
+
+    @property
+    def wires(self) -> GroupNetwork:
+        """What prices messages among its devices."""
+        return group_network(self.cluster, self.costs) if self.site is None else self.site.wires
+
+    @property
+    def devices_per_host(self) -> int:
+        """Of its devices, on each host."""
+        return self.cluster.num_devices // self.cluster.num_hosts if self.site is None else self.site.devices_per_host
+
+    def devices(self, count: int) -> NDArray[np.int64]:
+        """The devices of so many ranks, in rank order."""
+        return np.arange(count) if self.site is None else self.site.devices[:count]
 
     @property
     @abstractmethod
@@ -173,7 +190,7 @@ class TransformerWork(JobWork):
     @property
     def pricer(self) -> Pricer:
         """See `JobWork.pricer`."""
-        return Pricer.of(self.cluster, self.costs)
+        return Pricer.of(self.cluster, self.costs, self.wires)
 
     def work(self, layout: Layout) -> LayoutWork:
         """See `JobWork.work`."""
@@ -185,19 +202,19 @@ class TransformerWork(JobWork):
 
     def search(self, request: SearchRequest) -> LayoutSearch:
         """See `JobWork.search`."""
-        shape, cluster, device = self.shape, self.cluster, self.cluster.device_types[0]
+        shape, device = self.shape, self.cluster.device_types[0]
         if request.batch is None and not self.spec.startswith("zoo:"):
             raise PlanError("a config.json has no batch; say how many sequences a step has over all ranks", field="--batch")
         if shape.learned_positions and self.sequence_length > shape.max_positions:
             problem = f"{shape.name} has only {shape.max_positions} positions"
             raise PlanError(problem, field="--sequence-length", value=self.sequence_length)
-        batch, per_host = request.batch or self.samples, cluster.num_devices // cluster.num_hosts
+        batch = request.batch or self.samples
         assert batch is not None
         return LayoutSearch(
-            LayoutSpace(shape, self.sequence_length, batch, per_host, request),
+            LayoutSpace(shape, self.sequence_length, batch, self.devices_per_host, request),
             device,
             self.capacity_bytes,
-            group_network(cluster, self.costs),
+            self.wires,
             self.costs.overlap_slowdown,
             kernels=kernel_model(device, self.costs.kernels, self.costs.software),
         )
@@ -212,7 +229,7 @@ class TransformerWork(JobWork):
             Job(graph, num_steps),
             self.cluster,
             Layout(**layout.model_dump()),
-            place(self.cluster, np.arange(layout.world) if devices is None else devices),
+            place(self.cluster, self.devices(layout.world) if devices is None else devices),
             order=order,
             layers=[chunk.num_layers for chunk in work.chunks],
             predicted=predicted,
@@ -243,11 +260,11 @@ class OpGraphWork(JobWork):
     @property
     def pricer(self) -> GraphPricer:
         """See `JobWork.pricer`."""
-        return GraphPricer.of(self.cluster, self.costs)
+        return GraphPricer.of(self.cluster, self.costs, self.wires)
 
     def work(self, layout: Layout) -> GraphWork:
         """See `JobWork.work`."""
-        return cut(self.graph, self.cluster, layout, self.costs)
+        return cut(self.graph, self.cluster, layout, self.costs, self.wires)
 
     def compute_provenance(self, work: GraphWork) -> Provenance:
         """Ops are measured where a profile is run as it was profiled."""
@@ -278,8 +295,8 @@ class OpGraphWork(JobWork):
             batch,
             cluster.device_types[0],
             self.capacity_bytes,
-            cluster.num_devices // cluster.num_hosts,
-            group_network(cluster, self.costs),
+            self.devices_per_host,
+            self.wires,
             self.costs,
             request,
         )
@@ -288,7 +305,7 @@ class OpGraphWork(JobWork):
         self, work: GraphWork, order: str, num_steps: int, predicted: Sequence[Figure], why: str, devices: Devices = None
     ) -> PlacementPlan:
         """See `JobWork.plan`."""
-        placement = place(self.cluster, np.arange(work.layout.world) if devices is None else devices)
+        placement = place(self.cluster, self.devices(work.layout.world) if devices is None else devices)
         job = Job(self.graph, num_steps)
         plan = layout_plan(job, self.cluster, work.layout, placement, order=order, predicted=predicted, why=why)
         made = plan.model_copy(update={"stages": _stages(work, plan.ranks)})
@@ -343,7 +360,7 @@ def work_of(
     return OpGraphWork(source.spec, cluster, costs, graph.samples_per_step, graph, left_out=left_out)
 
 
-def cut(graph: JobGraph, cluster: Cluster, layout: Layout, costs: CostSettings) -> GraphWork:
+def cut(graph: JobGraph, cluster: Cluster, layout: Layout, costs: CostSettings, wires: GroupNetwork | None = None) -> GraphWork:
     """The work of a job graph whose pipeline is cut where its step takes least, see `costs.stage_cuts.graph_cuts`.
 
     Where no cut fits the devices it is that of devices without bounds, so that its memory can be told.
@@ -351,7 +368,8 @@ def cut(graph: JobGraph, cluster: Cluster, layout: Layout, costs: CostSettings) 
     Raises:
         PlanError, GraphError: the job cannot be cut or timed so.
     """
-    device, wires, capacity = cluster.device_types[0], group_network(cluster, costs), float(cluster.memory_bytes.min())
+    device, capacity = cluster.device_types[0], float(cluster.memory_bytes.min())
+    wires = wires or group_network(cluster, costs)
     cuts = best_cuts(graph, layout, device, wires, costs, capacity_bytes=capacity)
     return describe_graph(graph, layout, device, costs, cuts=cuts or best_cuts(graph, layout, device, wires, costs) or ())
 

@@ -1,4 +1,4 @@
-"""`plan --policy` with a policy of a fleet: the job arrives at an empty cluster, and the policy picks layout, devices and hosts.
+"""`plan --policy` with a policy of a fleet: the job comes alone to what is free, and the policy picks layout, devices and hosts.
 
 The menu is made of the benchmark that the policy was trained on; where the job is one of its types it is the same menu, and
 otherwise one of this job alone, which the plan says. As in `planning.plan`, a choice that another entry beats in time and in
@@ -28,6 +28,7 @@ from ..planners.menu.job_types import job_type
 from ..planners.menu.settings import JobTypeSettings, load_job_types
 from ..plans import PlacementPlan
 from ..plans.document import Figure
+from ..simulation.fleet.offers import offer
 from ..simulation.fleet.placing import find_hosts, step_on
 from ..simulation.fleet.state import JobState, PlacementRule
 from .job_work import work_of
@@ -81,12 +82,13 @@ def plan_from_menu(
     *,
     num_steps: int,
     deadline_s: float | None = None,
+    is_free: NDArray[np.bool_] | None = None,
     batch: int | None = None,
     sequence_length: int | None = None,
     cache: Path | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> PlannedFromMenu:
-    """Choose a plan for one job on an empty cluster by a policy of a fleet.
+    """Choose a plan for one job by a policy of a fleet.
 
     Args:
         job: ``zoo:NAME``, the path of a ``config.json`` or of another job graph.
@@ -94,6 +96,7 @@ def plan_from_menu(
         policy: run folder, its ``policy.pt``, or ``shipped:NAME``.
         num_steps: training steps of the job.
         deadline_s: allowed completion time.
+        is_free: which devices the job may have, ``(n,)``; by default all.
         batch: sequences, or samples, of a step; that of the benchmark's job where it has this one.
         sequence_length: tokens of a sequence; by default the model's own.
         cache: folder of priced menus.
@@ -107,8 +110,9 @@ def plan_from_menu(
     saved = SavedFleetNetwork.load(file)
     fleet, kind, given = _fleet(saved, job, cluster, batch, sequence_length, cache, progress)
     best = player(saved.network(fleet, file))
-    entry, hosts, part = _chosen(fleet, best, kind, num_steps, deadline_s)
-    rows = list(_rows(fleet, kind, num_steps, deadline_s))
+    free = np.ones(fleet.cluster.num_devices, np.bool_) if is_free is None else is_free
+    entry, hosts, part = _chosen(fleet, best, kind, num_steps, deadline_s, free)
+    rows = list(_rows(fleet, kind, num_steps, deadline_s, free))
     step_s, _ = step_on(fleet.problem, entry, hosts, len(hosts), part)
     chosen = _row(fleet, entry, hosts, float(step_s))
     beating = [row for row in rows if _beats(row, chosen)]
@@ -116,8 +120,8 @@ def plan_from_menu(
     other = fleet.off_ground(saved.trained.get("ground", {}))
     remarks = () if other is None else (f"the policy was not trained for this fleet, but for {other}",)
     replaced = "" if taken is chosen else f"; it chose {_named(chosen)}, which {_named(taken)} beats in time and in devices"
-    why = f"{Path(policy).name} chose from a menu of {len(_entries(fleet, kind))} layouts on the empty cluster{replaced}"
-    plan = _plan(fleet, given, taken, num_steps, why + "".join(f"; {remark}" for remark in remarks))
+    why = f"{Path(policy).name} chose from a menu of {len(_entries(fleet, kind))} layouts on {_where(free)}{replaced}"
+    plan = _plan(fleet, given, taken, num_steps, why + "".join(f"; {remark}" for remark in remarks), free)
     front = [row for row in rows if not any(_beats(row_too, row) for row_too in rows)]
     shown = {(row.degree, row.device): row for row in sorted(front, key=lambda row: -row.step_s)}
     shown.pop((taken.degree, taken.device), None)
@@ -161,9 +165,14 @@ def _fleet(
 
 
 def _chosen(
-    fleet: Fleet, best: Callable[[FleetBatch], NDArray[np.int64]], kind: int, num_steps: int, deadline_s: float | None
+    fleet: Fleet,
+    best: Callable[[FleetBatch], NDArray[np.int64]],
+    kind: int,
+    num_steps: int,
+    deadline_s: float | None,
+    is_free: NDArray[np.bool_],
 ) -> tuple[int, NDArray[np.int64], int]:
-    """Entry, hosts and devices a host that a policy gives a job that comes alone to the empty cluster."""
+    """Entry, hosts and devices a host that a policy gives a job that comes alone to a cluster with so many free devices."""
     batch = FleetBatch(fleet, 1)
     num_jobs = fleet.settings.num_jobs
     never = np.full(num_jobs, np.inf)
@@ -173,10 +182,16 @@ def _chosen(
     asked = np.full(num_jobs, fleet.problem.degrees[len(fleet.problem.degrees) // 2])
     batch.begin_with(0, Jobs(arrival_s, np.full(num_jobs, kind), asked, np.full(num_jobs, float(num_steps)), deadlines_s))
     state = batch.state
-    while not state.is_over[0] and state.status[0, 0] == JobState.WAITING:
+    if not is_free.all():
+        state.free[0] = _free_of_hosts(fleet.cluster, is_free)
+        offer(fleet.problem, state, 0)
+        batch.observe()
+    can_start = bool(state.can_act[0, 1:].any())
+    while can_start and not state.is_over[0] and state.status[0, 0] == JobState.WAITING:
         batch.step(best(batch))
-    if state.entry[0, 0] < 0:
-        problem = "no layout of the menu fits the cluster" + ("" if deadline_s is None else " and meets the deadline")
+    if not can_start or state.entry[0, 0] < 0:
+        fits = "the cluster" if is_free.all() else f"what is free of it ({int(is_free.sum())} of {len(is_free)} devices)"
+        problem = f"no layout of the menu fits {fits}" + ("" if deadline_s is None else " and meets the deadline")
         raise PlanError(problem, field=fleet.menu.job_types[kind].name)
     # The first job to start has the first place; where nothing else is to come, time has gone on and it may have ended.
     return int(state.entry[0, 0]), state.hosts[0, 0, : state.num_hosts[0, 0]].copy(), int(state.part[0, 0])
@@ -187,10 +202,10 @@ def _entries(fleet: Fleet, kind: int) -> range:
     return range(int(first[kind]), int(first[kind + 1]))
 
 
-def _rows(fleet: Fleet, kind: int, num_steps: int, deadline_s: float | None) -> Iterator[MenuRow]:
-    """Every entry on the packed hosts of every device type of the empty cluster, of those that meet the deadline."""
+def _rows(fleet: Fleet, kind: int, num_steps: int, deadline_s: float | None, is_free: NDArray[np.bool_]) -> Iterator[MenuRow]:
+    """Every entry on the packed free hosts of every device type, of those that meet the deadline."""
     problem = fleet.problem
-    free = np.full(problem.num_hosts, problem.network.devices_per_host)
+    free = _free_of_hosts(fleet.cluster, is_free)
     load, hosts = np.zeros(len(problem.network.capacity_bytes_per_s)), np.empty(problem.max_hosts, np.int64)
     for entry in _entries(fleet, kind):
         degree = int(problem.menu.degree[entry])
@@ -223,11 +238,21 @@ def _named(row: MenuRow) -> str:
     return f"{row.name} on {row.degree} {row.device} ({row.step_s:.4g} s a step)"
 
 
-def _plan(fleet: Fleet, given: JobTypeSettings, row: MenuRow, num_steps: int, why: str) -> PlacementPlan:
+def _free_of_hosts(cluster: Cluster, is_free: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Free devices of each host."""
+    return np.bincount(cluster.device_host, weights=is_free, minlength=cluster.num_hosts).astype(np.int64)
+
+
+def _where(is_free: NDArray[np.bool_]) -> str:
+    return "the empty cluster" if is_free.all() else f"the {int(is_free.sum())} free devices of {len(is_free)}"
+
+
+def _plan(
+    fleet: Fleet, given: JobTypeSettings, row: MenuRow, num_steps: int, why: str, is_free: NDArray[np.bool_]
+) -> PlacementPlan:
     entry, cluster = fleet.menu.entries[row.entry], fleet.cluster
     part = row.degree // len(row.hosts)
-    first = np.searchsorted(cluster.device_host, np.array(row.hosts))
-    devices = (first[:, None] + np.arange(part)).reshape(-1)
+    devices = np.concatenate([np.flatnonzero(is_free & (cluster.device_host == host))[:part] for host in row.hosts])
     assert given.job is not None, "a job that is planned is named"
     maker = work_of(
         JobSource(given.job),

@@ -1,4 +1,4 @@
-"""`plan`: one job on one empty cluster, the plan that a policy chooses, and why.
+"""`plan`: one job on one cluster, empty or beside others, the plan that a policy chooses, and why.
 
 The job is put before the policy exactly as an arriving job is in the environment, so that any baseline and any
 trained policy can answer. On an empty cluster without other jobs nothing speaks for a candidate that another one beats in
@@ -76,13 +76,14 @@ def plan(
     num_steps: int = DEFAULT_NUM_STEPS,
     deadline_s: float | None = None,
     max_degree: int = 16,
+    free_at_s: NDArray[np.float64] | None = None,
     graphs_dir: Path | None = None,
     costs: CostSettings | None = None,
     keep_input_ops: bool = False,
     profile_batch: int | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Planned:
-    """Choose a plan for one job on an empty cluster.
+    """Choose a plan for one job.
 
     Args:
         job: ``zoo:NAME``, a name in ``graphs_dir`` or a path (see `jobs.load.load_graph`).
@@ -92,6 +93,7 @@ def plan(
         num_steps: training steps of the job.
         deadline_s: allowed completion time.
         max_degree: most ranks that the job may be cut into.
+        free_at_s: when each device becomes free, so far as is known, in seconds from now, ``(n,)``; by default all are.
         graphs_dir: profiles by folder name.
         costs: one choice per layer of the cost model.
         keep_input_ops: whether the ``Input`` ops of a profile, which time the data loader, count.
@@ -119,19 +121,20 @@ def plan(
     allowed_s = np.inf if deadline_s is None else deadline_s
     chooser = policy(spec, scenario)
     chooser.reset(0)
-    if not getattr(chooser, "observes", True) and can_decide_on_empty(scenario):
+    held = None if free_at_s is None or not (free_at_s > 0).any() else np.asarray(free_at_s, np.float64)
+    if held is None and not getattr(chooser, "observes", True) and can_decide_on_empty(scenario):
         observation: dict[str, NDArray[Any]] = {}
         waiting = decision_on_empty(scenario, 0, num_steps, allowed_s)
     else:
-        waiting, observation = _first_of_episode(scenario, num_steps, allowed_s)
+        waiting, observation = _first_of_episode(scenario, num_steps, allowed_s, held)
     choice = checked(chooser.choose(waiting, observation), spec, len(waiting.degree))
     if choice == 0 or not waiting.can_place[choice]:
-        raise _refusal(scenario, waiting, spec, deadline_s, num_steps)
+        raise _refusal(scenario, waiting, spec, deadline_s, num_steps, held)
     taken = int(next(iter(waiting.beating(choice)), choice))
     rows = _rows(scenario, waiting, taken)
     why = (
         f"{spec} chose {_named(rows[choice - 1])} "
-        f"out of {_counted(int(waiting.can_place[1:].sum()), 'candidate')} on the empty cluster"
+        f"out of {_counted(int(waiting.can_place[1:].sum()), 'candidate')} on {_where(held)}"
         + ("" if deadline_s is None else f", counting those that finish within {deadline_s:g} s")
         + ("" if taken == choice else _replaced(rows[choice - 1], rows[taken - 1]))
         + _whose_times(scenario)
@@ -142,13 +145,17 @@ def plan(
     return Planned(made, rows, scenario, remarks)
 
 
-def _first_of_episode(scenario: Scenario, num_steps: int, allowed_s: float) -> tuple[Decision, dict[str, NDArray[Any]]]:
-    """What an agent sees of the job, put before it as the first of an episode."""
+def _first_of_episode(
+    scenario: Scenario, num_steps: int, allowed_s: float, held: NDArray[np.float64] | None
+) -> tuple[Decision, dict[str, NDArray[Any]]]:
+    """What an agent sees of the job, put before it as the first of an episode, with devices that others hold."""
     from ..envs.batch import EpisodeBatch  # loads the environment's kernels; most policies do without
 
     batch = EpisodeBatch(scenario, 1)
     fraction = allowed_s / (num_steps * scenario.workload.graphs[0].step_s)
     batch.begin_with(0, Arrivals(np.zeros(2), np.zeros(2, np.int64), np.full(2, num_steps), np.full(2, fraction)))
+    if held is not None:
+        batch.hold(0, held)
     return decision(scenario, batch.episodes, 0), {key: value[0] for key, value in batch.observations.current().items()}
 
 
@@ -232,8 +239,20 @@ def _whose_times(scenario: Scenario) -> str:
     return f"; {graph.name} does not say on which device its times hold, so they are taken as those of the cluster's {devices}"
 
 
-def _refusal(scenario: Scenario, waiting: Decision, spec: str, deadline_s: float | None, num_steps: int) -> PlanError:
+def _where(held: NDArray[np.float64] | None) -> str:
+    """Which devices the policy chose from."""
+    if held is None:
+        return "the empty cluster"
+    return f"the {_counted(int((held <= 0).sum()), 'free device')} of {len(held)}"
+
+
+def _refusal(
+    scenario: Scenario, waiting: Decision, spec: str, deadline_s: float | None, num_steps: int, held: NDArray[np.float64] | None
+) -> PlanError:
+    free = "" if held is None else f"{int((held <= 0).sum())} of {len(held)} devices are free"
     if waiting.can_place[1:].any():
-        return PlanError("the policy turns this job away", field="policy", value=spec)
+        return PlanError("the policy turns this job away" + (free and f"; {free}"), field="policy", value=spec)
     fastest_s = num_steps * float(scenario.times.step_s[0][scenario.times.can_run[0]].min())
+    if held is not None and (deadline_s is None or fastest_s <= deadline_s):
+        return PlanError(f"no block of free devices will do; {free}", field="--state")
     return PlanError(f"no candidate finishes in time; the fastest takes {fastest_s:.6g} s", field="deadline_s", value=deadline_s)

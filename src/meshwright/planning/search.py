@@ -7,19 +7,22 @@ The search itself is in `planners.layouts`; what a job is to it says `job_work`,
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .. import quantities
 from ..clusters import load_cluster
 from ..clusters.cluster import Cluster
 from ..costs.settings import CostSettings
-from ..errors import PlanError
+from ..errors import MeshwrightError, PlanError
 from ..jobs.load import JobSource
+from ..planners.free_devices import find_site, most_free
 from ..planners.layouts.request import SearchRequest
-from .job_work import work_of
+from .job_work import JobWork, work_of
 from .search_table import RankedLayouts
 
 
@@ -28,6 +31,7 @@ def search_layouts(
     cluster: str | Cluster,
     request: SearchRequest | None = None,
     *,
+    is_free: NDArray[np.bool_] | None = None,
     costs: CostSettings | None = None,
     graphs_dir: str | Path | None = None,
     keep_input_ops: bool = False,
@@ -41,6 +45,8 @@ def search_layouts(
             other job graph by ``dp`` and ``pp``.
         cluster: ``preset:NAME``, a path, or a cluster of equal devices.
         request: batch, devices, what is kept, and how many layouts are ranked.
+        is_free: which devices the job may have, ``(n,)``; by default all. Then of several numbers of devices each is searched
+            by itself, on the free devices that are closest together, and the fastest is ranked.
         costs: choices of the cost model, as for `estimate.estimate`.
         graphs_dir: where bare names are looked up.
         keep_input_ops: whether the ``Input`` ops of a profile, which time the data loader, count.
@@ -57,9 +63,53 @@ def search_layouts(
     if len(where.device_types) > 1:
         names = ", ".join(kind.name for kind in where.device_types)
         raise PlanError(f"a search wants devices of one type, {where.name} has {names}", field="cluster")
+    if is_free is not None and request.devices is None:
+        request = replace(request, devices=[_most_free(where, is_free)])
     counts = device_counts(request.devices, where)
     source, length = JobSource(job, graphs_dir, keep_input_ops, profile_batch), request.sequence_length
-    return RankedLayouts.of(work_of(source, where, chosen, sequence_length=length, batch_size=request.batch), request, counts)
+    maker = work_of(source, where, chosen, sequence_length=length, batch_size=request.batch)
+    if is_free is None or is_free.all():
+        return RankedLayouts.of(maker, request, counts)
+    return _on_free(maker, request, counts, is_free)
+
+
+def _most_free(cluster: Cluster, is_free: NDArray[np.bool_]) -> int:
+    """The most devices that a job can have.
+
+    Raises:
+        PlanError: none is free.
+    """
+    found = most_free(cluster, is_free)
+    if found == 0:
+        raise PlanError(f"no device of {cluster.name} is free", field="--state")
+    return found
+
+
+def _on_free(maker: JobWork, request: SearchRequest, counts: Sequence[int], is_free: NDArray[np.bool_]) -> RankedLayouts:
+    """The fastest of several searches, each on the best free devices for its number.
+
+    Raises:
+        PlanError: no number is free, or no layout is legal or fits on any.
+    """
+    found: list[RankedLayouts] = []
+    refused: MeshwrightError | None = None
+    for count in counts:
+        site = find_site(maker.cluster, maker.costs, is_free, count)
+        if site is None:
+            continue
+        try:
+            found.append(RankedLayouts.of(replace(maker, site=site), request, [count]))
+        except PlanError as error:
+            refused = error
+    if not found and refused is not None:
+        raise refused
+    if not found:
+        told = f"{int(is_free.sum())} of {len(is_free)} devices of {maker.cluster.name} are free, {counts[0]} are wanted"
+        raise PlanError(told, field="--devices", value=counts[0])
+    best = min(found, key=lambda one: one.best.step_s)
+    others = tuple(f"on {one.best.devices} free devices {one.best.step_s:.4g} s with {one.best.text}" for one in found)
+    placed = replace(best.maker, left_out=(*best.maker.left_out, *(others if len(found) > 1 else ())))
+    return replace(best, maker=placed)
 
 
 def device_counts(wanted: str | Sequence[int] | None, cluster: Cluster) -> list[int]:

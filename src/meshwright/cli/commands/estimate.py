@@ -9,6 +9,7 @@ import typer
 from .. import output
 from ..cost_options import CostOptions
 from ..job_options import JobOptions
+from ..occupied import StateFile, read_state
 from ..options import CollectivesTable, CostChanges, CostsFile, GraphsDir, JsonFile, KeepInputOps, ProfileBatch
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ def estimate_layout(
     sequence_length: Annotated[
         int | None, typer.Option(metavar="N", help="Tokens of a sequence; by default the model's own, 2,048 at most.")
     ] = None,
+    state: StateFile = None,
     graphs: GraphsDir = None,
     keep_input_ops: KeepInputOps = False,
     profile_batch: ProfileBatch = None,
@@ -66,7 +68,9 @@ def estimate_layout(
     output.check_file("--json", json_file)
     chosen = CostOptions(costs, tuple(changes or ()), collectives, collectives_table, overlap_slowdown).settings()
     read = JobOptions(graphs, keep_input_ops, profile_batch)
-    found = estimate(job, cluster, layout, sequence_length=sequence_length, costs=chosen, **read.arguments())
+    occupied = read_state(state, cluster)
+    is_free = None if occupied is None else occupied.is_free
+    found = estimate(job, cluster, layout, is_free=is_free, sequence_length=sequence_length, costs=chosen, **read.arguments())
     switches = switches_of(found) if explain else []
     named = untaken(found)
     out = output.console(json_file)
@@ -77,6 +81,8 @@ def estimate_layout(
         out.print(f"constants of kernels: {chosen.kernels}", markup=False, soft_wrap=True)
     if explain:
         _explain(out, found, switches)
+    if occupied is not None:
+        occupied.show(out, None)
     data = found.to_data() | ({} if chosen.kernels is None else {"kernels": chosen.kernels})
     data |= {} if named is None else {"collectives_remark": named}
     output.write_json(json_file, data | ({"switches": [one.to_data() for one in switches]} if explain else {}))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .. import output
+from ..occupied import Occupied
 
 
 def plan_by_menu(
@@ -14,12 +15,14 @@ def plan_by_menu(
     batch: int | None,
     sequence_length: int | None,
     json_file: str | None,
+    occupied: Occupied | None = None,
 ) -> None:
     """Choose, write what was asked for, and show the plan and the entries that it was chosen from.
 
     Args:
         job, cluster, policy, steps, deadline_s, batch, sequence_length: as of `planning.menu_plan.plan_from_menu`.
         json_file: where the plan goes.
+        occupied: who holds which devices; None: nobody.
     """
     output.check_file("--json", json_file)
     from ...planning.menu_plan import plan_from_menu
@@ -31,6 +34,7 @@ def plan_by_menu(
             policy,
             num_steps=steps,
             deadline_s=deadline_s,
+            is_free=None if occupied is None else occupied.is_free,
             batch=batch,
             sequence_length=sequence_length,
             progress=priced,
@@ -61,4 +65,6 @@ def plan_by_menu(
     ranks = [[str(row["rank"]), str(row["host"]), str(row["local_rank"])] for row in plan.rank_rows()]
     output.table(out, "Ranks in order", ["rank", "host", "device of the host"], ranks, numbers_from=3)
     output.print_remarks(out, list(found.remarks))
+    if occupied is not None:
+        occupied.show(out, json_file)
     output.print_written(out, json_file)

@@ -12,6 +12,7 @@ from ...errors import MeshwrightError
 from .. import output
 from ..cost_options import CostOptions
 from ..job_options import JobOptions
+from ..occupied import Occupied, StateFile, read_state
 from ..options import CollectivesTable, CostChanges, CostsFile, GraphsDir, JsonFile, KeepInputOps, ProfileBatch
 from .search import search_plans
 
@@ -33,6 +34,7 @@ def plan_job(
     max_degree: Annotated[
         int | None, typer.Option(metavar="N", help="Most ranks that the job may be cut into; 16 by default.")
     ] = None,
+    state: StateFile = None,
     graphs: GraphsDir = None,
     keep_input_ops: KeepInputOps = False,
     profile_batch: ProfileBatch = None,
@@ -74,7 +76,7 @@ def plan_job(
     ] = None,
     json_file: JsonFile = None,
 ) -> None:
-    """Choose a plan for one job on an empty cluster, with its predicted times and why.
+    """Choose a plan for one job on an empty cluster, or with --state beside others, with its predicted times and why.
 
     By a policy that cuts the job op by op, by one of a fleet that picks from a menu of layouts, or with --search among all
     parallel layouts: of a transformer, or of any other job by data parallelism and a pipeline of its ops.
@@ -89,7 +91,7 @@ def plan_job(
         for option, value in others.items():
             if value is not None:
                 raise MeshwrightError("does not go with a policy of a fleet, whose benchmark says it", field=option)
-        plan_by_menu(job, cluster, policy, steps, deadline_s, batch, sequence_length, json_file)
+        plan_by_menu(job, cluster, policy, steps, deadline_s, batch, sequence_length, json_file, read_state(state, cluster))
         return
     by_policy: dict[str, object] = {
         "--policy": policy,
@@ -114,12 +116,13 @@ def plan_job(
         from ...planners.layouts.request import SearchRequest
 
         asked = SearchRequest(batch, sequence_length, devices, keep or "", order, 10 if top is None else top, steps)
-        search_plans(job, cluster, asked, read, chosen, whole, plot, json_file)
+        search_plans(job, cluster, asked, read, chosen, whole, plot, json_file, read_state(state, cluster))
         return
     output.check_file("--json", json_file)
     output.check_file("--trace", trace)
     from ...planning.plan import plan
 
+    occupied = read_state(state, cluster)
     with output.progress() as bars, output.set_up(bars) as simulated:
         found = plan(
             job,
@@ -128,11 +131,12 @@ def plan_job(
             num_steps=steps,
             deadline_s=deadline_s,
             max_degree=16 if max_degree is None else max_degree,
+            free_at_s=None if occupied is None else occupied.free_at_s,
             costs=chosen.settings(),
             progress=simulated,
             **read.arguments(),
         )
-    _show(found, trace, json_file)
+    _show(found, trace, json_file, occupied)
 
 
 def _is_of_fleet(policy: str) -> bool:
@@ -148,7 +152,7 @@ def _is_of_fleet(policy: str) -> bool:
     return is_of_fleet(policy)
 
 
-def _show(chosen: Planned, trace: Path | None, json_file: str | None) -> None:
+def _show(chosen: Planned, trace: Path | None, json_file: str | None, occupied: Occupied | None) -> None:
     """Write what was asked for, and print the plan and the other candidates."""
     if trace is not None:
         files.write_json(trace, chosen.timeline().to_chrome_trace(chosen.scenario.workload.graphs[0]))
@@ -177,4 +181,6 @@ def _show(chosen: Planned, trace: Path | None, json_file: str | None) -> None:
     output.table(out, "Plan", ["", "", "provenance"], summary, numbers_from=3)
     ranks = [[str(row["rank"]), str(row["host"]), str(row["local_rank"])] for row in chosen.plan.rank_rows()]
     output.table(out, "Ranks in order", ["rank", "host", "device of the host"], ranks, numbers_from=3)
+    if occupied is not None:
+        occupied.show(out, json_file)
     output.print_written(out, json_file, trace)

@@ -14,6 +14,7 @@ from ...errors import InputFileError
 from .. import output
 from ..cost_options import CostOptions
 from ..job_options import JobOptions
+from ..occupied import Occupied
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -41,6 +42,7 @@ def search_plans(
     whole_file: Path | None,
     plot_file: Path | None,
     json_file: str | None,
+    occupied: Occupied | None = None,
 ) -> None:
     """Search, write what was asked for, and show the best layouts, the front and what became of the others.
 
@@ -51,6 +53,7 @@ def search_plans(
         whole_file: where the whole ranking goes.
         plot_file: where the picture goes.
         json_file: where the plan goes.
+        occupied: who holds which devices; None: nobody.
     """
     from ...planning.estimate import priced_with
     from ...planning.search import search_layouts
@@ -58,7 +61,8 @@ def search_plans(
     _check_files(whole_file, plot_file, json_file)
     costs, top = chosen.settings(), asked.top or 0
     request = replace(asked, top=None if whole_file else top, on_best=_BestSoFar())
-    found = search_layouts(job, cluster, request, costs=costs, **read.arguments())
+    is_free = None if occupied is None else occupied.is_free
+    found = search_layouts(job, cluster, request, is_free=is_free, costs=costs, **read.arguments())
     plan = found.plan
     if json_file == "-":
         output.write_json(json_file, plan.model_dump(mode="json", exclude_none=True))
@@ -73,6 +77,8 @@ def search_plans(
         files.write_text(plot_file, layouts_svg(found))
     _show(found, top, json_file)
     output.console(json_file).print(f"{priced_with(costs.of_layouts)}; {UNKEPT}", markup=False, soft_wrap=True)
+    if occupied is not None:
+        occupied.show(output.console(json_file), json_file)
     output.print_written(output.console(json_file), json_file, whole_file, plot_file)
 
 

@@ -72,10 +72,10 @@ class Pricer(StepPricer):
     _chunks: dict[object, _Chunk] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
-    def of(cls, cluster: Cluster, costs: CostSettings) -> Self:
+    def of(cls, cluster: Cluster, costs: CostSettings, wires: GroupNetwork | None = None) -> Self:
         """See `StepPricer.of`."""
         kernels = kernel_model(cluster.device_types[0], costs.kernels, costs.software)
-        return replace(super().of(cluster, costs), kernels=kernels)
+        return replace(super().of(cluster, costs, wires), kernels=kernels)
 
     @cached_property
     def model(self) -> KernelModel:

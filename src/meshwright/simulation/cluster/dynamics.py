@@ -33,6 +33,7 @@ __all__ = [
     "Rule",
     "decide",
     "drain",
+    "hold",
     "new_episodes",
     "resume",
     "start",
@@ -60,6 +61,18 @@ def start(problem, episodes, e):  # type: ignore[no-untyped-def]
     episodes.fixed_block[e] = -1
     if problem.interruptions.is_on:
         interruptions.draw_interruptions(problem, episodes, e)
+    find_candidates(problem, episodes, e)
+
+
+@njit
+def hold(problem, episodes, e, free_at_s):  # type: ignore[no-untyped-def]
+    """Let others hold devices of episode ``e`` until they become free, ``(n,)``, and show its current job on what is left."""
+    episodes.free_at_s[e] = free_at_s
+    for block in range(episodes.block_free_at_s.shape[1]):
+        latest_s = 0.0
+        for i in range(problem.start[block], problem.start[block + 1]):
+            latest_s = max(latest_s, free_at_s[problem.devices[i]])
+        episodes.block_free_at_s[e, block] = latest_s
     find_candidates(problem, episodes, e)
 
 

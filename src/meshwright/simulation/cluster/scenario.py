@@ -166,6 +166,11 @@ class Scenario:
         dynamics.start(self.problem, episodes, e)
         self.resolve_placements(episodes, e)
 
+    def hold(self, episodes: Episodes, e: int, free_at_s: NDArray[np.float64]) -> None:
+        """Let others hold devices until they become free, ``(n,)``, and show the current job of episode ``e`` on what is left."""
+        dynamics.hold(self.problem, episodes, e, free_at_s)
+        self.resolve_placements(episodes, e)
+
     def decide(self, episodes: Episodes, e: int, candidate: int) -> bool:
         """Carry out a candidate for the current job and go to the next decision; whether the job was accepted."""
         accepted = bool(dynamics.decide(self.problem, episodes, e, candidate))

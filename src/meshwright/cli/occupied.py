@@ -1,0 +1,75 @@
+"""``--state FILE``: the devices that a new job can have, of a cluster that others use too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from . import output
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from rich.console import Console
+
+    from ..live.state import ClusterState, HeldDevices
+
+StateFile = Annotated[
+    Path | None,
+    typer.Option("--state", metavar="FILE", help="Who holds which devices, as `meshwright state` keeps it; by default nobody."),
+]
+
+
+class Occupied(NamedTuple):
+    """A state on a cluster.
+
+    Attributes:
+        file: of it.
+        state: of it.
+        taken: on the cluster's devices.
+    """
+
+    file: Path
+    state: ClusterState
+    taken: HeldDevices
+
+    @property
+    def is_free(self) -> NDArray[np.bool_]:
+        """Whether each device can be given to a new job, ``(n,)``."""
+        return self.taken.is_free
+
+    @property
+    def free_at_s(self) -> NDArray[np.float64]:
+        """When each device becomes free, ``(n,)``."""
+        return self.taken.free_at_s(self.state)
+
+    def show(self, out: Console, json_file: str | None) -> None:
+        """Print how much was free, what of the state did not fit, and how the plan's devices are taken."""
+        free = int(self.is_free.sum())
+        told = [f"{self.file.name}: {free} of {len(self.is_free)} devices are free", *self.taken.remarks]
+        if json_file not in (None, "-"):
+            told.append(f"to hold its devices: meshwright state add {json_file} --state {self.file}")
+        output.print_remarks(out, told)
+
+
+def read_state(file: Path | None, cluster: str) -> Occupied | None:
+    """The state of a cluster; None without the option.
+
+    Raises:
+        InputFileError: the file is missing, or of another kind.
+        MeshwrightError: the state is wrong, or not of this cluster.
+    """
+    if file is None:
+        return None
+    from ..clusters import load_cluster
+    from ..errors import InputFileError
+    from ..live.keeping import kept_state
+    from ..live.state import occupancy
+
+    kept = kept_state(file)
+    if not file.exists():
+        raise InputFileError("no such file; `meshwright state` makes one", field="--state", value=str(file))
+    state = kept.read()
+    return Occupied(file, state, occupancy(state, load_cluster(cluster), file=file))

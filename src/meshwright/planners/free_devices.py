@@ -1,0 +1,101 @@
+"""Where a job can go now: free devices of a cluster that others use too, as close together as they are to be had."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..clusters.cluster import Cluster
+from ..costs.collectives.groups import Fabric
+from ..costs.process_groups.group_network import GroupNetwork, HostNetwork, PlacedNetwork, group_network
+from ..costs.settings import CostSettings
+from .menu.placement_classes import PlacementClass, PlacementClasses
+
+
+@dataclass(frozen=True, eq=False)
+class Site:
+    """Devices for a job, and what messages cost among them.
+
+    Attributes:
+        devices: in the order in which ranks stand on them, host by host, ``(d,)``.
+        devices_per_host: of the job, on each of its hosts.
+        wires: prices messages among them. On a Clos network with measured collectives, where the job's hosts below its leaf
+            switches are not equally many, it counts as many below each as the largest power of two that every leaf has.
+    """
+
+    devices: NDArray[np.int64]
+    devices_per_host: int
+    wires: GroupNetwork
+
+
+def find_site(cluster: Cluster, costs: CostSettings, is_free: NDArray[np.bool_], count: int) -> Site | None:
+    """Free devices for a job: on the fewest hosts, then below the fewest leaf switches, then where they leave the least over.
+
+    Args:
+        cluster: of devices of one type.
+        costs: choices of the cost model.
+        is_free: whether each device may be taken, ``(n,)``.
+        count: devices that are wanted, equally many on each host.
+
+    Returns:
+        None where there are not so many.
+    """
+    free = np.bincount(cluster.device_host, weights=is_free, minlength=cluster.num_hosts).astype(np.int64)
+    classes = PlacementClasses(cluster, costs)
+    for part in (part for part in range(min(count, int(free.max())), 0, -1) if count % part == 0):
+        groups = _hosts(classes, free, part, count // part)
+        if groups is None:
+            continue
+        devices = np.concatenate([_devices(cluster, is_free, host, part) for group in groups for host in group])
+        return Site(devices, part, _wires(classes, devices, part, [len(group) for group in groups]))
+    return None
+
+
+def most_free(cluster: Cluster, is_free: NDArray[np.bool_]) -> int:
+    """The most devices that a job can have: all of the wholly free hosts, or what is free of one host; 0 where nothing is."""
+    sizes = np.bincount(cluster.device_host, minlength=cluster.num_hosts)
+    free = np.bincount(cluster.device_host, weights=is_free, minlength=cluster.num_hosts).astype(np.int64)
+    return max(int(sizes[free == sizes].sum()), int(free.max()))
+
+
+def _hosts(classes: PlacementClasses, free: NDArray[np.int64], part: int, wanted: int) -> list[NDArray[np.int64]] | None:
+    """Hosts with so many free devices, below each leaf switch that is used those to take; None where there are too few."""
+    has_room = free >= part
+    room = np.bincount(classes.host_group[has_room], minlength=len(classes.group_site))
+    of_site = np.bincount(classes.group_site, weights=room).astype(np.int64)
+    if of_site.sum() < wanted:
+        return None
+    fitting = np.flatnonzero(of_site >= wanted)
+    if len(fitting):  # one site will do: that which is left with the least
+        room = np.where(classes.group_site == fitting[np.argmin(of_site[fitting])], room, 0)
+    found, left = [], wanted
+    while left:
+        enough = np.flatnonzero(room >= left)
+        group = int(enough[np.argmin(room[enough])]) if len(enough) else int(np.argmax(room))
+        taken = min(left, int(room[group]))
+        hosts = np.flatnonzero(has_room & (classes.host_group == group))
+        found.append(np.sort(hosts[np.argsort(free[hosts], kind="stable")[:taken]]))  # part-used hosts before whole ones
+        room[group], left = 0, left - taken
+    return found
+
+
+def _devices(cluster: Cluster, is_free: NDArray[np.bool_], host: int, part: int) -> NDArray[np.int64]:
+    """The first free devices of a host."""
+    found: NDArray[np.int64] = np.flatnonzero(is_free & (cluster.device_host == host))[:part]
+    return found
+
+
+def _wires(classes: PlacementClasses, devices: NDArray[np.int64], part: int, of_groups: list[int]) -> GroupNetwork:
+    """What prices messages; as on the empty cluster where the devices are its first ones."""
+    cluster, costs = classes.cluster, classes.costs
+    whole = group_network(cluster, costs)
+    if (devices == np.arange(len(devices))).all() and part == min(len(devices), cluster.num_devices // cluster.num_hosts):
+        return whole
+    if isinstance(whole, HostNetwork):
+        most = min(of_groups) if len(of_groups) > 1 else max(of_groups[0], 1)
+        spread = 1 << (most.bit_length() - 1 if len(of_groups) > 1 else (most - 1).bit_length())
+        return classes.wires(PlacementClass(0, part, spread), len(devices))
+    fabric = whole.fabric if isinstance(whole, PlacedNetwork) else Fabric.of(cluster, costs)
+    return PlacedNetwork(fabric, devices)

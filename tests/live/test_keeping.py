@@ -1,0 +1,249 @@
+"""A kept state: a ledger and a plain file do the same, nothing is lost or half there, and no device is promised twice."""
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meshwright.clusters.cluster import Cluster
+from meshwright.errors import InputFileError, MeshwrightError, StateError
+from meshwright.live import ledger as ledgers
+from meshwright.live.changes import JobAdded, Listed, changed, drained, drift, resumed
+from meshwright.live.keeping import kept_state
+from meshwright.live.ledger import Ledger, file_system
+from meshwright.live.state import ClusterState, HeldJob, HostState, occupancy
+
+from ..draws import FACTOR, draws
+from .live_samples import CLUSTER, changes, listings
+
+THREE = Cluster.from_data(yaml.safe_load(CLUSTER))
+
+
+def added(name, **devices):
+    return JobAdded(job=HeldJob(id=name, devices=devices, source="plan"))
+
+
+def applied(kept, change):
+    """Whether a change was taken."""
+    try:
+        kept.apply(lambda before: change)
+    except StateError:
+        return False
+    return True
+
+
+@given(made=st.lists(changes, max_size=12))
+@draws(12)
+def test_a_ledger_a_file_and_the_fold_agree_and_no_device_is_held_twice(made, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("kept")
+    ledger, file, folded = kept_state(folder / "s.db"), kept_state(folder / "s.json"), ClusterState()
+    for change in made:
+        try:
+            folded, was_taken = changed(folded, change), True
+        except StateError:
+            was_taken = False
+        assert applied(ledger, change) == applied(file, change) == was_taken
+        occupancy(folded, THREE)  # refuses two jobs on one device
+    assert ledger.read() == file.read() == folded
+
+
+def test_a_snapshot_is_only_a_cache_and_an_unchanged_state_is_no_change(tmp_path, monkeypatch):
+    monkeypatch.setattr(ledgers, "SNAPSHOT_EVERY", 4)
+    kept = kept_state(tmp_path / "s.db")
+    for number in range(11):
+        assert applied(kept, added(f"j{number}", **{f"h{number}": (0,)}))
+    with_snapshot = kept.read()
+    database = sqlite3.connect(tmp_path / "s.db")
+    assert database.execute("SELECT count(*) FROM snapshot").fetchone() == (1,)
+    with database:
+        database.execute("DELETE FROM snapshot")
+    database.close()
+    assert kept.read() == with_snapshot
+    number = len(kept.events())
+    listing = ClusterState(source="slurm", hosts={"a": HostState()})
+    assert [applied(kept, Listed(listing=listing)) for _ in range(3)] == [True] * 3
+    assert len(kept.events()) == number + 1
+
+
+@given(made=st.lists(changes, max_size=8), listing=listings())
+@draws(20)
+def test_after_a_full_listing_nothing_that_was_lost_or_repeated_before_matters(made, listing):
+    state = ClusterState()
+    for change in made:
+        try:
+            state = changed(state, change)
+        except StateError:
+            continue
+    after = changed(state, Listed(listing=listing))
+    assert after.hosts == listing.hosts
+    assert [job for job in after.jobs if job.source != "plan"] == list(listing.jobs)
+    assert changed(after, Listed(listing=listing)) == after
+    assert drift(after, listing) == []
+    held = occupancy(after, THREE).holder  # what was planned stays only where nobody runs
+    assert (held >= -1).all()
+
+
+def test_the_listing_wins_and_both_sides_are_told():
+    before = ClusterState(
+        source="slurm",
+        hosts={"a": HostState(), "b": HostState(), "c": HostState()},
+        jobs=(
+            HeldJob(id="p", devices={"a": (0, 1)}, source="plan"),
+            HeldJob(id="q", devices={"b": (0,)}, source="plan"),
+            HeldJob(id="r", devices={"c": (3,)}, source="plan"),
+            HeldJob(id="7", devices={"c": (0,)}, source="slurm"),
+        ),
+    )
+    listing = ClusterState(
+        source="slurm",
+        hosts={"a": HostState(), "b": HostState(condition="drained", reason="memory")},
+        jobs=(
+            HeldJob(id="8", devices={"a": (2, 3)}, source="slurm", decision="p"),
+            HeldJob(id="9", devices={"b": (0, 1)}, source="slurm"),
+            HeldJob(id="7", devices={"c": (1,)}, source="slurm"),
+        ),
+    )
+    after = changed(before, Listed(listing=listing))
+    assert [job.id for job in after.jobs] == ["8", "9", "7", "r"]
+    assert drift(before, listing) == [
+        "8 runs on a/2-3, planned as p was a/0-1",
+        "9 runs on devices of the plan q, which is dropped: b/0",
+        "7 runs on c/1, was on c/0",
+        "b is drained, was up: memory",
+        "c is listed no more, was up",
+    ]
+
+
+def test_a_drained_host_refuses_and_takes_jobs_again(tmp_path):
+    kept = kept_state(tmp_path / "s.db")
+    kept.apply(lambda before: drained("a", "a fan"))
+    with pytest.raises(StateError, match=r"a is drained \(a fan\) and takes no jobs"):
+        kept.apply(lambda before: added("j", a=(0,)))
+    kept.apply(lambda before: resumed("a"))
+    assert applied(kept, added("j", a=(0,)))
+
+
+ADDS = """
+import sys
+from meshwright.live.changes import JobAdded
+from meshwright.live.keeping import kept_state
+from meshwright.live.state import HeldJob
+kept = kept_state(sys.argv[1])
+for number in range(int(sys.argv[2]), int(sys.argv[3])):
+    job = HeldJob(id=f"{sys.argv[4]}{number}", devices={f"h{number}": (0,)}, source="plan")
+    try:
+        kept.apply(lambda before: JobAdded(job=job))
+        print(number, flush=True)
+    except Exception as error:
+        print("refused", error, flush=True)
+"""
+
+
+LITTLE_ROOM = """
+import resource, signal
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+"""
+
+
+def adding(path, *arguments, **others):
+    return subprocess.Popen(
+        [sys.executable, "-c", ADDS, str(path), *map(str, arguments)], stdout=subprocess.PIPE, text=True, **others
+    )
+
+
+def test_what_was_acknowledged_is_there_after_a_kill(tmp_path):
+    """Killed after a drawn number of acknowledgements; at most one more may be there, and that one whole."""
+    path, begin = tmp_path / "s.db", 0
+    rng = np.random.default_rng(5)
+    for _ in range(round(2 * FACTOR)):
+        process = adding(path, begin, begin + 500, "j")
+        wanted = int(rng.integers(1, 40))
+        acknowledged = [int(process.stdout.readline()) for _ in range(wanted)]
+        os.kill(process.pid, signal.SIGKILL)
+        acknowledged += [int(line) for line in process.communicate()[0].splitlines()]
+        there = [int(job.id[1:]) for job in kept_state(path).read().jobs]
+        assert there == sorted(there)
+        assert there[-1] in (acknowledged[-1], acknowledged[-1] + 1)
+        assert there == list(range(there[-1] + 1))
+        begin = there[-1] + 1
+    assert applied(kept_state(path), added("after", a=(0,)))
+
+
+@pytest.mark.parametrize("ending", ["db", "json"])
+def test_of_two_processes_that_want_one_device_one_gets_it(tmp_path, ending):
+    path = tmp_path / f"s.{ending}"
+    both = [adding(path, 0, 15, name) for name in "xy"]
+    said = [process.communicate()[0].splitlines() for process in both]
+    got = [[int(line) for line in lines if line.isdigit()] for lines in said]
+    assert sorted(got[0] + got[1]) == list(range(15))
+    assert all("holds h" in line for lines in said for line in lines if not line.isdigit())
+    assert len(kept_state(path).read().jobs) == 15
+
+
+def test_a_full_disk_changes_nothing(tmp_path):
+    path = tmp_path / "s.db"
+    assert applied(kept_state(path), added("first", a=(0,)))
+    code = LITTLE_ROOM + ADDS
+    process = subprocess.run([sys.executable, "-c", code, path, "0", "60", "j"], capture_output=True, text=True, check=False)
+    lines = process.stdout.splitlines()
+    assert any(line.startswith("refused") for line in lines), process.stderr
+    assert [job.id for job in kept_state(path).read().jobs] == ["first", *(f"j{line}" for line in lines if line.isdigit())]
+    assert applied(kept_state(path), added("last", c=(0,)))
+
+
+@pytest.mark.parametrize(
+    ("made", "told"),
+    [
+        (b"no database at all, but long enough to be read as one" * 4, "is no ledger"),
+        (b"", "is a database, but no ledger of meshwright"),
+        ("CREATE TABLE t (x)", "is a database, but no ledger of meshwright"),
+        (f"PRAGMA application_id = {ledgers.APPLICATION_ID}; PRAGMA user_version = 9", "of version 9; version 1 is known"),
+    ],
+)
+def test_other_databases_are_refused_in_a_line(tmp_path, made, told):
+    path = tmp_path / "s.db"
+    if isinstance(made, bytes):
+        path.write_bytes(made)
+    else:
+        database = sqlite3.connect(path)
+        database.executescript(made)
+        database.close()
+    before = path.read_bytes()
+    with pytest.raises(InputFileError, match=told):
+        kept_state(path).read()
+    assert path.read_bytes() == before
+
+
+def test_a_damaged_change_and_names_of_no_state_are_told(tmp_path):
+    kept = kept_state(tmp_path / "s.db")
+    assert applied(kept, added("j", a=(0,)))
+    database = sqlite3.connect(tmp_path / "s.db")
+    with database:
+        database.execute("UPDATE change SET body = '{'")
+    database.close()
+    with pytest.raises(InputFileError, match="a change in it cannot be read"):
+        kept.read()
+    for name in ("s", "s.csv"):
+        with pytest.raises(InputFileError, match=r"which ends in \.db"):
+            kept_state(tmp_path / name)
+    with pytest.raises(MeshwrightError, match="no such folder"):
+        applied(kept_state(tmp_path / "absent" / "s.db"), added("j", a=(0,)))
+
+
+def test_ledgers_do_not_trust_network_file_systems(tmp_path, monkeypatch):
+    mounts = tmp_path / "mounts"
+    mounts.write_text(f"/dev/sda / ext4 rw 0 0\nserver:/home {tmp_path} nfs4 rw 0 0\n")
+    assert file_system(tmp_path, str(mounts)) == "nfs4"
+    assert file_system(tmp_path.parent, str(mounts)) == "ext4"
+    assert file_system(tmp_path, str(tmp_path / "absent")) is None
+    monkeypatch.setattr(ledgers, "file_system", lambda folder: "nfs4")
+    with pytest.raises(InputFileError, match=r"a network file system \(nfs4\)"):
+        Ledger(tmp_path / "s.db")

@@ -1,0 +1,101 @@
+"""A state on a cluster: who holds what, worked by hand; and what contradicts itself or the cluster."""
+
+import numpy as np
+import pytest
+import yaml
+from hypothesis import given
+
+from meshwright.clusters.cluster import Cluster
+from meshwright.errors import ConfigError, StateError
+from meshwright.live.changes import places
+from meshwright.live.state import ClusterState, HeldJob, HostState, held_by_plan, load_state, occupancy, to_data
+from meshwright.planning.plan import plan
+
+from ..draws import draws
+from .live_samples import CLUSTER, listings
+
+THREE = Cluster.from_data(yaml.safe_load(CLUSTER))
+
+
+def state(*jobs, **others):
+    return ClusterState(jobs=tuple(HeldJob(**job) for job in jobs), **others)
+
+
+def test_devices_worked_by_hand():
+    found = state({"id": "x", "devices": {"a": (1, 2), "b": (0,)}, "ends_in_s": 60}, {"id": "y", "devices": {"c": (3,)}})
+    taken = occupancy(found, THREE)
+    assert taken.holder.tolist() == [-1, 0, 0, -1, 0, -1, -1, -1, -1, -1, -1, 1]
+    assert taken.free_at_s(found).tolist() == [0, 60, 60, 0, 60, 0, 0, 0, 0, 0, 0, np.inf]
+    assert taken.remarks == ()
+
+
+def test_whole_hosts_hold_all_their_devices_and_a_job_past_its_limit_is_not_free():
+    found = state({"id": "x", "devices": {"b": (2,)}, "whole_hosts": True, "ends_in_s": 0})
+    taken = occupancy(found, THREE)
+    assert taken.holder.tolist() == [-1] * 4 + [0] * 4 + [-1] * 4
+    assert np.isinf(taken.free_at_s(found)[4:8]).all()
+
+
+@pytest.mark.parametrize("condition", ["drained", "down"])
+def test_closed_hosts_and_such_as_are_not_listed_take_no_jobs(condition):
+    found = state(source="slurm", hosts={"a": HostState(), "b": HostState(condition=condition)})
+    taken = occupancy(found, THREE)
+    assert taken.is_free.tolist() == [True] * 4 + [False] * 8
+    assert taken.remarks == ("c of three is not listed by slurm: taken as down",)
+
+
+def test_what_nobody_listed_is_up_and_hosts_of_others_are_left_out():
+    found = state({"id": "x", "devices": {"a": (0,), "z": (9,)}}, hosts={"b": HostState(condition="drained")})
+    taken = occupancy(found, THREE)
+    assert taken.is_free.tolist() == [False] + [True] * 3 + [False] * 4 + [True] * 4
+    assert taken.remarks == ("z is not in three: left out, with what runs there",)
+
+
+@pytest.mark.parametrize(
+    ("found", "told"),
+    [
+        (state({"id": "x", "devices": {"z": (0,)}}), "its hosts are called as a: give them these names under host_names"),
+        (state({"id": "x", "devices": {"a": (4,)}}), "jobs.0.devices.a: the host has devices 0..3 (got 4)"),
+        (state({"id": "x", "devices": {"a": (1,)}}, {"id": "y", "devices": {"a": (0, 1)}}), "x and y hold one device of a"),
+        (state({"id": "x", "devices": {"a": (1,)}}, {"id": "x", "devices": {"b": (1,)}}), "the id stands twice"),
+        (state(hosts={"a": HostState(num_devices=8)}), "the host has 8 devices, in three it has 4"),
+    ],
+)
+def test_contradictions_are_told(found, told):
+    with pytest.raises(StateError) as raised:
+        occupancy(found, THREE, file="now.json")
+    assert told in str(raised.value)
+    assert str(raised.value).startswith("now.json: ")
+
+
+@given(listing=listings())
+@draws(15)
+def test_devices_are_held_free_or_closed_and_what_is_saved_is_read_again(listing, tmp_path_factory):
+    taken = occupancy(listing, THREE)
+    assert (taken.is_free == ((taken.holder < 0) & taken.is_up)).all()
+    for number, job in enumerate(listing.jobs):
+        held = sum(4 if job.whole_hosts else len(local) for local in job.devices.values())
+        assert (taken.holder == number).sum() == held
+    assert ClusterState.model_validate(to_data(listing)) == listing
+
+
+def test_a_plan_holds_the_devices_of_its_ranks(tmp_path):
+    (tmp_path / "three.yaml").write_text(CLUSTER)
+    made = plan("zoo:alexnet", str(tmp_path / "three.yaml"), policy_spec="fixed-4").plan
+    job = held_by_plan(made, "mine", whole_hosts=False)
+    assert job.devices == {"a": (0, 1, 2, 3)}
+    assert (job.id, job.source) == ("mine", "plan")
+    with pytest.raises(ConfigError):
+        held_by_plan(made, "")
+
+
+def test_a_file_of_another_kind_is_told(tmp_path):
+    file = tmp_path / "c.yaml"
+    file.write_text(CLUSTER)
+    with pytest.raises(ConfigError, match="is a cluster, which `--cluster` takes"):
+        load_state(file)
+
+
+def test_devices_in_words():
+    assert places({"b": (0, 1, 2, 5), "a": (7,)}) == "a/7, b/0-2+5"
+    assert places(dict.fromkeys("vwxyz", (0,))) == "v/0, w/0, x/0, y/0 and on 1 more hosts"
