@@ -2,7 +2,8 @@
 
 A line reads ``meshwright-rank[rank=3 world=8 host=gpu-07 local_rank=1 visible=3,2,1,0]``. The brackets tell where it
 ends, so it is found behind the prefixes of ``srun --label``, ``mpirun --tag-output``, torchrun, Ray and kubectl, next to
-another rank's line, and a torn one is known as torn. ``visible`` is CUDA_VISIBLE_DEVICES as the rank got it; keys that
+another rank's line, and a torn one is known as torn. ``visible`` is CUDA_VISIBLE_DEVICES as the rank got it, or where a
+scheduler renumbers the devices that it gives, MESHWRIGHT_DEVICES, their numbers on the host; keys that
 the rank does not know are absent. ``pp``, ``dp``, ``cp``, ``ep`` and ``tp`` are its coordinates, for programs that know
 them.
 
@@ -31,7 +32,7 @@ _PROGRAM = (
     'host = first("MESHWRIGHT_HOST", "SLURMD_NODENAME") or socket.gethostname()',
     'local = first("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID")',
     'said = [("rank", rank), ("world", world), ("host", host), ("local_rank", local)]',
-    'said += [("visible", e.get("CUDA_VISIBLE_DEVICES"))]',
+    'said += [("visible", first("MESHWRIGHT_DEVICES", "CUDA_VISIBLE_DEVICES"))]',
     'said += [(a, e.get("MESHWRIGHT_" + a.upper())) for a in ("pp", "dp", "cp", "ep", "tp")]',
     # The text of this program may stand in a log too, so it does not hold the line's own beginning.
     'line = "meshwright-" + "rank[" + " ".join(k + "=" + v for k, v in said if v is not None) + "]"',

@@ -14,7 +14,15 @@ MAX_ARGUMENT_BYTES = 131_071
 
 
 def rank_task(
-    plan: PlacementPlan, options: ExportOptions, scheduler: str, *, rank: str, world: str, local: str, host: str | None = None
+    plan: PlacementPlan,
+    options: ExportOptions,
+    scheduler: str,
+    *,
+    rank: str,
+    world: str,
+    local: str,
+    host: str | None = None,
+    granted: str | None = None,
 ) -> str:
     """A script for ``bash -c`` that every rank runs alike.
 
@@ -29,6 +37,9 @@ def rank_task(
         world: the same for the number of ranks.
         local: the same for the number of the rank among those of its host.
         host: the same for the host's name; where the launcher tells it, a rank that finds itself elsewhere fails.
+        granted: the same for the devices of the host that the job was given, as the host's driver counts, where others may hold
+            the rest. Then CUDA_VISIBLE_DEVICES, which the launcher has set for the same devices, is only put into the plan's
+            order; too few devices are refused, and others than planned are told of and used.
 
     Raises:
         ExportError: a host name that is none, or the map is too long for one argument.
@@ -52,7 +63,7 @@ while read -r last host devices; do
   if [ "${rank}" -le "$last" ]; then break; fi
 done <<\\END_OF_MAP
 {table}
-END_OF_MAP{check}
+END_OF_MAP{check}{"" if granted is None else _given(rank, local, granted)}
 export RANK="${rank}" WORLD_SIZE="${world}" LOCAL_RANK="${local}"
 export CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES="$devices"
 exec {shlex.join(options.rank_words)}
@@ -60,3 +71,30 @@ exec {shlex.join(options.rank_words)}
     if len(task.encode()) > MAX_ARGUMENT_BYTES:
         raise ExportError(f"the rank map of {plan.num_ranks} ranks is too long for one {scheduler} command", field="ranks")
     return task
+
+
+def _given(rank: str, local: str, granted: str) -> str:
+    """Put the devices that were given into the order of those that were planned."""
+    return f"""
+IFS=, read -ra wanted <<<"$devices"
+IFS=, read -ra given <<<"${{{granted}:-}}"
+IFS=, read -ra visible <<<"${{CUDA_VISIBLE_DEVICES:-}}"
+if [ "${{#given[@]}}" -ne "${{#wanted[@]}}" ] || [ "${{#visible[@]}}" -ne "${{#wanted[@]}}" ]; then
+  echo "rank ${rank} on $host: ${{#given[@]}} devices were given, ${{#wanted[@]}} are planned" >&2
+  exit 1
+fi
+order=()
+for device in "${{wanted[@]}}"; do
+  for i in "${{!given[@]}}"; do
+    if [ "${{given[i]}}" = "$device" ]; then order+=("$i"); fi
+  done
+done
+if [ "${{#order[@]}}" -ne "${{#wanted[@]}}" ]; then
+  if [ "${local}" -eq 0 ]; then echo "$host: devices ${{{granted}}} were given, planned were $devices" >&2; fi
+  order=("${{!given[@]}}")
+fi
+devices="" MESHWRIGHT_DEVICES=""
+for i in "${{order[@]}}"; do
+  devices+="${{devices:+,}}${{visible[i]}}" MESHWRIGHT_DEVICES+="${{MESHWRIGHT_DEVICES:+,}}${{given[i]}}"
+done
+export MESHWRIGHT_DEVICES"""

@@ -50,6 +50,10 @@ class ExportOptions(settings.Settings):
     topology_conf: bool = Field(
         default=False, strict=True, description="also write the switches of the plan's cluster as topology.conf (slurm)"
     )
+    sharing: Literal["hosts", "devices"] = Field(
+        default="hosts",
+        description="what is asked for (slurm): hosts whole, so that nobody else is on them, or the plan's devices alone",
+    )
     kubernetes: Literal["jobset", "trainjob", "volcano", "kueue", "all"] = Field(
         default="jobset",
         description="what to write (kubernetes); all leaves out, with the reason, what cannot express the plan",

@@ -101,6 +101,47 @@ def test_the_port_is_the_one_that_was_chosen(running_example, tmp_path):
     assert {line.split()[-1] for line in ran.stdout.splitlines()} == {"gpu-07:31337"}
 
 
+PART = {"sharing": "devices", "command": SHOW}
+
+
+@pytest.mark.parametrize(
+    ("given", "visible", "seen"),
+    [
+        ("0,1,2,3", "0,1,2,3", ("3,2,1,0", "0,1,2,3")),  # the plan's order on gpu-07 is 3, 2, 1, 0
+        ("0,1,2,3", "4,5,6,7", ("7,6,5,4", "4,5,6,7")),  # as they are called where cgroups hide others
+        ("0,2,5,7", "0,1,2,3", ("0,1,2,3", "0,1,2,3")),
+    ],
+)
+def test_devices_that_were_given_are_put_into_the_order_of_the_plan(running_example, tmp_path, given, visible, seen):
+    script = export(running_example, "slurm", PART)["job.sbatch"]
+    assert "#SBATCH --gpus-per-node=4\n#\n" in script
+    assert "#SBATCH --exclusive" not in script
+    ran = _submit(script, tmp_path, tasks=8, SLURM_STEP_GPUS=given, CUDA_VISIBLE_DEVICES=visible)
+    assert ran.returncode == 0, ran.stderr
+    assert [line.split()[4] for line in ran.stdout.splitlines()] == [seen[0]] * 4 + [seen[1]] * 4
+    others = [
+        "gpu-07: devices 0,2,5,7 were given, planned were 3,2,1,0",
+        "gpu-03: devices 0,2,5,7 were given, planned were 0,1,2,3",
+    ]
+    assert ran.stderr.splitlines() == (others if given == "0,2,5,7" else [])
+    assert {line.split()[-1] for line in ran.stdout.splitlines()} == {"gpu-07:29507"}  # its number is 7
+
+
+@pytest.mark.parametrize("given", [{}, {"SLURM_STEP_GPUS": "0,1", "CUDA_VISIBLE_DEVICES": "0,1"}, {"SLURM_STEP_GPUS": "0,1,2,3"}])
+def test_a_job_that_was_given_fewer_devices_ends(running_example, tmp_path, given):
+    ran = _submit(export(running_example, "slurm", PART)["job.sbatch"], tmp_path, tasks=8, **given)
+    assert ran.returncode == 1
+    assert ran.stdout == ""
+    assert "devices were given, 4 are planned" in ran.stderr
+
+
+def test_of_a_host_only_the_devices_of_the_plan_are_asked_for(make_plan):
+    plan = make_plan(["a", "b"], [5, 1])
+    assert "#SBATCH --gpus-per-node=1\n" in export(plan, "slurm", {"sharing": "devices"})["job.sbatch"]
+    high = export(plan, "slurm", {"sharing": "devices", "master_port": 65_535})["job.sbatch"]
+    assert "MASTER_PORT=$((65535 + SLURM_JOB_ID % 1))" in high
+
+
 def test_without_its_hostfile_the_job_starts_nothing(running_example, tmp_path):
     (tmp_path / "hosts.7").mkdir()  # in the hostfile's place
     ran = _submit(export(running_example, "slurm", {"command": SHOW})["job.sbatch"], tmp_path, tasks=8)

@@ -21,6 +21,11 @@ TOPOLOGY_FILE = "topology.conf"
 
 _VARIABLES = {"rank": "SLURM_PROCID", "world": "SLURM_NTASKS", "local": "SLURM_LOCALID", "host": "SLURMD_NODENAME"}
 
+PORTS = 5000
+"""Over so many ports the rendezvous of jobs that share hosts are spread."""
+
+_EXCLUSIVE = "#SBATCH --exclusive\n"
+
 _NOT_GUARANTEED = (
     "GPU numbering: CUDA_VISIBLE_DEVICES names devices by PCI order; where cgroups hide some of a host's GPUs the numbers "
     "mean something else.",
@@ -28,6 +33,14 @@ _NOT_GUARANTEED = (
     "Start: the job waits until all hosts are free together; --exclusive keeps other jobs away, not their traffic.",
     "Topology plugins: topology, CR_LLN and CR_Pack_Nodes settings cannot be combined with an arbitrary allocation; here only "
     "the step is arbitrary.",
+)
+
+_NOT_GUARANTEED_IN_PART = (
+    "Devices: Slurm itself picks which GPUs of a host the job gets; where they are others than planned the job runs on them and "
+    "says so.",
+    _NOT_GUARANTEED[1],
+    "Start: the job waits until the devices are free on all hosts together; others may run on the rest of its hosts.",
+    _NOT_GUARANTEED[3],
 )
 
 
@@ -40,7 +53,13 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
     """
     per_host = ranks_per_host(plan, "Slurm")
     name = options.job_name(plan)
-    task = rank_task(plan, options, "srun", **_VARIABLES)
+    is_whole = options.sharing == "hosts"
+    task = rank_task(plan, options, "srun", **_VARIABLES, granted=None if is_whole else "SLURM_STEP_GPUS")
+    devices = devices_to_request(plan) if is_whole else per_host
+    left_open = _NOT_GUARANTEED if is_whole else _NOT_GUARANTEED_IN_PART
+    # Two jobs may have their first ranks on one host.
+    ports = min(PORTS, 65_536 - options.master_port)
+    port = f"{options.master_port}" if is_whole else f"$(({options.master_port} + SLURM_JOB_ID % {ports}))"
     hostfile = "".join(f"{rank.host}\n" for rank in plan.ranks)
     text = f"""#!/bin/bash
 #SBATCH --job-name={name}
@@ -48,10 +67,9 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
 #SBATCH --nodelist={",".join(sorted(plan.host_order))}
 #SBATCH --ntasks={plan.num_ranks}
 #SBATCH --ntasks-per-node={per_host}
-#SBATCH --gpus-per-node={devices_to_request(plan)}
-#SBATCH --exclusive
-#
-{header(name, plan, "Slurm", _NOT_GUARANTEED)}
+#SBATCH --gpus-per-node={devices}
+{_EXCLUSIVE if is_whole else ""}#
+{header(name, plan, "Slurm", left_open)}
 set -euo pipefail
 
 # One line for each task, in rank order.
@@ -68,7 +86,7 @@ fi
 
 # Not the first of 'scontrol show hostnames': that list is sorted.
 MASTER_ADDR=$(head -n 1 "$SLURM_HOSTFILE")
-export MASTER_ADDR MASTER_PORT={options.master_port}
+export MASTER_ADDR MASTER_PORT={port}
 
 srun --distribution=arbitrary --ntasks={plan.num_ranks} --kill-on-bad-exit=1 bash -c {shlex.quote(task)}
 """
