@@ -27,6 +27,9 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("project")
 
+# The tests run in as many processes as there are cores: threads of one would wait for cores that the others hold.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # A program that is started in the background may have been told to ignore Ctrl-C, and so would all that it starts.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
