@@ -206,7 +206,6 @@ def test_whoever_reads_a_text_again_has_a_copy_of_its_own_and_errors_name_its_ow
     assert [yaml12.parse(text)[0]["a"] for text in many * 2] == [*range(2 * yaml12.NUM_KEPT)] * 2
 
 
-
 @given(data=plain)
 def test_json_is_yaml(data):
     assert yaml12.parse(json.dumps(data))[0] == data
