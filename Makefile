@@ -45,12 +45,12 @@ type: $(STAMP) ## Check types
 test: $(STAMP) ## Run the tests, all but the long ones and those that start real schedulers
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not scheduler and not slow" $(ARGS)
 
-laws: $(STAMP) ## The same laws at length: eight times the cases, and what takes long; half an hour
+laws: $(STAMP) ## The same laws at length: thirteen times the cases, and what takes long; half an hour
 	@MESHWRIGHT_DRAWS=8 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -o timeout=3000 -m "not scheduler" $(ARGS)
 
 test-schedulers: $(STAMP) ## Install and start real schedulers, launch what was exported, read the ranks back
 	@bash .ci/schedulers
-	@PYTHONPATH=$(CURDIR)/$(VENV)/launchers $(BIN)/python -m pytest -m scheduler tests/schedulers tests/export $(ARGS)
+	@PYTHONPATH=$(CURDIR)/$(VENV)/launchers $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m scheduler tests/schedulers tests/export $(ARGS)
 
 validate-network: $(STAMP) ## As root: hold the network model against gloo over shaped wires between namespaces
 	@$(BIN)/meshwright validate network $(ARGS)

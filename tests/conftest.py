@@ -18,13 +18,17 @@ from typing import Any
 import hypothesis
 import pytest
 
-from .draws import EVERYDAY, FACTOR
+from .draws import UNNAMED, num_cases
 
 # How long one example takes depends on what else the machine does, so no example has a deadline. Where CI is set, the
 # examples are the same in every run: a failure there is one of the change at hand.
-_cases = max(1, round(EVERYDAY * FACTOR))
-hypothesis.settings.register_profile("project", deadline=None, max_examples=_cases, derandomize=bool(os.environ.get("CI")))
+hypothesis.settings.register_profile(
+    "project", deadline=None, max_examples=num_cases(UNNAMED), derandomize=bool(os.environ.get("CI"))
+)
 hypothesis.settings.load_profile("project")
+
+# The tests run in as many processes as there are cores: threads of one would wait for cores that the others hold.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # A program that is started in the background may have been told to ignore Ctrl-C, and so would all that it starts.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
@@ -74,6 +78,7 @@ def _no_wait_for_the_disk() -> Iterator[None]:
 def pytest_collection_finish() -> None:
     """What is imported and collected stays to the end: the garbage collector need not look through it again and again."""
     gc.freeze()
+    gc.set_threshold(20_000, 20, 50)
 
 
 @pytest.hookimpl(wrapper=True)

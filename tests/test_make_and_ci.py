@@ -228,6 +228,15 @@ def test_what_the_package_tool_says_last_is_the_reason(bare_system):
     assert schedulers(bare_system)[1]["openmpi"] == "installing openmpi-bin wants root"
 
 
+def test_what_is_the_systems_needs_no_environment_and_the_rest_says_why_it_is_absent(bare_system):
+    tree, programs = bare_system
+    shutil.rmtree(tree / ".venv")
+    result = run(programs / "bash", ".ci/schedulers", "system", cwd=tree, PATH=str(programs))
+    assert (result.returncode, result.stderr) == (0, "")
+    assert [line.partition(":")[0] for line in result.stdout.splitlines()] == ["slurm", "openmpi"]
+    assert not (tree / ".venv").exists()
+
+
 def test_schedulers_that_are_there_are_not_installed_again(bare_system):
     tree, programs = bare_system
     for name in ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scontrol", "mpirun", "orted"):

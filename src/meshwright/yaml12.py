@@ -6,6 +6,7 @@ them as a text, eight, false and ninety). Digits may be grouped by ``_``.
 
 from __future__ import annotations
 
+import pickle
 import re
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,9 @@ MAX_DEPTH = 100
 MAX_PLACES = 10 * MAX_VALUES
 """Keys and indices of all places together; they are kept, so that errors can name lines."""
 
+NUM_KEPT, MOST_KEPT = 256, 100_000
+"""How many documents are kept parsed, of how many letters and of how many places: an evaluation reads some again and again."""
+
 Lines = dict[Location, int]
 """The line, from 1, of each place of a document."""
 
@@ -43,6 +47,22 @@ def parse(text: str, *, file: str | Path | None = None) -> tuple[Any, Lines]:
             in one mapping or is no scalar, an alias that contains itself, half of a surrogate pair, or more than
             `MAX_VALUES` values.
     """
+    if text not in _kept:
+        data, lines = _parse(text, file)
+        if len(text) > MOST_KEPT or len(lines) > MOST_KEPT:
+            return data, lines
+        if len(_kept) == NUM_KEPT:
+            _kept.clear()
+        _kept[text] = pickle.dumps((data, lines))
+    found: tuple[Any, Lines] = pickle.loads(_kept[text])  # noqa: S301 - made above
+    return found
+
+
+_kept: dict[str, bytes] = {}
+"""What the documents say that were read last, so that each reader gets a copy of its own."""
+
+
+def _parse(text: str, file: str | Path | None) -> tuple[Any, Lines]:
     try:
         node = yaml.compose(text, Loader=_Loader)
         if node is None:

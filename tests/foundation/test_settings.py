@@ -194,6 +194,18 @@ plain = st.recursive(
 )
 
 
+def test_whoever_reads_a_text_again_has_a_copy_of_its_own_and_errors_name_its_own_file():
+    first, lines = yaml12.parse("a: [1]\nb: 2\n")
+    first["a"].append(3)
+    lines.clear()
+    assert yaml12.parse("a: [1]\nb: 2\n") == ({"a": [1], "b": 2}, {(): 1, ("a",): 1, ("a", 0): 1, ("b",): 2})
+    for file in ("one.yaml", "other.yaml"):
+        with pytest.raises(ConfigError, match=rf"^{file}:2: a: the key stands twice"):
+            yaml12.parse("a: 1\na: 2\n", file=file)
+    many = [f"a: {n}" for n in range(2 * yaml12.NUM_KEPT)]
+    assert [yaml12.parse(text)[0]["a"] for text in many * 2] == [*range(2 * yaml12.NUM_KEPT)] * 2
+
+
 @given(data=plain)
 def test_json_is_yaml(data):
     assert yaml12.parse(json.dumps(data))[0] == data

@@ -1,7 +1,9 @@
 """Programs that a test starts and ends: exactly those, by their own handles."""
 
 import os
+import random
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -39,6 +41,22 @@ def wait_for(condition: Callable[[], bool], what: str, *, limit_s: float = 60.0,
     while not condition():
         assert time.monotonic() < end, f"{what} did not come within {limit_s:g} s. {told()}"
         time.sleep(0.1)
+
+
+OWN_PORTS = range(20_000, 32_768)
+"""Below the ports that Linux gives to connections by itself, above those of Ray's workers: nobody else takes one meanwhile."""
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of the loopback that nobody listens on, and that stay free until a program started later listens there."""
+    found: list[int] = []
+    for port in random.SystemRandom().sample(OWN_PORTS, len(OWN_PORTS)):
+        if len(found) == count:
+            break
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) != 0:
+                found.append(port)
+    return found
 
 
 class Daemons:

@@ -8,7 +8,7 @@ import subprocess
 from contextlib import suppress
 from pathlib import Path
 
-from .processes import Daemons, search_path, wait_for
+from .processes import Daemons, free_ports, search_path, wait_for
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scontrol", "sinfo", "scancel")
 DEVICES_PER_HOST = 4
@@ -78,7 +78,7 @@ class LoopbackSlurm:
     def _configure(self, topology_conf: str) -> None:
         machine = socket.gethostname().partition(".")[0]
         user = pwd.getpwuid(os.getuid()).pw_name
-        ports = _free_ports(1 + len(self.hosts))
+        ports = free_ports(1 + len(self.hosts))
         text = CONFIGURATION.format(machine=machine, user=user, folder=self.folder, port=ports[0])
         for host, port in zip(self.hosts, ports[1:], strict=True):
             text += NODE.format(host=host, machine=machine, port=port, devices=DEVICES_PER_HOST)
@@ -134,13 +134,3 @@ class LoopbackSlurm:
         with suppress(subprocess.TimeoutExpired):
             self.run("scancel", "--me")
         self.daemons.stop()
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    for free in sockets:
-        free.bind(("127.0.0.1", 0))
-    ports = [free.getsockname()[1] for free in sockets]
-    for free in sockets:
-        free.close()
-    return ports

@@ -227,7 +227,8 @@ class JobGraph:
             raise GraphError("the job needs a name", field="name")
         for field, texts in (("name", (self.name,)), ("op_names", self.op_names), ("op_kinds", self.op_kinds)):
             for text in texts:
-                if any("\ud800" <= letter <= "\udfff" for letter in text):  # bytes of a file name that are not UTF-8
+                # bytes of a file name that are not UTF-8
+                if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
                     raise GraphError("is not Unicode, so no file could hold it", field=field, value=text)
         if not isinstance(self.reference_device, str | None):
             raise GraphError("must be a name, or absent", field="reference_device", value=self.reference_device)

@@ -1,6 +1,6 @@
 """mesh.py: the planned grid and split points, up to four processes that build the mesh and run the pipeline.
 
-The launch itself is `test_torchrun`'s; here its four agents run on this machine with gloo in place of GPUs.
+The launch itself is `test_torchrun`'s; here its two agents run on this machine with gloo in place of GPUs.
 """
 
 import itertools
@@ -78,10 +78,10 @@ TWO_STAGES = (
 
 @pytest.fixture(scope="module")
 def grid_plan(make_plan):
-    """``grid_plan(places, stages)``: a rank on a host of its own for each (pp, dp, cp, ep, tp)."""
+    """``grid_plan(places, stages, hosts)``: a rank, on a host of its own if none is named, for each (pp, dp, cp, ep, tp)."""
 
-    def make(places, stages=()) -> PlacementPlan:
-        hosts = ["localhost", "gpu-09", "gpu-03", "gpu-10", *(f"h{i}" for i in range(len(places)))]
+    def make(places, stages=(), hosts=None) -> PlacementPlan:
+        hosts = hosts or ["localhost", "gpu-09", "gpu-03", "gpu-10", *(f"h{i}" for i in range(len(places)))]
         data = make_plan(hosts[: len(places)]).model_dump(mode="json", exclude_none=True)
         for rank, at in zip(data["ranks"], places, strict=True):
             rank["coordinates"] = dict(zip(AXES, at, strict=True))
@@ -93,16 +93,17 @@ def grid_plan(make_plan):
 @pytest.mark.scheduler("torchrun")
 def test_four_processes_build_the_planned_mesh_and_run_the_split_model(grid_plan, tmp_path):
     # Within stage 0 the replicas are swapped: rank 0 is the second one.
-    plan = grid_plan([(0, 1, 0, 0, 0), (0, 0, 0, 0, 0), (1, 0, 0, 0, 0), (1, 1, 0, 0, 0)], TWO_STAGES)
+    places = [(0, 1, 0, 0, 0), (0, 0, 0, 0, 0), (1, 0, 0, 0, 0), (1, 1, 0, 0, 0)]
+    plan = grid_plan(places, TWO_STAGES, ["localhost", "localhost", "gpu-03", "gpu-03"])
     ran = launch_here(plan, PROGRAM, tmp_path)
     assert ran.returncode == 0, ran.stderr
     # Each rank gives 10^rank. Pipelines are ranks 0, 3 and ranks 1, 2; replicas of a stage ranks 0, 1 and ranks 2, 3.
     front, back = "['embed', 'layer0']", "['head', 'layer1']"
     assert sorted(ran.stdout.splitlines()) == [
         f"0 localhost 01 [1001, 11, 1, 1] {front} ",
-        f"1 gpu-09 00 [110, 11, 10, 10] {front} ",
+        f"1 localhost 00 [110, 11, 10, 10] {front} ",
         f"2 gpu-03 10 [110, 1100, 100, 100] {back} True",
-        f"3 gpu-10 11 [1001, 1100, 1000, 1000] {back} True",
+        f"3 gpu-03 11 [1001, 1100, 1000, 1000] {back} True",
     ]
 
 

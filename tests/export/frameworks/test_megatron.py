@@ -5,7 +5,6 @@ import itertools
 import os
 import re
 import shlex
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -26,6 +25,7 @@ from meshwright.jobs.zoo.catalogue import zoo_graph
 from meshwright.plans import Layout, layout_plan, legality, place
 
 from ...draws import draws
+from ...schedulers.processes import free_ports
 from ..grids import layer, plan_of, stage
 
 AXES = ("pp", "dp", "cp", "ep", "tp")
@@ -274,8 +274,9 @@ SHOW = """
 import os, sys, warnings
 warnings.simplefilter("ignore")
 import torch.distributed as dist
-from megatron.core import parallel_state as state
+from megatron_core import parallel_state
 
+state = parallel_state()
 words = sys.argv[1:]
 size = {name: int(words[words.index(f"--{name}-size") + 1]) for name in (
     "tensor-model-parallel", "pipeline-model-parallel", "context-parallel", "expert-model-parallel", "expert-tensor-parallel")}
@@ -305,9 +306,7 @@ def test_megatron_core_started_by_the_launcher_gives_each_device_its_planned_pla
     if importlib.util.find_spec("megatron") is None:
         pytest.skip("megatron-core is not installed (pip install --no-deps megatron-core==0.16.1)")
     plan = plan_of(layout, **chosen)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    [port] = free_ports(1)
     files = render(plan, ExportOptions(script="show.py", master_port=port))
     # every host is this machine
     files["launch.sh"] = re.sub(r"--master-addr=[-.\w]+", "--master-addr=127.0.0.1", files["launch.sh"])
@@ -320,6 +319,7 @@ def test_megatron_core_started_by_the_launcher_gives_each_device_its_planned_pla
     path = f"{tmp_path}:{Path(sys.executable).parent}:{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "REMOTE_SHELL": str(tmp_path / "remote")}
     environment |= {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    environment["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
     ran = subprocess.run(
         [tmp_path / "out" / "launch.sh"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240
     )

@@ -2,7 +2,6 @@
 
 import os
 import shlex
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +10,8 @@ import pytest
 
 from meshwright.errors import ExportError
 from meshwright.export import export, read_places, verify, write
+
+from ...schedulers.processes import free_ports
 
 # Stands in for ssh: `remote HOST COMMAND` runs the command here and tells it which host it is.
 REMOTE = '#!/bin/bash\nON_HOST="$1" exec bash -c "$2"\n'
@@ -122,9 +123,7 @@ def _prepared(plan, options, tmp_path: Path) -> tuple[Path, Path]:
 
 def launch_here(plan, program: str, folder: Path, options=None) -> subprocess.CompletedProcess[str]:
     """Launch a program as the plan says, all hosts being this machine."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    [port] = free_ports(1)
     out, remote = _prepared(plan, {"script": "program.py", "master_port": port, **(options or {})}, folder)
     (folder / "program.py").write_text(program)
     fake = folder / "bin"

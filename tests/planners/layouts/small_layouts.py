@@ -107,8 +107,13 @@ def _priced(shape, world, batch, wires):
     pricers = {order: Pricer(A100, wires, order=order) for order in ORDERS}
     found = {}
     for layout in {canonical(layout) for layout in every_layout(shape, world, batch)}:
-        orders = [order for order in ORDERS if is_regular(layout, wires.devices_per_host, order)]
+        orders = {_numbering(layout, order): order for order in ORDERS if is_regular(layout, wires.devices_per_host, order)}
         work = describe(shape, layout, LENGTH)
         if orders:
-            found[layout] = (min(pricers[order].step_s(work) for order in orders), peak_memory(work)[1].total)
+            found[layout] = (min(pricers[order].step_s(work) for order in orders.values()), peak_memory(work)[1].total)
     return found
+
+
+def _numbering(layout, order):
+    """What of an order numbers the ranks of a layout: its axes of more than one, which alone give them places."""
+    return tuple(axis for axis in order.split("-") if getattr(layout, axis) > 1)

@@ -234,9 +234,9 @@ class Pricer(StepPricer):
     def _block_times(self, work: LayoutWork, at: Mapping[str, Stand] | None = None) -> dict[str, _Times]:
         layout, groups = work.layout, self.lanes(work)[0].at(0) if at is None else at
         parts = layout.parts_gradients
-        # Besides the work itself the groups' places on the hosts decide.
+        # Besides the work itself the groups' places on the hosts decide, and whether a tied head sends its table on its own.
         sends_weights = layout.zero >= 3 or layout.reduces_in_passes
-        weights = (groups["shard"], groups["expert_dp"]) if sends_weights else ()
+        weights = (groups["shard"], groups["expert_dp"], layout.pp > 1) if sends_weights else ()
         key = (work.shape, work.key, parts, groups["tp"], groups["cp"], groups["ep"], *weights)
         if key not in self._blocks:
             width = layout.number_bytes
