@@ -32,7 +32,9 @@ def test_every_command_that_the_readme_names_knows_the_options_beside_it(command
 
     from meshwright.cli.app import app
 
-    known = {option for parameter in get_command(app).commands[command].params for option in parameter.opts}
+    named = get_command(app).commands[command]
+    each = [named, *getattr(named, "commands", {}).values()]
+    known = {option for one in each for parameter in one.params for option in parameter.opts}
     lines = re.findall(rf"^    \.venv/bin/meshwright {command} (.*)$", README, re.M)
     for option in re.findall(r"--[a-z-]+", " ".join(lines)):
         assert option in known, option

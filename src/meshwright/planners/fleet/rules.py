@@ -39,7 +39,7 @@ SERVICE_LIMIT_DEVICE_S = 3600.0 * 8
 
 
 OF_DEGREE = {"fixed": (EntryRule.FIXED, False), "goodput-shares": (EntryRule.FAIR_SHARE, True)}
-"""Of bases that end with a number of devices: entry and whether running jobs are decided again."""
+"""Entry, and whether running jobs are decided again, of bases that end with a number of devices."""
 
 PLACES = ("packed", "spread", "nearest")
 BACKFILL = "backfill"
