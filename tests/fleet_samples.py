@@ -41,6 +41,8 @@ num_validation_seeds: 2
 """
 
 DEADLINES = ["fleet.deadline={low: 1.1, high: 2.0}", "fleet.objective=blocking_rate"]
+FAILURES = ["fleet.failures.mean_time_between_failures_h=0.8", "fleet.failures.repair_s=400"]
+"""A failure in six minutes; an episode takes an hour or more."""
 ELASTIC = ["fleet.elastic={every_s: 60.0, restart_s: 5.0, storage_gbytes_per_s: 1.0}"]
 
 

@@ -46,11 +46,13 @@ class FleetBatch:
         self._observes = observes
 
     def reset(self, e: int, rng: np.random.Generator) -> None:
-        """Draw the jobs of episode ``e`` and go to its first decision."""
-        self.begin_with(e, self.fleet.sample(rng))
+        """Draw the jobs of episode ``e``, and what fails, and go to its first decision."""
+        jobs = self.fleet.sample(rng)
+        self.begin_with(e, jobs, int(rng.integers(2**63)) if self.fleet.settings.has_failures else 0)
 
-    def begin_with(self, e: int, jobs: Jobs) -> None:
-        """Start episode ``e`` with given jobs."""
+    def begin_with(self, e: int, jobs: Jobs, seed: int = 0) -> None:
+        """Start episode ``e`` with given jobs and the seed of its failures."""
+        self.state.seed[e] = seed
         for name in ("arrival_s", "job_type", "requested", "num_steps", "deadline_s"):
             getattr(self.state, name)[e] = getattr(jobs, name)
         _begin(self.fleet.problem, self.state, e, self._observer, self.observations, self._observes)

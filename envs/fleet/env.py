@@ -39,7 +39,8 @@ class FleetEnv(gymnasium.Env[FleetObservation, np.int64]):
 
     **What happens.** A job runs at the step time of its entry on its hosts; jobs that share links slow each other down, and
     every start, end or move changes the speed of its neighbours (``sharing``). A job that has run pays for its next start
-    a fixed time and the writing and reading of its state. See `simulation.fleet.dynamics`.
+    a fixed time and the writing and reading of its state. With ``failures`` hosts fail and are out for a while: their devices
+    cannot be had, and jobs on them wait again. See `simulation.fleet.dynamics`.
 
     **Observation.** ``Dict``; features lie in [0, 1] (a time ``t`` as ``t / (t + mean duration of a job)``). ``m`` hosts, ``r``
     trunks (above a leaf switch or a site each), ``u`` running jobs, ``v`` jobs on offer, ``a`` actions. Lists of the features:

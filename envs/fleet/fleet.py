@@ -16,6 +16,8 @@ from ...clusters.cluster import Cluster
 from ...errors import ConfigError
 from ...planners.menu.build import Menu, build_menu
 from ...planners.menu.settings import load_job_types
+from ...simulation.cluster.interruptions import RESTART_S
+from ...simulation.cluster.scenario_settings import MAX_INTERRUPTIONS_PER_CHECKPOINT
 from ...simulation.fleet.network import NamedNetwork, fleet_network
 from ...simulation.fleet.sharing import CONSTANTS
 from ...simulation.fleet.state import FleetProblem, FleetState, PlacementRule, SharingMode, new_state
@@ -99,7 +101,8 @@ class Fleet:
     @cached_property
     def digest(self) -> str:
         """A hash of everything that an episode depends on."""
-        data = self.settings.model_dump(mode="json", exclude={"cluster", "job_types", "candidate_features"})
+        left_out = {"cluster", "job_types", "candidate_features", *(() if self.settings.has_failures else ("failures",))}
+        data = self.settings.model_dump(mode="json", exclude=left_out)
         return files.digest(data, self.cluster.digest, *self.problem.menu)
 
     @cached_property
@@ -192,7 +195,8 @@ def build_fleet(
         raise ConfigError(f"{len(settings.weights)} for {len(types)} job types", field="fleet.weights")
     menu = build_menu(types, cluster, settings.menu, settings.costs, cache=cache, progress=progress)
     network = fleet_network(cluster)
-    table, elastic = menu.table, settings.elastic
+    table, elastic, failures = menu.table, settings.elastic, settings.failures
+    mean_h = failures.mean_time_between_failures_h
     degrees = np.unique(table.degree)
     for degree in settings.requested:
         if degree not in degrees:
@@ -216,11 +220,33 @@ def build_fleet(
         visible_running=elastic.visible_jobs if elastic else 0,
         entries_per_job=int(np.diff(table.first_entry).max()),
         every_s=elastic.every_s if elastic else 0.0,
-        restart_s=elastic.restart_s if elastic else 0.0,
+        restart_s=elastic.restart_s if elastic else RESTART_S if failures.restart_s is None else failures.restart_s,
         storage_bytes_per_s=elastic.storage_gbytes_per_s * 1e9 if elastic else np.inf,
         min_degree=elastic.min_degree if elastic else 1,
         max_degree=elastic.max_degree if elastic else int(degrees[-1]),
         max_running=min(cluster.num_devices, 1024),
         max_hosts=int(min(degrees[-1], cluster.num_hosts)),
+        mean_failure_s=3600.0 * mean_h / network.arrays.devices_per_host if mean_h else np.inf,
+        repair_s=failures.repair_s,
     )
+    _check_failures(settings, problem)
     return Fleet(settings, cluster, menu, network, problem)
+
+
+def _check_failures(settings: FleetSettings, problem: FleetProblem) -> None:
+    """Hosts must fail seldom enough that a job on all of them makes steps.
+
+    Raises:
+        ConfigError: they do not.
+    """
+    menu = problem.menu
+    again_s = problem.restart_s + 2.0 * float(menu.state_bytes.max()) / problem.storage_bytes_per_s
+    longest_s = problem.repair_s + again_s + float(menu.step_s[np.isfinite(menu.step_s)].max())
+    least_s = longest_s * problem.num_hosts / MAX_INTERRUPTIONS_PER_CHECKPOINT
+    if problem.mean_failure_s < least_s:
+        raise ConfigError(
+            f"hosts would fail so often that a job on all {problem.num_hosts} hardly ends: a repair, a restart and a step take "
+            f"{longest_s:.4g} s; give at least {least_s * problem.network.devices_per_host / 3600:.3g}",
+            field="fleet.failures.mean_time_between_failures_h",
+            value=settings.failures.mean_time_between_failures_h,
+        )

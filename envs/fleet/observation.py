@@ -1,7 +1,7 @@
 """What is seen of a fleet: a graph of hosts, trunks above them, running jobs and jobs on offer, as padded arrays.
 
 Every feature lies in [0, 1]; a time ``t`` is told as ``t / (t + mean duration of a job)``, other figures without a bound as
-``x / (1 + x)``.
+``x / (1 + x)``. A host that is out after a failure has no free device, and no job holds any of it.
 
 Legend: ``m`` hosts, ``r`` trunks (a leaf switch or a site each; a host where links form no tree), ``u`` running jobs that are
 told (the first to start), ``v`` jobs on offer, ``a`` actions.
@@ -324,7 +324,7 @@ def _observe_offers(problem, state, e, observer, out):  # type: ignore[no-untype
         if is_running and state.place[e, job] >= 0:
             held = state.place[e, job]
             row[9] = np.log2(state.num_hosts[e, held] * state.part[e, held] + 1) / np.log2(num_devices + 1)
-        if problem.every_s > 0:
+        if problem.every_s > 0 or state.is_out.shape[1] > 0:
             restart = problem.restart_s + 2.0 * problem.menu.state_bytes[kind] / problem.storage_bytes_per_s
             row[10] = _of_time(observer, restart)
         if place < problem.visible_waiting:

@@ -33,6 +33,8 @@ class FleetRecord:
         num_restarts: ``(k,)``.
         held_device_s: device-seconds that each job held, ``(k,)``.
         shared_s: seconds by which sharing stretched its steps, ``(k,)``.
+        num_failures: how often a failing host stopped it, a part of ``num_restarts``, ``(k,)``.
+        lost_device_s: device-seconds of its unfinished steps that failures undid, ``(k,)``.
         totals: of all jobs, see `Total`.
     """
 
@@ -48,6 +50,8 @@ class FleetRecord:
     num_restarts: NDArray[np.int64]
     held_device_s: NDArray[np.float64]
     shared_s: NDArray[np.float64]
+    num_failures: NDArray[np.int64]
+    lost_device_s: NDArray[np.float64]
     totals: NDArray[np.float64]
 
     @classmethod
@@ -91,4 +95,6 @@ _COPIED = (
     "num_restarts",
     "held_device_s",
     "shared_s",
+    "num_failures",
+    "lost_device_s",
 )

@@ -11,6 +11,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from ... import settings
 from ...costs.settings import CostSettings
 from ...planners.menu.settings import JobTypeSettings, MenuSettings
+from ...simulation.cluster.interruptions import DeviceFailureSettings
 
 PlacementName = Literal["packed", "spread", "nearest", "construct"]
 ObjectiveName = Literal[
@@ -76,6 +77,17 @@ class ElasticSettings(settings.Settings):
         return self
 
 
+class HostFailureSettings(DeviceFailureSettings):
+    """Hosts that fail: one of eight devices eight times as often as a device, and all its devices are out until it is repaired.
+
+    Attributes:
+        restart_s: seconds of the next start of a job that a failure stopped, `RESTART_S` unless given; with ``elastic`` it costs
+            what that says.
+    """
+
+    restart_s: float | None = Field(default=None, ge=0)
+
+
 class FleetSettings(settings.Settings):
     """A cluster, the jobs that come to it, their menu and the rules of the game.
 
@@ -95,6 +107,7 @@ class FleetSettings(settings.Settings):
         placements: rules by which hosts are found.
         sharing: of links by running jobs.
         elastic: None where a job keeps what it got.
+        failures: of hosts (see `simulation.fleet.failures`).
         objective: what rewards, validation and verdicts are about.
         candidate_features: what an observation tells of each action: nothing, the time alone, or the times of all jobs then.
         costs: choices of the cost model.
@@ -116,6 +129,7 @@ class FleetSettings(settings.Settings):
     placements: tuple[PlacementName, ...] = ("packed", "spread", "nearest")
     sharing: Literal["none", "fair", "interleaved"] = "fair"
     elastic: ElasticSettings | None = None
+    failures: HostFailureSettings = HostFailureSettings()
     objective: ObjectiveName = "mean_completion_s"
     candidate_features: CandidateFeatures = "analytic"
     costs: CostSettings = CostSettings()
@@ -135,6 +149,13 @@ class FleetSettings(settings.Settings):
             raise ValueError(f"must be less than num_jobs ({num_jobs}) less the {warmup} of the warm-up")
         return left_out
 
+    @field_validator("failures")
+    @classmethod
+    def _has_one_price_of_restarts(cls, failures: HostFailureSettings, info: ValidationInfo) -> HostFailureSettings:
+        if failures.restart_s is not None and info.data.get("elastic") is not None:
+            raise ValueError("restart_s: with elastic a restart costs what that says; leave it out")
+        return failures
+
     @field_validator("objective")
     @classmethod
     def _has_what_it_needs(cls, objective: ObjectiveName, info: ValidationInfo) -> ObjectiveName:
@@ -143,6 +164,11 @@ class FleetSettings(settings.Settings):
         if objective == "blocking_rate" and info.data.get("deadline") is None and info.data.get("queue_capacity", 0) > 0:
             raise ValueError("blocking_rate: with a queue and no deadlines hardly any job is blocked; give the key deadline")
         return objective
+
+    @property
+    def has_failures(self) -> bool:
+        """Whether hosts fail."""
+        return self.failures.mean_time_between_failures_h is not None
 
     @property
     def counted(self) -> slice:

@@ -24,7 +24,7 @@ from ..evaluate import FIRST_TEST_SEED, check_names, check_num_processes
 from ..statistics import interval, least
 from .bounds import BOUND, least_mean_completion_s
 from .episodes import FleetEpisodes
-from .metrics import FLEET_METRICS, entry_shares, fleet_metrics
+from .metrics import entry_shares, fleet_metrics, metrics_of
 from .objectives import OBJECTIVES, Objective
 from .policies import check_policy, each_fixed_entry, is_best_fixed_entry, off_ground, policy_kind, policy_name
 from .verdict import remarks, standings
@@ -138,6 +138,7 @@ def describe_fleet(fleet: Fleet) -> dict[str, Any]:
         "placements": list(chosen.placements),
         "sharing": chosen.sharing,
         "elastic": None if chosen.elastic is None else chosen.elastic.model_dump(),
+        **({"failures": chosen.failures.model_dump()} if chosen.has_failures else {}),
         "load": chosen.load,
         "mean_interarrival_s": fleet.mean_interarrival_s,
         "num_jobs": chosen.num_jobs,
@@ -154,15 +155,15 @@ def _row(name: str, kind: str, fleet: Fleet, records: list[FleetRecord]) -> dict
         "policy": name,
         "kind": kind,
         "num_seeds": len(records),
-        **{metric: interval([figures[metric] for figures in per_seed]) for metric in FLEET_METRICS},
+        **{metric: interval([figures[metric] for figures in per_seed]) for metric in metrics_of(fleet)},
         **entry_shares(records, fleet),
-        "per_seed": {metric: [figures[metric] for figures in per_seed] for metric in FLEET_METRICS},
+        "per_seed": {metric: [figures[metric] for figures in per_seed] for metric in metrics_of(fleet)},
     }
 
 
 def _bound_row(fleet: Fleet, seeds: Sequence[int]) -> dict[str, Any]:
     """A row of which nothing but the mean completion time is known."""
-    per_seed: dict[str, list[float | None]] = {metric: [None] * len(seeds) for metric in FLEET_METRICS}
+    per_seed: dict[str, list[float | None]] = {metric: [None] * len(seeds) for metric in metrics_of(fleet)}
     per_seed["mean_completion_s"] = [least_mean_completion_s(fleet, fleet.sample(np.random.default_rng(seed))) for seed in seeds]
     return {
         "policy": BOUND,

@@ -38,9 +38,21 @@ FLEET_METRICS = {
 }
 """Name of each figure and what it counts; None where no job completed."""
 
+FAILURE_METRICS = {
+    "failures_per_job": "mean number of times that a failing host stopped a job; these count as restarts too",
+    "devices_out": "share of device-time of hosts that were out of order",
+    "lost_device_hours": "device-hours of unfinished steps that failures undid",
+}
+"""The same where hosts fail."""
+
+
+def metrics_of(fleet: Fleet) -> dict[str, str]:
+    """The figures that there are of a fleet."""
+    return FLEET_METRICS | (FAILURE_METRICS if fleet.settings.has_failures else {})
+
 
 def fleet_metrics(record: FleetRecord, fleet: Fleet) -> dict[str, float | None]:
-    """The figures named in `FLEET_METRICS`."""
+    """The figures named by `metrics_of`."""
     counted = fleet.settings.counted
     device_s = fleet.cluster.num_devices * record.end_s
     done = np.zeros(len(record.arrival_s), np.bool_)
@@ -55,6 +67,10 @@ def fleet_metrics(record: FleetRecord, fleet: Fleet) -> dict[str, float | None]:
         "restarts_per_job": float(record.num_restarts[counted].mean()),
         "device_hours": float(record.held_device_s[counted].sum()) / 3600.0,
     }
+    if fleet.settings.has_failures:
+        found["failures_per_job"] = float(record.num_failures[counted].mean())
+        found["devices_out"] = record.total(Total.OUT_DEVICE_S) / device_s if device_s > 0 else 0.0
+        found["lost_device_hours"] = float(record.lost_device_s[counted].sum()) / 3600.0
     if fleet.settings.deadline is not None:
         found["deadline_met_rate"] = float((record.finish_s[counted] <= record.deadline_s[counted]).mean())
     if done.any():
@@ -71,7 +87,7 @@ def fleet_metrics(record: FleetRecord, fleet: Fleet) -> dict[str, float | None]:
         found["p95_finish_time_fairness"] = float(np.percentile(fairness, 95))
         found["sharing_slowdown"] = float(stretched_s.sum() / (running_s.sum() - stretched_s.sum()))
         found["mean_devices"] = float(record.held_device_s[done].sum() / running_s.sum())
-    return {name: found.get(name) for name in FLEET_METRICS}
+    return {name: found.get(name) for name in metrics_of(fleet)}
 
 
 def finish_time_fairness(record: FleetRecord, fleet: Fleet) -> NDArray[np.float64]:

@@ -33,6 +33,12 @@ MORE_COLUMNS = (
     ("mean_devices", "devices", 1.0, 1),
 )
 """What Markdown tells too."""
+FAILURE_COLUMNS = (
+    ("failures_per_job", "failures a job", 1.0, 2),
+    ("devices_out", "out of order, %", 100.0, 1),
+    ("lost_device_hours", "lost, device-hours", 1.0, 1),
+)
+"""And where hosts fail."""
 
 
 def fleet_title(results: Data) -> str:
@@ -81,7 +87,8 @@ def fleet_cells(
 def fleet_markdown(results: Data) -> str:
     """A heading, a table with a line per policy, the verdict, and what entries were taken."""
     fleet, seeds = results["fleet"], results["seeds"]
-    head, rows = fleet_cells(results, (*COLUMNS, *MORE_COLUMNS), has_words=True)
+    failures = FAILURE_COLUMNS if "failures" in fleet else ()
+    head, rows = fleet_cells(results, (*COLUMNS, *MORE_COLUMNS, *failures), has_words=True)
     shares = [
         [escaped(row["policy"]), _shares(row["degrees"]), _shares(row["layouts"])] for row in results["rows"] if row["degrees"]
     ]

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...clusters.cluster import Cluster
-from ...simulation.fleet.timeline import Stay
+from ...simulation.fleet.timeline import Outage, Stay
 from .gantt import JobBar, Window, consecutive, draw_jobs, name_hosts
 from .style import INK, MUTED, RULE, graph_look, shade
 from .svg import PANEL, SMALL, Canvas, LegendEntry, canvas, legend_height, printable, shortened, text_width
@@ -78,9 +78,15 @@ def curves_svg(name: str, title: str, curves: Sequence[PanelLine], axes_names: t
 
 
 def hosts_svg(
-    name: str, title: str, cluster: Cluster, types: Sequence[str], stays: Sequence[tuple[Stay, int]], end_s: float
+    name: str,
+    title: str,
+    cluster: Cluster,
+    types: Sequence[str],
+    stays: Sequence[tuple[Stay, int]],
+    end_s: float,
+    outages: Sequence[Outage] = (),
 ) -> str:
-    """Which jobs the devices of each host ran over time, in the colour of their type; restarts are dark.
+    """Which jobs the devices of each host ran over time, in the colour of their type; restarts are dark, hosts out grey.
 
     Args:
         name: of the drawing.
@@ -89,11 +95,13 @@ def hosts_svg(
         types: names of the job types.
         stays: of jobs on devices, with the number of their type.
         end_s: of the episode.
+        outages: of hosts.
     """
     n, window = cluster.num_devices, Window(0, 1, 0.0, end_s or 1.0)
     unit_s, unit = window.unit
     keys = [LegendEntry(printable(shortened(one, LONGEST_NAME)), *graph_look(number)) for number, one in enumerate(types)]
     keys += [LegendEntry("restart", INK)] * any(stay.is_restart for stay, _ in stays)
+    keys += [LegendEntry("out of order", MUTED)] * bool(outages)
     names = [shortened(one, 14) for one in cluster.host_names]
     left = max(_LEFT, 14 + max(text_width(one, SMALL) for one in names))
     top, height = _TITLE + legend_height(keys, PANEL - 2 * _EDGE) + _GAP, min(max(8.0 * n, 130.0), 430.0)
@@ -109,6 +117,7 @@ def hosts_svg(
             draw_jobs(sheet, axes, bars, graph_look(number), window, (left, top, width, height), n)
         restarts = [stay for stay, _ in stays if stay.is_restart]
         _restarts(sheet, axes, restarts, _SHORTEST_RESTART * window.length_s / width, unit_s)
+        _outages(sheet, axes, cluster, outages, unit_s)
         return sheet.svg(name, f"Hosts of {cluster.name} and their jobs under {title}")
 
 
@@ -168,6 +177,16 @@ def _restarts(sheet: Canvas, axes: Axes, stays: Sequence[Stay], shortest_s: floa
         x, wide = stay.begin_s / unit_s, (until_s - stay.begin_s) / unit_s
         boxes += [(x, device - 0.5, wide, float(count)) for device, count in consecutive(stay.devices)]
     sheet.boxes(axes, boxes, INK)
+
+
+def _outages(sheet: Canvas, axes: Axes, cluster: Cluster, outages: Sequence[Outage], unit_s: float) -> None:
+    """A grey bar over all devices of a host while it is out."""
+    boxes = []
+    for one in outages:
+        devices = consecutive(np.flatnonzero(cluster.device_host == one.host))
+        x, wide = one.begin_s / unit_s, (one.end_s - one.begin_s) / unit_s
+        boxes += [(x, device - 0.5, wide, float(count)) for device, count in devices]
+    sheet.boxes(axes, boxes, MUTED)
 
 
 def _runs(is_set: NDArray[np.bool_]) -> list[tuple[int, int]]:

@@ -17,7 +17,7 @@ from ...envs.fleet.record import FleetRecord
 from ..fleet.episodes import WatchedEpisode, watch_episode
 from ..fleet.evaluate import FleetEvaluation
 from ..fleet.policies import fleet_player
-from ..fleet.tables import COLUMNS, MORE_COLUMNS, fleet_cells
+from ..fleet.tables import COLUMNS, FAILURE_COLUMNS, MORE_COLUMNS, fleet_cells
 from ..metrics import PERCENTILES
 from ..plots.curves import looks_of
 from ..plots.fleet_panels import PanelLine, curves_svg, hosts_svg, links_svg
@@ -84,7 +84,8 @@ def fleet_report_html(found: FleetEvaluation, episodes: Sequence[WatchedEpisode]
         f"Cluster {about['cluster']}, {about['num_devices']} devices; {len(seeds)} episode{'s' * (len(seeds) > 1)} of "
         f"{about['num_jobs']} jobs: {', '.join(about['job_types'])}."
     )
-    head, rows = fleet_cells(results, (*_COLUMNS, _LATE), has_words=True)
+    failures = FAILURE_COLUMNS if fleet.settings.has_failures else ()
+    head, rows = fleet_cells(results, (*_COLUMNS, _LATE, *failures), has_words=True)
     marked = zip(results["rows"], rows, strict=True)
     body = [
         f"<h1>Benchmark {escaped_text(results['benchmark'])}</h1>",
@@ -127,7 +128,9 @@ def _figures(found: FleetEvaluation, episodes: Sequence[WatchedEpisode]) -> list
         (
             _hosts(fleet, episodes),
             "Who held which devices of which host. A bar is a job, in the colour of its type and with its number where there is "
-            "room; white is free. Dark: a job that was stopped starts again, and makes no steps while it does.",
+            "room; white is free. Dark: a job that was stopped starts again, and makes no steps while it does."
+            + " Grey: the host has failed and is out of order."
+            * fleet.settings.has_failures,
         ),
     ]
     if fleet.settings.sharing != "none":
@@ -186,6 +189,7 @@ def _hosts(fleet: Fleet, episodes: Sequence[WatchedEpisode]) -> list[str]:
             types,
             [(stay, int(episode.record.job_type[stay.job])) for stay in episode.timeline.stays],
             end_s,
+            episode.timeline.outages,
         )
         for number, episode in enumerate(episodes)
     ]

@@ -12,6 +12,7 @@ from meshwright.simulation.fleet.sharing import step_times
 from meshwright.simulation.fleet.state import JobState, PlacementRule, SharingMode, Total
 
 from .plain_fleet_parts import Host, Job, read_menu, rounded_down
+from .plain_player import FAILURE, exponential_s
 
 PASS = 0
 
@@ -19,7 +20,7 @@ PASS = 0
 class PlainFleet:
     """One episode; `play` yields the actions that are possible at each decision and is sent the one chosen."""
 
-    def __init__(self, problem, arrival_s, job_type, num_steps, deadline_s):
+    def __init__(self, problem, arrival_s, job_type, num_steps, deadline_s, seed=0):
         self.problem = problem
         network, size = problem.network, problem.network.devices_per_host
         self.menu = read_menu(problem.menu, network.num_sites > 1)
@@ -45,11 +46,14 @@ class PlainFleet:
         self.load = [0.0] * len(self.capacity)
         self.num_trunks = network.num_trunks
         self.totals = dict.fromkeys(Total, 0.0)
+        self.seed = seed
+        for host in self.hosts:
+            host.turns_at_s = self.time_up(host)
 
     # Time.
 
     def play(self):
-        while self.to_come or self.running:
+        while self.to_come or self.running or self.awaits_repair():
             self.next_event()
             self.expire()
             yield from self.decide()
@@ -62,9 +66,12 @@ class PlainFleet:
         restarting = [job for job in self.running if job.since_s > self.now_s]
         was_empty = not self.running and not self.waiting
         round_s = self.next_round_s if self.problem.every_s and not was_empty else math.inf
-        self.pass_time(min([arrival_s, end_s, round_s, *(job.since_s for job in restarting)]))
+        turn_s = min(host.turns_at_s for host in self.hosts)
+        self.pass_time(min([arrival_s, end_s, round_s, turn_s, *(job.since_s for job in restarting)]))
         if end_s == self.now_s:
             self.end(next(job for job in self.running if job.finish_s == self.now_s))
+        elif turn_s == self.now_s:
+            self.turn(next(host for host in self.hosts if host.turns_at_s == turn_s))
         elif arrival_s == self.now_s:
             job = self.to_come.pop(0)
             job.status = JobState.WAITING
@@ -83,7 +90,8 @@ class PlainFleet:
         assert passed >= 0
         self.now_s = until_s
         self.totals[Total.IN_SYSTEM_S] += passed * (len(self.waiting) + len(self.running))
-        self.totals[Total.WAITING_S] += passed * len(self.waiting)
+        self.totals[Total.WAITING_S] += passed * sum(job.start_s is None for job in self.waiting)
+        self.totals[Total.OUT_DEVICE_S] += passed * sum(len(host.owners) for host in self.hosts if host.is_out)
         for job in self.running:
             held = passed * sum(host.owners.count(job) for host in self.hosts)
             job.held_device_s += held
@@ -100,6 +108,30 @@ class PlainFleet:
         self.totals[Total.MET if self.now_s <= job.deadline_s else Total.LATE] += 1
         self.release(job)
         self.share()
+
+    def time_up(self, host):
+        return exponential_s(self.problem.mean_failure_s, self.seed, FAILURE, host.number, host.failures)
+
+    def turn(self, host):
+        if host.is_out:
+            host.is_out = False
+            host.turns_at_s = self.now_s + self.time_up(host)
+            return
+        for job in [job for job in self.running if job in host.owners]:
+            held, done = job.part * len(job.hosts), job.done
+            self.send_back(job)
+            job.failures += 1
+            job.lost_device_s += max(0.0, done - job.done) * job.step_s * held
+        host.is_out = True
+        host.failures += 1
+        host.turns_at_s = self.now_s + self.problem.repair_s
+        self.share()
+
+    def awaits_repair(self):
+        if not any(host.is_out for host in self.hosts):
+            return False
+        up = dict.fromkeys(self.hosts, self.problem.network.devices_per_host)
+        return any(self.placements(0, job, up) for job in self.waiting[: self.problem.visible_waiting])
 
     def expire(self):
         for job in list(self.waiting):
@@ -196,12 +228,15 @@ class PlainFleet:
         self.run(job, entry, part, sorted(picked, key=lambda host: host.group))
 
     def pause(self, job):
-        self.stop(job)
+        self.send_back(job)
         self.decided.add(job)
-        job.status, job.finish_s = JobState.WAITING, None
-        self.waiting = sorted([*self.waiting, job], key=lambda job: job.number)
         self.share()
         return ()
+
+    def send_back(self, job):
+        self.stop(job)
+        job.status, job.finish_s = JobState.WAITING, None
+        self.waiting = sorted([*self.waiting, job], key=lambda job: job.number)
 
     # Hosts.
 

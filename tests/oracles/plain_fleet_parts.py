@@ -37,10 +37,13 @@ class Host:
     site: int
     kind: int
     owners: list["Job | None"]
+    is_out: bool = False
+    failures: int = 0
+    turns_at_s: float = math.inf
 
     @property
     def free(self):
-        return self.owners.count(None)
+        return 0 if self.is_out else self.owners.count(None)
 
 
 @dataclass(eq=False)
@@ -66,6 +69,8 @@ class Job:
     restarts: int = 0
     held_device_s: float = 0.0
     shared_s: float = 0.0
+    failures: int = 0
+    lost_device_s: float = 0.0
     trunk_share: list[float] = field(default_factory=list)
 
 

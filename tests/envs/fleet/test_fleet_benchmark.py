@@ -7,7 +7,7 @@ from meshwright.envs.benchmark_files import FLEET, kind_of
 from meshwright.envs.fleet.benchmark import fleet_benchmark_names, load_fleet_benchmark
 from meshwright.errors import ConfigError, MeshwrightError
 
-from ...fleet_samples import BENCHMARK
+from ...fleet_samples import BENCHMARK, ELASTIC
 
 
 @pytest.mark.parametrize("name", fleet_benchmark_names())
@@ -41,12 +41,33 @@ def test_changes_are_applied_and_paths_start_at_the_file(small_file):
         ("fleet.requested={8: 1}", "no entry of the menu has so many devices"),
         ("fleet.num_warmup_jobs=15", "must be less than num_jobs (16)"),
         ("fleet.placements=[packd]", "did you mean 'packed'"),
+        ("fleet.failures.mean_time_between_failures_h=0", "failures.mean_time_between_failures_h: "),
+        ("fleet.failures.repair_s=-1", "failures.repair_s: "),
+        ("fleet.failures.checkpoint_every_s=60", "failures.checkpoint_every_s: "),
+        ("fleet.failures.mean_time_between_failures_h=0.1", "give at least 0.4"),
     ],
 )
 def test_what_cannot_be_is_told_by_its_key(small_file, change, told):
     with pytest.raises(MeshwrightError) as error:
         load_fleet_benchmark(str(small_file), changes=[change]).build()
     assert told in str(error.value)
+
+
+def test_a_restart_has_one_price(small_file):
+    with pytest.raises(ConfigError, match="failures: restart_s: with elastic a restart costs what that says; leave it out"):
+        load_fleet_benchmark(str(small_file), changes=[*ELASTIC, "fleet.failures.restart_s=30"])
+    failing = "fleet.failures.mean_time_between_failures_h=100"
+    for changes, restart_s in (([], 300.0), (["fleet.failures.restart_s=30"], 30.0), (ELASTIC, 5.0)):
+        assert load_fleet_benchmark(str(small_file), changes=[*changes, failing]).build().problem.restart_s == restart_s
+
+
+def test_only_failures_that_are_on_change_the_digest(small_file):
+    def digest(*changes):
+        return load_fleet_benchmark(str(small_file), changes=changes).build().digest
+
+    failing = "fleet.failures.mean_time_between_failures_h=100"
+    assert digest() == digest("fleet.failures.repair_s=7")
+    assert len({digest(), digest(failing), digest(failing, "fleet.failures.repair_s=7")}) == 3
 
 
 def test_devices_that_no_job_can_use_are_refused(tmp_path, small_file):

@@ -16,7 +16,7 @@ from meshwright.errors import ConfigError, PolicyError
 from meshwright.planners.fleet.rules import fleet_rule
 from meshwright.training.fleet.imitation import choose_all
 
-from ...fleet_samples import DEADLINES
+from ...fleet_samples import DEADLINES, ELASTIC, FAILURES
 
 ID = "meshwright/JobPartitioning-v1"
 
@@ -77,6 +77,46 @@ def test_rewards_of_deadlines_sum_to_jobs_in_time_less_all_others(small_file):
         record = env.record()
         in_time = (record.finish_s <= record.deadline_s).sum()  # nan for those that never ran
         assert sum(rewards) == pytest.approx(2.0 * in_time - len(record.deadline_s), abs=1e-4)
+
+
+def test_with_hosts_that_fail_rewards_still_sum_to_each_objective_and_jobs_stop(small_file):
+    every = [[], DEADLINES, ["fleet.objective=mean_wait_s"], ["fleet.objective=device_hours"], ["fleet.objective=makespan_s"]]
+    for seed, changes in enumerate(every):
+        fleet = load_fleet_benchmark(str(small_file), changes=[*FAILURES, *ELASTIC, *changes]).build()
+        env = FleetEnv(fleet=fleet)
+        paid = sum(reward for _, reward, _, _ in play(env, seed))
+        record, duration_s = env.record(), fleet.mean_duration_s
+        assert record.num_failures.sum() > 0
+        assert (record.num_failures <= record.num_restarts).all()
+        usual_s = record.num_steps * usual_step_s(fleet)[record.job_type]
+        assert record.is_completed.all() or changes == DEADLINES
+        wanted = {
+            "mean_completion_s": -(record.finish_s - record.arrival_s - usual_s).sum() / duration_s,
+            "blocking_rate": 2.0 * (record.finish_s <= record.deadline_s).sum() - len(record.deadline_s),
+            "mean_wait_s": -(record.start_s - record.arrival_s).sum() / duration_s,
+            "device_hours": -record.held_device_s.sum() / duration_s / fleet.cluster.num_devices,
+            "makespan_s": -record.end_s / duration_s,
+        }
+        assert paid == pytest.approx(wanted[fleet.settings.objective], rel=1e-4, abs=1e-4), fleet.settings.objective
+
+
+@pytest.mark.parametrize("changes", [[], ["fleet.placements=[construct]"]])
+def test_a_host_that_is_out_shows_no_free_device_and_no_holder_and_is_never_offered(small_file, changes):
+    env = FleetEnv(fleet=load_fleet_benchmark(str(small_file), changes=[*FAILURES, *changes]).build(), render_mode="ansi")
+    rng, times_out = np.random.default_rng(0), 0
+    observation, _ = env.reset(seed=1)
+    over = False
+    while not over:
+        out = np.flatnonzero(env._batch.state.is_out[0])
+        times_out += len(out)
+        assert (observation["hosts"][out, :2] == 0).all()
+        assert (observation["host_of"][:, out] == 0).all()
+        assert sum(line.count("#") for line in env.render().splitlines()[1:3]) == 2 * len(out)
+        if env._batch.state.building[0] >= 0:
+            assert not observation["action_mask"][out].any()
+        observation, _, over, _, _ = env.step(int(rng.choice(np.flatnonzero(observation["action_mask"]))))
+        assert env.observation_space.contains(observation)
+    assert times_out > 0
 
 
 @pytest.mark.parametrize("rule", ["sjf", "edf:fixed-4+backfill", "least-device-seconds@spread", "least-interference+backfill"])

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from meshwright.envs.fleet.batch import FleetBatch
+from meshwright.envs.fleet.benchmark import load_fleet_benchmark
 from meshwright.envs.fleet.objective import objective_value
 from meshwright.envs.fleet.record import FleetRecord
 from meshwright.evaluation.fleet.bounds import least_mean_completion_s
@@ -15,6 +16,8 @@ from meshwright.evaluation.fleet.objectives import OBJECTIVES
 from meshwright.evaluation.fleet.policies import fleet_player
 from meshwright.simulation.fleet.state import JobState, Total
 
+from ...fleet_samples import FAILURES
+
 RULES = ("fifo", "sjf+backfill", "fixed-1", "goodput-shares", "random")
 
 
@@ -22,6 +25,7 @@ def three_jobs():
     """Of ten steps each: the first runs alone on one device, the second waits and runs on two, the third is refused."""
     totals = np.zeros(len(Total))
     totals[Total.HELD_DEVICE_S] = 40.0 + 2 * 36.0
+    totals[Total.OUT_DEVICE_S] = 2 * 14.0
     nan = np.nan
     return FleetRecord(
         end_s=56.0,
@@ -36,12 +40,14 @@ def three_jobs():
         num_restarts=np.array([0, 3, 0]),
         held_device_s=np.array([40.0, 72.0, 0.0]),
         shared_s=np.array([0.0, 6.0, 0.0]),
+        num_failures=np.array([0, 2, 0]),
+        lost_device_s=np.array([0.0, 1800.0, 0.0]),
         totals=totals,
     )
 
 
 FOUR_DEVICES = SimpleNamespace(
-    settings=SimpleNamespace(counted=slice(0, 3), deadline=None),
+    settings=SimpleNamespace(counted=slice(0, 3), deadline=None, has_failures=True),
     cluster=SimpleNamespace(num_devices=4),
     problem=SimpleNamespace(degrees=np.array([1, 2]), menu=SimpleNamespace(work_device_s=np.array([4.0]))),
     best_step_s=np.array([[4.0, 3.0]]),  # 4 s on one device, 3 s on two
@@ -70,6 +76,9 @@ def test_three_jobs_worked_by_hand():
         "mean_devices": 112 / (40 + 36),
         "restarts_per_job": 1,
         "device_hours": 112 / 3600,
+        "failures_per_job": 2 / 3,
+        "devices_out": 28 / (4 * 56),
+        "lost_device_hours": 0.5,
     }
     assert set(found) == set(wanted)
     assert found == pytest.approx(wanted)
@@ -93,6 +102,33 @@ def test_no_policy_beats_the_bound(small_fleet):
         records, _, _ = play_episodes(fleet_player(rule, small_fleet), small_fleet, seeds)
         for record, bound in zip(records, bounds, strict=True):
             assert fleet_metrics(record, small_fleet)["mean_completion_s"] >= bound
+
+
+def test_no_policy_beats_the_bound_where_hosts_fail_and_all_meet_the_same_jobs(small_file):
+    fleet, seeds = load_fleet_benchmark(str(small_file), changes=FAILURES).build(), range(3)
+    for rule in ("sjf+backfill", "goodput-shares", "rollout:fixed-2"):
+        records, _, _ = play_episodes(fleet_player(rule, fleet), fleet, seeds)
+        for record, seed in zip(records, seeds, strict=True):
+            jobs = fleet.sample(np.random.default_rng(seed))
+            assert jobs.arrival_s.tolist() == record.arrival_s.tolist()
+            found = fleet_metrics(record, fleet)
+            assert found["mean_completion_s"] >= least_mean_completion_s(fleet, jobs)
+            assert found["devices_out"] > 0
+
+
+def test_a_rollout_does_not_know_the_failures_to_come(small_file):
+    fleet = load_fleet_benchmark(str(small_file), changes=FAILURES).build()
+    jobs, chosen = fleet.sample(np.random.default_rng(4)), set()
+    for seed in range(6):
+        batch = FleetBatch(fleet, 1, observes=False)
+        batch.begin_with(0, jobs, seed)
+        state, actions = batch.state, []
+        choose = fleet_player("rollout:sjf", fleet).chooser(batch, 0)
+        while state.host_failures.sum() == 0 and len(actions) < 3:
+            actions.append(choose())
+            batch.step(np.array(actions[-1:]))
+        chosen.add(tuple(actions[:1]))
+    assert len(chosen) == 1
 
 
 def test_the_bound_worked_by_hand():

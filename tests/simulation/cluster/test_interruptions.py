@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from meshwright import settings as yaml_settings
 from meshwright.errors import ConfigError
-from meshwright.simulation.cluster import dynamics, interruptions, queue
+from meshwright.simulation.cluster import dynamics, queue
 from meshwright.simulation.cluster.dynamics import Outcome
 from meshwright.simulation.cluster.records import record
 from meshwright.simulation.cluster.scenario import ScenarioSettings
 
 from ...draws import FACTOR, draws
-from ...oracles.plain_player import FAILURE, PREEMPTION, PlainPlayer, exponential_s
+from ...oracles.plain_player import PlainPlayer
 from ..samples import small_scenario
 from .round_numbers import jobs_of, round_numbers
 from .test_dynamics import arrivals_of, assert_same, at_random
@@ -199,29 +199,7 @@ def test_all_policies_meet_the_same_failures(everything):
     assert idle.fails_at_s.tolist() != other.fails_at_s.tolist()
 
 
-# --- the random times ---
-
-
-@given(words=st.tuples(st.integers(0, 2**63 - 1), st.integers(0, 1), st.integers(0, 10**6), st.integers(0, 10**6)))
-def test_the_hash_is_the_documented_one(words):
-    assert interruptions.exponential_s(100.0, *words) == exponential_s(100.0, *words)
-
-
-def test_random_times_are_exponential_and_those_of_neighbours_do_not_hang_together():
-    # 20,000 events of neighbouring devices; of an exponential time mean and standard deviation are equal
-    times = np.array([[interruptions.exponential_s(1.0, 7, FAILURE, d, i) for i in range(200)] for d in range(100)])
-    n = times.size
-    assert times.mean() == pytest.approx(1.0, abs=3 / math.sqrt(n))
-    # the variance of the sample variance of exponential times is 8 / n
-    assert times.var() == pytest.approx(1.0, abs=3 * math.sqrt(8 / n))
-    for share in (0.1, 0.5, 0.9):
-        below = (times < -math.log(1 - share)).mean()
-        assert below == pytest.approx(share, abs=3 * math.sqrt(share * (1 - share) / n))
-    centred = times - times.mean()
-    assert abs((centred[:, 1:] * centred[:, :-1]).mean()) < 3 / math.sqrt(n)
-    assert abs((centred[1:] * centred[:-1]).mean()) < 3 / math.sqrt(n)
-    other = interruptions.exponential_s(1.0, 7, PREEMPTION, 0, 0)
-    assert other not in times
+# --- expected times ---
 
 
 EPISODES = round(800 * FACTOR)

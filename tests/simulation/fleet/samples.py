@@ -73,6 +73,7 @@ class Workload(NamedTuple):
     job_type: np.ndarray
     num_steps: np.ndarray
     deadline_s: np.ndarray
+    seed: int = 0
 
 
 def menu_of(network, types, *, work_device_s=None, state_bytes=None):
@@ -139,6 +140,8 @@ def problem_of(network, menu, **keys):
         "max_degree": 1024,
         "max_running": network.devices_per_host * len(network.host_group),
         "max_hosts": len(network.host_group),
+        "mean_failure_s": math.inf,
+        "repair_s": 0.0,
     }
     return FleetProblem(network, menu, degrees, np.searchsorted(degrees, menu.degree), **given | keys)
 
@@ -182,7 +185,7 @@ def drawn_workload(menu, rng, num_jobs, is_whole):
     fastest = np.array([menu.step_s[menu.first_entry[t] : menu.first_entry[t + 1]].min() for t in range(num_types)])
     allowed_s = num_steps * fastest[kinds] * rng.uniform(0.9, 4, num_jobs)
     deadline_s = np.where(rng.random(num_jobs) < rng.choice([0.0, 0.7]), arrival_s + allowed_s, np.inf)
-    return Workload(arrival_s, kinds, num_steps, deadline_s)
+    return Workload(arrival_s, kinds, num_steps, deadline_s, int(rng.integers(2**63)))
 
 
 @st.composite
@@ -207,6 +210,10 @@ def fleets(draw, clusters=tuple(CLUSTERS), rules=tuple(PlacementRule), **fixed):
     num_jobs, seed = draw(st.integers(4, 12)), draw(st.integers(0, 2**32 - 1))
     rng = np.random.default_rng(seed)
     menu = drawn_menu(network, rng, is_whole)
+    if draw(st.booleans()):
+        longest_s = float(menu.step_s[np.isfinite(menu.step_s)].max(initial=1.0))
+        keys["mean_failure_s"] = draw(st.sampled_from([2, 20])) * len(network.host_group) * longest_s
+        keys["repair_s"] = draw(st.sampled_from([0.0, 1.0, 3.0])) * longest_s
     problem = problem_of(network, menu, rules=chosen, **keys | fixed)
     return problem, drawn_workload(menu, rng, num_jobs, is_whole), rng
 

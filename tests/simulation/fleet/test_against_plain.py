@@ -14,7 +14,7 @@ from . import samples
 def seen(state):
     """What is known of an episode and of each of its jobs."""
     columns = (state.status, state.entry, state.num_restarts, state.start_s, state.finish_s, state.done_steps)
-    columns += (state.step_s, state.held_device_s, state.shared_s)
+    columns += (state.step_s, state.held_device_s, state.shared_s, state.num_failures, state.lost_device_s)
     jobs = [tuple(column[0, k].item() for column in columns) for k in range(state.status.shape[1])]
     waiting, running = state.waiting[0, : state.num_waiting[0]], state.running[0, : state.num_running[0]]
     hosts = [state.hosts[0, p, : state.num_hosts[0, p]].tolist() for p in state.place[0, running]]
@@ -32,7 +32,7 @@ def seen_plainly(fleet):
             job.restarts,
             nan if job.start_s is None else job.start_s,
             nan if job.finish_s is None else job.finish_s,
-            *(job.done, job.step_s, job.held_device_s, job.shared_s),
+            *(job.done, job.step_s, job.held_device_s, job.shared_s, job.failures, job.lost_device_s),
         )
         for job in fleet.jobs
     ]

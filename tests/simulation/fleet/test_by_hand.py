@@ -43,7 +43,7 @@ def test_a_queue_of_two():
     assert state.finish_s[0, [0, 1, 2, 4]].tolist() == [10, 20, 30, 40]
     assert state.status[0].tolist() == [JobState.COMPLETED] * 3 + [JobState.REFUSED, JobState.COMPLETED]
     # In the system 10 + 19 + 28 + 0 + 25 s, waiting 9 + 18 + 15 s, 8 devices for 40 s.
-    assert state.totals[0].tolist() == [82, 42, 320, 1, 0, 4]
+    assert state.totals[0].tolist() == [82, 42, 320, 1, 0, 4, 0]
 
 
 def test_a_job_waits_no_longer_than_it_can_meet_its_deadline():
@@ -170,7 +170,7 @@ def test_a_job_that_fits_nowhere_is_refused_in_the_end(every_s):
     state = samples.started(problem._replace(menu=fits_nowhere), jobs((5.0, 0, 1.0, NEVER), (15.0, 0, 1.0, NEVER)))
     assert state.is_over[0]
     assert state.status[0].tolist() == [JobState.REFUSED] * 2
-    assert state.totals[0].tolist() == [10, 10, 0, 2, 0, 0]
+    assert state.totals[0].tolist() == [10, 10, 0, 2, 0, 0, 0]
 
 
 @pytest.mark.parametrize(

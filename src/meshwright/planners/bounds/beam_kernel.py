@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...compiled import njit
-from ...simulation.cluster.interruptions import GAMMA, MIX_1, MIX_2, SHIFT_1, SHIFT_2, SHIFT_3
+from ...simulation.random_times import GAMMA, MIX_1, MIX_2, SHIFT_1, SHIFT_2, SHIFT_3
 
 
 @njit

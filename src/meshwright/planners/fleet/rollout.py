@@ -1,7 +1,7 @@
 """A rollout planner of a fleet: each of a few possible actions is tried, and a rule goes on from there.
 
-A trial is played on a copy of the episode, in compiled code, until every job that is there has left; jobs to come are not known
-to it. The action after which the trial pays most is taken, of equal ones the rule's own.
+A trial is played on a copy of the episode, in compiled code, until every job that is there has left; jobs and failures to come
+are not known to it. The action after which the trial pays most is taken, of equal ones the rule's own.
 
 Source:
     Bertsekas, Tsitsiklis and Wu, "Rollout algorithms for combinatorial optimization", 1997.
@@ -32,11 +32,12 @@ class FleetRollout:
         problem: whose episodes it plays.
         num_jobs: of an episode.
         rule: that goes on after the first action.
-        weights: what a trial pays for each of the totals and for a second that passes, ``(7,)``.
+        weights: what a trial pays for each of the totals and for a second that passes, ``(8,)``.
     """
 
     def __init__(self, problem: FleetProblem, num_jobs: int, rule: FleetRule, weights: NDArray[np.float64]) -> None:
         self._problem, self._rule, self._weights = problem, rule, weights
+        self._unfailing = problem._replace(mean_failure_s=np.inf)
         self._trial = new_state(problem, 1, num_jobs)
         self._actions = np.empty(MOST_TRIALS, np.int64)
 
@@ -50,7 +51,8 @@ class FleetRollout:
             for copy, values in zip(self._trial, state, strict=True):
                 copy[0] = values[e]
             self._trial.arrival_s[0, state.num_arrived[e] :] = np.inf
-            paid = _paid(self._problem, self._trial, action, self._rule, self._weights)
+            self._trial.turns_at_s[~self._trial.is_out] = np.inf
+            paid = _paid(self._unfailing, self._trial, action, self._rule, self._weights)
             if paid > most:
                 best, most = action, paid
         return best

@@ -219,8 +219,8 @@ def _wanted_degree(problem, state, e, rule, place, job):  # type: ignore[no-unty
 
 @njit
 def _share(problem, state, e, rule):  # type: ignore[no-untyped-def]
-    """Devices of each job when all in the cluster get the same, and none fewer than the rule's least."""
-    devices = len(problem.network.host_group) * problem.network.devices_per_host
+    """Devices of each job when all in the cluster get the same of hosts that are up, and none fewer than the rule's least."""
+    devices = (len(problem.network.host_group) - state.is_out[e].sum()) * problem.network.devices_per_host
     return max(problem.degrees[rule.degree], devices / max(1, state.num_waiting[e] + state.num_running[e]))
 
 

@@ -6,9 +6,7 @@ devices. Either way the job keeps its block, goes back to its last checkpoint, w
 up again (or the pause is over), pays a restart and runs on. Checkpoints lie at whole multiples of an interval of the
 job's own running time and cost nothing to write.
 
-Random times are hashes of (seed of the episode, what is drawn, device or job, number of the event) and leave no state
-behind, so they are the same in one environment, in many side by side, in any process and after a checkpoint.
-Legend: ``e`` episodes, ``k`` jobs, ``n`` devices.
+Random times are hashes (`simulation.random_times`). Legend: ``e`` episodes, ``k`` jobs, ``n`` devices.
 """
 
 from __future__ import annotations
@@ -22,29 +20,34 @@ from pydantic import Field
 
 from ... import settings
 from ...compiled import njit
+from ..random_times import FAILURE, PREEMPTION, exponential_s
 
-# SplitMix64: Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014 (Stafford's variant 13).
-GAMMA = np.uint64(0x9E3779B97F4A7C15)
-MIX_1, MIX_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
-SHIFT_1, SHIFT_2, SHIFT_3, SHIFT_TO_53_BITS = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(11)
-# What is drawn: times between failures of a device, times between preemptions of a job.
-FAILURE, PREEMPTION = 0, 1
+RESTART_S = 300.0
+"""Of a job that a failure stopped, unless a scenario or a fleet says otherwise."""
 
 
-class FailureSettings(settings.Settings):
-    """Failures of devices, and what an interruption of any kind costs a job.
+class DeviceFailureSettings(settings.Settings):
+    """How often devices fail, and for how long.
 
     Attributes:
         mean_time_between_failures_h: of one device that is up; None: no device fails.
         repair_s: how long a device that failed is down.
-        checkpoint_every_s: a job saves its progress each time that it has run for so long.
-        restart_s: from the moment that the block is ready to the first step after the checkpoint.
     """
 
     mean_time_between_failures_h: float | None = Field(default=None, gt=0)
     repair_s: float = Field(default=600.0, ge=0)
+
+
+class FailureSettings(DeviceFailureSettings):
+    """Failures of devices, and what an interruption of any kind costs a job.
+
+    Attributes:
+        checkpoint_every_s: a job saves its progress each time that it has run for so long.
+        restart_s: from the moment that the block is ready to the first step after the checkpoint.
+    """
+
     checkpoint_every_s: float = Field(default=1800.0, gt=0)
-    restart_s: float = Field(default=300.0, ge=0)
+    restart_s: float = Field(default=RESTART_S, ge=0)
 
 
 class PreemptionSettings(settings.Settings):
@@ -133,32 +136,6 @@ def new_arrays(chosen: Interruptions, num_episodes: int, num_jobs: int, num_devi
         "lost_work_s": np.zeros(jobs),
         "delay_s": np.zeros(jobs),
     }
-
-
-@njit
-def exponential_s(mean_s, seed, drawn, index, event):  # type: ignore[no-untyped-def]
-    """An exponential time in seconds, a pure function of its arguments; infinite where the mean is.
-
-    The 64 bits of the hash are its words absorbed one by one, ``h <- mix(h + gamma (word + 1))``, ``mix`` being the
-    finaliser of SplitMix64; the upper 53 of them, with one half added, make a uniform number ``u`` in (0, 1], and
-    ``-mean log u`` is exponential by inversion.
-
-    Args:
-        mean_s: mean of the time.
-        seed: of the episode.
-        drawn: `FAILURE` or `PREEMPTION`.
-        index: device or job.
-        event: how many such times were drawn before.
-    """
-    if np.isinf(mean_s):
-        return np.inf
-    bits = np.uint64(0)
-    for word in (seed, drawn, index, event):
-        bits = bits + GAMMA * (np.uint64(word) + np.uint64(1))
-        bits = (bits ^ (bits >> SHIFT_1)) * MIX_1
-        bits = (bits ^ (bits >> SHIFT_2)) * MIX_2
-        bits = bits ^ (bits >> SHIFT_3)
-    return -mean_s * math.log((np.float64(bits >> SHIFT_TO_53_BITS) + 0.5) * 2.0**-53)
 
 
 @njit

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...compiled import njit
-from ..cluster.interruptions import GAMMA, MIX_1, MIX_2, SHIFT_1, SHIFT_2, SHIFT_3
+from ..random_times import GAMMA, MIX_1, MIX_2, SHIFT_1, SHIFT_2, SHIFT_3
 from .block_bits import count
 from .block_scores import lost_weight
 

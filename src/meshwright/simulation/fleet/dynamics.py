@@ -9,15 +9,19 @@ Time stands still while decisions are made. An action is
 - with `PlacementRule.CONSTRUCT`, the next actions are hosts, one by one, until the job has as many as it needs.
 - ``first_pause + i``: the running job on offer ``i`` stops and waits.
 
-An event is an arrival, the end of a job, the end of a restart, or a round in which running jobs are offered too. After each
-one, jobs whose deadline no entry could meet any more leave the queue (`JobState.EXPIRED`), and actions are offered (`offers`);
-where nothing but passing is possible, the episode passes at once. Of events at one time ends come first, of the job that started
-first, then arrivals one by one, then rounds; restarts that end then have ended for all of them.
+An event is an arrival, the end of a job, the end of a restart, the failure or the repair of a host, or a round in which running
+jobs are offered too. After each one, jobs whose deadline no entry could meet any more leave the queue (`JobState.EXPIRED`), and
+actions are offered (`offers`); where nothing but passing is possible, the episode passes at once. Of events at one time ends come
+first, of the job that started first, then failures and repairs by the number of the host, then arrivals one by one, then rounds;
+restarts that end then have ended for all of them.
 
 A round comes every ``every_s`` seconds while there are jobs, the first so long after an arrival at an empty system. It lasts
 until the next pass, and each job that was started, resized, moved or paused in it comes up no more.
 
-An episode ends when all jobs have come and none runs; those that wait are refused.
+A host that fails (`failures`) stops the jobs on it as a pause does: they wait again, and are stopped at their last whole step.
+
+An episode ends when all jobs have come and none runs; those that wait are refused. But it goes on where one of those on offer
+could start if no host were out.
 
 Links are shared as `sharing` says: whenever a job starts, stops or ends and when a restart ends, all step times are worked out
 anew. The end of a job is foreseen from its step time and its steps left, and stays as it was while its step time does.
@@ -29,9 +33,10 @@ import numpy as np
 
 from ...compiled import njit
 from .actions import first_pause
+from .failures import draw_failures, next_turn, turn
 from .offers import offer, offer_hosts
 from .placing import find_hosts, largest_part
-from .runs import leave_queue, release, restart_s, run, stop
+from .runs import leave_queue, release, restart_s, run, send_back, stop
 from .shared_steps import share_links
 from .state import JobState, PlacementRule, Total
 
@@ -68,6 +73,7 @@ def start(problem, state, e):  # type: ignore[no-untyped-def]
     state.was_offered[e] = False
     state.building[e] = -1
     state.num_built[e] = 0
+    draw_failures(problem, state, e)
     advance(problem, state, e)
 
 
@@ -115,7 +121,7 @@ def next_event(problem, state, e):  # type: ignore[no-untyped-def]
     """Go to the next event; whether there is something to decide then, or the episode is over."""
     num_jobs = state.arrival_s.shape[1]
     arrival = state.arrival_s[e, state.num_arrived[e]] if state.num_arrived[e] < num_jobs else np.inf
-    if arrival == np.inf and state.num_running[e] == 0:
+    if arrival == np.inf and state.num_running[e] == 0 and not _awaits_repair(problem, state, e):
         _close(state, e)
         return True
     end, ending, resume = np.inf, -1, np.inf
@@ -127,10 +133,13 @@ def next_event(problem, state, e):  # type: ignore[no-untyped-def]
             resume = min(resume, state.since_s[e, job])
     has_work = state.num_running[e] + state.num_waiting[e] > 0
     tick = state.next_round_s[e] if has_work else np.inf
-    time = min(min(arrival, end), min(tick, resume))
-    _let_pass(state, e, time)
+    host, fault = next_turn(state, e)
+    time = min(min(min(arrival, end), min(tick, resume)), fault)
+    _let_pass(problem, state, e, time)
     if end == time:
         _end(problem, state, e, ending)
+    elif fault == time:
+        turn(problem, state, e, host)
     elif arrival == time:
         _arrive(problem, state, e)
     elif tick == time:
@@ -147,6 +156,19 @@ def next_event(problem, state, e):  # type: ignore[no-untyped-def]
         return True
     _pass(problem, state, e)
     return False
+
+
+@njit
+def _awaits_repair(problem, state, e):  # type: ignore[no-untyped-def]
+    """Whether a job on offer could start if no host were out; asked where no job runs."""
+    if state.num_waiting[e] == 0 or not state.is_out[e].any():
+        return False
+    state.free[e] = problem.network.devices_per_host
+    offer(problem, state, e)
+    for host in range(state.is_out.shape[1]):
+        if state.is_out[e, host]:
+            state.free[e, host] = 0
+    return state.can_act[e, 1:].any()
 
 
 @njit
@@ -174,12 +196,14 @@ def _refuse(problem, state, e):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _let_pass(state, e, time):  # type: ignore[no-untyped-def]
+def _let_pass(problem, state, e, time):  # type: ignore[no-untyped-def]
     """Time goes on: sums grow and running jobs make their steps."""
     passed = time - state.now_s[e]
     state.now_s[e] = time
     state.totals[e, Total.IN_SYSTEM_S] += passed * (state.num_waiting[e] + state.num_running[e])
-    state.totals[e, Total.WAITING_S] += passed * state.num_waiting[e]
+    state.totals[e, Total.WAITING_S] += passed * _num_new(problem, state, e)
+    if state.is_out.shape[1] > 0:
+        state.totals[e, Total.OUT_DEVICE_S] += passed * (state.is_out[e].sum() * problem.network.devices_per_host)
     for i in range(state.num_running[e]):
         job = state.running[e, i]
         held = state.num_hosts[e, state.place[e, job]] * state.part[e, state.place[e, job]]
@@ -191,6 +215,17 @@ def _let_pass(state, e, time):  # type: ignore[no-untyped-def]
             state.done_steps[e, job] += steps
             state.shared_s[e, job] += steps * (state.step_s[e, job] - state.alone_s[e, job])
             state.since_s[e, job] = time
+
+
+@njit
+def _num_new(problem, state, e):  # type: ignore[no-untyped-def]
+    """Waiting jobs that have never run."""
+    if problem.every_s == 0.0 and state.is_out.shape[1] == 0:
+        return state.num_waiting[e]
+    count = 0
+    for i in range(state.num_waiting[e]):
+        count += np.isnan(state.start_s[e, state.waiting[e, i]])
+    return count
 
 
 @njit
@@ -243,16 +278,8 @@ def _offered_running(problem, state, e, action):  # type: ignore[no-untyped-def]
 
 @njit
 def _pause(problem, state, e, job):  # type: ignore[no-untyped-def]
-    stop(problem, state, e, job)
+    send_back(problem, state, e, job)
     state.was_offered[e, job] = True
-    state.status[e, job] = JobState.WAITING
-    state.finish_s[e, job] = np.nan
-    i = state.num_waiting[e]
-    while i > 0 and state.waiting[e, i - 1] > job:
-        state.waiting[e, i] = state.waiting[e, i - 1]
-        i -= 1
-    state.waiting[e, i] = job
-    state.num_waiting[e] += 1
     share_links(problem, state, e)
 
 

@@ -59,6 +59,20 @@ def stop(problem, state, e, job):  # type: ignore[no-untyped-def]
 
 
 @njit
+def send_back(problem, state, e, job):  # type: ignore[no-untyped-def]
+    """Stop a running job; it waits again, at the place in the queue that its arrival gives it."""
+    stop(problem, state, e, job)
+    state.status[e, job] = JobState.WAITING
+    state.finish_s[e, job] = np.nan
+    i = state.num_waiting[e]
+    while i > 0 and state.waiting[e, i - 1] > job:
+        state.waiting[e, i] = state.waiting[e, i - 1]
+        i -= 1
+    state.waiting[e, i] = job
+    state.num_waiting[e] += 1
+
+
+@njit
 def release(problem, state, e, job):  # type: ignore[no-untyped-def]
     """Give back the devices of a running job."""
     place, size = state.place[e, job], problem.network.devices_per_host

@@ -45,7 +45,7 @@ class JobState(IntEnum):
 
 
 class Total(IntEnum):
-    """Columns of `FleetState.totals`."""
+    """Columns of `FleetState.totals`: ``WAITING_S`` is before first starts, ``OUT_DEVICE_S`` of hosts that are out."""
 
     IN_SYSTEM_S = 0
     WAITING_S = 1
@@ -53,6 +53,7 @@ class Total(IntEnum):
     BLOCKED = 3
     LATE = 4
     MET = 5
+    OUT_DEVICE_S = 6
 
 
 class SharingMode(IntEnum):
@@ -84,6 +85,8 @@ class FleetProblem(NamedTuple):
         storage_bytes_per_s: at which it does, each once.
         min_degree, max_degree: of what a job that has run may get.
         max_running, max_hosts: ``R`` and ``M``; no more jobs run at once, and none on more hosts.
+        mean_failure_s: mean time until a host that is up fails, infinite where none does.
+        repair_s: how long a host that failed is out.
     """
 
     network: FleetNetwork
@@ -105,6 +108,8 @@ class FleetProblem(NamedTuple):
     max_degree: int
     max_running: int
     max_hosts: int
+    mean_failure_s: float
+    repair_s: float
 
     @property
     def num_hosts(self) -> int:
@@ -115,6 +120,11 @@ class FleetProblem(NamedTuple):
     def num_devices(self) -> int:
         """Devices, ``n``."""
         return self.num_hosts * self.network.devices_per_host
+
+    @property
+    def has_restarts(self) -> bool:
+        """Whether jobs may be stopped before their end."""
+        return self.every_s > 0 or self.mean_failure_s < np.inf
 
     @property
     def num_offers(self) -> int:
@@ -142,9 +152,9 @@ class FleetState(NamedTuple):
         is_over: ``(e,)``.
         next_round_s: when running jobs are offered next, ``(e,)``; infinite without rounds.
         in_round: whether they are offered now, ``(e,)``.
-        waiting, num_waiting: job numbers by arrival, those that were paused among them, ``(e, q)`` and ``(e,)``.
+        waiting, num_waiting: job numbers by arrival, those that were stopped among them, ``(e, q)`` and ``(e,)``.
         running, num_running: job numbers by start, ``(e, R)`` and ``(e,)``.
-        free: free devices of each host, ``(e, m)``.
+        free: free devices of each host, ``(e, m)``; none where it is out.
         owner: job that holds each device, -1 for none, ``(e, n)``.
         arrival_s, job_type, num_steps, deadline_s: of each job, ``(e, k)``.
         requested: devices that its user asks for, ``(e, k)``.
@@ -164,7 +174,7 @@ class FleetState(NamedTuple):
         load: share of each link that is busy, zero without sharing, ``(e, L)``.
         trunk_share: share of the time for which each running job keeps each trunk busy, by place, ``(e, R, t)``; of one
             column and zero where there are none, zero without sharing.
-        totals: see `Total`, ``(e, 6)``.
+        totals: see `Total`, ``(e, 7)``.
         offered: job on each place of offer, -1 for none, ``(e, v)``.
         was_offered: running jobs that were decided in this round, ``(e, k)``.
         part_index: ``log2`` of the devices a host by which a degree fits, -1 where it does not, ``(e, s, d, p)``.
@@ -173,6 +183,12 @@ class FleetState(NamedTuple):
         building: offer whose hosts are being picked, -1 for none, ``(e,)``.
         building_entry: ``(e,)``.
         built, num_built: hosts so far, ``(e, M)`` and ``(e,)``.
+        seed: of all failures of an episode, ``(e,)``.
+        is_out: hosts that have failed and are not repaired yet, ``(e, m)``. This and the next two are empty where none fails.
+        turns_at_s: when each host fails, or is repaired if it is out, ``(e, m)``.
+        host_failures: failures of each host so far, ``(e, m)``.
+        num_failures: how often a failure stopped a job, ``(e, k)``.
+        lost_device_s: device-seconds of the unfinished steps that failures undid, at their step times then, ``(e, k)``.
     """
 
     now_s: NDArray[np.float64]
@@ -220,12 +236,19 @@ class FleetState(NamedTuple):
     building_entry: NDArray[np.int64]
     built: NDArray[np.int64]
     num_built: NDArray[np.int64]
+    seed: NDArray[np.int64]
+    is_out: NDArray[np.bool_]
+    turns_at_s: NDArray[np.float64]
+    host_failures: NDArray[np.int64]
+    num_failures: NDArray[np.int64]
+    lost_device_s: NDArray[np.float64]
 
 
 def new_state(problem: FleetProblem, num_episodes: int, num_jobs: int) -> FleetState:
     """Arrays for episodes that `dynamics.start` fills."""
     e, k, n, m = num_episodes, num_jobs, problem.num_devices, problem.num_hosts
     capacity = problem.max_running
+    failing = (e, m if problem.mean_failure_s < np.inf else 0)
     sets = (e, 1 + problem.visible_running, len(problem.degrees), len(problem.rule))
 
     def ints(*shape: int) -> NDArray[np.int64]:
@@ -237,7 +260,7 @@ def new_state(problem: FleetProblem, num_episodes: int, num_jobs: int) -> FleetS
         is_over=np.ones(e, np.bool_),
         next_round_s=np.zeros(e),
         in_round=np.zeros(e, np.bool_),
-        waiting=ints(e, num_jobs if problem.every_s > 0 else min(num_jobs, problem.queue_capacity + 1)),
+        waiting=ints(e, num_jobs if problem.has_restarts else min(num_jobs, problem.queue_capacity + 1)),
         num_waiting=ints(e),
         running=ints(e, capacity),
         num_running=ints(e),
@@ -277,4 +300,10 @@ def new_state(problem: FleetProblem, num_episodes: int, num_jobs: int) -> FleetS
         building_entry=ints(e),
         built=ints(e, problem.max_hosts),
         num_built=ints(e),
+        seed=ints(e),
+        is_out=np.zeros(failing, np.bool_),
+        turns_at_s=np.full(failing, np.inf),
+        host_failures=ints(*failing),
+        num_failures=ints(e, k),
+        lost_device_s=np.zeros((e, k)),
     )

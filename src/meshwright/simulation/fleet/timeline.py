@@ -9,7 +9,7 @@ Legend: ``i`` intervals, ``k`` jobs, ``m`` hosts, ``L`` links.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +46,20 @@ class Stay:
     is_restart: bool
 
 
+@dataclass
+class Outage:
+    """A host that is out of order.
+
+    Attributes:
+        host: by number.
+        begin_s, end_s: from its failure until its repair, or the end of the episode.
+    """
+
+    host: int
+    begin_s: float
+    end_s: float
+
+
 @dataclass(frozen=True, eq=False)
 class FleetTimeline:
     """An episode from its first decision on.
@@ -55,6 +69,7 @@ class FleetTimeline:
         num_waiting, num_running, num_held: jobs in the queue, jobs on devices, devices held, in each interval, ``(i,)``.
         load: share of each link that is busy, ``(i, L)``; zero without sharing.
         stays: by their begin.
+        outages: likewise.
         lost_s: seconds by which sharing stretched the steps of a job because of another one: ``lost_s[job, other]``. Over all
             others they sum to the record's ``shared_s``.
     """
@@ -65,6 +80,7 @@ class FleetTimeline:
     num_held: NDArray[np.int64]
     load: NDArray[np.float64]
     stays: tuple[Stay, ...]
+    outages: tuple[Outage, ...]
     lost_s: dict[tuple[int, int], float]
 
     def mean_in(self, values: NDArray[np.float64] | NDArray[np.int64], bounds_s: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -110,6 +126,7 @@ class _Watch:
         self._load: list[NDArray[np.float64]] = []
         self._open: dict[tuple[int, int], Stay] = {}
         self._stays: list[Stay] = []
+        self._outages: dict[tuple[int, int], Outage] = {}  # by host and number of its failures
         self._lost_s: dict[tuple[int, int], float] = {}
         self._parts_of: tuple[bytes, ...] | None = None
         self._parts: list[tuple[int, int, float]] = []
@@ -119,9 +136,10 @@ class _Watch:
         state = self._state
         self._running = state.running[0, : state.num_running[0]].copy()
         self._shared_s = state.shared_s[0, self._running]
-        self._count = int(state.num_waiting[0]), len(self._running), state.owner.shape[1] - int(state.free[0].sum())
+        self._count = int(state.num_waiting[0]), len(self._running), int((state.owner[0] >= 0).sum())
         self._load_now = state.load[0].copy()
         self._note_stays()
+        self._note_outages()
         self._find_parts()
 
     def end(self) -> None:
@@ -141,7 +159,10 @@ class _Watch:
         counts = np.array(self._counts, np.int64).reshape(-1, 3)
         load = np.array(self._load).reshape(len(self._load), self._state.load.shape[1])
         stays = tuple(sorted(self._stays, key=lambda stay: (stay.begin_s, stay.job)))
-        return FleetTimeline(np.array(self._time_s), counts[:, 0], counts[:, 1], counts[:, 2], load, stays, self._lost_s)
+        outages = [replace(one, end_s=min(one.end_s, self._time_s[-1])) for one in self._outages.values()]
+        return FleetTimeline(
+            np.array(self._time_s), counts[:, 0], counts[:, 1], counts[:, 2], load, stays, tuple(outages), self._lost_s
+        )
 
     def _note_stays(self) -> None:
         """Open a stay for each start, close those of jobs that have gone."""
@@ -154,6 +175,13 @@ class _Watch:
             devices = np.flatnonzero(state.owner[0] == job)
             steps_from_s = max(now_s, float(state.since_s[0, job]))
             self._open[job, starts] = Stay(job, int(state.entry[0, job]), devices, now_s, steps_from_s, now_s, starts > 0)
+
+    def _note_outages(self) -> None:
+        """Each failure is noted when its host is first seen out; when it is repaired is known then."""
+        state, now_s = self._state, float(self._state.now_s[0])
+        for host in np.flatnonzero(state.is_out[0]).tolist():
+            key = host, int(state.host_failures[0, host])
+            self._outages.setdefault(key, Outage(host, now_s, now_s)).end_s = float(state.turns_at_s[0, host])
 
     def _find_parts(self) -> None:
         """Who slows whom, anew where jobs or step times have changed."""

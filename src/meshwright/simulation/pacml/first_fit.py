@@ -12,8 +12,8 @@ from __future__ import annotations
 import numpy as np
 
 from ...compiled import njit
-from ..cluster.interruptions import GAMMA, MIX_1, MIX_2, SHIFT_1, SHIFT_2, SHIFT_3
 from ..cluster.problem import DEVICES_PER_WORD, Rule
+from ..random_times import GAMMA, MIX_1, MIX_2, SHIFT_1, SHIFT_2, SHIFT_3
 
 
 @njit
