@@ -14,14 +14,17 @@ from ... import files
 from ...clusters import load_cluster
 from ...clusters.cluster import Cluster
 from ...errors import ConfigError
+from ...jobs.workload import Workload
 from ...planners.menu.build import Menu, build_menu
 from ...planners.menu.settings import load_job_types
 from ...simulation.cluster.interruptions import RESTART_S
 from ...simulation.cluster.scenario_settings import MAX_INTERRUPTIONS_PER_CHECKPOINT
+from ...simulation.fleet.blocks import NO_BLOCKS, FleetBlocks
 from ...simulation.fleet.network import NamedNetwork, fleet_network
 from ...simulation.fleet.sharing import CONSTANTS
 from ...simulation.fleet.state import FleetProblem, FleetState, PlacementRule, SharingMode, new_state
 from .settings import FleetSettings
+from .splits import split_jobs
 
 NUM_DRAWS = 20_000
 """Jobs that are drawn to know the mean work of one."""
@@ -55,6 +58,7 @@ class Fleet:
         menu: what each job type may choose.
         network: links and groups with their names.
         problem: all of it as compiled code reads it.
+        workload: draws the jobs where they are cut by splits.
     """
 
     settings: FleetSettings
@@ -62,6 +66,7 @@ class Fleet:
     menu: Menu
     network: NamedNetwork
     problem: FleetProblem
+    workload: Workload | None = None
 
     @property
     def num_types(self) -> int:
@@ -82,7 +87,10 @@ class Fleet:
     @cached_property
     def mean_interarrival_s(self) -> float:
         """Seconds between two arrivals by which the load is as asked for."""
+        if self.workload is not None:
+            return self.workload.mean_interarrival_s
         kind, _, num_steps, _ = self._draw(np.random.default_rng(0), NUM_DRAWS)
+        assert self.settings.load is not None, "without a workload there is a load"
         work = float((num_steps * self.problem.menu.work_device_s[kind]).mean())
         return work / (self.settings.load * self.cluster.num_devices)
 
@@ -101,9 +109,11 @@ class Fleet:
     @cached_property
     def digest(self) -> str:
         """A hash of everything that an episode depends on."""
-        left_out = {"cluster", "job_types", "candidate_features", *(() if self.settings.has_failures else ("failures",))}
-        data = self.settings.model_dump(mode="json", exclude=left_out)
-        return files.digest(data, self.cluster.digest, *self.problem.menu)
+        chosen, left_out = self.settings, {"cluster", "job_types", "candidate_features"}
+        left_out |= {key for key, is_on in (("failures", chosen.has_failures), ("splits", chosen.splits)) if not is_on}
+        data = chosen.model_dump(mode="json", exclude=left_out)
+        drawn_by = () if self.workload is None else (self.workload.digest,)
+        return files.digest(data, self.cluster.digest, *self.problem.menu, *drawn_by)
 
     @cached_property
     def ground(self) -> dict[str, str]:
@@ -138,8 +148,17 @@ class Fleet:
         return " and ".join(found) or "other arrivals or rules"
 
     def sample(self, rng: np.random.Generator) -> Jobs:
-        """Jobs of an episode: a Poisson process, types by weight, durations and deadlines as the settings say."""
+        """Jobs of an episode: a Poisson process, types by weight, durations and deadlines as the settings say.
+
+        A workload draws them as in a scenario of the first world, from the same generator the same ones.
+        """
         num = self.settings.num_jobs
+        if self.workload is not None:
+            arrivals = self.workload.sample(rng, num + 1)  # the first world knows one job more than it decides
+            kind, arrival_s, num_steps = arrivals.graph_id[:num], arrivals.arrival_s[:num], arrivals.num_steps[:num]
+            allowed_s = arrivals.deadline_fraction[:num] * (num_steps * self._sequential_step_s[kind])
+            asked = self.problem.degrees[self._requested(rng, kind)]
+            return Jobs(arrival_s, kind, asked, num_steps.astype(np.float64), arrival_s + allowed_s)
         gaps = rng.exponential(self.mean_interarrival_s, num)
         gaps[0] = 0.0
         arrival_s = np.cumsum(gaps)
@@ -159,21 +178,35 @@ class Fleet:
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
         """Type, index of the requested degree, steps, and seconds on that degree of some jobs."""
         chosen = self.settings
+        if self.workload is not None:
+            drawn = self.workload.sample(rng, num)
+            degree, steps = self._requested(rng, drawn.graph_id), drawn.num_steps.astype(np.float64)
+            return drawn.graph_id, degree, steps, steps * self.best_step_s[drawn.graph_id, degree]
         weights = np.array(chosen.weights or [1.0] * self.num_types)
         kind = rng.choice(self.num_types, num, p=weights / weights.sum())
-        wanted = np.array([chosen.requested.get(int(degree), 0.0) for degree in self.problem.degrees])
-        chance = np.where(np.isfinite(self.best_step_s), wanted, 0.0)
-        for row in np.flatnonzero(chance.sum(axis=1) == 0):  # none of them fits: the least that does
-            chance[row, np.flatnonzero(np.isfinite(self.best_step_s[row]))[0]] = 1.0
-        below = np.cumsum(chance / chance.sum(axis=1, keepdims=True), axis=1)[kind]
-        degree = (rng.random(num)[:, None] > below).sum(axis=1)
-        degree = np.minimum(degree, len(self.problem.degrees) - 1)
+        degree = self._requested(rng, kind)
+        assert chosen.duration is not None, "without a workload there are durations"
         duration_s = np.minimum(
             chosen.duration.median_s * np.exp(chosen.duration.sigma * rng.standard_normal(num)), chosen.duration.most_s
         )
         step_s = self.best_step_s[kind, degree]
         num_steps = np.maximum(1.0, np.round(duration_s / step_s))
-        return kind, degree.astype(np.int64), num_steps, num_steps * step_s
+        return kind, degree, num_steps, num_steps * step_s
+
+    @cached_property
+    def _sequential_step_s(self) -> NDArray[np.float64]:
+        """Seconds of a step of each graph of the workload on one reference device, ``(t,)``."""
+        return np.array([] if self.workload is None else [graph.step_s for graph in self.workload.graphs])
+
+    def _requested(self, rng: np.random.Generator, kind: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Index of the degree that the user of each of some jobs asks for, of those on which it runs."""
+        wanted = np.array([self.settings.requested.get(int(degree), 0.0) for degree in self.problem.degrees])
+        chance = np.where(np.isfinite(self.best_step_s), wanted, 0.0)
+        for row in np.flatnonzero(chance.sum(axis=1) == 0):  # none of them fits: the least that does
+            chance[row, np.flatnonzero(np.isfinite(self.best_step_s[row]))[0]] = 1.0
+        below = np.cumsum(chance / chance.sum(axis=1, keepdims=True), axis=1)[kind]
+        degree = (rng.random(len(kind))[:, None] > below).sum(axis=1)
+        return np.minimum(degree, len(self.problem.degrees) - 1).astype(np.int64)
 
 
 def build_fleet(
@@ -190,10 +223,18 @@ def build_fleet(
         MeshwrightError: cluster or job types are missing or wrong, a type fits nowhere, or settings do not go together.
     """
     cluster = load_cluster(settings.cluster)
+    if settings.splits is not None:
+        jobs = split_jobs(settings.splits, cluster, settings.costs, cache=cache, progress=progress)
+        return _fleet(settings, cluster, jobs.menu, jobs.blocks, jobs.workload)
     types = load_job_types(settings.job_types) if isinstance(settings.job_types, str) else settings.job_types
     if settings.weights is not None and len(settings.weights) != len(types):
         raise ConfigError(f"{len(settings.weights)} for {len(types)} job types", field="fleet.weights")
     menu = build_menu(types, cluster, settings.menu, settings.costs, cache=cache, progress=progress)
+    return _fleet(settings, cluster, menu, NO_BLOCKS)
+
+
+def _fleet(settings: FleetSettings, cluster: Cluster, menu: Menu, blocks: FleetBlocks, workload: Workload | None = None) -> Fleet:
+    """The same from a cluster and a menu."""
     network = fleet_network(cluster)
     table, elastic, failures = menu.table, settings.elastic, settings.failures
     mean_h = failures.mean_time_between_failures_h
@@ -228,9 +269,10 @@ def build_fleet(
         max_hosts=int(min(degrees[-1], cluster.num_hosts)),
         mean_failure_s=3600.0 * mean_h / network.arrays.devices_per_host if mean_h else np.inf,
         repair_s=failures.repair_s,
+        blocks=blocks,
     )
     _check_failures(settings, problem)
-    return Fleet(settings, cluster, menu, network, problem)
+    return Fleet(settings, cluster, menu, network, problem, workload)
 
 
 def _check_failures(settings: FleetSettings, problem: FleetProblem) -> None:

@@ -7,13 +7,16 @@ from typing import Any
 import numpy as np
 
 from ...plans.partition import Layout
+from ...simulation.decision_space.splitting import SplitSettings
 from .fleet import Fleet
 
 DEGREES = ("tp", "pp", "dp", "cp", "ep")
 
 
-def layout_name(layout: Layout) -> str:
-    """A layout in a word or two: its degrees that are not 1, and what else sets it apart."""
+def layout_name(layout: Layout | SplitSettings) -> str:
+    """A layout in a word or two: its degrees that are not 1, and what else sets it apart; of splits their rule."""
+    if isinstance(layout, SplitSettings):
+        return f"{layout.rule} splits"
     named = [f"{key}{getattr(layout, key)}" for key in DEGREES if getattr(layout, key) > 1]
     if layout.virtual_stages > 1:
         named.append(f"v{layout.virtual_stages}")

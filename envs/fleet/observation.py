@@ -18,8 +18,7 @@ from ...compiled import njit
 from ...numba_records import by_reference
 from ...simulation.fleet.actions import start_number
 from ...simulation.fleet.network import FleetNetwork
-from ...simulation.fleet.offers import choice_step_s
-from ...simulation.fleet.placing import find_hosts
+from ...simulation.fleet.offers import choice_hosts, choice_step_s
 from ...simulation.fleet.shared_steps import shared_step_times
 from ...simulation.fleet.state import FleetState, JobState, PlacementRule
 from .fleet import Fleet
@@ -368,7 +367,7 @@ def _observe_candidates(problem, state, e, observer, out):  # type: ignore[no-un
                 action = start_number(problem, place, entry - menu.first_entry[kind], choice)
                 if not state.can_act[e, action]:
                     continue
-                step_s = choice_step_s(problem, state, e, number, entry, choice)
+                step_s = choice_step_s(problem, state, e, job, number, entry, choice)
                 row = out.candidates[e, action]
                 d = problem.entry_degree[entry]
                 row[0] = _of_time(observer, step_s * left)
@@ -379,10 +378,9 @@ def _observe_candidates(problem, state, e, observer, out):  # type: ignore[no-un
                 row[5] = min(1.0, step_s * left / limit_s) if limit_s > 0 else 1.0
                 if observer.features != SIMULATED or problem.rule[choice] == PlacementRule.CONSTRUCT or number > 0:
                     continue
-                degree = menu.degree[entry]
-                rule, wanted_type = problem.rule[choice], problem.rule_type[choice]
-                part = find_hosts(problem, state.free[e], state.load[e], degree, rule, wanted_type, hosts)
-                count, jobs, _, shared_s = shared_step_times(problem, state, e, entry, hosts, degree // part, part)
+                part = choice_hosts(problem, state, e, job, entry, choice, hosts)
+                num_hosts = menu.degree[entry] // part
+                count, jobs, _, shared_s = shared_step_times(problem, state, e, entry, hosts, num_hosts, part)
                 others = 0.0
                 for i in range(count):
                     if jobs[i] >= 0:

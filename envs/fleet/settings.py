@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
@@ -12,8 +11,9 @@ from ... import settings
 from ...costs.settings import CostSettings
 from ...planners.menu.settings import JobTypeSettings, MenuSettings
 from ...simulation.cluster.interruptions import DeviceFailureSettings
+from ...simulation.decision_space.splitting import SplitSettings
 
-PlacementName = Literal["packed", "spread", "nearest", "construct"]
+PlacementName = Literal["packed", "spread", "nearest", "construct", "blocks"]
 ObjectiveName = Literal[
     "blocking_rate", "mean_completion_s", "p95_completion_s", "mean_wait_s", "makespan_s", "deadline_met_rate", "device_hours"
 ]
@@ -88,11 +88,27 @@ class HostFailureSettings(DeviceFailureSettings):
     restart_s: float | None = Field(default=None, ge=0)
 
 
+class SplitsSettings(settings.Settings):
+    """The jobs of the first world: op graphs, each of whose ops is split, on aligned blocks of devices.
+
+    Attributes:
+        workload: ``preset:NAME`` or a path to a workload's YAML, which tells which jobs come, when, how long they are and when
+            they must be done.
+        max_degree: most devices of a job.
+        splitting: how far each op is split when a job gets a number of devices.
+    """
+
+    workload: str
+    max_degree: int = Field(default=16, ge=1, le=65_536)
+    splitting: SplitSettings = SplitSettings()
+
+
 class FleetSettings(settings.Settings):
     """A cluster, the jobs that come to it, their menu and the rules of the game.
 
     Attributes:
         cluster: ``preset:NAME`` or a path to a cluster's YAML.
+        splits: jobs of the first world in place of ``job_types``, ``weights``, ``menu``, ``load``, ``duration`` and ``deadline``.
         job_types: ``preset:NAME``, a path, or the types themselves.
         weights: how often each type comes, beside the others; equal unless given.
         menu: which layouts there are to choose from.
@@ -114,14 +130,15 @@ class FleetSettings(settings.Settings):
     """
 
     cluster: str
-    job_types: str | tuple[JobTypeSettings, ...]
+    splits: SplitsSettings | None = None
+    job_types: str | tuple[JobTypeSettings, ...] = ()
     weights: tuple[Share, ...] | None = None
     menu: MenuSettings = MenuSettings()
     num_jobs: int = Field(ge=1, le=100_000)
     num_warmup_jobs: int = Field(default=0, ge=0)
     num_cooldown_jobs: int = Field(default=0, ge=0)
-    load: float = Field(gt=0, le=10)
-    duration: DurationSettings
+    load: float | None = Field(default=None, gt=0, le=10)
+    duration: DurationSettings | None = None
     requested: dict[Annotated[int, Field(ge=1)], Share] = Field(min_length=1)
     deadline: DeadlineSettings | None = None
     queue_capacity: int = Field(default=0, ge=0, le=10_000)
@@ -159,11 +176,34 @@ class FleetSettings(settings.Settings):
     @field_validator("objective")
     @classmethod
     def _has_what_it_needs(cls, objective: ObjectiveName, info: ValidationInfo) -> ObjectiveName:
+        if info.data.get("splits") is not None:
+            return objective
         if objective == "deadline_met_rate" and info.data.get("deadline") is None:
             raise ValueError("deadline_met_rate wants jobs with deadlines: give the key deadline")
         if objective == "blocking_rate" and info.data.get("deadline") is None and info.data.get("queue_capacity", 0) > 0:
             raise ValueError("blocking_rate: with a queue and no deadlines hardly any job is blocked; give the key deadline")
         return objective
+
+    @model_validator(mode="after")
+    def _jobs_are_told_once(self) -> Self:
+        if self.splits is None:
+            for key in ("job_types", "load", "duration"):
+                if not getattr(self, key):
+                    raise ValueError(f"{key}: the key is missing")
+            if "blocks" in self.placements:
+                raise ValueError("placements: blocks are for jobs of the key splits")
+            return self
+        for key in ("job_types", "weights", "menu", "load", "duration", "deadline", "elastic"):
+            if getattr(self, key) != type(self).model_fields[key].default:
+                raise ValueError(f"{key}: does not go with splits; leave it out")
+        if self.placements != ("blocks",) or self.sharing != "none":
+            raise ValueError("splits: such jobs run on blocks and share no links; give placements: [blocks] and sharing: none")
+        return self
+
+    @property
+    def has_deadlines(self) -> bool:
+        """Whether jobs may have deadlines."""
+        return self.deadline is not None or self.splits is not None
 
     @property
     def has_failures(self) -> bool:
@@ -177,14 +217,13 @@ class FleetSettings(settings.Settings):
 
     def relative_to(self, folder: Path) -> FleetSettings:
         """The same with paths that start at a folder."""
-        found = {
-            key: str(folder / value)
-            for key in ("cluster", "job_types")
-            if isinstance(value := getattr(self, key), str) and not value.startswith("preset:") and (folder / value).is_file()
+
+        def relative(value: str) -> str:
+            return str(folder / value) if not value.startswith("preset:") and (folder / value).is_file() else value
+
+        found: dict[str, Any] = {
+            key: relative(value) for key in ("cluster", "job_types") if isinstance(value := getattr(self, key), str)
         }
+        if self.splits is not None:
+            found["splits"] = self.splits.model_copy(update={"workload": relative(self.splits.workload)})
         return self.model_copy(update=found)
-
-
-def mean_of_lognormal(duration: DurationSettings) -> float:
-    """Mean of the distribution before it is cut."""
-    return duration.median_s * math.exp(duration.sigma**2 / 2)

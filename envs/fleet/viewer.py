@@ -32,7 +32,7 @@ def fleet_text(fleet: Fleet, state: FleetState, e: int) -> str:
         entry = menu.entries[state.entry[e, job]]
         slower = state.step_s[e, job] / state.alone_s[e, job] - 1
         lines.append(
-            f"{letter[job]} job {job}: {menu.job_types[entry.job_type].name}, {entry.layout.world} devices, "
+            f"{letter[job]} job {job}: {menu.job_types[entry.job_type].name}, {menu.table.degree[state.entry[e, job]]} devices, "
             f"{layout_name(entry.layout)}, {100 * state.done_steps[e, job] / state.num_steps[e, job]:.0f} % done, "
             f"{100 * slower:.0f} % slower by sharing, ends in {state.finish_s[e, job] - state.now_s[e]:.0f} s"
         )

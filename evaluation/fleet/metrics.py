@@ -71,7 +71,7 @@ def fleet_metrics(record: FleetRecord, fleet: Fleet) -> dict[str, float | None]:
         found["failures_per_job"] = float(record.num_failures[counted].mean())
         found["devices_out"] = record.total(Total.OUT_DEVICE_S) / device_s if device_s > 0 else 0.0
         found["lost_device_hours"] = float(record.lost_device_s[counted].sum()) / 3600.0
-    if fleet.settings.deadline is not None:
+    if fleet.settings.has_deadlines:
         found["deadline_met_rate"] = float((record.finish_s[counted] <= record.deadline_s[counted]).mean())
     if done.any():
         completion_s = (record.finish_s - record.arrival_s)[done]

@@ -5,6 +5,7 @@ compiled simulator keeps their logarithms. `step_times` of the sharing model is 
 """
 
 import math
+from itertools import pairwise
 
 import numpy as np
 
@@ -46,6 +47,8 @@ class PlainFleet:
         self.load = [0.0] * len(self.capacity)
         self.num_trunks = network.num_trunks
         self.totals = dict.fromkeys(Total, 0.0)
+        first, numbers = problem.blocks.first_host.tolist(), problem.blocks.hosts.tolist()
+        self.blocks = [[self.hosts[number] for number in numbers[a:b]] for a, b in pairwise(first)]
         self.seed = seed
         for host in self.hosts:
             host.turns_at_s = self.time_up(host)
@@ -185,6 +188,10 @@ class PlainFleet:
                 if rule == PlacementRule.CONSTRUCT:
                     step_s = self.step_of_construction(job, entry, free)
                     does = self.construct, job, entry
+                elif rule == PlacementRule.BLOCKS:
+                    part, hosts = self.find_block(job, entry, kind, free)
+                    step_s = entry.step_s[kind, part, self.spread(hosts)] if hosts else math.inf
+                    does = self.place, job, entry, part, hosts
                 else:
                     key = entry.degree, choice
                     found[key] = found.get(key) or self.find(entry.degree, rule, kind, free)
@@ -278,6 +285,16 @@ class PlainFleet:
             chosen += hosts[: need - len(chosen)]
             suit = [host for host in suit if host.group != best]
         return part, chosen
+
+    def find_block(self, job, entry, kind, free):
+        """Devices a host and hosts of the first block; none for a running job."""
+        size = self.problem.network.devices_per_host
+        for hosts in self.blocks if job in self.waiting else ():
+            if len(hosts) * size == entry.degree and all(free[host] == size and host.kind == kind for host in hosts):
+                step_s = entry.step_s[kind, size, self.spread(hosts)]
+                if step_s < math.inf and self.now_s + (step_s * (job.steps - job.done) + self.restart_s(job)) <= job.deadline_s:
+                    return size, hosts
+        return size, []
 
     def order(self, rule, kind, free, wanted, group, hosts):
         """What is least for the group that comes next."""

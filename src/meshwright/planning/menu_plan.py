@@ -24,6 +24,7 @@ from ..envs.fleet.menu_lines import layout_name
 from ..errors import PlanError
 from ..jobs.load import JobSource
 from ..models.fleet_saved import SavedFleetNetwork, player
+from ..planners.menu.entries import MenuEntry
 from ..planners.menu.job_types import job_type
 from ..planners.menu.settings import JobTypeSettings, load_job_types
 from ..plans import PlacementPlan
@@ -141,6 +142,8 @@ def _fleet(
     """The benchmark's fleet on the cluster, the job's type in it, and its settings."""
     benchmark = load_fleet_benchmark(str(saved.trained["benchmark"]), changes=list(saved.trained.get("changes", ())))
     chosen = benchmark.fleet
+    if chosen.splits is not None:
+        raise PlanError("a policy of a fleet of splits has no menu of layouts for a job", field="--policy")
     types = load_job_types(chosen.job_types) if isinstance(chosen.job_types, str) else chosen.job_types
     wanted = batch or next((one.global_batch for one in types if one.job == job), None)
     if wanted is None:
@@ -254,6 +257,7 @@ def _plan(
     part = row.degree // len(row.hosts)
     devices = np.concatenate([np.flatnonzero(is_free & (cluster.device_host == host))[:part] for host in row.hosts])
     assert given.job is not None, "a job that is planned is named"
+    assert isinstance(entry, MenuEntry), "a fleet of splits was refused"
     maker = work_of(
         JobSource(given.job),
         cluster,

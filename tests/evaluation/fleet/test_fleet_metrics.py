@@ -47,7 +47,7 @@ def three_jobs():
 
 
 FOUR_DEVICES = SimpleNamespace(
-    settings=SimpleNamespace(counted=slice(0, 3), deadline=None, has_failures=True),
+    settings=SimpleNamespace(counted=slice(0, 3), has_deadlines=False, has_failures=True),
     cluster=SimpleNamespace(num_devices=4),
     problem=SimpleNamespace(degrees=np.array([1, 2]), menu=SimpleNamespace(work_device_s=np.array([4.0]))),
     best_step_s=np.array([[4.0, 3.0]]),  # 4 s on one device, 3 s on two

@@ -9,11 +9,13 @@ from hypothesis import strategies as st
 
 from meshwright.clusters import Cluster, load_cluster
 from meshwright.simulation.fleet import dynamics, sharing
+from meshwright.simulation.fleet.blocks import NO_BLOCKS, FleetBlocks
 from meshwright.simulation.fleet.menu_table import MenuTable
 from meshwright.simulation.fleet.network import fleet_network
+from meshwright.simulation.fleet.placing import placement_class
 from meshwright.simulation.fleet.state import FleetProblem, PlacementRule, SharingMode, new_state
 
-PACKED, SPREAD, NEAREST, CONSTRUCT = PlacementRule
+PACKED, SPREAD, NEAREST, CONSTRUCT, BLOCKS = PlacementRule
 
 FIGURES = {
     "intra_host_bandwidth_gbytes_per_s": 100,
@@ -142,8 +144,19 @@ def problem_of(network, menu, **keys):
         "max_hosts": len(network.host_group),
         "mean_failure_s": math.inf,
         "repair_s": 0.0,
+        "blocks": NO_BLOCKS,
     }
     return FleetProblem(network, menu, degrees, np.searchsorted(degrees, menu.degree), **given | keys)
+
+
+def with_blocks(problem, rng):
+    """The problem with some sets of one, two and four hosts in any order as blocks."""
+    network = problem.network
+    counts = [count for count in (1, 2, 4) if count <= problem.max_hosts for _ in range(4)]
+    sets = [rng.permutation(len(network.host_group))[:count] for count in counts]
+    classes = np.array([placement_class(problem, hosts, len(hosts)) for hosts in sets])
+    first, degrees = np.cumsum([0, *counts]), np.array(counts) * network.devices_per_host
+    return problem._replace(blocks=FleetBlocks(degrees, first, np.concatenate(sets), classes, False))
 
 
 def drawn_menu(network, rng, is_whole):
@@ -215,6 +228,8 @@ def fleets(draw, clusters=tuple(CLUSTERS), rules=tuple(PlacementRule), **fixed):
         keys["mean_failure_s"] = draw(st.sampled_from([2, 20])) * len(network.host_group) * longest_s
         keys["repair_s"] = draw(st.sampled_from([0.0, 1.0, 3.0])) * longest_s
     problem = problem_of(network, menu, rules=chosen, **keys | fixed)
+    if BLOCKS in (rule for rule, _ in chosen):
+        problem = with_blocks(problem, rng)
     return problem, drawn_workload(menu, rng, num_jobs, is_whole), rng
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from ...compiled import njit
 from ...simulation.fleet.actions import first_pause, start_number
-from ...simulation.fleet.offers import choice_step_s
+from ...simulation.fleet.offers import choice_hosts, choice_step_s
 from ...simulation.fleet.placing import can_run_on, find_hosts, largest_part, step_on
 from ...simulation.fleet.runs import restart_s
 from ...simulation.fleet.shared_steps import shared_step_times
@@ -113,15 +113,12 @@ def best_action(problem, state, e, rule, place, d):  # type: ignore[no-untyped-d
             if must_build:
                 value = _to_build(problem, state, e, rule, entry, job, hosts)
             else:
-                value = choice_step_s(problem, state, e, number, entry, choice)
+                value = choice_step_s(problem, state, e, job, number, entry, choice)
                 if rule.placement == PlacementChoice.LEAST_INTERFERENCE:
-                    degree = menu.degree[entry]
-                    part = find_hosts(
-                        problem, state.free[e], state.load[e], degree, problem.rule[choice], problem.rule_type[choice], hosts
-                    )
+                    part = choice_hosts(problem, state, e, job, entry, choice, hosts)
                     if part > 0:
-                        value *= _interference(problem, state, e, entry, hosts, degree // part, part, value)
-                elif problem.rule[choice] != rule.placement:
+                        value *= _interference(problem, state, e, entry, hosts, menu.degree[entry] // part, part, value)
+                elif problem.rule[choice] != rule.placement and problem.rule[choice] != PlacementRule.BLOCKS:
                     value *= 1.0 + 1e-3 if problem.rule[choice] == PlacementRule.NEAREST else 1e6
             if rule.entry == EntryRule.LEAST_DEVICE_SECONDS:
                 value *= menu.degree[entry]

@@ -23,7 +23,7 @@ from ...errors import ConfigError, PlanError
 from ...plans.partition import Layout
 from ...simulation import kept_files
 from ...simulation.fleet.menu_table import MenuTable
-from .entries import EntryMaker, MenuEntry, PricedEntry
+from .entries import EntryMaker, MenuEntry, PricedEntry, SplitEntry
 from .job_types import JobType, job_type
 from .settings import JobTypeSettings, MenuSettings
 
@@ -38,12 +38,12 @@ class Menu:
     Attributes:
         table: its figures.
         job_types: the types, in the table's order.
-        entries: the layout of each entry, in the table's order.
+        entries: the layout of each entry, in the table's order; of op graphs that a workload draws, how far ops are split.
     """
 
     table: MenuTable
     job_types: tuple[JobType, ...]
-    entries: tuple[MenuEntry, ...]
+    entries: tuple[MenuEntry, ...] | tuple[SplitEntry, ...]
 
 
 def build_menu(

@@ -14,6 +14,7 @@ from ...clusters.cluster import Cluster
 from ...costs.settings import CostSettings
 from ...errors import PlanError
 from ...plans.partition import Layout
+from ...simulation.decision_space.splitting import SplitSettings
 from .choice import worthwhile
 from .job_types import JobType, Where
 from .placement_classes import PlacementClass, PlacementClasses
@@ -52,6 +53,22 @@ class MenuEntry(NamedTuple):
     job_type: int
     layout: Layout
     order: str
+    memory_bytes: float
+
+
+class SplitEntry(NamedTuple):
+    """A type of jobs whose ops are split, on a number of devices.
+
+    Attributes:
+        job_type: number of the type.
+        layout: how far each op is split.
+        degree: devices.
+        memory_bytes: of the fullest rank.
+    """
+
+    job_type: int
+    layout: SplitSettings
+    degree: int
     memory_bytes: float
 
 

@@ -34,8 +34,8 @@ import numpy as np
 from ...compiled import njit
 from .actions import first_pause
 from .failures import draw_failures, next_turn, turn
-from .offers import offer, offer_hosts
-from .placing import find_hosts, largest_part
+from .offers import choice_hosts, offer, offer_hosts
+from .placing import largest_part
 from .runs import leave_queue, release, restart_s, run, send_back, stop
 from .shared_steps import share_links
 from .state import JobState, PlacementRule, Total
@@ -301,9 +301,8 @@ def _place(problem, state, e, action):  # type: ignore[no-untyped-def]
     if place >= problem.visible_waiting:
         stop(problem, state, e, job)
     hosts = np.empty(problem.max_hosts, np.int64)
-    degree = problem.menu.degree[entry]
-    part = find_hosts(problem, state.free[e], state.load[e], degree, problem.rule[choice], problem.rule_type[choice], hosts)
-    run(problem, state, e, job, entry, hosts, degree // part, part)
+    part = choice_hosts(problem, state, e, job, entry, choice, hosts)
+    run(problem, state, e, job, entry, hosts, problem.menu.degree[entry] // part, part)
 
 
 @njit

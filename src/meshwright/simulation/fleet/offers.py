@@ -18,6 +18,7 @@ import numpy as np
 
 from ...compiled import njit
 from .actions import first_pause, start_number
+from .blocks import is_free
 from .placing import can_run_on, find_hosts, largest_part, log2, placement_class
 from .runs import restart_s
 from .state import PlacementRule
@@ -95,6 +96,10 @@ def _find_placements(problem, state, e, number, free):  # type: ignore[no-untype
                 state.part_index[e, number, d, choice] = log2(part) if can else -1
                 state.spread_index[e, number, d, choice] = 0
                 continue
+            if problem.rule[choice] == PlacementRule.BLOCKS:
+                state.part_index[e, number, d, choice] = log2(size) if number == 0 else -1
+                state.spread_index[e, number, d, choice] = 0
+                continue
             part = find_hosts(problem, free, state.load[e], degree, problem.rule[choice], problem.rule_type[choice], hosts)
             if problem.rule[choice] == PlacementRule.NEAREST and part == largest_part(size, degree):
                 part = 0  # as packed
@@ -119,7 +124,7 @@ def _offer_job(problem, state, e, place, job, number, free):  # type: ignore[no-
         for choice in range(choices):
             if state.part_index[e, number, d, choice] < 0:
                 continue
-            step_s = choice_step_s(problem, state, e, number, entry, choice)
+            step_s = choice_step_s(problem, state, e, job, number, entry, choice)
             if problem.rule[choice] == PlacementRule.CONSTRUCT and not _can_construct(
                 problem, state, e, job, entry, free, number == 0
             ):
@@ -155,8 +160,43 @@ def _can_construct(problem, state, e, job, entry, free, waits):  # type: ignore[
 
 
 @njit
-def choice_step_s(problem, state, e, number, entry, choice):  # type: ignore[no-untyped-def]
+def find_block(problem, state, e, job, entry, wanted_type):  # type: ignore[no-untyped-def]
+    """The first free block for an entry on which a job meets its deadline, alone and with its restart; -1 where there is none."""
+    blocks, degree = problem.blocks, problem.menu.degree[entry]
+    step_s = problem.menu.step_s[entry, wanted_type, log2(problem.network.devices_per_host)]
+    left, again_s = state.num_steps[e, job] - state.done_steps[e, job], restart_s(problem, state, e, job)
+    for block in range(len(blocks.degree)):
+        if blocks.degree[block] != degree or not is_free(problem, state.free[e], block, wanted_type):
+            continue
+        taken_s = step_s[blocks.place_class[block]]
+        if taken_s < np.inf and state.now_s[e] + (taken_s * left + again_s) <= state.deadline_s[e, job]:
+            return block
+    return -1
+
+
+@njit
+def choice_hosts(problem, state, e, job, entry, choice, hosts):  # type: ignore[no-untyped-def]
+    """Write the hosts that a placement choice finds for a job by an entry, on free devices; devices a host, 0 for none."""
+    degree, wanted_type = problem.menu.degree[entry], problem.rule_type[choice]
+    if problem.rule[choice] != PlacementRule.BLOCKS:
+        return find_hosts(problem, state.free[e], state.load[e], degree, problem.rule[choice], wanted_type, hosts)
+    block = find_block(problem, state, e, job, entry, wanted_type)
+    if block < 0:
+        return 0
+    first, last = problem.blocks.first_host[block], problem.blocks.first_host[block + 1]
+    hosts[: last - first] = problem.blocks.hosts[first:last]
+    return problem.network.devices_per_host
+
+
+@njit
+def choice_step_s(problem, state, e, job, number, entry, choice):  # type: ignore[no-untyped-def]
     """Seconds of a step of an entry alone on the hosts that a placement choice finds; of a construction at best."""
+    if problem.rule[choice] == PlacementRule.BLOCKS:
+        block = find_block(problem, state, e, job, entry, problem.rule_type[choice])
+        if block < 0:
+            return np.inf
+        part_index = log2(problem.network.devices_per_host)
+        return problem.menu.step_s[entry, problem.rule_type[choice], part_index, problem.blocks.place_class[block]]
     d = problem.entry_degree[entry]
     part = state.part_index[e, number, d, choice]
     if problem.rule[choice] == PlacementRule.CONSTRUCT:

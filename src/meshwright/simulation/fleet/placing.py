@@ -19,6 +19,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...compiled import njit
+from .blocks import class_of
 from .state import PlacementRule
 
 
@@ -166,8 +167,13 @@ def _take(problem, free, part, wanted_type, rule, group, count, hosts, first):  
 
 @njit
 def placement_class(problem, hosts, count):  # type: ignore[no-untyped-def]
-    """``log2`` of the hosts per group, rounded down; after all of these the same again for hosts of several sites."""
+    """``log2`` of the hosts per group, rounded down; after all of these the same again for hosts of several sites.
+
+    Where the menu was priced by classes of blocks, that of the block.
+    """
     network = problem.network
+    if problem.blocks.are_classes:
+        return class_of(problem.blocks, hosts, count)
     groups, is_apart = 0, False
     seen = np.zeros(network.num_groups, np.bool_)
     for i in range(count):

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ...numba_records import by_reference
 from .actions import first_pause
+from .blocks import FleetBlocks
 from .menu_table import MenuTable
 from .network import FleetNetwork
 
@@ -24,13 +25,15 @@ class PlacementRule(IntEnum):
 
     ``PACKED``: as many devices a host as there are, on the fewest hosts, groups and sites. ``SPREAD``: the same hosts'
     parts in the groups whose trunks carry least. ``NEAREST``: smaller parts of hosts where whole ones are not free, in the
-    fewest groups. ``CONSTRUCT``: hosts picked one by one. `placing` tells their order.
+    fewest groups. ``CONSTRUCT``: hosts picked one by one. `placing` tells their order. ``BLOCKS``: for waiting jobs, the first
+    block of `blocks` whose devices are all free and on which the job meets its deadline.
     """
 
     PACKED = 0
     SPREAD = 1
     NEAREST = 2
     CONSTRUCT = 3
+    BLOCKS = 4
 
 
 class JobState(IntEnum):
@@ -87,6 +90,7 @@ class FleetProblem(NamedTuple):
         max_running, max_hosts: ``R`` and ``M``; no more jobs run at once, and none on more hosts.
         mean_failure_s: mean time until a host that is up fails, infinite where none does.
         repair_s: how long a host that failed is out.
+        blocks: for `PlacementRule.BLOCKS`.
     """
 
     network: FleetNetwork
@@ -110,6 +114,7 @@ class FleetProblem(NamedTuple):
     max_hosts: int
     mean_failure_s: float
     repair_s: float
+    blocks: FleetBlocks
 
     @property
     def num_hosts(self) -> int:

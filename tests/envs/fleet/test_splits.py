@@ -1,0 +1,64 @@
+"""A benchmark of the first world, written as a fleet, has the same records to the last digit."""
+
+import numpy as np
+import pytest
+
+from meshwright.envs.benchmark import load_benchmark
+from meshwright.envs.fleet.benchmark import load_fleet_benchmark
+from meshwright.envs.playing import play_episode
+from meshwright.evaluation.fleet.episodes import watch_episode
+from meshwright.evaluation.fleet.policies import fleet_player
+from meshwright.planners.rules import rule_of_thumb
+from meshwright.simulation.fleet.state import JobState
+
+QUICKSTART = """name: quickstart-fleet
+fleet:
+  cluster: preset:ramp-4x4x2
+  splits: {workload: preset:quickstart, max_degree: 16}
+  num_jobs: 400
+  num_warmup_jobs: 50
+  requested: {8: 1}
+  queue_capacity: 0
+  visible_jobs: 1
+  placements: [blocks]
+  sharing: none
+  objective: blocking_rate
+  candidate_features: none
+"""
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory):
+    """The benchmark as it is, and as a fleet."""
+    path = tmp_path_factory.mktemp("quickstart") / "fleet.yaml"
+    path.write_text(QUICKSTART)
+    return load_benchmark("preset:quickstart").build(), load_fleet_benchmark(str(path)).build()
+
+
+RULES = [
+    ("fastest-feasible", "fastest-feasible"),
+    ("cheapest-feasible", "least-device-seconds"),
+    ("ladder-8-16", "fixed-8"),
+]
+"""In the first world and in a fleet; where a job would miss its deadline on 8 devices it gets the next larger number."""
+
+
+@pytest.mark.parametrize(("before", "now"), RULES)
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_the_quickstart_as_a_fleet_gives_the_same_records_to_the_last_digit(both, before, now, seed):
+    scenario, fleet = both
+    rule = rule_of_thumb(before, degrees=scenario.space.degrees, placements=scenario.settings.placement_rules)
+    wanted = play_episode(rule, scenario, seed)
+    watched = watch_episode(now, fleet_player(now, fleet), fleet, seed)
+    found = watched.record
+    np.testing.assert_array_equal(found.arrival_s, wanted.arrival_s)
+    np.testing.assert_array_equal(found.num_steps, wanted.num_steps)
+    is_started = ~np.isnan(found.start_s)
+    np.testing.assert_array_equal(is_started, wanted.is_accepted)
+    np.testing.assert_array_equal(found.start_s, wanted.start_s)
+    np.testing.assert_array_equal(found.finish_s, wanted.finish_s)
+    assert (found.status[is_started] == JobState.COMPLETED).all()
+    assert not found.is_blocked[is_started].any()
+    devices = {stay.job: stay.devices.tolist() for stay in watched.timeline.stays}
+    assert devices == {k: sorted(wanted.devices_of(k, scenario).tolist()) for k in np.flatnonzero(is_started).tolist()}
+    assert 0 < is_started.sum() < len(is_started)
