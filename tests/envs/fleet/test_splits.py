@@ -5,7 +5,9 @@ import pytest
 
 from meshwright.envs.benchmark import load_benchmark
 from meshwright.envs.fleet.benchmark import load_fleet_benchmark
+from meshwright.envs.fleet.env import FleetEnv
 from meshwright.envs.playing import play_episode
+from meshwright.errors import ConfigError
 from meshwright.evaluation.fleet.episodes import watch_episode
 from meshwright.evaluation.fleet.policies import fleet_player
 from meshwright.planners.rules import rule_of_thumb
@@ -28,11 +30,16 @@ fleet:
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory):
-    """The benchmark as it is, and as a fleet."""
+def file(tmp_path_factory):
     path = tmp_path_factory.mktemp("quickstart") / "fleet.yaml"
     path.write_text(QUICKSTART)
-    return load_benchmark("preset:quickstart").build(), load_fleet_benchmark(str(path)).build()
+    return path
+
+
+@pytest.fixture(scope="module")
+def both(file):
+    """The benchmark as it is, and as a fleet."""
+    return load_benchmark("preset:quickstart").build(), load_fleet_benchmark(str(file)).build()
 
 
 RULES = [
@@ -62,3 +69,41 @@ def test_the_quickstart_as_a_fleet_gives_the_same_records_to_the_last_digit(both
     devices = {stay.job: stay.devices.tolist() for stay in watched.timeline.stays}
     assert devices == {k: sorted(wanted.devices_of(k, scenario).tolist()) for k in np.flatnonzero(is_started).tolist()}
     assert 0 < is_started.sum() < len(is_started)
+
+
+def test_such_a_fleet_is_an_environment_whose_rewards_sum_to_jobs_in_time_less_all_others(both):
+    env = FleetEnv(fleet=both[1], render_mode="ansi")
+    observation, _ = env.reset(seed=4)
+    rng, paid, over = np.random.default_rng(0), 0.0, False
+    while not over:
+        assert env.observation_space.contains(observation)
+        observation, reward, over, _, _ = env.step(int(rng.choice(np.flatnonzero(observation["action_mask"]))))
+        paid += float(reward)
+    record = env.record()
+    assert paid == pytest.approx(2.0 * record.is_completed.sum() - len(record.status), abs=1e-3)
+    assert "uniform splits" in {line["layout_name"] for line in env.menu()}
+    env.reset(seed=4)
+    env.step(int(np.flatnonzero(env.action_masks())[-1]))
+    assert "16 devices, uniform splits" in env.render()
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        (["fleet.load=0.5"], "load: does not go with splits"),
+        (["fleet.menu.layouts=2"], "menu: does not go with splits"),
+        (["fleet.sharing=fair"], "give placements: [blocks] and sharing: none"),
+        (["fleet.splits=null"], "job_types: the key is missing"),
+        (["fleet.splits.max_degree=0"], "fleet.splits.max_degree: "),
+        (["fleet.splits.workload=preset:quickstar"], "did you mean 'preset:quickstart'"),
+        (["fleet.cluster=preset:host-8"], "hosts of one device each"),
+    ],
+)
+def test_what_does_not_go_with_splits_is_told(file, changes, told):
+    with pytest.raises(ConfigError) as error:
+        load_fleet_benchmark(str(file), changes=changes).build()
+    assert told in str(error.value)
+
+
+def test_what_a_workload_draws_is_part_of_the_digest(file, both):
+    assert load_fleet_benchmark(str(file), changes=["fleet.splits.workload=preset:toy"]).build().digest != both[1].digest
