@@ -86,13 +86,23 @@ class Fleet:
 
     @cached_property
     def mean_interarrival_s(self) -> float:
-        """Seconds between two arrivals by which the load is as asked for."""
-        if self.workload is not None:
+        """Seconds between two arrivals: of the workload, or those by which the load is as asked for."""
+        if self.settings.load is None:
+            assert self.workload is not None, "there is a load or a workload"
             return self.workload.mean_interarrival_s
+        return self._mean_work_device_s / (self.settings.load * self.cluster.num_devices)
+
+    @cached_property
+    def load(self) -> float:
+        """Work that arrives in a second, in the entry that wastes least, over the devices of the cluster."""
+        if self.settings.load is not None:
+            return self.settings.load
+        return self._mean_work_device_s / (self.mean_interarrival_s * self.cluster.num_devices)
+
+    @cached_property
+    def _mean_work_device_s(self) -> float:
         kind, _, num_steps, _ = self._draw(np.random.default_rng(0), NUM_DRAWS)
-        assert self.settings.load is not None, "without a workload there is a load"
-        work = float((num_steps * self.problem.menu.work_device_s[kind]).mean())
-        return work / (self.settings.load * self.cluster.num_devices)
+        return float((num_steps * self.problem.menu.work_device_s[kind]).mean())
 
     @cached_property
     def work_device_s(self) -> NDArray[np.float64]:
@@ -155,10 +165,11 @@ class Fleet:
         num = self.settings.num_jobs
         if self.workload is not None:
             arrivals = self.workload.sample(rng, num + 1)  # the first world knows one job more than it decides
-            kind, arrival_s, num_steps = arrivals.graph_id[:num], arrivals.arrival_s[:num], arrivals.num_steps[:num]
+            kind, arrival_s = arrivals.graph_id[:num], arrivals.arrival_s[:num]
+            num_steps = arrivals.num_steps[:num].astype(np.float64)
             allowed_s = arrivals.deadline_fraction[:num] * (num_steps * self._sequential_step_s[kind])
             asked = self.problem.degrees[self._requested(rng, kind)]
-            return Jobs(arrival_s, kind, asked, num_steps.astype(np.float64), arrival_s + allowed_s)
+            return Jobs(arrival_s, kind, asked, num_steps, arrival_s + allowed_s)
         gaps = rng.exponential(self.mean_interarrival_s, num)
         gaps[0] = 0.0
         arrival_s = np.cumsum(gaps)
@@ -205,8 +216,8 @@ class Fleet:
         for row in np.flatnonzero(chance.sum(axis=1) == 0):  # none of them fits: the least that does
             chance[row, np.flatnonzero(np.isfinite(self.best_step_s[row]))[0]] = 1.0
         below = np.cumsum(chance / chance.sum(axis=1, keepdims=True), axis=1)[kind]
-        degree = (rng.random(len(kind))[:, None] > below).sum(axis=1)
-        return np.minimum(degree, len(self.problem.degrees) - 1).astype(np.int64)
+        degree: NDArray[np.int64] = (rng.random(len(kind))[:, None] > below).sum(axis=1).astype(np.int64)
+        return np.minimum(degree, len(self.problem.degrees) - 1)
 
 
 def build_fleet(

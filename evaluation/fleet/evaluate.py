@@ -139,7 +139,7 @@ def describe_fleet(fleet: Fleet) -> dict[str, Any]:
         "sharing": chosen.sharing,
         "elastic": None if chosen.elastic is None else chosen.elastic.model_dump(),
         **({"failures": chosen.failures.model_dump()} if chosen.has_failures else {}),
-        "load": chosen.load,
+        "load": fleet.load,
         "mean_interarrival_s": fleet.mean_interarrival_s,
         "num_jobs": chosen.num_jobs,
         "num_warmup_jobs": chosen.num_warmup_jobs,

@@ -101,7 +101,7 @@ def hosts_svg(
     unit_s, unit = window.unit
     keys = [LegendEntry(printable(shortened(one, LONGEST_NAME)), *graph_look(number)) for number, one in enumerate(types)]
     keys += [LegendEntry("restart", INK)] * any(stay.is_restart for stay, _ in stays)
-    keys += [LegendEntry("out of order", MUTED)] * bool(outages)
+    keys += [LegendEntry("out of order", RULE)] * bool(outages)
     names = [shortened(one, 14) for one in cluster.host_names]
     left = max(_LEFT, 14 + max(text_width(one, SMALL) for one in names))
     top, height = _TITLE + legend_height(keys, PANEL - 2 * _EDGE) + _GAP, min(max(8.0 * n, 130.0), 430.0)
@@ -186,7 +186,7 @@ def _outages(sheet: Canvas, axes: Axes, cluster: Cluster, outages: Sequence[Outa
         devices = consecutive(np.flatnonzero(cluster.device_host == one.host))
         x, wide = one.begin_s / unit_s, (one.end_s - one.begin_s) / unit_s
         boxes += [(x, device - 0.5, wide, float(count)) for device, count in devices]
-    sheet.boxes(axes, boxes, MUTED)
+    sheet.boxes(axes, boxes, RULE)
 
 
 def _runs(is_set: NDArray[np.bool_]) -> list[tuple[int, int]]:

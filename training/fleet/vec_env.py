@@ -91,7 +91,7 @@ class FleetVecEnv(VecEnv):
         """Copies of the observations."""
         fleet = self.batch.fleet
         windows_s = WINDOWS * fleet.mean_duration_s
-        work = fleet.settings.load * fleet.cluster.num_devices
+        work = fleet.load * fleet.cluster.num_devices
         _write_to_come(fleet.problem, self.batch.state, windows_s, fleet.mean_interarrival_s, work, self._to_come)
         return {name: values.copy() for name, values in self.batch.observations._asdict().items()} | {
             "to_come": self._to_come.copy()

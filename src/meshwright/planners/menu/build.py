@@ -43,7 +43,7 @@ class Menu:
 
     table: MenuTable
     job_types: tuple[JobType, ...]
-    entries: tuple[MenuEntry, ...] | tuple[SplitEntry, ...]
+    entries: tuple[MenuEntry | SplitEntry, ...]
 
 
 def build_menu(
