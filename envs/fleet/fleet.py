@@ -23,6 +23,7 @@ from ...simulation.fleet.blocks import NO_BLOCKS, FleetBlocks
 from ...simulation.fleet.network import NamedNetwork, fleet_network
 from ...simulation.fleet.sharing import CONSTANTS
 from ...simulation.fleet.state import FleetProblem, FleetState, PlacementRule, SharingMode, new_state
+from ...simulation.pacml.episode import DEADLINE_TOLERANCE
 from .settings import FleetSettings
 from .splits import split_jobs
 
@@ -167,7 +168,7 @@ class Fleet:
             arrivals = self.workload.sample(rng, num + 1)  # the first world knows one job more than it decides
             kind, arrival_s = arrivals.graph_id[:num], arrivals.arrival_s[:num]
             num_steps = arrivals.num_steps[:num].astype(np.float64)
-            allowed_s = arrivals.deadline_fraction[:num] * (num_steps * self._sequential_step_s[kind])
+            allowed_s = arrivals.deadline_fraction[:num] * (num_steps * self._sequential_step_s[kind]) * (1 + DEADLINE_TOLERANCE)
             asked = self.problem.degrees[self._requested(rng, kind)]
             return Jobs(arrival_s, kind, asked, num_steps, arrival_s + allowed_s)
         gaps = rng.exponential(self.mean_interarrival_s, num)

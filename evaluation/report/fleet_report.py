@@ -129,7 +129,7 @@ def _figures(found: FleetEvaluation, episodes: Sequence[WatchedEpisode]) -> list
             _hosts(fleet, episodes),
             "Who held which devices of which host. A bar is a job, in the colour of its type and with its number where there is "
             "room; white is free. Dark: a job that was stopped starts again, and makes no steps while it does."
-            + " Grey: the host has failed and is out of order."
+            + " Light grey: the host has failed and is out of order."
             * fleet.settings.has_failures,
         ),
     ]

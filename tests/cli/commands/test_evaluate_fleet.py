@@ -39,7 +39,7 @@ def test_hosts_that_fail_are_told_in_the_tables_and_drawn(meshwright, fleet_file
     assert "failures a job" in (work / "out" / "results.md").read_text()
     report = (work / "out" / "report.html").read_text()
     assert "out of order, %" in report
-    assert "Grey: the host has failed" in report
+    assert "Light grey: the host has failed" in report
     assert report.count(">out of order<") == 1
 
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import yaml
 
 from meshwright.envs.benchmark import load_benchmark
 from meshwright.envs.fleet.benchmark import load_fleet_benchmark
@@ -50,25 +51,50 @@ RULES = [
 """In the first world and in a fleet; where a job would miss its deadline on 8 devices it gets the next larger number."""
 
 
-@pytest.mark.parametrize(("before", "now"), RULES)
-@pytest.mark.parametrize("seed", [0, 1, 2])
-def test_the_quickstart_as_a_fleet_gives_the_same_records_to_the_last_digit(both, before, now, seed):
-    scenario, fleet = both
+def assert_same(scenario, fleet, before, now, seed):
+    """Jobs, starts, ends, devices and who is blocked, to the last digit."""
     rule = rule_of_thumb(before, degrees=scenario.space.degrees, placements=scenario.settings.placement_rules)
     wanted = play_episode(rule, scenario, seed)
     watched = watch_episode(now, fleet_player(now, fleet), fleet, seed)
     found = watched.record
-    np.testing.assert_array_equal(found.arrival_s, wanted.arrival_s)
-    np.testing.assert_array_equal(found.num_steps, wanted.num_steps)
-    is_started = ~np.isnan(found.start_s)
-    np.testing.assert_array_equal(is_started, wanted.is_accepted)
-    np.testing.assert_array_equal(found.start_s, wanted.start_s)
-    np.testing.assert_array_equal(found.finish_s, wanted.finish_s)
-    assert (found.status[is_started] == JobState.COMPLETED).all()
-    assert not found.is_blocked[is_started].any()
+    for name in ("arrival_s", "num_steps", "start_s", "finish_s"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name), err_msg=name)
+    np.testing.assert_array_equal(found.is_blocked, ~wanted.is_accepted)
+    assert (found.status[wanted.is_accepted] == JobState.COMPLETED).all()
     devices = {stay.job: stay.devices.tolist() for stay in watched.timeline.stays}
-    assert devices == {k: sorted(wanted.devices_of(k, scenario).tolist()) for k in np.flatnonzero(is_started).tolist()}
-    assert 0 < is_started.sum() < len(is_started)
+    assert devices == {k: sorted(wanted.devices_of(k, scenario).tolist()) for k in np.flatnonzero(wanted.is_accepted).tolist()}
+    assert 0 < len(devices) < len(wanted.arrival_s)
+
+
+@pytest.mark.parametrize(("before", "now"), RULES)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_quickstart_as_a_fleet_gives_the_same_records_to_the_last_digit(both, before, now, seed):
+    assert_same(*both, before, now, seed)
+
+
+def test_a_deadline_that_one_device_meets_exactly_is_met_in_both(tmp_path):
+    # Each job is allowed its time on one device, which is the cheapest: rounding alone decides, and both forgive it.
+    drawn = {
+        "graphs": ["zoo:gpt2-xl", "zoo:vgg16"],
+        "steps": {"kind": "sequential_time", "low_s": 4000.0, "high_s": 36000.0},
+        "arrivals": {"kind": "poisson", "mean_interarrival_s": 500.0},
+        "deadline": {"kind": "uniform", "low": 1.0, "high": 1.0},
+    }
+    about = {"cluster": "preset:ramp-4x4x2", "num_jobs": 100, "queue_capacity": 0}
+    scenario = {"workload": "jobs.yaml", "max_degree": 2, "placement_rules": ["first-fit"], **about}
+    changed = yaml.safe_load(QUICKSTART)["fleet"] | about | {"splits": {"workload": "jobs.yaml", "max_degree": 2}}
+    changed |= {"requested": {2: 1}, "num_warmup_jobs": 0}
+    for name, data in (
+        ("jobs", drawn),
+        ("scenario", {"name": "tight", "scenario": scenario}),
+        ("fleet", {"name": "tight", "fleet": changed}),
+    ):
+        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(data))
+    before, now = (
+        load_benchmark(str(tmp_path / "scenario.yaml")).build(),
+        load_fleet_benchmark(str(tmp_path / "fleet.yaml")).build(),
+    )
+    assert_same(before, now, "cheapest-feasible", "least-device-seconds", 0)
 
 
 def test_such_a_fleet_is_an_environment_whose_rewards_sum_to_jobs_in_time_less_all_others(both):

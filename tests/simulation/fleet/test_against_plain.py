@@ -70,6 +70,12 @@ def test_both_offer_the_same_actions_and_do_the_same(fleet):
     play_both(*fleet)
 
 
+@draws(6)
+@given(samples.fleets(mean_failure_s=300.0, repair_s=40.0))
+def test_both_stop_the_same_jobs_when_hosts_fail(fleet):
+    play_both(*fleet)
+
+
 SHARED = {"sharing": int(SharingMode.FAIR), "max_hosts": 8, "max_running": 64, "min_degree": 1, "max_degree": 64}
 WIDE = [samples.CONSTRUCT, samples.SPREAD, samples.NEAREST]
 
