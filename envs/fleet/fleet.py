@@ -120,11 +120,14 @@ class Fleet:
     @cached_property
     def digest(self) -> str:
         """A hash of everything that an episode depends on."""
-        chosen, left_out = self.settings, {"cluster", "job_types", "candidate_features"}
-        left_out |= {key for key, is_on in (("failures", chosen.has_failures), ("splits", chosen.splits)) if not is_on}
-        data = chosen.model_dump(mode="json", exclude=left_out)
-        drawn_by = () if self.workload is None else (self.workload.digest,)
-        return files.digest(data, self.cluster.digest, *self.problem.menu, *drawn_by)
+        chosen = self.settings
+        data = chosen.model_dump(mode="json", exclude={"cluster", "job_types", "candidate_features", "splits"})
+        if not chosen.has_failures:
+            del data["failures"]
+        if self.workload is None or chosen.splits is None:
+            return files.digest(data, self.cluster.digest, *self.problem.menu)
+        splits = chosen.splits.model_dump(exclude={"workload"})
+        return files.digest(data, self.cluster.digest, *self.problem.menu, splits, self.workload.digest)
 
     @cached_property
     def ground(self) -> dict[str, str]:

@@ -81,7 +81,7 @@ class HostFailureSettings(DeviceFailureSettings):
     """Hosts that fail: one of eight devices eight times as often as a device, and all its devices are out until it is repaired.
 
     Attributes:
-        restart_s: seconds of the next start of a job that a failure stopped, `RESTART_S` unless given; with ``elastic`` it costs
+        restart_s: fixed seconds of the next start of a job that a failure stopped, 300 unless given; with ``elastic`` it costs
             what that says.
     """
 

@@ -1,5 +1,8 @@
 """A benchmark of the first world, written as a fleet, has the same records to the last digit."""
 
+import shutil
+from pathlib import Path
+
 import numpy as np
 import pytest
 import yaml
@@ -131,5 +134,8 @@ def test_what_does_not_go_with_splits_is_told(file, changes, told):
     assert told in str(error.value)
 
 
-def test_what_a_workload_draws_is_part_of_the_digest(file, both):
+def test_what_a_workload_draws_is_part_of_the_digest_and_its_path_is_not(file, both, tmp_path):
+    shutil.copy(Path(__file__).resolve().parents[3] / "configs" / "workloads" / "quickstart.yaml", tmp_path)
+    copied = load_fleet_benchmark(str(file), changes=[f"fleet.splits.workload={tmp_path / 'quickstart.yaml'}"])
+    assert copied.build().digest == both[1].digest
     assert load_fleet_benchmark(str(file), changes=["fleet.splits.workload=preset:toy"]).build().digest != both[1].digest

@@ -133,7 +133,9 @@ def next_event(problem, state, e):  # type: ignore[no-untyped-def]
             resume = min(resume, state.since_s[e, job])
     has_work = state.num_running[e] + state.num_waiting[e] > 0
     tick = state.next_round_s[e] if has_work else np.inf
-    host, fault = next_turn(state, e)
+    host, fault = -1, np.inf
+    if state.turns_at_s.shape[1] > 0:
+        host, fault = next_turn(state, e)
     time = min(min(min(arrival, end), min(tick, resume)), fault)
     _let_pass(problem, state, e, time)
     if end == time:
@@ -201,7 +203,8 @@ def _let_pass(problem, state, e, time):  # type: ignore[no-untyped-def]
     passed = time - state.now_s[e]
     state.now_s[e] = time
     state.totals[e, Total.IN_SYSTEM_S] += passed * (state.num_waiting[e] + state.num_running[e])
-    state.totals[e, Total.WAITING_S] += passed * _num_new(problem, state, e)
+    can_stop = problem.every_s > 0.0 or state.is_out.shape[1] > 0
+    state.totals[e, Total.WAITING_S] += passed * (_num_new(state, e) if can_stop else state.num_waiting[e])
     if state.is_out.shape[1] > 0:
         state.totals[e, Total.OUT_DEVICE_S] += passed * (state.is_out[e].sum() * problem.network.devices_per_host)
     for i in range(state.num_running[e]):
@@ -218,10 +221,8 @@ def _let_pass(problem, state, e, time):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _num_new(problem, state, e):  # type: ignore[no-untyped-def]
+def _num_new(state, e):  # type: ignore[no-untyped-def]
     """Waiting jobs that have never run."""
-    if problem.every_s == 0.0 and state.is_out.shape[1] == 0:
-        return state.num_waiting[e]
     count = 0
     for i in range(state.num_waiting[e]):
         count += np.isnan(state.start_s[e, state.waiting[e, i]])

@@ -124,11 +124,12 @@ def _offer_job(problem, state, e, place, job, number, free):  # type: ignore[no-
         for choice in range(choices):
             if state.part_index[e, number, d, choice] < 0:
                 continue
-            step_s = choice_step_s(problem, state, e, job, number, entry, choice)
-            if problem.rule[choice] == PlacementRule.CONSTRUCT and not _can_construct(
-                problem, state, e, job, entry, free, number == 0
-            ):
-                continue
+            step_s = _found_step_s(problem, state, e, number, entry, choice)
+            if problem.rule[choice] == PlacementRule.CONSTRUCT:
+                if not _can_construct(problem, state, e, job, entry, free, number == 0):
+                    continue
+            elif problem.rule[choice] == PlacementRule.BLOCKS:
+                step_s = _block_step_s(problem, state, e, job, entry, choice)
             if step_s == np.inf or (number == 0 and state.now_s[e] + (step_s * left + again_s) > state.deadline_s[e, job]):
                 continue
             state.can_act[e, start_number(problem, place, entry - begin, choice)] = True
@@ -192,11 +193,21 @@ def choice_hosts(problem, state, e, job, entry, choice, hosts):  # type: ignore[
 def choice_step_s(problem, state, e, job, number, entry, choice):  # type: ignore[no-untyped-def]
     """Seconds of a step of an entry alone on the hosts that a placement choice finds; of a construction at best."""
     if problem.rule[choice] == PlacementRule.BLOCKS:
-        block = find_block(problem, state, e, job, entry, problem.rule_type[choice])
-        if block < 0:
-            return np.inf
-        part_index = log2(problem.network.devices_per_host)
-        return problem.menu.step_s[entry, problem.rule_type[choice], part_index, problem.blocks.place_class[block]]
+        return _block_step_s(problem, state, e, job, entry, choice)
+    return _found_step_s(problem, state, e, number, entry, choice)
+
+
+@njit
+def _block_step_s(problem, state, e, job, entry, choice):  # type: ignore[no-untyped-def]
+    block = find_block(problem, state, e, job, entry, problem.rule_type[choice])
+    if block < 0:
+        return np.inf
+    part_index = log2(problem.network.devices_per_host)
+    return problem.menu.step_s[entry, problem.rule_type[choice], part_index, problem.blocks.place_class[block]]
+
+
+@njit
+def _found_step_s(problem, state, e, number, entry, choice):  # type: ignore[no-untyped-def]
     d = problem.entry_degree[entry]
     part = state.part_index[e, number, d, choice]
     if problem.rule[choice] == PlacementRule.CONSTRUCT:
