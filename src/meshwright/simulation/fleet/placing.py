@@ -167,13 +167,8 @@ def _take(problem, free, part, wanted_type, rule, group, count, hosts, first):  
 
 @njit
 def placement_class(problem, hosts, count):  # type: ignore[no-untyped-def]
-    """``log2`` of the hosts per group, rounded down; after all of these the same again for hosts of several sites.
-
-    Where the menu was priced by classes of blocks, that of the block.
-    """
+    """``log2`` of the hosts per group, rounded down; after all of these the same again for hosts of several sites."""
     network = problem.network
-    if problem.blocks.are_classes:
-        return class_of(problem.blocks, hosts, count)
     groups, is_apart = 0, False
     seen = np.zeros(network.num_groups, np.bool_)
     for i in range(count):
@@ -205,7 +200,9 @@ def can_run_on(problem, entry, kind, part):  # type: ignore[no-untyped-def]
 def step_on(problem, entry, hosts, count, part):  # type: ignore[no-untyped-def]
     """Seconds of a step of an entry on some hosts alone, and its hidden network time: those of the slowest device type."""
     network, menu = problem.network, problem.menu
-    spread, part_index = placement_class(problem, hosts, count), log2(part)
+    is_block = problem.blocks.are_classes
+    spread = class_of(problem.blocks, hosts, count) if is_block else placement_class(problem, hosts, count)
+    part_index = log2(part)
     worst, hidden = 0.0, 0.0
     for kind in range(menu.step_s.shape[1]):
         for i in range(count):
