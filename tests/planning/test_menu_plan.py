@@ -1,5 +1,7 @@
 """Plans by policies of a fleet: what a network of any weights picks, what replaces it, what it was not trained for."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -13,7 +15,7 @@ from meshwright.models.settings import FleetNetworkSettings
 from meshwright.planning.menu_plan import plan_from_menu
 from meshwright.plans import load_plan
 
-from ..fleet_samples import write_small_fleet
+from ..fleet_samples import FAILURES, write_small_fleet
 
 
 @pytest.fixture(scope="module")
@@ -22,8 +24,8 @@ def small(tmp_path_factory):
     folder = tmp_path_factory.mktemp("menu-plan")
     file = write_small_fleet(folder)
 
-    def policy(seed=0, placements="[packed, spread, construct]"):
-        changes = [f"fleet.placements={placements}"]
+    def policy(seed=0, placements="[packed, spread, construct]", more=()):
+        changes = [f"fleet.placements={placements}", *more]
         fleet = load_fleet_benchmark(str(file), changes=changes).build()
         torch.manual_seed(seed)
         network = FleetActor(FleetNetworkSettings(width=8), fleet)
@@ -51,6 +53,23 @@ def test_no_other_entry_beats_a_plan_in_time_and_in_devices_whatever_the_network
         assert found.remarks == ()
         seen.add(taken.degree)
     assert len(seen) > 1
+
+
+def test_a_plan_is_made_before_any_host_fails(small):
+    _, cluster, policy = small
+    plans = [plan_from_menu("zoo:alexnet", cluster, policy(1, more=more), num_steps=10**6) for more in ((), FAILURES)]
+    assert plans[0].plan.ranks == plans[1].plan.ranks
+    assert plans[1].remarks == ()
+
+
+def test_a_policy_of_a_fleet_of_splits_plans_no_job(small, tmp_path):
+    _, cluster, policy = small
+    saved = SavedFleetNetwork.load(policy(2))
+    splits = "splits: {workload: preset:quickstart}, requested: {1: 1}, num_jobs: 9, placements: [blocks], sharing: none"
+    (tmp_path / "splits.yaml").write_text(f"name: splits\nfleet: {{cluster: preset:ramp-4x4x2, {splits}}}\n")
+    replace(saved, trained={"benchmark": str(tmp_path / "splits.yaml")}).save(tmp_path / "policy.pt")
+    with pytest.raises(PlanError, match="a policy of a fleet of splits has no menu of layouts"):
+        plan_from_menu("zoo:alexnet", cluster, tmp_path / "policy.pt", num_steps=100)
 
 
 def test_another_job_has_a_menu_of_its_own_and_the_plan_says_so(small, tmp_path, capsys):

@@ -8,7 +8,7 @@ devices is replaced by it, and the plan says so.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -176,7 +176,8 @@ def _chosen(
     is_free: NDArray[np.bool_],
 ) -> tuple[int, NDArray[np.int64], int]:
     """Entry, hosts and devices a host that a policy gives a job that comes alone to a cluster with so many free devices."""
-    batch = FleetBatch(fleet, 1)
+    never_fails = fleet.problem._replace(mean_failure_s=np.inf)  # a plan is not stopped before it is made
+    batch = FleetBatch(replace(fleet, problem=never_fails), 1)
     num_jobs = fleet.settings.num_jobs
     never = np.full(num_jobs, np.inf)
     arrival_s, deadlines_s = never.copy(), never.copy()
