@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from meshwright.live.changes import HostChanged, JobAdded, JobRemoved, Listed
+from meshwright.live.changes import HostChanged, JobAdded, JobRemoved, listed
 from meshwright.live.state import ClusterState, HeldJob, HostState
 
 HOSTS = ("a", "b", "c")
@@ -57,5 +57,11 @@ changes = st.one_of(
     st.builds(JobAdded, job=jobs()),
     st.builds(JobRemoved, id=st.sampled_from([*IDS, "100", "101"])),
     st.builds(HostChanged, host=st.sampled_from(HOSTS), state=hosts),
-    st.builds(Listed, listing=listings()),
+    listings(),
 )
+"""A change; of a listing `made` says which."""
+
+
+def made(change, before):
+    """The change that a drawn one is of a state."""
+    return listed(before, change) if isinstance(change, ClusterState) else change

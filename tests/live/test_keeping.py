@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from meshwright.clusters.cluster import Cluster
 from meshwright.errors import InputFileError, MeshwrightError, StateError
 from meshwright.live import ledger as ledgers
-from meshwright.live.changes import JobAdded, Listed, changed, drained, drift, resumed
+from meshwright.live.changes import JobAdded, changed, drained, drift, listed, resumed
 from meshwright.live.keeping import kept_state
 from meshwright.live.ledger import Ledger, file_system
 from meshwright.live.state import ClusterState, HeldJob, HostState, occupancy
 
 from ..draws import FACTOR, draws
-from .live_samples import CLUSTER, changes, listings
+from .live_samples import CLUSTER, changes, listings, made
 
 THREE = Cluster.from_data(yaml.safe_load(CLUSTER))
 
@@ -33,20 +33,20 @@ def added(name, **devices):
 def applied(kept, change):
     """Whether a change was taken."""
     try:
-        kept.apply(lambda before: change)
+        kept.apply(lambda before: made(change, before))
     except StateError:
         return False
     return True
 
 
-@given(made=st.lists(changes, max_size=12))
+@given(drawn=st.lists(changes, max_size=12))
 @draws(12)
-def test_a_ledger_a_file_and_the_fold_agree_and_no_device_is_held_twice(made, tmp_path_factory):
+def test_a_ledger_a_file_and_the_fold_agree_and_no_device_is_held_twice(drawn, tmp_path_factory):
     folder = tmp_path_factory.mktemp("kept")
     ledger, file, folded = kept_state(folder / "s.db"), kept_state(folder / "s.json"), ClusterState()
-    for change in made:
+    for change in drawn:
         try:
-            folded, was_taken = changed(folded, change), True
+            folded, was_taken = changed(folded, made(change, folded)), True
         except StateError:
             was_taken = False
         assert applied(ledger, change) == applied(file, change) == was_taken
@@ -68,23 +68,25 @@ def test_a_snapshot_is_only_a_cache_and_an_unchanged_state_is_no_change(tmp_path
     assert kept.read() == with_snapshot
     number = len(kept.events())
     listing = ClusterState(source="slurm", hosts={"a": HostState()})
-    assert [applied(kept, Listed(listing=listing)) for _ in range(3)] == [True] * 3
+    assert [applied(kept, listing) for _ in range(3)] == [True] * 3
     assert len(kept.events()) == number + 1
 
 
-@given(made=st.lists(changes, max_size=8), listing=listings())
+@given(drawn=st.lists(changes, max_size=8), listing=listings())
 @draws(20)
-def test_after_a_full_listing_nothing_that_was_lost_or_repeated_before_matters(made, listing):
+def test_after_a_full_listing_nothing_that_was_lost_or_repeated_before_matters(drawn, listing):
     state = ClusterState()
-    for change in made:
+    for change in drawn:
         try:
-            state = changed(state, change)
+            state = changed(state, made(change, state))
         except StateError:
             continue
-    after = changed(state, Listed(listing=listing))
+    after = changed(state, listed(state, listing))
     assert after.hosts == listing.hosts
-    assert [job for job in after.jobs if job.source != "plan"] == list(listing.jobs)
-    assert changed(after, Listed(listing=listing)) == after
+    assert {job.id: job for job in after.jobs if job.source != "plan"} == {job.id: job for job in listing.jobs}
+    again = listed(after, listing)
+    assert (again.hosts, again.gone_hosts, again.jobs, again.gone_jobs) == ({}, (), (), ())
+    assert changed(after, again) == after
     assert drift(after, listing) == []
     held = occupancy(after, THREE).holder  # what was planned stays only where nobody runs
     assert (held >= -1).all()
@@ -110,8 +112,8 @@ def test_the_listing_wins_and_both_sides_are_told():
             HeldJob(id="7", devices={"c": (1,)}, source="slurm"),
         ),
     )
-    after = changed(before, Listed(listing=listing))
-    assert [job.id for job in after.jobs] == ["8", "9", "7", "r"]
+    after = changed(before, listed(before, listing))
+    assert {job.id for job in after.jobs} == {"8", "9", "7", "r"}
     assert drift(before, listing) == [
         "8 runs on a/2-3, planned as p was a/0-1",
         "9 runs on devices of the plan q, which is dropped: b/0",

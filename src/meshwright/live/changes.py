@@ -13,7 +13,7 @@ from pydantic import Field, TypeAdapter
 from .. import settings
 from ..errors import StateError
 from ..plans.document import HostName
-from .state import ClusterState, Condition, HeldJob, HostState
+from .state import ClusterState, Condition, HeldJob, HostState, Source
 
 
 class JobAdded(settings.Settings):
@@ -39,10 +39,22 @@ class HostChanged(settings.Settings):
 
 
 class Listed(settings.Settings):
-    """A scheduler told of all its hosts and jobs."""
+    """A scheduler told of all its hosts and jobs: what is other than before, see `listed`.
+
+    Attributes:
+        source: the scheduler.
+        hosts: those that are new or changed.
+        gone_hosts: those that are listed no more.
+        jobs: those that are new or changed.
+        gone_jobs: ids of those that are listed no more, and of planned ones that are replaced.
+    """
 
     kind: Literal["listed"] = "listed"
-    listing: ClusterState
+    source: Source | None
+    hosts: dict[HostName, HostState] = Field(default={})
+    gone_hosts: tuple[str, ...] = ()
+    jobs: tuple[HeldJob, ...] = ()
+    gone_jobs: tuple[str, ...] = ()
 
 
 Change = JobAdded | JobRemoved | HostChanged | Listed
@@ -52,9 +64,6 @@ CHANGE: TypeAdapter[Change] = TypeAdapter(Annotated[Change, Field(discriminator=
 
 def changed(state: ClusterState, change: Change) -> ClusterState:
     """The state after a change.
-
-    Of a listing the scheduler is right: all that it lists replaces what it, or another listing, told before. Jobs that were
-    planned and added are kept until a listed job names them as its ``decision``, or holds one of their devices.
 
     Raises:
         StateError: a job of that id is there or, to be removed, is not; one of its devices is held.
@@ -72,9 +81,34 @@ def changed(state: ClusterState, change: Change) -> ClusterState:
         if known is not None and new.num_devices is None:
             new = new.model_copy(update={"num_devices": known.num_devices})
         return state.model_copy(update={"hosts": {**state.hosts, change.host: new}})
-    planned = [job for job in state.jobs if job.source == "plan" and not _is_replaced(job, change.listing.jobs)]
-    listing = change.listing
-    return listing.model_copy(update={"jobs": (*listing.jobs, *planned)})
+    gone = {*change.gone_jobs, *(job.id for job in change.jobs)}
+    hosts = {**state.hosts, **change.hosts}
+    return ClusterState.model_construct(
+        schema_version=state.schema_version,
+        source=change.source,
+        hosts={name: host for name, host in hosts.items() if name not in change.gone_hosts},
+        jobs=(*(job for job in state.jobs if job.id not in gone), *change.jobs),
+    )
+
+
+def listed(state: ClusterState, listing: ClusterState) -> Listed:
+    """What a listing changes: the scheduler is right, and all that it lists replaces what it, or another listing, told before.
+
+    Jobs that were planned and added are kept until a listed job has their id, names them as its ``decision``, or holds one of
+    their devices. A listing without changes is an empty change.
+    """
+    before, now = {job.id: job for job in state.jobs}, {job.id: job for job in listing.jobs}
+    held = _by_device(listing.jobs)
+    decided = {job.decision for job in listing.jobs}
+    gone = [job.id for job in state.jobs if job.id not in now and (job.source != "plan" or job.id in decided or _met(job, held))]
+    return Listed.model_construct(
+        kind="listed",
+        source=listing.source,
+        hosts={name: host for name, host in listing.hosts.items() if state.hosts.get(name) != host},
+        gone_hosts=tuple(name for name in state.hosts if name not in listing.hosts),
+        jobs=tuple(job for job in listing.jobs if before.get(job.id) != job),
+        gone_jobs=tuple(gone),
+    )
 
 
 def drift(before: ClusterState, listing: ClusterState) -> list[str]:
@@ -83,16 +117,18 @@ def drift(before: ClusterState, listing: ClusterState) -> list[str]:
     Jobs that came and went since the last listing are no contradiction.
     """
     told = []
-    listed = {job.id: job for job in listing.jobs}
+    now = {job.id: job for job in listing.jobs}
+    of_decision = {job.decision: job for job in listing.jobs if job.decision is not None}
+    held = _by_device(listing.jobs)
     for job in before.jobs:
-        same = next((one for one in listing.jobs if one.decision == job.id), None) if job.source == "plan" else None
+        same = of_decision.get(job.id) if job.source == "plan" else None
         if same is not None and same.devices != job.devices:
             told.append(f"{same.id} runs on {places(same.devices)}, planned as {job.id} was {places(job.devices)}")
-        elif same is None and job.source == "plan" and _is_replaced(job, listing.jobs):
-            others = ", ".join(one.id for one in listing.jobs if _meet(job, one))
-            told.append(f"{others} runs on devices of the plan {job.id}, which is dropped: {places(job.devices)}")
-        elif job.id in listed and job.source == listed[job.id].source and listed[job.id].devices != job.devices:
-            told.append(f"{job.id} runs on {places(listed[job.id].devices)}, was on {places(job.devices)}")
+        elif same is None and job.source == "plan" and (others := _met(job, held)):
+            names = ", ".join(others)
+            told.append(f"{names} runs on devices of the plan {job.id}, which is dropped: {places(job.devices)}")
+        elif job.id in now and job.source == now[job.id].source and now[job.id].devices != job.devices:
+            told.append(f"{job.id} runs on {places(now[job.id].devices)}, was on {places(job.devices)}")
     for name, host in listing.hosts.items():
         known = before.hosts.get(name)
         if known is not None and known.condition != host.condition:
@@ -138,8 +174,27 @@ def _with(state: ClusterState, job: HeldJob) -> ClusterState:
     return state.model_copy(update={"jobs": (*state.jobs, job)})
 
 
-def _is_replaced(planned: HeldJob, listed: Sequence[HeldJob]) -> bool:
-    return any(one.decision == planned.id or _meet(planned, one) for one in listed)
+_WHOLE = -1
+"""In place of an index: all devices of a host."""
+
+
+def _by_device(jobs: Sequence[HeldJob]) -> dict[str, dict[int, str]]:
+    """The job that holds each device of each host, by id; `_WHOLE` where it holds the host whole."""
+    found: dict[str, dict[int, str]] = {}
+    for job in jobs:
+        for host, local in job.devices.items():
+            found.setdefault(host, {}).update(dict.fromkeys((_WHOLE,) if job.whole_hosts else local, job.id))
+    return found
+
+
+def _met(job: HeldJob, held: Mapping[str, Mapping[int, str]]) -> list[str]:
+    """Ids of the jobs that hold a device of a job's, in order."""
+    found: dict[str, None] = {}
+    for host, local in job.devices.items():
+        here = held.get(host, {})
+        wanted = here if job.whole_hosts else [*local, _WHOLE]
+        found.update(dict.fromkeys(here[one] for one in wanted if one in here))
+    return list(found)
 
 
 def _meet(one: HeldJob, other: HeldJob) -> bool:

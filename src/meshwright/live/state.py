@@ -25,6 +25,10 @@ Condition = Literal["up", "drained", "down"]
 """Of a host: it takes jobs; it takes no new ones, those on it run on; it is gone, and so are those on it."""
 
 
+Source = Literal["slurm", "kubernetes", "ray", "file"]
+"""Who listed a state."""
+
+
 class HeldJob(settings.Settings):
     """A job and the devices that it holds.
 
@@ -72,7 +76,7 @@ class ClusterState(settings.Settings):
     """
 
     schema_version: Literal[1] = 1
-    source: Literal["slurm", "kubernetes", "ray", "file"] | None = None
+    source: Source | None = None
     hosts: dict[HostName, HostState] = Field(default={})
     jobs: tuple[HeldJob, ...] = ()
 

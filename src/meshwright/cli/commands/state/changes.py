@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -117,9 +117,9 @@ def resume_host(
 
 def keep_listing(state: Path, listing: ClusterState) -> None:
     """Keep what a scheduler listed, and print what is there and where it contradicts what was known."""
-    from ....live.changes import Listed, drift
+    from ....live.changes import drift, listed
 
-    before, _ = _apply(state, lambda before: Listed(listing=listing))
+    before, _ = _apply(state, lambda before: listed(before, listing))
     output.print_remarks(output.console(), [f"not as it was known: {one}" for one in drift(before, listing)])
 
 
@@ -146,9 +146,9 @@ def _whole(is_whole: bool) -> str:
 def _what(change: dict[str, Any]) -> str:
     """A change in a few words."""
     if change["kind"] == "listed":
-        listing = change["listing"]
-        jobs: Sequence[object] = listing.get("jobs", ())
-        return f"{listing.get('source')}: {_counted(len(jobs), 'job')}, {_counted(len(listing.get('hosts', ())), 'host')}"
+        counts = [("jobs", "job", ""), ("gone_jobs", "job", " gone"), ("hosts", "host", ""), ("gone_hosts", "host", " gone")]
+        parts = [_counted(len(change[key]), thing) + more for key, thing, more in counts if change.get(key)]
+        return f"{change['source']}: {', '.join(parts)}"
     if change["kind"] == "host changed":
         return f"{change['host']} {change['state']['condition']}"
     return str(change["job"]["id"] if change["kind"] == "job added" else change["id"])
