@@ -145,6 +145,13 @@ def fleet() -> list[BenchmarkFigure]:
     return fleet_figures()
 
 
+def live() -> list[BenchmarkFigure]:
+    """The state of a live cluster, kept in a ledger."""
+    from .speed.live import live_figures
+
+    return live_figures()
+
+
 def search() -> list[BenchmarkFigure]:
     """All layouts of a 175B model on 1,024 devices, and pruning beside pricing them all."""
     from .speed.search import search_figures
@@ -180,6 +187,7 @@ SECTIONS = {
     "policy": policy,
     "latency": latency,
     "fleet": fleet,
+    "live": live,
     "search": search,
     "pricing": pricing,
     "growth": growth,
