@@ -4,6 +4,7 @@ import os
 import pwd
 import re
 import socket
+import stat
 import subprocess
 from contextlib import suppress
 from pathlib import Path
@@ -55,6 +56,10 @@ class LoopbackSlurm:
         folder: an empty folder; its name is short, as a socket lies in it.
         hosts: names of the hosts.
         topology_conf: the switches, as our exporter wrote them.
+
+    Attributes:
+        has_devices: whether its devices are such as slurmd takes for some, which root alone can make; else it counts them, and
+            tells no job which it has.
     """
 
     def __init__(self, folder: Path, hosts: list[str], topology_conf: str) -> None:
@@ -62,8 +67,8 @@ class LoopbackSlurm:
         self.hosts = hosts
         for name in ("state", "log", "munge", *(f"spool/{host}" for host in hosts)):
             (folder / name).mkdir(parents=True)
-        for device in range(DEVICES_PER_HOST):
-            (folder / f"gpu{device}").touch()
+        made = [_make_device(folder / f"gpu{device}") for device in range(DEVICES_PER_HOST)]
+        self.has_devices = all(made)
         (folder / "munge" / "key").write_bytes(os.urandom(128))
         (folder / "munge" / "key").chmod(0o400)
         self._configure(topology_conf)
@@ -134,3 +139,13 @@ class LoopbackSlurm:
         with suppress(subprocess.TimeoutExpired):
             self.run("scancel", "--me")
         self.daemons.stop()
+
+
+def _make_device(path: Path) -> bool:
+    """A file that slurmd takes for a device; whether it is one."""
+    try:
+        os.mknod(path, stat.S_IFCHR | 0o600, os.makedev(1, 3))  # the numbers of /dev/null
+    except PermissionError:
+        path.touch()
+        return False
+    return True

@@ -9,6 +9,8 @@ import pytest
 from meshwright.cli import run_command_line as meshwright
 from meshwright.export import export, read_places, verify, write
 
+from .processes import wait_for
+
 pytestmark = pytest.mark.scheduler("slurm")
 
 BLOCK = ["gpu-07/3", "gpu-07/0", "gpu-03/1", "gpu-03/2", "gpu-11/0", "gpu-11/1", "gpu-05/2", "gpu-05/3"]
@@ -68,6 +70,36 @@ def test_a_hostfile_that_is_too_short_ends_the_job(loopback_slurm, plan_on, tmp_
     status, printed = loopback_slurm.submit(tmp_path, "job.sbatch")
     assert status == 1
     assert "7 lines in the hostfile, 8 tasks, 8 ranks in the plan" in printed
+
+
+def test_plans_share_a_host_and_each_says_which_devices_it_was_given(loopback_slurm, plan_on, tmp_path, capsys):
+    """Two devices of each host are held; the plan's are the other two, and in its order. Then it is given others than planned."""
+    if not loopback_slurm.has_devices:
+        pytest.skip("slurmd tells which devices it gives only where they are devices, which root alone can make")
+    hosts = ["gpu-07", "gpu-03"]
+    for planned, is_given in (([3, 2], True), ([0, 1], False)):
+        devices = [f"{host}/{local}" for host in hosts for local in planned]
+        plan, folder = plan_on(devices), tmp_path / str(is_given)
+        plan.save(tmp_path / "plan.json")
+        write(export(plan, "slurm", {**PROBE, "sharing": "devices"}), folder)
+        holder = loopback_slurm.run(
+            "sbatch", "--parsable", "--output=/dev/null", "--nodes=2", "--ntasks=2", "--gpus-per-node=2",
+            f"--nodelist={','.join(hosts)}", "--wrap=sleep 600",
+        ).stdout.strip()  # fmt: skip
+        wait_for(lambda job=holder: "RUNNING" in loopback_slurm.run("scontrol", "show", "job", job).stdout, "the other job")
+        job = loopback_slurm.run("sbatch", "--parsable", "--output=printed.txt", "job.sbatch", cwd=folder).stdout.strip()
+        wait_for(lambda job=job: "COMPLETED" in loopback_slurm.run("scontrol", "show", "job", job).stdout, "the job")
+        printed = (folder / "printed.txt").read_text()
+        places = {place.rank: place for place in read_places(printed)}
+        given = [f"{places[rank].host}/{places[rank].device}" for rank in range(4)]
+        assert given == [f"{host}/{local}" for host in hosts for local in ([3, 2] if is_given else [2, 3])]
+        told = [f"{host}: devices 2,3 were given, planned were 0,1" in printed for host in hosts]
+        assert told == [not is_given] * 2
+        arguments = ["verify-export", "--format", "slurm", str(tmp_path / "plan.json"), str(folder / "printed.txt")]
+        assert meshwright(arguments) == (0 if is_given else 1)
+        capsys.readouterr()
+        loopback_slurm.run("scancel", holder)
+        wait_for(loopback_slurm._is_idle, "idle hosts")
 
 
 def test_the_switches_that_slurm_reads_are_those_of_the_cluster(loopback_slurm):
