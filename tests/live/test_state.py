@@ -1,9 +1,12 @@
 """A state on a cluster: who holds what, worked by hand; and what contradicts itself or the cluster."""
 
+from datetime import UTC, datetime, timedelta
+
 import numpy as np
 import pytest
 import yaml
 from hypothesis import given
+from pydantic import ValidationError
 
 from meshwright.clusters.cluster import Cluster
 from meshwright.errors import ConfigError, StateError
@@ -34,6 +37,16 @@ def test_whole_hosts_hold_all_their_devices_and_a_job_past_its_limit_is_not_free
     taken = occupancy(found, THREE)
     assert taken.holder.tolist() == [-1] * 4 + [0] * 4 + [-1] * 4
     assert np.isinf(taken.free_at_s(found)[4:8]).all()
+
+
+def test_the_end_of_a_job_as_an_instant_is_the_same_as_in_seconds_while_it_is_ahead():
+    end = datetime(2026, 11, 24, 15, tzinfo=UTC)
+    found = state({"id": "x", "devices": {"a": (1,)}, "ends_at": end})
+    for left_s, limit_s in ((60, 60), (0, np.inf), (-60, np.inf)):
+        now = end - timedelta(seconds=left_s)
+        assert occupancy(found, THREE).free_at_s(found, now)[1] == limit_s
+    with pytest.raises(ValidationError, match="one of them tells when the job ends"):
+        HeldJob(id="x", devices={"a": (1,)}, ends_at=end, ends_in_s=1)
 
 
 @pytest.mark.parametrize("condition", ["drained", "down"])

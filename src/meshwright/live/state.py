@@ -6,14 +6,16 @@ host. It says nothing of links or bandwidths; those are the cluster's, whose YAM
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import AwareDatetime, Field, model_validator
 
 from .. import settings
 from ..clusters.cluster import Cluster
@@ -39,7 +41,8 @@ class HeldJob(settings.Settings):
         whole_hosts: whether it holds its hosts to the exclusion of others, whatever devices it uses.
         source: who told of it; ``plan`` for one that was planned and that no scheduler has told of yet.
         ends_in_s: seconds after the reading of the state after which it ends at the latest, as the scheduler's limit says.
-        decision: what the scheduler's record of it says of the plan that it came from, such as ``mw:3f2a...``.
+        ends_at: the same as an instant, as schedulers list it: it stays as it is while time passes. One of both is given.
+        decision: id of the plan that it came from, where the scheduler's record of it names one.
     """
 
     id: str = Field(min_length=1, max_length=300)
@@ -48,7 +51,19 @@ class HeldJob(settings.Settings):
     whole_hosts: bool = Field(default=False, strict=True)
     source: Literal["plan", "slurm", "kubernetes", "ray", "file"] = "file"
     ends_in_s: float | None = Field(default=None, ge=0)
+    ends_at: AwareDatetime | None = None
     decision: str | None = Field(default=None, max_length=300)
+
+    @model_validator(mode="after")
+    def _ends_once(self) -> Self:
+        if self.ends_in_s is not None and self.ends_at is not None:
+            raise ValueError("ends_in_s and ends_at are given; one of them tells when the job ends")
+        return self
+
+    def limit_s(self, now: datetime) -> float:
+        """Seconds until it ends at the latest; infinite where nobody says, or where it has passed its limit."""
+        left_s = self.ends_in_s if self.ends_at is None else (self.ends_at - now).total_seconds()
+        return left_s if left_s is not None and left_s > 0 else math.inf
 
 
 class HostState(settings.Settings):
@@ -100,12 +115,13 @@ class HeldDevices:
         """Whether each device can be given to a new job, ``(n,)``."""
         return (self.holder < 0) & self.is_up
 
-    def free_at_s(self, state: ClusterState) -> NDArray[np.float64]:
-        """When each device becomes free in seconds from now, ``(n,)``.
+    def free_at_s(self, state: ClusterState, now: datetime | None = None) -> NDArray[np.float64]:
+        """When each device becomes free in seconds from now, ``(n,)``; ``now`` is by default what the clock says.
 
         Infinite where nobody says, where a job has passed its limit, and on hosts that are closed.
         """
-        limits_s = [np.inf if not job.ends_in_s else job.ends_in_s for job in state.jobs]
+        now = datetime.now(UTC) if now is None else now
+        limits_s = [job.limit_s(now) for job in state.jobs]
         ends_s = np.array([*limits_s, 0.0])
         return np.where(self.is_up, ends_s[self.holder], np.inf)
 
