@@ -88,7 +88,15 @@ def read_json(path: str | Path, *, is_input: bool = True) -> Any:
         InputFileError: as `read_text`, or the text is not JSON (with the line), names a key twice, spells half of a
             surrogate pair, or holds what is no number: NaN, infinity, or more than a float does.
     """
-    text = read_text(path, is_input=is_input)
+    return parse_json(read_text(path, is_input=is_input), file=path)
+
+
+def parse_json(text: str, *, file: str | Path | None = None) -> Any:
+    """What a JSON text says; ``file`` is where it comes from, for messages.
+
+    Raises:
+        InputFileError: as `read_json` of what is no JSON.
+    """
     try:
         found = json.loads(
             text,
@@ -98,15 +106,15 @@ def read_json(path: str | Path, *, is_input: bool = True) -> Any:
             object_pairs_hook=_unique_keys,
         )
     except json.JSONDecodeError as error:
-        raise InputFileError(f"not valid JSON: {error.msg}", file=path, line=error.lineno) from None
+        raise InputFileError(f"not valid JSON: {error.msg}", file=file, line=error.lineno) from None
     except ValueError as error:
-        raise InputFileError(f"not valid JSON: {error}", file=path) from None
+        raise InputFileError(f"not valid JSON: {error}", file=file) from None
     except RecursionError:
-        raise InputFileError("not valid JSON: nested too deeply", file=path) from None
+        raise InputFileError("not valid JSON: nested too deeply", file=file) from None
     half = _half_of_a_pair(text)
     if half is not None:
         line = text.count("\n", 0, half.start()) + 1
-        raise InputFileError("not valid JSON: half of a surrogate pair is no letter", file=path, line=line, value=half[0])
+        raise InputFileError("not valid JSON: half of a surrogate pair is no letter", file=file, line=line, value=half[0])
     return found
 
 

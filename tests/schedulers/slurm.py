@@ -101,9 +101,10 @@ class LoopbackSlurm:
         self.daemons.start("slurmctld", "/usr/bin/env", "slurmctld", "-D", "-c")
         for host in self.hosts:
             self.daemons.start(f"slurmd-{host}", "/usr/bin/env", "slurmd", "-D", "-N", host)
-        wait_for(self._is_idle, f"{len(self.hosts)} idle hosts", told=self.daemons.told)
+        wait_for(self.is_idle, f"{len(self.hosts)} idle hosts", told=self.daemons.told)
 
-    def _is_idle(self) -> bool:
+    def is_idle(self) -> bool:
+        """Whether every host is idle."""
         return self.run("sinfo", "--noheader", "--format=%T %D").stdout.split() == ["idle", str(len(self.hosts))]
 
     def run(self, *words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -131,7 +132,7 @@ class LoopbackSlurm:
             return told.get("JobState") not in ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING")
 
         wait_for(has_ended, f"the end of job {job}", told=lambda: f"{told} {self.daemons.told()}")
-        wait_for(self._is_idle, "idle hosts")
+        wait_for(self.is_idle, "idle hosts")
         return int(told["ExitCode"].split(":")[0]), (folder / "printed.txt").read_text()
 
     def stop(self) -> None:

@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from meshwright.cli import run_command_line as meshwright
 from meshwright.export import export, read_places, verify, write
+from meshwright.live.keeping import StateLedger
 from meshwright.plans.document import PlacementPlan
 
 from . import processes
@@ -182,6 +184,53 @@ def test_a_program_that_is_not_there_is_named(loopback_ray, driver_for):
     assert ran.returncode == 1
     assert "rank 0 on gpu-10 ended with status 127" in ran.stderr
     assert "no-such-program: No such file or directory" in ran.stdout + ran.stderr
+
+
+HOLD = """
+import pathlib, ray, time
+ray.init(log_to_driver=False)
+group = ray.util.placement_group([{"GPU": 1}, {"GPU": 2}], strategy="STRICT_SPREAD", name="mw:mine")
+ray.get(group.ready())
+waits = ray.util.placement_group([{"GPU": 4}])
+@ray.remote(num_gpus=1)
+class Outside:
+    def is_there(self):
+        return True
+outside = Outside.options(label_selector={"host": "gpu-07"}).remote()
+ray.get(outside.is_there.remote())
+(pathlib.Path(__file__).parent / "0").touch()
+time.sleep(600)
+"""
+
+
+def test_the_state_is_who_holds_what_and_a_second_listing_changes_nothing(loopback_ray, said, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("PYTHONWARNINGS", "ignore")
+    ledger = StateLedger(tmp_path / "state.db")
+    words = ["state", "from-ray", "--state", str(ledger.path), "--address", loopback_ray.address]
+    (said / "hold.py").write_text(HOLD)
+    job = loopback_ray.start(said / "hold.py")
+    try:
+        processes.wait_for((said / "0").exists, "the group and the actor")
+        assert meshwright(words) == 0
+        assert "Ray tells how many GPUs of a node a group holds, not which: indices are assumed" in capsys.readouterr().out
+        state = ledger.read()
+        group, actor = state.jobs
+        assert (group.name, group.decision) == ("mw:mine", "mine")
+        assert sorted(group.devices.values()) == [(0,), (0, 1)]
+        assert set(group.devices) == {"gpu-03", "gpu-10"}
+        assert (actor.id, dict(actor.devices)) == ("unlisted/gpu-07", {"gpu-07": (0,)})
+        assert {name: state.hosts[name].num_devices for name in GPUS} == GPUS
+        assert meshwright(words) == 0
+        assert "nothing changed" in capsys.readouterr().out
+        assert len(ledger.events()) == 1
+    finally:
+        job.terminate()
+        job.communicate(timeout=60)
+
+    def is_free() -> bool:
+        return meshwright(words) == 0 and ledger.read().jobs == ()
+
+    processes.wait_for(is_free, "free devices")
 
 
 def _program(folder: Path, text: str) -> str:

@@ -1,0 +1,83 @@
+"""``meshwright state from-slurm | from-kubernetes | from-ray``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ... import output
+from .changes import StateOption, keep_listing
+
+if TYPE_CHECKING:
+    from ....live.sources.listings import Listing
+    from ....live.state import ClusterState
+
+FromOption = Annotated[
+    Path | None, typer.Option("--from", metavar="FILE", help="What was saved of the answer, in place of asking now.")
+]
+
+
+def from_slurm(state: StateOption, from_file: FromOption = None) -> None:
+    """Read who holds which devices, and which hosts take no jobs, from Slurm's scontrol."""
+    from ....live.sources import slurm
+
+    _keep(state, from_file, slurm.PROGRAM, slurm.ask, slurm.read)
+
+
+def from_kubernetes(
+    state: StateOption,
+    from_file: FromOption = None,
+    resource: Annotated[
+        str, typer.Option(metavar="NAME", help="What a node's accelerators are called in its allocatable resources.")
+    ] = "nvidia.com/gpu",
+    context: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The context of kubectl; by default the current one.")
+    ] = None,
+) -> None:
+    """Read who holds which devices, and which hosts take no jobs, from Kubernetes, by kubectl."""
+    from ....live.sources import kubernetes
+
+    _keep(
+        state,
+        from_file,
+        kubernetes.PROGRAM,
+        lambda: kubernetes.ask(context),
+        lambda text, known: kubernetes.read(text, resource, known),
+    )
+
+
+def from_ray(
+    state: StateOption,
+    from_file: FromOption = None,
+    address: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="Of the cluster, host:port; auto looks for one on this machine.")
+    ] = "auto",
+    host_label: Annotated[
+        str, typer.Option(metavar="LABEL", help="The label of a Ray node that holds its host's name, as in an export.")
+    ] = "host",
+) -> None:
+    """Read who holds which devices, and which hosts take no jobs, from Ray; needs the extra [ray]."""
+    from ....live.sources import ray
+
+    _keep(state, from_file, ray.PROGRAM, lambda: ray.ask(address), lambda text, known: ray.read(text, host_label, known))
+
+
+def _keep(
+    state: Path, file: Path | None, program: str, ask: Callable[[], str], read: Callable[[str, ClusterState], Listing]
+) -> None:
+    """Keep what a program or a file lists, and print what it does not tell."""
+    from .... import files
+    from ....errors import MeshwrightError
+    from ....live.keeping import kept_state
+
+    known = kept_state(state).read()
+    text = ask() if file is None else files.read_bytes(file).decode(errors="replace")
+    try:
+        found = read(text, known)
+    except MeshwrightError as error:
+        raise error.at(file=program if file is None else file) from None
+    keep_listing(state, found.state)
+    output.print_remarks(output.console(), found.remarks)

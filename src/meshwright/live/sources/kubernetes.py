@@ -1,0 +1,244 @@
+"""Kubernetes: what ``kubectl`` lists of nodes and pods.
+
+A pod holds the devices that its containers ask for, from when it is bound to a node until it has ended. Kubernetes tells how
+many, not which: the lowest free indices are taken, so that counts are right and indices are assumed. Pods that carry the same
+label of a job are one job. Devices that a node has and cannot give (capacity less allocatable), such as broken ones, are held by
+a job called ``unlisted/NODE``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from ... import files, settings
+from ...errors import StateError
+from ..state import ClusterState
+from .listings import EMPTY, FreeDevices, Listing, assumed, listed, plain, unlisted
+from .programs import answer
+
+PROGRAM = "kubectl"
+
+DECISION_LABEL = "meshwright.dev/decision"
+"""Names the plan that a pod came from."""
+
+JOB_LABELS = (
+    "jobset.sigs.k8s.io/jobset-name",
+    "training.kubeflow.org/job-name",
+    "volcano.sh/job-name",
+    "batch.kubernetes.io/job-name",
+)
+"""Labels by which the pods of one job are told; the first that a pod carries counts, as a pod of a JobSet is one of a Job too."""
+
+_ENDED = ("Succeeded", "Failed")
+_QUANTITY = re.compile(r"[0-9]{1,9}")
+
+
+class _Part(BaseModel):
+    """A part of an object, of which some keys are read."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class _Metadata(_Part):
+    name: str = Field(min_length=1)
+    namespace: str = "default"
+    labels: dict[str, str] | None = None
+
+
+class _Taken(_Part):
+    """Resources of a container; of devices both are equal, and the server fills in the one that is left out."""
+
+    requests: dict[str, str | int | float] | None = None
+    limits: dict[str, str | int | float] | None = None
+
+
+class _Container(_Part):
+    name: str = ""
+    resources: _Taken | None = None
+    restart_policy: str | None = Field(default=None, alias="restartPolicy")
+
+
+class _PodSpec(_Part):
+    node_name: str | None = Field(default=None, alias="nodeName")
+    containers: list[_Container] = []
+    init_containers: list[_Container] | None = Field(default=None, alias="initContainers")
+    claims: list[Any] | None = Field(default=None, alias="resourceClaims")
+
+
+class _PodStatus(_Part):
+    phase: str
+
+
+class _Pod(_Part):
+    kind: Literal["Pod"]
+    metadata: _Metadata
+    spec: _PodSpec
+    status: _PodStatus
+
+
+class _NodeSpec(_Part):
+    unschedulable: bool = False
+
+
+class _NodeCondition(_Part):
+    type: str
+    status: str
+    reason: str | None = None
+    message: str | None = None
+
+
+class _NodeStatus(_Part):
+    capacity: dict[str, str | int | float] = {}
+    allocatable: dict[str, str | int | float] = {}
+    conditions: list[_NodeCondition] = []
+
+
+class _Node(_Part):
+    kind: Literal["Node"]
+    metadata: _Metadata
+    spec: _NodeSpec = _NodeSpec()
+    status: _NodeStatus
+
+
+class _ListMetadata(_Part):
+    rest: str | None = Field(default=None, alias="continue")
+    num_left: int | None = Field(default=None, alias="remainingItemCount")
+
+
+class _List(_Part):
+    kind: Literal["List"]
+    metadata: _ListMetadata = _ListMetadata()
+    items: list[Annotated[_Node | _Pod, Field(discriminator="kind")]]
+
+
+def ask(context: str | None = None) -> str:
+    """What ``kubectl`` lists now.
+
+    Args:
+        context: of kubectl's configuration; None: the current one.
+
+    Raises:
+        InputFileError: it is not there, fails or takes too long.
+    """
+    words = [PROGRAM, "get", "nodes,pods", "--all-namespaces", "--output=json", "--request-timeout=45s"]
+    return answer(words if context is None else [*words, f"--context={context}"])
+
+
+def read(text: str, resource: str = "nvidia.com/gpu", known: ClusterState = EMPTY) -> Listing:
+    """What a list of nodes and pods says.
+
+    Args:
+        text: JSON of kind List, as ``kubectl get nodes,pods --all-namespaces --output json`` prints it.
+        resource: what a node's devices are called.
+        known: the state so far, from which assumed indices are kept.
+
+    Raises:
+        InputFileError: no JSON.
+        ConfigError: JSON of another form.
+        StateError: a part of a list, no node, or more devices in use than a node has.
+    """
+    found = settings.build_settings(_List, files.parse_json(text))
+    if found.metadata.rest or found.metadata.num_left:
+        raise StateError("is a part of a list; all nodes and pods are wanted", field="metadata")
+    nodes = [item for item in found.items if isinstance(item, _Node)]
+    if not nodes:
+        raise StateError("lists no node; nodes and pods are wanted", field="items")
+    hosts: dict[str, dict[str, Any]] = {}
+    broken: dict[str, int] = {}
+    for node in nodes:
+        name, what = node.metadata.name, f"node {plain(node.metadata.name, 80)}"
+        if name in hosts:
+            raise StateError("the node stands twice", field="items", value=name)
+        usable = _quantity(node.status.allocatable.get(resource, 0), what)
+        size = max(_quantity(node.status.capacity.get(resource, 0), what), usable)
+        hosts[name] = _host(node) | ({"num_devices": size} if size else {})
+        broken[name] = size - usable
+    pods = [pod for pod in found.items if isinstance(pod, _Pod) and pod.spec.node_name and pod.status.phase not in _ENDED]
+    free = FreeDevices({name: host.get("num_devices", 0) for name, host in hosts.items()})
+    jobs = _jobs(pods, resource, free, known)
+    remarks = ["Kubernetes tells how many devices of a node a pod holds, not which: indices are assumed"] if jobs else []
+    claimed = [_named(pod) for pod in pods if pod.spec.claims]
+    if claimed:
+        some = ", ".join(claimed[:3]) + (", ..." if len(claimed) > 3 else "")
+        remarks.append(f"devices that pods hold by resource claims are not seen: {some}")
+    in_use = {name: (count + free.num_held(name), ()) for name, count in broken.items() if count}
+    return listed("kubernetes", hosts, [*jobs, *unlisted(in_use, free, known)], remarks)
+
+
+def _host(node: _Node) -> dict[str, Any]:
+    """Whether a node takes pods, and why not."""
+    ready = next((one for one in node.status.conditions if one.type == "Ready"), None)
+    if ready is None or ready.status != "True":
+        told = [plain(text) for text in (ready.reason, ready.message) if text] if ready is not None else []
+        return {"condition": "down", "reason": ": ".join(told) or "not ready"}
+    return {"condition": "drained", "reason": "cordoned"} if node.spec.unschedulable else {"condition": "up"}
+
+
+def _jobs(pods: Iterable[_Pod], resource: str, free: FreeDevices, known: ClusterState) -> list[dict[str, Any]]:
+    """The jobs that hold devices, pods of one job together; the order of the list does not matter."""
+    jobs: dict[tuple[str, str, str], dict[str, Any]] = {}
+    for pod in sorted(pods, key=_named):
+        count = _devices(pod, resource)
+        if not count:
+            continue
+        labels = pod.metadata.labels or {}
+        label = next((one for one in JOB_LABELS if labels.get(one)), "")
+        key = (pod.metadata.namespace, labels[label] if label else pod.metadata.name, label)
+        job = jobs.setdefault(key, {"decision": None, "counts": Counter[str]()})
+        job["decision"] = job["decision"] or plain(labels.get(DECISION_LABEL, "")) or None
+        job["counts"][pod.spec.node_name] += count
+    # A pod may be called as a job is; then the kind of the job is said too.
+    shared = Counter((namespace, name) for namespace, name, _ in jobs)
+    for (namespace, name, label), job in jobs.items():
+        kind = f" ({label.partition('/')[0] or 'pod'})" if shared[namespace, name] > 1 else ""
+        job |= {"id": plain(f"{namespace}/{name}{kind}"), "name": plain(name)}
+    named = list(jobs.values())
+    devices = assumed(named, free, known)
+    kept = ("id", "name", "decision")
+    return [{**{key: job[key] for key in kept}, "devices": where} for job, where in zip(named, devices, strict=True)]
+
+
+def _devices(pod: _Pod, resource: str) -> int:
+    """Devices that the containers of a pod hold at once.
+
+    Containers run together, beside the sidecars: those of the init containers that are restarted always. The other init
+    containers run before them, one at a time, each beside the sidecars that were started before it.
+
+    Source:
+        KEP-753, "Sidecar containers", resources calculation for scheduling and pod admission.
+    """
+    beside, most = 0, 0
+    for container in pod.spec.init_containers or ():
+        count = _of_container(container, resource, pod)
+        if container.restart_policy == "Always":
+            beside += count
+            most = max(most, beside)
+        else:
+            most = max(most, beside + count)
+    return max(most, beside + sum(_of_container(one, resource, pod) for one in pod.spec.containers))
+
+
+def _of_container(container: _Container, resource: str, pod: _Pod) -> int:
+    taken = container.resources or _Taken()
+    asked = {**(taken.limits or {}), **(taken.requests or {})}.get(resource, 0)
+    return _quantity(asked, f"pod {plain(_named(pod), 160)}")
+
+
+def _quantity(value: str | float, what: str) -> int:
+    """A number of devices; Kubernetes allows only whole ones.
+
+    Raises:
+        StateError: no such number.
+    """
+    if _QUANTITY.fullmatch(str(value)) is None:
+        raise StateError(f"{what}: a number of devices must be a whole number", value=value)
+    return int(value)
+
+
+def _named(pod: _Pod) -> str:
+    return f"{pod.metadata.namespace}/{pod.metadata.name}"

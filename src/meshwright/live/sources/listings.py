@@ -1,0 +1,180 @@
+"""What the sources have in common: a listing with its remarks, and which devices of its hosts are not held yet."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ... import settings
+from ...errors import StateError
+from ...plans.document import is_host_name
+from ..state import ClusterState
+
+MOST_DEVICES = 4096
+"""Of a host."""
+
+EMPTY = ClusterState()
+"""What is known of a cluster before anybody listed it."""
+
+
+@dataclass(frozen=True)
+class Listing:
+    """What a scheduler listed.
+
+    Attributes:
+        state: of its cluster.
+        remarks: what it does not tell and what was taken in its place, for people.
+    """
+
+    state: ClusterState
+    remarks: tuple[str, ...] = ()
+
+
+class FreeDevices:
+    """The devices of the hosts of a listing that no job listed so far holds.
+
+    Args:
+        num_devices: of each host; None where the scheduler does not say.
+
+    Raises:
+        StateError: more than `MOST_DEVICES` of a host.
+    """
+
+    def __init__(self, num_devices: Mapping[str, int | None]) -> None:
+        for host, count in num_devices.items():
+            if count is not None and count > MOST_DEVICES:
+                problem = f"a host has at most {MOST_DEVICES:,} devices"
+                raise StateError(problem, field=f"hosts.{host}.num_devices", value=count)
+        self.num_devices = num_devices
+        self._held: dict[str, set[int]] = {}
+
+    def take(self, host: str, devices: Iterable[int]) -> tuple[int, ...]:
+        """Hold devices of a host; those that were not held before.
+
+        Raises:
+            StateError: a device that the host does not have.
+        """
+        held, size = self._held.setdefault(host, set()), self.num_devices.get(host)
+        taken = sorted(set(devices) - held)
+        if taken and size is not None and taken[-1] >= size:
+            raise StateError(f"the host has devices 0..{size - 1}", field=f"hosts.{host}", value=taken[-1])
+        held.update(taken)
+        return tuple(taken)
+
+    def are_free(self, host: str, devices: Iterable[int]) -> bool:
+        """Whether a host has these devices and none of them is held."""
+        size = self.num_devices.get(host)
+        return self._held.get(host, set()).isdisjoint(devices) and (size is None or max(devices, default=0) < size)
+
+    def take_lowest(self, host: str, count: int, holder: str, avoided: Collection[int] = ()) -> tuple[int, ...]:
+        """Hold the free devices of a host with the lowest indices, those that are to be avoided last.
+
+        Raises:
+            StateError: the host has too few.
+        """
+        held, size = self._held.setdefault(host, set()), self.num_devices.get(host)
+        most = MOST_DEVICES if size is None else size
+        if len(held) + count > most:
+            known = "" if size is None else f" of its {size} devices"
+            problem = f"{holder} holds {count} more devices than the host has; {len(held)}{known} are held by others"
+            raise StateError(problem, field=f"hosts.{host}")
+        free = [index for index in range(most) if index not in held]
+        taken = sorted(sorted(free, key=lambda index: index in avoided)[:count])
+        held.update(taken)
+        return tuple(taken)
+
+    def num_held(self, host: str) -> int:
+        """How many devices of a host are held."""
+        return len(self._held.get(host, ()))
+
+
+def assumed(jobs: Sequence[Mapping[str, Any]], free: FreeDevices, known: ClusterState) -> list[dict[str, tuple[int, ...]]]:
+    """Devices for jobs of which a scheduler tells how many they hold of each host, not which.
+
+    A job keeps the devices that it was known to hold, or was planned on, where it holds as many of the host; the others get the
+    free ones with the lowest indices, and those of planned jobs that the scheduler has not told of yet only where no others are
+    left. So nothing changes while no job comes or goes.
+
+    Args:
+        jobs: with ``id``, ``decision`` and ``counts``, the devices of each host.
+        free: devices of the hosts; those taken are held afterwards.
+        known: the state so far.
+
+    Raises:
+        StateError: a host has too few.
+    """
+    before = {job.id: job.devices for job in known.jobs}
+    devices: list[dict[str, tuple[int, ...]]] = [{} for _ in jobs]
+    for job, where in zip(jobs, devices, strict=True):
+        for host, count in job["counts"].items():
+            for name in (job["id"], job.get("decision") or ""):
+                same = before.get(name, {}).get(host, ())
+                if host not in where and 0 < count == len(same) and free.are_free(host, same):
+                    where[host] = free.take(host, same)
+    told = {job.get("decision") for job in jobs}
+    planned: defaultdict[str, set[int]] = defaultdict(set)
+    for one in known.jobs:
+        for host, local in one.devices.items() if one.source == "plan" and one.id not in told else ():
+            planned[host].update(local)
+    for job, where in zip(jobs, devices, strict=True):
+        for host, count in job["counts"].items():
+            if count and host not in where:
+                where[host] = free.take_lowest(host, count, job["id"], planned[host])
+    return devices
+
+
+def unlisted(in_use: Mapping[str, tuple[int, Iterable[int]]], free: FreeDevices, known: ClusterState) -> Iterator[dict[str, Any]]:
+    """A job ``unlisted/HOST`` for each host of which more devices are in use than the jobs of the listing hold.
+
+    Args:
+        in_use: for each host the number of devices in use, and the indices of those of which they are told.
+        free: devices of the hosts once all jobs are listed.
+        known: the state so far.
+    """
+    told = {host: free.take(host, indices) for host, (_, indices) in sorted(in_use.items())}
+    missing = {host: min(in_use[host][0], free.num_devices.get(host) or 0) - free.num_held(host) for host in told}
+    jobs = [{"id": f"unlisted/{host}", "counts": {host: max(count, 0)}} for host, count in missing.items()]
+    for job, where, (host, known_ones) in zip(jobs, assumed(jobs, free, known), told.items(), strict=True):
+        devices = tuple(sorted((*known_ones, *where.get(host, ()))))
+        if devices:
+            yield {"id": job["id"], "devices": {host: devices}}
+
+
+def listed(
+    source: Literal["slurm", "kubernetes", "ray"],
+    hosts: Mapping[str, Mapping[str, Any]],
+    jobs: Sequence[Mapping[str, Any]],
+    remarks: Iterable[str] = (),
+) -> Listing:
+    """A listing of plain data. Hosts whose names no cluster can have are left out, which a remark says.
+
+    Args:
+        source: who listed it.
+        hosts: fields of a `HostState` by name.
+        jobs: fields of a `HeldJob`; those that hold nothing are left out.
+        remarks: of the listing.
+
+    Raises:
+        ConfigError: a name or number in it that cannot be.
+    """
+    wrong = {host for job in jobs for host in job["devices"] if not is_host_name(host)} | {
+        host for host in hosts if not is_host_name(host)
+    }
+    if wrong:
+        some = ", ".join(repr(plain(host, 60)) for host in sorted(wrong)[:3])
+        remarks = [*remarks, f"left out, as no host name by RFC 1123: {some}" + (", ..." if len(wrong) > 3 else "")]
+    held = []
+    for job in jobs:
+        devices = {host: local for host, local in job["devices"].items() if host not in wrong}
+        if devices:
+            held.append({**job, "devices": devices, "source": source})
+    known = {host: state for host, state in hosts.items() if host not in wrong}
+    data = {"source": source, "hosts": known, "jobs": held}
+    return Listing(settings.build_settings(ClusterState, data), tuple(remarks))
+
+
+def plain(text: str, limit: int = 300) -> str:
+    """Free text of a user as one short line; letters that a terminal would act on are replaced."""
+    return "".join(letter if letter.isprintable() else "\ufffd" for letter in text[:limit])
