@@ -5,6 +5,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from meshwright.clusters.cluster import Cluster
 from meshwright.errors import InputFileError, MeshwrightError, StateError
 from meshwright.live import ledger as ledgers
-from meshwright.live.changes import JobAdded, changed, drained, drift, listed, resumed
+from meshwright.live.changes import JobAdded, Listed, changed, drained, drift, listed, resumed
 from meshwright.live.keeping import kept_state
 from meshwright.live.ledger import Ledger, file_system
 from meshwright.live.state import ClusterState, HeldJob, HostState, occupancy
@@ -148,6 +149,13 @@ for number in range(int(sys.argv[2]), int(sys.argv[3])):
 """
 
 
+READS = """
+import os, sys
+from meshwright.live.keeping import kept_state
+os.geteuid() or os.seteuid(65534)
+print(*(job.id for job in kept_state(sys.argv[1]).read().jobs))
+"""
+
 LITTLE_ROOM = """
 import resource, signal
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -180,9 +188,11 @@ def test_what_was_acknowledged_is_there_after_a_kill(tmp_path):
 
 
 @pytest.mark.parametrize("ending", ["db", "json"])
-def test_of_two_processes_that_want_one_device_one_gets_it(tmp_path, ending):
-    path = tmp_path / f"s.{ending}"
-    both = [adding(path, 0, 15, name) for name in "xy"]
+def test_of_two_processes_that_want_one_device_one_gets_it_by_whatever_name_the_state_is_called(tmp_path, ending):
+    (tmp_path / "real").mkdir()
+    path, link = tmp_path / "real" / f"s.{ending}", tmp_path / f"link.{ending}"
+    link.symlink_to(path)
+    both = [adding(name, 0, 15, letter) for letter, name in (("x", path), ("y", link))]
     said = [process.communicate()[0].splitlines() for process in both]
     got = [[int(line) for line in lines if line.isdigit()] for lines in said]
     assert sorted(got[0] + got[1]) == list(range(15))
@@ -205,7 +215,8 @@ def test_a_full_disk_changes_nothing(tmp_path):
     ("made", "told"),
     [
         (b"no database at all, but long enough to be read as one" * 4, "is no ledger"),
-        (b"", "is a database, but no ledger of meshwright"),
+        (b"", "holds nothing yet: its first change was not kept"),
+        ("PRAGMA journal_mode = WAL", "holds nothing yet: its first change was not kept"),
         ("CREATE TABLE t (x)", "is a database, but no ledger of meshwright"),
         (f"PRAGMA application_id = {ledgers.APPLICATION_ID}; PRAGMA user_version = 9", "of version 9; version 1 is known"),
     ],
@@ -222,6 +233,9 @@ def test_other_databases_are_refused_in_a_line(tmp_path, made, told):
     with pytest.raises(InputFileError, match=told):
         kept_state(path).read()
     assert path.read_bytes() == before
+    if "nothing yet" in told:  # a crash while it was made
+        assert applied(kept_state(path), added("j", a=(0,)))
+        assert len(kept_state(path).read().jobs) == 1
 
 
 def test_a_damaged_change_and_names_of_no_state_are_told(tmp_path):
@@ -231,13 +245,56 @@ def test_a_damaged_change_and_names_of_no_state_are_told(tmp_path):
     with database:
         database.execute("UPDATE change SET body = '{'")
     database.close()
-    with pytest.raises(InputFileError, match="a change in it cannot be read"):
-        kept.read()
+    for read in (kept.read, kept.events):
+        with pytest.raises(InputFileError, match="a change in it cannot be read"):
+            read()
     for name in ("s", "s.csv"):
         with pytest.raises(InputFileError, match=r"which ends in \.db"):
             kept_state(tmp_path / name)
     with pytest.raises(MeshwrightError, match="no such folder"):
         applied(kept_state(tmp_path / "absent" / "s.db"), added("j", a=(0,)))
+
+
+def test_a_ledger_that_may_only_be_read_is_read(tmp_path):
+    """By a user without the right to write there, for whom SQLite cannot make its files beside it."""
+    folder = tmp_path / "theirs"
+    folder.mkdir()
+    assert applied(kept_state(folder / "s.db"), added("j", a=(0,)))
+    for one in (tmp_path, *tmp_path.parents[:3], folder):
+        if one.stat().st_uid == os.geteuid() and one != Path("/tmp"):
+            one.chmod(0o755)
+    folder.chmod(0o555)
+    done = subprocess.run([sys.executable, "-c", READS, folder / "s.db"], capture_output=True, text=True, check=False)
+    folder.chmod(0o755)
+    assert done.stdout.split() == ["j"], done.stderr
+    assert [path.name for path in folder.iterdir()] == ["s.db"]
+
+
+def test_a_ledger_that_many_make_at_once_refuses_nobody(tmp_path):
+    path = tmp_path / "s.db"
+    each = [adding(path, 10 * number, 10 * number + 3, "j") for number in range(4)]
+    said = [process.communicate()[0].splitlines() for process in each]
+    assert [len([line for line in lines if line.isdigit()]) for lines in said] == [3] * 4, said
+    assert len(kept_state(path).read().jobs) == 12
+
+
+def test_a_listing_replaces_a_plan_of_its_name_and_never_holds_a_device_twice():
+    state = changed(ClusterState(), added("7", a=(0,)))
+    listing = ClusterState(source="slurm", jobs=(HeldJob(id="7", devices={"b": (1,)}, source="slurm"),))
+    assert changed(state, listed(state, listing)).jobs == listing.jobs
+    twice = HeldJob(id="8", devices={"b": (0, 1)}, source="slurm")
+    for wrong, told in (((*listing.jobs, twice), "7 and 8 hold one device"), (listing.jobs * 2, "the id stands twice")):
+        with pytest.raises(StateError, match=told):
+            listed(state, listing.model_copy(update={"jobs": wrong}))
+
+
+def test_a_host_that_is_not_listed_is_no_host():
+    state = changed(ClusterState(), Listed(source="slurm", hosts={"a": HostState()}))
+    for change in (drained("A", None), resumed("A")):
+        with pytest.raises(StateError, match=r"slurm lists no such host \(got 'A'\); did you mean 'a'"):
+            changed(state, change)
+    with pytest.raises(StateError, match="there is no such host"):
+        changed(ClusterState(), resumed("a"))
 
 
 def test_ledgers_do_not_trust_network_file_systems(tmp_path, monkeypatch):
@@ -246,6 +303,10 @@ def test_ledgers_do_not_trust_network_file_systems(tmp_path, monkeypatch):
     assert file_system(tmp_path, str(mounts)) == "nfs4"
     assert file_system(tmp_path.parent, str(mounts)) == "ext4"
     assert file_system(tmp_path, str(tmp_path / "absent")) is None
-    monkeypatch.setattr(ledgers, "file_system", lambda folder: "nfs4")
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "s.db").symlink_to(tmp_path / "s.db")
+    monkeypatch.setattr(ledgers, "file_system", lambda folder: "nfs4" if folder == tmp_path else "ext4")
+    with pytest.raises(InputFileError, match=r"a network file system \(nfs4\)"):
+        Ledger(tmp_path / "here" / "s.db")
     with pytest.raises(InputFileError, match=r"a network file system \(nfs4\)"):
         Ledger(tmp_path / "s.db")

@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 import yaml
 from hypothesis import given
-from pydantic import ValidationError
 
 from meshwright.clusters.cluster import Cluster
-from meshwright.errors import ConfigError, StateError
+from meshwright.errors import ConfigError, InputFileError, StateError
 from meshwright.live.changes import places
-from meshwright.live.state import ClusterState, HeldJob, HostState, held_by_plan, load_state, occupancy, to_data
+from meshwright.live.state import ClusterState, HeldJob, HostState, held_by_plan, load_state, num_held, occupancy, to_data
 from meshwright.planning.plan import plan
 
 from ..draws import draws
@@ -24,29 +23,36 @@ def state(*jobs, **others):
     return ClusterState(jobs=tuple(HeldJob(**job) for job in jobs), **others)
 
 
+NOW = datetime(2026, 11, 24, 15, tzinfo=UTC)
+
+
 def test_devices_worked_by_hand():
-    found = state({"id": "x", "devices": {"a": (1, 2), "b": (0,)}, "ends_in_s": 60}, {"id": "y", "devices": {"c": (3,)}})
+    end = NOW + timedelta(seconds=60)
+    found = state({"id": "x", "devices": {"a": (2, 1, 1), "b": (0,)}, "ends_at": end}, {"id": "y", "devices": {"c": (3,)}})
     taken = occupancy(found, THREE)
     assert taken.holder.tolist() == [-1, 0, 0, -1, 0, -1, -1, -1, -1, -1, -1, 1]
-    assert taken.free_at_s(found).tolist() == [0, 60, 60, 0, 60, 0, 0, 0, 0, 0, 0, np.inf]
+    assert taken.free_at_s(found, NOW).tolist() == [0, 60, 60, 0, 60, 0, 0, 0, 0, 0, 0, np.inf]
     assert taken.remarks == ()
+    assert [num_held(job, found) for job in found.jobs] == [3, 1]
 
 
 def test_whole_hosts_hold_all_their_devices_and_a_job_past_its_limit_is_not_free():
-    found = state({"id": "x", "devices": {"b": (2,)}, "whole_hosts": True, "ends_in_s": 0})
+    job = {"id": "x", "devices": {"b": (2,)}, "whole_hosts": True, "ends_at": NOW}
+    found = state(job, hosts={"b": HostState(num_devices=4)})
     taken = occupancy(found, THREE)
     assert taken.holder.tolist() == [-1] * 4 + [0] * 4 + [-1] * 4
-    assert np.isinf(taken.free_at_s(found)[4:8]).all()
+    for late_s in (0, 60):
+        assert np.isinf(taken.free_at_s(found, NOW + timedelta(seconds=late_s))[4:8]).all()
+    assert num_held(found.jobs[0], found) == 4
 
 
-def test_the_end_of_a_job_as_an_instant_is_the_same_as_in_seconds_while_it_is_ahead():
-    end = datetime(2026, 11, 24, 15, tzinfo=UTC)
-    found = state({"id": "x", "devices": {"a": (1,)}, "ends_at": end})
-    for left_s, limit_s in ((60, 60), (0, np.inf), (-60, np.inf)):
-        now = end - timedelta(seconds=left_s)
-        assert occupancy(found, THREE).free_at_s(found, now)[1] == limit_s
-    with pytest.raises(ValidationError, match="one of them tells when the job ends"):
-        HeldJob(id="x", devices={"a": (1,)}, ends_at=end, ends_in_s=1)
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"jobs": []}', '{"schema_version": 2}'])
+@pytest.mark.parametrize("ending", ["json", "yaml"])
+def test_a_file_that_was_cut_off_is_no_empty_state(tmp_path, text, ending):
+    file = tmp_path / f"s.{ending}"
+    file.write_text(text)
+    with pytest.raises((ConfigError, InputFileError)):
+        load_state(file)
 
 
 @pytest.mark.parametrize("condition", ["drained", "down"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -49,8 +50,10 @@ class Occupied(NamedTuple):
         """Print how much was free, what of the state did not fit, and how the plan's devices are taken."""
         free = int(self.is_free.sum())
         told = [f"{self.file.name}: {free} of {len(self.is_free)} devices are free", *self.taken.remarks]
-        if json_file not in (None, "-"):
-            told.append(f"to hold its devices: meshwright state add {json_file} --state {self.file}")
+        if json_file not in (None, "-") and self.file.suffix not in (".yaml", ".yml"):
+            told.append(
+                f"to hold its devices: meshwright state add {shlex.quote(str(json_file))} --state {shlex.quote(str(self.file))}"
+            )
         output.print_remarks(out, told)
 
 

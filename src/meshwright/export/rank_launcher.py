@@ -80,7 +80,8 @@ IFS=, read -ra wanted <<<"$devices"
 IFS=, read -ra given <<<"${{{granted}:-}}"
 IFS=, read -ra visible <<<"${{CUDA_VISIBLE_DEVICES:-}}"
 if [ "${{#given[@]}}" -ne "${{#wanted[@]}}" ] || [ "${{#visible[@]}}" -ne "${{#wanted[@]}}" ]; then
-  echo "rank ${rank} on $host: ${{#given[@]}} devices were given, ${{#wanted[@]}} are planned" >&2
+  echo "rank ${rank} on $host: devices $devices are planned, given were {granted}='${{{granted}:-}}' and \
+CUDA_VISIBLE_DEVICES='${{CUDA_VISIBLE_DEVICES:-}}'" >&2
   exit 1
 fi
 order=()

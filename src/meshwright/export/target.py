@@ -133,6 +133,7 @@ class Target:
         names_devices: whether CUDA_VISIBLE_DEVICES of its ranks counts as the host's driver does, so that what a rank says
             of its device can be held against the plan.
         as_launched: the plan with the rank numbers that the target uses, where they are not the plan's own.
+        left_open: ``not_guaranteed`` with some options, where it is other than by default.
     """
 
     name: str
@@ -142,6 +143,7 @@ class Target:
     render: Callable[[PlacementPlan, ExportOptions], Mapping[str, str | bytes]]
     names_devices: bool = True
     as_launched: Callable[[PlacementPlan], PlacementPlan] = _unchanged
+    left_open: Callable[[ExportOptions], tuple[str, ...]] | None = None
 
 
 def dns_label(text: str) -> str:

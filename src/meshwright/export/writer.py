@@ -86,7 +86,7 @@ def export(plan: PlacementPlan, target: str, options: ExportOptions | Mapping[st
     given = _options(options)
     legality.check(plan)
     rendered = chosen.render(plan, given)
-    return {**rendered, MANIFEST: _manifest(plan, chosen, given.job_name(plan), rendered)}
+    return {**rendered, MANIFEST: _manifest(plan, chosen, given, rendered)}
 
 
 def write(contents: Mapping[str, str | bytes], out_dir: str | Path) -> None:
@@ -208,13 +208,13 @@ def _options(options: ExportOptions | Mapping[str, Any] | None) -> ExportOptions
         raise ExportError(error.problem, field=error.field, value=error.value, choices=error.choices) from None
 
 
-def _manifest(plan: PlacementPlan, target: Target, name: str, rendered: Mapping[str, str | bytes]) -> str:
+def _manifest(plan: PlacementPlan, target: Target, options: ExportOptions, rendered: Mapping[str, str | bytes]) -> str:
     ranks = [rank.model_dump(mode="json", exclude_none=True) for rank in plan.ranks]
     content = {
         "format": target.name,
-        "name": name,
+        "name": options.job_name(plan),
         "guaranteed": target.guaranteed,
-        "not_guaranteed": target.not_guaranteed,
+        "not_guaranteed": target.not_guaranteed if target.left_open is None else target.left_open(options),
         "host_order": plan.host_order,
         "ranks": ranks,
         "files": sorted([*rendered, MANIFEST]),

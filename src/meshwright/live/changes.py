@@ -66,7 +66,7 @@ def changed(state: ClusterState, change: Change) -> ClusterState:
     """The state after a change.
 
     Raises:
-        StateError: a job of that id is there or, to be removed, is not; one of its devices is held.
+        StateError: a job of that id is there or, to be removed, is not; one of its devices is held; a host that is not listed.
     """
     if isinstance(change, JobAdded):
         return _with(state, change.job)
@@ -77,6 +77,9 @@ def changed(state: ClusterState, change: Change) -> ClusterState:
         return state.model_copy(update={"jobs": kept})
     if isinstance(change, HostChanged):
         known = state.hosts.get(change.host)
+        if known is None and (state.source is not None or change.state.condition == "up"):
+            by = f"{state.source} lists no such host" if state.source is not None else "there is no such host"
+            raise StateError(by, field="host", value=change.host, choices=state.hosts)
         new = change.state
         if known is not None and new.num_devices is None:
             new = new.model_copy(update={"num_devices": known.num_devices})
@@ -96,9 +99,12 @@ def listed(state: ClusterState, listing: ClusterState) -> Listed:
 
     Jobs that were planned and added are kept until a listed job has their id, names them as its ``decision``, or holds one of
     their devices. A listing without changes is an empty change.
+
+    Raises:
+        StateError: the listing names a job twice, or two jobs on one device.
     """
     before, now = {job.id: job for job in state.jobs}, {job.id: job for job in listing.jobs}
-    held = _by_device(listing.jobs)
+    held = _checked(listing.jobs)
     decided = {job.decision for job in listing.jobs}
     gone = [job.id for job in state.jobs if job.id not in now and (job.source != "plan" or job.id in decided or _met(job, held))]
     return Listed.model_construct(
@@ -185,6 +191,22 @@ def _by_device(jobs: Sequence[HeldJob]) -> dict[str, dict[int, str]]:
         for host, local in job.devices.items():
             found.setdefault(host, {}).update(dict.fromkeys((_WHOLE,) if job.whole_hosts else local, job.id))
     return found
+
+
+def _checked(jobs: Sequence[HeldJob]) -> dict[str, dict[int, str]]:
+    """As `_by_device`, of jobs of which no two may have one id or hold one device."""
+    ids: set[str] = set()
+    for number, job in enumerate(jobs):
+        if job.id in ids:
+            raise StateError("the id stands twice", field=f"jobs.{number}.id", value=job.id)
+        ids.add(job.id)
+    held: dict[str, dict[int, str]] = {}
+    for number, job in enumerate(jobs):
+        if others := _met(job, held):
+            raise StateError(f"{others[0]} and {job.id} hold one device", field=f"jobs.{number}.devices")
+        for host, local in job.devices.items():
+            held.setdefault(host, {}).update(dict.fromkeys((_WHOLE,) if job.whole_hosts else local, job.id))
+    return held
 
 
 def _met(job: HeldJob, held: Mapping[str, Mapping[int, str]]) -> list[str]:

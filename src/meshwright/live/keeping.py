@@ -125,10 +125,11 @@ def kept_state(path: str | Path) -> KeptState:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Hold the lock of a file that is replaced as a whole."""
+    """Hold the lock of a file that is replaced as a whole, by whatever name or link it is called."""
     if path.suffix != ".json":
         raise InputFileError("only a .json file or a ledger (.db) is changed", file=path)
-    beside = path.with_name(f"{path.name}.lock")
+    real = Path(os.path.realpath(path))
+    beside = real.with_name(f"{real.name}.lock")
     try:
         lock = os.open(beside, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
     except OSError as error:

@@ -7,15 +7,16 @@ on inside that turn. The order is the number of a change, never a clock.
 
 from __future__ import annotations
 
-import json
 import os
 import sqlite3
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from .. import inputs
 from ..errors import InputFileError, StateError
 from .changes import CHANGE, Change, changed
 from .state import ClusterState
@@ -51,19 +52,31 @@ class Ledger:
 
     def __init__(self, path: Path, *, is_read: bool = False) -> None:
         self.path = path
-        if not path.parent.is_dir():
+        real = Path(os.path.realpath(path))
+        if not real.parent.is_dir():
             raise InputFileError("no such folder", file=path.parent)
-        kind = file_system(path.parent)
+        for beside in ("", "-wal", "-shm"):
+            inputs.note(real.with_name(real.name + beside))
+        kind = file_system(real.parent)
         if kind in _NETWORK_FILE_SYSTEMS:
-            raise InputFileError(
-                f"a ledger on a network file system ({kind}) is not safe: its locks cannot be trusted", file=path
-            )
+            raise InputFileError(f"lies on a network file system ({kind}), whose locks a ledger cannot trust", file=path)
+        mode = "rwc"
+        if is_read:  # a reader without the right to write the folder cannot make the files beside the ledger
+            wal = real.with_name(f"{real.name}-wal")
+            can_write = os.access(real.parent, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
+            is_alone = not can_write and not (wal.exists() and wal.stat().st_size)
+            mode = "ro&immutable=1" if is_alone else "ro"
         try:
-            mode = "ro" if is_read else "rwc"
-            self._db = sqlite3.connect(f"{path.absolute().as_uri()}?mode={mode}", uri=True, timeout=WAIT_S, isolation_level=None)
-            self._begin(is_read=is_read)
+            self._db = sqlite3.connect(f"{real.as_uri()}?mode={mode}", uri=True, timeout=WAIT_S, isolation_level=None)
         except sqlite3.Error as error:
             raise self._told(error) from None
+        try:
+            self._begin(is_read=is_read)
+        except BaseException as error:
+            self._db.close()
+            if isinstance(error, sqlite3.Error):
+                raise self._told(error) from None
+            raise
 
     def __enter__(self) -> Self:
         return self
@@ -122,33 +135,56 @@ class Ledger:
             rows = self._db.execute("SELECT seq, body, at FROM change ORDER BY seq").fetchall()
         except sqlite3.Error as error:
             raise self._told(error) from None
-        return [{"seq": seq, "at": at, **json.loads(body)} for seq, body, at in rows]
+        changes = [self._read(CHANGE.validate_json, body) for _, body, _ in rows]
+        return [
+            {"seq": seq, "at": at, **change.model_dump(mode="json", exclude_none=True)}
+            for (seq, _, at), change in zip(rows, changes, strict=True)
+        ]
 
     def _begin(self, *, is_read: bool) -> None:
         """Check the file, and make the tables of a new one."""
         self._db.execute("PRAGMA busy_timeout = 30000")
-        self._check(is_new_allowed=not is_read)
+        self._db.execute("BEGIN")  # what is checked is of one moment
+        is_new = self._check()
+        self._db.execute("COMMIT")
         if is_read:
+            if is_new:
+                raise InputFileError("holds nothing yet: its first change was not kept; change it, or remove it", file=self.path)
             return
-        self._db.execute("PRAGMA journal_mode = WAL")
+        if is_new:
+            self._write_ahead()
         self._db.execute("PRAGMA synchronous = FULL")
         self._db.execute("BEGIN IMMEDIATE")
-        if self._pragma("user_version") == 0:
+        if self._check():
             for statement in filter(str.strip, _SCHEMA.split(";")):
                 self._db.execute(statement)
             self._db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             self._db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         self._db.execute("COMMIT")
 
-    def _check(self, *, is_new_allowed: bool) -> None:
+    def _write_ahead(self) -> None:
+        """Let readers go on while a writer writes; of several that ask at once SQLite refuses all but one without waiting."""
+        until_s = time.monotonic() + WAIT_S
+        while True:
+            try:
+                self._db.execute("PRAGMA journal_mode = WAL")
+                return
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error) or time.monotonic() > until_s:
+                    raise
+                time.sleep(0.01)
+
+    def _check(self) -> bool:
+        """Whether nothing is in the file yet; other databases are refused."""
         identity, version = self._pragma("application_id"), self._pragma("user_version")
         num_tables = int(self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
-        if is_new_allowed and (identity, version, num_tables) == (0, 0, 0):
-            return
+        if (identity, version, num_tables) == (0, 0, 0):
+            return True
         if identity != APPLICATION_ID:
             raise InputFileError("is a database, but no ledger of meshwright", file=self.path)
         if version != SCHEMA_VERSION:
             raise InputFileError(f"is a ledger of version {version}; version {SCHEMA_VERSION} is known", file=self.path)
+        return False
 
     def _pragma(self, name: str) -> int:
         return int(self._db.execute(f"PRAGMA {name}").fetchone()[0])
@@ -186,7 +222,7 @@ class Ledger:
             "file is not a database": "is no ledger; one is made by `meshwright state`",
             "database is locked": f"another process has held the ledger for {WAIT_S:.0f} s",
             "database or disk is full": "the disk is full; the ledger is as it was",
-            "attempt to write a readonly database": "may not be written",
+            "attempt to write a readonly database": "may not be written, nor what SQLite keeps beside it",
             "unable to open database file": "cannot be opened",
         }
         return InputFileError(known.get(text, f"the ledger cannot be used: {text}"), file=self.path)

@@ -11,15 +11,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import AwareDatetime, Field, model_validator
+from pydantic import AwareDatetime, Field, field_validator
 
-from .. import settings
+from .. import files, settings
 from ..clusters.cluster import Cluster
-from ..errors import StateError, nearest
+from ..errors import ConfigError, StateError, nearest
 from ..plans.document import HostName, PlacementPlan
 from ..settings import Count, Index
 
@@ -40,8 +40,7 @@ class HeldJob(settings.Settings):
         devices: indices of the devices that it holds on each host; of ``whole_hosts`` all of them.
         whole_hosts: whether it holds its hosts to the exclusion of others, whatever devices it uses.
         source: who told of it; ``plan`` for one that was planned and that no scheduler has told of yet.
-        ends_in_s: seconds after the reading of the state after which it ends at the latest, as the scheduler's limit says.
-        ends_at: the same as an instant, as schedulers list it: it stays as it is while time passes. One of both is given.
+        ends_at: instant at which it ends at the latest, as the scheduler's limit says; it stays as it is while time passes.
         decision: id of the plan that it came from, where the scheduler's record of it names one.
     """
 
@@ -50,20 +49,18 @@ class HeldJob(settings.Settings):
     devices: dict[HostName, tuple[Index, ...]] = Field(min_length=1)
     whole_hosts: bool = Field(default=False, strict=True)
     source: Literal["plan", "slurm", "kubernetes", "ray", "file"] = "file"
-    ends_in_s: float | None = Field(default=None, ge=0)
     ends_at: AwareDatetime | None = None
     decision: str | None = Field(default=None, max_length=300)
 
-    @model_validator(mode="after")
-    def _ends_once(self) -> Self:
-        if self.ends_in_s is not None and self.ends_at is not None:
-            raise ValueError("ends_in_s and ends_at are given; one of them tells when the job ends")
-        return self
+    @field_validator("devices")
+    @classmethod
+    def _each_once(cls, devices: dict[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+        return {host: tuple(sorted(set(local))) for host, local in devices.items()}
 
     def limit_s(self, now: datetime) -> float:
         """Seconds until it ends at the latest; infinite where nobody says, or where it has passed its limit."""
-        left_s = self.ends_in_s if self.ends_at is None else (self.ends_at - now).total_seconds()
-        return left_s if left_s is not None and left_s > 0 else math.inf
+        left_s = math.inf if self.ends_at is None else (self.ends_at - now).total_seconds()
+        return left_s if left_s > 0 else math.inf
 
 
 class HostState(settings.Settings):
@@ -217,7 +214,19 @@ def load_state(path: str | Path) -> ClusterState:
         InputFileError: the file is missing or unreadable.
         ConfigError: an unknown key or impossible value.
     """
-    return settings.load(ClusterState, path)
+    path = Path(path)
+    if path.suffix == ".json":
+        data = files.read_json(path)
+        try:
+            found = settings.build_settings(ClusterState, data, file=path)
+        except ConfigError:
+            found = settings.load(ClusterState, path)  # slower, and tells the line and which kind of file it is
+    else:
+        data, found = settings.read_yaml(path)[0], settings.load(ClusterState, path)
+    if not isinstance(data, dict) or "schema_version" not in data:
+        problem = "the key is missing; a state is what `meshwright state` keeps"
+        raise ConfigError(problem, file=path, field="schema_version")
+    return found
 
 
 def to_data(state: ClusterState) -> dict[str, Any]:
@@ -231,6 +240,12 @@ def conditions(state: ClusterState) -> Mapping[Condition, Sequence[str]]:
     for name, host in state.hosts.items():
         found[host.condition].append(name)
     return found
+
+
+def num_held(job: HeldJob, state: ClusterState) -> int:
+    """Devices that a job holds; of a whole host whose number nobody lists, those that it uses."""
+    hosts = ((state.hosts.get(host), len(local)) for host, local in job.devices.items())
+    return sum(host.num_devices if job.whole_hosts and host and host.num_devices else used for host, used in hosts)
 
 
 def _all_of(first: NDArray[np.int64], sizes: NDArray[np.int64], host: int) -> slice:

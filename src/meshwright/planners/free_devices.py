@@ -1,4 +1,4 @@
-"""Where a job can go now: free devices of a cluster that others use too, as close together as they are to be had."""
+"""Where a job can go now: free devices of a cluster that others use too, on the fewest hosts and below the fewest switches."""
 
 from __future__ import annotations
 

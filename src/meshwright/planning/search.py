@@ -104,8 +104,9 @@ def _on_free(maker: JobWork, request: SearchRequest, counts: Sequence[int], is_f
     if not found and refused is not None:
         raise refused
     if not found:
-        told = f"{int(is_free.sum())} of {len(is_free)} devices of {maker.cluster.name} are free, {counts[0]} are wanted"
-        raise PlanError(told, field="--devices", value=counts[0])
+        told = f"{int(is_free.sum())} of {len(is_free)} devices of {maker.cluster.name} are free"
+        wanted = ", ".join(map(str, counts))
+        raise PlanError(f"{told}, but not so many as are wanted, equally many on each host", field="--devices", value=wanted)
     best = min(found, key=lambda one: one.best.step_s)
     others = tuple(f"on {one.best.devices} free devices {one.best.step_s:.4g} s with {one.best.text}" for one in found)
     placed = replace(best.maker, left_out=(*best.maker.left_out, *(others if len(found) > 1 else ())))

@@ -75,6 +75,25 @@ def test_a_search_and_an_estimate_take_free_devices_too(tmp_path, capsys):
     assert "has 64 ranks, but only 56 of 64 devices" in refused(capsys, *estimate, "dp=64,micro_batch=1,global_batch=64")
 
 
+@pytest.mark.parametrize("option", ["--json", "--trace"])
+def test_a_result_never_replaces_the_state_by_whatever_name(tmp_path, capsys, option):
+    state, link = tmp_path / "now.db", tmp_path / "link.db"
+    said(capsys, "state", "drain", "l0-h0", "--state", state)
+    link.symlink_to(state)
+    before = state.read_bytes()
+    for name in (state, link):
+        refused(capsys, "plan", "--job", "zoo:alexnet", "--cluster", CLUSTER, "--state", state, option, name)
+    assert state.read_bytes() == before
+
+
+def test_what_a_terminal_would_obey_is_not_printed(tmp_path, capsys):
+    job = {"id": "a\x1b[2Jb", "name": "\u202ex", "devices": {"l0-h0": [0]}}
+    (tmp_path / "now.json").write_text(json.dumps({"schema_version": 1, "jobs": [job]}))
+    shown = said(capsys, "state", "show", "--state", tmp_path / "now.json")
+    assert "a?[2Jb" in shown
+    assert "?x" in shown
+
+
 def test_the_log_of_a_ledger_and_its_json(tmp_path, capsys):
     state = tmp_path / "now.db"
     said(capsys, "state", "drain", "l0-h1", "--state", state)
@@ -98,6 +117,8 @@ def test_the_log_of_a_ledger_and_its_json(tmp_path, capsys):
             "no host of the state is one of the cluster host-8",
         ),
         (["state", "remove", "jon", "--state", "now.json"], "job: there is no such job (got 'jon'); did you mean 'job'?"),
+        (["state", "drain", "L0-H0", "--state", "now.json", "--cluster", CLUSTER], "has no such host (got 'L0-H0')"),
+        (["state", "resume", "l0-h9", "--state", "now.json"], "there is no such host"),
         (["state", "drain", "no host", "--state", "now.json"], "not a host name by RFC 1123"),
         (["plan", "--job", "zoo:vgg16", "--cluster", CLUSTER, "--state", "absent.db"], "`meshwright state` makes one"),
     ],

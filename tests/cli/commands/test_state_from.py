@@ -31,7 +31,7 @@ def test_a_planned_job_is_kept_until_a_listing_names_it_and_both_sides_are_told(
     def job(name, host):
         return {"id": name, "devices": {host: [0]}, "source": "plan"}
 
-    Path("now.json").write_text(json.dumps({"jobs": [job("3f2a", "gpu-11"), job("later", "gpu-99")]}))
+    Path("now.json").write_text(json.dumps({"schema_version": 1, "jobs": [job("3f2a", "gpu-11"), job("later", "gpu-99")]}))
     told = meshwright("state", "from-slurm", "--from", DATA / SAVED["slurm"], "--state", "now.json")
     assert "not as it was known: 1 runs on gpu-03/0, planned as 3f2a was gpu-11/0" in told.out
     kept = {one.id: one.source for one in load_state("now.json").jobs}

@@ -132,12 +132,13 @@ def test_a_job_that_was_given_fewer_devices_ends(running_example, tmp_path, give
     ran = _submit(export(running_example, "slurm", PART)["job.sbatch"], tmp_path, tasks=8, **given)
     assert ran.returncode == 1
     assert ran.stdout == ""
-    assert "devices were given, 4 are planned" in ran.stderr
+    assert f"devices 3,2,1,0 are planned, given were SLURM_STEP_GPUS='{given.get('SLURM_STEP_GPUS', '')}'" in ran.stderr
 
 
 def test_of_a_host_only_the_devices_of_the_plan_are_asked_for(make_plan):
     plan = make_plan(["a", "b"], [5, 1])
     assert "#SBATCH --gpus-per-node=1\n" in export(plan, "slurm", {"sharing": "devices"})["job.sbatch"]
+    assert "--exclusive" not in export(plan, "slurm", {"sharing": "devices", "topology_conf": False})["export.json"]
     high = export(plan, "slurm", {"sharing": "devices", "master_port": 65_535})["job.sbatch"]
     assert "MASTER_PORT=$((65535 + SLURM_JOB_ID % 1))" in high
 

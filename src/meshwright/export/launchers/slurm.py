@@ -56,7 +56,6 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
     is_whole = options.sharing == "hosts"
     task = rank_task(plan, options, "srun", **_VARIABLES, granted=None if is_whole else "SLURM_STEP_GPUS")
     devices = devices_to_request(plan) if is_whole else per_host
-    left_open = _NOT_GUARANTEED if is_whole else _NOT_GUARANTEED_IN_PART
     # Two jobs may have their first ranks on one host.
     ports = min(PORTS, 65_536 - options.master_port)
     port = f"{options.master_port}" if is_whole else f"$(({options.master_port} + SLURM_JOB_ID % {ports}))"
@@ -69,7 +68,7 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
 #SBATCH --ntasks-per-node={per_host}
 #SBATCH --gpus-per-node={devices}
 {_EXCLUSIVE if is_whole else ""}#
-{header(name, plan, "Slurm", left_open)}
+{header(name, plan, "Slurm", _left_open(options))}
 set -euo pipefail
 
 # One line for each task, in rank order.
@@ -90,14 +89,18 @@ export MASTER_ADDR MASTER_PORT={port}
 
 srun --distribution=arbitrary --ntasks={plan.num_ranks} --kill-on-bad-exit=1 bash -c {shlex.quote(task)}
 """
-    return {FILE_NAME: text, **(_switches(plan, name) if options.topology_conf else {})}
+    return {FILE_NAME: text, **(_switches(plan, name, options) if options.topology_conf else {})}
 
 
-def _switches(plan: PlacementPlan, name: str) -> Files:
+def _left_open(options: ExportOptions) -> tuple[str, ...]:
+    return _NOT_GUARANTEED if options.sharing == "hosts" else _NOT_GUARANTEED_IN_PART
+
+
+def _switches(plan: PlacementPlan, name: str, options: ExportOptions) -> Files:
     cluster = plan.embedded_cluster()
     if cluster is None:
         raise ExportError("topology.conf is made from the plan's cluster, and the plan has none", field="cluster")
-    head = header(name, plan, "Slurm", _NOT_GUARANTEED)
+    head = header(name, plan, "Slurm", _left_open(options))
     note = f"# Switches of cluster {cluster.name}, for TopologyPlugin=topology/tree; belongs beside slurm.conf on every host.\n"
     return {TOPOLOGY_FILE: head + note + topology_conf(cluster)}
 
@@ -112,4 +115,5 @@ TARGET = Target(
     ),
     not_guaranteed=_NOT_GUARANTEED,
     render=render,
+    left_open=_left_open,
 )

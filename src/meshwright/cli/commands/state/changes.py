@@ -50,11 +50,13 @@ def show_state(
     out = output.console(json_file)
     if isinstance(kept, StateLedger) and log:
         data = {"state": data, "changes": kept.events()}
-        rows = [[str(one["seq"]), one["at"], one["kind"], _what(one)] for one in data["changes"]]
+        rows = [[str(one["seq"]), one["at"], one["kind"], _plain(_what(one))] for one in data["changes"]]
         output.table(out, "Changes", ["", "time (UTC)", "", ""], rows, numbers_from=4)
-    jobs = [[one.id, one.name or "", one.source, places(one.devices), _whole(one.whole_hosts)] for one in found.jobs]
+    jobs = [
+        [_plain(one.id), _plain(one.name or ""), one.source, places(one.devices), _whole(one.whole_hosts)] for one in found.jobs
+    ]
     output.table(out, f"Jobs in {state.name}", ["job", "name", "known from", "devices", "hosts"], jobs, numbers_from=5)
-    others = [[name, host.condition, host.reason or ""] for name, host in found.hosts.items() if host.condition != "up"]
+    others = [[name, host.condition, _plain(host.reason or "")] for name, host in found.hosts.items() if host.condition != "up"]
     if others:
         output.table(out, "Hosts that take no jobs", ["host", "", "reason"], others, numbers_from=3)
     if taken is not None and where is not None:
@@ -74,6 +76,7 @@ def add_plan(
     whole_hosts: Annotated[
         bool, typer.Option("--whole-hosts", help="It holds its hosts whole, as an export with --exclusive makes it.")
     ] = False,
+    cluster: ClusterOption = None,
 ) -> None:
     """A planned job holds its devices from now on; refused where another job holds one of them."""
     from ....live.changes import JobAdded
@@ -81,6 +84,8 @@ def add_plan(
     from ....plans import load_plan
 
     job = held_by_plan(load_plan(plan), plan.stem if name is None else name, whole_hosts=whole_hosts)
+    for host in job.devices:
+        _check_host(host, cluster)
     _apply(state, lambda before: JobAdded(job=job))
 
 
@@ -98,10 +103,12 @@ def drain_host(
     host: Annotated[str, typer.Argument(metavar="HOST", help="Its name.")],
     state: StateOption,
     reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Why, for people.")] = None,
+    cluster: ClusterOption = None,
 ) -> None:
     """A host takes no new jobs; those on it run on."""
     from ....live.changes import drained
 
+    _check_host(host, cluster)
     _apply(state, lambda before: drained(host, reason))
 
 
@@ -115,6 +122,15 @@ def resume_host(
     _apply(state, lambda before: resumed(host))
 
 
+def _check_host(host: str, cluster: str | None) -> None:
+    """Refuse a host that the cluster, where it was named, does not have."""
+    from ....clusters import load_cluster
+    from ....errors import StateError
+
+    if cluster is not None and host not in (names := load_cluster(cluster).host_names):
+        raise StateError(f"{cluster} has no such host", field="host", value=host, choices=names)
+
+
 def keep_listing(state: Path, listing: ClusterState) -> None:
     """Keep what a scheduler listed, and print what is there and where it contradicts what was known."""
     from ....live.changes import drift, listed
@@ -126,17 +142,22 @@ def keep_listing(state: Path, listing: ClusterState) -> None:
 def _apply(state: Path, made: Callable[[ClusterState], Change]) -> tuple[ClusterState, ClusterState]:
     """Change a state, and print how it is now."""
     from ....live.keeping import kept_state
-    from ....live.state import conditions
+    from ....live.state import conditions, num_held
 
     output.check_file("--state", state, is_update=True)
     before, after = kept_state(state).apply(made)
-    held = sum(len(local) for job in after.jobs for local in job.devices.values())
+    held = sum(num_held(job, after) for job in after.jobs)
     closed = [*conditions(after)["drained"], *conditions(after)["down"]]
     told = f"{_counted(len(after.jobs), 'job')} on {_counted(held, 'device')}, {_counted(len(closed), 'host')} closed"
     out = output.console()
     out.print(f"{state.name}: {told}" + ("" if after != before else "; nothing changed"), markup=False)
     output.print_written(out, state)
     return before, after
+
+
+def _plain(text: str) -> str:
+    """A name that another program or person gave, without what a terminal would obey."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def _whole(is_whole: bool) -> str:
