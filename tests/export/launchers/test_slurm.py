@@ -101,7 +101,7 @@ def test_the_port_is_the_one_that_was_chosen(running_example, tmp_path):
     assert {line.split()[-1] for line in ran.stdout.splitlines()} == {"gpu-07:31337"}
 
 
-PART = {"sharing": "devices", "command": SHOW}
+PART = {"sharing": "devices", "command": SHOW.replace("$MASTER_ADDR", "${MESHWRIGHT_DEVICES:-none} $MASTER_ADDR")}
 
 
 @pytest.mark.parametrize(
@@ -133,6 +133,17 @@ def test_a_job_that_was_given_fewer_devices_ends(running_example, tmp_path, give
     assert ran.returncode == 1
     assert ran.stdout == ""
     assert f"devices 3,2,1,0 are planned, given were SLURM_STEP_GPUS='{given.get('SLURM_STEP_GPUS', '')}'" in ran.stderr
+
+
+@pytest.mark.parametrize(("sharing", "other"), [("hosts", "devices"), ("devices", "hosts")])
+def test_the_head_of_the_script_tells_what_is_not_guaranteed_of_what_is_asked_for(running_example, sharing, other):
+    told = {"hosts": "--exclusive keeps other jobs away", "devices": "Slurm itself picks which GPUs of a host the job gets"}
+    files = {one: export(running_example, "slurm", {"name": "gpt7b", "sharing": one}) for one in told}
+    for name in ("job.sbatch", "export.json"):
+        text = " ".join(files[sharing][name].replace("\n#", " ").split())
+        assert told[sharing] in text
+        assert told[other] not in text
+    assert "# Job gpt7b; ranks: 8, hosts: 2.\n# What Slurm does not guarantee:\n# - " in files[sharing]["job.sbatch"]
 
 
 def test_of_a_host_only_the_devices_of_the_plan_are_asked_for(make_plan):
