@@ -19,10 +19,11 @@ COSTS = dict.fromkeys(("--collectives", "--collectives-table", "--overlap-slowdo
 
 OPTIONS = {
     # For each command, what an option is called in Python, or in capitals why it has no counterpart there.
-    "estimate": {"--graphs": "graphs_dir", "--explain": "EXPLAIN", **COSTS, **WRITES},
+    "estimate": {"--graphs": "graphs_dir", "--state": "is_free", "--explain": "EXPLAIN", **COSTS, **WRITES},
     "plan": {
         "--policy": "policy_spec",
         "--steps": "num_steps",
+        "--state": "free_at_s",
         "--graphs": "graphs_dir",
         "--search": "OF SEARCH",
         **dict.fromkeys(("--batch", "--sequence-length", "--devices", "--keep", "--order", "--top"), "OF SEARCH"),
@@ -31,6 +32,7 @@ OPTIONS = {
     },
     "search": {
         "--steps": "num_steps",
+        "--state": "is_free",
         "--graphs": "graphs_dir",
         "--search": "SEARCH",
         **dict.fromkeys(("--policy", "--deadline-s", "--max-degree"), "OF A POLICY"),

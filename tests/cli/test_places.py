@@ -37,6 +37,9 @@ PLANNED = [
     f"plan --search {JOB} --batch 4 --json out/layout.json --all out/all.csv --plot out/plot.svg",
     "export out/layout.json --format deepspeed --out out/deepspeed --json out/files.json",
     "verify-export out/layout.json {log} --format deepspeed --json out/verified.json",
+    "state add out/plan.json --state out/now.db",
+    "state add out/plan.json --state out/now.json",
+    "state show --state out/now.db --json out/state.json",
     f"estimate {JOB} --layout dp=2,global_batch=4,micro_batch=1 --json out/estimate.json",
 ]
 MEASURED = [

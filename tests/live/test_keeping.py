@@ -5,7 +5,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -149,13 +148,6 @@ for number in range(int(sys.argv[2]), int(sys.argv[3])):
 """
 
 
-READS = """
-import os, sys
-from meshwright.live.keeping import kept_state
-os.geteuid() or os.seteuid(65534)
-print(*(job.id for job in kept_state(sys.argv[1]).read().jobs))
-"""
-
 LITTLE_ROOM = """
 import resource, signal
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -253,21 +245,6 @@ def test_a_damaged_change_and_names_of_no_state_are_told(tmp_path):
             kept_state(tmp_path / name)
     with pytest.raises(MeshwrightError, match="no such folder"):
         applied(kept_state(tmp_path / "absent" / "s.db"), added("j", a=(0,)))
-
-
-def test_a_ledger_that_may_only_be_read_is_read(tmp_path):
-    """By a user without the right to write there, for whom SQLite cannot make its files beside it."""
-    folder = tmp_path / "theirs"
-    folder.mkdir()
-    assert applied(kept_state(folder / "s.db"), added("j", a=(0,)))
-    for one in (tmp_path, *tmp_path.parents[:3], folder):
-        if one.stat().st_uid == os.geteuid() and one != Path("/tmp"):
-            one.chmod(0o755)
-    folder.chmod(0o555)
-    done = subprocess.run([sys.executable, "-c", READS, folder / "s.db"], capture_output=True, text=True, check=False)
-    folder.chmod(0o755)
-    assert done.stdout.split() == ["j"], done.stderr
-    assert [path.name for path in folder.iterdir()] == ["s.db"]
 
 
 def test_a_ledger_that_many_make_at_once_refuses_nobody(tmp_path):

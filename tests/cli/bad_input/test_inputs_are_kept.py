@@ -41,6 +41,7 @@ COMMANDS = {
     "validate step-times": (("steps.json", "vtrain.csv"), ("steps.json",), ("--json",)),
     "validate kernels": (("kernels.yaml",), ("kernels.yaml",), ("--json", "--plot")),
     "calibrate collectives": (("measured.csv",), ("measured.csv",), ("--out", "--json")),
+    "state show": (("--state", "now.json"), ("now.json",), ("--json",)),
     "calibrate kernels": (("kernels.yaml",), ("kernels.yaml",), ("--out", "--json")),
 }
 NO_INPUTS = {"validate network", "validate sharing", "calibrate measure", "calibrate sharing"}
