@@ -99,7 +99,7 @@ def test_plans_share_a_host_and_each_says_which_devices_it_was_given(loopback_sl
         assert meshwright(arguments) == (0 if is_given else 1)
         capsys.readouterr()
         loopback_slurm.run("scancel", holder)
-        wait_for(loopback_slurm._is_idle, "idle hosts")
+        wait_for(loopback_slurm.is_idle, "idle hosts")
 
 
 def test_the_switches_that_slurm_reads_are_those_of_the_cluster(loopback_slurm):
