@@ -60,6 +60,7 @@ def test_a_snapshot_is_only_a_cache_and_an_unchanged_state_is_no_change(tmp_path
     for number in range(11):
         assert applied(kept, added(f"j{number}", **{f"h{number}": (0,)}))
     with_snapshot = kept.read()
+    assert [path.name for path in tmp_path.iterdir()] == ["s.db"]  # nothing is left beside it
     database = sqlite3.connect(tmp_path / "s.db")
     assert database.execute("SELECT count(*) FROM snapshot").fetchone() == (1,)
     with database:

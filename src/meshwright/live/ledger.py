@@ -61,11 +61,13 @@ class Ledger:
         if kind in _NETWORK_FILE_SYSTEMS:
             raise InputFileError(f"lies on a network file system ({kind}), whose locks a ledger cannot trust", file=path)
         mode = "rwc"
-        if is_read:  # a reader without the right to write the folder cannot make the files beside the ledger
+        if is_read:
+            effective = os.access in os.supports_effective_ids
+            can_write = all(os.access(one, os.W_OK, effective_ids=effective) for one in (real.parent, real))
             wal = real.with_name(f"{real.name}-wal")
-            can_write = os.access(real.parent, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
-            is_alone = not can_write and not (wal.exists() and wal.stat().st_size)
-            mode = "ro&immutable=1" if is_alone else "ro"
+            has_wal = wal.exists() and wal.stat().st_size > 0
+            # Who may write clears away what SQLite keeps beside the file; who may not cannot make it.
+            mode = "rw" if can_write else "ro" if has_wal else "ro&immutable=1"
         try:
             self._db = sqlite3.connect(f"{real.as_uri()}?mode={mode}", uri=True, timeout=WAIT_S, isolation_level=None)
         except sqlite3.Error as error:
@@ -148,6 +150,7 @@ class Ledger:
         is_new = self._check()
         self._db.execute("COMMIT")
         if is_read:
+            self._db.execute("PRAGMA query_only = ON")
             if is_new:
                 raise InputFileError("holds nothing yet: its first change was not kept; change it, or remove it", file=self.path)
             return
