@@ -61,7 +61,7 @@ GROUPS = {
         ("costs/collectives/*.py", "costs/collectives/libraries/*.py"),
         ("tests/costs/collectives", *(f"tests/costs/test_{name}.py" for name in _FLOWS)),
     ),
-    "live": MutationGroup(("live/*.py",), ("tests/live/test_state.py", "tests/live/test_keeping.py")),
+    "live": MutationGroup(("live/*.py",), ("tests/live/test_state.py", "tests/live/test_keeping.py", "tests/live/sources")),
     # Without the laws over hostile texts: they run every script some hundred times.
     "export": MutationGroup(("export/*.py", "export/*/*.py"), tuple(f"tests/export/{name}" for name in _EXPORT_TESTS)),
 }
