@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from meshwright.clusters.cluster import Cluster
 from meshwright.errors import InputFileError, MeshwrightError, StateError
 from meshwright.live import ledger as ledgers
-from meshwright.live.changes import JobAdded, Listed, changed, drained, drift, listed, resumed
+from meshwright.live.changes import JobAdded, JobRemoved, Listed, changed, drained, drift, listed, resumed
 from meshwright.live.keeping import kept_state
 from meshwright.live.ledger import Ledger, file_system
 from meshwright.live.state import ClusterState, HeldJob, HostState, occupancy
@@ -264,6 +264,22 @@ def test_a_listing_replaces_a_plan_of_its_name_and_never_holds_a_device_twice():
     for wrong, told in (((*listing.jobs, twice), "7 and 8 hold one device"), (listing.jobs * 2, "the id stands twice")):
         with pytest.raises(StateError, match=told):
             listed(state, listing.model_copy(update={"jobs": wrong}))
+
+
+def test_a_removed_job_holds_nothing_and_a_drained_host_keeps_its_number_of_devices():
+    state = changed(changed(ClusterState(), added("j", a=(0,))), added("k", a=(1,)))
+    after = changed(state, JobRemoved(id="j"))
+    assert [job.id for job in after.jobs] == ["k"]
+    assert changed(after, added("l", a=(0,))).jobs[-1].id == "l"
+    listing = ClusterState(source="slurm", hosts={"a": HostState(num_devices=4)})
+    assert changed(changed(state, listed(state, listing)), drained("a", None)).hosts["a"].num_devices == 4
+    whole = HeldJob(id="9", devices={"a": (2,)}, source="slurm", whole_hosts=True)
+    other = HeldJob(id="10", devices={"a": (3,)}, source="slurm")
+    for jobs in ((whole, other), (other, whole)):
+        with pytest.raises(StateError, match="hold one device"):
+            listed(ClusterState(), listing.model_copy(update={"jobs": jobs}))
+    with pytest.raises(StateError, match="k holds a/1; plan anew"):
+        changed(state, added("m", a=(1, 2)))
 
 
 def test_a_host_that_is_not_listed_is_no_host():
