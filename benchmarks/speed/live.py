@@ -24,9 +24,9 @@ def live_figures() -> list[BenchmarkFigure]:
     with tempfile.TemporaryDirectory() as folder:
         ledger = StateLedger(Path(folder) / "now.db")
         begin_s = _once_s(lambda: ledger.apply(lambda before: listed(before, first)))
-        size_bytes, changes = ledger.path.stat().st_size, len(ledger.events())
+        size_bytes, changes = ledger.path.stat().st_size, len(ledger.changes())
         same_s = median_s(lambda: ledger.apply(lambda before: listed(before, first)))
-        assert len(ledger.events()) == changes, "a listing without changes writes nothing"
+        assert len(ledger.changes()) == changes, "a listing without changes writes nothing"
         turn = iter(range(1_000_000))
         other_s = median_s(lambda: ledger.apply(lambda before: listed(before, (second, first)[next(turn) % 2])))
         add_s = median_s(lambda: _add_and_remove(ledger))

@@ -67,10 +67,10 @@ def test_a_snapshot_is_only_a_cache_and_an_unchanged_state_is_no_change(tmp_path
         database.execute("DELETE FROM snapshot")
     database.close()
     assert kept.read() == with_snapshot
-    number = len(kept.events())
+    number = len(kept.changes())
     listing = ClusterState(source="slurm", hosts={"a": HostState()})
     assert [applied(kept, listing) for _ in range(3)] == [True] * 3
-    assert len(kept.events()) == number + 1
+    assert len(kept.changes()) == number + 1
 
 
 @given(drawn=st.lists(changes, max_size=8), listing=listings())
@@ -238,7 +238,7 @@ def test_a_damaged_change_and_names_of_no_state_are_told(tmp_path):
     with database:
         database.execute("UPDATE change SET body = '{'")
     database.close()
-    for read in (kept.read, kept.events):
+    for read in (kept.read, kept.changes):
         with pytest.raises(InputFileError, match="a change in it cannot be read"):
             read()
     for name in ("s", "s.csv"):

@@ -117,4 +117,4 @@ def test_a_file_of_another_kind_is_told(tmp_path):
 
 def test_devices_in_words():
     assert places({"b": (0, 1, 2, 5), "a": (7,)}) == "a/7, b/0-2+5"
-    assert places(dict.fromkeys("vwxyz", (0,))) == "v/0, w/0, x/0, y/0 and on 1 more hosts"
+    assert places(dict.fromkeys("vwxyz", (0,))) == "v/0, w/0, x/0, y/0 and 1 more"

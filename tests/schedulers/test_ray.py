@@ -222,7 +222,7 @@ def test_the_state_is_who_holds_what_and_a_second_listing_changes_nothing(loopba
         assert {name: state.hosts[name].num_devices for name in GPUS} == GPUS
         assert meshwright(words) == 0
         assert "nothing changed" in capsys.readouterr().out
-        assert len(ledger.events()) == 1
+        assert len(ledger.changes()) == 1
     finally:
         job.terminate()
         job.communicate(timeout=60)

@@ -87,13 +87,13 @@ def test_the_state_is_what_sinfo_and_squeue_say_and_a_second_listing_changes_not
 
     assert meshwright(["state", "from-slurm", "--state", str(ledger.path)]) == 0
     assert "nothing changed" in capsys.readouterr().out
-    assert len(ledger.events()) == 1
+    assert len(ledger.changes()) == 1
     loopback_slurm.run("scancel", busy["part"])
     processes.wait_for(lambda: "COMPLETED" in _state(busy["part"]) or "CANCELLED" in _state(busy["part"]), "the end of a job")
     assert meshwright(["state", "from-slurm", "--state", str(ledger.path)]) == 0
     assert {job.id for job in ledger.read().jobs} == set(devices) - {busy["part"]}
     assert drift(state, ledger.read()) == []
-    assert [one["seq"] for one in ledger.events()] == [1, 2]
+    assert [one["seq"] for one in ledger.changes()] == [1, 2]
 
 
 def test_a_slurm_that_is_gone_leaves_the_state_as_it_was(tmp_path, monkeypatch, capsys):

@@ -156,7 +156,7 @@ def resumed(host: str) -> HostChanged:
 def places(devices: Mapping[str, Sequence[int]]) -> str:
     """Devices on hosts in words, as ``node1/0-3, node2/0``."""
     parts = [f"{host}/{_runs(local)}" for host, local in sorted(devices.items())]
-    return ", ".join(parts[:4]) + (f" and on {len(parts) - 4} more hosts" if len(parts) > 4 else "")
+    return ", ".join(parts[:4]) + (f" and {len(parts) - 4} more" if len(parts) > 4 else "")
 
 
 def _of_host(host: str, condition: Condition, reason: str | None) -> HostChanged:
@@ -165,13 +165,13 @@ def _of_host(host: str, condition: Condition, reason: str | None) -> HostChanged
 
 
 def _with(state: ClusterState, job: HeldJob) -> ClusterState:
-    for other in state.jobs:
-        if other.id == job.id:
-            raise StateError("there is such a job already; name another with --as, or remove it", field="job", value=job.id)
-        if _meet(job, other):
-            shared = {host: _both(local, other.devices[host]) for host, local in job.devices.items() if host in other.devices}
-            held = places({host: local for host, local in shared.items() if local} or other.devices)
-            raise StateError(f"{other.id} holds {held}; plan anew with --state", field="job", value=job.id)
+    if any(other.id == job.id for other in state.jobs):
+        raise StateError("there is such a job already; name another with --as, or remove it", field="job", value=job.id)
+    if others := _met(job, _by_device(state.jobs)):
+        other = next(one for one in state.jobs if one.id == others[0])
+        shared = {host: sorted({*local} & {*other.devices.get(host, ())}) for host, local in job.devices.items()}
+        held = places({host: local for host, local in shared.items() if local} or other.devices)
+        raise StateError(f"{other.id} holds {held}; plan anew with --state", field="job", value=job.id)
     for host in job.devices:
         if host in state.hosts and state.hosts[host].condition != "up":
             why = state.hosts[host].reason
@@ -186,27 +186,29 @@ _WHOLE = -1
 
 def _by_device(jobs: Sequence[HeldJob]) -> dict[str, dict[int, str]]:
     """The job that holds each device of each host, by id; `_WHOLE` where it holds the host whole."""
-    found: dict[str, dict[int, str]] = {}
+    held: dict[str, dict[int, str]] = {}
     for job in jobs:
-        for host, local in job.devices.items():
-            found.setdefault(host, {}).update(dict.fromkeys((_WHOLE,) if job.whole_hosts else local, job.id))
-    return found
+        _hold(held, job)
+    return held
 
 
 def _checked(jobs: Sequence[HeldJob]) -> dict[str, dict[int, str]]:
     """As `_by_device`, of jobs of which no two may have one id or hold one device."""
     ids: set[str] = set()
+    held: dict[str, dict[int, str]] = {}
     for number, job in enumerate(jobs):
         if job.id in ids:
             raise StateError("the id stands twice", field=f"jobs.{number}.id", value=job.id)
-        ids.add(job.id)
-    held: dict[str, dict[int, str]] = {}
-    for number, job in enumerate(jobs):
         if others := _met(job, held):
             raise StateError(f"{others[0]} and {job.id} hold one device", field=f"jobs.{number}.devices")
-        for host, local in job.devices.items():
-            held.setdefault(host, {}).update(dict.fromkeys((_WHOLE,) if job.whole_hosts else local, job.id))
+        ids.add(job.id)
+        _hold(held, job)
     return held
+
+
+def _hold(held: dict[str, dict[int, str]], job: HeldJob) -> None:
+    for host, local in job.devices.items():
+        held.setdefault(host, {}).update(dict.fromkeys((_WHOLE,) if job.whole_hosts else local, job.id))
 
 
 def _met(job: HeldJob, held: Mapping[str, Mapping[int, str]]) -> list[str]:
@@ -217,18 +219,6 @@ def _met(job: HeldJob, held: Mapping[str, Mapping[int, str]]) -> list[str]:
         wanted = here if job.whole_hosts else [*local, _WHOLE]
         found.update(dict.fromkeys(here[one] for one in wanted if one in here))
     return list(found)
-
-
-def _meet(one: HeldJob, other: HeldJob) -> bool:
-    """Whether two jobs hold a device in common, or one a device of a host that the other holds whole."""
-    for host, local in one.devices.items():
-        if host in other.devices and (one.whole_hosts or other.whole_hosts or _both(local, other.devices[host])):
-            return True
-    return False
-
-
-def _both(one: Sequence[int], other: Sequence[int]) -> tuple[int, ...]:
-    return tuple(sorted(set(one) & set(other)))
 
 
 def _runs(numbers: Sequence[int]) -> str:

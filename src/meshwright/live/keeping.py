@@ -102,10 +102,10 @@ class StateLedger(KeptState):
         with Ledger(self.path) as ledger:
             return ledger.append(made)
 
-    def events(self) -> list[dict[str, Any]]:
+    def changes(self) -> list[dict[str, Any]]:
         """Every change that was kept, the first one first."""
         with Ledger(self.path, is_read=True) as ledger:
-            return ledger.events()
+            return ledger.changes()
 
 
 def kept_state(path: str | Path) -> KeptState:

@@ -127,7 +127,7 @@ class Ledger:
             raise self._told(error) from None
         return before, after
 
-    def events(self) -> list[dict[str, Any]]:
+    def changes(self) -> list[dict[str, Any]]:
         """Every change with its number and the time at which it was kept (UTC, for people).
 
         Raises:

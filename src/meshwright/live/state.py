@@ -264,7 +264,7 @@ def _remarks(unlisted: Sequence[str], absent: Sequence[str], cluster: str, sourc
 def _some(names: Sequence[str]) -> str:
     """Some names and how many more there are."""
     shown = ", ".join(names[:3])
-    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more hosts"
+    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"
 
 
 def _is(names: Sequence[str]) -> str:

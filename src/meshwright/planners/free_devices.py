@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from ..clusters.cluster import Cluster
 from ..costs.collectives.groups import Fabric
@@ -15,7 +15,7 @@ from .menu.placement_classes import PlacementClass, PlacementClasses
 
 
 @dataclass(frozen=True, eq=False)
-class Site:
+class Allocation:
     """Devices for a job, and what messages cost among them.
 
     Attributes:
@@ -30,7 +30,7 @@ class Site:
     wires: GroupNetwork
 
 
-def find_site(cluster: Cluster, costs: CostSettings, is_free: NDArray[np.bool_], count: int) -> Site | None:
+def find_allocation(cluster: Cluster, costs: CostSettings, is_free: NDArray[np.bool_], count: int) -> Allocation | None:
     """Free devices for a job: on the fewest hosts, then below the fewest leaf switches, then where they leave the least over.
 
     Args:
@@ -42,22 +42,35 @@ def find_site(cluster: Cluster, costs: CostSettings, is_free: NDArray[np.bool_],
     Returns:
         None where there are not so many.
     """
-    free = np.bincount(cluster.device_host, weights=is_free, minlength=cluster.num_hosts).astype(np.int64)
+    free = free_of_hosts(cluster, is_free)
     classes = PlacementClasses(cluster, costs)
     for part in (part for part in range(min(count, int(free.max())), 0, -1) if count % part == 0):
         groups = _hosts(classes, free, part, count // part)
         if groups is None:
             continue
-        devices = np.concatenate([_devices(cluster, is_free, host, part) for group in groups for host in group])
-        return Site(devices, part, _wires(classes, devices, part, [len(group) for group in groups]))
+        devices = first_free(cluster, is_free, np.concatenate(groups), part)
+        return Allocation(devices, part, _wires(classes, devices, part, [len(group) for group in groups]))
     return None
 
 
 def most_free(cluster: Cluster, is_free: NDArray[np.bool_]) -> int:
     """The most devices that a job can have: all of the wholly free hosts, or what is free of one host; 0 where nothing is."""
     sizes = np.bincount(cluster.device_host, minlength=cluster.num_hosts)
-    free = np.bincount(cluster.device_host, weights=is_free, minlength=cluster.num_hosts).astype(np.int64)
+    free = free_of_hosts(cluster, is_free)
     return max(int(sizes[free == sizes].sum()), int(free.max()))
+
+
+def free_of_hosts(cluster: Cluster, is_free: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Free devices of each host."""
+    return np.bincount(cluster.device_host, weights=is_free, minlength=cluster.num_hosts).astype(np.int64)
+
+
+def first_free(cluster: Cluster, is_free: NDArray[np.bool_], hosts: ArrayLike, part: int) -> NDArray[np.int64]:
+    """The first free devices of some hosts, so many of each, host by host in the order given; each host has so many."""
+    devices = np.flatnonzero(is_free)
+    begin = np.searchsorted(cluster.device_host[devices], np.asarray(hosts))
+    found: NDArray[np.int64] = devices[begin[:, None] + np.arange(part)].reshape(-1)
+    return found
 
 
 def _hosts(classes: PlacementClasses, free: NDArray[np.int64], part: int, wanted: int) -> list[NDArray[np.int64]] | None:
@@ -78,12 +91,6 @@ def _hosts(classes: PlacementClasses, free: NDArray[np.int64], part: int, wanted
         hosts = np.flatnonzero(has_room & (classes.host_group == group))
         found.append(np.sort(hosts[np.argsort(free[hosts], kind="stable")[:taken]]))  # part-used hosts before whole ones
         room[group], left = 0, left - taken
-    return found
-
-
-def _devices(cluster: Cluster, is_free: NDArray[np.bool_], host: int, part: int) -> NDArray[np.int64]:
-    """The first free devices of a host."""
-    found: NDArray[np.int64] = np.flatnonzero(is_free & (cluster.device_host == host))[:part]
     return found
 
 

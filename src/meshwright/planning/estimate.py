@@ -29,7 +29,7 @@ from ..costs.training_step.uncertainty import interval
 from ..costs.work.memory import StageMemory, check_fits
 from ..errors import PlanError
 from ..jobs.load import JobSource
-from ..planners.free_devices import Site, find_site
+from ..planners.free_devices import Allocation, find_allocation
 from ..plans.document import Figure
 from ..plans.partition import Layout
 from ..simulation.layouts.running import STEPS, num_tasks, run_layout
@@ -240,15 +240,15 @@ def estimate(
     cut, asked = read_layout(layout, maker.samples)
     check_place(where, cut)
     if is_free is not None and not is_free.all():
-        maker = replace(maker, site=_site(where, maker.costs, is_free, cut))
+        maker = replace(maker, allocation=_allocated(where, maker.costs, is_free, cut))
     work, prices = maker.work(cut), maker.pricer
     check_fits(maker.peak_memory(work), maker.capacity_bytes)
     told = (*maker.remarks, *remarks(cut, has_layers=maker.has_layers, asked=asked))
     return Estimate(maker, work, prices.price_work(work), prices.provenance(work), told)
 
 
-def _site(cluster: Cluster, costs: CostSettings, is_free: NDArray[np.bool_], layout: Layout) -> Site:
-    found = find_site(cluster, costs, is_free, layout.world)
+def _allocated(cluster: Cluster, costs: CostSettings, is_free: NDArray[np.bool_], layout: Layout) -> Allocation:
+    found = find_allocation(cluster, costs, is_free, layout.world)
     if found is None:
         told = f"has {layout.world} ranks, but only {int(is_free.sum())} of {len(is_free)} devices of {cluster.name} are free"
         raise PlanError(f"{told} as equally many on each host", field="layout")

@@ -33,7 +33,7 @@ from ..jobs.graph import JobGraph
 from ..jobs.job import Job
 from ..jobs.load import JobSource, load_graph
 from ..jobs.transformer import TransformerShape
-from ..planners.free_devices import Site
+from ..planners.free_devices import Allocation
 from ..planners.layouts.graph_search import GraphSearch
 from ..planners.layouts.request import SearchRequest
 from ..planners.layouts.search import LayoutSearch
@@ -58,7 +58,7 @@ class JobWork(ABC):
         costs: choices of the cost model.
         samples: samples of a step of the job itself; None where it does not say.
         left_out: what of its source does not count, for people.
-        site: the devices on which it is priced and planned; None: the first ones of the cluster.
+        allocation: the devices on which it is priced and planned; None: the first ones of the cluster.
         has_layers: whether it is cut layer by layer.
         stage_memory: what a rank of a stage of its work holds.
         peak_memory: the stage whose ranks need most, and what they hold.
@@ -69,7 +69,7 @@ class JobWork(ABC):
     costs: CostSettings
     samples: int | None
     left_out: tuple[str, ...] = field(default=(), kw_only=True)
-    site: Site | None = field(default=None, kw_only=True)
+    allocation: Allocation | None = field(default=None, kw_only=True)
     has_layers: ClassVar[bool]
     stage_memory: ClassVar[staticmethod[[Any, int], StageMemory]]
     peak_memory: ClassVar[staticmethod[[Any], tuple[int, StageMemory]]]
@@ -102,16 +102,16 @@ class JobWork(ABC):
     @property
     def wires(self) -> GroupNetwork:
         """What prices messages among its devices."""
-        return group_network(self.cluster, self.costs) if self.site is None else self.site.wires
+        return group_network(self.cluster, self.costs) if self.allocation is None else self.allocation.wires
 
     @property
     def devices_per_host(self) -> int:
         """Of its devices, on each host."""
-        return self.cluster.num_devices // self.cluster.num_hosts if self.site is None else self.site.devices_per_host
+        return self.cluster.num_devices // self.cluster.num_hosts if self.allocation is None else self.allocation.devices_per_host
 
     def devices(self, count: int) -> NDArray[np.int64]:
         """The devices of so many ranks, in rank order."""
-        return np.arange(count) if self.site is None else self.site.devices[:count]
+        return np.arange(count) if self.allocation is None else self.allocation.devices[:count]
 
     @property
     @abstractmethod

@@ -24,6 +24,7 @@ from ..envs.fleet.menu_lines import layout_name
 from ..errors import PlanError
 from ..jobs.load import JobSource
 from ..models.fleet_saved import SavedFleetNetwork, player
+from ..planners.free_devices import first_free, free_of_hosts
 from ..planners.menu.entries import MenuEntry
 from ..planners.menu.job_types import job_type
 from ..planners.menu.settings import JobTypeSettings, load_job_types
@@ -187,7 +188,7 @@ def _chosen(
     batch.begin_with(0, Jobs(arrival_s, np.full(num_jobs, kind), asked, np.full(num_jobs, float(num_steps)), deadlines_s))
     state = batch.state
     if not is_free.all():
-        state.free[0] = _free_of_hosts(fleet.cluster, is_free)
+        state.free[0] = free_of_hosts(fleet.cluster, is_free)
         offer(fleet.problem, state, 0)
         batch.observe()
     can_start = bool(state.can_act[0, 1:].any())
@@ -209,7 +210,7 @@ def _entries(fleet: Fleet, kind: int) -> range:
 def _rows(fleet: Fleet, kind: int, num_steps: int, deadline_s: float | None, is_free: NDArray[np.bool_]) -> Iterator[MenuRow]:
     """Every entry on the packed free hosts of every device type, of those that meet the deadline."""
     problem = fleet.problem
-    free = _free_of_hosts(fleet.cluster, is_free)
+    free = free_of_hosts(fleet.cluster, is_free)
     load, hosts = np.zeros(len(problem.network.capacity_bytes_per_s)), np.empty(problem.max_hosts, np.int64)
     for entry in _entries(fleet, kind):
         degree = int(problem.menu.degree[entry])
@@ -242,11 +243,6 @@ def _named(row: MenuRow) -> str:
     return f"{row.name} on {row.degree} {row.device} ({row.step_s:.4g} s a step)"
 
 
-def _free_of_hosts(cluster: Cluster, is_free: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Free devices of each host."""
-    return np.bincount(cluster.device_host, weights=is_free, minlength=cluster.num_hosts).astype(np.int64)
-
-
 def _where(is_free: NDArray[np.bool_]) -> str:
     return "the empty cluster" if is_free.all() else f"the {int(is_free.sum())} free devices of {len(is_free)}"
 
@@ -256,7 +252,7 @@ def _plan(
 ) -> PlacementPlan:
     entry, cluster = fleet.menu.entries[row.entry], fleet.cluster
     part = row.degree // len(row.hosts)
-    devices = np.concatenate([np.flatnonzero(is_free & (cluster.device_host == host))[:part] for host in row.hosts])
+    devices = first_free(cluster, is_free, row.hosts, part)
     assert given.job is not None, "a job that is planned is named"
     assert isinstance(entry, MenuEntry), "a fleet of splits was refused"
     maker = work_of(

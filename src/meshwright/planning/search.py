@@ -18,9 +18,9 @@ from .. import quantities
 from ..clusters import load_cluster
 from ..clusters.cluster import Cluster
 from ..costs.settings import CostSettings
-from ..errors import MeshwrightError, PlanError
+from ..errors import PlanError
 from ..jobs.load import JobSource
-from ..planners.free_devices import find_site, most_free
+from ..planners.free_devices import find_allocation, most_free
 from ..planners.layouts.request import SearchRequest
 from .job_work import JobWork, work_of
 from .search_table import RankedLayouts
@@ -64,25 +64,16 @@ def search_layouts(
         names = ", ".join(kind.name for kind in where.device_types)
         raise PlanError(f"a search wants devices of one type, {where.name} has {names}", field="cluster")
     if is_free is not None and request.devices is None:
-        request = replace(request, devices=[_most_free(where, is_free)])
+        most = most_free(where, is_free)
+        if most == 0:
+            raise PlanError(f"no device of {where.name} is free", field="--state")
+        request = replace(request, devices=[most])
     counts = device_counts(request.devices, where)
     source, length = JobSource(job, graphs_dir, keep_input_ops, profile_batch), request.sequence_length
     maker = work_of(source, where, chosen, sequence_length=length, batch_size=request.batch)
     if is_free is None or is_free.all():
         return RankedLayouts.of(maker, request, counts)
     return _on_free(maker, request, counts, is_free)
-
-
-def _most_free(cluster: Cluster, is_free: NDArray[np.bool_]) -> int:
-    """The most devices that a job can have.
-
-    Raises:
-        PlanError: none is free.
-    """
-    found = most_free(cluster, is_free)
-    if found == 0:
-        raise PlanError(f"no device of {cluster.name} is free", field="--state")
-    return found
 
 
 def _on_free(maker: JobWork, request: SearchRequest, counts: Sequence[int], is_free: NDArray[np.bool_]) -> RankedLayouts:
@@ -92,25 +83,28 @@ def _on_free(maker: JobWork, request: SearchRequest, counts: Sequence[int], is_f
         PlanError: no number is free, or no layout is legal or fits on any.
     """
     found: list[RankedLayouts] = []
-    refused: MeshwrightError | None = None
+    told: list[str] = []
+    refused: PlanError | None = None
     for count in counts:
-        site = find_site(maker.cluster, maker.costs, is_free, count)
-        if site is None:
+        allocation = find_allocation(maker.cluster, maker.costs, is_free, count)
+        if allocation is None:
+            told.append(f"{count} devices are not free, equally many on each host")
             continue
         try:
-            found.append(RankedLayouts.of(replace(maker, site=site), request, [count]))
+            one = RankedLayouts.of(replace(maker, allocation=allocation), request, [count])
         except PlanError as error:
             refused = error
-    if not found and refused is not None:
+            told.append(f"on {count} free devices: {error}")
+            continue
+        found.append(one)
+        told.append(f"on {count} free devices {one.best.step_s:.4g} s with {one.best.text}")
+    if found:
+        best = min(found, key=lambda one: one.best.step_s)
+        return replace(best, sizes=tuple(told) if len(counts) > 1 else ())
+    if refused is not None:
         raise refused
-    if not found:
-        told = f"{int(is_free.sum())} of {len(is_free)} devices of {maker.cluster.name} are free"
-        wanted = ", ".join(map(str, counts))
-        raise PlanError(f"{told}, but not so many as are wanted, equally many on each host", field="--devices", value=wanted)
-    best = min(found, key=lambda one: one.best.step_s)
-    others = tuple(f"on {one.best.devices} free devices {one.best.step_s:.4g} s with {one.best.text}" for one in found)
-    placed = replace(best.maker, left_out=(*best.maker.left_out, *(others if len(found) > 1 else ())))
-    return replace(best, maker=placed)
+    problem = f"{int(is_free.sum())} of {len(is_free)} devices of {maker.cluster.name} are free, but not so many as are wanted"
+    raise PlanError(f"{problem}, equally many on each host", field="--devices", value=", ".join(map(str, counts)))
 
 
 def device_counts(wanted: str | Sequence[int] | None, cluster: Cluster) -> list[int]:

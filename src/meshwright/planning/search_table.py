@@ -93,12 +93,14 @@ class RankedLayouts:
         search: what priced its layouts.
         searched: ranking, front and counts.
         request: what was asked.
+        sizes: where each number of devices was searched by itself, what became of each, for people.
     """
 
     maker: JobWork
     search: LayoutSearch | GraphSearch
     searched: Searched
     request: SearchRequest
+    sizes: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, maker: JobWork, request: SearchRequest, device_counts: Sequence[int]) -> RankedLayouts:
@@ -125,7 +127,7 @@ class RankedLayouts:
     def remarks(self) -> tuple[str, ...]:
         """What of the job or of the best layout does not count, and which figures are of other devices, for people."""
         told = remarks(self.best.layout, has_layers=self.maker.has_layers, asked=self.request.kept)
-        return *self.maker.remarks, *told
+        return *self.maker.remarks, *told, *self.sizes
 
     @property
     def batch_text(self) -> str:

@@ -21,7 +21,7 @@ def test_a_listing_is_kept_once_and_by_both_kinds_of_files(meshwright, work, sou
     assert ("indices are assumed" in told.out) == (source != "slurm")
     assert "nothing changed" in meshwright(*words, "now.db").out
     ledger = StateLedger(work / "now.db")
-    assert len(ledger.events()) == 1
+    assert len(ledger.changes()) == 1
     assert meshwright(*words, "now.json").status == 0
     assert load_state("now.json") == ledger.read()
     assert ledger.read().source == source

@@ -49,7 +49,7 @@ def show_state(
     data: dict[str, Any] = to_data(found)
     out = output.console(json_file)
     if isinstance(kept, StateLedger) and log:
-        data = {"state": data, "changes": kept.events()}
+        data = {"state": data, "changes": kept.changes()}
         rows = [[str(one["seq"]), one["at"], one["kind"], _plain(_what(one))] for one in data["changes"]]
         output.table(out, "Changes", ["", "time (UTC)", "", ""], rows, numbers_from=4)
     jobs = [
