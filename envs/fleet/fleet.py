@@ -225,26 +225,37 @@ class Fleet:
 
 
 def build_fleet(
-    settings: FleetSettings, *, cache: Path | None = None, progress: Callable[[str, int, int], None] | None = None
+    settings: FleetSettings,
+    *,
+    cluster: Cluster | None = None,
+    cache: Path | None = None,
+    is_strict: bool = True,
+    progress: Callable[[str, int, int], None] | None = None,
 ) -> Fleet:
     """Load the cluster, price the menu and put the rules together.
 
     Args:
         settings: the fleet's YAML.
+        cluster: in place of that of the settings.
         cache: folder of priced menus; the user's cache by default.
+        is_strict: whether numbers of devices that no job type can use are refused; otherwise they are left out.
         progress: called with a phase, what is done of it and what there is.
 
     Raises:
         MeshwrightError: cluster or job types are missing or wrong, a type fits nowhere, or settings do not go together.
     """
-    cluster = load_cluster(settings.cluster)
+    cluster = load_cluster(settings.cluster) if cluster is None else cluster
     if settings.splits is not None:
         jobs = split_jobs(settings.splits, cluster, settings.costs, cache=cache, progress=progress)
         return _fleet(settings, cluster, jobs.menu, jobs.blocks, jobs.workload)
     types = load_job_types(settings.job_types) if isinstance(settings.job_types, str) else settings.job_types
     if settings.weights is not None and len(settings.weights) != len(types):
         raise ConfigError(f"{len(settings.weights)} for {len(types)} job types", field="fleet.weights")
-    menu = build_menu(types, cluster, settings.menu, settings.costs, cache=cache, progress=progress)
+    menu = build_menu(types, cluster, settings.menu, settings.costs, cache=cache, is_strict=is_strict, progress=progress)
+    if not is_strict:
+        usable = {int(degree) for degree in menu.table.degree}
+        asked = {degree: often for degree, often in settings.requested.items() if degree in usable}
+        settings = settings.model_copy(update={"requested": asked or {min(usable): 1.0}})
     return _fleet(settings, cluster, menu, NO_BLOCKS)
 
 

@@ -9,31 +9,35 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import files
 from ..clusters import load_cluster
 from ..clusters.cluster import Cluster
 from ..envs.fleet.batch import FleetBatch
-from ..envs.fleet.benchmark import load_fleet_benchmark
 from ..envs.fleet.fleet import Fleet, Jobs, build_fleet
 from ..envs.fleet.menu_lines import layout_name
-from ..errors import PlanError
+from ..errors import PlanError, PolicyError
 from ..jobs.load import JobSource
 from ..models.fleet_saved import SavedFleetNetwork, player
+from ..planners.fleet.rule import EntryRule
+from ..planners.fleet.rule_kernel import choose
+from ..planners.fleet.rules import fleet_rule
 from ..planners.free_devices import first_free, free_of_hosts
 from ..planners.menu.entries import MenuEntry
-from ..planners.menu.job_types import job_type
-from ..planners.menu.settings import JobTypeSettings, load_job_types
+from ..planners.menu.settings import JobTypeSettings
 from ..plans import PlacementPlan
 from ..plans.document import Figure
 from ..simulation.fleet.offers import offer
 from ..simulation.fleet.placing import find_hosts, step_on
 from ..simulation.fleet.state import JobState, PlacementRule
-from .job_work import work_of
+from .fleet_of_job import fleet_of_job, job_of_fleet, trained_on
+from .job_work import JobWork, work_of
 from .policies import fleet_policy_file
 
 
@@ -108,98 +112,181 @@ def plan_from_menu(
         PlanError: no batch, or no entry of the menu fits or meets the deadline.
         MeshwrightError: job, cluster or policy are missing or wrong.
     """
-    file = fleet_policy_file(str(policy))
-    saved = SavedFleetNetwork.load(file)
-    fleet, kind, given = _fleet(saved, job, cluster, batch, sequence_length, cache, progress)
-    best = player(saved.network(fleet, file))
-    free = np.ones(fleet.cluster.num_devices, np.bool_) if is_free is None else is_free
-    entry, hosts, part = _chosen(fleet, best, kind, num_steps, deadline_s, free)
-    rows = list(_rows(fleet, kind, num_steps, deadline_s, free))
-    step_s, _ = step_on(fleet.problem, entry, hosts, len(hosts), part)
-    chosen = _row(fleet, entry, hosts, float(step_s))
-    beating = [row for row in rows if _beats(row, chosen)]
-    taken = min(beating, key=lambda row: row.step_s, default=chosen)
-    other = fleet.off_ground(saved.trained.get("ground", {}))
-    remarks = () if other is None else (f"the policy was not trained for this fleet, but for {other}",)
-    replaced = "" if taken is chosen else f"; it chose {_named(chosen)}, which {_named(taken)} beats in time and in devices"
-    why = f"{Path(policy).name} chose from a menu of {len(_entries(fleet, kind))} layouts on {_where(free)}{replaced}"
-    plan = _plan(fleet, given, taken, num_steps, why + "".join(f"; {remark}" for remark in remarks), free)
-    front = [row for row in rows if not any(_beats(row_too, row) for row_too in rows)]
-    shown = {(row.degree, row.device): row for row in sorted(front, key=lambda row: -row.step_s)}
-    shown.pop((taken.degree, taken.device), None)
-    kept = [*shown.values(), MenuRow(**{**taken.__dict__, "is_chosen": True})]
-    return PlannedFromMenu(plan, tuple(sorted(kept, key=lambda row: (row.degree, row.step_s))), remarks)
+    planner = MenuPlanner.of(
+        job, cluster, str(policy), batch=batch, sequence_length=sequence_length, cache=cache, progress=progress
+    )
+    return planner.plan(num_steps, deadline_s, is_free)
 
 
-def _fleet(
-    saved: SavedFleetNetwork,
-    job: str,
-    cluster: str | Cluster,
-    batch: int | None,
-    sequence_length: int | None,
-    cache: Path | None,
-    progress: Callable[[str, int, int], None] | None,
-) -> tuple[Fleet, int, JobTypeSettings]:
-    """The benchmark's fleet on the cluster, the job's type in it, and its settings."""
-    benchmark = load_fleet_benchmark(str(saved.trained["benchmark"]), changes=list(saved.trained.get("changes", ())))
-    chosen = benchmark.fleet
-    if chosen.splits is not None:
-        raise PlanError("a policy of a fleet of splits has no menu of layouts for a job", field="--policy")
-    types = load_job_types(chosen.job_types) if isinstance(chosen.job_types, str) else chosen.job_types
-    wanted = batch or next((one.global_batch for one in types if one.job == job), None)
-    if wanted is None:
-        problem = f"say how many samples a step has; the policy's benchmark {benchmark.name} has no such job"
-        raise PlanError(problem, field="--batch")
-    JobSource(job).shape()  # one that is missing is told by its own name
-    name = job.removeprefix("zoo:") if job.startswith("zoo:") else Path(job).parent.name or Path(job).stem
-    given = JobTypeSettings(name=name, job=job, global_batch=wanted, sequence_length=sequence_length)
-    digests = [job_type(one).digest for one in types]
-    own = job_type(given).digest
-    kind = digests.index(own) if own in digests else 0
-    where = load_cluster(cluster) if isinstance(cluster, str) else cluster
-    degrees = tuple(degree for degree in chosen.menu.degrees if degree <= where.num_devices)
-    changes = {
-        "cluster": cluster,
-        "job_types": types if own in digests else (given,),
-        "weights": None,
-        "menu": chosen.menu.model_copy(update={"degrees": degrees}),
-        "requested": {degree: often for degree, often in chosen.requested.items() if degree in degrees} or {degrees[0]: 1.0},
-    }
-    return build_fleet(chosen.model_copy(update=changes), cache=cache, progress=progress), kind, given
+RULE = "menu:"
+"""Begins a policy that is a rule of fleets on the menu of the job alone, as ``menu:fastest-feasible``."""
 
 
-def _chosen(
-    fleet: Fleet,
-    best: Callable[[FleetBatch], NDArray[np.int64]],
-    kind: int,
-    num_steps: int,
-    deadline_s: float | None,
-    is_free: NDArray[np.bool_],
-) -> tuple[int, NDArray[np.int64], int]:
-    """Entry, hosts and devices a host that a policy gives a job that comes alone to a cluster with so many free devices."""
-    never_fails = fleet.problem._replace(mean_failure_s=np.inf)  # a plan is not stopped before it is made
-    batch = FleetBatch(replace(fleet, problem=never_fails), 1)
-    num_jobs = fleet.settings.num_jobs
-    never = np.full(num_jobs, np.inf)
-    arrival_s, deadlines_s = never.copy(), never.copy()
-    arrival_s[0] = 0.0
-    deadlines_s[0] = np.inf if deadline_s is None else deadline_s
-    asked = np.full(num_jobs, fleet.problem.degrees[len(fleet.problem.degrees) // 2])
-    batch.begin_with(0, Jobs(arrival_s, np.full(num_jobs, kind), asked, np.full(num_jobs, float(num_steps)), deadlines_s))
-    state = batch.state
-    if not is_free.all():
-        state.free[0] = free_of_hosts(fleet.cluster, is_free)
-        offer(fleet.problem, state, 0)
-        batch.observe()
-    can_start = bool(state.can_act[0, 1:].any())
-    while can_start and not state.is_over[0] and state.status[0, 0] == JobState.WAITING:
-        batch.step(best(batch))
-    if not can_start or state.entry[0, 0] < 0:
-        fits = "the cluster" if is_free.all() else f"what is free of it ({int(is_free.sum())} of {len(is_free)} devices)"
-        problem = f"no layout of the menu fits {fits}" + ("" if deadline_s is None else " and meets the deadline")
-        raise PlanError(problem, field=fleet.menu.job_types[kind].name)
-    # The first job to start has the first place; where nothing else is to come, time has gone on and it may have ended.
-    return int(state.entry[0, 0]), state.hosts[0, 0, : state.num_hosts[0, 0]].copy(), int(state.part[0, 0])
+@dataclass(frozen=True, eq=False)
+class MenuPlanner:
+    """A job before a policy of a fleet, to be planned again and again on what is free; made by `of`.
+
+    Attributes:
+        spec: of the policy.
+        fleet: the cluster and the menu.
+        kind: number of the job's type in the menu.
+        given: the job's type.
+        best: the policy.
+        remarks: what of job and cluster the policy was not trained for.
+        policy_digest: of its weights; of a rule of its name.
+    """
+
+    spec: str
+    fleet: Fleet
+    kind: int
+    given: JobTypeSettings
+    best: Callable[[FleetBatch], NDArray[np.int64]]
+    remarks: tuple[str, ...]
+    policy_digest: str
+
+    @classmethod
+    def of(
+        cls,
+        job: str,
+        cluster: str | Cluster,
+        spec: str,
+        *,
+        batch: int | None = None,
+        sequence_length: int | None = None,
+        devices: int | None = None,
+        max_devices: int | None = None,
+        cache: Path | None = None,
+        progress: Callable[[str, int, int], None] | None = None,
+    ) -> MenuPlanner:
+        """Price the menu of a job.
+
+        Args:
+            job, cluster, batch, sequence_length, cache, progress: as of `plan_from_menu`.
+            spec: run folder, its ``policy.pt``, ``shipped:NAME``, or ``menu:RULE`` with a rule of fleets.
+            devices: the only number of devices to try, a power of two.
+            max_devices: most devices to try.
+
+        Raises:
+            PlanError: no batch, or no layout of the job fits the cluster.
+            MeshwrightError: job, cluster or policy are missing or wrong.
+        """
+        where = load_cluster(cluster) if isinstance(cluster, str) else cluster
+        is_rule = spec.startswith(RULE)
+        file = None if is_rule else fleet_policy_file(spec)
+        saved = None if file is None else SavedFleetNetwork.load(file)
+        trained = None if saved is None else trained_on(saved)
+        given, types = job_of_fleet(trained, job, batch, sequence_length)
+        chosen, kind = fleet_of_job(None if trained is None else trained.fleet, given, types, where, devices, max_devices)
+        fleet = build_fleet(chosen, cluster=where, cache=cache, is_strict=False, progress=progress)
+        if saved is None or file is None:
+            name = spec.removeprefix(RULE)
+            return cls(spec, fleet, kind, given, _by_rule(fleet, name, devices), (), files.digest(name))
+        other = fleet.off_ground(saved.trained.get("ground", {}))
+        remarks = () if other is None else (f"the policy was not trained for this fleet, but for {other}",)
+        weights = [part for name, tensor in sorted(saved.weights.items()) for part in (name, tensor.numpy())]
+        return cls(spec, fleet, kind, given, player(saved.network(fleet, file)), remarks, files.digest(*weights))
+
+    @property
+    def digest(self) -> str:
+        """A hash of all that a plan depends on beside the arguments of `plan`: job, cluster, menu and policy."""
+        return files.digest(self.fleet.digest, self.kind, self.given.model_dump(mode="json"), self.policy_digest)
+
+    @cached_property
+    def _batch(self) -> FleetBatch:
+        never_fails = self.fleet.problem._replace(mean_failure_s=np.inf)  # a plan is not stopped before it is made
+        return FleetBatch(replace(self.fleet, problem=never_fails), 1)
+
+    def plan(self, num_steps: int, deadline_s: float | None = None, is_free: NDArray[np.bool_] | None = None) -> PlannedFromMenu:
+        """Choose a plan.
+
+        Args:
+            num_steps, deadline_s, is_free: as of `plan_from_menu`.
+
+        Raises:
+            PlanError: no entry of the menu fits what is free, or meets the deadline.
+        """
+        fleet, kind = self.fleet, self.kind
+        free = np.ones(fleet.cluster.num_devices, np.bool_) if is_free is None else is_free
+        entry, hosts, part = self._chosen(num_steps, deadline_s, free)
+        rows = list(_rows(fleet, kind, num_steps, deadline_s, free))
+        step_s, _ = step_on(fleet.problem, entry, hosts, len(hosts), part)
+        chosen = _row(fleet, entry, hosts, float(step_s))
+        beating = [row for row in rows if _beats(row, chosen)]
+        taken = min(beating, key=lambda row: row.step_s, default=chosen)
+        replaced = "" if taken is chosen else f"; it chose {_named(chosen)}, which {_named(taken)} beats in time and in devices"
+        name = self.spec if self.spec.startswith(RULE) else Path(self.spec).name
+        why = f"{name} chose from a menu of {len(_entries(fleet, kind))} layouts on {_where(free)}{replaced}"
+        plan = self._plan(taken, num_steps, why + "".join(f"; {remark}" for remark in self.remarks), free)
+        front = [row for row in rows if not any(_beats(row_too, row) for row_too in rows)]
+        shown = {(row.degree, row.device): row for row in sorted(front, key=lambda row: -row.step_s)}
+        shown.pop((taken.degree, taken.device), None)
+        kept = [*shown.values(), MenuRow(**{**taken.__dict__, "is_chosen": True})]
+        return PlannedFromMenu(plan, tuple(sorted(kept, key=lambda row: (row.degree, row.step_s))), self.remarks)
+
+    def _chosen(self, num_steps: int, deadline_s: float | None, is_free: NDArray[np.bool_]) -> tuple[int, NDArray[np.int64], int]:
+        """Entry, hosts and devices a host that the policy gives a job that comes alone to a cluster with so many free devices."""
+        fleet, batch = self.fleet, self._batch
+        num_jobs = fleet.settings.num_jobs
+        never = np.full(num_jobs, np.inf)
+        arrival_s, deadlines_s = never.copy(), never.copy()
+        arrival_s[0] = 0.0
+        deadlines_s[0] = np.inf if deadline_s is None else deadline_s
+        asked = np.full(num_jobs, fleet.problem.degrees[len(fleet.problem.degrees) // 2])
+        kinds, steps = np.full(num_jobs, self.kind), np.full(num_jobs, float(num_steps))
+        batch.begin_with(0, Jobs(arrival_s, kinds, asked, steps, deadlines_s))
+        state = batch.state
+        if not is_free.all():
+            state.free[0] = free_of_hosts(fleet.cluster, is_free)
+            offer(fleet.problem, state, 0)
+            batch.observe()
+        can_start = bool(state.can_act[0, 1:].any())
+        while can_start and not state.is_over[0] and state.status[0, 0] == JobState.WAITING:
+            batch.step(self.best(batch))
+        if not can_start or state.entry[0, 0] < 0:
+            fits = "the cluster" if is_free.all() else f"what is free of it ({int(is_free.sum())} of {len(is_free)} devices)"
+            problem = f"no layout of the menu fits {fits}" + ("" if deadline_s is None else " and meets the deadline")
+            raise PlanError(problem, field=fleet.menu.job_types[self.kind].name)
+        # The first job to start has the first place; where nothing else is to come, time has gone on and it may have ended.
+        return int(state.entry[0, 0]), state.hosts[0, 0, : state.num_hosts[0, 0]].copy(), int(state.part[0, 0])
+
+    @cached_property
+    def _maker(self) -> JobWork:
+        given, fleet = self.given, self.fleet
+        assert given.job is not None, "a job that is planned is named"
+        length, batch = given.sequence_length, given.global_batch
+        costs = fleet.settings.costs.of_layouts
+        return work_of(JobSource(given.job), fleet.cluster, costs, sequence_length=length, batch_size=batch)
+
+    def _plan(self, row: MenuRow, num_steps: int, why: str, is_free: NDArray[np.bool_]) -> PlacementPlan:
+        entry, cluster = self.fleet.menu.entries[row.entry], self.fleet.cluster
+        devices = first_free(cluster, is_free, row.hosts, row.degree // len(row.hosts))
+        assert isinstance(entry, MenuEntry), "a fleet of splits was refused"
+        figures: list[tuple[str, Any, str]] = [
+            ("step_s", row.step_s, "s"),
+            ("completion_s", num_steps * row.step_s, "s"),
+            ("samples_per_s", entry.layout.global_batch / row.step_s, "1/s"),
+            ("memory_bytes", row.memory_bytes, "bytes"),
+        ]
+        predicted = [Figure.predicted(*figure) for figure in figures]
+        work = self._maker.work(entry.layout)
+        return self._maker.plan(work, entry.order, num_steps, predicted, why, devices)
+
+
+def _by_rule(fleet: Fleet, name: str, devices: int | None) -> Callable[[FleetBatch], NDArray[np.int64]]:
+    """A rule as a function from a batch of one episode to its action.
+
+    Raises:
+        PolicyError: there is none of this name, or it gives what the user asks for and nobody asks.
+    """
+    rule = fleet_rule(name, fleet.problem)
+    if rule.entry == EntryRule.REQUESTED and devices is None:
+        problem = "gives a job the devices that its user asks for; say how many, or take menu:fastest-feasible"
+        raise PolicyError(problem, field="devices", value=RULE + name)
+
+    def best(batch: FleetBatch) -> NDArray[np.int64]:
+        return np.array([choose(batch.fleet.problem, batch.state, 0, rule)])
+
+    return best
 
 
 def _entries(fleet: Fleet, kind: int) -> range:
@@ -245,28 +332,3 @@ def _named(row: MenuRow) -> str:
 
 def _where(is_free: NDArray[np.bool_]) -> str:
     return "the empty cluster" if is_free.all() else f"the {int(is_free.sum())} free devices of {len(is_free)}"
-
-
-def _plan(
-    fleet: Fleet, given: JobTypeSettings, row: MenuRow, num_steps: int, why: str, is_free: NDArray[np.bool_]
-) -> PlacementPlan:
-    entry, cluster = fleet.menu.entries[row.entry], fleet.cluster
-    part = row.degree // len(row.hosts)
-    devices = first_free(cluster, is_free, row.hosts, part)
-    assert given.job is not None, "a job that is planned is named"
-    assert isinstance(entry, MenuEntry), "a fleet of splits was refused"
-    maker = work_of(
-        JobSource(given.job),
-        cluster,
-        fleet.settings.costs.of_layouts,
-        sequence_length=given.sequence_length,
-        batch_size=given.global_batch,
-    )
-    figures: list[tuple[str, Any, str]] = [
-        ("step_s", row.step_s, "s"),
-        ("completion_s", num_steps * row.step_s, "s"),
-        ("samples_per_s", entry.layout.global_batch / row.step_s, "1/s"),
-        ("memory_bytes", row.memory_bytes, "bytes"),
-    ]
-    predicted = [Figure.predicted(*figure) for figure in figures]
-    return maker.plan(maker.work(entry.layout), entry.order, num_steps, predicted, why, devices)

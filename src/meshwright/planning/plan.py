@@ -11,14 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import settings
+from .. import files, settings
 from ..clusters import load_cluster
+from ..clusters.cluster import Cluster
 from ..costs import compute
 from ..costs.settings import CostSettings
 from ..costs.training_step.foreign_figures import foreign_figures
@@ -28,13 +30,16 @@ from ..jobs.arrivals import Arrivals
 from ..jobs.job import MAX_STEPS, Job
 from ..jobs.load import JobSource
 from ..jobs.workload import Workload, WorkloadSettings
-from ..planners.policy import checked
+from ..planners.policy import Policy, checked
 from ..plans import PlacementPlan
 from ..simulation.cluster.decision import Decision, can_decide_on_empty, decision, decision_on_empty
 from ..simulation.cluster.scenario import Scenario, ScenarioSettings, assemble
 from ..simulation.step.timeline import Timeline, simulate
 from .plans_of_episode import plan_on
-from .policies import off_ground, policy, wanted_settings
+from .policies import base_of, is_rollout, off_ground, policy, trained_file, wanted_settings
+
+if TYPE_CHECKING:
+    from ..envs.batch import EpisodeBatch
 
 DEFAULT_NUM_STEPS = 10_000
 RULES = ("first-fit", "best-fit", "aligned", "fastest")
@@ -104,71 +109,151 @@ def plan(
         PlanError: the job fits no device, or nothing that the policy would take meets the deadline.
         MeshwrightError: job, cluster or policy are missing or wrong.
     """
+    check_steps(num_steps, deadline_s)
+    spec = ("fastest-feasible" if deadline_s is None else "cheapest-feasible") if policy_spec is None else policy_spec
+    source = JobSource(job, graphs_dir, keep_input_ops, profile_batch)
+    prepared = OpSplitPlanner.of(source, load_cluster(cluster), spec, max_degree=max_degree, costs=costs, progress=progress)
+    return prepared.plan(num_steps, deadline_s, free_at_s)
+
+
+@dataclass(frozen=True, eq=False)
+class OpSplitPlanner:
+    """A job on a cluster before a policy that cuts it op by op, to be planned again and again on what is free; made by `of`.
+
+    Attributes:
+        spec: of the policy.
+        scenario: the job and the cluster.
+        remarks: by which choices of the cost model it is priced, and what of the job does not count.
+    """
+
+    spec: str
+    scenario: Scenario
+    remarks: tuple[str, ...]
+
+    @classmethod
+    def of(
+        cls,
+        job: JobSource,
+        cluster: Cluster,
+        spec: str,
+        *,
+        max_degree: int = 16,
+        costs: CostSettings | None = None,
+        progress: Callable[[str, int, int], None] | None = None,
+    ) -> OpSplitPlanner:
+        """Simulate the job on the cluster.
+
+        Args:
+            job: what is planned.
+            cluster: where.
+            spec: of a policy (see `planning.policies`).
+            max_degree, costs, progress: as of `plan`.
+
+        Raises:
+            MeshwrightError: the job or a file of the policy is missing or wrong, or the job cannot be timed on the cluster.
+        """
+        chosen_costs = costs or CostSettings()
+        scenario, left_out = _scenario(job, cluster, max_degree, chosen_costs, wanted_settings(spec, RULES), progress)
+        return cls(spec, scenario, (*_choices(chosen_costs), *left_out))
+
+    @cached_property
+    def _policy(self) -> Policy:
+        return policy(self.spec, self.scenario)
+
+    @cached_property
+    def _batch(self) -> EpisodeBatch:
+        from ..envs.batch import EpisodeBatch  # loads the environment's kernels; most policies do without
+
+        return EpisodeBatch(self.scenario, 1)
+
+    @cached_property
+    def _foreign(self) -> tuple[str, ...]:
+        return foreign_figures(self.scenario.cluster, self.scenario.settings.costs, has_layers=False)
+
+    @property
+    def digest(self) -> str:
+        """A hash of all that a plan depends on beside the arguments of `plan`: job, cluster, costs and the policy's file."""
+        file = trained_file(base_of(self.spec) if is_rollout(self.spec) else self.spec)
+        return files.digest(self.spec, self.scenario.digest, b"" if file is None else files.read_bytes(file))
+
+    def plan(
+        self, num_steps: int, deadline_s: float | None = None, free_at_s: NDArray[np.float64] | None = None, seed: int = 0
+    ) -> Planned:
+        """Choose a plan.
+
+        Args:
+            num_steps, deadline_s, free_at_s: as of `plan`.
+            seed: of a policy that draws.
+
+        Raises:
+            PlanError: nothing that the policy would take is free, or meets the deadline.
+        """
+        check_steps(num_steps, deadline_s)
+        scenario, spec = self.scenario, self.spec
+        graph = scenario.workload.graphs[0]
+        work_s = num_steps * graph.step_s
+        here = Ground.of("", scenario).for_one_job(work_s, None if deadline_s is None else deadline_s / work_s)
+        other = off_ground(spec, here)
+        remarks = (*self.remarks, *self._foreign, *(() if other is None else (other,)))
+        allowed_s = np.inf if deadline_s is None else deadline_s
+        chooser = self._policy
+        chooser.reset(seed)
+        held = None if free_at_s is None or not (free_at_s > 0).any() else np.asarray(free_at_s, np.float64)
+        if held is None and not getattr(chooser, "observes", True) and can_decide_on_empty(scenario):
+            observation: dict[str, NDArray[Any]] = {}
+            waiting = decision_on_empty(scenario, 0, num_steps, allowed_s)
+        else:
+            waiting, observation = self._first_of_episode(num_steps, allowed_s, held)
+        choice = checked(chooser.choose(waiting, observation), spec, len(waiting.degree))
+        if choice == 0 or not waiting.can_place[choice]:
+            raise _refusal(scenario, waiting, spec, deadline_s, num_steps, held)
+        taken = int(next(iter(waiting.beating(choice)), choice))
+        rows = _rows(scenario, waiting, taken)
+        why = (
+            f"{spec} chose {_named(rows[choice - 1])} "
+            f"out of {_counted(int(waiting.can_place[1:].sum()), 'candidate')} on {_where(held)}"
+            + ("" if deadline_s is None else f", counting those that finish within {deadline_s:g} s")
+            + ("" if taken == choice else _replaced(rows[choice - 1], rows[taken - 1]))
+            + _whose_times(scenario)
+            + "".join(f"; {remark}" for remark in remarks)
+        )
+        planned = Job(graph, num_steps, 0.0, deadline_s)
+        made = plan_on(scenario, planned, 0, int(waiting.block[taken]), float(waiting.completion_s[taken]), why=why)
+        return Planned(made, rows, scenario, remarks)
+
+    def _first_of_episode(
+        self, num_steps: int, allowed_s: float, held: NDArray[np.float64] | None
+    ) -> tuple[Decision, dict[str, NDArray[Any]]]:
+        """What an agent sees of the job, put before it as the first of an episode, with devices that others hold."""
+        batch = self._batch
+        fraction = allowed_s / (num_steps * self.scenario.workload.graphs[0].step_s)
+        batch.begin_with(0, Arrivals(np.zeros(2), np.zeros(2, np.int64), np.full(2, num_steps), np.full(2, fraction)))
+        if held is not None:
+            batch.hold(0, held)
+        seen = {key: value[0] for key, value in batch.observations.current().items()}
+        return decision(self.scenario, batch.episodes, 0), seen
+
+
+def check_steps(num_steps: int, deadline_s: float | None) -> None:
+    """Refuse numbers of steps and deadlines that cannot be.
+
+    Raises:
+        PlanError: they are.
+    """
     if not 1 <= num_steps <= MAX_STEPS:
         raise PlanError(f"must be 1 to {MAX_STEPS}", field="steps", value=num_steps)
     if deadline_s is not None and not (np.isfinite(deadline_s) and deadline_s > 0):
         raise PlanError("must be finite and positive", field="deadline_s", value=str(deadline_s))
-    spec = ("fastest-feasible" if deadline_s is None else "cheapest-feasible") if policy_spec is None else policy_spec
-    wanted = wanted_settings(spec, RULES)
-    source, chosen_costs = JobSource(job, graphs_dir, keep_input_ops, profile_batch), costs or CostSettings()
-    scenario, left_out = _scenario(source, cluster, max_degree, chosen_costs, num_steps, wanted, progress)
-    graph = scenario.workload.graphs[0]
-    work_s = num_steps * graph.step_s
-    here = Ground.of("", scenario).for_one_job(work_s, None if deadline_s is None else deadline_s / work_s)
-    other = off_ground(spec, here)
-    foreign = foreign_figures(scenario.cluster, chosen_costs, has_layers=False)
-    remarks = (*_choices(chosen_costs), *left_out, *foreign, *(() if other is None else (other,)))
-    allowed_s = np.inf if deadline_s is None else deadline_s
-    chooser = policy(spec, scenario)
-    chooser.reset(0)
-    held = None if free_at_s is None or not (free_at_s > 0).any() else np.asarray(free_at_s, np.float64)
-    if held is None and not getattr(chooser, "observes", True) and can_decide_on_empty(scenario):
-        observation: dict[str, NDArray[Any]] = {}
-        waiting = decision_on_empty(scenario, 0, num_steps, allowed_s)
-    else:
-        waiting, observation = _first_of_episode(scenario, num_steps, allowed_s, held)
-    choice = checked(chooser.choose(waiting, observation), spec, len(waiting.degree))
-    if choice == 0 or not waiting.can_place[choice]:
-        raise _refusal(scenario, waiting, spec, deadline_s, num_steps, held)
-    taken = int(next(iter(waiting.beating(choice)), choice))
-    rows = _rows(scenario, waiting, taken)
-    why = (
-        f"{spec} chose {_named(rows[choice - 1])} "
-        f"out of {_counted(int(waiting.can_place[1:].sum()), 'candidate')} on {_where(held)}"
-        + ("" if deadline_s is None else f", counting those that finish within {deadline_s:g} s")
-        + ("" if taken == choice else _replaced(rows[choice - 1], rows[taken - 1]))
-        + _whose_times(scenario)
-        + "".join(f"; {remark}" for remark in remarks)
-    )
-    planned = Job(graph, num_steps, 0.0, deadline_s)
-    made = plan_on(scenario, planned, 0, int(waiting.block[taken]), float(waiting.completion_s[taken]), why=why)
-    return Planned(made, rows, scenario, remarks)
-
-
-def _first_of_episode(
-    scenario: Scenario, num_steps: int, allowed_s: float, held: NDArray[np.float64] | None
-) -> tuple[Decision, dict[str, NDArray[Any]]]:
-    """What an agent sees of the job, put before it as the first of an episode, with devices that others hold."""
-    from ..envs.batch import EpisodeBatch  # loads the environment's kernels; most policies do without
-
-    batch = EpisodeBatch(scenario, 1)
-    fraction = allowed_s / (num_steps * scenario.workload.graphs[0].step_s)
-    batch.begin_with(0, Arrivals(np.zeros(2), np.zeros(2, np.int64), np.full(2, num_steps), np.full(2, fraction)))
-    if held is not None:
-        batch.hold(0, held)
-    return decision(scenario, batch.episodes, 0), {key: value[0] for key, value in batch.observations.current().items()}
 
 
 def _scenario(
     source: JobSource,
-    cluster: str,
+    where: Cluster,
     max_degree: int,
     costs: CostSettings,
-    num_steps: int,
     wanted: dict[str, Any],
     progress: Callable[[str, int, int], None] | None,
 ) -> tuple[Scenario, tuple[str, ...]]:
-    where = load_cluster(cluster)
     graph, remarks = source.load(device=where.device_types[0])
     if graph.step_s <= 0:
         raise GraphError("a step of this job takes no time", field="job", value=source.spec)
@@ -176,14 +261,14 @@ def _scenario(
         {
             "graphs": [source.spec],
             "device": "a100",
-            "steps": {"kind": "fixed", "num_steps": num_steps},
+            "steps": {"kind": "fixed", "num_steps": DEFAULT_NUM_STEPS},
             "arrivals": {"kind": "fixed", "interarrival_s": 1000.0},
             "deadline": {"kind": "none"},
         }
     )
     rules = {"max_degree": max_degree, "placement_rules": RULES, "costs": costs}
     chosen = settings.build_settings(
-        ScenarioSettings, {"cluster": cluster, "workload": source.spec, "num_jobs": 1, **rules, **wanted}
+        ScenarioSettings, {"cluster": where.name, "workload": source.spec, "num_jobs": 1, **rules, **wanted}
     )
     return assemble(chosen, where, Workload(described, (graph,)), progress=progress), remarks
 

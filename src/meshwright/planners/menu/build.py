@@ -53,6 +53,7 @@ def build_menu(
     costs: CostSettings | None = None,
     *,
     cache: Path | None = None,
+    is_strict: bool = True,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Menu:
     """Find and price the layouts of some types of jobs, or read them from disk.
@@ -63,6 +64,7 @@ def build_menu(
         menu: how far layouts are looked for.
         costs: choices of the cost model; what was not given as `CostSettings.of_layouts` says.
         cache: folder of what is kept; None takes `kept_files.cache_folder`.
+        is_strict: whether numbers of devices that no type can use are refused.
         progress: called with a type's name, the number of its degree among all of all types and the number of these, before its
             layouts are looked for; not at all where the menu is read from disk.
 
@@ -79,6 +81,8 @@ def build_menu(
     if found is None:
         found = _built(types, cluster, chosen, priced_by, progress)
         kept_files.write(path, _content(*found))
+    if is_strict:
+        _check_all_used(chosen, types, found[1])
     return Menu(found[0], types, found[1])
 
 
@@ -120,12 +124,16 @@ def _built(
         if not found[-1]:
             assert refusal is not None, "without entries something was refused"
             raise PlanError(f"{job.name} on {cluster.name}: {refusal.problem}", field="job_types", value=job.name)
-    used = {entry.entry.layout.world for entries in found for entry in entries}
+    return _table(types, found), tuple(entry.entry for entries in found for entry in entries)
+
+
+def _check_all_used(menu: MenuSettings, types: Sequence[JobType], entries: Sequence[MenuEntry]) -> None:
+    """Refuse a number of devices that no type can use."""
+    used = {entry.layout.world for entry in entries}
     for degree in menu.degrees:
         if degree not in used:
             names = ", ".join(job.name for job in types)
             raise ConfigError(f"no layout of {names} fits so many devices", field="menu.degrees", value=degree)
-    return _table(types, found), tuple(entry.entry for entries in found for entry in entries)
 
 
 def _table(types: Sequence[JobType], found: list[list[PricedEntry]]) -> MenuTable:
