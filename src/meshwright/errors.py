@@ -110,6 +110,10 @@ class StateError(MeshwrightError):
     """The state of a live cluster contradicts itself or the cluster: two jobs on one device, an unknown host or job."""
 
 
+class ConflictError(StateError):
+    """What is asked for contradicts what was decided: a key of another request, a plan whose devices were given back."""
+
+
 class PolicyError(MeshwrightError):
     """A policy is unknown or does not fit the environment that it is asked to act in."""
 

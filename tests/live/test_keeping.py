@@ -15,9 +15,11 @@ from hypothesis import strategies as st
 from meshwright.clusters.cluster import Cluster
 from meshwright.errors import InputFileError, MeshwrightError, StateError
 from meshwright.live import ledger as ledgers
+from meshwright.live import ledger_file
 from meshwright.live.changes import JobAdded, JobRemoved, Listed, changed, drained, drift, listed, resumed
 from meshwright.live.keeping import kept_state
-from meshwright.live.ledger import Ledger, file_system
+from meshwright.live.ledger import Ledger
+from meshwright.live.ledger_file import file_system
 from meshwright.live.state import ClusterState, HeldJob, HostState, occupancy
 
 from ..draws import FACTOR, draws
@@ -211,7 +213,10 @@ def test_a_full_disk_changes_nothing(tmp_path):
         (b"", "holds nothing yet: its first change was not kept"),
         ("PRAGMA journal_mode = WAL", "holds nothing yet: its first change was not kept"),
         ("CREATE TABLE t (x)", "is a database, but no ledger of meshwright"),
-        (f"PRAGMA application_id = {ledgers.APPLICATION_ID}; PRAGMA user_version = 9", "of version 9; version 1 is known"),
+        (
+            f"PRAGMA application_id = {ledger_file.APPLICATION_ID}; PRAGMA user_version = 9",
+            "of version 9; versions up to 2 are known",
+        ),
     ],
 )
 def test_other_databases_are_refused_in_a_line(tmp_path, made, told):
@@ -299,7 +304,7 @@ def test_ledgers_do_not_trust_network_file_systems(tmp_path, monkeypatch):
     assert file_system(tmp_path, str(tmp_path / "absent")) is None
     (tmp_path / "here").mkdir()
     (tmp_path / "here" / "s.db").symlink_to(tmp_path / "s.db")
-    monkeypatch.setattr(ledgers, "file_system", lambda folder: "nfs4" if folder == tmp_path else "ext4")
+    monkeypatch.setattr(ledger_file, "file_system", lambda folder: "nfs4" if folder == tmp_path else "ext4")
     with pytest.raises(InputFileError, match=r"a network file system \(nfs4\)"):
         Ledger(tmp_path / "here" / "s.db")
     with pytest.raises(InputFileError, match=r"a network file system \(nfs4\)"):

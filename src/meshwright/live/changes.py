@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 
 from .. import settings
-from ..errors import StateError
+from ..errors import ConflictError, StateError
 from ..plans.document import HostName
 from .state import ClusterState, Condition, HeldJob, HostState, Source
 
@@ -24,10 +24,29 @@ class JobAdded(settings.Settings):
 
 
 class JobRemoved(settings.Settings):
-    """A job holds nothing any more."""
+    """A job holds nothing any more.
+
+    Attributes:
+        id: of it.
+        reason: why, where somebody says.
+    """
 
     kind: Literal["job removed"] = "job removed"
     id: str
+    reason: str | None = Field(default=None, max_length=1000)
+
+
+class JobConfirmed(settings.Settings):
+    """A planned job was handed to the scheduler.
+
+    Attributes:
+        id: of the plan.
+        confirmed_as: the scheduler's id.
+    """
+
+    kind: Literal["job confirmed"] = "job confirmed"
+    id: str
+    confirmed_as: str = Field(min_length=1, max_length=300)
 
 
 class HostChanged(settings.Settings):
@@ -47,6 +66,7 @@ class Listed(settings.Settings):
         gone_hosts: those that are listed no more.
         jobs: those that are new or changed.
         gone_jobs: ids of those that are listed no more, and of planned ones that are replaced.
+        drift: where the listing contradicts what was known, see `drift`.
     """
 
     kind: Literal["listed"] = "listed"
@@ -55,9 +75,10 @@ class Listed(settings.Settings):
     gone_hosts: tuple[str, ...] = ()
     jobs: tuple[HeldJob, ...] = ()
     gone_jobs: tuple[str, ...] = ()
+    drift: tuple[str, ...] = ()
 
 
-Change = JobAdded | JobRemoved | HostChanged | Listed
+Change = JobAdded | JobRemoved | JobConfirmed | HostChanged | Listed
 CHANGE: TypeAdapter[Change] = TypeAdapter(Annotated[Change, Field(discriminator="kind")])
 """Reads a change."""
 
@@ -73,8 +94,17 @@ def changed(state: ClusterState, change: Change) -> ClusterState:
     if isinstance(change, JobRemoved):
         kept = tuple(job for job in state.jobs if job.id != change.id)
         if len(kept) == len(state.jobs):
-            raise StateError("there is no such job", field="job", value=change.id, choices=[job.id for job in state.jobs])
+            raise _no_job(state, change.id)
         return state.model_copy(update={"jobs": kept})
+    if isinstance(change, JobConfirmed):
+        found = next((job for job in state.jobs if job.id == change.id and job.source == "plan"), None)
+        if found is None:
+            raise _no_job(state, change.id)
+        if found.confirmed_as not in (None, change.confirmed_as):
+            problem = f"was handed over as {found.confirmed_as} already"
+            raise ConflictError(problem, field=f"job {change.id}", value=change.confirmed_as)
+        confirmed = found.model_copy(update={"confirmed_as": change.confirmed_as})
+        return state.model_copy(update={"jobs": tuple(confirmed if job is found else job for job in state.jobs)})
     if isinstance(change, HostChanged):
         known = state.hosts.get(change.host)
         if known is None and (state.source is not None or change.state.condition == "up"):
@@ -94,11 +124,16 @@ def changed(state: ClusterState, change: Change) -> ClusterState:
     )
 
 
-def listed(state: ClusterState, listing: ClusterState) -> Listed:
+def listed(state: ClusterState, listing: ClusterState, ended: Collection[str] = ()) -> Listed:
     """What a listing changes: the scheduler is right, and all that it lists replaces what it, or another listing, told before.
 
     Jobs that were planned and added are kept until a listed job has their id, names them as its ``decision``, or holds one of
     their devices. A listing without changes is an empty change.
+
+    Args:
+        state: before.
+        listing: all hosts and jobs that the scheduler knows of.
+        ended: ids of planned jobs that it had been handed before it was asked and knows no more: these go too.
 
     Raises:
         StateError: the listing names a job twice, or two jobs on one device.
@@ -106,7 +141,11 @@ def listed(state: ClusterState, listing: ClusterState) -> Listed:
     before, now = {job.id: job for job in state.jobs}, {job.id: job for job in listing.jobs}
     held = _checked(listing.jobs)
     decided = {job.decision for job in listing.jobs}
-    gone = [job.id for job in state.jobs if job.id not in now and (job.source != "plan" or job.id in decided or _met(job, held))]
+    gone = [
+        job.id
+        for job in state.jobs
+        if job.id not in now and (job.source != "plan" or job.id in decided or job.id in ended or _met(job, held))
+    ]
     return Listed.model_construct(
         kind="listed",
         source=listing.source,
@@ -114,6 +153,7 @@ def listed(state: ClusterState, listing: ClusterState) -> Listed:
         gone_hosts=tuple(name for name in state.hosts if name not in listing.hosts),
         jobs=tuple(job for job in listing.jobs if before.get(job.id) != job),
         gone_jobs=tuple(gone),
+        drift=tuple(drift(state, listing)),
     )
 
 
@@ -157,6 +197,10 @@ def places(devices: Mapping[str, Sequence[int]]) -> str:
     """Devices on hosts in words, as ``node1/0-3, node2/0``."""
     parts = [f"{host}/{_runs(local)}" for host, local in sorted(devices.items())]
     return ", ".join(parts[:4]) + (f" and {len(parts) - 4} more" if len(parts) > 4 else "")
+
+
+def _no_job(state: ClusterState, name: str) -> StateError:
+    return StateError("there is no such job", field="job", value=name, choices=[job.id for job in state.jobs])
 
 
 def _of_host(host: str, condition: Condition, reason: str | None) -> HostChanged:

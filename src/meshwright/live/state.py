@@ -42,6 +42,7 @@ class HeldJob(settings.Settings):
         source: who told of it; ``plan`` for one that was planned and that no scheduler has told of yet.
         ends_at: instant at which it ends at the latest, as the scheduler's limit says; it stays as it is while time passes.
         decision: id of the plan that it came from, where the scheduler's record of it names one.
+        confirmed_as: of a planned job, the scheduler's id for it; None while nobody has said that it was handed over.
     """
 
     id: str = Field(min_length=1, max_length=300)
@@ -51,11 +52,17 @@ class HeldJob(settings.Settings):
     source: Literal["plan", "slurm", "kubernetes", "ray", "file"] = "file"
     ends_at: AwareDatetime | None = None
     decision: str | None = Field(default=None, max_length=300)
+    confirmed_as: str | None = Field(default=None, min_length=1, max_length=300)
 
     @field_validator("devices")
     @classmethod
     def _each_once(cls, devices: dict[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
         return {host: tuple(sorted(set(local))) for host, local in devices.items()}
+
+    @property
+    def of_decision(self) -> str | None:
+        """Id of the plan that it is, or came from; None where nobody knows of one."""
+        return self.id if self.source == "plan" else self.decision
 
     def limit_s(self, now: datetime) -> float:
         """Seconds until it ends at the latest; infinite where nobody says, or where it has passed its limit."""

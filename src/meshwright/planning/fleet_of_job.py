@@ -45,8 +45,8 @@ def job_of_fleet(
     """
     types: Sequence[JobTypeSettings] = ()
     if trained is not None:
-        types = trained.fleet.job_types
-        types = load_job_types(types) if isinstance(types, str) else types
+        told = trained.fleet.job_types
+        types = load_job_types(told) if isinstance(told, str) else told
     wanted = batch or next((one.global_batch for one in types if one.job == job), None)
     if wanted is None:
         knows = "" if trained is None else f"; the policy's benchmark {trained.name} has no such job"

@@ -31,14 +31,14 @@ from ..planners.fleet.rules import fleet_rule
 from ..planners.free_devices import first_free, free_of_hosts
 from ..planners.menu.entries import MenuEntry
 from ..planners.menu.settings import JobTypeSettings
-from ..plans import PlacementPlan
+from ..plans import PlacementPlan, moved_plan, place
 from ..plans.document import Figure
 from ..simulation.fleet.offers import offer
 from ..simulation.fleet.placing import find_hosts, step_on
 from ..simulation.fleet.state import JobState, PlacementRule
 from .fleet_of_job import fleet_of_job, job_of_fleet, trained_on
 from .job_work import JobWork, work_of
-from .policies import fleet_policy_file
+from .policies import MENU_RULE, fleet_policy_file
 
 
 @dataclass(frozen=True)
@@ -118,10 +118,6 @@ def plan_from_menu(
     return planner.plan(num_steps, deadline_s, is_free)
 
 
-RULE = "menu:"
-"""Begins a policy that is a rule of fleets on the menu of the job alone, as ``menu:fastest-feasible``."""
-
-
 @dataclass(frozen=True, eq=False)
 class MenuPlanner:
     """A job before a policy of a fleet, to be planned again and again on what is free; made by `of`.
@@ -171,7 +167,7 @@ class MenuPlanner:
             MeshwrightError: job, cluster or policy are missing or wrong.
         """
         where = load_cluster(cluster) if isinstance(cluster, str) else cluster
-        is_rule = spec.startswith(RULE)
+        is_rule = spec.startswith(MENU_RULE)
         file = None if is_rule else fleet_policy_file(spec)
         saved = None if file is None else SavedFleetNetwork.load(file)
         trained = None if saved is None else trained_on(saved)
@@ -179,14 +175,14 @@ class MenuPlanner:
         chosen, kind = fleet_of_job(None if trained is None else trained.fleet, given, types, where, devices, max_devices)
         fleet = build_fleet(chosen, cluster=where, cache=cache, is_strict=False, progress=progress)
         if saved is None or file is None:
-            name = spec.removeprefix(RULE)
+            name = spec.removeprefix(MENU_RULE)
             return cls(spec, fleet, kind, given, _by_rule(fleet, name, devices), (), files.digest(name))
         other = fleet.off_ground(saved.trained.get("ground", {}))
         remarks = () if other is None else (f"the policy was not trained for this fleet, but for {other}",)
         weights = [part for name, tensor in sorted(saved.weights.items()) for part in (name, tensor.numpy())]
         return cls(spec, fleet, kind, given, player(saved.network(fleet, file)), remarks, files.digest(*weights))
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """A hash of all that a plan depends on beside the arguments of `plan`: job, cluster, menu and policy."""
         return files.digest(self.fleet.digest, self.kind, self.given.model_dump(mode="json"), self.policy_digest)
@@ -214,7 +210,7 @@ class MenuPlanner:
         beating = [row for row in rows if _beats(row, chosen)]
         taken = min(beating, key=lambda row: row.step_s, default=chosen)
         replaced = "" if taken is chosen else f"; it chose {_named(chosen)}, which {_named(taken)} beats in time and in devices"
-        name = self.spec if self.spec.startswith(RULE) else Path(self.spec).name
+        name = self.spec if self.spec.startswith(MENU_RULE) else Path(self.spec).name
         why = f"{name} chose from a menu of {len(_entries(fleet, kind))} layouts on {_where(free)}{replaced}"
         plan = self._plan(taken, num_steps, why + "".join(f"; {remark}" for remark in self.remarks), free)
         front = [row for row in rows if not any(_beats(row_too, row) for row_too in rows)]
@@ -257,6 +253,10 @@ class MenuPlanner:
         costs = fleet.settings.costs.of_layouts
         return work_of(JobSource(given.job), fleet.cluster, costs, sequence_length=length, batch_size=batch)
 
+    @cached_property
+    def _templates(self) -> dict[int, PlacementPlan]:
+        return {}
+
     def _plan(self, row: MenuRow, num_steps: int, why: str, is_free: NDArray[np.bool_]) -> PlacementPlan:
         entry, cluster = self.fleet.menu.entries[row.entry], self.fleet.cluster
         devices = first_free(cluster, is_free, row.hosts, row.degree // len(row.hosts))
@@ -268,8 +268,11 @@ class MenuPlanner:
             ("memory_bytes", row.memory_bytes, "bytes"),
         ]
         predicted = [Figure.predicted(*figure) for figure in figures]
-        work = self._maker.work(entry.layout)
-        return self._maker.plan(work, entry.order, num_steps, predicted, why, devices)
+        if row.entry not in self._templates:
+            work = self._maker.work(entry.layout)
+            self._templates[row.entry] = self._maker.plan(work, entry.order, num_steps, predicted, why, devices)
+        template, placement = self._templates[row.entry], place(cluster, devices)
+        return moved_plan(template, cluster, placement, num_steps=num_steps, predicted=predicted, why=why)
 
 
 def _by_rule(fleet: Fleet, name: str, devices: int | None) -> Callable[[FleetBatch], NDArray[np.int64]]:
@@ -281,7 +284,7 @@ def _by_rule(fleet: Fleet, name: str, devices: int | None) -> Callable[[FleetBat
     rule = fleet_rule(name, fleet.problem)
     if rule.entry == EntryRule.REQUESTED and devices is None:
         problem = "gives a job the devices that its user asks for; say how many, or take menu:fastest-feasible"
-        raise PolicyError(problem, field="devices", value=RULE + name)
+        raise PolicyError(problem, field="devices", value=MENU_RULE + name)
 
     def best(batch: FleetBatch) -> NDArray[np.int64]:
         return np.array([choose(batch.fleet.problem, batch.state, 0, rule)])

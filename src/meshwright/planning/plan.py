@@ -170,7 +170,12 @@ class OpSplitPlanner:
     def _foreign(self) -> tuple[str, ...]:
         return foreign_figures(self.scenario.cluster, self.scenario.settings.costs, has_layers=False)
 
-    @property
+    @cached_property
+    def _templates(self) -> dict[tuple[int, int], PlacementPlan]:
+        """A plan by its number of devices and their type: the cut hangs on nothing else."""
+        return {}
+
+    @cached_property
     def digest(self) -> str:
         """A hash of all that a plan depends on beside the arguments of `plan`: job, cluster, costs and the policy's file."""
         file = trained_file(base_of(self.spec) if is_rollout(self.spec) else self.spec)
@@ -218,7 +223,12 @@ class OpSplitPlanner:
             + "".join(f"; {remark}" for remark in remarks)
         )
         planned = Job(graph, num_steps, 0.0, deadline_s)
-        made = plan_on(scenario, planned, 0, int(waiting.block[taken]), float(waiting.completion_s[taken]), why=why)
+        block = int(waiting.block[taken])
+        first = int(scenario.devices_of(block)[0])
+        alike = int(waiting.degree[taken]), int(scenario.cluster.device_type[first])
+        template = self._templates.get(alike)
+        made = plan_on(scenario, planned, 0, block, float(waiting.completion_s[taken]), why=why, template=template)
+        self._templates.setdefault(alike, made)
         return Planned(made, rows, scenario, remarks)
 
     def _first_of_episode(

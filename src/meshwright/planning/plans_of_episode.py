@@ -12,7 +12,7 @@ import numpy as np
 from .. import files
 from ..errors import InputFileError, PlanError
 from ..jobs.job import Job
-from ..plans import Figure, PlacementPlan, load_plan, op_split_plan, place
+from ..plans import Figure, PlacementPlan, load_plan, moved_plan, op_split_plan, place
 from ..simulation.cluster.records import EpisodeRecord
 from ..simulation.cluster.scenario import Scenario
 
@@ -36,7 +36,14 @@ def plan_of(record: EpisodeRecord, scenario: Scenario, k: int, *, why: str | Non
 
 
 def plan_on(
-    scenario: Scenario, job: Job, graph_id: int, block: int, completion_s: float, *, why: str | None = None
+    scenario: Scenario,
+    job: Job,
+    graph_id: int,
+    block: int,
+    completion_s: float,
+    *,
+    why: str | None = None,
+    template: PlacementPlan | None = None,
 ) -> PlacementPlan:
     """The plan of a job on one block.
 
@@ -47,10 +54,10 @@ def plan_on(
         block: where.
         completion_s: how long it runs if nothing interrupts it.
         why: a sentence for the plan's reader.
+        template: a plan of the same graph on as many devices of the same type, of which the cut is taken.
     """
     devices = scenario.space.block(block)
     placement_class = int(scenario.space.placement_class[block])
-    splits = scenario.splits(job.graph, len(devices))
     times = scenario.times
     step_s = float(times.step_s[graph_id, placement_class])
     if scenario.simulator is not None:  # an earlier placement may have fixed the time of this one
@@ -58,6 +65,18 @@ def plan_on(
     share = float(times.communication_share[graph_id, placement_class])
     figures = (("step_s", step_s, "s"), ("completion_s", completion_s, "s"), ("communication_share", share, "1"))
     predicted = tuple(Figure.predicted(*figure) for figure in figures)
+    if template is not None:
+        predicted += tuple(figure for figure in template.predicted if figure.name == "memory_bytes")
+        return moved_plan(
+            template,
+            scenario.cluster,
+            place(scenario.cluster, devices[: template.num_ranks]),
+            num_steps=job.num_steps,
+            deadline_s=job.deadline_s,
+            predicted=predicted,
+            why=why,
+        )
+    splits = scenario.splits(job.graph, len(devices))
     return op_split_plan(
         job, scenario.cluster, splits, place(scenario.cluster, devices[: splits.degree]), predicted=predicted, why=why
     )

@@ -37,6 +37,9 @@ ROLLOUT = "rollout"
 WITHOUT_GRAPH = "without-graph"
 OWN = "python:"
 SHIPPED = "shipped:"
+MENU_RULE = "menu:"
+"""Begins a rule of fleets on the menu of one job alone, as ``menu:fastest-feasible``."""
+
 OF_FLEET = ".fleet.pt"
 OF_ONE_JOB = "is of benchmarks that decide on one job at a time; on a fleet a policy is a rule, as sjf, or a run folder"
 # Files of policies, as run folders hold them: a network, a linear scorer.

@@ -2,7 +2,7 @@
 
 from .document import Figure, PlacementPlan
 from .legality import check, check_cluster
-from .making import layout_plan, load_plan, op_split_plan
+from .making import layout_plan, load_plan, moved_plan, op_split_plan
 from .memory import check_memory, op_split_memory_bytes
 from .partition import Coordinates, Layout, OpSplits, sip_ml_splits, uniform_splits
 from .placement import Placement, place
@@ -19,6 +19,7 @@ __all__ = [
     "check_memory",
     "layout_plan",
     "load_plan",
+    "moved_plan",
     "op_split_memory_bytes",
     "op_split_plan",
     "place",

@@ -23,7 +23,7 @@ from .rank_order import DEFAULT_ORDER, coordinates
 from .stages import layout_stages, op_split_stages
 from .transformer import PlannedTransformer
 
-__all__ = ["Figure", "PlacementPlan", "layout_plan", "load_plan", "op_split_plan"]
+__all__ = ["Figure", "PlacementPlan", "layout_plan", "load_plan", "moved_plan", "op_split_plan"]
 
 
 def op_split_plan(
@@ -116,6 +116,40 @@ def layout_plan(
     )
     legality.check(plan)
     return plan
+
+
+def moved_plan(
+    plan: PlacementPlan,
+    cluster: Cluster,
+    placement: Placement,
+    *,
+    num_steps: int,
+    deadline_s: float | None = None,
+    predicted: Sequence[Figure] = (),
+    why: str | None = None,
+) -> PlacementPlan:
+    """The same cut of the same job on other devices of its cluster.
+
+    Args:
+        plan: made on some devices of the cluster; what its ranks hold is as it was.
+        cluster: where.
+        placement: device of each rank.
+        num_steps, deadline_s, predicted, why: of the new plan.
+
+    Raises:
+        PlanError: another number of ranks, or a device that is not there.
+    """
+    _check_num_ranks(placement, plan.num_ranks)
+    places = [rank.coordinates for rank in plan.ranks]
+    ranks = _ranks(cluster, placement, None if places[0] is None else [one for one in places if one is not None])
+    changes = {
+        "job": plan.job.model_copy(update={"num_steps": num_steps, "deadline_s": deadline_s}),
+        "ranks": ranks,
+        "host_order": tuple(dict.fromkeys(rank.host for rank in ranks)),
+        "predicted": tuple(predicted),
+        "why": why,
+    }
+    return plan.model_copy(update=changes)
 
 
 def load_plan(path: str | Path) -> PlacementPlan:

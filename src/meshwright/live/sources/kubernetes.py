@@ -158,7 +158,9 @@ def read(text: str, resource: str = "nvidia.com/gpu", known: ClusterState = EMPT
         size = max(_quantity(node.status.capacity.get(resource, 0), what), usable)
         hosts[name] = _host(node) | ({"num_devices": size} if size else {})
         broken[name] = size - usable
-    pods = [pod for pod in found.items if isinstance(pod, _Pod) and pod.spec.node_name and pod.status.phase not in _ENDED]
+    alive = [pod for pod in found.items if isinstance(pod, _Pod) and pod.status.phase not in _ENDED]
+    pods = [pod for pod in alive if pod.spec.node_name]
+    waiting = {(pod.metadata.labels or {}).get(DECISION_LABEL) for pod in alive if not pod.spec.node_name}
     free = FreeDevices({name: host.get("num_devices", 0) for name, host in hosts.items()})
     jobs = _jobs(pods, resource, free, known)
     remarks = ["Kubernetes tells how many devices of a node a pod holds, not which: indices are assumed"] if jobs else []
@@ -167,7 +169,8 @@ def read(text: str, resource: str = "nvidia.com/gpu", known: ClusterState = EMPT
         some = ", ".join(claimed[:3]) + (", ..." if len(claimed) > 3 else "")
         remarks.append(f"devices that pods hold by resource claims are not seen: {some}")
     in_use = {name: (count + free.num_held(name), ()) for name, count in broken.items() if count}
-    return listed("kubernetes", hosts, [*jobs, *unlisted(in_use, free, known)], remarks)
+    plans = sorted(plain(one) for one in waiting if one)
+    return listed("kubernetes", hosts, [*jobs, *unlisted(in_use, free, known)], remarks, plans)
 
 
 def _host(node: _Node) -> dict[str, Any]:

@@ -26,10 +26,12 @@ class Listing:
     Attributes:
         state: of its cluster.
         remarks: what it does not tell and what was taken in its place, for people.
+        waiting: ids of the plans whose jobs it has and has not started.
     """
 
     state: ClusterState
     remarks: tuple[str, ...] = ()
+    waiting: tuple[str, ...] = ()
 
 
 class FreeDevices:
@@ -147,6 +149,7 @@ def listed(
     hosts: Mapping[str, Mapping[str, Any]],
     jobs: Sequence[Mapping[str, Any]],
     remarks: Iterable[str] = (),
+    waiting: Iterable[str] = (),
 ) -> Listing:
     """A listing of plain data. Hosts whose names no cluster can have are left out, which a remark says.
 
@@ -154,7 +157,7 @@ def listed(
         source: who listed it.
         hosts: fields of a `HostState` by name.
         jobs: fields of a `HeldJob`; those that hold nothing are left out.
-        remarks: of the listing.
+        remarks, waiting: of the listing.
 
     Raises:
         ConfigError: a name or number in it that cannot be.
@@ -172,7 +175,7 @@ def listed(
             held.append({**job, "devices": devices, "source": source})
     known = {host: state for host, state in hosts.items() if host not in wrong}
     data = {"source": source, "hosts": known, "jobs": held}
-    return Listing(settings.build_settings(ClusterState, data), tuple(remarks))
+    return Listing(settings.build_settings(ClusterState, data), tuple(remarks), tuple(waiting))
 
 
 def plain(text: str, limit: int = 300) -> str:

@@ -79,6 +79,9 @@ _SUFFIXES = {
 _HOLDING = {"RUNNING", "SUSPENDED", "CONFIGURING", "STAGE_OUT", "SIGNALING", "STOPPED", "RESIZING"}
 """Jobs of these states hold devices: a suspended one keeps its GPUs."""
 
+_WAITING = {"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD", "COMPLETING"}
+"""Jobs of these states may yet start, or have not quite ended."""
+
 _OF_A_GROUP = {"USER", "MCS", "TOPO"}
 """Of a job that shares its hosts with jobs of its user or group alone."""
 
@@ -136,7 +139,8 @@ def read(text: str, known: ClusterState = EMPTY) -> Listing:
         raise StateError("the job stands twice; is there a line break in a name or comment?", field="JobId", value=twice[0])
     free = FreeDevices({name: host.get("num_devices") for name, host in hosts.items()})
     held, remarks = _held(listed_jobs, free, known)
-    return listed("slurm", hosts, [*held, *unlisted(used, free, known)], remarks)
+    waiting = [job["decision"] for job in listed_jobs if job["decision"] is not None and job["state"] in _WAITING]
+    return listed("slurm", hosts, [*held, *unlisted(used, free, known)], remarks, waiting)
 
 
 def _records(text: str) -> Iterator[list[str]]:

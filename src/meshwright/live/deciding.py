@@ -1,0 +1,235 @@
+"""`decide`: from a job and what is free to a decision, by a policy; no clock, no disk and no network, so that it can be repeated.
+
+A job is made ready once (`Planners.ready`): its graph is read and priced on the cluster, which takes from a tenth of a second to
+minutes. After that a decision takes milliseconds.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import files
+from ..clusters.cluster import Cluster
+from ..errors import InputFileError, PlanError
+from ..jobs.load import JobSource
+from ..planning.plan import OpSplitPlanner
+from ..planning.policies import MENU_RULE, SHIPPED, fleet_policy_file, shipped_fleet_names
+from ..plans import PlacementPlan
+from .decisions import DecisionInputs, JobRequest, free_at_s
+
+if TYPE_CHECKING:
+    from ..planning.menu_plan import MenuPlanner, MenuRow
+
+KEPT_PLANNERS = 128
+"""Jobs that are ready at a time."""
+
+DEFAULT_POLICY = f"{MENU_RULE}fastest-feasible"
+DEFAULT_MAX_DEVICES = 16
+"""Most devices of a job that policies cut op by op may have, unless its request says."""
+
+
+@dataclass(frozen=True)
+class Decided:
+    """A decision.
+
+    Attributes:
+        plan: None where the policy gives the job no devices now.
+        why: a sentence.
+        candidates: what there was to choose from, a row each, as plain data.
+    """
+
+    plan: PlacementPlan | None
+    why: str
+    candidates: tuple[dict[str, Any], ...]
+
+
+class Planners:
+    """Jobs of a cluster before one policy, those that were asked for last made ready.
+
+    Args:
+        cluster: where jobs run.
+        policy: ``menu:RULE`` or a trained policy of a fleet, which pick from a menu of layouts; or a policy that cuts a job op by
+            op, as `planning.policies` spells them.
+        graphs_dir: where bare names of jobs are looked up.
+        scratch: folder in which jobs that requests bring along lie.
+        cache: folder of priced menus; the user's cache by default.
+    """
+
+    def __init__(
+        self, cluster: Cluster, policy: str, *, scratch: Path, graphs_dir: Path | None = None, cache: Path | None = None
+    ) -> None:
+        self.cluster = cluster
+        self.policy = policy
+        self.is_by_menu = is_by_menu(policy)
+        self._scratch = scratch
+        self._graphs_dir = graphs_dir
+        self._cache = cache
+        self._lock = threading.Lock()
+        self._ready: OrderedDict[str, OpSplitPlanner | MenuPlanner] = OrderedDict()
+
+    def is_ready(self, request: JobRequest) -> bool:
+        """Whether a job can be decided on at once."""
+        with self._lock:
+            return self._key(request) in self._ready
+
+    def make_ready(self, request: JobRequest) -> None:
+        """Read and price a job, unless it is ready.
+
+        Raises:
+            MeshwrightError: the job or the policy is missing or wrong, or the job fits the cluster nowhere.
+        """
+        key = self._key(request)
+        with self._lock:
+            if key in self._ready:
+                return
+        made = self._made(request)
+        with self._lock:
+            self._ready[key] = made
+            while len(self._ready) > KEPT_PLANNERS:
+                self._ready.popitem(last=False)
+
+    def digest(self, request: JobRequest) -> str:
+        """A hash of job, cluster, cost model and the policy's weights."""
+        return self._planner(request).digest
+
+    def decide(self, inputs: DecisionInputs) -> Decided:
+        """Decide for a job; the same for the same inputs.
+
+        Args:
+            inputs: of the decision.
+
+        Raises:
+            MeshwrightError: as `make_ready`, or what is asked for cannot be.
+        """
+        request, free_s = inputs.request, free_at_s(inputs.free)
+        planner = self._planner(request)
+        try:
+            if not isinstance(planner, OpSplitPlanner):
+                found = planner.plan(request.steps, request.deadline_s, free_s <= 0)
+                return Decided(_named(found.plan, request), found.plan.why or "", _menu_rows(planner, found.rows, request.steps))
+            if request.devices is not None:
+                free_s = self._with_room(free_s, request.devices)
+            made = planner.plan(request.steps, request.deadline_s, free_s, inputs.seed)
+        except PlanError as error:
+            return Decided(None, error.problem, ())
+        if request.devices is not None and made.plan.num_ranks != request.devices:
+            problem = f"{self.policy} gives it {made.plan.num_ranks} devices, not {request.devices}"
+            return Decided(None, problem, tuple(made.candidates))
+        return Decided(_named(made.plan, request), made.plan.why or "", tuple(made.candidates))
+
+    def _with_room(self, free_s: NDArray[np.float64], devices: int) -> NDArray[np.float64]:
+        """What is free, once it is sure that so many devices are.
+
+        Raises:
+            PlanError: fewer are.
+        """
+        free = int((free_s <= 0).sum())
+        if free < devices:
+            raise PlanError(f"{free} of {len(free_s)} devices are free")
+        return free_s
+
+    def _planner(self, request: JobRequest) -> OpSplitPlanner | MenuPlanner:
+        self.make_ready(request)
+        with self._lock:
+            key = self._key(request)
+            self._ready.move_to_end(key)
+            return self._ready[key]
+
+    def _key(self, request: JobRequest) -> str:
+        """What a planner hangs on."""
+        job = request.job if isinstance(request.job, str) else json.dumps(request.job, sort_keys=True)
+        parts = (job, request.name if isinstance(request.job, dict) else None, request.max_devices)
+        more = (request.batch, request.sequence_length, request.devices) if self.is_by_menu else ()
+        return files.digest(*map(str, (*parts, *more)))
+
+    def _made(self, request: JobRequest) -> OpSplitPlanner | MenuPlanner:
+        spec = self._spec(request)
+        if self.is_by_menu:
+            from ..planning.menu_plan import MenuPlanner  # loads torch
+
+            return MenuPlanner.of(
+                spec,
+                self.cluster,
+                self.policy,
+                batch=request.batch,
+                sequence_length=request.sequence_length,
+                devices=request.devices,
+                max_devices=request.max_devices,
+                cache=self._cache,
+            )
+        for field in ("batch", "sequence_length"):
+            if getattr(request, field) is not None:
+                raise PlanError(f"goes with policies that pick from a menu; this one is {self.policy}", field=field)
+        most = request.max_devices or max(request.devices or 0, DEFAULT_MAX_DEVICES)
+        source = JobSource(spec, self._graphs_dir)
+        return OpSplitPlanner.of(source, self.cluster, self.policy, max_degree=min(most, self.cluster.num_devices))
+
+    def _spec(self, request: JobRequest) -> str:
+        """How a job is called here: a file for one that the request brings along. Paths of this machine are refused.
+
+        Raises:
+            InputFileError: a path.
+        """
+        if isinstance(request.job, str):
+            is_name = "/" not in request.job and request.job not in (".", "..")
+            if not request.job.startswith("zoo:") and (not is_name or self._graphs_dir is None):
+                problem = "is no zoo:NAME" + ("" if self._graphs_dir is None else " and no name in the folder of graphs")
+                raise InputFileError(f"{problem}; a file's content goes in its place", field="job", value=request.job)
+            return request.job
+        kind = "config.json" if "model_type" in request.job else "graph.json"
+        name = files.file_name(request.name or str(request.job.get("name") or request.job.get("model_type") or "job"))
+        path = self._scratch / files.digest(json.dumps(request.job, sort_keys=True)) / name / kind
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            files.write_json(path, request.job)
+        return str(path)
+
+
+def is_by_menu(policy: str) -> bool:
+    """Whether a policy picks from a menu of layouts.
+
+    Raises:
+        CheckpointError: its file is damaged.
+    """
+    if policy.startswith(MENU_RULE):
+        return True
+    if policy.startswith(SHIPPED):
+        return policy.removeprefix(SHIPPED) in shipped_fleet_names()
+    if not Path(policy).is_dir() and Path(policy).suffix != ".pt":
+        return False
+    from ..models.fleet_saved import is_of_fleet
+
+    return is_of_fleet(fleet_policy_file(policy))
+
+
+def _named(plan: PlacementPlan, request: JobRequest) -> PlacementPlan:
+    """The plan with the name that the request gives the job."""
+    if request.name is None:
+        return plan
+    return plan.model_copy(update={"job": plan.job.model_copy(update={"name": request.name})})
+
+
+def _menu_rows(planner: MenuPlanner, rows: tuple[MenuRow, ...], steps: int) -> tuple[dict[str, Any], ...]:
+    names = planner.fleet.cluster.host_names
+    return tuple(
+        {
+            "degree": row.degree,
+            "layout": row.name,
+            "device": row.device,
+            "step_s": row.step_s,
+            "completion_s": steps * row.step_s,
+            "device_seconds": steps * row.step_s * row.degree,
+            "memory_bytes": row.memory_bytes,
+            "hosts": [names[host] for host in row.hosts],
+            "is_chosen": row.is_chosen,
+        }
+        for row in rows
+    )

@@ -1,0 +1,225 @@
+"""What is asked of a decision, what was decided, and what became of it: the documents that a store keeps."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import AwareDatetime, Field, StringConstraints, model_validator
+
+from .. import files, settings
+from ..jobs.job import MAX_STEPS
+from ..settings import Index
+from .changes import Change, JobAdded, JobConfirmed, JobRemoved
+from .state import ClusterState
+
+Word = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
+"""A short text on one line."""
+
+MOST_INLINE_BYTES = 4 * 2**20
+"""Of a job that a request brings along."""
+
+
+class JobRequest(settings.Settings):
+    """A job that asks for devices.
+
+    Attributes:
+        job: ``zoo:NAME``, a name in the service's folder of graphs, or in place of a file's path what the file holds: a model's
+            ``config.json`` or a saved job graph.
+        name: for people; by default the job's.
+        owner: for people.
+        steps: training steps.
+        batch, sequence_length: samples of a step and tokens of a sequence, where the policy picks from a menu of layouts.
+        deadline_s: seconds from the decision within which it must have ended.
+        devices: the only number of devices that will do.
+        max_devices: most devices.
+    """
+
+    job: Word | dict[str, Any]
+    name: Word | None = None
+    owner: Word | None = None
+    steps: Annotated[int, Field(strict=True, ge=1, le=MAX_STEPS)] = 10_000
+    batch: Annotated[int, Field(strict=True, ge=1, le=2**31)] | None = None
+    sequence_length: Annotated[int, Field(strict=True, ge=1, le=2**31)] | None = None
+    deadline_s: Annotated[float, Field(gt=0, le=1e12)] | None = None
+    devices: Annotated[int, Field(strict=True, ge=1, le=2**20)] | None = None
+    max_devices: Annotated[int, Field(strict=True, ge=1, le=2**20)] | None = None
+
+    @model_validator(mode="after")
+    def _can_be(self) -> JobRequest:
+        if isinstance(self.job, dict) and len(json.dumps(self.job)) > MOST_INLINE_BYTES:
+            raise ValueError(f"job: is longer than {MOST_INLINE_BYTES >> 20} MiB")
+        if self.devices is not None and self.max_devices is not None and self.devices > self.max_devices:
+            raise ValueError(f"devices: {self.devices} is above max_devices {self.max_devices}")
+        return self
+
+    @property
+    def digest(self) -> str:
+        """A hash of all of it."""
+        return files.digest(json.dumps(self.model_dump(mode="json"), sort_keys=True))
+
+
+class FreeRun(NamedTuple):
+    """Devices in a row that become free together.
+
+    Attributes:
+        number: how many.
+        free_in_s: seconds from the decision; None: never, so far as is known.
+    """
+
+    number: int
+    free_in_s: float | None
+
+
+def free_runs(free_at_s: NDArray[np.float64]) -> tuple[FreeRun, ...]:
+    """When each device becomes free, ``(n,)``, as runs."""
+    runs = itertools.groupby(free_at_s.tolist())
+    return tuple(FreeRun(len(list(group)), None if math.isinf(at) else at) for at, group in runs)
+
+
+def free_at_s(runs: Sequence[FreeRun]) -> NDArray[np.float64]:
+    """When each device becomes free in seconds from the decision, infinite where nobody knows, ``(n,)``."""
+    values = np.array([math.inf if run.free_in_s is None else run.free_in_s for run in runs], np.float64)
+    return np.repeat(values, [run.number for run in runs])
+
+
+class DecisionInputs(settings.Settings):
+    """All that a decision was made from.
+
+    Attributes:
+        request: the job.
+        policy: who chose, as `planning.policies` and `planning.menu_plan` spell it.
+        digest: a hash of job, cluster, cost model and the policy's weights.
+        seq: the last change in the state.
+        now: the time, by which limits of running jobs count.
+        free: when each device of the cluster becomes free.
+        seed: of a policy that draws.
+        whole_hosts: whether the job will hold its hosts to the exclusion of others; then it gets wholly free hosts only.
+    """
+
+    request: JobRequest
+    policy: str
+    digest: str
+    seq: Index
+    now: AwareDatetime
+    free: tuple[FreeRun, ...]
+    seed: Index = 0
+    whole_hosts: bool = False
+
+
+Outcome = Literal["preparing", "placed", "refused", "failed"]
+"""Of a decision: its job is read and priced first; it has devices; the policy gives none now; the job cannot be planned."""
+
+Status = Literal["preparing", "refused", "failed", "reserved", "confirmed", "running", "ended", "released"]
+"""What became of a decision: its outcome, or with a plan where the job stands."""
+
+
+class JobDecision(settings.Settings):
+    """A decision.
+
+    Attributes:
+        id: of it.
+        request: the job.
+        outcome: see `Outcome`.
+        inputs: what it was made from; None while it is prepared, or where it failed before.
+        why: a sentence.
+        field: the key of the request that is wrong, where it failed.
+        predicted: figures of the plan by name, with their units in the names.
+        candidates: what there was to choose from, a row each.
+        plan: without the job graph and the cluster in it, which `documents` hold.
+        documents: by part of the plan, the digest under which a store keeps it.
+    """
+
+    id: str
+    request: JobRequest
+    outcome: Outcome
+    inputs: DecisionInputs | None = None
+    why: str = ""
+    field: str | None = None
+    predicted: dict[str, float] = Field(default={})
+    candidates: tuple[dict[str, Any], ...] = ()
+    plan: dict[str, Any] | None = None
+    documents: dict[str, str] = Field(default={})
+
+
+class KeptDecision(NamedTuple):
+    """A decision in a store.
+
+    Attributes:
+        number: rising from 1 in the order of requests.
+        key: by which the client may ask again; None where it named none.
+        at: when it was asked for (UTC), for people.
+        decision: what was decided.
+    """
+
+    number: int
+    key: str | None
+    at: str
+    decision: JobDecision
+
+
+class Mention(NamedTuple):
+    """A change that is about a decision.
+
+    Attributes:
+        seq, at: of the change.
+        status: what the decision is from then on.
+        detail: of it, for people.
+    """
+
+    seq: int
+    at: str
+    status: Status
+    detail: str
+
+
+class Observation(settings.Settings):
+    """How long a step of a running job took.
+
+    Attributes:
+        step: its number, from 0.
+        step_s: seconds.
+        rank: that measured it.
+    """
+
+    step: Annotated[int, Field(strict=True, ge=0, le=2**53)]
+    step_s: Annotated[float, Field(gt=0, le=1e9)]
+    rank: Annotated[int, Field(strict=True, ge=0, le=2**31)] = 0
+
+
+def mentioned(before: ClusterState, after: ClusterState) -> tuple[str, ...]:
+    """Ids of the decisions whose jobs a change began, ended or changed."""
+    old, new = {job.id: job for job in before.jobs}, {job.id: job for job in after.jobs}
+    if len(old) == len(new) and all(one is new.get(name) for name, one in old.items()):
+        return ()
+    other = [job for name, job in old.items() if new.get(name) is not job and new.get(name) != job]
+    other += [job for name, job in new.items() if old.get(name) is not job and old.get(name) != job]
+    return tuple(dict.fromkeys(job.of_decision for job in other if job.of_decision is not None))
+
+
+def status_after(decision: str, change: Change, before: ClusterState, after: ClusterState) -> tuple[Status, str]:
+    """What a decision is after a change that is about it, and a detail.
+
+    Args:
+        decision: its id.
+        change: the change.
+        before, after: the state.
+    """
+    if isinstance(change, JobAdded):
+        return "reserved", ""
+    if isinstance(change, JobConfirmed):
+        return "confirmed", change.confirmed_as
+    if isinstance(change, JobRemoved):
+        return "released", change.reason or ""
+    was, now = ([job for job in state.jobs if job.of_decision == decision] for state in (before, after))
+    if now:
+        return ("running", now[0].id) if now[0].source != "plan" else ("reserved", "")
+    if was and was[0].source == "plan":
+        gone = was[0].confirmed_as
+        return ("ended", f"{gone} is known no more") if gone else ("released", "others run on its devices")
+    return "ended", ""

@@ -1,0 +1,173 @@
+"""The file of a ledger: an SQLite database of ours, opened so that no crash loses or halves what was kept.
+
+Writers take turns (``BEGIN IMMEDIATE``); a turn is on the disk when it ends (``synchronous = FULL``). Readers go on meanwhile
+(``journal_mode = WAL``). Files of an older version are brought forward when they are opened to write.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sqlite3
+import time
+from pathlib import Path
+
+from .. import inputs
+from ..errors import InputFileError
+
+SCHEMA_VERSION = 2
+APPLICATION_ID = 0x6D657368
+"""In the file's header, by which a ledger is told from other databases: ``mesh``."""
+
+WAIT_S = 30.0
+"""Longest wait for another writer."""
+
+_NETWORK_FILE_SYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "9p", "fuse.sshfs", "ceph", "lustre", "beegfs", "gpfs"}
+
+_STEPS = {
+    1: """
+CREATE TABLE change (seq INTEGER PRIMARY KEY AUTOINCREMENT, body TEXT NOT NULL, at TEXT NOT NULL);
+CREATE TABLE snapshot (seq INTEGER PRIMARY KEY, body TEXT NOT NULL);
+""",
+    2: """
+CREATE TABLE name (name TEXT NOT NULL);
+CREATE TABLE decision (number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, key TEXT UNIQUE, body TEXT NOT NULL,
+                       at TEXT NOT NULL);
+CREATE TABLE mention (decision TEXT NOT NULL, seq INTEGER NOT NULL, at TEXT NOT NULL, status TEXT NOT NULL,
+                      detail TEXT NOT NULL, PRIMARY KEY (decision, seq)) WITHOUT ROWID;
+CREATE TABLE document (digest TEXT PRIMARY KEY, body TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE observation (decision TEXT NOT NULL, step INTEGER NOT NULL, rank INTEGER NOT NULL, step_s REAL NOT NULL,
+                          PRIMARY KEY (decision, step, rank)) WITHOUT ROWID;
+""",
+}
+"""What makes each version out of the one before."""
+
+_NAME_BYTES = 3
+
+
+def open_ledger(path: Path, *, is_read: bool = False) -> tuple[sqlite3.Connection, int]:
+    """Open a ledger; made where it is absent, unless it is to be read.
+
+    Returns:
+        A connection, and the version of the file.
+
+    Raises:
+        InputFileError: no database, of another program or a later version, on a network file system, or it cannot be opened.
+    """
+    real = Path(os.path.realpath(path))
+    if not real.parent.is_dir():
+        raise InputFileError("no such folder", file=path.parent)
+    for beside in ("", "-wal", "-shm"):
+        inputs.note(real.with_name(real.name + beside))
+    kind = file_system(real.parent)
+    if kind in _NETWORK_FILE_SYSTEMS:
+        raise InputFileError(f"lies on a network file system ({kind}), whose locks a ledger cannot trust", file=path)
+    mode = "rwc"
+    if is_read:
+        effective = os.access in os.supports_effective_ids
+        can_write = all(os.access(one, os.W_OK, effective_ids=effective) for one in (real.parent, real))
+        wal = real.with_name(f"{real.name}-wal")
+        has_wal = wal.exists() and wal.stat().st_size > 0
+        # Who may write clears away what SQLite keeps beside the file; who may not cannot make it.
+        mode = "rw" if can_write else "ro" if has_wal else "ro&immutable=1"
+    try:
+        database = sqlite3.connect(
+            f"{real.as_uri()}?mode={mode}", uri=True, timeout=WAIT_S, isolation_level=None, check_same_thread=False
+        )
+    except sqlite3.Error as error:
+        raise told(error, path) from None
+    try:
+        return database, _begin(database, path, is_read=is_read)
+    except BaseException as error:
+        database.close()
+        if isinstance(error, sqlite3.Error):
+            raise told(error, path) from None
+        raise
+
+
+def told(error: sqlite3.Error, path: Path) -> InputFileError:
+    """An error of SQLite in a line."""
+    text = str(error)
+    known = {
+        "file is not a database": "is no ledger; one is made by `meshwright state`",
+        "database is locked": f"another process has held the ledger for {WAIT_S:.0f} s",
+        "database or disk is full": "the disk is full; the ledger is as it was",
+        "attempt to write a readonly database": "may not be written, nor what SQLite keeps beside it",
+        "unable to open database file": "cannot be opened",
+    }
+    return InputFileError(known.get(text, f"the ledger cannot be used: {text}"), file=path)
+
+
+def file_system(folder: Path, mounts: str = "/proc/self/mounts") -> str | None:
+    """The type of the file system on which a folder lies; None where it cannot be told."""
+    try:
+        text = Path(mounts).read_text()
+    except OSError:
+        return None
+    here, found, longest = os.path.realpath(folder), None, -1
+    for line in text.splitlines():
+        parts = line.split()
+        if len(parts) < 3:
+            continue
+        point = parts[1].replace("\\040", " ")
+        if (here == point or here.startswith(point.rstrip("/") + "/")) and len(point) >= longest:
+            found, longest = parts[2], len(point)
+    return found
+
+
+def _begin(database: sqlite3.Connection, path: Path, *, is_read: bool) -> int:
+    """Check the file, make the tables of a new one and bring an older one forward; its version."""
+    database.execute("PRAGMA busy_timeout = 30000")
+    database.execute("BEGIN")  # what is checked is of one moment
+    version = _version(database, path)
+    database.execute("COMMIT")
+    if is_read:
+        database.execute("PRAGMA query_only = ON")
+        if version == 0:
+            raise InputFileError("holds nothing yet: its first change was not kept; change it, or remove it", file=path)
+        return version
+    if version == 0:
+        _write_ahead(database)
+    database.execute("PRAGMA synchronous = FULL")
+    if version == SCHEMA_VERSION:
+        return version
+    database.execute("BEGIN IMMEDIATE")
+    for step in range(_version(database, path) + 1, SCHEMA_VERSION + 1):
+        for statement in filter(str.strip, _STEPS[step].split(";")):
+            database.execute(statement)
+        if step == 2:
+            database.execute("INSERT INTO name VALUES (?)", (secrets.token_hex(_NAME_BYTES),))
+    database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    database.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+    database.execute("COMMIT")
+    return SCHEMA_VERSION
+
+
+def _write_ahead(database: sqlite3.Connection) -> None:
+    """Let readers go on while a writer writes; of several that ask at once SQLite refuses all but one without waiting."""
+    until_s = time.monotonic() + WAIT_S
+    while True:
+        try:
+            database.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > until_s:
+                raise
+            time.sleep(0.01)
+
+
+def _version(database: sqlite3.Connection, path: Path) -> int:
+    """The version of the file; 0 where nothing is in it yet. Other databases are refused."""
+    identity, version = _pragma(database, "application_id"), _pragma(database, "user_version")
+    num_tables = int(database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
+    if (identity, version, num_tables) == (0, 0, 0):
+        return 0
+    if identity != APPLICATION_ID:
+        raise InputFileError("is a database, but no ledger of meshwright", file=path)
+    if not 1 <= version <= SCHEMA_VERSION:
+        raise InputFileError(f"is a ledger of version {version}; versions up to {SCHEMA_VERSION} are known", file=path)
+    return version
+
+
+def _pragma(database: sqlite3.Connection, name: str) -> int:
+    return int(database.execute(f"PRAGMA {name}").fetchone()[0])

@@ -1,0 +1,72 @@
+"""Plans in a store: the large parts, which many plans have in common, are kept once under their digests."""
+
+from __future__ import annotations
+
+import json
+
+from .. import files
+from ..errors import StateError
+from ..plans import PlacementPlan
+from .decisions import JobDecision
+from .store import Store, Turn
+
+OF_JOB = {"graph", "transformer"}
+"""Parts of a plan's job."""
+
+REMEMBERED = 4096
+"""Cuts of jobs whose parts are known to be kept."""
+
+
+class PlanParts:
+    """Puts plans into decisions, and remembers which parts a store has."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[str, str], dict[str, str]] = {}
+        self._new: dict[tuple[str, str], dict[str, str]] = {}
+
+    def with_plan(self, decision: JobDecision, plan: PlacementPlan, turn: Turn) -> JobDecision:
+        """A decision with its plan, whose large parts the store keeps in the same turn.
+
+        Args:
+            decision: made from inputs, whose digest together with the plan's partition tells all parts.
+            plan: its plan.
+            turn: of the store; once it has ended well, `keep` is to be called.
+        """
+        assert decision.inputs is not None, "it was decided from something"
+        key = decision.inputs.digest, "" if plan.partition is None else plan.partition.model_dump_json()
+        documents, self._new = self._kept.get(key), {}
+        if documents is None:
+            whole = plan.model_dump(mode="json", exclude_none=True, include={"job": OF_JOB, "cluster": True})
+            documents = {}
+            for part, value in {**whole.get("job", {}), "cluster": whole.get("cluster")}.items():
+                body = json.dumps(value, sort_keys=True)
+                documents[part] = files.digest(body)
+                turn.keep_document(documents[part], body)
+            self._new = {key: documents}
+        data = plan.model_dump(mode="json", exclude_none=True, exclude={"job": OF_JOB, "cluster": True})
+        predicted = {figure.name: figure.value for figure in plan.predicted}
+        return decision.model_copy(update={"plan": data, "documents": documents, "predicted": predicted})
+
+    def keep(self) -> None:
+        """Remember what the last turn kept."""
+        if len(self._kept) >= REMEMBERED:
+            self._kept.clear()
+        self._kept |= self._new
+        self._new = {}
+
+
+def whole_plan(store: Store, decision: JobDecision) -> PlacementPlan | None:
+    """The plan of a decision with its job and cluster in it; None where it has none.
+
+    Raises:
+        StateError: a part is missing in the store.
+    """
+    if decision.plan is None:
+        return None
+    data = {**decision.plan, "job": dict(decision.plan["job"])}
+    for part, digest in decision.documents.items():
+        body = store.document(digest)
+        if body is None:
+            raise StateError("a part of the plan is not kept", field=part, value=digest)
+        (data if part == "cluster" else data["job"])[part] = json.loads(body)
+    return PlacementPlan.model_validate(data)
