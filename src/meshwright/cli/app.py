@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from .commands import estimate, evaluate, export, plan, summarise, train, verify_export
+from .commands import estimate, evaluate, export, plan, serve, summarise, train, verify_export
 from .commands.calibrate.app import calibrate
 from .commands.state.app import state
 from .commands.validate.app import validate
@@ -46,3 +46,5 @@ app.command("plan", short_help="Choose a plan for one job on an empty cluster, a
 app.command("estimate", short_help="Price one parallel layout of a job: time, utilisation, memory.")(estimate.estimate_layout)
 app.command("export", short_help="Write a plan in the form of a scheduler or launcher.")(export.export_plan)
 app.command("verify-export", short_help="Hold what a launched job printed against its plan.")(verify_export.verify_export)
+app.command("serve", short_help="Decide for the jobs of a live cluster, over HTTP.")(serve.serve_cluster)
+app.command("token", short_help="Make a token for serve.")(serve.make_token)

@@ -37,6 +37,10 @@ LISTINGS_TO_END = 2
 """Listings in a row that do not know a job which was handed over, after which it has ended: one may come between two records."""
 
 
+PHASES = ("state", "policy", "commit")
+"""Of a decision: the state is folded onto the cluster, the policy chooses, the decision is kept."""
+
+
 class Taken(NamedTuple):
     """What a listing changed.
 
@@ -60,6 +64,7 @@ class Controller:
         seed: of policies that draw.
         now: the time.
         elapsed_s: a clock that never goes back.
+        timed: called with each of `PHASES` of a decision and its seconds.
 
     Raises:
         InputFileError: the ledger cannot be used.
@@ -76,7 +81,9 @@ class Controller:
         seed: int = 0,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         elapsed_s: Callable[[], float] = time.monotonic,
+        timed: Callable[[str, float], None] = lambda phase, seconds: None,
     ) -> None:
+        self.timed = timed
         self.store: Store = Ledger(store) if isinstance(store, Path) else store
         self.planners = planners
         self.cluster: Cluster = planners.cluster
@@ -98,6 +105,11 @@ class Controller:
     def close(self) -> None:
         """Let go of the store."""
         self.store.close()
+
+    def forget(self) -> None:
+        """Forget what was kept a moment ago, as the disk failed."""
+        self._parts = PlanParts()
+        self._held = None
 
     def held(self, state: ClusterState) -> HeldDevices:
         """Who holds each device of the cluster.
@@ -306,12 +318,15 @@ class Controller:
         return whole_plan(self.store, decision)
 
     def _decided(self, request: JobRequest, key: str | None, name: str | None) -> KeptDecision:
+        begin_s = time.perf_counter()
         with self.store.turn() as turn:
             twin = None if key is None else self.store.decision_of_key(key)
             if twin is not None:  # both came at once
                 return twin
             inputs = self._inputs(request, turn.seq, turn.state)
+            with_state_s = time.perf_counter()
             found = self.planners.decide(inputs)
+            decided_s = time.perf_counter()
             made = JobDecision(
                 id=turn.next_id() if name is None else name,
                 request=request,
@@ -325,6 +340,9 @@ class Controller:
                 job = held_by_plan(found.plan, made.id, whole_hosts=self.whole_hosts)
                 turn.change(JobAdded(job=job))
             kept = turn.keep(made, key)
+        end_s = time.perf_counter()
+        for phase, seconds in zip(PHASES, (with_state_s - begin_s, decided_s - with_state_s, end_s - decided_s), strict=True):
+            self.timed(phase, seconds)
         if found.plan is not None:
             self._leases[made.id] = self._elapsed_s() + self.lease_s
             self._parts.keep()

@@ -75,6 +75,12 @@ class Planners:
         self._lock = threading.Lock()
         self._ready: OrderedDict[str, OpSplitPlanner | MenuPlanner] = OrderedDict()
 
+    @property
+    def recipe(self) -> dict[str, Any]:
+        """What the same is made of in another process."""
+        folders = {"scratch": self._scratch, "graphs_dir": self._graphs_dir, "cache": self._cache}
+        return {"cluster": self.cluster, "policy": self.policy, **folders}
+
     def is_ready(self, request: JobRequest) -> bool:
         """Whether a job can be decided on at once."""
         with self._lock:

@@ -28,6 +28,11 @@ SNAPSHOT_STAYS = 16 * SNAPSHOT_EVERY
 """Changes between two snapshots that are kept, from which a state of the past is folded."""
 
 
+_ALONE = ("BEGIN IMMEDIATE", "COMMIT", ("ROLLBACK",))
+_IN_A_GROUP = ("SAVEPOINT turn", "RELEASE turn", ("ROLLBACK TO turn", "RELEASE turn"))
+"""How a turn begins, ends and is undone."""
+
+
 class Ledger:
     """An open ledger; a context manager, and a `store.Store`. It serves one thread at a time.
 
@@ -43,6 +48,7 @@ class Ledger:
         self.path = path
         self._db, self._version = open_ledger(path, is_read=is_read)
         self._known: tuple[int, ClusterState] | None = None
+        self._is_group = False
 
     def __enter__(self) -> Self:
         return self
@@ -73,17 +79,36 @@ class Ledger:
             return self._folded(seq)[1]
 
     @contextmanager
-    def turn(self) -> Iterator[_LedgerTurn]:
-        """See `Store.turn`."""
+    def group(self) -> Iterator[None]:
+        """See `Store.group`."""
         with self._telling():
             self._db.execute("BEGIN IMMEDIATE")
+            self._is_group = True
+            try:
+                yield
+                self._db.execute("COMMIT")
+            except BaseException:
+                self._known = None
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+                raise
+            finally:
+                self._is_group = False
+
+    @contextmanager
+    def turn(self) -> Iterator[_LedgerTurn]:
+        """See `Store.turn`."""
+        begin, end, undo = _IN_A_GROUP if self._is_group else _ALONE
+        with self._telling():
+            self._db.execute(begin)
             try:
                 turn = _LedgerTurn(self, self._db, *self._folded())
                 yield turn
-                self._db.execute("COMMIT")
+                self._db.execute(end)
             except BaseException:
                 if self._db.in_transaction:
-                    self._db.execute("ROLLBACK")
+                    for statement in undo:
+                        self._db.execute(statement)
                 raise
             self._known = turn.seq, turn.state
 

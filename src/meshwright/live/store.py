@@ -74,6 +74,9 @@ class Store(Protocol):
     def turn(self) -> AbstractContextManager[Turn]:
         """Begin a writer's turn; others wait. What is raised inside undoes all of it."""
 
+    def group(self) -> AbstractContextManager[None]:
+        """Put the turns inside on the disk together, when it ends; each is still undone by itself."""
+
     def last(self) -> tuple[int, ClusterState]:
         """Number of the last change, and the state after it."""
 
@@ -118,14 +121,25 @@ class MemoryStore:
         self._observations: dict[str, dict[tuple[int, int], Observation]] = {}
 
     @contextmanager
+    def group(self) -> Iterator[None]:
+        """See `Store.group`."""
+        with self._undoing():
+            yield
+
+    @contextmanager
     def turn(self) -> Iterator[_MemoryTurn]:
         """See `Store.turn`."""
+        with self._undoing():
+            yield _MemoryTurn(self)
+
+    @contextmanager
+    def _undoing(self) -> Iterator[None]:
         with self._lock:
             kept = {name: copy.copy(value) for name, value in self.__dict__.items() if name != "_lock"}
             kept["_mentions"] = {name: list(value) for name, value in self._mentions.items()}
             kept["_observations"] = {name: dict(value) for name, value in self._observations.items()}
             try:
-                yield _MemoryTurn(self)
+                yield
             except BaseException:
                 self.__dict__.update(kept)
                 raise

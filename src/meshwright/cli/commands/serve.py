@@ -1,0 +1,181 @@
+"""``meshwright serve`` and ``meshwright token``."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .. import output
+
+if TYPE_CHECKING:
+    from uvicorn import Server
+
+    from ...live.service import Service
+
+EXTRA = "needs the extra [serve]: pip install 'meshwright[serve]'"
+
+
+def serve_cluster(
+    cluster: Annotated[str, typer.Option(metavar="CLUSTER", help="preset:NAME or a path to YAML.")],
+    state: Annotated[Path, typer.Option(metavar="FILE", help="The ledger (.db) that keeps everything; made where it is absent.")],
+    policy: Annotated[
+        str | None,
+        typer.Option(metavar="POLICY", help="Who chooses: menu:RULE, a run folder, shipped:NAME or a rule of thumb."),
+    ] = None,
+    source: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Who lists jobs and hosts: slurm, kubernetes, ray or file:PATH; may be repeated."),
+    ] = None,
+    host: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="On which it listens; others than loopback want tokens.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(metavar="N", min=0, max=65535, help="0: any free one, which is printed.")] = 8765,
+    socket: Annotated[Path | None, typer.Option(metavar="FILE", help="Listen on a socket file in place of an address.")] = None,
+    token_file: Annotated[
+        Path | None, typer.Option("--token-file", metavar="FILE", help="Tokens, as `meshwright token` writes them.")
+    ] = None,
+    name: Annotated[
+        list[str] | None, typer.Option(metavar="HOST", help="A name under which it is asked for, as that of a proxy.")
+    ] = None,
+    tls_cert: Annotated[Path | None, typer.Option("--tls-cert", metavar="FILE", help="Certificate, with --tls-key.")] = None,
+    tls_key: Annotated[Path | None, typer.Option("--tls-key", metavar="FILE", help="Its key.")] = None,
+    sharing: Annotated[
+        str, typer.Option(metavar="HOW", help="devices: jobs share hosts; hosts: each holds its hosts whole.")
+    ] = "devices",
+    lease_s: Annotated[
+        float, typer.Option("--lease-s", metavar="SECONDS", min=1, help="How long devices wait for a job to be handed over.")
+    ] = 600.0,
+    resync_s: Annotated[float, typer.Option("--resync-s", metavar="SECONDS", min=0.1, help="Between two listings.")] = 30.0,
+    max_age_s: Annotated[
+        float, typer.Option("--max-age-s", metavar="SECONDS", min=0.1, help="Age of a listing beyond which nothing is decided.")
+    ] = 120.0,
+    graphs: Annotated[
+        Path | None, typer.Option("--graphs", metavar="DIR", help="Folder in which bare names of jobs are looked up.")
+    ] = None,
+    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Of policies that draw.")] = 0,
+) -> None:
+    """Decide for the jobs of a live cluster, over HTTP, until it is told to stop."""
+    from ...errors import ConfigError, InputFileError
+    from ...live.keeping import LEDGER_ENDINGS
+
+    try:
+        import uvicorn
+
+        from ...live.web.access import access
+        from ...live.web.app import build_app
+    except ModuleNotFoundError as error:
+        raise InputFileError(EXTRA, field=str(error.name)) from None
+
+    if state.suffix not in LEDGER_ENDINGS:
+        raise InputFileError("a service keeps its state in a ledger, which ends in .db", field="--state", value=str(state))
+    if sharing not in ("devices", "hosts"):
+        raise ConfigError("must be devices or hosts", field="--sharing", value=sharing, choices=["devices", "hosts"])
+    if (tls_cert is None) != (tls_key is None):
+        raise ConfigError("go together", field="--tls-cert and --tls-key")
+    for option, file in (("--tls-cert", tls_cert), ("--tls-key", tls_key)):
+        if file is not None and not file.is_file():
+            raise InputFileError("no such file", field=option, value=str(file))
+    output.check_file("--state", state, is_update=True)
+    allowed = access(None if socket is not None else host, token_file, name or ())
+    with tempfile.TemporaryDirectory(prefix="meshwright-serve-") as scratch:
+        service = _service(
+            cluster, policy, state, source or (), Path(scratch), graphs, sharing == "hosts", lease_s, resync_s, max_age_s, seed
+        )
+        app = build_app(service, allowed)
+        config = uvicorn.Config(
+            app,
+            host=host,
+            port=port,
+            uds=None if socket is None else str(socket),
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            ssl_certfile=None if tls_cert is None else str(tls_cert),
+            ssl_keyfile=None if tls_key is None else str(tls_key),
+            timeout_graceful_shutdown=5,
+        )
+        server = _announcing(uvicorn.Server(config), service, state)
+        server.run()
+    if not server.started:
+        raise typer.Exit(2)
+
+
+def make_token(
+    file: Annotated[Path, typer.Option(metavar="FILE", help="File of tokens, to which it is added.")],
+    scope: Annotated[
+        str, typer.Option(metavar="SCOPE", help="read: look; decide: ask for devices too; admin: close hosts too.")
+    ] = "decide",
+    owner: Annotated[str, typer.Option(metavar="NAME", help="Whose it is, for people.")] = "",
+) -> None:
+    """Make a token for `meshwright serve`: it is printed once, and its SHA-256 goes into the file."""
+    from ... import files
+    from ...errors import ConfigError
+    from ...live.web.access import SCOPES, new_token, read_tokens
+
+    wanted = next((one for one in SCOPES if one == scope), None)
+    if wanted is None:
+        raise ConfigError("no such scope", field="--scope", value=scope, choices=SCOPES)
+    if any(not letter.isprintable() for letter in owner):
+        raise ConfigError("must be one line", field="--owner", value=owner)
+    output.check_file("--file", file, is_update=True)
+    before = ""
+    if file.exists():
+        read_tokens(file)
+        before = files.read_text(file)
+    token, line = new_token(wanted, owner)
+    files.write_text(file, before + ("" if not before or before.endswith("\n") else "\n") + line + "\n")
+    file.chmod(0o600)
+    typer.echo(token)
+
+
+def _service(
+    cluster: str,
+    policy: str | None,
+    state: Path,
+    sources: Sequence[str],
+    scratch: Path,
+    graphs: Path | None,
+    whole_hosts: bool,
+    lease_s: float,
+    resync_s: float,
+    max_age_s: float,
+    seed: int,
+) -> Service:
+    from ...clusters import load_cluster
+    from ...live.controller import Controller
+    from ...live.deciding import DEFAULT_POLICY, Planners
+    from ...live.service import Service
+    from ...live.sources.source import source
+
+    planners = Planners(load_cluster(cluster), policy or DEFAULT_POLICY, scratch=scratch, graphs_dir=graphs)
+    asked = [source(one) for one in sources]
+    controller = Controller(state, planners, whole_hosts=whole_hosts, lease_s=lease_s, seed=seed)
+    return Service(controller, state, asked, resync_s=resync_s, max_age_s=max_age_s)
+
+
+def _announcing(server: Server, service: Service, state: Path) -> Server:
+    """The server, which says where it listens once it does."""
+    begin = server.startup
+
+    async def startup(sockets: list[Any] | None = None) -> None:
+        await begin(sockets)
+        if not server.started:
+            return
+        config = server.config
+        where = f"the socket {config.uds}"
+        if config.uds is None:
+            port = next(one.sockets[0].getsockname()[1] for one in server.servers)
+            host = f"[{config.host}]" if ":" in config.host else config.host
+            where = f"{'https' if config.is_ssl else 'http'}://{host}:{port}"
+        cluster, listed = service.cluster, [one for one in service.statuses if one.num_listings]
+        told = f"{cluster.name}, {cluster.num_devices} devices; {service.controller.planners.policy}; {state}"
+        typer.echo(f"listening on {where}  ({told})")
+        for status in service.statuses:
+            typer.echo(f"{status.name}: listed" if status in listed else f"{status.name}: {status.problem}")
+
+    server.startup = startup  # type: ignore[method-assign]
+    return server

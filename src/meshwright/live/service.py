@@ -1,0 +1,284 @@
+"""`Service`: the controller on a thread of its own, its sources asked again and again, and what takes long beside it.
+
+One writer thread owns the controller; nothing else decides. Readers open the ledger by themselves. Sources list everything every
+``resync_s``, so that what was lost, repeated or came in another order changes nothing after the next listing. A job that is new
+is priced in a process of its own, then decided on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ..clusters.cluster import Cluster
+from ..errors import MeshwrightError
+from .controller import Controller
+from .deciding import Planners
+from .decisions import JobDecision, JobRequest, KeptDecision
+from .ledger import Ledger
+from .sources.source import Source
+from .state import ClusterState, occupancy
+from .store import Store
+from .writer import Writer
+
+RESYNC_S = 30.0
+MAX_AGE_S = 120.0
+EXPIRE_EVERY_S = 1.0
+NUM_READERS = 2
+
+Result = TypeVar("Result")
+
+
+@dataclass
+class SourceStatus:
+    """What is known of a source.
+
+    Attributes:
+        name: of it.
+        listed_at: when its last listing was taken; None before.
+        listed_s: the same by the monotonic clock.
+        num_listings, num_failures, num_drifts: so far.
+        problem: why the last one failed; None where it did not.
+        remarks: of the last one, for people.
+    """
+
+    name: str
+    listed_at: datetime | None = None
+    listed_s: float = -float("inf")
+    num_listings: int = 0
+    num_failures: int = 0
+    num_drifts: int = 0
+    problem: str | None = None
+    remarks: tuple[str, ...] = field(default=())
+
+    @property
+    def age_s(self) -> float:
+        """Seconds since its last listing; infinite before."""
+        return time.monotonic() - self.listed_s
+
+
+class Service:
+    """See the module.
+
+    Args:
+        controller: decides; from `start` to `stop` nobody else calls it.
+        path: of its ledger; None where its store is read as it is.
+        sources: who lists.
+        resync_s: seconds between two listings.
+        max_age_s: age of a listing beyond which nothing is decided.
+    """
+
+    def __init__(
+        self,
+        controller: Controller,
+        path: Path | None,
+        sources: Sequence[Source] = (),
+        *,
+        resync_s: float = RESYNC_S,
+        max_age_s: float = MAX_AGE_S,
+    ) -> None:
+        self.controller = controller
+        self.cluster: Cluster = controller.cluster
+        self.max_age_s = max_age_s
+        self.statuses = tuple(SourceStatus(one.name) for one in sources)
+        self.counts: Counter[str] = Counter()
+        self._path = path
+        self._sources = tuple(sources)
+        self._resync_s = resync_s
+        self._writer = Writer(controller.store, controller.forget)
+        self._readers = ThreadPoolExecutor(NUM_READERS, "reader")
+        self._preparing = ThreadPoolExecutor(1, "preparing")
+        self._own = threading.local()
+        self._opened: list[Ledger] = []
+        self._pool: ProcessPoolExecutor | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._asked = [asyncio.Event() for _ in self._sources]
+        self.changed = asyncio.Condition()
+
+    async def start(self) -> None:
+        """Ask every source once, go on with what was being prepared, and begin to ask again and again."""
+        await asyncio.gather(*(self._resync(number) for number in range(len(self._sources))))
+        for name in await self.write(self.controller.preparing):
+            self._begin(self._prepare(name))
+        for number in range(len(self._sources)):
+            self._begin(self._keep_listing(number))
+        self._begin(self._keep_expiring())
+
+    async def stop(self) -> None:
+        """End what was begun; what is kept is on the disk."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._pool is not None:
+            for process in (self._pool._processes or {}).values():
+                process.terminate()
+            self._pool.shutdown(wait=False, cancel_futures=True)
+        for executor in (self._preparing, self._readers):
+            await asyncio.to_thread(executor.shutdown, wait=True, cancel_futures=True)
+        await asyncio.to_thread(self._writer.stop)
+        for ledger in self._opened:
+            ledger.close()
+        self.controller.close()
+
+    async def write(self, function: Callable[..., Result], *arguments: Any) -> Result:
+        """Call something of the controller on its thread."""
+        return await self._writer.call(function, *arguments)
+
+    async def read(self, function: Callable[[Store], Result]) -> Result:
+        """Read the store beside the writer."""
+        return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, function)
+
+    async def decide(self, request: JobRequest, key: str | None = None) -> KeptDecision:
+        """A decision; one that is being prepared where the job is new.
+
+        Raises:
+            ConflictError: the key is that of another request.
+        """
+        kept = await self.write(self.controller.decide_or_prepare, request, key)
+        if kept.decision.outcome == "preparing":
+            self._begin(self._prepare(kept.decision.id), name=kept.decision.id)
+        await self.tell()
+        return kept
+
+    async def try_plan(self, request: JobRequest) -> JobDecision:
+        """What would be decided for a job now, with its whole plan; nothing is held or kept.
+
+        Raises:
+            MeshwrightError: the job is missing or wrong.
+        """
+        await self._make_ready(request)
+        inputs, found = await self.write(self.controller.try_plan, request)
+        plan = None if found.plan is None else found.plan.model_dump(mode="json", exclude_none=True)
+        predicted = {} if found.plan is None else {figure.name: figure.value for figure in found.plan.predicted}
+        return JobDecision(
+            id="none",
+            request=request,
+            outcome="refused" if plan is None else "placed",
+            inputs=inputs,
+            why=found.why,
+            candidates=found.candidates,
+            plan=plan,
+            predicted=predicted,
+        )
+
+    async def tell(self) -> None:
+        """Wake those that wait for a change."""
+        async with self.changed:
+            self.changed.notify_all()
+
+    def is_stale(self) -> bool:
+        """Whether a source has listed nothing for too long."""
+        return any(status.age_s > self.max_age_s for status in self.statuses)
+
+    def devices_by_state(self, state: ClusterState) -> dict[str, int]:
+        """How many devices are free, held by a plan, held by a job that runs, and closed."""
+        taken = occupancy(state, self.cluster)
+        is_plan = np.array([*(job.source == "plan" for job in state.jobs), False])
+        is_held = taken.holder >= 0
+        reserved = int((is_held & is_plan[taken.holder]).sum())
+        closed = int((~is_held & ~taken.is_up).sum())
+        return {"free": int(taken.is_free.sum()), "reserved": reserved, "held": int(is_held.sum()) - reserved, "closed": closed}
+
+    def ask_now(self) -> None:
+        """Ask all sources soon, as something has happened."""
+        for event in self._asked:
+            event.set()
+
+    def _begin(self, work: Any, name: str | None = None) -> None:
+        if name is not None and any(task.get_name() == name for task in self._tasks):
+            work.close()
+            return
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _read(self, function: Callable[[Store], Result]) -> Result:
+        if self._path is None:
+            return function(self.controller.store)
+        ledger: Ledger | None = getattr(self._own, "ledger", None)
+        if ledger is None:
+            ledger = self._own.ledger = Ledger(self._path, is_read=True)
+            self._opened.append(ledger)
+        return function(ledger)
+
+    async def _prepare(self, name: str) -> None:
+        """Price a job in a process of its own, make it ready here, and decide."""
+        request = (await self.write(self.controller.kept, name)).decision.request
+        with suppress(MeshwrightError):  # told by `finish`
+            await self._make_ready(request)
+        await self.write(self.controller.finish, name)
+        await self.tell()
+
+    async def _make_ready(self, request: JobRequest) -> None:
+        """Price a job in a process of its own, unless it is ready; then read what was found.
+
+        Raises:
+            MeshwrightError: the job is missing or wrong.
+        """
+        loop, planners = asyncio.get_running_loop(), self.controller.planners
+        if planners.is_ready(request):
+            return
+        if self._pool is None:
+            self._pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
+        try:
+            await loop.run_in_executor(self._pool, price, planners.recipe, request)
+        except BrokenExecutor:  # it was ended, for its memory say; then this process prices the job
+            self._pool = None
+        await loop.run_in_executor(self._preparing, planners.make_ready, request)
+
+    async def _resync(self, number: int) -> None:
+        """Ask a source once; what it lists is the truth."""
+        source, status = self._sources[number], self.statuses[number]
+        handed = await self.write(self.controller.asked)
+        _, known = await self.write(self.controller.store.last)
+        try:
+            listing = await asyncio.to_thread(source.listing, known)
+            taken = await self.write(self.controller.take, listing, handed)
+        except MeshwrightError as error:
+            status.num_failures += 1
+            status.problem = str(error)
+            return
+        status.listed_at, status.listed_s = datetime.now(UTC), time.monotonic()
+        status.num_listings += 1
+        status.num_drifts += len(taken.drift)
+        status.problem, status.remarks = None, listing.remarks
+        await self.tell()
+
+    async def _keep_listing(self, number: int) -> None:
+        while True:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._asked[number].wait(), self._resync_s)
+            self._asked[number].clear()
+            await self._resync(number)
+
+    async def _keep_expiring(self) -> None:
+        while True:
+            await asyncio.sleep(EXPIRE_EVERY_S)
+            try:
+                expired = await self.write(self.controller.expire)
+            except MeshwrightError:  # the disk is full, say; what is late is late the next time too
+                continue
+            self.counts["expired"] += len(expired)
+            if expired:
+                await self.tell()
+
+
+def price(recipe: dict[str, Any], request: JobRequest) -> None:
+    """Price a job, so that what was found lies on disk for the next to ask; runs in a process of its own.
+
+    Raises:
+        MeshwrightError: the job is missing or wrong.
+    """
+    Planners(**recipe).make_ready(request)

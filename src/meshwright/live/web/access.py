@@ -1,0 +1,142 @@
+"""Who may do what: tokens with a scope, sessions of the page, and which hosts and origins a request may name."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+from urllib.parse import urlsplit
+
+from ... import files
+from ...errors import ConfigError, InputFileError
+
+Scope = Literal["read", "decide", "admin"]
+SCOPES: tuple[Scope, ...] = ("read", "decide", "admin")
+"""Each may do what those before it may: look; decide, confirm, release, observe; drain hosts and ask for replays."""
+
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+COOKIE = "meshwright_session"
+MOST_SESSIONS = 1000
+_LINE = re.compile(r"(read|decide|admin) ([0-9a-f]{64})(?: (\S.*))?")
+
+
+@dataclass(frozen=True)
+class Token:
+    """A token as a file holds it: what it may, its SHA-256, and whose it is."""
+
+    scope: Scope
+    digest: str
+    owner: str = ""
+
+
+@dataclass
+class Access:
+    """Decides on requests.
+
+    Attributes:
+        tokens: those that are known; None: nobody needs one, as only this machine can reach the service.
+        hosts: names under which the service may be asked for, without ports; None: under any, as on a socket file.
+        sessions: what each session of the page may.
+    """
+
+    tokens: Sequence[Token] | None
+    hosts: frozenset[str] | None
+    sessions: dict[str, Scope] = field(default_factory=dict)
+
+    def scope_of(self, authorization: str | None, cookie: str | None) -> Scope | None:
+        """What a request may; None where it shows nothing that is known."""
+        if self.tokens is None:
+            return "admin"
+        if authorization is not None:
+            scheme, _, token = authorization.partition(" ")
+            return self.scope_of_token(token.strip()) if scheme.lower() == "bearer" else None
+        return self.sessions.get(cookie) if cookie is not None else None
+
+    def scope_of_token(self, token: str) -> Scope | None:
+        """What a token may; every known one is compared, each in constant time."""
+        digest = hashlib.sha256(token.encode()).hexdigest()
+        found: Scope | None = None
+        for known in self.tokens or ():
+            if hmac.compare_digest(known.digest, digest):
+                found = known.scope
+        return found
+
+    def begin_session(self, scope: Scope) -> str:
+        """The secret of a new session of the page; the oldest ends where there are too many."""
+        if len(self.sessions) >= MOST_SESSIONS:
+            del self.sessions[next(iter(self.sessions))]
+        secret = secrets.token_urlsafe(32)
+        self.sessions[secret] = scope
+        return secret
+
+    def is_known_host(self, host: str | None) -> bool:
+        """Whether a ``Host`` header names this service."""
+        return self.hosts is None or (host is not None and _name(host) in self.hosts)
+
+    def is_own_origin(self, origin: str | None) -> bool:
+        """Whether an ``Origin`` header, where there is one, names this service."""
+        return origin is None or (urlsplit(origin).hostname is not None and self.is_known_host(urlsplit(origin).netloc))
+
+
+def allows(scope: Scope, wanted: Scope) -> bool:
+    """Whether a scope includes another."""
+    return SCOPES.index(scope) >= SCOPES.index(wanted)
+
+
+def access(bound: str | None, token_file: Path | None, names: Iterable[str] = ()) -> Access:
+    """The access to a service.
+
+    Args:
+        bound: address on which it listens; None for a socket file.
+        token_file: of its tokens; None: it wants none.
+        names: further names under which it is asked for, as that of a proxy.
+
+    Raises:
+        ConfigError: others can reach it and there are no tokens, or a line of the file is no token.
+        InputFileError: the file cannot be read, or others may read it.
+    """
+    if token_file is None and bound is not None and bound not in LOOPBACK:
+        problem = "others can reach this address: give the service tokens with --token-file (`meshwright token` makes them)"
+        raise ConfigError(problem, field="--host", value=bound)
+    tokens = None if token_file is None else read_tokens(token_file)
+    return Access(tokens, None if bound is None else frozenset(map(str.lower, (*LOOPBACK, bound, *names))))
+
+
+def read_tokens(path: Path) -> tuple[Token, ...]:
+    """The tokens of a file, one a line: scope, SHA-256, owner.
+
+    Raises:
+        ConfigError: a line is no token, or there is none.
+        InputFileError: the file cannot be read, or others may write it.
+    """
+    if path.is_file() and path.stat().st_mode & 0o022:
+        raise InputFileError("others may write this file of tokens; take the right away (chmod go-w)", file=path)
+    found = []
+    for number, line in enumerate(files.read_text(path).splitlines(), 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        match = _LINE.fullmatch(line.strip())
+        if match is None:
+            problem = "no token; a line is scope, SHA-256 and owner, as `meshwright token` writes it"
+            raise ConfigError(problem, file=path, line=number)
+        scope = next(one for one in SCOPES if one == match[1])
+        found.append(Token(scope, match[2], match[3] or ""))
+    if not found:
+        raise ConfigError("holds no token", file=path)
+    return tuple(found)
+
+
+def new_token(scope: Scope, owner: str = "") -> tuple[str, str]:
+    """A new token, and the line of it for the file."""
+    token = secrets.token_urlsafe(32)
+    return token, " ".join([scope, hashlib.sha256(token.encode()).hexdigest(), *([owner] if owner else [])])
+
+
+def _name(host: str) -> str:
+    """A host without its port."""
+    return host.rpartition("]")[0].lstrip("[").lower() if host.startswith("[") else host.partition(":")[0].lower()

@@ -1,0 +1,87 @@
+"""The application: all routes of a service, one error form, a limit on what is sent."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ... import __version__
+from ..service import Service
+from .access import Access
+from .cluster_routes import cluster_routes
+from .context import Context
+from .decision_routes import decision_routes
+from .health_routes import health_routes
+from .metrics import Metrics
+from .problems import Problem, add_problems, answer
+
+MOST_BYTES = 8 * 2**20
+"""Of the body of a request."""
+
+
+def build_app(service: Service, access: Access) -> FastAPI:
+    """The application of a service, which starts with it and stops with it.
+
+    Args:
+        service: not started yet.
+        access: who may do what.
+    """
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        await service.start()
+        try:
+            yield
+        finally:
+            await service.stop()
+
+    app = FastAPI(
+        title="meshwright",
+        version=__version__,
+        summary="Decides for jobs of a live cluster on which devices they run.",
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    context = Context(service, access, Metrics(service))
+    for routes in (decision_routes, cluster_routes, health_routes):
+        app.include_router(routes(context))
+    add_problems(app)
+    app.add_middleware(_Limited)
+    return app
+
+
+class _Limited:
+    """Refuses bodies that are too long, before they are read as a whole."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        told = dict(scope["headers"]).get(b"content-length", b"0")
+        count = int(told) if told.isdigit() else 0
+        if count > MOST_BYTES:
+            await self._refuse(scope, receive, send)
+            return
+        taken = 0
+
+        async def limited() -> Message:
+            nonlocal taken
+            message = await receive()
+            taken += len(message.get("body", b""))
+            if taken > MOST_BYTES:
+                return {"type": "http.disconnect"}
+            return message
+
+        await self._app(scope, limited, send)
+
+    async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
+        told = f"the body is longer than {MOST_BYTES >> 20} MiB"
+        await answer(Problem(title="too long", status=413, detail=told))(scope, receive, send)

@@ -1,0 +1,184 @@
+"""``/v1/cluster``, ``/v1/events`` and ``/v1/hosts``: who holds what, what happened, and hosts that take no jobs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Path, Query, Response
+from fastapi.responses import StreamingResponse
+
+from ..changes import Change, drained, resumed
+from ..service import Service, SourceStatus
+from ..state import ClusterState, occupancy
+from ..store import KeptChange, Store
+from .context import JSON, Context, IfNoneMatch, body, needs, problems, tagged
+from .problems import not_found
+from .views import ClusterView, EventList, EventView, HostView, JobView, Place, Reason, SourceView
+
+KEEP_ALIVE_S = 15.0
+EVENTS_AT_A_TIME = 500
+
+Match = Annotated[str | None, IfNoneMatch]
+HostName = Annotated[str, Path(max_length=253, pattern=r"^[A-Za-z0-9.-]+$")]
+
+
+def cluster_routes(context: Context) -> APIRouter:
+    """The routes."""
+    service = context.service
+    routes = APIRouter(tags=["cluster"])
+
+    @routes.get("/v1/cluster", response_model=ClusterView, responses=problems(503), dependencies=[needs(context, "read")])
+    async def cluster(match: Match = None) -> Response:
+        """Who holds which devices, which hosts take no jobs, and how old that is."""
+        seq, state = await service.read(lambda store: store.last())
+        listings = ".".join(str(one.num_listings) for one in service.statuses)
+        return tagged(f"{seq}-{listings}-{int(service.is_stale())}", match, body(cluster_view(service, seq, state)))
+
+    @routes.get(
+        "/v1/events",
+        response_model=EventList,
+        responses=problems(422, 503) | {200: {"content": {"text/event-stream": {}}}},
+        dependencies=[needs(context, "read")],
+    )
+    async def events(
+        after: Annotated[int, Query(ge=0, le=2**53)] = 0,
+        limit: Annotated[int, Query(ge=1, le=1000)] = EVENTS_AT_A_TIME,
+        accept: Annotated[str | None, Header()] = None,
+        match: Match = None,
+    ) -> Response:
+        """What changed, the first one first; as server-sent events where the client accepts them."""
+        if accept is not None and "text/event-stream" in accept:
+            return StreamingResponse(_stream(service, after), media_type="text/event-stream")
+        last, found = await service.read(lambda store: (store.last()[0], store.changes_after(after, limit)))
+        listed = EventList(events=[_view(one) for one in found], last=last)
+        return tagged(f"{last}-{after}-{limit}", match, body(listed))
+
+    @routes.post(
+        "/v1/hosts/{host}/drain",
+        response_model=HostView,
+        responses=problems(404, 413, 422, 503),
+        dependencies=[needs(context, "admin")],
+    )
+    async def drain(host: HostName, reason: Reason | None = None) -> Response:
+        """The host takes no new jobs; those on it run on. The next listing of a scheduler says what it says."""
+        return await changed(host, drained(_known(service, host), None if reason is None else reason.reason))
+
+    @routes.post(
+        "/v1/hosts/{host}/resume",
+        response_model=HostView,
+        responses=problems(404, 413, 422, 503),
+        dependencies=[needs(context, "admin")],
+    )
+    async def resume(host: HostName) -> Response:
+        """The host takes jobs again."""
+        return await changed(host, resumed(_known(service, host)))
+
+    async def changed(host: str, change: Change) -> Response:
+        def apply() -> tuple[int, ClusterState]:
+            with service.controller.store.turn() as turn:
+                state = turn.state
+                if getattr(getattr(change, "state", None), "condition", None) != "up" or host in state.hosts:
+                    state = turn.change(change)
+                return turn.seq, state
+
+        seq, state = await service.write(apply)
+        await service.tell()
+        view = cluster_view(service, seq, state)
+        return Response(body(next(one for one in view.hosts if one.name == host)), media_type=JSON)
+
+    return routes
+
+
+def cluster_view(service: Service, seq: int, state: ClusterState) -> ClusterView:
+    """The state of a service's cluster as a document.
+
+    Raises:
+        StateError: the state is not of the cluster.
+    """
+    cluster = service.cluster
+    taken = occupancy(state, cluster)
+    held: list[list[str | None]] = [[] for _ in cluster.host_names]
+    is_up = dict.fromkeys(cluster.host_names, True)
+    for device, host in enumerate(cluster.device_host.tolist()):
+        holder = int(taken.holder[device])
+        held[host].append(state.jobs[holder].id if holder >= 0 else None)
+        is_up[cluster.host_names[host]] = bool(taken.is_up[device])
+    hosts = []
+    for name, holders in zip(cluster.host_names, held, strict=True):
+        known = state.hosts.get(name)
+        told = known.condition if known is not None else ("up" if is_up[name] else "down")
+        reason = known.reason if known is not None else (None if is_up[name] else "not listed")
+        hosts.append(HostView(name=name, condition=told, reason=reason, held_by=holders))
+    jobs = [
+        JobView(
+            id=job.id,
+            name=job.name,
+            source=job.source,
+            decision=job.of_decision,
+            confirmed_as=job.confirmed_as,
+            places=[Place(host=host, devices=list(local)) for host, local in job.devices.items()],
+            whole_hosts=job.whole_hosts,
+            ends_at=job.ends_at,
+        )
+        for job in state.jobs
+    ]
+    return ClusterView(
+        name=cluster.name,
+        seq=seq,
+        policy=service.controller.planners.policy,
+        devices=service.devices_by_state(state),
+        is_stale=service.is_stale(),
+        sources=[source_view(one) for one in service.statuses],
+        hosts=hosts,
+        jobs=jobs,
+        remarks=list(taken.remarks),
+    )
+
+
+def source_view(status: SourceStatus) -> SourceView:
+    """A source as a document."""
+    age_s = round(status.age_s, 1) if math.isfinite(status.age_s) else None
+    return SourceView(
+        name=status.name,
+        listed_at=status.listed_at,
+        age_s=age_s,
+        num_listings=status.num_listings,
+        num_failures=status.num_failures,
+        num_drifts=status.num_drifts,
+        problem=status.problem,
+        remarks=list(status.remarks),
+    )
+
+
+def _known(service: Service, host: str) -> str:
+    if host not in service.cluster.host_names:
+        raise not_found("host in the cluster")
+    return host
+
+
+def _view(kept: KeptChange) -> EventView:
+    return EventView(seq=kept.seq, at=kept.at, change=kept.change.model_dump(mode="json", exclude_none=True))
+
+
+async def _stream(service: Service, after: int) -> AsyncIterator[str]:
+    """Changes as they come; a comment now and then, so that nothing between takes the connection for dead."""
+    while True:
+
+        def read(store: Store, after: int = after) -> list[KeptChange]:
+            return store.changes_after(after, EVENTS_AT_A_TIME)
+
+        found = await service.read(read)
+        for one in found:
+            after = one.seq
+            yield f"id: {one.seq}\ndata: {json.dumps(_view(one).model_dump(mode='json'))}\n\n"
+        if found:
+            continue
+        try:
+            async with asyncio.timeout(KEEP_ALIVE_S), service.changed:
+                await service.changed.wait()
+        except TimeoutError:
+            yield ": still here\n\n"

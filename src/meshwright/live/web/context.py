@@ -1,0 +1,98 @@
+"""What every route has: the service, who may do what, the counters; and what routes have in common."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import Depends, Header, Request, Response
+from pydantic import BaseModel
+
+from ..service import Service
+from .access import COOKIE, Access, Scope, allows
+from .metrics import Metrics
+from .problems import RETRY_AFTER_S, Problem, ProblemError
+
+JSON = "application/json"
+
+PROBLEMS: dict[int, str] = {
+    401: "no token, or none that is known",
+    403: "the token may not do this, or the request comes from another site",
+    404: "there is none of this name",
+    409: "contradicts what was decided",
+    413: "the body is too long",
+    422: "cannot be done as asked; the field is named",
+    503: "the store cannot be used, or what is known of the cluster is too old",
+}
+
+
+@dataclass(frozen=True)
+class Context:
+    """See the module."""
+
+    service: Service
+    access: Access
+    metrics: Metrics
+
+
+def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """The problems with which a route may answer, for its documentation."""
+    content = {"application/problem+json": {"schema": Problem.model_json_schema()}}
+    found = sorted({400, 401, 403, 421, *statuses})
+    told = {**PROBLEMS, 400: "cannot be read", 421: "the request names another host"}
+    return {status: {"description": told[status], "content": content} for status in found}
+
+
+def needs(context: Context, wanted: Scope) -> Any:
+    """A dependency that lets only those in who may do something."""
+
+    async def check(request: Request) -> Scope:
+        access = context.access
+        if not access.is_known_host(request.headers.get("host")):
+            raise ProblemError(421, "another host", "the request names another host; say --name for a name of this one")
+        if not access.is_own_origin(request.headers.get("origin")):
+            raise ProblemError(403, "another site", "the request comes from a page of another site")
+        scope = access.scope_of(request.headers.get("authorization"), request.cookies.get(COOKIE))
+        if scope is None:
+            told = "a bearer token that the service knows is wanted"
+            raise ProblemError(401, "not known", told, {"WWW-Authenticate": "Bearer"})
+        if not allows(scope, wanted):
+            raise ProblemError(403, "not allowed", f"a token of scope {wanted} is wanted, this one has {scope}")
+        return scope
+
+    return Depends(check)
+
+
+def check_fresh(service: Service) -> None:
+    """Refuse to decide on what is too old.
+
+    Raises:
+        ProblemError: a source has listed nothing for too long.
+    """
+    if service.is_stale():
+        late = next(one for one in service.statuses if one.age_s > service.max_age_s)
+        since = f"{late.age_s:.0f} s" if late.num_listings else "its start"
+        told = f"{late.name} has listed nothing since {since}" + (f": {late.problem}" if late.problem else "")
+        raise ProblemError(503, "the state is too old", told, {"Retry-After": str(RETRY_AFTER_S)})
+
+
+def tagged(tag: str, if_none_match: str | None, content: bytes, media_type: str = JSON) -> Response:
+    """An answer with an ``ETag``; without its content where the client has it already."""
+    etag = f'W/"{tag}"'
+    if if_none_match is not None and etag in (part.strip() for part in if_none_match.split(",")):
+        return Response(status_code=304, headers={"ETag": etag})
+    return Response(content, media_type=media_type, headers={"ETag": etag})
+
+
+def digest_of(*parts: object) -> str:
+    """A short tag of some values."""
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+
+
+def body(model: BaseModel) -> bytes:
+    """A model as JSON."""
+    return model.model_dump_json(exclude_none=True).encode()
+
+
+IfNoneMatch = Header(alias="If-None-Match", max_length=1000)

@@ -1,0 +1,171 @@
+"""``/v1/decisions``: ask for a decision, confirm, release, observe, and look."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Path, Query, Response
+
+from ..decisions import JobRequest, KeptDecision, Observation
+from ..plan_parts import whole_plan
+from ..store import Store
+from .context import JSON, Context, IfNoneMatch, body, check_fresh, digest_of, needs, problems, tagged
+from .problems import ProblemError, not_found
+from .views import (
+    Confirmation,
+    Counted,
+    DecisionAnswer,
+    DecisionList,
+    DecisionView,
+    Reason,
+    StatusAnswer,
+    answer_of,
+    row_of,
+    status_of,
+    view_of,
+)
+
+MOST_OBSERVATIONS = 1000
+
+NEW = {"model": DecisionAnswer, "description": "its job is new and is priced first; ask again at Location"}
+
+Id = Annotated[str, Path(max_length=100, pattern=r"^[0-9a-z-]+$")]
+Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200, pattern=r"^[\x21-\x7e]+$")]
+Match = Annotated[str | None, IfNoneMatch]
+
+
+def decision_routes(context: Context) -> APIRouter:
+    """The routes."""
+    service, metrics = context.service, context.metrics
+    routes = APIRouter(tags=["decisions"])
+
+    async def kept(name: str) -> KeptDecision:
+        found = await service.read(lambda store: store.decision(name))
+        if found is None:
+            raise not_found("decision")
+        return found
+
+    async def status(name: str) -> Response:
+        found = await kept(name)
+        now, detail = await service.read(lambda store: status_of(store, found.decision))
+        return Response(body(StatusAnswer(id=name, status=now, detail=detail)), media_type=JSON)
+
+    @routes.post(
+        "/v1/decisions",
+        status_code=201,
+        response_model=DecisionAnswer,
+        responses=problems(409, 413, 422, 503) | {202: NEW},
+        dependencies=[needs(context, "decide")],
+    )
+    async def decide(request: JobRequest, key: Key = None) -> Response:
+        """Decide for a job and hold its devices; the same key gets the same answer again."""
+        check_fresh(service)
+        found = await service.decide(request, key)
+        metrics.decided(found.decision)
+        is_new = found.decision.outcome == "preparing"
+        headers = {"Location": f"/v1/decisions/{found.decision.id}"} | ({"Retry-After": "1"} if is_new else {})
+        return Response(body(answer_of(found.decision)), 202 if is_new else 201, headers, JSON)
+
+    @routes.post(
+        "/v1/plans",
+        response_model=DecisionAnswer,
+        responses=problems(413, 422, 503),
+        dependencies=[needs(context, "read")],
+    )
+    async def plan(request: JobRequest) -> Response:
+        """What would be decided for a job now; nothing is held or kept. A job that is new takes as long as it takes."""
+        check_fresh(service)
+        return Response(body(answer_of(await service.try_plan(request))), media_type=JSON)
+
+    @routes.get("/v1/decisions", response_model=DecisionList, responses=problems(422, 503), dependencies=[needs(context, "read")])
+    async def decisions(
+        before: Annotated[int | None, Query(ge=1, le=2**53)] = None,
+        limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+        match: Match = None,
+    ) -> Response:
+        """Decisions, the last one first."""
+
+        def read(store: Store) -> tuple[str, DecisionList]:
+            found = store.decisions(before, limit)
+            rows = [row_of(store, one) for one in found]
+            more = found[-1].number if len(found) == limit and found[-1].number > 1 else None
+            tag = digest_of(store.last()[0], before, limit, [(one.number, one.decision.outcome) for one in found])
+            return tag, DecisionList(decisions=rows, before=more)
+
+        tag, listed = await service.read(read)
+        return tagged(tag, match, body(listed))
+
+    @routes.get(
+        "/v1/decisions/{decision}",
+        response_model=DecisionView,
+        responses=problems(404, 422, 503),
+        dependencies=[needs(context, "read")],
+    )
+    async def decision(decision: Id, match: Match = None) -> Response:
+        """A decision, and what became of it."""
+        found = await kept(decision)
+        view = await service.read(lambda store: view_of(store, found))
+        count = view.observed.count if view.observed else 0
+        tag = digest_of(decision, view.status, view.history[-1].seq if view.history else 0, count)
+        return tagged(tag, match, body(view))
+
+    @routes.get(
+        "/v1/decisions/{decision}/plan",
+        response_model=dict[str, Any],
+        responses=problems(404, 422, 503),
+        dependencies=[needs(context, "read")],
+    )
+    async def whole(decision: Id, match: Match = None) -> Response:
+        """The whole plan, as `meshwright export` takes it."""
+        found = await kept(decision)
+        made = await service.read(lambda store: whole_plan(store, found.decision))
+        if made is None:
+            raise not_found("plan: the decision has none")
+        text = made.model_dump_json(exclude_none=True).encode()
+        return tagged(digest_of(decision, "plan"), match, text)
+
+    @routes.post(
+        "/v1/decisions/{decision}/confirm",
+        response_model=StatusAnswer,
+        responses=problems(404, 409, 413, 422, 503),
+        dependencies=[needs(context, "decide")],
+    )
+    async def confirm(decision: Id, confirmation: Confirmation) -> Response:
+        """The job was handed to the scheduler; once more is no change."""
+        await kept(decision)
+        await service.write(service.controller.confirm, decision, confirmation.job_id)
+        await service.tell()
+        return await status(decision)
+
+    @routes.post(
+        "/v1/decisions/{decision}/release",
+        response_model=StatusAnswer,
+        responses=problems(404, 409, 413, 422, 503),
+        dependencies=[needs(context, "decide")],
+    )
+    async def release(decision: Id, reason: Reason | None = None) -> Response:
+        """Give the devices back; once more is no change."""
+        await kept(decision)
+        await service.write(service.controller.release, decision, None if reason is None else reason.reason)
+        await service.tell()
+        return await status(decision)
+
+    @routes.post(
+        "/v1/decisions/{decision}/observations",
+        response_model=Counted,
+        responses=problems(404, 413, 422, 503),
+        dependencies=[needs(context, "decide")],
+    )
+    async def observe(decision: Id, observed: list[Observation]) -> Response:
+        """Keep how long steps of the job took; each step of each rank counts once."""
+        if len(observed) > MOST_OBSERVATIONS:
+            raise ProblemError(422, "too many", f"{MOST_OBSERVATIONS} observations at most are taken at a time")
+        found = await kept(decision)
+        new = await service.write(service.controller.observe, decision, observed)
+        predicted_s = found.decision.predicted.get("step_s")
+        if predicted_s:
+            for one in observed:
+                metrics.observed(one.step_s / predicted_s)
+        return Response(body(Counted(new=new)), media_type=JSON)
+
+    return routes

@@ -1,0 +1,41 @@
+"""``/healthz``, ``/readyz`` and ``/metrics``, for those who watch the service."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Response
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from ...errors import MeshwrightError
+from .context import JSON, Context, body, needs, problems
+from .views import Health
+
+
+def health_routes(context: Context) -> APIRouter:
+    """The routes; the first two are open to everybody and tell nothing of the cluster."""
+    service = context.service
+    routes = APIRouter(tags=["health"])
+
+    @routes.get("/healthz", response_model=Health)
+    async def alive() -> Health:
+        """The process answers."""
+        return Health(status="ok")
+
+    @routes.get("/readyz", response_model=Health, responses={503: {"model": Health}})
+    async def ready() -> Response:
+        """The state is folded, and what is known of the cluster is fresh."""
+        try:
+            await service.read(lambda store: store.last())
+        except MeshwrightError:
+            return Response(body(Health(status="starting", detail="the store cannot be read")), 503, media_type=JSON)
+        late = [one.name for one in service.statuses if one.age_s > service.max_age_s]
+        if late:
+            return Response(body(Health(status="stale", detail=f"too old: {', '.join(late)}")), 503, media_type=JSON)
+        return Response(body(Health(status="ok")), media_type=JSON)
+
+    @routes.get("/metrics", responses=problems(503), dependencies=[needs(context, "read")], response_class=Response)
+    async def metrics() -> Response:
+        """Counters, for Prometheus."""
+        text = await service.read(context.metrics.text)
+        return Response(text, media_type=CONTENT_TYPE_LATEST)
+
+    return routes

@@ -1,0 +1,93 @@
+"""What the service counts, for Prometheus. No label has unbounded values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from ..decisions import JobDecision
+from ..service import Service
+from ..store import Store
+
+BUCKETS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
+RATIOS = (0.5, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2, 1.5, 2.0)
+
+
+class Metrics:
+    """The counters of one service.
+
+    Args:
+        service: that is counted.
+    """
+
+    def __init__(self, service: Service) -> None:
+        self._registry = CollectorRegistry()
+        self._decisions = Counter(
+            "meshwright_decisions", "Decisions that were asked for.", ["outcome", "policy"], registry=self._registry
+        )
+        self._seconds = Histogram(
+            "meshwright_decision_seconds", "Of a decision, by phase.", ["phase"], buckets=BUCKETS_S, registry=self._registry
+        )
+        self._ratio = Histogram(
+            "meshwright_step_time_ratio", "Observed step times over predicted ones.", buckets=RATIOS, registry=self._registry
+        )
+        self._policy = service.controller.planners.policy
+        self._registry.register(_Live(service))
+        service.controller.timed = self.timed
+        self._service = service
+
+    def timed(self, phase: str, seconds: float) -> None:
+        """Count a phase of a decision."""
+        self._seconds.labels(phase).observe(seconds)
+
+    def decided(self, decision: JobDecision) -> None:
+        """Count a decision."""
+        self._decisions.labels(decision.outcome, self._policy).inc()
+
+    def observed(self, ratio: float) -> None:
+        """Count a step time over the predicted one."""
+        self._ratio.observe(ratio)
+
+    def text(self, store: Store) -> bytes:
+        """All of it in Prometheus' text form."""
+        _, state = store.last()
+        taken = self._service.devices_by_state(state)
+        lines = generate_latest(self._registry)
+        family = GaugeMetricFamily("meshwright_devices", "Devices of the cluster.", labels=["state"])
+        for name, number in taken.items():
+            family.add_metric([name], number)
+        registry = CollectorRegistry()
+        registry.register(_Given([family]))
+        return lines + generate_latest(registry)
+
+
+class _Given(Collector):
+    def __init__(self, families: list[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._families
+
+
+class _Live(Collector):
+    """What the service knows of itself now."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def collect(self) -> Iterator[Metric]:
+        ages = GaugeMetricFamily("meshwright_state_age_seconds", "Since the last listing.", labels=["source"])
+        drifts = CounterMetricFamily("meshwright_drift", "Where listings contradicted the state.", labels=["source"])
+        failures = CounterMetricFamily("meshwright_source_failures", "Listings that could not be had.", labels=["source"])
+        for status in self._service.statuses:
+            if math.isfinite(status.age_s):
+                ages.add_metric([status.name], status.age_s)
+            drifts.add_metric([status.name], status.num_drifts)
+            failures.add_metric([status.name], status.num_failures)
+        yield from (ages, drifts, failures)
+        expired = self._service.counts["expired"]
+        yield CounterMetricFamily("meshwright_reservations_expired", "Not handed over in time.", value=expired)

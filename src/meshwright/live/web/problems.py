@@ -1,0 +1,121 @@
+"""Errors as answers: ``application/problem+json``, with file, field, value and nearest as everywhere.
+
+Source:
+    RFC 9457, "Problem Details for HTTP APIs".
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict
+from starlette.exceptions import HTTPException
+
+from ...errors import ConflictError, InputFileError, MeshwrightError, nearest
+
+MEDIA_TYPE = "application/problem+json"
+RETRY_AFTER_S = 5
+LOG = logging.getLogger("meshwright.serve")
+
+
+class Problem(BaseModel):
+    """What is wrong with a request.
+
+    Attributes:
+        title: in a few words.
+        status: of the answer.
+        detail: the whole sentence.
+        file, field, value: where it stands, as far as that is known.
+        nearest: the valid value that is most like it.
+    """
+
+    model_config = ConfigDict(extra="allow")
+
+    type: str = "about:blank"
+    title: str
+    status: int
+    detail: str
+    file: str | None = None
+    field: str | None = None
+    value: Any = None
+    nearest: str | None = None
+
+
+class ProblemError(Exception):
+    """A problem that is not the user's input.
+
+    Args:
+        status: of the answer.
+        title, detail: of the problem.
+        headers: of the answer.
+    """
+
+    def __init__(self, status: int, title: str, detail: str, headers: dict[str, str] | None = None) -> None:
+        super().__init__(detail)
+        self.problem = Problem(title=title, status=status, detail=detail)
+        self.headers = headers or {}
+
+
+def not_found(what: str) -> ProblemError:
+    """There is nothing of that name."""
+    return ProblemError(404, "not found", f"there is no such {what}")
+
+
+def answer(problem: Problem, headers: dict[str, str] | None = None) -> JSONResponse:
+    """A problem as an answer."""
+    content = problem.model_dump(mode="json", exclude_none=True)
+    return JSONResponse(content, problem.status, headers, MEDIA_TYPE)
+
+
+def of_error(error: MeshwrightError) -> Problem:
+    """What an error says."""
+    status = 409 if isinstance(error, ConflictError) else 422
+    value = None if error.value is None else str(error.value)
+    near = nearest(value, error.choices) if value is not None and error.choices else None
+    title = {409: "contradicts what was decided", 422: "cannot be done as asked"}[status]
+    problem = Problem(title=title, status=status, detail=str(error), field=error.field, value=value, nearest=near)
+    return problem.model_copy(update={"file": error.file})
+
+
+def add_problems(app: FastAPI) -> None:
+    """Answer every error of an app as a problem."""
+
+    @app.exception_handler(ProblemError)
+    async def told(request: Request, error: ProblemError) -> Response:
+        return answer(error.problem, error.headers)
+
+    @app.exception_handler(InputFileError)
+    async def not_kept(request: Request, error: InputFileError) -> Response:
+        if error.field == "job":
+            return answer(of_error(error))
+        LOG.error("%s", error)
+        problem = Problem(title="the store cannot be used", status=503, detail=error.problem)
+        return answer(problem, {"Retry-After": str(RETRY_AFTER_S)})
+
+    @app.exception_handler(MeshwrightError)
+    async def wrong(request: Request, error: MeshwrightError) -> Response:
+        return answer(of_error(error))
+
+    @app.exception_handler(RequestValidationError)
+    async def malformed(request: Request, error: RequestValidationError) -> Response:
+        first = error.errors()[0]
+        place = [str(part) for part in first["loc"] if part not in ("body", "query", "path", "header")]
+        value = first.get("input")
+        shown = str(value)[:200] if isinstance(value, str | int | float | bool) else None
+        field = ".".join(place) or None
+        detail = f"{field}: {first['msg']}" if field else str(first["msg"])
+        return answer(Problem(title="cannot be read", status=422, detail=detail, field=field, value=shown))
+
+    @app.exception_handler(HTTPException)
+    async def refused(request: Request, error: HTTPException) -> Response:
+        problem = Problem(title=str(error.detail).lower(), status=error.status_code, detail=str(error.detail))
+        return answer(problem, dict(error.headers or {}))
+
+    @app.exception_handler(Exception)
+    async def broken(request: Request, error: Exception) -> Response:
+        LOG.exception("%s %s", request.method, request.url.path, exc_info=error)
+        return answer(Problem(title="internal error", status=500, detail="something is wrong here, not in the request"))

@@ -1,0 +1,266 @@
+"""What the service answers, as documents."""
+
+from __future__ import annotations
+
+import statistics
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, Field
+
+from ..decisions import JobDecision, JobRequest, KeptDecision, Outcome, Status
+from ..state import Condition
+from ..store import Store
+
+
+class Place(BaseModel):
+    """Devices of a host, by their indices in it."""
+
+    host: str
+    devices: list[int]
+
+
+class DecisionAnswer(BaseModel):
+    """A decision as it was made; it stays as it is.
+
+    Attributes:
+        places: the hosts and devices of its ranks.
+        predicted: figures by name, with their units in the names.
+        plan: without job graph and cluster, which ``/plan`` has.
+    """
+
+    id: str
+    outcome: Outcome
+    request: JobRequest
+    why: str
+    field: str | None = None
+    places: list[Place] = []
+    predicted: dict[str, float] = {}
+    candidates: list[dict[str, Any]] = []
+    plan: dict[str, Any] | None = None
+    inputs: dict[str, Any] | None = None
+
+
+class HistoryEntry(BaseModel):
+    """What became of a decision, by the number of the change."""
+
+    seq: int
+    at: str
+    status: Status
+    detail: str
+
+
+class Observed(BaseModel):
+    """Measured step times: how many, their median, and it over the predicted one."""
+
+    count: int
+    median_step_s: float
+    ratio: float | None = None
+
+
+class DecisionView(BaseModel):
+    """A decision, and what became of it."""
+
+    number: int
+    at: str
+    key: str | None = None
+    status: Status
+    detail: str = ""
+    decision: DecisionAnswer
+    history: list[HistoryEntry] = []
+    observed: Observed | None = None
+
+
+class DecisionRow(BaseModel):
+    """A decision in a list."""
+
+    number: int
+    id: str
+    at: str
+    name: str
+    owner: str | None = None
+    status: Status
+    detail: str = ""
+    num_devices: int
+    step_s: float | None = None
+    why: str
+
+
+class DecisionList(BaseModel):
+    """Decisions, the last one first; ``before`` of the next page, absent on the last one."""
+
+    decisions: list[DecisionRow]
+    before: int | None = None
+
+
+class SourceView(BaseModel):
+    """A source and the age of its last listing."""
+
+    name: str
+    listed_at: datetime | None = None
+    age_s: float | None = None
+    num_listings: int
+    num_failures: int
+    num_drifts: int
+    problem: str | None = None
+    remarks: list[str] = []
+
+
+class HostView(BaseModel):
+    """A host of the cluster: whether it takes jobs, and for each device the job that holds it; null where none does."""
+
+    name: str
+    condition: Condition
+    reason: str | None = None
+    held_by: list[str | None]
+
+
+class JobView(BaseModel):
+    """A job that holds devices."""
+
+    id: str
+    name: str | None = None
+    source: str
+    decision: str | None = None
+    confirmed_as: str | None = None
+    places: list[Place]
+    whole_hosts: bool
+    ends_at: datetime | None = None
+
+
+class ClusterView(BaseModel):
+    """The state of the cluster after a change."""
+
+    name: str
+    seq: int
+    policy: str
+    devices: dict[str, int]
+    is_stale: bool
+    sources: list[SourceView]
+    hosts: list[HostView]
+    jobs: list[JobView]
+    remarks: list[str] = []
+
+
+class EventView(BaseModel):
+    """A change."""
+
+    seq: int
+    at: str
+    change: dict[str, Any]
+
+
+class EventList(BaseModel):
+    """Changes, the first one first; ``last`` is the number of the last one that there is."""
+
+    events: list[EventView]
+    last: int
+
+
+class Confirmation(BaseModel):
+    """The scheduler's id of a job that was handed to it."""
+
+    job_id: Annotated[str, Field(min_length=1, max_length=300, pattern=r"^[^\x00-\x1f\x7f]+$")]
+
+
+class Reason(BaseModel):
+    """Why, for people."""
+
+    reason: Annotated[str, Field(max_length=1000, pattern=r"^[^\x00-\x1f\x7f]*$")] | None = None
+
+
+class StatusAnswer(BaseModel):
+    """Where a decision stands."""
+
+    id: str
+    status: Status
+    detail: str = ""
+
+
+class Counted(BaseModel):
+    """How many were new."""
+
+    new: int
+
+
+class Health(BaseModel):
+    """Whether the service is alive, or ready."""
+
+    status: Literal["ok", "stale", "starting"]
+    detail: str | None = None
+
+
+def answer_of(decision: JobDecision) -> DecisionAnswer:
+    """A decision as an answer."""
+    devices: dict[str, list[int]] = {}
+    for rank in decision.plan["ranks"] if decision.plan is not None else ():
+        devices.setdefault(rank["host"], []).append(rank["local_rank"])
+    return DecisionAnswer.model_construct(
+        id=decision.id,
+        outcome=decision.outcome,
+        request=decision.request,
+        why=decision.why,
+        field=decision.field,
+        places=[Place.model_construct(host=host, devices=sorted(local)) for host, local in devices.items()],
+        predicted=decision.predicted,
+        candidates=list(decision.candidates),
+        plan=decision.plan,
+        inputs=None if decision.inputs is None else decision.inputs.model_dump(mode="json", exclude={"request"}),
+    )
+
+
+def status_of(store: Store, decision: JobDecision) -> tuple[Status, str]:
+    """Where a decision stands, and a detail."""
+    if decision.outcome != "placed":
+        return decision.outcome, decision.why if decision.outcome == "failed" else ""
+    last = store.mentions(decision.id)[-1]
+    return last.status, last.detail
+
+
+def view_of(store: Store, kept: KeptDecision) -> DecisionView:
+    """A decision and what became of it."""
+    status, detail = status_of(store, kept.decision)
+    step_s = [one.step_s for one in store.observations(kept.decision.id)]
+    predicted_s = kept.decision.predicted.get("step_s")
+    observed = None
+    if step_s:
+        median_s = statistics.median(step_s)
+        observed = Observed(count=len(step_s), median_step_s=median_s, ratio=median_s / predicted_s if predicted_s else None)
+    return DecisionView(
+        number=kept.number,
+        at=kept.at,
+        key=kept.key,
+        status=status,
+        detail=detail,
+        decision=answer_of(kept.decision),
+        history=[HistoryEntry(**mention._asdict()) for mention in store.mentions(kept.decision.id)],
+        observed=observed,
+    )
+
+
+def row_of(store: Store, kept: KeptDecision) -> DecisionRow:
+    """A decision in a list."""
+    decision = kept.decision
+    status, detail = status_of(store, decision)
+    return DecisionRow(
+        number=kept.number,
+        id=decision.id,
+        at=kept.at,
+        name=name_of(decision),
+        owner=decision.request.owner,
+        status=status,
+        detail=detail,
+        num_devices=len(decision.plan["ranks"]) if decision.plan is not None else 0,
+        step_s=decision.predicted.get("step_s"),
+        why=decision.why,
+    )
+
+
+def name_of(decision: JobDecision) -> str:
+    """What the job of a decision is called."""
+    request = decision.request
+    if request.name is not None:
+        return request.name
+    if decision.plan is not None:
+        return str(decision.plan["job"]["name"])
+    return request.job if isinstance(request.job, str) else str(request.job.get("name") or request.job.get("model_type") or "job")
