@@ -305,10 +305,6 @@ class Controller:
             raise StateError("there is no such decision", field="decision", value=name)
         return found
 
-    def preparing(self) -> list[str]:
-        """Ids of the decisions that were being prepared when the process ended, the first one first."""
-        return [kept.decision.id for kept in self.store.decisions(None, -1)[::-1] if kept.decision.outcome == "preparing"]
-
     def whole_plan(self, decision: JobDecision) -> PlacementPlan | None:
         """The plan of a decision with its job and cluster in it; None where it has none.
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from .. import files
 from ..clusters.cluster import Cluster
-from ..errors import InputFileError, PlanError
+from ..errors import GraphError, InputFileError, PlanError
 from ..jobs.load import JobSource
 from ..planning.plan import OpSplitPlanner
 from ..planning.policies import MENU_RULE, SHIPPED, fleet_policy_file, shipped_fleet_names
@@ -96,7 +96,13 @@ class Planners:
         with self._lock:
             if key in self._ready:
                 return
-        made = self._made(request)
+        try:
+            made = self._made(request)
+        except (GraphError, InputFileError) as error:
+            field = error.field or "job"
+            if isinstance(request.job, str):
+                raise error.at(field=field) from None
+            raise type(error)(error.problem, field=field, value=error.value, choices=error.choices) from None
         with self._lock:
             self._ready[key] = made
             while len(self._ready) > KEPT_PLANNERS:

@@ -160,6 +160,10 @@ class Ledger:
         """See `Store.decisions`."""
         return self._decisions("number < ?", (2**62 if before is None else before,), limit)
 
+    def preparing(self) -> list[str]:
+        """See `Store.preparing`."""
+        return [str(name) for (name,) in self._rows("SELECT id FROM decision WHERE outcome = 'preparing' ORDER BY number", ())]
+
     def mentions(self, decision: str) -> list[Mention]:
         """See `Store.mentions`."""
         asked = "SELECT seq, at, status, detail FROM mention WHERE decision = ? ORDER BY seq"
@@ -259,11 +263,11 @@ class _LedgerTurn:
         body, old, at = decision.model_dump_json(exclude_none=True), self._ledger.decision(decision.id), utc_now()
         if old is not None:
             check_undecided(old.decision)
-            self._db.execute("UPDATE decision SET body = ? WHERE id = ?", (body, decision.id))
+            self._db.execute("UPDATE decision SET outcome = ?, body = ? WHERE id = ?", (decision.outcome, body, decision.id))
             return old._replace(decision=decision)
-        columns = "INSERT INTO decision (id, key, body, at) VALUES (?, ?, ?, ?)"
+        columns = "INSERT INTO decision (id, key, outcome, body, at) VALUES (?, ?, ?, ?, ?)"
         try:
-            number = self._db.execute(columns, (decision.id, key, body, at)).lastrowid
+            number = self._db.execute(columns, (decision.id, key, decision.outcome, body, at)).lastrowid
         except sqlite3.IntegrityError:
             raise key_taken(str(key)) from None
         assert number is not None, "a row that was inserted has a number"

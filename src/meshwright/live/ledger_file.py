@@ -31,8 +31,9 @@ CREATE TABLE snapshot (seq INTEGER PRIMARY KEY, body TEXT NOT NULL);
 """,
     2: """
 CREATE TABLE name (name TEXT NOT NULL);
-CREATE TABLE decision (number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, key TEXT UNIQUE, body TEXT NOT NULL,
-                       at TEXT NOT NULL);
+CREATE TABLE decision (number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, key TEXT UNIQUE,
+                       outcome TEXT NOT NULL, body TEXT NOT NULL, at TEXT NOT NULL);
+CREATE INDEX preparing ON decision (number) WHERE outcome = 'preparing';
 CREATE TABLE mention (decision TEXT NOT NULL, seq INTEGER NOT NULL, at TEXT NOT NULL, status TEXT NOT NULL,
                       detail TEXT NOT NULL, PRIMARY KEY (decision, seq)) WITHOUT ROWID;
 CREATE TABLE document (digest TEXT PRIMARY KEY, body TEXT NOT NULL) WITHOUT ROWID;

@@ -110,7 +110,7 @@ class Service:
     async def start(self) -> None:
         """Ask every source once, go on with what was being prepared, and begin to ask again and again."""
         await asyncio.gather(*(self._resync(number) for number in range(len(self._sources))))
-        for name in await self.write(self.controller.preparing):
+        for name in await self.write(self.controller.store.preparing):
             self._begin(self._prepare(name))
         for number in range(len(self._sources)):
             self._begin(self._keep_listing(number))

@@ -95,6 +95,9 @@ class Store(Protocol):
     def decisions(self, before: int | None, limit: int) -> list[KeptDecision]:
         """Decisions before a number, the last one first."""
 
+    def preparing(self) -> list[str]:
+        """Ids of the decisions that are being prepared, the first one first."""
+
     def mentions(self, decision: str) -> list[Mention]:
         """The changes about a decision, the first one first."""
 
@@ -168,6 +171,10 @@ class MemoryStore:
         """See `Store.decisions`."""
         found = [kept for kept in self._decisions.values() if before is None or kept.number < before]
         return found[::-1][:limit]
+
+    def preparing(self) -> list[str]:
+        """See `Store.preparing`."""
+        return [name for name, kept in self._decisions.items() if kept.decision.outcome == "preparing"]
 
     def mentions(self, decision: str) -> list[Mention]:
         """See `Store.mentions`."""

@@ -16,7 +16,7 @@ from .context import Context
 from .decision_routes import decision_routes
 from .health_routes import health_routes
 from .metrics import Metrics
-from .problems import Problem, add_problems, answer
+from .problems import ProblemDocument, add_problems, answer
 
 MOST_BYTES = 8 * 2**20
 """Of the body of a request."""
@@ -84,4 +84,4 @@ class _Limited:
 
     async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
         told = f"the body is longer than {MOST_BYTES >> 20} MiB"
-        await answer(Problem(title="too long", status=413, detail=told))(scope, receive, send)
+        await answer(ProblemDocument(title="too long", status=413, detail=told))(scope, receive, send)

@@ -17,7 +17,7 @@ from ..state import ClusterState, occupancy
 from ..store import KeptChange, Store
 from .context import JSON, Context, IfNoneMatch, body, needs, problems, tagged
 from .problems import not_found
-from .views import ClusterView, EventList, EventView, HostView, JobView, Place, Reason, SourceView
+from .views import ClusterView, EventList, EventView, HostView, JobView, HostDevices, ReasonGiven, SourceView
 
 KEEP_ALIVE_S = 15.0
 EVENTS_AT_A_TIME = 500
@@ -63,7 +63,7 @@ def cluster_routes(context: Context) -> APIRouter:
         responses=problems(404, 413, 422, 503),
         dependencies=[needs(context, "admin")],
     )
-    async def drain(host: HostName, reason: Reason | None = None) -> Response:
+    async def drain(host: HostName, reason: ReasonGiven | None = None) -> Response:
         """The host takes no new jobs; those on it run on. The next listing of a scheduler says what it says."""
         return await changed(host, drained(_known(service, host), None if reason is None else reason.reason))
 
@@ -120,7 +120,7 @@ def cluster_view(service: Service, seq: int, state: ClusterState) -> ClusterView
             source=job.source,
             decision=job.of_decision,
             confirmed_as=job.confirmed_as,
-            places=[Place(host=host, devices=list(local)) for host, local in job.devices.items()],
+            places=[HostDevices(host=host, devices=list(local)) for host, local in job.devices.items()],
             whole_hosts=job.whole_hosts,
             ends_at=job.ends_at,
         )

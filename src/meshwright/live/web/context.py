@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from ..service import Service
 from .access import COOKIE, Access, Scope, allows
 from .metrics import Metrics
-from .problems import RETRY_AFTER_S, Problem, ProblemError
+from .problems import RETRY_AFTER_S, ProblemDocument, ProblemError
 
 JSON = "application/json"
 
@@ -38,7 +38,7 @@ class Context:
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """The problems with which a route may answer, for its documentation."""
-    content = {"application/problem+json": {"schema": Problem.model_json_schema()}}
+    content = {"application/problem+json": {"schema": ProblemDocument.model_json_schema()}}
     found = sorted({400, 401, 403, 421, *statuses})
     told = {**PROBLEMS, 400: "cannot be read", 421: "the request names another host"}
     return {status: {"description": told[status], "content": content} for status in found}

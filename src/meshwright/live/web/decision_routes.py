@@ -17,7 +17,7 @@ from .views import (
     DecisionAnswer,
     DecisionList,
     DecisionView,
-    Reason,
+    ReasonGiven,
     StatusAnswer,
     answer_of,
     row_of,
@@ -143,7 +143,7 @@ def decision_routes(context: Context) -> APIRouter:
         responses=problems(404, 409, 413, 422, 503),
         dependencies=[needs(context, "decide")],
     )
-    async def release(decision: Id, reason: Reason | None = None) -> Response:
+    async def release(decision: Id, reason: ReasonGiven | None = None) -> Response:
         """Give the devices back; once more is no change."""
         await kept(decision)
         await service.write(service.controller.release, decision, None if reason is None else reason.reason)

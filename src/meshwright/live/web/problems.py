@@ -22,7 +22,7 @@ RETRY_AFTER_S = 5
 LOG = logging.getLogger("meshwright.serve")
 
 
-class Problem(BaseModel):
+class ProblemDocument(BaseModel):
     """What is wrong with a request.
 
     Attributes:
@@ -56,7 +56,7 @@ class ProblemError(Exception):
 
     def __init__(self, status: int, title: str, detail: str, headers: dict[str, str] | None = None) -> None:
         super().__init__(detail)
-        self.problem = Problem(title=title, status=status, detail=detail)
+        self.problem = ProblemDocument(title=title, status=status, detail=detail)
         self.headers = headers or {}
 
 
@@ -65,19 +65,19 @@ def not_found(what: str) -> ProblemError:
     return ProblemError(404, "not found", f"there is no such {what}")
 
 
-def answer(problem: Problem, headers: dict[str, str] | None = None) -> JSONResponse:
+def answer(problem: ProblemDocument, headers: dict[str, str] | None = None) -> JSONResponse:
     """A problem as an answer."""
     content = problem.model_dump(mode="json", exclude_none=True)
     return JSONResponse(content, problem.status, headers, MEDIA_TYPE)
 
 
-def of_error(error: MeshwrightError) -> Problem:
+def of_error(error: MeshwrightError) -> ProblemDocument:
     """What an error says."""
     status = 409 if isinstance(error, ConflictError) else 422
     value = None if error.value is None else str(error.value)
     near = nearest(value, error.choices) if value is not None and error.choices else None
     title = {409: "contradicts what was decided", 422: "cannot be done as asked"}[status]
-    problem = Problem(title=title, status=status, detail=str(error), field=error.field, value=value, nearest=near)
+    problem = ProblemDocument(title=title, status=status, detail=str(error), field=error.field, value=value, nearest=near)
     return problem.model_copy(update={"file": error.file})
 
 
@@ -93,7 +93,7 @@ def add_problems(app: FastAPI) -> None:
         if error.field == "job":
             return answer(of_error(error))
         LOG.error("%s", error)
-        problem = Problem(title="the store cannot be used", status=503, detail=error.problem)
+        problem = ProblemDocument(title="the store cannot be used", status=503, detail=error.problem)
         return answer(problem, {"Retry-After": str(RETRY_AFTER_S)})
 
     @app.exception_handler(MeshwrightError)
@@ -108,14 +108,14 @@ def add_problems(app: FastAPI) -> None:
         shown = str(value)[:200] if isinstance(value, str | int | float | bool) else None
         field = ".".join(place) or None
         detail = f"{field}: {first['msg']}" if field else str(first["msg"])
-        return answer(Problem(title="cannot be read", status=422, detail=detail, field=field, value=shown))
+        return answer(ProblemDocument(title="cannot be read", status=422, detail=detail, field=field, value=shown))
 
     @app.exception_handler(HTTPException)
     async def refused(request: Request, error: HTTPException) -> Response:
-        problem = Problem(title=str(error.detail).lower(), status=error.status_code, detail=str(error.detail))
+        problem = ProblemDocument(title=str(error.detail).lower(), status=error.status_code, detail=str(error.detail))
         return answer(problem, dict(error.headers or {}))
 
     @app.exception_handler(Exception)
     async def broken(request: Request, error: Exception) -> Response:
         LOG.exception("%s %s", request.method, request.url.path, exc_info=error)
-        return answer(Problem(title="internal error", status=500, detail="something is wrong here, not in the request"))
+        return answer(ProblemDocument(title="internal error", status=500, detail="something is wrong here, not in the request"))

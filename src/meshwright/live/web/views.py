@@ -13,7 +13,7 @@ from ..state import Condition
 from ..store import Store
 
 
-class Place(BaseModel):
+class HostDevices(BaseModel):
     """Devices of a host, by their indices in it."""
 
     host: str
@@ -34,7 +34,7 @@ class DecisionAnswer(BaseModel):
     request: JobRequest
     why: str
     field: str | None = None
-    places: list[Place] = []
+    places: list[HostDevices] = []
     predicted: dict[str, float] = {}
     candidates: list[dict[str, Any]] = []
     plan: dict[str, Any] | None = None
@@ -123,7 +123,7 @@ class JobView(BaseModel):
     source: str
     decision: str | None = None
     confirmed_as: str | None = None
-    places: list[Place]
+    places: list[HostDevices]
     whole_hosts: bool
     ends_at: datetime | None = None
 
@@ -163,7 +163,7 @@ class Confirmation(BaseModel):
     job_id: Annotated[str, Field(min_length=1, max_length=300, pattern=r"^[^\x00-\x1f\x7f]+$")]
 
 
-class Reason(BaseModel):
+class ReasonGiven(BaseModel):
     """Why, for people."""
 
     reason: Annotated[str, Field(max_length=1000, pattern=r"^[^\x00-\x1f\x7f]*$")] | None = None
@@ -201,7 +201,7 @@ def answer_of(decision: JobDecision) -> DecisionAnswer:
         request=decision.request,
         why=decision.why,
         field=decision.field,
-        places=[Place.model_construct(host=host, devices=sorted(local)) for host, local in devices.items()],
+        places=[HostDevices.model_construct(host=host, devices=sorted(local)) for host, local in devices.items()],
         predicted=decision.predicted,
         candidates=list(decision.candidates),
         plan=decision.plan,

@@ -1,0 +1,41 @@
+"""Controllers on a cluster of three hosts of four devices, clocks that a test sets, and listings."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from meshwright.live.controller import Controller
+from meshwright.live.decisions import JobRequest
+from meshwright.live.sources.listings import Listing
+from meshwright.live.state import ClusterState, HeldJob, HostState
+
+from .live_samples import HOSTS
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+JOB = JobRequest(job="zoo:alexnet", steps=100, max_devices=4)
+
+
+class Clock:
+    """Times that a test sets."""
+
+    def __init__(self):
+        self.elapsed_s = 0.0
+        self.now = NOW
+
+
+def controller(store, planners, clock=None, **options) -> Controller:
+    clock = clock or Clock()
+    return Controller(store, planners, now=lambda: clock.now, elapsed_s=lambda: clock.elapsed_s, lease_s=10.0, **options)
+
+
+def devices_of(plan) -> set[tuple[str, int]]:
+    return {(rank["host"], rank["local_rank"]) for rank in plan["ranks"]}
+
+
+def all_up(*jobs: HeldJob, waiting=(), **others: HostState) -> Listing:
+    hosts = {host: HostState(num_devices=4) for host in HOSTS} | others
+    return Listing(ClusterState(source="slurm", hosts=hosts, jobs=jobs), waiting=tuple(waiting))
+
+
+def running(name: str, decision: str | None, **devices: tuple[int, ...]) -> HeldJob:
+    return HeldJob(id=name, devices=devices, source="slurm", decision=decision)
