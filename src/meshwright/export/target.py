@@ -74,7 +74,7 @@ class ExportOptions(settings.Settings):
         default=None,
         max_length=63,
         pattern="^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$",
-        description="name under which a state holds the plan; a listing then knows the job again (slurm, kubernetes)",
+        description="name under which a state holds the plan; a listing then knows the job again (slurm, kubernetes, ray)",
     )
     host_label: str = Field(
         default="host",
