@@ -177,7 +177,7 @@ def test_a_node_that_is_deleted_takes_its_host_out_and_one_that_changes_is_told(
         "not as it was known: gpu-07 is down, was up: NodeStatusUnknown: Kubelet stopped posting node status.",
     ):
         assert sentence in " ".join(told.split())
-    # The pod of a node that is gone is still listed, until a controller removes it within a minute.
+    # The pod of a node that is gone is still listed, until a controller removes it about a minute later.
     loopback_kubernetes.delete("Node", "gpu-11")
     state, told = read(ledger, capsys)
     assert "gpu-11" not in state.hosts
