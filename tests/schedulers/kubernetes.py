@@ -30,6 +30,8 @@ PATHS = {
     "Namespace": "/api/v1/namespaces",
     "Pod": "/api/v1/namespaces/{namespace}/pods",
     "Job": "/apis/batch/v1/namespaces/{namespace}/jobs",
+    "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+    "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
     "CustomResourceDefinition": "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
 }
 """Where the objects of a kind are."""

@@ -3,6 +3,8 @@
 API server, scheduler and controllers are real; no kubelet runs, so the tests say in their place how nodes and pods fare.
 """
 
+import json
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -56,7 +58,9 @@ def ledger(tmp_path) -> StateLedger:
 
 def read(ledger: StateLedger, capsys) -> tuple[ClusterState, str]:
     """The state after the real kubectl was asked once more, and what our command printed."""
-    assert meshwright(["state", "from-kubernetes", "--state", str(ledger.path)]) == 0, capsys.readouterr().err
+    assert meshwright(["state", "from-kubernetes", "--context", "loopback", "--state", str(ledger.path)]) == 0, (
+        capsys.readouterr().err
+    )
     return ledger.read(), capsys.readouterr().out
 
 
@@ -186,13 +190,27 @@ def test_a_node_that_is_deleted_takes_its_host_out_and_one_that_changes_is_told(
     assert state.jobs == ()
 
 
-def test_a_server_that_is_gone_leaves_the_state_as_it_was(loopback_kubernetes, ledger, tmp_path, monkeypatch, capsys):
+def test_a_server_that_is_gone_or_shows_a_part_leaves_the_state_as_it_was(
+    loopback_kubernetes, ledger, tmp_path, monkeypatch, capsys
+):
     loopback_kubernetes.add_node("gpu-07")
     before, _ = read(ledger, capsys)
     (port,) = processes.free_ports(1)
-    text = loopback_kubernetes.kubeconfig.read_text().replace(loopback_kubernetes.address, f"https://127.0.0.1:{port}")
-    (tmp_path / "kubeconfig").write_text(text)
+    known = json.loads(loopback_kubernetes.kubeconfig.read_text())
+    gone, stranger = deepcopy(known), deepcopy(known)
+    gone["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{port}"
+    stranger["users"][0]["user"]["as"] = "stranger"
+    rules = {"rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}]}
+    loopback_kubernetes.create({"kind": "ClusterRole", "metadata": {"name": "pods"}} | rules)
+    subject = {"kind": "User", "name": "stranger", "apiGroup": "rbac.authorization.k8s.io"}
+    role = {"kind": "ClusterRole", "name": "pods", "apiGroup": "rbac.authorization.k8s.io"}
+    bound = {"kind": "ClusterRoleBinding", "metadata": {"name": "pods"}, "subjects": [subject], "roleRef": role}
+    loopback_kubernetes.create(bound)
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
-    assert meshwright(["state", "from-kubernetes", "--state", str(ledger.path)]) == 2
-    assert "kubectl: ended with status 1" in capsys.readouterr().err
-    assert ledger.read() == before
+    for config, told in ((gone, "was refused"), (stranger, 'cannot list resource "nodes"')):
+        (tmp_path / "kubeconfig").write_text(json.dumps(config))
+        assert meshwright(["state", "from-kubernetes", "--state", str(ledger.path)]) == 2
+        error = capsys.readouterr().err
+        assert "kubectl: ended with status 1" in error
+        assert told in error
+        assert ledger.read() == before

@@ -104,6 +104,10 @@ def test_a_node_that_kubernetes_itself_keeps_pods_from_is_closed(key, effect, co
     tainted = node("a") | {"spec": {"taints": [{"key": "other/x", "effect": "NoSchedule"}, {"key": key, "effect": effect}]}}
     found = read([tainted]).state.hosts["a"]
     assert (found.condition, found.reason) == (condition, key if condition == "drained" else None)
+    taints = [{"key": f"node.kubernetes.io/{one}-pressure", "effect": effect} for one in ("pid", "disk")]
+    told = read([node("a") | {"spec": {"taints": taints}}]).state.hosts["a"].reason
+    closed = "node.kubernetes.io/disk-pressure, node.kubernetes.io/pid-pressure"
+    assert told == (None if effect == "PreferNoSchedule" else closed)
 
 
 @pytest.mark.parametrize("label", kubernetes.JOB_LABELS)
