@@ -1,8 +1,7 @@
 # The words of this project. Each one sets up .venv by itself when it has to.
 #
-#   make test ARGS="-k ring"    hands ARGS to the command behind the word (test, laws, test-schedulers, validate-network,
-#                               validate-sharing, stress,
-#                               mutants, fuzz, monotone, bench, demo, results, results-quick)
+#   make test ARGS="-k ring"    hands ARGS to the command behind the word (test, laws, test-schedulers, test-kubernetes,
+#                               validate-network, validate-sharing, stress, mutants, fuzz, monotone, bench, demo, results, results-quick)
 #   make test WORKERS=8         runs the tests in eight processes instead of two
 #   make lint PYTHON=python3.12 builds .venv from that interpreter
 #
@@ -24,7 +23,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help format lint type test laws test-schedulers validate-network validate-sharing stress mutants fuzz monotone docs bench demo results results-quick clean
+.PHONY: help format lint type test laws test-schedulers test-kubernetes validate-network validate-sharing stress mutants fuzz monotone docs bench demo results results-quick clean
 
 help: ## List these words
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -50,7 +49,11 @@ laws: $(STAMP) ## The same laws at length: thirteen times the cases, and what ta
 
 test-schedulers: $(STAMP) ## Install and start real schedulers, launch what was exported, read the ranks back
 	@bash .ci/schedulers
-	@PYTHONPATH=$(CURDIR)/$(VENV)/launchers $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m scheduler tests/schedulers tests/export $(ARGS)
+	@PYTHONPATH=$(CURDIR)/$(VENV)/launchers $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m scheduler --ignore-glob='*/test_kubernetes_*' tests/schedulers tests/export $(ARGS)
+
+test-kubernetes: $(STAMP) ## Build a real Kubernetes once, hold exports and the state that is read from it against it; the first time ten minutes
+	@bash .ci/kubernetes
+	@PATH="$$(bash .ci/kubernetes folder):$$PATH" $(BIN)/python -m pytest -m scheduler tests/schedulers/test_kubernetes_*.py $(ARGS)
 
 validate-network: $(STAMP) ## As root: hold the network model against gloo over shaped wires between namespaces
 	@$(BIN)/meshwright validate network $(ARGS)

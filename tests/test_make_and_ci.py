@@ -247,6 +247,44 @@ def test_schedulers_that_are_there_are_not_installed_again(bare_system):
     assert (result.stdout, reasons) == ("".join(f"{name}: installed\n" for name in names), {})
 
 
+FAKE_MIRROR = """#!/bin/bash
+case "$*" in
+  indextargets*) echo "Packages main bookworm mirror:/$MIRROR/" ;;
+  *) echo "E: no network" >&2; exit 100 ;;
+esac
+"""
+
+
+@pytest.mark.parametrize(
+    ("mirror", "told"),
+    [
+        (None, "no apt-get to build it with"),
+        ("other", "apt knows no mirror of Debian's bookworm, whose source package is built"),
+        ("debian", "apt-get update: E: no network"),
+    ],
+)
+def test_a_kubernetes_that_cannot_be_built_is_no_failure_and_leaves_only_the_reason(bare_system, mirror, told):
+    tree, programs = bare_system
+    shutil.copy(ROOT / ".ci" / "kubernetes", tree / ".ci")
+    (tree / ".venv" / ".schedulers").write_text("ray: no network\nkubernetes: of another day\n")
+    path = str(programs)
+    (programs / "sed").symlink_to(shutil.which("sed"))
+    if mirror is not None:
+        (programs / "apt-get").write_text(FAKE_MIRROR)
+        (programs / "apt-get").chmod(0o755)
+        for name in ("dpkg-deb", "dpkg-source"):
+            (programs / name).symlink_to(shutil.which("bash"))
+        path += os.pathsep + os.environ["PATH"]
+    variables = {"PATH": path, "XDG_CACHE_HOME": str(tree / "cache"), "MIRROR": str(mirror)}
+    result = run(programs / "bash", ".ci/kubernetes", cwd=tree, **variables)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert (tree / ".venv" / ".schedulers").read_text() == f"ray: no network\nkubernetes: {told}\n"
+    assert f"kubernetes: not built: {told}\n" in result.stdout
+    assert {path.name for path in (tree / "cache").rglob("*")} <= {"meshwright", ".kubernetes.lock"}
+    kept = tree / "cache" / "meshwright" / "kubernetes-1.20.2"
+    assert run(programs / "bash", ".ci/kubernetes", "folder", cwd=tree, **variables).stdout == f"{kept}\n"
+
+
 PROOFS = """
 import pytest
 

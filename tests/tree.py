@@ -18,6 +18,7 @@ WORDS = [
     "test",
     "laws",
     "test-schedulers",
+    "test-kubernetes",
     "validate-network",
     "validate-sharing",
     "stress",

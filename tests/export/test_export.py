@@ -90,6 +90,9 @@ def test_an_unknown_format_or_option_gets_the_nearest(running_example):
         ({"command": "'-x' y"}, "command: begins with an option"),
         ({"master_port": 0}, "master_port"),
         ({"master_port": 65536}, "master_port"),
+        ({"decision": "run 1"}, "decision"),
+        ({"decision": "x" * 64}, "decision"),
+        ({"decision": "run-"}, "decision"),
     ],
 )
 def test_impossible_options_are_refused(running_example, options, told):
@@ -209,6 +212,11 @@ def test_a_run_is_a_folder_for_each_plan_and_an_index(make_plan, tmp_path):
     assert not (tmp_path / "out" / "job-1").exists()
     export_run({"job-2": plans["job-0"]}, "kubernetes", tmp_path / "out")
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["index.json", "job-2"]
+
+
+def test_a_decision_names_one_plan(make_plan, tmp_path):
+    with pytest.raises(ExportError, match=r"decision: names one plan, and there are 2 \(got 'run-1'\)"):
+        export_run({name: make_plan([name]) for name in "ab"}, "slurm", tmp_path / "out", {"decision": "run-1"})
 
 
 def test_a_run_gives_every_name_a_folder_of_its_own(make_plan, tmp_path):

@@ -12,7 +12,7 @@ from meshwright.clusters.cluster import Cluster
 from meshwright.export.launchers.slurm_topology import topology_conf
 from meshwright.plans.document import PlacementPlan
 
-from . import openmpi, processes, slurm
+from . import kubernetes, openmpi, processes, slurm
 
 HOSTS = ["gpu-07", "gpu-03", "gpu-11", "gpu-05"]
 CLUSTER = {
@@ -78,3 +78,26 @@ def loopback_mpi() -> Iterator[openmpi.LoopbackMpi]:
         if probe.stdout.strip() != "other-name":
             pytest.skip(f"openmpi: this machine lets no process have a host name of its own: {probe.stderr.strip()[-200:]}")
         yield named
+
+
+@pytest.fixture(scope="session")
+def kubernetes_server() -> Iterator[kubernetes.LoopbackKubernetes]:
+    """A running Kubernetes without nodes."""
+    processes.require("kubernetes", *kubernetes.PROGRAMS)
+    with tempfile.TemporaryDirectory(prefix="meshwright-kubernetes-") as folder:
+        running = kubernetes.LoopbackKubernetes(Path(folder))
+        try:
+            yield running
+        finally:
+            running.stop()
+
+
+@pytest.fixture
+def loopback_kubernetes(kubernetes_server, monkeypatch) -> Iterator[kubernetes.LoopbackKubernetes]:
+    """The running Kubernetes, which our command line asks too; what a test makes of nodes, jobs and pods is gone afterwards."""
+    for name in ("KUBECONFIG", "PATH", "HOME"):
+        monkeypatch.setenv(name, kubernetes_server.environment[name])
+    try:
+        yield kubernetes_server
+    finally:
+        kubernetes_server.clear()

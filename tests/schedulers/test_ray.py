@@ -146,8 +146,11 @@ def test_bundles_that_cannot_be_placed_are_named_in_time(loopback_ray, driver_fo
     assert line == f"driver.py: not placed within 2 s: {'; '.join(f'bundles {reason}' for reason in reasons)}"
 
 
-def test_a_driver_that_is_ended_ends_its_ranks_and_until_then_their_devices_are_in_use(loopback_ray, driver_for, said):
-    _, first = driver_for(["gpu-07/0"], command=_program(said, SHOW))
+def test_a_driver_that_is_ended_ends_its_ranks_and_until_then_their_devices_are_in_use(
+    loopback_ray, driver_for, said, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("PYTHONWARNINGS", "ignore")
+    _, first = driver_for(["gpu-07/0"], command=_program(said, SHOW), decision="mine")
     job = loopback_ray.start(first)
     try:
         processes.wait_for((said / "0").exists, "the rank's word")
@@ -155,6 +158,9 @@ def test_a_driver_that_is_ended_ends_its_ranks_and_until_then_their_devices_are_
         ran = loopback_ray.run(second)
         assert ran.returncode == 1
         assert "bundles 1: GPUs of gpu-07 are in use" in ran.stderr
+        ledger = StateLedger(tmp_path / "state.db")
+        assert meshwright(["state", "from-ray", "--state", str(ledger.path), "--address", loopback_ray.address]) == 0
+        assert [(held.decision, dict(held.devices)) for held in ledger.read().jobs] == [("mine", {"gpu-07": (0,)})]
         pid = json.loads((said / "0").read_text())[-1]
         job.send_signal(signal.SIGTERM)
         _, told = job.communicate(timeout=60)

@@ -70,6 +70,12 @@ class ExportOptions(settings.Settings):
         pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
         description="ClusterTrainingRuntime of a TrainJob (kubernetes)",
     )
+    decision: str | None = Field(
+        default=None,
+        max_length=63,
+        pattern="^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$",
+        description="name under which a state holds the plan; a listing then knows the job again (slurm, kubernetes, ray)",
+    )
     host_label: str = Field(
         default="host",
         max_length=63,

@@ -120,8 +120,8 @@ def export_run(
         options: for all plans alike.
 
     Raises:
-        ExportError: an unknown target or option, no plan, two plans that would be submitted under one name, or no plan
-            that the target can express.
+        ExportError: an unknown target or option, no plan, two plans that would be submitted under one name or known by one
+            decision, or no plan that the target can express.
         PlanError: a plan that contradicts itself.
     """
     target_of(target)
@@ -129,6 +129,8 @@ def export_run(
     out_dir = Path(out_dir)
     if not plans:
         raise ExportError("there are no plans to export")
+    if given.decision is not None and len(plans) > 1:
+        raise ExportError(f"names one plan, and there are {len(plans)}", field="decision", value=given.decision)
     job_names = _job_names(plans, given)
     contents: dict[str, Files] = {}
     refused: dict[str, str] = {}

@@ -130,6 +130,12 @@ def test_a_command_is_read_in_shell_words_and_not_as_yaml(meshwright, plan, work
     assert f"exec {run}\n" in shlex.split(task)[0]
 
 
+@pytest.mark.parametrize("name", ["1234", "1e3", "no"])
+def test_a_decision_is_a_name_and_not_a_number(meshwright, plan, work, name):
+    assert meshwright(*EXPORT, "--set", f"decision={name}").status == 0
+    assert f"#SBATCH --comment=mw:{name}\n" in (work / "out" / "job.sbatch").read_text()
+
+
 def test_a_folder_of_other_things_is_not_replaced(refused, plan, work):
     (work / "thesis").mkdir()
     (work / "thesis" / "chapter.tex").write_text("years of work")

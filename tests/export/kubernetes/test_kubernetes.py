@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from meshwright.errors import ExportError
 from meshwright.export import export
+from meshwright.export.kubernetes.pods import DECISION_LABEL
 
 from ...draws import draws
 from ..across_hosts import two_stages_of_two_groups
@@ -61,6 +62,22 @@ def test_devices_are_ordered_among_those_that_the_pod_got(make_plan):
     jobset = _jobset(make_plan(["a", "a"], [6, 4]), {})
     environment = jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"][0]["env"]
     assert {"name": "CUDA_VISIBLE_DEVICES", "value": "1,0"} in environment
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_each_pod_names_the_decision_and_nothing_else_changes(form):
+    plan = two_stages_of_two_groups()
+    plain, named = (
+        [part for name in FILES[form] for part in documents(export(plan, "kubernetes", {"kubernetes": form, **more})[name])]
+        for more in ({}, {"decision": "run-1.b"})
+    )
+    found = [template for part in named for template in _templates(part)]
+    assert [template["metadata"].pop("labels") for template in found] == [{DECISION_LABEL: "run-1.b"}] * len(found)
+    assert len(found) == {"jobset": 8, "trainjob": 1, "volcano": 2, "kueue": 1}[form]
+    for template in found:
+        if not template["metadata"]:
+            del template["metadata"]
+    assert named == plain
 
 
 def test_dollars_in_a_command_are_not_kubernetes_variables(running_example):
@@ -254,3 +271,14 @@ def _commands(value: Any) -> list[list[str]]:
         return []
     own = [value["command"]] if "command" in value else []
     return own + [command for part in value.values() for command in _commands(part)]
+
+
+def _templates(value: Any) -> list[dict[str, Any]]:
+    """Every pod template in a document: what holds the spec of a pod."""
+    if isinstance(value, list):
+        return [template for part in value for template in _templates(part)]
+    if not isinstance(value, dict):
+        return []
+    if "affinity" in value.get("spec", {}):
+        return [value]
+    return [template for part in value.values() for template in _templates(part)]

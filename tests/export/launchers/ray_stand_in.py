@@ -143,7 +143,7 @@ def get_node_ip_address():
     return f"192.0.2.{HERE['place'][0]}"
 
 
-def placement_group(bundles, strategy="PACK", bundle_label_selector=()):
+def placement_group(bundles, strategy="PACK", name="", bundle_label_selector=()):
     assert bundles == [{"GPU": 1}] * len(bundle_label_selector)
     return PlacementGroup(bundle_label_selector)
 
@@ -154,7 +154,7 @@ def remove_placement_group(group):
 
 if "STAND_IN_OLD" in os.environ:
 
-    def placement_group(bundles, strategy="PACK"):
+    def placement_group(bundles, strategy="PACK", name=""):
         return PlacementGroup([])
 """
 

@@ -30,8 +30,10 @@ def test_the_plan_stands_in_the_driver_as_data(make_plan):
     text = export(plan, "ray", {"name": "gpt7b", "master_port": 1234, "wait_s": 7.5, "host_label": "meshwright.host"})[
         "driver.py"
     ]
+    assert _constants(export(plan, "ray", {"decision": "run-1.b"})["driver.py"])["GROUP"] == "mw:run-1.b"
     assert _constants(text) == {
         "JOB": "gpt7b",
+        "GROUP": "",
         "HOST_LABEL": "meshwright.host",
         "WAIT_S": 7.5,
         "MASTER_PORT": 1234,

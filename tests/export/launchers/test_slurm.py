@@ -58,6 +58,8 @@ def test_directives_of_the_running_example(running_example):
         "--gpus-per-node=4",
         "--exclusive",
     ]
+    named = export(running_example, "slurm", {"name": "gpt7b", "decision": "run-1.b"})["job.sbatch"]
+    assert named == script.replace("#SBATCH --exclusive\n", "#SBATCH --comment=mw:run-1.b\n#SBATCH --exclusive\n")
 
 
 def test_ranks_come_back_on_the_planned_hosts_and_devices(running_example, tmp_path):

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.errors import MeshwrightError, StateError
+from meshwright.export.kubernetes.pods import DECISION_LABEL
 from meshwright.live.sources import kubernetes
 
 from ...draws import draws
@@ -90,6 +91,25 @@ def test_a_pod_holds_from_when_it_is_bound_until_it_has_ended():
     assert held(node("a"), pod("p", [8], on=None, phase="Pending")) == {}
 
 
+@pytest.mark.parametrize(
+    ("key", "effect", "condition"),
+    [
+        ("node.kubernetes.io/disk-pressure", "NoSchedule", "drained"),
+        ("node.cloudprovider.kubernetes.io/uninitialized", "NoExecute", "drained"),
+        ("node.kubernetes.io/disk-pressure", "PreferNoSchedule", "up"),
+        ("nvidia.com/gpu", "NoSchedule", "up"),  # pods that want GPUs bear it
+    ],
+)
+def test_a_node_that_kubernetes_itself_keeps_pods_from_is_closed(key, effect, condition):
+    tainted = node("a") | {"spec": {"taints": [{"key": "other/x", "effect": "NoSchedule"}, {"key": key, "effect": effect}]}}
+    found = read([tainted]).state.hosts["a"]
+    assert (found.condition, found.reason) == (condition, key if condition == "drained" else None)
+    taints = [{"key": f"node.kubernetes.io/{one}-pressure", "effect": effect} for one in ("pid", "disk")]
+    told = read([node("a") | {"spec": {"taints": taints}}]).state.hosts["a"].reason
+    closed = "node.kubernetes.io/disk-pressure, node.kubernetes.io/pid-pressure"
+    assert told == (None if effect == "PreferNoSchedule" else closed)
+
+
 @pytest.mark.parametrize("label", kubernetes.JOB_LABELS)
 def test_pods_of_one_job_are_one_job(label):
     pods = [pod(f"p{number}", [2], on=host, labels={label: "j"}) for number, host in enumerate("aab")]
@@ -157,7 +177,7 @@ def test_devices_stay_with_their_jobs_whatever_the_order_and_whoever_goes(seed, 
 def test_a_job_gets_the_devices_that_it_was_planned_on(planned):
     data = {"jobs": [{"id": "mine", "devices": {"a": sorted(planned)}, "source": "plan"}]}
     known = type(kubernetes.EMPTY).model_validate(data)
-    pods = [pod("other", [4]), pod("p", [4], labels={kubernetes.DECISION_LABEL: "mine"})]
+    pods = [pod("other", [4]), pod("p", [4], labels={DECISION_LABEL: "mine"})]
     found = held(node("a"), *pods, known=known)
     assert found["ns/p"] == {"a": tuple(sorted(planned))}
     assert found["ns/other"] == {"a": tuple(sorted(set(range(8)) - planned))}

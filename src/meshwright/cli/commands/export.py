@@ -11,7 +11,7 @@ from ...errors import ExportError
 from .. import output
 from ..options import JsonFile
 
-_SHELL_WORDS = ("command", "script")
+_TEXTS = ("command", "script", "decision")
 """Options that are read as they are, in place of YAML."""
 
 
@@ -56,7 +56,7 @@ def export_plan(
     chosen: dict[str, Any] = {}
     for change in changes or ():
         key, equals, words = change.partition("=")
-        if equals and key in _SHELL_WORDS:  # YAML would take their quotation marks away, and what follows " #"
+        if equals and key in _TEXTS:  # YAML would take quotation marks away, and what follows " #", and make numbers
             chosen[key] = words
         else:
             chosen = settings.override(chosen, change)

@@ -35,7 +35,7 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
     for node_rank, (host, devices) in enumerate(hosts_of(plan).items()):
         command = node_words(plan, options, node_rank, pod_name(name, "node0", 0))
         pod = pods.pod(options, command, pods.visible(devices), pods.on_nodes([host]))
-        jobs.append(replicated_job(f"node{node_rank}", 1, {"spec": pod}))
+        jobs.append(replicated_job(f"node{node_rank}", 1, pods.template(options, pod)))
     return {FILE_NAME: pods.document(plan, options, (*pods.NOT_GUARANTEED, *NOT_GUARANTEED), jobset(name, jobs))}
 
 

@@ -46,11 +46,9 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
     flavor = dns_label(tiers.cluster)
     name = options.job_name(plan)
     command = pods.ranked_by("JOB_COMPLETION_INDEX", 0, node_words(plan, options, None, pod_name(name, "node", 0)))
-    template = {
-        "metadata": {"annotations": _annotations(plan, tiers)},
-        "spec": pods.pod(options, command, _devices(plan), _on_hosts(plan)),
-    }
-    template["spec"]["containers"][0]["resources"] = {"limits": {pods.GPU: devices_to_request(plan)}}
+    pod = pods.pod(options, command, _devices(plan), _on_hosts(plan))
+    pod["containers"][0]["resources"] = {"limits": {pods.GPU: devices_to_request(plan)}}
+    template = pods.template(options, pod, _annotations(plan, tiers))
     job = jobset(name, [replicated_job("node", len(plan.host_order), template)], {"kueue.x-k8s.io/queue-name": options.queue})
     topology = {
         "apiVersion": "kueue.x-k8s.io/v1beta2",

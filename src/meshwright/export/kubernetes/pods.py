@@ -23,6 +23,9 @@ NOT_GUARANTEED = (
     "Restarts: there are none; static rendezvous has no elastic restarts.",
 )
 
+DECISION_LABEL = "meshwright.dev/decision"
+"""Label of a pod that names the plan it came from."""
+
 _SHARED_MEMORY = "shared-memory"
 
 
@@ -78,6 +81,13 @@ def pod(options: ExportOptions, command: Sequence[str], devices: Sequence[int], 
         "containers": [container],
         "volumes": [shared_memory_volume()],
     }
+
+
+def template(options: ExportOptions, spec: dict[str, Any], annotations: dict[str, str] | None = None) -> dict[str, Any]:
+    """A pod template, whose pods name the decision where there is one."""
+    labels = {DECISION_LABEL: options.decision} if options.decision is not None else None
+    metadata = {key: value for key, value in (("labels", labels), ("annotations", annotations)) if value}
+    return ({"metadata": metadata} if metadata else {}) | {"spec": spec}
 
 
 def environment(devices: Sequence[int]) -> list[dict[str, Any]]:

@@ -43,7 +43,7 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
         "containers": [{"name": "node", "volumeMounts": [pods.shared_memory_mount()]}],
         "volumes": [pods.shared_memory_volume()],
     }
-    node = {"name": "node", "template": {"spec": {"template": {"spec": pod}}}}
+    node = {"name": "node", "template": {"spec": {"template": pods.template(options, pod)}}}
     patch = {"manager": "meshwright", "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": [node]}}}}
     trainjob = {
         "apiVersion": "trainer.kubeflow.org/v1alpha1",

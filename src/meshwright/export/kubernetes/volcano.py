@@ -64,7 +64,7 @@ def _pinned_tasks(plan: PlacementPlan, options: ExportOptions) -> list[dict[str,
     for node_rank, (host, devices) in enumerate(hosts_of(plan).items()):
         command = node_words(plan, options, node_rank, _pod_name(options.job_name(plan), "node0"))
         pod = pods.pod(options, command, pods.visible(devices), pods.on_nodes([host]))
-        tasks.append({"name": f"node{node_rank}", "replicas": 1, "template": {"spec": pod}})
+        tasks.append({"name": f"node{node_rank}", "replicas": 1, "template": pods.template(options, pod)})
     return tasks
 
 
@@ -77,11 +77,12 @@ def _stage_tasks(plan: PlacementPlan, options: ExportOptions, size: int, tiers: 
     for stage, hosts in enumerate(hosts_by_stage(plan)):
         affinity = pods.one_on_each(hosts, {"volcano.sh/job-name": name})
         pod = pods.pod(options, pods.ranked_by("VC_TASK_INDEX", first, words), devices, affinity)
+        template = pods.template(options, pod)
         partition: dict[str, Any] = {"totalPartitions": len(hosts) // size, "partitionSize": size}
         if tiers is not None:
             groups = [hosts[start : start + size] for start in range(0, len(hosts), size)]
             partition["networkTopology"] = _within(max(tiers.tier_of(group) for group in groups))
-        task = {"name": f"stage{stage}", "replicas": len(hosts), "partitionPolicy": partition, "template": {"spec": pod}}
+        task = {"name": f"stage{stage}", "replicas": len(hosts), "partitionPolicy": partition, "template": template}
         tasks.append(task)
         first += len(hosts)
     return tasks

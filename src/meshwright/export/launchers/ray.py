@@ -47,6 +47,7 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
     rows = [(rank.host, rank.local_rank, rank.coordinates.model_dump() if rank.coordinates else {}) for rank in plan.ranks]
     values = {
         "JOB": options.job_name(plan),
+        "GROUP": "" if options.decision is None else f"mw:{options.decision}",
         "HOST_LABEL": options.host_label,
         "WAIT_S": options.wait_s,
         "MASTER_PORT": options.master_port,

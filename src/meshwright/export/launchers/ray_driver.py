@@ -86,6 +86,7 @@ def main():
         group = placement_group(
             [{"GPU": 1} for _ in RANKS],
             strategy="PACK",
+            name=GROUP,
             bundle_label_selector=[{HOST_LABEL: host} for host, _, _ in RANKS],
         )
     except TypeError:

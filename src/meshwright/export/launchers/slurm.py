@@ -59,6 +59,7 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
     # Two jobs may have their first ranks on one host.
     ports = min(PORTS, 65_536 - options.master_port)
     port = f"{options.master_port}" if is_whole else f"$(({options.master_port} + SLURM_JOB_ID % {ports}))"
+    decision = "" if options.decision is None else f"#SBATCH --comment=mw:{options.decision}\n"
     hostfile = "".join(f"{rank.host}\n" for rank in plan.ranks)
     text = f"""#!/bin/bash
 #SBATCH --job-name={name}
@@ -67,7 +68,7 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
 #SBATCH --ntasks={plan.num_ranks}
 #SBATCH --ntasks-per-node={per_host}
 #SBATCH --gpus-per-node={devices}
-{_EXCLUSIVE if is_whole else ""}#
+{decision}{_EXCLUSIVE if is_whole else ""}#
 {header(name, plan, "Slurm", _left_open(options))}
 set -euo pipefail
 

@@ -17,23 +17,29 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ... import files, settings
 from ...errors import StateError
+from ...export.kubernetes.pods import DECISION_LABEL
 from ..state import ClusterState
 from .listings import EMPTY, FreeDevices, Listing, assumed, listed, plain, unlisted
 from .programs import answer
 
 PROGRAM = "kubectl"
 
-DECISION_LABEL = "meshwright.dev/decision"
-"""Names the plan that a pod came from."""
-
 JOB_LABELS = (
     "jobset.sigs.k8s.io/jobset-name",
     "training.kubeflow.org/job-name",
     "volcano.sh/job-name",
     "batch.kubernetes.io/job-name",
+    "job-name",
 )
-"""Labels by which the pods of one job are told; the first that a pod carries counts, as a pod of a JobSet is one of a Job too."""
+"""Labels by which the pods of one job are told; the first that a pod carries counts, as a pod of a JobSet is one of a Job too.
 
+Before Kubernetes 1.27 a Job gives its pods the last one alone.
+"""
+
+OWN_TAINTS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
+"""How taints begin by which Kubernetes itself keeps pods from a node, as ``disk-pressure``; others are for some pods to bear."""
+
+_CLOSING = ("NoSchedule", "NoExecute")
 _ENDED = ("Succeeded", "Failed")
 _QUANTITY = re.compile(r"[0-9]{1,9}")
 
@@ -81,8 +87,14 @@ class _Pod(_Part):
     status: _PodStatus
 
 
+class _Taint(_Part):
+    key: str
+    effect: str
+
+
 class _NodeSpec(_Part):
     unschedulable: bool = False
+    taints: list[_Taint] = []
 
 
 class _NodeCondition(_Part):
@@ -179,7 +191,10 @@ def _host(node: _Node) -> dict[str, Any]:
     if ready is None or ready.status != "True":
         told = [plain(text) for text in (ready.reason, ready.message) if text] if ready is not None else []
         return {"condition": "down", "reason": ": ".join(told) or "not ready"}
-    return {"condition": "drained", "reason": "cordoned"} if node.spec.unschedulable else {"condition": "up"}
+    if node.spec.unschedulable:
+        return {"condition": "drained", "reason": "cordoned"}
+    closing = [one.key for one in node.spec.taints if one.key.startswith(OWN_TAINTS) and one.effect in _CLOSING]
+    return {"condition": "drained", "reason": plain(", ".join(sorted(closing)))} if closing else {"condition": "up"}
 
 
 def _jobs(pods: Iterable[_Pod], resource: str, free: FreeDevices, known: ClusterState) -> list[dict[str, Any]]:
