@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 from fastapi import FastAPI
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -51,6 +52,14 @@ def build_app(service: Service, access: Access) -> FastAPI:
     for routes in (decision_routes, cluster_routes, health_routes):
         app.include_router(routes(context))
     add_problems(app)
+    document = app.openapi
+
+    def with_problems() -> dict[str, Any]:
+        told = document()
+        told["components"]["schemas"].setdefault(ProblemDocument.__name__, ProblemDocument.model_json_schema())
+        return told
+
+    app.openapi = with_problems  # type: ignore[method-assign]
     app.add_middleware(_Limited)
     return app
 

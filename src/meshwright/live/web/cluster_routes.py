@@ -31,7 +31,7 @@ def cluster_routes(context: Context) -> APIRouter:
     service = context.service
     routes = APIRouter(tags=["cluster"])
 
-    @routes.get("/v1/cluster", response_model=ClusterView, responses=problems(503), dependencies=[needs(context, "read")])
+    @routes.get("/v1/cluster", response_model=ClusterView, responses=problems(), dependencies=[needs(context, "read")])
     async def cluster(match: Match = None) -> Response:
         """Who holds which devices, which hosts take no jobs, and how old that is."""
         seq, state = await service.read(lambda store: store.last())
@@ -41,7 +41,7 @@ def cluster_routes(context: Context) -> APIRouter:
     @routes.get(
         "/v1/events",
         response_model=EventList,
-        responses=problems(422, 503) | {200: {"content": {"text/event-stream": {}}}},
+        responses=problems() | {200: {"content": {"text/event-stream": {}}}},
         dependencies=[needs(context, "read")],
     )
     async def events(
@@ -60,7 +60,7 @@ def cluster_routes(context: Context) -> APIRouter:
     @routes.post(
         "/v1/hosts/{host}/drain",
         response_model=HostView,
-        responses=problems(404, 413, 422, 503),
+        responses=problems(404, 413),
         dependencies=[needs(context, "admin")],
     )
     async def drain(host: HostName, reason: ReasonGiven | None = None) -> Response:
@@ -70,7 +70,7 @@ def cluster_routes(context: Context) -> APIRouter:
     @routes.post(
         "/v1/hosts/{host}/resume",
         response_model=HostView,
-        responses=problems(404, 413, 422, 503),
+        responses=problems(404, 413),
         dependencies=[needs(context, "admin")],
     )
     async def resume(host: HostName) -> Response:

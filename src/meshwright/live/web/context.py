@@ -38,8 +38,8 @@ class Context:
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """The problems with which a route may answer, for its documentation."""
-    content = {"application/problem+json": {"schema": ProblemDocument.model_json_schema()}}
-    found = sorted({400, 401, 403, 421, *statuses})
+    content = {"application/problem+json": {"schema": {"$ref": f"#/components/schemas/{ProblemDocument.__name__}"}}}
+    found = sorted({400, 401, 403, 421, 422, 503, *statuses})
     told = {**PROBLEMS, 400: "cannot be read", 421: "the request names another host"}
     return {status: {"description": told[status], "content": content} for status in found}
 

@@ -54,7 +54,7 @@ def decision_routes(context: Context) -> APIRouter:
         "/v1/decisions",
         status_code=201,
         response_model=DecisionAnswer,
-        responses=problems(409, 413, 422, 503) | {202: NEW},
+        responses=problems(409, 413) | {202: NEW},
         dependencies=[needs(context, "decide")],
     )
     async def decide(request: JobRequest, key: Key = None) -> Response:
@@ -69,7 +69,7 @@ def decision_routes(context: Context) -> APIRouter:
     @routes.post(
         "/v1/plans",
         response_model=DecisionAnswer,
-        responses=problems(413, 422, 503),
+        responses=problems(413),
         dependencies=[needs(context, "read")],
     )
     async def plan(request: JobRequest) -> Response:
@@ -77,7 +77,7 @@ def decision_routes(context: Context) -> APIRouter:
         check_fresh(service)
         return Response(body(answer_of(await service.try_plan(request))), media_type=JSON)
 
-    @routes.get("/v1/decisions", response_model=DecisionList, responses=problems(422, 503), dependencies=[needs(context, "read")])
+    @routes.get("/v1/decisions", response_model=DecisionList, responses=problems(), dependencies=[needs(context, "read")])
     async def decisions(
         before: Annotated[int | None, Query(ge=1, le=2**53)] = None,
         limit: Annotated[int, Query(ge=1, le=1000)] = 100,
@@ -98,7 +98,7 @@ def decision_routes(context: Context) -> APIRouter:
     @routes.get(
         "/v1/decisions/{decision}",
         response_model=DecisionView,
-        responses=problems(404, 422, 503),
+        responses=problems(404),
         dependencies=[needs(context, "read")],
     )
     async def decision(decision: Id, match: Match = None) -> Response:
@@ -112,7 +112,7 @@ def decision_routes(context: Context) -> APIRouter:
     @routes.get(
         "/v1/decisions/{decision}/plan",
         response_model=dict[str, Any],
-        responses=problems(404, 422, 503),
+        responses=problems(404),
         dependencies=[needs(context, "read")],
     )
     async def whole(decision: Id, match: Match = None) -> Response:
@@ -127,7 +127,7 @@ def decision_routes(context: Context) -> APIRouter:
     @routes.post(
         "/v1/decisions/{decision}/confirm",
         response_model=StatusAnswer,
-        responses=problems(404, 409, 413, 422, 503),
+        responses=problems(404, 409, 413),
         dependencies=[needs(context, "decide")],
     )
     async def confirm(decision: Id, confirmation: Confirmation) -> Response:
@@ -140,7 +140,7 @@ def decision_routes(context: Context) -> APIRouter:
     @routes.post(
         "/v1/decisions/{decision}/release",
         response_model=StatusAnswer,
-        responses=problems(404, 409, 413, 422, 503),
+        responses=problems(404, 409, 413),
         dependencies=[needs(context, "decide")],
     )
     async def release(decision: Id, reason: ReasonGiven | None = None) -> Response:
@@ -153,7 +153,7 @@ def decision_routes(context: Context) -> APIRouter:
     @routes.post(
         "/v1/decisions/{decision}/observations",
         response_model=Counted,
-        responses=problems(404, 413, 422, 503),
+        responses=problems(404, 413),
         dependencies=[needs(context, "decide")],
     )
     async def observe(decision: Id, observed: list[Observation]) -> Response:

@@ -16,9 +16,9 @@ def health_routes(context: Context) -> APIRouter:
     routes = APIRouter(tags=["health"])
 
     @routes.get("/healthz", response_model=Health)
-    async def alive() -> Health:
+    async def alive() -> Response:
         """The process answers."""
-        return Health(status="ok")
+        return Response(body(Health(status="ok")), media_type=JSON)
 
     @routes.get("/readyz", response_model=Health, responses={503: {"model": Health}})
     async def ready() -> Response:
@@ -32,7 +32,7 @@ def health_routes(context: Context) -> APIRouter:
             return Response(body(Health(status="stale", detail=f"too old: {', '.join(late)}")), 503, media_type=JSON)
         return Response(body(Health(status="ok")), media_type=JSON)
 
-    @routes.get("/metrics", responses=problems(503), dependencies=[needs(context, "read")], response_class=Response)
+    @routes.get("/metrics", responses=problems(), dependencies=[needs(context, "read")], response_class=Response)
     async def metrics() -> Response:
         """Counters, for Prometheus."""
         text = await service.read(context.metrics.text)

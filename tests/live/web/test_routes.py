@@ -1,0 +1,256 @@
+"""The service over HTTP: one answer a key, typed problems, the state and what became of each decision."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+import threading
+
+import pytest
+
+from meshwright.errors import InputFileError
+from meshwright.live.state import HostState
+from meshwright.live.web.access import Access, Token
+
+from ..controller_samples import all_up, running
+from .web_samples import Told, client, wait_for
+
+JOB = {"job": "zoo:alexnet", "steps": 100, "max_devices": 4}
+
+
+@pytest.fixture
+def asked(tmp_path, planners):
+    with client(tmp_path / "s.db", planners) as found:
+        yield found
+
+
+def problem(answer, status):
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    told = answer.json()
+    assert told["status"] == status
+    return told
+
+
+def test_a_decision_is_answered_with_its_devices_and_the_same_key_with_the_same_bytes(asked):
+    first = asked.post("/v1/decisions", json=JOB, headers={"Idempotency-Key": "mine"})
+    assert first.status_code == 201
+    told = first.json()
+    assert told["outcome"] == "placed"
+    assert [len(place["devices"]) for place in told["places"]] == [4]
+    assert told["predicted"]["step_s"] > 0
+    assert told["inputs"]["free"] == [[12, 0.0]]
+    assert asked.post("/v1/decisions", json=JOB, headers={"Idempotency-Key": "mine"}).content == first.content
+    assert asked.get("/v1/decisions").json()["decisions"][0]["status"] == "reserved"
+    wrong = problem(asked.post("/v1/decisions", json={**JOB, "steps": 7}, headers={"Idempotency-Key": "mine"}), 409)
+    assert (wrong["field"], wrong["value"]) == ("steps", "7")
+    assert first.headers["location"] == f"/v1/decisions/{told['id']}"
+
+
+def test_the_same_key_from_many_at_once_gets_one_decision(asked):
+    answers = []
+
+    def ask():
+        answers.append(asked.post("/v1/decisions", json=JOB, headers={"Idempotency-Key": "k"}).content)
+
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(answers) == 8
+    assert len(set(answers)) == 1
+    assert len(asked.get("/v1/decisions").json()["decisions"]) == 1
+
+
+def test_the_way_of_a_decision(tmp_path, planners):
+    told = Told()
+    with client(tmp_path / "s.db", planners, [told], resync_s=0.05) as asked:
+        name = asked.post("/v1/decisions", json=JOB).json()["id"]
+        at = f"/v1/decisions/{name}"
+        assert asked.get(at).json()["status"] == "reserved"
+        assert asked.post(f"{at}/confirm", json={"job_id": "100"}).json() == {"id": name, "status": "confirmed", "detail": "100"}
+        assert asked.post(f"{at}/confirm", json={"job_id": "100"}).status_code == 200
+        assert "was handed over as 100" in problem(asked.post(f"{at}/confirm", json={"job_id": "101"}), 409)["detail"]
+        told.listing = all_up(running("100", name, a=(0, 1, 2, 3)))
+        while asked.get(at).json()["status"] != "running":
+            pass
+        steps = [{"step": step, "step_s": 0.5} for step in range(3)]
+        assert asked.post(f"{at}/observations", json=steps).json() == {"new": 3}
+        assert asked.post(f"{at}/observations", json=steps).json() == {"new": 0}
+        seen = asked.get(at).json()
+        assert seen["observed"]["median_step_s"] == 0.5
+        assert seen["observed"]["ratio"] == pytest.approx(0.5 / seen["decision"]["predicted"]["step_s"])
+        assert problem(asked.post(f"{at}/release"), 409)["detail"].endswith("runs as 100: end it there")
+        told.listing = all_up()
+        while asked.get(at).json()["status"] != "ended":
+            pass
+        assert [one["status"] for one in asked.get(at).json()["history"]] == ["reserved", "confirmed", "running", "ended"]
+        assert asked.post(f"{at}/release").json()["status"] == "ended"
+        plan = asked.get(f"{at}/plan").json()
+        assert plan["job"]["graph"]["name"] == "alexnet"
+        assert plan["cluster"]["name"] == "three"
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(plan))
+    from meshwright.plans import load_plan
+
+    assert load_plan(path).num_ranks == 4
+
+
+def test_what_cannot_be_is_a_problem_that_names_the_field(asked):
+    for body, field, part in (
+        ({"steps": 1}, "job", "Field required"),
+        ({**JOB, "steps": 0}, "steps", "greater than or equal to 1"),
+        ({**JOB, "other": 1}, "other", "Extra inputs"),
+        ({**JOB, "name": "a\nb"}, "name", "pattern"),
+        ({**JOB, "devices": 8, "max_devices": 4}, None, "above max_devices"),
+    ):
+        told = problem(asked.post("/v1/decisions", json=body), 422)
+        assert told.get("field") == field
+        assert part in told["detail"]
+    assert "there is no such decision" in problem(asked.get("/v1/decisions/none"), 404)["detail"]
+    assert problem(asked.post("/v1/decisions", content=b"{", headers={"Content-Type": "application/json"}), 422)
+    assert problem(asked.post("/v1/decisions/none/confirm", json={"job_id": "1"}), 404)
+    assert problem(asked.get("/v1/nothing"), 404)
+    assert problem(asked.post("/v1/cluster"), 405)
+    assert problem(asked.post("/v1/decisions", content=b" " * (9 * 2**20)), 413)
+    name = asked.post("/v1/decisions", json=JOB).json()["id"]
+    many = [{"step": step, "step_s": 1.0} for step in range(1001)]
+    assert problem(asked.post(f"/v1/decisions/{name}/observations", json=many), 422)["title"] == "too many"
+
+
+def test_a_new_job_is_priced_beside_and_its_decision_waits_at_its_address(tmp_path, cluster):
+    from meshwright.live.deciding import Planners
+
+    cold = Planners(cluster, "fastest-feasible", scratch=tmp_path)
+    with client(tmp_path / "s.db", cold) as asked:
+        first = asked.post("/v1/decisions", json=JOB, headers={"Idempotency-Key": "k"})
+        assert first.status_code == 202
+        assert first.json()["outcome"] == "preparing"
+        wrong = asked.post("/v1/decisions", json={"job": "zoo:alexnot"}).json()["id"]
+        found = wait_for(asked, first.json()["id"])
+        assert found["status"] == "reserved"
+        assert asked.post("/v1/decisions", json=JOB, headers={"Idempotency-Key": "k"}).status_code == 201
+        failed = wait_for(asked, wrong)
+        assert failed["status"] == "failed"
+        assert failed["decision"]["field"] == "job"
+        assert "did you mean 'alexnet'" in failed["detail"]
+
+
+def test_what_would_be_decided_holds_nothing(asked):
+    told = asked.post("/v1/plans", json=JOB).json()
+    assert told["outcome"] == "placed"
+    assert told["plan"]["job"]["graph"]["name"] == "alexnet"
+    assert asked.get("/v1/decisions").json() == {"decisions": []}
+    assert asked.get("/v1/cluster").json()["devices"]["free"] == 12
+
+
+def test_the_cluster_tells_who_holds_what_and_how_old_that_is(tmp_path, planners):
+    down = {"b": HostState(condition="drained", num_devices=4, reason="a fan")}
+    told = Told(all_up(running("7", None, a=(0, 1)), **down))
+    with client(tmp_path / "s.db", planners, [told]) as asked:
+        asked.post("/v1/decisions", json=JOB)
+        seen = asked.get("/v1/cluster")
+        cluster = seen.json()
+        assert cluster["devices"] == {"free": 2, "reserved": 4, "held": 2, "closed": 4}
+        hosts = {one["name"]: one for one in cluster["hosts"]}
+        assert hosts["a"]["held_by"][:2] == ["7", "7"]
+        assert (hosts["b"]["condition"], hosts["b"]["reason"]) == ("drained", "a fan")
+        assert cluster["sources"][0]["name"] == "slurm"
+        assert cluster["sources"][0]["age_s"] < 60
+        again = asked.get("/v1/cluster", headers={"If-None-Match": seen.headers["etag"]})
+        assert (again.status_code, again.content) == (304, b"")
+        asked.post("/v1/decisions", json=JOB)
+        assert asked.get("/v1/cluster", headers={"If-None-Match": seen.headers["etag"]}).status_code == 200
+        events = asked.get("/v1/events", params={"after": 1}).json()
+        assert [one["change"]["kind"] for one in events["events"]] == ["job added", "job added"]
+        assert events["last"] == 3
+
+
+def test_a_host_can_be_closed_and_opened(asked):
+    assert asked.post("/v1/hosts/a/drain", json={"reason": "a fan"}).json()["reason"] == "a fan"
+    assert all(place["host"] != "a" for _ in range(2) for place in asked.post("/v1/decisions", json=JOB).json()["places"])
+    assert asked.post("/v1/decisions", json=JOB).json()["outcome"] == "refused"
+    assert asked.post("/v1/hosts/a/resume").json()["condition"] == "up"
+    assert asked.post("/v1/decisions", json=JOB).json()["places"][0]["host"] == "a"
+    problem(asked.post("/v1/hosts/x/drain"), 404)
+
+
+def test_without_fresh_listings_nothing_is_decided_and_it_is_said_why(tmp_path, planners):
+    told = Told()
+    told.error = InputFileError("ended with status 1", file="scontrol")
+    with client(tmp_path / "s.db", planners, [told], resync_s=0.05) as asked:
+        answer = asked.post("/v1/decisions", json=JOB)
+        assert problem(answer, 503)["detail"] == "slurm has listed nothing since its start: scontrol: ended with status 1"
+        assert answer.headers["retry-after"] == "5"
+        assert asked.get("/readyz").status_code == 503
+        assert asked.get("/healthz").json() == {"status": "ok"}
+        told.error = None
+        while asked.get("/readyz").status_code == 503:
+            pass
+        assert asked.post("/v1/decisions", json=JOB).status_code == 201
+        assert asked.get("/v1/cluster").json()["sources"][0]["num_failures"] >= 1
+
+
+def test_tokens_say_who_may_do_what_and_no_foreign_page_or_name_is_answered(tmp_path, planners):
+    tokens = tuple(Token(scope, hashlib.sha256(scope.encode()).hexdigest()) for scope in ("read", "decide", "admin"))
+    with client(tmp_path / "s.db", planners, access=Access(tokens, frozenset({"testserver"}))) as asked:
+
+        def by(token):
+            return {"Authorization": f"Bearer {token}"}
+
+        answer = asked.get("/v1/cluster")
+        assert problem(answer, 401)["title"] == "not known"
+        assert answer.headers["www-authenticate"] == "Bearer"
+        problem(asked.get("/v1/cluster", headers=by("other")), 401)
+        problem(asked.get("/metrics"), 401)
+        assert asked.get("/healthz").status_code == 200
+        assert asked.get("/v1/cluster", headers=by("read")).status_code == 200
+        problem(asked.post("/v1/decisions", json=JOB, headers=by("read")), 403)
+        assert asked.post("/v1/decisions", json=JOB, headers=by("decide")).status_code == 201
+        problem(asked.post("/v1/hosts/a/drain", headers=by("decide")), 403)
+        assert asked.post("/v1/hosts/a/drain", headers=by("admin")).status_code == 200
+        problem(asked.get("/v1/cluster", headers=by("read") | {"Origin": "http://evil.example"}), 403)
+        assert asked.get("/v1/cluster", headers=by("read") | {"Origin": "http://testserver"}).status_code == 200
+        problem(asked.get("/v1/cluster", headers=by("read") | {"Host": "evil.example"}), 421)
+
+
+def test_the_counters_are_prometheus_text(tmp_path, planners):
+    with client(tmp_path / "s.db", planners, [Told()]) as asked:
+        asked.post("/v1/decisions", json=JOB)
+        lines = asked.get("/metrics").text.splitlines()
+    assert 'meshwright_decisions_total{outcome="placed",policy="fastest-feasible"} 1.0' in lines
+    assert 'meshwright_devices{state="free"} 8.0' in lines
+    assert 'meshwright_decision_seconds_count{phase="commit"} 1.0' in lines
+    assert any(line.startswith('meshwright_state_age_seconds{source="slurm"}') for line in lines)
+    assert "meshwright_reservations_expired_total 0.0" in lines
+
+
+def test_a_store_that_cannot_be_written_is_told_and_serves_again_without_a_restart(tmp_path, planners):
+    path = tmp_path / "s.db"
+    with client(path, planners) as asked:
+        asked.post("/v1/decisions", json=JOB)
+        asked.service.controller.store._db.execute("PRAGMA busy_timeout = 50")
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        assert problem(asked.post("/v1/decisions", json=JOB), 503)["title"] == "the store cannot be used"
+        assert asked.get("/v1/cluster").json()["devices"]["free"] == 8  # readers go on
+        other.execute("ROLLBACK")
+        other.close()
+        assert asked.post("/v1/decisions", json=JOB).json()["outcome"] == "placed"
+        assert asked.get("/v1/cluster").json()["devices"]["free"] == 4
+
+
+def test_what_waited_for_a_restart_goes_on(tmp_path, cluster, planners):
+    from meshwright.live.deciding import Planners
+
+    from ..controller_samples import controller
+
+    cold = controller(tmp_path / "s.db", Planners(cluster, "fastest-feasible", scratch=tmp_path))
+    from meshwright.live.decisions import JobRequest
+
+    name = cold.decide_or_prepare(JobRequest(**JOB), "k").decision.id
+    cold.close()
+    with client(tmp_path / "s.db", planners) as asked:
+        assert wait_for(asked, name)["status"] == "reserved"

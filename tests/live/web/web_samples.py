@@ -1,0 +1,52 @@
+"""A service on a cluster of three hosts, asked over HTTP in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from starlette.testclient import TestClient
+
+from meshwright.live.service import Service
+from meshwright.live.sources.listings import Listing
+from meshwright.live.sources.source import Source
+from meshwright.live.web.access import Access
+from meshwright.live.web.app import build_app
+
+from ..controller_samples import Clock, all_up, controller
+
+OPEN = Access(None, frozenset({"testserver"}))
+
+
+class Told:
+    """A source that says what a test puts in, or fails."""
+
+    def __init__(self, listing: Listing | None = None):
+        self.listing = listing or all_up()
+        self.error = None
+
+    @property
+    def source(self) -> Source:
+        return Source("slurm", self._ask, lambda text, known: self.listing)
+
+    def _ask(self) -> str:
+        if self.error is not None:
+            raise self.error
+        return ""
+
+
+@contextmanager
+def client(path, planners, sources=(), access=OPEN, clock=None, **options) -> Iterator[TestClient]:
+    """A client of a service that runs meanwhile."""
+    made = controller(path, planners, clock or Clock())
+    service = Service(made, path, [told.source for told in sources], **options)
+    with TestClient(build_app(service, access), raise_server_exceptions=False) as asked:
+        asked.service = service
+        yield asked
+
+
+def wait_for(client: TestClient, decision: str) -> dict:
+    """The decision once it is no longer prepared."""
+    while (found := client.get(f"/v1/decisions/{decision}").json())["status"] == "preparing":
+        pass
+    return found
