@@ -22,6 +22,11 @@ StateFile = Annotated[
     typer.Option("--state", metavar="FILE", help="Who holds which devices, as `meshwright state` keeps it; by default nobody."),
 ]
 
+LiveService = Annotated[
+    str | None,
+    typer.Option("--live", metavar="URL", help="A service (`meshwright serve`): what would be decided now; nothing is held."),
+]
+
 
 class Occupied(NamedTuple):
     """A state on a cluster.

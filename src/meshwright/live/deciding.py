@@ -21,7 +21,7 @@ from ..clusters.cluster import Cluster
 from ..errors import GraphError, InputFileError, PlanError
 from ..jobs.load import JobSource
 from ..planning.plan import OpSplitPlanner
-from ..planning.policies import MENU_RULE, SHIPPED, fleet_policy_file, shipped_fleet_names
+from ..planning.policies import MENU_RULE, is_by_menu
 from ..plans import PlacementPlan
 from .decisions import DecisionInputs, JobRequest, free_at_s
 
@@ -203,23 +203,6 @@ class Planners:
             path.parent.mkdir(parents=True, exist_ok=True)
             files.write_json(path, request.job)
         return str(path)
-
-
-def is_by_menu(policy: str) -> bool:
-    """Whether a policy picks from a menu of layouts.
-
-    Raises:
-        CheckpointError: its file is damaged.
-    """
-    if policy.startswith(MENU_RULE):
-        return True
-    if policy.startswith(SHIPPED):
-        return policy.removeprefix(SHIPPED) in shipped_fleet_names()
-    if not Path(policy).is_dir() and Path(policy).suffix != ".pt":
-        return False
-    from ..models.fleet_saved import is_of_fleet
-
-    return is_of_fleet(fleet_policy_file(policy))
 
 
 def _named(plan: PlacementPlan, request: JobRequest) -> PlacementPlan:

@@ -91,6 +91,7 @@ def plan_from_menu(
     is_free: NDArray[np.bool_] | None = None,
     batch: int | None = None,
     sequence_length: int | None = None,
+    devices: int | None = None,
     cache: Path | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> PlannedFromMenu:
@@ -99,12 +100,13 @@ def plan_from_menu(
     Args:
         job: ``zoo:NAME``, the path of a ``config.json`` or of another job graph.
         cluster: ``preset:NAME``, a path, or a cluster.
-        policy: run folder, its ``policy.pt``, or ``shipped:NAME``.
+        policy: run folder, its ``policy.pt``, ``shipped:NAME``, or ``menu:RULE``.
         num_steps: training steps of the job.
         deadline_s: allowed completion time.
         is_free: which devices the job may have, ``(n,)``; by default all.
         batch: sequences, or samples, of a step; that of the benchmark's job where it has this one.
         sequence_length: tokens of a sequence; by default the model's own.
+        devices: the only number of devices to try; by default those of the policy.
         cache: folder of priced menus.
         progress: called while the menu is priced.
 
@@ -113,7 +115,14 @@ def plan_from_menu(
         MeshwrightError: job, cluster or policy are missing or wrong.
     """
     planner = MenuPlanner.of(
-        job, cluster, str(policy), batch=batch, sequence_length=sequence_length, cache=cache, progress=progress
+        job,
+        cluster,
+        str(policy),
+        batch=batch,
+        sequence_length=sequence_length,
+        devices=devices,
+        cache=cache,
+        progress=progress,
     )
     return planner.plan(num_steps, deadline_s, is_free)
 

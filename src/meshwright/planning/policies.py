@@ -198,6 +198,23 @@ def fleet_policy_file(spec: str) -> Path:
     return _shipped() / (name + OF_FLEET)
 
 
+def is_by_menu(policy: str) -> bool:
+    """Whether a policy picks from a menu of layouts.
+
+    Raises:
+        CheckpointError: its file is damaged.
+    """
+    if policy.startswith(MENU_RULE):
+        return True
+    if policy.startswith(SHIPPED):
+        return policy.removeprefix(SHIPPED) in shipped_fleet_names()
+    if not Path(policy).is_dir() and Path(policy).suffix != ".pt":
+        return False
+    from ..models.fleet_saved import is_of_fleet
+
+    return is_of_fleet(policy)
+
+
 def display_name(spec: str) -> str:
     """How a policy is called in tables."""
     if is_rollout(spec) and not is_baseline(base_of(spec)):

@@ -16,6 +16,7 @@ def plan_by_menu(
     sequence_length: int | None,
     json_file: str | None,
     occupied: Occupied | None = None,
+    devices: str | None = None,
 ) -> None:
     """Choose, write what was asked for, and show the plan and the entries that it was chosen from.
 
@@ -23,8 +24,10 @@ def plan_by_menu(
         job, cluster, policy, steps, deadline_s, batch, sequence_length: as of `planning.menu_plan.plan_from_menu`.
         json_file: where the plan goes.
         occupied: who holds which devices; None: nobody.
+        devices: the only number of devices to try; None: those of the policy.
     """
     output.check_file("--json", json_file)
+    number = None if devices is None else whole_number("--devices", devices)
     from ...planning.menu_plan import plan_from_menu
 
     with output.progress() as bars, output.set_up(bars) as priced:
@@ -37,6 +40,7 @@ def plan_by_menu(
             is_free=None if occupied is None else occupied.is_free,
             batch=batch,
             sequence_length=sequence_length,
+            devices=number,
             progress=priced,
         )
     if json_file == "-":

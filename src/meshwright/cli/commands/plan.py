@@ -12,7 +12,7 @@ from ...errors import MeshwrightError
 from .. import output
 from ..cost_options import CostOptions
 from ..job_options import JobOptions
-from ..occupied import Occupied, StateFile, read_state
+from ..occupied import LiveService, Occupied, StateFile, read_state
 from ..options import CollectivesTable, CostChanges, CostsFile, GraphsDir, JsonFile, KeepInputOps, ProfileBatch
 from .search import search_plans
 
@@ -24,7 +24,9 @@ def plan_job(
     job: Annotated[
         str, typer.Option(metavar="JOB", help="zoo:NAME, a NAME of --graphs, or a path: graph.txt, JSON, config.json.")
     ],
-    cluster: Annotated[str, typer.Option(metavar="CLUSTER", help="preset:NAME or a path to YAML.")],
+    cluster: Annotated[
+        str | None, typer.Option(metavar="CLUSTER", help="preset:NAME or a path to YAML; with --live the service's.")
+    ] = None,
     policy: Annotated[
         str | None,
         typer.Option(metavar="POLICY", help="Who chooses; by default fastest-feasible, with a deadline cheapest-feasible."),
@@ -35,6 +37,7 @@ def plan_job(
         int | None, typer.Option(metavar="N", help="Most ranks that the job may be cut into; 16 by default.")
     ] = None,
     state: StateFile = None,
+    live: LiveService = None,
     graphs: GraphsDir = None,
     keep_input_ops: KeepInputOps = False,
     profile_batch: ProfileBatch = None,
@@ -81,17 +84,33 @@ def plan_job(
     By a policy that cuts the job op by op, by one of a fleet that picks from a menu of layouts, or with --search among all
     parallel layouts: of a transformer, or of any other job by data parallelism and a pipeline of its ops.
     """
-    if policy is not None and not search and _is_of_fleet(policy):
+    if live is not None:
+        from .live_plan import plan_live
+
+        others: dict[str, object] = {"--cluster": cluster, "--policy": policy, "--state": state, "--trace": trace}
+        others |= {"--search": search or None, "--keep": keep, "--order": order, "--top": top, "--all": whole, "--plot": plot}
+        others |= {"--costs": costs, "--set": changes, "--collectives": collectives, "--overlap-slowdown": overlap_slowdown}
+        others |= {"--collectives-table": collectives_table}
+        for option, value in others.items():
+            if value is not None:
+                raise MeshwrightError("does not go with --live: the service says it", field=option)
+        read = JobOptions(graphs, keep_input_ops, profile_batch)
+        plan_live(live, job, read, steps, deadline_s, batch, sequence_length, devices, max_degree, json_file)
+        return
+    if cluster is None:
+        raise MeshwrightError("is missing: preset:NAME or a path to YAML, or --live URL", field="--cluster")
+    if policy is not None and not search and _is_by_menu(policy):
         from .menu import plan_by_menu
 
-        others: dict[str, object] = {"--max-degree": max_degree, "--trace": trace, "--devices": devices, "--keep": keep}
+        others = {"--max-degree": max_degree, "--trace": trace, "--keep": keep}
         others |= {"--order": order, "--top": top, "--all": whole, "--plot": plot, "--graphs": graphs, "--costs": costs}
         others |= {"--set": changes, "--collectives": collectives, "--collectives-table": collectives_table}
         others |= {"--overlap-slowdown": overlap_slowdown, "--profile-batch": profile_batch}
         for option, value in others.items():
             if value is not None:
                 raise MeshwrightError("does not go with a policy of a fleet, whose benchmark says it", field=option)
-        plan_by_menu(job, cluster, policy, steps, deadline_s, batch, sequence_length, json_file, read_state(state, cluster))
+        occupied = read_state(state, cluster)
+        plan_by_menu(job, cluster, policy, steps, deadline_s, batch, sequence_length, json_file, occupied, devices)
         return
     by_policy: dict[str, object] = {
         "--policy": policy,
@@ -139,17 +158,11 @@ def plan_job(
     _show(found, trace, json_file, occupied)
 
 
-def _is_of_fleet(policy: str) -> bool:
-    """Whether a policy is one that was trained on a fleet: its file or run folder, or one that comes with the package."""
-    from ...planning.policies import SHIPPED, shipped_fleet_names
+def _is_by_menu(policy: str) -> bool:
+    """Whether a policy picks from a menu of layouts, as those of fleets do."""
+    from ...planning.policies import is_by_menu
 
-    if policy.startswith(SHIPPED):
-        return policy.removeprefix(SHIPPED) in shipped_fleet_names()
-    if not Path(policy).is_dir() and Path(policy).suffix != ".pt":
-        return False
-    from ...models.fleet_saved import is_of_fleet
-
-    return is_of_fleet(policy)
+    return is_by_menu(policy)
 
 
 def _show(chosen: Planned, trace: Path | None, json_file: str | None, occupied: Occupied | None) -> None:

@@ -166,7 +166,7 @@ def _announcing(server: Server, service: Service, state: Path) -> Server:
         if not server.started:
             return
         config = server.config
-        where = f"the socket {config.uds}"
+        where = f"unix:{Path(config.uds).absolute()}" if config.uds is not None else ""
         if config.uds is None:
             port = next(one.sockets[0].getsockname()[1] for one in server.servers)
             host = f"[{config.host}]" if ":" in config.host else config.host

@@ -17,7 +17,7 @@ from ..state import ClusterState, occupancy
 from ..store import KeptChange, Store
 from .context import JSON, Context, IfNoneMatch, body, needs, problems, tagged
 from .problems import not_found
-from .views import ClusterView, EventList, EventView, HostView, JobView, HostDevices, ReasonGiven, SourceView
+from .views import ClusterView, EventList, EventView, HostDevices, HostView, JobView, ReasonGiven, SourceView
 
 KEEP_ALIVE_S = 15.0
 EVENTS_AT_A_TIME = 500

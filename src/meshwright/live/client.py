@@ -1,0 +1,182 @@
+"""`Client`: the controller's calls, made to a service over HTTP."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import ssl
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from ..errors import ConfigError, ConflictError, InputFileError, MeshwrightError, StateError
+from ..plans import PlacementPlan
+from .decisions import JobDecision, JobRequest, KeptDecision, Observation
+
+WAIT_S = 30.0
+"""Longest wait for an answer."""
+
+POLL_S = 0.5
+UNIX = "unix:"
+OBSERVATIONS_AT_A_TIME = 1000
+
+
+class Client:
+    """See the module.
+
+    Args:
+        url: ``http://HOST:PORT``, ``https://HOST:PORT``, or ``unix:PATH`` of a socket file.
+        token: that the service knows; None where it wants none.
+        wait_s: longest wait for an answer.
+
+    Raises:
+        ConfigError: no such URL.
+    """
+
+    def __init__(self, url: str, token: str | None = None, *, wait_s: float = WAIT_S) -> None:
+        parts = urlsplit(url)
+        if not url.startswith(UNIX) and (parts.scheme not in ("http", "https") or not parts.hostname or parts.username):
+            raise ConfigError("must be http://HOST:PORT, https://HOST:PORT or unix:PATH", field="--server", value=url)
+        self._url = url.rstrip("/")
+        self._token = token
+        self._wait_s = wait_s
+
+    def decide(self, request: JobRequest, key: str | None = None, *, prepare_s: float = 3600.0) -> KeptDecision:
+        """As `Controller.decide`; a job that is new is waited for.
+
+        Args:
+            request: the job.
+            key: by which the same request gets the same answer again.
+            prepare_s: longest wait for a new job to be priced.
+
+        Raises:
+            ConflictError: the key is that of another request.
+            MeshwrightError: the job is wrong, or nothing was decided for another reason.
+        """
+        headers = {} if key is None else {"Idempotency-Key": key}
+        answer = self._ask("POST", "/v1/decisions", request.model_dump(mode="json", exclude_none=True), headers)
+        until_s = time.monotonic() + prepare_s
+        name = str(answer["id"])
+        view = self.view(name)
+        while view["status"] == "preparing":
+            if time.monotonic() > until_s:
+                raise InputFileError(f"the job was not priced within {prepare_s:g} s; it goes on", file=self._url, value=name)
+            time.sleep(POLL_S)
+            view = self.view(name)
+        made = view["decision"]
+        if made["outcome"] == "failed":
+            raise StateError(made["why"], file=self._url, field=made.get("field"))
+        fields = ("id", "outcome", "why", "predicted", "candidates", "plan")
+        decision = JobDecision.model_validate({"request": request, **{name: made[name] for name in fields if name in made}})
+        return KeptDecision(int(view["number"]), view.get("key"), str(view["at"]), decision)
+
+    def try_plan(self, request: JobRequest) -> tuple[PlacementPlan | None, str]:
+        """What would be decided now, and why; nothing is held. A job that is new takes as long as it takes."""
+        body = request.model_dump(mode="json", exclude_none=True)
+        answer = self._ask("POST", "/v1/plans", body, wait_s=3600.0)
+        plan = answer.get("plan")
+        return (None if plan is None else PlacementPlan.model_validate(plan)), str(answer["why"])
+
+    def confirm(self, name: str, scheduler_id: str) -> None:
+        """As `Controller.confirm`."""
+        self._ask("POST", f"/v1/decisions/{quote(name)}/confirm", {"job_id": scheduler_id})
+
+    def release(self, name: str, reason: str | None = None) -> bool:
+        """As `Controller.release`."""
+        before = self.view(name)["status"]
+        answer = self._ask("POST", f"/v1/decisions/{quote(name)}/release", {"reason": reason})
+        return bool(before != answer["status"])
+
+    def observe(self, name: str, observed: Sequence[Observation]) -> int:
+        """As `Controller.observe`."""
+        new = 0
+        for begin in range(0, len(observed), OBSERVATIONS_AT_A_TIME):
+            rows = [one.model_dump(mode="json") for one in observed[begin : begin + OBSERVATIONS_AT_A_TIME]]
+            new += int(self._ask("POST", f"/v1/decisions/{quote(name)}/observations", rows)["new"])
+        return new
+
+    def whole_plan(self, decision: JobDecision) -> PlacementPlan | None:
+        """As `Controller.whole_plan`."""
+        if decision.plan is None:
+            return None
+        return PlacementPlan.model_validate(self._ask("GET", f"/v1/decisions/{quote(decision.id)}/plan"))
+
+    def view(self, name: str) -> dict[str, Any]:
+        """A decision and what became of it, as `web.views.DecisionView` says."""
+        return dict(self._ask("GET", f"/v1/decisions/{quote(name)}"))
+
+    def rows(self, limit: int = 100) -> list[dict[str, Any]]:
+        """The last decisions, the last one first, as `web.views.DecisionRow` says."""
+        return list(self._ask("GET", f"/v1/decisions?limit={limit}")["decisions"])
+
+    def cluster(self) -> dict[str, Any]:
+        """The state of the cluster, as `web.views.ClusterView` says."""
+        return dict(self._ask("GET", "/v1/cluster"))
+
+    def _ask(
+        self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None, wait_s: float | None = None
+    ) -> Any:
+        """An answer.
+
+        Raises:
+            InputFileError: nobody answers, or not in time.
+            MeshwrightError: a problem that the service tells.
+        """
+        connection = self._connection(self._wait_s if wait_s is None else wait_s)
+        sent = {"Content-Type": "application/json", "Accept": "application/json", **(headers or {})}
+        if self._token is not None:
+            sent["Authorization"] = f"Bearer {self._token}"
+        try:
+            connection.request(method, path, None if body is None else json.dumps(body).encode(), sent)
+            answer = connection.getresponse()
+            text = answer.read()
+        except TimeoutError:
+            raise InputFileError(f"no answer within {connection.timeout:g} s", file=self._url) from None
+        except (OSError, http.client.HTTPException) as error:
+            told = getattr(error, "strerror", None) or type(error).__name__
+            raise InputFileError(f"no answer: {told}; is the service running?", file=self._url) from None
+        finally:
+            connection.close()
+        try:
+            found = json.loads(text)
+        except ValueError:
+            raise InputFileError(f"answers what is no JSON (status {answer.status})", file=self._url) from None
+        if answer.status >= 400:
+            raise _told(found, answer.status, self._url)
+        return found
+
+    def _connection(self, wait_s: float) -> http.client.HTTPConnection:
+        if self._url.startswith(UNIX):
+            return _SocketFile(Path(self._url.removeprefix(UNIX)), wait_s)
+        parts = urlsplit(self._url)
+        assert parts.hostname is not None, "checked at the start"
+        if parts.scheme == "https":
+            return http.client.HTTPSConnection(parts.hostname, parts.port, timeout=wait_s, context=ssl.create_default_context())
+        return http.client.HTTPConnection(parts.hostname, parts.port, timeout=wait_s)
+
+
+class _SocketFile(http.client.HTTPConnection):
+    """HTTP over a socket file."""
+
+    def __init__(self, path: Path, wait_s: float) -> None:
+        super().__init__("localhost", timeout=wait_s)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(str(self._path))
+
+
+def _told(problem: Any, status: int, url: str) -> MeshwrightError:
+    """The error that a problem is."""
+    data = problem if isinstance(problem, dict) else {}
+    told = str(data.get("detail") or f"refuses with status {status}")
+    field = data.get("field")
+    if field and told.startswith(f"{field}: "):
+        field = None  # it stands in the sentence
+    kind = ConflictError if status == 409 else StateError if status in (404, 422) else InputFileError
+    return kind(told, file=url, field=field)

@@ -1,0 +1,76 @@
+"""The controller's calls over HTTP: the same answers, the same errors, and nobody who answers told in a line."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+import pytest
+
+from meshwright.errors import ConfigError, ConflictError, InputFileError, StateError
+from meshwright.live.client import Client
+from meshwright.live.decisions import JobRequest, Observation
+
+from .controller_samples import JOB
+from .live_samples import CLUSTER
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    """The URL of a service in a process of its own, on a socket file, which wants tokens; and a token."""
+    folder = tmp_path_factory.mktemp("served")
+    (folder / "three.yaml").write_text(CLUSTER)
+    meshwright = [sys.executable, "-c", "from meshwright.cli import main; main()"]
+    token = subprocess.run(
+        [*meshwright, "token", "--file", "tokens", "--owner", "me"], cwd=folder, capture_output=True, text=True, check=True
+    ).stdout.strip()
+    words = ["--cluster", "three.yaml", "--policy", "fastest-feasible", "--state", "s.db", "--token-file", "tokens"]
+    with (folder / "log").open("w") as log:
+        process = subprocess.Popen([*meshwright, "serve", *words, "--socket", "s"], cwd=folder, stdout=log, stderr=log)
+    while "listening on" not in (folder / "log").read_text():
+        assert process.poll() is None, (folder / "log").read_text()
+        time.sleep(0.05)
+    yield f"unix:{folder}/s", token
+    process.terminate()
+    assert process.wait() in (0, -15)
+    assert "Traceback" not in (folder / "log").read_text()
+
+
+def test_a_client_does_what_a_controller_does(served):
+    client = Client(*served)
+    first = client.decide(JOB, "mine")
+    assert first.decision.outcome == "placed"
+    assert client.decide(JOB, "mine") == first
+    with pytest.raises(ConflictError, match="the key is that of another request, which differs here"):
+        client.decide(JOB.model_copy(update={"steps": 7}), "mine")
+    assert client.whole_plan(first.decision).num_ranks == 4
+    client.confirm(first.decision.id, "100")
+    with pytest.raises(ConflictError, match="was handed over as 100"):
+        client.confirm(first.decision.id, "101")
+    observed = [Observation(step=step, step_s=1.0) for step in range(2500)]
+    assert client.observe(first.decision.id, observed) == 2500
+    assert client.view(first.decision.id)["observed"]["count"] == 2500
+    assert client.release(first.decision.id, "enough")
+    assert not client.release(first.decision.id)
+    plan, why = client.try_plan(JOB)
+    assert plan.num_ranks == 4
+    assert "fastest-feasible chose" in why
+    assert [row["status"] for row in client.rows()] == ["released"]
+    assert client.cluster()["devices"]["free"] == 12
+    with pytest.raises(StateError, match="alexnot"):
+        client.decide(JobRequest(job="zoo:alexnot"))
+    with pytest.raises(StateError, match="there is no such decision"):
+        client.view("none")
+
+
+def test_who_is_not_known_and_who_does_not_answer_is_told_in_a_line(served, tmp_path):
+    url, _ = served
+    with pytest.raises(InputFileError, match="a bearer token that the service knows is wanted"):
+        Client(url).rows()
+    for wrong in (f"unix:{tmp_path}/none", "http://127.0.0.1:1"):
+        with pytest.raises(InputFileError, match="is the service running"):
+            Client(wrong).rows()
+    for wrong in ("ftp://x", "127.0.0.1:8765", "http://me:secret@host"):
+        with pytest.raises(ConfigError, match="must be http://HOST:PORT"):
+            Client(wrong)
