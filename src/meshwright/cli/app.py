@@ -8,6 +8,7 @@ import typer
 
 from .commands import estimate, evaluate, export, plan, summarise, train, verify_export
 from .commands.calibrate.app import calibrate
+from .commands.live import decisions, submit
 from .commands.state.app import state
 from .commands.validate.app import validate
 
@@ -46,3 +47,5 @@ app.command("plan", short_help="Choose a plan for one job on an empty cluster, a
 app.command("estimate", short_help="Price one parallel layout of a job: time, utilisation, memory.")(estimate.estimate_layout)
 app.command("export", short_help="Write a plan in the form of a scheduler or launcher.")(export.export_plan)
 app.command("verify-export", short_help="Hold what a launched job printed against its plan.")(verify_export.verify_export)
+app.command("submit", short_help="Decide for a job beside others, export its plan, hand it to Slurm.")(submit.submit_job)
+app.command("decisions", short_help="List decisions and what became of them.")(decisions.show_decisions)
