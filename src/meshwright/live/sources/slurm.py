@@ -251,7 +251,7 @@ def _job(record: Sequence[str]) -> dict[str, Any]:
     end = re.fullmatch(r"\S* EndTime=(\S*) .*", fields["StartTime"])
     if end is None:
         raise StateError(f"{what}: the record has no EndTime")
-    decision = re.match(r"mw:(\S+)", fields.get("Comment", ""))
+    decision = re.match(r"mw:(?!auto(?:\s|$))(\S+)", fields.get("Comment", ""))
     return {
         "number": int(head[1]),
         "id": _id(head[1], parts),
