@@ -15,25 +15,8 @@ from meshwright.plans.document import PlacementPlan
 from . import kubernetes, openmpi, processes, slurm
 
 HOSTS = ["gpu-07", "gpu-03", "gpu-11", "gpu-05"]
-CLUSTER = {
-    "name": "four-hosts",
-    "device": "a100",
-    "host_names": HOSTS,
-    "topology": {
-        "kind": "clos",
-        "num_hosts": 4,
-        "devices_per_host": slurm.DEVICES_PER_HOST,
-        "intra_host_bandwidth_gbytes_per_s": 300,
-        "intra_host_latency_us": 2,
-        "nics_per_host": 4,
-        "nic_bandwidth_gbytes_per_s": 25,
-        "nic_latency_us": 1,
-        "hosts_per_leaf": 2,
-        "num_spines": 2,
-        "oversubscription": 1,
-        "spine_latency_us": 1,
-    },
-}
+CLUSTER = slurm.cluster("four-hosts", HOSTS)
+EIGHT = slurm.cluster("eight-hosts", [f"node{number}" for number in range(8)])
 
 PlanOn = Callable[[Sequence[str]], PlacementPlan]
 
@@ -60,6 +43,18 @@ def loopback_slurm() -> Iterator[slurm.LoopbackSlurm]:
     processes.require("slurm", *slurm.PROGRAMS)
     with tempfile.TemporaryDirectory(prefix="meshwright-slurm-") as folder:
         running = slurm.LoopbackSlurm(Path(folder), HOSTS, topology_conf(Cluster.from_data(CLUSTER)))
+        try:
+            yield running
+        finally:
+            running.stop()
+
+
+@pytest.fixture(scope="session")
+def hooked_slurm() -> Iterator[slurm.LoopbackSlurm]:
+    """A running Slurm with eight hosts and our hooks, which ask at the socket ``service`` of its folder."""
+    processes.require("slurm", *slurm.PROGRAMS)
+    with tempfile.TemporaryDirectory(prefix="meshwright-slurm-") as folder:
+        running = slurm.LoopbackSlurm.of_cluster(Path(folder), EIGHT, slurm.QUICK, socket=f"{folder}/service")
         try:
             yield running
         finally:

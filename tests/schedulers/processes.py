@@ -65,28 +65,32 @@ class Daemons:
     def __init__(self, environment: dict[str, str], logs: Path) -> None:
         self.environment = environment
         self.logs = logs
-        self.running: list[subprocess.Popen[bytes]] = []
+        self.running: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self, name: str, *words: str) -> None:
         """Start a program in a session of its own; what it prints goes to a log of that name."""
         log = (self.logs / name).open("wb")
         with log:
-            self.running.append(
-                subprocess.Popen(
-                    words,
-                    env=self.environment,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    start_new_session=True,
-                )
+            self.running[name] = subprocess.Popen(
+                words,
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
             )
+
+    def kill(self, name: str) -> None:
+        """End one of them without a word."""
+        process = self.running.pop(name)
+        process.kill()
+        process.wait(10)
 
     def stop(self) -> None:
         """End the programs, the last started first."""
-        for process in reversed(self.running):
+        for process in reversed(self.running.values()):
             process.terminate()
-        for process in reversed(self.running):
+        for process in reversed(self.running.values()):
             try:
                 process.wait(10)
             except subprocess.TimeoutExpired:

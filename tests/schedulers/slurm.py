@@ -3,11 +3,18 @@
 import os
 import pwd
 import re
+import shutil
 import socket
 import stat
 import subprocess
 from contextlib import suppress
 from pathlib import Path
+from typing import Any, Self
+
+from meshwright.clusters.cluster import Cluster
+from meshwright.export import write
+from meshwright.export.launchers.slurm_topology import topology_conf
+from meshwright.live.actuators.slurm_hook_files import hook_files
 
 from .processes import Daemons, free_ports, search_path, wait_for
 
@@ -48,6 +55,38 @@ NODE = (
     "CoresPerSocket=4 ThreadsPerCore=1 RealMemory=1000 Gres=gpu:{devices} State=UNKNOWN\n"
 )
 
+QUICK = "SlurmdTimeout=6\nSchedulerParameters=batch_sched_delay=0\n"
+"""Of a host that dies it is known within half a minute, and jobs start at once, not within three seconds."""
+
+HOOKS = """\
+JobSubmitPlugins=lua
+PrologSlurmctld={folder}/hooks/prolog_slurmctld.sh
+EpilogSlurmctld={folder}/hooks/epilog_slurmctld.sh
+"""
+
+
+def cluster(name: str, hosts: list[str]) -> dict[str, Any]:
+    """A cluster of hosts of this Slurm, as its YAML has it."""
+    return {
+        "name": name,
+        "device": "a100",
+        "host_names": hosts,
+        "topology": {
+            "kind": "clos",
+            "num_hosts": len(hosts),
+            "devices_per_host": DEVICES_PER_HOST,
+            "intra_host_bandwidth_gbytes_per_s": 300,
+            "intra_host_latency_us": 2,
+            "nics_per_host": 4,
+            "nic_bandwidth_gbytes_per_s": 25,
+            "nic_latency_us": 1,
+            "hosts_per_leaf": len(hosts) // 2,
+            "num_spines": 2,
+            "oversubscription": 1,
+            "spine_latency_us": 1,
+        },
+    }
+
 
 class LoopbackSlurm:
     """A running Slurm.
@@ -55,14 +94,15 @@ class LoopbackSlurm:
     Args:
         folder: an empty folder; its name is short, as a socket lies in it.
         hosts: names of the hosts.
-        topology_conf: the switches, as our exporter wrote them.
+        switches: ``topology.conf``, as our exporter wrote it.
+        more: further lines of its configuration.
 
     Attributes:
         has_devices: whether its devices are such as slurmd takes for some, which root alone can make; else it counts them, and
             tells no job which it has.
     """
 
-    def __init__(self, folder: Path, hosts: list[str], topology_conf: str) -> None:
+    def __init__(self, folder: Path, hosts: list[str], switches: str, more: str = "") -> None:
         self.folder = folder
         self.hosts = hosts
         for name in ("state", "log", "munge", *(f"spool/{host}" for host in hosts)):
@@ -71,7 +111,7 @@ class LoopbackSlurm:
         self.has_devices = all(made)
         (folder / "munge" / "key").write_bytes(os.urandom(128))
         (folder / "munge" / "key").chmod(0o400)
-        self._configure(topology_conf)
+        self._configure(switches, more)
         self.environment = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf"), "PATH": search_path()}
         self.daemons = Daemons(self.environment, folder / "log")
         try:
@@ -80,17 +120,33 @@ class LoopbackSlurm:
             self.daemons.stop()
             raise
 
-    def _configure(self, topology_conf: str) -> None:
+    @classmethod
+    def of_cluster(cls, folder: Path, data: dict[str, Any], more: str = "", **endpoint: str) -> Self:
+        """With the hosts and switches of a cluster and, where they are told whom to ask, our hooks.
+
+        Args:
+            folder: an empty folder.
+            data: of the cluster.
+            more: further lines of its configuration.
+            endpoint: as of `hook_files`: url or socket.
+        """
+        if endpoint:
+            write(hook_files(str(folder / "hooks"), **endpoint), folder / "hooks")
+            shutil.copy(folder / "hooks" / "job_submit.lua", folder)
+            more += HOOKS.format(folder=folder)
+        return cls(folder, data["host_names"], topology_conf(Cluster.from_data(data)), more)
+
+    def _configure(self, switches: str, more: str) -> None:
         machine = socket.gethostname().partition(".")[0]
         user = pwd.getpwuid(os.getuid()).pw_name
         ports = free_ports(1 + len(self.hosts))
-        text = CONFIGURATION.format(machine=machine, user=user, folder=self.folder, port=ports[0])
+        text = CONFIGURATION.format(machine=machine, user=user, folder=self.folder, port=ports[0]) + more
         for host, port in zip(self.hosts, ports[1:], strict=True):
             text += NODE.format(host=host, machine=machine, port=port, devices=DEVICES_PER_HOST)
         gres = [f"NodeName={host} Name=gpu File={self.folder}/gpu[0-{DEVICES_PER_HOST - 1}]\n" for host in self.hosts]
         (self.folder / "slurm.conf").write_text(text + "PartitionName=debug Nodes=ALL Default=YES State=UP\n")
         (self.folder / "gres.conf").write_text("".join(gres))
-        (self.folder / "topology.conf").write_text(topology_conf)
+        (self.folder / "topology.conf").write_text(switches)
 
     def _start(self) -> None:
         munge = self.folder / "munge"

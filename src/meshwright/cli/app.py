@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
-from .commands import estimate, evaluate, export, plan, serve, summarise, train, verify_export
+from .commands import estimate, evaluate, export, plan, summarise, train, verify_export
 from .commands.calibrate.app import calibrate
+from .commands.live import decisions, serve, slurm_hooks, submit
 from .commands.state.app import state
 from .commands.validate.app import validate
 
@@ -48,3 +49,6 @@ app.command("export", short_help="Write a plan in the form of a scheduler or lau
 app.command("verify-export", short_help="Hold what a launched job printed against its plan.")(verify_export.verify_export)
 app.command("serve", short_help="Decide for the jobs of a live cluster, over HTTP.")(serve.serve_cluster)
 app.command("token", short_help="Make a token for serve.")(serve.make_token)
+app.command("submit", short_help="Decide for a job beside others, export its plan, hand it to Slurm.")(submit.submit_job)
+app.command("decisions", short_help="List decisions and what became of them.")(decisions.show_decisions)
+app.command("slurm-hooks", short_help="Write the scripts by which Slurm asks a service.")(slurm_hooks.write_hooks)

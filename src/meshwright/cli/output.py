@@ -42,6 +42,11 @@ def write_json(json_file: str | None, data: Any) -> None:
         files.write_json(json_file, data)
 
 
+def plain(text: str) -> str:
+    """A text that another program or person gave, without what a terminal would obey."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
 def print_written(out: Console, *paths: str | Path | None) -> None:
     """Print a line for each file or folder that was written; None and standard output (``-``) are left out."""
     for path in paths:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .. import files
 from ..devices import DeviceType, device_type
@@ -121,6 +121,25 @@ def load_graph(
     """
     source = JobSource(spec, graphs_dir, keep_input_ops, profile_batch)
     return source.load(device=device, batch_size=batch_size, sequence_length=sequence_length).graph
+
+
+def job_content(spec: str) -> tuple[str | dict[str, Any], str | None]:
+    """A job as it is sent to whoever has not its file: ``zoo:NAME`` as it is, otherwise what the file holds, and its name.
+
+    Args:
+        spec: as of `load_graph`, without a folder of graphs.
+
+    Raises:
+        InputFileError: the file is missing or unreadable.
+        GraphError: nothing of that name, an unknown format, or a malformed profile.
+    """
+    if spec.startswith("zoo:"):
+        return spec, None
+    path = _find(spec, None)
+    data = files.read_json(path) if path.suffix == ".json" else pipedream.load_profile(path).to_data()
+    if not isinstance(data, dict):
+        raise GraphError("neither a saved job graph (op_names) nor a model configuration (model_type)", file=path)
+    return data, huggingface.model_name(path) if "model_type" in data else None
 
 
 def load_shape(spec: str) -> tuple[TransformerShape, int]:

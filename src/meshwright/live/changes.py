@@ -29,11 +29,13 @@ class JobRemoved(settings.Settings):
     Attributes:
         id: of it.
         reason: why, where somebody says.
+        has_ended: whether it had run; otherwise it was given up.
     """
 
     kind: Literal["job removed"] = "job removed"
     id: str
     reason: str | None = Field(default=None, max_length=1000)
+    has_ended: bool = Field(default=False, strict=True)
 
 
 class JobConfirmed(settings.Settings):

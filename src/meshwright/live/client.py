@@ -14,7 +14,7 @@ from urllib.parse import quote, urlsplit
 
 from ..errors import ConfigError, ConflictError, InputFileError, MeshwrightError, StateError
 from ..plans import PlacementPlan
-from .decisions import JobDecision, JobRequest, KeptDecision, Observation
+from .decisions import JobDecision, JobRequest, KeptDecision, Mention, Observation
 
 WAIT_S = 30.0
 """Longest wait for an answer."""
@@ -70,7 +70,8 @@ class Client:
         if made["outcome"] == "failed":
             raise StateError(made["why"], file=self._url, field=made.get("field"))
         fields = ("id", "outcome", "why", "predicted", "candidates", "plan")
-        decision = JobDecision.model_validate({"request": request, **{name: made[name] for name in fields if name in made}})
+        data = {"request": request, "inputs": {"request": request, **made["inputs"]}}
+        decision = JobDecision.model_validate(data | {name: made[name] for name in fields if name in made})
         return KeptDecision(int(view["number"]), view.get("key"), str(view["at"]), decision)
 
     def try_plan(self, request: JobRequest) -> tuple[PlacementPlan | None, str]:
@@ -103,6 +104,10 @@ class Client:
         if decision.plan is None:
             return None
         return PlacementPlan.model_validate(self._ask("GET", f"/v1/decisions/{quote(decision.id)}/plan"))
+
+    def mentions(self, name: str) -> list[Mention]:
+        """As `Controller.mentions`."""
+        return [Mention(**row) for row in self.view(name)["history"]]
 
     def view(self, name: str) -> dict[str, Any]:
         """A decision and what became of it, as `web.views.DecisionView` says."""

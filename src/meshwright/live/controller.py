@@ -23,7 +23,7 @@ from ..errors import ConflictError, MeshwrightError, StateError
 from ..plans import PlacementPlan
 from .changes import JobAdded, JobConfirmed, JobRemoved, listed
 from .deciding import Decided, Planners
-from .decisions import DecisionInputs, JobDecision, JobRequest, KeptDecision, Observation, free_runs
+from .decisions import DecisionInputs, JobDecision, JobRequest, KeptDecision, Mention, Observation, free_runs
 from .ledger import Ledger
 from .plan_parts import PlanParts, whole_plan
 from .sources.listings import Listing
@@ -210,9 +210,10 @@ class Controller:
         self.kept(name)
         with self.store.turn() as turn:
             if _planned(turn.state, name) is None:
-                last = next(iter(self.store.mentions(name)[::-1]), None)
-                if last is not None and last.status == "running" and last.detail == scheduler_id:
+                mentions = self.store.mentions(name)
+                if any(mention[2:] == ("running", scheduler_id) for mention in mentions):
                     return
+                last = mentions[-1] if mentions else None
                 told = "holds no devices" if last is None else f"is {last.status}" + (f": {last.detail}" if last.detail else "")
                 raise ConflictError(told, field=f"decision {name}", value=scheduler_id)
             turn.change(JobConfirmed(id=name, confirmed_as=scheduler_id))
@@ -234,6 +235,24 @@ class Controller:
                 turn.change(JobRemoved(id=name, reason=reason))
         self._leases.pop(name, None)
         return running is not None
+
+    def end(self, scheduler_id: str, reason: str) -> bool:
+        """The scheduler says that a job has ended, before a listing does; whether it held devices.
+
+        Args:
+            scheduler_id: the scheduler's id of the job.
+            reason: how it ended.
+        """
+        with self.store.turn() as turn:
+            for job in turn.state.jobs:
+                if scheduler_id == (job.confirmed_as if job.source == "plan" else job.id):
+                    turn.change(JobRemoved(id=job.id, reason=reason[:1000], has_ended=True))
+                    return True
+        return False
+
+    def mentions(self, name: str) -> list[Mention]:
+        """The changes about a decision, the first one first."""
+        return self.store.mentions(name)
 
     def expire(self) -> list[str]:
         """Give back what nobody handed over in time; ids of the decisions."""
@@ -270,15 +289,21 @@ class Controller:
         ended = [name for name, count in self._missed.items() if count >= LISTINGS_TO_END]
         released = []
         with self.store.turn() as turn:
+            for job in turn.state.jobs:
+                told = listing.queued.get(job.id) or listing.ended.get(job.id)
+                if _is_unconfirmed(job) and told is not None:  # whoever handed it over died before saying so
+                    turn.change(JobConfirmed(id=job.id, confirmed_as=told))
+                    self._leases.pop(job.id, None)
             before = turn.state
+            ended += [job.id for job in before.jobs if job.source == "plan" and job.id in listing.ended]
             change = listed(before, listing.state, ended)
             after = turn.change(change)
             for job in after.jobs:
                 closed = next((host for host in job.devices if _is_closed(after, host)), None)
                 if _is_unconfirmed(job) and closed is not None and job.id in self._leases:
                     state = after.hosts[closed]
-                    told = f"{closed} is {state.condition}" + (f": {state.reason}" if state.reason else "")
-                    turn.change(JobRemoved(id=job.id, reason=told[:1000]))
+                    why = f"{closed} is {state.condition}" + (f": {state.reason}" if state.reason else "")
+                    turn.change(JobRemoved(id=job.id, reason=why[:1000]))
                     released.append(job.id)
         for name in released:
             self._leases.pop(name, None)

@@ -215,7 +215,7 @@ def status_after(decision: str, change: Change, before: ClusterState, after: Clu
     if isinstance(change, JobConfirmed):
         return "confirmed", change.confirmed_as
     if isinstance(change, JobRemoved):
-        return "released", change.reason or ""
+        return "ended" if change.has_ended else "released", change.reason or ""
     was, now = ([job for job in state.jobs if job.of_decision == decision] for state in (before, after))
     if now:
         return ("running", now[0].id) if now[0].source != "plan" else ("reserved", "")

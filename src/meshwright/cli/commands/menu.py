@@ -27,9 +27,14 @@ def plan_by_menu(
         devices: the only number of devices to try; None: those of the policy.
     """
     output.check_file("--json", json_file)
-    number = None if devices is None else whole_number("--devices", devices)
+    from ... import quantities
+    from ...errors import MeshwrightError
     from ...planning.menu_plan import plan_from_menu
 
+    try:
+        number = None if devices is None else quantities.whole(devices)
+    except ValueError:
+        raise MeshwrightError("one number is wanted", field="--devices", value=devices) from None
     with output.progress() as bars, output.set_up(bars) as priced:
         found = plan_from_menu(
             job,

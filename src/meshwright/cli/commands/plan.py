@@ -85,17 +85,16 @@ def plan_job(
     parallel layouts: of a transformer, or of any other job by data parallelism and a pipeline of its ops.
     """
     if live is not None:
-        from .live_plan import plan_live
+        from .live.planning import plan_live
 
         others: dict[str, object] = {"--cluster": cluster, "--policy": policy, "--state": state, "--trace": trace}
         others |= {"--search": search or None, "--keep": keep, "--order": order, "--top": top, "--all": whole, "--plot": plot}
         others |= {"--costs": costs, "--set": changes, "--collectives": collectives, "--overlap-slowdown": overlap_slowdown}
-        others |= {"--collectives-table": collectives_table}
+        others |= {"--collectives-table": collectives_table, "--graphs": graphs, "--profile-batch": profile_batch}
         for option, value in others.items():
             if value is not None:
                 raise MeshwrightError("does not go with --live: the service says it", field=option)
-        read = JobOptions(graphs, keep_input_ops, profile_batch)
-        plan_live(live, job, read, steps, deadline_s, batch, sequence_length, devices, max_degree, json_file)
+        plan_live(live, job, steps, deadline_s, batch, sequence_length, devices, max_degree, json_file)
         return
     if cluster is None:
         raise MeshwrightError("is missing: preset:NAME or a path to YAML, or --live URL", field="--cluster")

@@ -40,8 +40,12 @@ def load_config(path: str | Path, *, batch_size: int | None = None, sequence_len
 def read_shape(path: str | Path) -> TransformerShape:
     """The shape that a ``config.json`` describes; errors as `load_config`."""
     path = Path(path)
-    name = path.resolve().parent.name if path.name == "config.json" else path.stem
-    return shape_of(files.read_json(path), name=name or "transformer", file=path)
+    return shape_of(files.read_json(path), name=model_name(path), file=path)
+
+
+def model_name(path: Path) -> str:
+    """What the model of a file is called: as its folder where the file is a ``config.json``, otherwise as the file."""
+    return (path.resolve().parent.name if path.name == "config.json" else path.stem) or "transformer"
 
 
 def shape_of(config: Any, *, name: str, file: str | Path | None = None) -> TransformerShape:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ... import settings
@@ -27,11 +27,15 @@ class Listing:
         state: of its cluster.
         remarks: what it does not tell and what was taken in its place, for people.
         waiting: ids of the plans whose jobs it has and has not started.
+        queued: of these the scheduler's ids of the jobs, by plan, where it tells them.
+        ended: by plan the scheduler's id of its job, where it still tells of it and it has ended.
     """
 
     state: ClusterState
     remarks: tuple[str, ...] = ()
     waiting: tuple[str, ...] = ()
+    queued: Mapping[str, str] = field(default_factory=dict)
+    ended: Mapping[str, str] = field(default_factory=dict)
 
 
 class FreeDevices:

@@ -22,13 +22,20 @@ MOST_TOLD = 16_384
 """Bytes that are read of what it says on standard error; its last line is shown."""
 
 
-def answer(words: Sequence[str], *, variables: Mapping[str, str] | None = None, wait_s: float = WAIT_S) -> str:
+def answer(
+    words: Sequence[str],
+    *,
+    variables: Mapping[str, str] | None = None,
+    wait_s: float = WAIT_S,
+    otherwise: str = "; --from FILE reads its answer from a file",
+) -> str:
     """What a program prints; letters that are no UTF-8, as in the name of a job, are replaced.
 
     Args:
         words: the program and its arguments; no shell sees them.
         variables: of its environment, beside those of this process.
         wait_s: longest wait; then it is ended, with what it started.
+        otherwise: what can be done where the program is absent, behind the words that say so.
 
     Raises:
         InputFileError: it is not there, fails, prints too much or takes too long.
@@ -45,9 +52,7 @@ def answer(words: Sequence[str], *, variables: Mapping[str, str] | None = None, 
                 start_new_session=True,
             )
         except FileNotFoundError:
-            raise InputFileError(
-                "no such program on this machine; --from FILE reads its answer from a file", file=program
-            ) from None
+            raise InputFileError(f"no such program on this machine{otherwise}", file=program) from None
         except OSError as error:
             raise InputFileError(f"cannot be started ({error.strerror})", file=program) from None
         late = threading.Event()

@@ -18,6 +18,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ...errors import StateError
@@ -82,6 +83,12 @@ _HOLDING = {"RUNNING", "SUSPENDED", "CONFIGURING", "STAGE_OUT", "SIGNALING", "ST
 _WAITING = {"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD", "COMPLETING"}
 """Jobs of these states may yet start, or have not quite ended."""
 
+_ENDED = {
+    *("COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "DEADLINE"),
+    *("OUT_OF_MEMORY", "LAUNCH_FAILED", "RECONFIG_FAIL", "REVOKED"),
+}
+"""Jobs of these states never start again under their id."""
+
 _OF_A_GROUP = {"USER", "MCS", "TOPO"}
 """Of a job that shares its hosts with jobs of its user or group alone."""
 
@@ -140,7 +147,14 @@ def read(text: str, known: ClusterState = EMPTY) -> Listing:
     free = FreeDevices({name: host.get("num_devices") for name, host in hosts.items()})
     held, remarks = _held(listed_jobs, free, known)
     waiting = [job["decision"] for job in listed_jobs if job["decision"] is not None and job["state"] in _WAITING]
-    return listed("slurm", hosts, [*held, *unlisted(used, free, known)], remarks, waiting)
+    found = listed("slurm", hosts, [*held, *unlisted(used, free, known)], remarks, waiting)
+    ids = [(job["decision"], job["id"], job["state"]) for job in listed_jobs if job["decision"] is not None]
+    alive = {decision for decision, _, state in ids if state not in _ENDED}
+    return replace(
+        found,
+        queued={decision: name for decision, name, state in ids if state in _WAITING},
+        ended={decision: name for decision, name, state in ids if decision not in alive},
+    )
 
 
 def _records(text: str) -> Iterator[list[str]]:
@@ -237,7 +251,7 @@ def _job(record: Sequence[str]) -> dict[str, Any]:
     end = re.fullmatch(r"\S* EndTime=(\S*) .*", fields["StartTime"])
     if end is None:
         raise StateError(f"{what}: the record has no EndTime")
-    decision = re.match(r"mw:(\S+)", fields.get("Comment", ""))
+    decision = re.match(r"mw:(?!auto(?:\s|$))(\S+)", fields.get("Comment", ""))
     return {
         "number": int(head[1]),
         "id": _id(head[1], parts),

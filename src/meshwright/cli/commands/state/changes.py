@@ -10,6 +10,7 @@ import typer
 
 from ... import output
 from ...options import JsonFile
+from ...output import plain
 
 if TYPE_CHECKING:
     from ....live.changes import Change
@@ -50,13 +51,13 @@ def show_state(
     out = output.console(json_file)
     if isinstance(kept, StateLedger) and log:
         data = {"state": data, "changes": kept.changes()}
-        rows = [[str(one["seq"]), one["at"], one["kind"], _plain(_what(one))] for one in data["changes"]]
+        rows = [[str(one["seq"]), one["at"], one["kind"], plain(_what(one))] for one in data["changes"]]
         output.table(out, "Changes", ["", "time (UTC)", "", ""], rows, numbers_from=4)
     jobs = [
-        [_plain(one.id), _plain(one.name or ""), one.source, places(one.devices), _whole(one.whole_hosts)] for one in found.jobs
+        [plain(one.id), plain(one.name or ""), one.source, places(one.devices), _whole(one.whole_hosts)] for one in found.jobs
     ]
     output.table(out, f"Jobs in {state.name}", ["job", "name", "known from", "devices", "hosts"], jobs, numbers_from=5)
-    others = [[name, host.condition, _plain(host.reason or "")] for name, host in found.hosts.items() if host.condition != "up"]
+    others = [[name, host.condition, plain(host.reason or "")] for name, host in found.hosts.items() if host.condition != "up"]
     if others:
         output.table(out, "Hosts that take no jobs", ["host", "", "reason"], others, numbers_from=3)
     if taken is not None and where is not None:
@@ -153,11 +154,6 @@ def _apply(state: Path, made: Callable[[ClusterState], Change]) -> tuple[Cluster
     out.print(f"{state.name}: {told}" + ("" if after != before else "; nothing changed"), markup=False)
     output.print_written(out, state)
     return before, after
-
-
-def _plain(text: str) -> str:
-    """A name that another program or person gave, without what a terminal would obey."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def _whole(is_whole: bool) -> str:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .. import output
+from ... import output
 
 if TYPE_CHECKING:
     from uvicorn import Server
 
-    from ...live.service import Service
+    from ....live.service import Service
 
 EXTRA = "needs the extra [serve]: pip install 'meshwright[serve]'"
 
@@ -59,14 +59,14 @@ def serve_cluster(
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="Of policies that draw.")] = 0,
 ) -> None:
     """Decide for the jobs of a live cluster, over HTTP, until it is told to stop."""
-    from ...errors import ConfigError, InputFileError
-    from ...live.keeping import LEDGER_ENDINGS
+    from ....errors import ConfigError, InputFileError
+    from ....live.keeping import LEDGER_ENDINGS
 
     try:
         import uvicorn
 
-        from ...live.web.access import access
-        from ...live.web.app import build_app
+        from ....live.web.access import access
+        from ....live.web.app import build_app
     except ModuleNotFoundError as error:
         raise InputFileError(EXTRA, field=str(error.name)) from None
 
@@ -112,9 +112,9 @@ def make_token(
     owner: Annotated[str, typer.Option(metavar="NAME", help="Whose it is, for people.")] = "",
 ) -> None:
     """Make a token for `meshwright serve`: it is printed once, and its SHA-256 goes into the file."""
-    from ... import files
-    from ...errors import ConfigError
-    from ...live.web.access import SCOPES, new_token, read_tokens
+    from .... import files
+    from ....errors import ConfigError
+    from ....live.web.access import SCOPES, new_token, read_tokens
 
     wanted = next((one for one in SCOPES if one == scope), None)
     if wanted is None:
@@ -145,11 +145,11 @@ def _service(
     max_age_s: float,
     seed: int,
 ) -> Service:
-    from ...clusters import load_cluster
-    from ...live.controller import Controller
-    from ...live.deciding import DEFAULT_POLICY, Planners
-    from ...live.service import Service
-    from ...live.sources.source import source
+    from ....clusters import load_cluster
+    from ....live.controller import Controller
+    from ....live.deciding import DEFAULT_POLICY, Planners
+    from ....live.service import Service
+    from ....live.sources.source import source
 
     planners = Planners(load_cluster(cluster), policy or DEFAULT_POLICY, scratch=scratch, graphs_dir=graphs)
     asked = [source(one) for one in sources]

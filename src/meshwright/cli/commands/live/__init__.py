@@ -1,0 +1,1 @@
+"""Commands beside a live cluster: one file for each."""

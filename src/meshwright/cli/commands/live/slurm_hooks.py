@@ -1,0 +1,29 @@
+"""``meshwright slurm-hooks``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ... import output
+
+
+def write_hooks(
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder to write; one of an earlier call is replaced.")],
+    url: Annotated[str | None, typer.Option(metavar="URL", help="Where the service listens, http://HOST:PORT.")] = None,
+    socket: Annotated[str | None, typer.Option(metavar="PATH", help="The Unix socket it listens on, in place of a URL.")] = None,
+) -> None:
+    """Write the scripts by which Slurm asks a meshwright service for hosts, and tells it of jobs that start and end."""
+    from ....export import write
+    from ....export.writer import check_replaceable
+    from ....live.actuators.slurm_hook_files import hook_files
+
+    output.check_folder("--out", out, is_replaced=True)
+    check_replaceable(out)
+    contents = hook_files(str(out.absolute()), url=url, socket=socket)
+    write(contents, out)
+    console = output.console()
+    console.print(str(contents["README"]), markup=False, soft_wrap=True, end="")
+    output.print_written(console, out)

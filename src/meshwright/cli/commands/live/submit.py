@@ -1,0 +1,229 @@
+"""``meshwright submit``."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from ... import output
+from ...options import JsonFile
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ....export import ExportOptions
+    from ....live.actuators.submission import Submitted
+    from ....live.controller import Controller
+    from ....live.decisions import JobRequest, KeptDecision
+
+OF_SLURM = ("time", "partition", "account", "qos")
+
+
+def submit_job(
+    words: Annotated[
+        list[str],
+        typer.Argument(metavar="-- SCRIPT.py|PROGRAM ARGS...", help="What each rank runs: a Python script, or a program."),
+    ],
+    job: Annotated[str, typer.Option(metavar="JOB", help="zoo:NAME, or a path: graph.txt, JSON, config.json.")],
+    cluster: Annotated[str, typer.Option(metavar="CLUSTER", help="preset:NAME or a path to YAML.")],
+    state: Annotated[
+        Path, typer.Option(metavar="FILE", help="The ledger, FILE.db, of who holds what and of all decisions; made where absent.")
+    ],
+    policy: Annotated[
+        str | None,
+        typer.Option(metavar="POLICY", help="Who chooses; by default menu:fastest-feasible, which wants --batch."),
+    ] = None,
+    steps: Annotated[int, typer.Option(metavar="N", help="Training steps of the job.")] = 10_000,
+    deadline_s: Annotated[float | None, typer.Option("--deadline-s", metavar="SECONDS", help="Allowed completion time.")] = None,
+    devices: Annotated[int | None, typer.Option(metavar="N", help="The only number of devices that will do.")] = None,
+    max_devices: Annotated[int | None, typer.Option(metavar="N", help="Most devices.")] = None,
+    batch: Annotated[int | None, typer.Option(metavar="N", help="Sequences, or samples, of a step over all ranks.")] = None,
+    sequence_length: Annotated[int | None, typer.Option(metavar="N", help="Tokens of a sequence.")] = None,
+    name: Annotated[str | None, typer.Option(metavar="NAME", help="Of the job, for people; by default the model's.")] = None,
+    owner: Annotated[str | None, typer.Option(metavar="NAME", help="Whose job it is, for people.")] = None,
+    sharing: Annotated[
+        Literal["devices", "hosts"],
+        typer.Option(metavar="WHAT", help="devices: others may use the rest of its hosts; hosts: it holds them whole."),
+    ] = "devices",
+    key: Annotated[
+        str | None, typer.Option(metavar="KEY", help="A word of yours; asked again by it, the job is not submitted twice.")
+    ] = None,
+    to: Annotated[
+        Literal["slurm", "none"], typer.Option(metavar="WHERE", help="slurm: sbatch it; none: decide and export alone.")
+    ] = "slurm",
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder of the export; by default meshwright-ID in the current one.")
+    ] = None,
+    time: Annotated[int | None, typer.Option(metavar="MINUTES", help="Of Slurm: limit of the run time.")] = None,
+    partition: Annotated[str | None, typer.Option(metavar="NAME", help="Of Slurm.")] = None,
+    account: Annotated[str | None, typer.Option(metavar="NAME", help="Of Slurm.")] = None,
+    qos: Annotated[str | None, typer.Option(metavar="NAME", help="Of Slurm.")] = None,
+    json_file: JsonFile = None,
+) -> None:
+    """Decide where a job runs on what is free now, export its plan, and hand it to Slurm.
+
+    With --to slurm what Slurm lists is taken as the truth first, as by `meshwright state from-slurm`. Exit status 1 where the job
+    gets no devices now; then nothing is exported.
+    """
+    from .... import settings
+    from ....errors import MeshwrightError
+    from ....live.actuators import submission
+    from ....live.actuators.slurm import SbatchOptions
+
+    given = {"--time": time, "--partition": partition, "--account": account, "--qos": qos}
+    for option, value in given.items():
+        if value is not None and to != "slurm":
+            raise MeshwrightError("goes with --to slurm only", field=option)
+    output.check_file("--json", json_file)
+    if out is not None:
+        output.check_folder("--out", out, is_replaced=True)
+    asked = {"steps": steps, "deadline_s": deadline_s, "devices": devices, "max_devices": max_devices, "batch": batch}
+    request = job_request(job, {**asked, "sequence_length": sequence_length, "name": name, "owner": owner})
+    options = _options(words)
+    fields = dict(zip(("time_minutes", "partition", "account", "qos"), given.values(), strict=True))
+    sbatch = settings.build_settings(SbatchOptions, fields, file="--time, --partition, --account, --qos")
+    console = output.console(json_file)
+    with _controller(state, cluster, policy, whole_hosts=sharing == "hosts") as controller:
+        told = submission.look(controller) if to == "slurm" else ()
+        done = submission.submit(
+            controller,
+            request,
+            lambda name: Path(f"meshwright-{name}") if out is None else out,
+            options,
+            key=key,
+            sbatch=sbatch if to == "slurm" else None,
+        )
+        lease_s = controller.lease_s
+    output.write_json(json_file, _data(done))
+    output.print_remarks(console, told)
+    if done.kept.decision.outcome == "failed":
+        raise MeshwrightError(done.kept.decision.why, field=done.kept.decision.field)
+    if done.kept.decision.outcome != "placed":
+        console.print(f"{done.kept.decision.id}: no devices now: {_why_none(done.kept)}", markup=False, soft_wrap=True)
+        raise typer.Exit(1)
+    _show(console, done, state, lease_s)
+
+
+def job_request(job: str, fields: dict[str, Any]) -> JobRequest:
+    """The request; a file's content goes into it.
+
+    Raises:
+        MeshwrightError: the file is no job, or an option has an impossible value.
+    """
+    from .... import settings
+    from ....errors import ConfigError, MeshwrightError
+    from ....jobs.load import job_content
+    from ....live.decisions import JobRequest
+
+    content, named = job_content(job)
+    data = {**fields, "job": content, "name": fields["name"] or named}
+    try:
+        return settings.build_settings(JobRequest, {key: value for key, value in data.items() if value is not None})
+    except ConfigError as error:
+        field = None if error.field is None else f"--{error.field.partition('.')[0].replace('_', '-')}"
+        raise MeshwrightError(error.problem, field=field, value=error.value, choices=error.choices) from None
+
+
+def _options(words: list[str]) -> ExportOptions:
+    """What each rank runs."""
+    from .... import settings
+    from ....export import ExportOptions
+
+    kind = "script" if words[0].endswith(".py") else "command"
+    return settings.build_settings(ExportOptions, {kind: shlex.join(words)}, file="what each rank runs")
+
+
+@contextmanager
+def _controller(state: Path, cluster: str, policy: str | None, *, whole_hosts: bool) -> Iterator[Controller]:
+    """Who decides, on this machine."""
+    from ....clusters import load_cluster
+    from ....errors import InputFileError
+    from ....live.controller import Controller
+    from ....live.deciding import DEFAULT_POLICY, Planners
+    from ....live.keeping import LEDGER_ENDINGS
+
+    output.check_file("--state", state, is_update=True)
+    if state.suffix not in LEDGER_ENDINGS:
+        raise InputFileError("decisions are kept in a ledger, which ends in .db", field="--state", value=str(state))
+    where = load_cluster(cluster)
+    with TemporaryDirectory(prefix="meshwright-") as scratch:
+        planners = Planners(where, DEFAULT_POLICY if policy is None else policy, scratch=Path(scratch))
+        controller = Controller(state, planners, whole_hosts=whole_hosts)
+        try:
+            yield controller
+        finally:
+            controller.close()
+
+
+def _why_none(kept: KeptDecision) -> str:
+    """Why a job got no devices, and when some come free at the latest."""
+    from ....live.decisions import free_at_s
+
+    decision = kept.decision
+    if decision.inputs is None:
+        return decision.why
+    free_s = free_at_s(decision.inputs.free)
+    later = sorted(float(at) for at in free_s if 0 < at < float("inf"))
+    if not later:
+        return f"{decision.why}; when others come free is not known"
+    free, wanted = int((free_s <= 0).sum()), decision.request.devices
+    if wanted is not None and wanted > free and wanted - free <= len(later):
+        return f"{decision.why}; {wanted} are free in {_span(later[wanted - free - 1])} at the latest"
+    return f"{decision.why}; {free + later.count(later[0])} are free in {_span(later[0])} at the latest"
+
+
+def _span(seconds: float) -> str:
+    """A time in the unit in which people say it."""
+    for unit, size in (("days", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def _show(out: Console, done: Submitted, state: Path, lease_s: float) -> None:
+    """A few lines on what was decided and done."""
+    from ....live.changes import places
+
+    decision = done.kept.decision
+    assert decision.plan is not None, "it was placed"
+    step_ms, completion_s = 1000 * decision.predicted["step_s"], decision.predicted["completion_s"]
+    lines = [
+        f"decision {decision.id}" + ("" if done.job is None else f", job {done.job}"),
+        f"{len(decision.plan['ranks'])} devices: {places(_devices(done))}",
+        f"predicted: {step_ms:.4g} ms a step, {_span(completion_s)} for {decision.request.steps:,} steps",
+    ]
+    if done.job is None:
+        lines.append(f"held until `meshwright state remove {decision.id} --state {shlex.quote(str(state))}`,")
+        lines.append(f"or, where a service runs on this ledger, for {lease_s:g} s; start it with --comment=mw:{decision.id}")
+    for line in (*lines, *done.remarks):
+        out.print(line, markup=False, soft_wrap=True)
+    output.print_written(out, done.folder)
+    out.print(f"more: meshwright decisions {decision.id} --state {shlex.quote(str(state))}", markup=False, soft_wrap=True)
+
+
+def _devices(done: Submitted) -> dict[str, list[int]]:
+    """The plan's devices, by host."""
+    found: dict[str, list[int]] = {}
+    for rank in (done.kept.decision.plan or {"ranks": ()})["ranks"]:
+        found.setdefault(rank["host"], []).append(rank["local_rank"])
+    return {host: sorted(local) for host, local in found.items()}
+
+
+def _data(done: Submitted) -> dict[str, Any]:
+    decision = done.kept.decision
+    return {
+        "decision": decision.id,
+        "outcome": decision.outcome,
+        "why": decision.why,
+        "job": done.job,
+        "devices": _devices(done),
+        "predicted": decision.predicted,
+        "out": None if done.folder is None else str(done.folder),
+        "remarks": list(done.remarks),
+    }

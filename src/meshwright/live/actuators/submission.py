@@ -1,0 +1,171 @@
+"""Submit a job: decide, export its plan, hand it to Slurm, and confirm.
+
+The side that decides is a `Decider`: a `controller.Controller` in this process, or whoever asks one elsewhere. Whatever fails on
+the way, no devices stay held for a job that nobody has: they are given back with the reason, and a job whose devices were given
+back meanwhile is cancelled. Who dies between ``sbatch`` and ``confirm`` leaves a job whose comment names the decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from ...errors import ConflictError, MeshwrightError
+from ...export import ExportOptions, export, write
+from ...export.launchers.slurm import FILE_NAME
+from ...plans import PlacementPlan
+from ..controller import LISTINGS_TO_END, Controller
+from ..decisions import JobDecision, JobRequest, KeptDecision, Mention
+from ..sources import slurm as listing_source
+from . import slurm
+
+
+class Decider(Protocol):
+    """Who decides; the methods are those of `controller.Controller`, with their errors."""
+
+    def decide(self, request: JobRequest, key: str | None = None) -> KeptDecision:
+        """Decide for a job, and hold its devices."""
+
+    def confirm(self, name: str, scheduler_id: str) -> None:
+        """The job of a decision was handed to the scheduler."""
+
+    def release(self, name: str, reason: str | None = None) -> bool:
+        """Give the devices of a decision back."""
+
+    def mentions(self, name: str) -> Sequence[Mention]:
+        """What became of a decision so far, the first thing first."""
+
+    def whole_plan(self, decision: JobDecision) -> PlacementPlan | None:
+        """The plan of a decision with its job and cluster in it."""
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """What became of a request.
+
+    Attributes:
+        kept: the decision.
+        job: Slurm's id of the job; None where it was not handed over.
+        folder: where the export lies; None where nothing was written now.
+        remarks: for people.
+    """
+
+    kept: KeptDecision
+    job: str | None = None
+    folder: Path | None = None
+    remarks: tuple[str, ...] = ()
+
+
+def submit(
+    decider: Decider,
+    request: JobRequest,
+    folder: Callable[[str], Path],
+    options: ExportOptions,
+    *,
+    key: str | None = None,
+    sbatch: slurm.SbatchOptions | None = None,
+) -> Submitted:
+    """Decide for a job and, where it gets devices, export it and hand it to Slurm. Asked again by its key, it is not done twice.
+
+    Args:
+        decider: who decides.
+        request: the job.
+        folder: where the export of a decision is written, by its id.
+        options: of the export; ``sharing`` is the decision's.
+        key: of the request.
+        sbatch: what Slurm is told; None: the job is exported only.
+
+    Raises:
+        ConflictError: the key is another request's, or its devices were given back.
+        MaybeSubmittedError: nobody knows whether Slurm has the job; its devices stay held.
+        MeshwrightError: the job is wrong, its plan cannot be exported, or Slurm refuses it; then nothing is held.
+    """
+    kept = decider.decide(request, key)
+    name = kept.decision.id
+    if kept.decision.outcome != "placed":
+        return Submitted(kept)
+    last = decider.mentions(name)[-1]
+    if last.status in ("confirmed", "running"):
+        return Submitted(kept, last.detail, remarks=(f"was submitted before, as job {last.detail}",))
+    if last.status != "reserved":
+        told = f"is {last.status}" + (f": {last.detail}" if last.detail else "")
+        raise ConflictError(f"{told}; submit it anew under another key", field=f"decision {name}")
+    where = folder(name)
+    try:
+        _export(decider, kept.decision, where, options)
+        if sbatch is None:
+            return Submitted(kept, folder=where)
+        job = slurm.submit(where / FILE_NAME, name, sbatch)
+    except slurm.MaybeSubmittedError as error:
+        problem = f"{error.problem}; Slurm may have the job: its devices stay held for the decision {name}"
+        raise slurm.MaybeSubmittedError(problem, file=error.file, value=error.value) from None
+    except (MeshwrightError, OSError) as error:
+        decider.release(name, f"not submitted: {error}"[:1000])
+        raise
+    return Submitted(kept, job, where, _confirm(decider, name, job))
+
+
+def cancel(decider: Decider, name: str) -> bool:
+    """Cancel the job of a decision, wherever it stands; whether there was anything to cancel.
+
+    Raises:
+        InputFileError: ``scancel`` refuses; then nothing changes.
+    """
+    last = decider.mentions(name)[-1]
+    if last.status in ("confirmed", "running"):
+        slurm.cancel(last.detail)
+    return last.status == "running" or decider.release(name, "cancelled")
+
+
+def look(controller: Controller, ask: Callable[[], str] = listing_source.ask) -> tuple[str, ...]:
+    """Take what Slurm lists as the truth, and once more where it does not know a job that it was handed.
+
+    Args:
+        controller: whose state changes.
+        ask: for the listing.
+
+    Returns:
+        Where it contradicted what was known, decisions whose devices were given back, and what it does not tell, for people.
+
+    Raises:
+        MeshwrightError: there is no answer, or it cannot be understood; the state is as the last good one says.
+    """
+    told: list[str] = []
+    for _ in range(LISTINGS_TO_END):
+        handed = controller.asked()
+        text = ask()
+        try:
+            listing = listing_source.read(text, controller.store.last()[1])
+            taken = controller.take(listing, handed)
+        except MeshwrightError as error:
+            raise error.at(file=listing_source.PROGRAM) from None
+        told += [f"not as it was known: {one}" for one in taken.drift]
+        told += [f"given back: the devices of {one}" for one in taken.released] + list(listing.remarks)
+        if not set(handed) & set(controller.asked()) - set(listing.waiting):
+            break
+    return tuple(dict.fromkeys(told))
+
+
+def _export(decider: Decider, decision: JobDecision, folder: Path, options: ExportOptions) -> None:
+    plan, inputs = decider.whole_plan(decision), decision.inputs
+    assert plan is not None and inputs is not None, "it was placed"  # noqa: PT018
+    sharing = "hosts" if inputs.whole_hosts else "devices"
+    write(export(plan, "slurm", options.model_copy(update={"sharing": sharing})), folder)
+
+
+def _confirm(decider: Decider, name: str, job: str) -> tuple[str, ...]:
+    """Say that a job was handed over; remarks.
+
+    Raises:
+        ConflictError: its devices were given back meanwhile; it is cancelled.
+    """
+    try:
+        decider.confirm(name, job)
+    except ConflictError as error:
+        slurm.cancel(job)
+        raise ConflictError(f"{error.problem}; job {job} is cancelled", field=error.field) from None
+    except MeshwrightError as error:
+        return (f"not confirmed, which the next listing does by the job's comment: {error}",)
+    return ()
