@@ -152,6 +152,13 @@ def live() -> list[BenchmarkFigure]:
     return live_figures()
 
 
+def service() -> list[BenchmarkFigure]:
+    """Decisions over HTTP, one at a time, at 200 a second and in a burst."""
+    from .speed.service import service_figures
+
+    return service_figures()
+
+
 def search() -> list[BenchmarkFigure]:
     """All layouts of a 175B model on 1,024 devices, and pruning beside pricing them all."""
     from .speed.search import search_figures
@@ -188,6 +195,7 @@ SECTIONS = {
     "latency": latency,
     "fleet": fleet,
     "live": live,
+    "service": service,
     "search": search,
     "pricing": pricing,
     "growth": growth,

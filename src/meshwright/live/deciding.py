@@ -182,7 +182,9 @@ class Planners:
                 raise PlanError(f"goes with policies that pick from a menu; this one is {self.policy}", field=field)
         most = request.max_devices or max(request.devices or 0, DEFAULT_MAX_DEVICES)
         source = JobSource(spec, self._graphs_dir)
-        return OpSplitPlanner.of(source, self.cluster, self.policy, max_degree=min(most, self.cluster.num_devices))
+        made = OpSplitPlanner.of(source, self.cluster, self.policy, max_degree=min(most, self.cluster.num_devices))
+        made.chooser.reset(0)  # a policy that cannot act here says so now
+        return made
 
     def _spec(self, request: JobRequest) -> str:
         """How a job is called here: a file for one that the request brings along. Paths of this machine are refused.

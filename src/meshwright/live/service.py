@@ -173,6 +173,15 @@ class Service:
             predicted=predicted,
         )
 
+    def prepare(self, request: JobRequest) -> None:
+        """Make a job ready, so that the next request for it is decided on at once."""
+
+        async def made() -> None:
+            with suppress(MeshwrightError):  # whoever asks for it next is told
+                await self._make_ready(request)
+
+        self._begin(made(), name=f"prepare {request.digest}")
+
     async def tell(self) -> None:
         """Wake those that wait for a change."""
         async with self.changed:

@@ -9,7 +9,7 @@ for there the devices that are left free decide too.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -24,6 +24,7 @@ from ..clusters.cluster import Cluster
 from ..costs import compute
 from ..costs.settings import CostSettings
 from ..costs.training_step.foreign_figures import foreign_figures
+from ..envs import ground
 from ..envs.ground import Ground
 from ..errors import GraphError, PlanError
 from ..jobs.arrivals import Arrivals
@@ -36,7 +37,7 @@ from ..simulation.cluster.decision import Decision, can_decide_on_empty, decisio
 from ..simulation.cluster.scenario import Scenario, ScenarioSettings, assemble
 from ..simulation.step.timeline import Timeline, simulate
 from .plans_of_episode import plan_on
-from .policies import base_of, is_rollout, off_ground, policy, trained_file, wanted_settings
+from .policies import base_of, display_name, is_rollout, known_grounds, policy, trained_file, wanted_settings
 
 if TYPE_CHECKING:
     from ..envs.batch import EpisodeBatch
@@ -157,8 +158,13 @@ class OpSplitPlanner:
         return cls(spec, scenario, (*_choices(chosen_costs), *left_out))
 
     @cached_property
-    def _policy(self) -> Policy:
+    def chooser(self) -> Policy:
+        """The policy, ready to act."""
         return policy(self.spec, self.scenario)
+
+    @cached_property
+    def _grounds(self) -> Sequence[Ground] | None:
+        return known_grounds(self.spec)
 
     @cached_property
     def _batch(self) -> EpisodeBatch:
@@ -198,10 +204,11 @@ class OpSplitPlanner:
         graph = scenario.workload.graphs[0]
         work_s = num_steps * graph.step_s
         here = Ground.of("", scenario).for_one_job(work_s, None if deadline_s is None else deadline_s / work_s)
-        other = off_ground(spec, here)
+        known = self._grounds
+        other = None if known is None else ground.off_ground(display_name(spec), known, here)
         remarks = (*self.remarks, *self._foreign, *(() if other is None else (other,)))
         allowed_s = np.inf if deadline_s is None else deadline_s
-        chooser = self._policy
+        chooser = self.chooser
         chooser.reset(seed)
         held = None if free_at_s is None or not (free_at_s > 0).any() else np.asarray(free_at_s, np.float64)
         if held is None and not getattr(chooser, "observes", True) and can_decide_on_empty(scenario):

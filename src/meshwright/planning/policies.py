@@ -280,12 +280,8 @@ def wanted_settings(spec: str, offered: Sequence[str]) -> dict[str, Any]:
     return found | ({"placement_rules": own} if own and not set(own) & set(offered) else {})
 
 
-def off_ground(spec: str, here: Ground) -> str | None:
-    """What of a ground a trained policy was neither trained nor evaluated on, in one sentence; None where there is nothing of it.
-
-    Args:
-        spec: a policy; others than trained ones know any ground.
-        here: where it is to act.
+def known_grounds(spec: str) -> Sequence[Ground] | None:
+    """The grounds on which a trained policy was trained and evaluated; None for others, which know any ground.
 
     Raises:
         CheckpointError: the file is truncated or no policy.
@@ -300,7 +296,22 @@ def off_ground(spec: str, here: Ground) -> str | None:
         from ..models.saved import SavedNetwork
 
         trained = SavedNetwork.load(path).trained
-    return ground.off_ground(display_name(spec), ground.grounds(trained.get(ground.KEY), str(path)), here)
+    return ground.grounds(trained.get(ground.KEY), str(path))
+
+
+def off_ground(spec: str, here: Ground) -> str | None:
+    """What of a ground a trained policy was neither trained nor evaluated on, in one sentence; None where there is nothing of it.
+
+    Args:
+        spec: a policy; others than trained ones know any ground.
+        here: where it is to act.
+
+    Raises:
+        CheckpointError: the file is truncated or no policy.
+        PolicyError: no shipped policy, file or run folder of that name.
+    """
+    known = known_grounds(spec)
+    return None if known is None else ground.off_ground(display_name(spec), known, here)
 
 
 def fixed_names(scenario: Scenario, placement: str) -> list[str]:

@@ -16,6 +16,7 @@ from .cluster_routes import cluster_routes
 from .context import Context
 from .decision_routes import decision_routes
 from .health_routes import health_routes
+from .hook_routes import hook_routes
 from .metrics import Metrics
 from .problems import ProblemDocument, add_problems, answer
 
@@ -49,7 +50,7 @@ def build_app(service: Service, access: Access) -> FastAPI:
         redirect_slashes=False,
     )
     context = Context(service, access, Metrics(service))
-    for routes in (decision_routes, cluster_routes, health_routes):
+    for routes in (decision_routes, cluster_routes, hook_routes, health_routes):
         app.include_router(routes(context))
     add_problems(app)
     document = app.openapi

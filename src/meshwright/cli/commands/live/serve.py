@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -62,6 +63,7 @@ def serve_cluster(
     from ....errors import ConfigError, InputFileError
     from ....live.keeping import LEDGER_ENDINGS
 
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # one decision is too little work for more than one thread
     try:
         import uvicorn
 

@@ -1,0 +1,96 @@
+"""What kube-scheduler asks of an extender, and its answers: the pods of a decision go to its hosts, all others where they like.
+
+An answer comes from a decision that is kept, never from a new one, and a pod of no decision passes at once. Where none of the
+planned hosts can have the pod it passes too: without the extender it would have been placed as well.
+
+Source:
+    ``k8s.io/kube-scheduler/extender/v1``: ExtenderArgs, ExtenderFilterResult, HostPriorityList. Kubernetes 1.20.2 was seen to
+    send these fields with capital letters, ``NodeNames`` where ``nodeCacheCapable`` is set, and to take scores of 0 to 10.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from ...export.kubernetes.pods import DECISION_LABEL
+from ..decisions import JobDecision
+
+BEST = 10
+"""Score of a planned host."""
+
+NodeName = Annotated[str, Field(max_length=253)]
+
+
+class ExtenderArgs(BaseModel):
+    """A pod, and the nodes that could have it.
+
+    Attributes:
+        pod: as the API has it.
+        node_names: of the nodes.
+        nodes: the nodes themselves, where the scheduler is not told that we know them.
+    """
+
+    model_config = ConfigDict(extra="ignore", populate_by_name=True)
+
+    pod: dict[str, Any] = Field(alias="Pod")
+    node_names: Annotated[list[NodeName], Field(max_length=20_000)] | None = Field(default=None, alias="NodeNames")
+    nodes: dict[str, Any] | None = Field(default=None, alias="Nodes")
+
+    @property
+    def decision(self) -> str | None:
+        """Id of the decision that the pod names; None where it names none."""
+        metadata = self.pod.get("metadata")
+        labels = metadata.get("labels") if isinstance(metadata, dict) else None
+        found = labels.get(DECISION_LABEL) if isinstance(labels, dict) else None
+        return found if isinstance(found, str) and found else None
+
+
+class FilterResult(BaseModel):
+    """The nodes that may have the pod, and why others may not."""
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    node_names: list[str] | None = Field(alias="NodeNames")
+    failed_nodes: dict[str, str] = Field(default={}, alias="FailedNodes")
+    nodes: dict[str, Any] | None = Field(default=None, alias="Nodes")
+    error: str = Field(default="", alias="Error")
+
+
+class HostPriority(BaseModel):
+    """How well a node suits the pod, from 0 to `BEST`."""
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    host: str = Field(alias="Host")
+    score: int = Field(alias="Score")
+
+
+def filtered(asked: ExtenderArgs, decision: JobDecision | None) -> FilterResult:
+    """The nodes that may have a pod.
+
+    Args:
+        asked: the pod and the nodes.
+        decision: that the pod names; None where it names none that holds devices.
+    """
+    names = asked.node_names
+    planned = _hosts(decision)
+    kept = None if names is None else [name for name in names if name in planned]
+    if not kept:
+        return FilterResult(node_names=names, nodes=asked.nodes)
+    failed = {name: "not a host of the plan" for name in names or () if name not in planned}
+    return FilterResult(node_names=kept, failed_nodes=failed)
+
+
+def prioritized(asked: ExtenderArgs, decision: JobDecision | None) -> list[HostPriority]:
+    """How well each node suits a pod; arguments as of `filtered`."""
+    planned = _hosts(decision)
+    return [HostPriority(host=name, score=BEST if name in planned else 0) for name in asked.node_names or ()]
+
+
+def _hosts(decision: JobDecision | None) -> Sequence[str] | set[str]:
+    if decision is None or decision.plan is None:
+        return ()
+    return {str(rank["host"]) for rank in decision.plan["ranks"]}

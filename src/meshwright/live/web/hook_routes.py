@@ -1,0 +1,82 @@
+"""``/v1/extender`` and ``/v1/slurm``: what schedulers ask by themselves, in their own forms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from fastapi import APIRouter, Response
+
+from ..actuators.kubernetes_extender import ExtenderArgs, FilterResult, HostPriority, filtered, prioritized
+from ..actuators.slurm_hooks import EpilogBody, HookAnswer, PrologBody, SubmitBody, on_epilog, on_prolog, on_submit
+from ..controller import Controller
+from ..decisions import JobDecision
+from .context import JSON, Context, needs, problems
+
+Body = TypeVar("Body")
+
+
+def hook_routes(context: Context) -> APIRouter:
+    """The routes."""
+    service = context.service
+    routes = APIRouter(tags=["hooks"])
+
+    async def decision_of(asked: ExtenderArgs) -> JobDecision | None:
+        name = asked.decision
+        if name is None:
+            return None
+        kept = await service.read(lambda store: store.decision(name))
+        return None if kept is None else kept.decision
+
+    @routes.post(
+        "/v1/extender/filter", response_model=FilterResult, responses=problems(413), dependencies=[needs(context, "read")]
+    )
+    async def only_planned(asked: ExtenderArgs) -> Response:
+        """Of kube-scheduler: the planned hosts for the pods of a decision, all nodes for others."""
+        found = filtered(asked, await decision_of(asked))
+        return Response(found.model_dump_json(by_alias=True), media_type=JSON)
+
+    @routes.post(
+        "/v1/extender/prioritize",
+        response_model=list[HostPriority],
+        responses=problems(413),
+        dependencies=[needs(context, "read")],
+    )
+    async def planned_first(asked: ExtenderArgs) -> Response:
+        """Of kube-scheduler: planned hosts before others."""
+        found = prioritized(asked, await decision_of(asked))
+        return Response(f"[{','.join(one.model_dump_json(by_alias=True) for one in found)}]", media_type=JSON)
+
+    async def told(hook: Callable[[Controller, Body], HookAnswer], body: Body) -> dict[str, str]:
+        answer = await service.write(hook, service.controller, body)
+        if answer.prepare is not None:
+            service.prepare(answer.prepare)
+        if answer.look:
+            service.ask_now()
+        await service.tell()
+        return answer.body
+
+    @routes.post(
+        "/v1/slurm/submit", response_model=dict[str, str], responses=problems(413), dependencies=[needs(context, "decide")]
+    )
+    async def submitted(body: SubmitBody) -> dict[str, str]:
+        """Of job_submit.lua: comment and hosts of a job that asks to be planned, or why it goes on as it is."""
+        if service.is_stale():
+            return {"why": "what is known of the cluster is too old"}
+        return await told(on_submit, body)
+
+    @routes.post(
+        "/v1/slurm/prolog", response_model=dict[str, str], responses=problems(413), dependencies=[needs(context, "decide")]
+    )
+    async def started(body: PrologBody) -> dict[str, str]:
+        """Of PrologSlurmctld: a job starts."""
+        return await told(on_prolog, body)
+
+    @routes.post(
+        "/v1/slurm/epilog", response_model=dict[str, str], responses=problems(413), dependencies=[needs(context, "decide")]
+    )
+    async def ended(body: EpilogBody) -> dict[str, str]:
+        """Of EpilogSlurmctld: a job has ended."""
+        return await told(on_epilog, body)
+
+    return routes
