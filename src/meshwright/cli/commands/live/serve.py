@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -64,6 +65,7 @@ def serve_cluster(
     from ....live.keeping import LEDGER_ENDINGS
 
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # one decision is too little work for more than one thread
+    sys.setswitchinterval(0.0005)  # answers do not wait long for a decision that is being made
     try:
         import uvicorn
 
