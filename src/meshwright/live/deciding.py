@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import threading
 from collections import OrderedDict
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -103,6 +104,7 @@ class Planners:
             if isinstance(request.job, str):
                 raise error.at(field=field) from None
             raise type(error)(error.problem, field=field, value=error.value, choices=error.choices) from None
+        self._try(made)
         with self._lock:
             self._ready[key] = made
             while len(self._ready) > KEPT_PLANNERS:
@@ -182,9 +184,18 @@ class Planners:
                 raise PlanError(f"goes with policies that pick from a menu; this one is {self.policy}", field=field)
         most = request.max_devices or max(request.devices or 0, DEFAULT_MAX_DEVICES)
         source = JobSource(spec, self._graphs_dir)
-        made = OpSplitPlanner.of(source, self.cluster, self.policy, max_degree=min(most, self.cluster.num_devices))
-        made.chooser.reset(0)  # a policy that cannot act here says so now
-        return made
+        return OpSplitPlanner.of(source, self.cluster, self.policy, max_degree=min(most, self.cluster.num_devices))
+
+    def _try(self, planner: OpSplitPlanner | MenuPlanner) -> None:
+        """Plan on a free cluster and beside a held device: then all is loaded and compiled, and a wrong policy has said so."""
+        for held in (0, 1):
+            free_s = np.zeros(self.cluster.num_devices)
+            free_s[:held] = np.inf
+            with suppress(PlanError):
+                if isinstance(planner, OpSplitPlanner):
+                    planner.plan(1, None, free_s)
+                else:
+                    planner.plan(1, None, free_s <= 0)
 
     def _spec(self, request: JobRequest) -> str:
         """How a job is called here: a file for one that the request brings along. Paths of this machine are refused.
