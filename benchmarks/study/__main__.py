@@ -71,14 +71,14 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _run(chosen: argparse.Namespace) -> int:
-    from meshwright.evaluation.evaluate import check_num_processes
+    from meshwright.evaluation.workers.processes import Processes
 
     from .places import Places
     from .plan import selected, tasks
     from .study import load_study
 
     num_processes = len(os.sched_getaffinity(0)) if chosen.jobs is None else chosen.jobs
-    check_num_processes(num_processes)
+    Processes(num_processes)
     study = load_study(chosen.study or Path(str(resources("meshwright.configs"))) / "results.yaml", quick=chosen.quick)
     out: Path = chosen.out or FOLDERS[chosen.quick]
     output.check_folder("--out", out)
