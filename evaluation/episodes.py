@@ -52,12 +52,13 @@ class Player:
                 progress(len(records), len(tasks))
 
         specs = [spec for spec, _ in tasks if not is_beam(spec)]
-        policies = CarriedPolicies(partial(policy, scenario=self.scenario), _file_of, specs)
+        policies = CarriedPolicies(partial(policy, scenario=self.scenario), policy_carried, specs)
         self.workers.do(partial(_play, self.scenario, policies), tasks, keep)
         return records
 
 
-def _file_of(spec: str) -> tuple[str, Path] | None:
+def policy_carried(spec: str) -> tuple[str, Path] | None:
+    """The part of a spelling that names the file of a trained policy, and that file; None for others and shipped ones."""
     named = network_of(base_of(spec) if is_rollout(spec) else spec)
     file = None if named.startswith(SHIPPED) else trained_file(named)
     return None if file is None else (named, file)

@@ -14,7 +14,7 @@ def chosen_workers(jobs: int, ray: str | None) -> AbstractContextManager[Workers
 
     Args:
         jobs: processes of this machine.
-        ray: a Ray cluster (see `ray.ray_workers`), or None.
+        ray: a Ray cluster (see `ray_cluster.ray_workers`), or None.
 
     Raises:
         MeshwrightError: both are asked for, or one is spelled wrongly, before anything starts.
@@ -23,6 +23,6 @@ def chosen_workers(jobs: int, ray: str | None) -> AbstractContextManager[Workers
         return nullcontext(Processes(jobs))
     if jobs != 1:
         raise ConfigError("plays a task on each CPU of its nodes; leave out --jobs", field="--ray", value=ray)
-    from .ray import ray_workers
+    from .ray_cluster import ray_workers
 
     return ray_workers(ray)

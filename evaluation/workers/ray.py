@@ -1,4 +1,4 @@
-"""Tasks on the nodes of a Ray cluster, behind the extra ``[ray]``: stateless remote functions, gathered by ``ray.wait``.
+"""Tasks on the nodes of a Ray cluster: stateless remote functions, gathered by ``ray.wait``.
 
 What plays is pickled once, with the scenario that it plays and the files of its policies, so that nodes need nothing but
 the same meshwright; each worker process keeps the last one that it was brought. A task whose node is lost is given to
@@ -9,17 +9,12 @@ with the input ends everything at once. Ray itself tries nothing again, as it co
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import os
 import pickle
-import socket
-import subprocess
 import sys
 import time
-import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -27,21 +22,8 @@ from typing import Any
 
 import meshwright
 
-from ...errors import ConfigError, MeshwrightError
-from ...temporaries import NEW, folder_beside, remove_stale
-from .processes import deaf_to_interrupts
+from ...errors import MeshwrightError
 from .workers import Result, Task
-
-LOCAL = "local:"
-MOST_LOCAL_NODES = 64
-STORE_BYTES = 80 * 2**20
-"""Object store of a local node: about the smallest that Ray takes."""
-
-BELOW = Path("/tmp")  # noqa: S108 - a folder of its own is made there
-"""Where files of local nodes lie, as Ray's own do: names of sockets may have 107 letters, and Ray adds 70."""
-
-ANSWER_S = 10.0
-"""Longest wait for a cluster's word; one on this machine takes a second."""
 
 MOST_CRASHES = 3
 """Worker processes that one task may lose."""
@@ -49,43 +31,15 @@ MOST_CRASHES = 3
 NO_NODE_S = 60.0
 """Longest wait for a node with a CPU, which an autoscaler may bring."""
 
+LOOK_EVERY_S = 1.0
+"""Time between two looks at the nodes that there are."""
+
 TASKS_A_CPU = 3
 """Tasks under way for each CPU, so that no worker waits for its next one."""
 
-ASK = """
-import sys
-from ray._private import services
-from ray._raylet import GcsClient
-nodes = GcsClient(address=sys.argv[1]).get_all_node_info()
-sys.exit(0 if {node.hex() for node in nodes} & set(services.find_node_ids()) else 3)
-"""
-"""Run in a process of its own: Ray's client goes on asking an address that does not answer for a minute, and writes about it."""
-
-
-def ray_workers(address: str) -> AbstractContextManager[RayWorkers]:
-    """Workers on a Ray cluster.
-
-    Args:
-        address: ``HOST:PORT`` of a running cluster of which this machine is a node, or ``local:N``: N nodes of one CPU on this
-            machine and a head without one, for as long as the context lasts, reachable from this machine alone.
-
-    Raises:
-        ConfigError: no such spelling.
-        MeshwrightError: Ray is not installed; in the context, no such cluster, or one that cannot be used.
-    """
-    count = address.removeprefix(LOCAL)
-    if address.startswith(LOCAL):
-        if not (count.isascii() and count.isdigit() and 1 <= int(count[:9]) <= MOST_LOCAL_NODES):
-            raise ConfigError(f"local:N starts 1 to {MOST_LOCAL_NODES} nodes", field="--ray", value=address)
-    elif not (address.rpartition(":")[0] and address.rpartition(":")[2].isdigit() and "/" not in address):
-        raise ConfigError("is HOST:PORT of a running cluster, or local:N", field="--ray", value=address)
-    if importlib.util.find_spec("ray") is None:
-        raise MeshwrightError("Ray is not installed; the extra meshwright[ray] is", field="--ray", value=address)
-    return _local(int(count)) if address.startswith(LOCAL) else _joined(address)
-
 
 class RayWorkers:
-    """Workers on a cluster that this process is connected to (see `ray_workers`).
+    """Workers on a cluster that this process is connected to (see `ray_cluster.ray_workers`).
 
     Args:
         address: of the cluster, for messages.
@@ -100,41 +54,47 @@ class RayWorkers:
         content = pickle.dumps(play)
         brought = (_sources(), str(Path.cwd()), hashlib.sha256(content).hexdigest(), [ray.put(content)])
         remote = ray.remote(num_cpus=1, max_retries=0)(_remote())
-        pending, under_way, done, crashes = list(range(len(tasks)))[::-1], dict[Any, int](), dict[int, Result](), Counter[int]()
-        kept, alone_since = 0, time.monotonic()
-        while kept < len(tasks):
-            num_cpus = int(ray.cluster_resources().get("CPU", 0))
-            if num_cpus:
-                alone_since = time.monotonic()
-            elif time.monotonic() - alone_since > NO_NODE_S:
-                raise MeshwrightError("the cluster has had no node with a CPU for a minute", field="--ray", value=self._address)
-            while pending and len(under_way) < max(1, TASKS_A_CPU * num_cpus):
-                number = pending.pop()
+        waiting, under_way, done = list(range(len(tasks)))[::-1], dict[Any, int](), dict[int, Result]()
+        crashes, num_kept = Counter[int](), 0
+        num_cpus, looked, seen = 0, -LOOK_EVERY_S, time.monotonic()
+        while num_kept < len(tasks):
+            now = time.monotonic()
+            if now - looked >= LOOK_EVERY_S:
+                num_cpus, looked = int(ray.cluster_resources().get("CPU", 0)), now
+                seen = now if num_cpus else seen
+                if now - seen > NO_NODE_S:
+                    raise self._error(f"the cluster has had no node with a CPU for {NO_NODE_S:g} s")
+            while waiting and len(under_way) < max(1, TASKS_A_CPU * num_cpus):
+                number = waiting.pop()
                 under_way[remote.remote(*brought, tasks[number])] = number
-            for ready in ray.wait(list(under_way), timeout=1.0)[0]:
+            for ready in ray.wait(list(under_way), timeout=LOOK_EVERY_S)[0]:
                 number = under_way.pop(ready)
                 try:
                     is_wrong, found = ray.get(ready)
                 except (ray.exceptions.NodeDiedError, ray.exceptions.ObjectLostError):
-                    pending.append(number)
+                    waiting.append(number)
                     continue
                 except (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError) as error:
                     crashes[number] += 1
                     if crashes[number] == MOST_CRASHES:
-                        problem = f"{MOST_CRASHES} worker processes died over one task; the last one: {_line(error)}"
-                        raise MeshwrightError(problem, field="--ray", value=self._address) from None
-                    pending.append(number)
+                        last = first_line(error)
+                        raise self._error(f"{MOST_CRASHES} worker processes died over one task; the last one: {last}") from None
+                    waiting.append(number)
                     continue
                 if is_wrong:
-                    raise (
-                        found
-                        if isinstance(found, MeshwrightError)
-                        else MeshwrightError(found, field="--ray", value=self._address)
-                    )
+                    raise found if isinstance(found, MeshwrightError) else self._error(found)
                 done[number] = found
-            while kept in done:
-                keep(tasks[kept], done.pop(kept))
-                kept += 1
+            while num_kept in done:
+                keep(tasks[num_kept], done.pop(num_kept))
+                num_kept += 1
+
+    def _error(self, problem: str) -> MeshwrightError:
+        return MeshwrightError(problem, field="--ray", value=self._address)
+
+
+def first_line(error: Exception) -> str:
+    """What an error of Ray says, without the pages below."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
 def _remote() -> Callable[..., tuple[bool, Any]]:
@@ -147,12 +107,12 @@ def _remote() -> Callable[..., tuple[bool, Any]]:
 
         try:
             there = importlib.import_module(home)
-            same = there._sources() == sources
+            is_same = there._sources() == sources
         except (ImportError, AttributeError):
-            same = False
-        if not same:
-            return True, f"the node {socket.gethostname()} has not the meshwright of this command ({version}, the same sources)"
-        return there._play(folder, digest, content, task)
+            is_same = False
+        if is_same:
+            return there._play(folder, digest, content, task)
+        return True, f"the node {socket.gethostname()} lacks the meshwright of this command ({version}, the same sources)"
 
     return play_there
 
@@ -181,104 +141,6 @@ def _sources() -> str:
     for folder, below, names in os.walk(root, followlinks=True):
         below.sort()
         for name in sorted(name for name in names if name.endswith(".py")):
-            state.update((Path(folder).relative_to(root) / name).as_posix().encode() + (Path(folder) / name).read_bytes())
+            path = Path(folder) / name
+            state.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
     return state.hexdigest()
-
-
-@contextmanager
-def _local(num_nodes: int) -> Iterator[RayWorkers]:
-    with ExitStack() as stack:
-        remove_stale(BELOW)
-        folder = stack.enter_context(folder_beside(BELOW / "r")) / NEW
-        (folder / "ray").mkdir()  # Ray notes the cluster's address there, not where another one of this user's may be noted
-        stack.enter_context(_variables(RAY_TMPDIR=str(folder), RAY_USAGE_STATS_ENABLED="0"))
-        stack.enter_context(_on_loopback())
-        common = {"object_store_memory": STORE_BYTES, "include_dashboard": False, "temp_dir": str(folder)}
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            cluster = import_module("ray.cluster_utils").Cluster()
-            stack.callback(_stop, cluster.shutdown)
-            cluster.add_node(**common, num_cpus=0)
-            for _ in range(num_nodes):
-                cluster.add_node(**common, num_cpus=1, wait=False)
-            cluster.wait_for_nodes()
-        yield stack.enter_context(_connected(cluster.address, f"{LOCAL}{num_nodes}"))
-
-
-@contextmanager
-def _joined(address: str) -> Iterator[RayWorkers]:
-    host, _, port = address.rpartition(":")
-    own: str = import_module("ray.util").get_node_ip_address()
-    with ExitStack() as stack:
-        if host in ("127.0.0.1", "localhost"):  # Ray takes the machine's own address for it, where most clusters listen
-            if _listens(own, int(port)):
-                host = own
-            else:
-                stack.enter_context(_on_loopback())
-        problem = "" if _listens(host, int(port)) else "nobody listens there"
-        if not problem:
-            words = [sys.executable, "-c", ASK, f"{host}:{port}"]
-            try:
-                asked = subprocess.run(words, timeout=ANSWER_S, capture_output=True, check=False)  # noqa: S603 - a list, no shell
-                if asked.returncode != 0:
-                    problem = "this machine is no node of the cluster" if asked.returncode == 3 else "no Ray cluster answers"
-            except subprocess.TimeoutExpired:
-                problem = f"no Ray cluster answers within {ANSWER_S:g} s"
-        if problem:
-            raise MeshwrightError(problem, field="--ray", value=address)
-        yield stack.enter_context(_connected(f"{host}:{port}", address))
-
-
-@contextmanager
-def _connected(address: str, named: str) -> Iterator[RayWorkers]:
-    """Connected to a cluster as long as the context lasts; Ray prints nothing meanwhile."""
-    ray: Any = import_module("ray")
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            ray.init(address=address, log_to_driver=False, logging_level="CRITICAL")
-    except (RuntimeError, OSError, ValueError) as error:
-        raise MeshwrightError(f"Ray does not connect: {_line(error)}", field="--ray", value=named) from None
-    try:
-        import_module("ray._private.ray_logging").global_worker_stdstream_dispatcher.remove_handler("ray_print_logs")
-        yield RayWorkers(named)
-    finally:
-        _stop(ray.shutdown)
-
-
-def _stop(end: Callable[[], None]) -> None:
-    """Nobody's second Ctrl-C leaves processes behind."""
-    with deaf_to_interrupts():
-        end()
-
-
-@contextmanager
-def _on_loopback() -> Iterator[None]:
-    """Ray's nodes and clients take 127.0.0.1 as the machine's address, as they do by default on macOS."""
-    constants: Any = import_module("ray._private.ray_constants")
-    before, constants.ENABLE_RAY_CLUSTER = constants.ENABLE_RAY_CLUSTER, False
-    try:
-        yield
-    finally:
-        constants.ENABLE_RAY_CLUSTER = before
-
-
-@contextmanager
-def _variables(**values: str) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name, None) if value is None else os.environ.update({name: value})
-
-
-def _listens(host: str, port: int) -> bool:
-    with suppress(OSError, OverflowError), socket.create_connection((host, port), timeout=3.0):
-        return True
-    return False
-
-
-def _line(error: Exception) -> str:
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
