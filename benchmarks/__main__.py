@@ -152,6 +152,13 @@ def live() -> list[BenchmarkFigure]:
     return live_figures()
 
 
+def ray() -> list[BenchmarkFigure]:
+    """Episodes on Ray nodes beside as many processes; nothing where Ray is not installed."""
+    from .speed.ray import ray_figures
+
+    return ray_figures()
+
+
 def search() -> list[BenchmarkFigure]:
     """All layouts of a 175B model on 1,024 devices, and pruning beside pricing them all."""
     from .speed.search import search_figures
@@ -188,6 +195,7 @@ SECTIONS = {
     "latency": latency,
     "fleet": fleet,
     "live": live,
+    "ray": ray,
     "search": search,
     "pricing": pricing,
     "growth": growth,
