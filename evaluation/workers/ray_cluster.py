@@ -24,8 +24,8 @@ MOST_LOCAL_NODES = 64
 STORE_BYTES = 80 * 2**20
 """Object store of a local node: about the smallest that Ray takes."""
 
-LOST_AFTER_MS = 5_000
-"""Until a local node that has died is known for lost; Ray looks five times."""
+SYSTEM = {"health_check_period_ms": 1_000, "worker_niceness": 0}
+"""Of local nodes. A lost one is known for lost after five such periods; else workers give way to all other processes."""
 
 BELOW = Path("/tmp")  # noqa: S108 - a folder of its own is made there
 """Where files of local nodes lie, as Ray's own do: names of sockets may have 107 letters, and Ray adds 70."""
@@ -77,7 +77,7 @@ def _local(num_nodes: int, named: str) -> Iterator[RayWorkers]:
         with _quiet():
             cluster = import_module("ray.cluster_utils").Cluster()
             stack.callback(_stop, cluster.shutdown)
-            cluster.add_node(**common, num_cpus=0, _system_config={"health_check_period_ms": LOST_AFTER_MS // 5})
+            cluster.add_node(**common, num_cpus=0, _system_config=SYSTEM)
             for _ in range(num_nodes):
                 cluster.add_node(**common, num_cpus=1, wait=False)
             cluster.wait_for_nodes()
