@@ -12,6 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -74,23 +75,39 @@ def played_here(benchmark, scenario, tasks):
     return Player(benchmark, scenario).play_all(tasks)
 
 
-def children() -> list[tuple[int, str]]:
-    """Processes that this one has started, with their command lines."""
+def children(of: int) -> list[int]:
+    """Processes that another one has started."""
     found = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
-            parent = int(path.read_text().rpartition(")")[2].split()[1])
-            words = (path.parent / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            words = path.read_text().rpartition(")")[2].split()
         except OSError:  # it has ended meanwhile
             continue
-        if parent == os.getpid():
-            found.append((int(path.parent.name), words))
+        if int(words[1]) == of and words[0] != "Z":
+            found.append(int(path.parent.name))
     return sorted(found)
 
 
 def raylets() -> list[int]:
     """The processes of nodes that this process has started, the head's first."""
-    return [pid for pid, words in children() if "raylet --raylet_socket_name" in words]
+    return [pid for pid in children(os.getpid()) if b"raylet\0--raylet_socket_name" in command(pid)]
+
+
+def command(pid: int) -> bytes:
+    """The words of a process, each with a zero byte behind it; empty where it has ended."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    return b""
+
+
+def lose(node: int) -> None:
+    """End all processes of a node at once, as the loss of its machine would: a worker whose raylet alone dies goes on."""
+    found = [node]
+    for pid in found:
+        found += children(pid)
+    for pid in found:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def same(first, second) -> bool:
@@ -143,7 +160,7 @@ def test_a_node_that_is_killed_in_the_middle_changes_nothing(on_ray, benchmark, 
 
     def kill(done: int, of: int) -> None:
         if done == of // 3:
-            os.kill(before[-1], signal.SIGKILL)
+            lose(before[-1])
 
     left = Player(benchmark, scenario, on_ray).play_all(tasks, kill)
     assert all(same(a, b) for a, b in zip(played_here, left, strict=True))
@@ -176,14 +193,14 @@ def test_a_task_of_a_study_ends_as_its_command_does_or_says_that_its_node_was_lo
     lost = subprocess.Popen([*program, "sleep", sleep], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
     def asleep() -> list[int]:
-        paths = [path.parent for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
-        return [int(path.name) for path in paths if (path / "cmdline").read_bytes() == f"sleep\0{sleep}\0".encode()]
+        pids = [int(path.name) for path in Path("/proc").glob("[0-9]*")]
+        return [pid for pid in pids if command(pid) == f"sleep\0{sleep}\0".encode()]
 
     try:
         processes.wait_for(lambda: bool(asleep()), "the command on its node")
         (pid,) = asleep()
         (node,) = set(ancestors(pid)) & set(alive)
-        os.kill(node, signal.SIGKILL)
+        lose(node)
         assert lost.wait(60) == AGAIN
         processes.wait_for(lambda: not asleep(), "the end of the command")
     finally:
