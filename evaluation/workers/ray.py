@@ -111,7 +111,8 @@ def _remote() -> Callable[..., tuple[bool, Any]]:
         except (ImportError, AttributeError):
             is_same = False
         if is_same:
-            return there._play(folder, digest, content, task)
+            found: tuple[bool, Any] = there._play(folder, digest, content, task)
+            return found
         return True, f"the node {socket.gethostname()} lacks the meshwright of this command ({version}, the same sources)"
 
     return play_there
