@@ -159,6 +159,13 @@ def service() -> list[BenchmarkFigure]:
     return service_figures()
 
 
+def ray() -> list[BenchmarkFigure]:
+    """Episodes on Ray nodes beside as many processes; nothing where Ray is not installed."""
+    from .speed.ray import ray_figures
+
+    return ray_figures()
+
+
 def search() -> list[BenchmarkFigure]:
     """All layouts of a 175B model on 1,024 devices, and pruning beside pricing them all."""
     from .speed.search import search_figures
@@ -196,6 +203,7 @@ SECTIONS = {
     "fleet": fleet,
     "live": live,
     "service": service,
+    "ray": ray,
     "search": search,
     "pricing": pricing,
     "growth": growth,

@@ -1,37 +1,38 @@
-"""Playing many episodes of one benchmark, in one process or in several."""
+"""Playing many episodes of one benchmark, whoever plays them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from ..envs.benchmark import BenchmarkSettings
 from ..envs.playing import play_episode
 from ..planners.policy import Policy
-from ..planning.policies import policy
+from ..planning.policies import SHIPPED, base_of, is_rollout, network_of, policy, trained_file
 from ..simulation.cluster.records import EpisodeRecord
 from ..simulation.cluster.scenario import Scenario
 from .bounds import beam_record, is_beam
-from .processes import in_processes
+from .workers.carried import CarriedPolicies
+from .workers.processes import Processes
+from .workers.workers import Workers
 
 
 @dataclass(frozen=True)
 class Player:
-    """Plays episodes of one benchmark, in this process or in several.
+    """Plays episodes of one benchmark.
 
     Attributes:
         benchmark: what is played.
         scenario: built from it.
-        graphs_dir: profiles by folder name.
-        num_processes: how many episodes are played at a time; the records are the same for any number.
+        workers: who plays them; the records are the same whoever does.
         latency_s: seconds that each decision took, by policy; they grow as episodes are played, and are never the same.
     """
 
     benchmark: BenchmarkSettings
     scenario: Scenario
-    graphs_dir: Path | None = None
-    num_processes: int = 1
+    workers: Workers = field(default_factory=Processes)
     latency_s: dict[str, list[float]] = field(default_factory=dict, compare=False)
 
     def play_all(
@@ -42,8 +43,6 @@ class Player:
         Raises:
             MeshwrightError: a policy is unknown or does not fit.
         """
-        specs = dict.fromkeys(spec for spec, _ in tasks)
-        choosers = {spec: None if is_beam(spec) else policy(spec, self.scenario) for spec in specs}
         records: list[EpisodeRecord] = []
 
         def keep(task: tuple[str, int], played: tuple[EpisodeRecord, list[float]]) -> None:
@@ -52,34 +51,23 @@ class Player:
             if progress is not None:
                 progress(len(records), len(tasks))
 
-        if self.num_processes == 1 or len(tasks) < 2:
-            for spec, seed in tasks:
-                keep((spec, seed), _timed(spec, choosers[spec], self.scenario, seed))
-        else:
-            in_processes(_play, tasks, self.num_processes, _set_up, (self.benchmark, self.graphs_dir), keep)
+        specs = [spec for spec, _ in tasks if not is_beam(spec)]
+        policies = CarriedPolicies(partial(policy, scenario=self.scenario), policy_carried, specs)
+        self.workers.do(partial(_play, self.scenario, policies), tasks, keep)
         return records
 
 
-# What a worker process keeps between tasks: the scenario and the policies used so far.
-_scenario: Scenario
-_choosers: dict[str, Policy | None]
+def policy_carried(spec: str) -> tuple[str, Path] | None:
+    """The part of a spelling that names the file of a trained policy, and that file; None for others and shipped ones."""
+    named = network_of(base_of(spec) if is_rollout(spec) else spec)
+    file = None if named.startswith(SHIPPED) else trained_file(named)
+    return None if file is None else (named, file)
 
 
-def _set_up(benchmark: BenchmarkSettings, graphs_dir: Path | None) -> None:
-    global _scenario, _choosers
-    _scenario, _choosers = benchmark.build(graphs_dir=graphs_dir), {}
-
-
-def _play(task: tuple[str, int]) -> tuple[EpisodeRecord, list[float]]:
+def _play(scenario: Scenario, policies: CarriedPolicies[Policy], task: tuple[str, int]) -> tuple[EpisodeRecord, list[float]]:
+    """One episode and how long each decision took; a beam search decides all at once and has none."""
     spec, seed = task
-    if spec not in _choosers:
-        _choosers[spec] = None if is_beam(spec) else policy(spec, _scenario)
-    return _timed(spec, _choosers[spec], _scenario, seed)
-
-
-def _timed(spec: str, chooser: Policy | None, scenario: Scenario, seed: int) -> tuple[EpisodeRecord, list[float]]:
-    """One episode and how long each decision took; a beam search (no chooser) decides all at once and has none."""
-    if chooser is None:
+    if is_beam(spec):
         return beam_record(spec, scenario, seed), []
     latency_s: list[float] = []
-    return play_episode(chooser, scenario, seed, latency_s), latency_s
+    return play_episode(policies[spec], scenario, seed, latency_s), latency_s

@@ -28,10 +28,11 @@ from .decision_stats import degrees_by_state
 from .episodes import Player
 from .metrics import METRICS, completion_percentiles_s, degree_shares, metrics, outcome_shares, rule_shares, shape_shares
 from .statistics import excludes_zero, interval, least, paired
+from .workers.processes import Processes
+from .workers.workers import Workers
 
 FORMAT_VERSION = 2
 FIRST_TEST_SEED = 0
-MAX_PROCESSES = 256
 
 Progress = Callable[[str, int, int], None]
 
@@ -58,6 +59,7 @@ def evaluate(
     references: Sequence[str] = (),
     num_seeds: int | None = None,
     num_processes: int = 1,
+    workers: Workers | None = None,
     graphs_dir: Path | None = None,
     scenario: Scenario | None = None,
     progress: Progress | None = None,
@@ -70,6 +72,7 @@ def evaluate(
         references: clairvoyant references to show beside them (see `evaluation.bounds`).
         num_seeds: test episodes; the benchmark's own number by default.
         num_processes: episodes played at a time.
+        workers: who plays instead of processes of this machine.
         graphs_dir: profiles by folder name.
         scenario: already built, to save its set-up.
         progress: called with a phase, episodes played and episodes in all.
@@ -81,7 +84,7 @@ def evaluate(
     num_seeds = benchmark.num_seeds if num_seeds is None else num_seeds
     if not 1 <= num_seeds <= FIRST_VALIDATION_SEED:
         raise ConfigError(f"must be 1 to {FIRST_VALIDATION_SEED}", field="seeds", value=num_seeds)
-    check_num_processes(num_processes)
+    workers = workers or Processes(num_processes)
     wanted = list(dict.fromkeys([*specs, *benchmark.policies]))
     if not wanted:
         raise PolicyError("nothing to compare: name a policy, or give the benchmark a list of them")
@@ -92,7 +95,7 @@ def evaluate(
     here = Ground.of(benchmark.name, scenario)
     told = {name: off_ground(spec, here) for name, spec in zip(names, wanted, strict=True)}
     foreign = foreign_figures(scenario.cluster, scenario.settings.costs, has_layers=False)
-    player = Player(benchmark, scenario, graphs_dir, num_processes)
+    player = Player(benchmark, scenario, workers)
     best_fixed = _best_fixed(player, [spec for spec in wanted if is_best_fixed(spec)], progress)
     seeds = list(range(FIRST_TEST_SEED, FIRST_TEST_SEED + num_seeds))
     acting = [best_fixed[spec]["chosen"] if spec in best_fixed else spec for spec in wanted]
@@ -161,16 +164,6 @@ def check_names(names: Sequence[str]) -> None:
     for name in names:
         if names.count(name) > 1:
             raise PolicyError("two policies would carry this name in the table; rename one of them", value=name)
-
-
-def check_num_processes(num_processes: int) -> None:
-    """Refuse a number of episodes played at a time that is none, or more than a machine bears.
-
-    Raises:
-        ConfigError: it is not 1 to `MAX_PROCESSES`.
-    """
-    if not 1 <= num_processes <= MAX_PROCESSES:
-        raise ConfigError(f"must be 1 to {MAX_PROCESSES}", field="jobs", value=num_processes)
 
 
 def describe(scenario: Scenario) -> dict[str, Any]:

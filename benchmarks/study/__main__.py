@@ -9,7 +9,9 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
 from importlib.resources import files as resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -56,6 +58,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--only", action="append", default=[], metavar="NAME", help="a run, training, evaluation or table")
     parser.add_argument("--out", type=Path, metavar="DIR", help="where it all goes; runs/results, or runs/results-quick")
     parser.add_argument("--jobs", type=int, metavar="N", help="processes at a time; as many as there are cores by default")
+    parser.add_argument("--ray", metavar="CLUSTER", help="run them on a Ray cluster, HOST:PORT or local:N, which shares --out")
     parser.add_argument(
         "--graphs", type=Path, metavar="DIR", help=f"profiles DIR/NAME/graph.txt; ${VARIABLE}/{PROFILES} by default"
     )
@@ -71,14 +74,13 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _run(chosen: argparse.Namespace) -> int:
-    from meshwright.evaluation.evaluate import check_num_processes
+    from meshwright.evaluation.workers.processes import Processes
 
     from .places import Places
     from .plan import selected, tasks
     from .study import load_study
 
-    num_processes = len(os.sched_getaffinity(0)) if chosen.jobs is None else chosen.jobs
-    check_num_processes(num_processes)
+    num_processes = Processes(1 if chosen.jobs is None else chosen.jobs).number
     study = load_study(chosen.study or Path(str(resources("meshwright.configs"))) / "results.yaml", quick=chosen.quick)
     out: Path = chosen.out or FOLDERS[chosen.quick]
     output.check_folder("--out", out)
@@ -99,7 +101,11 @@ def _run(chosen: argparse.Namespace) -> int:
         return 0
     if not chosen.no_page:
         output.check_file("--page", chosen.page, is_update=True)
-    words = {} if chosen.tables else _carry_out(console, wanted, places, num_processes, chosen.keep_stale)
+    words: dict[str, Word] = {}
+    if not chosen.tables:
+        with _where(chosen.ray) as (program, num_cpus):
+            at_a_time = num_cpus if chosen.jobs is None else num_processes
+            words = _carry_out(console, wanted, places, program, at_a_time, chosen.keep_stale)
     if not chosen.no_page:
         from .findings import read
         from .page import write_page
@@ -164,7 +170,23 @@ def _list(console: Any, wanted: Sequence[Task], places: Places) -> None:
     output.table(console, f"{len(wanted)} tasks", ["task", "", "took", ""], rows, numbers_from=4)
 
 
-def _carry_out(console: Any, wanted: Sequence[Task], places: Places, num_processes: int, keeps_stale: bool) -> dict[str, Word]:
+@contextmanager
+def _where(cluster: str | None) -> Iterator[tuple[Sequence[str], int]]:
+    """The program that does a task, and how many can run at a time: here, or on the nodes of a Ray cluster."""
+    if cluster is None:
+        yield PROGRAM, len(os.sched_getaffinity(0))
+        return
+    from meshwright.evaluation.workers.ray_cluster import ray_workers
+
+    with ray_workers(cluster):
+        ray: Any = import_module("ray")
+        address, num_cpus = ray.get_runtime_context().gcs_address, int(ray.cluster_resources().get("CPU", 0))
+        yield (sys.executable, "-m", "benchmarks.study.on_ray", address, *PROGRAM), max(1, num_cpus)
+
+
+def _carry_out(
+    console: Any, wanted: Sequence[Task], places: Places, program: Sequence[str], num_processes: int, keeps_stale: bool
+) -> dict[str, Word]:
     from .runner import carry_out
 
     settled = 0
@@ -179,7 +201,7 @@ def _carry_out(console: Any, wanted: Sequence[Task], places: Places, num_process
         return carry_out(
             wanted,
             places,
-            program=PROGRAM,
+            program=program,
             num_processes=num_processes,
             keeps_stale=keeps_stale,
             report=report,

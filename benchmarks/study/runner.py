@@ -28,6 +28,9 @@ from .tasks import EvaluationTask, Task, TrainingTask
 TASKS, FORMER = "tasks", "former"
 LOOK_EVERY_S = 0.2
 PATIENCE_S = 10.0
+AGAIN = 75
+"""Status of a task that where it ran was lost: what is begun is resumed (EX_TEMPFAIL of BSD's sysexits)."""
+
 PR_SET_PDEATHSIG = 1
 """Of Linux's ``prctl``: the signal that a process gets when its parent ends."""
 
@@ -79,7 +82,7 @@ def carry_out(
         tasks: in the order in which they begin; what they need is among them.
         places: where things lie.
         program: a command in front of that of each task, the program that knows ``train`` and ``evaluate``.
-        num_processes: how many run at a time.
+        num_processes: how many run at a time; one that ends with `AGAIN` is resumed.
         keeps_stale: whether what was done with other settings counts as done.
         report: called with the task's name, what became of it, and a note.
         watch: called now and then with the share done of each running task, and how many wait.
@@ -115,7 +118,9 @@ def carry_out(
                         report(task.name, running[task.name].word, "")
                 watch({name: one.task.share_done(places) for name, one in running.items()}, len(pending))
                 for name, one in list(running.items()):
-                    if one.process.poll() is not None:
+                    if one.process.poll() == AGAIN:
+                        pending.insert(0, running.pop(name).task)
+                    elif one.process.returncode is not None:
                         settle(one.task, *one.outcome())
                         del running[name]
                 if pending or running:

@@ -1,21 +1,24 @@
-"""Playing published workloads under many schedulers, in one process or in several, and the figures of a workload."""
+"""Playing published workloads under many schedulers, whoever plays them, and the figures of a workload."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...envs.elastic_benchmark import ElasticBenchmark, PublishedElastic
+from ...envs.elastic_benchmark import PublishedElastic
 from ...jobs.readers.elastic import ElasticWorkload
 from ...planners.elastic.scheduler import ElasticScheduler, play
 from ...simulation.elastic.simulation import ElasticSimulation
 from ...simulation.elastic.state import NOT_YET, BatchRule
-from ..processes import in_processes
-from .policies import elastic_scheduler
+from ..workers.carried import CarriedPolicies
+from ..workers.processes import Processes
+from ..workers.workers import Workers
+from .policies import carried_file, elastic_scheduler
 
 ELASTIC_METRICS = {
     "mean_completion_s": "mean time from submission to end, seconds",
@@ -47,19 +50,17 @@ class PlayedWorkloads:
 
 
 def play_all(
-    benchmark: ElasticBenchmark,
     published: PublishedElastic,
     specs: Sequence[str],
-    num_processes: int = 1,
+    workers: Workers = Processes(),  # noqa: B008 - it cannot change
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, PlayedWorkloads]:
     """Every policy on every workload; those of a policy are played side by side.
 
     Args:
-        benchmark: what is played.
-        published: built from it; workloads may have been left out.
+        published: what is played; workloads may have been left out.
         specs: policies (see `policies`).
-        num_processes: at work at a time.
+        workers: who plays them; the results are the same whoever does.
         progress: called with the number of workloads played and that of all.
 
     Raises:
@@ -73,17 +74,14 @@ def play_all(
         if progress is not None:
             progress(len(found) * num_workloads, len(specs) * num_workloads)
 
-    if num_processes == 1 or len(specs) < 2:
-        for spec in specs:
-            keep(spec, play_workloads(published, spec))
-    else:
-        in_processes(_play, specs, num_processes, _set_up, (benchmark, num_workloads), keep)
+    policies = CarriedPolicies(elastic_scheduler, carried_file, specs)
+    workers.do(partial(_play, published, policies), specs, keep)
     return found
 
 
-def play_workloads(published: PublishedElastic, spec: str) -> PlayedWorkloads:
+def _play(published: PublishedElastic, policies: CarriedPolicies[ElasticScheduler], spec: str) -> PlayedWorkloads:
     """One policy on all workloads."""
-    scheduler = _Timed(elastic_scheduler(spec))
+    scheduler = _Timed(policies[spec])
     spans = play(published.simulation, scheduler, published.workloads)
     jobs, num_devices = published.simulation.jobs, published.simulation.cluster.num_devices
     per_workload = []
@@ -131,16 +129,3 @@ class _Timed:
         found = self._scheduler.allocate(simulation)
         self.spent_s += time.perf_counter() - began
         return found
-
-
-# What a worker process keeps between tasks.
-_published: PublishedElastic
-
-
-def _set_up(benchmark: ElasticBenchmark, num_workloads: int) -> None:
-    global _published
-    _published = benchmark.build().first(num_workloads)
-
-
-def _play(spec: str) -> PlayedWorkloads:
-    return play_workloads(_published, spec)

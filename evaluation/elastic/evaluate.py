@@ -13,10 +13,12 @@ from typing import Any
 
 from ...envs.elastic_benchmark import ElasticBenchmark, PublishedElastic
 from ...errors import ConfigError, PolicyError
-from ..evaluate import check_names, check_num_processes
+from ..evaluate import check_names
 from ..fleet.objectives import Objective
 from ..fleet.verdict import against, standings
 from ..statistics import interval
+from ..workers.processes import Processes
+from ..workers.workers import Workers
 from .episodes import ELASTIC_METRICS, Figures, completion_figures, play_all
 from .policies import elastic_scheduler, policy_kind, policy_name
 
@@ -33,6 +35,7 @@ def evaluate_elastic(
     *,
     num_workloads: int | None = None,
     num_processes: int = 1,
+    workers: Workers | None = None,
     published: PublishedElastic | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
@@ -43,6 +46,7 @@ def evaluate_elastic(
         specs: policies beside those (see `evaluation.elastic.policies`).
         num_workloads: the first so many of the load; all by default.
         num_processes: at work at a time.
+        workers: who plays instead of processes of this machine.
         published: already read, to save its set-up.
         progress: called with a phase, workloads played and workloads in all.
 
@@ -54,7 +58,7 @@ def evaluate_elastic(
             numbers.
     """
     began = time.perf_counter()
-    check_num_processes(num_processes)
+    workers = workers or Processes(num_processes)
     wanted = list(dict.fromkeys([*specs, *benchmark.policies]))
     if not wanted:
         raise PolicyError("nothing to compare: name a policy, or give the benchmark a list of them")
@@ -71,7 +75,7 @@ def evaluate_elastic(
             raise ConfigError(f"must be 1 to {of}, the workloads of {benchmark.elastic.load}", field="seeds", value=num_workloads)
         published = published.first(num_workloads)
     report = None if progress is None else lambda done, of: progress("workloads", done, of)
-    played = play_all(benchmark, published, wanted, num_processes, report)
+    played = play_all(published, wanted, workers, report)
     rows = [_row(policy_name(spec), policy_kind(spec), played[spec].per_workload) for spec in wanted]
     for name, spans in published.published.items():
         figures = [completion_figures(*each) for each in zip(published.workloads, spans, strict=True)]

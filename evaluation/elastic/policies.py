@@ -6,13 +6,15 @@ A bare name is one of `BASELINES`; ``shipped:NAME`` comes with the package; anyt
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from ... import inputs
 from ...errors import PolicyError
 from ...planners.elastic.goodput_shares import GoodputShares
 from ...planners.elastic.saved_shares import SHARE_RULES, SavedShares
 from ...planners.elastic.scheduler import PUBLISHED, ElasticScheduler
 from ...planners.elastic.shortest_remaining import BY_HAND
-from ...planning.policies import display_name, policy_file
+from ...planning.policies import SHIPPED, display_name, policy_file
 
 BASELINES = (*PUBLISHED, "pollux", *SHARE_RULES)
 
@@ -46,3 +48,8 @@ def elastic_scheduler(spec: str) -> ElasticScheduler:
         raise PolicyError("is no policy of elastic jobs; such a one is a run folder or its policy.json", file=file)
     inputs.note(file)
     return SavedShares.load(file).scheduler()
+
+
+def carried_file(spec: str) -> tuple[str, Path] | None:
+    """The part of a spelling that names the file of a trained policy, and that file; None for others and shipped ones."""
+    return None if spec in BASELINES or spec.startswith(SHIPPED) else (spec, policy_file(spec, BASELINES))

@@ -1,11 +1,11 @@
-"""Playing many episodes of a fleet, in one process or in several."""
+"""Playing many episodes of a fleet, whoever plays them."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from functools import partial
 
 import numpy as np
 
@@ -14,8 +14,10 @@ from ...envs.fleet.benchmark import FleetBenchmark
 from ...envs.fleet.fleet import Fleet
 from ...envs.fleet.record import FleetRecord
 from ...simulation.fleet.timeline import FleetTimeline, watch
-from ..processes import in_processes
-from .policies import FleetPlayer, fleet_player
+from ..workers.carried import CarriedPolicies
+from ..workers.processes import Processes
+from ..workers.workers import Workers
+from .policies import FleetPlayer, carried_file, fleet_player
 
 SEEDS_AT_A_TIME = 5
 """Episodes that a policy plays side by side; the same in one process as in many, so that results are the same too."""
@@ -31,15 +33,13 @@ class FleetEpisodes:
     Attributes:
         benchmark: what is played.
         fleet: built from it.
-        cache: folder of priced menus.
-        num_processes: at work at a time.
+        workers: who plays them; the records are the same whoever does.
         decisions: number of decisions and the seconds that they took, by policy; they grow as episodes are played.
     """
 
     benchmark: FleetBenchmark
     fleet: Fleet
-    cache: Path | None = None
-    num_processes: int = 1
+    workers: Workers = field(default_factory=Processes)
     decisions: dict[str, tuple[int, float]] = field(default_factory=dict, compare=False)
 
     def play_all(
@@ -67,13 +67,13 @@ class FleetEpisodes:
             if progress is not None:
                 progress(sum(map(len, records.values())), len(chosen) * len(seeds))
 
-        if self.num_processes == 1 or len(tasks) < 2:
-            players = {spec: fleet_player(spec, self.fleet) for spec in chosen}
-            for task in tasks:
-                keep(task, play_episodes(players[task[0]], self.fleet, task[1]))
-        else:
-            in_processes(_play, tasks, self.num_processes, _set_up, (self.benchmark, self.cache), keep)
+        policies = CarriedPolicies(partial(fleet_player, fleet=self.fleet), carried_file, chosen)
+        self.workers.do(partial(_play, self.fleet, policies), tasks, keep)
         return records
+
+
+def _play(fleet: Fleet, policies: CarriedPolicies[FleetPlayer], task: Task) -> Played:
+    return play_episodes(policies[task[0]], fleet, task[1])
 
 
 def play_episodes(player: FleetPlayer, fleet: Fleet, seeds: Sequence[int]) -> Played:
@@ -107,20 +107,3 @@ def watch_episode(policy: str, player: FleetPlayer, fleet: Fleet, seed: int) -> 
     batch.reset(0, np.random.default_rng(seed))
     timeline = watch(fleet.problem, batch.state, player.chooser(batch, seed))
     return WatchedEpisode(policy, FleetRecord.of(batch.state, 0), timeline)
-
-
-# What a worker process keeps between tasks: the fleet and the policies used so far.
-_fleet: Fleet
-_players: dict[str, FleetPlayer]
-
-
-def _set_up(benchmark: FleetBenchmark, cache: Path | None) -> None:
-    global _fleet, _players
-    _fleet, _players = benchmark.build(cache=cache), {}
-
-
-def _play(task: Task) -> Played:
-    spec, seeds = task
-    if spec not in _players:
-        _players[spec] = fleet_player(spec, _fleet)
-    return play_episodes(_players[spec], _fleet, seeds)

@@ -20,8 +20,10 @@ from ...envs.fleet.fleet import Fleet
 from ...envs.fleet.record import FleetRecord
 from ...errors import ConfigError, PolicyError
 from ...jobs.seeds import FIRST_VALIDATION_SEED
-from ..evaluate import FIRST_TEST_SEED, check_names, check_num_processes
+from ..evaluate import FIRST_TEST_SEED, check_names
 from ..statistics import interval, least
+from ..workers.processes import Processes
+from ..workers.workers import Workers
 from .bounds import BOUND, least_mean_completion_s
 from .episodes import FleetEpisodes
 from .metrics import entry_shares, fleet_metrics, metrics_of
@@ -57,6 +59,7 @@ def evaluate_fleet(
     *,
     num_seeds: int | None = None,
     num_processes: int = 1,
+    workers: Workers | None = None,
     cache: Path | None = None,
     fleet: Fleet | None = None,
     progress: Progress | None = None,
@@ -68,6 +71,7 @@ def evaluate_fleet(
         specs: policies beside those (see `evaluation.fleet.policies`).
         num_seeds: test episodes; the benchmark's own number by default.
         num_processes: at work at a time.
+        workers: who plays instead of processes of this machine.
         cache: folder of priced menus; the user's cache by default.
         fleet: already built, to save its set-up.
         progress: called with a phase, episodes played and episodes in all.
@@ -79,7 +83,7 @@ def evaluate_fleet(
     num_seeds = benchmark.num_seeds if num_seeds is None else num_seeds
     if not 1 <= num_seeds <= FIRST_VALIDATION_SEED:
         raise ConfigError(f"must be 1 to {FIRST_VALIDATION_SEED}", field="seeds", value=num_seeds)
-    check_num_processes(num_processes)
+    workers = workers or Processes(num_processes)
     wanted = list(dict.fromkeys([*specs, *benchmark.policies]))
     if not [spec for spec in wanted if spec != BOUND]:
         raise PolicyError("nothing to compare: name a policy, or give the benchmark a list of them")
@@ -91,7 +95,7 @@ def evaluate_fleet(
         except PolicyError as error:
             raise error if spec in specs else error.at(field=f"policies of benchmark {benchmark.name}") from None
     objective = OBJECTIVES[benchmark.fleet.objective]
-    episodes = FleetEpisodes(benchmark, fleet, cache, num_processes)
+    episodes = FleetEpisodes(benchmark, fleet, workers)
     best_fixed = _best_fixed(episodes, [spec for spec in wanted if is_best_fixed_entry(spec)], objective, progress)
     seeds = list(range(FIRST_TEST_SEED, FIRST_TEST_SEED + num_seeds))
     acting = {spec: best_fixed[spec]["chosen"] if spec in best_fixed else spec for spec in wanted if spec != BOUND}

@@ -207,6 +207,14 @@ def fleet_player(spec: str, fleet: Fleet) -> FleetPlayer:
     return LearnedPlayer(load_fleet_policy(path, fleet))
 
 
+def carried_file(spec: str) -> tuple[str, Path] | None:
+    """The part of a spelling that names the file of a trained policy, and that file; None for others and shipped ones."""
+    if is_rule(spec) or spec.startswith((SHIPPED, ROLLOUT)):
+        return None
+    path = fleet_policy_file(spec)
+    return spec, path / POLICY_FILES[0] if path.is_dir() else path
+
+
 def off_ground(spec: str, fleet: Fleet) -> str | None:
     """What a trained policy meets here that it was not trained for, in a sentence; None for rules and where nothing is other."""
     if spec == BOUND or is_rule(spec):

@@ -43,6 +43,7 @@ OPTIONS = {
         "--benchmark": "BUILT BEFORE",
         "--seeds": "num_seeds",
         "--jobs": "num_processes",
+        "--ray": "workers",
         "--set": "BUILT BEFORE",
         "--graphs": "graphs_dir",
         **(WRITES | {"--trace": "BUILT BEFORE"}),

@@ -60,9 +60,9 @@ def demonstrate(config: str, out: Path | None, changes: list[str], graphs: Path 
         MeshwrightError: the config is wrong or the run folder holds other things.
     """
     began = time.perf_counter()
-    from ..evaluation.evaluate import check_num_processes
+    from ..evaluation.workers.processes import Processes
 
-    check_num_processes(jobs)
+    Processes(jobs)
     output.check_folder("--out", out, is_replaced=True)
     console = output.console()
     with output.progress() as bars:

@@ -117,6 +117,17 @@ def test_what_fails_is_told_with_its_last_line_and_the_rest_is_done(folder, plac
     assert [name for name, word in words.items() if word == "done"] == ["net-A-seed-1", "nets-A"]
 
 
+def test_a_task_whose_node_is_lost_is_resumed_as_often_as_that_happens(folder, places, program):
+    lost = folder / "lost"
+    lost.mkdir()
+    # The node of the first task is lost twice: before the run folder is there, and after.
+    on_a_node = f'n=$(ls {lost} | wc -l); touch {lost}/$n; [ $n -gt 0 ] || exit 75; "$@" || exit; [ $n -gt 1 ] || exit 75'
+    told = []
+    options = {"program": ["bash", "-c", on_a_node, "on-a-node", *program], "report": lambda name, word, note: told.append(word)}
+    carry_out(found(folder, places)[:1], places, **options)
+    assert told == ["begun", "begun", "resumed", "done"]
+
+
 @pytest.mark.usefixtures("no_processes")
 def test_a_run_that_somebody_began_by_hand_is_taken_up_and_one_of_other_settings_moved_aside(folder, places, program):
     task, other, *_ = found(folder, places)

@@ -29,6 +29,10 @@ def evaluate_policies(
         int | None, typer.Option(metavar="N", help="Test episodes, 1 to 100; by default as the benchmark says.")
     ] = None,
     jobs: Annotated[int, typer.Option(metavar="N", help="Episodes played at a time; results do not depend on it.")] = 1,
+    ray: Annotated[
+        str | None,
+        typer.Option(metavar="CLUSTER", help="Play on a Ray cluster: HOST:PORT, or local:N for N nodes of one CPU started here."),
+    ] = None,
     changes: Changes = None,
     references: Annotated[
         str | None,
@@ -57,19 +61,21 @@ def evaluate_policies(
     goodput-shares, best-fixed-entry, random, rollout:RULE, or bound, a lower bound on mean completion time.
     """
     from ...envs.benchmark_files import ELASTIC, FLEET, kind_of
+    from ...evaluation.workers.choice import chosen_workers
 
     policies, changes = policies or [], changes or []
     others: dict[str, object] = {"--references": references, "--graphs": graphs, "--trace": trace}
+    workers = chosen_workers(jobs, ray)
     kind = kind_of(benchmark)
     if kind == FLEET:
         from .evaluate_fleet import evaluate_fleet_policies
 
-        evaluate_fleet_policies(policies, benchmark, seeds, jobs, changes, out, json_file, others)
+        evaluate_fleet_policies(policies, benchmark, seeds, workers, changes, out, json_file, others)
         return
     if kind == ELASTIC:
         from .evaluate_elastic import evaluate_elastic_policies
 
-        evaluate_elastic_policies(policies, benchmark, seeds, jobs, changes, out, json_file, others)
+        evaluate_elastic_policies(policies, benchmark, seeds, workers, changes, out, json_file, others)
         return
     output.check_file("--json", json_file)
     if graphs is not None:
@@ -77,12 +83,11 @@ def evaluate_policies(
 
         profile_names(graphs)  # refuses a folder without any
     from ...envs.benchmark import load_variants
-    from ...evaluation.evaluate import Evaluation, check_fit, check_num_processes, evaluate
+    from ...evaluation.evaluate import Evaluation, check_fit, evaluate
     from ...evaluation.families import combined
     from ...planning.policies import note_files
 
     wanted = [] if references is None else references.split(",")
-    check_num_processes(jobs)
     console = output.console(json_file)
     chosen = load_variants(benchmark, changes=changes, trace=trace)
     folders = _folders(out, chosen)
@@ -96,20 +101,21 @@ def evaluate_policies(
                 scenarios.append(each.build(graphs_dir=graphs, progress=simulated))
             if len(chosen) > 1:  # what does not fit the last one is refused before the first one is played
                 check_fit(each, policies, scenarios[-1], wanted)
-        for each, scenario, folder in zip(chosen, scenarios, folders, strict=True):
-            found: Evaluation = evaluate(
-                each,
-                policies,
-                references=wanted,
-                num_seeds=seeds,
-                num_processes=jobs,
-                graphs_dir=graphs,
-                scenario=scenario,
-                progress=output.phases(bars),
-            )
-            results.append(found.results)
-            if folder is not None:
-                removed |= _write(found, folder)
+        with workers as players:
+            for each, scenario, folder in zip(chosen, scenarios, folders, strict=True):
+                found: Evaluation = evaluate(
+                    each,
+                    policies,
+                    references=wanted,
+                    num_seeds=seeds,
+                    workers=players,
+                    graphs_dir=graphs,
+                    scenario=scenario,
+                    progress=output.phases(bars),
+                )
+                results.append(found.results)
+                if folder is not None:
+                    removed |= _write(found, folder)
     if len(chosen) == 1:
         output.write_json(json_file, results[0])
     else:

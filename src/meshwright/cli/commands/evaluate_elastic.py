@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ... import files
 from .. import output
 from .evaluate_fleet import check_request, show_rows
+
+if TYPE_CHECKING:
+    from ...evaluation.workers.workers import Workers
 
 ELASTIC_FILES = ("results.json", "results.md")
 
@@ -15,7 +20,7 @@ def evaluate_elastic_policies(
     policies: list[str],
     benchmark: str,
     seeds: int | None,
-    jobs: int,
+    workers: AbstractContextManager[Workers],
     changes: list[str],
     out: Path | None,
     json_file: str | None,
@@ -33,8 +38,8 @@ def evaluate_elastic_policies(
 
     console = output.console(json_file)
     chosen = load_elastic_benchmark(benchmark, changes=changes)
-    with output.progress() as bars:
-        found = evaluate_elastic(chosen, policies, num_workloads=seeds, num_processes=jobs, progress=output.phases(bars))
+    with output.progress() as bars, workers as players:
+        found = evaluate_elastic(chosen, policies, num_workloads=seeds, workers=players, progress=output.phases(bars))
     if out is not None:
         files.write_json(out / ELASTIC_FILES[0], found)
         files.write_text(out / ELASTIC_FILES[1], elastic_markdown(found))

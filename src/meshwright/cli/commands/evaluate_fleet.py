@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ... import files
 from ...errors import MeshwrightError
 from .. import output
+
+if TYPE_CHECKING:
+    from ...evaluation.workers.workers import Workers
 
 FLEET_FILES = ("results.json", "results.md", "report.html")
 
@@ -16,7 +20,7 @@ def evaluate_fleet_policies(
     policies: list[str],
     benchmark: str,
     seeds: int | None,
-    jobs: int,
+    workers: AbstractContextManager[Workers],
     changes: list[str],
     out: Path | None,
     json_file: str | None,
@@ -29,19 +33,18 @@ def evaluate_fleet_policies(
     """
     check_request("a fleet", not_for_fleets, out, json_file, FLEET_FILES)
     from ...envs.fleet.benchmark import load_fleet_benchmark
-    from ...evaluation.evaluate import check_num_processes
     from ...evaluation.fleet.evaluate import evaluate_fleet
     from ...evaluation.fleet.tables import fleet_markdown
 
-    check_num_processes(jobs)
     console = output.console(json_file)
     chosen = load_fleet_benchmark(benchmark, changes=changes)
     with output.progress() as bars:
         with output.set_up(bars) as priced:
             fleet = chosen.build(progress=priced)
-        evaluation = evaluate_fleet(
-            chosen, policies, num_seeds=seeds, num_processes=jobs, fleet=fleet, progress=output.phases(bars)
-        )
+        with workers as players:
+            evaluation = evaluate_fleet(
+                chosen, policies, num_seeds=seeds, workers=players, fleet=fleet, progress=output.phases(bars)
+            )
     found = evaluation.results
     if out is not None:
         from ...evaluation.report.fleet_report import fleet_report  # matplotlib takes a while

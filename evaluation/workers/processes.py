@@ -1,0 +1,84 @@
+"""Tasks in this process or in several of this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing import active_children, get_context
+from signal import SIG_IGN, SIGINT, signal
+from threading import current_thread, main_thread
+from typing import Any
+
+from ...errors import ConfigError, MeshwrightError
+from .workers import Result, Task
+
+MAX_PROCESSES = 256
+
+
+@dataclass(frozen=True)
+class Processes:
+    """Workers on this machine.
+
+    Attributes:
+        number: tasks done at a time; one alone, or a single task, is done in this process.
+
+    Raises:
+        ConfigError: the number is not 1 to `MAX_PROCESSES`.
+    """
+
+    number: int = 1
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.number <= MAX_PROCESSES:
+            raise ConfigError(f"must be 1 to {MAX_PROCESSES}", field="jobs", value=self.number)
+
+    def do(self, play: Callable[[Task], Result], tasks: Sequence[Task], keep: Callable[[Task, Result], None]) -> None:
+        """See `workers.Workers.do`."""
+        workers = min(self.number, len(tasks))
+        if workers <= 1:
+            for task in tasks:
+                keep(task, play(task))
+            return
+        not_ours = set(active_children())
+        with ProcessPoolExecutor(workers, get_context("spawn"), _bring, (play,)) as pool:
+            try:
+                with deaf_to_interrupts():
+                    # Not `map`: it cancels what waits when interrupted, and a pool that then loses its processes trips over that.
+                    results = [pool.submit(_do, task) for task in tasks]
+                for task, result in zip(tasks, results, strict=True):
+                    keep(task, result.result())
+            except BrokenProcessPool:
+                raise MeshwrightError("a process that played episodes died; try fewer", field="jobs", value=workers) from None
+            except KeyboardInterrupt:
+                for process in set(active_children()) - not_ours:
+                    process.terminate()
+                raise
+
+
+# What a worker process was brought.
+_play: Callable[[Any], Any]
+
+
+def _bring(play: Callable[[Any], Any]) -> None:
+    global _play
+    _play = play
+
+
+def _do(task: Any) -> Any:
+    return _play(task)
+
+
+@contextmanager
+def deaf_to_interrupts() -> Iterator[None]:
+    """Processes begun in this block ignore Ctrl-C, which a terminal sends to all: the one that began them stops them."""
+    if current_thread() is not main_thread():  # only the main one may say what a signal does
+        yield
+        return
+    before = signal(SIGINT, SIG_IGN)
+    try:
+        yield
+    finally:
+        signal(SIGINT, before)

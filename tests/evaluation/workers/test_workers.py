@@ -1,0 +1,83 @@
+"""Who plays: what is asked for, what is carried to where it plays, and nothing of Ray without its extra."""
+
+import importlib.util
+import pickle
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from meshwright.cli import run_command_line
+from meshwright.errors import ConfigError, MeshwrightError
+from meshwright.evaluation.elastic.policies import carried_file as elastic_file
+from meshwright.evaluation.elastic.policies import elastic_scheduler
+from meshwright.evaluation.episodes import policy_carried
+from meshwright.evaluation.fleet.policies import carried_file as fleet_file
+from meshwright.evaluation.workers.carried import CarriedPolicies
+from meshwright.evaluation.workers.choice import chosen_workers
+from meshwright.evaluation.workers.processes import Processes
+from meshwright.planning.policies import fleet_policy_file, policy_file
+
+
+def test_a_policy_is_made_where_its_file_does_not_lie(tmp_path):
+    file = tmp_path / "run" / "policy.json"
+    file.parent.mkdir()
+    shutil.copy(policy_file("shipped:learned-shares"), file)
+    spec = str(file.parent)
+    here = CarriedPolicies(elastic_scheduler, elastic_file, [spec, "tiresias"])
+    pickled = pickle.dumps(here)
+    file.unlink()
+    there = pickle.loads(pickled)
+    assert pickle.dumps(there[spec]) == pickle.dumps(elastic_scheduler("shipped:learned-shares"))
+    assert there[spec] is there[spec]
+    assert type(there["tiresias"]) is type(here["tiresias"])
+    with pytest.raises(MeshwrightError):
+        here[spec]
+
+
+def test_what_of_a_spelling_is_carried(tmp_path):
+    network, fleet = tmp_path / "policy.pt", tmp_path / "fleet" / "policy.pt"
+    fleet.parent.mkdir()
+    shutil.copy(policy_file("shipped:quickstart"), network)
+    shutil.copy(fleet_policy_file("shipped:llm-256"), fleet)
+    at_home = ["max", "fixed-8@best-fit", "rollout", "rollout(max)", "python:mine:Rule", "shipped:quickstart"]
+    assert [policy_carried(spec) for spec in at_home] == [None] * len(at_home)
+    for around in ("{}", "without-graph({})", "rollout({})"):
+        assert policy_carried(around.format(network)) == (str(network), network)
+        assert policy_carried(around.format(tmp_path)) == (str(tmp_path), network)
+    assert [fleet_file(spec) for spec in ("sjf", "random", "rollout:sjf", "shipped:llm-256")] == [None] * 4
+    assert fleet_file(str(fleet)) == (str(fleet), fleet)
+    assert fleet_file(str(fleet.parent)) == (str(fleet.parent), fleet)
+
+
+def test_a_spelling_of_workers_is_refused_before_anything_starts(monkeypatch, capsys):
+    assert chosen_workers(2, None).__enter__() == Processes(2)
+    with pytest.raises(ConfigError, match="leave out --jobs"):
+        chosen_workers(2, "local:2")
+    for wrong in (
+        "local:0",
+        "local:65",
+        "local:x",
+        "local:",
+        "local",
+        "head",
+        "head:",
+        "head:x",
+        "ray://head:10001",
+        "head:70000",
+    ):
+        with pytest.raises(ConfigError, match=r"^--ray: (is HOST:PORT|local:N starts 1 to 64 nodes)"):
+            chosen_workers(1, wrong)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert run_command_line(["evaluate", "max", "--ray", "head:6379"]) == 2
+    told = "meshwright: error: --ray: Ray is not installed; the extra meshwright[ray] is (got 'head:6379')\n"
+    assert capsys.readouterr().err == told
+
+
+def test_nothing_of_ray_is_imported_before_it_is_asked_for():
+    modules = ("cli.commands.evaluate", "evaluation.workers.choice", "evaluation.workers.ray_cluster", "evaluation.evaluate")
+    program = "import sys; sys.modules['ray'] = None\n" + "".join(f"import meshwright.{name}\n" for name in modules)
+    chosen = "from meshwright.evaluation.workers.choice import chosen_workers\nchosen_workers(2, None)\n"
+    ran = subprocess.run([sys.executable, "-c", program + chosen], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (0, "")
