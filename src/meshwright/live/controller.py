@@ -182,9 +182,23 @@ class Controller:
             self.planners.make_ready(kept.decision.request)
             return self._decided(kept.decision.request, None, name)
         except MeshwrightError as error:
-            failed = kept.decision.model_copy(update={"outcome": "failed", "why": str(error), "field": error.field})
-            with self.store.turn() as turn:
-                return turn.keep(failed)
+            return self.fail(name, str(error), error.field)
+
+    def fail(self, name: str, why: str, field: str | None = None) -> KeptDecision:
+        """End the preparation of a decision that cannot be made.
+
+        Args:
+            name: of the decision.
+            why: a sentence.
+            field: the key of the request that is wrong.
+
+        Raises:
+            StateError: there is no such decision.
+            ConflictError: it is decided already.
+        """
+        decision = self.kept(name).decision.model_copy(update={"outcome": "failed", "why": why, "field": field})
+        with self.store.turn() as turn:
+            return turn.keep(decision)
 
     def try_plan(self, request: JobRequest) -> tuple[DecisionInputs, Decided]:
         """A decision that holds nothing and is not kept.

@@ -8,6 +8,7 @@ is priced in a process of its own, then decided on.
 from __future__ import annotations
 
 import asyncio
+import logging
 import multiprocessing
 import threading
 import time
@@ -37,6 +38,8 @@ RESYNC_S = 30.0
 MAX_AGE_S = 120.0
 EXPIRE_EVERY_S = 1.0
 NUM_READERS = 2
+
+LOG = logging.getLogger("meshwright.serve")
 
 Result = TypeVar("Result")
 
@@ -106,6 +109,7 @@ class Service:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._asked = [asyncio.Event() for _ in self._sources]
         self.changed = asyncio.Condition()
+        self.is_stopping = False
 
     async def start(self) -> None:
         """Ask every source once, go on with what was being prepared, and begin to ask again and again."""
@@ -116,6 +120,11 @@ class Service:
             self._begin(self._keep_listing(number))
         self._begin(self._keep_expiring())
 
+    async def begin_to_stop(self) -> None:
+        """Let those go that wait for changes."""
+        self.is_stopping = True
+        await self.tell()
+
     async def stop(self) -> None:
         """End what was begun; what is kept is on the disk."""
         for task in self._tasks:
@@ -124,7 +133,7 @@ class Service:
         if self._pool is not None:
             for process in (self._pool._processes or {}).values():
                 process.terminate()
-            self._pool.shutdown(wait=False, cancel_futures=True)
+            await asyncio.to_thread(self._pool.shutdown, wait=True, cancel_futures=True)
         for executor in (self._preparing, self._readers):
             await asyncio.to_thread(executor.shutdown, wait=True, cancel_futures=True)
         await asyncio.to_thread(self._writer.stop)
@@ -225,9 +234,13 @@ class Service:
     async def _prepare(self, name: str) -> None:
         """Price a job in a process of its own, make it ready here, and decide."""
         request = (await self.write(self.controller.kept, name)).decision.request
-        with suppress(MeshwrightError):  # told by `finish`
-            await self._make_ready(request)
-        await self.write(self.controller.finish, name)
+        try:
+            with suppress(MeshwrightError):  # told by `finish`
+                await self._make_ready(request)
+            await self.write(self.controller.finish, name)
+        except Exception:
+            LOG.exception("decision %s", name)
+            await self.write(self.controller.fail, name, "something is wrong in the service, not in the request")
         await self.tell()
 
     async def _make_ready(self, request: JobRequest) -> None:
@@ -258,6 +271,11 @@ class Service:
         except MeshwrightError as error:
             status.num_failures += 1
             status.problem = str(error)
+            return
+        except Exception as error:
+            LOG.exception("source %s", status.name)
+            status.num_failures += 1
+            status.problem = f"{type(error).__name__} while it was read"
             return
         status.listed_at, status.listed_s = datetime.now(UTC), time.monotonic()
         status.num_listings += 1

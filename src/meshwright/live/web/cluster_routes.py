@@ -166,7 +166,7 @@ def _view(kept: KeptChange) -> EventView:
 
 async def _stream(service: Service, after: int) -> AsyncIterator[str]:
     """Changes as they come; a comment now and then, so that nothing between takes the connection for dead."""
-    while True:
+    while not service.is_stopping:
 
         def read(store: Store, after: int = after) -> list[KeptChange]:
             return store.changes_after(after, EVENTS_AT_A_TIME)

@@ -59,7 +59,8 @@ def decision_routes(context: Context) -> APIRouter:
     )
     async def decide(request: JobRequest, key: Key = None) -> Response:
         """Decide for a job and hold its devices; the same key gets the same answer again."""
-        check_fresh(service)
+        if service.is_stale() and await service.write(service.controller.known, request, key) is None:
+            check_fresh(service)
         found = await service.decide(request, key)
         metrics.decided(found.decision)
         is_new = found.decision.outcome == "preparing"

@@ -181,5 +181,12 @@ def _announcing(server: Server, service: Service, state: Path) -> Server:
         for status in service.statuses:
             typer.echo(f"{status.name}: listed" if status in listed else f"{status.name}: {status.problem}")
 
+    end = server.shutdown
+
+    async def shutdown(sockets: list[Any] | None = None) -> None:
+        await service.begin_to_stop()
+        await end(sockets)
+
+    server.shutdown = shutdown  # type: ignore[method-assign]
     server.startup = startup  # type: ignore[method-assign]
     return server
