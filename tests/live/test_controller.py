@@ -70,6 +70,7 @@ def test_a_decision_keeps_all_it_was_made_from_and_is_made_the_same_again(kept):
     at_s = free_at_s(decision.inputs.free)
     assert sorted(set(at_s.tolist())) == [0.0, 90.0, np.inf] or sorted(set(at_s.tolist())) == [0.0, 90.0]
     assert free_runs(at_s) == decision.inputs.free
+    assert kept.kept(decision.id).decision == decision
     again = kept.planners.decide(decision.inputs)
     assert again.why == decision.why
     assert again.candidates == decision.candidates
@@ -178,6 +179,10 @@ def test_jobs_that_requests_bring_along_and_those_that_cannot_be(kept):
     brought = kept.decide(JobRequest(job=data, name="mine", max_devices=2))
     assert brought.decision.plan["job"]["name"] == "mine"
     assert kept.whole_plan(brought.decision).num_ranks == 2
+    assert kept.kept(brought.decision.id) == brought
+    kept.decide(JobRequest(job=data, name="mine", max_devices=2, steps=7))
+    (count,) = kept.store._db.execute("SELECT count(*) FROM document WHERE body LIKE '%\"op_names\"%'").fetchone()
+    assert count <= 2  # once as it was brought, once as the plan has it, however many ask
     for wrong, told in (
         ({"job": "zoo:alexnot"}, "alexnet"),
         ({"job": "/etc/passwd"}, "a file's content goes in its place"),

@@ -16,6 +16,7 @@ from typing import Any, Self
 
 from ..errors import InputFileError, StateError
 from .changes import CHANGE, Change, changed
+from .decision_bodies import packed, unpacked
 from .decisions import JobDecision, KeptDecision, Mention, Observation, mentioned, status_after
 from .ledger_file import open_ledger, told
 from .state import ClusterState
@@ -184,7 +185,7 @@ class Ledger:
     def _decisions(self, where: str, values: tuple[Any, ...], limit: int) -> list[KeptDecision]:
         asked = f"SELECT number, key, at, body FROM decision WHERE {where} ORDER BY number DESC LIMIT {limit}"  # noqa: S608
         return [
-            KeptDecision(number, key, at, self._read(JobDecision.model_validate_json, body))
+            KeptDecision(number, key, at, self._read(lambda text: unpacked(text, self.document), body))
             for number, key, at, body in self._rows(asked, values)
         ]
 
@@ -260,7 +261,9 @@ class _LedgerTurn:
         return f"{name}-{1 if row is None else int(row[0]) + 1}"
 
     def keep(self, decision: JobDecision, key: str | None = None) -> KeptDecision:
-        body, old, at = decision.model_dump_json(exclude_none=True), self._ledger.decision(decision.id), utc_now()
+        (body, documents), old, at = packed(decision), self._ledger.decision(decision.id), utc_now()
+        for digest, text in documents.items():
+            self.keep_document(digest, text)
         if old is not None:
             check_undecided(old.decision)
             self._db.execute("UPDATE decision SET outcome = ?, body = ? WHERE id = ?", (decision.outcome, body, decision.id))
