@@ -1,0 +1,68 @@
+"""``meshwright serve`` and ``token``: what they refuse before anything is made, in a line, and what a file of tokens holds."""
+
+import hashlib
+
+import pytest
+
+from meshwright.cli import run_command_line
+
+from ...live.live_samples import CLUSTER
+
+
+@pytest.fixture
+def refused(tmp_path, monkeypatch, capsys):
+    """``refused(*words)`` ends with 2 and one line, and makes nothing."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "three.yaml").write_text(CLUSTER)
+
+    def line(*words):
+        before = sorted(path.name for path in tmp_path.iterdir())
+        assert run_command_line([str(word) for word in words]) == 2
+        assert sorted(path.name for path in tmp_path.iterdir()) == before
+        (told,) = capsys.readouterr().err.splitlines()
+        return told
+
+    return line
+
+
+SERVE = ("serve", "--cluster", "three.yaml", "--policy", "fastest-feasible")
+
+
+def test_what_cannot_be_served_is_told_in_a_line(refused, tmp_path):
+    state = ("--state", "s.db")
+    (tmp_path / "open").write_text("decide " + "0" * 64 + "\n")
+    (tmp_path / "open").chmod(0o666)
+    (tmp_path / "wrong").write_text("decide secret\n")
+    (tmp_path / "wrong").chmod(0o600)
+    for words, told in (
+        ((*SERVE, "--state", "s.json"), "a service keeps its state in a ledger, which ends in .db"),
+        ((*SERVE, *state, "--host", "0.0.0.0"), "others can reach this address: give the service tokens with --token-file"),
+        ((*SERVE, *state, "--host", "0.0.0.0", "--token-file", "none"), "none: "),
+        ((*SERVE, *state, "--token-file", "open"), "others may write this file of tokens"),
+        ((*SERVE, *state, "--token-file", "wrong"), "wrong:1: no token; a line is scope, SHA-256 and owner"),
+        ((*SERVE, *state, "--source", "slrum"), "--source: no such source (got 'slrum'); did you mean 'slurm'?"),
+        ((*SERVE, *state, "--source", "file:none.json"), "--source: no such file (got 'none.json')"),
+        ((*SERVE, *state, "--tls-cert", "three.yaml"), "--tls-cert and --tls-key: go together"),
+        ((*SERVE, *state, "--sharing", "host"), "must be devices or hosts"),
+        ((*SERVE[:3], *state, "--policy", "fastest-feasable"), "fastest-feasible"),
+        (("serve", "--cluster", "none.yaml", *state), "none.yaml"),
+        (("token", "--file", "wrong"), "wrong:1: no token"),
+        (("token", "--file", "new", "--scope", "decides"), "--scope: no such scope (got 'decides'); did you mean 'decide'?"),
+        (("plan", "--live", "http://127.0.0.1:1", "--job", "zoo:alexnet"), "is the service running?"),
+        (("plan", "--live", "http://127.0.0.1:1", "--job", "zoo:alexnet", "--policy", "max"), "does not go with --live"),
+        (("plan", "--job", "zoo:alexnet"), "--cluster: is missing"),
+    ):
+        assert told in refused(*words), words
+
+
+def test_a_token_is_printed_once_and_its_digest_kept(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for scope in ("read", "admin"):
+        assert run_command_line(["token", "--file", "tokens", "--scope", scope, "--owner", "me & you"]) == 0
+    tokens = capsys.readouterr().out.split()
+    lines = (tmp_path / "tokens").read_text().splitlines()
+    assert lines == [
+        f"{scope} {hashlib.sha256(token.encode()).hexdigest()} me & you"
+        for scope, token in zip(("read", "admin"), tokens, strict=True)
+    ]
+    assert (tmp_path / "tokens").stat().st_mode & 0o777 == 0o600
