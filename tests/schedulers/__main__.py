@@ -19,7 +19,7 @@ from .processes import search_path
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.schedulers", description=__doc__.partition("\n")[0])
     parser.add_argument("--hosts", type=int, default=8, help="how many; each has four devices")
-    parser.add_argument("--hooks", metavar="URL", help="ask a service there where to run jobs, and tell it of their start and end")
+    parser.add_argument("--hooks", metavar="URL", help="ask a service there where to run jobs")
     chosen = parser.parse_args()
     missing = [program for program in slurm.PROGRAMS if shutil.which(program, path=search_path()) is None]
     if missing or not 2 <= chosen.hosts <= 64:
@@ -29,7 +29,8 @@ def main() -> int:
     data = slurm.cluster("loopback", [f"node{number}" for number in range(chosen.hosts)])
     with tempfile.TemporaryDirectory(prefix="meshwright-slurm-") as folder:
         (Path(folder) / "cluster.yaml").write_text(json.dumps(data, indent=2) + "\n")  # JSON is YAML
-        running = slurm.LoopbackSlurm.of_cluster(Path(folder), data, slurm.QUICK, **({"url": chosen.hooks} if chosen.hooks else {}))
+        endpoint = {"url": chosen.hooks} if chosen.hooks else {}
+        running = slurm.LoopbackSlurm.of_cluster(Path(folder), data, slurm.QUICK, **endpoint)
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         try:
             told = "" if running.has_devices else "; as this user may make no devices, jobs are not told which they get"

@@ -4,6 +4,7 @@ import os
 import pwd
 import re
 import shutil
+import signal
 import socket
 import stat
 import subprocess
@@ -192,10 +193,16 @@ class LoopbackSlurm:
         return int(told["ExitCode"].split(":")[0]), (folder / "printed.txt").read_text()
 
     def stop(self) -> None:
-        """Cancel what still runs and end every daemon."""
-        with suppress(subprocess.TimeoutExpired):
+        """Cancel what still runs and end every daemon, and the job steps whose daemon died before them."""
+        with suppress(subprocess.TimeoutExpired, AssertionError):
             self.run("scancel", "--me")
+            wait_for(lambda: not self.run("squeue", "--noheader").stdout, "an empty queue", limit_s=10)
         self.daemons.stop()
+        ours = f"SLURM_CONF={self.folder}/slurm.conf".encode()
+        for process in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                if (process / "comm").read_text() == "slurmstepd\n" and ours in (process / "environ").read_bytes().split(b"\0"):
+                    os.kill(int(process.name), signal.SIGKILL)
 
 
 def _make_device(path: Path) -> bool:

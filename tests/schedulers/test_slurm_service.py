@@ -82,6 +82,10 @@ class Runs:
         """What the ranks of a job logged."""
         return "".join(path.read_text() for path in sorted(self.logs.glob(f"{job}.*")))
 
+    def num_ended(self, job: str) -> int:
+        """How many ranks of a job logged their end."""
+        return sum(len(path.read_text().splitlines()) == 3 for path in self.logs.glob(f"{job}.*"))
+
     def intervals(self):
         """``(begin, end, job)`` of each device of each host, as the ranks that ran there logged them."""
         found = defaultdict(list)
@@ -154,6 +158,36 @@ def test_what_slurm_refuses_holds_nothing(runs):
     assert not runs.queued()
 
 
+def test_where_slurm_gives_other_devices_than_planned_slurm_is_right_and_both_sides_are_told(runs):
+    """Invariant 6: another job has the planned devices when ours starts; a plan that is not submitted yet is dropped."""
+    controller = runs.controllers[0]
+    planned = [controller.decide(JobRequest(job=JOB, max_devices=2), f"key {number}").decision for number in range(3)]
+    (host,) = {rank["host"] for one in planned[:2] for rank in one.plan["ranks"]}
+    words = ("sbatch", "--parsable", "--output=/dev/null", "--nodes=1", "--gpus-per-node=2", f"--nodelist={host}")
+    other = runs.slurm.run(*words, "--wrap=sleep 600").stdout.strip()
+    wait_for(lambda: "RUNNING" in runs.slurm.run("scontrol", "show", "job", other).stdout, "the other job")
+    job = submission.submit(
+        controller,
+        JobRequest(job=JOB, max_devices=2),
+        lambda name: runs.folder / name,
+        ExportOptions(command=f"{Path(__file__).parent}/rank.sh {runs.logs} 600"),
+        key="key 0",
+        sbatch=runs.sbatch,
+    ).job
+    wait_for(lambda: len(list(runs.logs.glob(f"{job}.*"))) == 2, "both ranks")
+    told = submission.look(controller)
+    assert f"not as it was known: {job} runs on {host}/2-3, planned as {planned[0].id} was {host}/0-1" in told
+    assert f"not as it was known: {job} runs on devices of the plan {planned[1].id}, which is dropped: {host}/2-3" in told
+    held = {one.id: dict(one.devices) for one in controller.store.last()[1].jobs}
+    assert held.keys() == {job, other, planned[2].id}
+    assert (held[other], held[job]) == ({host: (0, 1)}, {host: (2, 3)})
+    assert f"{host}: devices 2,3 were given, planned were 0,1" in (runs.folder / f"slurm-{job}.out").read_text()
+    assert submission.look(controller) == ()
+    controller.release(planned[2].id)
+    runs.slurm.run("scancel", job, other)
+    wait_for(lambda: not runs.state().jobs, "the end of the jobs")
+
+
 def test_a_plan_that_takes_whole_hosts_holds_them_whole_in_the_state_and_in_slurm(runs):
     """Invariant 10: two of four devices; as the plan says, the others can be had or not."""
     job, name = runs.submit(2, whole=True, run_s=600)
@@ -205,7 +239,7 @@ def test_jobs_run_as_planned_while_a_host_is_drained_and_another_one_dies(runs):
     for path in runs.logs.glob(f"{doomed}.*"):
         os.kill(int(path.read_text().splitlines()[1].split()[1]), signal.SIGKILL)
     wait_for(lambda: runs.queued() <= pinned, "the end of the jobs", told=lambda: runs.slurm.run("squeue").stdout)
-    lost = {job for job in runs.plans if dead in runs.plans[job].host_order} | runs.queued()
+    lost = {job for job in pinned if runs.num_ended(job) < runs.plans[job].num_ranks}
     for job in runs.queued():
         slurm.cancel(job)
     wait_for(lambda: not runs.queued(), "an empty queue")

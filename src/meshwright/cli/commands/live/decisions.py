@@ -86,7 +86,10 @@ def _show(out: Console, ledger: Ledger, kept: KeptDecision, json_file: str | Non
         rows = [_candidate(row) for row in one.candidates if row.get("is_offered", True)]
         columns = ["", "devices", "what", "step ms", "completion s", "device-seconds"]
         output.table(out, "What there was to choose from", columns, rows, numbers_from=3, breaks_numbers=False)
-    history = [[str(row.seq), row.at[:16].replace("T", " "), row.status, output.plain(_detail(row.status, row.detail))] for row in mentions]
+    history = [
+        [str(row.seq), row.at[:16].replace("T", " "), row.status, output.plain(_detail(row.status, row.detail))]
+        for row in mentions
+    ]
     output.table(out, "What became of it", ["change", "UTC", "", ""], history, numbers_from=4)
     data = _summary(kept, status, detail) | {
         "request": one.request.model_dump(mode="json", exclude_none=True),
