@@ -153,9 +153,6 @@ def _candidate(row: dict[str, Any]) -> list[str]:
 
 def _figures(predicted: dict[str, float]) -> str:
     """The figures that everybody asks for, in words."""
-    parts = [
-        ("step_s", lambda value: f"{1000 * value:.4g} ms a step"),
-        ("completion_s", lambda value: f"{value:,.0f} s to the end"),
-        ("device_seconds", lambda value: f"{value:,.0f} device-seconds"),
-    ]
-    return ", ".join(told(predicted[name]) for name, told in parts if name in predicted)
+    told = {"step_s": "{:.4g} ms a step", "completion_s": "{:,.0f} s to the end", "device_seconds": "{:,.0f} device-seconds"}
+    scaled = {name: value * (1000 if name == "step_s" else 1) for name, value in predicted.items()}
+    return ", ".join(words.format(scaled[name]) for name, words in told.items() if name in scaled)
