@@ -15,9 +15,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ..clusters.cluster import Cluster
 from ..errors import ConflictError, MeshwrightError, StateError
 from ..plans import PlacementPlan
@@ -27,7 +24,7 @@ from .decisions import DecisionInputs, JobDecision, JobRequest, KeptDecision, Me
 from .ledger import Ledger
 from .plan_parts import PlanParts, whole_plan
 from .sources.listings import Listing
-from .state import ClusterState, HeldDevices, HeldJob, held_by_plan, occupancy
+from .state import ClusterState, HeldDevices, HeldJob, held_by_plan, occupancy, of_whole_hosts
 from .store import Store
 
 LEASE_S = 600.0
@@ -387,7 +384,7 @@ class Controller:
         now = self._now()
         free_s = self.held(state).free_at_s(state, now)
         if self.whole_hosts:
-            free_s = _of_whole_hosts(free_s, self.cluster)
+            free_s = of_whole_hosts(free_s, self.cluster)
         return DecisionInputs(
             request=request,
             policy=self.planners.policy,
@@ -398,14 +395,6 @@ class Controller:
             seed=self.seed,
             whole_hosts=self.whole_hosts,
         )
-
-
-def _of_whole_hosts(free_s: NDArray[np.float64], cluster: Cluster) -> NDArray[np.float64]:
-    """When the whole host of each device is free."""
-    latest = np.zeros(cluster.num_hosts)
-    np.maximum.at(latest, cluster.device_host, free_s)
-    found: NDArray[np.float64] = latest[cluster.device_host]
-    return found
 
 
 def _planned(state: ClusterState, name: str) -> HeldJob | None:

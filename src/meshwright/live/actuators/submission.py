@@ -152,7 +152,7 @@ def _export(decider: Decider, decision: JobDecision, folder: Path, options: Expo
     plan, inputs = decider.whole_plan(decision), decision.inputs
     assert plan is not None and inputs is not None, "it was placed"  # noqa: PT018
     sharing = "hosts" if inputs.whole_hosts else "devices"
-    write(export(plan, "slurm", options.model_copy(update={"sharing": sharing})), folder)
+    write(export(plan, "slurm", options.model_copy(update={"sharing": sharing, "decision": decision.id})), folder)
 
 
 def _confirm(decider: Decider, name: str, job: str) -> tuple[str, ...]:

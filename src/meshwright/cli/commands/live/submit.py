@@ -203,7 +203,7 @@ def _show(out: Console, done: Submitted, state: Path, lease_s: float) -> None:
     ]
     if done.job is None:
         lines.append(f"held until `meshwright state remove {decision.id} --state {shlex.quote(str(state))}`,")
-        lines.append(f"or, where a service runs on this ledger, for {lease_s:g} s; start it with --comment=mw:{decision.id}")
+        lines.append(f"or, where a service runs on this ledger, for {lease_s:g} s; start it with sbatch")
     for line in (*lines, *done.remarks):
         out.print(line, markup=False, soft_wrap=True)
     output.print_written(out, done.folder)
