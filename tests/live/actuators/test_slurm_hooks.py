@@ -102,6 +102,7 @@ def test_no_reason_ends_the_text_that_lua_looks_for(text):
         ({"url": "ftp://a"}, "--url: is no http"),
         ({"socket": "a b"}, "--socket: is no absolute path of plain letters"),
         ({"socket": "/a'b"}, "--socket: is no absolute path"),
+        ({"url": "http://a", "header_file": "token"}, "--header-file: is no absolute path"),
     ],
 )
 def test_an_address_that_a_shell_would_read_is_refused(address, told):
@@ -158,9 +159,11 @@ def test_a_script_posts_what_the_user_wrote_as_text(tmp_path, name):
         listener.listen()
         thread = threading.Thread(target=serve, args=(listener,))
         thread.start()
-        assert hook(tmp_path, name, socket=str(tmp_path / "s")) == ""
+        (tmp_path / "header").write_text("Authorization: Bearer secret\n")
+        assert hook(tmp_path, name, socket=str(tmp_path / "s"), header_file=str(tmp_path / "header")) == ""
         thread.join()
     head, _, body = got[0].partition(b"\r\n\r\n")
+    assert b"\r\nAuthorization: Bearer secret\r\n" in head
     end = name.split("_")[0]
     assert head.startswith(f"POST /v1/slurm/{end} HTTP/1.1\r\n".encode())
     kind = PrologBody if end == "prolog" else EpilogBody

@@ -118,8 +118,10 @@ def test_what_cannot_be_submitted_holds_nothing(controller, fake, tmp_path, monk
         assert why.startswith("not submitted: ")
         assert not controller.store.last()[1].jobs
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(InputFileError, match="sbatch: no such program on this machine; --to none exports the job alone"):
+    with pytest.raises(InputFileError, match="sbatch: no such program on this machine; --to none decides and exports alone"):
         submit(controller, tmp_path)
+    with pytest.raises(InputFileError, match="scontrol: no such program on this machine; --to none decides and exports alone"):
+        submission.look(controller)
     assert not controller.store.last()[1].jobs
 
 

@@ -119,7 +119,7 @@ def cancel(decider: Decider, name: str) -> bool:
     return last.status == "running" or decider.release(name, "cancelled")
 
 
-def look(controller: Controller, ask: Callable[[], str] = listing_source.ask) -> tuple[str, ...]:
+def look(controller: Controller, ask: Callable[[], str] = lambda: listing_source.ask(slurm.OTHERWISE)) -> tuple[str, ...]:
     """Take what Slurm lists as the truth, and once more where it does not know a job that it was handed.
 
     Args:
