@@ -42,6 +42,7 @@ SwitchType=switch/none
 MpiDefault=none
 ReturnToService=2
 SchedulerType=sched/backfill
+SchedulerParameters=batch_sched_delay=0
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
 AccountingStorageType=accounting_storage/none
@@ -56,8 +57,8 @@ NODE = (
     "CoresPerSocket=4 ThreadsPerCore=1 RealMemory=1000 Gres=gpu:{devices} State=UNKNOWN\n"
 )
 
-QUICK = "SlurmdTimeout=6\nSchedulerParameters=batch_sched_delay=0\n"
-"""Of a host that dies it is known within half a minute, and jobs start at once, not within three seconds."""
+QUICK = "SlurmdTimeout=6\n"
+"""Of a host that dies it is known within half a minute."""
 
 HOOKS = """\
 JobSubmitPlugins=lua
