@@ -63,7 +63,7 @@ validate-sharing: $(STAMP) ## Hold the fast model of shared links against 500 si
 
 stress: $(STAMP) ## Start 2,000 jobs of each launch script whose hosts end at once, and 200 by submit under Slurm; minutes
 	@MESHWRIGHT_LAUNCHES=2000 MESHWRIGHT_SLURM_JOBS=200 $(BIN)/python -m pytest -o timeout=3000 -k "together or dies" \
-	  tests/export/launchers/test_remote_shell.py tests/schedulers/test_slurm_service.py $(ARGS)
+	  tests/export/launchers/test_remote_shell.py tests/schedulers/service/test_slurm_service.py $(ARGS)
 
 mutants: $(STAMP) ## Change one thing at a time in what must be right and count what no test sees; tens of minutes
 	@$(BIN)/python .ci/mutants.py $(ARGS)

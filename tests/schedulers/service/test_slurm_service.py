@@ -26,9 +26,9 @@ from meshwright.live.deciding import Planners
 from meshwright.live.decisions import JobRequest
 from meshwright.live.state import occupancy
 
-from .conftest import EIGHT
-from .processes import wait_for
-from .slurm import DEVICES_PER_HOST
+from ..conftest import EIGHT
+from ..processes import wait_for
+from ..slurm import DEVICES_PER_HOST
 
 pytestmark = pytest.mark.scheduler("slurm")
 

@@ -18,8 +18,8 @@ from meshwright.live.controller import Controller
 from meshwright.live.deciding import Planners
 from meshwright.live.store import MemoryStore
 
-from .conftest import EIGHT
-from .processes import wait_for
+from ..conftest import EIGHT
+from ..processes import wait_for
 
 pytestmark = pytest.mark.scheduler("slurm")
 
