@@ -61,8 +61,9 @@ validate-network: $(STAMP) ## As root: hold the network model against gloo over 
 validate-sharing: $(STAMP) ## Hold the fast model of shared links against 500 simulated sets of jobs; goes on where it stopped; a quarter of an hour
 	@$(BIN)/meshwright validate sharing --sets 500 --keep .cache/sharing $(ARGS)
 
-stress: $(STAMP) ## Start 2,000 jobs of each launch script whose hosts end at once; minutes
-	@MESHWRIGHT_LAUNCHES=2000 $(BIN)/python -m pytest -o timeout=3000 tests/export/launchers/test_remote_shell.py -k together $(ARGS)
+stress: $(STAMP) ## Start 2,000 jobs of each launch script whose hosts end at once, and 200 by submit under Slurm; minutes
+	@MESHWRIGHT_LAUNCHES=2000 MESHWRIGHT_SLURM_JOBS=200 $(BIN)/python -m pytest -o timeout=3000 -k "together or dies" \
+	  tests/export/launchers/test_remote_shell.py tests/schedulers/service/test_slurm_service.py $(ARGS)
 
 mutants: $(STAMP) ## Change one thing at a time in what must be right and count what no test sees; tens of minutes
 	@$(BIN)/python .ci/mutants.py $(ARGS)

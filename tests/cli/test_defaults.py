@@ -24,6 +24,7 @@ OPTIONS = {
         "--policy": "policy_spec",
         "--steps": "num_steps",
         "--state": "free_at_s",
+        "--live": "OF A SERVICE",
         "--graphs": "graphs_dir",
         "--search": "OF SEARCH",
         **dict.fromkeys(("--batch", "--sequence-length", "--devices", "--keep", "--order", "--top"), "OF SEARCH"),
@@ -33,6 +34,7 @@ OPTIONS = {
     "search": {
         "--steps": "num_steps",
         "--state": "is_free",
+        "--live": "OF A SERVICE",
         "--graphs": "graphs_dir",
         "--search": "SEARCH",
         **dict.fromkeys(("--policy", "--deadline-s", "--max-degree"), "OF A POLICY"),

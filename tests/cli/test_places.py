@@ -40,6 +40,9 @@ PLANNED = [
     "state add out/plan.json --state out/now.db",
     "state add out/plan.json --state out/now.json",
     "state show --state out/now.db --json out/state.json",
+    "submit train.py --job 0.json --cluster cluster.yaml --policy max --state out/a.db --to none --out out/job --json out/a.json",
+    "decisions --state out/a.db --json out/decisions.json",
+    "slurm-hooks --socket /run/service --out out/hooks",
     f"estimate {JOB} --layout dp=2,global_batch=4,micro_batch=1 --json out/estimate.json",
 ]
 MEASURED = [

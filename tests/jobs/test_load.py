@@ -5,7 +5,7 @@ import pytest
 from meshwright.devices import device_type
 from meshwright.errors import GraphError, InputFileError
 from meshwright.jobs import load_graph, zoo_graph
-from meshwright.jobs.load import JobSource
+from meshwright.jobs.load import JobSource, job_content
 from meshwright.jobs.readers.pipedream import load_profile
 
 PROFILE = "n1 -- ReLU -- forward_compute_time=1, backward_compute_time=1, activation_size=1, parameter_size=0\n"
@@ -45,6 +45,19 @@ def test_a_model_configuration_is_timed(folder):
     graph = load_graph(str(folder / "config.json"), device=device_type("v100"), batch_size=2, sequence_length=4)
     assert (graph.reference_device, graph.samples_per_step) == ("v100", 2)
     assert graph.step_s > 0
+
+
+def test_the_content_of_a_job_is_the_same_job_elsewhere(folder, tmp_path):
+    assert job_content("zoo:alexnet") == ("zoo:alexnet", None)
+    for spec in ("graphs/mine", "graphs/mine/graph.txt", "saved.json"):
+        content, named = job_content(str(folder / spec))
+        (tmp_path / "sent.json").write_text(json.dumps(content))
+        assert load_graph(str(tmp_path / "sent.json")).to_data() == load_graph(str(folder / spec)).to_data()
+        assert named is None
+    assert job_content(str(folder / "config.json")) == (CONFIG, folder.name)
+    (tmp_path / "list.json").write_text("[]")
+    with pytest.raises(GraphError, match="neither a saved job graph"):
+        job_content(str(tmp_path / "list.json"))
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import os
 import pwd
 import re
 import shutil
+import signal
 import socket
 import stat
 import subprocess
@@ -41,6 +42,7 @@ SwitchType=switch/none
 MpiDefault=none
 ReturnToService=2
 SchedulerType=sched/backfill
+SchedulerParameters=batch_sched_delay=0
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
 AccountingStorageType=accounting_storage/none
@@ -55,8 +57,8 @@ NODE = (
     "CoresPerSocket=4 ThreadsPerCore=1 RealMemory=1000 Gres=gpu:{devices} State=UNKNOWN\n"
 )
 
-QUICK = "SlurmdTimeout=6\nSchedulerParameters=batch_sched_delay=0\n"
-"""Of a host that dies it is known within half a minute, and jobs start at once, not within three seconds."""
+QUICK = "SlurmdTimeout=6\n"
+"""Of a host that dies it is known within half a minute."""
 
 HOOKS = """\
 JobSubmitPlugins=lua
@@ -192,10 +194,16 @@ class LoopbackSlurm:
         return int(told["ExitCode"].split(":")[0]), (folder / "printed.txt").read_text()
 
     def stop(self) -> None:
-        """Cancel what still runs and end every daemon."""
-        with suppress(subprocess.TimeoutExpired):
+        """Cancel what still runs and end every daemon, and the job steps whose daemon died before them."""
+        with suppress(subprocess.TimeoutExpired, AssertionError):
             self.run("scancel", "--me")
+            wait_for(lambda: not self.run("squeue", "--noheader").stdout, "an empty queue", limit_s=10)
         self.daemons.stop()
+        ours = f"SLURM_CONF={self.folder}/slurm.conf".encode()
+        for process in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                if (process / "comm").read_text() == "slurmstepd\n" and ours in (process / "environ").read_bytes().split(b"\0"):
+                    os.kill(int(process.name), signal.SIGKILL)
 
 
 def _make_device(path: Path) -> bool:

@@ -99,7 +99,7 @@ def changed(state: ClusterState, change: Change) -> ClusterState:
             raise _no_job(state, change.id)
         return state.model_copy(update={"jobs": kept})
     if isinstance(change, JobConfirmed):
-        found = next((job for job in state.jobs if job.id == change.id and job.source == "plan"), None)
+        found = state.planned(change.id)
         if found is None:
             raise _no_job(state, change.id)
         if found.confirmed_as not in (None, change.confirmed_as):

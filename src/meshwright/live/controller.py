@@ -15,9 +15,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ..clusters.cluster import Cluster
 from ..errors import ConflictError, MeshwrightError, StateError
 from ..plans import PlacementPlan
@@ -27,7 +24,7 @@ from .decisions import DecisionInputs, JobDecision, JobRequest, KeptDecision, Me
 from .ledger import Ledger
 from .plan_parts import PlanParts, whole_plan
 from .sources.listings import Listing
-from .state import ClusterState, HeldDevices, HeldJob, held_by_plan, occupancy
+from .state import ClusterState, HeldDevices, held_by_plan, occupancy, of_whole_hosts
 from .store import Store
 
 LEASE_S = 600.0
@@ -99,7 +96,7 @@ class Controller:
         _, state = self.store.last()
         self.held(state)
         for job in state.jobs:
-            if _is_unconfirmed(job) and self.store.decision(job.id) is not None:
+            if job.is_unconfirmed and self.store.decision(job.id) is not None:
                 self._leases[job.id] = elapsed_s() + lease_s
 
     def close(self) -> None:
@@ -223,7 +220,7 @@ class Controller:
         """
         self.kept(name)
         with self.store.turn() as turn:
-            if _planned(turn.state, name) is None:
+            if turn.state.planned(name) is None:
                 mentions = self.store.mentions(name)
                 if any(mention[2:] == ("running", scheduler_id) for mention in mentions):
                     return
@@ -276,7 +273,7 @@ class Controller:
         for name in late:
             del self._leases[name]
             with self.store.turn() as turn:
-                held = _planned(turn.state, name)
+                held = turn.state.planned(name)
                 if held is not None and held.confirmed_as is None:
                     turn.change(JobRemoved(id=name, reason=f"not handed to the scheduler within {self.lease_s:g} s"))
                     expired.append(name)
@@ -305,7 +302,7 @@ class Controller:
         with self.store.turn() as turn:
             for job in turn.state.jobs:
                 told = listing.queued.get(job.id) or listing.ended.get(job.id)
-                if _is_unconfirmed(job) and told is not None:  # whoever handed it over died before saying so
+                if job.is_unconfirmed and told is not None:  # whoever handed it over died before saying so
                     turn.change(JobConfirmed(id=job.id, confirmed_as=told))
                     self._leases.pop(job.id, None)
             before = turn.state
@@ -313,8 +310,8 @@ class Controller:
             change = listed(before, listing.state, ended)
             after = turn.change(change)
             for job in after.jobs:
-                closed = next((host for host in job.devices if _is_closed(after, host)), None)
-                if _is_unconfirmed(job) and closed is not None and job.id in self._leases:
+                closed = next((host for host in job.devices if after.is_closed(host)), None)
+                if job.is_unconfirmed and closed is not None and job.id in self._leases:
                     state = after.hosts[closed]
                     why = f"{closed} is {state.condition}" + (f": {state.reason}" if state.reason else "")
                     turn.change(JobRemoved(id=job.id, reason=why[:1000]))
@@ -387,7 +384,7 @@ class Controller:
         now = self._now()
         free_s = self.held(state).free_at_s(state, now)
         if self.whole_hosts:
-            free_s = _of_whole_hosts(free_s, self.cluster)
+            free_s = of_whole_hosts(free_s, self.cluster)
         return DecisionInputs(
             request=request,
             policy=self.planners.policy,
@@ -398,23 +395,3 @@ class Controller:
             seed=self.seed,
             whole_hosts=self.whole_hosts,
         )
-
-
-def _of_whole_hosts(free_s: NDArray[np.float64], cluster: Cluster) -> NDArray[np.float64]:
-    """When the whole host of each device is free."""
-    latest = np.zeros(cluster.num_hosts)
-    np.maximum.at(latest, cluster.device_host, free_s)
-    found: NDArray[np.float64] = latest[cluster.device_host]
-    return found
-
-
-def _planned(state: ClusterState, name: str) -> HeldJob | None:
-    return next((job for job in state.jobs if job.id == name and job.source == "plan"), None)
-
-
-def _is_unconfirmed(job: HeldJob) -> bool:
-    return job.source == "plan" and job.confirmed_as is None
-
-
-def _is_closed(state: ClusterState, host: str) -> bool:
-    return host in state.hosts and state.hosts[host].condition != "up"

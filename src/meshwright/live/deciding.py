@@ -165,7 +165,7 @@ class Planners:
         return files.digest(*map(str, (*parts, *more)))
 
     def _made(self, request: JobRequest) -> OpSplitPlanner | MenuPlanner:
-        spec = self._spec(request)
+        spec = self.spec_of(request)
         if self.is_by_menu:
             from ..planning.menu_plan import MenuPlanner  # loads torch
 
@@ -197,7 +197,7 @@ class Planners:
                 else:
                     planner.plan(1, None, free_s <= 0)
 
-    def _spec(self, request: JobRequest) -> str:
+    def spec_of(self, request: JobRequest) -> str:
         """How a job is called here: a file for one that the request brings along. Paths of this machine are refused.
 
         Raises:

@@ -64,6 +64,11 @@ class HeldJob(settings.Settings):
         """Id of the plan that it is, or came from; None where nobody knows of one."""
         return self.id if self.source == "plan" else self.decision
 
+    @property
+    def is_unconfirmed(self) -> bool:
+        """Whether it was planned, and nobody has said that it was handed over."""
+        return self.source == "plan" and self.confirmed_as is None
+
     def limit_s(self, now: datetime) -> float:
         """Seconds until it ends at the latest; infinite where nobody says, or where it has passed its limit."""
         left_s = math.inf if self.ends_at is None else (self.ends_at - now).total_seconds()
@@ -98,6 +103,14 @@ class ClusterState(settings.Settings):
     source: Source | None = None
     hosts: dict[HostName, HostState] = Field(default={})
     jobs: tuple[HeldJob, ...] = ()
+
+    def planned(self, name: str) -> HeldJob | None:
+        """The planned job of an id that no scheduler has told of yet."""
+        return next((job for job in self.jobs if job.id == name and job.source == "plan"), None)
+
+    def is_closed(self, host: str) -> bool:
+        """Whether a host is known to take no jobs."""
+        return host in self.hosts and self.hosts[host].condition != "up"
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,6 +201,14 @@ def occupancy(state: ClusterState, cluster: Cluster, *, file: str | Path | None 
                 raise StateError(problem, file=file, field=f"jobs.{number}.devices")
             holder[held] = number
     return HeldDevices(holder, is_up, _remarks(unlisted, absent, cluster.name, state.source))
+
+
+def of_whole_hosts(free_s: NDArray[np.float64], cluster: Cluster) -> NDArray[np.float64]:
+    """When the whole host of each device is free, ``(n,)``, from when each device is."""
+    latest = np.zeros(cluster.num_hosts)
+    np.maximum.at(latest, cluster.device_host, free_s)
+    found: NDArray[np.float64] = latest[cluster.device_host]
+    return found
 
 
 def held_by_plan(plan: PlacementPlan, name: str, *, whole_hosts: bool = False) -> HeldJob:

@@ -42,9 +42,15 @@ COMMANDS = {
     "validate kernels": (("kernels.yaml",), ("kernels.yaml",), ("--json", "--plot")),
     "calibrate collectives": (("measured.csv",), ("measured.csv",), ("--out", "--json")),
     "state show": (("--state", "now.json"), ("now.json",), ("--json",)),
+    "submit": (
+        ("train.py", "--job", "graph.txt", "--cluster", "cluster.yaml", "--policy", "max", "--state", "new.db", "--to", "none"),
+        ("graph.txt", "cluster.yaml"),
+        ("--json",),
+    ),
+    "decisions": (("--state", "now.db"), ("now.db",), ("--json",)),
     "calibrate kernels": (("kernels.yaml",), ("kernels.yaml",), ("--out", "--json")),
 }
-NO_INPUTS = {"validate network", "validate sharing", "calibrate measure", "calibrate sharing"}
+NO_INPUTS = {"slurm-hooks", "validate network", "validate sharing", "calibrate measure", "calibrate sharing"}
 FILES = {"--json", "--trace", "--all", "--plot", "--out"}
 """Options that name what is written, a file or a folder."""
 

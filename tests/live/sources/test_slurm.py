@@ -234,3 +234,19 @@ def test_hosts_that_no_cluster_can_name_are_left_out_with_a_remark():
     assert list(listing.state.hosts) == ["n1"]
     assert dict(listing.state.jobs[0].devices) == {"n1": (0,)}
     assert listing.remarks == ("left out, as no host name by RFC 1123: 'n_2'",)
+
+
+def test_jobs_that_came_from_decisions_wait_run_or_have_ended():
+    """A decision has ended once all its jobs have; ``mw:auto`` asks for one, and is none."""
+    ended = {"lines": "", "state": "COMPLETED"}
+    listing = slurm.read(
+        job(1, lines="", state="PENDING", comment="mw:a")
+        + job(2, comment="mw:b", **ended)
+        + job(3, comment="mw:c", **ended)
+        + job(4, comment="mw:c")
+        + job(5, lines="     Nodes=n1 CPU_IDs=0 Mem=0 GRES=gpu:1(IDX:1)", comment="mw:auto job=x")
+        + job(6, lines="", state="A_WORD_OF_LATER", comment="mw:d")
+        + node("n1")
+    )
+    assert (listing.queued, listing.ended, listing.waiting) == ({"a": "1"}, {"b": "2"}, ("a",))
+    assert {one.id: one.decision for one in listing.state.jobs} == {"4": "c", "5": None}

@@ -20,6 +20,9 @@ from ..sources.programs import answer
 
 SUBMIT, CANCEL = "sbatch", "scancel"
 
+OTHERWISE = "; --to none decides and exports alone"
+"""What can be done where Slurm is absent."""
+
 COMMENT = "mw:"
 """Begins the comment of a job that came from a decision, before the decision's id."""
 
@@ -81,7 +84,7 @@ def submit(script: Path, decision: str, options: SbatchOptions) -> str:
         InputFileError: ``sbatch`` is not there, or refuses.
     """
     try:
-        printed = answer(submit_words(script, decision, options), wait_s=WAIT_S, otherwise="; --to none exports the job alone")
+        printed = answer(submit_words(script, decision, options), wait_s=WAIT_S, otherwise=OTHERWISE)
     except InputFileError as error:
         if any(words in error.problem for words in _UNKNOWN):
             raise MaybeSubmittedError(error.problem, file=error.file) from None

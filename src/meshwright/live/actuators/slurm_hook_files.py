@@ -19,7 +19,7 @@ LIMIT_S = 2
 """Longest wait for an answer."""
 
 _URL = re.compile(r"https?://[A-Za-z0-9.\[\]:-]+(?:/[A-Za-z0-9._~/-]*)?")
-_SOCKET = re.compile(r"/[A-Za-z0-9._/@%+=-]+")
+_PLAIN_PATH = re.compile(r"/[A-Za-z0-9._/@%+=-]+")
 
 _CURL = (
     f"curl --disable --silent --show-error --fail --noproxy '*' --max-time {LIMIT_S} --header 'Content-Type: application/json'"
@@ -140,13 +140,16 @@ Restart slurmctld. Only jobs that ask for it are planned: sbatch --comment='mw:a
 """
 
 
-def hook_files(folder: str, *, url: str | None = None, socket: str | None = None) -> dict[str, str | bytes]:
+def hook_files(
+    folder: str, *, url: str | None = None, socket: str | None = None, header_file: str | None = None
+) -> dict[str, str | bytes]:
     """The scripts by name, and what goes into ``slurm.conf``.
 
     Args:
         folder: where they will lie, as ``slurm.conf`` names it.
         url: of the service.
         socket: the Unix socket that it listens on, in place of a URL.
+        header_file: of a line for the head of each request, which tells the token where the service wants one.
 
     Raises:
         InputFileError: neither of the two or both, or letters in them that are not taken to a shell.
@@ -155,10 +158,13 @@ def hook_files(folder: str, *, url: str | None = None, socket: str | None = None
         raise InputFileError("give --url or --socket, one of the two", field="--url")
     if url is not None and not _URL.fullmatch(url):
         raise InputFileError("is no http://HOST:PORT", field="--url", value=url)
-    if socket is not None and not _SOCKET.fullmatch(socket):
+    if socket is not None and not _PLAIN_PATH.fullmatch(socket):
         raise InputFileError("is no absolute path of plain letters", field="--socket", value=socket)
+    if header_file is not None and not _PLAIN_PATH.fullmatch(header_file):
+        raise InputFileError("is no absolute path of plain letters", field="--header-file", value=header_file)
+    curl = _CURL if socket is None else f"{_CURL} --unix-socket {socket}"
     given = {
-        "CURL": _CURL if socket is None else f"{_CURL} --unix-socket {socket}",
+        "CURL": curl if header_file is None else f"{curl} --header @{header_file}",
         "URL": "http://localhost" if url is None else url.rstrip("/"),
         "PATH": _PATH,
         "ABOUT": _ABOUT,

@@ -17,13 +17,14 @@ from ...errors import ConfigError, ConflictError, MeshwrightError, StateError
 from ...settings import Count
 from ..controller import Controller
 from ..decisions import JobDecision, JobRequest
+from ..sources.listings import plain
 from .slurm import COMMENT
 
 AUTO = f"{COMMENT}auto"
 """Begins the comment by which a user asks that the job is planned; words like ``steps=2000`` may follow it."""
 
 Text = Annotated[str, Field(max_length=1000)]
-_WORDS = ("job", "steps", "batch", "sequence_length", "deadline_s", "max_devices")
+_WORDS = ("job", "steps", "batch", "sequence_length", "deadline_s")
 _COMMENT = re.compile(rf"{COMMENT}([A-Za-z0-9._-]+)(?:\s.*)?", re.DOTALL)
 
 
@@ -99,6 +100,7 @@ def on_submit(controller: Controller, body: SubmitBody) -> HookAnswer:
         request = _request(body)
         if body.whole_hosts and not controller.whole_hosts:
             raise StateError("it asks for whole hosts, and here parts of hosts are planned")
+        controller.planners.spec_of(request)
         if not controller.planners.is_ready(request):
             told = "its kind of job is made ready now, later ones will be planned"
             return HookAnswer(_answer(told), prepare=request)
@@ -147,13 +149,19 @@ def _request(body: SubmitBody) -> JobRequest:
     devices = body.gpus if body.gpus is not None else (body.nodes or 1) * (body.gpus_per_node or 0)
     if not devices:
         raise StateError("it asks for no GPUs, by --gpus-per-node or --gpus")
-    data: dict[str, Any] = {"job": body.name, "name": body.name, "owner": body.user, "devices": devices}
+    data: dict[str, Any] = {"job": body.name, "name": _word(body.name), "owner": _word(body.user)}
+    data |= {"devices": devices, "max_devices": devices}
     for word in words:
         key, equals, value = word.partition("=")
         if not equals or key not in _WORDS:
-            raise ConfigError("of the comment is none of these", field="comment", value=word, choices=_WORDS)
+            raise ConfigError("has no such word", field="comment", value=key, choices=_WORDS)
         data[key] = value if key == "job" else _number(key, value)
     return settings.build_settings(JobRequest, {key: value for key, value in data.items() if value is not None})
+
+
+def _word(text: str | None) -> str | None:
+    """A user's text as a name for people."""
+    return plain(text, 200) or None if text else None
 
 
 def _number(key: str, text: str) -> float | int:

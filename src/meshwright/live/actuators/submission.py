@@ -119,7 +119,7 @@ def cancel(decider: Decider, name: str) -> bool:
     return last.status == "running" or decider.release(name, "cancelled")
 
 
-def look(controller: Controller, ask: Callable[[], str] = listing_source.ask) -> tuple[str, ...]:
+def look(controller: Controller, ask: Callable[[], str] = lambda: listing_source.ask(slurm.OTHERWISE)) -> tuple[str, ...]:
     """Take what Slurm lists as the truth, and once more where it does not know a job that it was handed.
 
     Args:
@@ -152,7 +152,7 @@ def _export(decider: Decider, decision: JobDecision, folder: Path, options: Expo
     plan, inputs = decider.whole_plan(decision), decision.inputs
     assert plan is not None and inputs is not None, "it was placed"  # noqa: PT018
     sharing = "hosts" if inputs.whole_hosts else "devices"
-    write(export(plan, "slurm", options.model_copy(update={"sharing": sharing})), folder)
+    write(export(plan, "slurm", options.model_copy(update={"sharing": sharing, "decision": decision.id})), folder)
 
 
 def _confirm(decider: Decider, name: str, job: str) -> tuple[str, ...]:

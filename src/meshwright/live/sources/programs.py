@@ -18,6 +18,9 @@ WAIT_S = 60.0
 MOST_BYTES = 256 * 2**20
 """Of an answer: fifty times that of 2,000 jobs and 512 hosts."""
 
+OR_A_FILE = "; --from FILE reads its answer from a file"
+"""What can be done where a program is absent."""
+
 MOST_TOLD = 16_384
 """Bytes that are read of what it says on standard error; its last line is shown."""
 
@@ -27,7 +30,7 @@ def answer(
     *,
     variables: Mapping[str, str] | None = None,
     wait_s: float = WAIT_S,
-    otherwise: str = "; --from FILE reads its answer from a file",
+    otherwise: str = OR_A_FILE,
 ) -> str:
     """What a program prints; letters that are no UTF-8, as in the name of a job, are replaced.
 

@@ -25,7 +25,7 @@ from ...errors import StateError
 from ..state import ClusterState
 from .host_lists import hosts_in
 from .listings import EMPTY, MOST_DEVICES, FreeDevices, Listing, assumed, listed, plain, unlisted
-from .programs import answer
+from .programs import OR_A_FILE, answer
 
 PROGRAM = "scontrol"
 
@@ -112,13 +112,16 @@ _OF_NODES = {"Gres", "GresUsed", "State", "Reason"}
 """Fields that begin a line of a record, and are read."""
 
 
-def ask() -> str:
+def ask(otherwise: str = OR_A_FILE) -> str:
     """The answers of `COMMANDS` on this machine.
+
+    Args:
+        otherwise: what can be done where ``scontrol`` is absent.
 
     Raises:
         InputFileError: ``scontrol`` is not there, fails or takes too long.
     """
-    return "".join(answer(command, variables=VARIABLES) for command in COMMANDS)
+    return "".join(answer(command, variables=VARIABLES, otherwise=otherwise) for command in COMMANDS)
 
 
 def read(text: str, known: ClusterState = EMPTY) -> Listing:

@@ -55,7 +55,7 @@ def _list(out: Console, ledger: Ledger, limit: int, json_file: str | None) -> No
         status, detail = _status(kept, ledger.mentions(one.id))
         devices = len(one.plan["ranks"]) if one.plan is not None else 0
         data.append(_summary(kept, status, detail) | {"num_devices": devices})
-        told = detail if one.plan is not None else one.why
+        told = one.why if one.plan is None else _detail(status, detail)
         rows.append([one.id, kept.at[5:16].replace("T", " "), _name(kept), status, str(devices or ""), output.plain(told)])
     output.table(out, "Decisions", ["decision", "UTC", "job", "status", "devices", "detail"], rows, numbers_from=4, numbers_to=5)
     output.write_json(json_file, data)
@@ -71,7 +71,7 @@ def _show(out: Console, ledger: Ledger, kept: KeptDecision, json_file: str | Non
     devices: dict[str, list[int]] = {}
     for rank in (one.plan or {"ranks": ()})["ranks"]:
         devices.setdefault(rank["host"], []).append(rank["local_rank"])
-    facts = [["job", _name(kept)], ["status", f"{status} {detail}".strip()], ["why", one.why]]
+    facts = [["job", _name(kept)], ["status", f"{status}: {_detail(status, detail)}".removesuffix(": ")], ["why", one.why]]
     facts += [["owner", one.request.owner or ""], ["policy", "" if one.inputs is None else one.inputs.policy]]
     facts += [["devices", places(devices)]] if devices else []
     facts += [["predicted", _figures(one.predicted)]] if one.predicted else []
@@ -86,7 +86,10 @@ def _show(out: Console, ledger: Ledger, kept: KeptDecision, json_file: str | Non
         rows = [_candidate(row) for row in one.candidates if row.get("is_offered", True)]
         columns = ["", "devices", "what", "step ms", "completion s", "device-seconds"]
         output.table(out, "What there was to choose from", columns, rows, numbers_from=3, breaks_numbers=False)
-    history = [[str(row.seq), row.at[:16].replace("T", " "), row.status, output.plain(row.detail)] for row in mentions]
+    history = [
+        [str(row.seq), row.at[:16].replace("T", " "), row.status, output.plain(_detail(row.status, row.detail))]
+        for row in mentions
+    ]
     output.table(out, "What became of it", ["change", "UTC", "", ""], history, numbers_from=4)
     data = _summary(kept, status, detail) | {
         "request": one.request.model_dump(mode="json", exclude_none=True),
@@ -104,6 +107,11 @@ def _show(out: Console, ledger: Ledger, kept: KeptDecision, json_file: str | Non
 def _status(kept: KeptDecision, mentions: list[Mention]) -> tuple[str, str]:
     """What a decision is now, and a detail."""
     return (mentions[-1].status, mentions[-1].detail) if mentions else (kept.decision.outcome, "")
+
+
+def _detail(status: str, detail: str) -> str:
+    """In words: of a job that the scheduler has it is the scheduler's id."""
+    return f"job {detail}" if status in ("confirmed", "running") else detail
 
 
 def _summary(kept: KeptDecision, status: str, detail: str) -> dict[str, Any]:
@@ -145,9 +153,6 @@ def _candidate(row: dict[str, Any]) -> list[str]:
 
 def _figures(predicted: dict[str, float]) -> str:
     """The figures that everybody asks for, in words."""
-    parts = [
-        ("step_s", lambda value: f"{1000 * value:.4g} ms a step"),
-        ("completion_s", lambda value: f"{value:,.0f} s to the end"),
-        ("device_seconds", lambda value: f"{value:,.0f} device-seconds"),
-    ]
-    return ", ".join(told(predicted[name]) for name, told in parts if name in predicted)
+    told = {"step_s": "{:.4g} ms a step", "completion_s": "{:,.0f} s to the end", "device_seconds": "{:,.0f} device-seconds"}
+    scaled = {name: value * (1000 if name == "step_s" else 1) for name, value in predicted.items()}
+    return ", ".join(words.format(scaled[name]) for name, words in told.items() if name in scaled)

@@ -14,6 +14,10 @@ def write_hooks(
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder to write; one of an earlier call is replaced.")],
     url: Annotated[str | None, typer.Option(metavar="URL", help="Where the service listens, http://HOST:PORT.")] = None,
     socket: Annotated[str | None, typer.Option(metavar="PATH", help="The Unix socket it listens on, in place of a URL.")] = None,
+    header_file: Annotated[
+        str | None,
+        typer.Option(metavar="PATH", help="A file with the line 'Authorization: Bearer TOKEN', where the service wants tokens."),
+    ] = None,
 ) -> None:
     """Write the scripts by which Slurm asks a meshwright service for hosts, and tells it of jobs that start and end."""
     from ....export import write
@@ -22,7 +26,7 @@ def write_hooks(
 
     output.check_folder("--out", out, is_replaced=True)
     check_replaceable(out)
-    contents = hook_files(str(out.absolute()), url=url, socket=socket)
+    contents = hook_files(str(out.absolute()), url=url, socket=socket, header_file=header_file)
     write(contents, out)
     console = output.console()
     console.print(str(contents["README"]), markup=False, soft_wrap=True, end="")

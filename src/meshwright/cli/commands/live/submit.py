@@ -89,7 +89,7 @@ def submit_job(
     fields = dict(zip(("time_minutes", "partition", "account", "qos"), given.values(), strict=True))
     sbatch = settings.build_settings(SbatchOptions, fields, file="--time, --partition, --account, --qos")
     console = output.console(json_file)
-    with _controller(state, cluster, policy, whole_hosts=sharing == "hosts") as controller:
+    with _controller(state, cluster, policy, request, whole_hosts=sharing == "hosts") as controller:
         told = submission.look(controller) if to == "slurm" else ()
         done = submission.submit(
             controller,
@@ -140,8 +140,8 @@ def _options(words: list[str]) -> ExportOptions:
 
 
 @contextmanager
-def _controller(state: Path, cluster: str, policy: str | None, *, whole_hosts: bool) -> Iterator[Controller]:
-    """Who decides, on this machine."""
+def _controller(state: Path, cluster: str, policy: str | None, request: JobRequest, *, whole_hosts: bool) -> Iterator[Controller]:
+    """Who decides, on this machine; the job is made ready before the ledger is opened."""
     from ....clusters import load_cluster
     from ....errors import InputFileError
     from ....live.controller import Controller
@@ -154,6 +154,7 @@ def _controller(state: Path, cluster: str, policy: str | None, *, whole_hosts: b
     where = load_cluster(cluster)
     with TemporaryDirectory(prefix="meshwright-") as scratch:
         planners = Planners(where, DEFAULT_POLICY if policy is None else policy, scratch=Path(scratch))
+        planners.make_ready(request)
         controller = Controller(state, planners, whole_hosts=whole_hosts)
         try:
             yield controller
@@ -168,11 +169,13 @@ def _why_none(kept: KeptDecision) -> str:
     decision = kept.decision
     if decision.inputs is None:
         return decision.why
-    free_s = free_at_s(decision.inputs.free)
+    free_s, wanted = free_at_s(decision.inputs.free), decision.request.devices
+    free = int((free_s <= 0).sum())
+    if free == len(free_s) or (wanted is not None and wanted <= free):  # it is not for want of devices
+        return decision.why
     later = sorted(float(at) for at in free_s if 0 < at < float("inf"))
     if not later:
         return f"{decision.why}; when others come free is not known"
-    free, wanted = int((free_s <= 0).sum()), decision.request.devices
     if wanted is not None and wanted > free and wanted - free <= len(later):
         return f"{decision.why}; {wanted} are free in {_span(later[wanted - free - 1])} at the latest"
     return f"{decision.why}; {free + later.count(later[0])} are free in {_span(later[0])} at the latest"
@@ -200,7 +203,7 @@ def _show(out: Console, done: Submitted, state: Path, lease_s: float) -> None:
     ]
     if done.job is None:
         lines.append(f"held until `meshwright state remove {decision.id} --state {shlex.quote(str(state))}`,")
-        lines.append(f"or, where a service runs on this ledger, for {lease_s:g} s; start it with --comment=mw:{decision.id}")
+        lines.append(f"or, where a service runs on this ledger, for {lease_s:g} s; start it with sbatch")
     for line in (*lines, *done.remarks):
         out.print(line, markup=False, soft_wrap=True)
     output.print_written(out, done.folder)
