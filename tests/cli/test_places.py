@@ -40,6 +40,8 @@ PLANNED = [
     "state add out/plan.json --state out/now.db",
     "state add out/plan.json --state out/now.json",
     "state show --state out/now.db --json out/state.json",
+    "replay --check --policy max --state out/now.db --cluster cluster.yaml --json out/check.json",
+    "calibration --state out/now.db --json out/calibration.json",
     f"estimate {JOB} --layout dp=2,global_batch=4,micro_batch=1 --json out/estimate.json",
 ]
 MEASURED = [

@@ -190,6 +190,14 @@ def occupancy(state: ClusterState, cluster: Cluster, *, file: str | Path | None 
     return HeldDevices(holder, is_up, _remarks(unlisted, absent, cluster.name, state.source))
 
 
+def of_whole_hosts(free_s: NDArray[np.float64], cluster: Cluster) -> NDArray[np.float64]:
+    """When the whole host of each device is free, from when each device is, ``(n,)``."""
+    latest = np.zeros(cluster.num_hosts)
+    np.maximum.at(latest, cluster.device_host, free_s)
+    found: NDArray[np.float64] = latest[cluster.device_host]
+    return found
+
+
 def held_by_plan(plan: PlacementPlan, name: str, *, whole_hosts: bool = False) -> HeldJob:
     """A plan as a job of a state.
 

@@ -42,6 +42,12 @@ COMMANDS = {
     "validate kernels": (("kernels.yaml",), ("kernels.yaml",), ("--json", "--plot")),
     "calibrate collectives": (("measured.csv",), ("measured.csv",), ("--out", "--json")),
     "state show": (("--state", "now.json"), ("now.json",), ("--json",)),
+    "replay": (
+        ("--state", "now.db", "--cluster", "cluster.yaml", "--policy", "policy.json"),
+        ("now.db", "cluster.yaml", "policy.json"),
+        ("--json",),
+    ),
+    "calibration": (("--state", "now.db"), ("now.db",), ("--json",)),
     "calibrate kernels": (("kernels.yaml",), ("kernels.yaml",), ("--out", "--json")),
 }
 NO_INPUTS = {"validate network", "validate sharing", "calibrate measure", "calibrate sharing"}

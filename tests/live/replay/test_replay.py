@@ -1,0 +1,194 @@
+"""Laws of replays of a past that a controller kept: what happened is played back, and policies do as they would have done."""
+
+from datetime import timedelta
+
+import numpy as np
+import pytest
+
+from meshwright import settings
+from meshwright.envs.fleet.batch import FleetBatch
+from meshwright.envs.fleet.fleet import Jobs, build_fleet
+from meshwright.envs.fleet.settings import FleetSettings
+from meshwright.errors import PlanError, PolicyError, StateError
+from meshwright.evaluation.fleet.policies import fleet_player
+from meshwright.live.decisions import JobRequest, Observation
+from meshwright.live.replay.durations import RealDurations
+from meshwright.live.replay.report import RECORDED, Asked, replay
+from meshwright.live.replay.service_world import ServiceWorld
+from meshwright.live.replay.span import read_span
+from meshwright.live.state import HostState
+from meshwright.simulation.cluster.interruptions import RESTART_S
+
+from .past import BEGIN, DAY_S, Past, planners, request, week
+
+RULES = ("fastest-feasible+backfill", "sjf:fastest-feasible+backfill", "least-device-seconds", "fixed-4")
+SAME = "menu:fastest-feasible+backfill"
+
+
+@pytest.fixture(scope="module")
+def busy(folder):
+    """Two days with more work than the cluster does at once, a third slower than predicted; what each job took is known."""
+    return Past(planners(folder), truth=lambda asked, devices: 1.3, observed=60).play(week(num=50, days=2))
+
+
+def replayed(past, folder, *policies, since=0.0, until=60 * DAY_S, queue=10_000):
+    """Rows by policy, and the whole."""
+    begin, end = BEGIN + timedelta(seconds=since), BEGIN + timedelta(seconds=until)
+    asked = Asked(begin, end, policies, queue)
+    found = replay(past.store, planners(folder).cluster, asked, lambda spec: planners(folder, spec), cache=folder)
+    return {row["policy"]: row for row in found["rows"]}, found
+
+
+def test_what_happened_is_played_back_and_the_policy_that_decided_does_it_again(busy, folder):
+    rows, found = replayed(busy, folder, SAME)
+    truth_s = np.mean(list(busy.completion_s.values()))
+    assert found["is_trusted"]
+    assert found["recorded_mean_completion_s"] == pytest.approx(truth_s, rel=1e-9)
+    assert rows[RECORDED]["mean_completion_s"]["mean"] == pytest.approx(truth_s, rel=1e-9)
+    assert rows[RECORDED]["mean_waiting_s"]["mean"] > 0
+    for figure, key in (("mean_completion_s", "mean"), ("mean_waiting_s", "mean"), ("device_hours", "total")):
+        assert rows[SAME][figure][key] == pytest.approx(rows[RECORDED][figure][key], rel=1e-9)
+    assert rows[SAME]["num_on_devices_never_observed"] == 0
+
+
+def test_policies_do_as_in_a_direct_evaluation_of_the_same_arrivals(busy, folder):
+    arrivals = week(num=50, days=2)
+    begin_s = arrivals[0][0]
+    rows, found = replayed(busy, folder, *(f"menu:{rule}" for rule in RULES))
+    types = [{"name": name, "job": f"zoo:{name}", "global_batch": 256} for name in ("resnet18", "vgg16")]
+    degrees = (1, 2, 4, 8, 16)
+    given = {
+        "cluster": "tiny",
+        "job_types": types,
+        "menu": {"degrees": degrees},
+        "num_jobs": len(arrivals),
+        "load": 1.0,
+        "duration": {"median_s": 300, "sigma": 0, "most_s": 300},
+        "requested": dict.fromkeys(degrees, 1.0),
+        "queue_capacity": 100,
+        "sharing": "none",
+    }
+    fleet = build_fleet(settings.build_settings(FleetSettings, given), cluster=planners(folder).cluster, cache=folder)
+    jobs = Jobs(
+        np.array([at_s - begin_s for at_s, _ in arrivals]),
+        np.array([one.job == "zoo:vgg16" for _, one in arrivals]).astype(np.int64),
+        np.full(len(arrivals), 4),
+        np.array([1.3 * one.steps for _, one in arrivals]),  # as long as if each step took so much longer
+        np.full(len(arrivals), np.inf),
+    )
+    means = {}
+    for rule in RULES:
+        batch = FleetBatch(fleet, 1, observes=False)
+        batch.begin_with(0, jobs)
+        fleet_player(rule, fleet).play(batch, [0])
+        means[rule] = float((batch.state.finish_s[0] - batch.state.arrival_s[0]).mean())
+        assert rows[f"menu:{rule}"]["mean_completion_s"]["mean"] == pytest.approx(means[rule], rel=1e-9)
+    assert len(set(means.values())) == len(RULES), "the rules differ, so their order says something"
+    assert found["is_trusted"]
+
+
+def test_devices_that_never_ran_take_what_the_job_showed_elsewhere_and_are_marked(folder):
+    past = Past(planners(folder), truth=lambda asked, devices: 1.5, observed=60).play([(0.0, request(0, 1000))])
+    row = replayed(past, folder, "menu:fixed-2")[0]["menu:fixed-2"]
+    alone = Past(planners(folder, "menu:fixed-2")).play([(0.0, request(0, 1000))])
+    assert row["num_on_devices_never_observed"] == 1
+    assert row["mean_completion_s"]["mean"] == pytest.approx(1.5 * alone.completion_s["job-0"])
+
+
+def test_both_worlds_agree_where_others_hold_devices_and_hosts_are_closed(folder):
+    names = planners(folder).cluster.host_names
+    past = Past(planners(folder, "menu:least-device-seconds"))
+    past.hosts = past.hosts | {names[3]: HostState(condition="drained", num_devices=4)}
+    others = [(900.0 * k, 900.0 * k + 600.0, f"other-{k}", {names[k % 3]: (0, 1)}) for k in range(20)]
+    past.play(week(num=25, days=0.3, seed=3), others)
+    fleet = replayed(past, folder, "menu:least-device-seconds+backfill", "menu:fixed-4+backfill", SAME)[0]
+    span = read_span(past.store, planners(folder).cluster, BEGIN, BEGIN + timedelta(days=9))
+    assert len(span.marks) > 10
+    for rule in ("least-device-seconds", "fixed-4", "fastest-feasible"):
+        played, _ = ServiceWorld(span, RealDurations(span.runs), planners(folder, f"menu:{rule}"), queue=100).play()
+        mean_s = fleet[f"menu:{rule}+backfill"]["mean_completion_s"]["mean"]
+        assert played.completion_s.mean() == pytest.approx(mean_s, rel=1e-9)
+
+
+def test_a_job_waits_for_what_others_hold(folder):
+    names = planners(folder).cluster.host_names
+    whole = dict.fromkeys(names, (0, 1, 2, 3))
+    past = Past(planners(folder)).play([(10.0, request(0, 1000))], [(0.0, 500.0, "theirs", whole)])
+    rows, found = replayed(past, folder, SAME)
+    assert found["num_jobs"] == 1, "a request that comes again is one job that waits"
+    assert rows[RECORDED]["mean_waiting_s"]["mean"] == rows[SAME]["mean_waiting_s"]["mean"] == pytest.approx(490.0)
+
+
+def test_jobs_from_before_the_span_hold_their_devices(folder):
+    past = Past(planners(folder)).play([(0.0, request(0, 20_000)), (50.0, request(1, 500))])
+    rows, found = replayed(past, folder, SAME, since=20.0)
+    assert found["num_jobs"] == 1
+    expected = past.completion_s["job-0"] - 50.0
+    assert expected > 0
+    assert rows[SAME]["mean_waiting_s"]["mean"] == pytest.approx(expected)
+
+
+def test_without_a_queue_jobs_are_refused_as_the_service_does(folder):
+    past = Past(planners(folder)).play([(0.0, request(0, 20_000)), (50.0, request(1, 500))])
+    assert replayed(past, folder, SAME, queue=0)[0][SAME]["blocked"]["mean"] == 0.5
+
+
+def test_jobs_on_a_host_that_goes_down_go_on_elsewhere_from_their_last_whole_step(folder):
+    past = Past(planners(folder, "menu:fixed-4"), observed=60)
+    past.take()
+    past.at_s = 5.0
+    name, runs_s = past.start(5.0, request(0, 1000, devices=4))
+    step_s, host = runs_s / 1000, next(iter(past.running[name].devices))
+    past.at_s = 5.0 + 100.5 * step_s
+    past.running.clear()
+    past.hosts = past.hosts | {host: HostState(condition="down", num_devices=4)}
+    past.take()
+    rows, found = replayed(past, folder, "menu:fixed-4")
+    assert rows["menu:fixed-4"]["mean_completion_s"]["mean"] == pytest.approx(RESTART_S + (100.5 + 900) * step_s)
+    assert not found["is_trusted"]
+    assert "it ended before its last step" in found["why"]
+
+
+def test_jobs_cut_op_by_op_are_replayed_as_the_service_decides(folder):
+    made = planners(folder, "fastest-feasible@best-fit")
+    arrivals = [(100.0 * k, JobRequest(job="zoo:resnet18", name=f"job-{k}", steps=1000 * (k + 1))) for k in range(12)]
+    past = Past(made, truth=lambda asked, devices: 1.2, observed=60).play(arrivals)
+    rows, found = replayed(past, folder, "fastest-feasible@best-fit", "min@best-fit")
+    assert found["is_trusted"]
+    same = rows["fastest-feasible@best-fit"]
+    assert same["mean_completion_s"]["mean"] == pytest.approx(rows[RECORDED]["mean_completion_s"]["mean"], rel=1e-9)
+    assert rows["min@best-fit"]["mean_completion_s"]["mean"] != same["mean_completion_s"]["mean"]
+    with pytest.raises(PlanError, match="has no batch, so that no menu"):
+        replayed(past, folder, SAME)
+
+
+@pytest.mark.parametrize(
+    ("policies", "told"),
+    [
+        ((), "name a policy"),
+        ((SAME, SAME), "stands twice"),
+        (("rollout:sjf",), "looks at what is to come"),
+        (("min@best-fit",), "says its batch, which only menus take"),
+        (("menu:sjff",), "did you mean"),
+    ],
+)
+def test_policies_that_cannot_be_replayed_are_told(busy, folder, policies, told):
+    with pytest.raises(PolicyError, match=told):
+        replayed(busy, folder, *policies)
+
+
+def test_a_span_without_jobs_is_told(busy, folder):
+    with pytest.raises(StateError, match="no job came between"):
+        replayed(busy, folder, SAME, since=50 * DAY_S)
+
+
+def test_a_past_that_is_no_steps_times_step_time_cannot_be_trusted(folder):
+    past = Past(planners(folder), truth=lambda asked, devices: 1.0 if asked.steps < 2000 else 0.2)
+    past.play([(0.0, request(0, 1000)), (9000.0, request(1, 5000))])
+    for kept in past.store.decisions(None, 10):
+        observed = [Observation(step=k, step_s=kept.decision.predicted["step_s"]) for k in range(50)]
+        past.controller.observe(kept.decision.id, observed)
+    found = replayed(past, folder, SAME)[1]
+    assert not found["is_trusted"]
+    assert "1 of 2 jobs ran more than 5 % longer or shorter" in found["why"]
+    assert "ended before its last step" in found["why"]
