@@ -13,7 +13,7 @@ from meshwright.live.decisions import JobDecision, JobRequest, Observation, Obse
 from meshwright.live.feedback.alarm import SLOWER, STEPS_ON_END, slow_stretch
 from meshwright.live.feedback.calibration import calibration, factor_of
 from meshwright.live.feedback.figures import plan_as_observed, with_observed
-from meshwright.live.feedback.runs import LEAST_STEPS, WARM_UP_STEPS, Run, observed_step_s
+from meshwright.live.feedback.runs import LEAST_STEPS, WARM_UP_STEPS, JobRun, observed_step_s
 from meshwright.plans import PlacementPlan
 
 REQUEST = JobRequest(job="zoo:resnet18", batch=8)
@@ -21,7 +21,7 @@ REQUEST = JobRequest(job="zoo:resnet18", batch=8)
 
 def run(ratio, *, graph="g", hosts=("a", "a"), predicted_s=0.5):
     """A run whose steps took longer than predicted."""
-    return Run("d", REQUEST, graph, hosts, predicted_s, None if ratio is None else ratio * predicted_s, None, None, "")
+    return JobRun("d", REQUEST, graph, hosts, predicted_s, None if ratio is None else ratio * predicted_s, None, None, "")
 
 
 def steps(times_s, rank=0, first=0):

@@ -107,9 +107,10 @@ def test_what_cannot_be_is_told_in_a_line(run, ledger, tmp_path):
         (("replay", *cluster, "--queue", "-1"), "--queue: must be 0 to 10000"),
         (("replay", *cluster, "--policy", "fifo", "--check"), "--check decides by one policy"),
         (("replay", *cluster, "--state", tmp_path / "no.db"), "no such file"),
-        (("calibration", "--state", tmp_path / "no.json"), "only a ledger (.db) keeps what was"),
+        (("calibration", "--state", tmp_path / "no.json"), "decisions are kept in a ledger, which ends in .db"),
         (("observe", "d", tmp_path / "steps.jsonl"), "decision: there is no such decision (got 'd')"),
         (("observe", "d", tmp_path / "empty.jsonl"), "holds no step times"),
+        (("observe", "d", tmp_path / "steps.jsonl", "--server", "http://127.0.0.1:1"), "one of the two"),
     ):
         status, _, error = run(*words)
         assert status == 2, words

@@ -15,7 +15,7 @@ import numpy as np
 from ... import settings
 from ..decisions import ObservedFactor
 from ..store import Store
-from .runs import LEAST_STEPS, WARM_UP_STEPS, Run, runs
+from .runs import LEAST_STEPS, WARM_UP_STEPS, JobRun, runs
 
 FEW_RUNS = 3
 """Runs as predicted that are added in thought: one run alone moves a prediction by a quarter of what it shows."""
@@ -50,7 +50,7 @@ class CalibrationRow(settings.Settings):
     factor: float
 
 
-class Calibration(settings.Settings):
+class ObservedCalibration(settings.Settings):
     """The layer.
 
     Attributes:
@@ -93,7 +93,7 @@ class ObservedLayer:
         self.is_on = is_on
         self.calibration = calibration(runs(store))
 
-    def refresh(self) -> Calibration:
+    def refresh(self) -> ObservedCalibration:
         """Learn anew from all runs."""
         self.calibration = calibration(runs(self._store))
         return self.calibration
@@ -103,9 +103,9 @@ class ObservedLayer:
         return self.calibration.factors(graph) if self.is_on else ()
 
 
-def calibration(found: Iterable[Run]) -> Calibration:
+def calibration(found: Iterable[JobRun]) -> ObservedCalibration:
     """What some runs show, the last one last."""
-    kinds: dict[tuple[str, int, bool], list[Run]] = {}
+    kinds: dict[tuple[str, int, bool], list[JobRun]] = {}
     for run in found:
         if run.graph is not None and run.observed_step_s is not None:
             kinds.setdefault((run.graph, *run.kind), []).append(run)
@@ -121,12 +121,12 @@ def calibration(found: Iterable[Run]) -> Calibration:
     if not plain:
         told = f"{num_runs} measured runs" if num_runs else f"no run with {WARM_UP_STEPS + LEAST_STEPS} measured steps"
         why = f"off: {told}, and no two of one job on as many devices, so that it cannot be tried on a run that it did not see"
-        return Calibration(is_accepted=False, why=why, num_runs=num_runs, num_compared=0, rows=rows)
+        return ObservedCalibration(is_accepted=False, why=why, num_runs=num_runs, num_compared=0, rows=rows)
     error, error_with = float(np.mean(plain)), float(np.mean(layered))
     is_better = error_with < error
     against = f"{100 * error_with:.3g} % in place of {100 * error:.3g} % on {len(plain)} runs, each unseen"
     why = f"on: the mean error of step times is {against}" if is_better else f"off: the mean error would be {against}"
-    return Calibration(
+    return ObservedCalibration(
         is_accepted=is_better,
         why=why,
         num_runs=num_runs,
@@ -142,12 +142,12 @@ def factor_of(ratios: Sequence[float] | np.ndarray) -> float:
     return float((len(ratios) * np.median(ratios) + FEW_RUNS) / (len(ratios) + FEW_RUNS))
 
 
-def _ratio(run: Run) -> float:
+def _ratio(run: JobRun) -> float:
     assert run.observed_step_s is not None, "runs that were not measured are left out"
     return run.observed_step_s / run.predicted_step_s
 
 
-def _row(kind: tuple[str, int, bool], last: Run, ratios: np.ndarray) -> CalibrationRow:
+def _row(kind: tuple[str, int, bool], last: JobRun, ratios: np.ndarray) -> CalibrationRow:
     graph, num_devices, is_on_one_host = kind
     low, high = np.percentile(ratios, SPREAD)
     job = last.request.name or (last.request.job if isinstance(last.request.job, str) else str(last.request.job.get("name", "")))

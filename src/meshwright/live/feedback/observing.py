@@ -16,7 +16,7 @@ MOST_AT_ONCE = 1000
 """Observations that are sent in one turn."""
 
 
-class Observer(Protocol):
+class ObservationTaker(Protocol):
     """Who takes observations: a `controller.Controller`, a service, or `StoreObserver`."""
 
     def observe(self, name: str, observed: Sequence[Observation]) -> int:
@@ -34,7 +34,7 @@ class StoreObserver:
         self._store = store
 
     def observe(self, name: str, observed: Sequence[Observation]) -> int:
-        """See `Observer.observe`.
+        """See `ObservationTaker.observe`.
 
         Raises:
             StateError: there is no such decision.
@@ -72,7 +72,7 @@ def read_observations(path: str | Path) -> list[Observation]:
     return rows
 
 
-def send(observer: Observer, decision: str, observed: Sequence[Observation]) -> int:
+def send(observer: ObservationTaker, decision: str, observed: Sequence[Observation]) -> int:
     """Hand observations over, `MOST_AT_ONCE` in a turn; how many were new."""
     parts = (observed[first : first + MOST_AT_ONCE] for first in range(0, len(observed), MOST_AT_ONCE))
     return sum(observer.observe(decision, part) for part in parts)

@@ -18,7 +18,7 @@ LEAST_STEPS = 30
 """Steps after them from which a run says how long its steps take."""
 
 
-class Run(NamedTuple):
+class JobRun(NamedTuple):
     """A decision whose job got devices.
 
     Attributes:
@@ -54,14 +54,14 @@ class Run(NamedTuple):
         return (self.ended_at - self.began_at).total_seconds()
 
 
-def runs(store: Store) -> Iterator[Run]:
+def runs(store: Store) -> Iterator[JobRun]:
     """The runs in a store, the first decision first."""
     for kept in every_decision(store):
         if kept.decision.plan is not None:
             yield run_of(kept, store.mentions(kept.decision.id), store.observations(kept.decision.id))
 
 
-def run_of(kept: KeptDecision, mentions: Sequence[Mention], observed: Sequence[Observation]) -> Run:
+def run_of(kept: KeptDecision, mentions: Sequence[Mention], observed: Sequence[Observation]) -> JobRun:
     """A decision that has a plan as a run.
 
     Args:
@@ -74,7 +74,7 @@ def run_of(kept: KeptDecision, mentions: Sequence[Mention], observed: Sequence[O
     began = began or next((one for one in mentions if one.status == "confirmed"), None)
     ends = [] if began is None else [one for one in mentions if one.seq > began.seq]
     last = ends[-1] if ends and ends[-1].status in ("ended", "released") else None
-    return Run(
+    return JobRun(
         decision=decision.id,
         request=decision.request,
         graph=None if decision.inputs is None else decision.inputs.graph,

@@ -8,7 +8,7 @@ from collections.abc import Hashable, Sequence
 import numpy as np
 
 from ..decisions import JobRequest
-from ..feedback.runs import Run
+from ..feedback.runs import JobRun
 
 
 class RealDurations:
@@ -18,7 +18,7 @@ class RealDurations:
         runs: all that are known.
     """
 
-    def __init__(self, runs: Sequence[Run]) -> None:
+    def __init__(self, runs: Sequence[JobRun]) -> None:
         ratios: dict[tuple[Hashable, ...], list[float]] = {}
         for run in runs:
             ratio = self.own_ratio(run)
@@ -29,7 +29,7 @@ class RealDurations:
         self._ratios = {key: float(np.median(values)) for key, values in ratios.items()}
 
     @staticmethod
-    def own_ratio(run: Run) -> float | None:
+    def own_ratio(run: JobRun) -> float | None:
         """By how much a run's steps took longer than predicted: as observed, else by the time from its begin to its end."""
         step_s = run.observed_step_s
         if step_s is None and run.ran_s:
@@ -47,7 +47,7 @@ class RealDurations:
         """Whether a job ran on so many devices."""
         return (job_of(request), num_devices) in self._ratios
 
-    def seconds(self, run: Run) -> float:
+    def seconds(self, run: JobRun) -> float:
         """How long a run takes from its begin to its end."""
         ratio = self.own_ratio(run)
         if ratio is None:

@@ -35,7 +35,7 @@ from ..decisions import JobRequest
 from .durations import RealDurations, job_of
 from .playback import Outcomes
 from .real_menu import real_menu
-from .span import Mark, Span
+from .span import Mark, PastSpan
 
 SEED = 0
 """Of policies that draw."""
@@ -58,7 +58,7 @@ class FleetWorld:
         kind: number of the type of each job, ``(k,)``.
     """
 
-    span: Span
+    span: PastSpan
     durations: RealDurations
     fleet: Fleet
     kind: NDArray[np.int64]
@@ -66,7 +66,7 @@ class FleetWorld:
     @classmethod
     def of(
         cls,
-        span: Span,
+        span: PastSpan,
         durations: RealDurations,
         spell: Callable[[JobRequest], str],
         *,
@@ -276,7 +276,7 @@ def _type(request: JobRequest, number: int, job: str) -> JobTypeSettings:
     return settings.build_settings(JobTypeSettings, data)
 
 
-def _load(span: Span, durations: RealDurations) -> float:
+def _load(span: PastSpan, durations: RealDurations) -> float:
     """Work of the span that arrives in a second, over its devices, as settings of a fleet allow it."""
     held_s = sum(durations.seconds(one.run) * len(one.run.hosts) for one in span.arrivals if one.run is not None)
     return float(np.clip(held_s / (max(1.0, span.arrivals[-1].asked_s) * span.cluster.num_devices), 1e-3, 10.0))

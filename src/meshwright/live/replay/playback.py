@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .durations import RealDurations
-from .span import Span
+from .span import PastSpan
 
 TRUSTED = 0.05
 """Share of the recorded mean completion time by which the playback may differ."""
@@ -46,7 +46,7 @@ class Trust(NamedTuple):
     played_mean_s: float | None
 
 
-def play_back(span: Span, durations: RealDurations) -> Outcomes:
+def play_back(span: PastSpan, durations: RealDurations) -> Outcomes:
     """Play what happened; a job whose devices are still held in the playback waits for them."""
     num = len(span.arrivals)
     completion_s, waiting_s, device_s = np.full(num, np.nan), np.full(num, np.nan), np.zeros(num)
@@ -68,7 +68,7 @@ def play_back(span: Span, durations: RealDurations) -> Outcomes:
     return Outcomes(is_blocked, completion_s, waiting_s, device_s, is_unknown)
 
 
-def trust(span: Span, played: Outcomes, durations: RealDurations) -> Trust:
+def trust(span: PastSpan, played: Outcomes, durations: RealDurations) -> Trust:
     """Hold the playback against the record, over the jobs whose end is recorded."""
     ended = [(k, one.run) for k, one in enumerate(span.arrivals) if one.run is not None and one.run.ended_at is not None]
     if not ended:

@@ -29,7 +29,7 @@ from .durations import RealDurations
 from .fleet_world import MOST_WAITING, FleetWorld, looks_ahead
 from .playback import Outcomes, play_back, trust
 from .service_world import ServiceWorld
-from .span import Span, read_span
+from .span import PastSpan, read_span
 
 NUM_DRAWS = 2_000
 LEAST_DAYS = 3
@@ -123,7 +123,7 @@ def replay(
 
 
 def _plays(
-    span: Span,
+    span: PastSpan,
     durations: RealDurations,
     asked: Asked,
     planners_of: Callable[[str], Planners],
@@ -148,7 +148,7 @@ def _plays(
     return found
 
 
-def _check_batches(span: Span, spec: str) -> None:
+def _check_batches(span: PastSpan, spec: str) -> None:
     """Refuse a policy that cuts jobs op by op for jobs that say their batch.
 
     Raises:
@@ -168,7 +168,7 @@ def is_of_fleets(spec: str) -> bool:
     return not is_baseline(spec) and is_rule(spec) and (bare in BASES or bare.startswith(tuple(OF_DEGREE)) or bare == RANDOM)
 
 
-def _rows(span: Span, outcomes: dict[str, Outcomes]) -> list[dict[str, Any]]:
+def _rows(span: PastSpan, outcomes: dict[str, Outcomes]) -> list[dict[str, Any]]:
     day = np.array([int(one.asked_s // DAY_S) for one in span.arrivals])
     days, place = np.unique(day, return_inverse=True)
     rng = np.random.default_rng(0)

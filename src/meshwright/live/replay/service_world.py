@@ -19,7 +19,7 @@ from ..decisions import DecisionInputs, JobRequest, free_runs
 from ..state import of_whole_hosts
 from .durations import RealDurations
 from .playback import Outcomes
-from .span import Span
+from .span import PastSpan
 
 
 class _Stay(NamedTuple):
@@ -43,7 +43,7 @@ class ServiceWorld:
         queue: jobs that may wait.
     """
 
-    def __init__(self, span: Span, durations: RealDurations, planners: Planners, *, queue: int) -> None:
+    def __init__(self, span: PastSpan, durations: RealDurations, planners: Planners, *, queue: int) -> None:
         self._span, self._durations, self._planners, self._queue = span, durations, planners, queue
         cluster = span.cluster
         num = len(span.arrivals)

@@ -15,7 +15,7 @@ from ...clusters.cluster import Cluster
 from ...errors import StateError
 from ..changes import Listed, changed
 from ..decisions import JobRequest, KeptDecision
-from ..feedback.runs import Run, run_of
+from ..feedback.runs import JobRun, run_of
 from ..state import ClusterState, HeldJob
 from ..store import Store, every_change, every_decision
 
@@ -34,7 +34,7 @@ class Arrival(NamedTuple):
     decision: str
     request: JobRequest
     asked_s: float
-    run: Run | None
+    run: JobRun | None
     devices: NDArray[np.int64]
 
 
@@ -55,7 +55,7 @@ class Mark(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Span:
+class PastSpan:
     """A span of the past.
 
     Attributes:
@@ -76,11 +76,11 @@ class Span:
     arrivals: tuple[Arrival, ...]
     marks: tuple[Mark, ...]
     whole_hosts: bool
-    earlier: tuple[Run, ...]
+    earlier: tuple[JobRun, ...]
     remarks: tuple[str, ...]
 
     @property
-    def runs(self) -> tuple[Run, ...]:
+    def runs(self) -> tuple[JobRun, ...]:
         """All runs that are known, the first one first."""
         return (*self.earlier, *(one.run for one in self.arrivals if one.run is not None))
 
@@ -89,7 +89,7 @@ class Span:
         return (at - self.begin).total_seconds()
 
 
-def read_span(store: Store, cluster: Cluster, since: datetime, until: datetime) -> Span:
+def read_span(store: Store, cluster: Cluster, since: datetime, until: datetime) -> PastSpan:
     """A span of what a store keeps.
 
     A job that was refused and asked for again in the same words is one job, which waited; its last refusal counts only where it
@@ -126,12 +126,12 @@ def read_span(store: Store, cluster: Cluster, since: datetime, until: datetime) 
     if not ordered:
         raise StateError("no job of the span was decided on and started; " + "; ".join(left_out), field="--since")
     whole = any(kept.decision.inputs is not None and kept.decision.inputs.whole_hosts for kept in within)
-    return Span(begin, until, known, cluster, ordered, marks, whole, earlier, (*left_out, *fold.remarks))
+    return PastSpan(begin, until, known, cluster, ordered, marks, whole, earlier, (*left_out, *fold.remarks))
 
 
-def _arrivals(within: list[KeptDecision], store: Store) -> tuple[list[tuple[KeptDecision, datetime, Run | None]], list[str]]:
+def _arrivals(within: list[KeptDecision], store: Store) -> tuple[list[tuple[KeptDecision, datetime, JobRun | None]], list[str]]:
     """Decisions of jobs with the time at which each was asked for first, and what is left out."""
-    found: list[tuple[KeptDecision, datetime, Run | None]] = []
+    found: list[tuple[KeptDecision, datetime, JobRun | None]] = []
     refused: dict[str, tuple[KeptDecision, datetime]] = {}
     left_out: Counter[str] = Counter()
     for kept in within:
@@ -271,7 +271,7 @@ def _at(kept: KeptDecision) -> datetime:
     return datetime.fromisoformat(kept.at)
 
 
-def _run(kept: KeptDecision, store: Store) -> Run:
+def _run(kept: KeptDecision, store: Store) -> JobRun:
     return run_of(kept, store.mentions(kept.decision.id), store.observations(kept.decision.id))
 
 

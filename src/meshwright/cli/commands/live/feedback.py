@@ -10,6 +10,7 @@ import typer
 from ... import output
 from ...options import JsonFile
 from .ledgers import LedgerFile, opened
+from .services import ServerOption, service_client
 
 
 def observe_steps(
@@ -17,18 +18,26 @@ def observe_steps(
     steps: Annotated[
         Path, typer.Argument(metavar="FILE", help='Measured steps, a line each: {"step": 10, "step_s": 0.53, "rank": 0}.')
     ],
-    state: LedgerFile,
+    state: Annotated[Path | None, typer.Option("--state", metavar="FILE", help="The ledger, FILE.db.")] = None,
+    server: ServerOption = None,
 ) -> None:
     """Keep how long the steps of a decision's job took; each step of each rank counts once."""
+    from ....errors import ConfigError
     from ....live.feedback.alarm import slow_stretch
     from ....live.feedback.observing import StoreObserver, read_observations, send
 
+    if (state is None) == (server is None):
+        raise ConfigError("name a ledger by --state or a service by --server, one of the two", field="--state")
     output.check_file("--state", state, is_update=True)
-    observed = read_observations(steps)
-    with opened(state, is_read=False) as ledger:
-        new = send(StoreObserver(ledger), decision, observed)
-        kept = ledger.decision(decision)
-        slow = None if kept is None else slow_stretch(kept.decision, ledger.observations(decision))
+    observed, slow = read_observations(steps), None
+    if state is None:
+        assert server is not None, "one of the two is named"
+        new = send(service_client(server), decision, observed)
+    else:
+        with opened(state, is_read=False) as ledger:
+            new = send(StoreObserver(ledger), decision, observed)
+            kept = ledger.decision(decision)
+            slow = None if kept is None else slow_stretch(kept.decision, ledger.observations(decision))
     out = output.console()
     out.print(f"{decision}: {len(observed):,} step times, {new:,} of them new", markup=False)
     if slow is not None:

@@ -29,7 +29,7 @@ def opened(path: Path, *, is_read: bool = True) -> Iterator[Ledger]:
     from ....live.ledger import Ledger
 
     if path.suffix not in LEDGER_ENDINGS:
-        raise InputFileError("only a ledger (.db) keeps what was", field="--state", value=str(path))
+        raise InputFileError("decisions are kept in a ledger, which ends in .db", field="--state", value=str(path))
     if not path.exists():
         raise InputFileError("no such file", field="--state", value=str(path))
     with Ledger(path, is_read=is_read) as ledger:
