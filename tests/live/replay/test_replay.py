@@ -192,3 +192,20 @@ def test_a_past_that_is_no_steps_times_step_time_cannot_be_trusted(folder):
     assert not found["is_trusted"]
     assert "1 of 2 jobs ran more than 5 % longer or shorter" in found["why"]
     assert "ended before its last step" in found["why"]
+
+
+def test_where_jobs_hold_whole_hosts_every_policy_decides_as_the_service(folder):
+    past = Past(planners(folder, "menu:fixed-2"), whole_hosts=True)
+    past.play([(float(k), request(k, 1000)) for k in range(5)])  # a job a host: the fifth waits for the first to end
+    rows, found = replayed(past, folder, "menu:fixed-2")
+    assert found["is_trusted"]
+    assert rows[RECORDED]["mean_waiting_s"]["mean"] > 0
+    for figure, key in (("mean_completion_s", "mean"), ("mean_waiting_s", "mean"), ("device_hours", "total")):
+        assert rows["menu:fixed-2"][figure][key] == pytest.approx(rows[RECORDED][figure][key], rel=1e-9)
+
+
+def test_a_trained_policy_of_fleets_sees_as_in_training_and_what_it_was_not_trained_for_is_told(folder):
+    past = Past(planners(folder)).play([(0.0, request(0, 1000)), (1.0, request(1, 1000))])
+    rows, found = replayed(past, folder, "shipped:mixed-256")
+    assert rows["shipped:mixed-256"]["num_completed"] == 2
+    assert "was not trained for this fleet, but for another cluster" in found["remarks"][0]

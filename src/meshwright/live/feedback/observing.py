@@ -65,8 +65,9 @@ def read_observations(path: str | Path) -> list[Observation]:
         try:
             rows.append(settings.build_settings(Observation, data))
         except ConfigError as error:
-            told = {"field": error.field, "value": error.value, "choices": error.choices}
-            raise ConfigError(error.problem, file=path, line=number, **told) from None
+            raise ConfigError(
+                error.problem, file=path, line=number, field=error.field, value=error.value, choices=error.choices
+            ) from None
     if not rows:
         raise InputFileError("holds no step times", file=path)
     return rows

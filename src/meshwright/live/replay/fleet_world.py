@@ -23,9 +23,9 @@ from ...envs.fleet.settings import FleetSettings
 from ...errors import PlanError, PolicyError
 from ...evaluation.fleet.bounds import BOUND
 from ...evaluation.fleet.policies import ROLLOUT, FleetPlayer, fleet_player, is_best_fixed_entry, is_rule
-from ...planners.menu.build import build_menu
+from ...planners.menu.build import Menu, build_menu
 from ...planners.menu.settings import JobTypeSettings, MenuSettings
-from ...planning.policies import MENU_RULE
+from ...planning.policies import MENU_RULE, fleet_policy_file
 from ...simulation.fleet import dynamics
 from ...simulation.fleet.offers import offer
 from ...simulation.fleet.runs import leave_queue, send_back
@@ -119,22 +119,30 @@ class FleetWorld:
             "queue_capacity": queue,
             "sharing": "none",
         }
-        fleet = fleet_of_menu(settings.build_settings(FleetSettings, chosen), span.cluster, menu)
-        problem = fleet.problem._replace(mean_failure_s=SELDOM_S)
-        return cls(span, durations, replace(fleet, problem=problem), kind)
+        return cls(span, durations, _fleet(settings.build_settings(FleetSettings, chosen), span, menu), kind)
 
-    def player(self, spec: str) -> FleetPlayer:
-        """A policy by its spelling.
+    def before(self, spec: str) -> tuple[FleetWorld, FleetPlayer]:
+        """A policy by its spelling, and the world as it looks at it: a trained one sees as many jobs and figures as in training.
 
         Raises:
             PolicyError: it is none of a fleet, or looks at what is to come.
+            CheckpointError: the file of a trained policy is damaged.
         """
         name = spec.removeprefix(MENU_RULE)
         if looks_ahead(name):
             raise PolicyError("cannot be replayed: it looks at what is to come, or is tuned on other episodes", value=spec)
-        if spec.startswith(MENU_RULE) and not is_rule(name):
+        if is_rule(name):
+            return self, fleet_player(name, self.fleet)
+        if spec.startswith(MENU_RULE):
             raise PolicyError(f"{MENU_RULE}RULE names a rule of fleets", value=spec)
-        return fleet_player(name, self.fleet)
+        from ...models.fleet_saved import SavedFleetNetwork  # loads torch
+        from ...planning.fleet_of_job import trained_on
+
+        trained = trained_on(SavedFleetNetwork.load(fleet_policy_file(spec))).fleet
+        seen = {key: getattr(trained, key) for key in ("candidate_features", "visible_jobs", "placements")}
+        chosen = self.fleet.settings.model_copy(update=seen)
+        world = replace(self, fleet=_fleet(chosen, self.span, self.fleet.menu))
+        return world, fleet_player(spec, world.fleet)
 
     def play(self, player: FleetPlayer) -> tuple[Outcomes, float]:
         """Play the span by a policy; what became of its jobs, and the device-hours that others had less than they really had."""
@@ -195,9 +203,15 @@ class FleetWorld:
         for number, one in zip(self.kind.tolist(), self.span.arrivals, strict=True):
             own = one.request.devices or (None if one.run is None else len(one.run.hosts))
             usual = max(got[number], key=got[number].count) if number in got else int(cheapest[number])
-            wanted = usual if own is None else own
-            found.append(int(degrees[min(np.searchsorted(degrees, wanted), len(degrees) - 1)]))
+            larger = int(np.searchsorted(degrees, usual if own is None else own))
+            found.append(int(degrees[min(larger, len(degrees) - 1)]))
         return np.array(found, np.int64)
+
+
+def _fleet(chosen: FleetSettings, span: PastSpan, menu: Menu) -> Fleet:
+    """A fleet in which hosts fail when they did, and never else."""
+    fleet = fleet_of_menu(chosen, span.cluster, menu)
+    return replace(fleet, problem=fleet.problem._replace(mean_failure_s=SELDOM_S))
 
 
 def looks_ahead(spec: str) -> bool:

@@ -38,8 +38,8 @@ def real_menu(menu: Menu, requests: Sequence[JobRequest], durations: RealDuratio
             wanted = request.devices or request.max_devices
             raise ConfigError("no layout has so many devices", field=menu.job_types[number].name, value=wanted)
     kept = np.flatnonzero(is_wanted)
-    entries = tuple(menu.entries[entry] for entry in kept)
-    return Menu(_with_entries(table._replace(step_s=step_s), kept), menu.job_types, entries)
+    real = _with_entries(table._replace(step_s=step_s), kept)
+    return Menu(real, menu.job_types, tuple(menu.entries[entry] for entry in kept))
 
 
 def _with_entries(table: MenuTable, kept: NDArray[np.int64]) -> MenuTable:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ...clusters.cluster import Cluster
 from ...errors import PolicyError
-from ...evaluation.fleet.policies import RANDOM, is_rule, policy_name
+from ...evaluation.fleet.policies import is_rule, off_ground, policy_name
 from ...evaluation.statistics import CONFIDENCE
 from ...planners.fleet.rules import BASES, OF_DEGREE
 from ...planning.policies import MENU_RULE, is_baseline, is_by_menu
@@ -91,8 +91,8 @@ def replay(
     durations = RealDurations(span.runs)
     recorded = play_back(span, durations)
     trusted = trust(span, recorded, durations)
-    plays = _plays(span, durations, asked, planners_of, cache, progress)
     outcomes, remarks = {RECORDED: recorded}, list(span.remarks)
+    plays = _plays(span, durations, asked, planners_of, cache, progress, remarks)
     for number, (name, play) in enumerate(plays.items()):
         if progress is not None:
             progress("policies", number, len(plays))
@@ -129,8 +129,9 @@ def _plays(
     planners_of: Callable[[str], Planners],
     cache: Path | None,
     progress: Progress | None,
+    remarks: list[str],
 ) -> dict[str, Callable[[], tuple[Outcomes, float]]]:
-    """How each policy is played, by its name: see `fleet_world` and `service_world`."""
+    """How each policy is played, by its name: see `fleet_world` and `service_world`; what it was not trained for is remarked."""
     found: dict[str, Callable[[], tuple[Outcomes, float]]] = {}
     world: FleetWorld | None = None
     for spec in asked.policies:
@@ -144,7 +145,10 @@ def _plays(
             if world is None:
                 speak = planners_of(spec).spec
                 world = FleetWorld.of(span, durations, speak, queue=asked.queue, cache=cache, progress=progress)
-            found[name] = partial(world.play, world.player(spec))
+            as_seen, player = world.before(spec)
+            found[name] = partial(as_seen.play, player)
+            if (told := off_ground(spec.removeprefix(MENU_RULE), as_seen.fleet)) is not None:
+                remarks.append(told)
     return found
 
 
@@ -165,7 +169,7 @@ def is_of_fleets(spec: str) -> bool:
     if is_by_menu(spec) or looks_ahead(spec):
         return True
     bare = re.split("[:+@]", spec)[0]
-    return not is_baseline(spec) and is_rule(spec) and (bare in BASES or bare.startswith(tuple(OF_DEGREE)) or bare == RANDOM)
+    return not is_baseline(spec) and is_rule(spec) and (bare in BASES or bare.startswith(tuple(OF_DEGREE)))
 
 
 def _rows(span: PastSpan, outcomes: dict[str, Outcomes]) -> list[dict[str, Any]]:
