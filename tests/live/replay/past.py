@@ -43,20 +43,15 @@ class Past:
         made: planners.
         truth: real over predicted step time, from a request and its number of devices.
         observed: measured steps of each run that are kept.
-        factors: as of the controller.
         file: of a ledger; in memory by default.
-        whole_hosts: as of the controller.
+        more: as of the controller.
     """
 
-    def __init__(
-        self, made, *, truth=lambda request, devices: 1.0, observed=0, factors=lambda graph: (), file=None, whole_hosts=False
-    ):
+    def __init__(self, made, *, truth=lambda request, devices: 1.0, observed=0, file=None, **more):
         self.at_s, self.truth, self.num_observed = 0.0, truth, observed
         clock = lambda: self.now().isoformat()  # noqa: E731
         self.store = MemoryStore(now=clock) if file is None else Ledger(file, now=clock)
-        self.controller = Controller(
-            self.store, made, now=self.now, elapsed_s=lambda: self.at_s, factors=factors, whole_hosts=whole_hosts
-        )
+        self.controller = Controller(self.store, made, now=self.now, elapsed_s=lambda: self.at_s, **more)
         self.hosts = dict.fromkeys(made.cluster.host_names, HostState(num_devices=4))
         self.running, self.foreign, self.queue, self.asked_s, self.completion_s = {}, {}, [], {}, {}
 
@@ -106,9 +101,8 @@ class Past:
         name = f"slurm-{decision.id}"
         self.controller.confirm(decision.id, name)
         planned = next(job for job in self.store.last()[1].jobs if job.id == decision.id)
-        self.running[name] = planned.model_copy(
-            update={"id": name, "source": "slurm", "decision": decision.id, "confirmed_as": None}
-        )
+        told = {"id": name, "source": "slurm", "decision": decision.id, "confirmed_as": None}
+        self.running[name] = planned.model_copy(update=told)
         self.take()
         num_devices = len(decision.plan["ranks"])
         step_s = decision.predicted["step_s"] * self.truth(asked, num_devices)
