@@ -184,6 +184,14 @@ class Ledger:
             for step, step_s, rank in self._rows(asked, (decision,))
         ]
 
+    def observed(self) -> list[str]:
+        """See `Store.observed`; found by leaps, as there are many observations of each."""
+        asked = """WITH RECURSIVE leap (name) AS (
+            SELECT min(decision) FROM observation
+            UNION ALL SELECT (SELECT min(decision) FROM observation WHERE decision > name) FROM leap WHERE name IS NOT NULL
+        ) SELECT name FROM leap WHERE name IS NOT NULL"""
+        return [str(name) for (name,) in self._rows(asked, ())]
+
     def _decisions(self, where: str, values: tuple[Any, ...], limit: int) -> list[KeptDecision]:
         asked = f"SELECT number, key, at, body FROM decision WHERE {where} ORDER BY number DESC LIMIT {limit}"  # noqa: S608
         return [

@@ -110,6 +110,9 @@ class Store(Protocol):
     def observations(self, decision: str) -> list[Observation]:
         """What was measured, by step and rank."""
 
+    def observed(self) -> list[str]:
+        """Ids of the decisions of which something was measured."""
+
     def close(self) -> None:
         """Let go of what is open."""
 
@@ -195,6 +198,10 @@ class MemoryStore:
     def observations(self, decision: str) -> list[Observation]:
         """See `Store.observations`."""
         return [one for _, one in sorted(self._observations.get(decision, {}).items())]
+
+    def observed(self) -> list[str]:
+        """See `Store.observed`."""
+        return sorted(self._observations)
 
     def close(self) -> None:
         """See `Store.close`."""

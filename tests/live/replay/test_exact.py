@@ -2,9 +2,11 @@
 
 import pytest
 
-from meshwright.live.decisions import ObservedFactor
+from meshwright.live.decisions import Observation, ObservedFactor
+from meshwright.live.feedback.calibration import ObservedLayer
 from meshwright.live.ledger import Ledger
 from meshwright.live.replay.exact import replay_decisions
+from meshwright.live.store import MemoryStore
 
 from .past import Past, planners, request, week
 
@@ -63,3 +65,31 @@ def test_another_policy_or_cost_model_is_told(past, folder, tmp_path):
             turn.keep(old.model_copy(update={"inputs": inputs}))
         found = replay_decisions(ledger, planners(folder))
     assert "the policy or the cost model is another one now: by digest it was 000000000000" in found.first.told
+
+
+def test_a_controller_with_the_layer_tells_what_was_observed_and_its_decisions_stay_the_same(folder):
+    layer = ObservedLayer()
+    past = Past(planners(folder), truth=lambda asked, devices: 1.3, observed=60, factors=layer)
+    past.play([(1000.0 * k, request(k, 100)) for k in range(4)])
+    assert layer.learn(past.store).is_accepted
+    assert layer.learn(past.store) == layer.learn(past.store), "ended runs are read once and stay"
+    past.play([(9000.0, request(4, 100))])
+    figures = past.store.decisions(None, 1)[0].decision.predicted
+    factor = (4 * 1.3 + 3) / 7
+    assert figures["observed_step_s"] == pytest.approx(factor * figures["step_s"])
+    assert figures["observed_completion_s"] == pytest.approx(factor * figures["completion_s"])
+    found = replay_decisions(past.store, planners(folder))
+    assert found.num_identical == found.num_decided == 5
+    layer.is_on = False
+    assert layer(past.store.decisions(None, 1)[0].decision.inputs.graph) == ()
+
+
+def test_ledgers_find_what_was_observed_as_stores_in_memory_do(tmp_path):
+    memory = MemoryStore()
+    with Ledger(tmp_path / "now.db") as ledger:
+        for store in (memory, ledger):
+            assert store.observed() == []
+            for name in ("b", "a", "c"):
+                with store.turn() as turn:
+                    turn.observe(name, [Observation(step=k, step_s=1.0) for k in range(3)])
+            assert store.observed() == ["a", "b", "c"]

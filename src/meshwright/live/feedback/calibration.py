@@ -15,7 +15,7 @@ import numpy as np
 from ... import settings
 from ..decisions import ObservedFactor
 from ..store import Store
-from .runs import LEAST_STEPS, WARM_UP_STEPS, JobRun, runs
+from .runs import LEAST_STEPS, WARM_UP_STEPS, JobRun, observed_runs
 
 FEW_RUNS = 3
 """Runs as predicted that are added in thought: one run alone moves a prediction by a quarter of what it shows."""
@@ -81,21 +81,22 @@ class ObservedCalibration(settings.Settings):
 
 
 class ObservedLayer:
-    """The layer of a store, as a `controller.Controller` asks for it; `refresh` takes up what was measured since.
+    """The layer, as a `controller.Controller` asks for it; it knows nothing until it `learns <learn>`.
 
     Args:
-        store: of the runs.
         is_on: whether factors are given at all.
     """
 
-    def __init__(self, store: Store, *, is_on: bool = True) -> None:
-        self._store = store
+    def __init__(self, *, is_on: bool = True) -> None:
         self.is_on = is_on
-        self.calibration = calibration(runs(store))
+        self.calibration = calibration(())
+        self._ended: dict[str, JobRun] = {}
 
-    def refresh(self) -> ObservedCalibration:
-        """Learn anew from all runs."""
-        self.calibration = calibration(runs(self._store))
+    def learn(self, store: Store) -> ObservedCalibration:
+        """Take up what was measured so far; runs that have ended are read once."""
+        found = observed_runs(store, self._ended)
+        self._ended = {run.decision: run for run in found if run.ended_at is not None}
+        self.calibration = calibration(found)
         return self.calibration
 
     def __call__(self, graph: str | None) -> tuple[ObservedFactor, ...]:

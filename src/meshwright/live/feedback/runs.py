@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
 import numpy as np
 
 from ..decisions import JobDecision, JobRequest, KeptDecision, Mention, Observation
-from ..store import Store, every_decision
+from ..store import Store
 
 WARM_UP_STEPS = 10
 """First steps of a run that do not count: they compile, fill caches and find the fastest kernels."""
@@ -54,11 +54,20 @@ class JobRun(NamedTuple):
         return (self.ended_at - self.began_at).total_seconds()
 
 
-def runs(store: Store) -> Iterator[JobRun]:
-    """The runs in a store, the first decision first."""
-    for kept in every_decision(store):
-        if kept.decision.plan is not None:
-            yield run_of(kept, store.mentions(kept.decision.id), store.observations(kept.decision.id))
+def observed_runs(store: Store, known: Mapping[str, JobRun] | None = None) -> list[JobRun]:
+    """The runs of which steps were measured, in the order of their decisions' requests.
+
+    Args:
+        store: of them.
+        known: runs that have ended and need not be read again, by decision.
+    """
+    found = []
+    for name in store.observed():
+        kept = store.decision(name)
+        if kept is not None and kept.decision.plan is not None:
+            run = None if known is None else known.get(name)
+            found.append((kept.number, run or run_of(kept, store.mentions(name), store.observations(name))))
+    return [run for _, run in sorted(found, key=lambda row: row[0])]
 
 
 def run_of(kept: KeptDecision, mentions: Sequence[Mention], observed: Sequence[Observation]) -> JobRun:

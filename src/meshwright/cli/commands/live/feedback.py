@@ -48,11 +48,11 @@ def observe_steps(
 def show_calibration(state: LedgerFile, json_file: JsonFile = None) -> None:
     """Print by how much steps took longer than predicted, for each job and number of devices, and whether that helps."""
     from ....live.feedback.calibration import calibration
-    from ....live.feedback.runs import runs
+    from ....live.feedback.runs import observed_runs
 
     output.check_file("--json", json_file)
     with opened(state) as ledger:
-        found = calibration(runs(ledger))
+        found = calibration(observed_runs(ledger))
     output.write_json(json_file, found.model_dump(mode="json"))
     out = output.console(json_file)
     rows = [
