@@ -4,6 +4,8 @@ from datetime import timedelta
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from meshwright import settings
 from meshwright.envs.fleet.batch import FleetBatch
@@ -13,11 +15,13 @@ from meshwright.errors import PlanError, PolicyError, StateError
 from meshwright.evaluation.fleet.policies import fleet_player
 from meshwright.live.decisions import JobRequest, Observation
 from meshwright.live.replay.durations import RealDurations
+from meshwright.live.replay.fleet_world import FleetWorld
 from meshwright.live.replay.report import RECORDED, Asked, replay
 from meshwright.live.replay.service_world import ServiceWorld
-from meshwright.live.replay.span import read_span
+from meshwright.live.replay.span import Arrival, Mark, PastSpan, read_span
 from meshwright.live.state import HostState
 from meshwright.simulation.cluster.interruptions import RESTART_S
+from tests.draws import draws
 
 from .past import BEGIN, DAY_S, Past, planners, request, week
 
@@ -31,10 +35,10 @@ def busy(folder):
     return Past(planners(folder), truth=lambda asked, devices: 1.3, observed=60).play(week(num=50, days=2))
 
 
-def replayed(past, folder, *policies, since=0.0, until=60 * DAY_S, queue=10_000):
+def replayed(past, folder, *policies, since=0.0, until=60 * DAY_S, queue=10_000, as_served=False):
     """Rows by policy, and the whole."""
     begin, end = BEGIN + timedelta(seconds=since), BEGIN + timedelta(seconds=until)
-    asked = Asked(begin, end, policies, queue)
+    asked = Asked(begin, end, policies, queue, as_served)
     found = replay(past.store, planners(folder).cluster, asked, lambda spec: planners(folder, spec), cache=folder)
     return {row["policy"]: row for row in found["rows"]}, found
 
@@ -209,3 +213,61 @@ def test_a_trained_policy_of_fleets_sees_as_in_training_and_what_it_was_not_trai
     rows, found = replayed(past, folder, "shipped:mixed-256")
     assert rows["shipped:mixed-256"]["num_completed"] == 2
     assert "was not trained for this fleet, but for another cluster" in found["remarks"][0]
+
+
+def test_what_others_had_less_than_they_really_had_is_told(folder):
+    """The job ran on another host than planned; on the planned one, where the replay puts it, came somebody else."""
+    past = Past(planners(folder, "menu:fixed-4"))
+    past.take()
+    name, runs_s = past.start(0.0, request(0, 100_000))
+    (planned,), told = past.running[name].devices, past.running[name]
+    other = next(host for host in past.hosts if host != planned)
+    past.running[name] = told.model_copy(update={"devices": {other: (0, 1, 2, 3)}})
+    past.take()
+    past.at_s = 100.0
+    past.foreign["theirs"] = told.model_copy(update={"id": "theirs", "decision": None})
+    past.take()
+    past.at_s = runs_s
+    past.running.clear()
+    past.take()
+    rows, found = replayed(past, folder, "menu:fixed-4")
+    assert found["is_trusted"]
+    assert rows["menu:fixed-4"]["mean_waiting_s"]["mean"] == 0
+    less = 4 * (runs_s - 100.0) / 3600
+    told = f"menu:fixed-4 gave its jobs devices that others really had: these had {less:.3g} device-hours less"
+    assert found["remarks"] == ["1 other job runs on, and nobody says until when: held to the end", told]
+
+
+@draws(40, deadline=None)
+@given(st.data())
+def test_the_queue_of_the_simulator_does_what_clients_do_that_ask_again(folder, data):
+    """Both worlds, with hosts that others hold, that are closed and that go down: each job ends at the same instant."""
+    cluster = planners(folder).cluster
+    jobs = data.draw(st.lists(st.tuples(st.floats(0, 300), st.integers(50, 3000)), min_size=1, max_size=5))
+    of_host = st.lists(st.sampled_from(["free", "held", "closed", "down"]), min_size=4, max_size=4)
+    later = data.draw(st.lists(st.tuples(st.floats(1, 600), of_host), max_size=3))
+    marks = [Mark(0.0, np.zeros(16, np.bool_), np.zeros(4, np.bool_), np.zeros(4, np.bool_))]
+    for at_s, hosts in [*sorted(later), (700.0, ["free"] * 4)]:
+        is_held, is_down = (np.array([one == word for one in hosts]) for word in ("held", "down"))
+        marks.append(Mark(at_s, is_held[cluster.device_host], is_down | [one == "closed" for one in hosts], is_down))
+    nowhere = np.zeros(0, np.int64)
+    arrivals = tuple(Arrival(str(k), request(k, steps), at_s, None, nowhere) for k, (at_s, steps) in enumerate(sorted(jobs)))
+    span = PastSpan(BEGIN, BEGIN, BEGIN, cluster, arrivals, tuple(marks), whole_hosts=False, earlier=(), remarks=())
+    rule = data.draw(st.sampled_from(["fastest-feasible", "least-device-seconds"]))
+    made, real = planners(folder, f"menu:{rule}"), RealDurations(())
+    world = FleetWorld.of(span, real, made.spec, cache=folder)
+    simulated, missed_h = world.play(world.before(f"{rule}+backfill")[1])
+    served, missed_too_h = ServiceWorld(span, real, made, queue=100).play()
+    np.testing.assert_allclose(simulated.completion_s, served.completion_s, rtol=1e-9)
+    np.testing.assert_allclose(simulated.device_s, served.device_s, rtol=1e-9)
+    assert missed_h == pytest.approx(missed_too_h)
+
+
+def test_as_served_a_rule_takes_what_is_free_and_in_the_queue_it_waits_for_what_it_wants(folder):
+    theirs = (0.0, 500.0, "theirs", {planners(folder).cluster.host_names[0]: (0, 1, 2, 3)})
+    past = Past(planners(folder)).play([(1.0, request(0, 2000))], [theirs])
+    waiting_s = {
+        served: replayed(past, folder, "menu:fixed-16", as_served=served)[0]["menu:fixed-16"]["mean_waiting_s"]["mean"]
+        for served in (False, True)
+    }
+    assert waiting_s[False] > waiting_s[True] == 0

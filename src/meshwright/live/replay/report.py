@@ -50,12 +50,14 @@ class Asked:
         since, until: the span.
         policies: see `fleet_world.FleetWorld.player`.
         queue: jobs that may wait under a policy; with 0 a job that cannot start at once is refused, as the service does.
+        as_served: whether policies of fleets decide as the service lets them, which has no queue to wait in.
     """
 
     since: datetime
     until: datetime
     policies: tuple[str, ...]
     queue: int = MOST_WAITING
+    as_served: bool = False
 
 
 def replay(
@@ -138,9 +140,10 @@ def _plays(
         name = policy_name(spec)
         if name in found:
             raise PolicyError("two policies have this name", field="--policy", value=name)
-        if span.whole_hosts or not is_of_fleets(spec):
-            _check_batches(span, spec)
-            found[name] = ServiceWorld(span, durations, planners_of(spec), queue=asked.queue).play
+        if asked.as_served or span.whole_hosts or not is_of_fleets(spec):
+            served = MENU_RULE + spec if is_of_fleets(spec) and not is_by_menu(spec) else spec
+            _check_batches(span, served)
+            found[name] = ServiceWorld(span, durations, planners_of(served), queue=asked.queue).play
         else:
             if world is None:
                 speak = planners_of(spec).spec

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ...simulation.cluster.interruptions import RESTART_S
 from ..deciding import Planners
 from ..decisions import DecisionInputs, JobRequest, free_runs
 from ..state import of_whole_hosts
@@ -27,6 +28,7 @@ class _Stay(NamedTuple):
 
     end_s: float
     start_s: float
+    steps_from_s: float
     place: int
     job: int
     devices: NDArray[np.int64]
@@ -131,10 +133,14 @@ class ServiceWorld:
         self._is_unknown[job] = not self._durations.is_known(one.request, len(ranks))
         held = np.flatnonzero(np.isin(self._host, hosts)) if self._span.whole_hosts else devices
         self._ours[held] = True
+        steps_from_s = self._now_s
         if np.isnan(self._first_s[job]):
             self._first_s[job] = self._now_s
+        else:
+            steps_from_s += RESTART_S
         self._count += 1
-        heapq.heappush(self._ends, _Stay(self._now_s + self._steps[job] * step_s, self._now_s, self._count, job, held, step_s))
+        end_s = steps_from_s + self._steps[job] * step_s
+        heapq.heappush(self._ends, _Stay(end_s, self._now_s, steps_from_s, self._count, job, held, step_s))
         return True
 
     def _inputs(self, request: JobRequest, free_s: NDArray[np.float64]) -> DecisionInputs:
@@ -150,7 +156,7 @@ class ServiceWorld:
         self._ends = [stay for stay in self._ends if not is_down[stay.devices].any()]
         heapq.heapify(self._ends)
         for stay in lost:
-            done = int((self._now_s - stay.start_s) / stay.step_s)
+            done = int(max(0.0, self._now_s - stay.steps_from_s) / stay.step_s + 1e-9)
             self._steps[stay.job] = max(1, self._steps[stay.job] - done)
             self._device_s[stay.job] += (self._now_s - stay.start_s) * len(stay.devices)
             self._ours[stay.devices] = False

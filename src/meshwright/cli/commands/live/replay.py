@@ -18,6 +18,7 @@ from .ledgers import LedgerFile, opened
 if TYPE_CHECKING:
     from ....clusters.cluster import Cluster
     from ....live.ledger import Ledger
+    from ....live.replay.report import Asked
 
 _UNITS_S = {"m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 
@@ -37,6 +38,9 @@ def replay_span(
         int | None,
         typer.Option(metavar="N", help="Jobs that may wait under a policy; all by default, with 0 they are refused instead."),
     ] = None,
+    as_served: Annotated[
+        bool, typer.Option("--as-served", help="Policies of fleets decide as in the service, which gives what is free now.")
+    ] = False,
     check: Annotated[
         bool, typer.Option("--check", help="Decide every stored decision anew instead; exit 1 unless all are the same.")
     ] = False,
@@ -50,6 +54,8 @@ def replay_span(
     """
     from ....clusters import load_cluster
     from ....live.deciding import Planners
+    from ....live.replay.fleet_world import MOST_WAITING
+    from ....live.replay.report import Asked
     from ....planning.policies import note_files
 
     output.check_file("--json", json_file)
@@ -67,7 +73,12 @@ def replay_span(
                 raise ConfigError("--check decides by one policy", field="--policy", value=len(policy))
             _check(ledger, planners_of(policy[0]), json_file)
         else:
-            _replay(ledger, where, policy, (since, until), queue, planners_of, json_file)
+            now = datetime.now(UTC)
+            begin, end = when(since, "--since", now), now if until is None else when(until, "--until", now)
+            if begin >= end:
+                raise ConfigError("is not before the end", field="--since", value=since)
+            asked = Asked(begin, end, tuple(policy), MOST_WAITING if queue is None else queue, as_served)
+            _replay(ledger, where, asked, planners_of, json_file)
 
 
 def when(text: str, option: str, now: datetime) -> datetime:
@@ -87,24 +98,9 @@ def when(text: str, option: str, now: datetime) -> datetime:
     return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 
-def _replay(
-    ledger: Ledger,
-    where: Cluster,
-    policies: list[str],
-    span: tuple[str, str | None],
-    queue: int | None,
-    planners_of: Any,
-    json_file: str | None,
-) -> None:
-    from ....live.replay.fleet_world import MOST_WAITING
-    from ....live.replay.report import COLUMNS, Asked, replay, rows_as_text
+def _replay(ledger: Ledger, where: Cluster, asked: Asked, planners_of: Any, json_file: str | None) -> None:
+    from ....live.replay.report import COLUMNS, replay, rows_as_text
 
-    now = datetime.now(UTC)
-    begin = when(span[0], "--since", now)
-    end = now if span[1] is None else when(span[1], "--until", now)
-    if begin >= end:
-        raise ConfigError("is not before the end", field="--since", value=span[0])
-    asked = Asked(begin, end, tuple(policies), MOST_WAITING if queue is None else queue)
     with output.progress() as bars:
         found = replay(ledger, where, asked, planners_of, progress=output.phases(bars))
     output.write_json(json_file, found)
