@@ -14,12 +14,16 @@ from meshwright.envs.fleet.settings import FleetSettings
 from meshwright.errors import PlanError, PolicyError, StateError
 from meshwright.evaluation.fleet.policies import fleet_player
 from meshwright.live.decisions import JobRequest, Observation
+from meshwright.live.feedback.runs import JobRun
 from meshwright.live.replay.durations import RealDurations
 from meshwright.live.replay.fleet_world import FleetWorld
+from meshwright.live.replay.real_menu import real_menu
 from meshwright.live.replay.report import RECORDED, Asked, replay
 from meshwright.live.replay.service_world import ServiceWorld
 from meshwright.live.replay.span import Arrival, Mark, PastSpan, read_span
 from meshwright.live.state import HostState
+from meshwright.planners.menu.build import build_menu
+from meshwright.planners.menu.settings import JobTypeSettings, MenuSettings
 from meshwright.simulation.cluster.interruptions import RESTART_S
 from tests.draws import draws
 
@@ -271,3 +275,29 @@ def test_as_served_a_rule_takes_what_is_free_and_in_the_queue_it_waits_for_what_
         for served in (False, True)
     }
     assert waiting_s[False] > waiting_s[True] == 0
+
+
+def test_the_menu_has_real_times_by_devices_and_hosts_and_the_devices_that_are_wanted(folder):
+    def run(hosts, ratio):
+        return JobRun("d", request(0, 10), None, hosts, 1.0, ratio, None, None, "")
+
+    durations = RealDurations([run(("a",) * 4, 1.2), run(("a", "a", "b", "b"), 1.6), run(("a",) * 2, 1.4)])
+    cluster = planners(folder).cluster
+    types = [settings.build_settings(JobTypeSettings, {"name": n, "job": "zoo:resnet18", "global_batch": 256}) for n in "ab"]
+    plain = build_menu(types, cluster, MenuSettings(degrees=(1, 2, 4, 8, 16)), cache=folder)
+    real = real_menu(plain, [request(0, 10), request(1, 10, max_devices=4)], durations)
+    table, first = real.table, real.table.first_entry
+    assert set(table.degree[: first[1]]) == {1, 2, 4, 8, 16}
+    assert set(table.degree[first[1] :]) == {1, 2, 4}
+    assert [entry.layout.world for entry in real.entries] == table.degree.tolist()
+    predicted = plain.table.step_s[: first[1]]
+    possible = np.isfinite(predicted)
+    for entry, degree in enumerate(table.degree[: first[1]]):
+        for part in range(3):
+            one = {4: 1.2, 2: 1.4}.get(degree, 1.4) if 1 << part == degree else {4: 1.6, 2: 1.4}.get(degree, 1.4)
+            where = possible[entry, :, part]
+            np.testing.assert_allclose(table.step_s[entry, :, part][where], one * predicted[entry, :, part][where])
+    for number in range(2):
+        of_type = slice(first[number], first[number + 1])
+        cheapest = (table.degree[of_type] * table.step_s[of_type].min(axis=(1, 2, 3))).min()
+        assert table.work_device_s[number] == cheapest

@@ -255,7 +255,6 @@ class _Play:
         if mark is not None:
             if state.status[0, newest] == JobState.WAITING:
                 leave_queue(state, 0, newest)
-            state.status[0, newest] = JobState.TO_COME
             self._held, self._is_closed = mark.is_held.reshape(-1, self._size).sum(axis=1), mark.is_closed
             self._stop(mark.is_down)
         elif not self._held.any() and not self._is_closed.any():
