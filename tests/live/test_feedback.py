@@ -54,6 +54,13 @@ def test_a_truth_is_recovered_within_its_spread_and_the_layer_is_accepted():
     assert found.factors("another") == ()
 
 
+def test_each_run_is_predicted_by_the_others_alone():
+    found = calibration([run(1.1), run(1.5)])
+    assert found.mean_error == pytest.approx((abs(1 / 1.1 - 1) + abs(1 / 1.5 - 1)) / 2)
+    assert found.mean_error_as_observed == pytest.approx((abs(1.125 / 1.1 - 1) + abs(1.025 / 1.5 - 1)) / 2)
+    assert found.num_compared == 2
+
+
 def test_kinds_are_told_apart_by_graph_number_of_devices_and_hosts():
     found = calibration([run(1.3), run(1.1, hosts=("a", "b")), run(1.2, hosts=("a",)), run(2.0, graph="h"), run(None)])
     assert [(row.graph, row.num_devices, row.is_on_one_host) for row in found.rows] == [

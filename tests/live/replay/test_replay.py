@@ -191,13 +191,16 @@ def test_a_span_without_jobs_is_told(busy, folder):
 
 
 def test_a_past_that_is_no_steps_times_step_time_cannot_be_trusted(folder):
+    """The first job is cancelled after a fifth of its steps; in the playback the second waits for its devices as long again."""
     past = Past(planners(folder), truth=lambda asked, devices: 1.0 if asked.steps < 2000 else 0.2)
-    past.play([(0.0, request(0, 1000)), (9000.0, request(1, 5000))])
+    past.play([(0.0, request(1, 5000)), (1.0, request(0, 1000))])
     for kept in past.store.decisions(None, 10):
-        observed = [Observation(step=k, step_s=kept.decision.predicted["step_s"]) for k in range(50)]
-        past.controller.observe(kept.decision.id, observed)
+        if kept.decision.plan is not None:
+            step_s = kept.decision.predicted["step_s"]
+            past.controller.observe(kept.decision.id, [Observation(step=k, step_s=step_s) for k in range(50)])
     found = replayed(past, folder, SAME)[1]
     assert not found["is_trusted"]
+    assert found["played_mean_completion_s"] == pytest.approx((5000 + 6000) / 2 * step_s - 0.5)
     assert "1 of 2 jobs ran more than 5 % longer or shorter" in found["why"]
     assert "ended before its last step" in found["why"]
 
@@ -242,14 +245,9 @@ def test_what_others_had_less_than_they_really_had_is_told(folder):
     assert found["remarks"] == ["1 other job runs on, and nobody says until when: held to the end", told]
 
 
-@draws(40, deadline=None)
-@given(st.data())
-def test_the_queue_of_the_simulator_does_what_clients_do_that_ask_again(folder, data):
-    """Both worlds, with hosts that others hold, that are closed and that go down: each job ends at the same instant."""
+def hold_to_each_other(folder, jobs, later, rule):
+    """Play jobs, ``(at_s, steps)``, in both worlds; from each ``(at_s, words)`` on the hosts are as the words say."""
     cluster = planners(folder).cluster
-    jobs = data.draw(st.lists(st.tuples(st.floats(0, 300), st.integers(50, 3000)), min_size=1, max_size=5))
-    of_host = st.lists(st.sampled_from(["free", "held", "closed", "down"]), min_size=4, max_size=4)
-    later = data.draw(st.lists(st.tuples(st.floats(1, 600), of_host), max_size=3))
     marks = [Mark(0.0, np.zeros(16, np.bool_), np.zeros(4, np.bool_), np.zeros(4, np.bool_))]
     for at_s, hosts in [*sorted(later), (700.0, ["free"] * 4)]:
         is_held, is_down = (np.array([one == word for one in hosts]) for word in ("held", "down"))
@@ -257,7 +255,6 @@ def test_the_queue_of_the_simulator_does_what_clients_do_that_ask_again(folder, 
     nowhere = np.zeros(0, np.int64)
     arrivals = tuple(Arrival(str(k), request(k, steps), at_s, None, nowhere) for k, (at_s, steps) in enumerate(sorted(jobs)))
     span = PastSpan(BEGIN, BEGIN, BEGIN, cluster, arrivals, tuple(marks), whole_hosts=False, earlier=(), remarks=())
-    rule = data.draw(st.sampled_from(["fastest-feasible", "least-device-seconds"]))
     made, real = planners(folder, f"menu:{rule}"), RealDurations(())
     world = FleetWorld.of(span, real, made.spec, cache=folder)
     simulated, missed_h = world.play(world.before(f"{rule}+backfill")[1])
@@ -265,6 +262,33 @@ def test_the_queue_of_the_simulator_does_what_clients_do_that_ask_again(folder, 
     np.testing.assert_allclose(simulated.completion_s, served.completion_s, rtol=1e-9)
     np.testing.assert_allclose(simulated.device_s, served.device_s, rtol=1e-9)
     assert missed_h == pytest.approx(missed_too_h)
+    return served
+
+
+@draws(40, deadline=None)
+@given(st.data())
+def test_the_queue_of_the_simulator_does_what_clients_do_that_ask_again(folder, data):
+    """Both worlds, with hosts that others hold, that are closed and that go down: each job ends at the same instant."""
+    jobs = data.draw(st.lists(st.tuples(st.floats(0, 300), st.integers(50, 3000)), min_size=1, max_size=5))
+    of_host = st.lists(st.sampled_from(["free", "held", "closed", "down"]), min_size=4, max_size=4)
+    later = data.draw(st.lists(st.tuples(st.floats(1, 600), of_host), max_size=3))
+    hold_to_each_other(folder, jobs, later, data.draw(st.sampled_from(["fastest-feasible", "least-device-seconds"])))
+
+
+def test_a_job_whose_hosts_went_down_comes_before_those_that_came_after_it(folder):
+    jobs = [(0.0, 30_000), (1.0, 30_000)]
+    played = hold_to_each_other(folder, jobs, [(5.0, ["down"] * 4), (6.0, ["free"] * 4)], "fastest-feasible")
+    assert played.completion_s[0] + 0.0 < played.completion_s[1] + 1.0
+
+
+def test_what_is_left_out_of_a_replay_is_told(folder):
+    past = Past(planners(folder)).play([(0.0, request(0, 100))])
+    past.controller.finish(past.controller.decide_or_prepare(JobRequest(job="zoo:nothing", batch=1)).decision.id)
+    past.controller.release(past.controller.decide(request(1, 100)).decision.id)
+    assert replayed(past, folder, SAME)[1]["remarks"] == [
+        "left out: 1 job that could not be read or was not decided",
+        "left out: 1 job whose devices were given back before it was handed over",
+    ]
 
 
 def test_as_served_a_rule_takes_what_is_free_and_in_the_queue_it_waits_for_what_it_wants(folder):
