@@ -99,7 +99,7 @@ class Controller:
         _, state = self.store.last()
         self.held(state)
         for job in state.jobs:
-            if _is_unconfirmed(job) and self.store.decision(job.id) is not None:
+            if job.is_unconfirmed and self.store.decision(job.id) is not None:
                 self._leases[job.id] = elapsed_s() + lease_s
 
     def close(self) -> None:
@@ -305,7 +305,7 @@ class Controller:
         with self.store.turn() as turn:
             for job in turn.state.jobs:
                 told = listing.queued.get(job.id) or listing.ended.get(job.id)
-                if _is_unconfirmed(job) and told is not None:  # whoever handed it over died before saying so
+                if job.is_unconfirmed and told is not None:  # whoever handed it over died before saying so
                     turn.change(JobConfirmed(id=job.id, confirmed_as=told))
                     self._leases.pop(job.id, None)
             before = turn.state
@@ -313,8 +313,8 @@ class Controller:
             change = listed(before, listing.state, ended)
             after = turn.change(change)
             for job in after.jobs:
-                closed = next((host for host in job.devices if _is_closed(after, host)), None)
-                if _is_unconfirmed(job) and closed is not None and job.id in self._leases:
+                closed = next((host for host in job.devices if after.is_closed(host)), None)
+                if job.is_unconfirmed and closed is not None and job.id in self._leases:
                     state = after.hosts[closed]
                     why = f"{closed} is {state.condition}" + (f": {state.reason}" if state.reason else "")
                     turn.change(JobRemoved(id=job.id, reason=why[:1000]))
@@ -398,11 +398,3 @@ class Controller:
 
 def _planned(state: ClusterState, name: str) -> HeldJob | None:
     return next((job for job in state.jobs if job.id == name and job.source == "plan"), None)
-
-
-def _is_unconfirmed(job: HeldJob) -> bool:
-    return job.source == "plan" and job.confirmed_as is None
-
-
-def _is_closed(state: ClusterState, host: str) -> bool:
-    return host in state.hosts and state.hosts[host].condition != "up"

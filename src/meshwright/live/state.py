@@ -64,6 +64,11 @@ class HeldJob(settings.Settings):
         """Id of the plan that it is, or came from; None where nobody knows of one."""
         return self.id if self.source == "plan" else self.decision
 
+    @property
+    def is_unconfirmed(self) -> bool:
+        """Whether it was planned and nobody has said that it was handed over."""
+        return self.source == "plan" and self.confirmed_as is None
+
     def limit_s(self, now: datetime) -> float:
         """Seconds until it ends at the latest; infinite where nobody says, or where it has passed its limit."""
         left_s = math.inf if self.ends_at is None else (self.ends_at - now).total_seconds()
@@ -98,6 +103,10 @@ class ClusterState(settings.Settings):
     source: Source | None = None
     hosts: dict[HostName, HostState] = Field(default={})
     jobs: tuple[HeldJob, ...] = ()
+
+    def is_closed(self, host: str) -> bool:
+        """Whether a host was told of and takes no jobs."""
+        return host in self.hosts and self.hosts[host].condition != "up"
 
 
 @dataclass(frozen=True, eq=False)
