@@ -166,6 +166,13 @@ def ray() -> list[BenchmarkFigure]:
     return ray_figures()
 
 
+def replay() -> list[BenchmarkFigure]:
+    """A span of the past of a live cluster under other policies."""
+    from .speed.replay import replay_figures
+
+    return replay_figures()
+
+
 def search() -> list[BenchmarkFigure]:
     """All layouts of a 175B model on 1,024 devices, and pruning beside pricing them all."""
     from .speed.search import search_figures
@@ -204,6 +211,7 @@ SECTIONS = {
     "live": live,
     "service": service,
     "ray": ray,
+    "replay": replay,
     "search": search,
     "pricing": pricing,
     "growth": growth,

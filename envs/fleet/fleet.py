@@ -247,7 +247,7 @@ def build_fleet(
     cluster = load_cluster(settings.cluster) if cluster is None else cluster
     if settings.splits is not None:
         jobs = split_jobs(settings.splits, cluster, settings.costs, cache=cache, progress=progress)
-        return _fleet(settings, cluster, jobs.menu, jobs.blocks, jobs.workload)
+        return fleet_of_menu(settings, cluster, jobs.menu, jobs.blocks, jobs.workload)
     types = load_job_types(settings.job_types) if isinstance(settings.job_types, str) else settings.job_types
     if settings.weights is not None and len(settings.weights) != len(types):
         raise ConfigError(f"{len(settings.weights)} for {len(types)} job types", field="fleet.weights")
@@ -256,11 +256,17 @@ def build_fleet(
         usable = {int(degree) for degree in menu.table.degree}
         asked = {degree: often for degree, often in settings.requested.items() if degree in usable}
         settings = settings.model_copy(update={"requested": asked or {min(usable): 1.0}})
-    return _fleet(settings, cluster, menu, NO_BLOCKS)
+    return fleet_of_menu(settings, cluster, menu)
 
 
-def _fleet(settings: FleetSettings, cluster: Cluster, menu: Menu, blocks: FleetBlocks, workload: Workload | None = None) -> Fleet:
-    """The same from a cluster and a menu."""
+def fleet_of_menu(
+    settings: FleetSettings, cluster: Cluster, menu: Menu, blocks: FleetBlocks = NO_BLOCKS, workload: Workload | None = None
+) -> Fleet:
+    """As `build_fleet`, from a cluster and a menu; ``workload`` draws the jobs of ``blocks``.
+
+    Raises:
+        ConfigError: users ask for a number of devices that no entry has, or hosts fail too often.
+    """
     network = fleet_network(cluster)
     table, elastic, failures = menu.table, settings.elastic, settings.failures
     mean_h = failures.mean_time_between_failures_h

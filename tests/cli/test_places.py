@@ -43,6 +43,8 @@ PLANNED = [
     "submit train.py --job 0.json --cluster cluster.yaml --policy max --state out/a.db --to none --out out/job --json out/a.json",
     "decisions --state out/a.db --json out/decisions.json",
     "slurm-hooks --socket /run/service --out out/hooks",
+    "replay --check --policy max --state out/now.db --cluster cluster.yaml --json out/check.json",
+    "calibration --state out/now.db --json out/calibration.json",
     f"estimate {JOB} --layout dp=2,global_batch=4,micro_batch=1 --json out/estimate.json",
 ]
 MEASURED = [

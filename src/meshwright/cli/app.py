@@ -8,7 +8,7 @@ import typer
 
 from .commands import estimate, evaluate, export, plan, summarise, train, verify_export
 from .commands.calibrate.app import calibrate
-from .commands.live import decisions, serve, slurm_hooks, submit
+from .commands.live import decisions, feedback, replay, serve, slurm_hooks, submit
 from .commands.state.app import state
 from .commands.validate.app import validate
 
@@ -52,3 +52,6 @@ app.command("token", short_help="Make a token for serve.")(serve.make_token)
 app.command("submit", short_help="Decide for a job beside others, export its plan, hand it to Slurm.")(submit.submit_job)
 app.command("decisions", short_help="List decisions and what became of them.")(decisions.show_decisions)
 app.command("slurm-hooks", short_help="Write the scripts by which Slurm asks a service.")(slurm_hooks.write_hooks)
+app.command("observe", short_help="Keep how long the steps of a planned job took.")(feedback.observe_steps)
+app.command("calibration", short_help="What measured steps say of the predictions.")(feedback.show_calibration)
+app.command("replay", short_help="What other policies would have made of the past.")(replay.replay_span)

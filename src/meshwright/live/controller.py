@@ -20,7 +20,7 @@ from ..errors import ConflictError, MeshwrightError, StateError
 from ..plans import PlacementPlan
 from .changes import JobAdded, JobConfirmed, JobRemoved, listed
 from .deciding import Decided, Planners
-from .decisions import DecisionInputs, JobDecision, JobRequest, KeptDecision, Mention, Observation, free_runs
+from .decisions import DecisionInputs, JobDecision, JobRequest, KeptDecision, Mention, Observation, ObservedFactor, free_runs
 from .ledger import Ledger
 from .plan_parts import PlanParts, whole_plan
 from .sources.listings import Listing
@@ -59,6 +59,7 @@ class Controller:
         whole_hosts: whether jobs hold their hosts to the exclusion of others, as the Slurm export has it unless told otherwise.
         lease_s: how long devices are held for a job that nobody has handed over.
         seed: of policies that draw.
+        factors: what earlier runs of a graph add to its predicted times, see `feedback.calibration.ObservedLayer`.
         now: the time.
         elapsed_s: a clock that never goes back.
         timed: called with each of `PHASES` of a decision and its seconds.
@@ -76,6 +77,7 @@ class Controller:
         whole_hosts: bool = False,
         lease_s: float = LEASE_S,
         seed: int = 0,
+        factors: Callable[[str | None], tuple[ObservedFactor, ...]] = lambda graph: (),
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         elapsed_s: Callable[[], float] = time.monotonic,
         timed: Callable[[str, float], None] = lambda phase, seconds: None,
@@ -87,6 +89,7 @@ class Controller:
         self.whole_hosts = whole_hosts
         self.lease_s = lease_s
         self.seed = seed
+        self._factors = factors
         self._now = now
         self._elapsed_s = elapsed_s
         self._missed: Counter[str] = Counter()
@@ -359,14 +362,7 @@ class Controller:
             with_state_s = time.perf_counter()
             found = self.planners.decide(inputs)
             decided_s = time.perf_counter()
-            made = JobDecision(
-                id=turn.next_id() if name is None else name,
-                request=request,
-                outcome="refused" if found.plan is None else "placed",
-                inputs=inputs,
-                why=found.why,
-                candidates=found.candidates,
-            )
+            made = found.as_decision(turn.next_id() if name is None else name, inputs)
             if found.plan is not None:
                 made = self._parts.with_plan(made, found.plan, turn)
                 job = held_by_plan(found.plan, made.id, whole_hosts=self.whole_hosts)
@@ -385,6 +381,7 @@ class Controller:
         free_s = self.held(state).free_at_s(state, now)
         if self.whole_hosts:
             free_s = of_whole_hosts(free_s, self.cluster)
+        graph = self.planners.graph(request)
         return DecisionInputs(
             request=request,
             policy=self.planners.policy,
@@ -394,4 +391,6 @@ class Controller:
             free=free_runs(free_s),
             seed=self.seed,
             whole_hosts=self.whole_hosts,
+            graph=graph,
+            factors=self._factors(graph),
         )

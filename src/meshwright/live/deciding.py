@@ -24,7 +24,8 @@ from ..jobs.load import JobSource
 from ..planning.plan import OpSplitPlanner
 from ..planning.policies import MENU_RULE, is_by_menu
 from ..plans import PlacementPlan
-from .decisions import DecisionInputs, JobRequest, free_at_s
+from .decisions import DecisionInputs, JobDecision, JobRequest, free_at_s
+from .feedback.figures import plan_as_observed
 
 if TYPE_CHECKING:
     from ..planning.menu_plan import MenuPlanner, MenuRow
@@ -50,6 +51,17 @@ class Decided:
     plan: PlacementPlan | None
     why: str
     candidates: tuple[dict[str, Any], ...]
+
+    def as_decision(self, name: str, inputs: DecisionInputs) -> JobDecision:
+        """The decision of an id, from its inputs; its plan is put into it by `plan_parts`."""
+        return JobDecision(
+            id=name,
+            request=inputs.request,
+            outcome="refused" if self.plan is None else "placed",
+            inputs=inputs,
+            why=self.why,
+            candidates=self.candidates,
+        )
 
 
 class Planners:
@@ -114,6 +126,10 @@ class Planners:
         """A hash of job, cluster, cost model and the policy's weights."""
         return self._planner(request).digest
 
+    def graph(self, request: JobRequest) -> str:
+        """A hash of what a job computes in a step, by which its runs are known again."""
+        return self._planner(request).graph_digest
+
     def decide(self, inputs: DecisionInputs) -> Decided:
         """Decide for a job; the same for the same inputs.
 
@@ -125,19 +141,24 @@ class Planners:
         """
         request, free_s = inputs.request, free_at_s(inputs.free)
         planner = self._planner(request)
+        deadline_s, factors = request.deadline_s, inputs.factors
         try:
             if not isinstance(planner, OpSplitPlanner):
-                found = planner.plan(request.steps, request.deadline_s, free_s <= 0)
-                return Decided(_named(found.plan, request), found.plan.why or "", _menu_rows(planner, found.rows, request.steps))
+                found, plan = plan_as_observed(
+                    lambda allowed_s: planner.plan(request.steps, allowed_s, free_s <= 0), deadline_s, factors
+                )
+                return Decided(_named(plan, request), plan.why or "", _menu_rows(planner, found.rows, request.steps))
             if request.devices is not None:
                 free_s = self._with_room(free_s, request.devices)
-            made = planner.plan(request.steps, request.deadline_s, free_s, inputs.seed)
+            made, plan = plan_as_observed(
+                lambda allowed_s: planner.plan(request.steps, allowed_s, free_s, inputs.seed), deadline_s, factors
+            )
         except PlanError as error:
             return Decided(None, error.problem, ())
-        if request.devices is not None and made.plan.num_ranks != request.devices:
-            problem = f"{self.policy} gives it {made.plan.num_ranks} devices, not {request.devices}"
+        if request.devices is not None and plan.num_ranks != request.devices:
+            problem = f"{self.policy} gives it {plan.num_ranks} devices, not {request.devices}"
             return Decided(None, problem, tuple(made.candidates))
-        return Decided(_named(made.plan, request), made.plan.why or "", tuple(made.candidates))
+        return Decided(_named(plan, request), plan.why or "", tuple(made.candidates))
 
     def _with_room(self, free_s: NDArray[np.float64], devices: int) -> NDArray[np.float64]:
         """What is free, once it is sure that so many devices are.

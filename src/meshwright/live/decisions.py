@@ -88,6 +88,20 @@ def free_at_s(runs: Sequence[FreeRun]) -> NDArray[np.float64]:
     return np.repeat(values, [run.number for run in runs])
 
 
+class ObservedFactor(NamedTuple):
+    """How much longer a job's steps took than predicted, as its runs so far showed; made by `feedback.calibration.calibration`.
+
+    Attributes:
+        num_devices: of the plan.
+        is_on_one_host: whether all of them were one host's.
+        factor: observed over predicted step time.
+    """
+
+    num_devices: int
+    is_on_one_host: bool
+    factor: float
+
+
 class DecisionInputs(settings.Settings):
     """All that a decision was made from.
 
@@ -100,6 +114,8 @@ class DecisionInputs(settings.Settings):
         free: when each device of the cluster becomes free.
         seed: of a policy that draws.
         whole_hosts: whether the job will hold its hosts to the exclusion of others; then it gets wholly free hosts only.
+        graph: a hash of what the job computes in a step, by which its runs are known again.
+        factors: what its runs so far add to the predicted times; none where nothing is known or the layer is off.
     """
 
     request: JobRequest
@@ -110,6 +126,8 @@ class DecisionInputs(settings.Settings):
     free: tuple[FreeRun, ...]
     seed: Index = 0
     whole_hosts: bool = False
+    graph: str | None = None
+    factors: tuple[ObservedFactor, ...] = ()
 
 
 Outcome = Literal["preparing", "placed", "refused", "failed"]

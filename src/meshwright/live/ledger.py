@@ -40,13 +40,15 @@ class Ledger:
     Args:
         path: of the file; made where it is absent.
         is_read: whether nothing will be written; the file must be there then.
+        now: the time, for people and for replays; by default the clock's.
 
     Raises:
         InputFileError: as `ledger_file.open_ledger`.
     """
 
-    def __init__(self, path: Path, *, is_read: bool = False) -> None:
+    def __init__(self, path: Path, *, is_read: bool = False, now: Callable[[], str] | None = None) -> None:
         self.path = path
+        self.now = now or utc_now
         self._db, self._version = open_ledger(path, is_read=is_read)
         self._known: tuple[int, ClusterState] | None = None
         self._is_group = False
@@ -182,6 +184,14 @@ class Ledger:
             for step, step_s, rank in self._rows(asked, (decision,))
         ]
 
+    def observed(self) -> list[str]:
+        """See `Store.observed`; found by leaps, as there are many observations of each."""
+        asked = """WITH RECURSIVE leap (name) AS (
+            SELECT min(decision) FROM observation
+            UNION ALL SELECT (SELECT min(decision) FROM observation WHERE decision > name) FROM leap WHERE name IS NOT NULL
+        ) SELECT name FROM leap WHERE name IS NOT NULL"""
+        return [str(name) for (name,) in self._rows(asked, ())]
+
     def _decisions(self, where: str, values: tuple[Any, ...], limit: int) -> list[KeptDecision]:
         asked = f"SELECT number, key, at, body FROM decision WHERE {where} ORDER BY number DESC LIMIT {limit}"  # noqa: S608
         return [
@@ -243,7 +253,7 @@ class _LedgerTurn:
         after = changed(before, change)
         if after == before:
             return after
-        at, last = utc_now(), self.seq
+        at, last = self._ledger.now(), self.seq
         seq = self._db.execute("INSERT INTO change (body, at) VALUES (?, ?)", (change.model_dump_json(), at)).lastrowid
         assert seq is not None, "a row that was inserted has a number"
         rows = [(name, seq, at, *status_after(name, change, before, after)) for name in mentioned(before, after)]
@@ -261,7 +271,7 @@ class _LedgerTurn:
         return f"{name}-{1 if row is None else int(row[0]) + 1}"
 
     def keep(self, decision: JobDecision, key: str | None = None) -> KeptDecision:
-        (body, documents), old, at = packed(decision), self._ledger.decision(decision.id), utc_now()
+        (body, documents), old, at = packed(decision), self._ledger.decision(decision.id), self._ledger.now()
         for digest, text in documents.items():
             self.keep_document(digest, text)
         if old is not None:

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import json
+from typing import Protocol
 
 from .. import files
 from ..errors import StateError
 from ..plans import PlacementPlan
 from .decisions import JobDecision
-from .store import Store, Turn
+from .store import Store
 
 OF_JOB = {"graph", "transformer"}
 """Parts of a plan's job."""
 
 REMEMBERED = 4096
 """Cuts of jobs whose parts are known to be kept."""
+
+
+class KeepsDocuments(Protocol):
+    """What keeps the parts: a writer's turn, see `store.Turn`."""
+
+    def keep_document(self, digest: str, body: str) -> None:
+        """Keep a text under its digest, once."""
 
 
 class PlanParts:
@@ -24,7 +32,7 @@ class PlanParts:
         self._kept: dict[tuple[str, str], dict[str, str]] = {}
         self._new: dict[tuple[str, str], dict[str, str]] = {}
 
-    def with_plan(self, decision: JobDecision, plan: PlacementPlan, turn: Turn) -> JobDecision:
+    def with_plan(self, decision: JobDecision, plan: PlacementPlan, turn: KeepsDocuments) -> JobDecision:
         """A decision with its plan, whose large parts the store keeps in the same turn.
 
         Args:

@@ -28,6 +28,7 @@ from ..errors import MeshwrightError
 from .controller import Controller
 from .deciding import Planners
 from .decisions import JobDecision, JobRequest, KeptDecision
+from .feedback.calibration import ObservedLayer
 from .ledger import Ledger
 from .sources.source import Source
 from .state import ClusterState, occupancy
@@ -37,6 +38,7 @@ from .writer import Writer
 RESYNC_S = 30.0
 MAX_AGE_S = 120.0
 EXPIRE_EVERY_S = 1.0
+LEARN_S = 300.0
 NUM_READERS = 2
 
 LOG = logging.getLogger("meshwright.serve")
@@ -81,6 +83,7 @@ class Service:
         sources: who lists.
         resync_s: seconds between two listings.
         max_age_s: age of a listing beyond which nothing is decided.
+        layer: what the controller's factors are, which learns every `LEARN_S` seconds; None where it has none.
     """
 
     def __init__(
@@ -91,10 +94,12 @@ class Service:
         *,
         resync_s: float = RESYNC_S,
         max_age_s: float = MAX_AGE_S,
+        layer: ObservedLayer | None = None,
     ) -> None:
         self.controller = controller
         self.cluster: Cluster = controller.cluster
         self.max_age_s = max_age_s
+        self.layer = layer
         self.statuses = tuple(SourceStatus(one.name) for one in sources)
         self.counts: Counter[str] = Counter()
         self._path = path
@@ -119,6 +124,8 @@ class Service:
         for number in range(len(self._sources)):
             self._begin(self._keep_listing(number))
         self._begin(self._keep_expiring())
+        if self.layer is not None:
+            self._begin(self._keep_learning(self.layer))
 
     async def begin_to_stop(self) -> None:
         """Let those go that wait for changes."""
@@ -300,6 +307,12 @@ class Service:
             self.counts["expired"] += len(expired)
             if expired:
                 await self.tell()
+
+    async def _keep_learning(self, layer: ObservedLayer) -> None:
+        while True:
+            with suppress(MeshwrightError):
+                await self.read(layer.learn)
+            await asyncio.sleep(LEARN_S)
 
 
 def price(recipe: dict[str, Any], request: JobRequest) -> None:

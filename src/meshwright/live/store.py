@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from typing import NamedTuple, Protocol
@@ -17,6 +17,9 @@ from ..errors import ConflictError
 from .changes import Change, changed
 from .decisions import JobDecision, KeptDecision, Mention, Observation, mentioned, status_after
 from .state import ClusterState
+
+AT_ONCE = 1000
+"""Changes or decisions that are asked for at a time."""
 
 
 class KeptChange(NamedTuple):
@@ -107,14 +110,22 @@ class Store(Protocol):
     def observations(self, decision: str) -> list[Observation]:
         """What was measured, by step and rank."""
 
+    def observed(self) -> list[str]:
+        """Ids of the decisions of which something was measured."""
+
     def close(self) -> None:
         """Let go of what is open."""
 
 
 class MemoryStore:
-    """A store that ends with its process."""
+    """A store that ends with its process.
 
-    def __init__(self) -> None:
+    Args:
+        now: the time, for people and for replays; by default the clock's.
+    """
+
+    def __init__(self, now: Callable[[], str] | None = None) -> None:
+        self.now = now or utc_now
         self._lock = threading.RLock()
         self._changes: list[KeptChange] = []
         self._states: list[ClusterState] = [ClusterState()]
@@ -188,6 +199,10 @@ class MemoryStore:
         """See `Store.observations`."""
         return [one for _, one in sorted(self._observations.get(decision, {}).items())]
 
+    def observed(self) -> list[str]:
+        """See `Store.observed`."""
+        return sorted(self._observations)
+
     def close(self) -> None:
         """See `Store.close`."""
 
@@ -203,7 +218,7 @@ class _MemoryTurn:
         store, before = self._store, self.state
         after = changed(before, change)
         if after != before:
-            kept = KeptChange(self.seq + 1, utc_now(), change)
+            kept = KeptChange(self.seq + 1, store.now(), change)
             store._changes.append(kept)
             store._states.append(after)
             for name in mentioned(before, after):
@@ -223,7 +238,7 @@ class _MemoryTurn:
         elif key is not None and store.decision_of_key(key) is not None:
             raise key_taken(key)
         else:
-            kept = KeptDecision(len(store._decisions) + 1, key, utc_now(), decision)
+            kept = KeptDecision(len(store._decisions) + 1, key, store.now(), decision)
         store._decisions[decision.id] = kept
         return kept
 
@@ -236,6 +251,21 @@ class _MemoryTurn:
         for one in observed:
             held.setdefault((one.step, one.rank), one)
         return len(held) - before
+
+
+def every_change(store: Store, after: int) -> Iterator[KeptChange]:
+    """All changes after a number, the first one first."""
+    while found := store.changes_after(after, AT_ONCE):
+        yield from found
+        after = found[-1].seq
+
+
+def every_decision(store: Store) -> list[KeptDecision]:
+    """All decisions, the first one first."""
+    found: list[KeptDecision] = []
+    while more := store.decisions(found[-1].number if found else None, AT_ONCE):
+        found += more
+    return found[::-1]
 
 
 def utc_now() -> str:

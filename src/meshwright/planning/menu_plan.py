@@ -197,6 +197,11 @@ class MenuPlanner:
         return files.digest(self.fleet.digest, self.kind, self.given.model_dump(mode="json"), self.policy_digest)
 
     @cached_property
+    def graph_digest(self) -> str:
+        """A hash of what the job computes in a step."""
+        return self.fleet.menu.job_types[self.kind].digest
+
+    @cached_property
     def _batch(self) -> FleetBatch:
         never_fails = self.fleet.problem._replace(mean_failure_s=np.inf)  # a plan is not stopped before it is made
         return FleetBatch(replace(self.fleet, problem=never_fails), 1)

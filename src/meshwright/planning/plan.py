@@ -187,6 +187,11 @@ class OpSplitPlanner:
         file = trained_file(base_of(self.spec) if is_rollout(self.spec) else self.spec)
         return files.digest(self.spec, self.scenario.digest, b"" if file is None else files.read_bytes(file))
 
+    @cached_property
+    def graph_digest(self) -> str:
+        """A hash of what the job computes in a step."""
+        return self.scenario.workload.graphs[0].digest
+
     def plan(
         self, num_steps: int, deadline_s: float | None = None, free_at_s: NDArray[np.float64] | None = None, seed: int = 0
     ) -> Planned:

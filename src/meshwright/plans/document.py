@@ -109,12 +109,12 @@ class Stage(settings.Settings):
 
 
 class Figure(settings.Settings):
-    """A predicted figure and where it comes from."""
+    """A predicted figure and where it comes from; an ``observed`` one is a prediction times what earlier runs showed."""
 
     name: str = Field(min_length=1, description="for example step_s, completion_s, memory_bytes")
     value: Number
     unit: str = Field(description="for example s, bytes; empty where the figure has none")
-    provenance: Literal["measured", "interpolated", "estimated"]
+    provenance: Literal["measured", "interpolated", "estimated", "observed"]
 
     @model_validator(mode="after")
     def _can_be(self) -> Figure:

@@ -3,7 +3,7 @@
 Version 2 (current)
     Layouts also say how the context is exchanged, what is sharded over whom, the precision, and how attention and
     gradients are computed (``context_parallel``, ``shard_group``, ``precision``, ...). Jobs may say the shape of a
-    transformer (``transformer``).
+    transformer (``transformer``). Figures may be ``observed``, as those of plans of the decision service.
 Version 1
     Layouts end with ``overlap_dp``. What version 2 adds to them has its defaults, which is what was meant.
 """

@@ -48,6 +48,12 @@ COMMANDS = {
         ("--json",),
     ),
     "decisions": (("--state", "now.db"), ("now.db",), ("--json",)),
+    "replay": (
+        ("--state", "now.db", "--cluster", "cluster.yaml", "--policy", "policy.json"),
+        ("now.db", "cluster.yaml", "policy.json"),
+        ("--json",),
+    ),
+    "calibration": (("--state", "now.db"), ("now.db",), ("--json",)),
     "calibrate kernels": (("kernels.yaml",), ("kernels.yaml",), ("--out", "--json")),
 }
 NO_INPUTS = {"slurm-hooks", "validate network", "validate sharing", "calibrate measure", "calibrate sharing"}

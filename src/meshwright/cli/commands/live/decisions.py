@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,6 +9,7 @@ import typer
 
 from ... import output
 from ...options import JsonFile
+from .ledgers import LedgerFile, opened
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,22 +21,16 @@ if TYPE_CHECKING:
 def show_decisions(
     decision: Annotated[str | None, typer.Argument(metavar="[ID]", help="One of them, in full.")] = None,
     *,
-    state: Annotated[Path, typer.Option(metavar="FILE", help="The ledger, FILE.db.")],
+    state: LedgerFile,
     last: Annotated[int, typer.Option(metavar="N", min=1, help="How many to list, the last ones.")] = 20,
     json_file: JsonFile = None,
 ) -> None:
     """List decisions and what became of them; of one: why, what else there was, where it runs, predicted and observed."""
-    from ....errors import InputFileError, StateError
-    from ....live.keeping import LEDGER_ENDINGS
-    from ....live.ledger import Ledger
+    from ....errors import StateError
 
     output.check_file("--json", json_file)
-    if state.suffix not in LEDGER_ENDINGS:
-        raise InputFileError("decisions are kept in a ledger, which ends in .db", field="--state", value=str(state))
-    if not state.exists():
-        raise InputFileError("no such file", field="--state", value=str(state))
     out = output.console(json_file)
-    with Ledger(state, is_read=True) as ledger:
+    with opened(state) as ledger:
         if decision is None:
             _list(out, ledger, last, json_file)
             return

@@ -59,6 +59,9 @@ def serve_cluster(
         Path | None, typer.Option("--graphs", metavar="DIR", help="Folder in which bare names of jobs are looked up.")
     ] = None,
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="Of policies that draw.")] = 0,
+    feedback: Annotated[
+        bool, typer.Option("--feedback/--no-feedback", help="Hold deadlines by what earlier runs took, where that is better.")
+    ] = True,
 ) -> None:
     """Decide for the jobs of a live cluster, over HTTP, until it is told to stop."""
     from ....errors import ConfigError, InputFileError
@@ -86,8 +89,9 @@ def serve_cluster(
     output.check_file("--state", state, is_update=True)
     allowed = access(None if socket is not None else host, token_file, name or ())
     with tempfile.TemporaryDirectory(prefix="meshwright-serve-") as scratch:
+        hosts_whole = sharing == "hosts"
         service = _service(
-            cluster, policy, state, source or (), Path(scratch), graphs, sharing == "hosts", lease_s, resync_s, max_age_s, seed
+            cluster, policy, state, source or (), Path(scratch), graphs, hosts_whole, lease_s, resync_s, max_age_s, seed, feedback
         )
         app = build_app(service, allowed)
         config = uvicorn.Config(
@@ -148,17 +152,20 @@ def _service(
     resync_s: float,
     max_age_s: float,
     seed: int,
+    feedback: bool,
 ) -> Service:
     from ....clusters import load_cluster
     from ....live.controller import Controller
     from ....live.deciding import DEFAULT_POLICY, Planners
+    from ....live.feedback.calibration import ObservedLayer
     from ....live.service import Service
     from ....live.sources.source import source
 
     planners = Planners(load_cluster(cluster), policy or DEFAULT_POLICY, scratch=scratch, graphs_dir=graphs)
     asked = [source(one) for one in sources]
-    controller = Controller(state, planners, whole_hosts=whole_hosts, lease_s=lease_s, seed=seed)
-    return Service(controller, state, asked, resync_s=resync_s, max_age_s=max_age_s)
+    layer = ObservedLayer(is_on=feedback)
+    controller = Controller(state, planners, whole_hosts=whole_hosts, lease_s=lease_s, seed=seed, factors=layer)
+    return Service(controller, state, asked, resync_s=resync_s, max_age_s=max_age_s, layer=layer)
 
 
 def _announcing(server: Server, service: Service, state: Path) -> Server:

@@ -146,6 +146,7 @@ def _controller(state: Path, cluster: str, policy: str | None, request: JobReque
     from ....errors import InputFileError
     from ....live.controller import Controller
     from ....live.deciding import DEFAULT_POLICY, Planners
+    from ....live.feedback.calibration import ObservedLayer
     from ....live.keeping import LEDGER_ENDINGS
 
     output.check_file("--state", state, is_update=True)
@@ -155,8 +156,10 @@ def _controller(state: Path, cluster: str, policy: str | None, request: JobReque
     with TemporaryDirectory(prefix="meshwright-") as scratch:
         planners = Planners(where, DEFAULT_POLICY if policy is None else policy, scratch=Path(scratch))
         planners.make_ready(request)
-        controller = Controller(state, planners, whole_hosts=whole_hosts)
+        layer = ObservedLayer()
+        controller = Controller(state, planners, whole_hosts=whole_hosts, factors=layer)
         try:
+            layer.learn(controller.store)
             yield controller
         finally:
             controller.close()
@@ -189,6 +192,14 @@ def _span(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
+def _observed(predicted: dict[str, float]) -> list[str]:
+    """What earlier runs of the job make of its prediction, where they say anything."""
+    if "observed_step_s" not in predicted:
+        return []
+    step_ms, completion_s = 1000 * predicted["observed_step_s"], predicted["observed_completion_s"]
+    return [f"as earlier runs were observed: {step_ms:.4g} ms a step, {_span(completion_s)}"]
+
+
 def _show(out: Console, done: Submitted, state: Path, lease_s: float) -> None:
     """A few lines on what was decided and done."""
     from ....live.changes import places
@@ -200,6 +211,7 @@ def _show(out: Console, done: Submitted, state: Path, lease_s: float) -> None:
         f"decision {decision.id}" + ("" if done.job is None else f", job {done.job}"),
         f"{len(decision.plan['ranks'])} devices: {places(_devices(done))}",
         f"predicted: {step_ms:.4g} ms a step, {_span(completion_s)} for {decision.request.steps:,} steps",
+        *_observed(decision.predicted),
     ]
     if done.job is None:
         lines.append(f"held until `meshwright state remove {decision.id} --state {shlex.quote(str(state))}`,")

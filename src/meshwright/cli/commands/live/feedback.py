@@ -1,0 +1,73 @@
+"""``meshwright observe`` and ``meshwright calibration``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ... import output
+from ...options import JsonFile
+from .ledgers import LedgerFile, opened
+from .services import ServerOption, service_client
+
+
+def observe_steps(
+    decision: Annotated[str, typer.Argument(metavar="DECISION", help="Its id.")],
+    steps: Annotated[
+        Path, typer.Argument(metavar="FILE", help='Measured steps, a line each: {"step": 10, "step_s": 0.53, "rank": 0}.')
+    ],
+    state: Annotated[Path | None, typer.Option("--state", metavar="FILE", help="The ledger, FILE.db.")] = None,
+    server: ServerOption = None,
+) -> None:
+    """Keep how long the steps of a decision's job took; each step of each rank counts once."""
+    from ....errors import ConfigError
+    from ....live.feedback.alarm import slow_stretch
+    from ....live.feedback.observing import StoreObserver, read_observations, send
+
+    if (state is None) == (server is None):
+        raise ConfigError("name a ledger by --state or a service by --server, one of the two", field="--state")
+    output.check_file("--state", state, is_update=True)
+    observed, slow = read_observations(steps), None
+    if state is None:
+        assert server is not None, "one of the two is named"
+        new = send(service_client(server), decision, observed)
+    else:
+        with opened(state, is_read=False) as ledger:
+            new = send(StoreObserver(ledger), decision, observed)
+            kept = ledger.decision(decision)
+            slow = None if kept is None else slow_stretch(kept.decision, ledger.observations(decision))
+    out = output.console()
+    out.print(f"{decision}: {len(observed):,} step times, {new:,} of them new", markup=False)
+    if slow is not None:
+        output.print_remarks(out, [f"SLOW: {slow.told}"])
+    output.print_written(out, state)
+
+
+def show_calibration(state: LedgerFile, json_file: JsonFile = None) -> None:
+    """Print by how much steps took longer than predicted, for each job and number of devices, and whether that helps."""
+    from ....live.feedback.calibration import calibration
+    from ....live.feedback.runs import observed_runs
+
+    output.check_file("--json", json_file)
+    with opened(state) as ledger:
+        found = calibration(observed_runs(ledger))
+    output.write_json(json_file, found.model_dump(mode="json"))
+    out = output.console(json_file)
+    rows = [
+        [
+            row.job,
+            f"{row.num_devices}",
+            "one" if row.is_on_one_host else "several",
+            f"{row.num_runs}",
+            f"{row.ratio:.4g}",
+            f"{row.low:.4g} to {row.high:.4g}",
+            f"{row.factor:.4g}",
+        ]
+        for row in found.rows
+    ]
+    columns = ["job", "devices", "hosts", "runs", "observed / predicted", "of 80 % of the runs", "factor"]
+    output.table(out, f"Observed step times in {state.name}", columns, rows)
+    output.print_remarks(out, [found.why])
+    output.print_written(out, json_file)

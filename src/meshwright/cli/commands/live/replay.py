@@ -1,0 +1,131 @@
+"""``meshwright replay``."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ....errors import ConfigError
+from ... import output
+from ...options import GraphsDir, JsonFile
+from .ledgers import LedgerFile, opened
+
+if TYPE_CHECKING:
+    from ....clusters.cluster import Cluster
+    from ....live.ledger import Ledger
+    from ....live.replay.report import Asked
+
+_UNITS_S = {"m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+
+
+def replay_span(
+    state: LedgerFile,
+    cluster: Annotated[str, typer.Option(metavar="CLUSTER", help="Of the ledger: preset:NAME or a path to YAML.")],
+    policy: Annotated[
+        list[str],
+        typer.Option(metavar="POLICY", help="Who decides, as of the service; as often as there are policies to compare."),
+    ],
+    since: Annotated[
+        str, typer.Option(metavar="WHEN", help="Begin: so long ago, as 12h, 7d or 4w, or an instant as 2026-11-16T08:00Z.")
+    ] = "7d",
+    until: Annotated[str | None, typer.Option(metavar="WHEN", help="End, likewise; now by default.")] = None,
+    queue: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Jobs that may wait under a policy; all by default, with 0 they are refused instead."),
+    ] = None,
+    as_served: Annotated[
+        bool, typer.Option("--as-served", help="Policies of fleets decide as in the service, which gives what is free now.")
+    ] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Decide every stored decision anew instead; exit 1 unless all are the same.")
+    ] = False,
+    graphs: GraphsDir = None,
+    json_file: JsonFile = None,
+) -> None:
+    """Say what other policies would have made of a span of the past, from its ledger.
+
+    Jobs, what others held and which hosts were closed come from the ledger, step times from what was observed. The first row is
+    what happened, played back: where it is not within 5 % of what is recorded, the replay cannot be trusted, and says why.
+    """
+    from ....clusters import load_cluster
+    from ....live.deciding import Planners
+    from ....live.replay.fleet_world import MOST_WAITING
+    from ....live.replay.report import Asked
+    from ....planning.policies import note_files
+
+    output.check_file("--json", json_file)
+    if queue is not None and not 0 <= queue <= 10_000:
+        raise ConfigError("must be 0 to 10000", field="--queue", value=queue)
+    note_files(policy)
+    where = load_cluster(cluster)
+    with opened(state) as ledger, tempfile.TemporaryDirectory() as scratch:
+
+        def planners_of(spec: str) -> Planners:
+            return Planners(where, spec, scratch=Path(scratch), graphs_dir=graphs)
+
+        if check:
+            if len(policy) != 1:
+                raise ConfigError("--check decides by one policy", field="--policy", value=len(policy))
+            _check(ledger, planners_of(policy[0]), json_file)
+        else:
+            now = datetime.now(UTC)
+            begin, end = when(since, "--since", now), now if until is None else when(until, "--until", now)
+            if begin >= end:
+                raise ConfigError("is not before the end", field="--since", value=since)
+            asked = Asked(begin, end, tuple(policy), MOST_WAITING if queue is None else queue, as_served)
+            _replay(ledger, where, asked, planners_of, json_file)
+
+
+def when(text: str, option: str, now: datetime) -> datetime:
+    """An instant, or a time ago.
+
+    Raises:
+        ConfigError: neither.
+    """
+    ago = re.fullmatch(r"([0-9]{1,6}(?:\.[0-9]+)?)([mhdw])", text)
+    if ago is not None:
+        return now - timedelta(seconds=float(ago[1]) * _UNITS_S[ago[2]])
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        problem = "is neither a time ago, as 12h, 7d or 4w, nor an instant, as 2026-11-16T08:00Z"
+        raise ConfigError(problem, field=option, value=text) from None
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+
+
+def _replay(ledger: Ledger, where: Cluster, asked: Asked, planners_of: Any, json_file: str | None) -> None:
+    from ....live.replay.report import COLUMNS, replay, rows_as_text
+
+    with output.progress() as bars:
+        found = replay(ledger, where, asked, planners_of, progress=output.phases(bars))
+    output.write_json(json_file, found)
+    out = output.console(json_file)
+    title = f"{found['num_jobs']} jobs from {found['begin'][:16]} to {found['end'][:16]} (UTC) on {where.name}"
+    output.table(out, title, list(COLUMNS), rows_as_text(found["rows"]), breaks_numbers=False)
+    told = "" if found["is_trusted"] else "THIS REPLAY CANNOT BE TRUSTED: "
+    output.print_remarks(out, [told + found["why"], *found["remarks"]])
+    output.print_written(out, json_file)
+
+
+def _check(ledger: Ledger, planners: Any, json_file: str | None) -> None:
+    from ....live.replay.exact import replay_decisions
+
+    with output.progress() as bars:
+        report = output.phases(bars)
+        found = replay_decisions(ledger, planners, lambda done, of: report("decisions", done, of))
+    output.write_json(json_file, found.to_data())
+    out = output.console(json_file)
+    told = f"{found.num_identical} of {found.num_decided} decisions are the same when they are decided anew"
+    if found.num_undecided:
+        told += f"; {found.num_undecided} more were not decided"
+    out.print(told, markup=False, soft_wrap=True)
+    if found.first is not None:
+        out.print(f"the first that is not: {found.first.decision}: {found.first.told}", markup=False, soft_wrap=True)
+    output.print_written(out, json_file)
+    if found.first is not None:
+        raise typer.Exit(1)

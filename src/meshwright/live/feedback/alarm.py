@@ -1,0 +1,87 @@
+"""An alarm for a job that runs slower than its own prediction, with the host that is to blame where ranks tell."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ..decisions import JobDecision, Observation
+from .runs import counted_steps
+
+SLOWER = 1.2
+"""Times the prediction beyond which a step is slow."""
+
+STEPS_ON_END = 50
+"""Slow steps, one after the other, after which a job is."""
+
+STANDS_OUT = 1.05
+"""Times the median of the other hosts beyond which a host's steps are longer than theirs."""
+
+
+class SlowStretch(NamedTuple):
+    """Slow steps of a job on end.
+
+    Attributes:
+        first_step, last_step: the last such stretch.
+        ratio: its median step time over the prediction.
+        hosts: that are to blame; of a job in which none stands out all of them.
+        told: all of it in a sentence.
+    """
+
+    first_step: int
+    last_step: int
+    ratio: float
+    hosts: tuple[str, ...]
+    told: str
+
+
+def slow_stretch(decision: JobDecision, observed: Sequence[Observation]) -> SlowStretch | None:
+    """The last `STEPS_ON_END` or more measured steps on end that took more than `SLOWER` times the prediction; None without any.
+
+    The prediction is that of the plan: as earlier runs were observed, where the plan says so.
+
+    Args:
+        decision: with a plan.
+        observed: its measured steps.
+    """
+    predicted = decision.predicted
+    usual_s = predicted.get("observed_step_s", predicted.get("step_s"))
+    if usual_s is None or decision.plan is None:
+        return None
+    found: list[tuple[int, float]] = []
+    stretch: list[tuple[int, float]] = []
+    for step, step_s in counted_steps(observed):
+        stretch = [*stretch, (step, step_s)] if step_s > SLOWER * usual_s else []
+        found = stretch if len(stretch) >= STEPS_ON_END else found
+    if not found:
+        return None
+    first, last = found[0][0], found[-1][0]
+    ratio = float(np.median([step_s for _, step_s in found])) / usual_s
+    host_of = {rank["rank"]: rank["host"] for rank in decision.plan["ranks"]}
+    hosts, blamed = _to_blame([one for one in observed if first <= one.step <= last], host_of)
+    told = f"{decision.id}: steps {first} to {last} took {ratio:.3g} times what was predicted; {blamed}"
+    return SlowStretch(first, last, ratio, hosts, told)
+
+
+def _to_blame(observed: Sequence[Observation], host_of: Mapping[int, str]) -> tuple[tuple[str, ...], str]:
+    """The hosts of slow steps, and a few words."""
+    every = tuple(dict.fromkeys(host_of.values()))
+    if len(every) == 1:
+        return every, f"its only host is {every[0]}"
+    times: dict[str, list[float]] = {}
+    for one in observed:
+        if one.rank in host_of:
+            times.setdefault(host_of[one.rank], []).append(one.step_s)
+    medians = {host: float(np.median(values)) for host, values in times.items()}
+    if len(medians) < 2:
+        return every, f"ranks of one host alone were measured; it runs on {_some(every)}"
+    slowest = max(medians, key=lambda host: medians[host])
+    if medians[slowest] > STANDS_OUT * np.median([value for host, value in medians.items() if host != slowest]):
+        return (slowest,), f"a slow host: {slowest}, whose steps take longest"
+    return every, f"no host stands out, so a neighbour on the links between them, or all are slow: {_some(every)}"
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")

@@ -1,0 +1,79 @@
+"""Measured step times from a file into a store: each line a row ``{"step": 10, "step_s": 0.53, "rank": 0}``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from ... import files, settings
+from ...errors import ConfigError, InputFileError, StateError
+from ..decisions import Observation
+from ..store import Store
+
+MOST_AT_ONCE = 1000
+"""Observations that are sent in one turn."""
+
+
+class ObservationTaker(Protocol):
+    """Who takes observations: a `controller.Controller`, a service, or `StoreObserver`."""
+
+    def observe(self, name: str, observed: Sequence[Observation]) -> int:
+        """Keep how long steps of a decision's job took; how many of them are new."""
+
+
+class StoreObserver:
+    """Keeps observations in a store of which nobody knows cluster and policy.
+
+    Args:
+        store: of them.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def observe(self, name: str, observed: Sequence[Observation]) -> int:
+        """See `ObservationTaker.observe`.
+
+        Raises:
+            StateError: there is no such decision.
+        """
+        if self._store.decision(name) is None:
+            raise StateError("there is no such decision", field="decision", value=name)
+        with self._store.turn() as turn:
+            return turn.observe(name, observed)
+
+
+def read_observations(path: str | Path) -> list[Observation]:
+    """The rows of a file of JSON lines; blank lines do not count.
+
+    Raises:
+        InputFileError: the file is missing, no text, holds no row, or a line is no JSON object.
+        ConfigError: an unknown key or impossible value, by its line.
+    """
+    rows = []
+    for number, line in enumerate(files.read_text(path).splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            data = json.loads(line)
+        except ValueError:
+            raise InputFileError("is no JSON", file=path, line=number, value=line[:80]) from None
+        if not isinstance(data, dict):
+            raise InputFileError('a row is an object as {"step": 10, "step_s": 0.53}', file=path, line=number, value=line[:80])
+        try:
+            rows.append(settings.build_settings(Observation, data))
+        except ConfigError as error:
+            raise ConfigError(
+                error.problem, file=path, line=number, field=error.field, value=error.value, choices=error.choices
+            ) from None
+    if not rows:
+        raise InputFileError("holds no step times", file=path)
+    return rows
+
+
+def send(observer: ObservationTaker, decision: str, observed: Sequence[Observation]) -> int:
+    """Hand observations over, `MOST_AT_ONCE` in a turn; how many were new."""
+    parts = (observed[first : first + MOST_AT_ONCE] for first in range(0, len(observed), MOST_AT_ONCE))
+    return sum(observer.observe(decision, part) for part in parts)

@@ -1,0 +1,115 @@
+"""Runs: what became of the decisions in a store, and how long their steps took against what was predicted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+import numpy as np
+
+from ..decisions import JobDecision, JobRequest, KeptDecision, Mention, Observation
+from ..store import Store
+
+WARM_UP_STEPS = 10
+"""First steps of a run that do not count: they compile, fill caches and find the fastest kernels."""
+
+LEAST_STEPS = 30
+"""Steps after them from which a run says how long its steps take."""
+
+
+class JobRun(NamedTuple):
+    """A decision whose job got devices.
+
+    Attributes:
+        decision: its id.
+        request: the job.
+        graph: a hash of what it computes in a step; None of decisions that do not tell.
+        hosts: of its plan, one for each rank.
+        predicted_step_s, observed_step_s: seconds of a step; observed as the median, None where too few steps were.
+        began_at, ended_at: on its devices, as schedulers told; None while it has not.
+        ended_by: what ended it, as a mention tells; empty while it runs.
+    """
+
+    decision: str
+    request: JobRequest
+    graph: str | None
+    hosts: tuple[str, ...]
+    predicted_step_s: float
+    observed_step_s: float | None
+    began_at: datetime | None
+    ended_at: datetime | None
+    ended_by: str
+
+    @property
+    def kind(self) -> tuple[int, bool]:
+        """Its number of devices, and whether all are one host's."""
+        return len(self.hosts), len(set(self.hosts)) == 1
+
+    @property
+    def ran_s(self) -> float | None:
+        """Seconds from its begin to its end."""
+        if self.began_at is None or self.ended_at is None:
+            return None
+        return (self.ended_at - self.began_at).total_seconds()
+
+
+def observed_runs(store: Store, known: Mapping[str, JobRun] | None = None) -> list[JobRun]:
+    """The runs of which steps were measured, in the order of their decisions' requests.
+
+    Args:
+        store: of them.
+        known: runs that have ended and need not be read again, by decision.
+    """
+    found = []
+    for name in store.observed():
+        kept = store.decision(name)
+        if kept is not None and kept.decision.plan is not None:
+            run = None if known is None else known.get(name)
+            found.append((kept.number, run or run_of(kept, store.mentions(name), store.observations(name))))
+    return [run for _, run in sorted(found, key=lambda row: row[0])]
+
+
+def run_of(kept: KeptDecision, mentions: Sequence[Mention], observed: Sequence[Observation]) -> JobRun:
+    """A decision that has a plan as a run.
+
+    Args:
+        kept: the decision.
+        mentions: what became of it.
+        observed: its measured step times.
+    """
+    decision = kept.decision
+    began = next((one for one in mentions if one.status == "running"), None)
+    began = began or next((one for one in mentions if one.status == "confirmed"), None)
+    ends = [] if began is None else [one for one in mentions if one.seq > began.seq]
+    last = ends[-1] if ends and ends[-1].status in ("ended", "released") else None
+    return JobRun(
+        decision=decision.id,
+        request=decision.request,
+        graph=None if decision.inputs is None else decision.inputs.graph,
+        hosts=hosts_of(decision),
+        predicted_step_s=decision.predicted["step_s"],
+        observed_step_s=observed_step_s(observed),
+        began_at=None if began is None else datetime.fromisoformat(began.at),
+        ended_at=None if last is None else datetime.fromisoformat(last.at),
+        ended_by="" if last is None else f"{last.status}{': ' * bool(last.detail)}{last.detail}",
+    )
+
+
+def hosts_of(decision: JobDecision) -> tuple[str, ...]:
+    """The host of each rank of a decision's plan."""
+    return () if decision.plan is None else tuple(rank["host"] for rank in decision.plan["ranks"])
+
+
+def counted_steps(observed: Sequence[Observation]) -> list[tuple[int, float]]:
+    """Steps after the warm-up with their seconds, which are those of the slowest rank that measured it."""
+    slowest: dict[int, float] = {}
+    for one in observed:
+        slowest[one.step] = max(one.step_s, slowest.get(one.step, 0.0))
+    return sorted(slowest.items())[WARM_UP_STEPS:]
+
+
+def observed_step_s(observed: Sequence[Observation]) -> float | None:
+    """The median of the steps of a run after its first `WARM_UP_STEPS`; None where there are fewer than `LEAST_STEPS`."""
+    steps = counted_steps(observed)
+    return float(np.median([step_s for _, step_s in steps])) if len(steps) >= LEAST_STEPS else None

@@ -1,0 +1,60 @@
+"""How long jobs really take: steps as observed, and on numbers of devices that never ran what the job's other runs show."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+
+from ..decisions import JobRequest
+from ..feedback.runs import JobRun
+
+
+class RealDurations:
+    """Observed over predicted step times of some runs.
+
+    Args:
+        runs: all that are known.
+    """
+
+    def __init__(self, runs: Sequence[JobRun]) -> None:
+        ratios: dict[tuple[Hashable, ...], list[float]] = {}
+        for run in runs:
+            ratio = self.own_ratio(run)
+            if ratio is not None:
+                job = job_of(run.request)
+                for key in ((job,), (job, run.kind[0]), (job, *run.kind)):
+                    ratios.setdefault(key, []).append(ratio)
+        self._ratios = {key: float(np.median(values)) for key, values in ratios.items()}
+
+    @staticmethod
+    def own_ratio(run: JobRun) -> float | None:
+        """By how much a run's steps took longer than predicted: as observed, else by the time from its begin to its end."""
+        step_s = run.observed_step_s
+        if step_s is None and run.ran_s:
+            step_s = run.ran_s / run.request.steps
+        return None if step_s is None else step_s / run.predicted_step_s
+
+    def ratio(self, request: JobRequest, num_devices: int, is_on_one_host: bool) -> float:
+        """Observed over predicted step time of a job on so many devices: the median of its runs there, on one host or several;
+        else of those on as many devices, else of all of the job; 1 where it never ran."""
+        job = job_of(request)
+        keys: list[tuple[Hashable, ...]] = [(job, num_devices, is_on_one_host), (job, num_devices), (job,)]
+        return next((self._ratios[key] for key in keys if key in self._ratios), 1.0)
+
+    def is_known(self, request: JobRequest, num_devices: int) -> bool:
+        """Whether a job ran on so many devices."""
+        return (job_of(request), num_devices) in self._ratios
+
+    def seconds(self, run: JobRun) -> float:
+        """How long a run takes from its begin to its end."""
+        ratio = self.own_ratio(run)
+        if ratio is None:
+            ratio = self.ratio(run.request, *run.kind)
+        return run.request.steps * run.predicted_step_s * ratio
+
+
+def job_of(request: JobRequest) -> str:
+    """What a job computes in a step, as a request spells it."""
+    return json.dumps([request.job, request.batch, request.sequence_length], sort_keys=True)

@@ -1,0 +1,120 @@
+"""Every stored decision, decided anew from its stored inputs, is the same one byte for byte; what is not is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ...errors import MeshwrightError
+from ..deciding import Planners
+from ..decisions import JobDecision, KeptDecision
+from ..plan_parts import PlanParts
+from ..store import Store, every_decision
+
+
+class Difference(NamedTuple):
+    """A decision that is not the same any more.
+
+    Attributes:
+        decision: its id.
+        field: of it that is other; None where it was not decided anew.
+        told: why, in a sentence.
+    """
+
+    decision: str
+    field: str | None
+    told: str
+
+
+class ExactReplay(NamedTuple):
+    """How many decisions are the same.
+
+    Attributes:
+        num_decided: decisions that were made from something.
+        num_identical: of them, those that are the same byte for byte.
+        num_others: of them, those that were made by another policy or cost model, so that they cannot be held against this one.
+        num_undecided: decisions that are being prepared or failed before anything was decided.
+        first: the first that is not identical.
+    """
+
+    num_decided: int
+    num_identical: int
+    num_others: int
+    num_undecided: int
+    first: Difference | None
+
+    def to_data(self) -> dict[str, Any]:
+        """Plain data."""
+        return {**self._asdict(), "first": None if self.first is None else self.first._asdict()}
+
+
+def replay_decisions(store: Store, planners: Planners, progress: Callable[[int, int], None] | None = None) -> ExactReplay:
+    """Decide all decisions of a store anew.
+
+    Args:
+        store: of them.
+        planners: the cluster and the policy by which they are decided.
+        progress: called with the number of decisions done and that of all.
+
+    Raises:
+        MeshwrightError: the policy is missing or wrong.
+    """
+    every = every_decision(store)
+    counts = {"identical": 0, "other": 0, "undecided": 0}
+    first: Difference | None = None
+    for number, kept in enumerate(every):
+        if progress is not None:
+            progress(number, len(every))
+        if kept.decision.inputs is None:
+            counts["undecided"] += 1
+            continue
+        found = replay_decision(kept, planners)
+        if found is None:
+            counts["identical"] += 1
+        else:
+            counts["other"] += found.field is None
+            first = first or found
+    decided = len(every) - counts["undecided"]
+    return ExactReplay(decided, counts["identical"], counts["other"], counts["undecided"], first)
+
+
+def replay_decision(kept: KeptDecision, planners: Planners) -> Difference | None:
+    """Decide a decision that was made from something anew; None where it is the same."""
+    old, inputs = kept.decision, kept.decision.inputs
+    assert inputs is not None, "it was made from something"
+    if inputs.policy != planners.policy:
+        told = f"the policy is another one now: it was decided by {inputs.policy}, here is {planners.policy}"
+        return Difference(old.id, None, told)
+    try:
+        digest = planners.digest(inputs.request)
+    except MeshwrightError as error:
+        return Difference(old.id, None, f"its job cannot be read any more: {error}")
+    if digest != inputs.digest:
+        told = f"the policy or the cost model is another one now: by digest it was {inputs.digest[:12]}, here is {digest[:12]}"
+        return Difference(old.id, None, told)
+    found = planners.decide(inputs)
+    new = found.as_decision(old.id, inputs)
+    if found.plan is not None:
+        new = PlanParts().with_plan(new, found.plan, _NothingKept())
+    if _body(new) == _body(old):
+        return None
+    was, now = (one.model_dump(mode="json", exclude_none=True) for one in (_read(old), _read(new)))
+    field = next((name for name in {**was, **now} if was.get(name) != now.get(name)), "order")
+    return Difference(old.id, field, f"decided anew from the same inputs by the same digest its {field} is another")
+
+
+class _NothingKept:
+    """A writer's turn that forgets the parts of a plan."""
+
+    def keep_document(self, digest: str, body: str) -> None:
+        """See `store.Turn.keep_document`."""
+
+
+def _body(decision: JobDecision) -> str:
+    """A decision as it is kept."""
+    return _read(decision).model_dump_json(exclude_none=True)
+
+
+def _read(decision: JobDecision) -> JobDecision:
+    """A decision as it is once it has been kept and read."""
+    return JobDecision.model_validate_json(decision.model_dump_json(exclude_none=True))

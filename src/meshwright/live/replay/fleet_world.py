@@ -1,0 +1,295 @@
+"""A span played in the fleet world: its jobs wait in a queue, and a policy of fleets gives them layouts and devices.
+
+Step times are the real ones (`durations`), so jobs slow each other down only so far as they did: shared links are not played
+once more. What others held is withheld: where a policy has given such a device to a job of the span, the other gets it as soon as
+it is free, and how much less it had is told. Hosts that went down send their jobs back to the queue at their last whole step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ... import settings
+from ...envs.fleet.batch import FleetBatch
+from ...envs.fleet.fleet import Fleet, Jobs, fleet_of_menu
+from ...envs.fleet.record import FleetRecord
+from ...envs.fleet.settings import FleetSettings
+from ...errors import PlanError, PolicyError
+from ...evaluation.fleet.bounds import BOUND
+from ...evaluation.fleet.policies import ROLLOUT, FleetPlayer, fleet_player, is_best_fixed_entry, is_rule
+from ...planners.menu.build import Menu, build_menu
+from ...planners.menu.settings import JobTypeSettings, MenuSettings
+from ...planning.policies import MENU_RULE, fleet_policy_file
+from ...simulation.fleet import dynamics
+from ...simulation.fleet.offers import offer
+from ...simulation.fleet.runs import leave_queue, send_back
+from ...simulation.fleet.shared_steps import share_links
+from ...simulation.fleet.state import JobState
+from ..decisions import JobRequest
+from .durations import RealDurations, job_of
+from .playback import Outcomes
+from .real_menu import real_menu
+from .span import Mark, PastSpan
+
+SEED = 0
+"""Of policies that draw."""
+
+MOST_WAITING = 10_000
+"""Jobs that may wait unless it is said."""
+
+SELDOM_S = 1e300
+"""Mean time between failures that nobody meets: hosts fail when they did, and room for jobs that come back is there."""
+
+
+@dataclass(frozen=True, eq=False)
+class FleetWorld:
+    """A span, ready to be played by policies of fleets; made by `of`.
+
+    Attributes:
+        span: what is played.
+        durations: of its jobs.
+        fleet: of the span's job types, a job on each place after as many marks.
+        kind: number of the type of each job, ``(k,)``.
+    """
+
+    span: PastSpan
+    durations: RealDurations
+    fleet: Fleet
+    kind: NDArray[np.int64]
+
+    @classmethod
+    def of(
+        cls,
+        span: PastSpan,
+        durations: RealDurations,
+        spell: Callable[[JobRequest], str],
+        *,
+        queue: int = MOST_WAITING,
+        cache: Path | None = None,
+        progress: Callable[[str, int, int], None] | None = None,
+    ) -> FleetWorld:
+        """Price the menu of the span's jobs.
+
+        Args:
+            span, durations: what is played.
+            spell: gives the path or name of a request's job.
+            queue: jobs that may wait.
+            cache: folder of priced menus.
+            progress: called while they are priced.
+
+        Raises:
+            PlanError: a job without a batch has no menu.
+            MeshwrightError: a job is missing or wrong.
+        """
+        numbers: dict[tuple[str, int | None, int | None], int] = {}
+        requests: list[JobRequest] = []
+        kind = np.empty(len(span.arrivals), np.int64)
+        for k, one in enumerate(span.arrivals):
+            request = one.request
+            if request.batch is None:
+                told = "has no batch, so that no menu of layouts can be made of it; replay it under policies that cut op by op"
+                raise PlanError(f"the job of {one.decision} {told}", field="--policy")
+            key = job_of(request), request.devices, request.max_devices
+            if key not in numbers:
+                numbers[key] = len(requests)
+                requests.append(request)
+            kind[k] = numbers[key]
+        types = tuple(_type(request, number, spell(request)) for number, request in enumerate(requests))
+        num_devices = span.cluster.num_devices
+        degrees = tuple(1 << power for power in range(num_devices.bit_length()))
+        tried = MenuSettings(degrees=degrees)
+        priced = build_menu(types, span.cluster, tried, cache=cache, is_strict=False, progress=progress)
+        menu = real_menu(priced, requests, durations)
+        took_s = [durations.seconds(one.run) for one in span.arrivals if one.run is not None] or [3600.0]
+        duration = {"median_s": np.median(took_s), "sigma": min(4.0, np.log(took_s).std()), "most_s": max(took_s)}
+        chosen = {
+            "cluster": span.cluster.name,
+            "job_types": types,
+            "menu": tried,
+            "requested": dict.fromkeys(np.unique(menu.table.degree).tolist(), 1.0),
+            "load": _load(span, durations),
+            "duration": {name: float(value) for name, value in duration.items()},
+            "num_jobs": len(kind) + len(span.marks),
+            "queue_capacity": queue,
+            "sharing": "none",
+        }
+        return cls(span, durations, _fleet(settings.build_settings(FleetSettings, chosen), span, menu), kind)
+
+    def before(self, spec: str) -> tuple[FleetWorld, FleetPlayer]:
+        """A policy by its spelling, and the world as it looks at it: a trained one sees as many jobs and figures as in training.
+
+        Raises:
+            PolicyError: it is none of a fleet, or looks at what is to come.
+            CheckpointError: the file of a trained policy is damaged.
+        """
+        name = spec.removeprefix(MENU_RULE)
+        if looks_ahead(name):
+            raise PolicyError("cannot be replayed: it looks at what is to come, or is tuned on other episodes", value=spec)
+        if is_rule(name):
+            return self, fleet_player(name, self.fleet)
+        if spec.startswith(MENU_RULE):
+            raise PolicyError(f"{MENU_RULE}RULE names a rule of fleets", value=spec)
+        from ...models.fleet_saved import SavedFleetNetwork  # loads torch
+        from ...planning.fleet_of_job import trained_on
+
+        trained = trained_on(SavedFleetNetwork.load(fleet_policy_file(spec))).fleet
+        seen = {key: getattr(trained, key) for key in ("candidate_features", "visible_jobs", "placements")}
+        chosen = self.fleet.settings.model_copy(update=seen)
+        world = replace(self, fleet=_fleet(chosen, self.span, self.fleet.menu))
+        return world, fleet_player(spec, world.fleet)
+
+    def play(self, player: FleetPlayer) -> tuple[Outcomes, float]:
+        """Play the span by a policy; what became of its jobs, and the device-hours that others had less than they really had."""
+        span, num_marks = self.span, len(self.span.marks)
+        batch = FleetBatch(self.fleet, 1, observes=player.observes)
+        times, of_job, of_mark = self._order
+        jobs = Jobs(
+            arrival_s=times,
+            job_type=np.zeros(len(times), np.int64),
+            requested=np.full(len(times), self.fleet.problem.degrees[0]),
+            num_steps=np.ones(len(times)),
+            deadline_s=np.full(len(times), np.inf),
+        )
+        jobs.job_type[of_job], jobs.requested[of_job] = self.kind, self._requested
+        jobs.num_steps[of_job] = [one.request.steps for one in span.arrivals]
+        allowed_s = [np.inf if one.request.deadline_s is None else one.request.deadline_s for one in span.arrivals]
+        jobs.deadline_s[of_job] = times[of_job] + allowed_s
+        mark_at = dict(zip(of_mark.tolist(), span.marks, strict=True))
+        assert len(mark_at) == num_marks, "each mark has its place"
+        missed_device_s = _Play(batch, jobs, mark_at, player.chooser(batch, SEED)).play()
+        record = FleetRecord.of(batch.state, 0)
+        entry = record.entry[of_job]
+        degree = self.fleet.problem.menu.degree[entry]
+        ran = entry >= 0
+        played = zip(span.arrivals, ran, degree, strict=True)
+        is_unknown = np.array([has and not self.durations.is_known(one.request, int(d)) for one, has, d in played])
+        finish_s = record.finish_s[of_job]
+        done = np.isfinite(finish_s)
+        outcomes = Outcomes(
+            is_blocked=record.is_blocked[of_job],
+            completion_s=finish_s - times[of_job],
+            waiting_s=np.where(done, record.start_s[of_job] - times[of_job], np.nan),
+            device_s=record.held_device_s[of_job],
+            is_unknown=is_unknown,
+        )
+        return outcomes, missed_device_s / 3600.0
+
+    @cached_property
+    def _order(self) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
+        """Times of jobs and marks together, rising, and the places of both; marks come first of what is at one time."""
+        marks_s = np.array([mark.at_s for mark in self.span.marks])
+        jobs_s = np.array([one.asked_s for one in self.span.arrivals])
+        order = np.argsort(np.concatenate([marks_s, jobs_s]), kind="stable")
+        place = np.empty(len(order), np.int64)
+        place[order] = np.arange(len(order))
+        return np.concatenate([marks_s, jobs_s])[order], place[len(marks_s) :], place[: len(marks_s)]
+
+    @cached_property
+    def _requested(self) -> NDArray[np.int64]:
+        """Devices that each job asks for: as it says, else as it got, else as most of its kind got, else the cheapest."""
+        got: dict[int, list[int]] = {}
+        for number, one in zip(self.kind.tolist(), self.span.arrivals, strict=True):
+            if one.run is not None:
+                got.setdefault(number, []).append(len(one.run.hosts))
+        degrees = self.fleet.problem.degrees
+        cheapest = degrees[np.argmin(np.where(np.isfinite(self.fleet.best_step_s), degrees * self.fleet.best_step_s, np.inf), 1)]
+        found = []
+        for number, one in zip(self.kind.tolist(), self.span.arrivals, strict=True):
+            own = one.request.devices or (None if one.run is None else len(one.run.hosts))
+            usual = max(got[number], key=got[number].count) if number in got else int(cheapest[number])
+            larger = int(np.searchsorted(degrees, usual if own is None else own))
+            found.append(int(degrees[min(larger, len(degrees) - 1)]))
+        return np.array(found, np.int64)
+
+
+def _fleet(chosen: FleetSettings, span: PastSpan, menu: Menu) -> Fleet:
+    """A fleet in which hosts fail when they did, and never else."""
+    fleet = fleet_of_menu(chosen, span.cluster, menu)
+    return replace(fleet, problem=fleet.problem._replace(mean_failure_s=SELDOM_S))
+
+
+def looks_ahead(spec: str) -> bool:
+    """Whether a policy of fleets knows what is to come, or is tuned on other episodes."""
+    return is_best_fixed_entry(spec) or spec == BOUND or spec.startswith(ROLLOUT)
+
+
+class _Play:
+    """Plays an episode with marks between its events; see the module.
+
+    Marks come as jobs do: the simulation stops where one arrives, and it is taken out of the queue again.
+    """
+
+    def __init__(self, batch: FleetBatch, jobs: Jobs, marks: dict[int, Mark], choose: Callable[[], int]) -> None:
+        self._problem, self._state = batch.fleet.problem, batch.state
+        self._batch, self._jobs, self._marks, self._choose = batch, jobs, marks, choose
+        self._size = self._problem.network.devices_per_host
+        self._held = np.zeros(self._problem.num_hosts, np.int64)
+        self._is_closed = np.zeros(self._problem.num_hosts, np.bool_)
+        self._missed, self._since_s, self.missed_device_s = 0, 0.0, 0.0
+
+    def play(self) -> float:
+        """Play to the end; device-seconds that others had less than they really had."""
+        problem, state = self._problem, self._state
+        self._batch.begin_with(0, self._jobs, SEED)  # stops at the first mark, as any job can start on an empty cluster
+        while not state.is_over[0]:
+            self._settle()
+            goes_on = False
+            while not goes_on and state.can_act[0, 1:].any():
+                goes_on = dynamics.decide(problem, state, 0, self._choose())
+            if not goes_on:
+                dynamics.decide(problem, state, 0, 0)
+            dynamics.next_event(problem, state, 0)
+        return self.missed_device_s
+
+    def _settle(self) -> None:
+        """Take up a mark that has come, and give others what they hold."""
+        problem, state = self._problem, self._state
+        newest = int(state.num_arrived[0]) - 1
+        mark = self._marks.pop(newest, None)
+        if mark is not None:
+            if state.status[0, newest] == JobState.WAITING:
+                leave_queue(state, 0, newest)
+            self._held, self._is_closed = mark.is_held.reshape(-1, self._size).sum(axis=1), mark.is_closed
+            self._stop(mark.is_down)
+        elif not self._held.any() and not self._is_closed.any():
+            return
+        now_s = float(state.now_s[0])
+        self.missed_device_s += self._missed * (now_s - self._since_s)
+        ours = (state.owner[0].reshape(-1, self._size) >= 0).sum(axis=1)
+        withheld = np.minimum(self._held, self._size - ours)
+        state.free[0] = np.where(self._is_closed, 0, self._size - ours - withheld)
+        self._missed, self._since_s = int((self._held - withheld).sum()), now_s
+        offer(problem, state, 0)
+
+    def _stop(self, is_down: NDArray[np.bool_]) -> None:
+        """Jobs on hosts that are gone wait again."""
+        owners = self._state.owner[0].reshape(-1, self._size)[is_down]
+        lost = np.unique(owners[owners >= 0]).tolist()
+        for job in lost:
+            send_back(self._problem, self._state, 0, job)
+        if lost:
+            share_links(self._problem, self._state, 0)
+
+
+def _type(request: JobRequest, number: int, job: str) -> JobTypeSettings:
+    """A request's job as a type of jobs."""
+    name = request.job.removeprefix("zoo:") if isinstance(request.job, str) else Path(job).parent.name
+    data = {
+        "name": f"{name}#{number}",
+        "job": job,
+        "global_batch": request.batch,
+        "sequence_length": request.sequence_length,
+    }
+    return settings.build_settings(JobTypeSettings, data)
+
+
+def _load(span: PastSpan, durations: RealDurations) -> float:
+    """Work of the span that arrives in a second, over its devices, as settings of a fleet allow it."""
+    held_s = sum(durations.seconds(one.run) * len(one.run.hosts) for one in span.arrivals if one.run is not None)
+    return float(np.clip(held_s / (max(1.0, span.arrivals[-1].asked_s) * span.cluster.num_devices), 1e-3, 10.0))

@@ -1,0 +1,9 @@
+"""What the tests of replays share."""
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory):
+    """Of the cluster and of priced menus."""
+    return tmp_path_factory.mktemp("replays")
