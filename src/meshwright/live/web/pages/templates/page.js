@@ -1,0 +1,69 @@
+// Keeps a page as it is now: whenever the service tells of a change, and every ten seconds for what only time changes, the page
+// is asked for anew and the parts of it that differ are put in place of the old ones. Without this file the pages work as they are.
+"use strict";
+
+const PAUSE_MS = 1000;
+const POLL_MS = 10000;
+const served = new Map();
+let asked = null;
+let last = 0;
+
+const parts = (root) => [...root.querySelectorAll("[data-part]")];
+for (const part of parts(document)) served.set(part.dataset.part, part.innerHTML);
+
+// Where the focus is, so that it is found again: an id, a folded thing's key, or a link's address.
+function place(element) {
+  if (element.id) return `#${CSS.escape(element.id)}`;
+  const folded = element.matches("summary") && element.parentElement.dataset.key;
+  if (folded) return `[data-key="${CSS.escape(folded)}"] > summary`;
+  return element.matches("a") ? `a[href="${CSS.escape(element.getAttribute("href"))}"]` : null;
+}
+
+function replace(old, html) {
+  const folds = new Map([...old.querySelectorAll("details[data-key]")].map((one) => [one.dataset.key, one.open]));
+  const focus = old.contains(document.activeElement) ? place(document.activeElement) : null;
+  old.innerHTML = html;
+  for (const one of old.querySelectorAll("details[data-key]")) {
+    if (folds.has(one.dataset.key)) one.open = folds.get(one.dataset.key);
+  }
+  if (focus) old.querySelector(focus)?.focus({ preventScroll: true });
+}
+
+async function refresh() {
+  last = Date.now();
+  const lost = document.getElementById("lost");
+  let answer;
+  try {
+    answer = await fetch(location.pathname + location.search, { headers: { Accept: "text/html" }, cache: "no-store" });
+  } catch {
+    answer = null;
+  }
+  if (answer?.redirected) return location.reload();
+  if (!answer?.ok) {
+    if (lost.hidden) lost.textContent = `The service does not answer. What follows is as of ${new Date().toISOString().slice(0, 19).replace("T", " ")} UTC or earlier.`;
+    lost.hidden = false;
+    return;
+  }
+  lost.hidden = true;
+  const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+  for (const part of parts(fresh)) {
+    const name = part.dataset.part;
+    const old = document.querySelector(`[data-part="${name}"]`);
+    if (!old || served.get(name) === part.innerHTML) continue;
+    served.set(name, part.innerHTML);
+    replace(old, part.innerHTML);
+  }
+}
+
+function soon() {
+  asked ??= setTimeout(() => {
+    asked = null;
+    refresh();
+  }, Math.max(50, last + PAUSE_MS - Date.now()));
+}
+
+const events = new EventSource(`/v1/events?after=${document.body.dataset.seq}`);
+events.onmessage = soon;
+events.addEventListener("told", soon);
+setInterval(() => document.hidden || soon(), POLL_MS);
+document.addEventListener("visibilitychange", () => document.hidden || soon());
