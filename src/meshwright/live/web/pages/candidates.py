@@ -100,8 +100,8 @@ def _why_not(row: Mapping[str, Any], chosen: Mapping[str, Any] | None, inputs: D
         return f"would miss the deadline by {duration(completion_s - deadline_s)}"
     if row.get("is_offered") is False:
         return "could not be placed now"
-    if inputs.request.devices not in (None, row["degree"]):
-        return f"the job asks for {inputs.request.devices} devices"
+    if inputs.request.devices is not None and inputs.request.devices != row["degree"]:
+        return f"the job asks for {counted(inputs.request.devices, 'device')}"
     if chosen is None or chosen.get("completion_s") is None:
         return ""
     return _beside(completion_s / chosen["completion_s"], int(row["degree"]) - int(chosen["degree"]))

@@ -18,7 +18,7 @@ MOST_COLUMNS = 240
 WIDTH, HEIGHT = 1000.0, 200.0
 """Of the drawing, in its own units; the page stretches it."""
 
-HIGHEST = 3.0
+HIGHEST = 2.0
 """The axis ends at so many times the larger of prediction and median; a sentence says what lies above."""
 
 _ROUND = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
