@@ -72,8 +72,15 @@ def browser(tmp_path_factory):
 @contextmanager
 def served(controller, sources=(), tokens=None, **options):
     """The address of a running service."""
-    app, _ = app_of(controller, sources, tokens, **options)
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=0))
+    app, service = app_of(controller, sources, tokens, **options)
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error"))
+    end = server.shutdown
+
+    async def shutdown(sockets=None):
+        await service.begin_to_stop()
+        await end(sockets)
+
+    server.shutdown = shutdown
     thread = threading.Thread(target=server.run)
     thread.start()
     try:

@@ -62,8 +62,28 @@ function soon() {
   }, Math.max(50, last + PAUSE_MS - Date.now()));
 }
 
-const events = new EventSource(`/v1/events?after=${document.body.dataset.seq}`);
-events.onmessage = soon;
-events.addEventListener("told", soon);
+// A browser opens six connections to a service at most, for all of its tabs: only a page that is seen holds one.
+let events = null;
+
+function follow() {
+  events?.close();
+  events = null;
+  if (document.hidden) return;
+  events = new EventSource(`/v1/events?after=${document.body.dataset.seq}`);
+  events.onmessage = soon;
+  events.onerror = soon;
+  events.addEventListener("told", soon);
+}
+
+follow();
 setInterval(() => document.hidden || soon(), POLL_MS);
-document.addEventListener("visibilitychange", () => document.hidden || soon());
+addEventListener("pagehide", () => events?.close());
+addEventListener("pageshow", (shown) => {
+  if (!shown.persisted) return;
+  follow();
+  soon();
+});
+document.addEventListener("visibilitychange", () => {
+  follow();
+  if (!document.hidden) soon();
+});
