@@ -63,13 +63,13 @@ def test_hosts_stand_where_their_network_has_them(name, num_groups, title):
 
 
 @draws(40)
-@given(ids=st.lists(st.text(min_size=1, max_size=3), max_size=130, unique=True), gone=st.integers(0, 10))
+@given(ids=st.lists(st.text(min_size=1, max_size=3), max_size=190, unique=True), gone=st.integers(0, 10))
 def test_no_two_jobs_have_one_mark_and_those_that_came_first_keep_theirs(ids, gone):
     jobs = [HeldJob(id=name, devices={"a": (0,)}) for name in ids]
     found = marks(jobs)
     assert len({mark.text for mark in found.values()}) == len(jobs)
     assert all(0 <= mark.colour < NUM_COLOURS for mark in found.values())
-    if len(jobs) <= 108:  # as many digits before and after
+    if len(jobs) <= 172:  # as many digits before and after
         fewer = marks(jobs[: len(jobs) - gone])
         assert all(found[name] == mark for name, mark in fewer.items())
 

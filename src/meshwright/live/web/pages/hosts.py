@@ -127,7 +127,7 @@ SHOWN_PLACES = 4
 def marks(jobs: Collection[HeldJob]) -> dict[str, Mark]:
     """The mark of each job, by its id."""
     highest = 9
-    while len(LETTERS) * highest < 2 * len(jobs):
+    while len(LETTERS) * highest < 1.25 * len(jobs):
         highest = highest * 10 + 9
     slots = len(LETTERS) * highest
     taken: dict[int, str] = {}
