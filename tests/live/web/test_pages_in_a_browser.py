@@ -3,7 +3,7 @@
 import io
 import shutil
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import httpx2 as httpx
 import numpy as np
@@ -123,7 +123,14 @@ def texts(browser, selector):
 
 
 def until(browser, condition, what):
-    processes.wait_for(lambda: condition(browser), what, limit_s=15)
+    """Wait for something on the page; while one page is left for another there may be neither."""
+    from selenium.common.exceptions import WebDriverException
+
+    def holds():
+        with suppress(WebDriverException):
+            return condition(browser)
+
+    processes.wait_for(holds, what, limit_s=15)
 
 
 def decide(url, name, devices=1):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ....clusters.cluster import Cluster
+from ...decisions import JobDecision
 from ...keeping import StateLedger, kept_state
 from ...ledger import Ledger
 from ...service import Service, SourceStatus
@@ -19,9 +20,6 @@ from .hosts import MOST_OPEN_HOSTS, JobRow, host_groups, job_rows, marks
 from .rendering import duration, instant, page
 
 LAST_DECISIONS = 10
-LOOKED_THROUGH = 100
-"""Decisions among which those that are being prepared are looked for."""
-
 MOST_ROWS = 300
 """Of a table of jobs."""
 
@@ -126,17 +124,12 @@ def _page(
     now = datetime.now(UTC) if now is None else now
     marked = marks(state.jobs)
     rows = job_rows(state, marked, now)
-    recent = [] if store is None else store.decisions(None, LOOKED_THROUGH)
     planned = [row for row in rows if row.job.source == "plan"]
-    waiting = [
-        WaitingRow(
-            kept.decision.id, name_of(kept.decision), kept.decision.request.owner, "its job is read and priced first", None
-        )
-        for kept in reversed(recent)
-        if kept.decision.outcome == "preparing"
-    ]
+    preparing = () if store is None else store.preparing()
+    prepared = [store.decision(name) for name in preparing[:MOST_ROWS]] if store is not None else []
+    waiting = [_preparing(kept.decision) for kept in prepared if kept is not None]
     waiting += [_waiting(row, store) for row in planned[:MOST_ROWS]]
-    last: list[DecisionRow] = [] if store is None else [row_of(store, kept) for kept in recent[:LAST_DECISIONS]]
+    last: list[DecisionRow] = [] if store is None else [row_of(store, kept) for kept in store.decisions(None, LAST_DECISIONS)]
     return page(
         "cluster.html",
         is_file=written_from is not None,
@@ -155,11 +148,15 @@ def _page(
         groups=host_groups(cluster, state, marked),
         is_open=cluster.num_hosts <= MOST_OPEN_HOSTS,
         waiting=waiting,
-        num_more_waiting=max(0, len(planned) - MOST_ROWS),
+        num_more_waiting=len(planned) + len(preparing) - len(waiting),
         running=[row for row in rows if row.job.source != "plan"][:MOST_ROWS],
         num_running=len(rows) - len(planned),
         last=last,
     )
+
+
+def _preparing(decision: JobDecision) -> WaitingRow:
+    return WaitingRow(decision.id, name_of(decision), decision.request.owner, "its job is read and priced first", None)
 
 
 def _waiting(row: JobRow, store: Store | None) -> WaitingRow:

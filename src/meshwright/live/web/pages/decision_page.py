@@ -16,7 +16,7 @@ from ...store import Store
 from ..views import DecisionAnswer, name_of, view_of
 from .candidates import candidate_rows
 from .hosts import MOST_OPEN_HOSTS, HostGroup, host_groups, marks
-from .rendering import figure, instant, page
+from .rendering import duration, figure, instant, page
 from .step_times import step_times
 
 STATUS_WORDS: dict[Status, str] = {
@@ -110,11 +110,11 @@ def _facts(kept: KeptDecision) -> list[tuple[str, str]]:
     others = (
         ("batch", request.batch),
         ("sequence length", request.sequence_length),
-        ("deadline (s)", request.deadline_s),
         ("devices", request.devices),
         ("most devices", request.max_devices),
     )
     found += [(said, f"{value:,}") for said, value in others if value is not None]
+    found += [("deadline", duration(request.deadline_s))] if request.deadline_s is not None else []
     if inputs is not None:
         found += [("policy", inputs.policy), ("hosts", "held whole" if inputs.whole_hosts else "shared with other jobs")]
         found += [("state", f"change {inputs.seq:,}"), ("digest", inputs.digest)]
@@ -143,7 +143,9 @@ def _commands(decision: JobDecision, url: str | None, wants_token: bool) -> list
     file = f"{decision.id}.json"
     token = ' -H "Authorization: Bearer $TOKEN"' if wants_token else ""
     fetch = [] if url is None else [f"curl -f{token} -o {file} {shlex.quote(f'{url}/v1/decisions/{decision.id}/plan')}"]
-    return [*fetch, f"meshwright export {file} --format slurm --set script=train.py --out {decision.id}"]
+    sharing = "hosts" if decision.inputs is not None and decision.inputs.whole_hosts else "devices"
+    options = f"--format slurm --set sharing={sharing} --set script=train.py"
+    return [*fetch, f"meshwright export {file} {options} --out {decision.id}"]
 
 
 def _ranks(rows: Sequence[dict[str, Any]]) -> list[RanksOfHost]:

@@ -48,7 +48,7 @@ def duration(seconds: float | None) -> str:
     if seconds < 10:
         return _of_one_unit(seconds)
     left = round(seconds)
-    parts = []
+    parts: list[tuple[int, str]] = []
     for unit_s, unit in _UNITS_S:
         count, left = divmod(left, int(unit_s))
         if count or parts:

@@ -37,8 +37,15 @@ def page_routes(context: Context) -> APIRouter:
     async def decisions(before: Annotated[int | None, Query(ge=1, le=2**53)] = None) -> Response:
         def read(store: Store) -> str:
             listed = decision_list(store, before, ON_A_PAGE)
-            values = {"listed": listed, "before": before, "has_session": has_session}
-            return page("decisions.html", title="Decisions", here="decisions", seq=store.last()[0], **values)
+            return page(
+                "decisions.html",
+                title="Decisions",
+                here="decisions",
+                seq=store.last()[0],
+                listed=listed,
+                before=before,
+                has_session=has_session,
+            )
 
         return _html(await service.read(read))
 
