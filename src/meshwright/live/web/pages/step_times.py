@@ -24,7 +24,7 @@ HIGHEST = 2.0
 _ROUND = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 
 
-class StepTimes(NamedTuple):
+class StepTimesChart(NamedTuple):
     """A drawing of step times.
 
     Attributes:
@@ -48,7 +48,7 @@ class StepTimes(NamedTuple):
     above: str
 
 
-def step_times(observed: Sequence[Observation], predicted_s: float | None) -> StepTimes | None:
+def step_times(observed: Sequence[Observation], predicted_s: float | None) -> StepTimesChart | None:
     """A drawing of measured step times; None where nothing was measured.
 
     Args:
@@ -74,7 +74,7 @@ def step_times(observed: Sequence[Observation], predicted_s: float | None) -> St
     if len(line) == 1:  # a single point is no line
         line = [f"0,{line[0].partition(',')[2]}", f"{WIDTH:g},{line[0].partition(',')[2]}"]
     above = seconds[seconds > top_s]
-    return StepTimes(
+    return StepTimesChart(
         band=" ".join(upper + lower[::-1]),
         line=" ".join(line),
         predicted_y=None if predicted_s is None else _y(predicted_s, top_s),
