@@ -4,9 +4,12 @@
 
 const PAUSE_MS = 1000;
 const POLL_MS = 10000;
+const PATIENCE_MS = 10000;
+const SHARE = 10; // the service is left alone ten times as long as it took to answer, however fast changes come
 const served = new Map();
-let asked = null;
-let last = 0;
+let isAsking = false;
+let isOld = false;
+let next = 0;
 
 const parts = (root) => [...root.querySelectorAll("[data-part]")];
 for (const part of parts(document)) served.set(part.dataset.part, part.innerHTML);
@@ -30,22 +33,26 @@ function replace(old, html) {
 }
 
 async function refresh() {
-  last = Date.now();
+  const begin = Date.now();
   const lost = document.getElementById("lost");
-  let answer;
+  let answer, html;
   try {
-    answer = await fetch(location.pathname + location.search, { headers: { Accept: "text/html" }, cache: "no-store" });
+    const options = { headers: { Accept: "text/html" }, cache: "no-store", signal: AbortSignal.timeout(PATIENCE_MS) };
+    answer = await fetch(location.pathname + location.search, options);
+    html = await answer.text();
   } catch {
     answer = null;
   }
+  next = Date.now() + Math.max(PAUSE_MS, SHARE * (Date.now() - begin));
   if (answer?.redirected) return location.reload();
   if (!answer?.ok) {
-    if (lost.hidden) lost.textContent = `The service does not answer. What follows is as of ${new Date().toISOString().slice(0, 19).replace("T", " ")} UTC or earlier.`;
+    const now = new Date().toISOString().slice(0, 19).replace("T", " ");
+    if (lost.hidden) lost.textContent = `The service does not answer. What follows is as of ${now} UTC or earlier.`;
     lost.hidden = false;
     return;
   }
   lost.hidden = true;
-  const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+  const fresh = new DOMParser().parseFromString(html, "text/html");
   for (const part of parts(fresh)) {
     const name = part.dataset.part;
     const old = document.querySelector(`[data-part="${name}"]`);
@@ -55,11 +62,18 @@ async function refresh() {
   }
 }
 
-function soon() {
-  asked ??= setTimeout(() => {
-    asked = null;
-    refresh();
-  }, Math.max(50, last + PAUSE_MS - Date.now()));
+// One question at a time; what happens while it is asked is asked about once more.
+async function soon() {
+  if (isAsking) {
+    isOld = true;
+    return;
+  }
+  isAsking = true;
+  await new Promise((go) => setTimeout(go, Math.max(50, next - Date.now())));
+  isOld = false;
+  await refresh();
+  isAsking = false;
+  if (isOld) soon();
 }
 
 // A browser opens six connections to a service at most, for all of its tabs: only a page that is seen holds one.
