@@ -47,9 +47,9 @@ test: $(STAMP) ## Run the tests, all but the long ones and those that start real
 laws: $(STAMP) ## The same laws at length: thirteen times the cases, and what takes long; half an hour
 	@MESHWRIGHT_DRAWS=8 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -o timeout=3000 -m "not scheduler" $(ARGS)
 
-test-schedulers: $(STAMP) ## Install and start real schedulers, launch what was exported, read the ranks back
+test-schedulers: $(STAMP) ## Install and start real schedulers, launch what was exported, read the ranks back; look at the pages in a browser
 	@bash .ci/schedulers
-	@PYTHONPATH=$(CURDIR)/$(VENV)/launchers $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m scheduler --ignore-glob='*/test_kubernetes_*' tests/schedulers tests/export $(ARGS)
+	@PYTHONPATH=$(CURDIR)/$(VENV)/launchers $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m scheduler --ignore-glob='*/test_kubernetes_*' tests/schedulers tests/export tests/live/web $(ARGS)
 
 test-kubernetes: $(STAMP) ## Build a real Kubernetes once, hold exports and the state that is read from it against it; the first time ten minutes
 	@bash .ci/kubernetes

@@ -206,6 +206,7 @@ def test_schedulers_that_cannot_be_installed_are_no_failure_and_each_reason_is_k
     assert reasons == {
         "slurm": "no apt-get to install slurm-wlm munge with",
         "openmpi": "no apt-get to install openmpi-bin with",
+        "chromium": "no apt-get to install chromium chromium-driver with",
         "ray": "pip: no matching distribution",
         "megatron": "pip: no matching distribution",
         "deepspeed": "pip: no matching distribution",
@@ -223,7 +224,7 @@ def test_what_the_package_tool_says_last_is_the_reason(bare_system):
     result, reasons = schedulers(bare_system)
     assert result.returncode == 0
     assert reasons["openmpi"] == "apt-get: E: Unable to locate package"
-    assert (tree / "calls").read_text().splitlines() == ["apt-get update -qq"] * 2
+    assert (tree / "calls").read_text().splitlines() == ["apt-get update -qq"] * 3
     (programs / "id").write_text("#!/bin/bash\necho 1000\n")
     assert schedulers(bare_system)[1]["openmpi"] == "installing openmpi-bin wants root"
 
@@ -233,17 +234,17 @@ def test_what_is_the_systems_needs_no_environment_and_the_rest_says_why_it_is_ab
     shutil.rmtree(tree / ".venv")
     result = run(programs / "bash", ".ci/schedulers", "system", cwd=tree, PATH=str(programs))
     assert (result.returncode, result.stderr) == (0, "")
-    assert [line.partition(":")[0] for line in result.stdout.splitlines()] == ["slurm", "openmpi"]
+    assert [line.partition(":")[0] for line in result.stdout.splitlines()] == ["slurm", "openmpi", "chromium"]
     assert not (tree / ".venv").exists()
 
 
 def test_schedulers_that_are_there_are_not_installed_again(bare_system):
     tree, programs = bare_system
-    for name in ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scontrol", "mpirun", "orted"):
+    for name in ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scontrol", "mpirun", "orted", "chromium", "chromedriver"):
         (programs / name).symlink_to(shutil.which("bash"))
     (tree / ".venv" / "bin" / "python").write_text("#!/bin/sh\nexit 0\n")
     result, reasons = schedulers(bare_system)
-    names = ("slurm", "openmpi", "ray", "megatron", "deepspeed")
+    names = ("slurm", "openmpi", "chromium", "ray", "megatron", "deepspeed")
     assert (result.stdout, reasons) == ("".join(f"{name}: installed\n" for name in names), {})
 
 

@@ -39,7 +39,7 @@ PLANNED = [
     "verify-export out/layout.json {log} --format deepspeed --json out/verified.json",
     "state add out/plan.json --state out/now.db",
     "state add out/plan.json --state out/now.json",
-    "state show --state out/now.db --json out/state.json",
+    "state show --state out/now.db --cluster cluster.yaml --json out/state.json --html out/state.html",
     "submit train.py --job 0.json --cluster cluster.yaml --policy max --state out/a.db --to none --out out/job --json out/a.json",
     "decisions --state out/a.db --json out/decisions.json",
     "slurm-hooks --socket /run/service --out out/hooks",
@@ -61,7 +61,7 @@ MEASURED = [
     "calibrate kernels {kernels} --out out/constants.yaml --json out/constants.json",
     "calibrate measure --out out/measured.yaml --json out/measured.json",
 ]
-WRITES = {"--json", "--trace", "--all", "--plot", "--out"}
+WRITES = {"--html", "--json", "--trace", "--all", "--plot", "--out"}
 
 
 def test_every_command_that_writes_is_played():

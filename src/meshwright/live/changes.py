@@ -197,8 +197,19 @@ def resumed(host: str) -> HostChanged:
 
 def places(devices: Mapping[str, Sequence[int]]) -> str:
     """Devices on hosts in words, as ``node1/0-3, node2/0``."""
-    parts = [f"{host}/{_runs(local)}" for host, local in sorted(devices.items())]
+    parts = [f"{host}/{runs(local)}" for host, local in sorted(devices.items())]
     return ", ".join(parts[:4]) + (f" and {len(parts) - 4} more" if len(parts) > 4 else "")
+
+
+def runs(numbers: Sequence[int]) -> str:
+    """Numbers as runs, as ``0-3+6``."""
+    found: list[list[int]] = []
+    for number in sorted(numbers):
+        if found and found[-1][-1] == number - 1:
+            found[-1].append(number)
+        else:
+            found.append([number])
+    return "+".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in found)
 
 
 def _no_job(state: ClusterState, name: str) -> StateError:
@@ -265,14 +276,3 @@ def _met(job: HeldJob, held: Mapping[str, Mapping[int, str]]) -> list[str]:
         wanted = here if job.whole_hosts else [*local, _WHOLE]
         found.update(dict.fromkeys(here[one] for one in wanted if one in here))
     return list(found)
-
-
-def _runs(numbers: Sequence[int]) -> str:
-    """Numbers as runs, as ``0-3+6``."""
-    runs: list[list[int]] = []
-    for number in sorted(numbers):
-        if runs and runs[-1][-1] == number - 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    return "+".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)

@@ -21,8 +21,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
-
 from ..clusters.cluster import Cluster
 from ..errors import MeshwrightError
 from .controller import Controller
@@ -31,7 +29,7 @@ from .decisions import JobDecision, JobRequest, KeptDecision
 from .feedback.calibration import ObservedLayer
 from .ledger import Ledger
 from .sources.source import Source
-from .state import ClusterState, occupancy
+from .state import ClusterState, devices_by_state
 from .store import Store
 from .writer import Writer
 
@@ -115,6 +113,7 @@ class Service:
         self._asked = [asyncio.Event() for _ in self._sources]
         self.changed = asyncio.Condition()
         self.is_stopping = False
+        self.num_told = 0
 
     async def start(self) -> None:
         """Ask every source once, go on with what was being prepared, and begin to ask again and again."""
@@ -201,6 +200,7 @@ class Service:
     async def tell(self) -> None:
         """Wake those that wait for a change."""
         async with self.changed:
+            self.num_told += 1
             self.changed.notify_all()
 
     def is_stale(self) -> bool:
@@ -209,12 +209,7 @@ class Service:
 
     def devices_by_state(self, state: ClusterState) -> dict[str, int]:
         """How many devices are free, held by a plan, held by a job that runs, and closed."""
-        taken = occupancy(state, self.cluster)
-        is_plan = np.array([*(job.source == "plan" for job in state.jobs), False])
-        is_held = taken.holder >= 0
-        reserved = int((is_held & is_plan[taken.holder]).sum())
-        closed = int((~is_held & ~taken.is_up).sum())
-        return {"free": int(taken.is_free.sum()), "reserved": reserved, "held": int(is_held.sum()) - reserved, "closed": closed}
+        return devices_by_state(state, self.cluster)
 
     def ask_now(self) -> None:
         """Ask all sources soon, as something has happened."""

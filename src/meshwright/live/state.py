@@ -276,6 +276,20 @@ def num_held(job: HeldJob, state: ClusterState) -> int:
     return sum(host.num_devices if job.whole_hosts and host and host.num_devices else used for host, used in hosts)
 
 
+def devices_by_state(state: ClusterState, cluster: Cluster) -> dict[str, int]:
+    """How many devices are free, held by a plan, held by a job that runs, and closed.
+
+    Raises:
+        StateError: the state is not of the cluster.
+    """
+    taken = occupancy(state, cluster)
+    is_plan = np.array([*(job.source == "plan" for job in state.jobs), False])
+    is_held = taken.holder >= 0
+    reserved = int((is_held & is_plan[taken.holder]).sum())
+    closed = int((~is_held & ~taken.is_up).sum())
+    return {"free": int(taken.is_free.sum()), "reserved": reserved, "held": int(is_held.sum()) - reserved, "closed": closed}
+
+
 def _all_of(first: NDArray[np.int64], sizes: NDArray[np.int64], host: int) -> slice:
     return slice(int(first[host]), int(first[host] + sizes[host]))
 

@@ -130,3 +130,16 @@ def test_what_is_wrong_is_told_in_a_line_and_changes_nothing(tmp_path, capsys, m
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     assert told in refused(capsys, *words)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.suffix != ".lock"} == before
+
+
+def test_the_page_of_a_state_shows_its_hosts_and_wants_the_cluster_that_has_them(tmp_path, capsys):
+    state, page = tmp_path / "now.db", tmp_path / "now.html"
+    said(capsys, "state", "drain", "l0-h0", "--state", state, "--reason", "a <fan>")
+    assert "name it with --cluster (got" in refused(capsys, "state", "show", "--state", state, "--html", page)
+    assert not page.exists()
+    assert f"written: {page}" in "".join(
+        said(capsys, "state", "show", "--state", state, "--html", page, "--cluster", CLUSTER).splitlines()
+    )
+    text = page.read_text()
+    assert "takes no new jobs; a &lt;fan&gt;." in text
+    assert "from now.db, whose last change, number 1, is of" in text

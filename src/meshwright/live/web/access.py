@@ -74,6 +74,11 @@ class Access:
         self.sessions[secret] = scope
         return secret
 
+    def end_session(self, secret: str | None) -> None:
+        """The session of a secret, where there is one, is over."""
+        if secret is not None:
+            self.sessions.pop(secret, None)
+
     def is_known_host(self, host: str | None) -> bool:
         """Whether a ``Host`` header names this service."""
         return self.hosts is None or (host is not None and _name(host) in self.hosts)

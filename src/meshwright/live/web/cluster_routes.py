@@ -17,7 +17,7 @@ from ..state import ClusterState, occupancy
 from ..store import KeptChange, Store
 from .context import JSON, Context, IfNoneMatch, body, needs, problems, tagged
 from .problems import not_found
-from .views import ClusterView, EventList, EventView, HostDevices, HostView, JobView, ReasonGiven, SourceView
+from .views import ClusterView, EventList, EventView, HostDevices, HostView, JobView, ReasonGiven, SourceView, host_views
 
 KEEP_ALIVE_S = 15.0
 EVENTS_AT_A_TIME = 500
@@ -101,18 +101,6 @@ def cluster_view(service: Service, seq: int, state: ClusterState) -> ClusterView
     """
     cluster = service.cluster
     taken = occupancy(state, cluster)
-    held: list[list[str | None]] = [[] for _ in cluster.host_names]
-    is_up = dict.fromkeys(cluster.host_names, True)
-    for device, host in enumerate(cluster.device_host.tolist()):
-        holder = int(taken.holder[device])
-        held[host].append(state.jobs[holder].id if holder >= 0 else None)
-        is_up[cluster.host_names[host]] = bool(taken.is_up[device])
-    hosts = []
-    for name, holders in zip(cluster.host_names, held, strict=True):
-        known = state.hosts.get(name)
-        told = known.condition if known is not None else ("up" if is_up[name] else "down")
-        reason = known.reason if known is not None else (None if is_up[name] else "not listed")
-        hosts.append(HostView(name=name, condition=told, reason=reason, held_by=holders))
     jobs = [
         JobView(
             id=job.id,
@@ -133,7 +121,7 @@ def cluster_view(service: Service, seq: int, state: ClusterState) -> ClusterView
         devices=service.devices_by_state(state),
         is_stale=service.is_stale(),
         sources=[source_view(one) for one in service.statuses],
-        hosts=hosts,
+        hosts=host_views(cluster, state, taken),
         jobs=jobs,
         remarks=list(taken.remarks),
     )
@@ -165,8 +153,12 @@ def _view(kept: KeptChange) -> EventView:
 
 
 async def _stream(service: Service, after: int) -> AsyncIterator[str]:
-    """Changes as they come; a comment now and then, so that nothing between takes the connection for dead."""
+    """Changes as they come; a comment now and then, so that nothing between takes the connection for dead.
+
+    What is told but is no change of the state, as a listing without news, is an event of its own name, ``told``.
+    """
     while not service.is_stopping:
+        seen = service.num_told
 
         def read(store: Store, after: int = after) -> list[KeptChange]:
             return store.changes_after(after, EVENTS_AT_A_TIME)
@@ -179,6 +171,8 @@ async def _stream(service: Service, after: int) -> AsyncIterator[str]:
             continue
         try:
             async with asyncio.timeout(KEEP_ALIVE_S), service.changed:
-                await service.changed.wait()
+                await service.changed.wait_for(lambda seen=seen: service.num_told != seen)  # type: ignore[misc]
         except TimeoutError:
             yield ": still here\n\n"
+        else:
+            yield "event: told\ndata: {}\n\n"

@@ -48,12 +48,8 @@ def needs(context: Context, wanted: Scope) -> Any:
     """A dependency that lets only those in who may do something."""
 
     async def check(request: Request) -> Scope:
-        access = context.access
-        if not access.is_known_host(request.headers.get("host")):
-            raise ProblemError(421, "another host", "the request names another host; say --name for a name of this one")
-        if not access.is_own_origin(request.headers.get("origin")):
-            raise ProblemError(403, "another site", "the request comes from a page of another site")
-        scope = access.scope_of(request.headers.get("authorization"), request.cookies.get(COOKIE))
+        check_site(context, request)
+        scope = context.access.scope_of(request.headers.get("authorization"), request.cookies.get(COOKIE))
         if scope is None:
             told = "a bearer token that the service knows is wanted"
             raise ProblemError(401, "not known", told, {"WWW-Authenticate": "Bearer"})
@@ -62,6 +58,18 @@ def needs(context: Context, wanted: Scope) -> Any:
         return scope
 
     return Depends(check)
+
+
+def check_site(context: Context, request: Request) -> None:
+    """Refuse what is meant for another host, or comes from a page of another site.
+
+    Raises:
+        ProblemError: so it is.
+    """
+    if not context.access.is_known_host(request.headers.get("host")):
+        raise ProblemError(421, "another host", "the request names another host; say --name for a name of this one")
+    if not context.access.is_own_origin(request.headers.get("origin")):
+        raise ProblemError(403, "another site", "the request comes from a page of another site")
 
 
 def check_fresh(service: Service) -> None:

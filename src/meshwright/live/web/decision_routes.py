@@ -20,7 +20,7 @@ from .views import (
     ReasonGiven,
     StatusAnswer,
     answer_of,
-    row_of,
+    decision_list,
     status_of,
     view_of,
 )
@@ -87,11 +87,8 @@ def decision_routes(context: Context) -> APIRouter:
         """Decisions, the last one first."""
 
         def read(store: Store) -> tuple[str, DecisionList]:
-            found = store.decisions(before, limit)
-            rows = [row_of(store, one) for one in found]
-            more = found[-1].number if len(found) == limit and found[-1].number > 1 else None
-            tag = digest_of(store.last()[0], before, limit, [(one.number, one.decision.outcome) for one in found])
-            return tag, DecisionList(decisions=rows, before=more)
+            listed = decision_list(store, before, limit)
+            return digest_of(store.last()[0], before, limit, [(one.number, one.status) for one in listed.decisions]), listed
 
         tag, listed = await service.read(read)
         return tagged(tag, match, body(listed))

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict
 from starlette.exceptions import HTTPException
 
 from ...errors import ConflictError, InputFileError, MeshwrightError, nearest
+from .pages.problem_page import problem_page, wants_page
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_S = 5
@@ -82,23 +83,23 @@ def of_error(error: MeshwrightError) -> ProblemDocument:
 
 
 def add_problems(app: FastAPI) -> None:
-    """Answer every error of an app as a problem."""
+    """Answer every error of an app as a problem; as a page, where one is asked for."""
 
     @app.exception_handler(ProblemError)
     async def told(request: Request, error: ProblemError) -> Response:
-        return answer(error.problem, error.headers)
+        return _told(request, error.problem, error.headers)
 
     @app.exception_handler(InputFileError)
     async def not_kept(request: Request, error: InputFileError) -> Response:
         if error.field == "job":
-            return answer(of_error(error))
+            return _told(request, of_error(error))
         LOG.error("%s", error)
         problem = ProblemDocument(title="the store cannot be used", status=503, detail=error.problem)
-        return answer(problem, {"Retry-After": str(RETRY_AFTER_S)})
+        return _told(request, problem, {"Retry-After": str(RETRY_AFTER_S)})
 
     @app.exception_handler(MeshwrightError)
     async def wrong(request: Request, error: MeshwrightError) -> Response:
-        return answer(of_error(error))
+        return _told(request, of_error(error))
 
     @app.exception_handler(RequestValidationError)
     async def malformed(request: Request, error: RequestValidationError) -> Response:
@@ -108,14 +109,19 @@ def add_problems(app: FastAPI) -> None:
         shown = str(value)[:200] if isinstance(value, str | int | float | bool) else None
         field = ".".join(place) or None
         detail = f"{field}: {first['msg']}" if field else str(first["msg"])
-        return answer(ProblemDocument(title="cannot be read", status=422, detail=detail, field=field, value=shown))
+        return _told(request, ProblemDocument(title="cannot be read", status=422, detail=detail, field=field, value=shown))
 
     @app.exception_handler(HTTPException)
     async def refused(request: Request, error: HTTPException) -> Response:
         problem = ProblemDocument(title=str(error.detail).lower(), status=error.status_code, detail=str(error.detail))
-        return answer(problem, dict(error.headers or {}))
+        return _told(request, problem, dict(error.headers or {}))
 
     @app.exception_handler(Exception)
     async def broken(request: Request, error: Exception) -> Response:
         LOG.exception("%s %s", request.method, request.url.path, exc_info=error)
-        return answer(ProblemDocument(title="internal error", status=500, detail="something is wrong here, not in the request"))
+        problem = ProblemDocument(title="internal error", status=500, detail="something is wrong here, not in the request")
+        return _told(request, problem)
+
+
+def _told(request: Request, problem: ProblemDocument, headers: dict[str, str] | None = None) -> Response:
+    return problem_page(request, problem, headers or {}) if wants_page(request) else answer(problem, headers)

@@ -8,8 +8,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
+from ...clusters.cluster import Cluster
 from ..decisions import JobDecision, JobRequest, KeptDecision, Outcome, Status
-from ..state import Condition
+from ..state import ClusterState, Condition, HeldDevices
 from ..store import Store
 
 
@@ -236,6 +237,30 @@ def view_of(store: Store, kept: KeptDecision) -> DecisionView:
         history=[HistoryEntry(**mention._asdict()) for mention in store.mentions(kept.decision.id)],
         observed=observed,
     )
+
+
+def host_views(cluster: Cluster, state: ClusterState, taken: HeldDevices) -> list[HostView]:
+    """The hosts of a cluster: which take jobs, and who holds their devices."""
+    held: list[list[str | None]] = [[] for _ in cluster.host_names]
+    is_up = [True] * cluster.num_hosts
+    for device, host in enumerate(cluster.device_host.tolist()):
+        holder = int(taken.holder[device])
+        held[host].append(state.jobs[holder].id if holder >= 0 else None)
+        is_up[host] = bool(taken.is_up[device])
+    hosts = []
+    for name, holders, takes_jobs in zip(cluster.host_names, held, is_up, strict=True):
+        known = state.hosts.get(name)
+        told = known.condition if known is not None else ("up" if takes_jobs else "down")
+        reason = known.reason if known is not None else (None if takes_jobs else "not listed")
+        hosts.append(HostView.model_construct(name=name, condition=told, reason=reason, held_by=holders))
+    return hosts
+
+
+def decision_list(store: Store, before: int | None, limit: int) -> DecisionList:
+    """A page of decisions, the last one first."""
+    found = store.decisions(before, limit)
+    more = found[-1].number if len(found) == limit and found[-1].number > 1 else None
+    return DecisionList(decisions=[row_of(store, one) for one in found], before=more)
 
 
 def row_of(store: Store, kept: KeptDecision) -> DecisionRow:

@@ -11,8 +11,10 @@ import typer
 from ... import output
 from ...options import JsonFile
 from ...output import plain
+from ..live.serve import EXTRA
 
 if TYPE_CHECKING:
+    from ....clusters.cluster import Cluster
     from ....live.changes import Change
     from ....live.state import ClusterState
 
@@ -28,22 +30,28 @@ ClusterOption = Annotated[
 def show_state(
     state: StateOption,
     cluster: ClusterOption = None,
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="Write the --cluster as one page that loads nothing.")
+    ] = None,
     log: Annotated[bool, typer.Option("--log", help="Show every change of a ledger, the last one last.")] = False,
     json_file: JsonFile = None,
 ) -> None:
     """Print who holds which devices, and which hosts take no jobs."""
     from ....clusters import load_cluster
-    from ....errors import InputFileError
+    from ....errors import ConfigError, InputFileError
     from ....live.changes import places
     from ....live.keeping import StateLedger, kept_state
     from ....live.state import occupancy, to_data
 
     output.check_file("--json", json_file)
+    output.check_file("--html", html)
     kept = kept_state(state)
     if not state.exists():
         raise InputFileError("no such file", field="--state", value=str(state))
     if log and not isinstance(kept, StateLedger):
         raise InputFileError("only a ledger (.db) keeps its changes", field="--log", value=str(state))
+    if html is not None and cluster is None:
+        raise ConfigError("a page shows the hosts of a cluster: name it with --cluster", field="--html", value=str(html))
     found = kept.read()
     where = None if cluster is None else load_cluster(cluster)
     taken = None if where is None else occupancy(found, where, file=state)
@@ -65,7 +73,21 @@ def show_state(
         told = f"{where.name}: {int(taken.is_free.sum())} of {where.num_devices} devices are free, {held} held"
         output.print_remarks(out, (told, *taken.remarks))
     output.write_json(json_file, data)
-    output.print_written(out, json_file)
+    if html is not None and where is not None:
+        _write_page(html, state, where)
+    output.print_written(out, json_file, html)
+
+
+def _write_page(html: Path, state: Path, cluster: Cluster) -> None:
+    """Write the page of a cluster as one file."""
+    from .... import files
+    from ....errors import InputFileError
+
+    try:
+        from ....live.web.pages import state_page
+    except ModuleNotFoundError as error:
+        raise InputFileError(EXTRA, field=str(error.name)) from None
+    files.write_text(html, state_page(state, cluster))
 
 
 def add_plan(

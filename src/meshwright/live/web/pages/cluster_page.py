@@ -1,0 +1,170 @@
+"""The page of a cluster: how old what is known of it is, who holds which devices and until when, what waits, what was decided."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from ....clusters.cluster import Cluster
+from ...decisions import JobDecision
+from ...keeping import StateLedger, kept_state
+from ...ledger import Ledger
+from ...service import Service, SourceStatus
+from ...state import ClusterState, devices_by_state, occupancy
+from ...store import Store
+from ..views import DecisionRow, name_of, row_of
+from .hosts import MOST_OPEN_HOSTS, JobRow, host_groups, job_rows, marks
+from .rendering import duration, instant, page
+
+LAST_DECISIONS = 10
+MOST_ROWS = 300
+"""Of a table of jobs."""
+
+
+class SourceLine(NamedTuple):
+    """What is known of a source, in words.
+
+    Attributes:
+        name: of it.
+        is_stale: whether it has listed nothing for too long.
+        told: the sentence.
+        problem: why its last listing failed.
+        remarks: of the last one.
+    """
+
+    name: str
+    is_stale: bool
+    told: str
+    problem: str | None
+    remarks: tuple[str, ...]
+
+
+class WaitingRow(NamedTuple):
+    """A decision whose job does not run yet.
+
+    Attributes:
+        id: of it.
+        name, owner: of the job.
+        told: what it waits for.
+        held: the devices that it holds; None while it is prepared.
+    """
+
+    id: str
+    name: str
+    owner: str | None
+    told: str
+    held: JobRow | None
+
+
+def cluster_page(service: Service, store: Store, *, has_session: bool = False, now: datetime | None = None) -> str:
+    """The page of a service's cluster.
+
+    Args:
+        service: that decides on it.
+        store: what it keeps, for reading.
+        has_session: whether its reader signed in, and can sign out.
+        now: the time; by default the clock's.
+
+    Raises:
+        StateError: the state is not of the cluster.
+    """
+    sources = tuple(source_line(status, service.max_age_s) for status in service.statuses)
+    policy = service.controller.planners.policy
+    return _page(service.cluster, *store.last(), store, now, sources=sources, policy=policy, has_session=has_session)
+
+
+def state_page(path: Path, cluster: Cluster, now: datetime | None = None) -> str:
+    """The page of a cluster as a state's file has it, as one file that loads nothing.
+
+    Args:
+        path: of the state.
+        cluster: whose state it is.
+        now: the time; by default the clock's.
+
+    Raises:
+        InputFileError: the file cannot be read.
+        StateError: the state is not of the cluster.
+    """
+    kept = kept_state(path)
+    if not isinstance(kept, StateLedger):
+        return _page(cluster, 0, kept.read(), None, now, written_from=(path.name, None))
+    with Ledger(path, is_read=True) as store:
+        seq, state = store.last()
+        last = store.changes_after(seq - 1, 1) if seq else []
+        return _page(cluster, seq, state, store, now, written_from=(path.name, last[0].at if last else None))
+
+
+def source_line(status: SourceStatus, max_age_s: float) -> SourceLine:
+    """What is known of a source, in words."""
+    age_s = status.age_s
+    if not math.isfinite(age_s):
+        told = "has not listed anything yet"
+    else:
+        told = f"listed {duration(int(age_s))} ago" if age_s >= 1 else "listed just now"
+    if status.num_drifts:
+        told += f"; contradicted what was known {status.num_drifts:,} time{'s' * (status.num_drifts != 1)} so far"
+    return SourceLine(status.name, age_s > max_age_s, told, status.problem, status.remarks)
+
+
+def _page(
+    cluster: Cluster,
+    seq: int,
+    state: ClusterState,
+    store: Store | None,
+    now: datetime | None,
+    *,
+    sources: Sequence[SourceLine] = (),
+    policy: str | None = None,
+    has_session: bool = False,
+    written_from: tuple[str, str | None] | None = None,
+) -> str:
+    now = datetime.now(UTC) if now is None else now
+    marked = marks(state.jobs)
+    rows = job_rows(state, marked, now)
+    planned = [row for row in rows if row.job.source == "plan"]
+    preparing = () if store is None else store.preparing()
+    prepared = [store.decision(name) for name in preparing[:MOST_ROWS]] if store is not None else []
+    waiting = [_preparing(kept.decision) for kept in prepared if kept is not None]
+    waiting += [_waiting(row, store) for row in planned[:MOST_ROWS]]
+    last: list[DecisionRow] = [] if store is None else [row_of(store, kept) for kept in store.decisions(None, LAST_DECISIONS)]
+    return page(
+        "cluster.html",
+        is_file=written_from is not None,
+        written_from=written_from,
+        title=cluster.name,
+        here="cluster",
+        has_session=has_session,
+        seq=seq,
+        now=instant(now),
+        policy=policy,
+        sources=sources,
+        devices=devices_by_state(state, cluster),
+        num_devices=cluster.num_devices,
+        num_hosts=cluster.num_hosts,
+        remarks=occupancy(state, cluster).remarks,
+        groups=host_groups(cluster, state, marked),
+        is_open=cluster.num_hosts <= MOST_OPEN_HOSTS,
+        waiting=waiting,
+        num_more_waiting=len(planned) + len(preparing) - len(waiting),
+        running=[row for row in rows if row.job.source != "plan"][:MOST_ROWS],
+        num_running=len(rows) - len(planned),
+        last=last,
+    )
+
+
+def _preparing(decision: JobDecision) -> WaitingRow:
+    return WaitingRow(decision.id, name_of(decision), decision.request.owner, "its job is read and priced first", None)
+
+
+def _waiting(row: JobRow, store: Store | None) -> WaitingRow:
+    kept = None if store is None else store.decision(row.job.id)
+    told = "reserved; nobody has handed it to the scheduler yet"
+    if row.job.confirmed_as is not None:
+        told = f"handed to the scheduler as {row.job.confirmed_as}, which has not started it yet"
+    elif kept is None:
+        told = "added by hand"
+    name = row.job.name or row.job.id
+    return WaitingRow(row.job.id if kept else "", name, kept.decision.request.owner if kept else None, told, row)

@@ -1,0 +1,159 @@
+"""The page of a decision: why, what else there was, the cluster as it was, how to start the job, and how it then ran."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from ....clusters.cluster import Cluster
+from ....errors import StateError
+from ...changes import runs
+from ...decisions import JobDecision, KeptDecision, Status
+from ...state import HeldJob
+from ...store import Store
+from ..views import DecisionAnswer, name_of, view_of
+from .candidates import candidate_rows
+from .hosts import MOST_OPEN_HOSTS, HostGroup, host_groups, marks
+from .rendering import duration, figure, instant, page
+from .step_times import step_times
+
+STATUS_WORDS: dict[Status, str] = {
+    "preparing": "is being prepared: its job is read and priced first",
+    "refused": "got no devices",
+    "failed": "cannot be planned",
+    "reserved": "holds its devices, and waits to be handed to the scheduler",
+    "confirmed": "was handed to the scheduler, which has not started it yet",
+    "running": "runs",
+    "ended": "has ended",
+    "released": "gave its devices back",
+}
+"""What is said of a decision whose status it is."""
+
+
+class RanksOfHost(NamedTuple):
+    """The ranks of a plan on one host, and the indices of their devices there, in the order of the ranks."""
+
+    host: str
+    ranks: str
+    devices: str
+
+
+class ClusterAsItWas(NamedTuple):
+    """The cluster that a decision was made on.
+
+    Attributes:
+        groups: its hosts; empty where the state of that time cannot be shown.
+        problem: why it cannot.
+    """
+
+    groups: tuple[HostGroup, ...]
+    problem: str
+
+
+def decision_page(
+    store: Store,
+    cluster: Cluster,
+    kept: KeptDecision,
+    *,
+    url: str | None = None,
+    wants_token: bool = False,
+    now: datetime | None = None,
+) -> str:
+    """The page of a decision; by default as one file that holds its style and loads nothing.
+
+    Args:
+        store: that keeps it.
+        cluster: that it was made on.
+        kept: the decision.
+        url: of the service that shows the page; None where it is written to a file.
+        wants_token: whether the service wants a token; then its reader signed in.
+        now: the time; by default the clock's.
+
+    Raises:
+        InputFileError: the store cannot be read.
+    """
+    decision, view = kept.decision, view_of(store, kept)
+    taken = {place.host: place.devices for place in view.decision.places}
+    inputs = decision.inputs
+    return page(
+        "decision.html",
+        is_file=url is None,
+        title=f"{name_of(decision)}: decision {decision.id}",
+        name=name_of(decision),
+        here="",
+        has_session=wants_token,
+        seq=store.last()[0],
+        now=instant(now or datetime.now(UTC)),
+        view=view,
+        words=STATUS_WORDS[view.status],
+        facts=_facts(kept),
+        figures=[figure(*one) for one in decision.predicted.items()],
+        places=[(host, runs(local)) for host, local in taken.items()],
+        candidates=() if inputs is None else candidate_rows(decision.candidates, inputs, cluster, taken),
+        as_it_was=_as_it_was(store, cluster, decision, view.decision),
+        is_open=cluster.num_hosts <= MOST_OPEN_HOSTS // 8,
+        commands=_commands(decision, url, wants_token),
+        ranks=_ranks([] if decision.plan is None else decision.plan["ranks"]),
+        chart=step_times(store.observations(decision.id), decision.predicted.get("step_s")),
+    )
+
+
+def _facts(kept: KeptDecision) -> list[tuple[str, str]]:
+    """What was asked for, and by which policy it was decided."""
+    request, inputs = kept.decision.request, kept.decision.inputs
+    found = [("asked for", f"{instant(kept.at)} UTC")]
+    found += [("owner", request.owner)] if request.owner is not None else []
+    found += [("job", request.job if isinstance(request.job, str) else "brought along with the request")]
+    found += [("steps", f"{request.steps:,}")]
+    others = (
+        ("batch", request.batch),
+        ("sequence length", request.sequence_length),
+        ("devices", request.devices),
+        ("most devices", request.max_devices),
+    )
+    found += [(said, f"{value:,}") for said, value in others if value is not None]
+    found += [("deadline", duration(request.deadline_s))] if request.deadline_s is not None else []
+    if inputs is not None:
+        found += [("policy", inputs.policy), ("hosts", "held whole" if inputs.whole_hosts else "shared with other jobs")]
+        found += [("state", f"change {inputs.seq:,}"), ("digest", inputs.digest)]
+    return found
+
+
+def _as_it_was(store: Store, cluster: Cluster, decision: JobDecision, answer: DecisionAnswer) -> ClusterAsItWas | None:
+    """The cluster of the time, with the devices that the decision took."""
+    if decision.inputs is None:
+        return None
+    state = store.state_at(decision.inputs.seq)
+    if answer.places:
+        devices = {place.host: tuple(place.devices) for place in answer.places}
+        job = HeldJob(id=decision.id, devices=devices, source="plan", whole_hosts=decision.inputs.whole_hosts)
+        state = state.model_copy(update={"jobs": (*state.jobs, job)})
+    try:
+        return ClusterAsItWas(host_groups(cluster, state, marks(state.jobs), decision.id), "")
+    except StateError as error:  # the cluster was described in another way then
+        return ClusterAsItWas((), str(error))
+
+
+def _commands(decision: JobDecision, url: str | None, wants_token: bool) -> list[str]:
+    """How the plan becomes files of a scheduler."""
+    if decision.plan is None:
+        return []
+    file = f"{decision.id}.json"
+    token = ' -H "Authorization: Bearer $TOKEN"' if wants_token else ""
+    fetch = [] if url is None else [f"curl -f{token} -o {file} {shlex.quote(f'{url}/v1/decisions/{decision.id}/plan')}"]
+    sharing = "hosts" if decision.inputs is not None and decision.inputs.whole_hosts else "devices"
+    options = f"--format slurm --set sharing={sharing} --set script=train.py"
+    return [*fetch, f"meshwright export {file} {options} --out {decision.id}"]
+
+
+def _ranks(rows: Sequence[dict[str, Any]]) -> list[RanksOfHost]:
+    of_host: dict[str, list[tuple[int, int]]] = {}
+    for row in sorted(rows, key=lambda row: int(row["rank"])):
+        of_host.setdefault(row["host"], []).append((row["rank"], row["local_rank"]))
+    found = []
+    for host, pairs in of_host.items():
+        ranks, local = ([pair[part] for pair in pairs] for part in (0, 1))
+        found.append(RanksOfHost(host, runs(ranks), runs(local) if local == sorted(local) else ", ".join(map(str, local))))
+    return found

@@ -1,0 +1,216 @@
+"""The hosts of a cluster as a grid: for each host its devices in a row, as runs of the same holder, below each other by group.
+
+Each job has a mark of a letter and a number and one of a few colours. Both are drawn from its id, so that they stay as they are
+while other jobs come and go; what marks and words say is never said by colour alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Collection, Mapping
+from datetime import datetime
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from ....clusters.cluster import Cluster
+from ...changes import runs
+from ...state import ClusterState, Condition, HeldJob, num_held, occupancy
+from ..views import HostView, host_views
+
+NUM_COLOURS = 7
+"""Of jobs; as many as the style has."""
+
+LETTERS = "ABCDEFGHJKLMNPQRSTUVWXYZ"
+"""Of marks: those that are not taken for digits."""
+
+MOST_OPEN_HOSTS = 512
+"""Of a cluster whose groups are shown unfolded."""
+
+Kind = Literal["free", "held", "reserved", "chosen", "drained", "down"]
+"""Of a device: nobody holds it; a job runs on it; it is kept for a planned job; for the job of this page; its host is closed."""
+
+
+class Mark(NamedTuple):
+    """How a job is marked: a letter and a number, and one of `NUM_COLOURS` colours."""
+
+    text: str
+    colour: int
+
+
+class DeviceRun(NamedTuple):
+    """Devices in a row of a host that one job holds, or none.
+
+    Attributes:
+        first, number: the first one and how many.
+        kind: see `Kind`.
+        job: that holds them.
+        mark: of the job.
+    """
+
+    first: int
+    number: int
+    kind: Kind
+    job: HeldJob | None
+    mark: Mark | None
+
+
+class HeldPart(NamedTuple):
+    """All devices of a host that one job holds, in words."""
+
+    devices: str
+    job: HeldJob
+    mark: Mark
+
+
+class HostCard(NamedTuple):
+    """A host.
+
+    Attributes:
+        name: of it.
+        condition, reason: whether it takes jobs.
+        runs: its devices in order.
+        held: who holds which.
+        num_devices, num_free: how many.
+    """
+
+    name: str
+    condition: Condition
+    reason: str | None
+    runs: tuple[DeviceRun, ...]
+    held: tuple[HeldPart, ...]
+    num_devices: int
+    num_free: int
+
+
+class HostGroup(NamedTuple):
+    """Hosts that are near each other.
+
+    Attributes:
+        title: where they are; empty where the cluster has one group.
+        hosts: of it.
+        num_devices, num_free: of them.
+        num_closed: hosts that take no jobs.
+    """
+
+    title: str
+    hosts: tuple[HostCard, ...]
+    num_devices: int
+    num_free: int
+    num_closed: int
+
+
+class JobRow(NamedTuple):
+    """A job that holds devices.
+
+    Attributes:
+        job: it.
+        mark: of it.
+        places: of its first hosts, the host and its devices in words.
+        num_more: hosts beside these.
+        num_devices: that it holds.
+        left_s: until its limit; below 0 where that has passed, None where nobody says.
+    """
+
+    job: HeldJob
+    mark: Mark
+    places: tuple[tuple[str, str], ...]
+    num_more: int
+    num_devices: int
+    left_s: float | None
+
+
+SHOWN_PLACES = 4
+
+
+def marks(jobs: Collection[HeldJob]) -> dict[str, Mark]:
+    """The mark of each job, by its id."""
+    highest = 9
+    while len(LETTERS) * highest < 1.25 * len(jobs):
+        highest = highest * 10 + 9
+    slots = len(LETTERS) * highest
+    taken: dict[int, str] = {}
+    for job in jobs:
+        slot = int.from_bytes(hashlib.sha256(job.id.encode()).digest()[:8], "big") % slots
+        while slot in taken:
+            slot = (slot + 1) % slots
+        taken[slot] = job.id
+    return {
+        name: Mark(f"{LETTERS[slot % len(LETTERS)]}{slot // len(LETTERS) + 1}", slot % len(LETTERS) % NUM_COLOURS)
+        for slot, name in taken.items()
+    }
+
+
+def host_groups(
+    cluster: Cluster, state: ClusterState, marked: Mapping[str, Mark], chosen: str | None = None
+) -> tuple[HostGroup, ...]:
+    """The hosts of a cluster, near ones together.
+
+    Args:
+        cluster: its hosts.
+        state: who holds what.
+        marked: the mark of each job.
+        chosen: id of the job that the page is about.
+
+    Raises:
+        StateError: the state is not of the cluster.
+    """
+    jobs = {job.id: job for job in state.jobs}
+    cards = [_card(view, jobs, marked, chosen) for view in host_views(cluster, state, occupancy(state, cluster))]
+    groups = []
+    for title, group in itertools.groupby(zip(_titles(cluster), cards, strict=True), key=lambda one: one[0]):
+        hosts = tuple(card for _, card in group)
+        closed = sum(card.condition != "up" for card in hosts)
+        sizes = (sum(card.num_devices for card in hosts), sum(card.num_free for card in hosts), closed)
+        groups.append(HostGroup(title, hosts, *sizes))
+    return tuple(groups)
+
+
+def job_rows(state: ClusterState, marked: Mapping[str, Mark], now: datetime) -> tuple[JobRow, ...]:
+    """The jobs of a state."""
+    return tuple(
+        JobRow(
+            job,
+            marked[job.id],
+            tuple((host, runs(local)) for host, local in itertools.islice(job.devices.items(), SHOWN_PLACES)),
+            max(0, len(job.devices) - SHOWN_PLACES),
+            num_held(job, state),
+            None if job.ends_at is None else (job.ends_at - now).total_seconds(),
+        )
+        for job in state.jobs
+    )
+
+
+def _card(view: HostView, jobs: Mapping[str, HeldJob], marked: Mapping[str, Mark], chosen: str | None) -> HostCard:
+    found, held = [], dict[str, list[int]]()
+    first = 0
+    for name, group in itertools.groupby(view.held_by):
+        number = len(list(group))
+        job = None if name is None else jobs[name]
+        found.append(DeviceRun(first, number, _kind(view, job, chosen), job, None if name is None else marked[name]))
+        if name is not None:
+            held.setdefault(name, []).extend(range(first, first + number))
+        first += number
+    parts = tuple(HeldPart(runs(local), jobs[name], marked[name]) for name, local in held.items())
+    free = sum(run.number for run in found if run.kind == "free")
+    return HostCard(view.name, view.condition, view.reason, tuple(found), parts, first, free)
+
+
+def _kind(view: HostView, job: HeldJob | None, chosen: str | None) -> Kind:
+    if job is None:
+        return "free" if view.condition == "up" else view.condition
+    if job.id == chosen:
+        return "chosen"
+    return "reserved" if job.source == "plan" else "held"
+
+
+def _titles(cluster: Cluster) -> list[str]:
+    """Where each host is: the coordinates of its first device that count what hosts stand in, as ``pod 0, leaf 1``."""
+    names = cluster.topology.coordinate_names
+    shown = names[: names.index("host")] if "host" in names else names[:1] if len(names) > 1 else ()
+    _, firsts = np.unique(cluster.device_host, return_index=True)
+    where = cluster.topology.coordinates[firsts, : len(shown)]
+    if not shown or (where == where[0]).all():
+        return [""] * cluster.num_hosts
+    return [", ".join(f"{name} {number}" for name, number in zip(shown, host, strict=True)) for host in where.tolist()]

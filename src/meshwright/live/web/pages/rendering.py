@@ -1,0 +1,115 @@
+"""From templates to pages: everything is escaped, and numbers are said as people say them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import cache
+from importlib.resources import files as resources
+from typing import Any
+
+from jinja2 import DictLoader, Environment, StrictUndefined
+from markupsafe import Markup
+
+from ....evaluation.plots.svg import printable
+
+STYLE, SCRIPT = "page.css", "page.js"
+MEDIA_TYPES = {STYLE: "text/css", SCRIPT: "text/javascript"}
+"""Files that pages load, by name."""
+
+_UNITS_S = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
+
+
+def page(template: str, *, is_file: bool = False, **values: Any) -> str:
+    """A page.
+
+    Args:
+        template: name of its template.
+        is_file: whether it is written to a file: then it holds its style, loads nothing and links nowhere.
+        values: of the template.
+    """
+    style = Markup(loaded(STYLE)) if is_file else None  # noqa: S704 - our own file
+    return _environment().get_template(template).render(is_file=is_file, style=style, **values)
+
+
+@cache
+def loaded(name: str) -> str:
+    """What a file of the folder of templates holds."""
+    return resources(f"{__package__}.templates").joinpath(name).read_text(encoding="utf-8")
+
+
+def duration(seconds: float | None) -> str:
+    """A time as people say it: ``850 ms``, ``13 min 51 s``, ``2 d 4 h``; the two largest units."""
+    if seconds is None or math.isinf(seconds):
+        return "unknown"
+    if seconds < 0:
+        return f"-{duration(-seconds)}"
+    if seconds < 10:
+        return _of_one_unit(seconds)
+    left = round(seconds)
+    parts: list[tuple[int, str]] = []
+    for unit_s, unit in _UNITS_S:
+        count, left = divmod(left, int(unit_s))
+        if count or parts:
+            parts.append((count, unit))
+    return " ".join(f"{count} {unit}" for count, unit in parts[:2] if count)
+
+
+def amount(number_bytes: float) -> str:
+    """Bytes as people say them: ``3.66 GB``."""
+    for size, unit in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB")):
+        if number_bytes >= size:
+            return f"{number_bytes / size:.3g} {unit}"
+    return f"{number_bytes / 1e3:.3g} kB"
+
+
+def instant(at: datetime | str) -> str:
+    """An instant, in UTC."""
+    known = datetime.fromisoformat(at) if isinstance(at, str) else at
+    return known.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def counted(number: int, thing: str) -> str:
+    """``1 host``, ``2,048 hosts``."""
+    return f"{number:,} {thing}{'s' * (number != 1)}"
+
+
+def figure(name: str, value: float) -> tuple[str, str]:
+    """A figure of a plan in words, its unit taken from the end of its name: what it is, and how much."""
+    for ending, said in (("_bytes", amount), ("_s", duration)):
+        if name.endswith(ending) and not name.endswith("_per_s"):
+            return name.removesuffix(ending).replace("_", " "), said(value)
+    if name.endswith("_share"):
+        return name.replace("_", " "), f"{100 * value:.0f} %"
+    return name.removesuffix("_per_s").replace("_", " ") + (" a second" * name.endswith("_per_s")), f"{value:,.4g}"
+
+
+def _of_one_unit(seconds: float) -> str:
+    for size, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds / 1e-9:.3g} ns" if seconds else "0 s"
+
+
+def _shown(value: Any) -> Any:
+    """What stands in a page for a value: nothing that cannot be printed; line breaks are kept by nothing that is shown."""
+    return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+@cache
+def _environment() -> Environment:
+    folder = resources(f"{__package__}.templates")
+    texts: Mapping[str, str] = {
+        one.name: one.read_text(encoding="utf-8") for one in folder.iterdir() if one.name.endswith(".html")
+    }
+    made = Environment(
+        loader=DictLoader(texts),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_shown,
+    )
+    made.filters |= {"duration": duration, "amount": amount, "instant": instant, "counted": counted}
+    return made
