@@ -22,7 +22,7 @@ from ..clusters.cluster import Cluster
 from ..errors import GraphError, InputFileError, PlanError
 from ..jobs.load import JobSource
 from ..planning.plan import OpSplitPlanner
-from ..planning.policies import MENU_RULE, is_by_menu
+from ..planning.policies import MENU_RULE, base_of, is_by_menu, is_rollout, trained_file
 from ..plans import PlacementPlan
 from .decisions import DecisionInputs, JobDecision, JobRequest, free_at_s
 from .feedback.figures import plan_as_observed
@@ -93,6 +93,15 @@ class Planners:
         """What the same is made of in another process."""
         folders = {"scratch": self._scratch, "graphs_dir": self._graphs_dir, "cache": self._cache}
         return {"cluster": self.cluster, "policy": self.policy, **folders}
+
+    def check_policy(self) -> None:
+        """Refuse a policy that there is not, before a job comes.
+
+        Raises:
+            PolicyError: no shipped policy, file or run folder of that name.
+        """
+        if not self.is_by_menu:
+            trained_file(base_of(self.policy) if is_rollout(self.policy) else self.policy)
 
     def is_ready(self, request: JobRequest) -> bool:
         """Whether a job can be decided on at once."""

@@ -11,7 +11,10 @@ PLAN = ("plan", "--job", "graph.txt", "--cluster", "cluster.yaml")
     ("arguments", "message"),
     [
         (("plna",), "no such command (got 'plna'); did you mean 'plan'?"),
-        (("frobnicate",), "no such command (got 'frobnicate'); valid: calibrate, decisions, estimate, evaluate, export, plan, "),
+        (
+            ("frobnicate",),
+            "no such command (got 'frobnicate'); valid: calibrate, calibration, decisions, estimate, evaluate, export, ",
+        ),
         (("--jb",), "--jb: no such option; valid: --help, --version, -h"),
         (("plan", "--jbo", "x"), "--jbo: no such option; did you mean '--job'?"),
         (("plan", "--job", "graph.txt"), "--cluster: is missing: preset:NAME or a path to YAML"),

@@ -256,7 +256,7 @@ def hold_to_each_other(folder, jobs, later, rule):
     arrivals = tuple(Arrival(str(k), request(k, steps), at_s, None, nowhere) for k, (at_s, steps) in enumerate(sorted(jobs)))
     span = PastSpan(BEGIN, BEGIN, BEGIN, cluster, arrivals, tuple(marks), whole_hosts=False, earlier=(), remarks=())
     made, real = planners(folder, f"menu:{rule}"), RealDurations(())
-    world = FleetWorld.of(span, real, made.spec, cache=folder)
+    world = FleetWorld.of(span, real, made.spec_of, cache=folder)
     simulated, missed_h = world.play(world.before(f"{rule}+backfill")[1])
     served, missed_too_h = ServiceWorld(span, real, made, queue=100).play()
     np.testing.assert_allclose(simulated.completion_s, served.completion_s, rtol=1e-9)

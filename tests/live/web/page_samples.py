@@ -46,6 +46,9 @@ class FirstFree:
     def make_ready(self, request):
         pass
 
+    def graph(self, request):
+        return None
+
     def digest(self, request):
         return "d" * 16
 

@@ -162,6 +162,7 @@ def _service(
     from ....live.sources.source import source
 
     planners = Planners(load_cluster(cluster), policy or DEFAULT_POLICY, scratch=scratch, graphs_dir=graphs)
+    planners.check_policy()
     asked = [source(one) for one in sources]
     layer = ObservedLayer(is_on=feedback)
     controller = Controller(state, planners, whole_hosts=whole_hosts, lease_s=lease_s, seed=seed, factors=layer)

@@ -32,7 +32,7 @@ Kind = Literal["free", "held", "reserved", "chosen", "drained", "down"]
 """Of a device: nobody holds it; a job runs on it; it is kept for a planned job; for the job of this page; its host is closed."""
 
 
-class Mark(NamedTuple):
+class JobMark(NamedTuple):
     """How a job is marked: a letter and a number, and one of `NUM_COLOURS` colours."""
 
     text: str
@@ -53,7 +53,7 @@ class DeviceRun(NamedTuple):
     number: int
     kind: Kind
     job: HeldJob | None
-    mark: Mark | None
+    mark: JobMark | None
 
 
 class HeldPart(NamedTuple):
@@ -61,7 +61,7 @@ class HeldPart(NamedTuple):
 
     devices: str
     job: HeldJob
-    mark: Mark
+    mark: JobMark
 
 
 class HostCard(NamedTuple):
@@ -114,7 +114,7 @@ class JobRow(NamedTuple):
     """
 
     job: HeldJob
-    mark: Mark
+    mark: JobMark
     places: tuple[tuple[str, str], ...]
     num_more: int
     num_devices: int
@@ -124,7 +124,7 @@ class JobRow(NamedTuple):
 SHOWN_PLACES = 4
 
 
-def marks(jobs: Collection[HeldJob]) -> dict[str, Mark]:
+def marks(jobs: Collection[HeldJob]) -> dict[str, JobMark]:
     """The mark of each job, by its id."""
     highest = 9
     while len(LETTERS) * highest < 1.25 * len(jobs):
@@ -137,13 +137,13 @@ def marks(jobs: Collection[HeldJob]) -> dict[str, Mark]:
             slot = (slot + 1) % slots
         taken[slot] = job.id
     return {
-        name: Mark(f"{LETTERS[slot % len(LETTERS)]}{slot // len(LETTERS) + 1}", slot % len(LETTERS) % NUM_COLOURS)
+        name: JobMark(f"{LETTERS[slot % len(LETTERS)]}{slot // len(LETTERS) + 1}", slot % len(LETTERS) % NUM_COLOURS)
         for slot, name in taken.items()
     }
 
 
 def host_groups(
-    cluster: Cluster, state: ClusterState, marked: Mapping[str, Mark], chosen: str | None = None
+    cluster: Cluster, state: ClusterState, marked: Mapping[str, JobMark], chosen: str | None = None
 ) -> tuple[HostGroup, ...]:
     """The hosts of a cluster, near ones together.
 
@@ -167,7 +167,7 @@ def host_groups(
     return tuple(groups)
 
 
-def job_rows(state: ClusterState, marked: Mapping[str, Mark], now: datetime) -> tuple[JobRow, ...]:
+def job_rows(state: ClusterState, marked: Mapping[str, JobMark], now: datetime) -> tuple[JobRow, ...]:
     """The jobs of a state."""
     return tuple(
         JobRow(
@@ -182,7 +182,7 @@ def job_rows(state: ClusterState, marked: Mapping[str, Mark], now: datetime) -> 
     )
 
 
-def _card(view: HostView, jobs: Mapping[str, HeldJob], marked: Mapping[str, Mark], chosen: str | None) -> HostCard:
+def _card(view: HostView, jobs: Mapping[str, HeldJob], marked: Mapping[str, JobMark], chosen: str | None) -> HostCard:
     found, held = [], dict[str, list[int]]()
     first = 0
     for name, group in itertools.groupby(view.held_by):

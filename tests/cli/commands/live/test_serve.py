@@ -6,7 +6,7 @@ import pytest
 
 from meshwright.cli import run_command_line
 
-from ...live.live_samples import CLUSTER
+from ....live.live_samples import CLUSTER
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 from meshwright.live.decisions import Observation
 from meshwright.live.ledger import Ledger
 
-from ...live.live_samples import CLUSTER
+from ....live.live_samples import CLUSTER
 
 POLICY = "max@best-fit"
 SUBMIT = ("submit", "--cluster", "three.yaml", "--policy", POLICY, "--state", "now.db", "--to", "none")
