@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
+from pydantic_core import from_json
+
 from .. import files
 from .decisions import JobDecision
 
@@ -14,14 +16,15 @@ REFERENCE = "document"
 
 def packed(decision: JobDecision) -> tuple[str, dict[str, str]]:
     """The body of a decision, and the documents that it names by their digests."""
-    data = decision.model_dump(mode="json", exclude={"inputs": {"request"}})
-    job, documents = data["request"]["job"], {}
-    if isinstance(job, dict):
-        text = json.dumps(job, sort_keys=True)
-        digest = files.digest(text)
-        documents[digest] = text
-        data["request"]["job"] = {REFERENCE: digest}
-    return json.dumps(data), documents
+    own = {"inputs": {"request"}}
+    job = decision.request.job
+    if isinstance(job, str):
+        return decision.model_dump_json(exclude=own), {}
+    text = json.dumps(job, sort_keys=True)
+    digest = files.digest(text)
+    data = decision.model_dump(mode="json", exclude=own)
+    data["request"]["job"] = {REFERENCE: digest}
+    return json.dumps(data), {digest: text}
 
 
 def unpacked(body: str, document: Callable[[str], str | None]) -> JobDecision:
@@ -34,7 +37,7 @@ def unpacked(body: str, document: Callable[[str], str | None]) -> JobDecision:
     Raises:
         ValueError: it cannot be read, or a document is missing.
     """
-    data = json.loads(body)
+    data = from_json(body)
     job = data["request"]["job"]
     if isinstance(job, dict):
         text = document(job[REFERENCE])

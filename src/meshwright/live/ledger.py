@@ -25,6 +25,9 @@ from .store import KeptChange, check_undecided, key_taken, utc_now
 SNAPSHOT_EVERY = 256
 """Changes between two snapshots."""
 
+REMEMBERED = 256
+"""Decisions that are kept at hand."""
+
 SNAPSHOT_STAYS = 16 * SNAPSHOT_EVERY
 """Changes between two snapshots that are kept, from which a state of the past is folded."""
 
@@ -52,6 +55,7 @@ class Ledger:
         self._db, self._version = open_ledger(path, is_read=is_read)
         self._known: tuple[int, ClusterState] | None = None
         self._is_group = False
+        self._recent: dict[str, KeptDecision] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -91,7 +95,7 @@ class Ledger:
                 yield
                 self._db.execute("COMMIT")
             except BaseException:
-                self._known = None
+                self._forget()
                 if self._db.in_transaction:
                     self._db.execute("ROLLBACK")
                 raise
@@ -109,6 +113,7 @@ class Ledger:
                 yield turn
                 self._db.execute(end)
             except BaseException:
+                self._recent.clear()
                 if self._db.in_transaction:
                     for statement in undo:
                         self._db.execute(statement)
@@ -153,7 +158,12 @@ class Ledger:
 
     def decision(self, name: str) -> KeptDecision | None:
         """See `Store.decision`."""
-        return next(iter(self._decisions("id = ?", (name,), 1)), None)
+        if name in self._recent:
+            return self._recent[name]
+        found = next(iter(self._decisions("id = ?", (name,), 1)), None)
+        if found is not None:
+            self._remember(found)
+        return found
 
     def decision_of_key(self, key: str) -> KeptDecision | None:
         """See `Store.decision_of_key`."""
@@ -191,6 +201,19 @@ class Ledger:
             UNION ALL SELECT (SELECT min(decision) FROM observation WHERE decision > name) FROM leap WHERE name IS NOT NULL
         ) SELECT name FROM leap WHERE name IS NOT NULL"""
         return [str(name) for (name,) in self._rows(asked, ())]
+
+    def _remember(self, kept: KeptDecision) -> None:
+        """Keep a decision at hand; once it is made it stays as it is."""
+        if kept.decision.outcome == "preparing":
+            return
+        if len(self._recent) >= REMEMBERED:
+            del self._recent[next(iter(self._recent))]
+        self._recent[kept.decision.id] = kept
+
+    def _forget(self) -> None:
+        """Forget what was to be kept and is not."""
+        self._known = None
+        self._recent.clear()
 
     def _decisions(self, where: str, values: tuple[Any, ...], limit: int) -> list[KeptDecision]:
         asked = f"SELECT number, key, at, body FROM decision WHERE {where} ORDER BY number DESC LIMIT {limit}"  # noqa: S608
@@ -277,14 +300,18 @@ class _LedgerTurn:
         if old is not None:
             check_undecided(old.decision)
             self._db.execute("UPDATE decision SET outcome = ?, body = ? WHERE id = ?", (decision.outcome, body, decision.id))
-            return old._replace(decision=decision)
+            kept = old._replace(decision=decision)
+            self._ledger._remember(kept)
+            return kept
         columns = "INSERT INTO decision (id, key, outcome, body, at) VALUES (?, ?, ?, ?, ?)"
         try:
             number = self._db.execute(columns, (decision.id, key, decision.outcome, body, at)).lastrowid
         except sqlite3.IntegrityError:
             raise key_taken(str(key)) from None
         assert number is not None, "a row that was inserted has a number"
-        return KeptDecision(number, key, at, decision)
+        kept = KeptDecision(number, key, at, decision)
+        self._ledger._remember(kept)
+        return kept
 
     def keep_document(self, digest: str, body: str) -> None:
         self._db.execute("INSERT OR IGNORE INTO document VALUES (?, ?)", (digest, body))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Path, Query, Response
 
-from ..decisions import JobRequest, KeptDecision, Observation
+from ..decisions import JobRequest, KeptDecision, Observation, Status
 from ..plan_parts import whole_plan
 from ..store import Store
 from .context import JSON, Context, IfNoneMatch, body, check_fresh, digest_of, needs, problems, tagged
@@ -45,10 +46,22 @@ def decision_routes(context: Context) -> APIRouter:
             raise not_found("decision")
         return found
 
-    async def status(name: str) -> Response:
-        found = await kept(name)
-        now, detail = await service.read(lambda store: status_of(store, found.decision))
-        return Response(body(StatusAnswer(id=name, status=now, detail=detail)), media_type=JSON)
+    async def stands(name: str, change: Callable[[], object]) -> Response:
+        """Where a decision stands after a change of its job."""
+
+        def changed() -> tuple[Status, str] | None:
+            store = service.controller.store
+            found = store.decision(name)
+            if found is None:
+                return None
+            change()
+            return status_of(store, found.decision)
+
+        found = await service.write(changed)
+        if found is None:
+            raise not_found("decision")
+        await service.tell()
+        return Response(body(StatusAnswer(id=name, status=found[0], detail=found[1])), media_type=JSON)
 
     @routes.post(
         "/v1/decisions",
@@ -130,10 +143,7 @@ def decision_routes(context: Context) -> APIRouter:
     )
     async def confirm(decision: Id, confirmation: Confirmation) -> Response:
         """The job was handed to the scheduler; once more is no change."""
-        await kept(decision)
-        await service.write(service.controller.confirm, decision, confirmation.job_id)
-        await service.tell()
-        return await status(decision)
+        return await stands(decision, lambda: service.controller.confirm(decision, confirmation.job_id))
 
     @routes.post(
         "/v1/decisions/{decision}/release",
@@ -143,10 +153,8 @@ def decision_routes(context: Context) -> APIRouter:
     )
     async def release(decision: Id, reason: ReasonGiven | None = None) -> Response:
         """Give the devices back; once more is no change."""
-        await kept(decision)
-        await service.write(service.controller.release, decision, None if reason is None else reason.reason)
-        await service.tell()
-        return await status(decision)
+        told = None if reason is None else reason.reason
+        return await stands(decision, lambda: service.controller.release(decision, told))
 
     @routes.post(
         "/v1/decisions/{decision}/observations",
