@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import time
 
 import pytest
 
+from meshwright.cli import run_command_line
 from meshwright.errors import ConfigError, ConflictError, InputFileError, StateError
 from meshwright.live.client import Client
 from meshwright.live.decisions import JobRequest, Observation
@@ -74,3 +76,25 @@ def test_who_is_not_known_and_who_does_not_answer_is_told_in_a_line(served, tmp_
     for wrong in ("ftp://x", "127.0.0.1:8765", "http://me:secret@host"):
         with pytest.raises(ConfigError, match="must be http://HOST:PORT"):
             Client(wrong)
+
+
+def test_submit_and_decisions_ask_a_service_too(served, tmp_path, monkeypatch, capsys):
+    url, token = served
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MESHWRIGHT_TOKEN", token)
+    words = ["submit", "--server", url, "--job", "zoo:alexnet", "--max-devices", "4", "--to", "none", "--key", "by-server"]
+    assert run_command_line([*words, "--json", "done.json", "--", "train.py"]) == 0
+    done = json.loads((tmp_path / "done.json").read_text())
+    assert done["outcome"] == "placed"
+    assert (tmp_path / done["out"] / "job.sbatch").is_file()
+    assert f"more: meshwright decisions {done['decision']} --server {url}" in capsys.readouterr().out
+    assert run_command_line(["decisions", "--server", url]) == 0
+    assert done["decision"] in capsys.readouterr().out
+    assert run_command_line(["decisions", done["decision"], "--server", url, "--json", "one.json"]) == 0
+    one = json.loads((tmp_path / "one.json").read_text())
+    assert one["devices"] == done["devices"]
+    assert "fastest-feasible chose" in " ".join(capsys.readouterr().out.split())
+    assert run_command_line([*words, "--cluster", "x", "--", "train.py"]) == 2
+    assert "--cluster: does not go with --server: the service says it" in capsys.readouterr().err
+    assert run_command_line([*words[:1], *words[3:], "--", "train.py"]) == 2
+    assert "--state: is missing; or name a service by --server" in capsys.readouterr().err

@@ -66,13 +66,10 @@ class Client:
                 raise InputFileError(f"the job was not priced within {prepare_s:g} s; it goes on", file=self._url, value=name)
             time.sleep(POLL_S)
             view = self.view(name)
-        made = view["decision"]
-        if made["outcome"] == "failed":
-            raise StateError(made["why"], file=self._url, field=made.get("field"))
-        fields = ("id", "outcome", "why", "predicted", "candidates", "plan")
-        data = {"request": request, "inputs": {"request": request, **made["inputs"]}}
-        decision = JobDecision.model_validate(data | {name: made[name] for name in fields if name in made})
-        return KeptDecision(int(view["number"]), view.get("key"), str(view["at"]), decision)
+        kept = self.kept_of(view)
+        if kept.decision.outcome == "failed":
+            raise StateError(kept.decision.why, file=self._url, field=kept.decision.field)
+        return kept
 
     def try_plan(self, request: JobRequest) -> tuple[PlacementPlan | None, str]:
         """What would be decided now, and why; nothing is held. A job that is new takes as long as it takes."""
@@ -107,7 +104,21 @@ class Client:
 
     def mentions(self, name: str) -> list[Mention]:
         """As `Controller.mentions`."""
-        return [Mention(**row) for row in self.view(name)["history"]]
+        return self.mentions_of(self.view(name))
+
+    @staticmethod
+    def mentions_of(view: dict[str, Any]) -> list[Mention]:
+        """What became of a decision, from its view."""
+        return [Mention(**row) for row in view["history"]]
+
+    @staticmethod
+    def kept_of(view: dict[str, Any]) -> KeptDecision:
+        """A decision from its view."""
+        made = dict(view["decision"])
+        made.pop("places", None)
+        if "inputs" in made:
+            made["inputs"] = {"request": made["request"], **made["inputs"]}
+        return KeptDecision(int(view["number"]), view.get("key"), str(view["at"]), JobDecision.model_validate(made))
 
     def view(self, name: str) -> dict[str, Any]:
         """A decision and what became of it, as `web.views.DecisionView` says."""

@@ -12,6 +12,7 @@ import logging
 import multiprocessing
 import threading
 import time
+import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, ThreadPoolExecutor
@@ -75,6 +76,9 @@ class SourceStatus:
 class Service:
     """See the module.
 
+    Attributes:
+        path: of the ledger; None where there is none.
+
     Args:
         controller: decides; from `start` to `stop` nobody else calls it.
         path: of its ledger; None where its store is read as it is.
@@ -100,7 +104,7 @@ class Service:
         self.layer = layer
         self.statuses = tuple(SourceStatus(one.name) for one in sources)
         self.counts: Counter[str] = Counter()
-        self._path = path
+        self.path = path
         self._sources = tuple(sources)
         self._resync_s = resync_s
         self._writer = Writer(controller.store, controller.forget)
@@ -109,6 +113,7 @@ class Service:
         self._own = threading.local()
         self._opened: list[Ledger] = []
         self._pool: ProcessPoolExecutor | None = None
+        self._pools: weakref.WeakSet[ProcessPoolExecutor] = weakref.WeakSet()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._asked = [asyncio.Event() for _ in self._sources]
         self.changed = asyncio.Condition()
@@ -126,6 +131,10 @@ class Service:
         if self.layer is not None:
             self._begin(self._keep_learning(self.layer))
 
+    def also_ends(self, pool: ProcessPoolExecutor) -> None:
+        """End what runs in a pool when the service stops."""
+        self._pools.add(pool)
+
     async def begin_to_stop(self) -> None:
         """Let those go that wait for changes."""
         self.is_stopping = True
@@ -136,10 +145,10 @@ class Service:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._pool is not None:
-            for process in (self._pool._processes or {}).values():
+        for pool in (*self._pools, *([] if self._pool is None else [self._pool])):
+            for process in (pool._processes or {}).values():
                 process.terminate()
-            await asyncio.to_thread(self._pool.shutdown, wait=True, cancel_futures=True)
+            await asyncio.to_thread(pool.shutdown, wait=True, cancel_futures=True)
         for executor in (self._preparing, self._readers):
             await asyncio.to_thread(executor.shutdown, wait=True, cancel_futures=True)
         await asyncio.to_thread(self._writer.stop)
@@ -225,11 +234,11 @@ class Service:
         task.add_done_callback(self._tasks.discard)
 
     def _read(self, function: Callable[[Store], Result]) -> Result:
-        if self._path is None:
+        if self.path is None:
             return function(self.controller.store)
         ledger: Ledger | None = getattr(self._own, "ledger", None)
         if ledger is None:
-            ledger = self._own.ledger = Ledger(self._path, is_read=True)
+            ledger = self._own.ledger = Ledger(self.path, is_read=True)
             self._opened.append(ledger)
         return function(ledger)
 

@@ -6,6 +6,7 @@ import hashlib
 import json
 import sqlite3
 import threading
+import time
 
 import pytest
 
@@ -254,3 +255,22 @@ def test_what_waited_for_a_restart_goes_on(tmp_path, cluster, planners):
     cold.close()
     with client(tmp_path / "s.db", planners) as asked:
         assert wait_for(asked, name)["status"] == "reserved"
+
+
+def test_a_replay_runs_beside_the_service_and_its_result_is_the_commands(tmp_path, planners):
+    with client(tmp_path / "s.db", planners) as asked:
+        name = asked.post("/v1/decisions", json=JOB).json()["id"]
+        asked.post(f"/v1/decisions/{name}/observations", json=[{"step": step, "step_s": 0.5} for step in range(50)])
+        assert asked.get("/v1/calibration").json()["rows"][0]["num_devices"] == 4
+        request = {"since": "2020-01-01T00:00:00Z", "policies": ["max@best-fit"]}
+        begun = asked.post("/v1/replays", json=request)
+        assert begun.status_code == 202
+        assert begun.headers["location"] == "/v1/replays/1"
+        while (found := asked.get("/v1/replays/1").json())["status"] == "running":
+            time.sleep(0.05)
+        told = found.get("why") or found["result"]["rows"][0]["policy"]
+        assert told
+        problem(asked.get("/v1/replays/2"), 404)
+        wrong = {**request, "policies": ["python:os:system"]}
+        assert "would import a module" in problem(asked.post("/v1/replays", json=wrong), 422)["detail"]
+        problem(asked.post("/v1/replays", json={**request, "until": "2019-01-01T00:00:00Z"}), 422)

@@ -20,6 +20,7 @@ from .hook_routes import hook_routes
 from .metrics import Metrics
 from .pages.routes import page_routes
 from .problems import ProblemDocument, add_problems, answer
+from .replay_routes import replay_routes
 
 MOST_BYTES = 8 * 2**20
 """Of the body of a request."""
@@ -51,7 +52,7 @@ def build_app(service: Service, access: Access) -> FastAPI:
         redirect_slashes=False,
     )
     context = Context(service, access, Metrics(service))
-    for routes in (decision_routes, cluster_routes, hook_routes, health_routes, page_routes):
+    for routes in (decision_routes, cluster_routes, replay_routes, hook_routes, health_routes, page_routes):
         app.include_router(routes(context))
     add_problems(app)
     document = app.openapi

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,58 +10,80 @@ import typer
 
 from ... import output
 from ...options import JsonFile
-from .ledgers import LedgerFile, opened
+from .ledgers import opened
+from .services import ServerOption, service_client
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from ....live.decisions import KeptDecision, Mention
-    from ....live.ledger import Ledger
 
 
 def show_decisions(
     decision: Annotated[str | None, typer.Argument(metavar="[ID]", help="One of them, in full.")] = None,
     *,
-    state: LedgerFile,
-    last: Annotated[int, typer.Option(metavar="N", min=1, help="How many to list, the last ones.")] = 20,
+    state: Annotated[
+        Path | None,
+        typer.Option("--state", metavar="FILE", help="The ledger, FILE.db, that `meshwright state` and the service keep."),
+    ] = None,
+    server: ServerOption = None,
+    last: Annotated[int, typer.Option(metavar="N", min=1, max=1000, help="How many to list, the last ones.")] = 20,
     json_file: JsonFile = None,
 ) -> None:
     """List decisions and what became of them; of one: why, what else there was, where it runs, predicted and observed."""
-    from ....errors import StateError
+    from ....errors import ConfigError, StateError
 
     output.check_file("--json", json_file)
     out = output.console(json_file)
+    if (state is None) == (server is None):
+        raise ConfigError("name a ledger by --state or a service by --server, one of the two", field="--state")
+    if server is not None:
+        client = service_client(server)
+        if decision is None:
+            told = [{**row, "decision": row["id"], "job": row["name"]} for row in client.rows(last)[::-1]]
+            _list(out, told, json_file)
+            return
+        view = client.view(decision)
+        seen = view.get("observed")
+        observed = None if seen is None else (int(seen["count"]), float(seen["median_step_s"]))
+        _show(out, client.kept_of(view), client.mentions_of(view), observed, json_file)
+        return
+    assert state is not None, "one of the two is named"
     with opened(state) as ledger:
         if decision is None:
-            _list(out, ledger, last, json_file)
+            _list(out, [_row(kept, ledger.mentions(kept.decision.id)) for kept in ledger.decisions(None, last)[::-1]], json_file)
             return
         kept = ledger.decision(decision)
         if kept is None:
             known = [one.decision.id for one in ledger.decisions(None, 1000)]
             raise StateError("there is no such decision", field="ID", value=decision, choices=known)
-        _show(out, ledger, kept, json_file)
+        step_s = [float(row.step_s) for row in ledger.observations(decision)]
+        _show(out, kept, ledger.mentions(decision), (len(step_s), median(step_s)) if step_s else None, json_file)
 
 
-def _list(out: Console, ledger: Ledger, limit: int, json_file: str | None) -> None:
-    found = ledger.decisions(None, limit)[::-1]
-    data, rows = [], []
-    for kept in found:
-        one = kept.decision
-        status, detail = _status(kept, ledger.mentions(one.id))
-        devices = len(one.plan["ranks"]) if one.plan is not None else 0
-        data.append(_summary(kept, status, detail) | {"num_devices": devices})
-        told = one.why if one.plan is None else _detail(status, detail)
-        rows.append([one.id, kept.at[5:16].replace("T", " "), _name(kept), status, str(devices or ""), output.plain(told)])
+def _row(kept: KeptDecision, mentions: list[Mention]) -> dict[str, Any]:
+    plan = kept.decision.plan
+    return _summary(kept, *_status(kept, mentions)) | {"num_devices": 0 if plan is None else len(plan["ranks"])}
+
+
+def _list(out: Console, found: list[dict[str, Any]], json_file: str | None) -> None:
+    rows = []
+    for one in found:
+        told = _detail(one["status"], one["detail"]) if one["num_devices"] else one["why"]
+        at, name = one["at"][5:16].replace("T", " "), output.plain(one["job"])
+        rows.append([one["decision"], at, name, one["status"], str(one["num_devices"] or ""), output.plain(told)])
     output.table(out, "Decisions", ["decision", "UTC", "job", "status", "devices", "detail"], rows, numbers_from=4, numbers_to=5)
-    output.write_json(json_file, data)
+    output.write_json(json_file, found)
     output.print_written(out, json_file)
 
 
-def _show(out: Console, ledger: Ledger, kept: KeptDecision, json_file: str | None) -> None:
+def _show(
+    out: Console, kept: KeptDecision, mentions: list[Mention], observed: tuple[int, float] | None, json_file: str | None
+) -> None:
+    """A decision in full; of its measured steps their number and the median of their seconds."""
     from ....live.changes import places
 
-    one, mentions = kept.decision, ledger.mentions(kept.decision.id)
-    observed = [float(row.step_s) for row in ledger.observations(one.id)]
+    one = kept.decision
     status, detail = _status(kept, mentions)
     devices: dict[str, list[int]] = {}
     for rank in (one.plan or {"ranks": ()})["ranks"]:
@@ -70,8 +93,9 @@ def _show(out: Console, ledger: Ledger, kept: KeptDecision, json_file: str | Non
     facts += [["devices", places(devices)]] if devices else []
     facts += [["predicted", _figures(one.predicted)]] if one.predicted else []
     if observed:
-        told = f"{1000 * median(observed):.4g} ms a step in the median of {len(observed):,}"
-        ratio = f", {median(observed) / one.predicted['step_s']:.2f} of the predicted" if "step_s" in one.predicted else ""
+        count, middle_s = observed
+        told = f"{1000 * middle_s:.4g} ms a step in the median of {count:,}"
+        ratio = f", {middle_s / one.predicted['step_s']:.2f} of the predicted" if "step_s" in one.predicted else ""
         facts.append(["observed", told + ratio])
     output.table(
         out, f"Decision {one.id}", ["", ""], [[name, output.plain(text)] for name, text in facts if text], numbers_from=2
@@ -90,8 +114,8 @@ def _show(out: Console, ledger: Ledger, kept: KeptDecision, json_file: str | Non
         "candidates": list(one.candidates),
         "devices": devices,
         "predicted": one.predicted,
-        "observed_step_s": median(observed) if observed else None,
-        "num_observed": len(observed),
+        "observed_step_s": None if observed is None else observed[1],
+        "num_observed": 0 if observed is None else observed[0],
         "history": [mention._asdict() for mention in mentions],
     }
     output.write_json(json_file, data)

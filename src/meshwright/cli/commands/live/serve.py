@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import tempfile
@@ -177,6 +178,7 @@ def _announcing(server: Server, service: Service, state: Path) -> Server:
         await begin(sockets)
         if not server.started:
             return
+        gc.freeze()  # what is loaded stays: no collection goes through it while answers wait
         config = server.config
         where = f"unix:{Path(config.uds).absolute()}" if config.uds is not None else ""
         if config.uds is None:

@@ -13,12 +13,13 @@ import typer
 
 from ... import output
 from ...options import JsonFile
+from .services import ServerOption, service_client
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from ....export import ExportOptions
-    from ....live.actuators.submission import Submitted
+    from ....live.actuators.submission import Decider, Submitted
     from ....live.controller import Controller
     from ....live.decisions import JobRequest, KeptDecision
 
@@ -31,10 +32,14 @@ def submit_job(
         typer.Argument(metavar="-- SCRIPT.py|PROGRAM ARGS...", help="What each rank runs: a Python script, or a program."),
     ],
     job: Annotated[str, typer.Option(metavar="JOB", help="zoo:NAME, or a path: graph.txt, JSON, config.json.")],
-    cluster: Annotated[str, typer.Option(metavar="CLUSTER", help="preset:NAME or a path to YAML.")],
+    cluster: Annotated[
+        str | None, typer.Option(metavar="CLUSTER", help="preset:NAME or a path to YAML; not with --server.")
+    ] = None,
     state: Annotated[
-        Path, typer.Option(metavar="FILE", help="The ledger, FILE.db, of who holds what and of all decisions; made where absent.")
-    ],
+        Path | None,
+        typer.Option(metavar="FILE", help="The ledger, FILE.db, of who holds what and of all decisions; made where absent."),
+    ] = None,
+    server: ServerOption = None,
     policy: Annotated[
         str | None,
         typer.Option(metavar="POLICY", help="Who chooses; by default menu:fastest-feasible, which wants --batch."),
@@ -48,9 +53,11 @@ def submit_job(
     name: Annotated[str | None, typer.Option(metavar="NAME", help="Of the job, for people; by default the model's.")] = None,
     owner: Annotated[str | None, typer.Option(metavar="NAME", help="Whose job it is, for people.")] = None,
     sharing: Annotated[
-        Literal["devices", "hosts"],
-        typer.Option(metavar="WHAT", help="devices: others may use the rest of its hosts; hosts: it holds them whole."),
-    ] = "devices",
+        Literal["devices", "hosts"] | None,
+        typer.Option(
+            metavar="WHAT", help="devices: others may use the rest of its hosts, the default; hosts: it holds them whole."
+        ),
+    ] = None,
     key: Annotated[
         str | None, typer.Option(metavar="KEY", help="A word of yours; asked again by it, the job is not submitted twice.")
     ] = None,
@@ -89,17 +96,17 @@ def submit_job(
     fields = dict(zip(("time_minutes", "partition", "account", "qos"), given.values(), strict=True))
     sbatch = settings.build_settings(SbatchOptions, fields, file="--time, --partition, --account, --qos")
     console = output.console(json_file)
-    with _controller(state, cluster, policy, request, whole_hosts=sharing == "hosts") as controller:
-        told = submission.look(controller) if to == "slurm" else ()
+    with _decider(server, state, cluster, policy, sharing, request) as (decider, controller):
+        told = submission.look(controller) if to == "slurm" and controller is not None else ()
         done = submission.submit(
-            controller,
+            decider,
             request,
             lambda name: Path(f"meshwright-{name}") if out is None else out,
             options,
             key=key,
             sbatch=sbatch if to == "slurm" else None,
         )
-        lease_s = controller.lease_s
+        lease_s = None if controller is None else controller.lease_s
     output.write_json(json_file, _data(done))
     output.print_remarks(console, told)
     if done.kept.decision.outcome == "failed":
@@ -107,7 +114,7 @@ def submit_job(
     if done.kept.decision.outcome != "placed":
         console.print(f"{done.kept.decision.id}: no devices now: {_why_none(done.kept)}", markup=False, soft_wrap=True)
         raise typer.Exit(1)
-    _show(console, done, state, lease_s)
+    _show(console, done, server, state, lease_s)
 
 
 def job_request(job: str, fields: dict[str, Any]) -> JobRequest:
@@ -137,6 +144,26 @@ def _options(words: list[str]) -> ExportOptions:
 
     kind = "script" if words[0].endswith(".py") else "command"
     return settings.build_settings(ExportOptions, {kind: shlex.join(words)}, file="what each rank runs")
+
+
+@contextmanager
+def _decider(
+    server: str | None, state: Path | None, cluster: str | None, policy: str | None, sharing: str | None, request: JobRequest
+) -> Iterator[tuple[Decider, Controller | None]]:
+    """Who decides: a service elsewhere, or a controller here, which is given beside."""
+    from ....errors import MeshwrightError
+
+    if server is not None:
+        for option, value in {"--state": state, "--cluster": cluster, "--policy": policy, "--sharing": sharing}.items():
+            if value is not None:
+                raise MeshwrightError("does not go with --server: the service says it", field=option)
+        yield service_client(server), None
+        return
+    if state is None or cluster is None:
+        missing = "--state" if state is None else "--cluster"
+        raise MeshwrightError("is missing; or name a service by --server", field=missing)
+    with _controller(state, cluster, policy, request, whole_hosts=sharing == "hosts") as controller:
+        yield controller, controller
 
 
 @contextmanager
@@ -200,7 +227,7 @@ def _observed(predicted: dict[str, float]) -> list[str]:
     return [f"as earlier runs were observed: {step_ms:.4g} ms a step, {_span(completion_s)}"]
 
 
-def _show(out: Console, done: Submitted, state: Path, lease_s: float) -> None:
+def _show(out: Console, done: Submitted, server: str | None, state: Path | None, lease_s: float | None) -> None:
     """A few lines on what was decided and done."""
     from ....live.changes import places
 
@@ -213,13 +240,16 @@ def _show(out: Console, done: Submitted, state: Path, lease_s: float) -> None:
         f"predicted: {step_ms:.4g} ms a step, {_span(completion_s)} for {decision.request.steps:,} steps",
         *_observed(decision.predicted),
     ]
-    if done.job is None:
+    if done.job is None and lease_s is None:
+        lines.append("held until the service's lease runs out; start it with sbatch")
+    elif done.job is None:
         lines.append(f"held until `meshwright state remove {decision.id} --state {shlex.quote(str(state))}`,")
         lines.append(f"or, where a service runs on this ledger, for {lease_s:g} s; start it with sbatch")
     for line in (*lines, *done.remarks):
         out.print(line, markup=False, soft_wrap=True)
     output.print_written(out, done.folder)
-    out.print(f"more: meshwright decisions {decision.id} --state {shlex.quote(str(state))}", markup=False, soft_wrap=True)
+    where = f"--state {shlex.quote(str(state))}" if server is None else f"--server {shlex.quote(server)}"
+    out.print(f"more: meshwright decisions {decision.id} {where}", markup=False, soft_wrap=True)
 
 
 def _devices(done: Submitted) -> dict[str, list[int]]:

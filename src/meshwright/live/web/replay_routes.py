@@ -1,0 +1,138 @@
+"""``/v1/replays`` and ``/v1/calibration``: what other policies would have made of the past, and what measured steps teach."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path as FilePath
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Path, Response
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+
+from ...errors import MeshwrightError
+from ...planning.policies import OWN
+from ..deciding import Planners
+from ..feedback.calibration import ObservedCalibration, calibration
+from ..feedback.runs import observed_runs
+from ..ledger import Ledger
+from ..replay.report import Asked, replay
+from .context import JSON, Context, body, needs, problems
+from .problems import ProblemError, not_found
+
+MOST_KEPT = 100
+"""Replays whose results are kept at a time, while the service runs."""
+
+MOST_WAITING = 8
+NICE = 15
+
+Id = Annotated[int, Path(ge=1, le=2**31)]
+
+
+class ReplayRequest(BaseModel):
+    """A span of the past, and the policies that play it, as ``meshwright replay`` takes them."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    since: AwareDatetime
+    until: AwareDatetime | None = None
+    policies: Annotated[list[Annotated[str, Field(min_length=1, max_length=300)]], Field(min_length=1, max_length=20)]
+    queue: Annotated[int, Field(ge=0, le=10_000)] = 10_000
+    as_served: bool = False
+
+
+class ReplayAnswer(BaseModel):
+    """A replay: its result once it is done, or why there is none."""
+
+    id: int
+    status: Literal["running", "done", "failed"]
+    result: dict[str, Any] | None = None
+    why: str | None = None
+
+
+def replay_routes(context: Context) -> APIRouter:
+    """The routes."""
+    service = context.service
+    routes = APIRouter(tags=["replays"])
+    answers: dict[int, ReplayAnswer] = {}
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def run(number: int, asked: Asked) -> None:
+        """Play beside the service, in a process of low priority that ends with it."""
+        assert service.path is not None, "checked before"
+        loop = asyncio.get_running_loop()
+        recipe = service.controller.planners.recipe
+        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+            service.also_ends(pool)
+            try:
+                result = await loop.run_in_executor(pool, played, service.path, asked, recipe)
+                answers[number] = ReplayAnswer(id=number, status="done", result=result)
+            except MeshwrightError as error:
+                answers[number] = ReplayAnswer(id=number, status="failed", why=str(error))
+            except BrokenExecutor:
+                answers[number] = ReplayAnswer(id=number, status="failed", why="the process that played it was ended")
+
+    @routes.post(
+        "/v1/replays",
+        status_code=202,
+        response_model=ReplayAnswer,
+        responses=problems(413),
+        dependencies=[needs(context, "admin")],
+    )
+    async def begin(request: ReplayRequest) -> Response:
+        """Play a span of the past under some policies, beside the service and at low priority."""
+        if service.path is None:
+            raise ProblemError(422, "no ledger", "the service keeps nothing that could be replayed")
+        if sum(one.status == "running" for one in answers.values()) >= MOST_WAITING:
+            raise ProblemError(503, "too many", f"{MOST_WAITING} replays are running", {"Retry-After": "60"})
+        until = request.until or datetime.now(UTC)
+        if own := [spec for spec in request.policies if spec.startswith(OWN)]:
+            raise ProblemError(422, "not over HTTP", f"policies: {own[0]} would import a module; replay it on the machine itself")
+        if request.since >= until:
+            raise ProblemError(422, "no span", "since: is not before the end")
+        number = max(answers, default=0) + 1
+        answers[number] = ReplayAnswer(id=number, status="running")
+        while len(answers) > MOST_KEPT:
+            del answers[next(iter(answers))]
+        asked = Asked(request.since, until, tuple(request.policies), request.queue, request.as_served)
+        task = asyncio.get_running_loop().create_task(run(number, asked))
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+        return Response(body(answers[number]), 202, {"Location": f"/v1/replays/{number}"}, JSON)
+
+    @routes.get(
+        "/v1/replays/{number}", response_model=ReplayAnswer, responses=problems(404), dependencies=[needs(context, "read")]
+    )
+    async def look(number: Id) -> Response:
+        """A replay, and its result once it is done."""
+        if number not in answers:
+            raise not_found("replay")
+        return Response(body(answers[number]), media_type=JSON)
+
+    @routes.get(
+        "/v1/calibration", response_model=ObservedCalibration, responses=problems(), dependencies=[needs(context, "read")]
+    )
+    async def learnt() -> Response:
+        """By how much steps took longer than predicted, and whether that makes predictions better."""
+        found = await service.read(lambda store: calibration(observed_runs(store)))
+        return Response(found.model_dump_json(), media_type=JSON)
+
+    return routes
+
+
+def played(path: FilePath, asked: Asked, recipe: dict[str, Any]) -> dict[str, Any]:
+    """Play a span; runs in a process of its own.
+
+    Raises:
+        MeshwrightError: as `replay`.
+    """
+    with suppress(OSError):
+        os.nice(NICE)
+    with Ledger(path, is_read=True) as ledger:
+        return replay(
+            ledger, recipe["cluster"], asked, lambda spec: Planners(**{**recipe, "policy": spec}), cache=recipe["cache"]
+        )
