@@ -138,9 +138,9 @@ def device_named(gpu: str) -> str:
     Raises:
         ConfigError: none does; the nearest is told.
     """
-    words = re.split(r"[^a-z0-9]+", gpu.lower())
+    words = " ".join(re.split(r"[^a-z0-9]+", gpu.lower()))
     for name in device_names():
-        if name in words:
+        if f" {name.replace('-', ' ')} " in f" {words} ":
             return name
     raise ConfigError("no known device type; name one by --device", field="--device", value=gpu, choices=device_names())
 

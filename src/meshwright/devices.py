@@ -20,6 +20,9 @@ from pydantic import Field
 from . import settings
 from .errors import ConfigError
 
+_LONG_NAMES = ("rtx-pro-6000",)
+"""Device types whose names hold a hyphen that does not begin a variant."""
+
 
 class DeviceSettings(settings.Settings):
     """One device type as YAML spells it.
@@ -109,13 +112,15 @@ def device_type(spec: str | DeviceSettings) -> DeviceType:
 
 
 def base_name(name: str) -> str:
-    """A device type without its variant: ``a100`` of ``a100-80gb``."""
-    return name.split("-")[0].lower()
+    """A device type without its variant: ``a100`` of ``a100-80gb``, ``rtx-pro-6000`` of ``rtx-pro-6000-server``."""
+    lower = name.lower()
+    return next((known for known in _LONG_NAMES if f"{lower}-".startswith(f"{known}-")), lower.split("-")[0])
 
 
 def is_variant(name: str, product: str) -> bool:
     """Whether a product, as ``NVIDIA A100-SXM4-80GB``, is of a device type, as ``a100`` or ``a100-80gb``."""
-    return re.search(rf"(?<![a-z0-9]){re.escape(base_name(name))}(?![a-z0-9])", product.lower()) is not None
+    words = re.escape(base_name(name)).replace(r"\-", "[- ]")
+    return re.search(rf"(?<![a-z0-9]){words}(?![a-z0-9])", product.lower()) is not None
 
 
 def device_names() -> list[str]:

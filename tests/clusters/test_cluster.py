@@ -14,7 +14,14 @@ from meshwright.errors import ClusterError, ConfigError, InputFileError
 
 ALIKE = ["clos-1024-4to1", "clos-256-4to1", "clos-64-4to1", "dgx-a100-8x8", "host-8", "rail-512", "torus-256", "uneven-64"]
 ALIKE += ["ramp-4x4x2", "ramp-4x4x4", "ramp-8x8x4", "toy"]
-PRESETS = sorted([*ALIKE, "mixed-256"])
+NEWER = {
+    "dgx-b200-8x8": (64, 8, "b200", 180e9, [900e9, 50e9]),
+    "dgx-h100-32x8": (256, 32, "h100", 80e9, [450e9, 50e9]),
+    "dgx-h100-8x8": (64, 8, "h100", 80e9, [450e9, 50e9]),
+    "dgx-h200-8x8": (64, 8, "h200", 141e9, [450e9, 50e9]),
+    "nvl72": (72, 18, "gb200", 186e9, [900e9, 900e9]),
+}
+PRESETS = sorted([*ALIKE, "mixed-256", *NEWER])
 
 
 def written(tmp_path, change, preset="clos-64-4to1"):
@@ -42,6 +49,15 @@ def test_each_preset_loads_under_its_own_name(name):
     device, memory_bytes = ("toy", 5e9) if name == "toy" else ("a100", 80e9)
     assert [kind.name for kind in cluster.device_types] == [device]
     assert (cluster.memory_bytes == memory_bytes).all()
+
+
+@pytest.mark.parametrize("name", NEWER)
+def test_newer_machines_follow_their_data_sheets(name):
+    cluster = load_cluster(f"preset:{name}")
+    (device,) = cluster.device_types
+    # Inside a host, and from the first device to the last of the cluster.
+    reached = cluster.bandwidth_bytes_per_s([0, 0], [1, cluster.num_devices - 1]).tolist()
+    assert (cluster.num_devices, cluster.num_hosts, device.name, device.memory_bytes, reached) == NEWER[name]
 
 
 def test_half_of_the_mixed_cluster_is_of_each_type():

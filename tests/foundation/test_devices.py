@@ -84,7 +84,8 @@ def test_a_newer_device_is_faster():
 def test_an_unknown_device_is_told_with_the_nearest_one():
     with pytest.raises(ConfigError) as caught:
         device_type("a10")
-    assert str(caught.value) == "unknown device type (got 'a10'); valid: a100, a800, b200, h100, h200, h800, l40s, v100"
+    valid = "a100, a800, b200, b300, gb200, gb300, h100, h200, h800, l40s, mi300x, rtx-pro-6000, v100"
+    assert str(caught.value) == f"unknown device type (got 'a10'); valid: {valid}"
 
 
 GOOD = {

@@ -19,6 +19,7 @@ from ..devices import device_type
 from ..errors import PlausibilityWarning
 from ..yaml12 import Location, dotted
 from .settings import ClusterSettings
+from .topologies.clos import ClosSettings
 
 
 class PlausibleRange(settings.Settings):
@@ -76,7 +77,7 @@ def doubtful(described: ClusterSettings) -> list[Doubt]:
         known = figures().keys
         plausible = known.get(f"{kind}.{key}") or known.get(key)
         values = _numbers(value)
-        if plausible is None or not values:
+        if plausible is None or not values or (key, value) == _links_of_one_domain(described):
             continue
         problems = {number: problem for number in values if (problem := _problem(key, number, plausible))}
         problems |= {number: problem for number in values if (problem := _line_rate(key, number, described))}
@@ -111,6 +112,14 @@ def _figures(described: ClusterSettings) -> Iterator[tuple[Location, str, Any]]:
     for location, device in devices.items():
         for key in () if isinstance(device, str) else type(device).model_fields:
             yield (*location, key), "device", getattr(device, key)
+
+
+def _links_of_one_domain(described: ClusterSettings) -> tuple[str, float] | None:
+    """What is told of cards where the links of a device go to other hosts too, as in a rack of GB200 NVL72."""
+    topology = described.topology
+    if not isinstance(topology, ClosSettings) or topology.nics_per_host < topology.devices_per_host:
+        return None
+    return "nic_bandwidth_gbytes_per_s", topology.intra_host_bandwidth_gbytes_per_s
 
 
 def _numbers(value: Any) -> list[float]:

@@ -118,3 +118,15 @@ def test_naming_an_algorithm_never_halves_a_step(place):
         usual_s = estimate(job, place, layout).step.step_s
         for name in ("auto", "ring", "hierarchical", "rail", "joint", "nccl", "measured"):
             assert estimate(job, place, layout, costs=CostSettings(collectives=name)).step.step_s > 0.75 * usual_s
+
+
+@pytest.mark.parametrize("operation", ["all_reduce", "all_gather", "send_recv"])
+def test_hosts_that_their_devices_own_links_join_are_one_to_collectives(operation):
+    rack = load_cluster("preset:nvl72")
+    of_rack, ranks = group_network(rack), [2] if operation == "send_recv" else [8, 72]
+    for size in ranks:
+        as_host = HostNetwork(72, 900e9, 3600e9).group_s(operation, 1e8, Group(size, size, 1, 1))
+        assert of_rack.group_s(operation, 1e8, Group(size, size, 1, 1)) == as_host
+        devices = np.arange(3, 3 + size) % 72  # of hosts with unequal parts too
+        network = RankNetwork(rack, devices)
+        assert collectives.price(operation, network, np.arange(size), 1e8, "calibrated").seconds == pytest.approx(as_host)

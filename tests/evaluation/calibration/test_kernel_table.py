@@ -173,7 +173,13 @@ def test_what_the_device_refuses_is_left_out_by_name():
 
 @pytest.mark.parametrize(
     ("gpu", "name"),
-    [("NVIDIA H100 80GB HBM3", "h100"), ("NVIDIA A100-SXM4-80GB", "a100"), ("NVIDIA H200", "h200"), ("NVIDIA L40S", "l40s")],
+    [
+        ("NVIDIA H100 80GB HBM3", "h100"),
+        ("NVIDIA A100-SXM4-80GB", "a100"),
+        ("NVIDIA H200", "h200"),
+        ("NVIDIA GB200", "gb200"),
+        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "rtx-pro-6000"),
+    ],
 )
 def test_the_device_type_is_a_word_of_the_name_of_the_gpu(gpu, name):
     assert device_named(gpu) == name

@@ -109,6 +109,13 @@ class ClosTopology(Topology):
         return frozen(self.nic_leaf[self.hosts.nic], np.int64)
 
     @property
+    def is_one_domain(self) -> bool:
+        """Whether what lies between hosts is the fabric within them: each device's own link, as wide, to one set of switches."""
+        hosts = self.hosts
+        is_as_wide = hosts.nic_bandwidth_bytes_per_s == hosts.bandwidth_bytes_per_s
+        return is_as_wide and hosts.nics_per_host == hosts.devices_per_host and self.num_leaves == 1
+
+    @property
     def num_leaves(self) -> int:
         """Leaf switches."""
         return int(self.nic_leaf[-1]) + 1

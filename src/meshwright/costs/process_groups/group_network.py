@@ -19,7 +19,15 @@ from ...clusters.topologies.clos import ClosTopology
 from ...plans.partition import Layout
 from ...plans.rank_order import DEFAULT_ORDER, ORDERS, distinct_orders, numbers
 from ..collectives.groups import Fabric, PlacedGroup, group_price, group_price_s, placed, price
-from ..collectives.libraries.calibrated import NETWORK_EFFICIENCY, NETWORK_LATENCY_S, HostLine, LineTerms, Links, host_line
+from ..collectives.libraries.calibrated import (
+    NETWORK_EFFICIENCY,
+    NETWORK_LATENCY_S,
+    HostLine,
+    LineTerms,
+    Links,
+    host_line,
+    is_one_domain,
+)
 from ..collectives.prices import Operation, Provenance
 from ..network import RankNetwork
 from ..settings import CostSettings
@@ -77,7 +85,7 @@ class HostNetwork:
     """Hosts of equal devices behind equal cards, priced by measured figures (`costs.collectives.libraries.calibrated`).
 
     Attributes:
-        devices_per_host: devices of a host.
+        devices_per_host: devices of a host, or of all hosts that one fabric joins.
         link_bytes_per_s: what one device sends inside its host, nominal, one direction.
         card_bytes_per_s: what all cards of a host send together, nominal, one direction.
         links: the entry of `calibrated.HOST_ALL_REDUCE` that describes the host's links.
@@ -308,14 +316,14 @@ def group_network(cluster: Cluster, costs: CostSettings | None = None, devices: 
         costs: choose the algorithm and the routes.
         devices: the device of each rank, in rank order; by default the first ones. Read only where hosts differ.
     """
-    per_host = cluster.num_devices // cluster.num_hosts
     costs = (costs or CostSettings()).of_layouts
-    line = host_line(cluster)
+    line, per_host = host_line(cluster), cluster.num_devices // cluster.num_hosts
     if costs.collectives != "calibrated" or line is None:
         fabric = Fabric.of(cluster, costs)
         return FabricNetwork(fabric, per_host) if cluster.hosts_are_alike else PlacedNetwork(fabric, devices)
     cards = card_bytes_per_s(cluster) or line.link_bytes_per_s
-    return HostNetwork(per_host, line.link_bytes_per_s, cards, line.links, Uplinks.of(cluster))
+    per_fabric = cluster.num_devices if is_one_domain(cluster) else per_host
+    return HostNetwork(per_fabric, line.link_bytes_per_s, cards, line.links, Uplinks.of(cluster))
 
 
 def card_bytes_per_s(cluster: Cluster) -> float:

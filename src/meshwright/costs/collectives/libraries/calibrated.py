@@ -145,6 +145,11 @@ class HostLine(NamedTuple):
         return "interpolated" if is_measured else "estimated"
 
 
+def is_one_domain(cluster: Cluster) -> bool:
+    """Whether the links inside hosts join the hosts too, as those of a rack of GB200 NVL72 do."""
+    return isinstance(cluster.topology, ClosTopology) and cluster.topology.is_one_domain
+
+
 def host_line(cluster: Cluster) -> HostLine | None:
     """What the links of a cluster's hosts reach; None where hosts have no switched links, or no cards of their own."""
     topology = cluster.topology
@@ -192,6 +197,8 @@ FASTEST = Fastest()
 
 
 def _per_host(network: RankNetwork, ranks: Ranks) -> int | None:
-    """Ranks on each host; None where hosts have unequal parts."""
+    """Ranks on each host, all where the hosts are one domain; None where hosts have unequal parts."""
+    if is_one_domain(network.cluster):
+        return len(ranks)
     counts = np.unique(network.host[ranks], return_counts=True)[1]
     return int(counts[0]) if counts.min() == counts.max() else None
