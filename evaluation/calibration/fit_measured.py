@@ -154,12 +154,12 @@ def calibrate(path: str | Path, *, progress: Callable[[str, int, int], None] | N
     return MeasuredCalibration(settled.model_copy(update={"uncertainty": doubt}), shipped, of_used, of_rest)
 
 
-def write(path: str | Path, found: MeasuredCalibration, source: str) -> None:
+def write(path: str | Path, constants: KernelSettings, source: str) -> None:
     """Write the constants, for ``costs: {kernels: FILE}``, whole or not at all.
 
     Args:
         path: the YAML file.
-        found: the constants.
+        constants: all of a device.
         source: what they were fitted on, for the file's first line.
 
     Raises:
@@ -167,7 +167,7 @@ def write(path: str | Path, found: MeasuredCalibration, source: str) -> None:
     """
     explained = "each key is explained in configs/kernels/a100.yaml"
     first = f"# What kernels reach, fitted by meshwright calibrate kernels on {source}; {explained}.\n"
-    files.write_text(path, first + yaml.safe_dump(found.constants.model_dump(), sort_keys=False))
+    files.write_text(path, first + yaml.safe_dump(constants.model_dump(), sort_keys=False))
 
 
 def at_bounds(found: MeasuredCalibration) -> list[str]:

@@ -71,7 +71,8 @@ class FusedAttentionItem(_Timed):
 
     def priced(self) -> FusedAttention:
         """The attention kernel."""
-        return FusedAttention(self.name, self.flops, self.moved_bytes, self.is_backward)
+        sizes = {"length": self.sequence_length, "head_dim": self.head_dim}
+        return FusedAttention(self.name, self.flops, self.moved_bytes, self.is_backward, **sizes)
 
 
 class StreamItem(_Timed):

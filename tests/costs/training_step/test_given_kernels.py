@@ -10,7 +10,7 @@ import yaml
 from meshwright import settings
 from meshwright.costs.settings import CostSettings
 from meshwright.costs.training_step.kernels import CONSTANTS, KernelSettings, kernel_model, kernel_settings
-from meshwright.devices import device_names, device_type
+from meshwright.devices import base_name, device_names, device_type
 from meshwright.errors import ConfigError, InputFileError
 
 SHIPPED = files("meshwright.configs") / "kernels"
@@ -30,8 +30,9 @@ def spoil(path, old, new):
 
 
 def test_what_ships_is_known_by_name():
-    assert CONSTANTS.names() == ("a100", "any", "h100", "h200", "h800", "v100")
-    assert all(kernel_settings(name, name).device == name for name in CONSTANTS.names())
+    shipped = ("a100", "any", "b200", "b300", "gb200", "gb300", "h100", "h100-tuned", "h200", "h800", "v100")
+    assert CONSTANTS.names() == shipped
+    assert all(kernel_settings(name, name).device == base_name(name) for name in CONSTANTS.names())
 
 
 @pytest.mark.parametrize("name", device_names())
@@ -161,7 +162,7 @@ def test_what_is_neither_name_nor_file_is_told_with_the_names(given):
     for read in (lambda: kernel_settings("a100", given), lambda: CostSettings(kernels=given).digest):
         with pytest.raises(InputFileError, match=r"^kernels: neither a file nor the name of kernels' constants") as told:
             read()
-    assert "valid: a100, any, h100, h200, h800, v100" in str(told.value)
+    assert "valid: a100, any, b200, b300, gb200, gb300, h100, h100-tuned, h200, h800, v100" in str(told.value)
 
 
 @pytest.mark.parametrize("given", ["missing.yaml", "missing.json", "./missing", "/", "\0.yaml", "x" * 5000 + ".yaml"])

@@ -4,10 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshwright.costs.training_step.kernels import KernelModel, KernelSettings, kernel_settings
+from meshwright.costs.training_step.kernels import AttentionSettings, Fp8Settings, KernelModel, KernelSettings, kernel_settings
 from meshwright.costs.training_step.passes import PassTime, pass_time
 from meshwright.costs.work.operations import FusedAttention, Message, Product, Sweep
 from meshwright.devices import DeviceType
+from meshwright.errors import ConfigError
 
 DEVICE = DeviceType("plain", 100e12, 80e9, 1e12, 1.0, 1.0, 0.0)
 CONSTANTS = KernelSettings(
@@ -79,11 +80,43 @@ def test_other_kernels_worked_by_hand():
     assert MODEL.optimizer_s(1e9, gradient_bytes=4) == pytest.approx(45e-3)
 
 
+def changed(**constants):
+    return KernelModel(DEVICE, CONSTANTS.model_copy(update=constants))
+
+
+def test_attention_reaches_more_over_longer_sequences_worked_by_hand():
+    # 1 TFLOP at half of 100 TFLOP/s is 20 ms over any length; at the half length twice that, over 3 of them 4/3 of it, with
+    # narrow heads 1/0.8 times as long; and 10 us for each kernel
+    model = changed(attention=AttentionSettings(half_length=1000.0, narrow_share=0.8, start_us=10.0))
+    seconds = [
+        model.attention_s(FusedAttention("a", 1e12, 0.0, length=length, head_dim=width))
+        for length, width in ((0, 0), (1000, 128), (3000, 256), (1000, 64))
+    ]
+    assert seconds == pytest.approx([20e-3 + 1e-5, 40e-3 + 1e-5, 80e-3 / 3 + 1e-5, 50e-3 + 1e-5])
+
+
+def test_a_product_in_fp8_worked_by_hand():
+    # One full wave of 1,024 steps and 64 at twice the peak; its left operand read in 16 bits and written in 8 at 1 TB/s; 5 us
+    fp8 = Fp8Settings(product_efficiency=1.0, product_overhead_k=64.0, cast_bytes_per_number=3.0, start_us=5.0)
+    product = Product("p", 2560, 1280, 1024)
+    expected = 2560 * 1280 * 2 * 1088 / 200e12 + 3 * 2560 * 1024 / 1e12 + 5e-6
+    assert changed(fp8=fp8).product_s(product, 1) == pytest.approx(expected)
+    with pytest.raises(ConfigError, match=r"^kernels: there are no constants of products in fp8 \(got 'plain'\)"):
+        MODEL.product_s(product, 1)
+
+
+@given(m=sizes, n=sizes, k=sizes, share=st.floats(0, 1))
+def test_paying_less_for_the_last_wave_never_costs_more_and_the_whole_of_it_is_the_default(m, n, k, share):
+    product = Product("p", m, n, k)
+    assert changed(last_wave_share=share).product_s(product) <= MODEL.product_s(product) * (1 + 1e-12)
+    assert changed(last_wave_share=1.0).product_s(product) == pytest.approx(MODEL.product_s(product))
+
+
 def test_every_device_type_finds_constants():
     assert kernel_settings("a100-80gb").calibrated
     assert kernel_settings("h100").num_multiprocessors == 132
     assert kernel_settings("v100").device == "v100"
-    assert kernel_settings("b200").device == "any"
+    assert kernel_settings("mi300x").device == kernel_settings("rtx-pro-6000").device == "any"
     assert kernel_settings("h100").uncertainty > kernel_settings("a100").uncertainty
 
 

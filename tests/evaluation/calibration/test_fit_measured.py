@@ -109,9 +109,9 @@ def test_the_shipped_constants_of_measured_devices_are_those_that_their_figures_
         assert {key: found[key] for key in set(found) - set(FITTED)} == {key: shipped[key] for key in set(found) - set(FITTED)}
 
 
-@pytest.mark.parametrize("name", ["h200", "h800"])
-def test_devices_of_the_same_processor_take_its_shares_less_surely(name):
-    ours, measured = kernel_settings(name).model_dump(), kernel_settings("h100").model_dump()
+@pytest.mark.parametrize(("name", "processor"), [("h800", "h100"), ("gb200", "b200"), ("gb300", "b200"), ("b300", "b200")])
+def test_devices_of_the_same_processor_take_its_shares_less_surely(name, processor):
+    ours, measured = kernel_settings(name).model_dump(), kernel_settings(processor).model_dump()
     assert {key for key in ours if ours[key] != measured[key]} == {"device", "calibrated", "uncertainty"}
     assert not ours["calibrated"]
     assert ours["uncertainty"] > measured["uncertainty"]

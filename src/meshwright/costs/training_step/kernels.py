@@ -42,12 +42,54 @@ GRADIENT_SWEEPS = 7
 """How often one update goes over a gradient: unscaling (read, write), norm (read), clipping (read, write), Adam (read), zero
 for the next step (write). The calibrated bytes hold for gradients of two bytes."""
 
+WIDE_HEAD = 128
+"""Width of a head from which on a kernel of fused attention fills the matrix units."""
+
+FP8_SPEED = 2.0
+"""Peak in numbers of one byte over that in 16 bits, of all devices that have both (NVIDIA, "H100 tensor core GPU architecture",
+2022, and "Blackwell architecture technical brief", 2024)."""
+
 ANY = "any"
 """The constants of a device without any of its own, and the ``device`` of constants that are for every one."""
 
 
 CONSTANTS = Shipped("kernels", "the name of kernels' constants", "kernels")
 """Those that come with the package."""
+
+
+class Fp8Settings(settings.Settings):
+    """What products of numbers of one byte reach.
+
+    Attributes:
+        product_efficiency: share of twice the peak in 16 bits.
+        product_overhead_k: start and end of a tile, as of a product in 16 bits.
+        cast_bytes_per_number: what turning the left operand into bytes moves for each of its numbers.
+        start_us: the launches that this takes, on top of the product's own.
+    """
+
+    product_efficiency: float = Field(gt=0, le=1)
+    product_overhead_k: float = Field(ge=0)
+    cast_bytes_per_number: float = Field(ge=0)
+    start_us: float = Field(ge=0)
+
+
+class AttentionSettings(settings.Settings):
+    """How the share of the peak that fused attention reaches hangs on its sizes.
+
+    Attributes:
+        half_length: of a sequence of so many tokens the kernel reaches half of its share, of longer ones more.
+        narrow_share: of its share, with heads of 64 numbers instead of 128; between them as a power of the width.
+        start_us: of a kernel, on top of the time between two.
+    """
+
+    half_length: float = Field(ge=0)
+    narrow_share: float = Field(gt=0, le=2)
+    start_us: float = Field(ge=0)
+
+    def reached(self, length: int, head_dim: int) -> float:
+        """The part of the share that a kernel reaches."""
+        narrow = self.narrow_share ** math.log2(WIDE_HEAD / min(head_dim, WIDE_HEAD)) if head_dim else 1.0
+        return narrow * (length / (length + self.half_length) if length else 1.0)
 
 
 class KernelSettings(settings.Settings):
@@ -71,6 +113,11 @@ class KernelSettings(settings.Settings):
     step_overhead_ms: float = Field(ge=0)
     uncertainty: float = Field(gt=0)
     steps_of: dict[str, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
+    # Left out of dumps where there is none, so that no digest of constants without them changes.
+    product_memory_efficiency: float | None = Field(default=None, gt=0, le=1, exclude_if=lambda share: share is None)
+    last_wave_share: float | None = Field(default=None, ge=0, le=1, exclude_if=lambda share: share is None)
+    fp8: Fp8Settings | None = Field(default=None, exclude_if=lambda fp8: fp8 is None)
+    attention: AttentionSettings | None = Field(default=None, exclude_if=lambda attention: attention is None)
 
 
 @dataclass(frozen=True)
@@ -95,7 +142,8 @@ class KernelModel:
     def product_s(self, item: Product, element_bytes: int = 2) -> float:
         """Seconds of a product: the fastest choice of tile and split, at least the time of moving its matrices.
 
-        Tiles are worked off in waves of one per multiprocessor; the last wave costs as much as a full one. Each tile
+        Tiles are worked off in waves of one per multiprocessor; the last wave costs as much as a full one, or where the
+        constants have a ``last_wave_share`` that part of what it leaves empty. Each tile
         pays its start and end as ``product_overhead_k`` further steps along the sums: it loads its first operands and
         stores its result while it multiplies nothing, and one that adds to a sum of float32 moves four times the bytes.
         The sums may be cut, also where tiles would not fill the last wave; partial results are then added in float32.
@@ -105,13 +153,39 @@ class KernelModel:
         """
         constants, device = self.constants, self.device
         cores = constants.num_multiprocessors
+        if element_bytes == 1:
+            return self._fp8_product_s(item)
         share = constants.attention_product_efficiency if item.is_attention else constants.product_efficiency
         per_core = device.peak_flops_per_s * share / cores
-        bytes_per_s = device.memory_bandwidth_bytes_per_s * constants.memory_efficiency
         if element_bytes == 4:
             per_core /= 2.0  # TF32 runs at half the rate of 16 bits on matrix units
         result_bytes = 2 * item.sum_bytes or element_bytes
         overhead_k = constants.product_overhead_k * result_bytes / element_bytes
+        return self._tiled_s(item, element_bytes, result_bytes, per_core, overhead_k) + constants.kernel_gap_us / 1e6
+
+    def _fp8_product_s(self, item: Product) -> float:
+        """A product of numbers of one byte, with turning its left operand into such; the result has 16 bits."""
+        constants, device = self.constants, self.device
+        if constants.fp8 is None:
+            raise ConfigError("there are no constants of products in fp8", field="kernels", value=constants.device)
+        per_core = FP8_SPEED * device.peak_flops_per_s * constants.fp8.product_efficiency / constants.num_multiprocessors
+        cast_s = item.batch * item.m * item.k * constants.fp8.cast_bytes_per_number / self._product_bytes_per_s
+        starts_s = (constants.kernel_gap_us + constants.fp8.start_us) / 1e6
+        result_bytes = 2 * item.sum_bytes or 2
+        return self._tiled_s(item, 1, result_bytes, per_core, constants.fp8.product_overhead_k) + cast_s + starts_s
+
+    @property
+    def _product_bytes_per_s(self) -> float:
+        constants = self.constants
+        share = (
+            constants.memory_efficiency if constants.product_memory_efficiency is None else constants.product_memory_efficiency
+        )
+        return self.device.memory_bandwidth_bytes_per_s * share
+
+    def _tiled_s(self, item: Product, element_bytes: int, result_bytes: int, per_core: float, overhead_k: float) -> float:
+        """See `product_s`, without the time between kernels."""
+        cores, bytes_per_s = self.constants.num_multiprocessors, self._product_bytes_per_s
+        last_wave = self.constants.last_wave_share
         best = math.inf
         for rows, columns, speed in TILES:
             tiles = item.batch * -(-item.m // rows) * -(-item.n // columns)
@@ -119,7 +193,10 @@ class KernelModel:
             split = 1
             while True:
                 k = item.k / split
-                seconds = -(-tiles * split // cores) * step_s * (k + overhead_k)
+                waves: float = -(-tiles * split // cores)
+                if last_wave is not None:
+                    waves = max(1.0, (1.0 - last_wave) * tiles * split / cores + last_wave * waves)
+                seconds = waves * step_s * (k + overhead_k)
                 if split > 1:
                     seconds += 8.0 * item.batch * item.m * item.n * split / bytes_per_s
                 best = min(best, seconds)
@@ -127,14 +204,21 @@ class KernelModel:
                     break
                 split *= 2
         moved = item.batch * (element_bytes * (item.m * item.k + item.k * item.n) + result_bytes * item.m * item.n)
-        return max(best, moved / bytes_per_s) + constants.kernel_gap_us / 1e6
+        return max(best, moved / bytes_per_s)
 
     def attention_s(self, item: FusedAttention) -> float:
-        """Seconds of a fused attention kernel: a share of the peak, at least the time of moving its operands."""
+        """Seconds of a fused attention kernel: a share of the peak, at least the time of moving its operands.
+
+        The share grows with the sequence where the constants say how (`AttentionSettings`).
+        """
         constants, device = self.constants, self.device
         share = constants.fused_attention_backward_efficiency if item.is_backward else constants.fused_attention_efficiency
         moved_s = item.moved_bytes / (device.memory_bandwidth_bytes_per_s * constants.memory_efficiency)
-        return max(item.flops / (device.peak_flops_per_s * share), moved_s) + constants.kernel_gap_us / 1e6
+        start_us = constants.kernel_gap_us
+        if constants.attention is not None:
+            share *= constants.attention.reached(item.length, item.head_dim)
+            start_us += constants.attention.start_us
+        return max(item.flops / (device.peak_flops_per_s * share), moved_s) + start_us / 1e6
 
     def sweep_s(self, item: Sweep) -> float:
         """Seconds of element-wise kernels: bytes over what the memory reaches."""

@@ -55,6 +55,8 @@ class FusedAttention:
         flops: floating-point operations that are really done.
         moved_bytes: what goes to and from the device's memory.
         is_backward: the backward kernel reaches less of the peak.
+        length: tokens of the sequence that it works on at once; 0 where that is not known.
+        head_dim: numbers of a head; 0 where that is not known.
     """
 
     name: str
@@ -62,6 +64,8 @@ class FusedAttention:
     moved_bytes: float
     is_backward: bool = False
     is_weight: bool = False
+    length: int = 0
+    head_dim: int = 0
 
 
 @dataclass(frozen=True)

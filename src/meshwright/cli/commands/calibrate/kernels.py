@@ -25,10 +25,22 @@ def calibrate_kernels(
         list[str],
         typer.Argument(
             metavar="FILE...",
-            help="What calibrate measure wrote, or h100 for what comes measured; or, for the A100's constants, the JSON with "
-            "the times of one layer, and vTrain's table as CSV.",
+            help="What calibrate measure wrote, or h100 for what comes measured; tables of products and attention as CSV, "
+            "with --device; or, for the A100's constants, the JSON with the times of one layer, and vTrain's table as CSV.",
         ),
     ],
+    device: Annotated[
+        str | None, typer.Option(metavar="NAME", help="On which device type tables of products and attention were measured.")
+    ] = None,
+    start: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Constants, by name or file, that tell what such tables do not; by default the device's."
+        ),
+    ] = None,
+    multiprocessors: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Of that device; by default those of the start.")
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the constants as YAML, for costs with kernels: FILE.")
     ] = None,
@@ -38,9 +50,17 @@ def calibrate_kernels(
 
     Of measured kernels every second row is fitted on; validate kernels shows the others and whole layers.
     """
+    from ....evaluation.calibration.kernel_csv import is_kernel_csv
+
     output.check_file("--out", out)
     output.check_file("--json", json_file)
-    if len(files) == 1 and _is_measured(files[0]):
+    tables = [spec for spec in files if is_kernel_csv(spec)]
+    given = {"--device": device, "--start": start, "--multiprocessors": multiprocessors}
+    if tables and len(tables) == len(files):
+        _of_tables(tables, device, start, multiprocessors, out, json_file)
+    elif wrong := next((name for name, value in given.items() if value is not None), None):
+        raise ConfigError("goes with tables of products or attention as CSV, and with nothing else", field=wrong)
+    elif len(files) == 1 and _is_measured(files[0]):
         _of_measured(files[0], out, json_file)
     elif any(_is_measured(spec) for spec in files):
         raise ConfigError("files of measured kernels are fitted one at a time", field="FILE...", value=" ".join(files))
@@ -49,6 +69,37 @@ def calibrate_kernels(
         raise ConfigError(problem, field="--out", value=str(out))
     else:
         _of_published([Path(spec) for spec in files], json_file)
+
+
+def _of_tables(
+    tables: Sequence[str],
+    device: str | None,
+    start: str | None,
+    multiprocessors: int | None,
+    out: Path | None,
+    json_file: str | None,
+) -> None:
+    """Constants of products and attention."""
+    from ....evaluation.calibration.fit_measured import write
+    from ....evaluation.calibration.fit_tables import calibrate, value_of
+
+    if device is None:
+        raise ConfigError("the key is missing: a table does not say what it was measured on", field="--device")
+    with output.progress() as bars:
+        found = calibrate(tables, device, start=start, num_multiprocessors=multiprocessors, progress=output.phases(bars))
+    console = output.console(json_file)
+    named = [(name, value_of(found.constants, name), value_of(found.started, name)) for name in found.names]
+    lines = [[name, f"{fitted:.4g}", "" if before is None else f"{before:.4g}"] for name, fitted, before in named]
+    output.table(console, f"Constants of the {found.constants.device.upper()}", ["constant", "fitted", "start"], lines)
+    lines = [
+        [family, side, str(data["items"]), *(f"{data[key]:{sign}.1%}" for key, sign in ERRORS)]
+        for family, side, data in found.rows()
+    ]
+    output.table(console, "Rows", ["family", "", "rows", "mean error", "bias", "largest"], lines)
+    if out is not None:
+        write(out, found.constants, " and ".join(Path(table).name for table in tables))
+        output.print_written(console, out, json_file)
+    output.write_json(json_file, found.to_data())
 
 
 def _is_measured(spec: str) -> bool:
@@ -81,7 +132,7 @@ def _of_measured(spec: str, out: Path | None, json_file: str | None) -> None:
         doubt = f"are the peaks of {found.constants.device} those of the device that was measured?"
         console.print(f"note: {name} ends where it can go no further; {doubt}", markup=False, soft_wrap=True)
     if out is not None:
-        write(out, found, Path(spec).name)
+        write(out, found.constants, Path(spec).name)
         output.print_written(console, out, json_file)
     output.write_json(json_file, found.to_data())
 

@@ -1,0 +1,203 @@
+"""What matrix products and fused attention reach on a device, from tables of measured times (see `kernel_csv`).
+
+Of each table the 1st, 3rd, ... row is fitted on, by least squares of logarithms, family by family: products in 16 bits, then
+those in fp8 beside them, then attention. What the tables do not tell, of element-wise kernels, the loss, the host and the update,
+stays as in the constants that the fit starts from; attention backward keeps its ratio to forward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...costs.training_step.kernels import AttentionSettings, Fp8Settings, KernelModel, KernelSettings, kernel_settings
+from ...devices import DeviceType, device_type
+from ...errors import ConfigError
+from .fit_a100 import Residual
+from .fit_measured import OUTLYING, summary
+from .kernel_csv import ATTENTION, FP8_PRODUCT, PRODUCT, TableKernel, read
+
+Bounds = dict[str, tuple[float, float, float]]
+"""Start, least and largest value of each constant that is fitted."""
+
+FITTED: dict[str, Bounds] = {
+    PRODUCT: {
+        "product_efficiency": (0.77, 0.1, 1.0),
+        "product_overhead_k": (64.0, 0.0, 1000.0),
+        "kernel_gap_us": (2.5, 0.0, 50.0),
+        "product_memory_efficiency": (0.8, 0.1, 1.0),
+        "last_wave_share": (0.5, 0.0, 1.0),
+    },
+    FP8_PRODUCT: {
+        "fp8.product_efficiency": (0.77, 0.1, 1.0),
+        "fp8.product_overhead_k": (128.0, 0.0, 2000.0),
+        "fp8.cast_bytes_per_number": (3.0, 0.0, 60.0),
+        "fp8.start_us": (8.0, 0.0, 50.0),
+    },
+    ATTENTION: {
+        "fused_attention_efficiency": (0.5, 0.02, 1.0),
+        "attention.half_length": (1000.0, 0.0, 10000.0),
+        "attention.narrow_share": (0.8, 0.2, 1.5),
+        "attention.start_us": (15.0, 0.0, 50.0),
+    },
+}
+
+LONG_US = 10.0
+"""Products of at least so long are summed up by themselves: of shorter ones the launch is most of the time."""
+
+LEAST_ROWS = 16
+"""Of a family, to be fitted on."""
+
+
+@dataclass(frozen=True)
+class TableCalibration:
+    """Fitted constants with what is left.
+
+    Attributes:
+        constants: all constants of the device, fitted ones replaced.
+        started: those that the fit started from.
+        fitted: by family, rows that were fitted on, microseconds.
+        left_out: by family, the others.
+    """
+
+    constants: KernelSettings
+    started: KernelSettings
+    fitted: dict[str, tuple[Residual, ...]]
+    left_out: dict[str, tuple[Residual, ...]]
+
+    @property
+    def names(self) -> list[str]:
+        """The constants that were fitted, as `value_of` takes them."""
+        return [name for family in self.fitted for name in FITTED[family]]
+
+    def rows(self) -> list[tuple[str, str, dict[str, Any]]]:
+        """Family, side and summary; products of `LONG_US` and longer by themselves too."""
+        found = []
+        for family in self.fitted:
+            for side, rows in (("fitted on", self.fitted[family]), ("left out", self.left_out[family])):
+                found.append((family, side, summary(rows)))
+                long = [row for row in rows if row.measured >= LONG_US]
+                if family != ATTENTION and 0 < len(long) < len(rows):
+                    found.append((f"{family}, {LONG_US:g} us and longer", side, summary(long)))
+        return found
+
+    def to_data(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "constants": self.constants.model_dump(),
+            "fitted": sorted(self.names),
+            "residuals": [{"family": family, "side": side, **told} for family, side, told in self.rows()],
+        }
+
+
+def calibrate(
+    paths: Iterable[str | Path],
+    device_name: str,
+    *,
+    start: str | None = None,
+    num_multiprocessors: int | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> TableCalibration:
+    """Fit the constants of products and attention to tables.
+
+    Args:
+        paths: the tables.
+        device_name: on which type they were measured.
+        start: constants that tell the rest, by name or file; None: those of the device type.
+        num_multiprocessors: of the device; None: those of the start.
+        progress: called with a phase, steps done and steps.
+
+    Raises:
+        InputFileError, ConfigError: a table or ``start`` is missing or wrong; an unknown device type; a family of less than
+            `LEAST_ROWS` rows to be fitted on.
+    """
+    rows = [row for path in paths for row in read(path)]
+    device = device_type(device_name)
+    started = kernel_settings(device_name) if start is None else _of_any(start)
+    kept = {"device": device_name, "num_multiprocessors": num_multiprocessors or started.num_multiprocessors}
+    backward = started.fused_attention_backward_efficiency / started.fused_attention_efficiency
+    settled = started.model_copy(update={**kept, "calibrated": True, "steps_of": {}})
+    fitted: dict[str, tuple[Residual, ...]] = {}
+    left_out: dict[str, tuple[Residual, ...]] = {}
+    for family, bounds in FITTED.items():
+        own = [row for row in rows if row.family == family]
+        if not own:
+            continue
+        used, others = ([row for row in own if row.number % 2 == side] for side in (0, 1))
+        if min(len(used), len(others)) < LEAST_ROWS:
+            problem = f"half of the rows are fitted on, and {LEAST_ROWS} at least are wanted"
+            raise ConfigError(problem, field=family, value=str(len(used)))
+        settled = _fitted(settled, device, bounds, used, progress, family)
+        if family == ATTENTION:
+            ratio = {"fused_attention_backward_efficiency": float(f"{backward * settled.fused_attention_efficiency:.4g}")}
+            settled = settled.model_copy(update=ratio)
+        kernels = KernelModel(device, settled)
+        fitted[family], left_out[family] = (_held_against(some, kernels) for some in (used, others))
+    return TableCalibration(settled, started, fitted, left_out)
+
+
+def value_of(constants: KernelSettings, name: str) -> float | None:
+    """A constant by name; ``fp8.start_us`` is that of the part `fp8`; None where there is none."""
+    part, _, last = name.rpartition(".")
+    found = getattr(constants, part) if part else constants
+    return None if found is None else getattr(found, last)
+
+
+def _of_any(start: str) -> KernelSettings:
+    """Constants by name or file, of whatever device."""
+    from ...costs.training_step.kernels import CONSTANTS
+    from ...settings import load
+
+    return load(KernelSettings, CONSTANTS.path(start))
+
+
+def _fitted(
+    constants: KernelSettings,
+    device: DeviceType,
+    bounds: Bounds,
+    rows: Sequence[TableKernel],
+    progress: Callable[[str, int, int], None] | None,
+    family: str,
+) -> KernelSettings:
+    from scipy.optimize import least_squares
+
+    us, count = np.array([row.us for row in rows]), [0]
+
+    def residuals(values: NDArray[np.float64]) -> NDArray[np.float64]:
+        count[0] += 1
+        if progress is not None:
+            progress(family, count[0], max(100, count[0]))
+        kernels = KernelModel(device, _with(constants, dict(zip(bounds, values.tolist(), strict=True))))
+        return np.log(1e6 * np.array([kernels.kernel_s(row.kernel, row.element_bytes) for row in rows]) / us)
+
+    start, low, high = (np.array([told[place] for told in bounds.values()]) for place in range(3))
+    steps = [1e-3] * len(bounds)
+    fit = least_squares(
+        residuals,
+        start,
+        bounds=(low, high),
+        x_scale=start,
+        diff_step=steps,
+        loss="soft_l1",
+        f_scale=OUTLYING,
+    )
+    return _with(constants, {name: float(f"{value:.4g}") for name, value in zip(bounds, fit.x.tolist(), strict=True)})
+
+
+def _with(constants: KernelSettings, values: dict[str, float]) -> KernelSettings:
+    """The constants with some of them replaced, named as for `value_of`."""
+    update: dict[str, Any] = {name: value for name, value in values.items() if "." not in name}
+    for part, form in (("fp8", Fp8Settings), ("attention", AttentionSettings)):
+        own = {name.partition(".")[2]: value for name, value in values.items() if name.startswith(f"{part}.")}
+        if own:
+            update[part] = form.model_construct(**own)
+    return constants.model_copy(update=update)
+
+
+def _held_against(rows: Sequence[TableKernel], kernels: KernelModel) -> tuple[Residual, ...]:
+    return tuple(Residual(row.item, 1e6 * kernels.kernel_s(row.kernel, row.element_bytes), row.us) for row in rows)
