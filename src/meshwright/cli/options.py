@@ -20,7 +20,7 @@ ProfileBatch = Annotated[
 ]
 CollectivesTable = Annotated[
     str | None,
-    typer.Option(metavar="TABLE", help="Measured collectives: a file of calibrate collectives, or a100, h100, v100."),
+    typer.Option(metavar="TABLE", help="Measured collectives: a file of calibrate collectives, or a100, b200, h100, h200, v100."),
 ]
 CostsFile = Annotated[
     Path | None,

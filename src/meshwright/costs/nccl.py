@@ -299,6 +299,19 @@ PCI_BYTES_PER_S = 24e9
 """What one device behind a PCIe gen 4 switch brings to a collective (the tuner's 12 GB/s for gen 3, twice)."""
 
 
+_PCIE_ONLY = ("a2", "a10", "a16", "l2", "l4", "l20", "l40", "l40s", "rtx", "t4")
+"""Devices without NVLink, or with a bridge between two cards at most (NVIDIA, data sheets)."""
+
+
+def is_pcie(device: str) -> bool:
+    """Whether a device is known to reach the others of its host over PCIe alone.
+
+    Args:
+        device: its name, for example ``NVIDIA L40S`` or ``NVIDIA H100 PCIe``.
+    """
+    return "pcie" in device.lower() or any(is_variant(name, device) for name in _PCIE_ONLY)
+
+
 def nominal_bytes_per_s(device: str) -> float:
     """What one device sends to the others of its host by its data sheet, one direction; PCIe where it names no NVLink.
 

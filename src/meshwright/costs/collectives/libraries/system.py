@@ -113,10 +113,23 @@ class System:
         best = tuner(operation, num_ranks, num_hosts, self.device, self.inside_bytes_per_s)
         if num_ranks in known:
             return GroupCurves(operation, num_ranks, (num_ranks,), (known[num_ranks],), best)
-        sizes = sorted(known)
+        sizes = self._joined_alike(sorted(known), num_ranks, num_hosts)
         below, above = [n for n in sizes if n < num_ranks], [n for n in sizes if n > num_ranks]
         near = (below[-1], above[0]) if below and above else tuple(sizes[:2]) if above else tuple(sizes[-2:])
         return GroupCurves(operation, num_ranks, near, tuple(known[n] for n in near), best)
+
+
+    def _joined_alike(self, sizes: list[int], num_ranks: int, num_hosts: int) -> list[int]:
+        """Of the known group sizes those whose bytes take the same way as a group's.
+
+        A host of PCIe cards has two root complexes, as servers of two processors have: a group of at most half of its devices,
+        the largest group that was measured, stays below one of them, a larger one crosses from one to the other and is slower.
+        Neither tells how fast the other is.
+        """
+        if num_hosts > 1 or not nccl.is_pcie(self.device):
+            return sizes
+        crosses = 2 * num_ranks > sizes[-1]
+        return [n for n in sizes if (2 * n > sizes[-1]) == crosses] or sizes
 
 
 class GroupCurves(NamedTuple):
