@@ -15,7 +15,7 @@ from typing import Any
 
 from ... import files, quantities
 from ...costs.process_groups.group_network import HostNetwork
-from ...devices import DeviceType, device_names, device_type
+from ...devices import DeviceType, device_names, device_type, is_variant
 from ...errors import InputFileError, MeshwrightError
 from ...jobs.transformer import TransformerShape
 
@@ -64,7 +64,7 @@ LINK_BYTES_PER_S = {
     "h100": 450e9,
     "h800": 200e9,
     "h200": 450e9,
-    "b200": 900e9,
+    **dict.fromkeys(("b200", "b300", "gb200", "gb300"), 900e9),
 }
 """NVLink of a device, one direction (NVIDIA's data sheets)."""
 
@@ -88,10 +88,13 @@ January 2023; sums of input gradients beside weight gradients, and weight gradie
 version 3.0 in early 2022; interleaved schedules whose stages do not divide the micro-batches with Megatron Core 0.9 and
 PyTorch 2.5 in 2024."""
 
+PEAKS = {"peak_tflops_per_s": ("peak_flops_per_s", 1e12), "memory_bandwidth_gbytes_per_s": ("memory_bandwidth_bytes_per_s", 1e9)}
+"""Figures of a device that a row may give in place of the data sheet's, as of cards held to less power."""
+
 READ = {
     "": {"id", "family", "model", "cluster", "layout", "measured", "source", "software", "not_printed", "note"},
     "model": {"layers", "hidden", "heads", "vocab", "sequence", "parameters_billion", "name"},
-    "cluster": {"device", "devices_per_host", "num_devices", "host_link", "nics_per_host", "nic_gbit_per_s", "name"},
+    "cluster": {"device", "devices_per_host", "num_devices", "host_link", "nics_per_host", "nic_gbit_per_s", "name", *PEAKS},
 }
 """Keys of a row that are read, or say nothing that a price depends on; `MODEL_KEYS` and `MODEL_FLAGS` too."""
 
@@ -283,12 +286,14 @@ def _device(cluster: dict[str, Any]) -> DeviceType:
         raise _UnsupportedError(f"the memory of {spelled} {error}") from None
     bandwidth = OTHER_BANDWIDTH_BYTES_PER_S.get((base, round(memory)), found.memory_bandwidth_bytes_per_s)
     data = found.__dict__ | {"memory_bytes": memory * GIB, "memory_bandwidth_bytes_per_s": bandwidth}
-    return DeviceType(**data)
+    given = {name: _number(cluster, key, "cluster") * unit for key, (name, unit) in PEAKS.items() if cluster.get(key) is not None}
+    return DeviceType(**(data | given))
 
 
 def _base(spelled: str) -> str:
     """The part of a device's name that says which one it is: ``a100`` of ``nvidia a100-sxm4-80gb``."""
     known = [word for word in re.findall(r"[a-z]+\d+[a-z]*", spelled) if word in device_names()]
+    known += [name for name in device_names() if "-" in name and is_variant(name, spelled)]
     return known[0] if known else ""
 
 

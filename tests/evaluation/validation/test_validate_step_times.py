@@ -214,6 +214,8 @@ def test_what_is_not_read_is_noted_and_what_changes_a_price_is_refused(of_rows):
     [
         ("NVIDIA H200 SXM 141GB", 989.4e12, 4.8e12, 450e9),
         ("b200", 2250e12, 8e12, 900e9),
+        ("GB300 NVL72", 2500e12, 8e12, 900e9),
+        ("NVIDIA RTX PRO 6000 Blackwell", 503.8e12, 1792e9, 63e9),
         ("L40S-48GB", 362.05e12, 864e9, 31.5e9),
         ("a800-80gb", 312e12, 2039e9, 200e9),
         ("h800", 989.4e12, 3350e9, 200e9),
@@ -226,7 +228,19 @@ def test_devices_of_the_data_sheets_are_priced_as_estimates(of_rows, device, pea
     kind = found.row.device
     assert (kind.peak_flops_per_s, kind.memory_bandwidth_bytes_per_s) == (peak, bandwidth)
     assert found.row.wires.link_bytes_per_s == link
-    assert kernel_settings(kind.name).calibrated == (kind.name == "a100")
+    assert kernel_settings(kind.name).calibrated == (kind.name in ("a100", "b200", "h200"))
+
+
+def test_a_row_may_give_peaks_of_its_own(of_rows):
+    slow = {"device": "h100", "peak_tflops_per_s": 700, "memory_bandwidth_gbytes_per_s": 2400}
+    found, plain, bad = of_rows(
+        *(changed(cluster=one) for one in (slow, {"device": "h100"}, slow | {"peak_tflops_per_s": 0}))
+    ).found
+    kind = found.row.device
+    assert (kind.name, kind.peak_flops_per_s, kind.memory_bandwidth_bytes_per_s) == ("h100", 700e12, 2400e9)
+    assert found.row.notes == plain.row.notes
+    assert found.predicted.step_s > plain.predicted.step_s
+    assert bad.remark == "cluster.peak_tflops_per_s must be a positive number, got 0"
 
 
 def test_two_l40s_sum_what_was_measured_over_pcie():
