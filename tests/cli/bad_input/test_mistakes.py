@@ -37,7 +37,7 @@ MISTAKES = [
     (("plan", "--job", "absent/graph.txt", *ON), "absent/graph.txt: no such file"),
     # The cluster.
     (("plan", "--job", "graph.txt", "--cluster", "dgx-a100-8x8"), "cluster: neither a file nor a preset (got 'dgx-a100-8x8'); "),
-    (("plan", "--job", "graph.txt", "--cluster", "preset:dgx-h100-8x8"), "(got 'dgx-h100-8x8'); valid: clos-1024-4to1"),
+    (("plan", "--job", "graph.txt", "--cluster", "preset:dgx-v100-8x8"), "(got 'dgx-v100-8x8'); valid: clos-1024-4to1"),
     (("plan", "--job", "graph.txt", "--cluster", "preset:dgx_a100_8x8"), "(got 'dgx_a100_8x8'); did you mean 'dgx-a100-8x8'?"),
     (("plan", "--job", "graph.txt", "--cluster", "upper.yaml"), "upper.yaml: device: unknown device type (got 'H100'); did you"),
     (("plan", "--job", "graph.txt", "--cluster", "links.csv"), "links.csv: cluster: a cluster is YAML, which names a CSV"),

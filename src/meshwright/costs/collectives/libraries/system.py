@@ -118,7 +118,6 @@ class System:
         near = (below[-1], above[0]) if below and above else tuple(sizes[:2]) if above else tuple(sizes[-2:])
         return GroupCurves(operation, num_ranks, near, tuple(known[n] for n in near), best)
 
-
     def _joined_alike(self, sizes: list[int], num_ranks: int, num_hosts: int) -> list[int]:
         """Of the known group sizes those whose bytes take the same way as a group's.
 
