@@ -47,6 +47,9 @@ FITTED: dict[str, Bounds] = {
     },
 }
 
+PARTS: dict[str, type[Fp8Settings | AttentionSettings]] = {"fp8": Fp8Settings, "attention": AttentionSettings}
+"""Constants that have several of their own."""
+
 LONG_US = 10.0
 """Products of at least so long are summed up by themselves: of shorter ones the launch is most of the time."""
 
@@ -173,7 +176,8 @@ def _fitted(
         if progress is not None:
             progress(family, count[0], max(100, count[0]))
         kernels = KernelModel(device, _with(constants, dict(zip(bounds, values.tolist(), strict=True))))
-        return np.log(1e6 * np.array([kernels.kernel_s(row.kernel, row.element_bytes) for row in rows]) / us)
+        seconds = np.array([kernels.kernel_s(row.kernel, row.element_bytes) for row in rows], np.float64)
+        return np.asarray(np.log(1e6 * seconds / us), np.float64)
 
     start, low, high = (np.array([told[place] for told in bounds.values()]) for place in range(3))
     steps = [1e-3] * len(bounds)
@@ -192,10 +196,8 @@ def _fitted(
 def _with(constants: KernelSettings, values: dict[str, float]) -> KernelSettings:
     """The constants with some of them replaced, named as for `value_of`."""
     update: dict[str, Any] = {name: value for name, value in values.items() if "." not in name}
-    for part, form in (("fp8", Fp8Settings), ("attention", AttentionSettings)):
-        own = {name.partition(".")[2]: value for name, value in values.items() if name.startswith(f"{part}.")}
-        if own:
-            update[part] = form.model_construct(**own)
+    own = {name: {key.partition(".")[2]: value for key, value in values.items() if key.startswith(f"{name}.")} for name in PARTS}
+    update |= {name: PARTS[name].model_validate(own[name]) for name in PARTS if own[name]}
     return constants.model_copy(update=update)
 
 

@@ -71,8 +71,8 @@ class FusedAttentionItem(_Timed):
 
     def priced(self) -> FusedAttention:
         """The attention kernel."""
-        sizes = {"length": self.sequence_length, "head_dim": self.head_dim}
-        return FusedAttention(self.name, self.flops, self.moved_bytes, self.is_backward, **sizes)
+        moved, length = self.moved_bytes, self.sequence_length
+        return FusedAttention(self.name, self.flops, moved, self.is_backward, length=length, head_dim=self.head_dim)
 
 
 class StreamItem(_Timed):

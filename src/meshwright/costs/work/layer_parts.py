@@ -267,10 +267,13 @@ class LayerParts:
         else:
             flops = 4.0 * heads * shape.head_dim * self._seen_pairs(rows, columns)
             width = e * self.tokens * (2 * self.query_width + 2 * self.key_value_width)
-            sizes = {"length": min(rows, shape.window or rows), "head_dim": shape.head_dim}
-            forward = [FusedAttention("attention", flops, width, **sizes)]
+            length, head_dim = min(rows, shape.window or rows), shape.head_dim
+            forward = [FusedAttention("attention", flops, width, length=length, head_dim=head_dim)]
             # Five products backward against two forward: scores again, and the gradients of V, P, Q and K.
-            backward = [FusedAttention("attention gradient", 2.5 * flops, 2 * width, is_backward=True, **sizes)]
+            gradient = FusedAttention(
+                "attention gradient", 2.5 * flops, 2 * width, is_backward=True, length=length, head_dim=head_dim
+            )
+            backward = [gradient]
         return self._in_context(forward), self._in_context(backward, is_backward=True)
 
     def _seen_pairs(self, rows: int, columns: int) -> float:
