@@ -104,6 +104,14 @@ def test_tensor_parallel_ranks_repeat_the_narrow_projections_and_share_the_rest(
     assert gathered == [2 * 128 * 176] * is_cut
 
 
+@pytest.mark.parametrize(("is_cut", "zero", "shards"), [(True, 0, 1), (True, 2, 4), (False, 0, None)])
+def test_gradients_of_what_ranks_repeat_on_their_own_tokens_are_summed_over_them(is_cut, zero, shards):
+    # 256 x 176 weights and norms of 96 and 64 numbers in each of eight layers, four bytes each
+    work = describe(MIXTURE, layout(tp=2, dp=4, zero=zero, sequence_parallel=is_cut), LENGTH)
+    sums = [m.payload_bytes for m in work.stages[0].sync if m.axis == "tp"]
+    assert sums == ([] if shards is None else [8 * (256 * 176 + 96 + 64) * 4 / shards])
+
+
 @given(ep=st.sampled_from([1, 2, 4, 8]))
 def test_shared_experts_stand_beside_the_routed_ones_on_every_rank(ep):
     whole = describe(MIXTURE, layout(dp=8), LENGTH).layer

@@ -22,6 +22,7 @@ from ...errors import PlanError
 from ...jobs.transformer import LayerKind, TransformerShape, layer_kinds
 from ...plans.partition import Layout
 from . import layer as blocks
+from .latent_attention import narrow_parameters
 from .layer import BlockWork
 from .operations import Message
 
@@ -343,12 +344,13 @@ def _stages(
                 dense += head.dense_parameters if has_copy or not shape.is_head_tied else shape.norm_vectors * shape.hidden
             is_tied_end = has_copy and stage in (0, layout.pp - 1)
             table = shape.vocabulary / layout.tp * shape.hidden if is_tied_end else 0.0
-            made[key] = _stage(layout, dense, experts, table, layers[stage])
+            narrow = 0 if shape.latent is None else narrow_parameters(shape) * sum(layers[stage].values())
+            made[key] = _stage(layout, dense, experts, table, narrow, layers[stage])
         stages.append(made[key])
     return tuple(stages)
 
 
-def _stage(layout: Layout, dense: float, experts: float, tied_table: float, layers: Mapping[str, int]) -> StageWork:
+def _stage(layout: Layout, dense: float, experts: float, tied_table: float, narrow: int, layers: Mapping[str, int]) -> StageWork:
     weight_bytes, gradient_bytes = layout.number_bytes, layout.gradient_bytes
     same = layout.dp * layout.cp
     shards, replicas = layout.num_shards, same // layout.num_shards
@@ -359,6 +361,9 @@ def _stage(layout: Layout, dense: float, experts: float, tied_table: float, laye
     if tied_table:
         held = shards if layout.zero >= 3 else 1  # by then a rank has its shard of the gradients only
         sync.append(Message("tied table", "all_reduce", "ends", tied_table * gradient_bytes / held))
+    if narrow and layout.tp > 1 and layout.sequence_parallel:  # each rank has those of its own tokens
+        held = shards if layout.reduces_in_passes else 1
+        sync.append(Message("latent gradients", "all_reduce", "tp", float(narrow * gradient_bytes / held)))
     if layout.shards_optimizer:
         if shards > 1 and not layout.reduces_in_passes:
             sync.append(Message("gradients", "reduce_scatter", "shard", dense * gradient_bytes))

@@ -24,10 +24,14 @@ _ENCODER_DECODERS = ("bart", "encoder-decoder", "led", "longt5", "m2m_100", "mar
 _IMAGES = ("beit", "convnext", "deit", "dinov2", "resnet", "swin", "vit", "vit_mae")
 _SPEECH = ("hubert", "seamless_m4t", "speech_to_text", "wav2vec2", "whisper")
 
+_WITH_TEXT = ("idefics2", "idefics3", "llava", "llava_next", "llava_onevision", "mllama", "paligemma", "qwen2_vl", "qwen2_5_vl")
+_AROUND_TEXT = "a decoder of text with other parts around it (images, sound), which is not read as a whole"
+
 _OTHER_FAMILIES = {
-    **dict.fromkeys(_ENCODER_DECODERS, "an encoder and a decoder with attention across them"),
-    **dict.fromkeys(_IMAGES, "a model of images"),
-    **dict.fromkeys(_SPEECH, "a model of speech"),
+    **dict.fromkeys(_WITH_TEXT, _AROUND_TEXT),
+    **dict.fromkeys(_ENCODER_DECODERS, "an encoder and a decoder with attention across them, which have no parallel layouts"),
+    **dict.fromkeys(_IMAGES, "a model of images, which has no parallel layouts"),
+    **dict.fromkeys(_SPEECH, "a model of speech, which has no parallel layouts"),
 }
 """What model types are that are no decoders of text."""
 
@@ -91,7 +95,7 @@ def _why_not(config: dict[str, Any], model_type: object) -> str:
             done = f"its decoder alone is read where text_config, of model_type {held}, is a config.json of its own"
         else:
             done = _AS_OPS
-        return f"a decoder of text with other parts around it (images, sound), which is not read as a whole; {done}"
+        return f"{_AROUND_TEXT}; {done}"
     if isinstance(model_type, str) and model_type in _OTHER_FAMILIES:
-        return f"{_OTHER_FAMILIES[model_type]}, for which there are no parallel layouts; {_AS_OPS}"
+        return f"{_OTHER_FAMILIES[model_type]}; {_AS_OPS}"
     return f"unsupported model type; supported are {', '.join(sorted(READERS))}"
