@@ -257,6 +257,8 @@ def test_a_model_of_another_kind_is_refused_by_its_family_and_no_other_architect
             "a list of layers from 0 to 11",
         ),
         (PUBLISHED["DeepSeek-V2"][0], {"kv_lora_rank": None}, "kv_lora_rank: the key is missing"),
+        (PUBLISHED["DeepSeek-V2"][0], {"first_k_dense_replace": -1}, "first_k_dense_replace: must be a positive whole number"),
+        (PUBLISHED["DeepSeek-V2"][0], {"n_shared_experts": []}, "n_shared_experts: must be a positive whole number"),
         (PUBLISHED["DeepSeek-V2"][0], {"num_experts_per_tok": 200}, "there are only 160 experts"),
     ],
 )

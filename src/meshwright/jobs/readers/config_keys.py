@@ -35,6 +35,13 @@ class ConfigKeys:
             raise self.error(f"must be {most} at most", key, value)
         return value
 
+    def count_or_none(self, key: str) -> int:
+        """A whole number that must be told; 0 where it is 0 or ``null``."""
+        if key not in self.config:
+            raise self.error("the key is missing", key)
+        value = self.config[key]
+        return 0 if value is None or (value == 0 and type(value) is int) else self.count(key)
+
     def flag(self, key: str, default: bool) -> bool:
         """True or false."""
         value = self.config.get(key, default)

@@ -169,8 +169,7 @@ def _deepseek(keys: ConfigKeys, name: str) -> TransformerShape:
     layers = [_Layer(width)] * num_layers
     if keys.config.get("n_routed_experts") is not None:
         experts, inner = keys.count("n_routed_experts", most=MAX_LAYERS), keys.count("moe_intermediate_size")
-        shared = keys.count("n_shared_experts", most=MAX_LAYERS) if keys.config.get("n_shared_experts") else 0
-        first = keys.count("first_k_dense_replace") if keys.config.get("first_k_dense_replace") else 0
+        shared, first = keys.count_or_none("n_shared_experts"), keys.count_or_none("first_k_dense_replace")
         period = keys.count("moe_layer_freq", 1)
         sparse = _Layer(inner, experts, keys.active_experts(experts), shared * inner or None)
         layers = [sparse if layer >= first and layer % period == 0 else layers[layer] for layer in range(num_layers)]
