@@ -13,8 +13,9 @@ from ...plans.partition import Layout
 from ..process_groups.group_network import FabricNetwork, PlacedNetwork
 from ..process_groups.lanes import Lane, Stand, regular_lane
 from ..process_groups.regular_groups import Group, groups_of
+from ..work.model_chunks import Parts
 from ..work.operations import FusedAttention, Message, Product, Sweep
-from ..work.work import LayoutWork, Parts
+from ..work.work import LayoutWork
 from .kernels import KernelModel
 from .step_time import Pricer
 
@@ -193,5 +194,12 @@ def _ends(pp: int) -> tuple[int, ...]:
 
 def _task(blocks: dict[str, Task], parts: Parts) -> Task:
     """Seconds of a chunk's tasks."""
-    made = [sum(number * blocks[name][i] for name, number in parts) for i in range(3)]
-    return made[0], made[1], made[2]
+    forward_s = backward_s = weight_s = 0.0
+    for name, number in parts:
+        block = blocks[name]
+        forward_s, backward_s, weight_s = (
+            forward_s + number * block[0],
+            backward_s + number * block[1],
+            weight_s + number * block[2],
+        )
+    return forward_s, backward_s, weight_s

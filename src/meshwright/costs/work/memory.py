@@ -150,8 +150,9 @@ def stage_memory(work: LayoutWork, stage: int) -> StageMemory:
 def peak_memory(work: LayoutWork) -> tuple[int, StageMemory]:
     """The stage whose ranks need most, and what they hold."""
     pp, of_layer = work.layout.pp, _OfLayer.of(work)
-    least = min(held.num_layers for held in work.stages)
-    stages = {0, pp // 2, pp - 1} | {stage for stage, held in enumerate(work.stages) if held.num_layers > least}
+    layers = [held.num_layers for held in work.stages]
+    least = min(layers)
+    stages = {0, pp // 2, pp - 1} | {stage for stage, number in enumerate(layers) if number > least}
     if work.shape.other_layers:
         stages = set(range(pp))
     found = [(stage, _stage_memory(work, stage, of_layer)) for stage in sorted(stages)]

@@ -13,56 +13,22 @@ the forward pass of a chunk is embedding, layers, head as far as it has them, th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from itertools import groupby
 
 from ...errors import PlanError
-from ...jobs.transformer import LayerKind, TransformerShape, layer_kinds
+from ...jobs.transformer import TransformerShape
 from ...plans.partition import Layout
 from . import layer as blocks
 from .latent_attention import narrow_parameters
 from .layer import BlockWork
+from .model_chunks import ChunkWork, block_name, spread
 from .operations import Message
 
 MOST_BLOCKS = 65_536
 """Blocks that are kept."""
 
 _BLOCKS: dict[object, Mapping[str, BlockWork]] = {}
-
-
-Parts = tuple[tuple[str, int], ...]
-"""Names of blocks, and how many of each."""
-
-
-@dataclass(frozen=True)
-class ChunkWork:
-    """One model chunk.
-
-    Attributes:
-        stage: pipeline stage that holds it.
-        place: its number among the chunks of the stage; chunk ``place * pp + stage`` of the model.
-        num_layers: transformer layers.
-        has_embedding, has_head: whether it is the model's first, its last.
-        runs: layers of one kind that follow each other: name of the kind's block, and how many.
-    """
-
-    stage: int
-    place: int
-    num_layers: int
-    has_embedding: bool
-    has_head: bool
-    runs: Parts
-
-    @cached_property
-    def parts(self) -> Parts:
-        """Its blocks and how many of each, kind by kind; chunks with the same parts take as long."""
-        counts: dict[str, int] = {}
-        for name, number in sorted(self.runs):
-            counts[name] = counts.get(name, 0) + number
-        ends = (("embedding", self.has_embedding), ("head", self.has_head))
-        return (*counts.items(), *((name, 1) for name, is_held in ends if is_held))
 
 
 @dataclass(frozen=True)
@@ -158,9 +124,9 @@ def describe(shape: TransformerShape, layout: Layout, sequence_length: int | Non
     if checks:
         check(shape, layout, length)
     key = micro_batch_key(layout, length)
-    chunks = _chunks(shape.num_layers, shape.other_layers, layout.pp, layout.virtual_stages)
+    chunks, layers = spread(shape.num_layers, shape.other_layers, layout.pp, layout.virtual_stages)
     held = _blocks(shape, layout, length, key)
-    stages = _stages(shape, layout, chunks, held)
+    stages = _stages(shape, layout, layers, held)
     return LayoutWork(shape, layout, length, held, chunks, stages, _boundary(layout, length, shape.hidden), key)
 
 
@@ -286,11 +252,6 @@ def micro_batch_key(layout: Layout, sequence_length: int) -> tuple[object, ...]:
     )
 
 
-def _block_name(kind: int) -> str:
-    """What a kind of layers is called among blocks."""
-    return f"layer kind {kind}" if kind else "layer"
-
-
 def _blocks(shape: TransformerShape, layout: Layout, length: int, key: tuple[object, ...]) -> Mapping[str, BlockWork]:
     """Layers, embedding and head, made once for each key."""
     has_own_table = layout.pp > 1 or not shape.is_head_tied
@@ -298,43 +259,22 @@ def _blocks(shape: TransformerShape, layout: Layout, length: int, key: tuple[obj
     if known not in _BLOCKS:
         if len(_BLOCKS) >= MOST_BLOCKS:
             _BLOCKS.clear()
-        made = {_block_name(number): blocks.layer(kind, layout, length) for number, kind in enumerate(shape.kinds)}
+        made = {block_name(number): blocks.layer(kind, layout, length) for number, kind in enumerate(shape.kinds)}
         made["embedding"] = blocks.embedding(shape, layout, length)
         made["head"] = blocks.head(shape, layout, length, has_own_table)
         _BLOCKS[known] = made
     return _BLOCKS[known]
 
 
-@lru_cache(maxsize=1024)
-def _chunks(num_layers: int, other_layers: tuple[LayerKind, ...] | None, pp: int, virtual_stages: int) -> tuple[ChunkWork, ...]:
-    """Layers spread evenly; what is left over goes to chunks from the middle outwards, away from embedding and head."""
-    count = pp * virtual_stages
-    each, left = divmod(num_layers, count)
-    by_distance = sorted(range(count), key=lambda chunk: (abs(2 * chunk - (count - 1)), chunk))
-    longer = set(by_distance[:left])
-    names, chunks, first = [_block_name(kind) for kind in layer_kinds(num_layers, other_layers)], [], 0
-    for chunk in range(count):
-        number = each + (chunk in longer)
-        runs = tuple((name, len(list(run))) for name, run in groupby(names[first : first + number]))
-        chunks.append(ChunkWork(chunk % pp, chunk // pp, number, chunk == 0, chunk == count - 1, runs))
-        first += number
-    return tuple(chunks)
-
-
 def _stages(
-    shape: TransformerShape, layout: Layout, chunks: tuple[ChunkWork, ...], blocks: Mapping[str, BlockWork]
+    shape: TransformerShape, layout: Layout, layers: Sequence[Mapping[str, int]], blocks: Mapping[str, BlockWork]
 ) -> tuple[StageWork, ...]:
-    layers: list[dict[str, int]] = [{} for _ in range(layout.pp)]
-    for chunk in chunks:
-        held = layers[chunk.stage]
-        for name, number in chunk.runs:
-            held[name] = held.get(name, 0) + number
     embedding, head = blocks["embedding"], blocks["head"]
     has_copy = shape.is_head_tied and layout.pp > 1
-    made: dict[tuple[frozenset[tuple[str, int]], bool, bool], StageWork] = {}
+    made: dict[tuple[int, bool, bool], StageWork] = {}
     stages = []
     for stage in range(layout.pp):
-        key = (frozenset(layers[stage].items()), stage == 0, stage == layout.pp - 1)
+        key = (id(layers[stage]), stage == 0, stage == layout.pp - 1)  # of equal ones the same object
         if key not in made:
             dense = sum(number * blocks[name].dense_parameters for name, number in layers[stage].items())
             experts = sum(number * blocks[name].expert_parameters for name, number in layers[stage].items())
