@@ -1,21 +1,21 @@
-"""Transformers as job graphs: from the shape of a model, a batch and a sequence length to ops with their costs.
+"""The shape of a transformer: what of a model its cost depends on, whatever it is called.
 
-An op is what a training framework launches as one unit of a layer: norm, the joint query-key-value projection,
-attention, its output projection with the residual added, norm, and the two halves of the feed-forward layer (or
-router and experts). Element-wise work (activation, residual, rotary positions) is fused into the product beside it.
+Layers need not be alike. Those of the main kind follow the shape's own keys; each other kind (the dense layers before those
+with experts, the layers that look back over the whole sequence) says which layers it is and in what these differ.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from functools import lru_cache
+from typing import Any, Self
 
 from pydantic import Field, model_validator
 
 from .. import quantities, settings
 from ..errors import GraphError
 from ..settings import Count, Index, Switch
-from .builder import GraphBuilder
 from .graph import JobGraph
+from .transformer_graph import assembled
 
 MAX_DEFAULT_SEQUENCE_LENGTH = 2048
 
@@ -28,8 +28,39 @@ MAX_SIZE = 2**40
 _LAYERED = ("num_layers", "num_experts")
 _COUNTED = (
     *("hidden", "num_heads", "num_key_value_heads", "head_dim", "feed_forward", "vocabulary", "max_positions", "token_types"),
-    *("norm_vectors", "experts_per_token", "window"),
+    *("norm_vectors", "experts_per_token", "window", "shared_feed_forward"),
 )
+
+
+def _is_absent(value: object) -> bool:
+    """Whether a key is left out where a shape is written, so that shapes without it read as they did before it was known."""
+    return value is None
+
+
+class LatentAttention(settings.Settings):
+    """Multi-head latent attention: queries, keys and values are made from narrow vectors, one of each token for all heads.
+
+    A head's queries and keys have ``rope_head_dim`` numbers of ``head_dim`` for positions, and the heads share those of the keys.
+
+    Source:
+        DeepSeek-AI, "DeepSeek-V2: a strong, economical, and efficient mixture-of-experts language model", 2024, section 2.1.
+    """
+
+    query_rank: Count | None = Field(default=None, description="width of the narrow vector of queries; absent: made directly")
+    key_value_rank: Count = Field(description="width of the narrow vector of keys and values")
+    rope_head_dim: Count = Field(description="part of a head's width that carries positions; less than head_dim")
+    value_head_dim: Count = Field(description="width of a head's values")
+
+
+class LayerKind(settings.Settings):
+    """Layers that differ from the main kind; what is absent here they do not have."""
+
+    layers: tuple[Index, ...] = Field(min_length=1, description="which layers of the model, from 0")
+    feed_forward: Count = Field(description="width inside the feed-forward layer, of one expert where there are experts")
+    num_experts: Count = Field(default=1, description="experts of each feed-forward layer; 1 is a dense layer")
+    experts_per_token: Count = Field(default=1, description="experts that each token visits")
+    shared_feed_forward: Count | None = Field(default=None, description="width of the experts that every token visits, together")
+    window: Count | None = Field(default=None, description="tokens that a query looks back at most; absent: all")
 
 
 class TransformerKeys(settings.Settings):
@@ -62,6 +93,21 @@ class TransformerKeys(settings.Settings):
     window: Count | None = Field(default=None, description="tokens that a query looks back at most; absent: all")
     is_parallel: Switch = Field(default=False, description="whether attention and feed-forward layer stand side by side")
     has_dropout: Switch = Field(default=False, description="whether attention scores and residuals go through dropout")
+    has_output_norms: Switch | None = Field(
+        default=None, exclude_if=_is_absent, description="whether norms stand behind attention and feed-forward layer too"
+    )
+    has_head_norms: Switch | None = Field(
+        default=None, exclude_if=_is_absent, description="whether queries and keys of each head are normalised"
+    )
+    shared_feed_forward: Count | None = Field(
+        default=None, exclude_if=_is_absent, description="width of the experts that every token visits, together"
+    )
+    latent: LatentAttention | None = Field(
+        default=None, exclude_if=_is_absent, description="multi-head latent attention, where the model has it"
+    )
+    other_layers: tuple[LayerKind, ...] | None = Field(
+        default=None, exclude_if=_is_absent, description="kinds of layers that differ from the keys above; absent: all are alike"
+    )
 
 
 class TransformerShape(TransformerKeys):
@@ -81,6 +127,52 @@ class TransformerShape(TransformerKeys):
                 if (value := data.get(field)) is not None and value > most:
                     raise GraphError(f"must be {most} at most", field=field, value=value)
         return data
+
+    @model_validator(mode="after")
+    def _goes_together(self) -> Self:
+        latent, named = self.latent, [layer for kind in self.other_layers or () for layer in kind.layers]
+        if latent is not None and latent.rope_head_dim >= self.head_dim:
+            raise GraphError(
+                f"must be less than head_dim {self.head_dim}", field="latent.rope_head_dim", value=latent.rope_head_dim
+            )
+        if (self.is_encoder or self.is_parallel) and (self.has_output_norms or self.other_layers or self.latent):
+            raise GraphError("only layers of a decoder whose halves follow each other are known so", field="is_parallel")
+        if len(set(named)) != len(named) or len(named) >= self.num_layers or max(named, default=0) >= self.num_layers:
+            problem = f"names each of the {self.num_layers} layers once at most, and leaves some to the main kind"
+            raise GraphError(problem, field="other_layers", value=sorted(named)[:8])
+        return self
+
+    @property
+    def kinds(self) -> tuple[TransformerShape, ...]:
+        """The model with all layers of one kind, for each kind; the main one first."""
+        return _kinds(self) if self.other_layers else (self,)
+
+    @property
+    def kind_counts(self) -> tuple[int, ...]:
+        """Layers of each kind."""
+        others = tuple(len(kind.layers) for kind in self.other_layers or ())
+        return (self.num_layers - sum(others), *others)
+
+    @property
+    def value_head_dim(self) -> int:
+        """Width of a head's values."""
+        return self.head_dim if self.latent is None else self.latent.value_head_dim
+
+    @property
+    def narrow_width(self) -> int:
+        """Numbers of a token from which latent attention makes queries, keys and values; 0 without it."""
+        latent = self.latent
+        return 0 if latent is None else (latent.query_rank or 0) + latent.key_value_rank + latent.rope_head_dim
+
+    @property
+    def query_key_value_weights(self) -> int:
+        """Weights of the products that make queries, keys and values in a layer."""
+        queries, latent = self.num_heads * self.head_dim, self.latent
+        if latent is None:
+            return self.hidden * (queries + 2 * self.num_key_value_heads * self.head_dim)
+        keys_and_values = self.num_heads * (self.head_dim - latent.rope_head_dim + latent.value_head_dim)
+        made = queries * (latent.query_rank or self.hidden) + keys_and_values * latent.key_value_rank
+        return self.hidden * self.narrow_width + made
 
     @property
     def default_sequence_length(self) -> int:
@@ -105,7 +197,7 @@ class TransformerShape(TransformerKeys):
 
         Source:
             Narayanan et al., "Efficient large-scale language model training on GPU clusters", 2021, appendix;
-            Dao, "FlashAttention-2", 2023; Jiang et al., "Mixtral of experts", 2024.
+            Dao, "FlashAttention-2", 2023; Jiang et al., "Mixtral of experts", 2024; DeepSeek-AI, "DeepSeek-V2", 2024.
         """
         length = self.default_sequence_length if sequence_length is None else sequence_length
         if batch_size < 1:
@@ -117,121 +209,22 @@ class TransformerShape(TransformerKeys):
         for field, value in (("samples_per_step", batch_size), ("sequence_length", length)):
             if (problem := quantities.problem(field, value)) is not None:
                 raise GraphError(problem, field=field.replace("samples_per_step", "batch_size"), value=value)
-        return _Assembly(self, batch_size, length).build()
+        kinds = self.kinds
+        layers = [kinds[kind] for kind in layer_kinds(self.num_layers, self.other_layers)]
+        return assembled(self, layers, batch_size, length)
 
 
-class _Assembly:
-    """One graph being put together; `_product` and `_norm` are the bricks."""
+def layer_kinds(num_layers: int, other_layers: tuple[LayerKind, ...] | None) -> list[int]:
+    """The kind of each layer, a number of `TransformerShape.kinds`."""
+    numbers = [0] * num_layers
+    for number, kind in enumerate(other_layers or (), start=1):
+        for layer in kind.layers:
+            numbers[layer] = number
+    return numbers
 
-    def __init__(self, shape: TransformerShape, batch_size: int, length: int) -> None:
-        self.shape = shape
-        self.graph = GraphBuilder(shape.name, batch_size)
-        self.batch_size = batch_size
-        self.length = length
-        self.tokens = batch_size * length
 
-    def build(self) -> JobGraph:
-        shape = self.shape
-        rows = shape.vocabulary + shape.token_types + (shape.max_positions if shape.learned_positions else 0)
-        rows += shape.norm_vectors if shape.is_encoder else 0  # BERT normalises its embeddings
-        x = self.graph.add("embedding", "embedding", [], output=self.tokens * shape.hidden, parameters=rows * shape.hidden)
-        for layer in range(shape.num_layers):
-            x = self._layer(f"layer{layer}.", x)
-        if shape.is_encoder:
-            weights = shape.hidden**2
-            pooled = self.graph.add(
-                "pooler",
-                "linear",
-                [x],
-                output=self.batch_size * shape.hidden,
-                parameters=weights + shape.hidden,
-                multiply_adds=self.batch_size * weights,
-            )
-            self.graph.add("loss", "loss", [pooled], output=self.batch_size)
-            return self.graph.build()
-        x = self._norm("final_norm", x)
-        logits = self._product("lm_head", [x], shape.hidden, shape.vocabulary, owns_weights=not shape.is_head_tied)
-        # Log-probabilities are float32 while the loss runs; one number per token stays.
-        self.graph.add("loss", "loss", [logits], output=self.tokens, workspace_bytes=4 * self.tokens * shape.vocabulary)
-        return self.graph.build()
-
-    def _layer(self, prefix: str, x: int) -> int:
-        if self.shape.is_encoder:
-            x = self._norm(prefix + "attention_norm", self._attention(prefix, x, residual=x))
-            return self._norm(prefix + "mlp_norm", self._feed_forward(prefix, x, residual=x))
-        x = self._attention(prefix, self._norm(prefix + "attention_norm", x), residual=x)
-        normed = self._norm(prefix + "mlp_norm", x)
-        if self.shape.num_experts > 1:
-            return self._experts(prefix, normed, residual=x)
-        return self._feed_forward(prefix, normed, residual=x)
-
-    def _attention(self, prefix: str, x: int, residual: int) -> int:
-        shape = self.shape
-        width = shape.num_heads * shape.head_dim
-        joint = width + 2 * shape.num_key_value_heads * shape.head_dim
-        qkv = self._product(prefix + "qkv", [x], shape.hidden, joint, bias=shape.qkv_bias)
-        keys = self.length if shape.window is None else min(self.length, shape.window)
-        context = self.graph.add(
-            prefix + "attention",
-            "attention",
-            [qkv],
-            output=self.tokens * width,
-            multiply_adds=2 * self.tokens * keys * width,
-            workspace_bytes=4 * self.tokens * width,
-        )
-        return self._product(prefix + "attention_output", [context, residual], width, shape.hidden, bias=shape.output_bias)
-
-    def _feed_forward(self, prefix: str, x: int, residual: int) -> int:
-        shape = self.shape
-        halves = 2 if shape.is_gated else 1
-        up = self._product(prefix + "mlp_up", [x], shape.hidden, shape.feed_forward, bias=shape.mlp_bias, copies=halves)
-        return self._product(prefix + "mlp_down", [up, residual], shape.feed_forward, shape.hidden, bias=shape.mlp_bias)
-
-    def _experts(self, prefix: str, x: int, residual: int) -> int:
-        shape = self.shape
-        halves = 2 if shape.is_gated else 1
-        weights = shape.hidden * shape.feed_forward
-        routed = self.tokens * shape.experts_per_token
-        router = self._product(prefix + "router", [x], shape.hidden, shape.num_experts)
-        up = self.graph.add(
-            prefix + "experts_up",
-            "experts",
-            [x, router],
-            output=routed * shape.feed_forward,
-            parameters=shape.num_experts * halves * weights,
-            multiply_adds=routed * halves * weights,
-        )
-        return self.graph.add(
-            prefix + "experts_down",
-            "experts",
-            [up, router, residual],
-            output=self.tokens * shape.hidden,
-            parameters=shape.num_experts * weights,
-            multiply_adds=routed * weights,
-        )
-
-    def _product(
-        self,
-        name: str,
-        inputs: list[int],
-        rows: int,
-        columns: int,
-        *,
-        bias: bool = False,
-        owns_weights: bool = True,
-        copies: int = 1,
-    ) -> int:
-        """A linear layer on every token; ``copies`` equal products are fused and give one output (a gate)."""
-        weights = copies * rows * columns
-        return self.graph.add(
-            name,
-            "linear",
-            inputs,
-            output=self.tokens * columns,
-            parameters=(weights + copies * columns * bias) if owns_weights else 0,
-            multiply_adds=self.tokens * weights,
-        )
-
-    def _norm(self, name: str, x: int) -> int:
-        hidden = self.shape.hidden
-        return self.graph.add(name, "norm", [x], output=self.tokens * hidden, parameters=self.shape.norm_vectors * hidden)
+@lru_cache(maxsize=256)
+def _kinds(shape: TransformerShape) -> tuple[TransformerShape, ...]:
+    main = shape.model_copy(update={"other_layers": None})
+    varied = [{key: value for key, value in kind if key != "layers"} for kind in shape.other_layers or ()]
+    return (main, *(main.model_copy(update=keys) for keys in varied))

@@ -19,7 +19,7 @@ MISTAKES = [
     (("plan", "--job", "zoo:ResNet-50", *ON), "(got 'ResNet-50'); did you mean 'resnet50'?"),
     (("plan", "--job", "zoo:llama-13b", *ON), "(got 'llama-13b'); valid: alexnet, bert-base"),
     (("plan", "--job", "llava-7b", *ON), "(got 'llava-7b'); valid: zoo:alexnet, zoo:bert-base"),
-    (("plan", "--job", "llava.json", *ON), "llava.json: model_type: unsupported model type; supported are bert, gpt2, "),
+    (("plan", "--job", "llava.json", *ON), "llava.json: model_type: a decoder of text with other parts around it"),
     (("plan", "--job", "empty", *ON), "empty: the folder holds no graph.txt and no config.json"),
     (("plan", "--job", "plan.json", *ON), "plan.json: is a placement plan, no job; `meshwright export` takes plans"),
     (("plan", "--job", "workload.yaml", *ON), "workload.yaml: a job is a graph.txt, a saved graph (JSON), a config.json"),

@@ -33,6 +33,30 @@ MIXTURE = shape_of(
     },
     name="mixture",
 )
+MIXED = shape_of(
+    {
+        "model_type": "deepseek_v3",
+        "hidden_size": 256,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 4,
+        "intermediate_size": 2048,
+        "moe_intermediate_size": 256,
+        "n_routed_experts": 4,
+        "n_shared_experts": 1,
+        "num_experts_per_tok": 2,
+        "first_k_dense_replace": 2,
+        "q_lora_rank": 96,
+        "kv_lora_rank": 64,
+        "qk_nope_head_dim": 32,
+        "qk_rope_head_dim": 16,
+        "v_head_dim": 32,
+        "vocab_size": 1024,
+        "max_position_embeddings": 256,
+    },
+    name="mixed",
+)
+"""Dense layers before those with experts, which are no larger: more chunks in a pipeline spread them otherwise."""
+
 LENGTH = 128
 PAIRS = HostNetwork(2, 300e9, 25e9)
 """Hosts of two devices with one card."""

@@ -23,6 +23,26 @@ LLAMA = {
     "vocab_size": 32000,
     "max_position_embeddings": 4096,
 }
+GEMMA = LLAMA | {"model_type": "gemma3_text", "num_hidden_layers": 12, "head_dim": 256, "sliding_window": 256}
+DEEPSEEK = {
+    "model_type": "deepseek_v3",
+    "hidden_size": 1024,
+    "num_hidden_layers": 8,
+    "num_attention_heads": 16,
+    "intermediate_size": 4096,
+    "moe_intermediate_size": 512,
+    "n_routed_experts": 8,
+    "n_shared_experts": 2,
+    "num_experts_per_tok": 2,
+    "first_k_dense_replace": 3,
+    "q_lora_rank": 384,
+    "kv_lora_rank": 128,
+    "qk_nope_head_dim": 64,
+    "qk_rope_head_dim": 32,
+    "v_head_dim": 64,
+    "vocab_size": 32000,
+    "max_position_embeddings": 4096,
+}
 MIXTRAL = LLAMA | {"model_type": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 2, "intermediate_size": 2816}
 
 
@@ -40,15 +60,26 @@ def shapes():
 
 
 @cache
+def mixed_shapes():
+    """Layers of several kinds: local and global attention with norms behind, dense ones before those with latent attention."""
+    lite = DEEPSEEK | {"model_type": "deepseek_v2", "q_lora_rank": None, "first_k_dense_replace": 1}
+    return {
+        "gemma": (shape_of(GEMMA, name="gemma"), 1024),
+        "deepseek": (shape_of(DEEPSEEK, name="deepseek"), 1024),
+        "lite": (shape_of(lite, name="lite"), 1024),
+    }
+
+
+@cache
 def cluster(name):
     return load_cluster(f"preset:{name}")
 
 
-def layouts(count, seed):
+def layouts(count, seed, known=None):
     """``(model, cluster, layout)``, each legal and no larger than the cluster."""
-    rng, found = random.Random(seed), []
+    rng, found, known = random.Random(seed), [], known or shapes()
     while len(found) < count:
-        name, place = rng.choice(sorted(shapes())), rng.choice(CLUSTERS)
+        name, place = rng.choice(sorted(known)), rng.choice(CLUSTERS)
         tp, cp = rng.choice([1, 1, 2, 4, 8]), rng.choice([1, 1, 1, 2, 4])
         pp, dp = rng.choice([1, 1, 2, 4, 8]), rng.choice([1, 2, 4, 8])
         if tp * cp * pp * dp > cluster(place).num_devices:
@@ -60,7 +91,7 @@ def layouts(count, seed):
             "cp": cp,
             "pp": pp,
             "dp": dp,
-            "ep": rng.choice([1, 2, 4]) if name == "experts" else 1,
+            "ep": rng.choice([1, 2, 4]) if known[name][0].num_experts > 1 else 1,
             "schedule": schedule,
             "virtual_stages": 2 if schedule == "interleaved" and pp <= 4 else 1,
             "micro_batch": micro_batch,
@@ -80,6 +111,6 @@ def layouts(count, seed):
             layout = build_settings(Layout, chosen)
         except ConfigError:
             continue
-        if is_legal(shapes()[name][0], layout, shapes()[name][1]):
+        if is_legal(known[name][0], layout, known[name][1]):
             found.append((name, place, layout))
     return found

@@ -24,7 +24,7 @@ from meshwright.simulation.layouts.running import layout_step, run_layout, simul
 
 from ...costs.uneven import drawn_matrix
 from ...draws import cases
-from .grid import cluster, layouts, shapes
+from .grid import cluster, layouts, mixed_shapes, shapes
 
 INDEPENDENT = CostSettings(contention="independent")
 GRID = layouts(420, seed=1)
@@ -51,6 +51,20 @@ def test_both_paths_agree_within_three_percent_on_every_layout(group):
         errors[name, place, str(layout)] = simulated_s / analytic_s - 1
     assert {key: error for key, error in errors.items() if abs(error) > 0.03} == {}
     assert np.mean(np.abs(list(errors.values()))) < 0.002
+
+
+def test_layers_of_several_kinds_cost_no_agreement():
+    drawn = [case for case in layouts(60, 21, mixed_shapes()) if case[2].world <= 16][: min(40, len(cases(10)))]
+    assert drawn
+    for name, place, layout in drawn:
+        shape, length = mixed_shapes()[name]
+        off = []
+        for one in (shape, shape.model_copy(update={"other_layers": None})):
+            work, where = describe(one, layout, length), cluster(place)
+            pricer = Pricer.of(where, INDEPENDENT)
+            simulated_s = run_layout(layout_step(work, where, INDEPENDENT, pricer=pricer), where, costs=INDEPENDENT).step_s
+            off.append(abs(simulated_s / pricer.step_s(work) - 1))
+        assert off[0] <= off[1] + 0.005, (name, place, str(layout))
 
 
 def test_the_grid_has_at_least_three_hundred_layouts_and_all_there_is_to_choose():

@@ -13,6 +13,7 @@ from ...plans.partition import Layout
 from ..process_groups.group_network import FabricNetwork, PlacedNetwork
 from ..process_groups.lanes import Lane, Stand, regular_lane
 from ..process_groups.regular_groups import Group, groups_of
+from ..work.model_chunks import Parts
 from ..work.operations import FusedAttention, Message, Product, Sweep
 from ..work.work import LayoutWork
 from .kernels import KernelModel
@@ -92,12 +93,11 @@ class BoundedPricer(Pricer):
         if id(blocks) not in self._shares:  # the blocks stay in `_blocks`, so that the id stays theirs
             self._shares[id(blocks)] = {name: times.task_s() for name, times in blocks.items()}
         shares = self._shares[id(blocks)]
-        known: dict[tuple[int, bool, bool], Task] = {}
+        known: dict[Parts, Task] = {}
         for chunk in work.chunks:
-            kind = (chunk.num_layers, chunk.has_embedding, chunk.has_head)
-            if kind not in known:
-                known[kind] = _task(shares, *kind)
-        return [known[chunk.num_layers, chunk.has_embedding, chunk.has_head] for chunk in work.chunks]
+            if chunk.parts not in known:
+                known[chunk.parts] = _task(shares, chunk.parts)
+        return [known[chunk.parts] for chunk in work.chunks]
 
     def _tail_bound_s(self, work: LayoutWork, stage: int, lane: Lane) -> float:
         layout, held, groups = work.layout, work.stages[stage], lane.at(stage)
@@ -159,13 +159,15 @@ class LowerBound(BoundedPricer):
         more chunks its passes take as long; with weight gradients apart they take no less: the time of a block is a norm of
         the device's and the host's share (`passes.HOST_POWER`), a norm of a sum is at most the sum of norms, and messages
         hide behind all kernels no worse than each behind a part of them. A higher ZeRO stage adds messages to passes and
-        takes none away, so that it holds for those too.
+        takes none away, so that it holds for those too. Layers of several kinds are spread otherwise over more chunks, but the
+        busiest stage never has less than the mean.
 
         Args:
             work: with schedule 1F1B and one chunk a stage.
         """
         tasks = self._tasks(work, self.lanes(work)[0])
-        busiest_s = max(sum(tasks[stage]) for stage in _ends(work.layout.pp))
+        pp, are_alike = work.layout.pp, len(work.blocks) == 3
+        busiest_s = max(sum(tasks[stage]) for stage in _ends(pp)) if are_alike else sum(map(sum, tasks)) / pp
         return work.layout.num_micro_batches * busiest_s * (1 - ROUNDING)
 
     def _groups(self, size: int, is_pipeline: bool) -> Iterator[Group]:
@@ -186,12 +188,18 @@ class LowerBound(BoundedPricer):
 
 
 def _ends(pp: int) -> tuple[int, ...]:
-    """The stages at which `Pricer.step_s` looks."""
+    """The stages at which `Pricer.step_s` looks in any case."""
     return tuple(sorted({0, min(1, pp - 1), pp - 1}))
 
 
-def _task(blocks: dict[str, Task], num_layers: int, has_embedding: bool, has_head: bool) -> Task:
+def _task(blocks: dict[str, Task], parts: Parts) -> Task:
     """Seconds of a chunk's tasks."""
-    layer, embedding, head = blocks["layer"], blocks["embedding"], blocks["head"]
-    made = [num_layers * layer[i] + has_embedding * embedding[i] + has_head * head[i] for i in range(3)]
-    return made[0], made[1], made[2]
+    forward_s = backward_s = weight_s = 0.0
+    for name, number in parts:
+        block = blocks[name]
+        forward_s, backward_s, weight_s = (
+            forward_s + number * block[0],
+            backward_s + number * block[1],
+            weight_s + number * block[2],
+        )
+    return forward_s, backward_s, weight_s

@@ -40,28 +40,29 @@ def stage_spans(
     """
     layout, held = work.layout, work.stages[stage]
     shares = {name: dense / held.dense_parameters for name, dense in block_parameters(work, stage).items()}
-    expert = work.layer.expert_parameters / held.expert_parameters if held.expert_parameters else 0.0
+    experts = {name: block.expert_parameters / (held.expert_parameters or 1.0) for name, block in work.blocks.items()}
     spans: list[Span] = []
+    num_runs = 0
     for chunk in (chunk for chunk in work.chunks if chunk.stage == stage):
-        of_chunk = [("layer", chunk.num_layers)]
-        of_chunk = [("embedding", 1)] * chunk.has_embedding + of_chunk + [("head", 1)] * chunk.has_head
-        made = [Span(n, seconds[b], shares[b], expert if b == "layer" else 0.0) for b, n in of_chunk]
+        of_chunk = [("embedding", 1)] * chunk.has_embedding + [*chunk.runs] + [("head", 1)] * chunk.has_head
+        made = [Span(n, seconds[b], shares[b], experts[b]) for b, n in of_chunk]
         if spans:
-            first = made if not is_backward else spans[-len(of_chunk) :]
+            first = made if not is_backward else spans[len(chunk.runs) - len(of_chunk) - num_runs :]
             spans.append(Span(layout.pp - 1, way_s + sum(span.num_blocks * span.seconds for span in first), 0.0, 0.0))
         spans += made
+        num_runs = len(chunk.runs)
     return spans[::-1] if is_backward else spans
 
 
 def block_parameters(work: LayoutWork, stage: int) -> dict[str, float]:
-    """Dense parameters of a layer, the embedding and the head as a stage holds them; a tied table counts where it stands."""
+    """Dense parameters of each kind of layer, embedding and head as a stage holds them; a tied table counts where it stands."""
     held, own = work.stages[stage], [chunk for chunk in work.chunks if chunk.stage == stage]
-    layer, table = work.layer.dense_parameters, work.embedding.dense_parameters
-    layers = sum(chunk.num_layers for chunk in own) * layer
+    dense = {name: block.dense_parameters for name, block in work.blocks.items()}
+    layers, table = sum(number * dense[name] for name, number in held.layers.items()), dense["embedding"]
     has_table = any(chunk.has_embedding for chunk in own)
     has_head = any(chunk.has_head for chunk in own)
     head = max(0.0, held.dense_parameters - layers - table * has_table) if has_head else 0.0
-    return {"layer": layer, "embedding": table, "head": head}
+    return dense | {"head": head}
 
 
 def exposed_after(spans: list[Span], messages: list[tuple[str, float]]) -> float:

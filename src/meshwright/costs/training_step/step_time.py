@@ -7,6 +7,7 @@ a search over thousands of layouts prices each in well under a millisecond.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -23,6 +24,7 @@ from ..pipelines.waits import waits
 from ..process_groups.group_network import GroupNetwork, PlacedNetwork, lanes_of
 from ..process_groups.lanes import Lane, Stand
 from ..settings import CostSettings
+from ..work.model_chunks import Parts
 from ..work.operations import Message, Pass, input_part, weight_part
 from ..work.work import LayoutWork, describe, step_flops
 from .gradient_overlap import exposed_after, exposed_before, stage_spans
@@ -151,7 +153,11 @@ class Pricer(StepPricer):
 
     def messages(self, work: LayoutWork, lane: Lane) -> Iterator[PlacedMessage]:
         """See `StepPricer.messages`."""
-        for block, times in ((work.layer, work.shape.num_layers), (work.embedding, 1), (work.head, 1)):
+        numbers: Counter[str] = Counter()
+        for chunk in work.chunks:
+            numbers.update(dict(chunk.parts))
+        for name, block in work.blocks.items():
+            times = numbers[name]
             passes = (*block.forward, *block.recompute, *block.backward)
             sent = [item for item in passes if isinstance(item, Message)]
             yield from (PlacedMessage(f"exposed {item.axis}", item, times, lane.at(0)[item.axis]) for item in sent)
@@ -167,11 +173,13 @@ class Pricer(StepPricer):
     def _step(self, work: LayoutWork, lane: Lane, run: _Run) -> tuple[float, int]:
         """Seconds of a step, and the stage that decides.
 
-        Of the stages the first, the second and the last are looked at; each other one is a copy that ends no later. The first
-        and the last of a model with a tied table wait for each other before they sum it.
+        Of the stages the first, the second and the last are looked at; each other one is a copy that ends no later, unless
+        layers are of several kinds, where all are looked at. The first and the last of a model with a tied table wait for each
+        other before they sum it.
         """
         last = work.layout.pp - 1
-        tails_s = {stage: sum(self._tail(work, stage, lane, run.blocks)) for stage in sorted({0, min(1, last), last})}
+        looked_at = sorted({0, min(1, last), last}) if len(work.blocks) == 3 else range(last + 1)
+        tails_s = {stage: sum(self._tail(work, stage, lane, run.blocks)) for stage in looked_at}
         return step_s(run.pipeline, tails_s, is_tied=_is_tied(work))
 
     def _alike(self, work: LayoutWork) -> UnevenStep:
@@ -198,19 +206,19 @@ class Pricer(StepPricer):
     def task_s(self, work: LayoutWork, blocks: list[dict[str, _Times]]) -> NDArray[np.float64]:
         """Seconds of the tasks of each chunk, ``(p, v, 3)``."""
         task_s = np.empty((work.layout.pp, work.layout.virtual_stages, 3))
-        known: dict[tuple[int, int, bool, bool], tuple[float, float, float]] = {}
+        known: dict[tuple[int, Parts], tuple[float, float, float]] = {}
         for chunk in work.chunks:
             of_stage = blocks[chunk.stage]
-            kind = (id(of_stage), chunk.num_layers, chunk.has_embedding, chunk.has_head)
+            kind = (id(of_stage), chunk.parts)
             if kind not in known:
-                known[kind] = self._chunk_times(of_stage, *kind[1:])[1]
+                known[kind] = self._chunk_times(of_stage, chunk.parts)[1]
             task_s[chunk.stage, chunk.place] = known[kind]
         return task_s
 
     def _of_stage(self, work: LayoutWork, stage: int, blocks: list[dict[str, _Times]]) -> list[_Chunk]:
         """The times of the chunks of a stage."""
         mine = [chunk for chunk in work.chunks if chunk.stage == stage]
-        return [self._chunk_times(blocks[stage], one.num_layers, one.has_embedding, one.has_head) for one in mine]
+        return [self._chunk_times(blocks[stage], one.parts) for one in mine]
 
     def _sends(self, work: LayoutWork, lane: Lane) -> NDArray[np.float64]:
         """Seconds of a transfer between each chunk of the model and the next one, ``(p v,)``."""
@@ -220,11 +228,10 @@ class Pricer(StepPricer):
             total += [known[g] for g in lane.boundary] if known else self.message_s(item, layout, lane.at(0)[item.axis])
         return np.tile(total, layout.virtual_stages)
 
-    def _chunk_times(self, blocks: dict[str, _Times], num_layers: int, has_embedding: bool, has_head: bool) -> _Chunk:
-        key = (id(blocks), num_layers, has_embedding, has_head)  # the blocks stay in `_blocks`, so that the id stays theirs
+    def _chunk_times(self, blocks: dict[str, _Times], held: Parts) -> _Chunk:
+        key = (id(blocks), held)  # the blocks stay in `_blocks`, so that the id stays theirs
         if key not in self._chunks:
-            parts = [(blocks["layer"], num_layers)]
-            parts += [(blocks["embedding"], 1)] * has_embedding + [(blocks["head"], 1)] * has_head
+            parts = [(blocks[name], number) for name, number in held]
             times = _Times(*(_total([(part[kind], times) for part, times in parts]) for kind in range(4)))
             seconds = [[count * one for one in part.task_s()] for part, count in parts]
             forward_s, backward_s, weight_s = map(sum, zip(*seconds, strict=True))
@@ -248,7 +255,7 @@ class Pricer(StepPricer):
                 return pass_time(items, self.model, seconds, width, self.slowdown)
 
             made = {}
-            for name, block in (("layer", work.layer), ("embedding", work.embedding), ("head", work.head)):
+            for name, block in work.blocks.items():
                 backward = (input_part(block.backward), weight_part(block.backward)) if parts else (block.backward, ())
                 made[name] = _Times(time(block.forward), time(block.recompute), time(backward[0]), time(backward[1]))
             self._blocks[key] = made

@@ -100,10 +100,9 @@ def per_step(work: LayoutWork, stage: int, of_pass: Callable[[Pass], float]) -> 
     total = 0.0
     for chunk in work.chunks:
         if chunk.stage == stage:
-            parts = ((work.layer, chunk.num_layers), (work.embedding, chunk.has_embedding), (work.head, chunk.has_head))
-            for block, times in parts:
-                if times:
-                    total += times * sum(of_pass(items) for items in (block.forward, block.recompute, block.backward))
+            for name, times in chunk.parts:
+                block = work.blocks[name]
+                total += times * sum(of_pass(items) for items in (block.forward, block.recompute, block.backward))
     return work.layout.num_micro_batches * total
 
 

@@ -11,6 +11,8 @@ from dataclasses import replace
 from ...jobs.transformer import TransformerShape
 from ...plans.partition import Layout
 from ..collectives.prices import Operation
+from .experts import experts
+from .latent_attention import latent_products, narrow_parameters, up_parameters
 from .operations import FusedAttention, Item, Message, Pass, Product, Sweep
 
 OVERLAP_CHUNKS = 4
@@ -36,18 +38,25 @@ class LayerParts:
         self.split = layout.tp if layout.sequence_parallel else 1
         """Into how many parts the residual stream is cut by sequence."""
         self.query_width = shape.num_heads * shape.head_dim / layout.tp
-        self.key_value_width = max(shape.num_key_value_heads, layout.tp) * shape.head_dim / layout.tp
+        self.key_width = max(shape.num_key_value_heads, layout.tp) * shape.head_dim / layout.tp
+        self.value_width = max(shape.num_key_value_heads, layout.tp) * shape.value_head_dim / layout.tp
+        self.context_width = shape.num_heads * shape.value_head_dim / layout.tp
+        self.joint_width = self.query_width + self.key_width + self.value_width
         self.halves = 2 if shape.is_gated else 1
 
     @property
     def dense_parameters(self) -> float:
         """Parameters of one layer on this rank, without experts."""
         shape, t = self.shape, self.layout.tp
-        joint = self.query_width + 2 * self.key_value_width
-        count = shape.hidden * (joint + self.query_width)
-        count += joint * shape.qkv_bias + shape.hidden * shape.output_bias
-        count += (1 if shape.is_parallel else 2) * shape.norm_vectors * shape.hidden
+        if shape.latent is not None:
+            count = narrow_parameters(shape) + up_parameters(shape) / t + shape.hidden * self.context_width
+        else:
+            count = shape.hidden * (self.joint_width + self.query_width) + self.joint_width * shape.qkv_bias
+        count += shape.hidden * shape.output_bias
+        num_norms = 1 if shape.is_parallel else 4 if shape.has_output_norms else 2
+        count += shape.norm_vectors * (num_norms * shape.hidden + (2 * shape.head_dim if shape.has_head_norms else 0))
         if shape.num_experts > 1:
+            count += (self.halves + 1) * shape.hidden * (shape.shared_feed_forward or 0) / t
             return count + shape.hidden * shape.num_experts
         count += (self.halves + 1) * shape.hidden * shape.feed_forward / t
         return count + (self.halves * shape.feed_forward / t + shape.hidden) * shape.mlp_bias
@@ -57,7 +66,14 @@ class LayerParts:
         """Parameters of the largest weight of the layer on this rank."""
         shape = self.shape
         inner = self.halves * shape.feed_forward / self.layout.tp * max(1, shape.num_experts // self.layout.ep)
-        return shape.hidden * max(inner, self.query_width + 2 * self.key_value_width)
+        return max(shape.hidden * inner, self.largest_joint_weight)
+
+    @property
+    def largest_joint_weight(self) -> float:
+        """Parameters of the largest weight on this rank that makes queries, keys or values."""
+        if self.shape.latent is None:
+            return self.shape.hidden * self.joint_width
+        return max(up_parameters(self.shape) / self.layout.tp, float(narrow_parameters(self.shape)))
 
     @property
     def expert_parameters(self) -> float:
@@ -101,6 +117,16 @@ class LayerParts:
         sum_bytes = self.summed_bytes if self.layout.fused_accumulation else 0
         return Product(f"{name} weight gradient", m, n, k, batch, is_weight=True, sum_bytes=sum_bytes)
 
+    def gradients(self, name: str, m: int, n: int, k: int, *, bias: bool = False, batch: int = 1) -> list[Item]:
+        """Gradients of the input and then of the weights of a linear layer of ``m`` tokens, without messages."""
+        weights = batch * n * k
+        made: list[Item] = [Product(f"{name} input gradient", m, k, n, batch), self.weight_gradient(name, n, k, m, batch)]
+        if self.sum_bytes(weights):
+            made.append(Sweep(f"{name} gradient sum", self.sum_bytes(weights), 1, is_weight=True))
+        if bias:
+            made.append(Sweep(f"{name} bias gradient", self.element_bytes * m * n * batch, 1, is_weight=True))
+        return made
+
     def product_backward(
         self, name: str, m: int, n: float, k: float, *, is_column: bool, bias: bool = False, batch: int = 1
     ) -> list[Item]:
@@ -112,14 +138,7 @@ class LayerParts:
         input gradient, and the scatter runs beside the weight gradient.
         """
         layout = self.layout
-        n, k = round(n), round(k)
-        weights = batch * n * k
-        to_input = Product(f"{name} input gradient", m, k, n, batch)
-        to_weight: list[Item] = [self.weight_gradient(name, n, k, m, batch)]
-        if self.sum_bytes(weights):
-            to_weight.append(Sweep(f"{name} gradient sum", self.sum_bytes(weights), 1, is_weight=True))
-        if bias:
-            to_weight.append(Sweep(f"{name} bias gradient", self.element_bytes * m * n * batch, 1, is_weight=True))
+        to_input, *to_weight = self.gradients(name, m, round(n), round(k), bias=bias, batch=batch)
         if layout.tp == 1:
             return [to_input, *to_weight]
         asynchronous = layout.async_gradients or layout.overlap_tp
@@ -147,7 +166,7 @@ class LayerParts:
         ]
         if self.shape.has_dropout:
             items.append(Sweep("attention dropout", (2 * e + 1.0) * scores, 1))
-        items.append(Product("context", rows, self.shape.head_dim, columns, heads, is_attention=True))
+        items.append(Product("context", rows, self.shape.value_head_dim, columns, heads, is_attention=True))
         return tuple(items)
 
     def _softmax(self, heads: int, keys: int, scores: float) -> tuple[Sweep, Sweep]:
@@ -170,46 +189,60 @@ class LayerParts:
     def attention(self) -> tuple[list[Item], list[Item]]:
         """Norm to output product, without the residual, forward and backward."""
         shape, tokens = self.shape, self.tokens
-        joint = round(self.query_width + 2 * self.key_value_width)
-        width = round(self.query_width)
+        joint, width = round(self.joint_width), round(self.context_width)
         copy = Sweep("context copy", 2.0 * self.element_bytes * tokens * width, 1)
         core_forward, core_backward = self._core()
-        # The joint bias is added by a kernel of its own; the others are added with what follows their products.
-        bias = [Sweep("qkv bias", 2.0 * self.element_bytes * tokens * joint, 1)] if shape.qkv_bias else []
-        qkv: list[Item] = [*self._gathered("qkv", [Product("qkv", tokens, joint, shape.hidden)]), *bias]
+        qkv, qkv_backward = self._joint() if shape.latent is None else latent_products(self)
         forward: list[Item] = [*qkv, *core_forward, copy]
         forward += self._scattered("attention output", [Product("attention output", tokens, shape.hidden, width)])
         backward = self.product_backward("attention output", tokens, shape.hidden, width, is_column=False, bias=shape.output_bias)
         backward += [replace(copy, name="context gradient copy"), *core_backward]
         if self.layout.attention == "unfused":  # the gradients of the three are put side by side again
             backward.append(Sweep("joined gradient copy", 2.0 * self.element_bytes * tokens * joint, 1))
-        backward += self.product_backward("qkv", tokens, joint, shape.hidden, is_column=True, bias=shape.qkv_bias)
+        return forward, [*backward, *qkv_backward]
+
+    def _joint(self) -> tuple[list[Item], list[Item]]:
+        """Queries, keys and values in one product, and the norms of heads."""
+        shape, tokens, joint = self.shape, self.tokens, round(self.joint_width)
+        # The joint bias is added by a kernel of its own; the others are added with what follows their products.
+        bias = [Sweep("qkv bias", 2.0 * self.element_bytes * tokens * joint, 1)] if shape.qkv_bias else []
+        forward: list[Item] = [*self.gathered("qkv", [Product("qkv", tokens, joint, shape.hidden)]), *bias]
+        backward = self.product_backward("qkv", tokens, joint, shape.hidden, is_column=True, bias=shape.qkv_bias)
+        if shape.has_head_norms:
+            part = self.element_bytes * tokens * (self.query_width + self.key_width)
+            forward.append(Sweep("head norms", 2 * part, 2))
+            backward.insert(0, Sweep("head norms gradient", 5 * part, 4))
         return forward, backward
 
     def feed_forward(self) -> tuple[list[Item], list[Item]]:
         """Up, activation, down, forward and backward; experts where there are any."""
+        return experts(self) if self.shape.num_experts > 1 else self.dense("mlp", self.shape.feed_forward)
+
+    def dense(self, name: str, width: int) -> tuple[list[Item], list[Item]]:
+        """A dense feed-forward layer, so many numbers wide inside."""
         shape, tokens = self.shape, self.tokens
-        if shape.num_experts > 1:
-            return self._experts()
-        inner = shape.feed_forward / self.layout.tp
+        inner = width / self.layout.tp
         wide = round(self.halves * inner)
-        act, act_gradient = self._activation(tokens * inner)
-        forward: list[Item] = [*self._gathered("mlp up", [Product("mlp up", tokens, wide, shape.hidden)]), act]
-        forward += self._scattered("mlp down", [Product("mlp down", tokens, shape.hidden, round(inner))])
-        backward = self.product_backward("mlp down", tokens, shape.hidden, inner, is_column=False, bias=shape.mlp_bias)
+        up, down = f"{name} up", f"{name} down"
+        act, act_gradient = self.activation(tokens * inner)
+        forward: list[Item] = [*self.gathered(up, [Product(up, tokens, wide, shape.hidden)]), act]
+        forward += self._scattered(down, [Product(down, tokens, shape.hidden, round(inner))])
+        backward = self.product_backward(down, tokens, shape.hidden, inner, is_column=False, bias=shape.mlp_bias)
         backward.append(act_gradient)
-        backward += self.product_backward("mlp up", tokens, wide, shape.hidden, is_column=True, bias=shape.mlp_bias)
+        backward += self.product_backward(up, tokens, wide, shape.hidden, is_column=True, bias=shape.mlp_bias)
         return forward, backward
 
     def in_turn(self, attention: tuple[list[Item], list[Item]], feed_forward: tuple[list[Item], list[Item]]) -> tuple[Pass, Pass]:
-        """Norm, attention, residual, norm, feed-forward, residual."""
+        """Norm, attention, residual, norm, feed-forward, residual; norms also before the residuals where the model has them."""
         forward: list[Item] = []
         backward: list[Item] = []
         for name, (there, back) in (("attention", attention), ("mlp", feed_forward)):
             norm, norm_gradient = self.norm(f"{name} norm")
             residual, residual_gradient = self.residual(f"{name} residual")
-            forward += [norm, *there, residual]
-            backward[:0] = [residual_gradient, *back, norm_gradient]
+            last, last_gradient = self.norm(f"{name} output norm")
+            has_last = bool(self.shape.has_output_norms)
+            forward += [norm, *there, *[last] * has_last, residual]
+            backward[:0] = [residual_gradient, *[last_gradient] * has_last, *back, norm_gradient]
         return tuple(forward), tuple(backward)
 
     def joined(self, attention: tuple[list[Item], list[Item]], feed_forward: tuple[list[Item], list[Item]]) -> tuple[Pass, Pass]:
@@ -225,7 +258,7 @@ class LayerParts:
         back = [i for i in back if not (isinstance(i, Message) and i.name == "attention output output gradient")]
         return (norm, *no_scatter, *no_gather, residual), (residual_gradient, *back_mlp, *back, norm_gradient)
 
-    def _gathered(self, name: str, products: list[Item]) -> list[Item]:
+    def gathered(self, name: str, products: list[Item]) -> list[Item]:
         """Products after the gathering of their input where that is cut by sequence."""
         if self.layout.tp == 1 or not self.layout.sequence_parallel:
             return products
@@ -257,16 +290,16 @@ class LayerParts:
             drop = [Sweep("attention dropout gradient", (2 * e + 1.0) * scores, 1)] if shape.has_dropout else []
             forward: list[Item] = list(self.attention_core())
             backward: list[Item] = [
-                Product("value gradient", columns, shape.head_dim, rows, heads, is_attention=True),
-                Product("probability gradient", rows, columns, shape.head_dim, heads, is_attention=True),
+                Product("value gradient", columns, shape.value_head_dim, rows, heads, is_attention=True),
+                Product("probability gradient", rows, columns, shape.value_head_dim, heads, is_attention=True),
                 *drop,
                 self._softmax(heads, columns, scores)[1],
                 Product("query gradient", rows, shape.head_dim, columns, heads, is_attention=True),
                 Product("key gradient", columns, shape.head_dim, rows, heads, is_attention=True),
             ]
         else:
-            flops = 4.0 * heads * shape.head_dim * self._seen_pairs(rows, columns)
-            width = e * self.tokens * (2 * self.query_width + 2 * self.key_value_width)
+            flops = 2.0 * heads * (shape.head_dim + shape.value_head_dim) * self._seen_pairs(rows, columns)
+            width = e * self.tokens * (self.joint_width + self.context_width)
             length, head_dim = min(rows, shape.window or rows), shape.head_dim
             forward = [FusedAttention("attention", flops, width, length=length, head_dim=head_dim)]
             # Five products backward against two forward: scores again, and the gradients of V, P, Q and K.
@@ -293,15 +326,15 @@ class LayerParts:
         names = ("context gradient", "key and value gradient") if is_backward else ("key and value", "context")
         local = float(e * self.tokens)
         if layout.context_parallel == "ulysses":
-            queries = local * (self.query_width + 2 * self.key_value_width)
-            context = local * self.query_width
+            queries = local * self.joint_width
+            context = local * self.context_width
             first, last = (context, queries) if is_backward else (queries, context)
             return [
                 Message(names[0], "all_to_all", "cp", first),
                 *items,
                 Message(names[1], "all_to_all", "cp", last),
             ]
-        block = local * 2 * self.key_value_width
+        block = local * (self.key_width + self.value_width)
         if layout.context_parallel == "all-gather":
             gather = Message("key and value", "all_gather", "cp", c * block)
             after = [Message(names[1], "reduce_scatter", "cp", c * block)] if is_backward else []
@@ -310,60 +343,8 @@ class LayerParts:
         turns = (2 if is_backward else 1) * (c - 1) * block
         return [Message("ring of keys and values", "send_recv", "cp", turns, len(items)), *items]
 
-    def _activation(self, numbers: float) -> tuple[Sweep, Sweep]:
+    def activation(self, numbers: float) -> tuple[Sweep, Sweep]:
         """Activation on its input (two inputs with a gate): reads them, writes one; backward reads and writes them too."""
         reads = self.halves
         forward = Sweep("activation", (reads + 1.0) * self.element_bytes * numbers, 1)
         return forward, Sweep("activation gradient", (2.0 * reads + 1) * self.element_bytes * numbers, 1)
-
-    def _experts(self) -> tuple[list[Item], list[Item]]:
-        """Router, dispatch to the ranks of the experts, their products, and the way back; tokens spread evenly."""
-        shape, layout, e = self.shape, self.layout, self.element_bytes
-        inner = shape.feed_forward / layout.tp
-        own = self.tokens / self.split
-        local = max(1, shape.num_experts // layout.ep)
-        routed = self.tokens * shape.experts_per_token
-        rows = max(1, round(routed / local))
-        wide = round(self.halves * inner)
-        order = Sweep("token order", 2.0 * e * own * shape.experts_per_token * shape.hidden, 2)
-        sent = float(e * own * shape.experts_per_token * shape.hidden)
-        act, act_gradient = self._activation(routed * inner)
-        names = ("dispatch", "combine")
-        sends: list[list[Item]] = [[Message(n, "all_to_all", "ep", sent)] if layout.ep > 1 else [] for n in names]
-        weights = local * (self.halves + 1) * shape.hidden * inner
-        payload = float(e * routed * shape.hidden)
-
-        def over_tp(name: str, operation: Operation) -> list[Item]:
-            return [Message(name, operation, "tp", payload)] if layout.tp > 1 else []
-
-        gathers = over_tp("expert input", "all_gather") if layout.sequence_parallel else []
-        sums = over_tp("expert output", "reduce_scatter" if layout.sequence_parallel else "all_reduce")
-        forward: list[Item] = [
-            Product("router", round(own), shape.num_experts, shape.hidden),
-            order,
-            *sends[0],
-            *gathers,
-            Product("experts up", rows, wide, shape.hidden, local),
-            act,
-            Product("experts down", rows, shape.hidden, round(inner), local),
-            *sums,
-            *sends[1],
-            replace(order, name="token order back"),
-        ]
-        backward: list[Item] = [
-            replace(order, name="token order gradient"),
-            *sends[1],
-            *gathers,
-            Product("experts down input gradient", rows, round(inner), shape.hidden, local),
-            self.weight_gradient("experts down", shape.hidden, round(inner), rows, local),
-            act_gradient,
-            Product("experts up input gradient", rows, shape.hidden, wide, local),
-            self.weight_gradient("experts up", wide, shape.hidden, rows, local),
-            Sweep("expert gradient sum", self.sum_bytes(weights), 2, is_weight=True),
-            *sums,
-            *sends[0],
-            replace(order, name="token order back gradient"),
-            Product("router input gradient", round(own), shape.hidden, shape.num_experts),
-            self.weight_gradient("router", shape.num_experts, shape.hidden, round(own)),
-        ]
-        return forward, backward

@@ -80,6 +80,7 @@ def layer_activation_bytes(
     all of it over ``t`` under sequence parallelism. Selective recomputation keeps nothing of attention's inside; full
     recomputation keeps the layer's input alone, which is whole on every rank without sequence parallelism, ``2 s b h``, and
     cut by sequence with it, ``2 s b h / t``. Fused attention keeps a float32 statistic for each query instead of the scores.
+    Latent attention keeps its narrow vectors before and after their norm too, norms of outputs and of heads their inputs.
 
     Args:
         shape: the model.
@@ -101,12 +102,15 @@ def layer_activation_bytes(
     mask = 1 if shape.has_dropout else 0
     norms = 1 if shape.is_parallel else 2
     queries = shape.num_heads * shape.head_dim
-    key_values = max(shape.num_key_value_heads, tp) * shape.head_dim
+    keys_and_values = max(shape.num_key_value_heads, tp) * (shape.head_dim + shape.value_head_dim)
     stream = (norms * 2 * width + norms * mask) * hidden / split
+    stream += 2 * width * (shape.narrow_width + (hidden if shape.has_output_norms else 0)) / split
     routed = shape.experts_per_token if shape.num_experts > 1 else 1
-    inner = routed * shape.feed_forward * (3 if shape.is_gated else 2) * width / tp
+    inner = (routed * shape.feed_forward + (shape.shared_feed_forward or 0)) * (3 if shape.is_gated else 2) * width / tp
     extra = 2 * width * routed * hidden / split if shape.num_experts > 1 else 0.0
-    attended = (width * (queries + 2 * key_values) + width * queries) / tp
+    attended = (width * (queries + keys_and_values) + width * shape.num_heads * shape.value_head_dim) / tp
+    if shape.has_head_norms:  # queries and keys before their norms as well
+        attended += width * (queries + max(shape.num_key_value_heads, tp) * shape.head_dim) / tp
     if attention == "fused":
         attended += 4 * shape.num_heads / tp
     elif recompute != "selective":
@@ -124,9 +128,14 @@ class _OfLayer(NamedTuple):
     selective: float
 
     @classmethod
-    def of(cls, work: LayoutWork) -> _OfLayer:
-        kept, whole, selective = (_layer_bytes(work, recompute) for recompute in (work.layout.recompute, "none", "selective"))
-        return cls(kept, selective if _computes_again(work.layout) else kept, whole, selective)
+    def of(cls, work: LayoutWork) -> dict[str, _OfLayer]:
+        """By the names of the layers' blocks."""
+        made = {}
+        for name, shape in zip(work.blocks, work.shape.kinds, strict=False):
+            again = (work.layout.recompute, "none", "selective")
+            kept, whole, selective = (_layer_bytes(shape, work, recompute) for recompute in again)
+            made[name] = cls(kept, selective if _computes_again(work.layout) else kept, whole, selective)
+        return made
 
 
 def stage_memory(work: LayoutWork, stage: int) -> StageMemory:
@@ -141,13 +150,16 @@ def stage_memory(work: LayoutWork, stage: int) -> StageMemory:
 def peak_memory(work: LayoutWork) -> tuple[int, StageMemory]:
     """The stage whose ranks need most, and what they hold."""
     pp, of_layer = work.layout.pp, _OfLayer.of(work)
-    least = min(held.num_layers for held in work.stages)
-    stages = {0, pp // 2, pp - 1} | {stage for stage, held in enumerate(work.stages) if held.num_layers > least}
+    layers = [held.num_layers for held in work.stages]
+    least = min(layers)
+    stages = {0, pp // 2, pp - 1} | {stage for stage, number in enumerate(layers) if number > least}
+    if work.shape.other_layers:
+        stages = set(range(pp))
     found = [(stage, _stage_memory(work, stage, of_layer)) for stage in sorted(stages)]
     return max(found, key=lambda pair: pair[1].total)
 
 
-def _stage_memory(work: LayoutWork, stage: int, of_layer: _OfLayer) -> StageMemory:
+def _stage_memory(work: LayoutWork, stage: int, of_layer: dict[str, _OfLayer]) -> StageMemory:
     layout = work.layout
     held = work.stages[stage]
     width, gradient_width = layout.number_bytes, layout.gradient_bytes
@@ -193,8 +205,8 @@ def activation_bytes(work: LayoutWork, stage: int = 0) -> float:
 
 
 def kept_bytes(work: LayoutWork) -> float:
-    """Activations of one layer that a micro-batch keeps from its forward pass to its backward pass."""
-    return _OfLayer.of(work).kept
+    """Activations of one layer of the main kind that a micro-batch keeps from its forward pass to its backward pass."""
+    return _OfLayer.of(work)["layer"].kept
 
 
 def put_off_bytes(work: LayoutWork) -> float:
@@ -203,7 +215,7 @@ def put_off_bytes(work: LayoutWork) -> float:
     That is all of it; a layer that is recomputed as a whole has by then all activations again but those inside attention,
     which holds no weights.
     """
-    return _OfLayer.of(work).put_off
+    return _OfLayer.of(work)["layer"].put_off
 
 
 def _computes_again(layout: Layout) -> bool:
@@ -211,22 +223,21 @@ def _computes_again(layout: Layout) -> bool:
     return layout.recompute == "full" and layout.parts_gradients
 
 
-def _layers_bytes(work: LayoutWork, stage: int, of_layer: _OfLayer) -> float:
-    layout = work.layout
+def _layers_bytes(work: LayoutWork, stage: int, of_layer: dict[str, _OfLayer]) -> float:
+    layout, held = work.layout, [(number, of_layer[name]) for name, number in work.stages[stage].layers.items()]
     if _computes_again(layout):
         pairs = waiting(layout.schedule, layout.pp, layout.num_micro_batches, stage)
-        most = max(before * of_layer.kept + after * of_layer.put_off for before, after in pairs)
-    else:
-        most = _kept(layout, stage) * of_layer.kept
-    return work.stages[stage].num_layers * most
+        return max(sum(number * (before * one.kept + after * one.put_off) for number, one in held) for before, after in pairs)
+    most = _kept(layout, stage)
+    return sum(number * (most * one.kept) for number, one in held)
 
 
 def _kept(layout: Layout, stage: int) -> float:
     return in_flight(layout.schedule, layout.pp, layout.virtual_stages, layout.num_micro_batches, stage) if layout.pp > 1 else 1.0
 
 
-def _layer_bytes(work: LayoutWork, recompute: str) -> float:
-    shape, layout = work.shape, work.layout
+def _layer_bytes(shape: TransformerShape, work: LayoutWork, recompute: str) -> float:
+    layout = work.layout
     tokens = layout.micro_batch * work.sequence_length // layout.cp
     return layer_activation_bytes(
         shape,
@@ -240,15 +251,16 @@ def _layer_bytes(work: LayoutWork, recompute: str) -> float:
     )
 
 
-def _activations(work: LayoutWork, stage: int, of_layer: _OfLayer) -> float:
+def _activations(work: LayoutWork, stage: int, of_layer: dict[str, _OfLayer]) -> float:
     layout, shape = work.layout, work.shape
+    held = [of_layer[name] for name in work.stages[stage].layers]
     total = _layers_bytes(work, stage, of_layer)
     tokens = layout.micro_batch * work.sequence_length // layout.cp
     split = layout.tp if layout.sequence_parallel else 1
     if layout.recompute == "full":
-        total += of_layer.whole
+        total += max(one.whole for one in held)
     elif layout.recompute == "selective" and layout.attention == "unfused":
-        total += of_layer.whole - of_layer.selective
+        total += max(one.whole - one.selective for one in held)
     if stage == 0 and shape.has_dropout:
         total += _kept(layout, stage) * tokens * shape.hidden / split
     return total + (2 * layout.number_bytes * tokens * shape.hidden / split if stage == layout.pp - 1 else 0.0)
@@ -267,10 +279,11 @@ def _buffers(work: LayoutWork, stage: int, width: int, gradient_width: int) -> f
         total += (width + 8) * tokens * shape.vocabulary / layout.tp
     parameters = work.stages[stage].parameters
     if layout.zero >= 3:
-        layer = work.layer.dense_parameters + work.layer.expert_parameters
+        held = [work.blocks[name] for name in work.stages[stage].layers]
+        layer = max(block.dense_parameters + block.expert_parameters for block in held)
         table = work.embedding.dense_parameters if stage in (0, layout.pp - 1) else 0.0
         whole = max(2 * layer, table)
-        weight = max(work.layer.largest_weight, table)
+        weight = max(table, *(block.largest_weight for block in held))
         total += width * min(whole, max(LIVE_PARAMETERS, weight)) + gradient_width * min(layer, BUCKET_PARAMETERS)
     elif layout.shards_optimizer and layout.num_shards > 1:
         total += gradient_width * min(parameters, BUCKET_PARAMETERS)

@@ -1,6 +1,6 @@
 """What every rank of a layout does in one step: the one description that the analytic and the event path both read.
 
-`describe` gives, for a transformer and a layout, the passes of a layer, the embedding and the head for one micro-batch
+`describe` gives, for a transformer and a layout, the passes of each kind of layer, the embedding and the head for one micro-batch
 (`blocks`), which of them each model chunk holds, what goes from chunk to chunk, and what follows the last micro-batch:
 gradient synchronisation, optimizer, gathering of parameters. All ranks of a stage do the same.
 
@@ -13,38 +13,22 @@ the forward pass of a chunk is embedding, layers, head as far as it has them, th
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 from ...errors import PlanError
 from ...jobs.transformer import TransformerShape
 from ...plans.partition import Layout
 from . import layer as blocks
+from .latent_attention import narrow_parameters
 from .layer import BlockWork
+from .model_chunks import ChunkWork, block_name, spread
 from .operations import Message
 
 MOST_BLOCKS = 65_536
 """Blocks that are kept."""
 
-_BLOCKS: dict[object, tuple[BlockWork, BlockWork, BlockWork]] = {}
-
-
-@dataclass(frozen=True)
-class ChunkWork:
-    """One model chunk.
-
-    Attributes:
-        stage: pipeline stage that holds it.
-        place: its number among the chunks of the stage; chunk ``place * pp + stage`` of the model.
-        num_layers: transformer layers.
-        has_embedding, has_head: whether it is the model's first, its last.
-    """
-
-    stage: int
-    place: int
-    num_layers: int
-    has_embedding: bool
-    has_head: bool
+_BLOCKS: dict[object, Mapping[str, BlockWork]] = {}
 
 
 @dataclass(frozen=True)
@@ -57,7 +41,7 @@ class StageWork:
         optimizer_parameters: parameters that this rank updates.
         sync: messages after the last backward pass, one after the other.
         gather: messages after the optimizer.
-        num_layers: transformer layers on the stage.
+        layers: transformer layers on the stage by the name of their block.
     """
 
     dense_parameters: float
@@ -65,7 +49,12 @@ class StageWork:
     optimizer_parameters: float
     sync: tuple[Message, ...]
     gather: tuple[Message, ...]
-    num_layers: int
+    layers: Mapping[str, int]
+
+    @property
+    def num_layers(self) -> int:
+        """Transformer layers on the stage."""
+        return sum(self.layers.values())
 
     @property
     def parameters(self) -> float:
@@ -81,7 +70,7 @@ class LayoutWork:
         shape: the model.
         layout: how it is cut.
         sequence_length: tokens of a sequence.
-        layer, embedding, head: the blocks.
+        blocks: by name, ``layer`` for those of the main kind, ``embedding`` and ``head`` last.
         chunks: in model order, ``pp * virtual_stages`` of them.
         stages: by pipeline stage.
         boundary: what brings one micro-batch's activations, or gradients, from chunk to chunk.
@@ -91,19 +80,31 @@ class LayoutWork:
     shape: TransformerShape
     layout: Layout
     sequence_length: int
-    layer: BlockWork
-    embedding: BlockWork
-    head: BlockWork
+    blocks: Mapping[str, BlockWork]
     chunks: tuple[ChunkWork, ...]
     stages: tuple[StageWork, ...]
     boundary: tuple[Message, ...]
     key: tuple[object, ...]
 
     @property
+    def layer(self) -> BlockWork:
+        """A layer of the main kind."""
+        return self.blocks["layer"]
+
+    @property
+    def embedding(self) -> BlockWork:
+        """The look-up of tokens."""
+        return self.blocks["embedding"]
+
+    @property
+    def head(self) -> BlockWork:
+        """Norm, logits and loss."""
+        return self.blocks["head"]
+
+    @property
     def pass_axes(self) -> frozenset[str]:
         """Axes of the messages that belong to passes; ``tp``, ``cp`` and ``ep`` unless weights or gradients travel there too."""
-        blocks = (self.layer, self.embedding, self.head)
-        passes = [items for block in blocks for items in (block.forward, block.recompute, block.backward)]
+        passes = [items for block in self.blocks.values() for items in (block.forward, block.recompute, block.backward)]
         return frozenset(item.axis for items in passes for item in items if isinstance(item, Message))
 
 
@@ -123,20 +124,10 @@ def describe(shape: TransformerShape, layout: Layout, sequence_length: int | Non
     if checks:
         check(shape, layout, length)
     key = micro_batch_key(layout, length)
-    chunks = _chunks(shape.num_layers, layout.pp, layout.virtual_stages)
-    layer, embedding, head = _blocks(shape, layout, length, key)
-    return LayoutWork(
-        shape,
-        layout,
-        length,
-        layer,
-        embedding,
-        head,
-        chunks,
-        _stages(shape, layout, chunks, layer, embedding, head),
-        _boundary(layout, length, shape.hidden),
-        key,
-    )
+    chunks, layers = spread(shape.num_layers, shape.other_layers, layout.pp, layout.virtual_stages)
+    held = _blocks(shape, layout, length, key)
+    stages = _stages(shape, layout, layers, held)
+    return LayoutWork(shape, layout, length, held, chunks, stages, _boundary(layout, length, shape.hidden), key)
 
 
 def check(shape: TransformerShape, layout: Layout, sequence_length: int) -> None:
@@ -161,12 +152,16 @@ def _objections(shape: TransformerShape, layout: Layout, length: int) -> list[tu
     tp, cp, pp, ep, v = layout.tp, layout.cp, layout.pp, layout.ep, layout.virtual_stages
     chunks = pp * v
     heads = shape.num_heads // tp if shape.num_heads % tp == 0 else 0
-    inner = shape.feed_forward
+    widths = dict.fromkeys(width for kind in shape.kinds for width in (kind.feed_forward, kind.shared_feed_forward or 0))
+    inner = next((width for width in widths if width % tp), 0)
+    experts = next(
+        (kind.num_experts for kind in shape.kinds if kind.num_experts > 1 and kind.num_experts % ep), shape.num_experts
+    )
     uneven = layout.schedule == "interleaved" and v > 1
     name = shape.name
     return [
         (heads == 0, "tp", tp, f"does not divide the {shape.num_heads} heads of {name}"),
-        (inner % tp != 0, "tp", tp, f"does not divide the feed-forward width {inner} of {name}"),
+        (inner != 0, "tp", tp, f"does not divide the feed-forward width {inner} of {name}"),
         (
             max(shape.num_key_value_heads, tp) % min(shape.num_key_value_heads, tp) != 0,
             "tp",
@@ -186,7 +181,7 @@ def _objections(shape: TransformerShape, layout: Layout, length: int) -> list[tu
             tp,
             "sequence parallelism needs tp to divide the tokens of a micro-batch",
         ),
-        (ep > 1 and shape.num_experts % ep != 0, "ep", ep, f"does not divide the {shape.num_experts} expert(s) of {name}"),
+        (ep > 1 and experts % ep != 0, "ep", ep, f"does not divide the {experts} expert(s) of {name}"),
         (chunks > shape.num_layers, "pp", pp, f"{chunks} model chunks are more than the {shape.num_layers} layers of {name}"),
         (
             uneven and shape.num_layers % chunks != 0,
@@ -215,16 +210,23 @@ def step_flops(work: LayoutWork) -> tuple[float, float]:
     shape, layout = work.shape, work.layout
     length = work.sequence_length
     tokens = float(layout.global_batch * length)
-    width = shape.num_heads * shape.head_dim
-    key_values = shape.num_key_value_heads * shape.head_dim
-    halves = 3 if shape.is_gated else 2
+    layers, again = 0, 0.0
+    for kind, number in zip(shape.kinds, shape.kind_counts, strict=True):
+        linear, attention = _layer_flops(kind, length)
+        layers += number * (linear + attention)
+        inside = attention if layout.attention == "unfused" else 0.0
+        again += tokens * number * {"none": 0.0, "selective": inside, "full": linear + attention}[layout.recompute]
+    forward = tokens * (layers + 2 * shape.hidden * shape.vocabulary)
+    return 3 * forward, 3 * forward + again
+
+
+def _layer_flops(shape: TransformerShape, length: int) -> tuple[int, int]:
+    """Operations of a token in the linear layers and inside the attention of a layer, forward."""
+    context = shape.num_heads * shape.value_head_dim
     experts = shape.experts_per_token if shape.num_experts > 1 else 1
-    linear = 2 * shape.hidden * (2 * width + 2 * key_values + halves * experts * shape.feed_forward)
-    attention = 4 * width * min(length, shape.window or length)
-    logits = 2 * shape.hidden * shape.vocabulary
-    forward = tokens * (shape.num_layers * (linear + attention) + logits)
-    again = {"none": 0.0, "selective": attention if layout.attention == "unfused" else 0.0, "full": linear + attention}
-    return 3 * forward, 3 * forward + tokens * shape.num_layers * again[layout.recompute]
+    inner = (3 if shape.is_gated else 2) * (experts * shape.feed_forward + (shape.shared_feed_forward or 0))
+    linear = 2 * (shape.query_key_value_weights + shape.hidden * (context + inner))
+    return linear, 2 * (shape.num_heads * shape.head_dim + context) * min(length, shape.window or length)
 
 
 def micro_batch_key(layout: Layout, sequence_length: int) -> tuple[object, ...]:
@@ -250,62 +252,45 @@ def micro_batch_key(layout: Layout, sequence_length: int) -> tuple[object, ...]:
     )
 
 
-def _blocks(
-    shape: TransformerShape, layout: Layout, length: int, key: tuple[object, ...]
-) -> tuple[BlockWork, BlockWork, BlockWork]:
-    """Layer, embedding and head, made once for each key."""
+def _blocks(shape: TransformerShape, layout: Layout, length: int, key: tuple[object, ...]) -> Mapping[str, BlockWork]:
+    """Layers, embedding and head, made once for each key."""
     has_own_table = layout.pp > 1 or not shape.is_head_tied
     known = shape, has_own_table, key
     if known not in _BLOCKS:
         if len(_BLOCKS) >= MOST_BLOCKS:
             _BLOCKS.clear()
-        head = blocks.head(shape, layout, length, has_own_table)
-        _BLOCKS[known] = blocks.layer(shape, layout, length), blocks.embedding(shape, layout, length), head
+        made = {block_name(number): blocks.layer(kind, layout, length) for number, kind in enumerate(shape.kinds)}
+        made["embedding"] = blocks.embedding(shape, layout, length)
+        made["head"] = blocks.head(shape, layout, length, has_own_table)
+        _BLOCKS[known] = made
     return _BLOCKS[known]
 
 
-@lru_cache(maxsize=1024)
-def _chunks(num_layers: int, pp: int, virtual_stages: int) -> tuple[ChunkWork, ...]:
-    """Layers spread evenly; what is left over goes to chunks from the middle outwards, away from embedding and head."""
-    count = pp * virtual_stages
-    each, left = divmod(num_layers, count)
-    by_distance = sorted(range(count), key=lambda chunk: (abs(2 * chunk - (count - 1)), chunk))
-    longer = set(by_distance[:left])
-    return tuple(
-        ChunkWork(chunk % pp, chunk // pp, each + (chunk in longer), chunk == 0, chunk == count - 1) for chunk in range(count)
-    )
-
-
 def _stages(
-    shape: TransformerShape,
-    layout: Layout,
-    chunks: tuple[ChunkWork, ...],
-    layer: BlockWork,
-    embedding: BlockWork,
-    head: BlockWork,
+    shape: TransformerShape, layout: Layout, layers: Sequence[Mapping[str, int]], blocks: Mapping[str, BlockWork]
 ) -> tuple[StageWork, ...]:
-    layers = [0] * layout.pp
-    for chunk in chunks:
-        layers[chunk.stage] += chunk.num_layers
+    embedding, head = blocks["embedding"], blocks["head"]
     has_copy = shape.is_head_tied and layout.pp > 1
     made: dict[tuple[int, bool, bool], StageWork] = {}
     stages = []
     for stage in range(layout.pp):
-        key = (layers[stage], stage == 0, stage == layout.pp - 1)
+        key = (id(layers[stage]), stage == 0, stage == layout.pp - 1)  # of equal ones the same object
         if key not in made:
-            dense = layers[stage] * layer.dense_parameters
+            dense = sum(number * blocks[name].dense_parameters for name, number in layers[stage].items())
+            experts = sum(number * blocks[name].expert_parameters for name, number in layers[stage].items())
             dense += embedding.dense_parameters if stage == 0 else 0.0
             if stage == layout.pp - 1:
                 # A tied table stands on the first stage; where that is another, the last one keeps a copy.
                 dense += head.dense_parameters if has_copy or not shape.is_head_tied else shape.norm_vectors * shape.hidden
             is_tied_end = has_copy and stage in (0, layout.pp - 1)
             table = shape.vocabulary / layout.tp * shape.hidden if is_tied_end else 0.0
-            made[key] = _stage(layout, dense, layers[stage] * layer.expert_parameters, table, layers[stage])
+            narrow = 0 if shape.latent is None else narrow_parameters(shape) * sum(layers[stage].values())
+            made[key] = _stage(layout, dense, experts, table, narrow, layers[stage])
         stages.append(made[key])
     return tuple(stages)
 
 
-def _stage(layout: Layout, dense: float, experts: float, tied_table: float, num_layers: int) -> StageWork:
+def _stage(layout: Layout, dense: float, experts: float, tied_table: float, narrow: int, layers: Mapping[str, int]) -> StageWork:
     weight_bytes, gradient_bytes = layout.number_bytes, layout.gradient_bytes
     same = layout.dp * layout.cp
     shards, replicas = layout.num_shards, same // layout.num_shards
@@ -316,6 +301,9 @@ def _stage(layout: Layout, dense: float, experts: float, tied_table: float, num_
     if tied_table:
         held = shards if layout.zero >= 3 else 1  # by then a rank has its shard of the gradients only
         sync.append(Message("tied table", "all_reduce", "ends", tied_table * gradient_bytes / held))
+    if narrow and layout.tp > 1 and layout.sequence_parallel:  # each rank has those of its own tokens
+        held = shards if layout.reduces_in_passes else 1
+        sync.append(Message("latent gradients", "all_reduce", "tp", float(narrow * gradient_bytes / held)))
     if layout.shards_optimizer:
         if shards > 1 and not layout.reduces_in_passes:
             sync.append(Message("gradients", "reduce_scatter", "shard", dense * gradient_bytes))
@@ -333,7 +321,7 @@ def _stage(layout: Layout, dense: float, experts: float, tied_table: float, num_
         if experts and expert_same > 1:
             sync.append(Message("expert gradients", "all_reduce", "expert_dp", experts * gradient_bytes))
     updated = dense / shards + experts / (expert_shards if layout.shards_optimizer else 1)
-    return StageWork(dense, experts, updated, tuple(sync), tuple(gather), num_layers)
+    return StageWork(dense, experts, updated, tuple(sync), tuple(gather), layers)
 
 
 def _boundary(layout: Layout, sequence_length: int, hidden: int) -> tuple[Message, ...]:

@@ -195,7 +195,7 @@ class LayoutSearch:
                     self.counts.illegal += sum(len(other.leaves) for other in level.nodes)
                     break
                 works = [self.work(layout) for layout in self._by_zero(node)]
-                needs = [peak_memory(work)[1].total for work in works]
+                needs = [self._least_bytes(node, work) for work in works]
                 least = min(needs)
                 if least > self.capacity_bytes:
                     self._found.note(least, works[needs.index(least)].layout)
@@ -207,6 +207,17 @@ class LayoutSearch:
                         yield node, leaves, work, memory_bytes
                     else:
                         self.counts.infeasible += len(leaves)
+
+    def _least_bytes(self, node: LayoutFamily, base: LayoutWork) -> float:
+        """Memory of the leanest layout of one ZeRO stage: the base, unless layers are of several kinds.
+
+        More chunks then spread them otherwise over the stages.
+        """
+        least = peak_memory(base)[1].total
+        if base.shape.other_layers is None:
+            return least
+        works = (self.work(self.space.layout(node, leaf)) for leaf in node.leaves if leaf.zero == base.layout.zero)
+        return min((peak_memory(work)[1].total for work in works), default=least)
 
     def _by_zero(self, node: LayoutFamily) -> list[Layout]:
         """The base of a node with each of its ZeRO stages, its own first."""

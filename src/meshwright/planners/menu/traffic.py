@@ -66,8 +66,8 @@ def sent(work: LayoutWork | GraphWork) -> Iterator[Sent]:
 
     if isinstance(work, LayoutWork):
         for chunk in work.chunks:
-            parts = ((work.layer, chunk.num_layers), (work.embedding, chunk.has_embedding), (work.head, chunk.has_head))
-            for block, number in parts:
+            for name, number in chunk.parts:
+                block = work.blocks[name]
                 for item in (*block.forward, *block.recompute, *block.backward):
                     if isinstance(item, Message):
                         add(item, chunk.stage, m * number)

@@ -121,8 +121,9 @@ class TransformerStep(StepModel):
         """Label, kind and parameters of each block, in forward order."""
         work, held = self.work, self.work.chunks[chunk]
         first = sum(other.num_layers for other in work.chunks[:chunk])
-        layer = work.layer.dense_parameters, work.layer.expert_parameters
-        blocks = [(f"layer {first + n}", "layer", layer) for n in range(held.num_layers)]
+        names = [name for name, number in held.runs for _ in range(number)]
+        parameters = {name: (block.dense_parameters, block.expert_parameters) for name, block in work.blocks.items()}
+        blocks = [(f"layer {first + n}", name, parameters[name]) for n, name in enumerate(names)]
         if held.has_embedding:
             blocks.insert(0, ("embedding", "embedding", (work.embedding.dense_parameters, 0.0)))
         if held.has_head:
@@ -130,7 +131,7 @@ class TransformerStep(StepModel):
         return blocks
 
     def _passes(self, name: str, kind: int) -> tuple[Pass, ...]:
-        block = {"layer": self.work.layer, "embedding": self.work.embedding, "head": self.work.head}[name]
+        block = self.work.blocks[name]
         if kind == FORWARD:
             return (block.forward,)
         if not self.layout.parts_gradients:

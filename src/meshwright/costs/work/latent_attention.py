@@ -1,0 +1,70 @@
+"""How latent attention makes queries, keys and values: narrow vectors of each token first, which all heads share.
+
+The products that make the narrow vectors are not cut by ``tp``: every rank holds their weights. Under sequence parallelism it
+makes the vectors of its own tokens and they are gathered, otherwise it makes those of all; what heads make of them is cut.
+
+Source:
+    NVIDIA/Megatron-LM, megatron/core/transformer/multi_latent_attention.py; DeepSeek-AI, "DeepSeek-V2", 2024, section 2.1.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...jobs.transformer import TransformerShape
+from .operations import Item, Message, Product, Sweep
+
+if TYPE_CHECKING:
+    from .layer_parts import LayerParts
+
+
+def narrow_parameters(shape: TransformerShape) -> int:
+    """Parameters of a layer that make the narrow vectors and normalise them, which every rank of ``tp`` holds."""
+    latent = shape.latent
+    assert latent is not None
+    ranks = (latent.query_rank or 0) + latent.key_value_rank
+    return shape.narrow_width * (shape.hidden + shape.qkv_bias) + shape.norm_vectors * ranks
+
+
+def up_parameters(shape: TransformerShape) -> int:
+    """Parameters of a layer that make queries, keys and values of them, of which each rank of ``tp`` holds a part."""
+    return shape.query_key_value_weights - shape.hidden * shape.narrow_width
+
+
+def latent_products(parts: LayerParts) -> tuple[list[Item], list[Item]]:
+    """From the input to queries, keys and values, forward and backward.
+
+    Where queries have no narrow vector they come from the input, which is then gathered like that of any layer.
+    """
+    shape, layout, tokens = parts.shape, parts.layout, parts.tokens
+    latent = shape.latent
+    assert latent is not None
+    narrow, own = shape.narrow_width, round(tokens / parts.split)
+    queries = round(parts.query_width)
+    keys_and_values = round(parts.key_width - shape.num_heads * latent.rope_head_dim / layout.tp + parts.value_width)
+    vectors = float(parts.element_bytes * own * narrow)
+    copied = 2.0 * parts.element_bytes * tokens * parts.key_width  # the heads' own part of a key beside the common one
+    down = Product("qkv down", own, narrow, shape.hidden)
+    forward: list[Item] = [down, Sweep("latent norm", 2 * vectors, 2)]
+    is_spread = layout.tp > 1 and layout.sequence_parallel
+    payload = float(parts.element_bytes * tokens * narrow)
+    if is_spread:
+        forward.append(Message("latent vectors", "all_gather", "tp", payload))
+    backward: list[Item] = []
+    rows = [("keys and values up", keys_and_values, latent.key_value_rank)]
+    if latent.query_rank is not None:
+        rows.insert(0, ("queries up", queries, latent.query_rank))
+    else:
+        forward += parts.gathered("queries", [Product("queries", tokens, queries, shape.hidden)])
+        backward += parts.product_backward("queries", tokens, queries, shape.hidden, is_column=True)
+    if is_spread:
+        backward.append(Message("latent vectors again", "all_gather", "tp", payload))
+    for name, columns, rank in rows:
+        forward.append(Product(name, tokens, columns, rank))
+        backward += parts.gradients(name, tokens, columns, rank)
+    forward.append(Sweep("key copy", copied, 1))
+    backward.insert(0, Sweep("key gradient copy", copied, 1))
+    if layout.tp > 1:
+        backward.append(Message("latent gradients", "reduce_scatter" if is_spread else "all_reduce", "tp", payload))
+    backward.append(Sweep("latent norm gradient", 5 * vectors, 4))
+    return forward, [*backward, *parts.gradients("qkv down", own, narrow, shape.hidden, bias=shape.qkv_bias)]

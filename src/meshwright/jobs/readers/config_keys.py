@@ -1,0 +1,99 @@
+"""Look-ups in a Hugging Face ``config.json``, each with the error of a value that no model has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ...errors import GraphError
+from ..transformer import MAX_SIZE
+
+
+class ConfigKeys:
+    """Typed look-ups in a configuration.
+
+    Args:
+        config: its data.
+        file: that holds it, for errors.
+    """
+
+    def __init__(self, config: dict[str, Any], file: str | Path | None) -> None:
+        self.config = config
+        self.file = file
+
+    def count(self, key: str, default: int | None = None, most: int = MAX_SIZE) -> int:
+        """A positive whole number; an absent one is an error where there is no default."""
+        value = self.config.get(key)
+        if value is None:
+            if default is None:
+                raise self.error("the key is missing", key)
+            return default
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise self.error("must be a positive whole number", key, value)
+        if value > most:
+            raise self.error(f"must be {most} at most", key, value)
+        return value
+
+    def count_or_none(self, key: str) -> int:
+        """A whole number that must be told; 0 where it is 0 or ``null``."""
+        if key not in self.config:
+            raise self.error("the key is missing", key)
+        value = self.config[key]
+        return 0 if value is None or (value == 0 and type(value) is int) else self.count(key)
+
+    def flag(self, key: str, default: bool) -> bool:
+        """True or false."""
+        value = self.config.get(key, default)
+        if not isinstance(value, bool):
+            raise self.error("must be true or false", key, value)
+        return value
+
+    def window(self, key: str = "sliding_window", default: int | None = None) -> int | None:
+        """Tokens that a query looks back at most; None where it looks back over all."""
+        return None if self.config.get(key, default) is None else self.count(key, default)
+
+    def key_value_heads(self, heads: int, default: int | None = None) -> int:
+        """Key and value heads, which divide the query heads."""
+        groups = self.count("num_key_value_heads", default)
+        if heads % groups:
+            raise self.error(f"{groups} key-value heads do not divide {heads} heads", "num_key_value_heads")
+        return groups
+
+    def active_experts(self, experts: int, default: int | None = None) -> int:
+        """Experts that each token visits, no more than there are."""
+        active = self.count("num_experts_per_tok", default)
+        if active > experts:
+            raise self.error(f"there are only {experts} experts", "num_experts_per_tok", active)
+        return active
+
+    def places(self, key: str, num_layers: int) -> frozenset[int]:
+        """Which layers a list names, from 0."""
+        value = self.config.get(key) or []
+        known = range(num_layers)
+        if not isinstance(value, list) or any(isinstance(one, bool) or one not in known for one in value):
+            raise self.error(f"must be a list of layers from 0 to {num_layers - 1}", key, value)
+        return frozenset(value)
+
+    def is_local(self, num_layers: int, default: Callable[[int], bool]) -> list[bool]:
+        """Whether each layer looks back over a part of the sequence alone: by ``layer_types``, or by a rule without it."""
+        value = self.config.get("layer_types")
+        if value is None:
+            return [default(layer) for layer in range(num_layers)]
+        known = ("full_attention", "sliding_attention", "chunked_attention")
+        if not isinstance(value, list) or len(value) != num_layers or any(one not in known for one in value):
+            raise self.error(f"must name {' or '.join(known)} for each of the {num_layers} layers", "layer_types")
+        return [one != known[0] for one in value]
+
+    def head_dim(self, hidden_key: str, heads_key: str) -> int:
+        """The width of a head: told, or the hidden width divided evenly among the heads."""
+        if self.config.get("head_dim") is not None:
+            return self.count("head_dim")
+        hidden, heads = self.count(hidden_key), self.count(heads_key)
+        if hidden % heads:
+            raise self.error(f"{heads} heads do not divide {hidden_key} {hidden}", heads_key)
+        return hidden // heads
+
+    def error(self, problem: str, key: str, value: object = None) -> GraphError:
+        """The error of a key."""
+        return GraphError(problem, file=self.file, field=key, value=value)

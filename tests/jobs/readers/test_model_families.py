@@ -1,0 +1,267 @@
+"""Families of Hugging Face configurations: parameters are those of the tensors that the models are published with.
+
+The oracle `tensors` sums the shapes of a checkpoint from the configuration alone and shares nothing with the reader. The totals
+beside each configuration are those of the model cards' checkpoints; 236 and 671 billion, and the activated parameters, are those
+that the DeepSeek-V2 and V3 reports and the Qwen3 report print.
+"""
+
+import json
+
+import pytest
+
+from meshwright.errors import GraphError
+from meshwright.jobs.load import load_graph
+from meshwright.jobs.readers.huggingface import shape_of
+from meshwright.plans.transformer import PlannedTransformer
+
+
+def config(model_type, hidden, inner, layers, heads, groups, vocabulary, **more):
+    return {
+        "model_type": model_type,
+        "hidden_size": hidden,
+        "intermediate_size": inner,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": groups,
+        "vocab_size": vocabulary,
+        "max_position_embeddings": 4096,
+        **more,
+    }
+
+
+def deepseek(model_type, hidden, inner, layers, heads, vocabulary, **more):
+    latent = {"q_lora_rank": 1536, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128}
+    return config(model_type, hidden, inner, layers, heads, heads, vocabulary, **(latent | more))
+
+
+def experts(inner, number, active, **more):
+    return (
+        {"moe_intermediate_size": inner, "num_experts_per_tok": active}
+        | more
+        | dict.fromkeys(("num_experts", "n_routed_experts"), number)
+    )
+
+
+PUBLISHED = {
+    "Qwen2.5-7B": (config("qwen2", 3584, 18944, 28, 28, 4, 152064), 7_615_616_512),
+    "Qwen2.5-0.5B": (config("qwen2", 896, 4864, 24, 14, 2, 151936, tie_word_embeddings=True), 494_032_768),
+    "Qwen3-8B": (config("qwen3", 4096, 12288, 36, 32, 8, 151936, head_dim=128), 8_190_735_360),
+    "Phi-3-mini": (config("phi3", 3072, 8192, 32, 32, 32, 32064, sliding_window=2047), 3_821_079_552),
+    "Gemma-7B": (config("gemma", 3072, 24576, 28, 16, 16, 256000, head_dim=256), 8_537_680_896),
+    "Gemma-2-9B": (config("gemma2", 3584, 14336, 42, 16, 8, 256000, head_dim=256), 9_241_705_984),
+    "Gemma-2-2B": (config("gemma2", 2304, 9216, 26, 8, 4, 256000, head_dim=256), 2_614_341_888),
+    "Gemma-3-1B": (config("gemma3_text", 1152, 6912, 26, 4, 1, 262144, head_dim=256, sliding_window=512), 999_885_952),
+    "Qwen3-30B-A3B": (
+        config("qwen3_moe", 2048, 6144, 48, 32, 4, 151936, head_dim=128, **experts(768, 128, 8)),
+        30_532_122_624,
+    ),
+    "Qwen3-235B-A22B": (
+        config("qwen3_moe", 4096, 12288, 94, 64, 4, 151936, head_dim=128, **experts(1536, 128, 8)),
+        235_093_634_560,
+    ),
+    "DeepSeek-V2": (
+        deepseek(
+            "deepseek_v2", 5120, 12288, 60, 128, 102400, **experts(1536, 160, 6, n_shared_experts=2, first_k_dense_replace=1)
+        ),
+        235_741_434_880,
+    ),
+    "DeepSeek-V2-Lite": (
+        deepseek(
+            "deepseek_v2",
+            *(2048, 10944, 27, 16, 102400),
+            q_lora_rank=None,
+            **experts(1408, 64, 6, n_shared_experts=2, first_k_dense_replace=1),
+        ),
+        15_706_484_224,
+    ),
+    "DeepSeek-V3": (
+        deepseek(
+            "deepseek_v3", 7168, 18432, 61, 128, 129280, **experts(2048, 256, 8, n_shared_experts=1, first_k_dense_replace=3)
+        ),
+        671_026_404_352,
+    ),
+}
+
+
+def tensors(held, active=False):
+    """Numbers in the tensors of a checkpoint by the names of its modules; with ``active`` those that one token visits."""
+    family, h, heads = held["model_type"], held["hidden_size"], held["num_attention_heads"]
+    embed = {"embed_tokens": held["vocab_size"] * h, "norm": h}
+    if not held.get("tie_word_embeddings", family.startswith("gemma")):
+        embed["lm_head"] = held["vocab_size"] * h
+    total = sum(embed.values())
+    for layer in range(held["num_hidden_layers"]):
+        one = {"input_layernorm": h, "post_attention_layernorm": h}
+        if "kv_lora_rank" in held:
+            rank, nope, rope, v = (held[key] for key in ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"))
+            if held["q_lora_rank"] is None:
+                one["q_proj"] = h * heads * (nope + rope)
+            else:
+                one["q_a_proj"], one["q_a_layernorm"] = h * held["q_lora_rank"], held["q_lora_rank"]
+                one["q_b_proj"] = held["q_lora_rank"] * heads * (nope + rope)
+            one["kv_a_proj_with_mqa"], one["kv_a_layernorm"] = h * (rank + rope), rank
+            one["kv_b_proj"], one["o_proj"] = rank * heads * (nope + v), heads * v * h
+        else:
+            d = held.get("head_dim", h // heads)
+            rows = {"q_proj": heads * d, "k_proj": held["num_key_value_heads"] * d, "v_proj": held["num_key_value_heads"] * d}
+            one |= {name: h * width for name, width in rows.items()} | {"o_proj": heads * d * h}
+            if family == "qwen2":
+                one |= {f"{name}.bias": width for name, width in rows.items()}
+            if family in ("qwen3", "qwen3_moe", "gemma3_text"):
+                one |= {"q_norm": d, "k_norm": d}
+        if family in ("gemma2", "gemma3_text"):
+            one |= {"pre_feedforward_layernorm": h, "post_feedforward_layernorm": h}
+        number = held.get("num_experts", 0)
+        if number and layer >= held.get("first_k_dense_replace", 0):
+            width = held["moe_intermediate_size"]
+            one["gate"] = number * h
+            one["experts"] = (held["num_experts_per_tok"] if active else number) * 3 * h * width
+            one["shared_experts"] = held.get("n_shared_experts", 0) * 3 * h * width
+        else:
+            one["mlp"] = 3 * h * held["intermediate_size"]
+        total += sum(one.values())
+    return total
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_parameters_are_the_published_ones_and_the_sum_of_all_tensors(name):
+    held, published = PUBLISHED[name]
+    assert 2 * tensors(held) == shape_of(held, name=name).graph(1, 8).parameter_bytes.sum()
+    assert tensors(held) == published
+
+
+@pytest.mark.parametrize(
+    ("name", "billions"),
+    [("DeepSeek-V2", 21), ("DeepSeek-V3", 37), ("Qwen3-30B-A3B", 3.3), ("Qwen3-235B-A22B", 22)],
+)
+def test_a_token_costs_what_the_activated_parameters_say(name, billions):
+    held, _ = PUBLISHED[name]
+    graph = shape_of(held, name=name).graph(1, 16)
+    products = sum(flops for flops, kind in zip(graph.forward_flops, graph.op_kinds, strict=True) if kind != "attention")
+    table, hidden = held["vocab_size"] * held["hidden_size"], held["hidden_size"]
+    multiplied = products / (2 * 16)
+    # The embedding is looked up; norms, less than a thousandth, are no products.
+    assert multiplied == pytest.approx(tensors(held, active=True) - table, rel=1e-3)
+    assert multiplied + table == pytest.approx(1e9 * billions, rel=0.03)
+    assert hidden * held["num_hidden_layers"] < 1e-3 * multiplied
+
+
+def test_llama_4_has_dense_layers_between_those_with_experts_and_attends_in_chunks():
+    keys = {"head_dim": 128, "intermediate_size_mlp": 16384, "num_experts_per_tok": 1, "attention_chunk_size": 8192}
+    scout = config("llama4_text", 5120, 8192, 48, 40, 8, 202048, num_local_experts=16, interleave_moe_layer_step=1, **keys)
+    maverick = scout | {"num_local_experts": 128, "interleave_moe_layer_step": 2}
+    for held, billions in ((scout, 108), (maverick, 401)):  # 109 and 400 with the image encoder, as the model cards round them
+        shape = shape_of(held, name="m")
+        h, each = 5120, 3 * 5120 * 8192
+        attention = h * (2 * 40 + 2 * 8) * 128 + 2 * h
+        sparse = 48 // held["interleave_moe_layer_step"]
+        mixed = sparse * (each * (held["num_local_experts"] + 1) + h * held["num_local_experts"]) + (48 - sparse) * 2 * each
+        total = 2 * 202048 * h + h + 48 * attention + mixed
+        assert shape.graph(1, 8).parameter_bytes.sum() == 2 * total
+        assert round(total / 1e9) == billions
+    counts = {(kind.num_experts, kind.window): n for kind, n in zip(shape.kinds, shape.kind_counts, strict=True)}
+    assert counts == {(128, 8192): 12, (1, 8192): 24, (128, None): 12}
+
+
+TINY = config("gemma3_text", 64, 128, 12, 4, 2, 512, head_dim=32, sliding_window=16)
+TINY_QWEN = config("qwen2", 64, 128, 12, 4, 2, 512)
+
+
+@pytest.mark.parametrize(
+    ("held", "everywhere"),
+    [
+        (TINY, [5, 11]),
+        (TINY | {"sliding_window_pattern": 4}, [3, 7, 11]),
+        (TINY | {"model_type": "gemma2"}, [1, 3, 5, 7, 9, 11]),
+        (TINY | {"layer_types": ["full_attention"] + 11 * ["sliding_attention"]}, [0]),
+        (TINY_QWEN | {"sliding_window": 16, "max_window_layers": 3}, range(12)),  # not switched on
+        (TINY_QWEN | {"use_sliding_window": True, "sliding_window": 16, "max_window_layers": 3}, range(3)),
+    ],
+)
+def test_layers_look_back_over_their_window_or_over_all(held, everywhere):
+    graph = shape_of(held, name="m").graph(1, 64)
+    flops = [graph.forward_flops[graph.op_names.index(f"layer{n}.attention")] for n in range(12)]
+    assert [n for n, one in enumerate(flops) if one == max(flops)] == list(everywhere)
+    assert set(flops) <= {max(flops), max(flops) / 4}
+
+
+@pytest.mark.parametrize(
+    ("changes", "dense"),
+    [
+        ({}, []),
+        ({"mlp_only_layers": [0, 7]}, [0, 7]),
+        ({"decoder_sparse_step": 2}, [0, 2, 4, 6, 8, 10]),
+        ({"decoder_sparse_step": 20}, range(12)),
+    ],
+)
+def test_layers_of_qwen_have_experts_or_are_dense_as_the_keys_say(changes, dense):
+    held = TINY_QWEN | {"model_type": "qwen3_moe", "head_dim": 16} | experts(32, 4, 2) | changes
+    names = shape_of(held, name="m").graph(1, 8).op_names
+    assert [n for n in range(12) if f"layer{n}.mlp_up" in names] == list(dense)
+    assert [n for n in range(12) if f"layer{n}.router" not in names] == list(dense)
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_plan_embeds_every_family_and_gives_it_back(name):
+    shape = shape_of(PUBLISHED[name][0], name=name)
+    planned = PlannedTransformer.of(shape, 128)
+    again = PlannedTransformer.model_validate_json(planned.model_dump_json(exclude_none=True))
+    assert again.shape(name) == shape
+    again.check(shape.graph(2, 128))
+
+
+def test_a_family_that_is_published_without_some_keys_has_its_formats_own():
+    left_out = ("num_attention_heads", "num_key_value_heads", "head_dim", "vocab_size")
+    kept = {key: value for key, value in TINY.items() if key not in left_out}
+    shape = shape_of(kept, name="m")
+    assert (shape.num_heads, shape.num_key_value_heads, shape.head_dim, shape.vocabulary) == (8, 4, 256, 262_208)
+
+
+@pytest.mark.parametrize(
+    ("held", "told"),
+    [
+        ({"model_type": "vit"}, "a model of images, which has no parallel layouts; a measured graph.txt"),
+        ({"model_type": "t5"}, "an encoder and a decoder with attention across them, .* data and pipeline parallelism"),
+        ({"model_type": "whisper"}, "a model of speech, "),
+        ({"model_type": "llava", "text_config": {"model_type": "llama"}}, "text_config, of model_type llama, is a config.json"),
+        ({"model_type": "llava"}, "other parts around it .*, which is not read as a whole; a measured graph.txt"),
+        ({"model_type": "gemma3", "text_config": TINY}, "text_config, of model_type gemma3_text, is a config.json of its own"),
+        ({"model_type": "fuyu", "text_config": {"model_type": "persimmon"}}, "other parts around it .*; a measured graph.txt"),
+        ({"model_type": "qwen22"}, "unsupported model type; supported are bert, "),
+        ({"model_type": "mamba"}, "unsupported model type; supported are bert, "),
+    ],
+)
+def test_a_model_of_another_kind_is_refused_by_its_family_and_no_other_architecture_is_suggested(tmp_path, held, told):
+    path = tmp_path / "model" / "config.json"
+    path.parent.mkdir()
+    path.write_text(json.dumps(held))
+    with pytest.raises(GraphError, match=told) as error:
+        load_graph(str(path.parent))
+    said = str(error.value)
+    assert held["model_type"] in said
+    assert "did you mean" not in said
+    assert "\n" not in said
+
+
+@pytest.mark.parametrize(
+    ("held", "changes", "told"),
+    [
+        (TINY, {"layer_types": ["full_attention"]}, "layer_types: must name .* for each of the 12 layers"),
+        (TINY, {"layer_types": 12 * ["linear"]}, "layer_types: must name full_attention or"),
+        (TINY_QWEN, {"num_key_value_heads": None}, "num_key_value_heads: the key is missing"),
+        (TINY_QWEN, {"use_sliding_window": 1}, "use_sliding_window: must be true or false"),
+        ({**TINY_QWEN, "model_type": "qwen3_moe"}, experts(32, 4, 5), r"num_experts_per_tok: there are only 4 experts \(got 5\)"),
+        (
+            {**TINY_QWEN, "model_type": "qwen3_moe"},
+            experts(32, 4, 2) | {"mlp_only_layers": [12]},
+            "a list of layers from 0 to 11",
+        ),
+        (PUBLISHED["DeepSeek-V2"][0], {"kv_lora_rank": None}, "kv_lora_rank: the key is missing"),
+        (PUBLISHED["DeepSeek-V2"][0], {"first_k_dense_replace": -1}, "first_k_dense_replace: must be a positive whole number"),
+        (PUBLISHED["DeepSeek-V2"][0], {"n_shared_experts": []}, "n_shared_experts: must be a positive whole number"),
+        (PUBLISHED["DeepSeek-V2"][0], {"num_experts_per_tok": 200}, "there are only 160 experts"),
+    ],
+)
+def test_an_impossible_value_is_refused_by_its_key(held, changes, told):
+    with pytest.raises(GraphError, match=told):
+        shape_of(held | changes, name="m")
