@@ -63,7 +63,7 @@ def test_every_answer_is_told_of_in_the_document_whatever_is_sent(schema):
         for mode in schemathesis.GenerationMode:
 
             @given(case=made.as_strategy(generation_mode=mode))
-            @draws(8, deadline=None, suppress_health_check=list(HealthCheck))
+            @draws(3, deadline=None, suppress_health_check=list(HealthCheck))
             def hold(case):
                 case.headers.pop("accept", None)  # a stream of events has no end
                 case.call_and_validate(checks=CHECKS)
@@ -85,4 +85,4 @@ def test_the_ways_through_the_service_hold_too(schema):
         def validate_response(self, response, case, **others):
             case.validate_response(response, checks=CHECKS)
 
-    run_state_machine_as_test(Ways, settings=draws(8, deadline=None, suppress_health_check=list(HealthCheck)))
+    run_state_machine_as_test(Ways, settings=draws(3, deadline=None, suppress_health_check=list(HealthCheck)))
