@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
 
 from ..clusters.cluster import Cluster
 from ..errors import ConflictError, MeshwrightError, StateError
@@ -23,7 +22,7 @@ from .deciding import Decided, Planners
 from .decisions import DecisionInputs, JobDecision, JobRequest, KeptDecision, Mention, Observation, ObservedFactor, free_runs
 from .ledger import Ledger
 from .plan_parts import PlanParts, whole_plan
-from .sources.listings import Listing
+from .sources.listings import Listing, Taken
 from .state import ClusterState, HeldDevices, held_by_plan, occupancy, of_whole_hosts
 from .store import Store
 
@@ -36,18 +35,6 @@ LISTINGS_TO_END = 2
 
 PHASES = ("state", "policy", "commit")
 """Of a decision: the state is folded onto the cluster, the policy chooses, the decision is kept."""
-
-
-class Taken(NamedTuple):
-    """What a listing changed.
-
-    Attributes:
-        drift: where it contradicted what was known, a sentence each.
-        released: ids of decisions whose devices were given back, as their hosts take no jobs any more.
-    """
-
-    drift: tuple[str, ...]
-    released: tuple[str, ...]
 
 
 class Controller:
@@ -94,13 +81,12 @@ class Controller:
         self._elapsed_s = elapsed_s
         self._missed: Counter[str] = Counter()
         self._leases: dict[str, float] = {}
+        self._ended: set[str] = set()
         self._held: tuple[ClusterState, HeldDevices] | None = None
         self._parts = PlanParts()
         _, state = self.store.last()
         self.held(state)
-        for job in state.jobs:
-            if job.is_unconfirmed and self.store.decision(job.id) is not None:
-                self._leases[job.id] = elapsed_s() + lease_s
+        self._begin_leases(state)
 
     def close(self) -> None:
         """Let go of the store."""
@@ -110,6 +96,14 @@ class Controller:
         """Forget what was kept a moment ago, as the disk failed."""
         self._parts = PlanParts()
         self._held = None
+        self._missed.clear()
+        self._begin_leases(self.store.last()[1])
+
+    def _begin_leases(self, state: ClusterState) -> None:
+        """Begin the leases of plans that nobody has handed over and that have none."""
+        for job in state.jobs:
+            if job.is_unconfirmed and job.id not in self._leases and self.store.decision(job.id) is not None:
+                self._leases[job.id] = self._elapsed_s() + self.lease_s
 
     def held(self, state: ClusterState) -> HeldDevices:
         """Who holds each device of the cluster.
@@ -167,22 +161,23 @@ class Controller:
             return self._decided(request, key, None)
         with self.store.turn() as turn:
             made = JobDecision(id=turn.next_id(), request=request, outcome="preparing")
-            return turn.keep(made, key)
+            return self.known(request, key) or turn.keep(made, key)
 
     def finish(self, name: str) -> KeptDecision:
         """Decide what was being prepared; a job that is not ready is made so here.
 
         Raises:
             StateError: there is no such decision.
+            InputFileError: the store cannot be used; then it is still prepared.
         """
         kept = self.kept(name)
         if kept.decision.outcome != "preparing":
             return kept
         try:
             self.planners.make_ready(kept.decision.request)
-            return self._decided(kept.decision.request, None, name)
         except MeshwrightError as error:
             return self.fail(name, str(error), error.field)
+        return self._decided(kept.decision.request, None, name)
 
     def fail(self, name: str, why: str, field: str | None = None) -> KeptDecision:
         """End the preparation of a decision that cannot be made.
@@ -225,7 +220,7 @@ class Controller:
         with self.store.turn() as turn:
             if turn.state.planned(name) is None:
                 mentions = self.store.mentions(name)
-                if any(mention[2:] == ("running", scheduler_id) for mention in mentions):
+                if any(mention.detail == scheduler_id and mention.status in ("confirmed", "running") for mention in mentions):
                     return
                 last = mentions[-1] if mentions else None
                 told = "holds no devices" if last is None else f"is {last.status}" + (f": {last.detail}" if last.detail else "")
@@ -260,12 +255,13 @@ class Controller:
         with self.store.turn() as turn:
             for job in turn.state.jobs:
                 if scheduler_id == (job.confirmed_as if job.source == "plan" else job.id):
+                    self._ended.add(scheduler_id)
                     turn.change(JobRemoved(id=job.id, reason=reason[:1000], has_ended=True))
                     return True
         return False
 
     def mentions(self, name: str) -> list[Mention]:
-        """The changes about a decision, the first one first."""
+        """See `Store.mentions`."""
         return self.store.mentions(name)
 
     def expire(self) -> list[str]:
@@ -274,16 +270,17 @@ class Controller:
         late = [name for name, until_s in self._leases.items() if until_s <= now_s]
         expired = []
         for name in late:
-            del self._leases[name]
             with self.store.turn() as turn:
                 held = turn.state.planned(name)
                 if held is not None and held.confirmed_as is None:
                     turn.change(JobRemoved(id=name, reason=f"not handed to the scheduler within {self.lease_s:g} s"))
                     expired.append(name)
+            del self._leases[name]
         return expired
 
     def asked(self) -> tuple[str, ...]:
         """To be called before a scheduler is asked for a listing: ids of the decisions whose jobs it has been handed."""
+        self._ended.clear()
         return tuple(job.id for job in self.store.last()[1].jobs if job.source == "plan" and job.confirmed_as is not None)
 
     def take(self, listing: Listing, handed: Iterable[str] = ()) -> Taken:
@@ -296,11 +293,12 @@ class Controller:
         Raises:
             StateError: the listing contradicts itself or is of another cluster; then nothing changes.
         """
+        listing = listing.without(self._ended)  # it was asked for before they ended
         occupancy(listing.state, self.cluster)
         known = {job.decision for job in listing.state.jobs} | set(listing.waiting)
         missing = set(handed) - known
-        self._missed = Counter({name: self._missed[name] + 1 for name in missing})
-        ended = [name for name, count in self._missed.items() if count >= LISTINGS_TO_END]
+        missed = Counter({name: self._missed[name] + 1 for name in missing})
+        ended = [name for name, count in missed.items() if count >= LISTINGS_TO_END]
         released = []
         with self.store.turn() as turn:
             for job in turn.state.jobs:
@@ -321,6 +319,7 @@ class Controller:
                     released.append(job.id)
         for name in released:
             self._leases.pop(name, None)
+        self._missed = missed
         return Taken(change.drift, tuple(released))
 
     def observe(self, name: str, observed: Sequence[Observation]) -> int:
@@ -355,7 +354,7 @@ class Controller:
     def _decided(self, request: JobRequest, key: str | None, name: str | None) -> KeptDecision:
         begin_s = time.perf_counter()
         with self.store.turn() as turn:
-            twin = None if key is None else self.store.decision_of_key(key)
+            twin = self.known(request, key)
             if twin is not None:  # both came at once
                 return twin
             inputs = self._inputs(request, turn.seq, turn.state)

@@ -234,11 +234,13 @@ class Planners:
             InputFileError: a path.
         """
         if isinstance(request.job, str):
-            is_name = "/" not in request.job and request.job not in (".", "..")
-            if not request.job.startswith("zoo:") and (not is_name or self._graphs_dir is None):
-                problem = "is no zoo:NAME" + ("" if self._graphs_dir is None else " and no name in the folder of graphs")
+            if request.job.startswith("zoo:"):
+                return request.job
+            found = None if self._graphs_dir is None else self._graphs_dir / request.job / "graph.txt"
+            if found is None or "/" in request.job or request.job in (".", "..") or not found.is_file():
+                problem = "is no zoo:NAME" + ("" if found is None else " and no name in the folder of graphs")
                 raise InputFileError(f"{problem}; a file's content goes in its place", field="job", value=request.job)
-            return request.job
+            return str(found)
         kind = "config.json" if "model_type" in request.job else "graph.json"
         name = files.file_name(request.name or str(request.job.get("name") or request.job.get("model_type") or "job"))
         path = self._scratch / files.digest(json.dumps(request.job, sort_keys=True)) / name / kind

@@ -22,6 +22,7 @@ Word = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"
 """A short text on one line."""
 
 MOST_INLINE_BYTES = 4 * 2**20
+MOST_LEVELS = 32
 """Of a job that a request brings along."""
 
 
@@ -52,8 +53,11 @@ class JobRequest(settings.Settings):
 
     @model_validator(mode="after")
     def _can_be(self) -> JobRequest:
-        if isinstance(self.job, dict) and len(json.dumps(self.job)) > MOST_INLINE_BYTES:
-            raise ValueError(f"job: is longer than {MOST_INLINE_BYTES >> 20} MiB")
+        if isinstance(self.job, dict):
+            _check_depth(self.job)
+            text = json.dumps(self.job, allow_nan=False, ensure_ascii=False)
+            if len(text.encode()) > MOST_INLINE_BYTES:  # a letter that is none is refused here too
+                raise ValueError(f"job: is longer than {MOST_INLINE_BYTES >> 20} MiB")
         if self.devices is not None and self.max_devices is not None and self.devices > self.max_devices:
             raise ValueError(f"devices: {self.devices} is above max_devices {self.max_devices}")
         return self
@@ -62,6 +66,18 @@ class JobRequest(settings.Settings):
     def digest(self) -> str:
         """A hash of all of it."""
         return files.digest(json.dumps(self.model_dump(mode="json"), sort_keys=True))
+
+
+def _check_depth(value: Any) -> None:
+    """Refuse JSON that is nested too deep to be a job."""
+    level, depth = [value], 0
+    while level:
+        depth += 1
+        if depth > MOST_LEVELS:
+            raise ValueError(f"job: is nested deeper than {MOST_LEVELS} levels")
+        level = [
+            one for part in level for one in (part.values() if isinstance(part, dict) else part) if isinstance(one, dict | list)
+        ]
 
 
 class FreeRun(NamedTuple):

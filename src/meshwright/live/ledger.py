@@ -54,7 +54,7 @@ class Ledger:
         self.now = now or utc_now
         self._db, self._version = open_ledger(path, is_read=is_read)
         self._known: tuple[int, ClusterState] | None = None
-        self._is_group = False
+        self._is_group = self._is_dead = False
         self._recent: dict[str, KeptDecision] = {}
 
     def __enter__(self) -> Self:
@@ -78,7 +78,8 @@ class Ledger:
     def last(self) -> tuple[int, ClusterState]:
         """See `Store.last`."""
         with self._telling():
-            return self._folded()
+            self._known = self._folded()
+            return self._known
 
     def state_at(self, seq: int) -> ClusterState:
         """See `Store.state_at`."""
@@ -93,6 +94,7 @@ class Ledger:
             self._is_group = True
             try:
                 yield
+                self._check_alive()
                 self._db.execute("COMMIT")
             except BaseException:
                 self._forget()
@@ -100,13 +102,14 @@ class Ledger:
                     self._db.execute("ROLLBACK")
                 raise
             finally:
-                self._is_group = False
+                self._is_group = self._is_dead = False
 
     @contextmanager
     def turn(self) -> Iterator[_LedgerTurn]:
         """See `Store.turn`."""
         begin, end, undo = _IN_A_GROUP if self._is_group else _ALONE
         with self._telling():
+            self._check_alive()
             self._db.execute(begin)
             try:
                 turn = _LedgerTurn(self, self._db, *self._folded())
@@ -117,6 +120,9 @@ class Ledger:
                 if self._db.in_transaction:
                     for statement in undo:
                         self._db.execute(statement)
+                elif self._is_group:  # a full disk undoes all of a group at once, not the turn alone
+                    self._is_dead = True
+                    self._forget()
                 raise
             self._known = turn.seq, turn.state
 
@@ -202,6 +208,15 @@ class Ledger:
         ) SELECT name FROM leap WHERE name IS NOT NULL"""
         return [str(name) for (name,) in self._rows(asked, ())]
 
+    def _check_alive(self) -> None:
+        """Refuse to go on in a group that SQLite has undone.
+
+        Raises:
+            InputFileError: so it is.
+        """
+        if self._is_dead:
+            raise InputFileError("the disk failed; nothing of what was done together is kept", file=self.path)
+
     def _remember(self, kept: KeptDecision) -> None:
         """Keep a decision at hand; once it is made it stays as it is."""
         if kept.decision.outcome == "preparing":
@@ -239,8 +254,9 @@ class Ledger:
         elif row is None:
             last, state = 0, ClusterState()
         else:
-            (body,) = self._db.execute("SELECT body FROM snapshot WHERE seq = ?", (newest,)).fetchone()
-            last, state = newest, self._read(ClusterState.model_validate_json, body)
+            asked = "SELECT seq, body FROM snapshot WHERE seq <= ? ORDER BY seq DESC LIMIT 1"  # it may be another one by now
+            last, body = self._db.execute(asked, (end,)).fetchone()
+            state = self._read(ClusterState.model_validate_json, body)
         for seq, body in self._db.execute("SELECT seq, body FROM change WHERE seq > ? AND seq <= ? ORDER BY seq", (last, end)):
             change = self._read(CHANGE.validate_json, body)
             try:

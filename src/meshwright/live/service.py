@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import multiprocessing
+import secrets
 import threading
 import time
 import weakref
@@ -23,7 +24,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ..clusters.cluster import Cluster
-from ..errors import MeshwrightError
+from ..errors import InputFileError, MeshwrightError, StateError
 from .controller import Controller
 from .deciding import Planners
 from .decisions import JobDecision, JobRequest, KeptDecision
@@ -37,6 +38,7 @@ from .writer import Writer
 RESYNC_S = 30.0
 MAX_AGE_S = 120.0
 EXPIRE_EVERY_S = 1.0
+RETRY_S = 1.0
 LEARN_S = 300.0
 NUM_READERS = 2
 
@@ -77,6 +79,7 @@ class Service:
     """See the module.
 
     Attributes:
+        began: a word of this start, by which answers of another one are told.
         path: of the ledger; None where there is none.
 
     Args:
@@ -118,6 +121,7 @@ class Service:
         self._asked = [asyncio.Event() for _ in self._sources]
         self.changed = asyncio.Condition()
         self.is_stopping = False
+        self.began = secrets.token_hex(4)
         self.num_told = 0
 
     async def start(self) -> None:
@@ -245,13 +249,33 @@ class Service:
     async def _prepare(self, name: str) -> None:
         """Price a job in a process of its own, make it ready here, and decide."""
         request = (await self.write(self.controller.kept, name)).decision.request
+        why, field = "", None
         try:
-            with suppress(MeshwrightError):  # told by `finish`
-                await self._make_ready(request)
-            await self.write(self.controller.finish, name)
+            await self._make_ready(request)
+        except MeshwrightError as error:
+            why, field = str(error), error.field
         except Exception:
             LOG.exception("decision %s", name)
-            await self.write(self.controller.fail, name, "something is wrong in the service, not in the request")
+            why = "something is wrong in the service, not in the request"
+        while True:
+            while not why and self.is_stale():
+                await asyncio.sleep(RETRY_S)
+            try:
+                if why:
+                    await self.write(self.controller.fail, name, why, field)
+                else:
+                    await self.write(self.controller.finish, name)
+                break
+            except InputFileError as error:  # the disk is full, say
+                LOG.error("decision %s waits: %s", name, error)
+                await asyncio.sleep(RETRY_S)
+            except MeshwrightError as error:
+                why, field = str(error), error.field
+                if (await self.write(self.controller.kept, name)).decision.outcome != "preparing":
+                    break
+            except Exception:
+                LOG.exception("decision %s", name)
+                why = "something is wrong in the service, not in the request"
         await self.tell()
 
     async def _make_ready(self, request: JobRequest) -> None:
@@ -267,16 +291,17 @@ class Service:
             self._pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
         try:
             await loop.run_in_executor(self._pool, price, planners.recipe, request)
-        except BrokenExecutor:  # it was ended, for its memory say; then this process prices the job
+        except BrokenExecutor:
             self._pool = None
+            raise StateError("the process that priced the job was ended; did it take too much memory?") from None
         await loop.run_in_executor(self._preparing, planners.make_ready, request)
 
     async def _resync(self, number: int) -> None:
         """Ask a source once; what it lists is the truth."""
         source, status = self._sources[number], self.statuses[number]
-        handed = await self.write(self.controller.asked)
-        _, known = await self.write(self.controller.store.last)
         try:
+            handed = await self.write(self.controller.asked)
+            _, known = await self.write(self.controller.store.last)
             listing = await asyncio.to_thread(source.listing, known)
             taken = await self.write(self.controller.take, listing, handed)
         except MeshwrightError as error:
@@ -314,8 +339,10 @@ class Service:
 
     async def _keep_learning(self, layer: ObservedLayer) -> None:
         while True:
-            with suppress(MeshwrightError):
+            try:
                 await self.read(layer.learn)
+            except Exception:
+                LOG.exception("what steps teach")
             await asyncio.sleep(LEARN_S)
 
 

@@ -215,6 +215,12 @@ def test_tokens_say_who_may_do_what_and_no_foreign_page_or_name_is_answered(tmp_
         problem(asked.get("/v1/cluster", headers=by("read") | {"Origin": "http://evil.example"}), 403)
         assert asked.get("/v1/cluster", headers=by("read") | {"Origin": "http://testserver"}).status_code == 200
         problem(asked.get("/v1/cluster", headers=by("read") | {"Host": "evil.example"}), 421)
+        for origin in ("http://testserver:8888", "http://[::1", "null"):
+            problem(asked.get("/v1/cluster", headers=by("read") | {"Origin": origin}), 403)
+        long = b" " * 100_000
+        problem(asked.post("/v1/decisions", content=long), 413)
+        problem(asked.post("/v1/decisions", content=long, headers=by("decide")), 422)
+        assert asked.post("/sign-in", content=b"token=" + long).status_code == 413
 
 
 def test_the_counters_are_prometheus_text(tmp_path, planners):

@@ -10,6 +10,7 @@ Source:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -20,6 +21,8 @@ from ..decisions import JobDecision
 
 BEST = 10
 """Score of a planned host."""
+
+_ID = re.compile(r"[0-9a-z-]{1,100}")
 
 NodeName = Annotated[str, Field(max_length=253)]
 
@@ -45,7 +48,7 @@ class ExtenderArgs(BaseModel):
         metadata = self.pod.get("metadata")
         labels = metadata.get("labels") if isinstance(metadata, dict) else None
         found = labels.get(DECISION_LABEL) if isinstance(labels, dict) else None
-        return found if isinstance(found, str) and found else None
+        return found if isinstance(found, str) and _ID.fullmatch(found) else None
 
 
 class FilterResult(BaseModel):

@@ -54,7 +54,7 @@ class PrologBody(settings.Settings):
         comment, name, user, nodes: of the job.
     """
 
-    job_id: Text
+    job_id: Annotated[str, Field(min_length=1, max_length=300)]
     comment: Text = ""
     name: Text | None = None
     user: Text | None = None

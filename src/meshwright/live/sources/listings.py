@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, NamedTuple
 
 from ... import settings
 from ...errors import StateError
@@ -36,6 +36,25 @@ class Listing:
     waiting: tuple[str, ...] = ()
     queued: Mapping[str, str] = field(default_factory=dict)
     ended: Mapping[str, str] = field(default_factory=dict)
+
+    def without(self, jobs: Collection[str]) -> Listing:
+        """The same without jobs of these ids."""
+        if not jobs:
+            return self
+        kept = tuple(job for job in self.state.jobs if job.id not in jobs)
+        return replace(self, state=self.state.model_copy(update={"jobs": kept}))
+
+
+class Taken(NamedTuple):
+    """What a listing changed.
+
+    Attributes:
+        drift: where it contradicted what was known, a sentence each.
+        released: ids of decisions whose devices were given back, as their hosts take no jobs any more.
+    """
+
+    drift: tuple[str, ...]
+    released: tuple[str, ...]
 
 
 class FreeDevices:

@@ -83,9 +83,15 @@ class Access:
         """Whether a ``Host`` header names this service."""
         return self.hosts is None or (host is not None and _name(host) in self.hosts)
 
-    def is_own_origin(self, origin: str | None) -> bool:
-        """Whether an ``Origin`` header, where there is one, names this service."""
-        return origin is None or (urlsplit(origin).hostname is not None and self.is_known_host(urlsplit(origin).netloc))
+    def is_own_origin(self, origin: str | None, host: str | None) -> bool:
+        """Whether an ``Origin`` header, where there is one, names this service as the ``Host`` header does, port and all."""
+        if origin is None:
+            return True
+        try:
+            told = urlsplit(origin).netloc.lower()
+        except ValueError:
+            return False
+        return bool(told) and host is not None and told == host.lower() and self.is_known_host(host)
 
 
 def allows(scope: Scope, wanted: Scope) -> bool:

@@ -7,11 +7,13 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi import FastAPI
+from starlette.datastructures import Headers
+from starlette.requests import cookie_parser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ... import __version__
 from ..service import Service
-from .access import Access
+from .access import COOKIE, Access
 from .cluster_routes import cluster_routes
 from .context import Context
 from .decision_routes import decision_routes
@@ -19,11 +21,12 @@ from .health_routes import health_routes
 from .hook_routes import hook_routes
 from .metrics import Metrics
 from .pages.routes import page_routes
-from .problems import ProblemDocument, add_problems, answer
+from .problems import ProblemDocument, ProblemError, add_problems, answer
 from .replay_routes import replay_routes
 
 MOST_BYTES = 8 * 2**20
-"""Of the body of a request."""
+MOST_UNKNOWN_BYTES = 16 * 2**10
+"""Of the body of a request; of one without a token that is known, and of a page's form."""
 
 
 def build_app(service: Service, access: Access) -> FastAPI:
@@ -63,24 +66,26 @@ def build_app(service: Service, access: Access) -> FastAPI:
         return told
 
     app.openapi = with_problems  # type: ignore[method-assign]
-    app.add_middleware(_Limited)
+    app.add_middleware(_Limited, access=access)
     return app
 
 
 class _Limited:
-    """Refuses bodies that are too long, before they are read as a whole."""
+    """Refuses bodies that are too long, and long ones of those who may do nothing, before they are read as a whole."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, access: Access) -> None:
         self._app = app
+        self._access = access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        told = dict(scope["headers"]).get(b"content-length", b"0")
-        count = int(told) if told.isdigit() else 0
-        if count > MOST_BYTES:
-            await self._refuse(scope, receive, send)
+        headers = Headers(scope=scope)
+        most = MOST_BYTES if scope["path"].startswith("/v1/") and self._is_known(headers) else MOST_UNKNOWN_BYTES
+        told = headers.get("content-length", "0")
+        if not told.isdigit() or int(told) > most:
+            await self._refuse(most, scope, receive, send)
             return
         taken = 0
 
@@ -88,12 +93,16 @@ class _Limited:
             nonlocal taken
             message = await receive()
             taken += len(message.get("body", b""))
-            if taken > MOST_BYTES:
-                return {"type": "http.disconnect"}
+            if taken > most:
+                raise ProblemError(413, "too long", f"the body is longer than {most >> 10} KiB")
             return message
 
         await self._app(scope, limited, send)
 
-    async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
-        told = f"the body is longer than {MOST_BYTES >> 20} MiB"
+    def _is_known(self, headers: Headers) -> bool:
+        cookies = cookie_parser(headers.get("cookie", ""))
+        return self._access.scope_of(headers.get("authorization"), cookies.get(COOKIE)) is not None
+
+    async def _refuse(self, most: int, scope: Scope, receive: Receive, send: Send) -> None:
+        told = f"the body is longer than {most >> 10} KiB" + ("" if most == MOST_BYTES else ", more than without a token")
         await answer(ProblemDocument(title="too long", status=413, detail=told))(scope, receive, send)

@@ -15,7 +15,7 @@ from ..changes import Change, drained, resumed
 from ..service import Service, SourceStatus
 from ..state import ClusterState, occupancy
 from ..store import KeptChange, Store
-from .context import JSON, Context, IfNoneMatch, body, needs, problems, tagged
+from .context import JSON, Context, IfNoneMatch, body, digest_of, needs, problems, tagged
 from .problems import not_found
 from .views import ClusterView, EventList, EventView, HostDevices, HostView, JobView, ReasonGiven, SourceView, host_views
 
@@ -35,8 +35,9 @@ def cluster_routes(context: Context) -> APIRouter:
     async def cluster(match: Match = None) -> Response:
         """Who holds which devices, which hosts take no jobs, and how old that is."""
         seq, state = await service.read(lambda store: store.last())
-        listings = ".".join(str(one.num_listings) for one in service.statuses)
-        return tagged(f"{seq}-{listings}-{int(service.is_stale())}", match, body(cluster_view(service, seq, state)))
+        listings = [(one.num_listings, one.num_failures, one.problem) for one in service.statuses]
+        tag = digest_of(service.began, seq, listings, service.is_stale())
+        return tagged(tag, match, body(cluster_view(service, seq, state)))
 
     @routes.get(
         "/v1/events",

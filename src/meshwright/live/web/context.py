@@ -22,6 +22,7 @@ PROBLEMS: dict[int, str] = {
     404: "there is none of this name",
     409: "contradicts what was decided",
     413: "the body is too long",
+    429: "too many of these run already",
     422: "cannot be done as asked; the field is named",
     503: "the store cannot be used, or what is known of the cluster is too old",
 }
@@ -68,7 +69,7 @@ def check_site(context: Context, request: Request) -> None:
     """
     if not context.access.is_known_host(request.headers.get("host")):
         raise ProblemError(421, "another host", "the request names another host; say --name for a name of this one")
-    if not context.access.is_own_origin(request.headers.get("origin")):
+    if not context.access.is_own_origin(request.headers.get("origin"), request.headers.get("host")):
         raise ProblemError(403, "another site", "the request comes from a page of another site")
 
 

@@ -84,7 +84,7 @@ def decision_routes(context: Context) -> APIRouter:
         "/v1/plans",
         response_model=DecisionAnswer,
         responses=problems(413),
-        dependencies=[needs(context, "read")],
+        dependencies=[needs(context, "decide")],
     )
     async def plan(request: JobRequest) -> Response:
         """What would be decided for a job now; nothing is held or kept. A job that is new takes as long as it takes."""

@@ -22,7 +22,7 @@ from ..feedback.runs import observed_runs
 from ..ledger import Ledger
 from ..replay.report import Asked, replay
 from .context import JSON, Context, body, needs, problems
-from .problems import ProblemError, not_found
+from .problems import LOG, ProblemError, not_found
 
 MOST_KEPT = 100
 """Replays whose results are kept at a time, while the service runs."""
@@ -66,21 +66,26 @@ def replay_routes(context: Context) -> APIRouter:
         assert service.path is not None, "checked before"
         loop = asyncio.get_running_loop()
         recipe = service.controller.planners.recipe
-        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-            service.also_ends(pool)
-            try:
-                result = await loop.run_in_executor(pool, played, service.path, asked, recipe)
-                answers[number] = ReplayAnswer(id=number, status="done", result=result)
-            except MeshwrightError as error:
-                answers[number] = ReplayAnswer(id=number, status="failed", why=str(error))
-            except BrokenExecutor:
-                answers[number] = ReplayAnswer(id=number, status="failed", why="the process that played it was ended")
+        pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
+        service.also_ends(pool)
+        try:
+            result = await loop.run_in_executor(pool, played, service.path, asked, recipe)
+            answers[number] = ReplayAnswer(id=number, status="done", result=result)
+        except MeshwrightError as error:
+            answers[number] = ReplayAnswer(id=number, status="failed", why=str(error))
+        except BrokenExecutor:
+            answers[number] = ReplayAnswer(id=number, status="failed", why="the process that played it was ended")
+        except Exception as error:
+            LOG.exception("replay %d", number)
+            answers[number] = ReplayAnswer(id=number, status="failed", why=f"{type(error).__name__} while it was played")
+        finally:
+            await asyncio.to_thread(pool.shutdown, wait=True)
 
     @routes.post(
         "/v1/replays",
         status_code=202,
         response_model=ReplayAnswer,
-        responses=problems(413),
+        responses=problems(413, 429),
         dependencies=[needs(context, "admin")],
     )
     async def begin(request: ReplayRequest) -> Response:
@@ -88,7 +93,7 @@ def replay_routes(context: Context) -> APIRouter:
         if service.path is None:
             raise ProblemError(422, "no ledger", "the service keeps nothing that could be replayed")
         if sum(one.status == "running" for one in answers.values()) >= MOST_WAITING:
-            raise ProblemError(503, "too many", f"{MOST_WAITING} replays are running", {"Retry-After": "60"})
+            raise ProblemError(429, "too many", f"{MOST_WAITING} replays are running", {"Retry-After": "60"})
         until = request.until or datetime.now(UTC)
         if own := [spec for spec in request.policies if spec.startswith(OWN)]:
             raise ProblemError(422, "not over HTTP", f"policies: {own[0]} would import a module; replay it on the machine itself")

@@ -6,7 +6,6 @@ import gc
 import os
 import sys
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -30,8 +29,8 @@ def serve_cluster(
         typer.Option(metavar="POLICY", help="Who chooses: menu:RULE, a run folder, shipped:NAME or a rule of thumb."),
     ] = None,
     source: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="Who lists jobs and hosts: slurm, kubernetes, ray or file:PATH; may be repeated."),
+        str | None,
+        typer.Option(metavar="NAME", help="Who lists jobs and hosts: slurm, kubernetes, ray or file:PATH; by default nobody."),
     ] = None,
     host: Annotated[
         str, typer.Option(metavar="ADDRESS", help="On which it listens; others than loopback want tokens.")
@@ -92,7 +91,7 @@ def serve_cluster(
     with tempfile.TemporaryDirectory(prefix="meshwright-serve-") as scratch:
         hosts_whole = sharing == "hosts"
         service = _service(
-            cluster, policy, state, source or (), Path(scratch), graphs, hosts_whole, lease_s, resync_s, max_age_s, seed, feedback
+            cluster, policy, state, source, Path(scratch), graphs, hosts_whole, lease_s, resync_s, max_age_s, seed, feedback
         )
         app = build_app(service, allowed)
         config = uvicorn.Config(
@@ -145,7 +144,7 @@ def _service(
     cluster: str,
     policy: str | None,
     state: Path,
-    sources: Sequence[str],
+    spec: str | None,
     scratch: Path,
     graphs: Path | None,
     whole_hosts: bool,
@@ -164,7 +163,7 @@ def _service(
 
     planners = Planners(load_cluster(cluster), policy or DEFAULT_POLICY, scratch=scratch, graphs_dir=graphs)
     planners.check_policy()
-    asked = [source(one) for one in sources]
+    asked = [] if spec is None else [source(spec)]
     layer = ObservedLayer(is_on=feedback)
     controller = Controller(state, planners, whole_hosts=whole_hosts, lease_s=lease_s, seed=seed, factors=layer)
     return Service(controller, state, asked, resync_s=resync_s, max_age_s=max_age_s, layer=layer)
