@@ -53,7 +53,10 @@ def slow_stretch(decision: JobDecision, observed: Sequence[Observation]) -> Slow
     found: list[tuple[int, float]] = []
     stretch: list[tuple[int, float]] = []
     for step, step_s in counted_steps(observed):
-        stretch = [*stretch, (step, step_s)] if step_s > SLOWER * usual_s else []
+        if step_s <= SLOWER * usual_s:
+            stretch = []
+            continue
+        stretch.append((step, step_s))
         found = stretch if len(stretch) >= STEPS_ON_END else found
     if not found:
         return None
