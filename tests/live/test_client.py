@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -76,6 +77,13 @@ def test_who_is_not_known_and_who_does_not_answer_is_told_in_a_line(served, tmp_
     for wrong in ("ftp://x", "127.0.0.1:8765", "http://me:secret@host"):
         with pytest.raises(ConfigError, match="must be http://HOST:PORT"):
             Client(wrong)
+
+
+def test_a_second_service_on_a_ledger_is_refused(served, capsys):
+    folder = Path(served[0].removeprefix("unix:")).parent
+    words = ["serve", "--cluster", str(folder / "three.yaml"), "--policy", "fastest-feasible", "--state", str(folder / "s.db")]
+    assert run_command_line([*words, "--port", "0"]) == 2
+    assert "another service serves this ledger; stop it first" in capsys.readouterr().err
 
 
 def test_submit_and_decisions_ask_a_service_too(served, tmp_path, monkeypatch, capsys):

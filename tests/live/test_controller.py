@@ -221,6 +221,10 @@ def test_a_policy_of_a_fleet_and_a_rule_of_the_menu_decide_too(cluster, tmp_path
     assert devices_of(first.plan) & devices_of(second.plan) == set()
     assert {len(one.plan["ranks"]) for one in (first, second)} == {4}
     assert made.planners.decide(second.inputs).candidates == second.candidates
+    config = {"model_type": "gpt2", "n_embd": 64, "n_layer": 2, "n_head": 2, "n_positions": 64, "vocab_size": 128}
+    brought = JobRequest(job=config, batch=8, devices=1)
+    elsewhere = Planners(cluster, "menu:fastest-feasible", scratch=tmp_path / "elsewhere")
+    assert elsewhere.digest(brought) == made.planners.digest(brought)  # wherever the job lies meanwhile
     assert made.whole_plan(first).layout() is not None
     made.close()
 

@@ -12,7 +12,7 @@ from collections import OrderedDict
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from .. import files
 from ..clusters.cluster import Cluster
 from ..errors import GraphError, InputFileError, PlanError
 from ..jobs.load import JobSource
+from ..planners.fleet.rules import fleet_rule
 from ..planning.plan import OpSplitPlanner
 from ..planning.policies import MENU_RULE, base_of, is_by_menu, is_rollout, trained_file
 from ..plans import PlacementPlan
@@ -64,6 +65,12 @@ class Decided:
         )
 
 
+class _Degrees(NamedTuple):
+    """Numbers of devices."""
+
+    degrees: NDArray[np.int64]
+
+
 class Planners:
     """Jobs of a cluster before one policy, those that were asked for last made ready.
 
@@ -98,9 +105,12 @@ class Planners:
         """Refuse a policy that there is not, before a job comes.
 
         Raises:
-            PolicyError: no shipped policy, file or run folder of that name.
+            PolicyError: no rule, shipped policy, file or run folder of that name.
         """
-        if not self.is_by_menu:
+        if self.policy.startswith(MENU_RULE):
+            degrees = np.array([1 << power for power in range(self.cluster.num_devices.bit_length())])
+            fleet_rule(self.policy.removeprefix(MENU_RULE), _Degrees(degrees))
+        elif not self.is_by_menu:
             trained_file(base_of(self.policy) if is_rollout(self.policy) else self.policy)
 
     def is_ready(self, request: JobRequest) -> bool:

@@ -30,6 +30,7 @@ from ..planners.fleet.rule_kernel import choose
 from ..planners.fleet.rules import fleet_rule
 from ..planners.free_devices import first_free, free_of_hosts
 from ..planners.menu.entries import MenuEntry
+from ..planners.menu.job_types import job_type
 from ..planners.menu.settings import JobTypeSettings
 from ..plans import PlacementPlan, moved_plan, place
 from ..plans.document import Figure
@@ -194,7 +195,7 @@ class MenuPlanner:
     @cached_property
     def digest(self) -> str:
         """A hash of all that a plan depends on beside the arguments of `plan`: job, cluster, menu and policy."""
-        return files.digest(self.fleet.digest, self.kind, self.given.model_dump(mode="json"), self.policy_digest)
+        return files.digest(self.fleet.digest, self.kind, job_type(self.given).digest, self.policy_digest)
 
     @cached_property
     def graph_digest(self) -> str:

@@ -8,6 +8,7 @@ import re
 import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
@@ -20,6 +21,7 @@ SCOPES: tuple[Scope, ...] = ("read", "decide", "admin")
 """Each may do what those before it may: look; decide, confirm, release, observe; drain hosts and ask for replays."""
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
+"""Names of this machine for itself; all of 127.0.0.0/8 is its own too."""
 COOKIE = "meshwright_session"
 MOST_SESSIONS = 1000
 _LINE = re.compile(r"(read|decide|admin) ([0-9a-f]{64})(?: (\S.*))?")
@@ -111,7 +113,7 @@ def access(bound: str | None, token_file: Path | None, names: Iterable[str] = ()
         ConfigError: others can reach it and there are no tokens, or a line of the file is no token.
         InputFileError: the file cannot be read, or others may read it.
     """
-    if token_file is None and bound is not None and bound not in LOOPBACK:
+    if token_file is None and bound is not None and bound not in LOOPBACK and not _is_loopback(bound):
         problem = "others can reach this address: give the service tokens with --token-file (`meshwright token` makes them)"
         raise ConfigError(problem, field="--host", value=bound)
     tokens = None if token_file is None else read_tokens(token_file)
@@ -146,6 +148,13 @@ def new_token(scope: Scope, owner: str = "") -> tuple[str, str]:
     """A new token, and the line of it for the file."""
     token = secrets.token_urlsafe(32)
     return token, " ".join([scope, hashlib.sha256(token.encode()).hexdigest(), *([owner] if owner else [])])
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ip_address(address).is_loopback
+    except ValueError:
+        return False
 
 
 def _name(host: str) -> str:

@@ -9,12 +9,12 @@ the N percent of jobs with most work.
 from __future__ import annotations
 
 import re
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import PolicyError, nearest
-from ...simulation.fleet.state import FleetProblem
 from .rule import EntryRule, FleetRule, JobOrder, PlacementChoice
 
 BASES: dict[str, tuple[JobOrder, EntryRule, bool]] = {
@@ -41,6 +41,15 @@ SERVICE_LIMIT_DEVICE_S = 3600.0 * 8
 OF_DEGREE = {"fixed": (EntryRule.FIXED, False), "goodput-shares": (EntryRule.FAIR_SHARE, True)}
 """Entry, and whether running jobs are decided again, of bases that end with a number of devices."""
 
+
+class HasDegrees(Protocol):
+    """What a rule is made for: a `FleetProblem`, or its numbers of devices alone."""
+
+    @property
+    def degrees(self) -> NDArray[np.int64]:
+        """The numbers of devices that a job may have, rising, ``(d,)``."""
+
+
 PLACES = ("packed", "spread", "nearest")
 BACKFILL = "backfill"
 BEST_FIXED_ENTRY = "best-fixed-entry"
@@ -48,7 +57,7 @@ BEST_SHARES = "best-goodput-shares"
 BEST_REFUSAL = "best-refusal"
 
 
-def fleet_rule(name: str, problem: FleetProblem, work_device_s: NDArray[np.float64] | None = None) -> FleetRule:
+def fleet_rule(name: str, problem: HasDegrees, work_device_s: NDArray[np.float64] | None = None) -> FleetRule:
     """A rule by its name.
 
     ``fixed-N`` gives every job ``N`` devices, or the next smaller number that it can use; ``goodput-shares-N`` an equal share,
@@ -56,7 +65,7 @@ def fleet_rule(name: str, problem: FleetProblem, work_device_s: NDArray[np.float
 
     Args:
         name: of it.
-        problem: that it plays.
+        problem: that it plays, or the numbers of devices that it may give.
         work_device_s: work of the jobs that come, by rising percentage of jobs with less, ``(101,)``; for ``refuse-N``.
 
     Raises:
@@ -81,7 +90,7 @@ def fleet_rule(name: str, problem: FleetProblem, work_device_s: NDArray[np.float
     return FleetRule(int(order), int(entry), degree, int(placement), backfills, preempts, SERVICE_LIMIT_DEVICE_S, most)
 
 
-def nearest_rule(name: str, problem: FleetProblem) -> str | None:
+def nearest_rule(name: str, problem: HasDegrees) -> str | None:
     """The rule of which a name is a misspelling, part by part; None where a part is like none.
 
     The parts that an evaluation chooses (``best-fixed-entry``, ``best-refusal``) count too.
@@ -106,7 +115,7 @@ def nearest_rule(name: str, problem: FleetProblem) -> str | None:
     return "+".join([f"{first}{colon}{second}", *map(str, plus)]) + f"{at}{last}"
 
 
-def _no_rule(name: str, problem: FleetProblem) -> PolicyError:
+def _no_rule(name: str, problem: HasDegrees) -> PolicyError:
     """The refusal of a name: the rule that is meant, or how rules are named."""
     meant = nearest_rule(name, problem)
     if meant not in (None, name):
@@ -127,7 +136,7 @@ def _most_work(percent: str, name: str, work_device_s: NDArray[np.float64] | Non
     return float(work_device_s[100 - int(percent)]) if int(percent) else np.inf
 
 
-def _base(base: str, name: str, problem: FleetProblem) -> tuple[JobOrder, EntryRule, bool, int]:
+def _base(base: str, name: str, problem: HasDegrees) -> tuple[JobOrder, EntryRule, bool, int]:
     """Order, entry, whether it decides again, and degree."""
     if base in BASES:
         return *BASES[base], 0

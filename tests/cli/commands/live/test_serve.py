@@ -43,6 +43,7 @@ def test_what_cannot_be_served_is_told_in_a_line(refused, tmp_path):
         ((*SERVE, *state, "--source", "slrum"), "--source: no such source (got 'slrum'); did you mean 'slurm'?"),
         ((*SERVE, *state, "--source", "file:none.json"), "--source: no such file (got 'none.json')"),
         ((*SERVE, *state, "--tls-cert", "three.yaml"), "--tls-cert and --tls-key: go together"),
+        ((*SERVE[:3], *state, "--policy", "menu:foo"), "no such rule of a fleet"),
         ((*SERVE, *state, "--sharing", "host"), "must be devices or hosts"),
         ((*SERVE[:3], *state, "--policy", "fastest-feasable"), "fastest-feasible"),
         (("serve", "--cluster", "none.yaml", *state), "none.yaml"),

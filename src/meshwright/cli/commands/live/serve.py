@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import os
 import sys
@@ -166,7 +167,23 @@ def _service(
     asked = [] if spec is None else [source(spec)]
     layer = ObservedLayer(is_on=feedback)
     controller = Controller(state, planners, whole_hosts=whole_hosts, lease_s=lease_s, seed=seed, factors=layer)
+    _hold(state)
     return Service(controller, state, asked, resync_s=resync_s, max_age_s=max_age_s, layer=layer)
+
+
+def _hold(state: Path) -> None:
+    """Keep other services off a ledger until this process ends; commands may go on to change it.
+
+    Raises:
+        InputFileError: another one serves it.
+    """
+    from ....errors import InputFileError
+
+    held = os.open(state, os.O_RDONLY)  # never closed: that would drop SQLite's own locks on the file
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise InputFileError("another service serves this ledger; stop it first", field="--state", value=str(state)) from None
 
 
 def _announcing(server: Server, service: Service, state: Path) -> Server:
