@@ -63,6 +63,13 @@ class JobRequest(settings.Settings):
         return self
 
     @property
+    def called(self) -> str:
+        """What the job is called: by the request, or as its model."""
+        if self.name is not None or isinstance(self.job, str):
+            return self.name or str(self.job)
+        return str(self.job.get("name") or self.job.get("model_type") or "job")
+
+    @property
     def digest(self) -> str:
         """A hash of all of it."""
         return files.digest(json.dumps(self.model_dump(mode="json"), sort_keys=True))

@@ -139,6 +139,11 @@ class Service:
         """End what runs in a pool when the service stops."""
         self._pools.add(pool)
 
+    async def is_done(self, pool: ProcessPoolExecutor) -> None:
+        """Let go of a pool that has done its work."""
+        self._pools.discard(pool)
+        await asyncio.to_thread(pool.shutdown, wait=True)
+
     async def begin_to_stop(self) -> None:
         """Let those go that wait for changes."""
         self.is_stopping = True

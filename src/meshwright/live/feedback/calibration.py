@@ -151,7 +151,7 @@ def _ratio(run: JobRun) -> float:
 def _row(kind: tuple[str, int, bool], last: JobRun, ratios: np.ndarray) -> CalibrationRow:
     graph, num_devices, is_on_one_host = kind
     low, high = np.percentile(ratios, SPREAD)
-    job = last.request.name or (last.request.job if isinstance(last.request.job, str) else str(last.request.job.get("name", "")))
+    job = last.request.called
     return CalibrationRow(
         graph=graph,
         job=job,

@@ -79,7 +79,7 @@ def replay_routes(context: Context) -> APIRouter:
             LOG.exception("replay %d", number)
             answers[number] = ReplayAnswer(id=number, status="failed", why=f"{type(error).__name__} while it was played")
         finally:
-            await asyncio.to_thread(pool.shutdown, wait=True)
+            await service.is_done(pool)
 
     @routes.post(
         "/v1/replays",

@@ -283,9 +283,6 @@ def row_of(store: Store, kept: KeptDecision) -> DecisionRow:
 
 def name_of(decision: JobDecision) -> str:
     """What the job of a decision is called."""
-    request = decision.request
-    if request.name is not None:
-        return request.name
-    if decision.plan is not None:
+    if decision.request.name is None and decision.plan is not None:
         return str(decision.plan["job"]["name"])
-    return request.job if isinstance(request.job, str) else str(request.job.get("name") or request.job.get("model_type") or "job")
+    return decision.request.called
