@@ -79,6 +79,27 @@ def test_who_is_not_known_and_who_does_not_answer_is_told_in_a_line(served, tmp_
             Client(wrong)
 
 
+def test_slow_steps_raise_an_alarm_here_and_there(served, tmp_path, monkeypatch, capsys):
+    url, token = served
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MESHWRIGHT_TOKEN", token)
+    client = Client(url, token)
+    made = client.decide(JobRequest(job="zoo:alexnet", max_devices=4, steps=9)).decision
+    usual = "\n".join(json.dumps({"step": step, "step_s": made.predicted["step_s"]}) for step in range(100))
+    slow = "\n".join(json.dumps({"step": step, "step_s": 2 * made.predicted["step_s"]}) for step in range(100, 200))
+    (tmp_path / "usual.jsonl").write_text(usual)
+    (tmp_path / "slow.jsonl").write_text(slow)
+    assert run_command_line(["observe", made.id, "usual.jsonl", "--server", url]) == 0
+    assert "SLOW" not in capsys.readouterr().out
+    assert run_command_line(["observe", made.id, "slow.jsonl", "--server", url]) == 0
+    (host,) = {rank["host"] for rank in made.plan["ranks"]}
+    assert f"steps 100 to 199 took 2 times what was predicted; its only host is {host}" in " ".join(
+        capsys.readouterr().out.split()
+    )
+    assert client.view(made.id)["observed"]["alarm"].startswith(f"{made.id}: steps 100 to 199")
+    client.release(made.id)
+
+
 def test_a_second_service_on_a_ledger_is_refused(served, capsys):
     folder = Path(served[0].removeprefix("unix:")).parent
     words = ["serve", "--cluster", str(folder / "three.yaml"), "--policy", "fastest-feasible", "--state", str(folder / "s.db")]

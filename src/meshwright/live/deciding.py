@@ -252,7 +252,7 @@ class Planners:
                 raise InputFileError(f"{problem}; a file's content goes in its place", field="job", value=request.job)
             return str(found)
         kind = "config.json" if "model_type" in request.job else "graph.json"
-        name = files.file_name(request.name or str(request.job.get("name") or request.job.get("model_type") or "job"))
+        name = files.file_name(request.job_name)
         path = self._scratch / files.digest(json.dumps(request.job, sort_keys=True)) / name / kind
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -63,8 +63,8 @@ class JobRequest(settings.Settings):
         return self
 
     @property
-    def called(self) -> str:
-        """What the job is called: by the request, or as its model."""
+    def job_name(self) -> str:
+        """The job's name: what the request calls it, or its model."""
         if self.name is not None or isinstance(self.job, str):
             return self.name or str(self.job)
         return str(self.job.get("name") or self.job.get("model_type") or "job")
@@ -186,6 +186,23 @@ class JobDecision(settings.Settings):
     candidates: tuple[dict[str, Any], ...] = ()
     plan: dict[str, Any] | None = None
     documents: dict[str, str] = Field(default={})
+
+    @property
+    def job_name(self) -> str:
+        """The job's name: what the request or, where it names none, the plan calls it."""
+        if self.request.name is None and self.plan is not None:
+            return str(self.plan["job"]["name"])
+        return self.request.job_name
+
+    def status(self, mentions: Sequence[Mention]) -> tuple[Status, str]:
+        """Where it stands, and a detail.
+
+        Args:
+            mentions: the changes about it, the first one first.
+        """
+        if mentions:
+            return mentions[-1].status, mentions[-1].detail
+        return ("reserved" if self.outcome == "placed" else self.outcome), (self.why if self.outcome == "failed" else "")
 
 
 class KeptDecision(NamedTuple):

@@ -122,7 +122,7 @@ class Service:
         self.changed = asyncio.Condition()
         self.is_stopping = False
         self.began = secrets.token_hex(4)
-        self.num_told = 0
+        self.num_notices = 0
 
     async def start(self) -> None:
         """Ask every source once, go on with what was being prepared, and begin to ask again and again."""
@@ -147,7 +147,7 @@ class Service:
     async def begin_to_stop(self) -> None:
         """Let those go that wait for changes."""
         self.is_stopping = True
-        await self.tell()
+        await self.notify()
 
     async def stop(self) -> None:
         """End what was begun; what is kept is on the disk."""
@@ -182,7 +182,7 @@ class Service:
         kept = await self.write(self.controller.decide_or_prepare, request, key)
         if kept.decision.outcome == "preparing":
             self._begin(self._prepare(kept.decision.id), name=kept.decision.id)
-        await self.tell()
+        await self.notify()
         return kept
 
     async def try_plan(self, request: JobRequest) -> JobDecision:
@@ -215,10 +215,10 @@ class Service:
 
         self._begin(made(), name=f"prepare {request.digest}")
 
-    async def tell(self) -> None:
+    async def notify(self) -> None:
         """Wake those that wait for a change."""
         async with self.changed:
-            self.num_told += 1
+            self.num_notices += 1
             self.changed.notify_all()
 
     def is_stale(self) -> bool:
@@ -281,7 +281,7 @@ class Service:
             except Exception:
                 LOG.exception("decision %s", name)
                 why = "something is wrong in the service, not in the request"
-        await self.tell()
+        await self.notify()
 
     async def _make_ready(self, request: JobRequest) -> None:
         """Price a job in a process of its own, unless it is ready; then read what was found.
@@ -322,7 +322,7 @@ class Service:
         status.num_listings += 1
         status.num_drifts += len(taken.drift)
         status.problem, status.remarks = None, listing.remarks
-        await self.tell()
+        await self.notify()
 
     async def _keep_listing(self, number: int) -> None:
         while True:
@@ -340,7 +340,7 @@ class Service:
                 continue
             self.counts["expired"] += len(expired)
             if expired:
-                await self.tell()
+                await self.notify()
 
     async def _keep_learning(self, layer: ObservedLayer) -> None:
         while True:

@@ -320,7 +320,7 @@ def test_a_stream_tells_of_what_is_no_change_of_the_state_and_misses_nothing_tha
         async def told_meanwhile(function):
             found = await read(function)
             service.read = read
-            await service.tell()
+            await service.notify()
             return found
 
         service.read = told_meanwhile
@@ -334,7 +334,7 @@ def test_a_stream_tells_of_what_is_no_change_of_the_state_and_misses_nothing_tha
 
     first, second, third = asyncio.run(told())
     assert first.startswith("id: 1\ndata: ")
-    assert second == "event: told\ndata: {}\n\n"
+    assert second == "event: other\ndata: {}\n\n"
     assert [one.partition("\n")[0] for one in third] == ["id: 2", "id: 3"]
 
 

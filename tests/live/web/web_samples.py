@@ -27,7 +27,7 @@ class Told:
 
     @property
     def source(self) -> Source:
-        return Source("slurm", self._ask, lambda text, known: self.listing)
+        return Source("slurm", "scontrol", self._ask, lambda text, known: self.listing)
 
     def _ask(self) -> str:
         if self.error is not None:

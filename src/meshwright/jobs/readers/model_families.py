@@ -39,37 +39,24 @@ def _gpt2(keys: ConfigKeys, name: str) -> TransformerShape:
 
 def _gpt_neox(keys: ConfigKeys, name: str) -> TransformerShape:
     bias = keys.flag("attention_bias", True)
-    return TransformerShape(
-        name=name,
-        num_layers=keys.count("num_hidden_layers", most=MAX_LAYERS),
-        hidden=keys.count("hidden_size"),
-        num_heads=keys.count("num_attention_heads"),
+    return _by_usual_keys(
+        keys,
+        name,
         num_key_value_heads=keys.count("num_attention_heads"),
-        head_dim=keys.head_dim("hidden_size", "num_attention_heads"),
-        feed_forward=keys.count("intermediate_size"),
-        vocabulary=keys.count("vocab_size"),
-        max_positions=keys.count("max_position_embeddings"),
         is_gated=False,
         qkv_bias=bias,
         output_bias=bias,
         mlp_bias=True,
         norm_vectors=2,
-        is_head_tied=keys.flag("tie_word_embeddings", False),
         is_parallel=keys.flag("use_parallel_residual", True),
     )
 
 
 def _bert(keys: ConfigKeys, name: str) -> TransformerShape:
-    return TransformerShape(
-        name=name,
-        num_layers=keys.count("num_hidden_layers", most=MAX_LAYERS),
-        hidden=keys.count("hidden_size"),
-        num_heads=keys.count("num_attention_heads"),
+    return _by_usual_keys(
+        keys,
+        name,
         num_key_value_heads=keys.count("num_attention_heads"),
-        head_dim=keys.head_dim("hidden_size", "num_attention_heads"),
-        feed_forward=keys.count("intermediate_size"),
-        vocabulary=keys.count("vocab_size"),
-        max_positions=keys.count("max_position_embeddings"),
         learned_positions=True,
         token_types=keys.count("type_vocab_size", 2),
         is_encoder=True,
@@ -79,13 +66,14 @@ def _bert(keys: ConfigKeys, name: str) -> TransformerShape:
         output_bias=True,
         mlp_bias=True,
         norm_vectors=2,
+        is_head_tied=False,
     )
 
 
 def _llama(keys: ConfigKeys, name: str, **more: Any) -> TransformerShape:
     bias = keys.flag("attention_bias", False)
     given = {"qkv_bias": bias, "output_bias": bias, "mlp_bias": keys.flag("mlp_bias", False)} | more
-    return _decoder(keys, name, default_groups=keys.count("num_attention_heads"), **given)
+    return _by_usual_keys(keys, name, default_groups=keys.count("num_attention_heads"), **given)
 
 
 def _mistral(keys: ConfigKeys, name: str, **more: Any) -> TransformerShape:
@@ -98,17 +86,17 @@ def _mixtral(keys: ConfigKeys, name: str) -> TransformerShape:
 
 
 def _phi3(keys: ConfigKeys, name: str) -> TransformerShape:
-    return _decoder(keys, name, default_groups=keys.count("num_attention_heads"), window=keys.window())
+    return _by_usual_keys(keys, name, default_groups=keys.count("num_attention_heads"), window=keys.window())
 
 
 def _qwen2(keys: ConfigKeys, name: str) -> TransformerShape:
-    return _decoder(keys, name, qkv_bias=True, **_layered(_qwen_layers(keys)))
+    return _by_usual_keys(keys, name, qkv_bias=True, **_layered(_qwen_layers(keys)))
 
 
 def _qwen3(keys: ConfigKeys, name: str, **more: Any) -> TransformerShape:
     bias = keys.flag("attention_bias", False)
     more = more or {"head_dim": keys.count("head_dim", 128)} | _layered(_qwen_layers(keys))
-    return _decoder(keys, name, qkv_bias=bias, output_bias=bias, has_head_norms=True, **more)
+    return _by_usual_keys(keys, name, qkv_bias=bias, output_bias=bias, has_head_norms=True, **more)
 
 
 def _qwen3_moe(keys: ConfigKeys, name: str) -> TransformerShape:
@@ -158,7 +146,7 @@ def _gemma_layers(keys: ConfigKeys, window: int | None, period: int) -> dict[str
 def _of_gemma(keys: ConfigKeys, name: str, default_heads: int = 8, default_groups: int = 4, **more: Any) -> TransformerShape:
     bias = keys.flag("attention_bias", False)
     more = {"head_dim": keys.count("head_dim", 256), "qkv_bias": bias, "output_bias": bias} | more
-    return _decoder(keys, name, default_heads=default_heads, default_groups=default_groups, is_tied=True, **more)
+    return _by_usual_keys(keys, name, default_heads=default_heads, default_groups=default_groups, is_tied=True, **more)
 
 
 def _deepseek(keys: ConfigKeys, name: str) -> TransformerShape:
@@ -181,7 +169,7 @@ def _deepseek(keys: ConfigKeys, name: str) -> TransformerShape:
     )
     head_dim = keys.count("qk_nope_head_dim") + rope
     more = {"qkv_bias": bias, "output_bias": bias, "num_key_value_heads": heads} | _layered(layers)
-    return _decoder(keys, name, head_dim=head_dim, latent=latent, **more)
+    return _by_usual_keys(keys, name, head_dim=head_dim, latent=latent, **more)
 
 
 def _llama4_text(keys: ConfigKeys, name: str) -> TransformerShape:
@@ -200,7 +188,7 @@ def _llama4_text(keys: ConfigKeys, name: str) -> TransformerShape:
         is_sparse = layer in named if named else (layer + 1) % period == 0
         layers.append(_Layer(width, experts, active, width, seen) if is_sparse else _Layer(dense, window=seen))
     bias = keys.flag("attention_bias", False)
-    return _decoder(keys, name, qkv_bias=bias, output_bias=bias, **_layered(layers))
+    return _by_usual_keys(keys, name, qkv_bias=bias, output_bias=bias, **_layered(layers))
 
 
 class _Layer(NamedTuple):
@@ -225,7 +213,7 @@ def _layered(layers: list[_Layer]) -> dict[str, Any]:
     return main._asdict() | {"other_layers": others or None}
 
 
-def _decoder(
+def _by_usual_keys(
     keys: ConfigKeys,
     name: str,
     *,
@@ -235,7 +223,7 @@ def _decoder(
     is_tied: bool = False,
     **more: Any,
 ) -> TransformerShape:
-    """A decoder with rotary positions, root-mean-square norms and a gate, by the keys that these formats share."""
+    """A model by the keys that most formats share; by default a decoder with rotary positions, RMS norms and a gate."""
     heads = keys.count("num_attention_heads", default_heads)
     given: dict[str, Any] = {
         "name": name,
@@ -244,8 +232,9 @@ def _decoder(
         "num_heads": heads,
         "vocabulary": keys.count("vocab_size", default_vocabulary),
         "max_positions": keys.count("max_position_embeddings"),
-        "is_head_tied": keys.flag("tie_word_embeddings", is_tied),
     }
+    if "is_head_tied" not in more:
+        given["is_head_tied"] = keys.flag("tie_word_embeddings", is_tied)
     if "num_key_value_heads" not in more:
         given["num_key_value_heads"] = keys.key_value_heads(heads, default_groups)
     if "head_dim" not in more:

@@ -151,7 +151,7 @@ def _ratio(run: JobRun) -> float:
 def _row(kind: tuple[str, int, bool], last: JobRun, ratios: np.ndarray) -> CalibrationRow:
     graph, num_devices, is_on_one_host = kind
     low, high = np.percentile(ratios, SPREAD)
-    job = last.request.called
+    job = last.request.job_name
     return CalibrationRow(
         graph=graph,
         job=job,

@@ -103,13 +103,26 @@ def hosts_of(decision: JobDecision) -> tuple[str, ...]:
 
 def counted_steps(observed: Sequence[Observation]) -> list[tuple[int, float]]:
     """Steps after the warm-up with their seconds, which are those of the slowest rank that measured it."""
-    slowest: dict[int, float] = {}
-    for one in observed:
-        slowest[one.step] = max(one.step_s, slowest.get(one.step, 0.0))
-    return sorted(slowest.items())[WARM_UP_STEPS:]
+    return _by_step(observed)[WARM_UP_STEPS:]
+
+
+def median_step_s(observed: Sequence[Observation]) -> float | None:
+    """The median of what was measured so far; None where nothing was.
+
+    That of `observed_step_s` where enough steps were measured, else of all of them.
+    """
+    steps = [step_s for _, step_s in _by_step(observed)]
+    return observed_step_s(observed) or (float(np.median(steps)) if steps else None)
 
 
 def observed_step_s(observed: Sequence[Observation]) -> float | None:
     """The median of the steps of a run after its first `WARM_UP_STEPS`; None where there are fewer than `LEAST_STEPS`."""
     steps = counted_steps(observed)
     return float(np.median([step_s for _, step_s in steps])) if len(steps) >= LEAST_STEPS else None
+
+
+def _by_step(observed: Sequence[Observation]) -> list[tuple[int, float]]:
+    slowest: dict[int, float] = {}
+    for one in observed:
+        slowest[one.step] = max(one.step_s, slowest.get(one.step, 0.0))
+    return sorted(slowest.items())

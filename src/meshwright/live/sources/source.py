@@ -21,11 +21,13 @@ class Source:
 
     Attributes:
         name: of it.
+        program: that answers, for messages.
         ask: its whole answer.
         read: what an answer says, beside the state so far.
     """
 
     name: str
+    program: str
     ask: Callable[[], str]
     read: Callable[[str, ClusterState], Listing]
 
@@ -35,11 +37,18 @@ class Source:
         Raises:
             MeshwrightError: it cannot be asked, or its answer cannot be understood.
         """
-        text = self.ask()
+        return self.said(self.ask(), known)
+
+    def said(self, text: str, known: ClusterState, file: Path | None = None) -> Listing:
+        """What an answer says; ``file`` is where it was saved.
+
+        Raises:
+            MeshwrightError: it cannot be understood.
+        """
         try:
             return self.read(text, known)
         except MeshwrightError as error:
-            raise error.at(file=self.name) from None
+            raise error.at(file=self.program if file is None else file) from None
 
 
 def source(
@@ -56,17 +65,22 @@ def source(
         InputFileError: none of this name, or no such file.
     """
     if spec == "slurm":
-        return Source(spec, slurm.ask, slurm.read)
+        return Source(spec, slurm.PROGRAM, slurm.ask, slurm.read)
     if spec == "kubernetes":
-        return Source(spec, lambda: kubernetes.ask(context), lambda text, known: kubernetes.read(text, resource, known))
+        return Source(
+            spec,
+            kubernetes.PROGRAM,
+            lambda: kubernetes.ask(context),
+            lambda text, known: kubernetes.read(text, resource, known),
+        )
     if spec == "ray":
-        return Source(spec, lambda: ray.ask(address), lambda text, known: ray.read(text, host_label, known))
+        return Source(spec, ray.PROGRAM, lambda: ray.ask(address), lambda text, known: ray.read(text, host_label, known))
     if not spec.startswith(FILE):
         raise InputFileError("no such source", field="--source", value=spec, choices=NAMES)
     path = Path(spec.removeprefix(FILE))
     if not path.is_file():
         raise InputFileError("no such file", field="--source", value=str(path))
-    return Source("file", lambda: str(path), lambda told, known: Listing(_of_file(load_state(told))))
+    return Source("file", str(path), lambda: str(path), lambda told, known: Listing(_of_file(load_state(told))))
 
 
 def _of_file(state: ClusterState) -> ClusterState:

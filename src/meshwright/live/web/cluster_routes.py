@@ -87,7 +87,7 @@ def cluster_routes(context: Context) -> APIRouter:
                 return turn.seq, state
 
         seq, state = await service.write(apply)
-        await service.tell()
+        await service.notify()
         view = cluster_view(service, seq, state)
         return Response(body(next(one for one in view.hosts if one.name == host)), media_type=JSON)
 
@@ -156,10 +156,10 @@ def _view(kept: KeptChange) -> EventView:
 async def _stream(service: Service, after: int) -> AsyncIterator[str]:
     """Changes as they come; a comment now and then, so that nothing between takes the connection for dead.
 
-    What is told but is no change of the state, as a listing without news, is an event of its own name, ``told``.
+    What changes no state, as a listing without news or a refused decision, is an event of its own name, ``other``.
     """
     while not service.is_stopping:
-        seen = service.num_told
+        seen = service.num_notices
 
         def read(store: Store, after: int = after) -> list[KeptChange]:
             return store.changes_after(after, EVENTS_AT_A_TIME)
@@ -172,8 +172,9 @@ async def _stream(service: Service, after: int) -> AsyncIterator[str]:
             continue
         try:
             async with asyncio.timeout(KEEP_ALIVE_S), service.changed:
-                await service.changed.wait_for(lambda seen=seen: service.num_told != seen)  # type: ignore[misc]
+                while service.num_notices == seen:
+                    await service.changed.wait()
         except TimeoutError:
             yield ": still here\n\n"
         else:
-            yield "event: told\ndata: {}\n\n"
+            yield "event: other\ndata: {}\n\n"

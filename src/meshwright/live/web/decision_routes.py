@@ -22,7 +22,6 @@ from .views import (
     StatusAnswer,
     answer_of,
     decision_list,
-    status_of,
     view_of,
 )
 
@@ -55,12 +54,12 @@ def decision_routes(context: Context) -> APIRouter:
             if found is None:
                 return None
             change()
-            return status_of(store, found.decision)
+            return found.decision.status(store.mentions(name))
 
         found = await service.write(changed)
         if found is None:
             raise not_found("decision")
-        await service.tell()
+        await service.notify()
         return Response(body(StatusAnswer(id=name, status=found[0], detail=found[1])), media_type=JSON)
 
     @routes.post(

@@ -53,7 +53,7 @@ def hook_routes(context: Context) -> APIRouter:
             service.prepare(answer.prepare)
         if answer.look:
             service.ask_now()
-        await service.tell()
+        await service.notify()
         return answer.body
 
     @routes.post(

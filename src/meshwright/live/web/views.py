@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -10,6 +9,8 @@ from pydantic import BaseModel, Field
 
 from ...clusters.cluster import Cluster
 from ..decisions import JobDecision, JobRequest, KeptDecision, Outcome, Status
+from ..feedback.alarm import slow_stretch
+from ..feedback.runs import median_step_s
 from ..state import ClusterState, Condition, HeldDevices
 from ..store import Store
 
@@ -52,11 +53,12 @@ class HistoryEntry(BaseModel):
 
 
 class Observed(BaseModel):
-    """Measured step times: how many, their median, and it over the predicted one."""
+    """Measured step times: how many, their median, it over the predicted one, and an alarm where many steps on end were slow."""
 
     count: int
     median_step_s: float
     ratio: float | None = None
+    alarm: str | None = None
 
 
 class DecisionView(BaseModel):
@@ -210,23 +212,19 @@ def answer_of(decision: JobDecision) -> DecisionAnswer:
     )
 
 
-def status_of(store: Store, decision: JobDecision) -> tuple[Status, str]:
-    """Where a decision stands, and a detail."""
-    if decision.outcome != "placed":
-        return decision.outcome, decision.why if decision.outcome == "failed" else ""
-    last = store.mentions(decision.id)[-1]
-    return last.status, last.detail
-
-
 def view_of(store: Store, kept: KeptDecision) -> DecisionView:
     """A decision and what became of it."""
-    status, detail = status_of(store, kept.decision)
-    step_s = [one.step_s for one in store.observations(kept.decision.id)]
-    predicted_s = kept.decision.predicted.get("step_s")
-    observed = None
-    if step_s:
-        median_s = statistics.median(step_s)
-        observed = Observed(count=len(step_s), median_step_s=median_s, ratio=median_s / predicted_s if predicted_s else None)
+    mentions, observations = store.mentions(kept.decision.id), store.observations(kept.decision.id)
+    status, detail = kept.decision.status(mentions)
+    predicted_s, median_s, observed = kept.decision.predicted.get("step_s"), median_step_s(observations), None
+    if median_s is not None:
+        slow = slow_stretch(kept.decision, observations)
+        observed = Observed(
+            count=len(observations),
+            median_step_s=median_s,
+            ratio=median_s / predicted_s if predicted_s else None,
+            alarm=None if slow is None else slow.told,
+        )
     return DecisionView(
         number=kept.number,
         at=kept.at,
@@ -234,7 +232,7 @@ def view_of(store: Store, kept: KeptDecision) -> DecisionView:
         status=status,
         detail=detail,
         decision=answer_of(kept.decision),
-        history=[HistoryEntry(**mention._asdict()) for mention in store.mentions(kept.decision.id)],
+        history=[HistoryEntry(**mention._asdict()) for mention in mentions],
         observed=observed,
     )
 
@@ -266,12 +264,12 @@ def decision_list(store: Store, before: int | None, limit: int) -> DecisionList:
 def row_of(store: Store, kept: KeptDecision) -> DecisionRow:
     """A decision in a list."""
     decision = kept.decision
-    status, detail = status_of(store, decision)
+    status, detail = decision.status(store.mentions(decision.id))
     return DecisionRow(
         number=kept.number,
         id=decision.id,
         at=kept.at,
-        name=name_of(decision),
+        name=decision.job_name,
         owner=decision.request.owner,
         status=status,
         detail=detail,
@@ -279,10 +277,3 @@ def row_of(store: Store, kept: KeptDecision) -> DecisionRow:
         step_s=decision.predicted.get("step_s"),
         why=decision.why,
     )
-
-
-def name_of(decision: JobDecision) -> str:
-    """What the job of a decision is called."""
-    if decision.request.name is None and decision.plan is not None:
-        return str(decision.plan["job"]["name"])
-    return decision.request.called

@@ -102,6 +102,12 @@ def test_decisions_are_listed_and_shown(cluster, meshwright, monkeypatch, width)
     assert [row["status"] for row in data["history"]] == ["reserved"]
     assert sum(row["is_chosen"] for row in data["candidates"]) == 1
     assert len(json.loads(meshwright("decisions", "--state", "now.db", "--json", "-").out)) == 2
+    assert (
+        "written: one.html"
+        in meshwright("decisions", name, "--state", "now.db", "--cluster", "three.yaml", "--html", "one.html").out
+    )
+    assert f"decision {name}" in (cluster / "one.html").read_text()
+    assert meshwright("decisions", "--state", "now.db", "--html", "other.html").status == 2
 
 
 def _console_of(width):

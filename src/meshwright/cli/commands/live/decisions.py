@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from ....live.decisions import KeptDecision, Mention
+    from ....live.ledger import Ledger
 
 
 def show_decisions(
@@ -28,12 +28,22 @@ def show_decisions(
     ] = None,
     server: ServerOption = None,
     last: Annotated[int, typer.Option(metavar="N", min=1, max=1000, help="How many to list, the last ones.")] = 20,
+    cluster: Annotated[
+        str | None, typer.Option(metavar="CLUSTER", help="preset:NAME or a path to YAML, on which it was decided; for --html.")
+    ] = None,
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="Write the page of the decision as one file.")
+    ] = None,
     json_file: JsonFile = None,
 ) -> None:
     """List decisions and what became of them; of one: why, what else there was, where it runs, predicted and observed."""
     from ....errors import ConfigError, StateError
+    from ....live.feedback.runs import median_step_s
 
     output.check_file("--json", json_file)
+    output.check_file("--html", html)
+    if html is not None and (decision is None or state is None or cluster is None):
+        raise ConfigError("goes with an ID, --state and --cluster", field="--html", value=str(html))
     out = output.console(json_file)
     if (state is None) == (server is None):
         raise ConfigError("name a ledger by --state or a service by --server, one of the two", field="--state")
@@ -57,13 +67,26 @@ def show_decisions(
         if kept is None:
             known = [one.decision.id for one in ledger.decisions(None, 1000)]
             raise StateError("there is no such decision", field="ID", value=decision, choices=known)
-        step_s = [float(row.step_s) for row in ledger.observations(decision)]
-        _show(out, kept, ledger.mentions(decision), (len(step_s), median(step_s)) if step_s else None, json_file)
+        steps = ledger.observations(decision)
+        middle_s = median_step_s(steps)
+        _show(out, kept, ledger.mentions(decision), None if middle_s is None else (len(steps), middle_s), json_file)
+        if html is not None:
+            _write_page(html, cluster, ledger, kept)
+            output.print_written(out, html)
+
+
+def _write_page(html: Path, cluster: str | None, ledger: Ledger, kept: KeptDecision) -> None:
+    from .... import files
+    from ....clusters import load_cluster
+    from ....live.web.pages import decision_page
+
+    assert cluster is not None, "it was checked"
+    files.write_text(html, decision_page(ledger, load_cluster(cluster), kept))
 
 
 def _row(kept: KeptDecision, mentions: list[Mention]) -> dict[str, Any]:
     plan = kept.decision.plan
-    return _summary(kept, *_status(kept, mentions)) | {"num_devices": 0 if plan is None else len(plan["ranks"])}
+    return _summary(kept, *kept.decision.status(mentions)) | {"num_devices": 0 if plan is None else len(plan["ranks"])}
 
 
 def _list(out: Console, found: list[dict[str, Any]], json_file: str | None) -> None:
@@ -84,11 +107,15 @@ def _show(
     from ....live.changes import places
 
     one = kept.decision
-    status, detail = _status(kept, mentions)
+    status, detail = kept.decision.status(mentions)
     devices: dict[str, list[int]] = {}
     for rank in (one.plan or {"ranks": ()})["ranks"]:
         devices.setdefault(rank["host"], []).append(rank["local_rank"])
-    facts = [["job", _name(kept)], ["status", f"{status}: {_detail(status, detail)}".removesuffix(": ")], ["why", one.why]]
+    facts = [
+        ["job", output.plain(kept.decision.job_name)],
+        ["status", f"{status}: {_detail(status, detail)}".removesuffix(": ")],
+        ["why", one.why],
+    ]
     facts += [["owner", one.request.owner or ""], ["policy", "" if one.inputs is None else one.inputs.policy]]
     facts += [["devices", places(devices)]] if devices else []
     facts += [["predicted", _figures(one.predicted)]] if one.predicted else []
@@ -122,11 +149,6 @@ def _show(
     output.print_written(out, json_file)
 
 
-def _status(kept: KeptDecision, mentions: list[Mention]) -> tuple[str, str]:
-    """What a decision is now, and a detail."""
-    return (mentions[-1].status, mentions[-1].detail) if mentions else (kept.decision.outcome, "")
-
-
 def _detail(status: str, detail: str) -> str:
     """In words: of a job that the scheduler has it is the scheduler's id."""
     return f"job {detail}" if status in ("confirmed", "running") else detail
@@ -137,23 +159,12 @@ def _summary(kept: KeptDecision, status: str, detail: str) -> dict[str, Any]:
         "decision": kept.decision.id,
         "at": kept.at,
         "key": kept.key,
-        "job": _name(kept),
+        "job": output.plain(kept.decision.job_name),
         "owner": kept.decision.request.owner,
         "status": status,
         "detail": detail,
         "why": kept.decision.why,
     }
-
-
-def _name(kept: KeptDecision) -> str:
-    """What the job is called."""
-    one = kept.decision
-    if one.plan is not None:
-        return output.plain(str(one.plan["job"]["name"]))
-    job = one.request.job
-    return output.plain(
-        one.request.name or (job if isinstance(job, str) else str(job.get("name") or job.get("model_type") or "job"))
-    )
 
 
 def _candidate(row: dict[str, Any]) -> list[str]:

@@ -29,19 +29,22 @@ def observe_steps(
     if (state is None) == (server is None):
         raise ConfigError("name a ledger by --state or a service by --server, one of the two", field="--state")
     output.check_file("--state", state, is_update=True)
-    observed, slow = read_observations(steps), None
+    observed = read_observations(steps)
     if state is None:
         assert server is not None, "one of the two is named"
-        new = send(service_client(server), decision, observed)
+        client = service_client(server)
+        new = send(client, decision, observed)
+        alarm = (client.view(decision).get("observed") or {}).get("alarm")
     else:
         with opened(state, is_read=False) as ledger:
             new = send(StoreObserver(ledger), decision, observed)
             kept = ledger.decision(decision)
             slow = None if kept is None else slow_stretch(kept.decision, ledger.observations(decision))
+            alarm = None if slow is None else slow.told
     out = output.console()
     out.print(f"{decision}: {len(observed):,} step times, {new:,} of them new", markup=False)
-    if slow is not None:
-        output.print_remarks(out, [f"SLOW: {slow.told}"])
+    if alarm is not None:
+        output.print_remarks(out, [f"SLOW: {alarm}"])
     output.print_written(out, state)
 
 

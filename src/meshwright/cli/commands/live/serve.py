@@ -8,15 +8,13 @@ import os
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ... import output
 
 if TYPE_CHECKING:
-    from uvicorn import Server
-
     from ....live.service import Service
 
 EXTRA = "needs the extra [serve]: pip install 'meshwright[serve]'"
@@ -75,6 +73,7 @@ def serve_cluster(
 
         from ....live.web.access import access
         from ....live.web.app import build_app
+        from ....live.web.server import ServiceServer
     except ModuleNotFoundError as error:
         raise InputFileError(EXTRA, field=str(error.name)) from None
 
@@ -107,7 +106,7 @@ def serve_cluster(
             ssl_keyfile=None if tls_key is None else str(tls_key),
             timeout_graceful_shutdown=5,
         )
-        server = _announcing(uvicorn.Server(config), service, state)
+        server = ServiceServer(config, service, lambda where: _announce(where, service, state))
         server.run()
     if not server.started:
         raise typer.Exit(2)
@@ -186,33 +185,11 @@ def _hold(state: Path) -> None:
         raise InputFileError("another service serves this ledger; stop it first", field="--state", value=str(state)) from None
 
 
-def _announcing(server: Server, service: Service, state: Path) -> Server:
-    """The server, which says where it listens once it does."""
-    begin = server.startup
-
-    async def startup(sockets: list[Any] | None = None) -> None:
-        await begin(sockets)
-        if not server.started:
-            return
-        gc.freeze()  # what is loaded stays: no collection goes through it while answers wait
-        config = server.config
-        where = f"unix:{Path(config.uds).absolute()}" if config.uds is not None else ""
-        if config.uds is None:
-            port = next(one.sockets[0].getsockname()[1] for one in server.servers)
-            host = f"[{config.host}]" if ":" in config.host else config.host
-            where = f"{'https' if config.is_ssl else 'http'}://{host}:{port}"
-        cluster, listed = service.cluster, [one for one in service.statuses if one.num_listings]
-        told = f"{cluster.name}, {cluster.num_devices} devices; {service.controller.planners.policy}; {state}"
-        typer.echo(f"listening on {where}  ({told})")
-        for status in service.statuses:
-            typer.echo(f"{status.name}: listed" if status in listed else f"{status.name}: {status.problem}")
-
-    end = server.shutdown
-
-    async def shutdown(sockets: list[Any] | None = None) -> None:
-        await service.begin_to_stop()
-        await end(sockets)
-
-    server.shutdown = shutdown  # type: ignore[method-assign]
-    server.startup = startup  # type: ignore[method-assign]
-    return server
+def _announce(where: str, service: Service, state: Path) -> None:
+    """Say where it listens, for which cluster, and what its source said."""
+    gc.freeze()  # what is loaded stays: no collection goes through it while answers wait
+    cluster = service.cluster
+    told = f"{cluster.name}, {cluster.num_devices} devices; {service.controller.planners.policy}; {state}"
+    typer.echo(f"listening on {where}  ({told})")
+    for status in service.statuses:
+        typer.echo(f"{status.name}: listed" if status.num_listings else f"{status.name}: {status.problem}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,8 +11,7 @@ from ... import output
 from .changes import StateOption, keep_listing
 
 if TYPE_CHECKING:
-    from ....live.sources.listings import Listing
-    from ....live.state import ClusterState
+    from ....live.sources.source import Source
 
 FromOption = Annotated[
     Path | None, typer.Option("--from", metavar="FILE", help="What was saved of the answer, in place of asking now.")
@@ -22,9 +20,9 @@ FromOption = Annotated[
 
 def from_slurm(state: StateOption, from_file: FromOption = None) -> None:
     """Read who holds which devices, and which hosts take no jobs, from Slurm's scontrol."""
-    from ....live.sources import slurm
+    from ....live.sources.source import source
 
-    _keep(state, from_file, slurm.PROGRAM, slurm.ask, slurm.read)
+    _keep(state, from_file, source("slurm"))
 
 
 def from_kubernetes(
@@ -38,15 +36,9 @@ def from_kubernetes(
     ] = None,
 ) -> None:
     """Read who holds which devices, and which hosts take no jobs, from Kubernetes, by kubectl."""
-    from ....live.sources import kubernetes
+    from ....live.sources.source import source
 
-    _keep(
-        state,
-        from_file,
-        kubernetes.PROGRAM,
-        lambda: kubernetes.ask(context),
-        lambda text, known: kubernetes.read(text, resource, known),
-    )
+    _keep(state, from_file, source("kubernetes", resource=resource, context=context))
 
 
 def from_ray(
@@ -60,24 +52,18 @@ def from_ray(
     ] = "host",
 ) -> None:
     """Read who holds which devices, and which hosts take no jobs, from Ray; needs the extra [ray]."""
-    from ....live.sources import ray
+    from ....live.sources.source import source
 
-    _keep(state, from_file, ray.PROGRAM, lambda: ray.ask(address), lambda text, known: ray.read(text, host_label, known))
+    _keep(state, from_file, source("ray", address=address, host_label=host_label))
 
 
-def _keep(
-    state: Path, file: Path | None, program: str, ask: Callable[[], str], read: Callable[[str, ClusterState], Listing]
-) -> None:
-    """Keep what a program or a file lists, and print what it does not tell."""
+def _keep(state: Path, file: Path | None, source: Source) -> None:
+    """Keep what a source or a file lists, and print what it does not tell."""
     from .... import files
-    from ....errors import MeshwrightError
     from ....live.keeping import kept_state
 
     known = kept_state(state).read()
-    text = ask() if file is None else files.read_bytes(file).decode(errors="replace")
-    try:
-        found = read(text, known)
-    except MeshwrightError as error:
-        raise error.at(file=program if file is None else file) from None
+    text = source.ask() if file is None else files.read_bytes(file).decode(errors="replace")
+    found = source.said(text, known, file)
     keep_listing(state, found.state)
     output.print_remarks(output.console(), found.remarks)

@@ -15,7 +15,7 @@ from ...ledger import Ledger
 from ...service import Service, SourceStatus
 from ...state import ClusterState, devices_by_state, occupancy
 from ...store import Store
-from ..views import DecisionRow, name_of, row_of
+from ..views import DecisionRow, row_of
 from .hosts import MOST_OPEN_HOSTS, JobRow, host_groups, job_rows, marks
 from .rendering import duration, instant, page
 
@@ -156,7 +156,7 @@ def _page(
 
 
 def _preparing(decision: JobDecision) -> WaitingRow:
-    return WaitingRow(decision.id, name_of(decision), decision.request.owner, "its job is read and priced first", None)
+    return WaitingRow(decision.id, decision.job_name, decision.request.owner, "its job is read and priced first", None)
 
 
 def _waiting(row: JobRow, store: Store | None) -> WaitingRow:

@@ -13,7 +13,7 @@ from ...changes import runs
 from ...decisions import JobDecision, KeptDecision, Status
 from ...state import HeldJob
 from ...store import Store
-from ..views import DecisionAnswer, name_of, view_of
+from ..views import DecisionAnswer, view_of
 from .candidates import candidate_rows
 from .hosts import MOST_OPEN_HOSTS, HostGroup, host_groups, marks
 from .rendering import duration, figure, instant, page
@@ -80,8 +80,8 @@ def decision_page(
     return page(
         "decision.html",
         is_file=url is None,
-        title=f"{name_of(decision)}: decision {decision.id}",
-        name=name_of(decision),
+        title=f"{decision.job_name}: decision {decision.id}",
+        name=decision.job_name,
         here="",
         has_session=wants_token,
         seq=store.last()[0],
@@ -105,7 +105,7 @@ def _facts(kept: KeptDecision) -> list[tuple[str, str]]:
     request, inputs = kept.decision.request, kept.decision.inputs
     found = [("asked for", f"{instant(kept.at)} UTC")]
     found += [("owner", request.owner)] if request.owner is not None else []
-    found += [("job", request.job if isinstance(request.job, str) else "brought along with the request")]
+    found += [("job", request.job if isinstance(request.job, str) else f"{request.job_name}, brought along with the request")]
     found += [("steps", f"{request.steps:,}")]
     others = (
         ("batch", request.batch),

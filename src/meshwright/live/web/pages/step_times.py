@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from ...decisions import Observation
+from ...feedback.runs import median_step_s
 from .rendering import duration
 
 MOST_COLUMNS = 240
@@ -59,8 +59,8 @@ def step_times(observed: Sequence[Observation], predicted_s: float | None) -> St
         return None
     steps = np.array([one.step for one in observed], np.float64)
     seconds = np.array([one.step_s for one in observed], np.float64)
-    median_s = statistics.median(seconds.tolist())
-    top_s = _axis(max(seconds.max(), predicted_s or 0.0), max(median_s, predicted_s or 0.0))
+    typical_s = max(float(np.median(seconds)), predicted_s or 0.0)
+    top_s = _axis(max(seconds.max(), predicted_s or 0.0), typical_s)
     first, last = steps.min(), steps.max()
     column = np.minimum((steps - first) / max(1.0, last - first) * MOST_COLUMNS, MOST_COLUMNS - 1).astype(np.int64)
     upper, lower, line = [], [], []
@@ -82,7 +82,7 @@ def step_times(observed: Sequence[Observation], predicted_s: float | None) -> St
         middle=duration(top_s / 2),
         first=int(first),
         last=int(last),
-        told=_told(len(observed), median_s, predicted_s),
+        told=_told(len(observed), median_step_s(observed) or typical_s, predicted_s),
         above=f"{len(above)} of them took longer than the axis, up to {duration(float(above.max()))}." if len(above) else "",
     )
 

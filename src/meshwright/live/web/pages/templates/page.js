@@ -86,7 +86,7 @@ function follow() {
   events = new EventSource(`/v1/events?after=${document.body.dataset.seq}`);
   events.onmessage = soon;
   events.onerror = soon;
-  events.addEventListener("told", soon);
+  events.addEventListener("other", soon);
 }
 
 follow();
