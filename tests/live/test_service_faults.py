@@ -10,7 +10,7 @@ import time
 import pytest
 from pydantic import ValidationError
 
-from meshwright.errors import InputFileError
+from meshwright.errors import ConflictError, InputFileError
 from meshwright.live.decisions import JobRequest
 from meshwright.live.ledger import Ledger
 from meshwright.live.state import occupancy
@@ -141,3 +141,32 @@ def test_names_of_jobs_are_looked_up_in_their_folder_alone(tmp_path, cluster, mo
     for name in ("outside", "..", "../outside", str(tmp_path / "outside")):
         with pytest.raises(InputFileError, match="no name in the folder of graphs"):
             made.make_ready(JobRequest(job=name))
+
+
+@pytest.mark.parametrize("is_ready", [True, False])
+def test_of_two_processes_with_one_key_the_second_gets_the_first_ones_decision_or_is_told_where_it_differs(
+    tmp_path, cluster, planners, is_ready
+):
+    from meshwright.live.deciding import Planners
+
+    own = planners if is_ready else Planners(cluster, "fastest-feasible", scratch=tmp_path)
+    first, second = controller(tmp_path / "s.db", own), controller(tmp_path / "s.db", own)
+    for key, request in (("same", JOB), ("other", JOB.model_copy(update={"steps": 7}))):
+        look = second.known
+
+        def late(asked, name, look=look):
+            """The other process comes in between the first look and the turn."""
+            found = look(asked, name)
+            second.known = look
+            first.decide_or_prepare(JOB, name)
+            return found
+
+        second.known = late
+        if request == JOB:
+            assert second.decide_or_prepare(request, key) == first.known(JOB, key)
+        else:
+            with pytest.raises(ConflictError, match="which differs here"):
+                second.decide_or_prepare(request, key)
+    assert len(first.store.decisions(None, 10)) == 2
+    first.close()
+    second.close()
