@@ -89,7 +89,11 @@ def test_a_job_that_asks_for_it_is_planned_and_its_start_and_end_are_told(hooked
         shown = hooked_slurm.run("scontrol", "show", "job", job).stdout
         assert f"ReqNodeList={host} " in shown
         assert f"Comment=mw:{kept.decision.id} " in shown
-        wait_for(lambda: [path for path, _ in asked].count("/v1/slurm/epilog") == 2, "the end of the job")
+        wait_for(
+            lambda: [path for path, _ in asked].count("/v1/slurm/epilog") == 2,
+            "the end of the job",
+            told=lambda: f"{asked} {hooked_slurm.run('scontrol', 'show', 'job', job).stdout}",
+        )
         wait_for(lambda: len(controller.mentions(kept.decision.id)) == 3, "what became of it")
         plain = hooked_slurm.run("sbatch", "--parsable", "--output=/dev/null", "--comment=mw:autopilot", "--wrap=exit 0")
         assert (plain.returncode, plain.stderr) == (0, "")
