@@ -1,0 +1,1 @@
+"""Planners that place ops on devices: exact ones, list schedulers, searches; one interface for all."""

@@ -1,0 +1,51 @@
+"""Planners by name, and one way to call them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ...errors import PolicyError
+from ...simulation.operators.instance import OperatorInstance
+from ...simulation.operators.placement import OperatorObjective, OperatorPlacement
+from .request import PlacementRequest
+
+Place = Callable[[OperatorInstance, PlacementRequest], OperatorPlacement]
+
+
+@dataclass(frozen=True)
+class PlacementPlanner:
+    """A planner of operator placement.
+
+    Attributes:
+        place: places an instance; raises `PlanError` where it finds no legal placement or the instance is beyond it.
+        objectives: those that it can plan for.
+        rule: what it does, as a phrase for tables.
+        is_exact: whether it proves that no placement of its family is better.
+        is_search: whether it goes on until its budget ends, and so must be given one.
+    """
+
+    place: Place
+    objectives: tuple[OperatorObjective, ...]
+    rule: str
+    is_exact: bool = False
+    is_search: bool = False
+
+
+PLACEMENT_PLANNERS: dict[str, PlacementPlanner] = {}
+
+
+def place(instance: OperatorInstance, planner: str, request: PlacementRequest) -> OperatorPlacement:
+    """Place an instance by the planner of a name.
+
+    Raises:
+        PolicyError: no such planner, or not for this objective.
+        PlanError: no legal placement was found, or the instance is beyond the planner.
+    """
+    if planner not in PLACEMENT_PLANNERS:
+        raise PolicyError("no such planner", field="planner", value=planner, choices=PLACEMENT_PLANNERS)
+    found = PLACEMENT_PLANNERS[planner]
+    if request.objective not in found.objectives:
+        able = [name for name, each in PLACEMENT_PLANNERS.items() if request.objective in each.objectives]
+        raise PolicyError(f"does not plan for {request.objective}", field="planner", value=planner, choices=able)
+    return found.place(instance, request)

@@ -1,0 +1,1 @@
+"""Ops of one training step placed on devices: the instance, what a placement costs, and random instances."""

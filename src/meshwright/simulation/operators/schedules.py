@@ -1,0 +1,169 @@
+"""When placed ops run, compiled: one op at a time on a device, each as soon as its inputs are there.
+
+Legend of shapes: ``n`` ops, ``m`` devices, ``e`` edges. A tensor needs the link's latency and its bytes at the link's bandwidth,
+and transfers do not slow each other, as in the literature on list scheduling. Kernels take the `arrays` of an instance.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...compiled import njit
+from .instance import OperatorInstance
+
+Arrays = tuple[NDArray[Any], ...]
+
+
+def arrays(instance: OperatorInstance) -> Arrays:
+    """What the kernels need of an instance: times, producers of each op's inputs and their bytes, latencies, seconds a byte.
+
+    Returns:
+        times_s ``(n, m)``, first input of each op ``(n + 1,)``, producer ``(e,)`` and bytes ``(e,)`` of each input,
+        latency_s ``(m, m)``, s_per_byte ``(m, m)``.
+    """
+    first, edge = instance.incoming
+    return (
+        instance.times_s,
+        first,
+        instance.edges[edge, 0],
+        instance.edge_bytes[edge],
+        instance.latency_s,
+        1.0 / instance.bandwidth_bytes_per_s,
+    )
+
+
+@njit
+def inputs_ready_s(given, op, device, device_of, end_s):  # type: ignore[no-untyped-def]
+    """When all inputs of an op are on a device; those on it already are there when their producers end."""
+    _, first, producer, input_bytes, latency_s, s_per_byte = given
+    ready = 0.0
+    for place in range(first[op], first[op + 1]):
+        source = producer[place]
+        there = end_s[source]
+        if device_of[source] != device:
+            there += latency_s[device_of[source], device] + input_bytes[place] * s_per_byte[device_of[source], device]
+        ready = max(ready, there)
+    return ready
+
+
+@njit
+def append_in_order(given, device_of, order):  # type: ignore[no-untyped-def]
+    """Start and end of each op where every device runs its ops in this order, which must be topological; ``(n,)`` each."""
+    times_s = given[0]
+    n, m = times_s.shape
+    start_s, end_s, free_s = np.zeros(n), np.zeros(n), np.zeros(m)
+    for op in order:
+        device = device_of[op]
+        start_s[op] = max(free_s[device], inputs_ready_s(given, op, device, device_of, end_s))
+        end_s[op] = start_s[op] + times_s[op, device]
+        free_s[device] = end_s[op]
+    return start_s, end_s
+
+
+@njit
+def earliest_gap(starts, ends, count, ready_s, length_s):  # type: ignore[no-untyped-def]
+    """Start in the first gap between the busy times of a device that is long enough, and its place among them.
+
+    ``starts`` and ``ends`` hold ``count`` busy times in order. The rule is the insertion of HEFT (Topcuoglu, Hariri, Wu 2002).
+    """
+    # Busy times that end before the op is ready cannot come after it.
+    low, high = 0, count
+    while low < high:
+        middle = (low + high) // 2
+        if ends[middle] <= ready_s:
+            low = middle + 1
+        else:
+            high = middle
+    free = ready_s if low == 0 else max(ready_s, ends[low - 1])
+    for place in range(low, count):
+        if free + length_s <= starts[place]:
+            return free, place
+        free = max(free, ends[place])
+    return free, count
+
+
+@njit
+def insert_busy(starts, ends, count, place, start_s, end_s):  # type: ignore[no-untyped-def]
+    """Put a busy time at its place; the caller counts."""
+    for later in range(count, place, -1):
+        starts[later] = starts[later - 1]
+        ends[later] = ends[later - 1]
+    starts[place] = start_s
+    ends[place] = end_s
+
+
+@njit
+def insert_in_order(given, device_of, order):  # type: ignore[no-untyped-def]
+    """Start and end of each op where ops are taken in this order, each into the earliest gap of its device; ``(n,)`` each."""
+    times_s = given[0]
+    n, m = times_s.shape
+    start_s, end_s = np.zeros(n), np.zeros(n)
+    starts, ends, count = np.empty((m, n)), np.empty((m, n)), np.zeros(m, np.int64)
+    for op in order:
+        device = device_of[op]
+        ready = inputs_ready_s(given, op, device, device_of, end_s)
+        start, place = earliest_gap(starts[device], ends[device], count[device], ready, times_s[op, device])
+        start_s[op], end_s[op] = start, start + times_s[op, device]
+        insert_busy(starts[device], ends[device], count[device], place, start, end_s[op])
+        count[device] += 1
+    return start_s, end_s
+
+
+@njit
+def _upward(times, first, reader, transfer_s, topological):  # type: ignore[no-untyped-def]
+    rank = np.zeros(len(times))
+    for op in topological[::-1]:
+        after = 0.0
+        for place in range(first[op], first[op + 1]):
+            after = max(after, transfer_s[place] + rank[reader[place]])
+        rank[op] = times[op] + after
+    return rank
+
+
+def mean_transfer_s(instance: OperatorInstance) -> NDArray[np.float64]:
+    """Seconds that each edge's tensor needs between two different devices, in the mean over all ordered pairs, ``(e,)``."""
+    m = instance.num_devices
+    if m < 2:
+        return np.zeros(len(instance.edges))
+    apart = ~np.eye(m, dtype=np.bool_)
+    mean_latency = instance.latency_s[apart].mean()
+    mean_s_per_byte = (1.0 / instance.bandwidth_bytes_per_s[apart]).mean()
+    return np.asarray(mean_latency + instance.edge_bytes * mean_s_per_byte)
+
+
+def mean_times_s(instance: OperatorInstance) -> NDArray[np.float64]:
+    """Seconds of each op in the mean over the devices that run it, ``(n,)``."""
+    runs = np.isfinite(instance.times_s)
+    return np.asarray(np.where(runs, instance.times_s, 0.0).sum(axis=1) / runs.sum(axis=1))
+
+
+def upward_rank_s(instance: OperatorInstance) -> NDArray[np.float64]:
+    """Longest way from each op's start to the end, with mean times and mean transfers, ``(n,)`` (HEFT's upward rank)."""
+    first, edge = instance.outgoing
+    ranks = _upward(mean_times_s(instance), first, instance.edges[edge, 1], mean_transfer_s(instance)[edge], instance.topological)
+    return np.asarray(ranks)
+
+
+def upward_order(instance: OperatorInstance) -> NDArray[np.int64]:
+    """Ops by falling upward rank, equal ones in topological order: a topological order, ``(n,)``."""
+    position = np.empty(instance.num_ops, np.int64)
+    position[instance.topological] = np.arange(instance.num_ops)
+    rank = upward_rank_s(instance)
+    return np.lexsort((position, -rank)).astype(np.int64)
+
+
+def critical_path_s(instance: OperatorInstance) -> float:
+    """Longest chain of ops, each on its fastest device and without transfers."""
+    first, edge = instance.outgoing
+    best = instance.times_s.min(axis=1)
+    return float(_upward(best, first, instance.edges[edge, 1], np.zeros(len(edge)), instance.topological).max())
+
+
+def order_of_starts(instance: OperatorInstance, start_s: NDArray[np.float64], end_s: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Ops as a schedule starts them: a topological order in which `append_in_order` is never slower, ``(n,)``."""
+    position = np.empty(instance.num_ops, np.int64)
+    position[instance.topological] = np.arange(instance.num_ops)
+    return np.lexsort((position, end_s, start_s)).astype(np.int64)
