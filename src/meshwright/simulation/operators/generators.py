@@ -1,0 +1,238 @@
+"""Random instances of operator placement: a graph of ops, and devices of unequal speed, links and memory for it.
+
+Everything is drawn from one seed and the name of its split, so instances of the test, of validation and of training never
+meet. Legend of shapes: ``n`` ops, ``m`` devices.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, field_validator, model_validator
+
+from ... import settings
+from ...errors import ConfigError
+from .instance import OperatorInstance
+
+Split = Literal["test", "validation", "training"]
+SPLITS: tuple[Split, ...] = ("test", "validation", "training")
+
+Number = Annotated[int, Field(ge=1)]
+_MEAN_OP_S = 1e-3
+_MEAN_OP_BYTES = 1e9
+_BANDWIDTH_BYTES_PER_S = 25e9
+_LATENCY_S = 5e-6
+_ATTEMPTS = 200
+
+
+class DeviceDraw(settings.Settings):
+    """How the devices of a drawn instance are drawn.
+
+    Attributes:
+        num_devices: one of these numbers.
+        speed_spread: the speed of each device is log-uniform within ``exp(-x)`` and ``exp(x)``.
+        link_spread: the same for the bandwidth of each pair of devices; both directions are alike.
+        communication_to_computation: mean seconds of a tensor between two devices over mean seconds of an op, log-uniform
+            within these two; the bandwidths follow from it.
+        memory_slack: memory of all devices together over what the ops hold together, shared evenly; null: unlimited.
+    """
+
+    num_devices: tuple[Number, ...] = (4, 8)
+    speed_spread: float = Field(default=1.0, ge=0, le=5)
+    link_spread: float = Field(default=1.0, ge=0, le=5)
+    communication_to_computation: tuple[float, float] = (1.0, 5.0)
+    memory_slack: float | None = Field(default=1.3, ge=1)
+
+    @field_validator("communication_to_computation")
+    @classmethod
+    def _is_range(cls, given: tuple[float, float]) -> tuple[float, float]:
+        if not 0 < given[0] <= given[1]:
+            raise ValueError("must be two numbers above 0, the smaller first")
+        return given
+
+    @field_validator("num_devices")
+    @classmethod
+    def _names_some(cls, given: tuple[int, ...]) -> tuple[int, ...]:
+        if not given or max(given) > 64:
+            raise ValueError("must name one number or more, up to 64")
+        return given
+
+
+class GraphDraw(settings.Settings):
+    """How the graph of a drawn instance is drawn.
+
+    Attributes:
+        kind: ``layered``: levels of random width, each op reads from the two levels before it. ``series-parallel``: blocks that
+            fork and join, one after another. ``transformer``: layers of attention heads and experts side by side, with the
+            additions that skip them.
+        num_ops: one of these numbers; series-parallel graphs and transformers come near it.
+        width: mean number of ops of a level, or of branches.
+        parents: least and most producers of an op of a layered graph.
+        time_sigma: standard deviation of the logarithm of an op's seconds, and of its output's bytes.
+        memory_sigma: the same for the bytes that it holds.
+    """
+
+    kind: Literal["layered", "series-parallel", "transformer"] = "layered"
+    num_ops: tuple[Number, ...] = (30, 100)
+    width: float = Field(default=6.0, ge=1, le=256)
+    parents: tuple[Number, Number] = (1, 3)
+    time_sigma: float = Field(default=1.0, ge=0, le=3)
+    memory_sigma: float = Field(default=0.5, ge=0, le=3)
+
+    @field_validator("num_ops")
+    @classmethod
+    def _names_some(cls, given: tuple[int, ...]) -> tuple[int, ...]:
+        if not given or min(given) < 2 or max(given) > 2_000:
+            raise ValueError("must name one number or more, from 2 to 2000")
+        return given
+
+    @model_validator(mode="after")
+    def _is_range(self) -> GraphDraw:
+        if self.parents[0] > self.parents[1]:
+            raise ValueError("parents must be two numbers, the smaller first")
+        return self
+
+
+@dataclass(frozen=True, eq=False)
+class DrawnGraph:
+    """Ops without devices: seconds on a device of speed 1, bytes of outputs, bytes held, edges; ``(n,)`` each and ``(e, 2)``."""
+
+    op_s: NDArray[np.float64]
+    output_bytes: NDArray[np.float64]
+    resident_bytes: NDArray[np.float64]
+    edges: NDArray[np.int64]
+
+
+def draw_instance(graph: GraphDraw, devices: DeviceDraw, split: Split, seed: int) -> OperatorInstance:
+    """The instance of a seed; the same seed gives the same one.
+
+    Raises:
+        ConfigError: no draw in 200 has devices that can hold the ops, so the memory is too tight for these numbers.
+    """
+    for attempt in range(_ATTEMPTS):
+        rng = np.random.default_rng([SPLITS.index(split), seed, attempt])
+        drawn = draw_graph(graph, rng)
+        instance = with_devices(f"{graph.kind}-{len(drawn.op_s)}-{split}-{seed}", drawn, devices, rng)
+        if instance is not None:
+            return instance
+    raise ConfigError(f"in {_ATTEMPTS} draws no device memory held the ops", field="memory_slack", value=devices.memory_slack)
+
+
+def draw_graph(draw: GraphDraw, rng: np.random.Generator) -> DrawnGraph:
+    """Ops and edges; every op but those of the first level reads at least one."""
+    num_ops = int(rng.choice(draw.num_ops))
+    if draw.kind == "layered":
+        num_ops, edges = num_ops, _layered(num_ops, draw.width, draw.parents, rng)
+    elif draw.kind == "series-parallel":
+        num_ops, edges = _series_parallel(num_ops, draw.width, rng)
+    else:
+        num_ops, edges = _transformer(num_ops, draw.width, rng)
+    return DrawnGraph(
+        op_s=_MEAN_OP_S * rng.lognormal(0.0, draw.time_sigma, num_ops),
+        output_bytes=rng.lognormal(0.0, draw.time_sigma, num_ops),
+        resident_bytes=_MEAN_OP_BYTES * rng.lognormal(0.0, draw.memory_sigma, num_ops),
+        edges=edges,
+    )
+
+
+def with_devices(name: str, graph: DrawnGraph, draw: DeviceDraw, rng: np.random.Generator) -> OperatorInstance | None:
+    """The graph on drawn devices; None where they cannot hold its ops when those are packed largest first.
+
+    Outputs keep their proportions; bandwidths are scaled so that a tensor takes as long as wanted.
+    """
+    m = int(rng.choice(draw.num_devices))
+    speed = np.exp(rng.uniform(-draw.speed_spread, draw.speed_spread, m))
+    times_s = graph.op_s[:, None] / speed
+    spread = np.exp(rng.uniform(-draw.link_spread, draw.link_spread, (m, m)))
+    spread = np.triu(spread, 1) + np.triu(spread, 1).T
+    low, high = draw.communication_to_computation
+    wanted_s = float(times_s.mean() * np.exp(rng.uniform(np.log(low), np.log(high))))
+    memory = np.full(m, np.inf)
+    if draw.memory_slack is not None:
+        memory = np.full(m, draw.memory_slack * graph.resident_bytes.sum() / m)
+        if not _packs(graph.resident_bytes, memory):
+            return None
+    outputs, bandwidth = np.asarray(graph.output_bytes, np.float64), np.full((m, m), np.inf)
+    if m > 1 and outputs.mean() > 0:
+        apart = ~np.eye(m, dtype=np.bool_)
+        mean_s = outputs.mean() * (1.0 / spread[apart]).mean()  # at one byte a second times the spread
+        bandwidth[apart] = spread[apart] * mean_s / max(wanted_s - _LATENCY_S, 0.01 * wanted_s)
+        # Bytes and bandwidths grow alike, to the size that links have today.
+        factor = _BANDWIDTH_BYTES_PER_S / float(np.exp(np.log(bandwidth[apart]).mean()))
+        outputs, bandwidth = outputs * factor, bandwidth * factor
+    return OperatorInstance.of_outputs(
+        name,
+        times_s,
+        graph.edges,
+        outputs,
+        latency_s=_LATENCY_S,
+        bandwidth_bytes_per_s=bandwidth,
+        memory_bytes=memory,
+        resident_bytes=graph.resident_bytes,
+    )
+
+
+def _layered(num_ops: int, width: float, parents: tuple[int, int], rng: np.random.Generator) -> NDArray[np.int64]:
+    """Levels of 1 to twice the mean width less 1; each op reads from the two levels before it, at least one of the nearest."""
+    levels: list[NDArray[np.int64]] = []
+    done = 0
+    while done < num_ops:
+        size = min(int(rng.integers(1, max(2, round(2 * width)))), num_ops - done)
+        levels.append(np.arange(done, done + size))
+        done += size
+    edges = []
+    for level in range(1, len(levels)):
+        near = levels[level - 1]
+        pool = near if level == 1 else np.concatenate([levels[level - 2], near])
+        for op in levels[level]:
+            count = int(rng.integers(parents[0], parents[1] + 1))
+            first = int(rng.choice(near))
+            others = [int(each) for each in rng.permutation(pool) if each != first][: count - 1]
+            edges += [(source, int(op)) for source in (first, *others)]
+    return np.array(edges, np.int64).reshape(-1, 2)
+
+
+def _series_parallel(num_ops: int, width: float, rng: np.random.Generator) -> tuple[int, NDArray[np.int64]]:
+    """Blocks one after another: an op forks into branches, chains of 1 to 3 ops, that another op joins."""
+    edges: list[tuple[int, int]] = []
+    last, done = 0, 1
+    while done < num_ops:
+        ends = []
+        for _ in range(int(rng.integers(2, max(3, round(2 * width - 1))))):
+            before = last
+            for _ in range(int(rng.integers(1, 4))):
+                edges.append((before, done))
+                before, done = done, done + 1
+            ends.append(before)
+        edges += [(end, done) for end in ends]
+        last, done = done, done + 1
+    return done, np.array(edges, np.int64)
+
+
+def _transformer(num_ops: int, width: float, rng: np.random.Generator) -> tuple[int, NDArray[np.int64]]:
+    """Layers: the input feeds heads, an op joins them and the skip; that feeds experts, joined with a second skip."""
+    edges: list[tuple[int, int]] = []
+    last, done = 0, 1
+    heads, experts = (int(rng.integers(1, max(2, round(2 * width)))) for _ in range(2))
+    while done < num_ops:
+        for branches in (heads, experts):
+            join = done + branches
+            for branch in range(done, join):
+                edges += [(last, branch), (branch, join)]
+            edges.append((last, join))
+            last, done = join, join + 1
+    return done, np.array(edges, np.int64)
+
+
+def _packs(sizes: NDArray[np.float64], memory: NDArray[np.float64]) -> bool:
+    """Whether packing largest first, each where most is left, holds everything."""
+    left = memory.copy()
+    for size in -np.sort(-sizes):
+        device = int(left.argmax())
+        left[device] -= size
+        if left[device] < 0:
+            return False
+    return True

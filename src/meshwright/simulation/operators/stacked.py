@@ -1,0 +1,157 @@
+"""Many instances as padded arrays, so that compiled code places ops of all of them side by side.
+
+Legend of shapes: ``i`` instances, ``n`` most ops, ``m`` most devices, ``g`` most groups, ``e`` most edges, ``k`` most tensors.
+Places beyond an instance's own numbers are never read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...numba_records import by_reference
+from .instance import OperatorInstance
+from .placement import OperatorObjective, lower_bound, port_s
+from .schedules import upward_order
+
+
+@by_reference
+class StackedInstances(NamedTuple):
+    """Instances side by side.
+
+    Attributes:
+        num_ops: ``(i,)``.
+        num_devices: ``(i,)``.
+        num_groups: ``(i,)``.
+        times_s: infinite where an op cannot run, ``(i, n, m)``.
+        order: ops by falling upward rank, ``(i, n)``.
+        position: place of each op in it, ``(i, n)``.
+        group: ``(i, n)``.
+        decided: groups in the order in which they are decided: by the place of their first op in ``order``, ``(i, g)``.
+        lead: that first op of each group, ``(i, g)``.
+        first_in: first input of each op, ``(i, n + 1)``.
+        producer: of each input, ``(i, e)``.
+        in_bytes: of each input, ``(i, e)``.
+        in_tensor: of each input, ``(i, e)``.
+        first_out: first reader of each op, ``(i, n + 1)``.
+        reader: ``(i, e)``.
+        out_bytes: of what each reader reads, ``(i, e)``.
+        latency_s: ``(i, m, m)``.
+        s_per_byte: ``(i, m, m)``.
+        port_s: seconds that each tensor keeps each device's port busy; 0 for a host's processors, ``(i, k, m)``.
+        resident_bytes: of each group, ``(i, g)``.
+        workspace_bytes: of each group, ``(i, g)``.
+        by_size: groups, the largest first, ``(i, g)``.
+        can_run: ``(i, g, m)``.
+        runs_anywhere: whether every device runs and holds every group alone, ``(i,)``.
+        all_bytes: resident bytes of all groups, ``(i,)``.
+        most_workspace_bytes: largest of all groups, ``(i,)``.
+        memory_bytes: ``(i, m)``.
+        scale_s: lower bound of the value, ``(i,)``.
+        is_throughput: the objective.
+    """
+
+    num_ops: NDArray[np.int64]
+    num_devices: NDArray[np.int64]
+    num_groups: NDArray[np.int64]
+    times_s: NDArray[np.float64]
+    order: NDArray[np.int64]
+    position: NDArray[np.int64]
+    group: NDArray[np.int64]
+    decided: NDArray[np.int64]
+    lead: NDArray[np.int64]
+    first_in: NDArray[np.int64]
+    producer: NDArray[np.int64]
+    in_bytes: NDArray[np.float64]
+    in_tensor: NDArray[np.int64]
+    first_out: NDArray[np.int64]
+    reader: NDArray[np.int64]
+    out_bytes: NDArray[np.float64]
+    latency_s: NDArray[np.float64]
+    s_per_byte: NDArray[np.float64]
+    port_s: NDArray[np.float64]
+    resident_bytes: NDArray[np.float64]
+    workspace_bytes: NDArray[np.float64]
+    by_size: NDArray[np.int64]
+    can_run: NDArray[np.bool_]
+    runs_anywhere: NDArray[np.bool_]
+    all_bytes: NDArray[np.float64]
+    most_workspace_bytes: NDArray[np.float64]
+    memory_bytes: NDArray[np.float64]
+    scale_s: NDArray[np.float64]
+    is_throughput: bool
+
+
+def stack(instances: Sequence[OperatorInstance], objective: OperatorObjective) -> StackedInstances:
+    """Pad instances to the largest of them."""
+    i = len(instances)
+    n, m = max(each.num_ops for each in instances), max(each.num_devices for each in instances)
+    g, e = max(each.num_groups for each in instances), max(1, *(len(each.edges) for each in instances))
+    k = max(1, *(len(each.tensor_bytes) for each in instances))
+    whole, real = np.int64, np.float64
+    made = StackedInstances(
+        num_ops=np.array([each.num_ops for each in instances], whole),
+        num_devices=np.array([each.num_devices for each in instances], whole),
+        num_groups=np.array([each.num_groups for each in instances], whole),
+        times_s=np.full((i, n, m), np.inf),
+        order=np.zeros((i, n), whole),
+        position=np.zeros((i, n), whole),
+        group=np.zeros((i, n), whole),
+        decided=np.zeros((i, g), whole),
+        lead=np.zeros((i, g), whole),
+        first_in=np.zeros((i, n + 1), whole),
+        producer=np.zeros((i, e), whole),
+        in_bytes=np.zeros((i, e), real),
+        in_tensor=np.zeros((i, e), whole),
+        first_out=np.zeros((i, n + 1), whole),
+        reader=np.zeros((i, e), whole),
+        out_bytes=np.zeros((i, e), real),
+        latency_s=np.zeros((i, m, m), real),
+        s_per_byte=np.zeros((i, m, m), real),
+        port_s=np.zeros((i, k, m), real),
+        resident_bytes=np.zeros((i, g), real),
+        workspace_bytes=np.zeros((i, g), real),
+        by_size=np.zeros((i, g), whole),
+        can_run=np.zeros((i, g, m), np.bool_),
+        runs_anywhere=np.array([bool(each.can_run.all()) for each in instances]),
+        all_bytes=np.array([each.resident_bytes.sum() for each in instances], real),
+        most_workspace_bytes=np.array([each.workspace_bytes.max() for each in instances], real),
+        memory_bytes=np.zeros((i, m), real),
+        scale_s=np.array([lower_bound(each, objective) for each in instances], real),
+        is_throughput=objective == "throughput",
+    )
+    for at, instance in enumerate(instances):
+        _fill(made, at, instance)
+    return made
+
+
+def _fill(made: StackedInstances, at: int, instance: OperatorInstance) -> None:
+    n, m, g = instance.num_ops, instance.num_devices, instance.num_groups
+    e, k = len(instance.edges), len(instance.tensor_bytes)
+    order = upward_order(instance)
+    position = np.empty(n, np.int64)
+    position[order] = np.arange(n)
+    first_place = np.full(g, n, np.int64)
+    np.minimum.at(first_place, instance.group, position)
+    made.times_s[at, :n, :m] = instance.times_s
+    made.order[at, :n], made.position[at, :n], made.group[at, :n] = order, position, instance.group
+    made.decided[at, :g] = np.argsort(first_place)
+    made.lead[at, :g] = order[first_place]
+    first, edge = instance.incoming
+    made.first_in[at, : n + 1], made.first_in[at, n + 1 :] = first, e
+    made.producer[at, :e], made.in_bytes[at, :e] = instance.edges[edge, 0], instance.edge_bytes[edge]
+    made.in_tensor[at, :e] = instance.edge_tensor[edge]
+    first, edge = instance.outgoing
+    made.first_out[at, : n + 1], made.first_out[at, n + 1 :] = first, e
+    made.reader[at, :e], made.out_bytes[at, :e] = instance.edges[edge, 1], instance.edge_bytes[edge]
+    made.latency_s[at, :m, :m] = instance.latency_s
+    made.s_per_byte[at, :m, :m] = 1.0 / instance.bandwidth_bytes_per_s
+    made.port_s[at, :k, :m] = np.where(instance.is_host, 0.0, port_s(instance, instance.tensor_bytes))
+    resident, workspace = instance.group_bytes
+    made.resident_bytes[at, :g], made.workspace_bytes[at, :g] = resident, workspace
+    made.by_size[at, :g] = np.argsort(-resident, kind="stable")
+    made.can_run[at, :g, :m] = instance.can_run
+    made.memory_bytes[at, :m] = instance.memory_bytes
