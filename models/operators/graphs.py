@@ -1,0 +1,189 @@
+"""Instances of operator placement as tensors: features of ops, devices, edges, links and pairs, padded side by side.
+
+Legend of shapes: ``b`` instances, ``n`` most ops, ``m`` most devices, ``e`` edges of all instances together. Nothing here comes from a
+schedule: no rank, no depth, no start. What the network knows of the structure reaches it through messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ...simulation.operators.instance import OperatorInstance
+from ...simulation.operators.placement import OperatorObjective, lower_bound
+from ...simulation.operators.schedules import mean_times_s, mean_transfer_s
+
+NUM_OP_FEATURES = 9
+NUM_DEVICE_FEATURES = 6
+NUM_EDGE_FEATURES = 3
+NUM_LINK_FEATURES = 2
+NUM_PAIR_FEATURES = 3
+
+
+@dataclass(frozen=True)
+class OperatorGraphs:
+    """A batch of instances.
+
+    Attributes:
+        ops: ``(b, n, 9)``.
+        is_op: False where padded, ``(b, n)``.
+        devices: ``(b, m, 6)``.
+        is_device: ``(b, m)``.
+        producer: of each edge, a place in the flattened ``(b n)``, ``(e,)``.
+        reader: ``(e,)``.
+        edges: ``(e, 3)``.
+        links: ``(b, m, m, 2)``.
+        pairs: of each op and device, ``(b, n, m, 3)``.
+        can_run: of each op and device, ``(b, n, m)``.
+    """
+
+    ops: Tensor
+    is_op: Tensor
+    devices: Tensor
+    is_device: Tensor
+    producer: Tensor
+    reader: Tensor
+    edges: Tensor
+    links: Tensor
+    pairs: Tensor
+    can_run: Tensor
+
+    @property
+    def size(self) -> int:
+        """Number of instances, ``b``."""
+        return len(self.ops)
+
+    def to(self, device: torch.device | str) -> OperatorGraphs:
+        """The same on a device of torch."""
+        return OperatorGraphs(**{each.name: getattr(self, each.name).to(device) for each in fields(self)})
+
+
+@dataclass(frozen=True)
+class InstanceFeatures:
+    """One instance's arrays of `OperatorGraphs`, not padded."""
+
+    ops: np.ndarray
+    devices: np.ndarray
+    edges: np.ndarray
+    links: np.ndarray
+    pairs: np.ndarray
+    can_run: np.ndarray
+    ends: np.ndarray
+
+
+def features(instance: OperatorInstance, objective: OperatorObjective) -> InstanceFeatures:
+    """Features of an instance, relative to itself, so that sizes and units of time carry over.
+
+    A time ``t`` stands as ``t / (t + scale)``, with the lower bound of the value as the scale, and as the logarithm of its ratio
+    to the mean.
+    """
+    n, m = instance.num_ops, instance.num_devices
+    scale = max(lower_bound(instance, objective), 1e-30)
+    mean_s, transfer_s = mean_times_s(instance), mean_transfer_s(instance)
+    memory = np.where(np.isfinite(instance.memory_bytes), instance.memory_bytes, 0.0)
+    total_bytes = max(float(instance.resident_bytes.sum()), 1e-30)
+    in_degree = np.bincount(instance.edges[:, 1], minlength=n)
+    out_degree = np.bincount(instance.edges[:, 0], minlength=n)
+    sent_s, read_s = np.zeros(n), np.zeros(n)
+    np.maximum.at(sent_s, instance.edges[:, 0], transfer_s)
+    np.add.at(read_s, instance.edges[:, 1], transfer_s)
+    ops = np.stack(
+        [
+            _log_ratio(mean_s),
+            _share(mean_s, scale),
+            _share(sent_s, scale),
+            _share(read_s, scale),
+            instance.resident_bytes / total_bytes * m,
+            in_degree / (in_degree + 2.0),
+            out_degree / (out_degree + 2.0),
+            instance.is_backward.astype(np.float64),
+            np.full(n, np.log(n) / 8.0),
+        ],
+        axis=1,
+    )
+    times = np.where(np.isfinite(instance.times_s), instance.times_s, np.nan)
+    relative = np.nan_to_num(np.nanmean(times / mean_s[:, None], axis=0), nan=4.0) if n else np.zeros(m)
+    apart = ~np.eye(m, dtype=np.bool_)
+    bandwidth = np.where(apart & np.isfinite(instance.bandwidth_bytes_per_s), instance.bandwidth_bytes_per_s, np.nan)
+    mean_bytes = float(instance.edge_bytes.mean()) if len(instance.edges) else 0.0
+    pair_s = np.where(apart, instance.latency_s + mean_bytes / instance.bandwidth_bytes_per_s, 0.0)
+    typical_s = float(pair_s[apart].mean()) if m > 1 else 0.0
+    relative_s = np.log(np.maximum(pair_s, 1e-3 * typical_s + 1e-30) / (typical_s + 1e-30)) * apart
+    del bandwidth
+    devices = np.stack(
+        [
+            np.log(np.maximum(relative, 1e-6)),
+            memory / total_bytes,
+            relative_s.sum(axis=1) / max(m - 1, 1),
+            relative_s.min(axis=1),
+            np.full(m, typical_s / (typical_s + scale / max(n, 1) * m)),
+            np.full(m, np.log(m) / 4.0),
+        ],
+        axis=1,
+    )
+    links = np.stack([relative_s, _share(pair_s, scale)], axis=2)
+    pairs = np.stack(
+        [
+            np.where(np.isfinite(instance.times_s), _share(np.nan_to_num(instance.times_s, posinf=0.0), scale), 1.0),
+            np.nan_to_num(np.log(np.maximum(times / np.maximum(mean_s[:, None], 1e-30), 1e-6)), nan=4.0),
+            np.where(memory > 0, instance.resident_bytes[:, None] / np.maximum(memory, 1e-30), 0.0),
+        ],
+        axis=2,
+    )
+    edges = np.stack([_share(transfer_s, scale), _log_ratio(transfer_s), _share(transfer_s, mean_s.mean())], axis=1)
+    can_run = instance.can_run[instance.group]
+    real = np.float32
+    return InstanceFeatures(
+        ops.astype(real),
+        devices.astype(real),
+        edges.astype(real),
+        links.astype(real),
+        pairs.astype(real),
+        can_run,
+        instance.edges,
+    )
+
+
+def batch(given: Sequence[InstanceFeatures]) -> OperatorGraphs:
+    """Pad instances to the largest of them."""
+    b = len(given)
+    n, m = max(len(each.ops) for each in given), max(len(each.devices) for each in given)
+    ops = np.zeros((b, n, NUM_OP_FEATURES), np.float32)
+    devices = np.zeros((b, m, NUM_DEVICE_FEATURES), np.float32)
+    links = np.zeros((b, m, m, NUM_LINK_FEATURES), np.float32)
+    pairs = np.zeros((b, n, m, NUM_PAIR_FEATURES), np.float32)
+    is_op, is_device = np.zeros((b, n), np.bool_), np.zeros((b, m), np.bool_)
+    can_run = np.zeros((b, n, m), np.bool_)
+    for at, each in enumerate(given):
+        num_ops, num_devices = len(each.ops), len(each.devices)
+        ops[at, :num_ops], devices[at, :num_devices] = each.ops, each.devices
+        links[at, :num_devices, :num_devices], pairs[at, :num_ops, :num_devices] = each.links, each.pairs
+        is_op[at, :num_ops], is_device[at, :num_devices], can_run[at, :num_ops, :num_devices] = True, True, each.can_run
+    ends = np.concatenate([each.ends + at * n for at, each in enumerate(given)])
+    return OperatorGraphs(
+        ops=torch.from_numpy(ops),
+        is_op=torch.from_numpy(is_op),
+        devices=torch.from_numpy(devices),
+        is_device=torch.from_numpy(is_device),
+        producer=torch.from_numpy(np.ascontiguousarray(ends[:, 0])),
+        reader=torch.from_numpy(np.ascontiguousarray(ends[:, 1])),
+        edges=torch.from_numpy(np.concatenate([each.edges for each in given])),
+        links=torch.from_numpy(links),
+        pairs=torch.from_numpy(pairs),
+        can_run=torch.from_numpy(can_run),
+    )
+
+
+def _share(seconds: np.ndarray, scale: float) -> np.ndarray:
+    return np.asarray(seconds / (seconds + scale))
+
+
+def _log_ratio(seconds: np.ndarray) -> np.ndarray:
+    if not seconds.size or seconds.max() <= 0:
+        return np.zeros(len(seconds))
+    mean = float(seconds[seconds > 0].mean())
+    return np.asarray(np.log(np.maximum(seconds, 1e-3 * mean) / mean) / 2.0)
