@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ...errors import PolicyError
 from ...simulation.operators.instance import OperatorInstance
 from ...simulation.operators.placement import OperatorObjective, OperatorPlacement
+from .exhaustive import exhaustive
 from .request import PlacementRequest
 
 Place = Callable[[OperatorInstance, PlacementRequest], OperatorPlacement]
@@ -32,7 +33,11 @@ class PlacementPlanner:
     is_search: bool = False
 
 
-PLACEMENT_PLANNERS: dict[str, PlacementPlanner] = {}
+PLACEMENT_PLANNERS: dict[str, PlacementPlanner] = {
+    "exhaustive": PlacementPlanner(
+        exhaustive, ("latency", "throughput"), "every placement, for a latency every order", is_exact=True
+    ),
+}
 
 
 def place(instance: OperatorInstance, planner: str, request: PlacementRequest) -> OperatorPlacement:
