@@ -9,6 +9,7 @@ from ...errors import PolicyError
 from ...simulation.operators.instance import OperatorInstance
 from ...simulation.operators.placement import OperatorObjective, OperatorPlacement
 from .exhaustive import exhaustive
+from .ideals import ideals, linear
 from .request import PlacementRequest
 
 Place = Callable[[OperatorInstance, PlacementRequest], OperatorPlacement]
@@ -37,6 +38,8 @@ PLACEMENT_PLANNERS: dict[str, PlacementPlanner] = {
     "exhaustive": PlacementPlanner(
         exhaustive, ("latency", "throughput"), "every placement, for a latency every order", is_exact=True
     ),
+    "ideals": PlacementPlanner(ideals, ("throughput",), "stages between all downsets of the graph", is_exact=True),
+    "linear": PlacementPlanner(linear, ("throughput",), "stages along a few orders of the ops"),
 }
 
 
