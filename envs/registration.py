@@ -9,7 +9,7 @@ from __future__ import annotations
 from gymnasium.envs.registration import register as register_env
 from gymnasium.envs.registration import registry
 
-IDS = ("meshwright/JobPartitioning-v0", "meshwright/JobPartitioning-v1")
+IDS = ("meshwright/JobPartitioning-v0", "meshwright/JobPartitioning-v1", "meshwright/OperatorPlacement-v0")
 
 
 def register() -> None:
@@ -22,3 +22,5 @@ def register() -> None:
             entry_point="meshwright.envs.fleet.env:FleetEnv",
             vector_entry_point="meshwright.envs.fleet.vector_env:FleetVectorEnv",
         )
+    if IDS[2] not in registry:
+        register_env(id=IDS[2], entry_point="meshwright.envs.operators.env:OperatorPlacementEnv")

@@ -1,17 +1,20 @@
 """Instances of operator placement as tensors: features of ops, devices, edges, links and pairs, padded side by side.
 
-Legend of shapes: ``b`` instances, ``n`` most ops, ``m`` most devices, ``e`` edges of all instances together. Nothing here comes from a
-schedule: no rank, no depth, no start. What the network knows of the structure reaches it through messages.
+Legend of shapes: ``b`` instances, ``n`` most ops, ``m`` most devices, ``e`` edges of all instances together. Nothing here comes
+from a schedule: no rank, no depth, no start. What the network knows of the structure reaches it through messages.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
+from torch_geometric.data import HeteroData
 
 from ...simulation.operators.instance import OperatorInstance
 from ...simulation.operators.placement import OperatorObjective, lower_bound
@@ -66,13 +69,13 @@ class OperatorGraphs:
 class InstanceFeatures:
     """One instance's arrays of `OperatorGraphs`, not padded."""
 
-    ops: np.ndarray
-    devices: np.ndarray
-    edges: np.ndarray
-    links: np.ndarray
-    pairs: np.ndarray
-    can_run: np.ndarray
-    ends: np.ndarray
+    ops: NDArray[Any]
+    devices: NDArray[Any]
+    edges: NDArray[Any]
+    links: NDArray[Any]
+    pairs: NDArray[Any]
+    can_run: NDArray[Any]
+    ends: NDArray[Any]
 
 
 def features(instance: OperatorInstance, objective: OperatorObjective) -> InstanceFeatures:
@@ -105,15 +108,15 @@ def features(instance: OperatorInstance, objective: OperatorObjective) -> Instan
         ],
         axis=1,
     )
-    times = np.where(np.isfinite(instance.times_s), instance.times_s, np.nan)
-    relative = np.nan_to_num(np.nanmean(times / mean_s[:, None], axis=0), nan=4.0) if n else np.zeros(m)
+    runs = np.isfinite(instance.times_s) & (mean_s[:, None] > 0)
+    ratio = np.divide(instance.times_s, mean_s[:, None], out=np.ones((n, m)), where=runs)
+    relative = np.where(runs, ratio, 0.0).sum(axis=0) / np.maximum(runs.sum(axis=0), 1)
+    relative = np.where(runs.any(axis=0), relative, 1.0)
     apart = ~np.eye(m, dtype=np.bool_)
-    bandwidth = np.where(apart & np.isfinite(instance.bandwidth_bytes_per_s), instance.bandwidth_bytes_per_s, np.nan)
     mean_bytes = float(instance.edge_bytes.mean()) if len(instance.edges) else 0.0
     pair_s = np.where(apart, instance.latency_s + mean_bytes / instance.bandwidth_bytes_per_s, 0.0)
     typical_s = float(pair_s[apart].mean()) if m > 1 else 0.0
     relative_s = np.log(np.maximum(pair_s, 1e-3 * typical_s + 1e-30) / (typical_s + 1e-30)) * apart
-    del bandwidth
     devices = np.stack(
         [
             np.log(np.maximum(relative, 1e-6)),
@@ -129,7 +132,7 @@ def features(instance: OperatorInstance, objective: OperatorObjective) -> Instan
     pairs = np.stack(
         [
             np.where(np.isfinite(instance.times_s), _share(np.nan_to_num(instance.times_s, posinf=0.0), scale), 1.0),
-            np.nan_to_num(np.log(np.maximum(times / np.maximum(mean_s[:, None], 1e-30), 1e-6)), nan=4.0),
+            np.where(np.isfinite(instance.times_s), np.log(np.maximum(ratio, 1e-6)), 4.0),
             np.where(memory > 0, instance.resident_bytes[:, None] / np.maximum(memory, 1e-30), 0.0),
         ],
         axis=2,
@@ -146,6 +149,30 @@ def features(instance: OperatorInstance, objective: OperatorObjective) -> Instan
         can_run,
         instance.edges,
     )
+
+
+def hetero_data(instance: OperatorInstance, objective: OperatorObjective = "latency") -> HeteroData:
+    """An instance as a graph for PyG: nodes ``op`` and ``device``, features as in `OperatorGraphs`.
+
+    Edges ``(op, feeds, op)``, ``(device, link, device)`` and ``(op, runs_on, device)``, the last where the op can run.
+    """
+    told = features(instance, objective)
+    data = HeteroData()
+    data["op"].x, data["device"].x = torch.from_numpy(told.ops), torch.from_numpy(told.devices)
+    data["op"].group = torch.from_numpy(np.array(instance.group))
+    for kind, where, attributes in (
+        (("op", "feeds", "op"), told.ends.T, told.edges),
+        (("device", "link", "device"), *_where(~np.eye(instance.num_devices, dtype=np.bool_), told.links)),
+        (("op", "runs_on", "device"), *_where(told.can_run, told.pairs)),
+    ):
+        data[kind].edge_index = torch.from_numpy(np.ascontiguousarray(where))
+        data[kind].edge_attr = torch.from_numpy(np.ascontiguousarray(attributes))
+    return data
+
+
+def _where(mask: NDArray[np.bool_], values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    at = np.nonzero(mask)
+    return np.stack(at), values[at]
 
 
 def batch(given: Sequence[InstanceFeatures]) -> OperatorGraphs:
@@ -178,11 +205,11 @@ def batch(given: Sequence[InstanceFeatures]) -> OperatorGraphs:
     )
 
 
-def _share(seconds: np.ndarray, scale: float) -> np.ndarray:
+def _share(seconds: NDArray[Any], scale: float) -> NDArray[Any]:
     return np.asarray(seconds / (seconds + scale))
 
 
-def _log_ratio(seconds: np.ndarray) -> np.ndarray:
+def _log_ratio(seconds: NDArray[Any]) -> NDArray[Any]:
     if not seconds.size or seconds.max() <= 0:
         return np.zeros(len(seconds))
     mean = float(seconds[seconds > 0].mean())

@@ -21,6 +21,12 @@ from .graphs import (
     OperatorGraphs,
 )
 
+_BALANCING_ROUNDS = 8
+_FILLED = 0.9
+"""Share of a device's memory that may be expected before it is made less likely."""
+
+_NUM_TENTATIVE = 7
+
 Left = Literal["edges", "transfers", "devices", "against"]
 
 
@@ -31,14 +37,16 @@ class OperatorNetworkSettings(settings.Settings):
         kind: ``steps`` places group after group; ``one-shot`` places all at once.
         hidden: width ``h``.
         rounds: of messages.
-        without: ``edges``: no messages between ops, each knows itself and the graph's totals. ``transfers``: besides, no feature of a
-            device that comes from neighbours placed already. ``devices``: links between devices are not read. ``against``: messages
-            from producers to readers only, so that no op learns of what comes after it.
+        turns: in which a one-shot policy settles its probabilities.
+        without: ``edges``: no messages between ops, each knows itself and the graph's totals. ``transfers``: no feature of a
+            device that comes from neighbours placed already. ``devices``: links between devices are not read. ``against``:
+            messages from producers to readers only, so that no op learns of what comes after it.
     """
 
     kind: Literal["steps", "one-shot"] = "steps"
     hidden: int = Field(default=48, ge=8, le=512)
     rounds: int = Field(default=4, ge=1, le=32)
+    turns: int = Field(default=4, ge=1, le=16)
     without: tuple[Left, ...] = ()
 
 
@@ -141,22 +149,63 @@ def _mean(values: Tensor, is_there: Tensor) -> Tensor:
 
 
 class PairScore(nn.Module):
-    """A logit for each op and device, all at once: the one-shot policy."""
+    """A probability for each op and device, all at once, in turns: each turn sees where neighbours and work stood after the last.
 
-    def __init__(self, h: int) -> None:
+    The turns are a mean-field iteration with learned steps: no turn draws anything, and none sees a schedule.
+    """
+
+    def __init__(self, h: int, turns: int, *, reads_edges: bool) -> None:
         super().__init__()
+        self.turns, self.reads_edges = turns, reads_edges
         self.op = nn.Linear(h, 2 * h)
         self.device = nn.Linear(h, 2 * h, bias=False)
         self.pair = nn.Linear(NUM_PAIR_FEATURES, 2 * h, bias=False)
-        self.middle = nn.Linear(2 * h, h)
-        self.out = nn.Linear(h, 1)
+        self.tentative = nn.ModuleList(nn.Linear(_NUM_TENTATIVE, 2 * h, bias=False) for _ in range(turns - 1))
+        self.middle = nn.ModuleList(nn.Linear(2 * h, h) for _ in range(turns))
+        self.out = nn.ModuleList(nn.Linear(h, 1) for _ in range(turns))
         self.query = nn.Linear(h, h, bias=False)
         self.key = nn.Linear(h, h, bias=False)
 
     def forward(self, ops: Tensor, devices: Tensor, graphs: OperatorGraphs) -> Tensor:
-        """Logits ``(b, n, m)``; minus infinity where an op cannot run."""
-        hidden = torch.relu(self.op(ops)[:, :, None] + self.device(devices)[:, None] + self.pair(graphs.pairs))
-        logits = self.out(torch.relu(self.middle(hidden)))[..., 0]
-        logits = logits + self.query(ops) @ self.key(devices).transpose(1, 2) / ops.shape[-1] ** 0.5
-        allowed = graphs.can_run & graphs.is_device[:, None]
-        return logits.masked_fill(~allowed, -torch.inf).masked_fill(~graphs.is_op[..., None], 0.0)
+        """Logarithms of probabilities, ``(b, n, m)``; minus infinity where an op cannot run."""
+        allowed = (graphs.can_run & graphs.is_device[:, None]) | ~graphs.is_op[..., None]
+        known = self.op(ops)[:, :, None] + self.device(devices)[:, None] + self.pair(graphs.pairs)
+        logits = self.query(ops) @ self.key(devices).transpose(1, 2) / ops.shape[-1] ** 0.5
+        log_p = logits
+        for turn in range(self.turns):
+            hidden = known if turn == 0 else known + self.tentative[turn - 1](self._told(log_p.exp(), graphs))
+            logits = logits + self.out[turn](torch.relu(self.middle[turn](torch.relu(hidden))))[..., 0]
+            log_p = balanced(logits.masked_fill(~allowed, -torch.inf), graphs)
+        return log_p
+
+    def _told(self, p: Tensor, graphs: OperatorGraphs) -> Tensor:
+        """Of each op and device: its probability, those of producers and readers weighted by transfers, work and memory there."""
+        b, n, m = p.shape
+        there = p * graphs.is_op[..., None]
+        work = (there * graphs.pairs[..., 0]).sum(dim=1, keepdim=True)
+        work = work / work.mean(dim=2, keepdim=True).clamp(min=1e-6)
+        filled = (there * graphs.pairs[..., 2]).sum(dim=1, keepdim=True)
+        told = [p, work.expand(b, n, m), filled.expand(b, n, m)]
+        flat = there.reshape(b * n, m)
+        for source, target in ((graphs.producer, graphs.reader), (graphs.reader, graphs.producer)):
+            gathered, weight = torch.zeros_like(flat), torch.full_like(flat[:, :1], 1e-6)
+            if self.reads_edges:
+                share = graphs.edges[:, :1]
+                gathered = gathered.index_add(0, target, flat[source] * share)
+                weight = weight.index_add(0, target, share)
+            told += [(gathered / weight).reshape(b, n, m), gathered.reshape(b, n, m)]
+        return torch.stack(told, dim=3)
+
+
+def balanced(logits: Tensor, graphs: OperatorGraphs) -> Tensor:
+    """Logarithms of probabilities under which no device is expected to hold more than its memory, ``(b, n, m)``.
+
+    Devices that expect more are made less likely for all ops alike, in turns with the rows' normalisation (Sinkhorn and Knopp
+    1967); what is drawn may still have to be repaired.
+    """
+    log_p = torch.log_softmax(logits, dim=2)
+    needs = graphs.pairs[..., 2] * graphs.is_op[..., None]
+    for _ in range(_BALANCING_ROUNDS):
+        expected = (log_p.exp() * needs).sum(dim=1, keepdim=True)
+        log_p = torch.log_softmax(log_p - torch.log(expected.clamp(min=_FILLED) / _FILLED), dim=2)
+    return log_p

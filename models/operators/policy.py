@@ -1,7 +1,7 @@
 """The step-by-step policy: which device the next ops get, from embeddings and from what each device would make of them.
 
-Legend of shapes: ``b`` instances, ``E`` episodes (several of an instance), ``t`` decisions, ``n`` ops, ``m`` devices, ``h`` width, ``f``
-features of a candidate.
+Legend of shapes: ``b`` instances, ``E`` episodes (several of an instance), ``t`` decisions, ``n`` ops, ``m`` devices,
+``h`` width, ``f`` features of a candidate.
 """
 
 from __future__ import annotations
@@ -10,8 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from ...simulation.operators.placing import CANDIDATE_FEATURES, FROM_PLACED
-from .graphs import NUM_PAIR_FEATURES, OperatorGraphs
+from .graphs import OperatorGraphs
 from .network import OperatorEncoder, OperatorNetworkSettings, PairScore
+
+_RULE_SHARPNESS = -30.0
+"""Weight of ``end_beyond_best`` in an untrained network's logits."""
 
 
 class StepPolicy(nn.Module):
@@ -27,8 +30,8 @@ class StepPolicy(nn.Module):
 
     def episode_logits(
         self, graphs: OperatorGraphs, of: Tensor, ops: Tensor, candidates: Tensor, can_place: Tensor, actions: Tensor
-    ) -> Tensor:
-        """Logits of all decisions of episodes that have been played, in one pass.
+    ) -> tuple[Tensor, Tensor]:
+        """Logits of all decisions of episodes that have been played, and the foreseen values, in one pass.
 
         Args:
             graphs: instances.
@@ -39,7 +42,8 @@ class StepPolicy(nn.Module):
             actions: device of each decision, ``(E, t)``.
 
         Returns:
-            ``(E, t, m)``, minus infinity where a device may not be chosen.
+            Logits ``(E, t, m)``, minus infinity where a device may not be chosen; how far the final value is foreseen to be above
+            the mean of the instance's episodes, relative to it, ``(E, t)``.
         """
         op_h, device_h, whole_h = self.encoder(graphs)
         chosen = torch.nn.functional.one_hot(actions, candidates.shape[2]).to(op_h.dtype)
@@ -56,7 +60,7 @@ class StepPolicy(nn.Module):
     ) -> Tensor:
         """Logits of one decision of each episode, ``(E, m)``; arguments as in `episode_logits` without ``t``."""
         given = (ops[:, None], placed[:, None], count[:, None], (candidates * self.kept)[:, None], can[:, None])
-        logits: Tensor = self.score(keyed, of, *given)
+        logits: Tensor = self.score(keyed, of, *given)[0]
         return logits[:, 0]
 
 
@@ -76,14 +80,30 @@ class StepScore(nn.Module):
         self.query = nn.Linear(h, h, bias=False)
         self.key = nn.Linear(h, h, bias=False)
         self.direct = nn.Linear(num_features, 1, bias=False)
+        self.value = nn.Sequential(nn.Linear(3 * h, h), nn.ReLU(), nn.Linear(h, 1))
+
+        self._begin_as_rule()
+
+    def _begin_as_rule(self) -> None:
+        """Start close to HEFT: the device where the op ends first is the likeliest, and the rest of the network says little."""
+        with torch.no_grad():
+            self.direct.weight.zero_()
+            self.direct.weight[0, CANDIDATE_FEATURES.index("end_beyond_best")] = _RULE_SHARPNESS
+            self.out.weight.mul_(0.1)
+            self.key.weight.mul_(0.1)
 
     def prepare(self, op_h: Tensor, device_h: Tensor, whole_h: Tensor) -> tuple[Tensor, ...]:
-        """What does not change from decision to decision: ops with their instance ``(b, n, h)``, queries, devices ``(b, m, h)``, ops."""
+        """What does not change from decision to decision.
+
+        Returns:
+            What each op adds ``(b, n, h)``, its query ``(b, n, h)``, what each device adds ``(b, m, h)``, ops ``(b, n, h)``.
+        """
         return self.op(op_h) + self.whole(whole_h)[:, None], self.query(op_h), self.device(device_h), op_h
 
     def forward(
         self, keyed: tuple[Tensor, ...], of: Tensor, ops: Tensor, placed: Tensor, count: Tensor, candidates: Tensor, can: Tensor
-    ) -> Tensor:
+    ) -> tuple[Tensor, Tensor]:
+        """Logits ``(E, t, m)`` and foreseen values ``(E, t)``; arguments as of `StepPolicy.episode_logits`."""
         op_part, query, device_part, _ = keyed
         mean = placed / count.clamp(min=1)[..., None]
         share = count / (count.sum(dim=-1, keepdim=True) + 1.0)
@@ -93,10 +113,14 @@ class StepScore(nn.Module):
             + self.placed(torch.cat([mean, share[..., None]], dim=-1))
             + self.candidate(candidates)
         )
-        logits = self.out(torch.relu(self.middle(torch.relu(hidden))))[..., 0] + self.direct(candidates)[..., 0]
+        last = torch.relu(self.middle(torch.relu(hidden)))
+        logits = self.out(last)[..., 0] + self.direct(candidates)[..., 0]
         drawn = (query[of[:, None], ops][:, :, None] * self.key(mean)).sum(dim=-1) / mean.shape[-1] ** 0.5
-        made: Tensor = (logits + drawn).masked_fill(~can, -torch.inf)
-        return made
+        allowed = can[..., None]
+        mean_of = (last * allowed).sum(dim=-2) / allowed.sum(dim=-2).clamp(min=1)
+        most_of = last.masked_fill(~allowed, 0.0).amax(dim=-2)
+        value = self.value(torch.cat([mean_of, most_of, op_part[of[:, None], ops]], dim=-1))[..., 0]
+        return (logits + drawn).masked_fill(~can, -torch.inf), value
 
 
 class OneShotPolicy(nn.Module):
@@ -106,13 +130,18 @@ class OneShotPolicy(nn.Module):
         super().__init__()
         self.settings = given
         self.encoder = OperatorEncoder(given)
-        self.score = PairScore(given.hidden)
+        self.score = PairScore(given.hidden, given.turns, reads_edges="edges" not in given.without)
 
     def forward(self, graphs: OperatorGraphs) -> Tensor:
-        """Logits ``(b, n, m)``."""
+        """Logarithms of probabilities, ``(b, n, m)``."""
         op_h, device_h, _ = self.encoder(graphs)
         made: Tensor = self.score(op_h, device_h, graphs)
         return made
 
 
-__all__ = ["NUM_PAIR_FEATURES", "OneShotPolicy", "StepPolicy", "StepScore"]
+OperatorPolicy = StepPolicy | OneShotPolicy
+
+
+def new_policy(given: OperatorNetworkSettings) -> OperatorPolicy:
+    """An untrained policy of a kind."""
+    return StepPolicy(given) if given.kind == "steps" else OneShotPolicy(given)

@@ -59,8 +59,11 @@ def evaluate_policies(
 
     On a fleet, such as preset:llm-256, a policy is a run folder, a rule such as fifo, sjf+backfill, sjf:fixed-16 or
     goodput-shares, best-fixed-entry, random, rollout:RULE, or bound, a lower bound on mean completion time.
+
+    On operator placement, such as preset:latency-tight, a policy is a run folder or shipped:NAME, with @sample-K or
+    @search-SECONDS behind it, a planner such as heft or annealing@0.1, fastest-device or round-robin.
     """
-    from ...envs.benchmark_files import ELASTIC, FLEET, kind_of
+    from ...envs.benchmark_files import ELASTIC, FLEET, PLACEMENT, kind_of
     from ...evaluation.workers.choice import chosen_workers
 
     policies, changes = policies or [], changes or []
@@ -76,6 +79,12 @@ def evaluate_policies(
         from .evaluate_elastic import evaluate_elastic_policies
 
         evaluate_elastic_policies(policies, benchmark, seeds, workers, changes, out, json_file, others)
+        return
+    if kind == PLACEMENT:
+        from .evaluate_operators import evaluate_operator_policies
+
+        others |= {"--ray": ray, "--jobs": None if jobs == 1 else jobs}
+        evaluate_operator_policies(policies, benchmark, seeds, changes, out, json_file, others)
         return
     output.check_file("--json", json_file)
     if graphs is not None:

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 LINEAR = "linear"
 FLEET = "fleet"
 ELASTIC = "elastic"
-METHODS = (LINEAR, FLEET, ELASTIC)
+OPERATORS = "operators"
+METHODS = (LINEAR, FLEET, ELASTIC, OPERATORS)
 
 
 def train_policy(
@@ -68,6 +69,11 @@ def train_policy(
         from .train_elastic import train_elastic_policy
 
         train_elastic_policy(config_file, changes or [], resume, out, overwrite, graphs, json_file)
+        return
+    if chosen_method == OPERATORS:
+        from .train_operators import train_operator_policy
+
+        train_operator_policy(config_file, changes or [], resume, out, overwrite, graphs, json_file)
         return
     asked = _TrainRequest(config_file, tuple(changes or ()), resume, out, overwrite, graphs, json_file)
     (_tune_scorer if chosen_method == LINEAR else _train_network)(asked)

@@ -6,6 +6,7 @@ meet. Legend of shapes: ``n`` ops, ``m`` devices.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -82,6 +83,12 @@ class GraphDraw(settings.Settings):
     time_sigma: float = Field(default=1.0, ge=0, le=3)
     memory_sigma: float = Field(default=0.5, ge=0, le=3)
 
+    @property
+    def most_ops(self) -> int:
+        """No graph has more: the last block of those made of blocks may go beyond ``num_ops``."""
+        wide = round(2 * self.width)
+        return max(self.num_ops) + {"layered": 0, "series-parallel": 3 * wide + 1, "transformer": 2 * wide + 2}[self.kind]
+
     @field_validator("num_ops")
     @classmethod
     def _names_some(cls, given: tuple[int, ...]) -> tuple[int, ...]:
@@ -98,24 +105,43 @@ class GraphDraw(settings.Settings):
 
 @dataclass(frozen=True, eq=False)
 class DrawnGraph:
-    """Ops without devices: seconds on a device of speed 1, bytes of outputs, bytes held, edges; ``(n,)`` each and ``(e, 2)``."""
+    """Ops without devices.
 
+    Attributes:
+        name: of the graph.
+        op_s: seconds of each op on a device of speed 1, ``(n,)``.
+        output_bytes: ``(n,)``.
+        resident_bytes: what each op holds, ``(n,)``.
+        edges: ``(e, 2)``.
+        op_names: None where they have none.
+    """
+
+    name: str
     op_s: NDArray[np.float64]
     output_bytes: NDArray[np.float64]
     resident_bytes: NDArray[np.float64]
     edges: NDArray[np.int64]
+    op_names: tuple[str, ...] | None = None
 
 
-def draw_instance(graph: GraphDraw, devices: DeviceDraw, split: Split, seed: int) -> OperatorInstance:
+def draw_instance(
+    graph: GraphDraw | Callable[[np.random.Generator], DrawnGraph], devices: DeviceDraw, split: Split, seed: int
+) -> OperatorInstance:
     """The instance of a seed; the same seed gives the same one.
+
+    Args:
+        graph: how the graph is drawn, or a function that draws one.
+        devices: how its devices are drawn.
+        split: what the instance is for.
+        seed: of this split.
 
     Raises:
         ConfigError: no draw in 200 has devices that can hold the ops, so the memory is too tight for these numbers.
     """
     for attempt in range(_ATTEMPTS):
         rng = np.random.default_rng([SPLITS.index(split), seed, attempt])
-        drawn = draw_graph(graph, rng)
-        instance = with_devices(f"{graph.kind}-{len(drawn.op_s)}-{split}-{seed}", drawn, devices, rng)
+        drawn = draw_graph(graph, rng) if isinstance(graph, GraphDraw) else graph(rng)
+        instance = with_devices(f"{drawn.name}-{split}-{seed}", drawn, devices, rng)
         if instance is not None:
             return instance
     raise ConfigError(f"in {_ATTEMPTS} draws no device memory held the ops", field="memory_slack", value=devices.memory_slack)
@@ -125,12 +151,13 @@ def draw_graph(draw: GraphDraw, rng: np.random.Generator) -> DrawnGraph:
     """Ops and edges; every op but those of the first level reads at least one."""
     num_ops = int(rng.choice(draw.num_ops))
     if draw.kind == "layered":
-        num_ops, edges = num_ops, _layered(num_ops, draw.width, draw.parents, rng)
+        edges = _layered(num_ops, draw.width, draw.parents, rng)
     elif draw.kind == "series-parallel":
         num_ops, edges = _series_parallel(num_ops, draw.width, rng)
     else:
         num_ops, edges = _transformer(num_ops, draw.width, rng)
     return DrawnGraph(
+        name=f"{draw.kind}-{num_ops}",
         op_s=_MEAN_OP_S * rng.lognormal(0.0, draw.time_sigma, num_ops),
         output_bytes=rng.lognormal(0.0, draw.time_sigma, num_ops),
         resident_bytes=_MEAN_OP_BYTES * rng.lognormal(0.0, draw.memory_sigma, num_ops),
@@ -172,6 +199,7 @@ def with_devices(name: str, graph: DrawnGraph, draw: DeviceDraw, rng: np.random.
         bandwidth_bytes_per_s=bandwidth,
         memory_bytes=memory,
         resident_bytes=graph.resident_bytes,
+        op_names=graph.op_names,
     )
 
 

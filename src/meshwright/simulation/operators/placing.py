@@ -36,9 +36,9 @@ CANDIDATE_FEATURES = (
 """What is told of each device for the next group, in this order.
 
 Seconds ``s`` stand as ``s / (s + scale)`` with the lower bound of the value as the scale. ``start`` and ``end``: earliest ones
-of the group's first op, for throughput the load before and after; ``end_beyond_best``: end less the least end of all allowed devices;
-``wait_for_inputs``: seconds between the end of the last producer and the arrival of all inputs, for throughput the seconds of
-transfers; ``op_time``; ``relative_speed``: best time of the op over its time here; ``memory_left``: share of the device's memory
+of the group's first op, for throughput the load before and after; ``end_beyond_best``: end less the least end of all allowed
+devices; ``wait_for_inputs``: seconds between the end of the last producer and the arrival of all inputs, for throughput the
+seconds of transfers; ``op_time``; ``relative_speed``: best time of the op over its time here; ``memory_left``: share of the device's memory
 after it; ``load``: seconds of work on the device; ``free_at``: end of its last op; ``input_share_here``: share of the input bytes
 that is there already; ``growth``: of the value so far; ``co_input_share_here``: share of the bytes that the readers of
 this op read from others and that are there already; ``is_allowed``.
@@ -151,9 +151,9 @@ def place_next(stacked, state, e, device):  # type: ignore[no-untyped-def]
     i = state.instance[e]
     group = stacked.decided[i, state.num_decided[e]]
     before = state.value_s[e]
-    if state.packing[e, group] != device:
-        if _is_roomy(stacked, state, e, group) or not _pack(stacked, state, e, group, device):
-            state.packing[e, :] = -1
+    is_known = state.packing[e, group] == device
+    if not is_known and (_is_roomy(stacked, state, e, group) or not _pack(stacked, state, e, group, device)):
+        state.packing[e, :] = -1
     state.device_of[e, group] = device
     state.num_decided[e] += 1
     state.held_bytes[e, device] += stacked.resident_bytes[i, group]

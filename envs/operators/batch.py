@@ -1,0 +1,116 @@
+"""Many episodes of operator placement, stepped side by side by compiled functions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...compiled import njit
+from ...errors import PolicyError
+from ...simulation.operators.instance import OperatorInstance
+from ...simulation.operators.placement import OperatorObjective, OperatorPlacement, placed
+from ...simulation.operators.placing import PlacingState, begin, is_over, new_state, place_next
+from ...simulation.operators.stacked import StackedInstances, stack
+
+
+class PlacementBatch:
+    """Episodes of many instances; each decision gives the next group of ops a device.
+
+    Attributes:
+        instances: that may be placed, ``i`` of them.
+        objective: what counts.
+        stacked: the same as padded arrays.
+        state: of ``E`` episodes; ``state.candidates`` ``(E, m, 13)`` and ``state.can_place`` ``(E, m)`` change in place.
+        lead: the op of each episode's next decision, the first of its group, ``(E,)``; once an episode is over, any.
+        is_live: whether an episode has a decision to make, ``(E,)``.
+        is_dead: whether it ended because no device could hold the next ops, ``(E,)``.
+    """
+
+    def __init__(self, instances: Sequence[OperatorInstance], objective: OperatorObjective, num_episodes: int) -> None:
+        self.instances = tuple(instances)
+        self.objective = objective
+        self.stacked: StackedInstances = stack(self.instances, objective)
+        self.state: PlacingState = new_state(self.stacked, num_episodes)
+        self.lead = np.zeros(num_episodes, np.int64)
+        self.is_live = np.zeros(num_episodes, np.bool_)
+        self.is_dead = np.zeros(num_episodes, np.bool_)
+
+    @property
+    def num_episodes(self) -> int:
+        """``E``."""
+        return len(self.lead)
+
+    @property
+    def num_devices(self) -> int:
+        """Most devices of an instance, ``m``."""
+        return int(self.stacked.times_s.shape[2])
+
+    def begin(self, of: NDArray[np.int64]) -> None:
+        """Start every episode on an instance, by number; those beyond ``of`` rest."""
+        _begin_all(self.stacked, self.state, of.astype(np.int64), self.lead, self.is_live, self.is_dead)
+        self.is_live[len(of) :] = False
+
+    def step(self, devices: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Give the next group of each live episode a device.
+
+        Args:
+            devices: ``(E,)``; of episodes that are over, any.
+
+        Returns:
+            Rewards ``(E,)``: minus what the value grew, in lower bounds of the instance, and minus 1 at a dead end.
+
+        Raises:
+            PolicyError: a device may not be chosen.
+        """
+        rewards = np.zeros(self.num_episodes)
+        wrong = _step_all(self.stacked, self.state, np.asarray(devices, np.int64), rewards, self.lead, self.is_live, self.is_dead)
+        if wrong >= 0:
+            raise PolicyError("this device may not have the next ops", field=f"actions.{wrong}", value=int(devices[wrong]))
+        return rewards
+
+    def device_of(self, e: int) -> NDArray[np.int64]:
+        """Device of each op of an episode that is over, ``(n,)``."""
+        instance = self.instances[self.state.instance[e]]
+        return np.asarray(self.state.device_of[e][instance.group])
+
+    def placement(self, e: int, planner: str) -> OperatorPlacement:
+        """The placement of an episode that is over.
+
+        Raises:
+            PlanError: it ended before every op had a device.
+        """
+        return placed(self.instances[self.state.instance[e]], self.device_of(e), self.objective, planner)
+
+
+@njit
+def _note(stacked, state, e, lead, is_live, is_dead):  # type: ignore[no-untyped-def]
+    is_dead[e] = False
+    is_live[e] = not is_over(stacked, state, e)
+    if is_live[e]:
+        lead[e] = stacked.lead[state.instance[e], state.num_decided[e]]
+        if not state.can_place[e].any():
+            is_live[e] = False
+            is_dead[e] = True
+
+
+@njit
+def _begin_all(stacked, state, of, lead, is_live, is_dead):  # type: ignore[no-untyped-def]
+    for e in range(len(of)):
+        begin(stacked, state, e, of[e])
+        _note(stacked, state, e, lead, is_live, is_dead)
+
+
+@njit
+def _step_all(stacked, state, devices, rewards, lead, is_live, is_dead):  # type: ignore[no-untyped-def]
+    for e in range(len(devices)):
+        if is_live[e] and not (0 <= devices[e] < state.can_place.shape[1] and state.can_place[e, devices[e]]):
+            return e
+    for e in range(len(devices)):
+        if is_live[e]:
+            rewards[e] = -place_next(stacked, state, e, devices[e])
+            _note(stacked, state, e, lead, is_live, is_dead)
+            if is_dead[e]:
+                rewards[e] -= 1.0
+    return -1

@@ -1,0 +1,161 @@
+"""A benchmark of operator placement as YAML: which instances are drawn or read, and what an evaluation of them compares."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field, field_validator
+
+from ... import settings
+from ...errors import ConfigError
+from ...jobs.load import load_graph
+from ...simulation.operators.generators import DeviceDraw, DrawnGraph, GraphDraw, Split, draw_instance
+from ...simulation.operators.instance import OperatorInstance
+from ...simulation.operators.instance_files import load_instance
+from ...simulation.operators.placement import OperatorObjective
+from ..benchmark_files import NAME, PLACEMENT, find_benchmark, kind_of, preset_names
+
+
+class JobDraw(settings.Settings):
+    """Graphs of known jobs, each on devices that are drawn for it.
+
+    Attributes:
+        kind: ``jobs``.
+        jobs: anything that ``--job`` takes as a graph of ops, for example ``zoo:resnet50``; one of them is drawn.
+        optimizer_bytes: bytes of state for each byte of parameters: 2 for SGD, 4 for Adam.
+    """
+
+    kind: Literal["jobs"]
+    jobs: tuple[str, ...] = Field(min_length=1)
+    optimizer_bytes: float = Field(default=4.0, ge=1, le=64)
+
+    def draw(self, rng: np.random.Generator) -> DrawnGraph:
+        """The forward pass of one of the jobs.
+
+        Raises:
+            GraphError: the job cannot be read.
+        """
+        graph = _graph(self.jobs[int(rng.integers(len(self.jobs)))])
+        return DrawnGraph(
+            name=graph.name,
+            op_s=graph.forward_s,
+            output_bytes=graph.activation_bytes,
+            resident_bytes=self.optimizer_bytes * graph.parameter_bytes + graph.activation_bytes,
+            edges=graph.edges,
+            op_names=graph.op_names,
+        )
+
+
+class FileDraw(settings.Settings):
+    """Instances that lie in files, one for each seed in turn; nothing is drawn for them.
+
+    Attributes:
+        kind: ``files``.
+        files: instances of the project's own format or of dnn-partitioning.
+    """
+
+    kind: Literal["files"]
+    files: tuple[str, ...] = Field(min_length=1)
+
+
+_graph = cache(load_graph)
+
+InstanceDraw = Annotated[GraphDraw | JobDraw | FileDraw, Field(discriminator="kind")]
+
+
+class PlacementSettings(settings.Settings):
+    """What is placed, on what, and what counts.
+
+    Attributes:
+        objective: ``latency``: seconds of one step; ``throughput``: the largest load of a device.
+        instances: graphs of ops.
+        devices: where they run; not for files, which name their own.
+    """
+
+    objective: OperatorObjective = "latency"
+    instances: InstanceDraw = GraphDraw()
+    devices: DeviceDraw = DeviceDraw()
+
+    def most(self) -> tuple[int, int]:
+        """Most ops and devices that an instance has.
+
+        Raises:
+            GraphError: a job or file cannot be read.
+        """
+        drawn, devices = self.instances, max(self.devices.num_devices)
+        if isinstance(drawn, GraphDraw):
+            return drawn.most_ops, devices
+        if isinstance(drawn, JobDraw):
+            return max(_graph(job).num_ops for job in drawn.jobs), devices
+        read = [load_instance(each) for each in drawn.files]
+        return max(each.num_ops for each in read), max(each.num_devices for each in read)
+
+    def instance(self, split: Split, seed: int) -> OperatorInstance:
+        """The instance of a seed; the same seed gives the same one.
+
+        Raises:
+            ConfigError: the devices' memory holds the ops in no draw.
+            GraphError: a job or file cannot be read.
+        """
+        drawn = self.instances
+        if isinstance(drawn, GraphDraw):
+            return draw_instance(drawn, self.devices, split, seed)
+        if isinstance(drawn, FileDraw):
+            return load_instance(drawn.files[seed % len(drawn.files)])
+        return draw_instance(drawn.draw, self.devices, split, seed)
+
+
+class PlacementBenchmark(settings.Settings):
+    """Instances and what is compared on them.
+
+    Attributes:
+        name: for tables; the file's stem in the built-in ones.
+        placement: objective, graphs and devices.
+        policies: compared where the command names none beside those given (see `evaluation.operators.policies`).
+        best_known_s: seconds of annealing for each instance; the best of it and of all policies is called the best known.
+        num_seeds: test instances (seeds 0, 1, ...), the same for every policy.
+        num_validation_seeds: instances on which training is looked at.
+    """
+
+    name: str = Field(pattern=NAME)
+    placement: PlacementSettings
+    policies: tuple[str, ...] = ()
+    best_known_s: float = Field(default=10.0, gt=0, le=3600)
+    num_seeds: int = Field(default=100, ge=2, le=1000)
+    num_validation_seeds: int = Field(default=50, ge=2, le=1000)
+
+    @field_validator("policies")
+    @classmethod
+    def _each_once(cls, policies: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(policies)) < len(policies):
+            raise ValueError("must name each policy once")
+        return policies
+
+
+def load_placement_benchmark(spec: str, *, changes: Sequence[str] | None = None) -> PlacementBenchmark:
+    """A benchmark by ``preset:NAME`` (or a built-in's bare name) or by path.
+
+    Paths of instances in it refer to its own folder, or else to the current one.
+
+    Args:
+        spec: which one.
+        changes: ``key=value`` texts that change its keys, as ``--set`` takes them.
+
+    Raises:
+        ConfigError: the preset is unknown, the YAML is wrong, or it is no benchmark of operator placement.
+        InputFileError: the file is missing.
+    """
+    path, is_built_in = find_benchmark(spec)
+    if is_built_in and kind_of(spec) != PLACEMENT:
+        choices = preset_names(PLACEMENT)
+        raise ConfigError("is no benchmark of operator placement", field="benchmark", value=spec, choices=choices)
+    loaded = settings.load(PlacementBenchmark, path, changes=changes)
+    drawn = loaded.placement.instances
+    if is_built_in or not isinstance(drawn, FileDraw):
+        return loaded
+    files = tuple(str(path.parent / each) if (path.parent / each).is_file() else each for each in drawn.files)
+    placement = loaded.placement.model_copy(update={"instances": drawn.model_copy(update={"files": files})})
+    return loaded.model_copy(update={"placement": placement})

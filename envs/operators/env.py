@@ -1,0 +1,220 @@
+"""`OperatorPlacementEnv`: ops of one instance get devices, one group after another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, SupportsFloat
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from ...errors import ConfigError, PolicyError
+from ...simulation.operators.instance import OperatorInstance
+from ...simulation.operators.placement import lower_bound
+from ...simulation.operators.placing import NUM_CANDIDATE_FEATURES
+from .batch import PlacementBatch
+from .benchmark import PlacementBenchmark, PlacementSettings, load_placement_benchmark
+
+PlacementObservation = dict[str, Any]
+
+MOST_OPS = 2_000
+
+
+class OperatorPlacementEnv(gymnasium.Env[PlacementObservation, np.int64]):
+    """Give each op of a job graph a device.
+
+    **Id.** ``meshwright/OperatorPlacement-v0``. One episode places one instance; one step gives the next group of ops a
+    device. Groups come by the upward rank of their first op: ops that most depends on first, producers before their readers.
+
+    **Action.** ``Discrete(m)``: a device; ``m`` is the most devices that the benchmark draws. `action_masks` and the key
+    ``action_mask`` tell which may be chosen: those that run the ops, hold them in memory, and leave room for what is still
+    to come as far as packing it largest first can tell. Any other action counts as the first possible one;
+    ``info["was_possible"]`` is false then.
+
+    **Observation.** ``Dict``; features lie in [0, 1]. A time ``s`` stands as ``s / (s + bound)`` with the lower bound of the
+    instance's value. ``n`` is the most ops that the benchmark draws.
+
+    ================  =========  ==========================================================================
+    key               shape      meaning
+    ================  =========  ==========================================================================
+    ``placed``        (n,)       1 plus the device of each op; 0 while it has none
+    ``op_dynamic``    (n, 3)     of each op: start, end, and share of its input bytes whose producers have a device
+    ``device_dynamic``  (m, 3)   of each device: end of its last op, memory left, seconds of work
+    ``candidate``     (m, 13)    what each device would make of the next group: `simulation.operators.placing.CANDIDATE_FEATURES`
+    ``current``       ()         the op that is placed next, the first of its group
+    ``action_mask``   (m,)       1 where a device may be chosen
+    ================  =========  ==========================================================================
+
+    The parts that do not change within an episode are those of `instance`: times, edges, tensors, links, memory.
+    `models.operators.graphs.hetero_data` makes a graph of them for PyG.
+
+    **Reward.** Minus what the value of the partial placement grew, in lower bounds of the instance; sums to minus the value
+    over its bound. A step after which no device can hold the next ops ends the episode and costs 1 more; where a packing fits
+    at the start this does not happen.
+
+    **Episode end.** Terminated when every op has a device; never truncated.
+
+    **Info.** ``instance`` (name), ``bound_s``, ``value_s`` of what is placed; after a step ``was_possible``; ``infeasible``
+    at a dead end.
+
+    **Arguments.** ``benchmark`` (name, path or settings), ``instance`` (always this one instead), ``split`` of the seeds
+    (``training``), ``render_mode`` (``ansi``).
+
+    **Seeds.** ``reset(seed=N)`` places instance ``N`` of the split; without a seed the next one is drawn.
+
+    **Version history.** v0: first.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 4}  # noqa: RUF012 - as in the base
+
+    def __init__(
+        self,
+        benchmark: str | Path | PlacementBenchmark = "preset:latency-tight",
+        *,
+        instance: OperatorInstance | None = None,
+        split: str = "training",
+        render_mode: str | None = None,
+    ) -> None:
+        if render_mode is not None and render_mode not in self.metadata["render_modes"]:
+            raise ConfigError(
+                "unknown render mode", field="render_mode", value=render_mode, choices=self.metadata["render_modes"]
+            )
+        if split not in ("test", "validation", "training"):
+            raise ConfigError("unknown split", field="split", value=split, choices=["test", "validation", "training"])
+        chosen = benchmark if isinstance(benchmark, PlacementBenchmark) else load_placement_benchmark(str(benchmark))
+        self.render_mode = render_mode
+        self._settings: PlacementSettings = chosen.placement
+        self._split: Any = split
+        self._given = instance
+        n, m = (instance.num_ops, instance.num_devices) if instance is not None else self._settings.most()
+        self._batch: PlacementBatch | None = None
+        self.action_space = spaces.Discrete(m)
+        self.observation_space: spaces.Space[Any] = spaces.Dict(
+            {
+                "placed": spaces.Box(0, m, (n,), np.int64),
+                "op_dynamic": spaces.Box(0.0, 1.0, (n, 3), np.float32),
+                "device_dynamic": spaces.Box(0.0, 1.0, (m, 3), np.float32),
+                "candidate": spaces.Box(0.0, 1.0, (m, NUM_CANDIDATE_FEATURES), np.float32),
+                "current": spaces.Discrete(n),
+                "action_mask": spaces.Box(0, 1, (m,), np.int8),
+            }
+        )
+
+    @property
+    def instance(self) -> OperatorInstance:
+        """What is placed in this episode.
+
+        Raises:
+            PolicyError: none has begun.
+        """
+        return self._playing().instances[0]
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[PlacementObservation, dict[str, Any]]:
+        """Begin with an instance on which nothing is placed.
+
+        Raises:
+            ConfigError: any option is given; there are none.
+        """
+        super().reset(seed=seed)
+        if options:
+            raise ConfigError("unknown reset option", value=next(iter(options)), choices=[])
+        chosen = seed if seed is not None else int(self.np_random.integers(2**31))
+        instance = self._given if self._given is not None else self._settings.instance(self._split, chosen)
+        self._batch = PlacementBatch([instance], self._settings.objective, 1)
+        self._batch.begin(np.zeros(1, np.int64))
+        return self._observation(), self._info()
+
+    def step(self, action: np.int64 | int) -> tuple[PlacementObservation, SupportsFloat, bool, bool, dict[str, Any]]:
+        """Give the next group of ops a device.
+
+        Raises:
+            PolicyError: the action is no number of one, or the episode is over or has not begun.
+        """
+        batch = self._playing()
+        if not batch.is_live[0]:
+            raise PolicyError("the episode is over; reset the environment")
+        mask = self.action_masks()
+        try:
+            chosen = int(action)
+        except (TypeError, ValueError):
+            raise PolicyError("an action is one number", value=action) from None
+        was_possible = 0 <= chosen < len(mask) and bool(mask[chosen])
+        reward = batch.step(np.array([chosen if was_possible else int(mask.argmax())]))[0]
+        info = {**self._info(), "was_possible": was_possible}
+        if batch.is_dead[0]:
+            info["infeasible"] = True
+        return self._observation(), float(reward), not bool(batch.is_live[0]), False, info
+
+    def action_masks(self) -> NDArray[np.bool_]:
+        """Devices that may be chosen, ``(m,)``; the form that MaskablePPO asks for."""
+        size = int(self.action_space.n)  # type: ignore[attr-defined]
+        mask = np.zeros(size, np.bool_)
+        found = self._playing().state.can_place[0]
+        mask[: len(found)] = found
+        return mask
+
+    def render(self) -> str | None:  # type: ignore[override]
+        """A line for each device: its ops so far, seconds of work and memory; None without a render mode."""
+        if self.render_mode is None:
+            return None
+        batch, instance = self._playing(), self.instance
+        state = batch.state
+        lines = [f"{instance.name}: {state.value_s[0]:.4g} s placed"]
+        of_op = state.device_of[0][instance.group]
+        for device, name in enumerate(instance.device_names):
+            ops = np.flatnonzero(of_op == device)
+            told = f"{name}: {len(ops)} ops, {state.work_s[0, device]:.3g} s of work"
+            if np.isfinite(instance.memory_bytes[device]):
+                told += f", {100 * state.held_bytes[0, device] / instance.memory_bytes[device]:.0f} % of its memory"
+            lines.append(told)
+        return "\n".join(lines)
+
+    def _playing(self) -> PlacementBatch:
+        if self._batch is None:
+            raise PolicyError("no episode has begun; reset the environment")
+        return self._batch
+
+    def _info(self) -> dict[str, Any]:
+        batch = self._playing()
+        bound = lower_bound(batch.instances[0], batch.objective)
+        return {"instance": batch.instances[0].name, "bound_s": bound, "value_s": float(batch.state.value_s[0])}
+
+    def _observation(self) -> PlacementObservation:
+        batch = self._playing()
+        instance, state = batch.instances[0], batch.state
+        n, m = instance.num_ops, instance.num_devices
+        most_ops = self.observation_space["placed"].shape[0]  # type: ignore[index]
+        most_devices = int(self.action_space.n)  # type: ignore[attr-defined]
+        scale = batch.stacked.scale_s[0]
+        of_op = state.device_of[0][instance.group]
+        placed = np.zeros(most_ops, np.int64)
+        placed[:n] = of_op + 1
+        share = np.zeros(n)
+        total = np.zeros(n)
+        np.add.at(total, instance.edges[:, 1], instance.edge_bytes)
+        np.add.at(share, instance.edges[:, 1], instance.edge_bytes * (of_op[instance.edges[:, 0]] >= 0))
+        op_dynamic = np.zeros((most_ops, 3), np.float32)
+        op_dynamic[:n, 0] = state.start_s[0, :n] / (state.start_s[0, :n] + scale) * (of_op >= 0)
+        op_dynamic[:n, 1] = state.end_s[0, :n] / (state.end_s[0, :n] + scale) * (of_op >= 0)
+        op_dynamic[:n, 2] = np.divide(share, total, out=np.zeros(n), where=total > 0)
+        free = np.array([state.busy_end_s[0, j, state.num_busy[0, j] - 1] if state.num_busy[0, j] else 0.0 for j in range(m)])
+        device_dynamic = np.zeros((most_devices, 3), np.float32)
+        device_dynamic[:m, 0] = free / (free + scale)
+        held = state.held_bytes[0, :m] + state.workspace_bytes[0, :m]
+        is_limited = np.isfinite(instance.memory_bytes)
+        device_dynamic[:m, 1] = np.where(is_limited, 1.0 - held / np.where(is_limited, instance.memory_bytes, 1.0), 1.0)
+        device_dynamic[:m, 2] = state.work_s[0, :m] / (state.work_s[0, :m] + scale)
+        candidate = np.zeros((most_devices, NUM_CANDIDATE_FEATURES), np.float32)
+        candidate[:m] = state.candidates[0]
+        return {
+            "placed": placed,
+            "op_dynamic": op_dynamic,
+            "device_dynamic": device_dynamic,
+            "candidate": candidate,
+            "current": np.int64(batch.lead[0]),
+            "action_mask": self.action_masks().astype(np.int8),
+        }

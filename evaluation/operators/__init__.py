@@ -1,0 +1,1 @@
+"""Policies and planners of operator placement compared on the same instances."""

@@ -1,0 +1,162 @@
+"""`evaluate_operators`: who places ops best on the test instances, paired, with 95 % intervals and times of decisions."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...envs.operators.benchmark import PlacementBenchmark
+from ...errors import ConfigError, PlanError
+from ...planners.operators.place import PLACEMENT_PLANNERS, place
+from ...planners.operators.request import PlacementRequest
+from ...simulation.operators.instance import OperatorInstance
+from ..statistics import excludes_zero, interval, paired
+from .policies import OperatorPolicySpec, operator_policy
+
+OPERATORS_FORMAT_VERSION = 1
+
+Data = dict[str, Any]
+
+
+def evaluate_operators(
+    benchmark: PlacementBenchmark,
+    policies: Sequence[str],
+    *,
+    num_seeds: int | None = None,
+    progress: Callable[[str, int, int], None] = lambda what, done, total: None,
+) -> Data:
+    """Place every test instance by every policy.
+
+    Args:
+        benchmark: instances and policies.
+        policies: beside those of the benchmark.
+        num_seeds: test instances, by default as the benchmark says.
+        progress: told what is done, how much of it and of how much.
+
+    Returns:
+        What ``results.json`` holds: rows by policy with value over the lower bound, over the best known and over the best rule of
+        each instance, differences paired over instances, and times. A policy without a legal placement on an instance counts
+        there as the worst value that anybody reached, and is told.
+
+    Raises:
+        ConfigError: more seeds than there are.
+        PolicyError: a policy is unknown or of another objective.
+    """
+    names = list(dict.fromkeys([*policies, *benchmark.policies]))
+    objective = benchmark.placement.objective
+    chosen = [operator_policy(name, objective) for name in names]
+    total = benchmark.num_seeds if num_seeds is None else num_seeds
+    if not 2 <= total <= 1000:
+        raise ConfigError("from 2 to 1000 instances", field="--seeds", value=total)
+    instances = [benchmark.placement.instance("test", seed) for seed in range(total)]
+    values, seconds = np.full((len(chosen), total), np.nan), np.zeros((len(chosen), total))
+    bounds, known = np.zeros(total), np.zeros(total)
+    for each in chosen:  # what has to be compiled is compiled before anything is timed
+        _placed(each, instances[0], 0)
+    for number, instance in enumerate(instances):
+        progress("instances", number, total)
+        for row, each in enumerate(chosen):
+            begun_s = time.perf_counter()
+            values[row, number], bounds[number] = _placed(each, instance, number)
+            seconds[row, number] = time.perf_counter() - begun_s
+        request = PlacementRequest(objective=objective, budget_s=benchmark.best_known_s, seed=number)
+        known[number] = min(place(instance, "annealing", request).value_s, np.nanmin(values[:, number]))
+    progress("instances", total, total)
+    return _results(benchmark, chosen, instances, values, seconds, bounds, known)
+
+
+def _placed(policy: OperatorPolicySpec, instance: OperatorInstance, seed: int) -> tuple[float, float]:
+    try:
+        found = policy.place(instance, seed)
+    except PlanError:
+        return float("nan"), float("nan")
+    return found.value_s, found.lower_bound_s
+
+
+def _results(
+    benchmark: PlacementBenchmark,
+    chosen: Sequence[OperatorPolicySpec],
+    instances: Sequence[OperatorInstance],
+    values: NDArray[np.float64],
+    seconds: NDArray[np.float64],
+    bounds: NDArray[np.float64],
+    known: NDArray[np.float64],
+) -> Data:
+    infeasible = np.isnan(values)
+    values = np.where(infeasible, np.nanmax(values, axis=0), values)
+    is_rule = [each.kind != "learned" and not _searches(each) for each in chosen]
+    rules = [row for row, flag in enumerate(is_rule) if flag]
+    best_rule = values[rules].min(axis=0) if rules else known
+    sizes = sorted({(each.num_ops, each.num_devices) for each in instances})
+    rows = []
+    for row, each in enumerate(chosen):
+        beyond = values[row] / best_rule - 1.0
+        rows.append(
+            {
+                "policy": each.name,
+                "kind": each.kind,
+                "is_rule": is_rule[row],
+                "over_bound": interval((values[row] / bounds).tolist()),
+                "over_best_known": interval((values[row] / known).tolist()),
+                "against_best_rule": interval(beyond.tolist()),
+                "won": float(np.mean(values[row] <= values.min(axis=0) * (1 + 1e-9))),
+                "infeasible": float(infeasible[row].mean()),
+                "seconds": {"median": float(np.median(seconds[row])), "p99": float(np.quantile(seconds[row], 0.99))},
+                "against": {
+                    other.name: paired((values[row] / known).tolist(), (values[at] / known).tolist())
+                    for at, other in enumerate(chosen)
+                    if at != row
+                },
+                "by_size": {
+                    f"{n} ops, {m} devices": interval(
+                        [
+                            float(value / best)
+                            for value, best, instance in zip(values[row], known, instances, strict=True)
+                            if (instance.num_ops, instance.num_devices) == (n, m)
+                        ]
+                    )
+                    for n, m in (sizes if len(sizes) <= 12 else [])
+                },
+                "values_s": values[row].tolist(),
+            }
+        )
+    found: Data = {
+        "format_version": OPERATORS_FORMAT_VERSION,
+        "benchmark": benchmark.name,
+        "placement": benchmark.placement.model_dump(mode="json"),
+        "objective": benchmark.placement.objective,
+        "num_instances": len(instances),
+        "best_known_s": benchmark.best_known_s,
+        "rows": rows,
+        "remarks": _remarks(rows),
+    }
+    return {**found, "verdict": _verdict(rows)}
+
+
+def _searches(policy: OperatorPolicySpec) -> bool:
+    planner = PLACEMENT_PLANNERS.get(policy.name.partition("@")[0])
+    return planner is not None and planner.is_search
+
+
+def _verdict(rows: Sequence[Data]) -> str:
+    learned = [row for row in rows if row["kind"] == "learned"]
+    if not learned:
+        best = min(rows, key=lambda row: row["over_best_known"]["mean"])
+        return f"Best is {best['policy']}; no learned policy was compared."
+    best = min(learned, key=lambda row: row["over_best_known"]["mean"])
+    told, sign = best["against_best_rule"], excludes_zero(best["against_best_rule"])
+    ends = "" if told["low"] is None else f" [{100 * told['low']:+.1f}, {100 * told['high']:+.1f}]"
+    word = {-1: "better than", 0: "not clearly different from", 1: "worse than"}[sign]
+    return f"{best['policy']} is {word} the best rule of each instance: {100 * told['mean']:+.1f} %{ends}."
+
+
+def _remarks(rows: Sequence[Data]) -> list[str]:
+    return [
+        f"{row['policy']} found no legal placement on {100 * row['infeasible']:.0f} % of the instances."
+        for row in rows
+        if row["infeasible"] > 0
+    ]

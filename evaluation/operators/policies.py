@@ -1,0 +1,112 @@
+"""Whoever places ops, by name: planners, constant rules, learned policies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ...envs.operators.batch import PlacementBatch
+from ...errors import MeshwrightError, PolicyError
+from ...models.operators.player import OperatorPlayer, PlayMode
+from ...models.operators.saved import SHIPPED, SavedOperatorPolicy, operator_policy_file, shipped_operators
+from ...planners.operators.place import PLACEMENT_PLANNERS, place
+from ...planners.operators.request import PlacementRequest
+from ...simulation.operators.instance import OperatorInstance
+from ...simulation.operators.placement import OperatorObjective, OperatorPlacement
+
+CONSTANTS = ("fastest-device", "round-robin")
+"""``fastest-device``: each group on the fastest device that memory allows; ``round-robin``: in turns, in topological order."""
+_DEFAULT_BUDGET_S = 1.0
+
+
+@dataclass(frozen=True)
+class OperatorPolicySpec:
+    """Somebody who places instances.
+
+    Attributes:
+        name: as it was asked for.
+        kind: ``planner``, ``constant`` or ``learned``.
+        place: places an instance; the seed is of what is drawn.
+    """
+
+    name: str
+    kind: str
+    place: Callable[[OperatorInstance, int], OperatorPlacement]
+
+
+def operator_policy(spec: str, objective: OperatorObjective) -> OperatorPolicySpec:
+    """A planner (``annealing@SECONDS`` for those that search), a constant, or a learned policy.
+
+    A learned one is a run folder, a ``policy.pt`` or ``shipped:NAME``, with ``@greedy`` (by default), ``@sample-K`` or
+    ``@search-SECONDS`` behind it.
+
+    Raises:
+        PolicyError: no such name, or not for this objective.
+        CheckpointError: the file holds no policy of operator placement.
+    """
+    name, _, how = spec.partition("@")
+    if name in PLACEMENT_PLANNERS:
+        budget_s = _budget(spec, how) if how or PLACEMENT_PLANNERS[name].is_search else None
+
+        def plan(instance: OperatorInstance, seed: int) -> OperatorPlacement:
+            return place(instance, name, PlacementRequest(objective=objective, budget_s=budget_s, seed=seed))
+
+        if objective not in PLACEMENT_PLANNERS[name].objectives:
+            able = [each for each, planner in PLACEMENT_PLANNERS.items() if objective in planner.objectives]
+            raise PolicyError(f"does not plan for {objective}", field="policy", value=spec, choices=able)
+        return OperatorPolicySpec(spec, "planner", plan)
+    if name in CONSTANTS and not how:
+        return OperatorPolicySpec(spec, "constant", lambda instance, seed: _constant(instance, name, objective))
+    saved = SavedOperatorPolicy.load(_file(spec, name))
+    if saved.objective != objective:
+        raise PolicyError(f"was trained for {saved.objective}, not {objective}", field="policy", value=spec)
+    player, mode = OperatorPlayer(saved.policy(name), objective, spec), PlayMode.of(how or "greedy")
+    return OperatorPolicySpec(spec, "learned", lambda instance, seed: player.place(instance, mode, seed))
+
+
+def _file(spec: str, name: str) -> Path:
+    found = operator_policy_file(name)
+    if not found.exists():
+        shipped = [SHIPPED + each for each in shipped_operators()]
+        raise PolicyError(
+            "no such planner, file or shipped policy",
+            field="policy",
+            value=spec,
+            choices=[*PLACEMENT_PLANNERS, *CONSTANTS, *shipped],
+        )
+    return found
+
+
+def _budget(spec: str, how: str) -> float:
+    try:
+        seconds = float(how) if how else _DEFAULT_BUDGET_S
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds <= 3600:
+        raise PolicyError("seconds after @ are a number above 0, up to 3600", field="policy", value=spec)
+    return seconds
+
+
+def _constant(instance: OperatorInstance, name: str, objective: OperatorObjective) -> OperatorPlacement:
+    """A placement that looks at nothing but speeds and memory.
+
+    Raises:
+        MeshwrightError: memory leaves no device for some op.
+    """
+    batch = PlacementBatch([instance], objective, 1)
+    batch.begin(np.zeros(1, np.int64))
+    ratio = np.where(np.isfinite(instance.times_s), instance.times_s, np.nan)
+    by_speed = np.argsort(np.nan_to_num(np.nanmean(ratio, axis=0), nan=np.inf), kind="stable")
+    turn = 0
+    while batch.is_live[0]:
+        can = batch.state.can_place[0]
+        wanted = by_speed if name == "fastest-device" else np.roll(np.arange(instance.num_devices), -turn)
+        device = next(int(each) for each in wanted if can[each])
+        turn = (device + 1) % instance.num_devices
+        batch.step(np.array([device]))
+    if batch.is_dead[0]:
+        raise MeshwrightError("memory leaves no device for some op", field=name, value=instance.name)
+    return batch.placement(0, name)

@@ -1,0 +1,170 @@
+"""Policies at play: many episodes side by side, greedily or drawn.
+
+Legend of shapes: ``b`` instances, ``E`` episodes, ``t`` decisions, ``m`` devices, ``f`` features of a candidate.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ...compiled import njit
+from ...envs.operators.batch import PlacementBatch
+from ...simulation.operators.placing import NUM_CANDIDATE_FEATURES, is_over, place_next
+from .graphs import OperatorGraphs
+from .policy import OneShotPolicy, OperatorPolicy, StepPolicy
+
+
+@dataclass(frozen=True, eq=False)
+class Played:
+    """Episodes that were played to their ends.
+
+    Attributes:
+        of: instance of each, a number within the graphs, ``(E,)``.
+        ops: op of each decision, ``(E, t)``.
+        actions: device of each decision, ``(E, t)``.
+        log_p: logarithm of its probability, ``(E, t)``.
+        is_live: whether there was a decision, ``(E, t)``.
+        candidates: ``(E, t, m, f)``; empty of a one-shot policy.
+        can_place: ``(E, t, m)``.
+        values: in lower bounds of the instance; infinite where the episode ended before every op had a device, ``(E,)``.
+    """
+
+    of: Tensor
+    ops: Tensor
+    actions: Tensor
+    log_p: Tensor
+    is_live: Tensor
+    candidates: Tensor
+    can_place: Tensor
+    values: NDArray[np.float64]
+
+
+@torch.no_grad()
+def play(
+    policy: OperatorPolicy,
+    graphs: OperatorGraphs,
+    batch: PlacementBatch,
+    instances: NDArray[np.int64],
+    *,
+    samples: int = 1,
+    generator: torch.Generator | None = None,
+) -> Played:
+    """Place instances, each some times.
+
+    Args:
+        policy: that decides.
+        graphs: features of these instances.
+        batch: whose first ``E`` episodes are used.
+        instances: their numbers in the batch, ``(b,)``.
+        samples: episodes of each instance, which follow each other.
+        generator: for drawing; None takes the likeliest device each time.
+    """
+    of = np.repeat(np.arange(len(instances)), samples)
+    numbers = instances[of]
+    if isinstance(policy, OneShotPolicy):
+        return _play_at_once(policy, graphs, batch, of, numbers, generator)
+    return _play_steps(policy, graphs, batch, of, numbers, generator)
+
+
+def _play_steps(
+    policy: StepPolicy,
+    graphs: OperatorGraphs,
+    batch: PlacementBatch,
+    of: NDArray[np.int64],
+    numbers: NDArray[np.int64],
+    generator: torch.Generator | None,
+) -> Played:
+    count_e, m = len(of), graphs.devices.shape[1]
+    num_steps = int(batch.stacked.num_groups[numbers].max())
+    op_h, device_h, whole_h = policy.encoder(graphs)
+    keyed = policy.score.prepare(op_h, device_h, whole_h)
+    episodes, instance = torch.arange(count_e), torch.from_numpy(of)
+    ops = torch.zeros(count_e, num_steps, dtype=torch.long)
+    actions, log_p = torch.zeros_like(ops), torch.zeros(count_e, num_steps)
+    is_live = torch.zeros(count_e, num_steps, dtype=torch.bool)
+    candidates = torch.zeros(count_e, num_steps, m, NUM_CANDIDATE_FEATURES)
+    can_place = torch.zeros(count_e, num_steps, m, dtype=torch.bool)
+    placed, count = torch.zeros(count_e, m, op_h.shape[2]), torch.zeros(count_e, m)
+    chosen = np.zeros(batch.num_episodes, np.int64)
+    batch.begin(numbers)
+    for step in range(num_steps):
+        live = torch.from_numpy(batch.is_live[:count_e].copy())
+        now_ops = torch.from_numpy(batch.lead[:count_e].copy())
+        now = torch.from_numpy(batch.state.candidates[:count_e, :m].copy())
+        can = torch.from_numpy(batch.state.can_place[:count_e, :m].copy()) | ~live[:, None]
+        logits = policy.step_logits(keyed, instance, now_ops, placed, count, now, can)
+        action = _drawn(logits, generator)
+        ops[:, step], actions[:, step], is_live[:, step] = now_ops, action, live
+        log_p[:, step] = torch.log_softmax(logits, dim=1)[episodes, action]
+        candidates[:, step], can_place[:, step] = now, can
+        placed[episodes, action] += op_h[instance, now_ops]
+        count[episodes, action] += 1.0
+        chosen[:count_e] = action.numpy()
+        batch.step(chosen)
+    values = _values(batch, numbers)
+    return Played(instance, ops, actions, log_p, is_live, candidates, can_place, values)
+
+
+def _play_at_once(
+    policy: OneShotPolicy,
+    graphs: OperatorGraphs,
+    batch: PlacementBatch,
+    of: NDArray[np.int64],
+    numbers: NDArray[np.int64],
+    generator: torch.Generator | None,
+) -> Played:
+    log_p, instance = policy(graphs), torch.from_numpy(of)
+    each = log_p[instance]
+    count_e, n, m = each.shape
+    wanted = (each if generator is None else each + _gumbel(each.shape, generator)).numpy()
+    actions, may = np.zeros((count_e, n), np.int64), np.zeros((count_e, n, m), np.bool_)
+    is_taken = np.zeros((count_e, n), np.bool_)
+    batch.begin(numbers)
+    flags = batch.is_live, batch.is_dead
+    _place_wanted(batch.stacked, batch.state, numbers, wanted, actions, may, is_taken, *flags)
+    can, action, live = torch.from_numpy(may), torch.from_numpy(actions), torch.from_numpy(is_taken)
+    can |= ~live[..., None]
+    taken = torch.log_softmax(each.masked_fill(~can, -torch.inf), dim=2).gather(2, action[..., None])[..., 0]
+    ops = torch.arange(n).expand(count_e, -1)
+    return Played(instance, ops, action, taken, live, torch.zeros(0), can, _values(batch, numbers))
+
+
+def _drawn(logits: Tensor, generator: torch.Generator | None) -> Tensor:
+    """The likeliest device, or one drawn by Gumbel's trick."""
+    if generator is None:
+        return logits.argmax(dim=-1)
+    return (logits + _gumbel(logits.shape, generator)).argmax(dim=-1)
+
+
+def _gumbel(shape: torch.Size, generator: torch.Generator) -> Tensor:
+    return -torch.log(-torch.log(torch.rand(shape, generator=generator).clamp(1e-9, 1.0 - 1e-7)))
+
+
+def _values(batch: PlacementBatch, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
+    count = len(numbers)
+    return np.where(batch.is_dead[:count], np.inf, batch.state.value_s[:count] / batch.stacked.scale_s[numbers])
+
+
+@njit
+def _place_wanted(stacked, state, numbers, wanted, actions, may, is_taken, is_live, is_dead):  # type: ignore[no-untyped-def]
+    """Give each group the device that its first op wants most of those that memory allows; what was allowed and taken."""
+    for e in range(len(numbers)):
+        is_live[e] = False
+        while not is_over(stacked, state, e):
+            op = stacked.lead[numbers[e], state.num_decided[e]]
+            device = -1
+            for other in range(stacked.num_devices[numbers[e]]):
+                if state.can_place[e, other] and (device < 0 or wanted[e, op, other] > wanted[e, op, device]):
+                    device = other
+            if device < 0:
+                is_dead[e] = True
+                break
+            actions[e, op], is_taken[e, op] = device, True
+            for other in range(may.shape[2]):
+                may[e, op, other] = state.can_place[e, other]
+            place_next(stacked, state, e, device)

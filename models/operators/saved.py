@@ -1,0 +1,141 @@
+"""A policy of operator placement on disk."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from importlib.resources import files as resources
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ... import files, settings
+from ...errors import CheckpointError, ConfigError, PolicyError
+from ...simulation.operators.placement import OperatorObjective
+from ...simulation.operators.placing import CANDIDATE_FEATURES
+from ..tensor_file import load_tensors, save_tensors
+from .graphs import NUM_DEVICE_FEATURES, NUM_EDGE_FEATURES, NUM_LINK_FEATURES, NUM_OP_FEATURES, NUM_PAIR_FEATURES
+from .network import OperatorNetworkSettings
+from .policy import OperatorPolicy, new_policy
+
+KIND = "operators"
+SHIPPED = "shipped:"
+_ENDING = ".operators.pt"
+FORMAT_VERSION = 1
+FEATURES = files.digest(
+    list(CANDIDATE_FEATURES),
+    [NUM_OP_FEATURES, NUM_DEVICE_FEATURES, NUM_EDGE_FEATURES, NUM_LINK_FEATURES, NUM_PAIR_FEATURES],
+)
+
+
+@dataclass(frozen=True, eq=False)
+class SavedOperatorPolicy:
+    """A policy as it lies on disk.
+
+    Attributes:
+        settings: of its network.
+        objective: for which it was trained.
+        weights: named tensors.
+        trained: how: config name, benchmark, seed, updates, figures reached.
+    """
+
+    settings: OperatorNetworkSettings
+    objective: OperatorObjective
+    weights: dict[str, torch.Tensor]
+    trained: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, policy: OperatorPolicy, objective: OperatorObjective, trained: dict[str, Any]) -> SavedOperatorPolicy:
+        """A copy of a policy's weights."""
+        weights = {name: tensor.detach().cpu().clone() for name, tensor in policy.state_dict().items()}
+        return cls(policy.settings, objective, weights, trained)
+
+    def save(self, path: str | Path) -> None:
+        """Write the file, whole or not at all."""
+        save_tensors(
+            path,
+            {
+                "format_version": FORMAT_VERSION,
+                "kind": KIND,
+                "features": FEATURES,
+                "objective": self.objective,
+                "network": self.settings.model_dump(),
+                "weights": self.weights,
+                "trained": self.trained,
+            },
+        )
+
+    @classmethod
+    def load(cls, path: str | Path) -> SavedOperatorPolicy:
+        """Read a file, or the ``policy.pt`` of a run folder.
+
+        Raises:
+            CheckpointError: missing, truncated, or no policy of operator placement of this version.
+        """
+        file = Path(path) / "policy.pt" if Path(path).is_dir() else Path(path)
+        data = load_tensors(file)
+        if not isinstance(data, dict) or data.get("kind") != KIND or data.get("format_version") != FORMAT_VERSION:
+            raise CheckpointError(f"is no policy of operator placement of version {FORMAT_VERSION}", file=file)
+        if data.get("features") != FEATURES:
+            raise CheckpointError("was trained on other features than this version observes; train it again", file=file)
+        weights, trained, objective = data.get("weights"), data.get("trained"), data.get("objective")
+        if not isinstance(weights, dict) or not isinstance(trained, dict) or objective not in ("latency", "throughput"):
+            raise CheckpointError("the policy lacks a part", file=file)
+        for name, tensor in weights.items():
+            if not isinstance(tensor, torch.Tensor) or not tensor.is_floating_point() or not bool(tensor.isfinite().all()):
+                raise CheckpointError("holds something other than finite numbers", file=file, field=f"weights.{name}")
+        try:
+            chosen = settings.build_settings(OperatorNetworkSettings, data.get("network"))
+        except ConfigError as error:
+            raise CheckpointError(error.problem, file=file, field=f"network.{error.field}", value=error.value) from None
+        return cls(chosen, objective, weights, trained)
+
+    def policy(self, file: str | Path = "policy") -> OperatorPolicy:
+        """The policy, ready to play.
+
+        Raises:
+            CheckpointError: weights of other shapes than the settings make.
+        """
+        found = new_policy(self.settings)
+        try:
+            found.load_state_dict(self.weights)
+        except RuntimeError:
+            raise CheckpointError("its weights are not those of its settings", file=file) from None
+        return found.eval()
+
+
+def is_of_operators(path: str | Path) -> bool:
+    """Whether a file, or the ``policy.pt`` of a run folder, holds a policy of operator placement.
+
+    Raises:
+        CheckpointError: it is damaged.
+    """
+    file = Path(path) / "policy.pt" if Path(path).is_dir() else Path(path)
+    if file.suffix != ".pt" or not file.is_file():
+        return False
+    data = load_tensors(file)
+    return isinstance(data, dict) and data.get("kind") == KIND
+
+
+def shipped_operators() -> list[str]:
+    """The trained policies of operator placement that come with the package."""
+    return sorted(path.name.removesuffix(_ENDING) for path in _shipped().iterdir() if path.name.endswith(_ENDING))
+
+
+def operator_policy_file(spec: str) -> Path:
+    """The run folder or file of a policy, which need not exist; ``shipped:NAME`` comes with the package.
+
+    Raises:
+        PolicyError: no such shipped policy of operator placement.
+    """
+    if not spec.startswith(SHIPPED):
+        return Path(spec)
+    name = spec.removeprefix(SHIPPED)
+    if name not in shipped_operators():
+        choices = [SHIPPED + one for one in shipped_operators()]
+        raise PolicyError("no such shipped policy of operator placement", field="policy", value=spec, choices=choices)
+    return _shipped() / (name + _ENDING)
+
+
+def _shipped() -> Path:
+    return Path(str(resources("meshwright.models"))) / "shipped"

@@ -1,0 +1,1 @@
+"""Training of policies that place ops: PPO on whole placements, several of each instance."""

@@ -1,0 +1,66 @@
+"""The config of a run that trains a policy of operator placement: ``method: operators``."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from ... import settings
+from ...models.operators.network import OperatorNetworkSettings
+
+
+class OperatorPPOSettings(settings.Settings):
+    """PPO (Schulman et al. 2017) on whole placements; the mean over the samples of an instance is the baseline.
+
+    Attributes:
+        instances_per_update: placed in one update; of about the same size.
+        samples_per_instance: placements of each.
+        epochs: passes over them.
+        clip: of the ratio of probabilities.
+        learning_rate: Adam's step size at the start; it falls linearly to a twentieth.
+        entropy: weight of the entropy's bonus at the start; it falls linearly to 0.
+        gae_lambda: weight of later surprises in a decision's advantage; 1 credits each with the whole outcome.
+        value: weight of the error of foreseen values.
+        most_gradient: longer gradients are shortened to this norm.
+    """
+
+    instances_per_update: int = Field(default=16, ge=1, le=1024)
+    samples_per_instance: int = Field(default=16, ge=2, le=1024)
+    epochs: int = Field(default=2, ge=1, le=20)
+    clip: float = Field(default=0.2, gt=0, lt=1)
+    learning_rate: float = Field(default=1e-3, gt=0)
+    entropy: float = Field(default=0.01, ge=0)
+    gae_lambda: float = Field(default=0.95, ge=0, le=1)
+    value: float = Field(default=0.5, ge=0)
+    most_gradient: float = Field(default=1.0, gt=0)
+
+
+class OperatorTrainSettings(settings.Settings):
+    """What is learned on, by which network, with which constants, and when it is looked at.
+
+    Attributes:
+        method: ``operators``.
+        name: of the run.
+        benchmark: ``preset:NAME`` or a path; of operator placement.
+        changes: ``key=value`` texts that change the benchmark's keys.
+        seed: of the network and of what is drawn.
+        updates: of PPO.
+        num_training_instances: drawn once, from the seeds of training.
+        validate_every_updates: updates between two validations.
+        num_threads: threads of torch.
+        network: kind and widths.
+        ppo: constants.
+    """
+
+    method: Literal["operators"]
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
+    benchmark: str
+    changes: tuple[str, ...] = ()
+    seed: int = Field(default=0, ge=0, le=1_000_000)
+    updates: int = Field(ge=1)
+    num_training_instances: int = Field(default=3000, ge=16, le=1_000_000)
+    validate_every_updates: int = Field(default=50, ge=1)
+    num_threads: int = Field(default=1, ge=1, le=256)
+    network: OperatorNetworkSettings = OperatorNetworkSettings()
+    ppo: OperatorPPOSettings = OperatorPPOSettings()

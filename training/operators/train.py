@@ -1,0 +1,288 @@
+"""`train_operators`: PPO from a config to a run folder.
+
+Each update places some instances of about the same size several times; a placement better than the mean of its instance
+becomes likelier, decision by decision. The same seed gives the same numbers, also when the run was stopped and resumed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ... import files
+from ...envs.operators.batch import PlacementBatch
+from ...envs.operators.benchmark import PlacementBenchmark, load_placement_benchmark
+from ...errors import CheckpointError, NothingToLearnError
+from ...models.operators.graphs import OperatorGraphs, batch, features
+from ...models.operators.playing import Played, play
+from ...models.operators.policy import OperatorPolicy, StepPolicy, new_policy
+from ...models.operators.saved import SavedOperatorPolicy
+from ...models.tensor_file import load_tensors, save_tensors
+from ...planners.operators.place import place
+from ...planners.operators.request import PlacementRequest
+from ...simulation.operators.instance import OperatorInstance
+from ..checkpoint import DIGEST, digest_of
+from ..run_folder import AnyRunFolder
+from .settings import OperatorTrainSettings
+
+RULE = "heft"
+"""Validation is told relative to this rule."""
+FORMAT_VERSION = 1
+_WINDOW = 4
+"""Instances of an update are drawn from so many times as many that are next to each other in size."""
+
+
+class OperatorRunFolder(AnyRunFolder[OperatorTrainSettings]):
+    """Paths inside it."""
+
+    kind = OperatorTrainSettings
+    ending = ".pt"
+
+
+@dataclass(frozen=True)
+class OperatorProgress:
+    """What a progress display may show.
+
+    Attributes:
+        update: done so far.
+        value: of the greedy placement over the rule's, mean of the latest validation.
+        best: the best so far.
+    """
+
+    update: int
+    value: float
+    best: float
+
+
+def train_operators(
+    chosen: OperatorTrainSettings,
+    folder: Path,
+    *,
+    resume: bool = False,
+    overwrite: bool = False,
+    command: Sequence[str] = (),
+    progress: Callable[[OperatorProgress], None] = lambda now: None,
+    drawn: Callable[[int, int], None] = lambda done, total: None,
+) -> OperatorRunFolder:
+    """Train a policy and leave a run folder.
+
+    Args:
+        chosen: the config.
+        folder: the run folder; new unless ``resume`` or ``overwrite``.
+        resume: go on from the folder's checkpoint, or from the start where it has none yet.
+        overwrite: replace an existing run folder.
+        command: the command line, for the record.
+        progress: called after each update.
+        drawn: called while instances are drawn, with how many of how many.
+
+    Raises:
+        NothingToLearnError: planners and random placements come to the same on all validation instances.
+        MeshwrightError: the config is wrong, or the folder exists already. Nothing is written then.
+    """
+    run = OperatorRunFolder.of(folder, chosen, resume=resume, overwrite=overwrite)
+    torch.set_num_threads(chosen.num_threads)
+    benchmark = load_placement_benchmark(chosen.benchmark, changes=chosen.changes)
+    key = files.digest(chosen.model_dump(exclude={"name", "num_threads"}), benchmark.model_dump())
+    restored = _load_checkpoint(run.checkpoint, key) if resume and run.checkpoint.exists() else None
+    trainer = _Trainer(chosen, benchmark, drawn)
+    if not resume:
+        run = OperatorRunFolder.create(folder, chosen, command, overwrite=overwrite)
+        run = OperatorRunFolder(folder)
+    if restored is not None:
+        trainer.restore(restored)
+    while True:
+        is_due = trainer.update % chosen.validate_every_updates == 0 or trainer.update == chosen.updates
+        if is_due and (not trainer.curve or trainer.curve[-1]["update"] != trainer.update):
+            trainer.look(run, key)
+        progress(OperatorProgress(trainer.update, trainer.curve[-1]["validation"], trainer.best))
+        if trainer.update >= chosen.updates:
+            return run
+        trainer.learn()
+
+
+class _Trainer:
+    """Network, optimiser, instances and generators of a run."""
+
+    def __init__(self, chosen: OperatorTrainSettings, benchmark: PlacementBenchmark, drawn: Callable[[int, int], None]) -> None:
+        self.chosen, self.benchmark = chosen, benchmark
+        objective, total = benchmark.placement.objective, chosen.num_training_instances
+        first = chosen.seed * chosen.num_training_instances
+        instances: list[OperatorInstance] = []
+        for number in range(total):
+            instances.append(benchmark.placement.instance("training", first + number))
+            if number % 100 == 0:
+                drawn(number, total)
+        self.looked_at = [benchmark.placement.instance("validation", seed) for seed in range(benchmark.num_validation_seeds)]
+        drawn(total, total)
+        instances.sort(key=lambda each: (each.num_ops, each.num_devices))
+        self.features = [features(each, objective) for each in instances]
+        ppo = chosen.ppo
+        self.episodes = PlacementBatch(instances, objective, ppo.instances_per_update * ppo.samples_per_instance)
+        self.validation = PlacementBatch(self.looked_at, objective, len(self.looked_at))
+        self.validation_features = [features(each, objective) for each in self.looked_at]
+        request = PlacementRequest(objective=objective)
+        rule = [place(each, RULE, request).value_s for each in self.looked_at]
+        self.rule = np.array(rule) / self.validation.stacked.scale_s
+        self._check_something_to_learn()
+        torch.manual_seed(chosen.seed)
+        self.policy: OperatorPolicy = new_policy(chosen.network)
+        self.optimizer = torch.optim.Adam(self.policy.parameters(), lr=ppo.learning_rate)
+        self.generator = torch.Generator().manual_seed(chosen.seed)
+        self.rng = np.random.default_rng([chosen.seed, 1])
+        self.update = 0
+        self.curve: list[dict[str, Any]] = []
+        self.best = np.inf
+        self.told: dict[str, float] = {}
+        self._began, self._cpu_began, self._before = time.perf_counter(), time.process_time(), (0.0, 0.0)
+
+    def learn(self) -> None:
+        """One update."""
+        ppo, left = self.chosen.ppo, 1.0 - self.update / self.chosen.updates
+        for group in self.optimizer.param_groups:
+            group["lr"] = ppo.learning_rate * max(0.05, left)
+        numbers = self._drawn_numbers()
+        graphs = batch([self.features[number] for number in numbers])
+        samples = ppo.samples_per_instance
+        played = play(self.policy, graphs, self.episodes, numbers, samples=samples, generator=self.generator)
+        values = torch.from_numpy(np.minimum(played.values, 1e3)).float().reshape(-1, samples)
+        mean = values.mean(dim=1, keepdim=True)
+        beyond = ((values - mean) / mean.clamp(min=1e-6)).reshape(-1)
+        advantage: torch.Tensor | None = None
+        for _ in range(ppo.epochs):
+            log_all, foreseen = self._judged(graphs, played)
+            if advantage is None:
+                advantage = self._advantage(played, beyond, foreseen)
+            log_p = log_all.gather(2, played.actions[..., None])[..., 0]
+            ratio = (log_p - played.log_p).exp()
+            gain = torch.minimum(ratio * advantage, ratio.clamp(1 - ppo.clip, 1 + ppo.clip) * advantage)
+            entropy = -(log_all.exp() * log_all.masked_fill(log_all == -torch.inf, 0.0)).sum(dim=2)
+            loss = -(gain + ppo.entropy * left * entropy)[played.is_live].mean()
+            if foreseen is not None:
+                loss = loss + ppo.value * ((foreseen - beyond[:, None]) ** 2)[played.is_live].mean() / beyond.var().clamp(
+                    min=1e-4
+                )
+            self.optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            torch.nn.utils.clip_grad_norm_(self.policy.parameters(), ppo.most_gradient)
+            self.optimizer.step()
+        self.told = {"sampled": float(mean.mean()), "entropy": float(entropy.detach()[played.is_live].mean())}
+        self.update += 1
+
+    def look(self, run: OperatorRunFolder, key: str) -> None:
+        """Place the validation instances greedily, keep the best policy, write learning curve and checkpoint."""
+        graphs = batch(self.validation_features)
+        played = play(self.policy, graphs, self.validation, np.arange(len(self.looked_at)))
+        value = float(np.mean(np.minimum(played.values, 1e3) / self.rule))
+        seconds = self._before[0] + time.perf_counter() - self._began
+        cpu_s = self._before[1] + time.process_time() - self._cpu_began
+        row = {"update": self.update, "validation": value, "elapsed_s": seconds, "cpu_s": cpu_s, **self.told}
+        self.curve.append(row)
+        if value < self.best:
+            self.best = value
+            trained = {
+                "config": self.chosen.name,
+                "benchmark": self.benchmark.name,
+                "seed": self.chosen.seed,
+                "update": self.update,
+                "validation": value,
+            }
+            SavedOperatorPolicy.of(self.policy, self.benchmark.placement.objective, trained).save(run.policy)
+        files.write_json(run.learning_curve, self.curve)
+        data = {
+            "format_version": FORMAT_VERSION,
+            "key": key,
+            "update": self.update,
+            "policy": self.policy.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "generator": self.generator.get_state(),
+            "numpy_generator": files.json_text(self.rng.bit_generator.state),
+            "curve": self.curve,
+            "best": self.best,
+        }
+        save_tensors(run.checkpoint, {**data, DIGEST: digest_of(data)})
+
+    def restore(self, data: dict[str, Any]) -> None:
+        """Go on where a checkpoint was written."""
+        self.update, self.curve, self.best = data["update"], data["curve"], data["best"]
+        self.policy.load_state_dict(data["policy"])
+        self.optimizer.load_state_dict(data["optimizer"])
+        self.generator.set_state(data["generator"])
+        self.rng.bit_generator.state = files.parse_json(data["numpy_generator"])
+        self._before = (self.curve[-1]["elapsed_s"], self.curve[-1]["cpu_s"])
+
+    def _advantage(self, played: Played, beyond: torch.Tensor, foreseen: torch.Tensor | None) -> torch.Tensor:
+        """How much better than foreseen each decision made the outcome, ``(E, t)``, scaled to a standard deviation of 1.
+
+        Generalised advantage estimation (Schulman et al. 2016) without a discount: rewards come at the end alone. Without a
+        foreseen value each decision is credited with the whole outcome.
+        """
+        if foreseen is None:
+            advantage = -beyond[:, None].expand_as(played.log_p)
+        else:
+            seen, live = foreseen.detach(), played.is_live
+            advantage, later = torch.zeros_like(seen), torch.zeros_like(beyond)
+            after = beyond
+            for step in range(seen.shape[1] - 1, -1, -1):
+                here = live[:, step]
+                change = -(after - seen[:, step])
+                later = torch.where(here, change + self.chosen.ppo.gae_lambda * later, later)
+                after = torch.where(here, seen[:, step], after)
+                advantage[:, step] = later
+        chosen = advantage[played.is_live]
+        return (advantage - chosen.mean()) / (chosen.std() + 1e-6)
+
+    def _judged(self, graphs: OperatorGraphs, played: Played) -> tuple[torch.Tensor, torch.Tensor | None]:
+        policy = self.policy
+        if isinstance(policy, StepPolicy):
+            logits, foreseen = policy.episode_logits(
+                graphs, played.of, played.ops, played.candidates, played.can_place, played.actions
+            )
+            return torch.log_softmax(logits, dim=2), foreseen
+        log_p: torch.Tensor = policy(graphs)
+        return torch.log_softmax(log_p[played.of].masked_fill(~played.can_place, -torch.inf), dim=2), None
+
+    def _drawn_numbers(self) -> NDArray[np.int64]:
+        """Instances of about the same size, which lie next to each other."""
+        count, total = self.chosen.ppo.instances_per_update, len(self.features)
+        window = min(total, _WINDOW * count)
+        start = int(self.rng.integers(total - window + 1))
+        return start + self.rng.choice(window, min(count, window), replace=False)
+
+    def _check_something_to_learn(self) -> None:
+        """Refuse a benchmark on which every placement that is tried comes to the same.
+
+        Raises:
+            NothingToLearnError: the rule and two random placements are equal on every validation instance.
+        """
+        rng = np.random.default_rng(0)
+        for _ in range(2):
+            found = self.validation
+            found.begin(np.arange(len(self.looked_at)))
+            while found.is_live.any():
+                weights = np.where(found.state.can_place, rng.random(found.state.can_place.shape), -1.0)
+                found.step(weights.argmax(axis=1))
+            if not np.allclose(found.state.value_s / found.stacked.scale_s, self.rule, rtol=1e-9):
+                return
+        raise NothingToLearnError(
+            "random placements are as good as the rule's on every validation instance: there is nothing to learn",
+            field="placement",
+            value=self.benchmark.name,
+        )
+
+
+def _load_checkpoint(path: Path, key: str) -> dict[str, Any]:
+    data = load_tensors(path)
+    if not isinstance(data, dict) or data.get("format_version") != FORMAT_VERSION or "numpy_generator" not in data:
+        raise CheckpointError(f"is no checkpoint of version {FORMAT_VERSION}", file=path)
+    if data.pop(DIGEST, None) != digest_of(data):
+        raise CheckpointError("is damaged: it is not as it was written", file=path)
+    if data["key"] != key:
+        raise CheckpointError("belongs to another config or benchmark than this run's", file=path)
+    return data
