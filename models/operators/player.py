@@ -12,14 +12,17 @@ from numpy.typing import NDArray
 
 from ...envs.operators.batch import PlacementBatch
 from ...errors import PlanError, PolicyError
+from ...planners.operators.place import place
 from ...planners.operators.request import PlacementRequest
 from ...planners.operators.search.annealing import anneal
 from ...simulation.operators.instance import OperatorInstance
 from ...simulation.operators.placement import OperatorObjective, OperatorPlacement
+from .compiled_steps import play_greedily
 from .graphs import OperatorGraphs, batch, features
 from .playing import play
-from .policy import OneShotPolicy, OperatorPolicy
+from .policy import OperatorPolicy, StepPolicy
 
+RULE = "heft"
 _EVEN = 0.2
 """Share of a search's proposals that do not follow the policy."""
 
@@ -30,9 +33,10 @@ class PlayMode:
 
     Attributes:
         kind: ``greedy``: the likeliest device each time. ``sample``: the best of so many draws and the greedy one. ``search``:
-            annealing from the best of 16 draws and the greedy one, which tries devices as often as the policy chose them.
+            annealing from the better of the greedy placement and HEFT's, which tries devices as often as the policy found
+            them likely.
         samples: for ``sample``.
-        budget_s: for ``search``, draws included.
+        budget_s: for ``search``, the policy's own time included.
     """
 
     kind: Literal["greedy", "sample", "search"] = "greedy"
@@ -74,36 +78,35 @@ class OperatorPlayer:
         begun_s = time.perf_counter()
         torch.set_num_threads(1)  # the tensors of one instance are small
         graphs = batch([features(instance, self.objective)])
-        greedy = self._played(instance, graphs, 1, None)[0]
+        greedy, likely = self._greedy(instance, graphs)
         if mode.kind == "greedy":
             return greedy
-        samples = mode.samples if mode.kind == "sample" else 16
-        drawn = self._played(instance, graphs, samples, torch.Generator().manual_seed(seed))
-        drawn.append(greedy)
-        best = min(drawn, key=lambda each: each.value_s)
         if mode.kind == "sample":
-            return best
-        chosen = np.zeros((instance.num_ops, instance.num_devices))
-        for each in drawn:
-            chosen[np.arange(instance.num_ops), each.device_of] += 1.0 / len(drawn)
-        proposal = (1.0 - _EVEN) * chosen + _EVEN / instance.num_devices
+            drawn = self._drawn(instance, graphs, mode.samples, torch.Generator().manual_seed(seed))
+            return min([greedy, *drawn], key=lambda each: each.value_s)
+        proposal = (1.0 - _EVEN) * likely + _EVEN / instance.num_devices
+        starts = np.stack([greedy.device_of, place(instance, RULE, PlacementRequest(objective=self.objective)).device_of])
         left_s = max(0.0, mode.budget_s - (time.perf_counter() - begun_s))
         request = PlacementRequest(objective=self.objective, budget_s=left_s, seed=seed)
-        return anneal(instance, request, start=best.device_of, proposal=proposal, planner=self.name)
+        return anneal(instance, request, start=starts, proposal=proposal, planner=self.name)
 
-    def probabilities(self, instance: OperatorInstance) -> NDArray[np.float64] | None:
-        """Those of a one-shot policy for each op and device, ``(n, m)``; None of one that decides step by step."""
-        if not isinstance(self.policy, OneShotPolicy):
-            return None
-        with torch.no_grad():
-            return np.asarray(self.policy(batch([features(instance, self.objective)])).exp()[0].double())
+    def _greedy(self, instance: OperatorInstance, graphs: OperatorGraphs) -> tuple[OperatorPlacement, NDArray[np.float64]]:
+        """The likeliest placement, and how likely each device was for each op, ``(n, m)``."""
+        episodes = PlacementBatch([instance], self.objective, 1)
+        if isinstance(self.policy, StepPolicy):
+            likely = play_greedily(self.policy, graphs, episodes)
+        else:
+            with torch.no_grad():
+                likely = np.asarray(self.policy(graphs).exp()[0].double())
+            play(self.policy, graphs, episodes, np.zeros(1, np.int64))
+        if episodes.is_dead[0]:
+            raise PlanError("the policy found no device for some op", field="memory_bytes", value=instance.name)
+        return episodes.placement(0, self.name), likely
 
-    def _played(
-        self, instance: OperatorInstance, graphs: OperatorGraphs, samples: int, generator: torch.Generator | None
+    def _drawn(
+        self, instance: OperatorInstance, graphs: OperatorGraphs, samples: int, generator: torch.Generator
     ) -> list[OperatorPlacement]:
         episodes = PlacementBatch([instance], self.objective, samples)
         play(self.policy, graphs, episodes, np.zeros(1, np.int64), samples=samples, generator=generator)
-        found = [episodes.placement(e, self.name) for e in range(samples) if not episodes.is_dead[e]]
-        if not found:
-            raise PlanError("the policy found no device for some op", field="memory_bytes", value=instance.name)
-        return found
+        best = int(np.where(episodes.is_dead, np.inf, episodes.state.value_s).argmin())
+        return [] if episodes.is_dead[best] else [episodes.placement(best, self.name)]

@@ -21,6 +21,7 @@ from ...envs.operators.batch import PlacementBatch
 from ...envs.operators.benchmark import PlacementBenchmark, load_placement_benchmark
 from ...errors import CheckpointError, NothingToLearnError
 from ...models.operators.graphs import OperatorGraphs, batch, features
+from ...models.operators.player import RULE
 from ...models.operators.playing import Played, play
 from ...models.operators.policy import OperatorPolicy, StepPolicy, new_policy
 from ...models.operators.saved import SavedOperatorPolicy
@@ -32,8 +33,6 @@ from ..checkpoint import DIGEST, digest_of
 from ..run_folder import AnyRunFolder
 from .settings import OperatorTrainSettings
 
-RULE = "heft"
-"""Validation is told relative to this rule."""
 FORMAT_VERSION = 1
 _WINDOW = 4
 """Instances of an update are drawn from so many times as many that are next to each other in size."""

@@ -37,7 +37,8 @@ def train_operator_policy(
     if resume is None:
         output.check_folder("--out", folder, is_replaced=True)
     with output.progress() as bars, interrupts.remembered() as check_interrupt:
-        from ...training.operators.train import RULE, train_operators
+        from ...models.operators.player import RULE
+        from ...training.operators.train import train_operators
 
         drawing = bars.add_task("instances", total=chosen.num_training_instances, note="")
         learning = bars.add_task("PPO", total=chosen.updates, note="")
