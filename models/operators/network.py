@@ -183,7 +183,8 @@ class PairScore(nn.Module):
         b, n, m = p.shape
         there = p * graphs.is_op[..., None]
         work = (there * graphs.pairs[..., 0]).sum(dim=1, keepdim=True)
-        work = work / work.mean(dim=2, keepdim=True).clamp(min=1e-6)
+        num_devices = graphs.is_device.sum(dim=1)[:, None, None]
+        work = work * num_devices / work.sum(dim=2, keepdim=True).clamp(min=1e-6)
         filled = (there * graphs.pairs[..., 2]).sum(dim=1, keepdim=True)
         told = [p, work.expand(b, n, m), filled.expand(b, n, m)]
         flat = there.reshape(b * n, m)

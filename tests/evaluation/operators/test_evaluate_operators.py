@@ -1,0 +1,59 @@
+"""The evaluation of operator placement: ratios worked out anew, ties, what is refused, and the command."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from meshwright.envs.operators.benchmark import load_placement_benchmark
+from meshwright.errors import ConfigError, PolicyError
+from meshwright.evaluation.operators.evaluate import evaluate_operators
+from meshwright.evaluation.operators.policies import operator_policy
+from meshwright.evaluation.operators.tables import operator_cells, operator_markdown
+from meshwright.planners.operators.place import place
+from meshwright.planners.operators.request import PlacementRequest
+
+SMALL = [
+    "placement.instances.num_ops=[8]",
+    "placement.devices.num_devices=[3]",
+    "best_known_s=0.01",
+    "policies=[heft, fastest-device, round-robin]",
+]
+
+
+def test_figures_are_those_of_the_placements() -> None:
+    chosen = load_placement_benchmark("preset:latency-tight", changes=SMALL)
+    found = evaluate_operators(chosen, ["annealing@0.01"], num_seeds=3)
+    rows = {row["policy"]: row for row in found["rows"]}
+    heft = [place(chosen.placement.instance("test", seed), "heft", PlacementRequest()).value_s for seed in range(3)]
+    assert rows["heft"]["values_s"] == pytest.approx(heft)
+    rules = np.array([rows[name]["values_s"] for name in ("heft", "fastest-device", "round-robin")])
+    against = np.mean(np.array(rows["heft"]["values_s"]) / rules.min(axis=0) - 1)
+    assert rows["heft"]["against_best_rule"]["mean"] == pytest.approx(against)
+    assert not rows["annealing@0.01"]["is_rule"]
+    assert all(row["over_best_known"]["mean"] >= 1.0 for row in found["rows"])
+    head, cells = operator_cells(found)
+    assert len(cells) == 4
+    assert len(head) == len(cells[0])
+    assert "| heft |" in operator_markdown(found)
+
+
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        ("hefty", "heft"),
+        ("annealing@0", "above 0"),
+        ("heft@x", "above 0"),
+        ("ideals", "latency"),
+        ("shipped:nothing", "no such shipped policy"),
+    ],
+)
+def test_whoever_is_not_known_is_refused_in_one_line(spec: str, told: str) -> None:
+    with pytest.raises(PolicyError, match=told) as found:
+        operator_policy(spec, "latency")
+    assert "\n" not in str(found.value)
+
+
+def test_one_instance_is_too_few() -> None:
+    with pytest.raises(ConfigError, match="2 to 1000"):
+        evaluate_operators(load_placement_benchmark("preset:latency-tight", changes=SMALL), [], num_seeds=1)

@@ -1,0 +1,164 @@
+"""Policies that place ops: renumbering changes nothing, the compiled decisions are torch's, and files keep what they hold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from meshwright.envs.operators.batch import PlacementBatch
+from meshwright.errors import CheckpointError, PolicyError
+from meshwright.models.operators.compiled_steps import play_greedily
+from meshwright.models.operators.graphs import batch, features, hetero_data
+from meshwright.models.operators.network import OperatorNetworkSettings
+from meshwright.models.operators.player import OperatorPlayer, PlayMode
+from meshwright.models.operators.playing import play
+from meshwright.models.operators.policy import OneShotPolicy, OperatorPolicy, StepPolicy, new_policy
+from meshwright.models.operators.saved import SavedOperatorPolicy
+from meshwright.planners.operators.place import place
+from meshwright.planners.operators.request import PlacementRequest
+from meshwright.simulation.operators.generators import DeviceDraw, GraphDraw, draw_instance
+from meshwright.simulation.operators.instance import OperatorInstance
+from meshwright.simulation.operators.placement import check
+
+INSTANCES = [draw_instance(GraphDraw(num_ops=(10, 20)), DeviceDraw(num_devices=(2, 4)), "test", seed) for seed in range(4)]
+
+
+def policy(kind: str, **more: object) -> OperatorPolicy:
+    torch.manual_seed(0)
+    made = new_policy(OperatorNetworkSettings(kind=kind, hidden=16, rounds=2, **more))
+    for tensor in made.parameters():  # away from where training begins
+        torch.nn.init.normal_(tensor, std=0.3)
+    return made.eval()
+
+
+def permuted(instance: OperatorInstance, ops: np.ndarray, devices: np.ndarray) -> OperatorInstance:
+    """The same with op ``ops[v]`` in place ``v`` and device ``devices[j]`` in place ``j``."""
+    output = np.zeros(instance.num_ops)
+    output[instance.edges[:, 0]] = instance.edge_bytes
+    return OperatorInstance.of_outputs(
+        "permuted",
+        instance.times_s[np.ix_(ops, devices)],
+        np.argsort(ops)[instance.edges],
+        output[ops],
+        latency_s=instance.latency_s[np.ix_(devices, devices)],
+        bandwidth_bytes_per_s=instance.bandwidth_bytes_per_s[np.ix_(devices, devices)],
+        memory_bytes=instance.memory_bytes[devices],
+        resident_bytes=instance.resident_bytes[ops],
+    )
+
+
+def test_other_numbers_for_ops_and_devices_change_no_probability() -> None:
+    one_shot, instance = policy("one-shot"), INSTANCES[0]
+    rng = np.random.default_rng(0)
+    ops, devices = rng.permutation(instance.num_ops), rng.permutation(instance.num_devices)
+    with torch.no_grad():
+        straight = one_shot(batch([features(instance, "latency")]))[0].numpy()
+        other = one_shot(batch([features(permuted(instance, ops, devices), "latency")]))[0].numpy()
+    assert other == pytest.approx(straight[np.ix_(ops, devices)], abs=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["steps", "one-shot"])
+def test_instances_side_by_side_are_placed_as_alone(kind: str) -> None:
+    made = policy(kind)
+    together = PlacementBatch(INSTANCES, "latency", len(INSTANCES))
+    played = play(made, batch([features(each, "latency") for each in INSTANCES]), together, np.arange(len(INSTANCES)))
+    for number, instance in enumerate(INSTANCES):
+        alone = PlacementBatch([instance], "latency", 1)
+        found = play(made, batch([features(instance, "latency")]), alone, np.zeros(1, np.int64))
+        assert found.values[0] == pytest.approx(played.values[number], rel=1e-9)
+        check(instance, together.device_of(number))
+
+
+def test_compiled_decisions_are_those_of_torch() -> None:
+    for without in ((), ("edges", "transfers", "devices"), ("against",)):
+        made = policy("steps", without=without)
+        assert isinstance(made, StepPolicy)
+        for instance in INSTANCES:
+            graphs = batch([features(instance, "latency")])
+            slow, fast = PlacementBatch([instance], "latency", 1), PlacementBatch([instance], "latency", 1)
+            play(made, graphs, slow, np.zeros(1, np.int64))
+            likely = play_greedily(made, graphs, fast)
+            assert fast.device_of(0).tolist() == slow.device_of(0).tolist()
+            assert likely.sum(axis=1) == pytest.approx(np.ones(instance.num_ops))
+
+
+def test_all_decisions_at_once_are_judged_as_one_by_one() -> None:
+    made = policy("steps")
+    assert isinstance(made, StepPolicy)
+    graphs, episodes = batch([features(each, "latency") for each in INSTANCES]), PlacementBatch(INSTANCES, "latency", 12)
+    played = play(made, graphs, episodes, np.arange(4), samples=3, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        logits, _ = made.episode_logits(graphs, played.of, played.ops, played.candidates, played.can_place, played.actions)
+    log_p = torch.log_softmax(logits, dim=2).gather(2, played.actions[..., None])[..., 0]
+    assert torch.allclose(log_p[played.is_live], played.log_p[played.is_live], atol=1e-4)
+
+
+def test_what_is_switched_off_is_not_read() -> None:
+    """Messages, links and features that are left out change nothing; those that are not, do."""
+    instance = INSTANCES[1]
+    for without, same in ((("edges",), True), ((), False)):
+        made = policy("steps", without=without)
+        assert isinstance(made, StepPolicy)
+        graphs = batch([features(instance, "latency")])
+        moved = batch([features(instance, "latency")])
+        shuffled = torch.roll(moved.producer, 1)
+        object.__setattr__(moved, "producer", shuffled)
+        with torch.no_grad():
+            first, second = made.encoder(graphs)[0], made.encoder(moved)[0]
+        assert torch.allclose(first, second) is same
+
+
+def test_an_untrained_policy_places_like_the_rule() -> None:
+    torch.manual_seed(1)
+    player = OperatorPlayer(new_policy(OperatorNetworkSettings(hidden=16, rounds=1)), "latency", "untrained")
+    ratios = [player.place(each, PlayMode()).value_s / place(each, "heft", PlacementRequest()).value_s for each in INSTANCES]
+    assert np.mean(ratios) == pytest.approx(1.0, abs=0.1)
+
+
+@pytest.mark.parametrize("kind", ["steps", "one-shot"])
+def test_more_draws_and_a_search_are_never_worse(kind: str) -> None:
+    player = OperatorPlayer(policy(kind), "latency", "mine")
+    for instance in INSTANCES[:2]:
+        greedy, sampled, searched = (player.place(instance, PlayMode.of(how)) for how in ("greedy", "sample-8", "search-0.02"))
+        assert sampled.value_s <= greedy.value_s + 1e-12
+        assert searched.value_s <= greedy.value_s + 1e-12
+        assert greedy.value_s == player.place(instance, PlayMode()).value_s
+
+
+def test_balanced_probabilities_expect_no_more_than_fits() -> None:
+    made = policy("one-shot")
+    assert isinstance(made, OneShotPolicy)
+    graphs = batch([features(each, "latency") for each in INSTANCES])
+    with torch.no_grad():
+        p = made(graphs).exp()
+    expected = (p * graphs.pairs[..., 2] * graphs.is_op[..., None]).sum(dim=1)
+    assert float(expected.max()) < 1.1
+
+
+def test_a_saved_policy_is_the_same_and_a_spoilt_one_is_refused(tmp_path: Path) -> None:
+    made = policy("steps")
+    SavedOperatorPolicy.of(made, "latency", {"seed": 0}).save(tmp_path / "policy.pt")
+    again = SavedOperatorPolicy.load(tmp_path)
+    assert again.objective == "latency"
+    for name, tensor in again.policy().state_dict().items():
+        assert torch.equal(tensor, made.state_dict()[name])
+    (tmp_path / "policy.pt").write_bytes((tmp_path / "policy.pt").read_bytes()[:-200])
+    with pytest.raises(CheckpointError):
+        SavedOperatorPolicy.load(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["greed", "sample-0", "sample-x", "search-0", "search-", "greedy-1"])
+def test_a_way_to_ask_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(PolicyError, match="no way to ask"):
+        PlayMode.of(text)
+
+
+def test_the_graph_for_pyg_holds_every_edge() -> None:
+    data = hetero_data(INSTANCES[0])
+    assert data["op", "feeds", "op"].edge_index.T.tolist() == INSTANCES[0].edges.tolist()
+    assert data["op"].x.shape == (INSTANCES[0].num_ops, 9)
+    assert data["device", "link", "device"].edge_index.shape[1] == INSTANCES[0].num_devices * (INSTANCES[0].num_devices - 1)
+    data.validate()

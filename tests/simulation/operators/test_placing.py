@@ -1,0 +1,157 @@
+"""Placing ops one after another: the partial schedule is that of the whole placement, and memory never ends in a dead end."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meshwright.envs.operators.batch import PlacementBatch
+from meshwright.errors import ConfigError, PolicyError
+from meshwright.simulation.operators.generators import DeviceDraw, GraphDraw, draw_instance
+from meshwright.simulation.operators.instance import OperatorInstance
+from meshwright.simulation.operators.placement import check, held_bytes, loads_s, lower_bound, value
+from meshwright.simulation.operators.schedules import arrays, critical_path_s, insert_in_order, upward_order
+
+GB = 1e9
+SMALL = GraphDraw(num_ops=(12,))
+
+
+def draws(tight: bool = True) -> DeviceDraw:
+    return DeviceDraw(num_devices=(3,), memory_slack=1.3 if tight else None)
+
+
+def play(batch: PlacementBatch, rng: np.random.Generator) -> float:
+    batch.begin(np.zeros(1, np.int64))
+    total = 0.0
+    while batch.is_live[0]:
+        allowed = np.flatnonzero(batch.state.can_place[0])
+        total += batch.step(np.array([rng.choice(allowed)]))[0]
+    return total
+
+
+@given(seed=st.integers(0, 10_000), kind=st.sampled_from(["layered", "series-parallel", "transformer"]))
+def test_a_finished_episode_is_worth_its_placement(seed: int, kind: str) -> None:
+    instance = draw_instance(GraphDraw(kind=kind, num_ops=(12,), width=3), draws(), "training", seed)
+    rng = np.random.default_rng(seed)
+    latency, throughput = (PlacementBatch([instance], objective, 1) for objective in ("latency", "throughput"))
+    total = play(latency, rng)
+    assert not latency.is_dead[0]
+    device_of = latency.device_of(0)
+    check(instance, device_of)
+    _, end_s = insert_in_order(arrays(instance), device_of, upward_order(instance))
+    assert latency.state.value_s[0] == pytest.approx(end_s.max(), rel=1e-12)
+    assert -total * lower_bound(instance, "latency") == pytest.approx(end_s.max(), rel=1e-9)
+    total = play(throughput, rng)
+    device_of = throughput.device_of(0)
+    assert throughput.state.load_s[0] == pytest.approx(loads_s(instance, device_of), rel=1e-9)
+    assert -total * lower_bound(instance, "throughput") == pytest.approx(value(instance, device_of, "throughput"), rel=1e-9)
+
+
+@given(seed=st.integers(0, 10_000), slack=st.floats(1.05, 2.0))
+def test_where_a_packing_fits_no_sequence_of_allowed_devices_ends_early(seed: int, slack: float) -> None:
+    instance = draw_instance(SMALL, DeviceDraw(num_devices=(4,), memory_slack=slack), "training", seed)
+    batch = PlacementBatch([instance], "latency", 1)
+    play(batch, np.random.default_rng(seed))
+    assert not batch.is_dead[0]
+    assert (held_bytes(instance, batch.device_of(0)) <= instance.memory_bytes).all()
+
+
+def test_groups_share_a_device_and_their_later_ops_wait() -> None:
+    # a (1 s) -> b (2 s) -> its backward b' (2 s) -> a' (1 s); a with a', b with b'.
+    instance = OperatorInstance.of_outputs(
+        "training",
+        np.array([[1.0, 1.0], [2.0, 2.0], [2.0, 2.0], [1.0, 1.0]]),
+        [(0, 1), (1, 2), (2, 3)],
+        [GB] * 4,
+        bandwidth_bytes_per_s=GB,
+        group=[0, 1, 1, 0],
+    )
+    batch = PlacementBatch([instance], "latency", 1)
+    batch.begin(np.zeros(1, np.int64))
+    assert batch.lead[0] == 0
+    batch.step(np.array([0]))
+    assert (batch.lead[0], batch.state.value_s[0]) == (1, 1.0)  # the backward op of a has its device and waits for b
+    batch.step(np.array([1]))
+    # a 0-1, over 1-2, b 2-4, b' 4-6, back 6-7, a' 7-8
+    assert batch.state.value_s[0] == 8.0
+    assert batch.device_of(0).tolist() == [0, 1, 1, 0]
+
+
+def test_a_dead_end_is_told_and_costs_one_more() -> None:
+    # Three ops of 6 GB on two devices of 10: the third finds no room.
+    instance = OperatorInstance.of_outputs("full", np.ones((3, 2)), [], [0.0] * 3, memory_bytes=10 * GB, resident_bytes=6 * GB)
+    batch = PlacementBatch([instance], "latency", 1)
+    batch.begin(np.zeros(1, np.int64))
+    batch.step(np.array([0]))
+    reward = batch.step(np.array([1]))[0]
+    assert batch.is_dead[0]
+    assert not batch.is_live[0]
+    assert reward == -1.0  # the second op runs beside the first, so the value does not grow
+
+
+def test_a_device_that_may_not_be_chosen_is_refused() -> None:
+    batch = PlacementBatch([draw_instance(SMALL, draws(), "test", 0)], "latency", 1)
+    batch.begin(np.zeros(1, np.int64))
+    for device in (-1, 3):
+        with pytest.raises(PolicyError, match="may not have"):
+            batch.step(np.array([device]))
+
+
+@given(seed=st.integers(0, 10_000))
+def test_names_of_devices_change_nothing(seed: int) -> None:
+    instance = draw_instance(SMALL, draws(), "training", seed)
+    rng = np.random.default_rng(seed)
+    swap = rng.permutation(instance.num_devices)
+    other = OperatorInstance.of_outputs(
+        "renamed",
+        instance.times_s[:, swap],
+        instance.edges,
+        np.bincount(instance.edges[:, 0], weights=instance.edge_bytes, minlength=instance.num_ops)
+        / np.maximum(np.bincount(instance.edges[:, 0], minlength=instance.num_ops), 1),
+        latency_s=instance.latency_s[np.ix_(swap, swap)],
+        bandwidth_bytes_per_s=instance.bandwidth_bytes_per_s[np.ix_(swap, swap)],
+        memory_bytes=instance.memory_bytes[swap],
+        resident_bytes=instance.resident_bytes,
+    )
+    device_of = rng.integers(instance.num_devices, size=instance.num_ops)
+    renamed = np.argsort(swap)[device_of]
+    for objective in ("latency", "throughput"):
+        assert value(other, renamed, objective) == pytest.approx(value(instance, device_of, objective), rel=1e-9)
+
+
+def test_instances_of_splits_and_seeds_differ_and_repeat() -> None:
+    found = {
+        (split, seed): draw_instance(SMALL, draws(), split, seed).digest
+        for split in ("test", "validation", "training")
+        for seed in range(3)
+    }
+    assert len(set(found.values())) == 9
+    assert draw_instance(SMALL, draws(), "test", 1).digest == found["test", 1]
+
+
+def test_communication_is_as_large_as_asked_for() -> None:
+    for ratio in (1.0, 4.0):
+        devices = DeviceDraw(num_devices=(4,), communication_to_computation=(ratio, ratio), memory_slack=None)
+        instance = draw_instance(GraphDraw(num_ops=(60,)), devices, "test", 3)
+        apart = ~np.eye(4, dtype=bool)
+        output = np.zeros(60)
+        output[instance.edges[:, 0]] = instance.edge_bytes
+        sent = output[output > 0].mean() * (1 / instance.bandwidth_bytes_per_s[apart]).mean() + 5e-6
+        assert sent / instance.times_s.mean() == pytest.approx(ratio, rel=0.35)  # outputs that nobody reads count in the draw
+
+
+def test_too_tight_a_memory_is_told() -> None:
+    with pytest.raises(ConfigError, match=r"memory_slack.*1\.0"):
+        draw_instance(GraphDraw(num_ops=(30,), memory_sigma=1.0), DeviceDraw(num_devices=(8,), memory_slack=1.0), "test", 0)
+
+
+def test_the_bound_is_below_every_value() -> None:
+    rng = np.random.default_rng(0)
+    for seed in range(5):
+        instance = draw_instance(SMALL, draws(tight=False), "test", seed)
+        assert lower_bound(instance, "latency") >= critical_path_s(instance)
+        for objective in ("latency", "throughput"):
+            device_of = rng.integers(3, size=12)
+            assert value(instance, device_of, objective) >= lower_bound(instance, objective)
