@@ -87,8 +87,8 @@ def piper(instance: PiperInstance, *, recomputes: bool = True, max_ideals: int =
     heads = np.fromiter(itertools.chain.from_iterable(behind), np.int64, int(first[-1]))
     count = int(count_downsets(first, heads, 20 * max_ideals))
     if count > max_ideals:
-        found = f"more than {20 * max_ideals:,}" if count > 20 * max_ideals else f"{count:,}"
-        problem = f"the graph has {found} suffixes, and at most {max_ideals:,} are looked at"
+        counted = f"more than {20 * max_ideals:,}" if count > 20 * max_ideals else f"{count:,}"
+        problem = f"the graph has {counted} suffixes, and at most {max_ideals:,} are looked at"
         raise PlanError(problem, field="max_ideals", value=max_ideals)
     most = min(instance.num_devices, instance.num_micro_batches)
     if count * (instance.num_devices + 1) * (most + 1) > MOST_FIGURES:

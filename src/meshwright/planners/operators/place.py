@@ -10,6 +10,7 @@ from ...simulation.operators.instance import OperatorInstance
 from ...simulation.operators.placement import OperatorObjective, OperatorPlacement
 from .exhaustive import exhaustive
 from .ideals import ideals, linear
+from .milp import milp, milp_contiguous
 from .request import PlacementRequest
 
 Place = Callable[[OperatorInstance, PlacementRequest], OperatorPlacement]
@@ -39,6 +40,8 @@ PLACEMENT_PLANNERS: dict[str, PlacementPlanner] = {
         exhaustive, ("latency", "throughput"), "every placement, for a latency every order", is_exact=True
     ),
     "ideals": PlacementPlanner(ideals, ("throughput",), "stages between all downsets of the graph", is_exact=True),
+    "milp": PlacementPlanner(milp, ("throughput",), "HiGHS over all placements", is_exact=True),
+    "milp-contiguous": PlacementPlanner(milp_contiguous, ("throughput",), "HiGHS over contiguous devices", is_exact=True),
     "linear": PlacementPlanner(linear, ("throughput",), "stages along a few orders of the ops"),
 }
 

@@ -110,7 +110,7 @@ def load_piper(path: str | Path) -> PiperInstance:
     names = [str(node.data.get("name", "op")) for node in nodes]
     names = [f"{name} {node_id}" for name, node_id in zip(names, node_ids, strict=True)]
     try:  # for its checks of the graph
-        OperatorInstance.of_outputs(Path(path).stem, np.ones((len(nodes), 1)), edges, 0.0, op_names=names)
+        OperatorInstance.of_outputs(Path(path).stem, np.ones((len(nodes), 1)), edges, np.zeros(len(nodes)), op_names=names)
     except GraphError as error:
         raise error.at(file=path) from None
     return PiperInstance(
