@@ -88,9 +88,9 @@ def _numbers(root: JsonFields, name: str, items: list[Any]) -> Any:
         kind = np.bool_
     elif name in ("edges", "edge_tensor", "group"):
         kind = np.int64
-    shape: tuple[int, ...] = (0, 2) if name == "edges" and not items else np.shape(_filled(items, root, name, kind))
+    filled = _filled(items, root, name, kind)
     try:
-        return np.array(_filled(items, root, name, kind), kind).reshape(shape)
+        return np.array(filled, kind) if filled or name != "edges" else np.zeros((0, 2), kind)
     except (TypeError, ValueError, OverflowError):
         raise root.error("its rows must be equally long", name) from None
 
