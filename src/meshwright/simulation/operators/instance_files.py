@@ -14,7 +14,7 @@ import numpy as np
 from ... import files
 from ...errors import GraphError, InputFileError
 from .instance import OperatorInstance
-from .json_fields import JsonFields
+from .json_fields import MOST, JsonFields
 from .published_files import is_published, published_instance
 
 FORMAT_VERSION = 1
@@ -106,5 +106,7 @@ def _filled(items: list[Any], root: JsonFields, name: str, kind: type, *, depth:
             wanted = {np.bool_: "true or false", np.int64: "whole numbers"}.get(kind, "numbers")
             raise root.error(f"must hold {wanted}", name, each)
         else:
+            if abs(each) > MOST:
+                raise root.error(f"must be at most {MOST:g}", name, each)
             found.append(each)
     return found
