@@ -150,6 +150,8 @@ def test_pipers_instance_is_read_with_its_transfers(tmp_path):
         ({"maxDevices": 0}, "maxDevices: must be a whole number of 1 to 10000 (got 0)"),
         ({"nodes__1__id": 1}, "nodes[1].id: two nodes have this id (got 1)"),
         ({"nodes__0__TMPCs": {}}, "nodes[0].TMPCs: has no option"),
+        ({"nodes__0__TMPCs": {"7" * 5_000: []}}, "nodes[0].TMPCs."),
+        ({"bandwidth": 0.5}, "bandwidth: must be 1 byte a second or more (got 0.5)"),
         ({"nodes__0__TMPCs": {"two": []}}, "nodes[0].TMPCs.two: is a degree of tensor parallelism, a whole number from 1"),
         ({"nodes__0__TMPCs__1__0__syncTimeBw": {}}, "nodes[0].TMPCs.1[0].syncTimeBw.2: the key is missing"),
         ({"edges__0__destId": 5}, "edges[0].destId: no node has this id (got 5)"),

@@ -159,7 +159,7 @@ def _options(node: JsonFields) -> dict[int, list[JsonFields]]:
     found: dict[int, list[JsonFields]] = {}
     given = node.below("TMPCs")
     for key in given.data:
-        if not key.isascii() or not key.isdigit() or not 1 <= int(key) <= 10_000:
+        if not key.isascii() or not key.isdigit() or len(key) > 5 or not 1 <= int(key) <= 10_000:
             raise given.error("is a degree of tensor parallelism, a whole number from 1", key, key)
         of_degree = given.objects(key)
         if of_degree:
