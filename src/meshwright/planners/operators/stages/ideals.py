@@ -15,11 +15,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import PlanError
-from ...simulation.operators.instance import OperatorInstance
-from ...simulation.operators.placement import OperatorPlacement, placed
+from ....errors import PlanError
+from ....simulation.operators.instance import OperatorInstance
+from ....simulation.operators.placement import OperatorPlacement, placed
+from ..request import PlacementRequest
 from .downset_kernel import best_chain, count_downsets, list_downsets
-from .request import PlacementRequest
 from .units import Units
 
 MOST_COUNTED = 2_000_000
@@ -27,6 +27,9 @@ MOST_COUNTED = 2_000_000
 
 MOST_STATES = 20_000
 """Combinations of how many devices of each class are used."""
+
+MOST_SPECTRAL = 2_000
+"""Units of which eigenvectors are computed, in seconds."""
 
 FAMILY = "stages in order, each between two downsets of the graph"
 
@@ -65,7 +68,7 @@ def linear(instance: OperatorInstance, request: PlacementRequest) -> OperatorPla
     _, device_of = _along_orders(units)
     if device_of is None:
         raise PlanError("no placement in runs of one order fits the devices", value=instance.name)
-    return placed(instance, device_of, "throughput", "linear", note=f"best runs along {len(orders(units))} orders")
+    return placed(instance, device_of, "throughput", "linear", note="best runs of a few orders")
 
 
 def num_downsets(instance: OperatorInstance, most: int = MOST_COUNTED) -> int:
@@ -74,15 +77,16 @@ def num_downsets(instance: OperatorInstance, most: int = MOST_COUNTED) -> int:
 
 
 def orders(units: Units) -> list[NDArray[np.int64]]:
-    """Orders of the units: depth-first, level by level, and by the Fiedler vector of the graph, both ways; ``(u,)`` each."""
+    """Orders of the units: depth-first, level by level, and by the Fiedler vector where the graph is not too large."""
     u = units.num_units
     depth_first = np.arange(u, dtype=np.int64)  # units are numbered so
-    spectral = _fiedler(units)
     level = np.zeros(u, np.int64)
     for unit, before in enumerate(units.before):
         level[unit] = 1 + max((level[each] for each in before), default=-1)
-    found = [depth_first, *(_kahn(units, key) for key in (level, spectral, -spectral))]
-    found.append(_depth_first_backward(units))
+    found = [depth_first, _kahn(units, level), _depth_first_backward(units)]
+    if u <= MOST_SPECTRAL:
+        spectral = _fiedler(units)
+        found += [_kahn(units, spectral), _kahn(units, -spectral)]
     return found
 
 
