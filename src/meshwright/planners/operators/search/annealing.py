@@ -25,7 +25,7 @@ from .problem import devices_of_units, problem_of
 
 STEPS_PER_GROUP = 4_000
 """Moves for each group where neither a number of moves nor a budget is given."""
-HOTTEST, COLDEST = 0.04, 5e-4
+HOTTEST, COLDEST = 0.05, 1e-3
 """Temperature at the begin and at the end of a round, as shares of the value that the search starts from."""
 STEPS_PER_ROUND = 5_000
 """Moves for each unit beyond which another round is worth more than a slower one."""
