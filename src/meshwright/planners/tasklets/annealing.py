@@ -44,7 +44,8 @@ def anneal_tasklets(
     Args:
         instance: what is placed.
         request: seed and budget, which counts from this call.
-        start: groupings ``(k, p)``, of which the best is taken; by default the best of some regular ones and the devices in order.
+        start: groupings ``(k, p)``, of which the best is taken; by default the best of some
+            regular ones and of the devices in order.
     """
     begun_s = time.perf_counter()
     starts_until_s = np.inf if request.budget_s is None else begun_s + START_SHARE * request.budget_s

@@ -112,7 +112,7 @@ def path_s(between_s, best_s, path):  # type: ignore[no-untyped-def]
                 if (rest >> previous) & 1:
                     least = min(least, best_s[rest, previous] + between_s[previous, last])
             best_s[chosen, last] = least
-    last = np.argmin(best_s[full])
+    last = int(np.argmin(best_s[full]))
     total = best_s[full, last]
     chosen = full
     for place in range(k - 1, -1, -1):
