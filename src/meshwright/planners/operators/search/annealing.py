@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ....errors import PlanError
 from ....simulation.operators.instance import OperatorInstance
-from ....simulation.operators.placement import OperatorObjective, OperatorPlacement, check, placed, value
+from ....simulation.operators.placement import OperatorObjective, OperatorPlacement, best_order, check, placed, value
 from ..request import PlacementRequest
 from ..rules.etf import etf_devices
 from ..rules.heft import heft_devices
@@ -26,7 +26,12 @@ from .problem import devices_of_units, problem_of
 STEPS_PER_GROUP = 4_000
 """Moves for each group where neither a number of moves nor a budget is given."""
 HOTTEST, COLDEST = 0.05, 1e-3
-"""Temperature at the begin and at the end of a round, as shares of the value that the search starts from."""
+"""Temperature at the begin and at the end of a round, as shares of the value that the search starts from; at the begin for a round
+of `USUAL_STEPS` moves for each unit."""
+USUAL_STEPS = 1_000
+WARMING = 0.25
+"""Power of its moves with which a round begins hotter."""
+HOTTEST_RANGE = 0.02, 0.2
 STEPS_PER_ROUND = 5_000
 """Moves for each unit beyond which another round is worth more than a slower one."""
 FIRST_CHUNK = 64
@@ -78,19 +83,18 @@ def anneal(
         starts = list(np.asarray(start, np.int64).reshape(-1, instance.num_ops))
         for each in starts:
             check(instance, each)
-    values_s = [value(instance, each, request.objective) for each in starts]
-    best, best_s = starts[int(np.argmin(values_s))], min(values_s)
-    search = _Search(instance, request.objective, best, best_s, request.seed, proposal)
+    orders = [best_order(instance, each) for each in starts]
+    values_s = [value(instance, *each) for each in zip(starts, [request.objective] * len(starts), orders, strict=True)]
+    best = int(np.argmin(values_s))
+    search = _Search(instance, request.objective, starts[best], orders[best], request.seed, proposal)
     if num_steps is None and request.budget_s is None:
         num_steps = STEPS_PER_GROUP * instance.num_groups
     if num_steps is not None:
         search.run_steps(num_steps)
     else:
         search.run_until(begun_s + (request.budget_s or 0.0))
-    found = search.best_device_of()
-    if value(instance, found, request.objective) < best_s:
-        best = found
-    return placed(instance, best, request.objective, planner)
+    device_of, order = search.best()
+    return placed(instance, device_of, request.objective, planner, order=order)
 
 
 class _Search:
@@ -101,29 +105,34 @@ class _Search:
         instance: OperatorInstance,
         objective: OperatorObjective,
         start: NDArray[np.int64],
-        value_s: float,
+        order: NDArray[np.int64],
         seed: int,
         proposal: NDArray[np.float64] | None,
     ) -> None:
         self._instance = instance
         self._objective = objective
-        self._problem, self._order = problem_of(instance, instance.group, memory_of(instance), proposal)
-        self._unit = self._problem.memory.resident.size
-        device_of = np.empty(instance.num_groups, np.int64)
-        device_of[instance.group] = start
-        self._best_of = device_of.copy()
-        self._best_s = np.array([np.inf])
-        self._scale_s = value_s
-        self._units = devices_of_units(self._problem.memory, device_of, seed)
+        self._problem, self._ops = problem_of(instance, instance.group, memory_of(instance), proposal)
+        self._num_units = instance.num_groups
+        self._best_of = np.empty(self._num_units, np.int64)
+        self._best_of[instance.group] = start
+        number = np.empty(instance.num_ops, np.int64)
+        number[self._ops] = np.arange(instance.num_ops)
+        self._best_order = number[order]
+        self._units = devices_of_units(self._problem.memory, self._best_of, seed)
         self._restart()
+        scale_s = self._schedule.end_s.max() if objective == "latency" else self._loads.load_s.max()
+        self._scale_s = float(scale_s)
+        self._best_s = np.array([self._scale_s])
+        self._hottest = HOTTEST
 
-    def best_device_of(self) -> NDArray[np.int64]:
-        """Device of each op in the best placement that was met, ``(n,)``."""
-        return self._best_of[self._instance.group]
+    def best(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The best placement that was met, and its order of ops, ``(n,)`` each."""
+        return self._best_of[self._instance.group], self._ops[self._best_order]
 
     def run_steps(self, num_steps: int) -> None:
         """Try so many moves."""
-        num_rounds = _num_rounds(num_steps / self._unit)
+        num_rounds = _num_rounds(num_steps / self._num_units)
+        self._heat(num_steps / num_rounds)
         for number in range(num_rounds):
             self._restart()
             steps = num_steps * (number + 1) // num_rounds - num_steps * number // num_rounds
@@ -146,10 +155,16 @@ class _Search:
             before_s, now_s = now_s, time.perf_counter()
             steps_per_s = max(0.5 * steps_per_s, num_steps / max(1e-9, now_s - before_s))
             if rounds_left < 0:
-                rounds_left = _num_rounds(steps_per_s * (deadline_s - now_s) / self._unit)
+                rounds_left = _num_rounds(steps_per_s * (deadline_s - now_s) / self._num_units)
                 begin_s, end_s = now_s, now_s + max(1e-9, (deadline_s - now_s) / rounds_left)
+                self._heat(steps_per_s * (end_s - begin_s))
             chunk_s = min(0.02 * (end_s - begin_s), 0.02, deadline_s - now_s)
             num_steps = max(8, int(steps_per_s * chunk_s))
+
+    def _heat(self, num_steps: float) -> None:
+        """Choose how hot a round of so many moves begins: long ones have the time to cool from more."""
+        low, high = HOTTEST_RANGE
+        self._hottest = min(high, max(low, HOTTEST * (num_steps / self._num_units / USUAL_STEPS) ** WARMING))
 
     def _restart(self) -> None:
         problem = self._problem
@@ -157,14 +172,15 @@ class _Search:
         for name in ("device_of", "used", "widest"):
             getattr(self._units, name)[:] = getattr(fresh, name)
         if self._objective == "latency":
-            self._schedule = schedule_of(problem, self._units)
+            self._schedule = schedule_of(problem, self._units, self._best_order)
         else:
             self._loads = loads_of(problem, self._units)
 
     def _chunk(self, begin: float, end: float, num_steps: int) -> None:
-        hot, cold = (self._scale_s * HOTTEST * (COLDEST / HOTTEST) ** share for share in (begin, end))
+        hot, cold = (self._scale_s * self._hottest * (COLDEST / self._hottest) ** share for share in (begin, end))
+        best = (self._best_of, self._best_order, self._best_s)
         if self._objective == "latency":
-            anneal_latency(self._problem, self._units, self._schedule, self._best_of, self._best_s, hot, cold, num_steps)
+            anneal_latency(self._problem, self._units, self._schedule, *best, hot, cold, num_steps)
         else:
             anneal_loads(self._problem, self._units, self._loads, self._best_of, self._best_s, hot, cold, num_steps)
 
