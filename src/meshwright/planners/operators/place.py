@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from ...errors import PolicyError
 from ...simulation.operators.instance import OperatorInstance
 from ...simulation.operators.placement import OperatorObjective, OperatorPlacement
+from .exhaustive import exhaustive
+from .ideals import ideals, linear
 from .request import PlacementRequest
 from .rules.etf import m_etf, m_sct
 from .rules.heft import heft
@@ -42,6 +44,9 @@ PLACEMENT_PLANNERS: dict[str, PlacementPlanner] = {
     "m-etf": PlacementPlanner(m_etf, _BOTH, "the ready op and the device that start first"),
     "m-sct": PlacementPlanner(m_sct, _BOTH, "earliest start, devices kept for the favourite children of a linear program"),
     "annealing": PlacementPlanner(annealing, _BOTH, "moves and swaps, accepted by a falling temperature", is_search=True),
+    "exhaustive": PlacementPlanner(exhaustive, _BOTH, "every placement, for a latency every order", is_exact=True),
+    "ideals": PlacementPlanner(ideals, ("throughput",), "stages between all downsets of the graph", is_exact=True),
+    "linear": PlacementPlanner(linear, ("throughput",), "stages along a few orders of the ops"),
 }
 
 

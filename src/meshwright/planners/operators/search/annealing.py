@@ -25,14 +25,12 @@ from .problem import devices_of_units, problem_of
 
 STEPS_PER_GROUP = 4_000
 """Moves for each group where neither a number of moves nor a budget is given."""
-HOTTEST, COLDEST = 0.05, 1e-3
-"""Temperature at the begin and at the end of a round, as shares of the value that the search starts from; at the begin for a round
-of `USUAL_STEPS` moves for each unit."""
-USUAL_STEPS = 1_000
-WARMING = 0.25
-"""Power of its moves with which a round begins hotter."""
-HOTTEST_RANGE = 0.02, 0.2
-STEPS_PER_ROUND = 5_000
+HOTTEST, COLDEST = 0.55, 0.015
+"""Temperature at the begin and at the end of a round, as shares of the value that the search starts from over the root of the
+number of units: a move changes the value by less where there are more of them."""
+FEW_STEPS = 100.0
+"""Moves for each unit below which a round begins cooler, as there is no time to cool down from more."""
+STEPS_PER_ROUND = 50_000
 """Moves for each unit beyond which another round is worth more than a slower one."""
 FIRST_CHUNK = 64
 """Moves of the first call of compiled code, by whose time the next ones are cut."""
@@ -123,7 +121,7 @@ class _Search:
         scale_s = self._schedule.end_s.max() if objective == "latency" else self._loads.load_s.max()
         self._scale_s = float(scale_s)
         self._best_s = np.array([self._scale_s])
-        self._hottest = HOTTEST
+        self._heat(FIRST_CHUNK)
 
     def best(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The best placement that was met, and its order of ops, ``(n,)`` each."""
@@ -162,9 +160,9 @@ class _Search:
             num_steps = max(8, int(steps_per_s * chunk_s))
 
     def _heat(self, num_steps: float) -> None:
-        """Choose how hot a round of so many moves begins: long ones have the time to cool from more."""
-        low, high = HOTTEST_RANGE
-        self._hottest = min(high, max(low, HOTTEST * (num_steps / self._num_units / USUAL_STEPS) ** WARMING))
+        """Choose how hot a round of so many moves begins."""
+        few = min(1.0, num_steps / self._num_units / FEW_STEPS)
+        self._hot, self._cold = (self._scale_s * share / self._num_units**0.5 for share in (HOTTEST * few**0.5, COLDEST))
 
     def _restart(self) -> None:
         problem = self._problem
@@ -177,7 +175,7 @@ class _Search:
             self._loads = loads_of(problem, self._units)
 
     def _chunk(self, begin: float, end: float, num_steps: int) -> None:
-        hot, cold = (self._scale_s * self._hottest * (COLDEST / self._hottest) ** share for share in (begin, end))
+        hot, cold = (self._hot * (self._cold / self._hot) ** share for share in (begin, end))
         best = (self._best_of, self._best_order, self._best_s)
         if self._objective == "latency":
             anneal_latency(self._problem, self._units, self._schedule, *best, hot, cold, num_steps)
@@ -187,4 +185,4 @@ class _Search:
 
 def _num_rounds(steps_per_unit: float) -> int:
     """Rounds of a search of so many moves for each unit."""
-    return max(1, int(np.log2(max(1.0, steps_per_unit / STEPS_PER_ROUND))))
+    return max(1, int(1.0 + np.log2(max(1.0, steps_per_unit / STEPS_PER_ROUND))))
