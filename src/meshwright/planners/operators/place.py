@@ -14,6 +14,7 @@ from .request import PlacementRequest
 from .rules.etf import m_etf, m_sct
 from .rules.heft import heft
 from .search.annealing import annealing
+from .search.multilevel import multilevel
 
 Place = Callable[[OperatorInstance, PlacementRequest], OperatorPlacement]
 
@@ -43,6 +44,9 @@ PLACEMENT_PLANNERS: dict[str, PlacementPlanner] = {
     "heft": PlacementPlanner(heft, _BOTH, "by falling upward rank where each op ends first, gaps filled"),
     "m-etf": PlacementPlanner(m_etf, _BOTH, "the ready op and the device that start first"),
     "m-sct": PlacementPlanner(m_sct, _BOTH, "earliest start, devices kept for the favourite children of a linear program"),
+    "multilevel": PlacementPlanner(
+        multilevel, _BOTH, "heavy edges joined, the coarse graph placed, refined while made fine again"
+    ),
     "annealing": PlacementPlanner(annealing, _BOTH, "moves and swaps, accepted by a falling temperature", is_search=True),
     "exhaustive": PlacementPlanner(exhaustive, _BOTH, "every placement, for a latency every order", is_exact=True),
     "ideals": PlacementPlanner(ideals, ("throughput",), "stages between all downsets of the graph", is_exact=True),

@@ -25,7 +25,7 @@ from .problem import devices_of_units, problem_of
 
 STEPS_PER_GROUP = 4_000
 """Moves for each group where neither a number of moves nor a budget is given."""
-HOTTEST, COLDEST = 0.55, 0.015
+HOTTEST, COLDEST = 0.4, 0.005
 """Temperature at the begin and at the end of a round, as shares of the value that the search starts from over the root of the
 number of units: a move changes the value by less where there are more of them."""
 FEW_STEPS = 100.0
@@ -148,7 +148,7 @@ class _Search:
                 rounds_left -= 1
                 begin_s, end_s = now_s, now_s + (deadline_s - now_s) / max(1, rounds_left)
                 self._restart()
-            share = (now_s - begin_s) / (end_s - begin_s)
+            share = min(1.0, (now_s - begin_s) / (end_s - begin_s))
             self._chunk(share, min(1.0, share + 0.02), num_steps)
             before_s, now_s = now_s, time.perf_counter()
             steps_per_s = max(0.5 * steps_per_s, num_steps / max(1e-9, now_s - before_s))
@@ -161,8 +161,9 @@ class _Search:
 
     def _heat(self, num_steps: float) -> None:
         """Choose how hot a round of so many moves begins."""
-        few = min(1.0, num_steps / self._num_units / FEW_STEPS)
-        self._hot, self._cold = (self._scale_s * share / self._num_units**0.5 for share in (HOTTEST * few**0.5, COLDEST))
+        few = min(1.0, max(1.0, num_steps) / self._num_units / FEW_STEPS)
+        self._hot_s = self._scale_s * HOTTEST * few**0.5 / self._num_units**0.5
+        self._cooling = COLDEST / (HOTTEST * few**0.5)
 
     def _restart(self) -> None:
         problem = self._problem
@@ -175,7 +176,7 @@ class _Search:
             self._loads = loads_of(problem, self._units)
 
     def _chunk(self, begin: float, end: float, num_steps: int) -> None:
-        hot, cold = (self._hot * (self._cold / self._hot) ** share for share in (begin, end))
+        hot, cold = (self._hot_s * self._cooling**share for share in (begin, end))
         best = (self._best_of, self._best_order, self._best_s)
         if self._objective == "latency":
             anneal_latency(self._problem, self._units, self._schedule, *best, hot, cold, num_steps)

@@ -70,8 +70,8 @@ def schedule_of(problem: SearchProblem, units: UnitDevices, order: NDArray[np.in
         np.zeros(n, np.int64),
         np.zeros(1, np.int64),
     )
-    _try(problem, made, 0, np.inf)
-    _keep(made, 0)
+    try_schedule(problem, made, 0, np.inf)
+    keep_trial(made, 0)
     return made
 
 
@@ -104,14 +104,14 @@ def anneal_latency(  # type: ignore[no-untyped-def]
             if count == 0:
                 continue
             for at in range(count):
-                begin = min(begin, _assign(problem, schedule, units, units.moved[at]))
+                begin = min(begin, assign(problem, schedule, units, units.moved[at]))
             if draw(units.random) < REORDER_SHARE:
                 old_place = schedule.place_of[op]
                 begin = min(begin, _reposition(schedule, op, _draw_place(problem, schedule, op, units.random)))
         most_s = current_s - temperature_s * np.log(1.0 - draw(units.random))
-        value_s = _try(problem, schedule, begin, most_s)
+        value_s = try_schedule(problem, schedule, begin, most_s)
         if value_s <= most_s:
-            _keep(schedule, begin)
+            keep_trial(schedule, begin)
             schedule.num_critical[0] = 0
             current_s = value_s
             if value_s < best_s[0]:
@@ -123,7 +123,7 @@ def anneal_latency(  # type: ignore[no-untyped-def]
                 _reposition(schedule, op, old_place)
             undo(problem.memory, units, count)
             for at in range(count):
-                _assign(problem, schedule, units, units.moved[at])
+                assign(problem, schedule, units, units.moved[at])
 
 
 @njit
@@ -183,7 +183,7 @@ def _pass_neighbour(problem, schedule, op, random):  # type: ignore[no-untyped-d
 
 
 @njit
-def _assign(problem, schedule, units, unit):  # type: ignore[no-untyped-def]
+def assign(problem, schedule, units, unit):  # type: ignore[no-untyped-def]
     """Let a unit's ops run where the unit is; the first of their places in the order."""
     begin = len(schedule.order)
     for at in range(problem.first_op[unit], problem.first_op[unit + 1]):
@@ -224,7 +224,7 @@ def _critical_op(problem, schedule, random):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _try(problem, schedule, begin, most_s):  # type: ignore[no-untyped-def]
+def try_schedule(problem, schedule, begin, most_s):  # type: ignore[no-untyped-def]
     """End of the last op where the order or devices changed from a place on; infinite once it is known to be over ``most_s``."""
     times_s, first, producer, input_bytes = problem.times_s, problem.first, problem.producer, problem.input_bytes
     latency_s, s_per_byte, tail_s = problem.latency_s, problem.s_per_byte, problem.tail_s
@@ -259,7 +259,7 @@ def _try(problem, schedule, begin, most_s):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _keep(schedule, begin):  # type: ignore[no-untyped-def]
+def keep_trial(schedule, begin):  # type: ignore[no-untyped-def]
     """Make the trial the schedule."""
     block = begin // STRIDE
     schedule.now_s[:] = schedule.free_s[block]

@@ -74,7 +74,7 @@ def anneal_loads(problem, units, loads, best_of, best_s, start_temperature_s, en
         if count == 0:
             continue
         for place in range(count):
-            _follow(problem, loads, units, units.moved[place])
+            follow(problem, loads, units, units.moved[place])
         value_s = _energy(loads.load_s)
         if value_s <= current_s - temperature_s * np.log(1.0 - draw(units.random)):
             current_s = value_s
@@ -85,7 +85,7 @@ def anneal_loads(problem, units, loads, best_of, best_s, start_temperature_s, en
         else:
             undo(problem.memory, units, count)
             for place in range(count - 1, -1, -1):
-                _follow(problem, loads, units, units.moved[place])
+                follow(problem, loads, units, units.moved[place])
 
 
 @njit
@@ -100,7 +100,7 @@ def _energy(load_s):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _follow(problem, loads, units, unit):  # type: ignore[no-untyped-def]
+def follow(problem, loads, units, unit):  # type: ignore[no-untyped-def]
     """Let a unit's ops be where the unit is, with all loads that this changes."""
     load_s, readers, away, port_s = loads.load_s, loads.num_readers, loads.num_away, problem.tensor_port_s
     for at in range(problem.first_op[unit], problem.first_op[unit + 1]):
