@@ -16,7 +16,7 @@ from ....errors import PlanError
 from ....simulation.operators.instance import OperatorInstance
 from ....simulation.operators.placement import OperatorObjective, OperatorPlacement, best_order, check, placed, value
 from ..request import PlacementRequest
-from ..rules.etf import etf_devices
+from ..rules.etf import earliest_starts
 from ..rules.heft import heft_devices
 from ..rules.packing import memory_of
 from .latency_steps import anneal_latency, schedule_of
@@ -84,13 +84,16 @@ def anneal(
     budget_s = np.inf if request.budget_s is None else request.budget_s
     if start is None:
         starts = [heft_devices(instance)]
+        orders = [best_order(instance, starts[0])]
         if time.perf_counter() - begun_s < STARTS_SHARE * budget_s:
-            starts.append(etf_devices(instance, np.full(instance.num_ops, -1, np.int64)))
+            by_start, order = earliest_starts(instance)
+            starts += [by_start, by_start]
+            orders += [order, best_order(instance, by_start)]
     else:
         starts = list(np.asarray(start, np.int64).reshape(-1, instance.num_ops))
         for each in starts:
             check(instance, each)
-    orders = [best_order(instance, each) for each in starts]
+        orders = [best_order(instance, each) for each in starts]
     values_s = [value(instance, *each) for each in zip(starts, [request.objective] * len(starts), orders, strict=True)]
     best = int(np.argmin(values_s))
     deadline_s = begun_s + budget_s - ENDING_S - ENDING_S_PER_OP * instance.num_ops
