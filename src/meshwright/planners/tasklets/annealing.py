@@ -24,9 +24,9 @@ from .structured import structured_best
 
 HOTTEST, COLDEST = 0.05, 5e-4
 """Temperature at the begin and at the end of a round, as shares of the value that the search starts from."""
-NUM_STEPS = 20_000
+NUM_STEPS = 30_000
 """Moves where there is no budget."""
-STEPS_PER_ROUND = 8_000
+STEPS_PER_ROUND = 10_000
 """Moves of one round."""
 CHUNK = 20
 """Moves of the first call of compiled code, by whose time the next ones are cut."""
@@ -177,7 +177,9 @@ def _anneal(  # type: ignore[no-untyped-def]
                 for one in (first, second):
                     if other != one:
                         _set_near(hand_over_s, stages, one, other, near_s)
-            value_s = _energy(stage_s, between_s, near_s, table, path)
+            value_s = _least_energy(stage_s, between_s, near_s)
+            if value_s <= most_s:
+                value_s = _energy(stage_s, between_s, near_s, table, path)
             if value_s <= most_s:
                 current_s = value_s
                 old_stage_s[:], old_between_s[:], old_near_s[:] = stage_s, between_s, near_s
@@ -196,6 +198,25 @@ def _anneal(  # type: ignore[no-untyped-def]
 def _energy(stage_s, between_s, near_s, table, path):  # type: ignore[no-untyped-def]
     """What moves are judged by; ``path`` becomes the best order of stages under it."""
     return stage_s.max() + 2.0 * path_s(between_s + NEAR_WEIGHT * np.sqrt(between_s * near_s), table, path)
+
+
+@njit
+def _least_energy(stage_s, between_s, near_s):  # type: ignore[no-untyped-def]
+    """At most the energy: a tree through all stages is no longer than a path (Prim's algorithm)."""
+    k = len(stage_s)
+    reach_s, is_in, total_s, last = np.full(k, np.inf), np.zeros(k, np.bool_), 0.0, 0
+    for _ in range(k - 1):
+        is_in[last] = True
+        nearest = -1
+        for stage in range(k):
+            if not is_in[stage]:
+                between = between_s[last, stage]
+                reach_s[stage] = min(reach_s[stage], between + NEAR_WEIGHT * np.sqrt(between * near_s[last, stage]))
+                if nearest < 0 or reach_s[stage] < reach_s[nearest]:
+                    nearest = stage
+        total_s += reach_s[nearest]
+        last = nearest
+    return (stage_s.max() + 2.0 * total_s) * (1.0 - 1e-12)
 
 
 @njit
