@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,7 +52,8 @@ def anneal_tasklets(
 
     Args:
         instance: what is placed.
-        request: seed and budget, which counts from this call.
+        request: seed and budget, which counts from this call, but not what the first call of a process takes to load compiled
+            code.
         start: groupings ``(k, p)``, of which the best is taken; by default the best of some
             regular ones and of the devices in order.
         num_steps: moves to try; by default until the budget ends, or without one `NUM_STEPS`.
@@ -59,6 +61,7 @@ def anneal_tasklets(
     Raises:
         PlanError: a start has a device twice or not at all.
     """
+    _load_compiled_code()
     begun_s = time.perf_counter()
     starts_until_s = np.inf if request.budget_s is None else begun_s + START_SHARE * request.budget_s
     starts = list(start) if start is not None else _starts(instance, starts_until_s)
@@ -73,6 +76,14 @@ def anneal_tasklets(
     else:
         search.run_until(begun_s + request.budget_s)
     return placed_tasklets(instance, search.best, "annealing", num_valued=search.num_steps)
+
+
+@cache
+def _load_compiled_code() -> None:
+    """Load compiled code, or compile it, before the clock of the first budget of a process begins."""
+    tiny = TaskletInstance("tiny", ("a", "a"), np.zeros((2, 2)), np.ones((2, 2)), 2, 1.0, 1.0)
+    search = _TaskletSearch(tiny, structured_best(tiny, 1).device_of, 0)
+    search.chunk(0.0, 1.0, 1)
 
 
 def _starts(instance: TaskletInstance, deadline_s: float) -> list[NDArray[np.int64]]:

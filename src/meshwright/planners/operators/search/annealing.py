@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +21,10 @@ from ..request import PlacementRequest
 from ..rules.etf import earliest_starts
 from ..rules.heft import heft_devices
 from ..rules.packing import memory_of
+from ..stages.ideals import linear
 from .latency_steps import anneal_latency, schedule_of
 from .load_steps import anneal_loads, loads_of
+from .multilevel import multilevel
 from .problem import devices_of_units, problem_of
 
 STEPS_PER_GROUP = 4_000
@@ -38,6 +42,9 @@ CHUNK_SHARE, LEAST_CHUNK_S, MOST_CHUNK_S = 0.02, 3e-4, 0.02
 """Of a round, the time of one call of compiled code, between the time that makes a call worth while and a short wait."""
 STARTS_SHARE = 0.4
 """Share of a budget after which a search is not begun, nor another start worked out."""
+LINEAR_BUDGET_S, LINEAR_SIZE = 10.0, 4_000
+"""For throughput a search starts from stages along an order too, with this budget at least and at most so many ops times devices:
+it takes about a second then."""
 ENDING_S, ENDING_S_PER_OP = 6e-5, 4e-7
 """What checking and valuing the answer takes."""
 
@@ -64,9 +71,10 @@ def anneal(
 
     Args:
         instance: what is placed.
-        request: objective, seed and budget; the budget counts from this call.
+        request: objective, seed and budget; the budget counts from this call, but not what the first call of a process takes to
+            load compiled code.
         start: a placement to start from, ``(n,)``, or several, of which the best is taken, ``(s, n)``; by default those of HEFT
-            and of earliest start.
+            and of earliest start, for throughput also those of `multilevel` and, where there is time, `linear`.
         proposal: weight with which each device is tried for each op, ``(n, m)``, for example a policy's probabilities; some
             moves ignore it, so that no placement is out of reach. By default all devices alike.
         num_steps: moves to try; by default until the budget ends, or without one `STEPS_PER_GROUP` for each group.
@@ -76,6 +84,7 @@ def anneal(
         PlanError: a start is not legal, or none is given and no legal one was found; the weights have another shape or are
             negative.
     """
+    _load_compiled_code()
     begun_s = time.perf_counter()
     if proposal is not None:
         proposal = np.asarray(proposal, np.float64)
@@ -83,12 +92,7 @@ def anneal(
             raise PlanError("must be a weight of 0 or more for each op and device", field="proposal", value=str(proposal.shape))
     budget_s = np.inf if request.budget_s is None else request.budget_s
     if start is None:
-        starts = [heft_devices(instance)]
-        orders = [best_order(instance, starts[0])]
-        if time.perf_counter() - begun_s < STARTS_SHARE * budget_s:
-            by_start, order = earliest_starts(instance)
-            starts += [by_start, by_start]
-            orders += [order, best_order(instance, by_start)]
+        starts, orders = _starts(instance, request, begun_s + STARTS_SHARE * budget_s)
     else:
         starts = list(np.asarray(start, np.int64).reshape(-1, instance.num_ops))
         for each in starts:
@@ -108,6 +112,45 @@ def anneal(
         search.run_until(deadline_s)
     device_of, order = search.best()
     return placed(instance, device_of, request.objective, planner, order=order)
+
+
+@cache
+def _load_compiled_code() -> None:
+    """Load compiled code, or compile it, before the clock of the first budget of a process begins."""
+    tiny = OperatorInstance.of_outputs("tiny", np.ones((2, 2)), [(0, 1)], [1.0, 1.0])
+    for objective in ("latency", "throughput"):
+        request = PlacementRequest(objective)
+        starts, orders = _starts(tiny, request, np.inf)
+        search = _Search(tiny, objective, starts[0], orders[0], 0, None)
+        search.run_steps(1)
+        placed(tiny, *search.best()[:1], objective, "tiny")
+
+
+def _starts(
+    instance: OperatorInstance, request: PlacementRequest, deadline_s: float
+) -> tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]]:
+    """Placements to start from and their orders: HEFT's, and others while the clock does not stand at a deadline.
+
+    Raises:
+        PlanError: no placement was found that memory and devices allow.
+    """
+    starts = [heft_devices(instance)]
+    orders = [best_order(instance, starts[0])]
+    if time.perf_counter() < deadline_s:
+        by_start, order = earliest_starts(instance)
+        starts += [by_start, by_start]
+        orders += [order, best_order(instance, by_start)]
+    if request.objective == "throughput" and time.perf_counter() < deadline_s:
+        planners = [multilevel]
+        has_time = request.budget_s is None or request.budget_s >= LINEAR_BUDGET_S
+        if has_time and instance.num_ops * instance.num_devices <= LINEAR_SIZE:
+            planners.append(linear)
+        for planner in planners:
+            with suppress(PlanError):  # stages in order may not be possible
+                found = planner(instance, request)
+                starts.append(found.device_of)
+                orders.append(found.order)
+    return starts, orders
 
 
 class _Search:
