@@ -23,8 +23,9 @@ from ..operators.search.problem import draw, draw_below
 from .request import TaskletRequest
 from .structured import structured_best
 
-HOTTEST, COLDEST = 0.05, 5e-4
-"""Temperature at the begin and at the end of a round, as shares of the value that the search starts from."""
+HOTTEST, COLDEST = 0.4, 4e-3
+"""Temperature at the begin and at the end of a round, as shares of the value that the search starts from over the root of the
+number of devices: a move changes the value by less where there are more of them."""
 NUM_STEPS = 30_000
 """Moves where there is no budget."""
 STEPS_PER_ROUND = 10_000
@@ -119,7 +120,8 @@ class _TaskletSearch:
 
     def chunk(self, begin: float, end: float, num_steps: int) -> None:
         """Try so many moves in this part of a round."""
-        hot, cold = (self._scale_s * HOTTEST * (COLDEST / HOTTEST) ** share for share in (begin, end))
+        scale_s = self._scale_s / self._instance.num_devices**0.5
+        hot, cold = (scale_s * HOTTEST * (COLDEST / HOTTEST) ** share for share in (begin, end))
         given = (self._instance.reduce_s, self._instance.hand_over_s, self._region)
         _anneal(*given, self._stages, self._stage_s, self._between_s, self._random, self.best, self._best_s, hot, cold, num_steps)
         self.num_steps += num_steps
