@@ -79,7 +79,8 @@ def fill_in_order(instance: OperatorInstance, *, depth_first: bool) -> NDArray[n
     memory = memory_of(instance)
     accelerators, hosts = np.flatnonzero(~instance.is_host), np.flatnonzero(instance.is_host)
     of_group = np.full(g, -1, np.int64)
-    used, widest, place = np.zeros(len(memory.room), np.int64), np.zeros(len(memory.room), np.int64), 0
+    used, widest = np.zeros(len(memory.room), np.int64), np.zeros(len(memory.room), np.int64)
+    place, is_open = 0, False
     for block in _block_order(block_of[source], block_of[target], num_blocks, depth_first):
         groups = np.flatnonzero(block_of == block)
         resident, workspace = memory.resident[groups].sum(), memory.workspace[groups].max()
@@ -94,6 +95,11 @@ def fill_in_order(instance: OperatorInstance, *, depth_first: bool) -> NDArray[n
             if not hosts.size:
                 raise PlanError("no accelerator has room for the ops that must stay together", value=instance.name)
             chosen = int(hosts[0])
+            # What comes later may wait for these ops, so the accelerator that was being filled must not run any of it.
+            place += is_open
+            is_open = False
+        else:
+            is_open = True
         used[chosen] += resident
         widest[chosen] = max(widest[chosen], workspace)
         of_group[groups] = chosen
