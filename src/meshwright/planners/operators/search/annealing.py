@@ -34,8 +34,10 @@ HOTTEST, COLDEST = 0.4, 0.005
 number of units: a move changes the value by less where there are more of them."""
 FEW_STEPS = 100.0
 """Moves for each unit below which a round begins cooler, as there is no time to cool down from more."""
-STEPS_PER_ROUND = 50_000
+STEPS_PER_ROUND = 5_000
 """Moves for each unit beyond which another round is worth more than a slower one."""
+HOTTER = 3.0
+"""Every second round, counted from the last, begins so much hotter, to leave what the others cannot."""
 FIRST_CHUNK = 64
 """Moves of the first call of compiled code, by whose time the next ones are cut."""
 CHUNK_SHARE, LEAST_CHUNK_S, MOST_CHUNK_S = 0.02, 3e-4, 0.02
@@ -188,8 +190,8 @@ class _Search:
     def run_steps(self, num_steps: int) -> None:
         """Try so many moves."""
         num_rounds = _num_rounds(num_steps / self._num_units)
-        self._heat(num_steps / num_rounds)
         for number in range(num_rounds):
+            self._heat(num_steps / num_rounds, num_rounds - number)
             self._restart()
             steps = num_steps * (number + 1) // num_rounds - num_steps * number // num_rounds
             if steps:
@@ -205,6 +207,7 @@ class _Search:
             if now_s >= end_s and rounds_left > 0:
                 rounds_left -= 1
                 begin_s, end_s = now_s, now_s + (deadline_s - now_s) / max(1, rounds_left)
+                self._heat(steps_per_s * (end_s - begin_s), rounds_left)
                 self._restart()
             share = min(1.0, (now_s - begin_s) / (end_s - begin_s))
             self._chunk(share, min(1.0, share + CHUNK_SHARE), num_steps)
@@ -213,15 +216,16 @@ class _Search:
             if rounds_left < 0:
                 rounds_left = _num_rounds(steps_per_s * (deadline_s - now_s) / self._num_units)
                 begin_s, end_s = now_s, now_s + max(1e-9, (deadline_s - now_s) / rounds_left)
-                self._heat(steps_per_s * (end_s - begin_s))
+                self._heat(steps_per_s * (end_s - begin_s), rounds_left)
             chunk_s = min(max(CHUNK_SHARE * (end_s - begin_s), LEAST_CHUNK_S), MOST_CHUNK_S, deadline_s - now_s)
             num_steps = max(8, int(steps_per_s * chunk_s))
 
-    def _heat(self, num_steps: float) -> None:
-        """Choose how hot a round of so many moves begins."""
+    def _heat(self, num_steps: float, rounds_left: int = 1) -> None:
+        """Choose how hot a round of so many moves begins, with so many rounds left, itself included."""
         few = min(1.0, max(1.0, num_steps) / self._num_units / FEW_STEPS)
-        self._hot_s = self._scale_s * HOTTEST * few**0.5 / self._num_units**0.5
-        self._cooling = COLDEST / (HOTTEST * few**0.5)
+        hottest = HOTTEST * few**0.5 * (1.0 if rounds_left % 2 else HOTTER)
+        self._hot_s = self._scale_s * hottest / self._num_units**0.5
+        self._cooling = COLDEST / hottest
 
     def _restart(self) -> None:
         problem = self._problem
