@@ -25,6 +25,7 @@ from ...simulation.operators.instance import OperatorInstance
 from ...simulation.operators.piper_files import load_piper
 from ...simulation.operators.placement import OperatorPlacement, value
 from ...simulation.operators.published_files import load_published, load_split
+from .placed_latencies import NUM_LATENCY_ROWS, TASKLETS_S, latency_rows, tasklet_rows
 
 EXACT = 1e-6
 PIPEDREAM = 1e-9
@@ -255,12 +256,24 @@ def _piper(sources: PlacementSources) -> Iterator[PlacementFigure]:
             yield _row(given.name, figure, found.value_s, text, began=began)
 
 
+def _latency(sources: PlacementSources) -> Iterator[PlacementFigure]:
+    for row in latency_rows(sources.folder):
+        yield PlacementFigure("", *row)
+
+
+def _tasklets(sources: PlacementSources) -> Iterator[PlacementFigure]:
+    for row in tasklet_rows(sources.folder):
+        yield PlacementFigure("", *row)
+
+
 FAMILIES: dict[str, tuple[int, Callable[[PlacementSources], Iterator[PlacementFigure]]]] = {
     "max-load": (41, _max_load),
     "max-load, other devices": (len(WITHOUT_HOSTS_MS) + len(BY_NUMBER_MS), _other_devices),
     "max-load, not contiguous": (len(ANYWHERE_MS), _anywhere),
     "pipedream": (33, _pipedream),
     "piper": (2 * len(PIPER_S), _piper),
+    "latency": (NUM_LATENCY_ROWS, _latency),
+    "tasklets": (3 * len(TASKLETS_S), _tasklets),
 }
 """For each family how many figures it has, and what computes them."""
 

@@ -13,6 +13,7 @@ from .request import PlacementRequest
 from .rules.etf import m_etf, m_sct
 from .rules.heft import heft
 from .search.annealing import annealing
+from .search.multilevel import multilevel
 from .stages.ideals import ideals, linear
 from .stages.milp import milp, milp_contiguous
 
@@ -44,10 +45,11 @@ PLACEMENT_PLANNERS: dict[str, PlacementPlanner] = {
     "heft": PlacementPlanner(heft, _BOTH, "by falling upward rank where each op ends first, gaps filled"),
     "m-etf": PlacementPlanner(m_etf, _BOTH, "the ready op and the device that start first"),
     "m-sct": PlacementPlanner(m_sct, _BOTH, "earliest start, devices kept for the favourite children of a linear program"),
-    "annealing": PlacementPlanner(annealing, _BOTH, "moves and swaps, accepted by a falling temperature", is_search=True),
-    "exhaustive": PlacementPlanner(
-        exhaustive, ("latency", "throughput"), "every placement, for a latency every order", is_exact=True
+    "multilevel": PlacementPlanner(
+        multilevel, _BOTH, "heavy edges joined, the coarse graph placed, refined while made fine again"
     ),
+    "annealing": PlacementPlanner(annealing, _BOTH, "moves and swaps, accepted by a falling temperature", is_search=True),
+    "exhaustive": PlacementPlanner(exhaustive, _BOTH, "every placement, for a latency every order", is_exact=True),
     "ideals": PlacementPlanner(ideals, ("throughput",), "stages between all downsets of the graph", is_exact=True),
     "milp": PlacementPlanner(milp, ("throughput",), "HiGHS over all placements", is_exact=True),
     "milp-contiguous": PlacementPlanner(milp_contiguous, ("throughput",), "HiGHS over contiguous devices", is_exact=True),

@@ -8,29 +8,47 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ....errors import PlanError
 from ....simulation.operators.instance import OperatorInstance
-from ....simulation.operators.placement import OperatorObjective, OperatorPlacement, check, placed, value
+from ....simulation.operators.placement import OperatorObjective, OperatorPlacement, best_order, check, placed, value
 from ..request import PlacementRequest
-from ..rules.etf import etf_devices
+from ..rules.etf import earliest_starts
 from ..rules.heft import heft_devices
 from ..rules.packing import memory_of
+from ..stages.ideals import linear
 from .latency_steps import anneal_latency, schedule_of
 from .load_steps import anneal_loads, loads_of
+from .multilevel import multilevel
 from .problem import devices_of_units, problem_of
 
 STEPS_PER_GROUP = 4_000
 """Moves for each group where neither a number of moves nor a budget is given."""
-HOTTEST, COLDEST = 0.04, 5e-4
-"""Temperature at the begin and at the end of a round, as shares of the value that the search starts from."""
+HOTTEST, COLDEST = 0.4, 0.005
+"""Temperature at the begin and at the end of a round, as shares of the value that the search starts from over the root of the
+number of units: a move changes the value by less where there are more of them."""
+FEW_STEPS = 100.0
+"""Moves for each unit below which a round begins cooler, as there is no time to cool down from more."""
 STEPS_PER_ROUND = 5_000
 """Moves for each unit beyond which another round is worth more than a slower one."""
+HOTTER = 3.0
+"""Every second round, counted from the last, begins so much hotter, to leave what the others cannot."""
 FIRST_CHUNK = 64
 """Moves of the first call of compiled code, by whose time the next ones are cut."""
+CHUNK_SHARE, LEAST_CHUNK_S, MOST_CHUNK_S = 0.02, 3e-4, 0.02
+"""Of a round, the time of one call of compiled code, between the time that makes a call worth while and a short wait."""
+STARTS_SHARE = 0.4
+"""Share of a budget after which a search is not begun, nor another start worked out."""
+LINEAR_BUDGET_S, LINEAR_SIZE = 10.0, 4_000
+"""For throughput a search starts from stages along an order too, with this budget at least and at most so many ops times devices:
+it takes about a second then."""
+ENDING_S, ENDING_S_PER_OP = 6e-5, 4e-7
+"""What checking and valuing the answer takes."""
 
 
 def annealing(instance: OperatorInstance, request: PlacementRequest) -> OperatorPlacement:
@@ -55,9 +73,10 @@ def anneal(
 
     Args:
         instance: what is placed.
-        request: objective, seed and budget; the budget counts from this call.
+        request: objective, seed and budget; the budget counts from this call, but not what the first call of a process takes to
+            load compiled code.
         start: a placement to start from, ``(n,)``, or several, of which the best is taken, ``(s, n)``; by default those of HEFT
-            and of earliest start.
+            and of earliest start, for throughput also those of `multilevel` and, where there is time, `linear`.
         proposal: weight with which each device is tried for each op, ``(n, m)``, for example a policy's probabilities; some
             moves ignore it, so that no placement is out of reach. By default all devices alike.
         num_steps: moves to try; by default until the budget ends, or without one `STEPS_PER_GROUP` for each group.
@@ -67,30 +86,73 @@ def anneal(
         PlanError: a start is not legal, or none is given and no legal one was found; the weights have another shape or are
             negative.
     """
+    _load_compiled_code()
     begun_s = time.perf_counter()
     if proposal is not None:
         proposal = np.asarray(proposal, np.float64)
         if proposal.shape != instance.times_s.shape or not (proposal >= 0).all():
             raise PlanError("must be a weight of 0 or more for each op and device", field="proposal", value=str(proposal.shape))
+    budget_s = np.inf if request.budget_s is None else request.budget_s
     if start is None:
-        starts = [heft_devices(instance), etf_devices(instance, np.full(instance.num_ops, -1, np.int64))]
+        starts, orders = _starts(instance, request, begun_s + STARTS_SHARE * budget_s)
     else:
         starts = list(np.asarray(start, np.int64).reshape(-1, instance.num_ops))
         for each in starts:
             check(instance, each)
-    values_s = [value(instance, each, request.objective) for each in starts]
-    best, best_s = starts[int(np.argmin(values_s))], min(values_s)
-    search = _Search(instance, request.objective, best, best_s, request.seed, proposal)
-    if num_steps is None and request.budget_s is None:
+        orders = [best_order(instance, each) for each in starts]
+    values_s = [value(instance, *each) for each in zip(starts, [request.objective] * len(starts), orders, strict=True)]
+    best = int(np.argmin(values_s))
+    deadline_s = begun_s + budget_s - ENDING_S - ENDING_S_PER_OP * instance.num_ops
+    if num_steps is None and time.perf_counter() - begun_s > STARTS_SHARE * (deadline_s - begun_s):
+        return placed(instance, starts[best], request.objective, planner, order=orders[best])
+    search = _Search(instance, request.objective, starts[best], orders[best], request.seed, proposal)
+    if num_steps is None and budget_s == np.inf:
         num_steps = STEPS_PER_GROUP * instance.num_groups
     if num_steps is not None:
         search.run_steps(num_steps)
     else:
-        search.run_until(begun_s + (request.budget_s or 0.0))
-    found = search.best_device_of()
-    if value(instance, found, request.objective) < best_s:
-        best = found
-    return placed(instance, best, request.objective, planner)
+        search.run_until(deadline_s)
+    device_of, order = search.best()
+    return placed(instance, device_of, request.objective, planner, order=order)
+
+
+@cache
+def _load_compiled_code() -> None:
+    """Load compiled code, or compile it, before the clock of the first budget of a process begins."""
+    tiny = OperatorInstance.of_outputs("tiny", np.ones((2, 2)), [(0, 1)], [1.0, 1.0])
+    for objective in ("latency", "throughput"):
+        request = PlacementRequest(objective)
+        starts, orders = _starts(tiny, request, np.inf)
+        search = _Search(tiny, objective, starts[0], orders[0], 0, None)
+        search.run_steps(1)
+        placed(tiny, *search.best()[:1], objective, "tiny")
+
+
+def _starts(
+    instance: OperatorInstance, request: PlacementRequest, deadline_s: float
+) -> tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]]:
+    """Placements to start from and their orders: HEFT's, and others while the clock does not stand at a deadline.
+
+    Raises:
+        PlanError: no placement was found that memory and devices allow.
+    """
+    starts = [heft_devices(instance)]
+    orders = [best_order(instance, starts[0])]
+    if time.perf_counter() < deadline_s:
+        by_start, order = earliest_starts(instance)
+        starts += [by_start, by_start]
+        orders += [order, best_order(instance, by_start)]
+    if request.objective == "throughput" and time.perf_counter() < deadline_s:
+        planners = [multilevel]
+        has_time = request.budget_s is None or request.budget_s >= LINEAR_BUDGET_S
+        if has_time and instance.num_ops * instance.num_devices <= LINEAR_SIZE:
+            planners.append(linear)
+        for planner in planners:
+            with suppress(PlanError):  # stages in order may not be possible
+                found = planner(instance, request)
+                starts.append(found.device_of)
+                orders.append(found.order)
+    return starts, orders
 
 
 class _Search:
@@ -101,30 +163,35 @@ class _Search:
         instance: OperatorInstance,
         objective: OperatorObjective,
         start: NDArray[np.int64],
-        value_s: float,
+        order: NDArray[np.int64],
         seed: int,
         proposal: NDArray[np.float64] | None,
     ) -> None:
         self._instance = instance
         self._objective = objective
-        self._problem, self._order = problem_of(instance, instance.group, memory_of(instance), proposal)
-        self._unit = self._problem.memory.resident.size
-        device_of = np.empty(instance.num_groups, np.int64)
-        device_of[instance.group] = start
-        self._best_of = device_of.copy()
-        self._best_s = np.array([np.inf])
-        self._scale_s = value_s
-        self._units = devices_of_units(self._problem.memory, device_of, seed)
+        self._problem, self._ops = problem_of(instance, instance.group, memory_of(instance), proposal)
+        self._num_units = instance.num_groups
+        self._best_of = np.empty(self._num_units, np.int64)
+        self._best_of[instance.group] = start
+        number = np.empty(instance.num_ops, np.int64)
+        number[self._ops] = np.arange(instance.num_ops)
+        self._best_order = number[order]
+        self._units = devices_of_units(self._problem.memory, self._best_of, seed)
         self._restart()
+        scale_s = self._schedule.end_s.max() if objective == "latency" else self._loads.load_s.max()
+        self._scale_s = float(scale_s)
+        self._best_s = np.array([self._scale_s])
+        self._heat(FIRST_CHUNK)
 
-    def best_device_of(self) -> NDArray[np.int64]:
-        """Device of each op in the best placement that was met, ``(n,)``."""
-        return self._best_of[self._instance.group]
+    def best(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The best placement that was met, and its order of ops, ``(n,)`` each."""
+        return self._best_of[self._instance.group], self._ops[self._best_order]
 
     def run_steps(self, num_steps: int) -> None:
         """Try so many moves."""
-        num_rounds = _num_rounds(num_steps / self._unit)
+        num_rounds = _num_rounds(num_steps / self._num_units)
         for number in range(num_rounds):
+            self._heat(num_steps / num_rounds, num_rounds - number)
             self._restart()
             steps = num_steps * (number + 1) // num_rounds - num_steps * number // num_rounds
             if steps:
@@ -140,16 +207,25 @@ class _Search:
             if now_s >= end_s and rounds_left > 0:
                 rounds_left -= 1
                 begin_s, end_s = now_s, now_s + (deadline_s - now_s) / max(1, rounds_left)
+                self._heat(steps_per_s * (end_s - begin_s), rounds_left)
                 self._restart()
-            share = (now_s - begin_s) / (end_s - begin_s)
-            self._chunk(share, min(1.0, share + 0.02), num_steps)
+            share = min(1.0, (now_s - begin_s) / (end_s - begin_s))
+            self._chunk(share, min(1.0, share + CHUNK_SHARE), num_steps)
             before_s, now_s = now_s, time.perf_counter()
             steps_per_s = max(0.5 * steps_per_s, num_steps / max(1e-9, now_s - before_s))
             if rounds_left < 0:
-                rounds_left = _num_rounds(steps_per_s * (deadline_s - now_s) / self._unit)
+                rounds_left = _num_rounds(steps_per_s * (deadline_s - now_s) / self._num_units)
                 begin_s, end_s = now_s, now_s + max(1e-9, (deadline_s - now_s) / rounds_left)
-            chunk_s = min(0.02 * (end_s - begin_s), 0.02, deadline_s - now_s)
+                self._heat(steps_per_s * (end_s - begin_s), rounds_left)
+            chunk_s = min(max(CHUNK_SHARE * (end_s - begin_s), LEAST_CHUNK_S), MOST_CHUNK_S, deadline_s - now_s)
             num_steps = max(8, int(steps_per_s * chunk_s))
+
+    def _heat(self, num_steps: float, rounds_left: int = 1) -> None:
+        """Choose how hot a round of so many moves begins, with so many rounds left, itself included."""
+        few = min(1.0, max(1.0, num_steps) / self._num_units / FEW_STEPS)
+        hottest = HOTTEST * few**0.5 * (1.0 if rounds_left % 2 else HOTTER)
+        self._hot_s = self._scale_s * hottest / self._num_units**0.5
+        self._cooling = COLDEST / hottest
 
     def _restart(self) -> None:
         problem = self._problem
@@ -157,18 +233,19 @@ class _Search:
         for name in ("device_of", "used", "widest"):
             getattr(self._units, name)[:] = getattr(fresh, name)
         if self._objective == "latency":
-            self._schedule = schedule_of(problem, self._units)
+            self._schedule = schedule_of(problem, self._units, self._best_order)
         else:
             self._loads = loads_of(problem, self._units)
 
     def _chunk(self, begin: float, end: float, num_steps: int) -> None:
-        hot, cold = (self._scale_s * HOTTEST * (COLDEST / HOTTEST) ** share for share in (begin, end))
+        hot, cold = (self._hot_s * self._cooling**share for share in (begin, end))
+        best = (self._best_of, self._best_order, self._best_s)
         if self._objective == "latency":
-            anneal_latency(self._problem, self._units, self._schedule, self._best_of, self._best_s, hot, cold, num_steps)
+            anneal_latency(self._problem, self._units, self._schedule, *best, hot, cold, num_steps)
         else:
             anneal_loads(self._problem, self._units, self._loads, self._best_of, self._best_s, hot, cold, num_steps)
 
 
 def _num_rounds(steps_per_unit: float) -> int:
     """Rounds of a search of so many moves for each unit."""
-    return max(1, int(np.log2(max(1.0, steps_per_unit / STEPS_PER_ROUND))))
+    return max(1, int(1.0 + np.log2(max(1.0, steps_per_unit / STEPS_PER_ROUND))))

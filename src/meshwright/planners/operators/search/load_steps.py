@@ -23,8 +23,8 @@ EVENNESS = 0.1
 """Weight of the mean of the fourth powers of loads over the largest, in the energy."""
 
 
-class Loads(NamedTuple):
-    """Loads of devices, and what they are made of.
+class DeviceLoads(NamedTuple):
+    """DeviceLoads of devices, and what they are made of.
 
     Attributes:
         device_of: device of each op, ``(n,)``.
@@ -39,8 +39,8 @@ class Loads(NamedTuple):
     load_s: NDArray[np.float64]
 
 
-def loads_of(problem: SearchProblem, units: UnitDevices) -> Loads:
-    """Loads of units on their devices."""
+def loads_of(problem: SearchProblem, units: UnitDevices) -> DeviceLoads:
+    """DeviceLoads of units on their devices."""
     (k, m), n = problem.tensor_port_s.shape, len(problem.times_s)
     device_of = units.device_of[problem.unit_of]
     readers = np.zeros((k, m), np.int64)
@@ -52,7 +52,7 @@ def loads_of(problem: SearchProblem, units: UnitDevices) -> Loads:
     crosses[np.arange(k), home] = away.any(axis=1)
     load_s = np.where(crosses, problem.tensor_port_s, 0.0).sum(axis=0)
     np.add.at(load_s, device_of, problem.times_s[np.arange(n), device_of])
-    return Loads(device_of, readers, away.sum(axis=1).astype(np.int64), load_s)
+    return DeviceLoads(device_of, readers, away.sum(axis=1).astype(np.int64), load_s)
 
 
 @njit
@@ -74,7 +74,7 @@ def anneal_loads(problem, units, loads, best_of, best_s, start_temperature_s, en
         if count == 0:
             continue
         for place in range(count):
-            _follow(problem, loads, units, units.moved[place])
+            follow(problem, loads, units, units.moved[place])
         value_s = _energy(loads.load_s)
         if value_s <= current_s - temperature_s * np.log(1.0 - draw(units.random)):
             current_s = value_s
@@ -85,7 +85,7 @@ def anneal_loads(problem, units, loads, best_of, best_s, start_temperature_s, en
         else:
             undo(problem.memory, units, count)
             for place in range(count - 1, -1, -1):
-                _follow(problem, loads, units, units.moved[place])
+                follow(problem, loads, units, units.moved[place])
 
 
 @njit
@@ -100,7 +100,7 @@ def _energy(load_s):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _follow(problem, loads, units, unit):  # type: ignore[no-untyped-def]
+def follow(problem, loads, units, unit):  # type: ignore[no-untyped-def]
     """Let a unit's ops be where the unit is, with all loads that this changes."""
     load_s, readers, away, port_s = loads.load_s, loads.num_readers, loads.num_away, problem.tensor_port_s
     for at in range(problem.first_op[unit], problem.first_op[unit + 1]):

@@ -41,6 +41,8 @@ class SearchProblem(NamedTuple):
         first: first input of each op, ``(n + 1,)``.
         producer: the op that each input comes from, ``(e,)``.
         input_bytes: size of each input, ``(e,)``.
+        first_out: first edge that leaves each op, ``(n + 1,)``.
+        reader: the op that it goes to, ``(e,)``.
         latency_s: ``(m, m)``.
         s_per_byte: ``(m, m)``.
         tail_s: longest chain of best times after each op, ``(n,)``.
@@ -60,6 +62,8 @@ class SearchProblem(NamedTuple):
     first: NDArray[np.int64]
     producer: NDArray[np.int64]
     input_bytes: NDArray[np.float64]
+    first_out: NDArray[np.int64]
+    reader: NDArray[np.int64]
     latency_s: NDArray[np.float64]
     s_per_byte: NDArray[np.float64]
     tail_s: NDArray[np.float64]
@@ -125,8 +129,8 @@ def problem_of(
     units = len(memory.resident)
     first_op, members = _lists(unit, np.arange(n), units)
     pairs = np.concatenate([np.stack([unit[source], unit[target]]), np.stack([unit[target], unit[source]])], axis=1)
-    pairs = np.unique(pairs[:, pairs[0] != pairs[1]], axis=1)
-    first_tied, tied = _lists(pairs[0], pairs[1], units)
+    pairs = np.unique(pairs[0, pairs[0] != pairs[1]] * units + pairs[1, pairs[0] != pairs[1]])
+    first_tied, tied = _lists(pairs // units, pairs % units, units)
     weight = np.zeros((0, m))
     if proposal is not None:
         summed = np.zeros((units, m))
@@ -138,6 +142,7 @@ def problem_of(
         first,
         source,
         instance.tensor_bytes[tensor],
+        *_lists(source, target, n),
         np.array(instance.latency_s),
         1.0 / instance.bandwidth_bytes_per_s,
         _tails(instance.times_s[order].min(axis=1), first, source),
