@@ -9,6 +9,8 @@ from ...errors import PolicyError
 from ...simulation.operators.instance import OperatorInstance
 from ...simulation.operators.placement import OperatorObjective, OperatorPlacement
 from .request import PlacementRequest
+from .rules.etf import m_etf, m_sct
+from .rules.heft import heft
 
 Place = Callable[[OperatorInstance, PlacementRequest], OperatorPlacement]
 
@@ -32,7 +34,13 @@ class PlacementPlanner:
     is_search: bool = False
 
 
-PLACEMENT_PLANNERS: dict[str, PlacementPlanner] = {}
+_BOTH: tuple[OperatorObjective, ...] = ("latency", "throughput")
+
+PLACEMENT_PLANNERS: dict[str, PlacementPlanner] = {
+    "heft": PlacementPlanner(heft, _BOTH, "by falling upward rank where each op ends first, gaps filled"),
+    "m-etf": PlacementPlanner(m_etf, _BOTH, "the ready op and the device that start first"),
+    "m-sct": PlacementPlanner(m_sct, _BOTH, "earliest start, devices kept for the favourite children of a linear program"),
+}
 
 
 def place(instance: OperatorInstance, planner: str, request: PlacementRequest) -> OperatorPlacement:

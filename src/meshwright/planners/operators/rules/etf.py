@@ -1,0 +1,162 @@
+"""Earliest start first under memory, plain and with favourite children.
+
+`m-etf` takes, of all ready ops and devices, the pair that starts first (Hwang et al. 1989; Jeon et al., "Baechi: fast device
+placement of machine learning graphs", 2020, under memory). `m-sct` in addition reserves a device for the favourite child of
+the op that it ran last (Hanen and Munier 1995, as in Baechi): while that child is ready and would start nowhere earlier, the
+device runs others only if they are urgent, which is that they could start by then wherever their inputs are.
+Memory is kept for what is left as in `packing`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....compiled import njit
+from ....simulation.operators.instance import OperatorInstance
+from ....simulation.operators.placement import OperatorPlacement, placed
+from ....simulation.operators.schedules import arrays, inputs_ready_s, upward_rank_s
+from ..request import PlacementRequest
+from .favourites import favourite_children
+from .packing import fits, memory_of, place_group, reserve
+
+
+def m_etf(instance: OperatorInstance, request: PlacementRequest) -> OperatorPlacement:
+    """The ready op and the device that start first; of equal ones the op of higher upward rank, where it ends first.
+
+    Raises:
+        PlanError: no placement was found that memory and devices allow.
+    """
+    return placed(instance, etf_devices(instance, np.full(instance.num_ops, -1, np.int64)), request.objective, "m-etf")
+
+
+def m_sct(instance: OperatorInstance, request: PlacementRequest) -> OperatorPlacement:
+    """As `m_etf`, with devices reserved for the favourite children that a linear program names.
+
+    Raises:
+        PlanError: as `m_etf`.
+    """
+    return placed(instance, etf_devices(instance, favourite_children(instance)), request.objective, "m-sct")
+
+
+def etf_devices(instance: OperatorInstance, favourite: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Device of each op by earliest start, ``(n,)``.
+
+    Args:
+        instance: what is placed.
+        favourite: each op's favourite child, -1 for none, ``(n,)``.
+
+    Raises:
+        PlanError: as `m_etf`.
+    """
+    memory = memory_of(instance)
+    kept = reserve(instance, memory)
+    first, edge = instance.outgoing
+    rank_s = upward_rank_s(instance)
+    _place_all(arrays(instance), first, instance.edges[edge, 1], instance.group, memory, kept, rank_s, favourite)
+    return kept.device_of[instance.group]
+
+
+@njit
+def _place_all(given, first_out, reader, group_of, memory, kept, rank_s, favourite):  # type: ignore[no-untyped-def]
+    """Place every op; of each ready op the seconds at which its inputs are on each device are worked out once."""
+    times_s, first_in = given[0], given[1]
+    n, m = times_s.shape
+    device_of, end_s = np.full(n, -1, np.int64), np.zeros(n)
+    ready_s = np.zeros((n, m))
+    waits = first_in[1:] - first_in[:-1]
+    ready, num_ready = np.empty(n, np.int64), 0
+    is_refused = np.zeros(memory.can_run.shape, np.bool_)
+    free_s, last = np.zeros(m), np.full(m, -1, np.int64)
+    for op in range(n):
+        if waits[op] == 0:
+            ready[num_ready] = op
+            num_ready += 1
+    for _ in range(n):
+        kept_for = _reservations(ready_s, waits, device_of, group_of, kept, memory, free_s, last, favourite)
+        while True:
+            at, device = _earliest(
+                ready, num_ready, ready_s, times_s, group_of, memory, kept, is_refused, free_s, kept_for, rank_s
+            )
+            if at < 0:
+                # Only reserved devices are left for these ops, and not for them.
+                kept_for[:] = -1
+                continue
+            group = group_of[ready[at]]
+            if kept.is_placed[group] or place_group(memory, kept, group, device):
+                break
+            is_refused[group, device] = True
+        op = ready[at]
+        num_ready -= 1
+        ready[at] = ready[num_ready]
+        device_of[op] = device
+        end_s[op] = max(free_s[device], ready_s[op, device]) + times_s[op, device]
+        free_s[device], last[device] = end_s[op], op
+        for place in range(first_out[op], first_out[op + 1]):
+            child = reader[place]
+            waits[child] -= 1
+            if waits[child] == 0:
+                ready[num_ready] = child
+                num_ready += 1
+                for there in range(m):
+                    ready_s[child, there] = inputs_ready_s(given, child, there, device_of, end_s)
+
+
+@njit
+def _may_run(group, device, memory, kept, is_refused):  # type: ignore[no-untyped-def]
+    """Whether a group may be tried on a device; the device that is reserved for it is always tried."""
+    if kept.is_placed[group]:
+        return kept.device_of[group] == device
+    if kept.device_of[group] == device:
+        return True
+    return not is_refused[group, device] and fits(memory, kept.placed_used, kept.placed_widest, group, device)
+
+
+@njit
+def _earliest(  # type: ignore[no-untyped-def]
+    ready, num_ready, ready_s, times_s, group_of, memory, kept, is_refused, free_s, kept_for, rank_s
+):
+    """Place in the list of ready ops, and device, of the pair that starts first; -1 where none may."""
+    best, best_device, best_start, best_end = -1, -1, np.inf, np.inf
+    for at in range(num_ready):
+        op = ready[at]
+        group = group_of[op]
+        for device in range(len(free_s)):
+            start = max(free_s[device], ready_s[op, device])
+            if start > best_start or not _may_run(group, device, memory, kept, is_refused):
+                continue
+            end = start + times_s[op, device]
+            if start == best_start:
+                other = ready[best]
+                if rank_s[op] < rank_s[other] or (rank_s[op] == rank_s[other] and op > other):
+                    continue
+                if op == other and end >= best_end:
+                    continue
+            if kept_for[device] >= 0 and kept_for[device] != op and ready_s[op].max() > start:
+                continue
+            best, best_device, best_start, best_end = at, device, start, end
+    return best, best_device
+
+
+@njit
+def _reservations(ready_s, waits, device_of, group_of, kept, memory, free_s, last, favourite):  # type: ignore[no-untyped-def]
+    """The op for which each device is kept, -1 for none, ``(m,)``."""
+    kept_for = np.full(len(free_s), -1, np.int64)
+    for device in range(len(free_s)):
+        if last[device] < 0:
+            continue
+        child = favourite[last[device]]
+        if child < 0 or device_of[child] >= 0 or waits[child] > 0:
+            continue
+        group = group_of[child]
+        if kept.is_placed[group]:
+            if kept.device_of[group] != device:
+                continue
+        elif not fits(memory, kept.placed_used, kept.placed_widest, group, device):
+            continue
+        start, is_first = max(free_s[device], ready_s[child, device]), True
+        for other in range(len(free_s)):
+            is_first &= max(free_s[other], ready_s[child, other]) >= start
+        if is_first:
+            kept_for[device] = child
+    return kept_for
