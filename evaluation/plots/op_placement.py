@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,9 @@ from ...jobs.graph import JobGraph
 from ...planning.place import PlacedOps
 from .style import BLUE, GREEN, GREY, INK, MUTED, ORANGE, PINK, RULE, SKY, VERMILION, YELLOW
 from .svg import SMALL, TEXT, WIDTH, canvas, shortened, text_width
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 COLOURS = (BLUE, ORANGE, GREEN, PINK, SKY, VERMILION, YELLOW, GREY)
 """Of the devices in turn; where there are more, the lane tells them apart."""
@@ -68,9 +72,9 @@ def placement_svg(found: PlacedOps) -> str:
             tall = min(10.0, heights[number] / rows[number] - 2.0)
             boxes = [(x[v] - bar / 2, y[v] - tall / 2, bar, tall) for v in np.flatnonzero(lane == number).tolist()]
             sheet.boxes(sheet.paper, boxes, COLOURS[number % len(COLOURS)])
-        _labels(sheet.paper, crossings, x, y)
+        labelled = _labels(sheet.paper, crossings, x, y)
         told = f"from left to right: ops by depth in the graph, {int(level.max()) + 1} levels; a line that changes lane is a "
-        told += f"tensor sent once to that device, {min(len(crossings), MOST_LABELS)} of {len(crossings)} with their size"
+        told += f"tensor sent once to that device, {labelled} of {len(crossings)} with their size"
         sheet.write(18.0, height - _BELOW / 2, told, size=SMALL, colour=MUTED)
         return sheet.svg("placement", title)
 
@@ -112,10 +116,9 @@ def _told(found: PlacedOps, crossings: list[_Crossing]) -> str:
     return f"{what} {1e3 * found.placement.value_s:.4g} ms by {found.placement.planner}, {_bytes(sum(c.num_bytes for c in crossings))} cross forward"
 
 
-def _labels(paper: object, crossings: list[_Crossing], x: NDArray[np.float64], y: NDArray[np.float64]) -> None:
-    """Sizes of the largest tensors at the middle of their lines, where none lies on another one."""
+def _labels(paper: Axes, crossings: list[_Crossing], x: NDArray[np.float64], y: NDArray[np.float64]) -> int:
+    """Write the sizes of the largest tensors on their lines, where none lies on another one; how many are written."""
     taken: list[tuple[float, float, float, float]] = []
-    left = MOST_LABELS
     for one in crossings:
         text = _bytes(one.num_bytes)
         half = text_width(text, SMALL) / 2 + 3
@@ -127,13 +130,13 @@ def _labels(paper: object, crossings: list[_Crossing], x: NDArray[np.float64], y
         else:
             continue
         taken.append(box)
-        paper.text(  # type: ignore[attr-defined]
+        paper.text(
             *at, text, fontsize=SMALL * 0.75, color=INK, ha="center", va="center_baseline",
             bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1.0},
         )
-        left -= 1
-        if left == 0:
-            return
+        if len(taken) == MOST_LABELS:
+            break
+    return len(taken)
 
 
 def _bytes(count: float) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ...errors import PolicyError
 from ...simulation.operators.instance import OperatorInstance
 from ...simulation.operators.placement import OperatorObjective, OperatorPlacement
+from .exhaustive import exhaustive
 from .request import PlacementRequest
 from .rules.etf import m_etf, m_sct
 from .rules.heft import heft
@@ -40,6 +41,9 @@ PLACEMENT_PLANNERS: dict[str, PlacementPlanner] = {
     "heft": PlacementPlanner(heft, _BOTH, "by falling upward rank where each op ends first, gaps filled"),
     "m-etf": PlacementPlanner(m_etf, _BOTH, "the ready op and the device that start first"),
     "m-sct": PlacementPlanner(m_sct, _BOTH, "earliest start, devices kept for the favourite children of a linear program"),
+    "exhaustive": PlacementPlanner(
+        exhaustive, ("latency", "throughput"), "every placement, for a latency every order", is_exact=True
+    ),
 }
 
 
