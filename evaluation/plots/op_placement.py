@@ -48,7 +48,7 @@ def placement_svg(found: PlacedOps) -> str:
     tops = _TITLE + np.cumsum([0.0, *(height + _BETWEEN for height in heights)])[:-1] + _BETWEEN / 2
     width = WIDTH - _LEFT - _RIGHT
     step = width / (int(level.max()) + 1)
-    x = _LEFT + (level + 0.5) * step
+    x = np.asarray(_LEFT + (level + 0.5) * step, np.float64)
     y = np.array([tops[k] + heights[k] * (row[v] + 0.5) / rows[k] for v, k in enumerate(lane.tolist())])
     bar = min(14.0, max(1.2, 0.72 * step))
     crossings = _crossings(graph, lane, level)
@@ -72,7 +72,8 @@ def placement_svg(found: PlacedOps) -> str:
             tall = min(10.0, heights[number] / rows[number] - 2.0)
             boxes = [(x[v] - bar / 2, y[v] - tall / 2, bar, tall) for v in np.flatnonzero(lane == number).tolist()]
             sheet.boxes(sheet.paper, boxes, COLOURS[number % len(COLOURS)])
-        labelled = _labels(sheet.paper, crossings, x, y)
+        gaps = (tops[1:] - _BETWEEN / 2).tolist()
+        labelled = _labels(sheet.paper, crossings, x, y, gaps)
         told = f"from left to right: ops by depth in the graph, {int(level.max()) + 1} levels; a line that changes lane is a "
         told += f"tensor sent once to that device, {labelled} of {len(crossings)} with their size"
         sheet.write(18.0, height - _BELOW / 2, told, size=SMALL, colour=MUTED)
@@ -93,7 +94,8 @@ def levels(graph: JobGraph) -> NDArray[np.int64]:
 
 def _rows(lane: NDArray[np.int64], level: NDArray[np.int64], lanes: int) -> tuple[NDArray[np.int64], list[int]]:
     """The row of each op among those of its lane and level, and the rows of each lane."""
-    row, taken = np.zeros(len(lane), np.int64), {}
+    row = np.zeros(len(lane), np.int64)
+    taken: dict[tuple[int, int], int] = {}
     for op, at in enumerate(zip(lane.tolist(), level.tolist(), strict=True)):
         row[op] = taken.get(at, 0)
         taken[at] = int(row[op]) + 1
@@ -113,17 +115,22 @@ def _crossings(graph: JobGraph, lane: NDArray[np.int64], level: NDArray[np.int64
 
 def _told(found: PlacedOps, crossings: list[_Crossing]) -> str:
     what = "one step" if found.placement.objective == "latency" else "largest load"
-    return f"{what} {1e3 * found.placement.value_s:.4g} ms by {found.placement.planner}, {_bytes(sum(c.num_bytes for c in crossings))} cross forward"
+    crossed = _bytes(sum(one.num_bytes for one in crossings))
+    return f"{what} {1e3 * found.placement.value_s:.4g} ms by {found.placement.planner}, {crossed} cross forward"
 
 
-def _labels(paper: Axes, crossings: list[_Crossing], x: NDArray[np.float64], y: NDArray[np.float64]) -> int:
-    """Write the sizes of the largest tensors on their lines, where none lies on another one; how many are written."""
+def _labels(paper: Axes, crossings: list[_Crossing], x: NDArray[np.float64], y: NDArray[np.float64], gaps: list[float]) -> int:
+    """Write sizes, the largest first, where lines cross a gap between lanes, none on another; how many are written."""
     taken: list[tuple[float, float, float, float]] = []
     for one in crossings:
         text = _bytes(one.num_bytes)
         half = text_width(text, SMALL) / 2 + 3
-        for share in (0.5, 0.3, 0.7, 0.15, 0.85):
-            at = x[one.source] + share * (x[one.target] - x[one.source]), y[one.source] + share * (y[one.target] - y[one.source])
+        rise = y[one.target] - y[one.source]
+        for gap in sorted(gaps, key=lambda gap, y0=y[one.source]: abs(gap - y0)):  # type: ignore[misc]
+            share = (gap - y[one.source]) / rise
+            if not 0 < share < 1:
+                continue
+            at = x[one.source] + share * (x[one.target] - x[one.source]), gap
             box = at[0] - half, at[0] + half, at[1] - TEXT / 2 - 1, at[1] + TEXT / 2 + 1
             if all(box[1] < b[0] or box[0] > b[1] or box[3] < b[2] or box[2] > b[3] for b in taken):
                 break
@@ -131,7 +138,12 @@ def _labels(paper: Axes, crossings: list[_Crossing], x: NDArray[np.float64], y: 
             continue
         taken.append(box)
         paper.text(
-            *at, text, fontsize=SMALL * 0.75, color=INK, ha="center", va="center_baseline",
+            *at,
+            text,
+            fontsize=SMALL * 0.75,
+            color=INK,
+            ha="center",
+            va="center_baseline",
             bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1.0},
         )
         if len(taken) == MOST_LABELS:

@@ -91,7 +91,7 @@ class PlacedOps:
         return run_plan(self.plan)
 
     def device_rows(self) -> list[dict[str, Any]]:
-        """A row for each device that has ops: its name, type, number of ops, seconds of ops and of its load, bytes held and had."""
+        """A row for each device that has ops: name, type, number of ops, seconds of ops and of its load, bytes held and had."""
         device_of = self.placement.device_of
         busy = np.zeros(self.instance.num_devices)
         np.add.at(busy, device_of, self.instance.times_s[np.arange(self.instance.num_ops), device_of])
@@ -128,7 +128,7 @@ def place(
     in_flight: int | None = None,
     num_devices: int | None = None,
     batch_size: int | None = None,
-    num_steps: int = 1,
+    num_steps: int = 10_000,
     seed: int = 0,
     graphs_dir: str | Path | None = None,
     keep_input_ops: bool = False,
@@ -241,9 +241,7 @@ def _first_best(runs: Sequence[PlannerRun]) -> int:
     return min(range(len(runs)), key=lambda number: (runs[number].value_s is None, runs[number].value_s))
 
 
-def _one(
-    instance: OperatorInstance, by: str, request: PlacementRequest
-) -> tuple[OperatorPlacement, tuple[PlannerRun, ...]]:
+def _one(instance: OperatorInstance, by: str, request: PlacementRequest) -> tuple[OperatorPlacement, tuple[PlannerRun, ...]]:
     begin_s = time.perf_counter()
     if by not in PLACEMENT_PLANNERS:
         raise PolicyError("no such planner", field="--by", value=by, choices=[BEST, *PLACEMENT_PLANNERS])

@@ -98,8 +98,8 @@ class Rank(settings.Settings):
 class Stage(settings.Settings):
     """Ops that the same ranks hold.
 
-    For a layout: one model chunk of a pipeline stage. For ops on devices that form a pipeline: one group. For op splits: a run of ranks that hold the same number of ops
-    (which ones follows from the splits, so ``ops`` stays empty).
+    For a layout: one model chunk of a pipeline stage. For ops on devices that form a pipeline: one group. For op splits: a run of
+    ranks that hold the same number of ops (which ones follows from the splits, so ``ops`` stays empty).
     """
 
     stage: Index = Field(description="pipeline stage, or position among the runs of ranks")
@@ -151,9 +151,7 @@ class PlacementPlan(settings.Settings):
     schema_version: Literal[3] = Field(default=SCHEMA_VERSION, description="version of this form; older ones are read too")
     job: PlannedJob
     cluster: PlannedCluster | None = None
-    partition: (
-        Annotated[OpSplitsPartition | LayoutPartition | OpPlacementPartition, Field(discriminator="kind")] | None
-    ) = None
+    partition: Annotated[OpSplitsPartition | LayoutPartition | OpPlacementPartition, Field(discriminator="kind")] | None = None
     ranks: tuple[Rank, ...] = Field(min_length=1, description="every rank once, in rank order")
     host_order: tuple[HostName, ...] = Field(
         default_factory=lambda validated: _hosts_by_lowest_rank(validated.get("ranks", ())),
@@ -263,7 +261,8 @@ class PlacementPlan(settings.Settings):
             return " ".join(f"{key}={value}" for key, value in given.items())
         if isinstance(self.partition, OpPlacementPartition):
             kind = "a pipeline of " if self.partition.pipeline and len(self.partition.groups) > 1 else ""
-            return f"{len(self.partition.device_of)} ops in {kind}{len(self.partition.groups)} groups"
+            count = len(self.partition.groups)
+            return f"{len(self.partition.device_of)} ops in {kind}{count} group{'s' * (count > 1)}"
         return "by hand"
 
 

@@ -161,14 +161,18 @@ def op_placement_plan(
     devices = sorted(set(device_of.tolist())) if line is None else line
     held = [np.flatnonzero(device_of == device).tolist() for device in devices]
     position = {op: at for at, op in enumerate(job.graph.order.tolist())}
-    stages = () if line is None else tuple(
-        Stage(
-            stage=rank,
-            ranks=(rank,),
-            num_ops=len(ops),
-            ops=tuple(job.graph.op_names[op] for op in sorted(ops, key=position.__getitem__)),
+    stages = (
+        ()
+        if line is None
+        else tuple(
+            Stage(
+                stage=rank,
+                ranks=(rank,),
+                num_ops=len(ops),
+                ops=tuple(job.graph.op_names[op] for op in sorted(ops, key=position.__getitem__)),
+            )
+            for rank, ops in enumerate(held)
         )
-        for rank, ops in enumerate(held)
     )
     partition = OpPlacementPartition(
         device_of=tuple(device_of.tolist()),

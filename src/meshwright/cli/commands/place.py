@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,6 +16,9 @@ from ..options import GraphsDir, JsonFile, KeepInputOps, ProfileBatch
 
 if TYPE_CHECKING:
     from ...planning.place import PlacedOps
+
+MOST_LETTERS = 100
+"""Of the reason why a planner found nothing, in the table; the plan needs none of them."""
 
 
 def place_job(
@@ -34,10 +38,14 @@ def place_job(
     optimizer: Annotated[
         str, typer.Option(metavar="NAME", help="adam holds 4 bytes for each byte of parameters, sgd 2.")
     ] = "adam",
-    forward_only: Annotated[bool, typer.Option("--forward-only", help="Only the forward pass runs, and nothing is trained.")] = False,
+    forward_only: Annotated[
+        bool, typer.Option("--forward-only", help="Only the forward pass runs, and nothing is trained.")
+    ] = False,
     in_flight: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Micro-batches whose outputs a device holds; training a pipeline one for each device, else 1."),
+        typer.Option(
+            metavar="N", help="Micro-batches whose outputs a device holds; training a pipeline one for each device, else 1."
+        ),
     ] = None,
     devices: Annotated[int | None, typer.Option(metavar="N", help="Only the first devices of the cluster.")] = None,
     batch: Annotated[int | None, typer.Option(metavar="N", help="Samples of a step of a zoo model or config.json.")] = None,
@@ -100,7 +108,7 @@ def _show(found: PlacedOps, json_file: str | None) -> None:
             run.planner,
             "" if run.value_s is None else f"{1e3 * run.value_s:.4f}",
             "" if run.planning_s is None else f"{run.planning_s:.3f}",
-            run.problem,
+            shorten(run.problem, MOST_LETTERS, placeholder=" ..."),
         ]
         for run in found.runs
     ]

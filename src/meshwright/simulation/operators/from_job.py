@@ -87,9 +87,7 @@ def instance_of_job(
     )
 
 
-def times_s(
-    graph: JobGraph, cluster: Cluster, devices: NDArray[np.int64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def times_s(graph: JobGraph, cluster: Cluster, devices: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Forward and backward seconds of each op on each device, ``(n, m)`` each.
 
     A graph whose times are estimated from its operations is timed by the roofline on every type. Measured times hold as they

@@ -132,7 +132,8 @@ def run_plan(plan: PlacementPlan, *, contention: Contention = "independent") -> 
     """
     partition, cluster = plan.op_placement(), plan.embedded_cluster()
     instance, placement = placement_of_plan(plan)
-    assert partition is not None and cluster is not None
+    assert partition is not None
+    assert cluster is not None
     devices = plan.placement().devices
     rank_at = np.full(cluster.num_devices, -1, np.int64)
     rank_at[devices] = np.arange(len(devices))

@@ -10,7 +10,7 @@ however often groups move. Of the groups on a device the workspaces do not add u
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
