@@ -71,8 +71,8 @@ def device_map(plan: PlacementPlan, modules: str = "names") -> dict[str, int]:
         ExportError: another kind of plan, a rank on another host, replicas, an op that the family does not know, or a module
             whose ops are on two devices; both ops are named.
     """
-    found = placed_graph(plan)
     hosts = hosts_of(plan)
+    found = placed_graph(plan)
     for rank in plan.ranks:
         if rank.host != plan.ranks[0].host:
             problem = f"a device map is for one process on one host, {plan.ranks[0].host}; {len(hosts)} hosts have ranks"

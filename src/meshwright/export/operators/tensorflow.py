@@ -26,8 +26,8 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
     Raises:
         ExportError: another kind of plan, replicas, or an op whose name holds a tab or a line end.
     """
+    hosts_of(plan)  # refuses what is no host name
     found = placed_graph(plan)
-    hosts_of(plan)
     task = {host: number for number, host in enumerate(plan.host_order)}
     for number, group in enumerate(found.partition.groups):
         if group.replicas > 1:
