@@ -16,8 +16,8 @@ def search(is_latency, groups, alike, tensors, given, graph, most_steps):  # typ
 
     Args:
         is_latency: else the largest load is counted.
-        groups: group of each op, seconds of each group ``(g, m)``, where each can be ``(g, m)``, its resident and workspace bytes,
-            memory of each device.
+        groups: group of each op, seconds of each group ``(g, m)``, where each can be ``(g, m)``, its resident and workspace
+            bytes, memory of each device.
         alike: class of each device, and how many of its class come before it, ``(m,)`` each.
         tensors: source of each tensor, first of its readers, readers, seconds in each device's port ``(k, m)``.
         given: `schedules.arrays`.

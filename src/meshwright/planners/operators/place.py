@@ -9,9 +9,12 @@ from ...errors import PolicyError
 from ...simulation.operators.instance import OperatorInstance
 from ...simulation.operators.placement import OperatorObjective, OperatorPlacement
 from .exhaustive import exhaustive
+from .ideals import ideals, linear
 from .request import PlacementRequest
 from .rules.etf import m_etf, m_sct
 from .rules.heft import heft
+from .search.annealing import annealing
+from .search.multilevel import multilevel
 
 Place = Callable[[OperatorInstance, PlacementRequest], OperatorPlacement]
 
@@ -41,9 +44,13 @@ PLACEMENT_PLANNERS: dict[str, PlacementPlanner] = {
     "heft": PlacementPlanner(heft, _BOTH, "by falling upward rank where each op ends first, gaps filled"),
     "m-etf": PlacementPlanner(m_etf, _BOTH, "the ready op and the device that start first"),
     "m-sct": PlacementPlanner(m_sct, _BOTH, "earliest start, devices kept for the favourite children of a linear program"),
-    "exhaustive": PlacementPlanner(
-        exhaustive, ("latency", "throughput"), "every placement, for a latency every order", is_exact=True
+    "multilevel": PlacementPlanner(
+        multilevel, _BOTH, "heavy edges joined, the coarse graph placed, refined while made fine again"
     ),
+    "annealing": PlacementPlanner(annealing, _BOTH, "moves and swaps, accepted by a falling temperature", is_search=True),
+    "exhaustive": PlacementPlanner(exhaustive, _BOTH, "every placement, for a latency every order", is_exact=True),
+    "ideals": PlacementPlanner(ideals, ("throughput",), "stages between all downsets of the graph", is_exact=True),
+    "linear": PlacementPlanner(linear, ("throughput",), "stages along a few orders of the ops"),
 }
 
 

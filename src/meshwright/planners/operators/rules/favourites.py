@@ -6,6 +6,8 @@ Hanen and Munier, "An approximation algorithm for scheduling dependent tasks on 
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -49,7 +51,8 @@ def favourite_children(instance: OperatorInstance) -> NDArray[np.int64]:
         (e + 2 * n + target, edge, -np.ones(e)),
     ]
     row, column, number = (np.concatenate(each) for each in zip(*entries, strict=True))
-    matrix = coo_array((number, (row, column)), shape=(e + 3 * n, e + n + 1)).tocsr()
+    # The stubs of linprog know dense matrices only.
+    matrix: Any = coo_array((number, (row, column)), shape=(e + 3 * n, e + n + 1)).tocsr()
     most = np.concatenate(
         [
             -times[source],
@@ -60,9 +63,7 @@ def favourite_children(instance: OperatorInstance) -> NDArray[np.int64]:
     )
     cost = np.zeros(e + n + 1)
     cost[-1] = 1.0
-    bounds = np.zeros((e + n + 1, 2))
-    bounds[:, 1] = np.inf
-    bounds[:e, 1] = 1.0
+    bounds: list[tuple[float, float | None]] = [(0.0, 1.0)] * e + [(0.0, None)] * (n + 1)
     found = linprog(cost, A_ub=matrix, b_ub=most, bounds=bounds, method="highs")
     if found.x is None:
         raise PlanError("the linear program of favourite children was not solved", field="m-sct", value=found.message)

@@ -1,0 +1,195 @@
+"""The best pipeline of stages: over all downsets of the units (`ideals`), or along a few orders of them (`linear`).
+
+The value of a downset with so many devices used is the least, over the downsets inside it, of the larger of that one's value
+with one device less and the load of the units between (Tarnawski et al. 2020, "Efficient algorithms for device placement of
+DNN graph operators"). Devices of unlike times, memory or ports are counted by class, so that types may be mixed. Stages
+whose load is above what `linear` found are not looked at.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import PlanError
+from ...simulation.operators.instance import OperatorInstance
+from ...simulation.operators.placement import OperatorPlacement, placed
+from .downset_kernel import best_chain, count_downsets, list_downsets
+from .request import PlacementRequest
+from .units import Units
+
+MOST_COUNTED = 2_000_000
+"""Downsets are counted no further where there are too many."""
+
+MOST_STATES = 20_000
+"""Combinations of how many devices of each class are used."""
+
+FAMILY = "stages in order, each between two downsets of the graph"
+
+
+def ideals(instance: OperatorInstance, request: PlacementRequest) -> OperatorPlacement:
+    """The best placement whose devices are stages in order; backward ops come along with their forward ones.
+
+    Raises:
+        PlanError: more downsets than ``request.max_ideals`` (their number is named), too many unlike devices, or no placement
+            fits.
+    """
+    units = Units.of(instance)
+    _check_states(units)
+    first, before = _by_unit(units.before)
+    count = int(count_downsets(first, before, max(MOST_COUNTED, request.max_ideals)))
+    if count > request.max_ideals:
+        found = f"more than {count - 1:,}" if count > max(MOST_COUNTED, request.max_ideals) else f"{count:,}"
+        problem = f"the graph has {found} downsets, and at most {request.max_ideals:,} are looked at"
+        raise PlanError(problem, field="max_ideals", value=request.max_ideals)
+    bound_s, _ = _along_orders(units)
+    _, device_of = _best(units, list_downsets(first, before, count), bound_s)
+    if device_of is None:
+        raise PlanError(f"no placement in {FAMILY} fits the devices", value=instance.name)
+    note = f"best of {FAMILY}; {count:,} downsets"
+    return placed(instance, device_of, "throughput", "ideals", is_optimal=True, note=note)
+
+
+def linear(instance: OperatorInstance, request: PlacementRequest) -> OperatorPlacement:
+    """The best placement whose devices are runs of one of a few orders of the units.
+
+    Raises:
+        PlanError: too many unlike devices, or no placement fits.
+    """
+    units = Units.of(instance)
+    _check_states(units)
+    _, device_of = _along_orders(units)
+    if device_of is None:
+        raise PlanError("no placement in runs of one order fits the devices", value=instance.name)
+    return placed(instance, device_of, "throughput", "linear", note=f"best runs along {len(orders(units))} orders")
+
+
+def num_downsets(instance: OperatorInstance, most: int = MOST_COUNTED) -> int:
+    """Downsets of an instance's units; ``most + 1`` if there are more."""
+    return int(count_downsets(*_by_unit(Units.of(instance).before), most))
+
+
+def orders(units: Units) -> list[NDArray[np.int64]]:
+    """Orders of the units: depth-first, level by level, and by the Fiedler vector of the graph, both ways; ``(u,)`` each."""
+    u = units.num_units
+    depth_first = np.arange(u, dtype=np.int64)  # units are numbered so
+    spectral = _fiedler(units)
+    level = np.zeros(u, np.int64)
+    for unit, before in enumerate(units.before):
+        level[unit] = 1 + max((level[each] for each in before), default=-1)
+    found = [depth_first, *(_kahn(units, key) for key in (level, spectral, -spectral))]
+    found.append(_depth_first_backward(units))
+    return found
+
+
+def _along_orders(units: Units) -> tuple[float, NDArray[np.int64] | None]:
+    best: tuple[float, NDArray[np.int64] | None] = (np.inf, None)
+    for order in orders(units):
+        prefixes = np.zeros((units.num_units + 1, units.num_units), np.bool_)
+        for place, unit in enumerate(order):
+            prefixes[place + 1 :, unit] = True
+        value_s, device_of = _best(units, prefixes, best[0])
+        if value_s < best[0]:
+            best = value_s, device_of
+    return best
+
+
+def _best(units: Units, downsets: NDArray[np.bool_], bound_s: float) -> tuple[float, NDArray[np.int64] | None]:
+    least_s = np.where(np.isfinite(units.times_s), units.times_s, np.inf).min(axis=1)
+    # Summed unit by unit as the kernel does, so that a downset is never before one that it contains.
+    total_s = np.zeros(len(downsets))
+    for unit in range(units.num_units):
+        total_s[downsets[:, unit]] += least_s[unit]
+    downsets = np.ascontiguousarray(downsets[np.lexsort((downsets.sum(axis=1), total_s))])
+    found, stages = best_chain(
+        downsets,
+        units.times_s,
+        units.resident_bytes,
+        units.workspace_bytes,
+        units.memory_bytes,
+        units.num_devices,
+        _by_unit(units.members),
+        units.tensor_s,
+        bound_s,
+    )
+    if not np.isfinite(found):
+        return np.inf, None
+    chosen = [(int(each), downsets[here] & ~downsets[start]) for each, here, start in stages[::-1]]
+    return float(found), units.devices(chosen)
+
+
+def _check_states(units: Units) -> None:
+    states = 1
+    for number in units.num_devices.tolist():
+        states *= number + 1
+    if states > MOST_STATES:
+        problem = f"there are {states:,} ways to use devices that differ, and at most {MOST_STATES:,} are looked at"
+        raise PlanError(problem, field="devices", value=len(units.num_devices))
+
+
+def _by_unit(rows: Sequence[Sequence[int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    first = np.zeros(len(rows) + 1, np.int64)
+    np.cumsum([len(row) for row in rows], out=first[1:])
+    return first, np.fromiter(itertools.chain.from_iterable(rows), np.int64, int(first[-1]))
+
+
+def _kahn(units: Units, key: NDArray[np.generic]) -> NDArray[np.int64]:
+    """The topological order that always takes the ready unit with the least key."""
+    waits = [len(each) for each in units.before]
+    after: list[list[int]] = [[] for _ in waits]
+    for unit, before in enumerate(units.before):
+        for each in before:
+            after[each].append(unit)
+    ready = [(key[unit].item(), unit) for unit, number in enumerate(waits) if number == 0]
+    heapq.heapify(ready)
+    order = []
+    while ready:
+        _, unit = heapq.heappop(ready)
+        order.append(unit)
+        for each in after[unit]:
+            waits[each] -= 1
+            if waits[each] == 0:
+                heapq.heappush(ready, (key[each].item(), each))
+    return np.array(order, np.int64)
+
+
+def _depth_first_backward(units: Units) -> NDArray[np.int64]:
+    """Each unit as soon as all before it are there, these one after the other: a depth-first search from the ends."""
+    seen = np.zeros(units.num_units, np.bool_)
+    order: list[int] = []
+    for end in range(units.num_units):
+        stack = [(end, iter(units.before[end]))]
+        if seen[end]:
+            continue
+        seen[end] = True
+        while stack:
+            unit, rest = stack[-1]
+            for each in rest:
+                if not seen[each]:
+                    seen[each] = True
+                    stack.append((each, iter(units.before[each])))
+                    break
+            else:
+                order.append(unit)
+                stack.pop()
+    return np.array(order, np.int64)
+
+
+def _fiedler(units: Units) -> NDArray[np.float64]:
+    """The eigenvector of the second smallest eigenvalue of the Laplacian, ``(u,)``, pointing with the edges."""
+    u = units.num_units
+    laplacian = np.zeros((u, u))
+    for unit, before in enumerate(units.before):
+        for each in before:
+            laplacian[unit, each] -= 1
+            laplacian[each, unit] -= 1
+            laplacian[unit, unit] += 1
+            laplacian[each, each] += 1
+    _, vectors = np.linalg.eigh(laplacian)
+    vector = np.round(vectors[:, min(1, u - 1)], 9)
+    rises = sum(float(vector[unit] - vector[each]) for unit, before in enumerate(units.before) for each in before)
+    return np.asarray(vector if rises >= 0 else -vector)

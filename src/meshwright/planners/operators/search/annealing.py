@@ -1,0 +1,189 @@
+"""Simulated annealing of a placement: moves and swaps, valued by compiled code, within a budget of time or of moves.
+
+A search goes through rounds. In each the temperature falls geometrically; the next round starts from the best placement that was
+found. With a number of moves the answer depends on the seed alone; with a budget it also depends on the machine.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....errors import PlanError
+from ....simulation.operators.instance import OperatorInstance
+from ....simulation.operators.placement import OperatorObjective, OperatorPlacement, best_order, check, placed, value
+from ..request import PlacementRequest
+from ..rules.etf import etf_devices
+from ..rules.heft import heft_devices
+from ..rules.packing import memory_of
+from .latency_steps import anneal_latency, schedule_of
+from .load_steps import anneal_loads, loads_of
+from .problem import devices_of_units, problem_of
+
+STEPS_PER_GROUP = 4_000
+"""Moves for each group where neither a number of moves nor a budget is given."""
+HOTTEST, COLDEST = 0.4, 0.005
+"""Temperature at the begin and at the end of a round, as shares of the value that the search starts from over the root of the
+number of units: a move changes the value by less where there are more of them."""
+FEW_STEPS = 100.0
+"""Moves for each unit below which a round begins cooler, as there is no time to cool down from more."""
+STEPS_PER_ROUND = 50_000
+"""Moves for each unit beyond which another round is worth more than a slower one."""
+FIRST_CHUNK = 64
+"""Moves of the first call of compiled code, by whose time the next ones are cut."""
+
+
+def annealing(instance: OperatorInstance, request: PlacementRequest) -> OperatorPlacement:
+    """Annealing from the better of HEFT's placement and earliest start.
+
+    Raises:
+        PlanError: no placement was found that memory and devices allow.
+    """
+    return anneal(instance, request)
+
+
+def anneal(
+    instance: OperatorInstance,
+    request: PlacementRequest,
+    *,
+    start: Sequence[NDArray[np.int64]] | NDArray[np.int64] | None = None,
+    proposal: NDArray[np.float64] | None = None,
+    num_steps: int | None = None,
+    planner: str = "annealing",
+) -> OperatorPlacement:
+    """Improve a placement by annealing.
+
+    Args:
+        instance: what is placed.
+        request: objective, seed and budget; the budget counts from this call.
+        start: a placement to start from, ``(n,)``, or several, of which the best is taken, ``(s, n)``; by default those of HEFT
+            and of earliest start.
+        proposal: weight with which each device is tried for each op, ``(n, m)``, for example a policy's probabilities; some
+            moves ignore it, so that no placement is out of reach. By default all devices alike.
+        num_steps: moves to try; by default until the budget ends, or without one `STEPS_PER_GROUP` for each group.
+        planner: whom the placement names.
+
+    Raises:
+        PlanError: a start is not legal, or none is given and no legal one was found; the weights have another shape or are
+            negative.
+    """
+    begun_s = time.perf_counter()
+    if proposal is not None:
+        proposal = np.asarray(proposal, np.float64)
+        if proposal.shape != instance.times_s.shape or not (proposal >= 0).all():
+            raise PlanError("must be a weight of 0 or more for each op and device", field="proposal", value=str(proposal.shape))
+    if start is None:
+        starts = [heft_devices(instance), etf_devices(instance, np.full(instance.num_ops, -1, np.int64))]
+    else:
+        starts = list(np.asarray(start, np.int64).reshape(-1, instance.num_ops))
+        for each in starts:
+            check(instance, each)
+    orders = [best_order(instance, each) for each in starts]
+    values_s = [value(instance, *each) for each in zip(starts, [request.objective] * len(starts), orders, strict=True)]
+    best = int(np.argmin(values_s))
+    search = _Search(instance, request.objective, starts[best], orders[best], request.seed, proposal)
+    if num_steps is None and request.budget_s is None:
+        num_steps = STEPS_PER_GROUP * instance.num_groups
+    if num_steps is not None:
+        search.run_steps(num_steps)
+    else:
+        search.run_until(begun_s + (request.budget_s or 0.0))
+    device_of, order = search.best()
+    return placed(instance, device_of, request.objective, planner, order=order)
+
+
+class _Search:
+    """One annealing of one instance; what it found is kept from round to round."""
+
+    def __init__(
+        self,
+        instance: OperatorInstance,
+        objective: OperatorObjective,
+        start: NDArray[np.int64],
+        order: NDArray[np.int64],
+        seed: int,
+        proposal: NDArray[np.float64] | None,
+    ) -> None:
+        self._instance = instance
+        self._objective = objective
+        self._problem, self._ops = problem_of(instance, instance.group, memory_of(instance), proposal)
+        self._num_units = instance.num_groups
+        self._best_of = np.empty(self._num_units, np.int64)
+        self._best_of[instance.group] = start
+        number = np.empty(instance.num_ops, np.int64)
+        number[self._ops] = np.arange(instance.num_ops)
+        self._best_order = number[order]
+        self._units = devices_of_units(self._problem.memory, self._best_of, seed)
+        self._restart()
+        scale_s = self._schedule.end_s.max() if objective == "latency" else self._loads.load_s.max()
+        self._scale_s = float(scale_s)
+        self._best_s = np.array([self._scale_s])
+        self._heat(FIRST_CHUNK)
+
+    def best(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The best placement that was met, and its order of ops, ``(n,)`` each."""
+        return self._best_of[self._instance.group], self._ops[self._best_order]
+
+    def run_steps(self, num_steps: int) -> None:
+        """Try so many moves."""
+        num_rounds = _num_rounds(num_steps / self._num_units)
+        self._heat(num_steps / num_rounds)
+        for number in range(num_rounds):
+            self._restart()
+            steps = num_steps * (number + 1) // num_rounds - num_steps * number // num_rounds
+            if steps:
+                self._chunk(0.0, 1.0, steps)
+
+    def run_until(self, deadline_s: float) -> None:
+        """Try moves until the clock (`time.perf_counter`) stands at a deadline."""
+        now_s = time.perf_counter()
+        num_steps = FIRST_CHUNK
+        steps_per_s = 0.0
+        begin_s, end_s, rounds_left = now_s, deadline_s, -1
+        while now_s < deadline_s:
+            if now_s >= end_s and rounds_left > 0:
+                rounds_left -= 1
+                begin_s, end_s = now_s, now_s + (deadline_s - now_s) / max(1, rounds_left)
+                self._restart()
+            share = min(1.0, (now_s - begin_s) / (end_s - begin_s))
+            self._chunk(share, min(1.0, share + 0.02), num_steps)
+            before_s, now_s = now_s, time.perf_counter()
+            steps_per_s = max(0.5 * steps_per_s, num_steps / max(1e-9, now_s - before_s))
+            if rounds_left < 0:
+                rounds_left = _num_rounds(steps_per_s * (deadline_s - now_s) / self._num_units)
+                begin_s, end_s = now_s, now_s + max(1e-9, (deadline_s - now_s) / rounds_left)
+                self._heat(steps_per_s * (end_s - begin_s))
+            chunk_s = min(0.02 * (end_s - begin_s), 0.02, deadline_s - now_s)
+            num_steps = max(8, int(steps_per_s * chunk_s))
+
+    def _heat(self, num_steps: float) -> None:
+        """Choose how hot a round of so many moves begins."""
+        few = min(1.0, max(1.0, num_steps) / self._num_units / FEW_STEPS)
+        self._hot_s = self._scale_s * HOTTEST * few**0.5 / self._num_units**0.5
+        self._cooling = COLDEST / (HOTTEST * few**0.5)
+
+    def _restart(self) -> None:
+        problem = self._problem
+        fresh = devices_of_units(problem.memory, self._best_of, 0)
+        for name in ("device_of", "used", "widest"):
+            getattr(self._units, name)[:] = getattr(fresh, name)
+        if self._objective == "latency":
+            self._schedule = schedule_of(problem, self._units, self._best_order)
+        else:
+            self._loads = loads_of(problem, self._units)
+
+    def _chunk(self, begin: float, end: float, num_steps: int) -> None:
+        hot, cold = (self._hot_s * self._cooling**share for share in (begin, end))
+        best = (self._best_of, self._best_order, self._best_s)
+        if self._objective == "latency":
+            anneal_latency(self._problem, self._units, self._schedule, *best, hot, cold, num_steps)
+        else:
+            anneal_loads(self._problem, self._units, self._loads, self._best_of, self._best_s, hot, cold, num_steps)
+
+
+def _num_rounds(steps_per_unit: float) -> int:
+    """Rounds of a search of so many moves for each unit."""
+    return max(1, int(1.0 + np.log2(max(1.0, steps_per_unit / STEPS_PER_ROUND))))

@@ -1,0 +1,194 @@
+"""Annealing of a grouping: devices of two stages change places, one by one or several of one region for those of another.
+
+The value is worked out anew where it changes: reductions of the two stages, and what they hand to all others.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...compiled import njit
+from ...errors import PlanError
+from ...simulation.tasklets.instance import TaskletInstance
+from ...simulation.tasklets.placement import TaskletPlacement, placed_tasklets, tasklet_value_s
+from ...simulation.tasklets.values import path_s, reduction_s, update, worked_out
+from ..operators.search.problem import draw, draw_below
+from .request import TaskletRequest
+from .structured import structured_best
+
+HOTTEST, COLDEST = 0.05, 5e-4
+"""Temperature at the begin and at the end of a round, as shares of the value that the search starts from."""
+NUM_STEPS = 20_000
+"""Moves where there is no budget."""
+STEPS_PER_ROUND = 8_000
+"""Moves of one round."""
+CHUNK = 20
+"""Moves of the first call of compiled code, by whose time the next ones are cut."""
+BLOCK_SHARE = 0.3
+"""Share of moves that exchange as many devices as two regions have in common in two stages."""
+FIRST_VALUED = 300
+"""Regular groupings of each family from which the search starts."""
+START_SHARE = 0.3
+"""Share of a budget that these may take."""
+
+
+def anneal_tasklets(
+    instance: TaskletInstance, request: TaskletRequest, *, start: Sequence[NDArray[np.int64]] | None = None
+) -> TaskletPlacement:
+    """Improve a grouping by annealing; the next round starts from the best grouping so far.
+
+    Args:
+        instance: what is placed.
+        request: seed and budget, which counts from this call.
+        start: groupings ``(k, p)``, of which the best is taken; by default the best of some
+            regular ones and of the devices in order.
+    """
+    begun_s = time.perf_counter()
+    starts_until_s = np.inf if request.budget_s is None else begun_s + START_SHARE * request.budget_s
+    starts = list(start) if start is not None else _starts(instance, starts_until_s)
+    best = min(starts, key=lambda stages: tasklet_value_s(instance, stages))
+    search = _TaskletSearch(instance, np.ascontiguousarray(best, np.int64), request.seed)
+    if request.budget_s is None:
+        for steps in _rounds(NUM_STEPS):
+            search.restart()
+            search.chunk(0.0, 1.0, steps)
+    else:
+        search.run_until(begun_s + request.budget_s)
+    return placed_tasklets(instance, search.best, "annealing", num_valued=search.num_steps)
+
+
+def _starts(instance: TaskletInstance, deadline_s: float) -> list[NDArray[np.int64]]:
+    in_order = np.arange(instance.num_devices).reshape(instance.num_stages, instance.num_replicas)
+    try:
+        return [structured_best(instance, FIRST_VALUED, deadline_s).device_of, in_order]
+    except PlanError:  # regions that cannot be cut evenly
+        return [in_order]
+
+
+def _rounds(num_steps: int) -> list[int]:
+    count = max(1, num_steps // STEPS_PER_ROUND)
+    return [num_steps // count] * count
+
+
+class _TaskletSearch:
+    """One annealing of one instance."""
+
+    def __init__(self, instance: TaskletInstance, start: NDArray[np.int64], seed: int) -> None:
+        self._instance = instance
+        self._region = np.unique(instance.regions, return_inverse=True)[1].astype(np.int64).reshape(-1)
+        self._random = np.random.SeedSequence(seed).generate_state(1, np.uint64).astype(np.uint64)
+        self._scale_s = tasklet_value_s(instance, start)
+        self._best_s = np.array([self._scale_s])
+        self.best = start.copy()
+        self.num_steps = 0
+        self.restart()
+
+    def restart(self) -> None:
+        """Go on from the best grouping."""
+        self._stages = self.best.copy()
+        _, _, self._stage_s, self._between_s, _ = worked_out(self._instance.reduce_s, self._instance.hand_over_s, self._stages)
+
+    def chunk(self, begin: float, end: float, num_steps: int) -> None:
+        """Try so many moves in this part of a round."""
+        hot, cold = (self._scale_s * HOTTEST * (COLDEST / HOTTEST) ** share for share in (begin, end))
+        given = (self._instance.reduce_s, self._instance.hand_over_s, self._region)
+        _anneal(*given, self._stages, self._stage_s, self._between_s, self._random, self.best, self._best_s, hot, cold, num_steps)
+        self.num_steps += num_steps
+
+    def run_until(self, deadline_s: float) -> None:
+        """Try moves until the clock (`time.perf_counter`) stands at a deadline."""
+        begin_s = now_s = time.perf_counter()
+        steps, per_step_s, end_s = CHUNK, 0.0, deadline_s
+        while now_s < deadline_s:
+            if now_s >= end_s:
+                self.restart()
+                begin_s = now_s
+                end_s = min(deadline_s, now_s + STEPS_PER_ROUND * per_step_s)
+            share = (now_s - begin_s) / max(1e-9, end_s - begin_s)
+            self.chunk(min(1.0, share), min(1.0, share + 0.02), steps)
+            before_s, now_s = now_s, time.perf_counter()
+            if per_step_s == 0.0:
+                per_step_s = (now_s - before_s) / steps
+                rounds = max(1, round((deadline_s - now_s) / per_step_s / STEPS_PER_ROUND))
+                end_s = now_s + (deadline_s - now_s) / rounds
+            per_step_s = 0.5 * per_step_s + 0.5 * (now_s - before_s) / steps
+            steps = max(1, int(min(0.02, deadline_s - now_s) / max(1e-9, per_step_s)))
+
+
+@njit
+def _anneal(  # type: ignore[no-untyped-def]
+    reduce_s,
+    hand_over_s,
+    region,
+    stages,
+    stage_s,
+    between_s,
+    random,
+    best,
+    best_s,
+    start_temperature_s,
+    end_temperature_s,
+    num_steps,
+):
+    """Try so many moves while the temperature falls geometrically."""
+    k, p = stages.shape
+    if k < 2:
+        return
+    scratch, path, table = np.zeros((3, p), np.int64), np.zeros(k, np.int64), np.zeros((1 << k, k))
+    old = np.zeros((2, p), np.int64)
+    old_stage_s, old_between_s = stage_s.copy(), between_s.copy()
+    current_s = stage_s.max() + 2.0 * path_s(between_s, table, path)
+    temperature_s = start_temperature_s
+    factor = (end_temperature_s / start_temperature_s) ** (1.0 / num_steps) if start_temperature_s > 0.0 else 1.0
+    for _ in range(num_steps):
+        temperature_s *= factor
+        first = draw_below(random, k)
+        second = (first + 1 + draw_below(random, k - 1)) % k
+        old[0], old[1] = stages[first], stages[second]
+        if not _exchange(region, stages[first], stages[second], random):
+            continue
+        most_s = current_s - temperature_s * np.log(1.0 - draw(random))
+        value_s = max(reduction_s(reduce_s, stages[first]), reduction_s(reduce_s, stages[second]))
+        if value_s <= most_s:
+            update(reduce_s, hand_over_s, stages, first, second, stage_s, between_s, scratch)
+            value_s = stage_s.max() + 2.0 * path_s(between_s, table, path)
+            if value_s <= most_s:
+                current_s = value_s
+                old_stage_s[:], old_between_s[:] = stage_s, between_s
+                if value_s < best_s[0]:
+                    best_s[0] = value_s
+                    best[:] = stages
+                continue
+            stage_s[:], between_s[:] = old_stage_s, old_between_s
+        stages[first], stages[second] = old[0], old[1]
+
+
+@njit
+def _exchange(region, left, right, random):  # type: ignore[no-untyped-def]
+    """Exchange devices of two stages; whether any changed."""
+    p = len(left)
+    i, j = draw_below(random, p), draw_below(random, p)
+    from_left, from_right = region[left[i]], region[right[j]]
+    if draw(random) >= BLOCK_SHARE or from_left == from_right:
+        left[i], right[j] = right[j], left[i]
+        return True
+    in_left, in_right = 0, 0
+    for place in range(p):
+        in_left += region[left[place]] == from_left
+        in_right += region[right[place]] == from_right
+    most = min(in_left, in_right)
+    count = most if draw(random) < 0.5 else 1 + draw_below(random, most)
+    i = j = 0
+    for _ in range(count):
+        while region[left[i]] != from_left:
+            i += 1
+        while region[right[j]] != from_right:
+            j += 1
+        left[i], right[j] = right[j], left[i]
+        i += 1
+        j += 1
+    return True

@@ -1,0 +1,167 @@
+"""The published genetic search: crossover of five genes, repair of sizes, one pass of cyclic partitioning.
+
+Yuan et al., "Decentralized training of foundation models in heterogeneous environments", 2022, section 3.3, after Bui and Moon's
+hybrid; cyclic partitioning is Kang and Moon's (2000). A population of random groupings; each new one is bred of two, improved
+and valued, and takes the place of the worse parent unless it is worse than both.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...compiled import njit
+from ...simulation.tasklets.instance import TaskletInstance
+from ...simulation.tasklets.placement import TaskletPlacement, placed_tasklets
+from ...simulation.tasklets.values import worked_out
+from ..operators.search.problem import draw_below
+from .request import TaskletRequest
+
+POPULATION = 100
+NUM_GENES = 5
+
+
+def genetic(instance: TaskletInstance, request: TaskletRequest) -> TaskletPlacement:
+    """The best grouping of a genetic search that values as many as asked for, the first population included."""
+    random = np.random.SeedSequence(request.seed).generate_state(1, np.uint64).astype(np.uint64)
+    population = min(POPULATION, max(2, request.num_evaluations))
+    trials = max(0, request.num_evaluations - population)
+    stage_of = _search(instance.reduce_s, instance.hand_over_s, instance.num_stages, population, trials, random)
+    stages = np.argsort(stage_of, kind="stable").reshape(instance.num_stages, instance.num_replicas)
+    return placed_tasklets(instance, stages, "genetic", num_valued=population + trials)
+
+
+@njit
+def _search(reduce_s, hand_over_s, k, population, trials, random):  # type: ignore[no-untyped-def]
+    """The stage of each device in the best grouping."""
+    n = len(reduce_s)
+    stage_of, value_s = np.empty((population, n), np.int64), np.empty(population)
+    for one in range(population):
+        for device in range(n):
+            stage_of[one, device] = device % k
+        for device in range(n - 1, 0, -1):
+            other = draw_below(random, device + 1)
+            stage_of[one, device], stage_of[one, other] = stage_of[one, other], stage_of[one, device]
+        value_s[one] = _value_s(reduce_s, hand_over_s, stage_of[one], k)
+    best_s = value_s.min()
+    best = stage_of[np.argmin(value_s)].copy()
+    for _ in range(trials):
+        mother, father = draw_below(random, population), draw_below(random, population)
+        child = stage_of[father].copy()
+        for _ in range(NUM_GENES):
+            device = draw_below(random, n)
+            child[device] = stage_of[mother, device]
+        _repair(child, k)
+        child = _cycled(hand_over_s, child, k)
+        found_s = _value_s(reduce_s, hand_over_s, child, k)
+        worse = mother if value_s[mother] > value_s[father] else father
+        if found_s <= value_s[worse]:
+            stage_of[worse], value_s[worse] = child, found_s
+        if found_s < best_s:
+            best_s = found_s
+            best[:] = child
+    return best
+
+
+@njit
+def _value_s(reduce_s, hand_over_s, stage_of, k):  # type: ignore[no-untyped-def]
+    n = len(stage_of)
+    stages, count = np.empty((k, n // k), np.int64), np.zeros(k, np.int64)
+    for device in range(n):
+        stages[stage_of[device], count[stage_of[device]]] = device
+        count[stage_of[device]] += 1
+    data_s, pipeline_s, _, _, _ = worked_out(reduce_s, hand_over_s, stages)
+    return data_s + pipeline_s
+
+
+@njit
+def _repair(stage_of, k):  # type: ignore[no-untyped-def]
+    """Move devices of stages that are too large to the first ones that are too small."""
+    size = np.bincount(stage_of, minlength=k)
+    wanted = len(stage_of) // k
+    for device in range(len(stage_of)):
+        if size[stage_of[device]] > wanted:
+            small = 0
+            while size[small] >= wanted:
+                small += 1
+            size[stage_of[device]] -= 1
+            size[small] += 1
+            stage_of[device] = small
+
+
+@njit
+def _gains(hand_over_s, stage_of, is_locked, k):  # type: ignore[no-untyped-def]
+    """For each stage the device that leaves it, where to, the gain of that, and its gain for every stage.
+
+    The device that leaves is the one with the nearest neighbour in its own stage: a stage wants cheap hand-overs to others, not
+    inside. It gains the mean hand-over to the other stage's devices less that to its nearest.
+    """
+    n = len(stage_of)
+    size = np.bincount(stage_of, minlength=k)
+    leaves, target = np.full(k, -1, np.int64), np.full(k, -1, np.int64)
+    nearest, gain = np.full(k, np.inf), np.full(k, -np.inf)
+    gain_to = np.full((k, k), -np.inf)
+    for device in range(n):
+        if is_locked[device]:
+            continue
+        own, inside = stage_of[device], np.inf
+        for other in range(n):
+            if other != device and stage_of[other] == own:
+                inside = min(inside, hand_over_s[device, other])
+        if inside < nearest[own]:
+            nearest[own], leaves[own] = inside, device
+    for own in range(k):
+        if leaves[own] < 0:
+            continue
+        mean_s = np.zeros(k)
+        for other in range(n):
+            mean_s[stage_of[other]] += hand_over_s[leaves[own], other] / size[stage_of[other]]
+        for there in range(k):
+            if there != own:
+                gain_to[own, there] = mean_s[there] - nearest[own]
+                if gain_to[own, there] > gain[own]:
+                    gain[own], target[own] = gain_to[own, there], there
+    return leaves, target, gain, gain_to
+
+
+@njit
+def _cycled(hand_over_s, given, k):  # type: ignore[no-untyped-def]
+    """One pass of cyclic partitioning: cycles of moves through stages, of which the best beginning is kept."""
+    n = len(given)
+    is_locked, was_target = np.zeros(n, np.bool_), np.zeros(k, np.bool_)
+    current, best, total_s, best_s = given.copy(), given.copy(), 0.0, 0.0
+    moved, moved_from = np.empty(n, np.int64), np.empty(n, np.int64)
+    gained, closing = np.empty(n), np.empty(n)
+    for _ in range(k):
+        leaves, target, gain, gain_to = _gains(hand_over_s, current, is_locked, k)
+        start = np.argmax(gain)
+        if leaves[start] < 0:
+            break
+        stage, count = start, 0
+        while count < n:
+            device, there = leaves[stage], target[stage]
+            if device < 0:  # all of the stage are locked: the last one goes home
+                device, there = moved[count - 1], start
+            moved[count], moved_from[count] = device, stage
+            gained[count], closing[count] = gain[stage], gain_to[stage, start]
+            current[device] = there
+            is_locked[device], was_target[there] = True, True
+            count += 1
+            stage = there
+            if stage == start:
+                break
+            leaves, target, gain, gain_to = _gains(hand_over_s, current, is_locked, k)
+        last, most_s, sum_s = 0, 0.0, 0.0
+        for place in range(1, count):
+            sum_s += gained[place - 1]
+            if sum_s + closing[place] > most_s:
+                last, most_s = place, sum_s + closing[place]
+        for place in range(count - 1, last, -1):
+            current[moved[place]] = moved_from[place]
+        current[moved[last]] = start
+        total_s += most_s
+        if total_s > best_s:
+            best_s = total_s
+            best[:] = current
+        if was_target.all():
+            break
+    return best

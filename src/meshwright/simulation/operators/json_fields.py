@@ -1,0 +1,87 @@
+"""Fields of a JSON object, read with the name of the field where they are wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ...errors import InputFileError
+
+MOST = 1e18
+"""Greater figures are mistakes, and their sums would lose what is added to them."""
+
+
+class JsonFields:
+    """An object of a JSON file and where it is in that file.
+
+    Args:
+        data: what was read there.
+        file: for messages.
+        field: where in the file, dotted from its root; empty at the root.
+    """
+
+    def __init__(self, data: Any, file: str | Path, field: str = "") -> None:
+        self.file, self.field = file, field
+        if not isinstance(data, dict):
+            raise self._error("must be an object", "", type(data).__name__)
+        self.data = data
+
+    def number(self, key: str, *, most: float = MOST) -> float:
+        """A number of 0 or more."""
+        found = self._there(key)
+        if isinstance(found, bool) or not isinstance(found, int | float) or not 0 <= found <= most:
+            raise self._error(f"must be a number of 0 to {most:g}", key, found)
+        return float(found)
+
+    def whole(self, key: str, *, least: int = 0, most: int = 10**9) -> int:
+        """A whole number; one that is written with a point counts where nothing follows it."""
+        found = self._there(key)
+        if isinstance(found, bool) or not isinstance(found, int | float) or found != int(found) or not least <= found <= most:
+            raise self._error(f"must be a whole number of {least} to {most}", key, found)
+        return int(found)
+
+    def flag(self, key: str) -> bool:
+        """True or false, or 1 or 0."""
+        found = self._there(key)
+        if not isinstance(found, bool | int) or found not in (0, 1):
+            raise self._error("must be true or false", key, found)
+        return bool(found)
+
+    def text(self, key: str) -> str:
+        """A text that is not empty."""
+        found = self._there(key)
+        if not isinstance(found, str) or not found:
+            raise self._error("must be a text", key, found)
+        return found
+
+    def items(self, key: str) -> list[Any]:
+        """A list of anything."""
+        found = self._there(key)
+        if not isinstance(found, list):
+            raise self._error("must be a list", key, type(found).__name__)
+        return found
+
+    def objects(self, key: str) -> list[JsonFields]:
+        """A list of objects."""
+        return [JsonFields(each, self.file, f"{self._path(key)}[{place}]") for place, each in enumerate(self.items(key))]
+
+    def below(self, key: str) -> JsonFields:
+        """The object under a key."""
+        return JsonFields(self._there(key), self.file, self._path(key))
+
+    def error(self, problem: str, key: str, value: object = None) -> InputFileError:
+        """An error of one field."""
+        return self._error(problem, key, value)
+
+    def _there(self, key: str) -> Any:
+        if key not in self.data:
+            raise InputFileError(
+                "the key is missing", file=self.file, field=self._path(key), value=key, choices=[str(each) for each in self.data]
+            )
+        return self.data[key]
+
+    def _path(self, key: str) -> str:
+        return f"{self.field}.{key}" if self.field else key
+
+    def _error(self, problem: str, key: str, value: object) -> InputFileError:
+        return InputFileError(problem, file=self.file, field=self._path(key) if key else self.field or None, value=value)

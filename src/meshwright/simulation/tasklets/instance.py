@@ -1,0 +1,161 @@
+"""An instance of tasklet placement: devices with links of any speed, and a model cut into stages with replicas.
+
+A model of ``K`` stages is trained by ``P`` replicas; the tasklet of each stage and replica runs on a device of its own, so
+there are ``n = K P`` devices. Replicas of a stage reduce gradients among themselves; each hands activations to one replica of
+the next stage. The problem is that of Yuan et al., "Decentralized training of foundation models in heterogeneous environments",
+2022.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ... import files
+from ...errors import ClusterError, InputFileError
+
+_BITS_PER_BYTE = 8
+_GIGA = 1e9
+MOST_STAGES = 14
+"""The shortest path through all stages is found over sets of stages, which are 2^K."""
+
+
+@dataclass(frozen=True, eq=False)
+class TaskletInstance:
+    """Devices, and what tasklets send.
+
+    Attributes:
+        name: for tables and files.
+        regions: where each device is; those of one name are near each other, length ``n``.
+        latency_s: seconds before the first byte of one device is at another, ``(n, n)``.
+        bandwidth_bytes_per_s: from one device to another, ``(n, n)``; what stands on the diagonal is not read.
+        num_stages: stages of the model, ``K``; divides the number of devices, at most `MOST_STAGES`.
+        gradient_bytes: gradients of one stage, reduced among its replicas once a step.
+        activation_bytes: what one replica hands to the next stage in a step.
+
+    Raises:
+        ClusterError: arrays of unequal size, figures that are negative or not finite, a number of stages that does not fit.
+    """
+
+    name: str
+    regions: tuple[str, ...]
+    latency_s: NDArray[np.float64]
+    bandwidth_bytes_per_s: NDArray[np.float64]
+    num_stages: int
+    gradient_bytes: float
+    activation_bytes: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "regions", tuple(self.regions))
+        n = len(self.regions)
+        for name in ("latency_s", "bandwidth_bytes_per_s"):
+            try:
+                matrix = np.array(getattr(self, name), np.float64)
+            except (TypeError, ValueError):
+                raise ClusterError("holds something other than numbers", field=name) from None
+            if matrix.shape != (n, n):
+                raise ClusterError(f"must have the shape {(n, n)}", field=name, value=str(matrix.shape))
+            matrix.flags.writeable = False
+            object.__setattr__(self, name, matrix)
+        apart = ~np.eye(n, dtype=np.bool_)
+        if not (np.isfinite(self.latency_s[apart]) & (self.latency_s[apart] >= 0)).all():
+            raise ClusterError("must be 0 or more", field="latency_s")
+        if not (self.bandwidth_bytes_per_s[apart] > 0).all():
+            raise ClusterError("must be more than 0", field="bandwidth_bytes_per_s")
+        for name in ("gradient_bytes", "activation_bytes"):
+            figure = getattr(self, name)
+            if not 0 <= figure < np.inf:
+                raise ClusterError("must be 0 or more", field=name, value=figure)
+        if not 1 <= self.num_stages <= MOST_STAGES or n % self.num_stages or not n:
+            problem = f"must divide the number of devices, which is {n}, and be at most {MOST_STAGES}"
+            raise ClusterError(problem, field="num_stages", value=self.num_stages)
+
+    @property
+    def num_devices(self) -> int:
+        """Number of devices, ``n``."""
+        return len(self.regions)
+
+    @property
+    def num_replicas(self) -> int:
+        """Devices of each stage, ``P``."""
+        return self.num_devices // self.num_stages
+
+    @cached_property
+    def reduce_s(self) -> NDArray[np.float64]:
+        """Seconds that each device needs for its part of a stage's gradients with each other one, both ways, ``(n, n)``.
+
+        ``2 (d + c / (P w))`` of section 3.2 of the paper; 0 on the diagonal.
+        """
+        seconds = 2.0 * (self.latency_s + self.gradient_bytes / (self.num_replicas * self.bandwidth_bytes_per_s))
+        return _without_diagonal(seconds)
+
+    @cached_property
+    def hand_over_s(self) -> NDArray[np.float64]:
+        """Seconds to hand activations to another device, ``d + c / w``, the slower of the two directions, ``(n, n)``."""
+        seconds = self.latency_s + self.activation_bytes / self.bandwidth_bytes_per_s
+        return _without_diagonal(np.maximum(seconds, seconds.T))
+
+
+def read_tasklets(path: str | Path) -> TaskletInstance:
+    """An instance from JSON: ``delay_ms`` and ``bandwidth_gbps`` (Gbit/s) matrices, ``regions``, ``constants``.
+
+    Constants: ``stages_way``, ``send_gradient_size_GB`` and ``send_activation_size_GB`` (10^9 bytes).
+
+    Raises:
+        InputFileError: the file cannot be read, or a part is missing or no number.
+        ClusterError: as `TaskletInstance`.
+    """
+    found = files.read_json(path)
+    constants = _part(found, "constants", dict, path)
+    regions = _part(found, "regions", list, path)
+    matrices = [_matrix(found, name, path) for name in ("delay_ms", "bandwidth_gbps")]
+    sizes = [_number(constants, name, path) for name in ("send_gradient_size_GB", "send_activation_size_GB", "stages_way")]
+    try:
+        return TaskletInstance(
+            name=str(found.get("case", Path(path).stem)),
+            regions=tuple(str(each) for each in regions),
+            latency_s=matrices[0] / 1e3,
+            bandwidth_bytes_per_s=matrices[1] * _GIGA / _BITS_PER_BYTE,
+            num_stages=int(sizes[2]),
+            gradient_bytes=sizes[0] * _GIGA,
+            activation_bytes=sizes[1] * _GIGA,
+        )
+    except ClusterError as error:
+        raise error.at(file=path) from None
+
+
+def _part(found: Any, name: str, kind: type, path: str | Path) -> Any:
+    if not isinstance(found, dict) or not isinstance(found.get(name), kind):
+        raise InputFileError(f"must be a {'list' if kind is list else 'mapping'}", file=path, field=name)
+    return found[name]
+
+
+def _number(found: dict[str, Any], name: str, path: str | Path) -> float:
+    figure = found.get(name)
+    if isinstance(figure, bool) or not isinstance(figure, int | float) or not -1e300 < figure < 1e300:
+        raise InputFileError("must be a number", file=path, field=f"constants.{name}", value=figure)
+    return float(figure)
+
+
+def _matrix(found: dict[str, Any], name: str, path: str | Path) -> NDArray[np.float64]:
+    rows: Sequence[Any] = _part(found, name, list, path)
+    is_real = all(
+        isinstance(row, list) and len(row) == len(rows) and all(type(each) in (int, float) and abs(each) < 1e300 for each in row)
+        for row in rows
+    )
+    if not is_real:
+        raise InputFileError("must be a square matrix of numbers", file=path, field=name)
+    return np.array(rows, np.float64).reshape(len(rows), len(rows))
+
+
+def _without_diagonal(seconds: NDArray[np.float64]) -> NDArray[np.float64]:
+    made = np.array(seconds)
+    np.fill_diagonal(made, 0.0)
+    made.flags.writeable = False
+    return made

@@ -1,0 +1,162 @@
+"""What a grouping of devices into stages costs, compiled.
+
+Data parallelism costs as much as the slowest device of the slowest stage. Between two stages the replicas are matched so that
+the slowest hand-over is as fast as can be (a bottleneck matching), and the stages are put in the order in which these sum to the
+least (a shortest open path through all of them, Held and Karp 1962); forward and backward it is paid twice.
+
+Legend of shapes: ``n`` devices, ``k`` stages, ``p`` replicas.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...compiled import njit
+
+
+@njit
+def reduction_s(reduce_s, members):  # type: ignore[no-untyped-def]
+    """Seconds to reduce the gradients of the stage that runs on these devices."""
+    slowest = 0.0
+    for device in members:
+        total = 0.0
+        for other in members:
+            total += reduce_s[device, other]
+        slowest = max(slowest, total)
+    return slowest
+
+
+@njit
+def matching_s(hand_over_s, left, right, mate, seen, before):  # type: ignore[no-untyped-def]
+    """The least slowest hand-over between the replicas of two stages, with ``mate``: the place in ``left`` of each in ``right``.
+
+    The limit begins at what every device needs at least and rises to the next larger hand-over whenever a replica cannot be
+    matched below it; matches that were made stay. ``mate``, ``seen`` and ``before`` are of length ``p`` and are written to.
+    """
+    p = len(left)
+    limit = 0.0
+    for i in range(p):
+        to_right, to_left = np.inf, np.inf
+        for j in range(p):
+            to_right = min(to_right, hand_over_s[left[i], right[j]])
+            to_left = min(to_left, hand_over_s[left[j], right[i]])
+        limit = max(limit, to_right, to_left)
+    mate[:] = -1
+    for i in range(p):
+        while not _augmented(hand_over_s, left, right, mate, seen, before, i, limit):
+            larger = np.inf
+            for a in range(p):
+                for b in range(p):
+                    seconds = hand_over_s[left[a], right[b]]
+                    if limit < seconds < larger:
+                        larger = seconds
+            limit = larger
+    return limit
+
+
+@njit
+def _augmented(hand_over_s, left, right, mate, seen, before, start, limit):  # type: ignore[no-untyped-def]
+    """Match one more of the left by an alternating path, breadth first; whether there was one."""
+    p = len(left)
+    queue = seen[:p]
+    reached = before[:p]
+    reached[:] = -1
+    queue[0] = start
+    head, tail = 0, 1
+    while head < tail:
+        i = queue[head]
+        head += 1
+        for j in range(p):
+            if reached[j] >= 0 or hand_over_s[left[i], right[j]] > limit:
+                continue
+            reached[j] = i
+            if mate[j] < 0:
+                while True:
+                    i = reached[j]
+                    left_behind = _place_of(mate, i)
+                    mate[j] = i
+                    if i == start:
+                        return True
+                    j = left_behind
+            queue[tail] = mate[j]
+            tail += 1
+    return False
+
+
+@njit
+def _place_of(mate, i):  # type: ignore[no-untyped-def]
+    for j in range(len(mate)):
+        if mate[j] == i:
+            return j
+    return -1
+
+
+@njit
+def path_s(between_s, best_s, path):  # type: ignore[no-untyped-def]
+    """Length of the shortest open path through all stages, and the path.
+
+    Args:
+        between_s: seconds between stages, symmetric, ``(k, k)``.
+        best_s: shortest path through each set of stages that ends in each of them, written to, ``(2^k, k)``.
+        path: stages in order, written to, ``(k,)``.
+    """
+    k = len(between_s)
+    full = (1 << k) - 1
+    for chosen in range(1, full + 1):
+        for last in range(k):
+            if not (chosen >> last) & 1:
+                continue
+            rest = chosen ^ (1 << last)
+            least = np.inf if rest else 0.0
+            for previous in range(k):
+                if (rest >> previous) & 1:
+                    least = min(least, best_s[rest, previous] + between_s[previous, last])
+            best_s[chosen, last] = least
+    last = int(np.argmin(best_s[full]))
+    total = best_s[full, last]
+    chosen = full
+    for place in range(k - 1, -1, -1):
+        path[place] = last
+        rest = chosen ^ (1 << last)
+        if rest:
+            at, least = 0, np.inf
+            for previous in range(k):
+                if (rest >> previous) & 1 and best_s[rest, previous] + between_s[previous, last] < least:
+                    at, least = previous, best_s[rest, previous] + between_s[previous, last]
+            chosen, last = rest, at
+    return total
+
+
+@njit
+def update(reduce_s, hand_over_s, stages, first, second, stage_s, between_s, scratch):  # type: ignore[no-untyped-def]
+    """Work out anew what two stages (of one number: one stage) cost by themselves and with all others.
+
+    Args:
+        reduce_s: see `TaskletInstance`, ``(n, n)``.
+        hand_over_s: see `TaskletInstance`, ``(n, n)``.
+        stages: devices of each stage, ``(k, p)``.
+        first: a stage.
+        second: another, or the same.
+        stage_s: data parallelism of each stage, written to, ``(k,)``.
+        between_s: hand-over between stages, written to, ``(k, k)``.
+        scratch: written to, ``(3, p)``.
+    """
+    for one in (first, second):
+        stage_s[one] = reduction_s(reduce_s, stages[one])
+        for other in range(len(stages)):
+            if other != one and not (one == second and other == first and first != second):
+                seconds = matching_s(hand_over_s, stages[one], stages[other], scratch[0], scratch[1], scratch[2])
+                between_s[one, other] = seconds
+                between_s[other, one] = seconds
+
+
+@njit
+def worked_out(reduce_s, hand_over_s, stages):  # type: ignore[no-untyped-def]
+    """Seconds of data parallelism and of pipeline parallelism, data of each stage, between stages, and the order of stages."""
+    k, p = stages.shape
+    stage_s, between_s = np.zeros(k), np.zeros((k, k))
+    scratch, path = np.zeros((3, p), np.int64), np.zeros(k, np.int64)
+    for stage in range(k):
+        update(reduce_s, hand_over_s, stages, stage, stage, stage_s, between_s, scratch)
+    pipeline_s = 2.0 * path_s(between_s, np.zeros((1 << k, k)), path)
+    return stage_s.max(), pipeline_s, stage_s, between_s, path
