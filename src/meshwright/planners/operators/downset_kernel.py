@@ -161,7 +161,7 @@ def best_chain(downsets, times_s, resident, workspace, memory, num_devices, memb
 
 @njit
 def _sums(downsets, times_s, resident, members, tensor_s):  # type: ignore[no-untyped-def]
-    """Of each downset its bits, seconds on each class, least seconds, units barred from each class, bytes, units of each tensor."""
+    """Of each downset its bits, seconds on each class, least seconds, units barred from classes, bytes, units of tensors."""
     d, u = downsets.shape
     classes = times_s.shape[1]
     first, units = members

@@ -10,6 +10,7 @@ from ...simulation.operators.instance import OperatorInstance
 from ...simulation.operators.placement import OperatorObjective, OperatorPlacement
 from .exhaustive import exhaustive
 from .ideals import ideals, linear
+from .milp import milp, milp_contiguous
 from .request import PlacementRequest
 from .rules.etf import m_etf, m_sct
 from .rules.heft import heft
@@ -50,6 +51,8 @@ PLACEMENT_PLANNERS: dict[str, PlacementPlanner] = {
     "annealing": PlacementPlanner(annealing, _BOTH, "moves and swaps, accepted by a falling temperature", is_search=True),
     "exhaustive": PlacementPlanner(exhaustive, _BOTH, "every placement, for a latency every order", is_exact=True),
     "ideals": PlacementPlanner(ideals, ("throughput",), "stages between all downsets of the graph", is_exact=True),
+    "milp": PlacementPlanner(milp, ("throughput",), "HiGHS over all placements", is_exact=True),
+    "milp-contiguous": PlacementPlanner(milp_contiguous, ("throughput",), "HiGHS over contiguous devices", is_exact=True),
     "linear": PlacementPlanner(linear, ("throughput",), "stages along a few orders of the ops"),
 }
 

@@ -85,7 +85,7 @@ class Units:
         if nowhere.any():
             op = instance.op_names[int(np.flatnonzero(unit == np.flatnonzero(nowhere)[0])[0])]
             raise PlanError("no device can run and hold this op with those that it cannot be in different stages from", value=op)
-        tensors, members = _tensors(instance, unit)
+        tensors, members = tensor_units(instance, unit)
         seconds = np.where(instance.is_host, 0.0, port_s(instance, instance.tensor_bytes[tensors]))[:, first]
         return cls(
             unit, before, times_s, resident, workspace, memory, np.bincount(classes), classes, members, np.asarray(seconds)
@@ -130,7 +130,7 @@ def _folded(instance: OperatorInstance, unit: NDArray[np.int64]) -> NDArray[np.i
     for first, second in _order(instance, unit).tolist():
         neighbours[first].add(second)
         neighbours[second].add(first)
-    _, members = _tensors(instance, unit)
+    _, members = tensor_units(instance, unit)
     touching: list[list[int]] = [[] for _ in range(u)]
     sets = [set(each) for each in members]
     for tensor, each in enumerate(sets):
@@ -163,7 +163,7 @@ def _folded(instance: OperatorInstance, unit: NDArray[np.int64]) -> NDArray[np.i
     return numbered(joined[unit])
 
 
-def _tensors(instance: OperatorInstance, unit: NDArray[np.int64]) -> tuple[NDArray[np.int64], tuple[tuple[int, ...], ...]]:
+def tensor_units(instance: OperatorInstance, unit: NDArray[np.int64]) -> tuple[NDArray[np.int64], tuple[tuple[int, ...], ...]]:
     """Tensors that more than one unit makes or reads, and the units of each."""
     found: list[set[int]] = [set() for _ in range(len(instance.tensor_bytes))]
     for tensor, (source, target) in zip(instance.edge_tensor.tolist(), unit[instance.edges].tolist(), strict=True):

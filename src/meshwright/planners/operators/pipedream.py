@@ -1,0 +1,331 @@
+"""PipeDream's split of a profile into stages with replicas of their own, over levels of machines.
+
+States are the downsets of the graph, each named by the antichain of its last ops. With c seconds of the ops between two states,
+p bytes of their parameters, o bytes that a state hands on (outputs that are read outside) and B bytes a second, a stage on m
+machines takes
+
+    T1 = (c + 4 (m - 1) p / (B m)) / m,
+
+and the best pipeline up to state j on m machines is the least of one stage and of max(the best up to a state k on m - m'
+machines, T1 of the ops between on m', 2 o(k) / (B m'), and 2 o(j) / (B m') where ops are left). A level of machines takes
+what the level below needs on one of its machines for c, and B in T1 of a first stage times the machines of the level below,
+which exchange their parameters side by side; for later stages the published optimizer leaves that out, and so does this.
+Unused outputs of recurrent layers stand with what feeds them.
+
+Source:
+    Narayanan et al., "PipeDream: generalized pipeline parallelism for DNN training", SOSP 2019, section 3.1, and the
+    optimizer of its repository (msr-fiddle/pipedream), with both transfers counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import PlanError, PolicyError
+from ...jobs.graph import JobGraph
+from .downset_kernel import count_downsets, list_downsets
+from .pipedream_kernel import best_from
+
+PipeDreamForm = Literal["published", "tight"]
+
+MOST_STATES_OF_LEVELS = 5_000
+"""States where there are several levels: every pair of them is looked at from every third."""
+
+
+@dataclass(frozen=True, eq=False)
+class MachineLevel:
+    """Machines of one level, from the innermost outwards.
+
+    Attributes:
+        num_machines: how many of the level below make one of the level above.
+        bandwidth_bytes_per_s: between them.
+    """
+
+    num_machines: int
+    bandwidth_bytes_per_s: float
+
+
+@dataclass(frozen=True, eq=False)
+class ReplicatedStage:
+    """One stage of a pipeline.
+
+    Attributes:
+        has_op: whether each op is in it, ``(n,)``.
+        num_replicas: machines of the innermost level that run it side by side.
+    """
+
+    has_op: NDArray[np.bool_]
+    num_replicas: int
+
+
+@dataclass(frozen=True, eq=False)
+class ReplicatedPipeline:
+    """What PipeDream's recurrence finds.
+
+    Attributes:
+        value_s: seconds between two minibatches.
+        stages: in order.
+        num_states: antichains of the graph.
+    """
+
+    value_s: float
+    stages: tuple[ReplicatedStage, ...]
+    num_states: int
+
+    @property
+    def replicas(self) -> tuple[int, ...]:
+        """Replicas of each stage."""
+        return tuple(stage.num_replicas for stage in self.stages)
+
+
+@dataclass(frozen=True, eq=False)
+class _Level:
+    num_machines: int
+    bandwidth_bytes_per_s: float
+    num_below: int
+
+
+@dataclass(frozen=True, eq=False)
+class _States:
+    is_in: NDArray[np.bool_]
+    words: NDArray[np.uint64]
+    figures: NDArray[np.float64]
+
+
+def pipedream(
+    graph: JobGraph,
+    levels: Sequence[MachineLevel],
+    *,
+    memory_bytes: float = np.inf,
+    is_straight: bool = False,
+    form: PipeDreamForm = "published",
+    max_states: int = 50_000,
+) -> ReplicatedPipeline:
+    """The best pipeline of a profile by PipeDream's recurrence.
+
+    Args:
+        graph: a profile; times of its ``Input`` ops count if they are in it (see `jobs.readers.pipedream.without_inputs`).
+        levels: from the innermost outwards; all their machines are used.
+        memory_bytes: stages whose minibatches in flight hold more (outputs and parameters) are left out.
+        is_straight: whether every stage has one replica.
+        form: ``published``: as the published optimizer, where ops that the first source does not lead to come with the first
+            of those that read them, and the bytes handed on hold some outputs that nobody needs any more; ``tight``: such ops
+            may be in any stage before, and only outputs that are read later are handed on.
+        max_states: more antichains are refused.
+
+    Raises:
+        PolicyError: no level, or one that is impossible.
+        PlanError: too many antichains (their number is named), or no pipeline fits the memory.
+    """
+    if not levels or any(level.num_machines < 1 or not level.bandwidth_bytes_per_s > 0 for level in levels):
+        raise PolicyError("each level has a machine or more, and a bandwidth", field="levels", value=len(levels))
+    states = _states(graph, min(max_states, MOST_STATES_OF_LEVELS) if len(levels) > 1 else max_states, form)
+    inner: NDArray[np.float64] = np.zeros((0, 0))
+    tables = [inner]
+    last = len(states.figures) - 1
+    below = [1, *(level.num_machines for level in levels)]
+    given = [_Level(each.num_machines, each.bandwidth_bytes_per_s, below[at]) for at, each in enumerate(levels)]
+    for level in given[:-1]:
+        table = np.full((last + 1, last + 1), np.inf)
+        for start in range(last):
+            table[start] = _row(states, start, tables[-1], level, memory_bytes, is_straight)[0][:, -1]
+        tables.append(table)
+    value_s, stages = _stages(states, 0, last, tables, given, memory_bytes, is_straight)
+    if not np.isfinite(value_s):
+        raise PlanError("no pipeline on all machines fits their memory", field="memory_bytes", value=memory_bytes)
+    return ReplicatedPipeline(value_s, tuple(stages), last)
+
+
+def stages_value_s(
+    graph: JobGraph, stages: Sequence[ReplicatedStage], bandwidth_bytes_per_s: float, form: PipeDreamForm = "published"
+) -> float:
+    """Seconds between two minibatches of a pipeline on one level of machines, from the definition.
+
+    Raises:
+        PlanError: the stages do not hold each op once, or an edge leads back.
+    """
+    has_op = np.array([stage.has_op for stage in stages])
+    if (has_op.sum(axis=0) != 1).any():
+        raise PlanError("each op is in one stage", field="stages")
+    stage_of = has_op.argmax(axis=0)
+    if len(graph.edges) and (stage_of[graph.edges[:, 0]] > stage_of[graph.edges[:, 1]]).any():
+        raise PlanError("an edge leads to an earlier stage", field="stages")
+    value_s = 0.0
+    done = np.zeros(graph.num_ops, np.bool_)
+    for number, stage in enumerate(stages):
+        m, ops = stage.num_replicas, stage.has_op
+        time_s = float((graph.forward_s + graph.backward_s)[ops].sum())
+        parameters = float(graph.parameter_bytes[ops].sum())
+        value_s = max(value_s, (time_s + 4 * (m - 1) * parameters / (bandwidth_bytes_per_s * m)) / m)
+        if number:
+            value_s = max(value_s, 2 * float(_handed_on_bytes(graph, done[None], form)[0]) / (bandwidth_bytes_per_s * m))
+        done |= ops
+        if 0 < number < len(stages) - 1:
+            value_s = max(value_s, 2 * float(_handed_on_bytes(graph, done[None], form)[0]) / (bandwidth_bytes_per_s * m))
+    return value_s
+
+
+def _host_of_idle(graph: JobGraph, form: PipeDreamForm) -> NDArray[np.int64]:
+    """The op that each op stands with: the one that feeds it where nothing is done with it, else itself, ``(n,)``."""
+    readers = np.bincount(graph.edges[:, 0], minlength=graph.num_ops)
+    feeds: list[list[int]] = [[] for _ in range(graph.num_ops)]
+    for source, target in graph.edges.tolist():
+        feeds[target].append(source)
+    if form == "published":
+        is_idle = np.array([kind.startswith("__getitem__") for kind in graph.op_kinds]) & (readers == 0)
+    else:
+        is_idle = (graph.forward_s + graph.backward_s + graph.parameter_bytes) == 0
+    host = np.arange(graph.num_ops)
+    for op in graph.order[::-1].tolist():
+        if is_idle[op] and readers[op] == 0 and len(feeds[op]) == 1:
+            host[op] = feeds[op][0]
+            readers[feeds[op][0]] -= 1
+    for op in graph.order.tolist():
+        host[op] = host[host[op]]
+    return host
+
+
+def _handed_on_bytes(graph: JobGraph, is_in: NDArray[np.bool_], form: PipeDreamForm) -> NDArray[np.float64]:
+    """Bytes that each of some states hands on, ``(states,)``; ``is_in`` is ``(states, n)``.
+
+    The published optimizer counts the last ops, and every op before one of these that feeds something which is not before that
+    one, though it may be before another.
+    """
+    host = _host_of_idle(graph, form)
+    edges = host[graph.edges]
+    edges = edges[edges[:, 0] != edges[:, 1]]
+    counts = np.zeros_like(is_in)
+    if form == "tight":
+        for source, target in edges.tolist():
+            counts[:, source] |= is_in[:, source] & ~is_in[:, target]
+        return np.asarray(counts @ graph.activation_bytes)
+    n = graph.num_ops
+    before = np.zeros((n, n), np.bool_)
+    feeds: list[list[int]] = [[] for _ in range(n)]
+    for source, target in edges.tolist():
+        feeds[target].append(source)
+    for op in graph.order.tolist():
+        for source in feeds[op]:
+            before[op] |= before[source]
+            before[op, source] = True
+    is_last = is_in & (host == np.arange(n))
+    for source, target in edges.tolist():
+        is_last[:, source] &= ~is_in[:, target]
+    counts |= is_last
+    for op in range(n):
+        beyond = np.zeros(n, np.bool_)
+        others = edges[(edges[:, 1] != op) & ~before[op, edges[:, 1]], 0]
+        beyond[others] = True
+        counts[np.ix_(is_last[:, op], before[op] & beyond)] = True
+    return np.asarray(counts @ graph.activation_bytes)
+
+
+def _leaders(graph: JobGraph, host: NDArray[np.int64], form: PipeDreamForm) -> NDArray[np.bool_]:
+    """Ops that states are made of; the others come with the first of these that they lead to, ``(n,)``."""
+    leads = host == np.arange(graph.num_ops)
+    if form == "tight":
+        return np.asarray(leads)
+    after = np.zeros(graph.num_ops, np.bool_)
+    after[np.setdiff1d(np.arange(graph.num_ops), graph.edges[:, 1])[0]] = True
+    in_order = graph.order.tolist()
+    successors: list[list[int]] = [[] for _ in range(graph.num_ops)]
+    for source, target in graph.edges.tolist():
+        successors[source].append(target)
+    for op in in_order:
+        if after[op]:
+            after[successors[op]] = True
+    leads_there = after.copy()
+    for op in reversed(in_order):
+        leads_there[op] |= leads_there[successors[op]].any()
+    return np.asarray(leads & (after | ~leads_there))
+
+
+def _states(graph: JobGraph, most: int, form: PipeDreamForm) -> _States:
+    """Downsets by number of ops: whether each op is in each, and seconds, outputs, parameters and bytes handed on."""
+    host = _host_of_idle(graph, form)
+    leads = _leaders(graph, host, form)
+    kept = graph.order[leads[graph.order]]
+    place = np.full(graph.num_ops, -1, np.int64)
+    place[kept] = np.arange(len(kept))
+    edges = place[graph.edges]
+    edges = edges[(edges >= 0).all(axis=1)]
+    first = np.zeros(len(kept) + 1, np.int64)
+    np.cumsum(np.bincount(edges[:, 1], minlength=len(kept)), out=first[1:])
+    before = np.ascontiguousarray(edges[np.argsort(edges[:, 1], kind="stable"), 0])
+    count = int(count_downsets(first, before, 20 * most + 1)) - 1
+    if count > most:
+        found = f"more than {20 * most:,}" if count > 20 * most else f"{count:,}"
+        raise PlanError(f"the graph has {found} antichains, and at most {most:,} are looked at", field="max_states", value=most)
+    listed = list_downsets(first, before, count + 1)
+    listed = listed[np.argsort(listed.sum(axis=1), kind="stable")]
+    is_in = np.zeros((count + 1, graph.num_ops), np.bool_)
+    is_in[:, kept] = listed
+    for op in graph.order[::-1].tolist():  # those that come with their readers
+        if not leads[op] and host[op] == op:
+            is_in[:, op] = is_in[:, graph.edges[graph.edges[:, 0] == op, 1]].any(axis=1)
+    is_in = np.ascontiguousarray(is_in[:, host])
+    figures = np.stack(
+        [
+            is_in @ (graph.forward_s + graph.backward_s),
+            is_in @ graph.activation_bytes,
+            is_in @ graph.parameter_bytes,
+            _handed_on_bytes(graph, is_in, form),
+        ],
+        axis=1,
+    )
+    packed = np.packbits(is_in, axis=1)
+    padded = np.zeros((count + 1, -(-packed.shape[1] // 8) * 8), np.uint8)
+    padded[:, : packed.shape[1]] = packed
+    return _States(is_in, padded.view(np.uint64), np.ascontiguousarray(figures))
+
+
+def _row(
+    states: _States, start: int, inner: NDArray[np.float64], level: _Level, memory_bytes: float, is_straight: bool
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    found, choice = best_from(
+        start,
+        states.words,
+        states.figures,
+        inner,
+        level.num_machines,
+        level.bandwidth_bytes_per_s,
+        level.bandwidth_bytes_per_s * level.num_below,
+        memory_bytes,
+        is_straight,
+    )
+    return found, choice
+
+
+def _stages(
+    states: _States,
+    start: int,
+    end: int,
+    tables: list[NDArray[np.float64]],
+    levels: list[_Level],
+    memory_bytes: float,
+    is_straight: bool,
+) -> tuple[float, list[ReplicatedStage]]:
+    level = levels[-1]
+    found, choice = _row(states, start, tables[len(levels) - 1], level, memory_bytes, is_straight)
+    value_s = float(found[end, -1])
+    if not np.isfinite(value_s):
+        return value_s, []
+    parts = []
+    here, machines = end, level.num_machines
+    while here != start:
+        before, left, replicas = choice[here, machines - 1].tolist()
+        parts.append((before, here, replicas))
+        here, machines = before, left
+    stages: list[ReplicatedStage] = []
+    for before, after, replicas in reversed(parts):
+        if len(levels) == 1:
+            stages.append(ReplicatedStage(states.is_in[after] & ~states.is_in[before], replicas))
+        else:
+            _, inside = _stages(states, before, after, tables, levels[:-1], memory_bytes, is_straight)
+            stages += [ReplicatedStage(each.has_op, each.num_replicas * replicas) for each in inside]
+    return value_s, stages

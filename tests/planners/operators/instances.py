@@ -1,0 +1,81 @@
+"""Small instances of operator placement, drawn and worked by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from meshwright.simulation.operators.instance import OperatorInstance
+
+
+def chain(**options: Any) -> OperatorInstance:
+    """Four ops of 1 s in a row, outputs of 1 GB, two equal devices, 1 GB/s."""
+    edges = [(0, 1), (1, 2), (2, 3)]
+    return OperatorInstance.of_outputs("chain", np.ones((4, 2)), edges, 1e9, **{"bandwidth_bytes_per_s": 1e9, **options})
+
+
+def fork(**options: Any) -> OperatorInstance:
+    """a (1 s) feeds b and c (3 s each), both feed d (1 s); outputs of 1 GB, two equal devices, 1 GB/s."""
+    times_s = np.array([[1.0] * 2, [3.0] * 2, [3.0] * 2, [1.0] * 2])
+    edges = [(0, 1), (0, 2), (1, 3), (2, 3)]
+    return OperatorInstance.of_outputs("fork", times_s, edges, 1e9, **{"bandwidth_bytes_per_s": 1e9, **options})
+
+
+@st.composite
+def small_instances(
+    draw: st.DrawFn, *, most_ops: int = 8, most_devices: int = 3, is_training: bool | None = None, has_groups: bool = True
+) -> OperatorInstance:
+    """Few ops on few devices, of which some are alike: groups, memory that binds, hosts, and ops that not all can run."""
+    rng = np.random.default_rng(draw(st.integers(0, 10**6)))
+    training = bool(rng.random() < 0.4) if is_training is None else is_training
+    n = draw(st.integers(1, most_ops))
+    m = draw(st.integers(1, most_devices))
+    num_forward = (n + 1) // 2 if training else n
+    group = np.arange(n)
+    is_backward = np.zeros(n, np.bool_)
+    edges = [(a, b) for a in range(num_forward) for b in range(a + 1, num_forward) if rng.random() < 0.4]
+    if training:
+        is_backward[num_forward:] = True
+        for op in range(num_forward, n):  # op num_forward + i is the backward of i, the last has none in front of it
+            group[op] = op - num_forward if rng.random() < 0.85 else n + op
+            edges.append((op - num_forward, op))
+        edges += [(num_forward + b, num_forward + a) for a, b in edges if b < n - num_forward and a < b]
+    if has_groups and n > 2 and rng.random() < 0.3:
+        first, second = rng.choice(num_forward, 2) if num_forward > 1 else (0, 0)
+        group[group == group[second]] = group[first]
+    times = rng.integers(0, 9, (n, 1)).astype(float) * np.ones((1, m))
+    num_types = int(rng.integers(1, m + 1))
+    for device in range(num_types, m):
+        times[:, device] = times[:, 0]
+    for device in range(1, num_types):
+        times[:, device] = rng.integers(0, 9, n)
+        times[rng.random(n) < 0.1, device] = np.inf
+    memory: Any = np.inf
+    resident = rng.integers(0, 5, n).astype(float)
+    workspace = rng.integers(0, 3, n).astype(float)
+    if rng.random() < 0.4:
+        memory = np.full(m, float(np.ceil(resident.sum() * rng.uniform(1.0, 1.6) / m) + workspace.max()))
+        memory = np.maximum(memory, np.bincount(np.unique(group, return_inverse=True)[1], resident).max() + workspace.max())
+    is_host = np.zeros(m, np.bool_)
+    bandwidth: Any = 1.0
+    if num_types > 1 and rng.random() < 0.5:
+        is_host[num_types - 1] = True
+    if rng.random() < 0.3:
+        bandwidth = rng.choice([0.5, 1.0, 2.0], (m, m))
+    latency = 0.25 if rng.random() < 0.3 else 0.0
+    return OperatorInstance.of_outputs(
+        "drawn",
+        times,
+        edges,
+        rng.integers(0, 5, n).astype(float),
+        group=group,
+        is_backward=is_backward,
+        memory_bytes=memory,
+        resident_bytes=resident,
+        workspace_bytes=workspace,
+        bandwidth_bytes_per_s=bandwidth,
+        latency_s=latency,
+        is_host=is_host,
+    )
