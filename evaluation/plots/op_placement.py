@@ -60,7 +60,7 @@ def placement_svg(found: PlacedOps) -> str:
             middle = tops[number] + heights[number] / 2
             sheet.paper.axhspan(tops[number] - 3, tops[number] + heights[number] + 3, _LEFT / WIDTH, color=RULE, alpha=0.35, lw=0)
             sheet.write(18.0, middle - 7, shortened(f"{rank.host}/{rank.local_rank}", 20), size=SMALL)
-            sheet.write(18.0, middle + 7, f"{int((lane == number).sum())} ops", size=SMALL, colour=MUTED)
+            sheet.write(18.0, middle + 7, _counted(int((lane == number).sum())), size=SMALL, colour=MUTED)
         stays = graph.edges[lane[graph.edges[:, 0]] == lane[graph.edges[:, 1]]]
         for source, target in stays.tolist():
             sheet.paper.plot([x[source], x[target]], [y[source], y[target]], color=MUTED, linewidth=0.5, alpha=0.5, zorder=1)
@@ -149,6 +149,10 @@ def _labels(paper: Axes, crossings: list[_Crossing], x: NDArray[np.float64], y: 
         if len(taken) == MOST_LABELS:
             break
     return len(taken)
+
+
+def _counted(count: int) -> str:
+    return f"{count} op{'s' * (count != 1)}"
 
 
 def _bytes(count: float) -> str:

@@ -41,7 +41,7 @@ def planners(monkeypatch):
 
 @pytest.mark.parametrize("objective", ["latency", "throughput"])
 def test_the_best_planner_is_taken_and_told(objective, tmp_path):
-    found = meshwright.place(JOB, TOY, objective=objective, num_devices=2, budget_s=0.2, in_flight=1, batch_size=8)
+    found = meshwright.place(JOB, TOY, objective=objective, num_devices=2, budget_s=0.3, in_flight=1, batch_size=8)
     values = {run.planner: run.value_s for run in found.runs if run.value_s is not None}
     taken = [run.planner for run in found.runs if run.is_taken]
     assert values[taken[0]] == min(values.values()) == found.placement.value_s
@@ -58,6 +58,7 @@ def test_the_best_planner_is_taken_and_told(objective, tmp_path):
     assert read.figure("memory_bytes").value == max(row["memory_bytes"] for row in found.device_rows())
     assert read.figure("cut_bytes").value == sum(row["sent_bytes"] for row in found.device_rows())
     assert read.figure("lower_bound_s").value <= placement.value_s * (1 + 1e-12)
+    assert (read.figure("simulated_step_s") is None) == (objective == "latency")
     assert read.figure("optimality_gap").value == found.placement.optimality_gap
     assert found.timeline().step_s == pytest.approx(read.figure("makespan_s").value, rel=1e-9)
     assert sum(row["num_ops"] for row in found.device_rows()) == found.graph.num_ops

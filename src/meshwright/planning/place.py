@@ -29,16 +29,21 @@ from ..plans.op_placement import STATE_COPIES, Optimizer
 from ..simulation.operators.from_job import instance_of_job, whose_times
 from ..simulation.operators.instance import OperatorInstance
 from ..simulation.operators.lowering import OpTimeline, run_plan
+from ..simulation.operators.pipelined import full_pipeline_s
 from ..simulation.operators.placement import OperatorObjective, OperatorPlacement, held_bytes, loads_s, value
 from .plan import check_steps
 
 BEST = "best"
 OBJECTIVES: tuple[OperatorObjective, ...] = ("latency", "throughput")
 
+COUNTED_PER_S = {"placements": 1e6, "downsets": 5_000.0}
+"""Placements that `exhaustive` looks at in a second, and downsets of which `ideals` looks at all pairs, by the square root of the
+seconds; roughly, on one core."""
+
 NOT_COUNTED = {
     "latency": "one micro-batch; a device runs one op at a time, messages do not slow each other",
     "throughput": "the busiest device with a full pipeline: its ops, and each tensor once out and once in through its widest "
-    "link; filling and draining are not in it",
+    "link; filling and draining are not in it. The simulated step is a full pipeline's, messages beside computing",
 }
 """What the value of each objective is, and what it leaves out, for people."""
 
@@ -122,7 +127,7 @@ def place(
     *,
     objective: OperatorObjective = "latency",
     by: str = BEST,
-    budget_s: float = 1.0,
+    budget_s: float = 5.0,
     optimizer: Optimizer = "adam",
     forward_only: bool = False,
     in_flight: int | None = None,
@@ -184,14 +189,17 @@ def place(
         predicted=_figures(found, instance, placement),
         why="; ".join([_why(placement, runs, by), *([placement.note] if placement.note else []), *remarks]),
     )
+    if objective == "throughput":
+        plan = _with_full_pipeline(plan)
     return PlacedOps(plan, found, where, instance, placement, runs, among, remarks)
 
 
 def best_of(instance: OperatorInstance, request: PlacementRequest) -> tuple[OperatorPlacement, tuple[PlannerRun, ...]]:
     """The best placement of all planners for an objective that end within the budget, and what each made of the instance.
 
-    Rules go first, then what proves its result, then searches, which share what is left of the budget. No planner is started
-    when the budget is over.
+    Rules go first, then what proves its result, then searches; of what is left of the budget each of these may take an equal
+    part, and what counts placements or downsets beforehand refuses more than `COUNTED_PER_S` lets end in it. No planner is
+    started when the budget is over.
 
     Args:
         instance: what is placed.
@@ -205,26 +213,26 @@ def best_of(instance: OperatorInstance, request: PlacementRequest) -> tuple[Oper
     begin_s = time.perf_counter()
     runs: list[PlannerRun] = []
     best: OperatorPlacement | None = None
+    taken = ""
     for number, name in enumerate(names):
         left_s = None if request.budget_s is None else request.budget_s - (time.perf_counter() - begin_s)
         if left_s is not None and left_s <= 0:
             runs.append(PlannerRun(name, None, None, "not started: the budget was over"))
             continue
-        searches = sum(PLACEMENT_PLANNERS[other].is_search for other in names[number:])
-        share_s = left_s / searches if left_s is not None and PLACEMENT_PLANNERS[name].is_search else left_s
         started_s = time.perf_counter()
         try:
-            placement = place_by(instance, name, replace(request, budget_s=share_s))
+            placement = place_by(instance, name, request if left_s is None else _within(request, left_s / (len(names) - number)))
         except MeshwrightError as error:
             runs.append(PlannerRun(name, None, time.perf_counter() - started_s, str(error)))
             continue
         runs.append(PlannerRun(name, placement.value_s, time.perf_counter() - started_s))
-        if best is None or placement.value_s < best.value_s:
-            best = placement
+        # Of two that are as good, one that is proved says more.
+        if best is None or (placement.value_s, not placement.is_optimal) < (best.value_s, not best.is_optimal):
+            best, taken = placement, name
     if best is None:
         reason = runs[0].problem if runs else f"no planner plans for {request.objective}"
         raise PlanError(f"no planner found a legal placement; {runs[0].planner if runs else 'best'}: {reason}", field="--by")
-    return best, tuple(replace(run, is_taken=run.planner == names[_first_best(runs)]) for run in runs)
+    return best, tuple(replace(run, is_taken=run.planner == taken) for run in runs)
 
 
 def sent_bytes(instance: OperatorInstance, device_of: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -237,8 +245,15 @@ def sent_bytes(instance: OperatorInstance, device_of: NDArray[np.int64]) -> NDAr
     return sent
 
 
-def _first_best(runs: Sequence[PlannerRun]) -> int:
-    return min(range(len(runs)), key=lambda number: (runs[number].value_s is None, runs[number].value_s))
+def _within(request: PlacementRequest, share_s: float) -> PlacementRequest:
+    """The request for a planner that may take so long."""
+    placements, ideals = COUNTED_PER_S["placements"] * share_s, COUNTED_PER_S["downsets"] * share_s**0.5
+    return replace(
+        request,
+        budget_s=share_s,
+        max_placements=min(request.max_placements, max(1, int(placements))),
+        max_ideals=min(request.max_ideals, max(1, int(ideals))),
+    )
 
 
 def _one(instance: OperatorInstance, by: str, request: PlacementRequest) -> tuple[OperatorPlacement, tuple[PlannerRun, ...]]:
@@ -262,6 +277,17 @@ def _figures(graph: JobGraph, instance: OperatorInstance, placement: OperatorPla
         ("optimality_gap", placement.optimality_gap, "1"),
     ]
     return [Figure.predicted(name, figure, unit) for name, figure, unit in figures]
+
+
+def _with_full_pipeline(plan: PlacementPlan) -> PlacementPlan:
+    """The plan with what the event simulator says of it, where it has few enough tasks."""
+    try:
+        simulated_s = full_pipeline_s(plan)
+    except PlanError:
+        return plan
+    figures = list(plan.predicted)
+    figures.insert(1, Figure.predicted("simulated_step_s", simulated_s, "s"))
+    return plan.model_copy(update={"predicted": tuple(figures)})
 
 
 def _not_counted(objective: OperatorObjective, trained: Optimizer | None) -> str:

@@ -17,7 +17,7 @@ def test_a_drawing_names_each_device_and_its_ops_and_the_bytes_that_cross():
     drawn = placement_svg(found)
     assert drawn == placement_svg(found)
     for row in found.device_rows():
-        assert f">{row['num_ops']} ops<" in drawn
+        assert f">{row['num_ops']} op{'s' * (row['num_ops'] != 1)}<" in drawn
     graph, device_of = found.graph, np.array(found.plan.partition.device_of)
     crossing = {(a, device_of[b]) for a, b in graph.edges.tolist() if device_of[a] != device_of[b]}
     assert f"of {len(crossing)} with their size" in drawn

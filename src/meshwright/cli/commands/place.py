@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from textwrap import shorten
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,8 +16,8 @@ from ..options import GraphsDir, JsonFile, KeepInputOps, ProfileBatch
 if TYPE_CHECKING:
     from ...planning.place import PlacedOps
 
-MOST_LETTERS = 100
-"""Of the reason why a planner found nothing, in the table; the plan needs none of them."""
+MOST_LETTERS = 160
+"""Of the reason why a planner found nothing."""
 
 
 def place_job(
@@ -34,7 +33,7 @@ def place_job(
     ] = "best",
     budget_ms: Annotated[
         float, typer.Option("--budget-ms", metavar="N", help="A search takes so long; best starts no planner after it.")
-    ] = 1000.0,
+    ] = 5000.0,
     optimizer: Annotated[
         str, typer.Option(metavar="NAME", help="adam holds 4 bytes for each byte of parameters, sgd 2.")
     ] = "adam",
@@ -106,17 +105,18 @@ def _show(found: PlacedOps, json_file: str | None) -> None:
         [
             "->" if run.is_taken else "",
             run.planner,
-            "" if run.value_s is None else f"{1e3 * run.value_s:.4f}",
-            "" if run.planning_s is None else f"{run.planning_s:.3f}",
-            shorten(run.problem, MOST_LETTERS, placeholder=" ..."),
+            "-" if run.value_s is None else f"{1e3 * run.value_s:.4f}",
+            "-" if run.planning_s is None else f"{run.planning_s:.3f}",
         ]
         for run in found.runs
     ]
-    has_problem = any(run.problem for run in found.runs)
-    names = ["", "planner", "value ms", "planning s", *(["why not"] if has_problem else [])]
-    shown = rows if has_problem else [row[:-1] for row in rows]
     title = f"{found.placement.objective} of {found.plan.job.name} on {found.cluster.name}"
-    output.table(out, title, names, shown, numbers_from=2, numbers_to=4, breaks_numbers=False)
+    output.table(out, title, ["", "planner", "value ms", "planning s"], rows, numbers_from=2, breaks_numbers=False)
+    why_not: dict[str, list[str]] = {}
+    for run in found.runs:
+        if run.problem:
+            why_not.setdefault(_cut(run.problem), []).append(run.planner)
+    output.print_remarks(out, [f"{', '.join(names)}: {problem}" for problem, names in why_not.items()])
     devices = [
         [
             str(row["rank"]),
@@ -135,3 +135,7 @@ def _show(found: PlacedOps, json_file: str | None) -> None:
     summary = [[label, text, provenance] for label, text, provenance in found.plan.summary_rows() if label != "why"]
     output.table(out, "Plan", ["", "", "provenance"], summary, numbers_from=3)
     output.print_remarks(out, [*([found.placement.note] if found.placement.note else []), *found.remarks])
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MOST_LETTERS else f"{text[: MOST_LETTERS - 4]} ..."
