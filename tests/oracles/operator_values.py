@@ -10,7 +10,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from meshwright.jobs.graph import JobGraph
 from meshwright.simulation.operators.instance import OperatorInstance
+from meshwright.simulation.operators.piper_files import PiperInstance
 
 Devices = Sequence[int]
 
@@ -96,3 +98,99 @@ def is_pipeline(instance: OperatorInstance, device_of: Devices) -> bool:
         if all(numbering[a] < numbering[b] for a, b in behind):
             return True
     return False
+
+
+def is_contiguous(instance: OperatorInstance, device_of: Devices) -> bool:
+    """Whether no way along forward edges leads out of a device and back in; ops of a group are one place on it."""
+    g = instance.num_groups
+    forward = {instance.group[op] for op in range(instance.num_ops) if not instance.is_backward[op]}
+    leads = [[False] * g for _ in range(g)]
+    for a, b in instance.edges.tolist():
+        first, second = instance.group[a], instance.group[b]
+        if not instance.is_backward[b]:
+            leads[first][second] = True
+        elif instance.is_backward[a] and not (first in forward and second in forward):
+            leads[second][first] = True
+    for over, a, b in itertools.product(range(g), repeat=3):
+        leads[a][b] = leads[a][b] or (leads[a][over] and leads[over][b])
+    home = {instance.group[op]: device_of[op] for op in range(instance.num_ops)}
+    return not any(
+        leads[a][b] and leads[b][c] and home[a] == home[c] != home[b] for a, b, c in itertools.product(range(g), repeat=3)
+    )
+
+
+def stage_lists(num_ops: int, edges: Sequence[Sequence[int]]) -> Iterator[tuple[tuple[int, ...], ...]]:
+    """All ways to cut ops into stages in order, none of them empty and no edge leading back."""
+    for number in range(1, num_ops + 1):
+        for stage_of in itertools.product(range(number), repeat=num_ops):
+            if len(set(stage_of)) == number and all(stage_of[a] <= stage_of[b] for a, b in edges):
+                yield tuple(tuple(op for op in range(num_ops) if stage_of[op] == stage) for stage in range(number))
+
+
+def parts(total: int, number: int) -> Iterator[tuple[int, ...]]:
+    """All ways to share a total among some, one or more each."""
+    for cuts in itertools.combinations(range(1, total), number - 1):
+        yield tuple(b - a for a, b in itertools.pairwise((0, *cuts, total)))
+
+
+def pipedream_s(graph: JobGraph, machines: int, bandwidth: float) -> float:
+    """The least time of a pipeline on all machines of one level, over all cuts and replicas; only what is read is handed on."""
+    edges = graph.edges.tolist()
+    best = float("inf")
+    for stages in stage_lists(graph.num_ops, edges):
+        for replicas in parts(machines, len(stages)):
+            value, done = 0.0, set()
+            for number, (ops, m) in enumerate(zip(stages, replicas, strict=True)):
+                work = sum(graph.forward_s[op] + graph.backward_s[op] for op in ops)
+                parameters = sum(graph.parameter_bytes[op] for op in ops)
+                value = max(value, (work + 4 * (m - 1) * parameters / (bandwidth * m)) / m)
+                before = sum(graph.activation_bytes[op] for op in {a for a, b in edges if a in done and b not in done})
+                done |= set(ops)
+                after = sum(graph.activation_bytes[op] for op in {a for a, b in edges if a in done and b not in done})
+                if number:
+                    value = max(value, 2 * before / (bandwidth * m), 2 * after / (bandwidth * m))
+            best = min(best, value)
+    return best
+
+
+def piper_s(instance: PiperInstance) -> float:
+    """The least value over all cuts, degrees and options; infinite where nothing fits."""
+    edges = instance.edges.tolist()
+    degrees = instance.degrees.tolist()
+    best = float("inf")
+    batches = instance.num_micro_batches
+    for stages in stage_lists(len(instance.op_names), edges):
+        most = instance.num_devices
+        allowed = [d for d in range(1, most + 1) if batches % d == 0]
+        for copies in itertools.product(allowed, repeat=len(stages)):
+            if sum(copies) > min(most, batches):
+                continue
+            for chosen in itertools.product(range(len(degrees)), repeat=len(stages)):
+                if sum(d * degrees[t] for d, t in zip(copies, chosen, strict=True)) > most:
+                    continue
+                value = 0.0
+                for number, (ops, d, t) in enumerate(zip(stages, copies, chosen, strict=True)):
+                    in_flight = -(-sum(copies[number:]) // d)
+                    value = max(value, _stage_s(instance, ops, d, t, in_flight, edges))
+                best = min(best, value)
+    return best
+
+
+def _stage_s(
+    instance: PiperInstance, ops: Sequence[int], d: int, t: int, in_flight: int, edges: Sequence[Sequence[int]]
+) -> float:
+    best = float("inf")
+    for options in itertools.product(range(len(instance.option_ids)), repeat=len(ops)):
+        held = seconds = sent = 0.0
+        for op, o in zip(ops, options, strict=True):
+            held += instance.bytes_each[op, t, o] * in_flight + instance.bytes_once[op, t, o]
+            seconds += instance.times_s[op, t, o] / d
+            sent += 4 * (d - 1) / d * instance.parameter_bytes[op, t, o] / instance.num_micro_batches
+            for edge, (a, b) in enumerate(edges):
+                if a == op and b not in ops:
+                    sent += 2 * (instance.edge_bytes[edge] + instance.tail_sync_bytes[edge, t, o]) / d
+                if b == op and a not in ops:
+                    sent += 2 * (instance.edge_bytes[edge] + instance.head_sync_bytes[edge, t, o]) / d
+        if held <= instance.memory_bytes:
+            best = min(best, seconds + sent / instance.bandwidth_bytes_per_s)
+    return best

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from meshwright.simulation.operators.instance import OperatorInstance
 
@@ -78,4 +80,18 @@ def small_instances(
         bandwidth_bytes_per_s=bandwidth,
         latency_s=latency,
         is_host=is_host,
+    )
+
+
+def renamed(instance: OperatorInstance, order: NDArray[np.int64]) -> OperatorInstance:
+    """The same instance with its devices in another order, ``(m,)``."""
+    return replace(
+        instance,
+        times_s=instance.times_s[:, order],
+        device_names=tuple(instance.device_names[device] for device in order),
+        device_types=tuple(instance.device_types[device] for device in order),
+        memory_bytes=instance.memory_bytes[order],
+        latency_s=instance.latency_s[np.ix_(order, order)],
+        bandwidth_bytes_per_s=instance.bandwidth_bytes_per_s[np.ix_(order, order)],
+        is_host=instance.is_host[order],
     )

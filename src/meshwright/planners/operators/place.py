@@ -9,13 +9,13 @@ from ...errors import PolicyError
 from ...simulation.operators.instance import OperatorInstance
 from ...simulation.operators.placement import OperatorObjective, OperatorPlacement
 from .exhaustive import exhaustive
-from .ideals import ideals, linear
-from .milp import milp, milp_contiguous
 from .request import PlacementRequest
 from .rules.etf import m_etf, m_sct
 from .rules.heft import heft
 from .search.annealing import annealing
 from .search.multilevel import multilevel
+from .stages.ideals import ideals, linear
+from .stages.milp import milp, milp_contiguous
 
 Place = Callable[[OperatorInstance, PlacementRequest], OperatorPlacement]
 

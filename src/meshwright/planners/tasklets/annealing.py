@@ -1,6 +1,8 @@
 """Annealing of a grouping: devices of two stages change places, one by one or several of one region for those of another.
 
-The value is worked out anew where it changes: reductions of the two stages, and what they hand to all others.
+The value is worked out anew where it changes: reductions of the two stages, and what they hand to all others. As only the slowest
+hand-over between two stages counts, most moves change nothing; so moves are judged by the value and, with a smaller weight, by
+what each device needs at least for its hand-over, in the mean. The best grouping is told by the value alone.
 """
 
 from __future__ import annotations
@@ -22,12 +24,14 @@ from .structured import structured_best
 
 HOTTEST, COLDEST = 0.05, 5e-4
 """Temperature at the begin and at the end of a round, as shares of the value that the search starts from."""
-NUM_STEPS = 20_000
+NUM_STEPS = 30_000
 """Moves where there is no budget."""
-STEPS_PER_ROUND = 8_000
+STEPS_PER_ROUND = 10_000
 """Moves of one round."""
 CHUNK = 20
 """Moves of the first call of compiled code, by whose time the next ones are cut."""
+NEAR_WEIGHT = 0.6
+"""Weight of what devices need at least, beside the slowest hand-over."""
 BLOCK_SHARE = 0.3
 """Share of moves that exchange as many devices as two regions have in common in two stages."""
 FIRST_VALUED = 300
@@ -37,7 +41,11 @@ START_SHARE = 0.3
 
 
 def anneal_tasklets(
-    instance: TaskletInstance, request: TaskletRequest, *, start: Sequence[NDArray[np.int64]] | None = None
+    instance: TaskletInstance,
+    request: TaskletRequest,
+    *,
+    start: Sequence[NDArray[np.int64]] | None = None,
+    num_steps: int | None = None,
 ) -> TaskletPlacement:
     """Improve a grouping by annealing; the next round starts from the best grouping so far.
 
@@ -46,14 +54,20 @@ def anneal_tasklets(
         request: seed and budget, which counts from this call.
         start: groupings ``(k, p)``, of which the best is taken; by default the best of some
             regular ones and of the devices in order.
+        num_steps: moves to try; by default until the budget ends, or without one `NUM_STEPS`.
+
+    Raises:
+        PlanError: a start has a device twice or not at all.
     """
     begun_s = time.perf_counter()
     starts_until_s = np.inf if request.budget_s is None else begun_s + START_SHARE * request.budget_s
     starts = list(start) if start is not None else _starts(instance, starts_until_s)
+    for each in starts if start is not None else ():
+        placed_tasklets(instance, each, "start")
     best = min(starts, key=lambda stages: tasklet_value_s(instance, stages))
     search = _TaskletSearch(instance, np.ascontiguousarray(best, np.int64), request.seed)
-    if request.budget_s is None:
-        for steps in _rounds(NUM_STEPS):
+    if num_steps is not None or request.budget_s is None:
+        for steps in _rounds(NUM_STEPS if num_steps is None else num_steps):
             search.restart()
             search.chunk(0.0, 1.0, steps)
     else:
@@ -140,8 +154,12 @@ def _anneal(  # type: ignore[no-untyped-def]
         return
     scratch, path, table = np.zeros((3, p), np.int64), np.zeros(k, np.int64), np.zeros((1 << k, k))
     old = np.zeros((2, p), np.int64)
-    old_stage_s, old_between_s = stage_s.copy(), between_s.copy()
-    current_s = stage_s.max() + 2.0 * path_s(between_s, table, path)
+    near_s = np.zeros((k, k))
+    for first in range(k):
+        for second in range(first):
+            _set_near(hand_over_s, stages, first, second, near_s)
+    old_stage_s, old_between_s, old_near_s = stage_s.copy(), between_s.copy(), near_s.copy()
+    current_s = _energy(stage_s, between_s, near_s, table, path)
     temperature_s = start_temperature_s
     factor = (end_temperature_s / start_temperature_s) ** (1.0 / num_steps) if start_temperature_s > 0.0 else 1.0
     for _ in range(num_steps):
@@ -155,16 +173,64 @@ def _anneal(  # type: ignore[no-untyped-def]
         value_s = max(reduction_s(reduce_s, stages[first]), reduction_s(reduce_s, stages[second]))
         if value_s <= most_s:
             update(reduce_s, hand_over_s, stages, first, second, stage_s, between_s, scratch)
-            value_s = stage_s.max() + 2.0 * path_s(between_s, table, path)
+            for other in range(k):
+                for one in (first, second):
+                    if other != one:
+                        _set_near(hand_over_s, stages, one, other, near_s)
+            value_s = _least_energy(stage_s, between_s, near_s)
+            if value_s <= most_s:
+                value_s = _energy(stage_s, between_s, near_s, table, path)
             if value_s <= most_s:
                 current_s = value_s
-                old_stage_s[:], old_between_s[:] = stage_s, between_s
-                if value_s < best_s[0]:
-                    best_s[0] = value_s
+                old_stage_s[:], old_between_s[:], old_near_s[:] = stage_s, between_s, near_s
+                along_s = stage_s.max()
+                for place in range(k - 1):
+                    along_s += 2.0 * between_s[path[place], path[place + 1]]
+                if along_s < best_s[0]:
+                    best_s[0] = stage_s.max() + 2.0 * path_s(between_s, table, path)
                     best[:] = stages
                 continue
-            stage_s[:], between_s[:] = old_stage_s, old_between_s
+            stage_s[:], between_s[:], near_s[:] = old_stage_s, old_between_s, old_near_s
         stages[first], stages[second] = old[0], old[1]
+
+
+@njit
+def _energy(stage_s, between_s, near_s, table, path):  # type: ignore[no-untyped-def]
+    """What moves are judged by; ``path`` becomes the best order of stages under it."""
+    return stage_s.max() + 2.0 * path_s(between_s + NEAR_WEIGHT * np.sqrt(between_s * near_s), table, path)
+
+
+@njit
+def _least_energy(stage_s, between_s, near_s):  # type: ignore[no-untyped-def]
+    """At most the energy: a tree through all stages is no longer than a path (Prim's algorithm)."""
+    k = len(stage_s)
+    reach_s, is_in, total_s, last = np.full(k, np.inf), np.zeros(k, np.bool_), 0.0, 0
+    for _ in range(k - 1):
+        is_in[last] = True
+        nearest = -1
+        for stage in range(k):
+            if not is_in[stage]:
+                between = between_s[last, stage]
+                reach_s[stage] = min(reach_s[stage], between + NEAR_WEIGHT * np.sqrt(between * near_s[last, stage]))
+                if nearest < 0 or reach_s[stage] < reach_s[nearest]:
+                    nearest = stage
+        total_s += reach_s[nearest]
+        last = nearest
+    return (stage_s.max() + 2.0 * total_s) * (1.0 - 1e-12)
+
+
+@njit
+def _set_near(hand_over_s, stages, one, other, near_s):  # type: ignore[no-untyped-def]
+    """Mean over the devices of two stages of the least hand-over to the other stage."""
+    p = stages.shape[1]
+    total = 0.0
+    for i in range(p):
+        to_other, to_one = np.inf, np.inf
+        for j in range(p):
+            to_other = min(to_other, hand_over_s[stages[one, i], stages[other, j]])
+            to_one = min(to_one, hand_over_s[stages[one, j], stages[other, i]])
+        total += to_other + to_one
+    near_s[one, other] = near_s[other, one] = total / (2 * p)
 
 
 @njit

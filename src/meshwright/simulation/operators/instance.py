@@ -227,7 +227,7 @@ class OperatorInstance:
 
     def _set(self, name: str, kind: type, shape: tuple[int, ...]) -> None:
         try:
-            array: NDArray[Any] = np.array(getattr(self, name), kind)
+            array: NDArray[Any] = np.array(getattr(self, name), kind, order="C")
         except (TypeError, ValueError, OverflowError):
             raise GraphError("holds something other than numbers", field=name) from None
         if array.shape != shape:

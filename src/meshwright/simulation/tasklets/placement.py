@@ -50,12 +50,13 @@ def placed_tasklets(
     Raises:
         PlanError: a device is in no stage or in several.
     """
-    stages = np.sort(np.asarray(stages, np.int64), axis=1)
+    stages = np.asarray(stages, np.int64)
     shape = (instance.num_stages, instance.num_replicas)
     if stages.shape != shape:
         raise PlanError(f"must have the shape {shape}", field="stages", value=str(stages.shape))
     if not np.array_equal(np.sort(stages, axis=None), np.arange(instance.num_devices)):
         raise PlanError("each device must be in exactly one stage", field="stages")
+    stages = np.sort(stages, axis=1)
     # Stages in the order of their first devices, so that the answer does not depend on how the grouping was told.
     stages = stages[np.argsort(stages[:, 0])]
     data_s, pipeline_s, _, _, path = worked_out(instance.reduce_s, instance.hand_over_s, stages)

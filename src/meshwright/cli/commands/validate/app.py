@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from . import collectives, elastic, flows, kernels, network, pacml, sharing, step_times
+from . import collectives, elastic, flows, kernels, network, pacml, placements, sharing, step_times
 
 validate = typer.Typer(
     name="validate",
@@ -27,3 +27,4 @@ validate.command("kernels", short_help="Kernels and layers that were measured on
 validate.command("sharing", short_help="Step times of jobs that share links, against simulated sets of jobs.")(
     sharing.validate_sharing
 )
+validate.command("placements", short_help="Published figures of operator placement.")(placements.validate_placements)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ....compiled import njit
 from ....simulation.operators.instance import OperatorInstance
-from ....simulation.operators.placement import OperatorPlacement, placed
+from ....simulation.operators.placement import OperatorPlacement, best_order, placed, value
 from ....simulation.operators.schedules import arrays, inputs_ready_s, upward_rank_s
 from ..request import PlacementRequest
 from .favourites import favourite_children
@@ -27,7 +27,7 @@ def m_etf(instance: OperatorInstance, request: PlacementRequest) -> OperatorPlac
     Raises:
         PlanError: no placement was found that memory and devices allow.
     """
-    return placed(instance, etf_devices(instance, np.full(instance.num_ops, -1, np.int64)), request.objective, "m-etf")
+    return _placed(instance, np.full(instance.num_ops, -1, np.int64), request, "m-etf")
 
 
 def m_sct(instance: OperatorInstance, request: PlacementRequest) -> OperatorPlacement:
@@ -36,15 +36,17 @@ def m_sct(instance: OperatorInstance, request: PlacementRequest) -> OperatorPlac
     Raises:
         PlanError: as `m_etf`.
     """
-    return placed(instance, etf_devices(instance, favourite_children(instance)), request.objective, "m-sct")
+    return _placed(instance, favourite_children(instance), request, "m-sct")
 
 
-def etf_devices(instance: OperatorInstance, favourite: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Device of each op by earliest start, ``(n,)``.
+def earliest_starts(
+    instance: OperatorInstance, favourite: NDArray[np.int64] | None = None
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Device of each op by earliest start, and the order in which ops were placed, ``(n,)`` each.
 
     Args:
         instance: what is placed.
-        favourite: each op's favourite child, -1 for none, ``(n,)``.
+        favourite: each op's favourite child, -1 for none, ``(n,)``; by default none has one.
 
     Raises:
         PlanError: as `m_etf`.
@@ -53,13 +55,25 @@ def etf_devices(instance: OperatorInstance, favourite: NDArray[np.int64]) -> NDA
     kept = reserve(instance, memory)
     first, edge = instance.outgoing
     rank_s = upward_rank_s(instance)
-    _place_all(arrays(instance), first, instance.edges[edge, 1], instance.group, memory, kept, rank_s, favourite)
-    return kept.device_of[instance.group]
+    if favourite is None:
+        favourite = np.full(instance.num_ops, -1, np.int64)
+    order = _place_all(arrays(instance), first, instance.edges[edge, 1], instance.group, memory, kept, rank_s, favourite)
+    return kept.device_of[instance.group], np.asarray(order)
+
+
+def _placed(
+    instance: OperatorInstance, favourite: NDArray[np.int64], request: PlacementRequest, planner: str
+) -> OperatorPlacement:
+    """The placement, ordered as it was made or by upward rank, whichever is faster."""
+    device_of, order = earliest_starts(instance, favourite)
+    if value(instance, device_of, "latency") < value(instance, device_of, "latency", order):
+        order = best_order(instance, device_of)
+    return placed(instance, device_of, request.objective, planner, order=order)
 
 
 @njit
 def _place_all(given, first_out, reader, group_of, memory, kept, rank_s, favourite):  # type: ignore[no-untyped-def]
-    """Place every op; of each ready op the seconds at which its inputs are on each device are worked out once."""
+    """Place every op; the order. When a ready op's inputs are on each device is worked out once."""
     times_s, first_in = given[0], given[1]
     n, m = times_s.shape
     device_of, end_s = np.full(n, -1, np.int64), np.zeros(n)
@@ -68,11 +82,12 @@ def _place_all(given, first_out, reader, group_of, memory, kept, rank_s, favouri
     ready, num_ready = np.empty(n, np.int64), 0
     is_refused = np.zeros(memory.can_run.shape, np.bool_)
     free_s, last = np.zeros(m), np.full(m, -1, np.int64)
+    order = np.empty(n, np.int64)
     for op in range(n):
         if waits[op] == 0:
             ready[num_ready] = op
             num_ready += 1
-    for _ in range(n):
+    for placed_before in range(n):
         kept_for = _reservations(ready_s, waits, device_of, group_of, kept, memory, free_s, last, favourite)
         while True:
             at, device = _earliest(
@@ -92,6 +107,7 @@ def _place_all(given, first_out, reader, group_of, memory, kept, rank_s, favouri
         device_of[op] = device
         end_s[op] = max(free_s[device], ready_s[op, device]) + times_s[op, device]
         free_s[device], last[device] = end_s[op], op
+        order[placed_before] = op
         for place in range(first_out[op], first_out[op + 1]):
             child = reader[place]
             waits[child] -= 1
@@ -100,6 +116,7 @@ def _place_all(given, first_out, reader, group_of, memory, kept, rank_s, favouri
                 num_ready += 1
                 for there in range(m):
                     ready_s[child, there] = inputs_ready_s(given, child, there, device_of, end_s)
+    return order
 
 
 @njit

@@ -23,6 +23,8 @@ MOST_NODES = 200_000
 """Steps of the bounded search with which the first packing ends, where simple rules find none."""
 NUM_SHUFFLES = 200
 """Random orders that are tried before it."""
+EMPTIEST, FULLEST, FIRST = 0, 1, 2
+"""Which device gets the next group: that with the most room left, with the least in which it fits, the first in which it fits."""
 
 
 class GroupMemory(NamedTuple):
@@ -196,11 +198,8 @@ def _place_packed(memory, kept, group, device):  # type: ignore[no-untyped-def]
 
 @njit
 def pack_anew(memory, kept, order):  # type: ignore[no-untyped-def]
-    """Reserve a device for each group that is not placed, in this order; whether one of three rules did.
-
-    Rules: the device with the most room left, with the least room left in which it fits, the first.
-    """
-    for rule in range(3):
+    """Reserve a device for each group that is not placed, in this order; whether one of three ways did."""
+    for fill in (EMPTIEST, FULLEST, FIRST):
         kept.used[:] = kept.placed_used
         kept.widest[:] = kept.placed_widest
         is_whole = True
@@ -211,7 +210,7 @@ def pack_anew(memory, kept, order):  # type: ignore[no-untyped-def]
             for device in range(len(memory.room)):
                 if fits(memory, kept.used, kept.widest, group, device):
                     left = memory.room[device] - kept.used[device]
-                    if best < 0 or (rule == 0 and left > best_left) or (rule == 1 and left < best_left):
+                    if best < 0 or (fill == EMPTIEST and left > best_left) or (fill == FULLEST and left < best_left):
                         best, best_left = device, left
             if best < 0:
                 is_whole = False

@@ -16,7 +16,7 @@ from ....errors import PlanError
 from ....simulation.operators.instance import OperatorInstance
 from ....simulation.operators.placement import OperatorObjective, OperatorPlacement, best_order, check, placed, value
 from ..request import PlacementRequest
-from ..rules.etf import etf_devices
+from ..rules.etf import earliest_starts
 from ..rules.heft import heft_devices
 from ..rules.packing import memory_of
 from .latency_steps import anneal_latency, schedule_of
@@ -34,6 +34,12 @@ STEPS_PER_ROUND = 50_000
 """Moves for each unit beyond which another round is worth more than a slower one."""
 FIRST_CHUNK = 64
 """Moves of the first call of compiled code, by whose time the next ones are cut."""
+CHUNK_SHARE, LEAST_CHUNK_S, MOST_CHUNK_S = 0.02, 3e-4, 0.02
+"""Of a round, the time of one call of compiled code, between the time that makes a call worth while and a short wait."""
+STARTS_SHARE = 0.4
+"""Share of a budget after which a search is not begun, nor another start worked out."""
+ENDING_S, ENDING_S_PER_OP = 6e-5, 4e-7
+"""What checking and valuing the answer takes."""
 
 
 def annealing(instance: OperatorInstance, request: PlacementRequest) -> OperatorPlacement:
@@ -75,22 +81,31 @@ def anneal(
         proposal = np.asarray(proposal, np.float64)
         if proposal.shape != instance.times_s.shape or not (proposal >= 0).all():
             raise PlanError("must be a weight of 0 or more for each op and device", field="proposal", value=str(proposal.shape))
+    budget_s = np.inf if request.budget_s is None else request.budget_s
     if start is None:
-        starts = [heft_devices(instance), etf_devices(instance, np.full(instance.num_ops, -1, np.int64))]
+        starts = [heft_devices(instance)]
+        orders = [best_order(instance, starts[0])]
+        if time.perf_counter() - begun_s < STARTS_SHARE * budget_s:
+            by_start, order = earliest_starts(instance)
+            starts += [by_start, by_start]
+            orders += [order, best_order(instance, by_start)]
     else:
         starts = list(np.asarray(start, np.int64).reshape(-1, instance.num_ops))
         for each in starts:
             check(instance, each)
-    orders = [best_order(instance, each) for each in starts]
+        orders = [best_order(instance, each) for each in starts]
     values_s = [value(instance, *each) for each in zip(starts, [request.objective] * len(starts), orders, strict=True)]
     best = int(np.argmin(values_s))
+    deadline_s = begun_s + budget_s - ENDING_S - ENDING_S_PER_OP * instance.num_ops
+    if num_steps is None and time.perf_counter() - begun_s > STARTS_SHARE * (deadline_s - begun_s):
+        return placed(instance, starts[best], request.objective, planner, order=orders[best])
     search = _Search(instance, request.objective, starts[best], orders[best], request.seed, proposal)
-    if num_steps is None and request.budget_s is None:
+    if num_steps is None and budget_s == np.inf:
         num_steps = STEPS_PER_GROUP * instance.num_groups
     if num_steps is not None:
         search.run_steps(num_steps)
     else:
-        search.run_until(begun_s + (request.budget_s or 0.0))
+        search.run_until(deadline_s)
     device_of, order = search.best()
     return placed(instance, device_of, request.objective, planner, order=order)
 
@@ -149,14 +164,14 @@ class _Search:
                 begin_s, end_s = now_s, now_s + (deadline_s - now_s) / max(1, rounds_left)
                 self._restart()
             share = min(1.0, (now_s - begin_s) / (end_s - begin_s))
-            self._chunk(share, min(1.0, share + 0.02), num_steps)
+            self._chunk(share, min(1.0, share + CHUNK_SHARE), num_steps)
             before_s, now_s = now_s, time.perf_counter()
             steps_per_s = max(0.5 * steps_per_s, num_steps / max(1e-9, now_s - before_s))
             if rounds_left < 0:
                 rounds_left = _num_rounds(steps_per_s * (deadline_s - now_s) / self._num_units)
                 begin_s, end_s = now_s, now_s + max(1e-9, (deadline_s - now_s) / rounds_left)
                 self._heat(steps_per_s * (end_s - begin_s))
-            chunk_s = min(0.02 * (end_s - begin_s), 0.02, deadline_s - now_s)
+            chunk_s = min(max(CHUNK_SHARE * (end_s - begin_s), LEAST_CHUNK_S), MOST_CHUNK_S, deadline_s - now_s)
             num_steps = max(8, int(steps_per_s * chunk_s))
 
     def _heat(self, num_steps: float) -> None:

@@ -23,8 +23,8 @@ EVENNESS = 0.1
 """Weight of the mean of the fourth powers of loads over the largest, in the energy."""
 
 
-class Loads(NamedTuple):
-    """Loads of devices, and what they are made of.
+class DeviceLoads(NamedTuple):
+    """DeviceLoads of devices, and what they are made of.
 
     Attributes:
         device_of: device of each op, ``(n,)``.
@@ -39,8 +39,8 @@ class Loads(NamedTuple):
     load_s: NDArray[np.float64]
 
 
-def loads_of(problem: SearchProblem, units: UnitDevices) -> Loads:
-    """Loads of units on their devices."""
+def loads_of(problem: SearchProblem, units: UnitDevices) -> DeviceLoads:
+    """DeviceLoads of units on their devices."""
     (k, m), n = problem.tensor_port_s.shape, len(problem.times_s)
     device_of = units.device_of[problem.unit_of]
     readers = np.zeros((k, m), np.int64)
@@ -52,7 +52,7 @@ def loads_of(problem: SearchProblem, units: UnitDevices) -> Loads:
     crosses[np.arange(k), home] = away.any(axis=1)
     load_s = np.where(crosses, problem.tensor_port_s, 0.0).sum(axis=0)
     np.add.at(load_s, device_of, problem.times_s[np.arange(n), device_of])
-    return Loads(device_of, readers, away.sum(axis=1).astype(np.int64), load_s)
+    return DeviceLoads(device_of, readers, away.sum(axis=1).astype(np.int64), load_s)
 
 
 @njit

@@ -129,8 +129,8 @@ def problem_of(
     units = len(memory.resident)
     first_op, members = _lists(unit, np.arange(n), units)
     pairs = np.concatenate([np.stack([unit[source], unit[target]]), np.stack([unit[target], unit[source]])], axis=1)
-    pairs = np.unique(pairs[:, pairs[0] != pairs[1]], axis=1)
-    first_tied, tied = _lists(pairs[0], pairs[1], units)
+    pairs = np.unique(pairs[0, pairs[0] != pairs[1]] * units + pairs[1, pairs[0] != pairs[1]])
+    first_tied, tied = _lists(pairs // units, pairs % units, units)
     weight = np.zeros((0, m))
     if proposal is not None:
         summed = np.zeros((units, m))

@@ -26,8 +26,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import PlanError, PolicyError
-from ...jobs.graph import JobGraph
+from ....errors import PlanError, PolicyError
+from ....jobs.graph import JobGraph
 from .downset_kernel import count_downsets, list_downsets
 from .pipedream_kernel import best_from
 

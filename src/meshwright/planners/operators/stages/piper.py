@@ -21,8 +21,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import PlanError, PolicyError
-from ...simulation.operators.piper_files import RECOMPUTES, PiperInstance
+from ....errors import PlanError, PolicyError
+from ....simulation.operators.piper_files import RECOMPUTES, PiperInstance
 from .downset_kernel import count_downsets, list_downsets
 from .piper_kernel import best_stages, least_cost_s
 

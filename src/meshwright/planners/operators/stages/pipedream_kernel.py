@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from ...compiled import njit
+from ....compiled import njit
 
 
 @njit

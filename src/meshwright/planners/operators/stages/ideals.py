@@ -15,11 +15,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import PlanError
-from ...simulation.operators.instance import OperatorInstance
-from ...simulation.operators.placement import OperatorPlacement, placed
+from ....errors import PlanError
+from ....simulation.operators.instance import OperatorInstance
+from ....simulation.operators.placement import OperatorPlacement, placed
+from ..request import PlacementRequest
 from .downset_kernel import best_chain, count_downsets, list_downsets
-from .request import PlacementRequest
 from .units import Units
 
 MOST_COUNTED = 2_000_000

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...compiled import njit
+from ....compiled import njit
 
 
 @njit
@@ -86,11 +86,27 @@ def best_chain(downsets, times_s, resident, workspace, memory, num_devices, memb
     best[0, 0] = 0.0
     reached[0] = 0.0
     limit = upper_bound_s * (1.0 + 1e-9)
+    # Least seconds of units that the devices not used in a state can take for each second of load.
+    left = np.zeros(states)
+    for each in range(classes):
+        ratio = 0.0
+        for unit in range(u):
+            if times_s[unit, each] < np.inf and times_s[unit].min() > 0.0:
+                ratio = max(ratio, times_s[unit].min() / times_s[unit, each])
+        for state in range(states):
+            left[state] += ratio * (num_devices[each] - (state // stride[each]) % (num_devices[each] + 1))
+    can_be = np.zeros(states, np.bool_)
     load_s = np.empty(classes)
     begin = 0
     for here in range(1, d):
         while least_s[here] - least_s[begin] > limit:
             begin += 1
+        # Neither may the devices used have too much behind them, nor those that are left too much before them.
+        for state in range(states):
+            is_enough = least_s[here] <= limit * (left[0] - left[state]) * (1.0 + 1e-9)
+            can_be[state] = is_enough and least_s[d - 1] - least_s[here] <= limit * left[state] * (1.0 + 1e-9)
+        if limit < np.inf and not can_be.any():
+            continue
         for start in range(here - 1, begin - 1, -1):
             if reached[start] > limit:
                 continue
@@ -138,6 +154,8 @@ def best_chain(downsets, times_s, resident, workspace, memory, num_devices, memb
                     continue
                 for state in range(states):
                     if best[start, state] > limit or (state // stride[each]) % (num_devices[each] + 1) == num_devices[each]:
+                        continue
+                    if limit < np.inf and not can_be[state + stride[each]]:
                         continue
                     value = max(best[start, state], load_s[each])
                     if value < best[here, state + stride[each]]:

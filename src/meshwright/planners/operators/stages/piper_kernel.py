@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...compiled import njit
+from ....compiled import njit
 
 MOST_BRANCHES = 20_000
 """Of one knapsack; it keeps its best then."""

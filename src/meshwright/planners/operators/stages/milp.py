@@ -20,11 +20,11 @@ from scipy.optimize import Bounds, LinearConstraint, OptimizeResult
 from scipy.optimize import milp as solve
 from scipy.sparse import csr_array
 
-from ...errors import PlanError
-from ...simulation.operators.instance import OperatorInstance
-from ...simulation.operators.placement import OperatorPlacement, lower_bound, placed, port_s
+from ....errors import PlanError
+from ....simulation.operators.instance import OperatorInstance
+from ....simulation.operators.placement import OperatorPlacement, lower_bound, placed, port_s
+from ..request import PlacementRequest
 from .ideals import linear
-from .request import PlacementRequest
 from .units import Units, tensor_units
 
 MOST_VARIABLES = 500_000

@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
-from ...errors import PlanError
-from ...simulation.operators.instance import OperatorInstance, numbered
-from ...simulation.operators.placement import port_s
-from .device_classes import device_classes
+from ....errors import PlanError
+from ....simulation.operators.instance import OperatorInstance, numbered
+from ....simulation.operators.placement import port_s
+from ..device_classes import device_classes
 
 
 @dataclass(frozen=True, eq=False)

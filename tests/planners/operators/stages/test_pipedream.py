@@ -1,0 +1,106 @@
+"""PipeDream's recurrence: worked by hand, against all pipelines, and its limits."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meshwright.errors import PlanError, PolicyError
+from meshwright.jobs.graph import JobGraph
+from meshwright.planners.operators.stages.pipedream import MachineLevel, ReplicatedStage, pipedream, stages_value_s
+
+from ....draws import draws
+from ....oracles.operator_values import pipedream_s
+
+
+def profile(times_s, edges, outputs=0.0, parameters=0.0):
+    n = len(times_s)
+    zeros = np.zeros(n)
+    return JobGraph(
+        name="profile",
+        op_names=tuple(f"op{op}" for op in range(n)),
+        op_kinds=("Op",) * n,
+        forward_s=np.asarray(times_s, float),
+        backward_s=zeros,
+        forward_flops=zeros,
+        backward_flops=zeros,
+        activation_bytes=np.broadcast_to(np.asarray(outputs, float), (n,)),
+        parameter_bytes=np.broadcast_to(np.asarray(parameters, float), (n,)),
+        workspace_bytes=zeros,
+        edges=np.array(edges, np.int64).reshape(-1, 2),
+        source="measured",
+    )
+
+
+def test_two_ops_of_three_seconds_and_one_take_three_machines_and_one():
+    # 3 s on three machines and 1 s on one: a minibatch a second, as on four for both; uniform 2 x 2 takes 1.5 s.
+    graph = profile([3.0, 1.0], [(0, 1)])
+    assert pipedream(graph, [MachineLevel(4, 1e9)]).value_s == 1.0
+    stages = [ReplicatedStage(np.array([True, False]), 3), ReplicatedStage(np.array([False, True]), 1)]
+    assert stages_value_s(graph, stages, 1e9) == 1.0
+    uniform = [ReplicatedStage(stage.has_op, 2) for stage in stages]
+    assert stages_value_s(graph, uniform, 1e9) == 1.5
+
+
+def test_parameters_keep_an_op_from_being_replicated():
+    # 3 s and 1 GB at 1 GB/s: on two machines (3 + 4 / 2) / 2 = 2.5 s; with 3 GB 4.5 s, so one machine for each op.
+    assert pipedream(profile([3.0], [], parameters=1e9), [MachineLevel(2, 1e9)]).value_s == 2.5
+    found = pipedream(profile([3.0, 1.0], [(0, 1)], parameters=3e9), [MachineLevel(2, 1e9)])
+    assert found.value_s == 3.0
+    assert found.replicas == (1, 1)
+
+
+def test_a_transfer_counts_both_ways_and_by_the_replicas_of_its_reader():
+    # An output of 2 GB at 1 GB/s, there and its gradient back: 4 s, more than both ops on one stage of two machines.
+    found = pipedream(profile([3.0, 3.0], [(0, 1)], outputs=2e9), [MachineLevel(2, 1e9)], is_straight=True)
+    assert found.value_s == 4.0
+
+
+def test_minibatches_in_flight_must_fit():
+    # In line on two machines the first stage keeps ceil((2 - 1) / 1) = 1 minibatch of its 1 GB: 0.9 GB is too little.
+    graph = profile([1.0, 1.0], [(0, 1)], outputs=1e9)
+    assert pipedream(graph, [MachineLevel(2, 1e9)], is_straight=True, memory_bytes=1e9).value_s == 2.0
+    with pytest.raises(PlanError, match="no pipeline on all machines fits"):
+        pipedream(graph, [MachineLevel(2, 1e9)], is_straight=True, memory_bytes=0.9e9)
+
+
+@draws(30)
+@given(st.integers(1, 5), st.integers(1, 4), st.integers(0, 10**6))
+def test_no_pipeline_is_better(num_ops, machines, seed):
+    rng = np.random.default_rng(seed)
+    edges = [(a, b) for a in range(num_ops) for b in range(a + 1, num_ops) if rng.random() < 0.5]
+    graph = profile(rng.integers(1, 9, num_ops), edges, rng.integers(0, 5, num_ops) * 1e8, rng.integers(0, 5, num_ops) * 1e8)
+    found = pipedream(graph, [MachineLevel(machines, 1e9)], form="tight")
+    assert found.value_s == pytest.approx(pipedream_s(graph, machines, 1e9))
+    assert stages_value_s(graph, found.stages, 1e9, "tight") == pytest.approx(found.value_s)
+    assert sum(found.replicas) == machines
+    published = pipedream(graph, [MachineLevel(machines, 1e9)])
+    assert published.value_s >= found.value_s * (1 - 1e-12)
+    assert stages_value_s(graph, published.stages, 1e9) == pytest.approx(published.value_s)
+    assert pipedream(graph, [MachineLevel(machines, 2e9)]).value_s <= published.value_s * (1 + 1e-12)
+
+
+@draws(10)
+@given(st.integers(1, 5), st.integers(1, 4), st.integers(0, 10**6))
+def test_a_level_of_one_machine_changes_nothing(num_ops, machines, seed):
+    rng = np.random.default_rng(seed)
+    edges = [(a, a + 1) for a in range(num_ops - 1)]
+    graph = profile(rng.uniform(1, 2, num_ops), edges, rng.uniform(0, 1e9, num_ops), rng.uniform(0, 1e9, num_ops))
+    one = pipedream(graph, [MachineLevel(machines, 1e9)])
+    two = pipedream(graph, [MachineLevel(1, 5e9), MachineLevel(machines, 1e9)])
+    assert two.value_s == pytest.approx(one.value_s)
+    assert sum(two.replicas) == machines
+
+
+def test_impossible_machines_and_too_many_states_are_refused():
+    graph = profile(np.ones(12), [])
+    with pytest.raises(PolicyError, match="each level has a machine or more"):
+        pipedream(graph, [MachineLevel(0, 1e9)])
+    with pytest.raises(PlanError, match="the graph has 4,095 antichains, and at most 1,000 are looked at"):
+        pipedream(graph, [MachineLevel(2, 1e9)], form="tight", max_states=1_000)
+    with pytest.raises(PlanError, match="an edge leads to an earlier stage"):
+        stages_value_s(
+            profile([1.0, 1.0], [(0, 1)]),
+            [ReplicatedStage(np.array([False, True]), 1), ReplicatedStage(np.array([True, False]), 1)],
+            1e9,
+        )

@@ -1,0 +1,154 @@
+"""The worked instances, and that nothing is better than what `exhaustive` finds."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from meshwright.errors import PlanError
+from meshwright.planners.operators.device_classes import device_classes
+from meshwright.planners.operators.exhaustive import num_placements
+from meshwright.planners.operators.place import place
+from meshwright.planners.operators.request import PlacementRequest
+from meshwright.simulation.operators.instance import OperatorInstance
+from meshwright.simulation.operators.placement import lower_bound, placed, value
+
+from ...draws import draws
+from ...oracles.operator_values import latency_s, legal_placements, max_load_s, topological_orders
+from .instances import chain, fork, renamed, small_instances
+
+OBJECTIVES = ("latency", "throughput")
+
+
+def best(instance, objective):
+    return place(instance, "exhaustive", PlacementRequest(objective))
+
+
+def test_a_chain_runs_on_one_device_for_its_latency_and_on_two_for_its_throughput():
+    # One device: 4 s either way. Cut in the middle: 2 + 1 + 2 = 5 s, and 2 + 1 = 3 s of load on both sides.
+    assert best(chain(), "latency").value_s == 4
+    assert best(chain(), "throughput").value_s == 3
+    halves = np.array([0, 0, 1, 1])
+    assert value(chain(), halves, "latency") == 5
+    assert value(chain(), halves, "throughput") == 3
+
+
+def test_a_fork_takes_six_seconds_on_two_devices_with_or_without_little_memory():
+    # All on one: 8 s. a, b, d | c: c starts at 2, ends at 5, is back at 6, d ends at 7. a, b | c, d: c runs 2-5, b's output
+    # is there at 5, d ends at 6.
+    assert value(fork(), np.array([0, 0, 1, 0]), "latency") == 7
+    assert best(fork(), "latency").value_s == 6
+    tight = fork(resident_bytes=4e9, memory_bytes=10e9)
+    assert best(tight, "latency").value_s == 6
+    with pytest.raises(PlanError, match="needs"):
+        placed(tight, np.array([0, 0, 0, 1]), "latency", "given")
+
+
+def test_an_output_that_two_ops_of_a_device_read_crosses_once():
+    # c of the fork in two halves on device 1: a's output crosses once, c1 and c2 run 2-5, theirs arrive by 6, d ends at 7.
+    times_s = np.repeat([[1.0], [3.0], [1.5], [1.5], [1.0]], 2, axis=1)
+    edges = [(0, 1), (0, 2), (0, 3), (1, 4), (2, 4), (3, 4)]
+    split = OperatorInstance.of_outputs("split", times_s, edges, 1e9, bandwidth_bytes_per_s=1e9)
+    assert value(split, np.array([0, 0, 1, 1, 0]), "latency") == 7
+
+
+def test_a_device_of_twice_the_speed_takes_all():
+    # All on device 1: 4 s; a there ends at 0.5, c on device 0 would start at 1.5 and end at 4.5.
+    times_s = np.array([[1.0, 0.5], [3.0, 1.5], [3.0, 1.5], [1.0, 0.5]])
+    edges = [(0, 1), (0, 2), (1, 3), (2, 3)]
+    unequal = OperatorInstance.of_outputs("unequal", times_s, edges, 1e9, bandwidth_bytes_per_s=1e9)
+    found = best(unequal, "latency")
+    assert found.value_s == 4
+    assert found.device_of.tolist() == [1, 1, 1, 1]
+
+
+@draws(25, suppress_health_check=[HealthCheck.too_slow])
+@given(small_instances(most_ops=5))
+def test_no_placement_and_no_order_is_better(instance):
+    check_against_all(instance)
+
+
+@pytest.mark.slow
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(small_instances(most_ops=7))
+def test_no_placement_and_no_order_is_better_at_length(instance):
+    check_against_all(instance)
+
+
+def check_against_all(instance):
+    legal = list(legal_placements(instance))
+    if not legal:
+        for objective in OBJECTIVES:
+            with pytest.raises(PlanError):
+                best(instance, objective)
+        return
+    found = best(instance, "throughput")
+    assert found.value_s == pytest.approx(min(max_load_s(instance, each) for each in legal))
+    assert found.value_s == pytest.approx(max_load_s(instance, found.device_of))
+    orders = list(topological_orders(instance))
+    found = best(instance, "latency")
+    assert found.value_s == pytest.approx(latency_s(instance, found.device_of, found.order))
+    if len(orders) * len(legal) <= 5_000:
+        assert found.value_s == pytest.approx(min(latency_s(instance, each, order) for each in legal for order in orders))
+
+
+@draws(15)
+@given(small_instances(most_ops=6), st.sampled_from(OBJECTIVES), st.integers(0, 99))
+def test_names_of_devices_change_no_value(instance, objective, seed):
+    order = np.random.default_rng(seed).permutation(instance.num_devices)
+    try:
+        found = best(instance, objective).value_s
+    except PlanError:
+        return
+    assert best(renamed(instance, order), objective).value_s == pytest.approx(found)
+
+
+@draws(15)
+@given(small_instances(most_ops=6), st.sampled_from(OBJECTIVES), st.sampled_from(["speed", "links", "memory"]))
+def test_a_better_device_never_makes_the_best_worse(instance, objective, what):
+    changes = {
+        "speed": {"times_s": instance.times_s * np.where(np.arange(instance.num_devices) == 0, 0.5, 1.0)},
+        "links": {"bandwidth_bytes_per_s": instance.bandwidth_bytes_per_s * 2},
+        "memory": {"memory_bytes": instance.memory_bytes * 1.5},
+    }
+    try:
+        before = best(instance, objective).value_s
+    except PlanError:
+        return
+    after = best(replace(instance, **changes[what]), objective).value_s
+    assert after <= before * (1 + 1e-12)
+    assert before >= lower_bound(instance, objective) * (1 - 1e-12)
+
+
+def test_one_device_takes_the_sum_of_all_times():
+    alone = OperatorInstance.of_outputs("alone", np.array([[1.0], [2.0], [4.0]]), [(0, 1), (1, 2)], 5.0)
+    for objective in OBJECTIVES:
+        assert best(alone, objective).value_s == 7
+
+
+def test_an_op_by_itself_finds_its_own_place():
+    # The chain takes device 0 for 4 s; an op of 3 s without edges goes to device 1 and changes nothing.
+    times_s = np.concatenate([np.ones((4, 2)), [[3.0, 3.0]]])
+    apart = OperatorInstance.of_outputs("apart", times_s, [(0, 1), (1, 2), (2, 3)], 1e9, bandwidth_bytes_per_s=1e9)
+    found = best(apart, "latency")
+    assert found.value_s == 4
+    assert len(set(found.device_of[:4])) == 1
+    assert found.device_of[4] != found.device_of[0]
+
+
+def test_placements_are_counted_once_for_devices_that_may_change_places():
+    # Four ops on two equal devices: 2^4 / 2; on three: partitions into at most three parts, 1 + 7 + 6.
+    assert num_placements(chain(), device_classes(chain(), "latency")) == 8
+    three = OperatorInstance.of_outputs("three", np.ones((4, 3)), [(0, 1)], 1.0, bandwidth_bytes_per_s=1.0)
+    assert num_placements(three, device_classes(three, "latency")) == 14
+    with pytest.raises(PlanError, match=r"has 14 placements, and at most 10 are tried \(got 10\)"):
+        place(three, "exhaustive", PlacementRequest(max_placements=10))
+
+
+def test_ops_that_fit_only_one_by_one_are_refused_together():
+    # Two ops of 4 bytes and one device of 6.
+    full = OperatorInstance.of_outputs("full", np.ones((2, 1)), [(0, 1)], 1.0, resident_bytes=4.0, memory_bytes=6.0)
+    with pytest.raises(PlanError, match="no placement fits the devices' memory"):
+        best(full, "latency")
