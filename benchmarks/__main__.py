@@ -138,6 +138,13 @@ def pacml_episodes() -> list[BenchmarkFigure]:
     return figures()
 
 
+def placements() -> list[BenchmarkFigure]:
+    """Exact planners of operators on devices."""
+    from .speed.placements import placement_figures
+
+    return placement_figures()
+
+
 def fleet() -> list[BenchmarkFigure]:
     """Jobs that wait in a queue and share links, compiled and plain."""
     from .speed.fleet import fleet_figures
@@ -203,6 +210,7 @@ def growth() -> list[BenchmarkFigure]:
 SECTIONS = {
     "kernel": kernel,
     "pacml": pacml_episodes,
+    "placements": placements,
     "fair-sharing": fair_sharing,
     "environment": environment,
     "policy": policy,

@@ -17,6 +17,7 @@ from meshwright.jobs.load import load_graph
 
 from ..fuzz.costs_and_measurements import FLOWS, PACML, STEPS
 from ..fuzz.inputs import valid
+from ..simulation.operators.published_samples import PUBLISHED
 from .conftest import HOSTILE
 
 FOLDER = " -$(touch injected) \n"
@@ -53,6 +54,7 @@ MEASURED = [
     "validate flows {flows} --json out/flows.json",
     "validate pacml {pacml} --graphs pacml --json out/pacml.json",
     "validate elastic elastic --json out/elastic.json",
+    "validate placements {placed} --search-s 1 --json out/placed.json",
     "validate network --json out/network.json",
     "validate sharing --sets 1 --keep out/sets --json out/sharing.json",
     "calibrate sharing --sets 2 --keep out/fitted --json out/constants-of-sharing.json",
@@ -140,6 +142,7 @@ def test_validations_and_calibrations_stay_in_their_files_whatever_their_inputs_
     (sandbox / "pacml" / "one").mkdir(parents=True)
     (sandbox / "pacml" / "one" / "graph.txt").write_text(valid("profile.txt"))
     texts = {"kernels.yaml": valid("measured-kernels.yaml"), "collectives.csv": valid("nccl.csv")}
+    texts |= {"placed.json": json.dumps(PUBLISHED)}
     texts |= {"flows.json": json.dumps(FLOWS), "pacml.json": json.dumps(PACML), "steps.json": json.dumps(STEPS)}
     paths = {name.partition(".")[0]: FOLDER + name for name in texts}
     for name, text in texts.items():

@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import numpy as np
+
 from meshwright.costs.collectives.libraries import tables
 from meshwright.costs.collectives.libraries.system import System
 from meshwright.costs.training_step.kernels import kernel_model
@@ -16,7 +18,14 @@ from meshwright.evaluation.validation.flows import validate as validate_flows
 from meshwright.evaluation.validation.pacml.replay import validate as validate_pacml
 from meshwright.evaluation.validation.published_step_times import VTRAIN_COLUMNS, read_rows
 from meshwright.evaluation.validation.step_times import validate as validate_steps
+from meshwright.simulation.operators.instance import OperatorInstance
+from meshwright.simulation.operators.instance_files import load_instance, to_data
+from meshwright.simulation.operators.piper_files import load_piper
+from meshwright.simulation.operators.placement import value
+from meshwright.simulation.operators.published_files import load_published
 
+from ..planners.operators.instances import fork
+from ..simulation.operators.published_samples import PIPER, PUBLISHED
 from . import inputs
 from .commands import answered
 from .possible import MOST_SECONDS, checked, positive
@@ -109,6 +118,36 @@ def _reference(text: str, folder: Path) -> None:
     (folder / "graphs" / "one").mkdir(parents=True)
     (folder / "graphs" / "one" / "graph.txt").write_text(inputs.valid("profile.txt"))
     checked(validate_pacml(path, folder / "graphs").to_data())
+
+
+def _published_instance(text: str, folder: Path) -> None:
+    """An instance of dnn-partitioning, by the values of all ops on one device and along a few orders."""
+    path = folder / "instance.json"
+    path.write_text(text)
+    _valued(load_published(path))
+
+
+def _own_instance(text: str, folder: Path) -> None:
+    path = folder / "instance.json"
+    path.write_text(text)
+    _valued(load_instance(path))
+
+
+def _valued(instance: OperatorInstance) -> None:
+    if instance.num_ops * instance.num_devices > 10_000:
+        return
+    for device in range(min(3, instance.num_devices)):
+        alone = np.full(instance.num_ops, device)
+        if instance.can_run[:, device].all():
+            for objective in ("latency", "throughput"):
+                positive(objective, value(instance, alone, objective), -1e-9, 1e23)
+
+
+def _piper_instance(text: str, folder: Path) -> None:
+    path = folder / "piper.json"
+    path.write_text(text)
+    found = load_piper(path)
+    positive("time", float(found.times_s[np.isfinite(found.times_s)].max()), -1e-9, MOST_SECONDS)
 
 
 COSTS = (
@@ -240,5 +279,8 @@ TARGETS = (
     Target("steps", "json", lambda: (json.dumps(STEPS),), lambda text, folder: _steps("steps.json", text, folder)),
     Target("vtrain", "csv", lambda: (VTRAIN,), lambda text, folder: _steps("vtrain.csv", text, folder)),
     Target("pacml", "json", lambda: (json.dumps(PACML),), _reference),
+    Target("published-instance", "json", lambda: (json.dumps(PUBLISHED),), _published_instance),
+    Target("operator-instance", "json", lambda: (json.dumps(to_data(fork())),), _own_instance),
+    Target("piper-instance", "json", lambda: (json.dumps(PIPER),), _piper_instance),
     Target("flows", "json", lambda: (json.dumps(FLOWS),), _flows),
 )

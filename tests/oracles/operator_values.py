@@ -32,7 +32,7 @@ def latency_s(instance: OperatorInstance, device_of: Devices, order: Sequence[in
                     there += size / instance.bandwidth_bytes_per_s[device_of[source], device]
                 start = max(start, there)
         end[op] = free[device] = start + instance.times_s[op, device]
-    return max(end.values())
+    return float(max(end.values()))
 
 
 def max_load_s(instance: OperatorInstance, device_of: Devices) -> float:
@@ -48,7 +48,7 @@ def max_load_s(instance: OperatorInstance, device_of: Devices) -> float:
             paid = {tensor for (a, b), tensor in edges if (device_of[a] == device) != (device_of[b] == device)}
             load += sum(instance.tensor_bytes[tensor] / max(widths) for tensor in paid)
         loads.append(load)
-    return max(loads)
+    return float(max(loads))
 
 
 def topological_orders(instance: OperatorInstance) -> Iterator[tuple[int, ...]]:

@@ -42,6 +42,7 @@ COMMANDS = {
     "validate flows": (("flows.json",), ("flows.json",), ("--json",)),
     "validate pacml": (("pacml.json", "--graphs", "profiles"), ("pacml.json",), ("--json",)),
     "validate elastic": (("elastic",), ("elastic/applications/a/placements.csv",), ("--json",)),
+    "validate placements": (("placed.json",), ("placed.json",), ("--json",)),
     "validate collectives": (("measured.csv",), ("measured.csv",), ("--json",)),
     "validate step-times": (("steps.json", "vtrain.csv"), ("steps.json",), ("--json",)),
     "validate kernels": (("kernels.yaml",), ("kernels.yaml",), ("--json", "--plot")),

@@ -14,7 +14,7 @@ import numpy as np
 from ... import files
 from ...errors import GraphError, InputFileError
 from .instance import OperatorInstance
-from .json_fields import JsonFields
+from .json_fields import MOST, JsonFields
 from .published_files import is_published, published_instance
 
 FORMAT_VERSION = 1
@@ -88,9 +88,9 @@ def _numbers(root: JsonFields, name: str, items: list[Any]) -> Any:
         kind = np.bool_
     elif name in ("edges", "edge_tensor", "group"):
         kind = np.int64
-    shape: tuple[int, ...] = (0, 2) if name == "edges" and not items else np.shape(_filled(items, root, name, kind))
+    filled = _filled(items, root, name, kind)
     try:
-        return np.array(_filled(items, root, name, kind), kind).reshape(shape)
+        return np.array(filled, kind) if filled or name != "edges" else np.zeros((0, 2), kind)
     except (TypeError, ValueError, OverflowError):
         raise root.error("its rows must be equally long", name) from None
 
@@ -106,5 +106,7 @@ def _filled(items: list[Any], root: JsonFields, name: str, kind: type, *, depth:
             wanted = {np.bool_: "true or false", np.int64: "whole numbers"}.get(kind, "numbers")
             raise root.error(f"must hold {wanted}", name, each)
         else:
+            if abs(each) > MOST:
+                raise root.error(f"must be at most {MOST:g}", name, each)
             found.append(each)
     return found

@@ -22,6 +22,7 @@ from .instance import OperatorInstance
 from .json_fields import JsonFields
 
 MOST_OPTIONS = 2
+MOST_SECONDS = 1e9
 RECOMPUTES = "recomp"
 """An option whose id holds this computes outputs again instead of keeping them."""
 
@@ -84,6 +85,9 @@ def load_piper(path: str | Path) -> PiperInstance:
         if node_id in number:
             raise node.error("two nodes have this id", "id", node_id)
         number[node_id] = len(number)
+    bandwidth = root.number("bandwidth")
+    if bandwidth < 1:
+        raise root.error("must be 1 byte a second or more", "bandwidth", bandwidth)
     edges, edge_bytes = _edges(root, number)
     options = [_options(node) for node in nodes]
     degrees = sorted({degree for each in options for degree in each})
@@ -100,7 +104,7 @@ def load_piper(path: str | Path) -> PiperInstance:
                 at = op, degrees.index(degree), ids.index(option.text("id"))
                 if np.isfinite(times_s[at]):
                     raise option.error("two options of a node and degree have this id", "id", option.text("id"))
-                times_s[at] = option.number("timePerSample")
+                times_s[at] = option.number("timePerSample", most=MOST_SECONDS)
                 parameters[at] = option.number("parameterSize")
                 each_bytes[at], once_bytes[at] = option.number("memoryUsageA"), option.number("memoryUsageB")
                 for sync, end, key in ((head, 1, "syncTimeFw"), (tail, 0, "syncTimeBw")):
@@ -128,7 +132,7 @@ def load_piper(path: str | Path) -> PiperInstance:
         tail_sync_bytes=tail,
         num_devices=root.whole("maxDevices", least=1, most=10_000),
         memory_bytes=root.number("maxMemoryPerDevice"),
-        bandwidth_bytes_per_s=max(root.number("bandwidth"), 1e-9),
+        bandwidth_bytes_per_s=bandwidth,
         num_micro_batches=root.whole("mbsInBatch", least=1),
     )
 

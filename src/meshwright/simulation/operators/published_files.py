@@ -25,7 +25,9 @@ from .json_fields import JsonFields
 
 BANDWIDTH_BYTES_PER_S = 1e9
 S_PER_MS = 1e-3
-MOST_DEVICES = 10_000
+MOST_DEVICES = 1_000
+MOST_MS = 1e12
+"""Thirty years."""
 ACCELERATOR, HOST = "accelerator", "cpu"
 
 
@@ -64,8 +66,8 @@ def published_instance(data: Any, file: str | Path) -> OperatorInstance:
     ]
     times_ms = np.empty((len(nodes), num_accelerators + num_hosts))
     for place, node in enumerate(nodes):
-        on_accelerator = node.number("fpgaLatency") if node.flag("supportedOnFpga") else np.inf
-        times_ms[place] = [on_accelerator] * num_accelerators + [node.number("cpuLatency")] * num_hosts
+        on_accelerator = node.number("fpgaLatency", most=MOST_MS) if node.flag("supportedOnFpga") else np.inf
+        times_ms[place] = [on_accelerator] * num_accelerators + [node.number("cpuLatency", most=MOST_MS)] * num_hosts
     edges, output_ms = _edges(root, number)
     names = [str(node.data.get("name", "")) or str(node_id) for node, node_id in zip(nodes, number, strict=True)]
     if len(set(names)) < len(names):
@@ -139,7 +141,7 @@ def _edges(root: JsonFields, number: dict[int, int]) -> tuple[list[tuple[int, in
             if node_id not in number:
                 raise edge.error("no node has this id", key, node_id)
             ends.append(number[node_id])
-        cost_ms = edge.number("cost")
+        cost_ms = edge.number("cost", most=MOST_MS)
         if abs(output_ms.setdefault(ends[0], cost_ms) - cost_ms) > 1e-6:
             raise edge.error("the edges of one node cost alike, as they carry its one output", "cost", cost_ms)
         edges[ends[0], ends[1]] = None
