@@ -1,5 +1,8 @@
 """Laws of `place`: the best of the planners that end in the budget, with figures that the plan itself tells again."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 import meshwright
@@ -130,6 +133,13 @@ def test_what_cannot_be_is_refused_in_one_line(given, kind, told):
     with pytest.raises(kind) as refused:
         meshwright.place(**{"job": JOB, "cluster": TOY, "by": "heft", **given})
     assert told in str(refused.value)
+
+
+def test_the_page_names_every_planner():
+    page = (Path(__file__).parents[2] / "docs" / "operators.md").read_text()
+    table = page.split("| planner | rule | objective |")[1].split("\n\n")[0]
+    named = {name for line in table.splitlines()[2:] for name in re.findall(r"`([\w-]+)`", line.split("|")[1])}
+    assert named == set(PLACEMENT_PLANNERS)
 
 
 def test_the_same_request_gives_the_same_plan():
