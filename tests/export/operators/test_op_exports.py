@@ -81,6 +81,7 @@ def test_the_zoos_names_become_a_familys():
     assert "modules" in told(plan, "device-map", {"modules": "gtp2"})
 
 
+@pytest.mark.scheduler("accelerate")
 @pytest.mark.skipif(
     not HAS_ACCELERATE, reason="accelerate and transformers are not installed (pip install accelerate transformers)"
 )
