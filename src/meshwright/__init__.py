@@ -10,6 +10,7 @@ The public names, each imported from its floor when it is first used::
     estimate, search_layouts              price one parallel layout of a transformer; find the best of all
     load_benchmark, JobPartitioningEnv    many jobs that compete, as a Gymnasium environment
     plan                                  one job, one cluster, the chosen plan
+    place                                 the ops of one job on devices
     train, evaluate, export               learn a policy, compare policies, hand plans to schedulers
     verify                                hold what a launched job printed against its plan
     MeshwrightError                       everything that a user can cause
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from .jobs.job import Job
     from .jobs.load import load_graph
     from .planning.estimate import estimate
+    from .planning.place import place
     from .planning.plan import plan
     from .planning.search import search_layouts
     from .plans import Layout, PlacementPlan, load_plan
@@ -57,6 +59,7 @@ _HOMES = {
     "load_cluster": "clusters.cluster",
     "load_graph": "jobs.load",
     "load_plan": "plans",
+    "place": "planning.place",
     "plan": "planning.plan",
     "search_layouts": "planning.search",
     "simulate": "simulation.step.timeline",
@@ -82,6 +85,7 @@ __all__ = [  # noqa: RUF022 - in the order of the table above
     "load_benchmark",
     "JobPartitioningEnv",
     "plan",
+    "place",
     "train",
     "evaluate",
     "export",

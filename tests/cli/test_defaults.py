@@ -50,6 +50,14 @@ OPTIONS = {
         "--graphs": "graphs_dir",
         **(WRITES | {"--trace": "BUILT BEFORE"}),
     },
+    "place": {
+        "--budget-ms": "budget_s",
+        "--devices": "num_devices",
+        "--batch": "batch_size",
+        "--steps": "num_steps",
+        "--graphs": "graphs_dir",
+        **WRITES,
+    },
     "train": {"--set": "BUILT BEFORE", "--graphs": "graphs_dir", "--out": "folder", "--json": "writes"},
     "export": {"--format": "target", "--set": "options", "--cluster": "CHECK", "--list": "LIST", **WRITES},
 }
@@ -58,6 +66,7 @@ COUNTERPARTS = {
     "plan": ("planning.plan", "plan"),
     "search": ("planning.search", "search_layouts"),
     "evaluate": ("evaluation.evaluate", "evaluate"),
+    "place": ("planning.place", "place"),
     "train": ("training.train", "train"),
     "export": ("export", "export"),
 }
@@ -66,6 +75,7 @@ FIRST = {
     "plan": ["--job", "zoo:alexnet", "--cluster", "preset:host-8"],
     "search": ["--search", "--job", "zoo:alexnet", "--cluster", "preset:host-8"],
     "evaluate": ["max", "--benchmark", "toy"],
+    "place": ["--job", "zoo:alexnet", "--cluster", "preset:host-8"],
     "train": ["preset:toy"],
     "export": ["plan.json", "--format", "torchrun", "--out", "deploy"],
 }

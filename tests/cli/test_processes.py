@@ -47,7 +47,7 @@ def test_json_is_all_that_stands_on_standard_output_and_a_terminal_that_knows_on
     )
     assert found.returncode == 0
     plan = json.loads(found.stdout)
-    assert (plan["schema_version"], plan["job"]["name"]) == (2, "gräph")
+    assert (plan["schema_version"], plan["job"]["name"]) == (3, "gräph")
     assert r"Candidates for gr\xe4ph" in found.stderr
 
 

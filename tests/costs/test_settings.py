@@ -25,6 +25,7 @@ OTHER_CHOICES = {
     "gradient_bucket_bytes": 25e6,
     "message_chunk_bytes": 4e6,
     "gradient_bytes_per_parameter_byte": 2.0,
+    "pipeline_skips": "direct",
 }
 
 

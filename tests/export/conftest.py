@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from functools import cache
 
+import numpy as np
 import pytest
 
 from meshwright.clusters.cluster import Cluster
@@ -10,7 +11,7 @@ from meshwright.errors import ExportError
 from meshwright.export import export
 from meshwright.jobs import load_graph
 from meshwright.jobs.job import Job
-from meshwright.plans import Layout, layout_plan, place
+from meshwright.plans import Layout, layout_plan, op_placement_plan, place
 from meshwright.plans.document import PlacementPlan
 
 MakePlan = Callable[..., PlacementPlan]
@@ -74,9 +75,33 @@ def layout_example() -> PlacementPlan:
     return on_two_hosts("tp=2,pp=2,dp=2,micro_batch=2")
 
 
+def on_devices(job: str = "zoo:gpt2-small", num_devices: int = 2, first: int = 0) -> PlacementPlan:
+    """A transformer whose layers are dealt to devices in order, equally many to each; what is before and behind to the ends."""
+    graph = load_graph(job)
+    layers = 1 + max(int(name[5:].split(".")[0]) for name in graph.op_names if name.startswith("layer"))
+    at = [
+        int(name[5:].split(".")[0]) * num_devices // layers
+        if name.startswith("layer")
+        else (num_devices - 1) * (name != "embedding")
+        for name in graph.op_names
+    ]
+    device_of = first + np.array(at)
+    cluster = Cluster.from_data(TWO_HOSTS)
+    return op_placement_plan(Job(graph, 100), cluster, device_of, graph.order, "throughput", why="a sample")
+
+
 @pytest.fixture(scope="session")
-def _sample_for(running_example: PlacementPlan, layout_example: PlacementPlan) -> Callable[[str], tuple[PlacementPlan, Files]]:
+def op_example() -> PlacementPlan:
+    """The layers of a transformer on two devices of one host."""
+    return on_devices()
+
+
+@pytest.fixture(scope="session")
+def _sample_for(
+    running_example: PlacementPlan, layout_example: PlacementPlan, op_example: PlacementPlan
+) -> Callable[[str], tuple[PlacementPlan, Files]]:
     samples = [running_example, layout_example, on_two_hosts("tp=2,dp=4,micro_batch=2"), on_two_hosts("dp=8,micro_batch=2")]
+    samples.append(op_example)
 
     @cache
     def choose(target: str) -> tuple[PlacementPlan, Files]:

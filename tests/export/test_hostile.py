@@ -190,6 +190,10 @@ def _with_texts(plan: PlacementPlan, text: str) -> Iterator[PlacementPlan]:
 
 def _form(name: str, content: str) -> Any:
     """A file without its texts: what is left of YAML, JSON and Python is their form; other files are kept as they are."""
+    if name == "device_map.json":  # its keys are names of modules
+        return set(json.loads(content).values())
+    if name == "placement.tsv":  # a name, a tab and a device
+        return [line.split("\t")[1:] for line in content.split("\n")]
     if name.endswith(".json"):
         return _shape(json.loads(content))
     if name.endswith((".yaml", ".yml")):

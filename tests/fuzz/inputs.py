@@ -10,7 +10,7 @@ from meshwright.clusters.cluster import Cluster
 from meshwright.jobs.job import Job
 from meshwright.jobs.readers.huggingface import shape_of
 from meshwright.jobs.readers.pipedream import load_profile
-from meshwright.plans import Figure, Layout, OpSplits, layout_plan, op_split_plan, place
+from meshwright.plans import Figure, Layout, OpSplits, layout_plan, op_placement_plan, op_split_plan, place
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIGS = ROOT / "configs"
@@ -176,7 +176,10 @@ def plans() -> tuple[str, ...]:
         Job(estimated, 100), pair(), Layout(tp=2, micro_batch=2, global_batch=4), both, shape=shape, predicted=figures, why="so"
     )
     stages = layout_plan(Job(measured, 100), pair(), Layout(pp=2, micro_batch=1, global_batch=4), both)
-    made = [json.dumps(plan.model_dump(mode="json", exclude_none=True)) for plan in (splits, tensors, stages)]
+    ops = op_placement_plan(
+        Job(measured, 100), pair(), np.array([0, 0, 1]), np.arange(6)[[0, 1, 2, 5, 4, 3]], "throughput", optimizer="adam"
+    )
+    made = [json.dumps(plan.model_dump(mode="json", exclude_none=True)) for plan in (splits, tensors, stages, ops)]
     ranks = [{"rank": rank, "host": "gpu-01.local", "local_rank": rank, "device": rank} for rank in (0, 1)]
     by_hand = {"schema_version": 2, "job": {"name": "mine"}, "ranks": ranks}
     return (*made, json.dumps(by_hand), json.dumps({**by_hand, "schema_version": 1}))

@@ -159,7 +159,7 @@ def test_the_published_schema_accepts_a_saved_plan(name, request):
 
 
 BROKEN = [
-    (("schema_version",), 3, "schema_version"),
+    (("schema_version",), 4, "schema_version"),
     (("ranks",), [], "ranks"),
     (("ranks", 0, "rank"), -1, r"ranks\.0\.rank"),
     (("ranks", 0, "rank"), "0", r"ranks\.0\.rank"),
@@ -193,8 +193,8 @@ def test_a_broken_plan_is_refused_by_loader_and_schema(split_plan, tmp_path, pat
         ("[]", InputFileError, "a plan is a JSON object"),
         ("{", InputFileError, "not valid JSON"),
         ("{}", PlanError, "schema_version: the key is missing"),
-        ('{"schema_version": 7}', PlanError, r"versions 1 to 2 are known \(got 7\)"),
-        ('{"schema_version": true}', PlanError, "versions 1 to 2 are known"),
+        ('{"schema_version": 7}', PlanError, r"versions 1 to 3 are known \(got 7\)"),
+        ('{"schema_version": true}', PlanError, "versions 1 to 3 are known"),
         ('{"schema_version": 1, "job": {"name": "x"}}', PlanError, "ranks: the key is missing"),
         ('{"schema_version": 1, "jop": {"name": "x"}, "ranks": []}', PlanError, "job: the key is missing|jop: unknown key"),
     ],

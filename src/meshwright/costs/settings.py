@@ -52,6 +52,9 @@ class CostSettings(settings.Settings):
         message_chunk_bytes: larger messages are cut into equal chunks of at most so many bytes, so that an urgent one need
             not wait for the end of a long one; none given: not cut.
         gradient_bytes_per_parameter_byte: size of what is reduced for each byte of parameters.
+        pipeline_skips: how an output gets past stages of a pipeline of any job graph that do not read it: ``relayed`` from stage
+            to stage, as Megatron-LM and PipeDream pass it on, or ``direct``, once out of its stage and once into each stage that
+            reads it, as torch.distributed.pipelining sends it; for GPipe and 1F1B that do not compute while they send.
 
     Where layouts are priced, keys that were not given take `LAYOUT_DEFAULTS`, see `of_layouts`.
     """
@@ -85,6 +88,7 @@ class CostSettings(settings.Settings):
     gradient_bucket_bytes: float | None = Field(default=None, gt=0)
     message_chunk_bytes: float | None = Field(default=None, ge=65_536)
     gradient_bytes_per_parameter_byte: float = Field(default=1.0, gt=0)
+    pipeline_skips: Literal["relayed", "direct"] = Field(default="relayed", exclude_if=lambda skips: skips == "relayed")
 
     @model_validator(mode="after")
     def _fluids_cut_through(self) -> CostSettings:

@@ -86,6 +86,11 @@ class ExportOptions(settings.Settings):
         default=300.0, gt=0, le=86_400, description="longest wait for the placement of all ranks, in seconds (ray)"
     )
 
+    modules: Literal["names", "gpt2", "llama", "gpt-neox"] = Field(
+        default="names",
+        description="how ops are named (device-map): after modules, or as the zoo does for a model of this family",
+    )
+
     @field_validator("command", "script")
     @classmethod
     def _check_words(cls, text: str | None) -> str | None:

@@ -19,6 +19,7 @@ from .chakra import traces
 from .frameworks import deepspeed, megatron
 from .kubernetes import forms
 from .launchers import openmpi, ray, slurm, torchrun
+from .operators import device_map, tensorflow
 from .target import ExportOptions, Files, Target, dns_label
 
 targets: dict[str, Target] = {
@@ -32,6 +33,8 @@ targets: dict[str, Target] = {
         megatron.TARGET,
         deepspeed.TARGET,
         traces.TARGET,
+        device_map.TARGET,
+        tensorflow.TARGET,
     )
 }
 
@@ -46,6 +49,9 @@ OTHER_NAMES = {
     "mpirun": "openmpi",
     "pytorch": "torchrun",
     "megatron-lm": "megatron",
+    "accelerate": "device-map",
+    "transformers": "device-map",
+    "tf": "tensorflow",
 }
 """Names by which people ask for a target."""
 """Every target, by the name that ``--format`` takes."""

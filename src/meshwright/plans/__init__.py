@@ -2,8 +2,9 @@
 
 from .document import Figure, PlacementPlan
 from .legality import check, check_cluster
-from .making import layout_plan, load_plan, moved_plan, op_split_plan
+from .making import layout_plan, load_plan, moved_plan, op_placement_plan, op_split_plan
 from .memory import check_memory, op_split_memory_bytes
+from .op_placement import OpGroup, OpPlacementPartition
 from .partition import Coordinates, Layout, OpSplits, sip_ml_splits, uniform_splits
 from .placement import Placement, place
 
@@ -11,6 +12,8 @@ __all__ = [
     "Coordinates",
     "Figure",
     "Layout",
+    "OpGroup",
+    "OpPlacementPartition",
     "OpSplits",
     "Placement",
     "PlacementPlan",
@@ -20,6 +23,7 @@ __all__ = [
     "layout_plan",
     "load_plan",
     "moved_plan",
+    "op_placement_plan",
     "op_split_memory_bytes",
     "op_split_plan",
     "place",

@@ -18,6 +18,7 @@ from ..clusters.cluster import Cluster
 from ..errors import ConfigError, PlanError
 from ..jobs.graph import JobGraph
 from ..settings import Count, Index
+from .op_placement import OpPlacementPartition
 from .partition import Coordinates, Layout, OpSplits
 from .placement import Placement
 from .transformer import PlannedTransformer
@@ -97,8 +98,8 @@ class Rank(settings.Settings):
 class Stage(settings.Settings):
     """Ops that the same ranks hold.
 
-    For a layout: one model chunk of a pipeline stage. For op splits: a run of ranks that hold the same number of ops
-    (which ones follows from the splits, so ``ops`` stays empty).
+    For a layout: one model chunk of a pipeline stage. For ops on devices that form a pipeline: one group. For op splits: a run of
+    ranks that hold the same number of ops (which ones follows from the splits, so ``ops`` stays empty).
     """
 
     stage: Index = Field(description="pipeline stage, or position among the runs of ranks")
@@ -147,10 +148,10 @@ class PlacementPlan(settings.Settings):
     hand out checked plans only.
     """
 
-    schema_version: Literal[2] = Field(default=SCHEMA_VERSION, description="version of this form; older ones are read too")
+    schema_version: Literal[3] = Field(default=SCHEMA_VERSION, description="version of this form; older ones are read too")
     job: PlannedJob
     cluster: PlannedCluster | None = None
-    partition: Annotated[OpSplitsPartition | LayoutPartition, Field(discriminator="kind")] | None = None
+    partition: Annotated[OpSplitsPartition | LayoutPartition | OpPlacementPartition, Field(discriminator="kind")] | None = None
     ranks: tuple[Rank, ...] = Field(min_length=1, description="every rank once, in rank order")
     host_order: tuple[HostName, ...] = Field(
         default_factory=lambda validated: _hosts_by_lowest_rank(validated.get("ranks", ())),
@@ -203,6 +204,10 @@ class PlacementPlan(settings.Settings):
         """The layout, or None where the partition is another."""
         return self.partition.layout if isinstance(self.partition, LayoutPartition) else None
 
+    def op_placement(self) -> OpPlacementPartition | None:
+        """The ops on devices, or None where the partition is another."""
+        return self.partition if isinstance(self.partition, OpPlacementPartition) else None
+
     def placement(self) -> Placement:
         """The cluster's device of each rank.
 
@@ -254,6 +259,10 @@ class PlacementPlan(settings.Settings):
         if isinstance(self.partition, LayoutPartition):
             given = self.partition.layout.model_dump(exclude_defaults=True)
             return " ".join(f"{key}={value}" for key, value in given.items())
+        if isinstance(self.partition, OpPlacementPartition):
+            kind = "a pipeline of " if self.partition.pipeline and len(self.partition.groups) > 1 else ""
+            count = len(self.partition.groups)
+            return f"{len(self.partition.device_of)} ops in {kind}{count} group{'s' * (count > 1)}"
         return "by hand"
 
 

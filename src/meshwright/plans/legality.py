@@ -15,6 +15,7 @@ from ..clusters.cluster import Cluster
 from ..errors import ClusterError, ConfigError, GraphError, PlanError
 from ..jobs.graph import JobGraph
 from .document import PlacementPlan, Rank
+from .op_placement import OpPlacementPartition, check_op_placement
 from .partition import Layout
 
 _AXES = ("pp", "dp", "cp", "ep", "tp")
@@ -28,6 +29,7 @@ def check(plan: PlacementPlan, *, file: str | Path | None = None) -> None:
     Each rank stands once, in order; no device has two ranks; no host has two spellings; hosts and devices exist in the
     embedded cluster and agree; the host order is that of the lowest ranks; coordinates form a full grid with
     world = tp x cp x pp x dp and ep dividing dp x cp; op splits have no coordinates and as many ranks as their degree;
+    ops on devices are as `op_placement.check_op_placement` says, and the stages of their pipeline are their groups;
     stages name ranks, and ops of the embedded job graph, that exist; the shape of a transformer gives that graph.
 
     Args:
@@ -48,6 +50,9 @@ def check(plan: PlacementPlan, *, file: str | Path | None = None) -> None:
                 _check_device(rank, cluster, hosts)
         graph = _embedded_graph(plan)
         _check_partition(plan, graph)
+        placed = plan.op_placement()
+        if placed is not None:
+            check_op_placement(placed, [rank.device for rank in plan.ranks], graph, cluster)
         _check_stages(plan, graph)
     except (PlanError, GraphError, ClusterError, ConfigError) as error:
         raise error.at(file=file) from None
@@ -144,6 +149,8 @@ def _check_partition(plan: PlacementPlan, graph: JobGraph | None) -> None:
     with_coordinates = [rank.rank for rank in plan.ranks if rank.coordinates is not None]
     if graph is not None and plan.job.transformer is not None:
         plan.job.transformer.check(graph)
+    if plan.op_placement() is not None and with_coordinates:
+        raise PlanError("ranks of ops on devices have no coordinates", field=f"rank {with_coordinates[0]}")
     if splits is not None:
         if graph is not None and graph.num_ops != splits.num_ops:
             raise PlanError(f"{splits.num_ops} split degrees for a graph of {graph.num_ops} ops", field="partition.splits")
@@ -202,13 +209,16 @@ def _check_grid(plan: PlacementPlan, layout: Layout | None) -> None:
 def _check_stages(plan: PlacementPlan, graph: JobGraph | None) -> None:
     holder: dict[str, int] = {}
     known = None if graph is None else frozenset(graph.op_names)
-    is_layout = any(rank.coordinates is not None for rank in plan.ranks)
+    placed = plan.op_placement()
+    has_ops = placed is not None or any(rank.coordinates is not None for rank in plan.ranks)
+    if placed is not None and placed.pipeline and graph is not None:
+        _check_groups_are_stages(plan, placed, graph)
     for position, stage in enumerate(plan.stages):
         field = f"stages.{position}"
         for rank, count in Counter(stage.ranks).items():
             if count > 1:
                 raise PlanError(f"names rank {rank} twice", field=f"{field}.ranks", value=rank)
-        for op in stage.ops if is_layout else ():
+        for op in stage.ops if has_ops else ():
             if op in holder:
                 raise PlanError(f"holds an op that stands in stages.{holder[op]} already", field=f"{field}.ops", value=op)
             holder[op] = position
@@ -222,3 +232,23 @@ def _check_stages(plan: PlacementPlan, graph: JobGraph | None) -> None:
                 raise PlanError(f"rank {rank} is of pipeline stage {coordinates.pp}", field=field, value=stage.stage)
         if stage.ops and len(stage.ops) != stage.num_ops:
             raise PlanError(f"names {len(stage.ops)} ops", field=f"{field}.num_ops", value=stage.num_ops)
+
+
+def _check_groups_are_stages(plan: PlacementPlan, placed: OpPlacementPartition, graph: JobGraph) -> None:
+    """The groups of a pipeline stand in its order, each in turn as one stage, and none gets anything from a later one."""
+    group_of = np.empty(graph.num_ops, np.int64)
+    for number, group in enumerate(placed.groups):
+        group_of[list(group.ops)] = number
+    back = np.flatnonzero(group_of[graph.edges[:, 0]] > group_of[graph.edges[:, 1]])
+    if back.size:
+        source, target = graph.edges[back[0]].tolist()
+        problem = f"gets something from group {group_of[source]}, a later stage of the pipeline, with op {graph.op_names[source]}"
+        raise PlanError(problem, field=f"partition.groups.{group_of[target]}", value=graph.op_names[target])
+    if not plan.stages:
+        return
+    if len(plan.stages) != len(placed.groups):
+        raise PlanError(f"{len(placed.groups)} groups are as many stages", field="stages", value=len(plan.stages))
+    for number, (stage, group) in enumerate(zip(plan.stages, placed.groups, strict=True)):
+        names = {graph.op_names[op] for op in group.ops}
+        if (stage.stage, stage.chunk, stage.ranks) != (number, 0, group.ranks) or set(stage.ops) != names:
+            raise PlanError(f"is not partition.groups.{number}", field=f"stages.{number}")

@@ -8,6 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from .. import files
 from ..clusters.cluster import Cluster
@@ -15,15 +19,16 @@ from ..errors import InputFileError, PlanError
 from ..jobs.job import Job
 from ..jobs.transformer import TransformerShape
 from . import legality, versions
-from .document import Figure, LayoutPartition, OpSplitsPartition, PlacementPlan, PlannedCluster, PlannedJob, Rank
+from .document import Figure, LayoutPartition, OpSplitsPartition, PlacementPlan, PlannedCluster, PlannedJob, Rank, Stage
 from .memory import check_memory, op_split_memory_bytes
+from .op_placement import OpGroup, OpPlacementPartition, Optimizer, pipeline_order
 from .partition import Coordinates, Layout, OpSplits, build_of_plan
 from .placement import Placement, place
 from .rank_order import DEFAULT_ORDER, coordinates
 from .stages import layout_stages, op_split_stages
 from .transformer import PlannedTransformer
 
-__all__ = ["Figure", "PlacementPlan", "layout_plan", "load_plan", "moved_plan", "op_split_plan"]
+__all__ = ["Figure", "PlacementPlan", "layout_plan", "load_plan", "moved_plan", "op_placement_plan", "op_split_plan"]
 
 
 def op_split_plan(
@@ -111,6 +116,80 @@ def layout_plan(
         ranks=_ranks(cluster, placement, places),
         stages=layout_stages(job.graph, layout, places, layers),
         micro_batches=layout.num_micro_batches,
+        predicted=tuple(predicted),
+        why=why,
+    )
+    legality.check(plan)
+    return plan
+
+
+def op_placement_plan(
+    job: Job,
+    cluster: Cluster,
+    device_of: NDArray[np.int64],
+    order: NDArray[np.int64],
+    objective: Literal["latency", "throughput"],
+    *,
+    optimizer: Optimizer | None = None,
+    in_flight: int = 1,
+    among: Sequence[int] | None = None,
+    predicted: Sequence[Figure] = (),
+    why: str | None = None,
+) -> PlacementPlan:
+    """A plan that puts each op of a job on a device, one rank on each device that has ops.
+
+    Where the devices form a pipeline ranks follow it, and each is a stage; otherwise ranks follow the devices' numbers.
+
+    Args:
+        job: what is run, ``n`` ops.
+        cluster: where.
+        device_of: the cluster's id of the device of each op, ``(n,)``.
+        order: all tasks in a topological order, ``(n,)``, or ``(2 n,)`` where the plan trains; see `op_placement`.
+        objective: what was to be small.
+        optimizer: None where only the forward pass runs.
+        in_flight: micro-batches whose outputs a device holds at once.
+        among: the devices that could be chosen; all by default.
+        predicted: figures for this plan, for example ``step_s``.
+        why: the reason for the choice, for people.
+
+    Raises:
+        PlanError: parts that do not go together, or a device that needs more memory than it has.
+    """
+    if device_of.shape != (job.graph.num_ops,):
+        raise PlanError(f"names a device for each of {job.graph.num_ops} ops", field="device_of", value=str(device_of.shape))
+    line = pipeline_order(job.graph, device_of)
+    devices = sorted(set(device_of.tolist())) if line is None else line
+    held = [np.flatnonzero(device_of == device).tolist() for device in devices]
+    position = {op: at for at, op in enumerate(job.graph.order.tolist())}
+    stages = (
+        ()
+        if line is None
+        else tuple(
+            Stage(
+                stage=rank,
+                ranks=(rank,),
+                num_ops=len(ops),
+                ops=tuple(job.graph.op_names[op] for op in sorted(ops, key=position.__getitem__)),
+            )
+            for rank, ops in enumerate(held)
+        )
+    )
+    partition = OpPlacementPartition(
+        device_of=tuple(device_of.tolist()),
+        groups=tuple(OpGroup(ops=tuple(ops), ranks=(rank,)) for rank, ops in enumerate(held)),
+        order=tuple(order.tolist()),
+        objective=objective,
+        pipeline=line is not None,
+        optimizer=optimizer,
+        in_flight=in_flight,
+        among=None if among is None else tuple(among),
+    )
+    plan = PlacementPlan(
+        job=_planned_job(job),
+        cluster=PlannedCluster(name=cluster.name, data=cluster.to_data()),
+        partition=partition,
+        ranks=_ranks(cluster, place(cluster, np.array(devices))),
+        stages=stages,
         predicted=tuple(predicted),
         why=why,
     )

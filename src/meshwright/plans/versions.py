@@ -1,6 +1,8 @@
 """Older versions of the plan's form, each brought to the next one, so that every plan ever saved can be read.
 
-Version 2 (current)
+Version 3 (current)
+    A partition may be ``ops``: a device for each op of the job graph, in groups that may form a pipeline.
+Version 2
     Layouts also say how the context is exchanged, what is sharded over whom, the precision, and how attention and
     gradients are computed (``context_parallel``, ``shard_group``, ``precision``, ...). Jobs may say the shape of a
     transformer (``transformer``). Figures may be ``observed``, as those of plans of the decision service.
@@ -15,7 +17,7 @@ from typing import Any, Literal
 
 Data = dict[str, Any]
 
-SCHEMA_VERSION: Literal[2] = 2
+SCHEMA_VERSION: Literal[3] = 3
 
 
 def known_versions() -> range:
@@ -44,4 +46,9 @@ def _from_1(data: Data) -> Data:
     return data
 
 
-_STEPS: dict[int, Callable[[Data], Data]] = {1: _from_1}
+def _from_2(data: Data) -> Data:
+    """Version 3 adds a kind of partition only."""
+    return data
+
+
+_STEPS: dict[int, Callable[[Data], Data]] = {1: _from_1, 2: _from_2}

@@ -27,6 +27,11 @@ COMMANDS = {
         ("graph.txt", "cluster.yaml", "costs.yaml"),
         ("--json", "--all", "--plot"),
     ),
+    "place": (
+        ("--job", "graph.txt", "--cluster", "cluster.yaml"),
+        ("graph.txt", "cluster.yaml"),
+        ("--json", "--trace", "--plot"),
+    ),
     "estimate": (
         ("--job", "graph.txt", "--cluster", "cluster.yaml", "--layout", "dp=2"),
         ("graph.txt", "cluster.yaml"),

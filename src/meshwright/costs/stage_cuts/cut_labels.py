@@ -42,6 +42,9 @@ class PlainPipeline(NamedTuple):
         forward_s: of a micro-batch through all units before each one, ``(u + 1,)``.
         backward_s: the same backward, ``(u + 1,)``.
         transfer_s: in which a micro-batch goes past each place behind each stage; nothing behind the last, ``(p, u + 1)``.
+        skips_s: seconds for which a run of units is kept by what goes directly, forward and backward, on each kind of way between
+            stages, by its first unit and the one behind its last, ``(2, g, u + 1, u + 1)``; no elements where it is relayed.
+        way_of: kind of the way from each stage to the next one, ``(p,)``.
         hides: whether stages compute on while they send; under GPipe only.
         tails_s: what follows the last task of a stage by its first unit and the one behind its last, ``(u + 1, u + 1)``.
         has_tails: whether anything does.
@@ -49,6 +52,7 @@ class PlainPipeline(NamedTuple):
         activation_bytes: of a micro-batch through all units before each one, ``(u + 1,)``.
         workspace_bytes: largest of a unit, ``(u,)``.
         crossing_bytes: what a micro-batch brings past each place between two units, ``(u + 1,)``.
+        sent_bytes, given_bytes: what runs of units send and get, sent directly; see `unit_chain.Chain.skips`.
         kept: micro-batches that each stage keeps, ``(p,)``.
         recomputes: whether stages keep what they are given and compute their activations again.
         capacity_bytes: memory of a device.
@@ -59,6 +63,8 @@ class PlainPipeline(NamedTuple):
     forward_s: NDArray[np.float64]
     backward_s: NDArray[np.float64]
     transfer_s: NDArray[np.float64]
+    skips_s: NDArray[np.float64]
+    way_of: NDArray[np.int64]
     hides: bool
     tails_s: NDArray[np.float64]
     has_tails: bool
@@ -66,6 +72,8 @@ class PlainPipeline(NamedTuple):
     activation_bytes: NDArray[np.float64]
     workspace_bytes: NDArray[np.float64]
     crossing_bytes: NDArray[np.float64]
+    sent_bytes: NDArray[np.float64]
+    given_bytes: NDArray[np.float64]
     kept: NDArray[np.float64]
     recomputes: bool
     capacity_bytes: float
@@ -75,16 +83,23 @@ class PlainPipeline(NamedTuple):
 def _stage_bytes(pipe, stage, first, last, workspace):  # type: ignore[no-untyped-def]
     """What a rank of a stage holds, counted as `graph_memory.graph_stage_memory` counts it."""
     own = pipe.activation_bytes[last] - pipe.activation_bytes[first]
-    activations = pipe.kept[stage] * pipe.crossing_bytes[first] + own if pipe.recomputes else pipe.kept[stage] * own
-    changing = activations + workspace + pipe.crossing_bytes[first] + pipe.crossing_bytes[last]
+    is_direct = pipe.given_bytes.size > 0
+    given = pipe.given_bytes[first, last] if is_direct else pipe.crossing_bytes[first]
+    sent = pipe.sent_bytes[first, last] if is_direct else pipe.crossing_bytes[last]
+    activations = pipe.kept[stage] * given + own if pipe.recomputes else pipe.kept[stage] * own
+    changing = activations + workspace + given + sent
     return pipe.state_bytes[last] - pipe.state_bytes[first] + (1.0 + FRAGMENTATION) * changing + RUNTIME_BYTES
 
 
 @njit(inline="always")
 def _passes_s(pipe, stage, first, last):  # type: ignore[no-untyped-def]
     """Seconds of both passes of a stage, and what it adds to a path down to it and back."""
-    given = pipe.transfer_s[stage - 1, first] if stage > 0 else 0.0
-    sent = pipe.transfer_s[stage, last]
+    if pipe.skips_s.size > 0:
+        sent = pipe.skips_s[0, pipe.way_of[stage], first, last]
+        given = pipe.skips_s[1, pipe.way_of[max(0, stage - 1)], first, last]
+    else:
+        given = pipe.transfer_s[stage - 1, first] if stage > 0 else 0.0
+        sent = pipe.transfer_s[stage, last]
     forward = pipe.forward_s[last] - pipe.forward_s[first]
     backward = pipe.backward_s[last] - pipe.backward_s[first]
     if pipe.hides:

@@ -17,7 +17,7 @@ from ..pipelines.schedules import FORWARD, STEADY_ROUNDS, orders, round_size
 from ..work.graph_memory import flights, state_factor
 from ..work.memory import FRAGMENTATION, RUNTIME_BYTES
 from .cut_labels import PlainPipeline, leanest_cut
-from .unit_chain import Chain
+from .unit_chain import NOTHING, Chain
 
 
 class StageMemoryUse(NamedTuple):
@@ -28,12 +28,15 @@ class StageMemoryUse(NamedTuple):
         activation_bytes: of a micro-batch through all units before each one, ``(u + 1,)``.
         workspace_bytes: largest of a unit, ``(u,)``.
         crossing_bytes: what a micro-batch brings past each place between two units, ``(u + 1,)``.
+        sent_bytes, given_bytes: what runs of units send and get, sent directly; see `unit_chain.Chain.skips`.
     """
 
     state_bytes: NDArray[np.float64]
     activation_bytes: NDArray[np.float64]
     workspace_bytes: NDArray[np.float64]
     crossing_bytes: NDArray[np.float64]
+    sent_bytes: NDArray[np.float64] = NOTHING
+    given_bytes: NDArray[np.float64] = NOTHING
 
 
 class CutMemory:
@@ -47,7 +50,7 @@ class CutMemory:
     def __init__(self, layout: Layout, chain: Chain) -> None:
         self.layout, self.chain = layout, chain
         state_bytes = chain.weight_bytes * state_factor(layout)
-        self.held = StageMemoryUse(state_bytes, chain.activation_bytes, chain.workspace_bytes, chain.crossing_bytes)
+        self.held = StageMemoryUse(state_bytes, chain.activation_bytes, chain.workspace_bytes, chain.crossing_bytes, *chain.skips)
 
     @classmethod
     def of(cls, layout: Layout, chain: Chain) -> CutMemory:
@@ -95,7 +98,8 @@ class CutMemory:
         cuts, layout, none = np.zeros(self.layout.pp + 1, np.int64), self.layout, np.zeros((1, 1))
         chain, kept = self.chain, self.flying[:, 0, 0].copy()
         passes = chain.forward_s, chain.backward_s, np.zeros((layout.pp, 1))
-        pipe = PlainPipeline(False, 1, *passes, False, none, False, *self.held, kept, layout.recompute == "full", np.inf)
+        recomputes, unpriced = layout.recompute == "full", (np.zeros((2, 0, 0, 0)), np.zeros(layout.pp, np.int64))
+        pipe = PlainPipeline(False, 1, *passes, *unpriced, False, none, False, *self.held, kept, recomputes, np.inf)
         leanest_cut(pipe, cuts)
         return cuts
 
@@ -109,10 +113,12 @@ def stage_bytes(cuts, held, flying, recomputes, stage):  # type: ignore[no-untyp
     for place in range(v):
         first, last = cuts[place * p + stage], cuts[place * p + stage + 1]
         own = held.activation_bytes[last] - held.activation_bytes[first]
-        given = held.crossing_bytes[first]
+        is_direct = held.given_bytes.size > 0
+        given = held.given_bytes[first, last] if is_direct else held.crossing_bytes[first]
+        sent = held.sent_bytes[first, last] if is_direct else held.crossing_bytes[last]
         state += held.state_bytes[last] - held.state_bytes[first]
         own_most, given_most = max(own_most, own), max(given_most, given)
-        sent_most = max(sent_most, held.crossing_bytes[last])
+        sent_most = max(sent_most, sent)
         workspace_most = max(workspace_most, held.workspace_bytes[first:last].max())
         for tick in range(num_ticks):
             kept[tick] += flying[stage, tick, place] * (given if recomputes else own)

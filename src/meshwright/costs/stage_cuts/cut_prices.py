@@ -49,6 +49,7 @@ BOUND_ROUNDING = 1e-9
 """Relative. A bound adds in another order than what it bounds, and must not pass it by a rounding error."""
 
 Ops = tuple[NDArray[np.float64], NDArray[np.float64]]
+Skips = tuple[NDArray[np.float64], NDArray[np.int64]]
 
 
 class CutPricer:
@@ -61,6 +62,7 @@ class CutPricer:
         wires: prices messages.
         order: how ranks are numbered.
         slowdown: factor on computing and sending that run side by side.
+        skips: see `PlainPipeline.skips_s` and ``way_of``; by default outputs are relayed.
     """
 
     def __init__(
@@ -71,10 +73,12 @@ class CutPricer:
         wires: GroupNetwork,
         order: str,
         slowdown: float,
+        skips: Skips | None = None,
     ) -> None:
         self.layout, self.chain, self.transfer_s = layout, chain, transfer_s
         self.wires, self.order, self.slowdown = wires, order, slowdown
         self.memory = CutMemory.of(layout, chain)
+        self.skips = skips or (np.zeros((2, 0, 0, 0)), np.zeros(layout.pp, np.int64))
 
     def shortest(self, capacity_bytes: float) -> tuple[NDArray[np.int64] | None, bool]:
         """The cut of the shortest step of a plain pipeline among those that fit, and whether the search came to its end."""
@@ -103,6 +107,7 @@ class CutPricer:
             chain.forward_s,
             chain.backward_s,
             self.transfer_s,
+            *self.skips,
             layout.overlap_pp,
             tails_s,
             bool(tails_s.any()),
@@ -156,8 +161,8 @@ class CutPricer:
                 break
             starts = self.chain.starts[cuts[place]]
             chunks = tuple(work.graph.order[first:last] for first, last in pairwise(starts))
-            sent = self.chain.crossing_bytes[cuts[place][1:]]
-            seconds = step_s(replace(work, chunks=chunks, boundary_bytes=sent))
+            sent, given = self._sizes(cuts[place])
+            seconds = step_s(replace(work, chunks=chunks, boundary_bytes=sent, given_bytes=given))
             if seconds < best_s:
                 best_s, best = seconds, cuts[place]
         return best
@@ -166,7 +171,7 @@ class CutPricer:
         """Of each cut, seconds that each stage is busy, of the first one from its first to its last pass, ``(f, p)``."""
         layout, p, v = self.layout, self.layout.pp, self.layout.virtual_stages
         found: NDArray[np.float64] = self._own_s(cuts).reshape(len(cuts), v, p).sum(axis=1) * layout.num_micro_batches
-        if layout.num_micro_batches * p * v * 2 <= MAX_TASKS and len(cuts):
+        if layout.num_micro_batches * p * v * 2 <= MAX_TASKS and len(cuts) and not self.chain.is_direct:
             passes = self.chain.forward_s, self.chain.backward_s, self.transfer_s
             tasks, none_s = orders(layout.schedule, p, v, layout.num_micro_batches), np.zeros(len(cuts))
             spans_s = _spans_s(tasks, v, layout.num_micro_batches, cuts, *passes, layout.overlap_pp, False, none_s)
@@ -201,7 +206,7 @@ class CutPricer:
         """Time of each cut's first stage, at most that of its step; infinite where another one takes less, ``(f,)``."""
         layout, chain = self.layout, self.chain
         p, v, m = layout.pp, layout.virtual_stages, layout.num_micro_batches
-        if p * v * m * 2 > MAX_TASKS:
+        if p * v * m * 2 > MAX_TASKS or self.chain.is_direct:
             return np.array([float(self._played(one).played.span_s[0]) for one in cuts])
         bounds_s = self._bounds_s(cuts)
         passes = chain.forward_s, chain.backward_s, self.transfer_s
@@ -225,6 +230,10 @@ class CutPricer:
         layout = self.layout
         own = np.stack([np.diff(self.chain.forward_s[cuts]), np.diff(self.chain.backward_s[cuts])], axis=1)
         task_s = np.zeros((layout.pp, layout.virtual_stages, 3))
+        if self.chain.is_direct:  # a stage is kept by all that it sends
+            own += np.stack(self._direct_s(cuts), axis=1)
+            task_s[:, 0, :2] = own
+            return PlayedPipeline.of(layout, task_s, np.zeros(len(own)))
         task_s[:, :, :2] = own.reshape(layout.virtual_stages, layout.pp, 2).swapaxes(0, 1)
         return PlayedPipeline.of(layout, task_s, self.transfer_s[np.arange(len(own)), cuts[1:]])
 
@@ -239,10 +248,29 @@ class CutPricer:
     def _own_s(self, cuts: NDArray[np.int64]) -> NDArray[np.float64]:
         """Seconds of a micro-batch on each chunk of each cut, with its transfers, ``(f, k)``."""
         own: NDArray[np.float64] = np.diff(self.chain.forward_s[cuts] + self.chain.backward_s[cuts], axis=1)
+        if self.chain.is_direct and not self.skips[0].size:  # of a lane by itself: what is sent is left out of its bound
+            return own
+        if self.chain.is_direct:
+            kept: NDArray[np.float64] = own + np.array([sum(self._direct_s(one)) for one in cuts]).reshape(own.shape)
+            return kept
         if not self.layout.overlap_pp:
             ways = self.transfer_s[np.arange(own.shape[1]), cuts[:, 1:]]
             own = own + ways + np.pad(ways, ((0, 0), (1, 0)))[:, :-1]
         return own
+
+    def _direct_s(self, cuts: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Seconds for which each stage of a cut is kept by what it sends directly, forward and backward, ``(p,)`` each."""
+        (forward, backward), way_of = self.skips
+        sent: NDArray[np.float64] = forward[way_of, cuts[:-1], cuts[1:]]
+        returned: NDArray[np.float64] = backward[np.append(0, way_of[:-1]), cuts[:-1], cuts[1:]]
+        return sent, returned
+
+    def _sizes(self, cuts: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
+        """Bytes that each chunk of a cut brings on and, sent directly, gets, ``(k,)`` each."""
+        if not self.chain.is_direct:
+            return self.chain.crossing_bytes[cuts[1:]], None
+        sent, given = self.chain.skips
+        return sent[cuts[:-1], cuts[1:]], given[cuts[:-1], cuts[1:]]
 
     def _guesses(self) -> list[NDArray[np.int64]]:
         """Some cuts that may be good, so that there is a limit."""

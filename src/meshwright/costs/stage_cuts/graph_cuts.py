@@ -31,7 +31,7 @@ from ..settings import CostSettings
 from ..training_step.graph_step_time import GraphPricer, is_uneven
 from ..work.graph_work import describe_graph
 from .cut_memory import CutMemory, first_rounds
-from .cut_prices import CutPricer
+from .cut_prices import CutPricer, Skips
 from .tight_cuts import TightPipeline, tight_cuts
 from .unit_chain import Chain
 
@@ -120,7 +120,8 @@ def find_cuts(
     if num_chunks == 1:
         return Cuts((0, graph.num_ops), True)  # there is nothing to choose
     whole = whole_lane(wires, layout, order)
-    pricer = CutPricer(layout, chain, _transfers_s(layout, chain, wires, whole), wires, order, costs.overlap_slowdown)
+    skips = _skips_s(layout, chain, wires, whole)
+    pricer = CutPricer(layout, chain, _transfers_s(layout, chain, wires, whole), wires, order, costs.overlap_slowdown, skips)
     capacity_bytes *= 1 - ROUNDING
     if is_uneven(wires, layout):
         work = describe_graph(graph, layout, device, costs, cuts=chain.starts[pricer.memory.compared[0]].tolist())
@@ -195,3 +196,19 @@ def _transfers_s(layout: Layout, chain: Chain, wires: GroupNetwork, lane: Lane) 
             )[place]
         found[chunk] = chain.transfers[key]
     return found
+
+
+def _skips_s(layout: Layout, chain: Chain, wires: GroupNetwork, lane: Lane) -> Skips | None:
+    """What goes directly on each kind of way of a lane, and the kind of each stage's way; None where outputs are relayed."""
+    if not chain.is_direct or layout.pp == 1:
+        return None
+    ways = lane.boundary[: layout.pp]
+    kinds = list(dict.fromkeys(ways))
+    for group in kinds:
+        key = wires, group, "direct"
+        if key not in chain.transfers:
+            sizes, place = np.unique(np.stack(chain.skips), return_inverse=True)
+            seconds = [wires.group_s("send_recv", size, group) if size > 0 else 0.0 for size in sizes.tolist()]
+            chain.transfers[key] = np.array(seconds)[place.reshape(2, *chain.skips[0].shape)]
+    seconds_of = np.stack([chain.transfers[wires, group, "direct"] for group in kinds], axis=1)
+    return seconds_of, np.array([kinds.index(group) for group in ways], np.int64)

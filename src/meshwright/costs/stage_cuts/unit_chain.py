@@ -17,6 +17,9 @@ from ..settings import CostSettings
 from ..work.graph_work import op_times_s, share_of
 from .cut_family import CutFamily, least_busy
 
+NOTHING = np.zeros((0, 0))
+"""In place of bytes of runs, where outputs are relayed."""
+
 
 @dataclass(frozen=True, eq=False)
 class Chain:
@@ -33,6 +36,8 @@ class Chain:
         activation_bytes: of a micro-batch through all units before each one, ``(u + 1,)``.
         workspace_bytes: largest of a unit, ``(u,)``.
         crossing_bytes: what a micro-batch brings past each place between two units; nothing at both ends, ``(u + 1,)``.
+        skips: bytes that a run of units sends to later ones and gets from earlier ones, where they go directly, by its first unit
+            and the one behind its last, ``(u + 1, u + 1)`` each; without elements where outputs are relayed.
         transfers: seconds of that by wires and group, kept here since layouts share them, ``(u + 1,)`` each.
         even_cuts: by stages and slack, see `evenest`; kept here for the same reason.
         memories: of cuts by what decides them, see `cut_memory.CutMemory.of`; likewise.
@@ -48,6 +53,7 @@ class Chain:
     activation_bytes: NDArray[np.float64]
     workspace_bytes: NDArray[np.float64]
     crossing_bytes: NDArray[np.float64]
+    skips: tuple[NDArray[np.float64], NDArray[np.float64]] = (NOTHING, NOTHING)
     transfers: dict[object, NDArray[np.float64]] = field(default_factory=dict, repr=False)
     even_cuts: dict[tuple[int, float], NDArray[np.int64]] = field(default_factory=dict, repr=False)
     memories: dict[object, Any] = field(default_factory=dict, repr=False)
@@ -93,7 +99,13 @@ class Chain:
             activation_bytes=before(share * graph.activation_bytes),
             workspace_bytes=np.maximum.reduceat(share * graph.workspace_bytes[order], starts[:-1]),
             crossing_bytes=crossing[starts],
+            skips=run_bytes(graph, starts, share) if costs.pipeline_skips == "direct" else (NOTHING, NOTHING),
         )
+
+    @property
+    def is_direct(self) -> bool:
+        """Whether outputs go past stages that do not read them."""
+        return self.skips[0].size > 0
 
     @property
     def busy_s(self) -> NDArray[np.float64]:
@@ -122,3 +134,49 @@ class Chain:
         cuts = self.family.cuts(num_stages * num_chunks)
         own_s = np.diff(self.busy_s[cuts], axis=1).reshape(len(cuts), num_chunks, num_stages).sum(axis=1)
         return float(own_s.max(axis=1).min())
+
+
+def run_bytes(graph: JobGraph, starts: NDArray[np.int64], share: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Bytes that each run of units sends to later units and gets from earlier ones, each output once, ``(u + 1, u + 1)`` each.
+
+    Args:
+        graph: the job.
+        starts: first op of each unit by its place in the topological order and, last, the number of ops, ``(u + 1,)``.
+        share: of the graph's samples that a micro-batch has.
+
+    Returns:
+        What is sent and what is given, by the first unit of the run and the unit behind its last.
+    """
+    u, n = len(starts) - 1, graph.num_ops
+    place = np.empty(n, np.int64)
+    place[graph.order] = np.arange(n)
+    unit = np.searchsorted(starts, place, side="right") - 1
+    reads = np.unique(np.stack([graph.edges[:, 0], unit[graph.edges[:, 1]]], axis=1), axis=0)
+    reads = reads[unit[reads[:, 0]] != reads[:, 1]]
+    op, reader = reads[:, 0], reads[:, 1]
+    own, size = unit[op], share * graph.activation_bytes[op]
+    is_last = np.append(op[1:] != op[:-1], True) if len(op) else np.zeros(0, np.bool_)
+    # A run up to a unit behind the op and not behind its last reader sends it.
+    a, z = own[is_last], reader[is_last]
+    sent = _added((u + 1, u + 1), np.zeros_like(a), a + 1, a + 1, z + 1, size[is_last])
+    # A run that begins behind the op, and behind the reader before, gets it if it holds the reader.
+    before = np.where(np.append(True, op[1:] != op[:-1]), own, np.append(0, reader[:-1])) if len(op) else own
+    return sent, _added((u + 1, u + 1), before + 1, reader + 1, reader + 1, np.full_like(reader, u + 1), size)
+
+
+def _added(
+    shape: tuple[int, int],
+    top: NDArray[np.int64],
+    bottom: NDArray[np.int64],
+    left: NDArray[np.int64],
+    right: NDArray[np.int64],
+    size: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Sums of the sizes of all rectangles, from top and left on and before bottom and right, that an entry lies in."""
+    change, counts = np.zeros((shape[0] + 1, shape[1] + 1)), np.zeros((shape[0] + 1, shape[1] + 1), np.int64)
+    for rows, columns, sign in ((top, left, 1), (bottom, left, -1), (top, right, -1), (bottom, right, 1)):
+        np.add.at(change, (rows, columns), sign * size)
+        np.add.at(counts, (rows, columns), sign)
+    sums, number = (each.cumsum(axis=0).cumsum(axis=1)[:-1, :-1] for each in (change, counts))
+    found: NDArray[np.float64] = np.where(number > 0, np.maximum(sums, 0.0), 0.0)  # rounding must not leave a message
+    return found

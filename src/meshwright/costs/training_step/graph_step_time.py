@@ -100,11 +100,15 @@ class GraphPricer(StepPricer):
         for chunk in range(len(work.chunks)):
             group = lane.boundary[chunk % work.layout.pp]
             yield from (PlacedMessage("pipeline transfers", item, 1, group) for item in work.boundary(chunk))
+            if work.is_direct and chunk:
+                group = lane.boundary[(chunk - 1) % work.layout.pp]
+                yield from (PlacedMessage("pipeline transfers", item, 1, group) for item in work.returned(chunk))
 
     def _alike(self, work: GraphWork) -> UnevenStep:
         """The step of the stage that decides, where hosts are alike."""
         pipeline = self._played(work)
-        unsent, played = pipeline.unsent, pipeline.played
+        bare = PlayedPipeline.of(work.layout, _task_s(work), pipeline.send_s) if work.is_direct else pipeline
+        unsent, played = bare.unsent, pipeline.played
         if hide_between_chunks(work.layout):
             hidden = self._chunk_tails(work)
             seconds, last, sync_s = chunk_step_s(pipeline, hidden)
@@ -120,7 +124,7 @@ class GraphPricer(StepPricer):
     def _placed(self, work: GraphWork, wires: PlacedNetwork) -> UnevenStep:
         """The same where hosts are not alike, of the lane that ends last."""
         layout, placed, task_s = work.layout, wires.layout(work.layout, self.order), _task_s(work)
-        known = {id(lane): Passes(task_s, self._sends_s(work, lane), task_s) for lane in placed.lanes}
+        known = {id(lane): Passes(*self._kept_s(work, lane), task_s) for lane in placed.lanes}
 
         def exposed_s(stage: int, lane: int, messages: list[tuple[str, float]], is_backward: bool) -> float:
             whole_s, pieces = np.array([seconds for _, seconds in messages]), _pieces(work, stage)[0 if is_backward else 1]
@@ -142,7 +146,22 @@ class GraphPricer(StepPricer):
 
     def _played(self, work: GraphWork) -> PlayedPipeline:
         (lane,) = lanes_of(self.wires, work.layout, self.order)
-        return PlayedPipeline.of(work.layout, _task_s(work), self._sends_s(work, lane))
+        return PlayedPipeline.of(work.layout, *self._kept_s(work, lane))
+
+    def _kept_s(self, work: GraphWork, lane: Lane) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Seconds of the passes of each chunk, ``(p, v, 3)``, and of transfers to the next one, ``(k,)``.
+
+        What is sent directly is in the passes: a stage of one chunk goes on when all is sent.
+        """
+        task_s, num_chunks = _task_s(work), len(work.chunks)
+        if not work.is_direct:
+            return task_s, self._sends_s(work, lane)
+        for chunk in range(num_chunks):
+            sends = (work.boundary(chunk), chunk), (work.returned(chunk), chunk - 1)
+            for kind, (messages, way) in enumerate(sends):
+                for message in messages:
+                    task_s[chunk, 0, kind] += self.message_s(message, work.layout, lane.boundary[way % work.layout.pp])
+        return task_s, np.zeros(num_chunks)
 
     def _sends_s(self, work: GraphWork, lane: Lane) -> NDArray[np.float64]:
         """Seconds of a transfer from each chunk to the next one, ``(k,)``."""

@@ -28,7 +28,7 @@ def state_factor(layout: Layout) -> float:
 def kept_bytes(work: GraphWork, chunk: int) -> float:
     """What a micro-batch keeps of a chunk for its backward pass."""
     if work.layout.recompute == "full":
-        return float(work.boundary_bytes[chunk - 1]) if chunk else 0.0
+        return work.given(chunk)
     return work.share * float(work.graph.activation_bytes[work.chunks[chunk]].sum())
 
 
@@ -53,7 +53,7 @@ def graph_stage_memory(work: GraphWork, stage: int) -> StageMemory:
         activations += max(work.share * float(graph.activation_bytes[work.chunks[chunk]].sum()) for chunk in chunks)
     buffers = work.share * float(graph.workspace_bytes[ops].max())
     if layout.pp > 1:  # one message each way
-        buffers += max(float(work.boundary_bytes[chunk - 1]) if chunk else 0.0 for chunk in chunks)
+        buffers += max(work.given(chunk) for chunk in chunks)
         buffers += max(float(work.boundary_bytes[chunk]) for chunk in chunks)
     return StageMemory(
         parameters=weights,

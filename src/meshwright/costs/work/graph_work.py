@@ -2,8 +2,10 @@
 
 Ops of the topological order stand in contiguous chunks: where `graph_cuts` puts them, or of balanced time (`plans.stages`).
 A micro-batch of ``b`` samples takes of each op what a share of ``b`` of the graph's samples takes (`costs.compute`). What a
-later chunk needs goes from chunk to chunk, also through chunks that do not use it, as PipeDream passes it on. As for op
-splits, the update of the weights is not counted.
+later chunk needs goes from chunk to chunk, also through chunks that do not use it, as PipeDream passes it on; or, with
+``pipeline_skips: direct``, from the chunk that makes it, once, to those that read it. Then a chunk is kept by all that it sends,
+at the pace of the way to the next one, and by the gradients of all that it is given, at that of the way to the one before. As
+for op splits, the update of the weights is not counted.
 """
 
 from __future__ import annotations
@@ -39,7 +41,10 @@ class GraphWork:
         is_profiled: whether times are a profile's, and not a roofline's.
         forward_s, backward_s: of a micro-batch, the second with recomputation, ``(n,)``.
         gradient_bytes: of each op, ``(n,)``.
-        boundary_bytes: what a micro-batch brings from each chunk to the next, ``(pp v,)``; the last brings nothing.
+        boundary_bytes: what a micro-batch brings from each chunk to the next or, sent directly, to all later ones, ``(pp v,)``;
+            the last brings nothing.
+        given_bytes: what each chunk gets of a micro-batch from all earlier ones, sent directly, ``(pp v,)``; None where it is
+            relayed, and so what the chunk before brings.
     """
 
     graph: JobGraph
@@ -51,6 +56,7 @@ class GraphWork:
     backward_s: NDArray[np.float64]
     gradient_bytes: NDArray[np.float64]
     boundary_bytes: NDArray[np.float64]
+    given_bytes: NDArray[np.float64] | None = None
 
     def chunks_of(self, stage: int) -> list[int]:
         """The chunks on a stage."""
@@ -60,9 +66,26 @@ class GraphWork:
         """The ops on a stage, chunk by chunk."""
         return np.concatenate([self.chunks[chunk] for chunk in self.chunks_of(stage)])
 
+    @property
+    def is_direct(self) -> bool:
+        """Whether outputs go past chunks that do not read them."""
+        return self.given_bytes is not None
+
+    def given(self, chunk: int) -> float:
+        """Bytes of a micro-batch that a chunk gets from others."""
+        if self.given_bytes is not None:
+            return float(self.given_bytes[chunk])
+        return float(self.boundary_bytes[chunk - 1]) if chunk else 0.0
+
     def boundary(self, chunk: int) -> tuple[Message, ...]:
-        """What goes from a chunk to the next one, and its gradient back."""
-        size = float(self.boundary_bytes[chunk])
+        """What goes from a chunk to the next one, or to later ones; relayed, its gradient goes back."""
+        return self._message(float(self.boundary_bytes[chunk]))
+
+    def returned(self, chunk: int) -> tuple[Message, ...]:
+        """The gradients that a chunk sends to where it got the activations from."""
+        return self._message(self.given(chunk))
+
+    def _message(self, size: float) -> tuple[Message, ...]:
         return (Message("activations", "send_recv", "pp", size),) if self.layout.pp > 1 and size > 0 else ()
 
     def sync(self, stage: int) -> tuple[Message, ...]:
@@ -108,10 +131,17 @@ def describe_graph(
     for source, target in graph.edges[back[:1]].tolist():
         problem = f"{graph.op_names[target]} stands in an earlier chunk than {graph.op_names[source]}, whose output it needs"
         raise PlanError(problem, field="stages")
+    share = share_of(graph, layout)
     last_use = chunk_of.copy()
     np.maximum.at(last_use, graph.edges[:, 0], chunk_of[graph.edges[:, 1]])
     crossing = [(chunk_of <= chunk) & (last_use > chunk) for chunk in range(len(chunks))]
-    share = share_of(graph, layout)
+    sent, given = crossing, None
+    if costs.pipeline_skips == "direct":
+        sent = [cross & (chunk_of == chunk) for chunk, cross in enumerate(crossing)]
+        given = np.zeros(len(chunks))
+        reads = np.unique(np.stack([graph.edges[:, 0], chunk_of[graph.edges[:, 1]]], axis=1), axis=0)
+        reads = reads[chunk_of[reads[:, 0]] != reads[:, 1]]
+        np.add.at(given, reads[:, 1], share * graph.activation_bytes[reads[:, 0]])
     return GraphWork(
         graph=graph,
         layout=layout,
@@ -121,7 +151,8 @@ def describe_graph(
         forward_s=forward_s,
         backward_s=backward_s,
         gradient_bytes=graph.parameter_bytes * costs.gradient_bytes_per_parameter_byte,
-        boundary_bytes=np.array([share * float(graph.activation_bytes[cross].sum()) for cross in crossing]),
+        boundary_bytes=np.array([share * float(graph.activation_bytes[cross].sum()) for cross in sent]),
+        given_bytes=given,
     )
 
 
@@ -140,6 +171,9 @@ def op_times_s(
     """
     samples = graph.samples_per_step or layout.global_batch
     _check(graph, layout, samples)
+    if costs.pipeline_skips == "direct" and layout.pp > 1 and (layout.virtual_stages > 1 or layout.overlap_pp):
+        problem = "is for gpipe and 1f1b without overlap_pp, whose stages wait until all is sent"
+        raise PlanError(problem, field="pipeline_skips", value="direct")
     splits = np.full(graph.num_ops, samples // layout.micro_batch)
     forward_s, backward_s = compute.chosen(costs.compute, graph).share_s(graph, splits, device)
     return forward_s, backward_s + (forward_s if layout.recompute == "full" else 0.0)

@@ -1,9 +1,9 @@
 """Chakra: the plan's execution graph as MLCommons Chakra execution traces, one for each rank.
 
 One training step is lowered and simulated, with the default cost settings: op splits and plain data parallelism as
-`simulation.step.timeline.simulate` does it, other layouts as `simulation.layouts` does (see `layouts`). It is written in
-the form that ASTRA-sim and other readers of Chakra traces take: ``trace.RANK.et`` and, for
-``--comm-group-configuration``, ``comm_groups.json``.
+`simulation.step.timeline.simulate` does it, other layouts as `simulation.layouts` does (see `layouts`), ops on devices as
+`simulation.operators.lowering` does, for one micro-batch. It is written in the form that ASTRA-sim and other readers of Chakra
+traces take: ``trace.RANK.et`` and, for ``--comm-group-configuration``, ``comm_groups.json``.
 """
 
 from __future__ import annotations
@@ -67,6 +67,11 @@ def step_of(plan: PlacementPlan) -> tuple[Timeline, TaskWork]:
     if layout is not None and _is_plain(layout, graph):
         splits = OpSplits(np.full(graph.num_ops, layout.dp))
     try:
+        if plan.op_placement() is not None:
+            from ...simulation.operators.lowering import run_plan
+
+            step = run_plan(plan, contention=CostSettings().contention)
+            return step, op_split_work(step.execution, graph, OpSplits(np.ones(graph.num_ops, np.int64)))
         if splits is not None:
             timeline = simulate(graph, cluster, splits, plan.placement().devices, CostSettings())
             return timeline, op_split_work(timeline.execution, graph, splits)
@@ -74,7 +79,7 @@ def step_of(plan: PlacementPlan) -> tuple[Timeline, TaskWork]:
             return layout_step_of(plan, layout, graph, cluster)
     except (ConfigError, GraphError, PlanError) as error:
         raise ExportError(error.problem, field=error.field, value=error.value, choices=error.choices) from None
-    raise ExportError("has neither op splits nor a layout, so the ranks' work is unknown", field="partition")
+    raise ExportError("has neither op splits nor a layout nor ops on devices, so the ranks' work is unknown", field="partition")
 
 
 def traces_of(plan: PlacementPlan) -> tuple[list[RankTrace], dict[str, tuple[int, ...]]]:

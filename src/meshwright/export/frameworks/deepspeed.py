@@ -21,6 +21,7 @@ from ...errors import ExportError
 from ...plans.document import PlacementPlan
 from ...plans.partition import Layout
 from ..launchers import remote_shell
+from ..operators.op_devices import as_equal_layers
 from ..requirements import comma_separated, hosts_of
 from ..target import ExportOptions, Files, Target, header
 
@@ -128,6 +129,8 @@ def _batch(plan: PlacementPlan) -> Batch:
     layout, splits = plan.layout(), plan.op_splits()
     if layout is not None:
         return _layout_batch(layout)
+    if plan.op_placement() is not None:
+        return _pipeline_batch(plan)
     if splits is None:
         raise ExportError("has neither a layout nor op splits, so its batch sizes are unknown", field="partition")
     uneven = (splits.splits != splits.degree).nonzero()[0]
@@ -140,6 +143,17 @@ def _batch(plan: PlacementPlan) -> Batch:
     if samples % splits.degree:
         raise ExportError(f"is no multiple of {splits.degree} ranks", field="job.graph.samples_per_step", value=samples)
     return Batch(micro_batch=samples // splits.degree, accumulation=1, dp=splits.degree)
+
+
+def _pipeline_batch(plan: PlacementPlan) -> Batch:
+    """The job's figures are those of a micro-batch; as many follow each other as the plan holds at once."""
+    placed = plan.op_placement()
+    assert placed is not None
+    as_equal_layers(plan, "DeepSpeed")
+    samples = (plan.job.graph or {}).get("samples_per_step")
+    if samples is None:
+        raise ExportError("does not say how many samples a step has, so the batch sizes are unknown", field="job.graph")
+    return Batch(micro_batch=samples, accumulation=plan.micro_batches or placed.in_flight, dp=placed.groups[0].replicas)
 
 
 def _layout_batch(layout: Layout) -> Batch:

@@ -14,6 +14,7 @@ from ...errors import ExportError
 from ...plans.document import PlacementPlan
 from ...plans.partition import Layout, ParallelDegrees
 from ..launchers import remote_shell
+from ..operators.op_devices import as_equal_layers
 from ..requirements import comma_separated, hosts_of, ranks_per_host
 from ..target import ExportOptions, Files, Target, header
 from .megatron_groups import DEFAULT_ORDER, MAPPED_ORDER, allows, rank_coordinates
@@ -65,6 +66,7 @@ def rank_order(plan: PlacementPlan) -> RankOrder:
             whose ranks would not follow one another in any order; the rank is named.
     """
     hosts_of(plan)  # refuses what is no host name
+    plan = _as_grid(plan)
     degrees = _degrees(plan)
     per_host = ranks_per_host(plan, "Megatron's launcher")
     found: list[RankOrder] = []
@@ -90,6 +92,7 @@ def renumbered(plan: PlacementPlan) -> PlacementPlan:
     Raises:
         ExportError: as `rank_order`.
     """
+    plan = _as_grid(plan)
     number = {rank: megatron for megatron, rank in enumerate(rank_order(plan).plan_rank)}
     ranks = sorted((rank.model_copy(update={"rank": number[rank.rank]}) for rank in plan.ranks), key=lambda rank: rank.rank)
     stages = tuple(s.model_copy(update={"ranks": tuple(sorted(number[rank] for rank in s.ranks))}) for s in plan.stages)
@@ -130,8 +133,9 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
     """The arguments, the hosts, the rank map and the launcher.
 
     Raises:
-        ExportError: as `rank_order` and `arguments`.
+        ExportError: as `rank_order` and `arguments`, or ops on devices that are no pipeline of equal layers.
     """
+    plan = _as_grid(plan)
     arranged = rank_order(plan)
     head = header(options.job_name(plan), plan, "Megatron-LM", _NOT_GUARANTEED)
     words = arguments(plan, arranged)
@@ -155,6 +159,11 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
         RANKS: head + "".join(f"{row}\n" for row in rows),
         remote_shell.FILE_NAME: _launcher(head, torchrun, options.torchrun_words),
     }
+
+
+def _as_grid(plan: PlacementPlan) -> PlacementPlan:
+    """The plan itself, or a pipeline of ops as one of equal layers."""
+    return plan if plan.op_placement() is None else as_equal_layers(plan, "Megatron")
 
 
 def _degrees(plan: PlacementPlan) -> ParallelDegrees:

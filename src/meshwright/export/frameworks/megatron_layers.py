@@ -31,7 +31,7 @@ def pipeline_layout(plan: PlacementPlan, num_stages: int) -> str | None:
     """
     if not plan.stages:
         return None
-    held = [(place, stage, [_layer(op) for op in stage.ops]) for place, stage in _in_order(plan, num_stages)]
+    held = [(place, stage, [layer_of(op) for op in stage.ops]) for place, stage in _in_order(plan, num_stages)]
     flat = [(place, op, layer) for place, stage, layers in held for op, layer in zip(stage.ops, layers, strict=True)]
     numbered = [index for index, (_, _, layer) in enumerate(flat) if layer is not None]
     if not numbered:
@@ -70,7 +70,8 @@ def _in_order(plan: PlacementPlan, num_stages: int) -> list[tuple[int, Stage]]:
     return [found[key] for key in sorted(found)]
 
 
-def _layer(op: str) -> int | None:
+def layer_of(op: str) -> int | None:
+    """The number of the transformer layer that an op is named after, or None."""
     found = _LAYER.search(op)
     return None if found is None else int(found[1])
 

@@ -10,6 +10,7 @@ import shlex
 
 from ...plans.document import PlacementPlan
 from ..frameworks import device_mesh
+from ..operators import pipeline
 from ..requirements import check_contiguous, comma_separated, hosts_of
 from ..target import ExportOptions, Files, Target, header
 from . import remote_shell
@@ -21,6 +22,7 @@ _NOT_GUARANTEED = (
     "Allocation: nothing reserves the hosts; that they are free and reachable is up to whoever starts the commands.",
     "GPU numbering: CUDA_VISIBLE_DEVICES names devices by PCI order as the host's driver sees them.",
     *device_mesh.NOT_GUARANTEED,
+    *pipeline.NOT_GUARANTEED,
 )
 
 
@@ -46,10 +48,11 @@ def node_words(plan: PlacementPlan, options: ExportOptions, node_rank: int | Non
 
 
 def render(plan: PlacementPlan, options: ExportOptions) -> Files:
-    """The commands, one line for each host, the launcher and, where ranks have coordinates, the mesh.
+    """The commands, one line for each host, the launcher and, where ranks have coordinates or ops, the mesh.
 
     Raises:
-        ExportError: unequal ranks per host, or ranks of a host that do not follow one another.
+        ExportError: unequal ranks per host, ranks of a host that do not follow one another, or groups of ops that are no runs of
+            the model's.
     """
     check_contiguous(plan, "torchrun")
     head = header(options.job_name(plan), plan, "torchrun", _NOT_GUARANTEED)
@@ -69,6 +72,8 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
     rendered: Files = {COMMANDS: commands, remote_shell.FILE_NAME: launch}
     if device_mesh.has_grid(plan):
         rendered[device_mesh.FILE_NAME] = device_mesh.device_mesh_text(plan, head)
+    elif plan.op_placement() is not None:
+        rendered[device_mesh.FILE_NAME] = pipeline.stages_text(plan, head)
     return rendered
 
 
@@ -80,7 +85,7 @@ TARGET = Target(
         "The master address is the host of rank 0.",
         "LOCAL_RANK i means the i-th planned device of the host.",
         "mesh.py (plans with coordinates) makes a DeviceMesh with each rank at its planned place, and split points for the "
-        "planned stages.",
+        "planned stages; of a pipeline of ops its stages, with a process group for each.",
     ),
     not_guaranteed=_NOT_GUARANTEED,
     render=render,

@@ -198,7 +198,8 @@ class GraphSearch:
         if pp == 1:
             return [(next(iter(self.keep.get("schedule", SCHEDULES))), 1)] if 1 in self._kept("virtual_stages", [1]) else []
         found = []
-        for schedule in self._kept("schedule", list(SCHEDULES)):
+        schedules = [one for one in SCHEDULES if self.costs.pipeline_skips == "relayed" or one != "interleaved"]
+        for schedule in self._kept("schedule", schedules):
             most = num_units // pp
             is_cut = schedule == "interleaved"
             tried = list(self.keep.get("virtual_stages", range(2, MAX_VIRTUAL_STAGES + 1) if is_cut else (1,)))

@@ -20,8 +20,8 @@ class GraphStep(StepModel):
     pricer: GraphPricer
 
     def boundary(self, chunk: int, kind: int) -> tuple[Message, ...]:
-        """What goes to the next chunk, or its gradient to the one before."""
-        return self.work.boundary(chunk if kind == FORWARD else chunk - 1)
+        """What goes to the next chunk, or its gradient to the one before; sent directly, all that a chunk sends."""
+        return self.work.boundary(chunk) if kind == FORWARD else self.work.returned(chunk)
 
     def sync(self, stage: int) -> tuple[Message, ...]:
         """Gradients."""

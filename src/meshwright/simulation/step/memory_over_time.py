@@ -49,7 +49,11 @@ class MemoryOverTime:
 
 
 def memory_over_time(
-    execution: ExecutionGraph, graph: JobGraph, start_s: NDArray[np.float64], finish_s: NDArray[np.float64]
+    execution: ExecutionGraph,
+    graph: JobGraph,
+    start_s: NDArray[np.float64],
+    finish_s: NDArray[np.float64],
+    state_copies: float = STATE_BYTES_PER_WEIGHT_BYTE,
 ) -> MemoryOverTime:
     """Memory in use on each rank of a step that ran so.
 
@@ -58,6 +62,7 @@ def memory_over_time(
         graph: the job that was lowered to it.
         start_s: start of each task, ``(t,)``.
         finish_s: finish of each task, ``(t,)``.
+        state_copies: bytes of model state for each byte of parameters.
     """
     is_compute = execution.kind == TaskKind.COMPUTE
     split = np.bincount(execution.op[is_compute & ~execution.is_backward], minlength=graph.num_ops)
@@ -74,7 +79,7 @@ def memory_over_time(
     for rank in range(execution.num_ranks):
         mine = execution.rank[tasks] == rank
         rows = slice(start[rank], start[rank + 1])
-        state = STATE_BYTES_PER_WEIGHT_BYTE * graph.parameter_bytes[np.unique(op[mine])].sum()
+        state = state_copies * graph.parameter_bytes[np.unique(op[mine])].sum()
         time_s[rows] = np.append(0.0, times[mine])
         memory_bytes[rows] = state + np.cumsum(np.append(0.0, changes[mine]))
     return MemoryOverTime(start, time_s, memory_bytes)

@@ -19,7 +19,7 @@ from ...costs.routing import Routing
 from ...costs.settings import CostSettings
 from ...errors import PlanError
 from ...jobs.graph import JobGraph
-from ...plans.memory import check_memory, op_split_memory_bytes
+from ...plans.memory import STATE_BYTES_PER_WEIGHT_BYTE, check_memory, op_split_memory_bytes
 from ...plans.partition import OpSplits
 from ...plans.placement import Placement
 from ..contention.concurrent_jobs import schedule as schedule_together
@@ -128,7 +128,11 @@ class Timeline:
 
     def memory(self, graph: JobGraph) -> MemoryOverTime:
         """Memory of each rank over time; ``graph`` is the job that was simulated."""
-        return memory_over_time(self.execution, graph, self.start_s, self.finish_s)
+        return self._memory(graph, STATE_BYTES_PER_WEIGHT_BYTE)
+
+    def _memory(self, graph: JobGraph, state_copies: float) -> MemoryOverTime:
+        """Memory of each rank over time, with so many bytes of state for each byte of parameters."""
+        return memory_over_time(self.execution, graph, self.start_s, self.finish_s, state_copies)
 
     def to_chrome_trace(self, graph: JobGraph) -> dict[str, Any]:
         """The timeline for Perfetto and chrome://tracing (see `chrome_trace`); ``graph`` is the job that was simulated."""

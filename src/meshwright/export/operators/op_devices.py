@@ -1,0 +1,138 @@
+"""The ops of a plan with their places: what exports of ops on devices have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...errors import ExportError
+from ...jobs.graph import JobGraph
+from ...plans.document import PlacementPlan, Rank
+from ...plans.op_placement import OpPlacementPartition
+from ...plans.partition import Coordinates
+from ..frameworks.megatron_layers import layer_of
+
+
+@dataclass(frozen=True, eq=False)
+class PlacedGraph:
+    """A plan of ops on devices, with its job graph.
+
+    Attributes:
+        graph: the job.
+        partition: what was decided.
+        rank_of: the rank that runs each op; of replicas the first.
+    """
+
+    graph: JobGraph
+    partition: OpPlacementPartition
+    rank_of: tuple[Rank, ...]
+
+
+def placed_graph(plan: PlacementPlan) -> PlacedGraph:
+    """The ops of a plan.
+
+    Raises:
+        ExportError: the plan puts no op on a device, or does not embed its job graph, so that ops have no names.
+    """
+    partition, graph = plan.op_placement(), plan.job_graph()
+    if partition is None:
+        raise ExportError("puts no op on a device by itself; `meshwright place` makes plans that do", field="partition")
+    if graph is None:
+        raise ExportError("the plan embeds no job graph, so its ops have no names", field="job.graph")
+    rank_of: list[Rank] = [plan.ranks[0]] * graph.num_ops
+    for group in partition.groups:
+        for op in group.ops:
+            rank_of[op] = plan.ranks[group.ranks[0]]
+    return PlacedGraph(graph, partition, tuple(rank_of))
+
+
+def model_order(graph: JobGraph) -> list[int]:
+    """Ops in the order in which the model runs them: that of the file where it is a topological one, else Kahn's."""
+    in_file = bool((graph.edges[:, 0] < graph.edges[:, 1]).all())
+    return list(range(graph.num_ops)) if in_file else [int(op) for op in graph.order]
+
+
+def check_runs(found: PlacedGraph, who: str) -> list[list[int]]:
+    """The ops of each group in the model's order, where each group is one run of it and the runs follow each other.
+
+    Args:
+        found: the plan's ops.
+        who: who wants it, for the error.
+
+    Raises:
+        ExportError: the first op, in the model's order, at which a group begins a second time or out of turn.
+    """
+    group_of = np.empty(found.graph.num_ops, np.int64)
+    for number, group in enumerate(found.partition.groups):
+        group_of[list(group.ops)] = number
+    runs: list[list[int]] = []
+    for op in model_order(found.graph):
+        own = int(group_of[op])
+        if runs and own == len(runs) - 1:
+            runs[-1].append(op)
+        elif own == len(runs):
+            runs.append([op])
+        else:
+            behind = f"behind one of group {len(runs) - 1}" if runs else "first"
+            problem = f"{who} cuts a model into runs of modules, and group {own} is none: this op comes {behind}"
+            raise ExportError(problem, field=f"partition.groups.{own}", value=found.graph.op_names[op])
+    return runs
+
+
+def as_equal_layers(plan: PlacementPlan, who: str) -> PlacementPlan:
+    """A plan of ops as a pipeline of equal layers: the same ranks with coordinates, and the groups as stages.
+
+    Args:
+        plan: one of ops on devices.
+        who: who wants it, for the error.
+
+    Raises:
+        ExportError: groups that are no runs of the model, an unequal number of replicas, or of layers; the first op is named.
+    """
+    found = placed_graph(plan)
+    runs, names = check_runs(found, who), found.graph.op_names
+    groups = found.partition.groups
+    wanted = groups[0].replicas
+    for number, group in enumerate(groups):
+        if group.replicas != wanted:
+            problem = (
+                f"{who} has as many replicas of every stage, here {wanted}; group {number} begins with op {names[group.ops[0]]}"
+            )
+            raise ExportError(problem, field=f"partition.groups.{number}.replicas", value=group.replicas)
+    _check_equal(runs, names, who)
+    place = {rank: (stage, replica) for stage, group in enumerate(groups) for replica, rank in enumerate(group.ranks)}
+    ranks = tuple(
+        rank.model_copy(update={"coordinates": Coordinates(pp=place[rank.rank][0], dp=place[rank.rank][1], cp=0, ep=0, tp=0)})
+        for rank in plan.ranks
+    )
+    return plan.model_copy(update={"partition": None, "ranks": ranks})
+
+
+def _check_equal(runs: Sequence[Sequence[int]], names: Sequence[str], who: str) -> None:
+    held = [[layer for op in run if (layer := layer_of(names[op])) is not None] for run in runs]
+    if not any(held):
+        raise ExportError(f"no op is named after a layer, so {who} cannot cut between layers", field="partition", value=names[0])
+    counts = [len(set(layers)) for layers in held]
+    wanted = len({layer for layers in held for layer in layers}) // len(runs)
+    seen: set[int] = set()
+    for number, run in enumerate(runs):
+        own: set[int] = set()
+        for op in run:
+            layer = layer_of(names[op])
+            if layer is None:
+                continue
+            if layer in seen:
+                problem = f"{who} cuts between layers, and stage {number} begins inside layer {layer}"
+                raise ExportError(problem, field=f"partition.groups.{number}", value=names[op])
+            own.add(layer)
+            if len(own) > wanted:
+                problem = f"{who} gives every stage as many layers, here {wanted}; this op would be in another stage"
+                raise ExportError(problem, field=f"partition.groups.{number}", value=names[op])
+        if counts[number] < wanted:
+            problem = (
+                f"{who} gives every stage as many layers, here {wanted}, and stage {number} has {counts[number]}; its last op is"
+            )
+            raise ExportError(problem, field=f"partition.groups.{number}", value=names[run[-1]])
+        seen |= own

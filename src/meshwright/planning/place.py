@@ -1,0 +1,321 @@
+"""`place`: the ops of one job on the devices of one cluster, by one planner or by the best of all.
+
+Legend of shapes: ``n`` ops of the job graph, ``m`` devices.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..clusters import load_cluster
+from ..clusters.cluster import Cluster
+from ..errors import MeshwrightError, PlanError, PolicyError
+from ..jobs.graph import JobGraph
+from ..jobs.job import Job
+from ..jobs.load import JobSource
+from ..planners.operators.place import PLACEMENT_PLANNERS
+from ..planners.operators.place import place as place_by
+from ..planners.operators.request import PlacementRequest
+from ..plans import PlacementPlan, op_placement_plan
+from ..plans.document import Figure
+from ..plans.op_placement import STATE_COPIES, Optimizer
+from ..simulation.operators.from_job import instance_of_job, whose_times
+from ..simulation.operators.instance import OperatorInstance
+from ..simulation.operators.lowering import OpTimeline, run_plan
+from ..simulation.operators.pipelined import full_pipeline_s
+from ..simulation.operators.placement import OperatorObjective, OperatorPlacement, held_bytes, loads_s, value
+from .plan import check_steps
+
+BEST = "best"
+OBJECTIVES: tuple[OperatorObjective, ...] = ("latency", "throughput")
+
+COUNTED_PER_S = {"placements": 1e6, "downsets": 5_000.0}
+"""Placements that `exhaustive` looks at in a second, and downsets of which `ideals` looks at all pairs, by the square root of the
+seconds; roughly, on one core."""
+
+NOT_COUNTED = {
+    "latency": "one micro-batch; a device runs one op at a time, messages do not slow each other",
+    "throughput": "the busiest device with a full pipeline: its ops, and each tensor once out and once in through its widest "
+    "link; filling and draining are not in it. The simulated step is a full pipeline's, messages beside computing",
+}
+"""What the value of each objective is, and what it leaves out, for people."""
+
+
+@dataclass(frozen=True)
+class PlannerRun:
+    """What one planner made of an instance.
+
+    Attributes:
+        planner: its name.
+        value_s: value of its placement; None where it found none.
+        planning_s: seconds that it took; None where it was not started.
+        problem: why there is no placement; empty where there is one.
+        is_taken: whether its placement is the plan's.
+    """
+
+    planner: str
+    value_s: float | None
+    planning_s: float | None
+    problem: str = ""
+    is_taken: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class PlacedOps:
+    """Ops on devices beside what they were chosen from.
+
+    Attributes:
+        plan: the plan, with predicted figures and the reason.
+        graph: the job.
+        cluster: where.
+        instance: job and cluster as the planners were given them.
+        placement: the best placement.
+        runs: what each planner made of the instance.
+        among: device of each column of the instance, ``(m,)``.
+        remarks: what the figures do not count, and what of the job does not, for people.
+    """
+
+    plan: PlacementPlan
+    graph: JobGraph
+    cluster: Cluster
+    instance: OperatorInstance
+    placement: OperatorPlacement
+    runs: tuple[PlannerRun, ...]
+    among: NDArray[np.int64]
+    remarks: tuple[str, ...]
+
+    def timeline(self) -> OpTimeline:
+        """One micro-batch of the plan."""
+        return run_plan(self.plan)
+
+    def device_rows(self) -> list[dict[str, Any]]:
+        """A row for each device that has ops: name, type, number of ops, seconds of ops and of its load, bytes held and had."""
+        device_of = self.placement.device_of
+        busy = np.zeros(self.instance.num_devices)
+        np.add.at(busy, device_of, self.instance.times_s[np.arange(self.instance.num_ops), device_of])
+        loads, held = loads_s(self.instance, device_of), held_bytes(self.instance, device_of)
+        sent = sent_bytes(self.instance, device_of)
+        forward = device_of[: self.graph.num_ops]
+        column = {device: number for number, device in enumerate(self.among.tolist())}
+        return [
+            {
+                "rank": rank.rank,
+                "device": self.instance.device_names[at],
+                "type": self.instance.device_types[at],
+                "num_ops": int((forward == at).sum()),
+                "ops_s": float(busy[at]),
+                "load_s": float(loads[at]),
+                "memory_bytes": float(held[at]),
+                "capacity_bytes": float(self.instance.memory_bytes[at]),
+                "sent_bytes": float(sent[at]),
+            }
+            for rank in self.plan.ranks
+            for at in (column[rank.device],)
+        ]
+
+
+def place(
+    job: str,
+    cluster: str,
+    *,
+    objective: OperatorObjective = "latency",
+    by: str = BEST,
+    budget_s: float = 5.0,
+    optimizer: Optimizer = "adam",
+    forward_only: bool = False,
+    in_flight: int | None = None,
+    num_devices: int | None = None,
+    batch_size: int | None = None,
+    num_steps: int = 10_000,
+    seed: int = 0,
+    graphs_dir: str | Path | None = None,
+    keep_input_ops: bool = False,
+    profile_batch: int | None = None,
+) -> PlacedOps:
+    """Place the ops of one job on devices.
+
+    Args:
+        job: ``zoo:NAME``, a name in ``graphs_dir`` or a path (see `jobs.load.load_graph`).
+        cluster: ``preset:NAME`` or a path; devices may be of several types.
+        objective: ``latency``: the end of one step; ``throughput``: the largest load of a device in a full pipeline.
+        by: a planner of `planners.operators.place.PLACEMENT_PLANNERS`, or ``best``: the best of those that end in the budget.
+        budget_s: seconds; a search takes as many, and ``best`` starts no planner after them.
+        optimizer: of the training.
+        forward_only: whether only the forward pass runs.
+        in_flight: micro-batches whose outputs a device holds at once; by default 1, and where a pipeline trains as many as
+            there are devices, which 1F1B never exceeds.
+        num_devices: the first ones of the cluster; all by default.
+        batch_size: samples of a step of an analytic graph; by default its own.
+        num_steps: training steps of the job.
+        seed: of planners that draw.
+        graphs_dir: profiles by folder name.
+        keep_input_ops: whether the ``Input`` ops of a profile count.
+        profile_batch: samples for which the figures of a profile hold.
+
+    Raises:
+        PolicyError: no such planner, or not for this objective.
+        PlanError: no legal placement was found.
+        MeshwrightError: job or cluster are missing or wrong.
+    """
+    _check(objective, budget_s, optimizer, in_flight)
+    check_steps(num_steps, None)
+    where = load_cluster(cluster)
+    among = _among(where, num_devices)
+    source = JobSource(job, graphs_dir, keep_input_ops, profile_batch)
+    found, left_out = source.load(device=where.device_types[0], batch_size=batch_size)
+    trained = None if forward_only else optimizer
+    held = in_flight or (len(among) if objective == "throughput" and trained is not None else 1)
+    instance = instance_of_job(found, where, optimizer=trained, in_flight=held, among=among.tolist())
+    request = PlacementRequest(objective, budget_s, seed)
+    placement, runs = best_of(instance, request) if by == BEST else _one(instance, by, request)
+    told = whose_times(found, where)
+    remarks = (f"{objective}: {_not_counted(objective, trained)}", *left_out, *((told,) if told else ()))
+    plan = op_placement_plan(
+        Job(found, num_steps),
+        where,
+        among[placement.device_of[: found.num_ops]],
+        placement.order,
+        objective,
+        optimizer=trained,
+        in_flight=held,
+        among=None if num_devices is None else among.tolist(),
+        predicted=_figures(found, instance, placement),
+        why="; ".join([_why(placement, runs, by), *([placement.note] if placement.note else []), *remarks]),
+    )
+    if objective == "throughput":
+        plan = _with_full_pipeline(plan)
+    return PlacedOps(plan, found, where, instance, placement, runs, among, remarks)
+
+
+def best_of(instance: OperatorInstance, request: PlacementRequest) -> tuple[OperatorPlacement, tuple[PlannerRun, ...]]:
+    """The best placement of all planners for an objective that end within the budget, and what each made of the instance.
+
+    Rules go first, then what proves its result, then searches; of what is left of the budget each of these may take an equal
+    part, and what counts placements or downsets beforehand refuses more than `COUNTED_PER_S` lets end in it. No planner is
+    started when the budget is over.
+
+    Args:
+        instance: what is placed.
+        request: objective, budget, seed; without a budget every planner goes on until it stops by itself.
+
+    Raises:
+        PlanError: none of them found a legal placement; the reason of the first one.
+    """
+    names = [name for name, each in PLACEMENT_PLANNERS.items() if request.objective in each.objectives]
+    names.sort(key=lambda name: (PLACEMENT_PLANNERS[name].is_search, PLACEMENT_PLANNERS[name].is_exact))
+    begin_s = time.perf_counter()
+    runs: list[PlannerRun] = []
+    best: OperatorPlacement | None = None
+    taken = ""
+    for number, name in enumerate(names):
+        left_s = None if request.budget_s is None else request.budget_s - (time.perf_counter() - begin_s)
+        if left_s is not None and left_s <= 0:
+            runs.append(PlannerRun(name, None, None, "not started: the budget was over"))
+            continue
+        started_s = time.perf_counter()
+        try:
+            placement = place_by(instance, name, request if left_s is None else _within(request, left_s / (len(names) - number)))
+        except MeshwrightError as error:
+            runs.append(PlannerRun(name, None, time.perf_counter() - started_s, str(error)))
+            continue
+        runs.append(PlannerRun(name, placement.value_s, time.perf_counter() - started_s))
+        # Of two that are as good, one that is proved says more.
+        if best is None or (placement.value_s, not placement.is_optimal) < (best.value_s, not best.is_optimal):
+            best, taken = placement, name
+    if best is None:
+        reason = runs[0].problem if runs else f"no planner plans for {request.objective}"
+        raise PlanError(f"no planner found a legal placement; {runs[0].planner if runs else 'best'}: {reason}", field="--by")
+    return best, tuple(replace(run, is_taken=run.planner == taken) for run in runs)
+
+
+def sent_bytes(instance: OperatorInstance, device_of: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Bytes that each device sends for a micro-batch, each tensor once to each device that reads it, ``(m,)``."""
+    source, target = instance.edges[:, 0], device_of[instance.edges[:, 1]]
+    crossing = device_of[source] != target
+    pairs = np.unique(np.stack([instance.edge_tensor[crossing], target[crossing]], axis=1).reshape(-1, 2), axis=0)
+    sent = np.zeros(instance.num_devices)
+    np.add.at(sent, device_of[instance.tensor_source[pairs[:, 0]]], instance.tensor_bytes[pairs[:, 0]])
+    return sent
+
+
+def _within(request: PlacementRequest, share_s: float) -> PlacementRequest:
+    """The request for a planner that may take so long."""
+    placements, ideals = COUNTED_PER_S["placements"] * share_s, COUNTED_PER_S["downsets"] * share_s**0.5
+    return replace(
+        request,
+        budget_s=share_s,
+        max_placements=min(request.max_placements, max(1, int(placements))),
+        max_ideals=min(request.max_ideals, max(1, int(ideals))),
+    )
+
+
+def _one(instance: OperatorInstance, by: str, request: PlacementRequest) -> tuple[OperatorPlacement, tuple[PlannerRun, ...]]:
+    begin_s = time.perf_counter()
+    if by not in PLACEMENT_PLANNERS:
+        raise PolicyError("no such planner", field="--by", value=by, choices=[BEST, *PLACEMENT_PLANNERS])
+    placement = place_by(instance, by, request)
+    return placement, (PlannerRun(by, placement.value_s, time.perf_counter() - begin_s, is_taken=True),)
+
+
+def _figures(graph: JobGraph, instance: OperatorInstance, placement: OperatorPlacement) -> list[Figure]:
+    step_s, device_of = placement.value_s, placement.device_of
+    makespan_s = step_s if placement.objective == "latency" else value(instance, device_of, "latency", placement.order)
+    figures = [("step_s", step_s, "s"), ("makespan_s", makespan_s, "s")]
+    if graph.samples_per_step is not None and step_s > 0:
+        figures.append(("samples_per_s", graph.samples_per_step / step_s, "1/s"))
+    figures += [
+        ("memory_bytes", float(held_bytes(instance, device_of).max()), "bytes"),
+        ("cut_bytes", float(sent_bytes(instance, device_of).sum()), "bytes"),
+        ("lower_bound_s", placement.lower_bound_s, "s"),
+        ("optimality_gap", placement.optimality_gap, "1"),
+    ]
+    return [Figure.predicted(name, figure, unit) for name, figure, unit in figures]
+
+
+def _with_full_pipeline(plan: PlacementPlan) -> PlacementPlan:
+    """The plan with what the event simulator says of it, where it has few enough tasks."""
+    try:
+        simulated_s = full_pipeline_s(plan)
+    except PlanError:
+        return plan
+    figures = list(plan.predicted)
+    figures.insert(1, Figure.predicted("simulated_step_s", simulated_s, "s"))
+    return plan.model_copy(update={"predicted": tuple(figures)})
+
+
+def _not_counted(objective: OperatorObjective, trained: Optimizer | None) -> str:
+    update = "" if trained is None else f"; the optimizer's update takes no time, {trained} holds {STATE_COPIES[trained]:g} "
+    return NOT_COUNTED[objective] + (update and update + "bytes for each byte of parameters")
+
+
+def _why(placement: OperatorPlacement, runs: Sequence[PlannerRun], by: str) -> str:
+    if by != BEST:
+        return f"{placement.planner} placed the ops"
+    ended = sum(run.value_s is not None for run in runs)
+    return f"{placement.planner} was the best of {ended} planner{'s' * (ended != 1)} that ended within the budget"
+
+
+def _among(cluster: Cluster, num_devices: int | None) -> NDArray[np.int64]:
+    count = cluster.num_devices if num_devices is None else num_devices
+    if not 1 <= count <= cluster.num_devices:
+        raise PlanError(f"cluster {cluster.name} has 1 to {cluster.num_devices} to use", field="--devices", value=count)
+    return np.arange(count)
+
+
+def _check(objective: str, budget_s: float, optimizer: str, in_flight: int | None) -> None:
+    if objective not in OBJECTIVES:
+        raise PlanError("no such objective", field="--objective", value=objective, choices=OBJECTIVES)
+    if not (np.isfinite(budget_s) and budget_s > 0):
+        raise PlanError("must be finite and positive", field="--budget-ms", value=f"{1e3 * budget_s:g}")
+    optimizers = [name for name in STATE_COPIES if name is not None]
+    if optimizer not in optimizers:
+        raise PlanError("no such optimizer", field="--optimizer", value=optimizer, choices=optimizers)
+    if in_flight is not None and in_flight < 1:
+        raise PlanError("must be at least 1", field="--in-flight", value=in_flight)

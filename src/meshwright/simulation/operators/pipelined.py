@@ -1,0 +1,79 @@
+"""Micro-batches that follow each other through ops placed on devices: how long one takes once the pipeline is full.
+
+Every micro-batch does the tasks of `lowering`. A device runs what is ready, of the oldest micro-batch first, so that in training
+backward passes go before newer forward ones, as in 1F1B. No more micro-batches are under way than the devices can hold.
+
+Legend: ``t`` tasks of a micro-batch, ``k`` micro-batches.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...errors import PlanError
+from ...plans.document import PlacementPlan
+from ..step import kernel
+from ..step.execution import ExecutionGraph
+from .lowering import Contention, run_plan
+
+MOST_TASKS = 300_000
+"""Of all micro-batches that are run; a second or less."""
+
+
+def full_pipeline_s(plan: PlacementPlan, *, contention: Contention = "serialised") -> float:
+    """Seconds from one micro-batch to the next in a full pipeline, by the event simulator.
+
+    Computations run beside messages, and a rank sends or gets one message at a time. Where nothing is trained a device holds
+    ``in_flight`` micro-batches, and as many times more are under way as there are devices; in training ``in_flight`` in all, for
+    the first device holds every one of them. The mean over the second half of the micro-batches that are run.
+
+    Args:
+        plan: one of ops on devices.
+        contention: ``serialised`` or ``independent``.
+
+    Raises:
+        PlanError: as `run_plan`, or more tasks than `MOST_TASKS`.
+    """
+    once = run_plan(plan, contention=contention).execution
+    partition = plan.op_placement()
+    assert partition is not None
+    groups = len(partition.groups)
+    at_once = partition.in_flight * (groups if partition.optimizer is None else 1)
+    count = 4 * groups + 2 * at_once + 8
+    if count * once.num_tasks > MOST_TASKS:
+        problem = f"{count} micro-batches of {once.num_tasks:,} tasks are more than {MOST_TASKS:,} tasks"
+        raise PlanError(problem, field="partition", value=count * once.num_tasks)
+    _, finish_s = kernel.schedule(followed(once, count, at_once))
+    ends = finish_s.reshape(count, once.num_tasks).max(axis=1)
+    half = count // 2
+    return float(ends[-1] - ends[half - 1]) / (count - half)
+
+
+def followed(once: ExecutionGraph, count: int, at_once: int) -> ExecutionGraph:
+    """A micro-batch ``count`` times, of which ``at_once`` may be under way; tasks of number ``k`` begin at ``k t``.
+
+    The messages of the copies are not described: times are those of the durations.
+    """
+    t, firsts = once.num_tasks, np.arange(count) * once.num_tasks
+    has_next = np.zeros(t, np.bool_)
+    has_next[once.edges[:, 0]] = True
+    sources, sinks = np.flatnonzero(once.num_predecessors == 0), np.flatnonzero(~has_next)
+    edges = [once.edges + first for first in firsts]
+    for first in firsts[: max(0, count - at_once)]:
+        later = np.repeat(sources + first + at_once * t, len(sinks))
+        edges.append(np.stack([np.tile(sinks + first, len(sources)), later], axis=1))
+    uses = np.tile(np.diff(once.stream_start), count)
+    highest = float(once.priority.max()) + 1.0
+    return ExecutionGraph(
+        num_ranks=once.num_ranks,
+        kind=np.tile(once.kind, count),
+        duration_s=np.tile(once.duration_s, count),
+        priority=np.tile(once.priority, count) + np.repeat(np.arange(count) * highest, t),
+        stream_start=np.concatenate([np.zeros(1, np.int64), np.cumsum(uses)]),
+        streams=np.tile(once.streams, count),
+        edges=np.concatenate(edges).astype(np.int64),
+        op=np.tile(once.op, count),
+        rank=np.tile(once.rank, count),
+        is_backward=np.tile(once.is_backward, count),
+        payload_bytes=np.tile(once.payload_bytes, count),
+    )

@@ -1,0 +1,59 @@
+"""Laws of `meshwright place`: what it prints fits 80 columns and is what it writes; what is wrong is one line."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+PLACE = ("place", "--job", "zoo:alexnet", "--cluster", "preset:toy", "--by", "heft", "--batch", "64")
+
+
+def test_the_tables_tell_the_plan_and_fit_eighty_columns(meshwright, work, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    done = meshwright(*PLACE, "--json", "plan.json", "--trace", "trace.json", "--plot", "placement.svg")
+    assert done.status == 0
+    plan = json.loads((work / "plan.json").read_text())
+    assert plan["schema_version"] == 3
+    assert plan["partition"]["kind"] == "ops"
+    figures = {figure["name"]: figure["value"] for figure in plan["predicted"]}
+    assert f"{1e3 * figures['step_s']:.4f}" in done.out
+    assert "messages do not slow each other; the optimizer's update takes no time" in " ".join(done.out.split())
+    assert "written: plan.json" in done.out
+    rows = [line for line in done.out.splitlines() if line.startswith("  ")]
+    assert max(map(len, rows)) <= 120
+    events = json.loads((work / "trace.json").read_text())["traceEvents"]
+    computed = [event for event in events if event["ph"] == "X" and event["cat"] == "compute"]
+    assert len(computed) == 2 * len(plan["partition"]["device_of"])
+    drawn = (work / "placement.svg").read_text()
+    assert drawn.startswith("<svg")
+    assert "alexnet on toy" in drawn
+
+
+def test_json_on_standard_output_is_the_plan_alone(meshwright):
+    done = meshwright(*PLACE, "--json", "-")
+    assert json.loads(done.out)["partition"]["objective"] == "latency"
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--by", "hfet"), "--by: no such planner (got 'hfet'); did you mean 'heft'?"),
+        (("--objective", "lat"), "--objective: no such objective (got 'lat'); did you mean 'latency'?"),
+        (("--plot", "a.png"), "--plot: the name must end in .svg (got 'a.png')"),
+        (("--budget-ms", "-1"), "--budget-ms: must be finite and positive (got '-1')"),
+        (("--seed", "-1"), "--seed: must be at least 0 (got -1)"),
+        (("--devices", "9"), "--devices: cluster toy has 1 to 4 to use (got 9)"),
+        (("--cluster", "preset:tos"), "cluster: unknown preset (got 'tos')"),
+        (("--job", "zoo:alexnets"), "no such job in the zoo (got 'alexnets'); did you mean 'alexnet'?"),
+        (("--keep-input-op",), "--keep-input-op: no such option"),
+    ],
+)
+def test_what_is_wrong_is_told_in_one_line(refused, options, told):
+    assert refused(*PLACE, *options).startswith(told)
+
+
+def test_help_comes_without_the_planners():
+    program = "import sys, meshwright.cli as c; c.run_command_line(['place', '--help']); print('numba' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.endswith("False\n")

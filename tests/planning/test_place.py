@@ -1,0 +1,149 @@
+"""Laws of `place`: the best of the planners that end in the budget, with figures that the plan itself tells again."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import meshwright
+from meshwright.errors import GraphError, PlanError, PolicyError
+from meshwright.planners.operators import place as registry
+from meshwright.planners.operators.place import PLACEMENT_PLANNERS, PlacementPlanner
+from meshwright.planners.operators.request import PlacementRequest
+from meshwright.plans import load_plan
+from meshwright.simulation.operators.from_job import instance_of_job, placement_of_plan
+from meshwright.simulation.operators.placement import placed, value
+
+JOB, TOY = "zoo:alexnet", "preset:toy"
+ALL_ON = {0: "all-on-first", 1: "all-on-second"}
+
+
+def constant(column, seconds=0.0):
+    """A planner that puts every op on one device."""
+    import time
+
+    import numpy as np
+
+    def place(instance, request):
+        time.sleep(seconds)
+        return placed(instance, np.full(instance.num_ops, column), request.objective, ALL_ON[column])
+
+    return PlacementPlanner(place, ("latency", "throughput"), "one device")
+
+
+@pytest.fixture
+def planners(monkeypatch):
+    """``planners(a=..., b=...)``: the only ones there are."""
+
+    def only(**given):
+        monkeypatch.setattr(registry, "PLACEMENT_PLANNERS", given)
+        monkeypatch.setattr("meshwright.planning.place.PLACEMENT_PLANNERS", given)
+
+    return only
+
+
+@pytest.mark.parametrize("objective", ["latency", "throughput"])
+def test_the_best_planner_is_taken_and_told(objective, tmp_path):
+    found = meshwright.place(JOB, TOY, objective=objective, num_devices=2, budget_s=0.3, in_flight=1, batch_size=8)
+    values = {run.planner: run.value_s for run in found.runs if run.value_s is not None}
+    taken = [run.planner for run in found.runs if run.is_taken]
+    assert values[taken[0]] == min(values.values()) == found.placement.value_s
+    assert len(taken) == 1
+    assert found.plan.why.startswith(f"{found.placement.planner} was the best of {len(values)} planner")
+    assert {run.planner for run in found.runs} == {n for n, p in PLACEMENT_PLANNERS.items() if objective in p.objectives}
+    # The figures are those of the plan as it is read back.
+    found.plan.save(tmp_path / "plan.json")
+    read = load_plan(tmp_path / "plan.json")
+    instance, placement = placement_of_plan(read)
+    assert read.figure("step_s").value == placement.value_s == found.placement.value_s
+    assert read.figure("makespan_s").value == value(instance, placement.device_of, "latency", placement.order)
+    assert read.figure("samples_per_s").value == 8 / placement.value_s
+    assert read.figure("memory_bytes").value == max(row["memory_bytes"] for row in found.device_rows())
+    assert read.figure("cut_bytes").value == sum(row["sent_bytes"] for row in found.device_rows())
+    assert read.figure("lower_bound_s").value <= placement.value_s * (1 + 1e-12)
+    assert (read.figure("simulated_step_s") is None) == (objective == "latency")
+    assert read.figure("optimality_gap").value == found.placement.optimality_gap
+    assert found.timeline().step_s == pytest.approx(read.figure("makespan_s").value, rel=1e-9)
+    assert sum(row["num_ops"] for row in found.device_rows()) == found.graph.num_ops
+
+
+def test_no_planner_starts_when_the_budget_is_over(planners):
+    planners(slow=constant(0, seconds=0.05), never=constant(1))
+    found = meshwright.place(JOB, TOY, budget_s=0.01, in_flight=1)
+    assert [(run.planner, run.value_s is None, run.is_taken) for run in found.runs] == [
+        ("slow", False, True),
+        ("never", True, False),
+    ]
+    assert found.runs[1].problem == "not started: the budget was over"
+    assert found.runs[1].planning_s is None
+    assert found.plan.why.startswith("all-on-first was the best of 1 planner that ended within the budget")
+
+
+def test_a_planner_that_finds_nothing_is_told_and_the_others_go_on(planners):
+    def nothing(instance, request):
+        raise PlanError("nothing fits")
+
+    planners(bad=PlacementPlanner(nothing, ("latency",), "none"), good=constant(1))
+    found = meshwright.place(JOB, TOY)
+    assert [(run.planner, run.problem) for run in found.runs] == [("bad", "nothing fits"), ("good", "")]
+    planners(bad=PlacementPlanner(nothing, ("latency",), "none"))
+    with pytest.raises(PlanError, match="--by: no planner found a legal placement; bad: nothing fits"):
+        meshwright.place(JOB, TOY)
+
+
+def test_memory_decides_and_is_told():
+    """resnet50 needs more than one toy device of 5 GB has; without training it does not."""
+    request = {"job": "zoo:resnet50", "cluster": TOY, "by": "heft", "batch_size": 64}
+    trained = meshwright.place(**request, optimizer="adam")
+    assert len(trained.plan.ranks) > 1
+    assert all(row["memory_bytes"] <= row["capacity_bytes"] for row in trained.device_rows())
+    assert meshwright.place(**request, num_devices=4).plan == trained.plan.model_copy(
+        update={"partition": trained.plan.partition.model_copy(update={"among": (0, 1, 2, 3)})}
+    )
+
+
+def test_in_flight_follows_the_objective():
+    def held(**keywords):
+        return meshwright.place(JOB, TOY, by="heft", batch_size=4, **keywords).plan.partition.in_flight
+
+    assert held(objective="latency") == 1
+    assert held(objective="throughput") == 4
+    assert held(objective="throughput", num_devices=3) == 3
+    assert held(objective="throughput", forward_only=True) == 1
+    assert held(objective="throughput", in_flight=2) == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "told"),
+    [
+        ({"by": "hefd"}, PolicyError, "--by: no such planner (got 'hefd'); did you mean 'heft'?"),
+        ({"objective": "speed"}, PlanError, "--objective: no such objective (got 'speed'); valid: latency, throughput"),
+        ({"optimizer": "lion"}, PlanError, "--optimizer: no such optimizer (got 'lion'); valid: adam, sgd"),
+        ({"budget_s": 0.0}, PlanError, "--budget-ms: must be finite and positive (got '0')"),
+        ({"budget_s": float("nan")}, PlanError, "--budget-ms: must be finite and positive (got 'nan')"),
+        ({"in_flight": 0}, PlanError, "--in-flight: must be at least 1 (got 0)"),
+        ({"num_devices": 5}, PlanError, "--devices: cluster toy has 1 to 4 to use (got 5)"),
+        ({"num_devices": 0}, PlanError, "--devices: cluster toy has 1 to 4 to use (got 0)"),
+        ({"num_steps": 0}, PlanError, "steps: must be 1 to"),
+        ({"job": "zoo:gpt2-xl"}, PlanError, "memory_bytes: no legal placement was found"),
+        ({"job": "zoo:vgg16", "in_flight": 1000}, GraphError, "no device can run and hold this op"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(given, kind, told):
+    with pytest.raises(kind) as refused:
+        meshwright.place(**{"job": JOB, "cluster": TOY, "by": "heft", **given})
+    assert told in str(refused.value)
+
+
+def test_the_page_names_every_planner():
+    page = (Path(__file__).parents[2] / "docs" / "operators.md").read_text()
+    table = page.split("| planner | rule | objective |")[1].split("\n\n")[0]
+    named = {name for line in table.splitlines()[2:] for name in re.findall(r"`([\w-]+)`", line.split("|")[1])}
+    assert named == set(PLACEMENT_PLANNERS)
+
+
+def test_the_same_request_gives_the_same_plan():
+    assert PlacementRequest().seed == 0
+    one, other = (meshwright.place(JOB, TOY, by="m-etf", batch_size=8) for _ in range(2))
+    assert one.plan == other.plan
+    assert one.instance.digest == instance_of_job(one.graph, one.cluster).digest
