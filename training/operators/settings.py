@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from ... import settings
 from ...models.operators.network import OperatorNetworkSettings
@@ -36,6 +36,22 @@ class OperatorPPOSettings(settings.Settings):
     most_gradient: float = Field(default=1.0, gt=0)
 
 
+class ImitatedSearchSettings(settings.Settings):
+    """The first stage of a one-shot policy: placements of a search are learned.
+
+    Attributes:
+        moves_per_op: of annealing, for each training instance.
+        steps: gradient steps.
+        minibatch: instances of one.
+        learning_rate: Adam's step size at the start; it falls linearly to a twentieth.
+    """
+
+    moves_per_op: int = Field(default=300, ge=1)
+    steps: int = Field(default=1500, ge=1)
+    minibatch: int = Field(default=16, ge=1, le=1024)
+    learning_rate: float = Field(default=2e-3, gt=0)
+
+
 class OperatorTrainSettings(settings.Settings):
     """What is learned on, by which network, with which constants, and when it is looked at.
 
@@ -49,6 +65,7 @@ class OperatorTrainSettings(settings.Settings):
         num_training_instances: drawn once, from the seeds of training.
         validate_every_updates: updates between two validations.
         num_threads: threads of torch.
+        imitation: the first stage, for one-shot policies; null: none.
         network: kind and widths.
         ppo: constants.
     """
@@ -58,9 +75,16 @@ class OperatorTrainSettings(settings.Settings):
     benchmark: str
     changes: tuple[str, ...] = ()
     seed: int = Field(default=0, ge=0, le=1_000_000)
-    updates: int = Field(ge=1)
+    updates: int = Field(ge=0)
     num_training_instances: int = Field(default=3000, ge=16, le=1_000_000)
     validate_every_updates: int = Field(default=50, ge=1)
     num_threads: int = Field(default=1, ge=1, le=256)
+    imitation: ImitatedSearchSettings | None = None
     network: OperatorNetworkSettings = OperatorNetworkSettings()
     ppo: OperatorPPOSettings = OperatorPPOSettings()
+
+    @model_validator(mode="after")
+    def _imitation_is_of_one_shot(self) -> OperatorTrainSettings:
+        if self.imitation is not None and self.network.kind != "one-shot":
+            raise ValueError("imitation is for networks of kind one-shot; step by step it made learning slower")
+        return self

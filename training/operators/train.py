@@ -23,7 +23,7 @@ from ...errors import CheckpointError, NothingToLearnError
 from ...models.operators.graphs import OperatorGraphs, batch, features
 from ...models.operators.player import RULE
 from ...models.operators.playing import Played, play
-from ...models.operators.policy import OperatorPolicy, StepPolicy, new_policy
+from ...models.operators.policy import OneShotPolicy, OperatorPolicy, StepPolicy, new_policy
 from ...models.operators.saved import SavedOperatorPolicy
 from ...models.tensor_file import load_tensors, save_tensors
 from ...planners.operators.place import place
@@ -31,6 +31,7 @@ from ...planners.operators.request import PlacementRequest
 from ...simulation.operators.instance import OperatorInstance
 from ..checkpoint import DIGEST, digest_of
 from ..run_folder import AnyRunFolder
+from .imitation import imitate_search, searched
 from .settings import OperatorTrainSettings
 
 FORMAT_VERSION = 1
@@ -96,6 +97,8 @@ def train_operators(
         run = OperatorRunFolder(folder)
     if restored is not None:
         trainer.restore(restored)
+    else:
+        trainer.imitate(drawn)
     while True:
         is_due = trainer.update % chosen.validate_every_updates == 0 or trainer.update == chosen.updates
         if is_due and (not trainer.curve or trainer.curve[-1]["update"] != trainer.update):
@@ -140,6 +143,14 @@ class _Trainer:
         self.best = np.inf
         self.told: dict[str, float] = {}
         self._began, self._cpu_began, self._before = time.perf_counter(), time.process_time(), (0.0, 0.0)
+
+    def imitate(self, drawn: Callable[[int, int], None]) -> None:
+        """The first stage of a one-shot policy, where the config has one."""
+        chosen, policy = self.chosen.imitation, self.policy
+        if chosen is None or not isinstance(policy, OneShotPolicy):
+            return
+        devices = searched(self.episodes.instances, self.benchmark.placement.objective, chosen, drawn)
+        self.told = {"cross_entropy": imitate_search(policy, self.features, devices, chosen, self.rng)}
 
     def learn(self) -> None:
         """One update."""
