@@ -157,7 +157,7 @@ class OperatorPlacementEnv(gymnasium.Env[PlacementObservation, np.int64]):
         mask[: len(found)] = found
         return mask
 
-    def render(self) -> str | None:  # type: ignore[override]
+    def render(self) -> str | None:
         """A line for each device: its ops so far, seconds of work and memory; None without a render mode."""
         if self.render_mode is None:
             return None

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
 from ...envs.operators.batch import PlacementBatch
 from ...errors import MeshwrightError, PolicyError
-from ...models.operators.player import OperatorPlayer, PlayMode
-from ...models.operators.saved import SHIPPED, SavedOperatorPolicy, operator_policy_file, shipped_operators
+from ...models.operators.player import load_player
 from ...planners.operators.place import PLACEMENT_PLANNERS, place
 from ...planners.operators.request import PlacementRequest
 from ...simulation.operators.instance import OperatorInstance
@@ -60,24 +58,8 @@ def operator_policy(spec: str, objective: OperatorObjective) -> OperatorPolicySp
         return OperatorPolicySpec(spec, "planner", plan)
     if name in CONSTANTS and not how:
         return OperatorPolicySpec(spec, "constant", lambda instance, seed: _constant(instance, name, objective))
-    saved = SavedOperatorPolicy.load(_file(spec, name))
-    if saved.objective != objective:
-        raise PolicyError(f"was trained for {saved.objective}, not {objective}", field="policy", value=spec)
-    player, mode = OperatorPlayer(saved.policy(name), objective, spec), PlayMode.of(how or "greedy")
+    player, mode = load_player(spec, objective)
     return OperatorPolicySpec(spec, "learned", lambda instance, seed: player.place(instance, mode, seed))
-
-
-def _file(spec: str, name: str) -> Path:
-    found = operator_policy_file(name)
-    if not found.exists():
-        shipped = [SHIPPED + each for each in shipped_operators()]
-        raise PolicyError(
-            "no such planner, file or shipped policy",
-            field="policy",
-            value=spec,
-            choices=[*PLACEMENT_PLANNERS, *CONSTANTS, *shipped],
-        )
-    return found
 
 
 def _budget(spec: str, how: str) -> float:

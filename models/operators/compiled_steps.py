@@ -64,7 +64,7 @@ def _place_all(  # type: ignore[no-untyped-def]
     while not is_over(stacked, state, 0):
         op = stacked.lead[0, state.num_decided[0]]
         group = stacked.group[0, op]
-        best, best_score = -1, -np.inf
+        best, best_score = -1, np.float32(-np.inf)
         for device in range(m):
             if not state.can_place[0, device]:
                 continue

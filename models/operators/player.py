@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ...envs.operators.batch import PlacementBatch
 from ...errors import PlanError, PolicyError
-from ...planners.operators.place import place
+from ...planners.operators.place import PLACEMENT_PLANNERS, place
 from ...planners.operators.request import PlacementRequest
 from ...planners.operators.search.annealing import anneal
 from ...simulation.operators.instance import OperatorInstance
@@ -21,6 +21,7 @@ from .compiled_steps import play_greedily
 from .graphs import OperatorGraphs, batch, features
 from .playing import play
 from .policy import OperatorPolicy, StepPolicy
+from .saved import SHIPPED, SavedOperatorPolicy, operator_policy_file, shipped_operators
 
 RULE = "heft"
 _EVEN = 0.2
@@ -110,3 +111,21 @@ class OperatorPlayer:
         play(self.policy, graphs, episodes, np.zeros(1, np.int64), samples=samples, generator=generator)
         best = int(np.where(episodes.is_dead, np.inf, episodes.state.value_s).argmin())
         return [] if episodes.is_dead[best] else [episodes.placement(best, self.name)]
+
+
+def load_player(spec: str, objective: OperatorObjective) -> tuple[OperatorPlayer, PlayMode]:
+    """A policy and how it is asked: a run folder, a ``policy.pt`` or ``shipped:NAME``, with ``@MODE`` behind it or greedily.
+
+    Raises:
+        PolicyError: no such file or shipped policy, no such way to ask, or it was trained for another objective.
+        CheckpointError: the file holds no policy of operator placement.
+    """
+    name, _, how = spec.partition("@")
+    mode, file = PlayMode.of(how or "greedy"), operator_policy_file(name)
+    if not file.exists():
+        choices = [*PLACEMENT_PLANNERS, *(SHIPPED + each for each in shipped_operators())]
+        raise PolicyError("no such planner, file or shipped policy", field="policy", value=spec, choices=choices)
+    saved = SavedOperatorPolicy.load(file)
+    if saved.objective != objective:
+        raise PolicyError(f"was trained for {saved.objective}, not {objective}", field="policy", value=spec)
+    return OperatorPlayer(saved.policy(name), objective, spec), mode

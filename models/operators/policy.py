@@ -26,6 +26,7 @@ class StepPolicy(nn.Module):
         self.encoder = OperatorEncoder(given)
         self.score = StepScore(given.hidden)
         kept = [float("transfers" not in given.without or name not in FROM_PLACED) for name in CANDIDATE_FEATURES]
+        self.kept: Tensor
         self.register_buffer("kept", torch.tensor(kept), persistent=False)
 
     def episode_logits(
@@ -53,7 +54,8 @@ class StepPolicy(nn.Module):
         count = chosen.cumsum(dim=1)
         count = torch.cat([torch.zeros_like(count[:, :1]), count[:, :-1]], dim=1)
         keyed = self.score.prepare(op_h, device_h, whole_h)
-        return self.score(keyed, of, ops, placed, count, candidates * self.kept, can_place)
+        judged: tuple[Tensor, Tensor] = self.score(keyed, of, ops, placed, count, candidates * self.kept, can_place)
+        return judged
 
     def step_logits(
         self, keyed: tuple[Tensor, ...], of: Tensor, ops: Tensor, placed: Tensor, count: Tensor, candidates: Tensor, can: Tensor

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ..clusters import load_cluster
 from ..clusters.cluster import Cluster
-from ..errors import MeshwrightError, PlanError, PolicyError
+from ..errors import MeshwrightError, PlanError
 from ..jobs.graph import JobGraph
 from ..jobs.job import Job
 from ..jobs.load import JobSource
@@ -145,7 +145,8 @@ def place(
         job: ``zoo:NAME``, a name in ``graphs_dir`` or a path (see `jobs.load.load_graph`).
         cluster: ``preset:NAME`` or a path; devices may be of several types.
         objective: ``latency``: the end of one step; ``throughput``: the largest load of a device in a full pipeline.
-        by: a planner of `planners.operators.place.PLACEMENT_PLANNERS`, or ``best``: the best of those that end in the budget.
+        by: a planner of `planners.operators.place.PLACEMENT_PLANNERS`, ``best``: the best of those that end in the budget, or a
+            learned policy (see `models.operators.player.load_player`).
         budget_s: seconds; a search takes as many, and ``best`` starts no planner after them.
         optimizer: of the training.
         forward_only: whether only the forward pass runs.
@@ -258,10 +259,15 @@ def _within(request: PlacementRequest, share_s: float) -> PlacementRequest:
 
 def _one(instance: OperatorInstance, by: str, request: PlacementRequest) -> tuple[OperatorPlacement, tuple[PlannerRun, ...]]:
     begin_s = time.perf_counter()
-    if by not in PLACEMENT_PLANNERS:
-        raise PolicyError("no such planner", field="--by", value=by, choices=[BEST, *PLACEMENT_PLANNERS])
-    placement = place_by(instance, by, request)
+    placement = place_by(instance, by, request) if by in PLACEMENT_PLANNERS else _learned(instance, by, request)
     return placement, (PlannerRun(by, placement.value_s, time.perf_counter() - begin_s, is_taken=True),)
+
+
+def _learned(instance: OperatorInstance, by: str, request: PlacementRequest) -> OperatorPlacement:
+    from ..models.operators.player import load_player  # takes a while, and most requests need no network
+
+    player, mode = load_player(by, request.objective)
+    return player.place(instance, mode, request.seed)
 
 
 def _figures(graph: JobGraph, instance: OperatorInstance, placement: OperatorPlacement) -> list[Figure]:
