@@ -12,7 +12,8 @@ from . import kubernetes, ray, slurm
 from .listings import Listing
 
 FILE = "file:"
-NAMES = ("slurm", "kubernetes", "ray", f"{FILE}PATH")
+KUBERNETES = "kubernetes"
+NAMES = ("slurm", KUBERNETES, "ray", f"{FILE}PATH")
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ def source(
     """
     if spec == "slurm":
         return Source(spec, slurm.PROGRAM, slurm.ask, slurm.read)
-    if spec == "kubernetes":
+    if spec == KUBERNETES:
         return Source(
             spec,
             kubernetes.PROGRAM,
