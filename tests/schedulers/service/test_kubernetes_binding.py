@@ -5,10 +5,10 @@ import urllib.request
 
 import pytest
 
-from . import processes
-from .kubernetes import GPUS_PER_NODE
+from .. import processes
+from ..kubernetes import GPUS_PER_NODE
+from ..test_kubernetes_state import pod
 from .kubernetes_service import BIND, LOOK_FIRST, WHOLE, hosts_of, labelled, served_kubernetes
-from .test_kubernetes_state import pod
 
 pytestmark = pytest.mark.scheduler("kubernetes")
 

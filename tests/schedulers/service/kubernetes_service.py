@@ -12,9 +12,9 @@ from meshwright.export.kubernetes.pods import DECISION_LABEL
 from meshwright.live.client import Client
 from meshwright.live.decisions import JobRequest
 
-from . import kubernetes, processes
-from .kubernetes import GPUS_PER_NODE
-from .test_kubernetes_state import pod
+from .. import kubernetes, processes
+from ..kubernetes import GPUS_PER_NODE
+from ..test_kubernetes_state import pod
 
 HOSTS = ("gpu-03", "gpu-05", "gpu-07")
 CLUSTER = f"""name: three

@@ -4,10 +4,10 @@ import time
 
 import pytest
 
-from . import processes
-from .kubernetes import GPUS_PER_NODE
+from .. import processes
+from ..kubernetes import GPUS_PER_NODE
+from ..test_kubernetes_state import pod
 from .kubernetes_service import HOSTS, LOOK_FIRST, WHOLE, hosts_of, labelled, served_kubernetes
-from .test_kubernetes_state import pod
 
 pytestmark = pytest.mark.scheduler("kubernetes")
 
