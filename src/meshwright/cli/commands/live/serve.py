@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import gc
 import os
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -57,6 +58,10 @@ def serve_cluster(
     graphs: Annotated[
         Path | None, typer.Option("--graphs", metavar="DIR", help="Folder in which bare names of jobs are looked up.")
     ] = None,
+    kueue_check: Annotated[
+        str | None,
+        typer.Option("--kueue-check", metavar="NAME", help="Answer for this AdmissionCheck of Kueue; with --source kubernetes."),
+    ] = None,
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="Of policies that draw.")] = 0,
     feedback: Annotated[
         bool, typer.Option("--feedback/--no-feedback", help="Hold deadlines by what earlier runs took, where that is better.")
@@ -83,6 +88,10 @@ def serve_cluster(
         raise ConfigError("must be devices or hosts", field="--sharing", value=sharing, choices=["devices", "hosts"])
     if (tls_cert is None) != (tls_key is None):
         raise ConfigError("go together", field="--tls-cert and --tls-key")
+    if kueue_check is not None and source != "kubernetes":
+        raise ConfigError("goes with --source kubernetes", field="--kueue-check", value=kueue_check)
+    if kueue_check is not None and re.fullmatch(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", kueue_check) is None:
+        raise ConfigError("is no name of an object of Kubernetes", field="--kueue-check", value=kueue_check)
     for option, file in (("--tls-cert", tls_cert), ("--tls-key", tls_key)):
         if file is not None and not file.is_file():
             raise InputFileError("no such file", field=option, value=str(file))
@@ -93,6 +102,11 @@ def serve_cluster(
         service = _service(
             cluster, policy, state, source, Path(scratch), graphs, hosts_whole, lease_s, resync_s, max_age_s, seed, feedback
         )
+        if kueue_check is not None:
+            from ....live.actuators.kueue_check import KueueCheck
+
+            answers = KueueCheck(kueue_check, service)
+            service.also_runs(lambda: answers.keep_answering(resync_s))
         app = build_app(service, allowed)
         config = uvicorn.Config(
             app,
