@@ -89,7 +89,7 @@ def test_pods_of_a_workload_come_to_the_planned_hosts_and_others_wait_for_theirs
         kueue.evict("second")
         kueue.reserve("second")
         wait_for_state(served, kueue, "second", "Retry")
-    assert [row["job"] for row in served.client.rows()].count("second") == 1
+    assert [row["name"] for row in served.client.rows()].count("second") == 1
     kueue.finish("first")
     kueue.evict("second")
     processes.wait_for(lambda: served.client.view(name)["status"] == "ended", "an ended decision")
