@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from meshwright.errors import ConfigError, ConflictError, InputFileError, StateError
 from meshwright.live.actuators import kubernetes_api
 from meshwright.live.actuators.kueue_check import API, KueueCheck
-from meshwright.live.actuators.kueue_objects import CONTROLLER, CheckAnswer, Workload, labelled_nodes, workloads_of
+from meshwright.live.actuators.kueue_objects import CONTROLLER, CheckAnswer, KueueWorkload, labelled_nodes, workloads_of
 from meshwright.live.service import Service
 from meshwright.live.store import MemoryStore
 
@@ -100,7 +100,7 @@ class DictApi:
 
     def given(self) -> dict[str, str]:
         """The decision of each Workload with quota that has one."""
-        found = {name: Workload(one, CHECK) for name, one in self.workloads.items()}
+        found = {name: KueueWorkload(one, CHECK) for name, one in self.workloads.items()}
         return {name: one.given for name, one in found.items() if one.may_hold and one.given is not None}
 
 
@@ -137,7 +137,7 @@ def held(made) -> set[str]:
 
 def test_an_answer_changes_its_own_entry_alone():
     before = workload("a")
-    one = Workload(before, CHECK)
+    one = KueueWorkload(before, CHECK)
     after = one.answered(CheckAnswer("Ready", "why", "m-1"), NOW)
     theirs, ours = after["status"]["admissionChecks"]
     assert theirs == before["status"]["admissionChecks"][0]
@@ -156,7 +156,7 @@ def test_an_answer_changes_its_own_entry_alone():
     }
     after["status"]["admissionChecks"] = before["status"]["admissionChecks"]
     assert after == before
-    again = Workload(one.answered(CheckAnswer("Ready", "why", "m-1"), NOW), CHECK)
+    again = KueueWorkload(one.answered(CheckAnswer("Ready", "why", "m-1"), NOW), CHECK)
     assert again.is_answered(CheckAnswer("Ready", "why", "m-1"))
     assert (again.given, again.state) == ("m-1", "Ready")
 
@@ -174,7 +174,7 @@ def test_an_answer_changes_its_own_entry_alone():
 )
 def test_pods_fit_a_plan_whole_and_fill_it(count, devices, hosts, fits):
     plan = {"ranks": [{"host": host} for host in hosts]}
-    assert Workload(workload("a", count, devices), CHECK).fits(plan) is fits
+    assert KueueWorkload(workload("a", count, devices), CHECK).fits(plan) is fits
 
 
 def test_a_part_of_a_list_is_no_list_and_what_cannot_be_read_is_told():
@@ -319,7 +319,7 @@ def test_whatever_goes_wrong_after_two_good_turns_ready_workloads_and_no_others_
                 assert held(made) == set(given.values())
                 assert len(set(given.values())) == len(given) <= 3  # three hosts of four devices, four each
                 assert labelled_nodes({"items": api.nodes.values()}).keys() == set(given.values())
-                asks = [Workload(one, CHECK) for one in api.workloads.values()]
+                asks = [KueueWorkload(one, CHECK) for one in api.workloads.values()]
                 waiting = [one for one in asks if one.may_hold and one.given is None]
                 assert all(one.state == "Retry" for one in waiting)
                 writes = api.writes

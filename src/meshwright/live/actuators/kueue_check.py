@@ -27,7 +27,7 @@ from .kueue_objects import (
     PLAN_LABEL,
     PLANNED,
     CheckAnswer,
-    Workload,
+    KueueWorkload,
     activated,
     is_active,
     labelled_nodes,
@@ -118,7 +118,7 @@ class KueueCheck:
         if unread:
             raise ConfigError(unread[0], file=f"AdmissionCheck {self._name}", field="a Workload")
 
-    async def _tell(self, base: str, workload: Workload, answer: CheckAnswer) -> None:
+    async def _tell(self, base: str, workload: KueueWorkload, answer: CheckAnswer) -> None:
         """Write an answer, unless somebody else wrote the Workload meanwhile: then the next turn does."""
         content = workload.answered(answer, datetime.now(UTC))
         try:
@@ -142,7 +142,7 @@ class KueueCheck:
                 await asyncio.to_thread(kubernetes_api.label_nodes, surplus, PLAN_LABEL + name, None)
         self._may_be_labelled = bool(wanted) or only_add
 
-    async def _answer(self, workload: Workload) -> CheckAnswer | None:
+    async def _answer(self, workload: KueueWorkload) -> CheckAnswer | None:
         """What a Workload's status is to say, and which decision it holds; None: as it is, and it holds nothing."""
         if not workload.may_hold:
             return None
@@ -162,7 +162,7 @@ class KueueCheck:
             return CheckAnswer("Rejected", f"cannot be planned: {error}")
         return await self._decided(workload, request, num_devices)
 
-    async def _still_ready(self, workload: Workload) -> CheckAnswer | None:
+    async def _still_ready(self, workload: KueueWorkload) -> CheckAnswer | None:
         """A Workload that was given places keeps them; where they are lost before it starts, Kueue is to ask again."""
         if workload.given is None:
             return None
@@ -171,7 +171,7 @@ class KueueCheck:
             return CheckAnswer("Ready", workload.message, workload.given)
         return CheckAnswer("Retry", f"decision {workload.given} is {status}" + (f": {detail}" if detail else ""))
 
-    async def _decided(self, workload: Workload, request: JobRequest | None, num_devices: int) -> CheckAnswer:
+    async def _decided(self, workload: KueueWorkload, request: JobRequest | None, num_devices: int) -> CheckAnswer:
         """The answer to a Workload that waits for devices."""
         service = self._service
         if workload.named is not None:
@@ -185,7 +185,7 @@ class KueueCheck:
             return CheckAnswer("Rejected", f"its pods want {num_devices} devices, the cluster has {service.cluster.num_devices}")
         return await self._placed(workload, request)
 
-    async def _placed(self, workload: Workload, request: JobRequest) -> CheckAnswer:
+    async def _placed(self, workload: KueueWorkload, request: JobRequest) -> CheckAnswer:
         """Devices for a Workload that wants some, or why there are none."""
         service, controller = self._service, self._service.controller
         last, key = await service.write(_last_attempt, controller, KEY + workload.key)
@@ -216,7 +216,7 @@ class KueueCheck:
         status, _ = await self._service.write(_standing, self._service.controller, last.decision.id)
         return status in ("preparing", "failed", *_HOLDING)
 
-    async def _no_place(self, workload: Workload, inputs: DecisionInputs | None, why: str) -> CheckAnswer:
+    async def _no_place(self, workload: KueueWorkload, inputs: DecisionInputs | None, why: str) -> CheckAnswer:
         """``Retry`` where there would be a place on an empty cluster, else ``Rejected``."""
         assert inputs is not None, "it was decided from something"
         nobody = free_runs(np.zeros(self._service.cluster.num_devices))

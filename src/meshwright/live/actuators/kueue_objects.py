@@ -146,7 +146,7 @@ class CheckAnswer:
     decision: str | None = None
 
 
-class Workload:
+class KueueWorkload:
     """A Workload and one check of it.
 
     Args:
@@ -319,7 +319,7 @@ class Workload:
         return any(one.type == condition and one.status == "True" for one in self._read.status.conditions)
 
 
-def workloads_of(listed: Mapping[str, Any], check: str) -> tuple[list[Workload], list[str]]:
+def workloads_of(listed: Mapping[str, Any], check: str) -> tuple[list[KueueWorkload], list[str]]:
     """The Workloads of a list that a check is asked about, the first ones first, each once; and what of it cannot be read.
 
     Args:
@@ -332,11 +332,11 @@ def workloads_of(listed: Mapping[str, Any], check: str) -> tuple[list[Workload],
     items, metadata = listed.get("items"), listed.get("metadata") or {}
     if not isinstance(items, list) or metadata.get("continue") or metadata.get("remainingItemCount"):
         raise ConfigError("is no whole list of Workloads", field="items")
-    found: dict[str, Workload] = {}
+    found: dict[str, KueueWorkload] = {}
     unread = []
     for item in items:
         try:
-            one = Workload(item, check)
+            one = KueueWorkload(item, check)
         except MeshwrightError as error:
             unread.append(str(error))
             continue

@@ -45,6 +45,8 @@ def test_what_cannot_be_served_is_told_in_a_line(refused, tmp_path):
         ((*SERVE, *state, "--tls-cert", "three.yaml"), "--tls-cert and --tls-key: go together"),
         ((*SERVE[:3], *state, "--policy", "menu:foo"), "no such rule of a fleet"),
         ((*SERVE, *state, "--sharing", "host"), "must be devices or hosts"),
+        ((*SERVE, *state, "--kueue-check", "ours"), "goes with --source kubernetes"),
+        ((*SERVE, *state, "--source", "kubernetes", "--kueue-check", "../x"), "is no name of an object"),
         ((*SERVE[:3], *state, "--policy", "fastest-feasable"), "fastest-feasible"),
         (("serve", "--cluster", "none.yaml", *state), "none.yaml"),
         (("token", "--file", "wrong"), "wrong:1: no token"),
