@@ -54,7 +54,6 @@ class KueueCheck:
 
     Attributes:
         problem: why the last turn could not be done; None where it could.
-        num_turns: that could be done.
 
     Args:
         name: of the AdmissionCheck.
@@ -63,7 +62,6 @@ class KueueCheck:
 
     def __init__(self, name: str, service: Service) -> None:
         self.problem: str | None = None
-        self.num_turns = 0
         self._name = name
         self._service = service
         self._may_be_labelled = True
@@ -79,9 +77,8 @@ class KueueCheck:
             except Exception as error:
                 LOG.exception("admission check %s", self._name)
                 self.problem = f"{type(error).__name__} while it was answered"
-            if self.problem is None:
-                self.num_turns += 1
-            elif self.problem != before:
+            self._service.counts["kueue failures"] += self.problem is not None
+            if self.problem not in (None, before):
                 LOG.warning("admission check %s: %s", self._name, self.problem)
             await asyncio.sleep(min(every_s, MOST_EVERY_S))
 
