@@ -305,23 +305,28 @@ def test_whatever_goes_wrong_after_two_good_turns_ready_workloads_and_no_others_
         for name in ("get", "replace", "label_nodes"):
             patch.setattr(kubernetes_api, name, lambda *words, name=name: getattr(api, name)(*words))
         store = MemoryStore()
-        for begin in [0, *(number for number, step in enumerate(drawn) if step[0] == "start again")]:
-            rest = drawn[begin + 1 :] if begin else drawn
-            until = next((number for number, step in enumerate(rest) if step[0] == "start again"), len(rest))
+        services: list[list] = [[]]
+        for step in drawn:
+            if step[0] == "start again":
+                services.append([])
+            else:
+                services[-1].append(step)
+        for met in services:  # each finds what the one before left
             with turns(planners, store) as (take, made):
-                for step in rest[:until]:
+                for step in met:
                     do(api, step)
                     with suppress(InputFileError):
                         take()
-                api.failing, api.order = set(), lambda items: items
-                take(2)
-                given = api.given()
-                assert held(made) == set(given.values())
-                assert len(set(given.values())) == len(given) <= 3  # three hosts of four devices, four each
-                assert labelled_nodes({"items": api.nodes.values()}).keys() == set(given.values())
-                asks = [KueueWorkload(one, CHECK) for one in api.workloads.values()]
-                waiting = [one for one in asks if one.may_hold and one.given is None]
-                assert all(one.state == "Retry" for one in waiting)
-                writes = api.writes
-                take()
-                assert api.writes == writes
+        with turns(planners, store) as (take, made):
+            api.failing, api.order = set(), lambda items: items
+            take(2)
+            given = api.given()
+            assert held(made) == set(given.values())
+            assert len(set(given.values())) == len(given) <= 3  # three hosts of four devices, four each
+            assert labelled_nodes({"items": api.nodes.values()}).keys() == set(given.values())
+            asks = [KueueWorkload(one, CHECK) for one in api.workloads.values()]
+            waiting = [one for one in asks if one.may_hold and one.given is None]
+            assert all(one.state == "Retry" for one in waiting)
+            writes = api.writes
+            take()
+            assert api.writes == writes
