@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import time
 from contextlib import contextmanager, suppress
 
 import pytest
@@ -17,6 +18,8 @@ from meshwright.errors import ConfigError, ConflictError, InputFileError, StateE
 from meshwright.live.actuators import kubernetes_api
 from meshwright.live.actuators.kueue_check import API, KueueCheck
 from meshwright.live.actuators.kueue_objects import CONTROLLER, CheckAnswer, KueueWorkload, labelled_nodes, workloads_of
+from meshwright.live.deciding import Planners
+from meshwright.live.decisions import JobRequest
 from meshwright.live.service import Service
 from meshwright.live.store import MemoryStore
 
@@ -263,6 +266,47 @@ def test_those_that_came_first_are_placed_and_the_next_one_waits_until_there_is_
         take()
         assert set(api.given()) == {"a", "c", "d"}
         assert held(made) == set(api.given().values())
+
+
+def test_what_no_empty_cluster_could_place_is_rejected(planners, api):
+    api.workloads["a"] = workload("a")
+    api.workloads["a"]["spec"]["podSets"][0]["template"]["metadata"]["annotations"]["meshwright.dev/deadline-s"] = "0.000001"
+    with turns(planners) as (take, made):
+        take()
+        assert api.says("a")["state"] == "Rejected"
+        assert "not even on an empty cluster" in api.says("a")["message"]
+        assert held(made) == set()
+
+
+def test_a_plan_that_cuts_a_pod_in_two_is_given_back(cluster, tmp_path, api):
+    planners = Planners(cluster, "max@best-fit", scratch=tmp_path)
+    planners.make_ready(JobRequest(job="zoo:squeezenet", max_devices=8))
+    api.workloads["cut"] = workload("cut", count=1, devices=8, job="zoo:squeezenet")  # of two hosts
+    api.workloads["whole"] = workload("whole", count=4, devices=2, job="zoo:squeezenet")
+    with turns(planners) as (take, made):
+        take()
+        assert api.says("cut")["state"] == "Rejected"
+        assert "do not fit" in api.says("cut")["message"]
+        assert held(made) == set(api.given().values())
+        assert set(api.given()) == {"whole"}
+
+
+def test_a_workload_of_which_another_part_is_admitted_gets_another_decision(planners, api):
+    api.workloads["a"] = workload("a", count=4, devices=1)
+    with turns(planners) as (take, made):
+        api.failing = {5}  # it is decided on, and not told so
+        with pytest.raises(InputFileError):
+            take()
+        (first,) = held(made)
+        api.workloads["a"]["status"]["admission"] = {"podSetAssignments": [{"name": "main", "count": 2}]}
+        for _ in range(200):
+            take()
+            if api.says("a")["state"] == "Ready":
+                break
+            time.sleep(0.1)  # a job of two devices is another one to price
+        (second,) = held(made)
+        assert second != first
+        assert len(made.store.decision(second).decision.plan["ranks"]) == 2
 
 
 names = st.sampled_from("abcdef")
