@@ -27,6 +27,9 @@ VARIABLES = {"TZ": "UTC", "SLURM_TIME_FORMAT": "standard"}
 """Set for `COMMANDS`: times are read as UTC."""
 
 _JOB = re.compile(r"JobId=([0-9]{1,10})((?: (?:Array|Het|Pack)\w+=\S*)*) JobName=(.*)")
+_NO_TASK = "4294967294"
+"""Slurm's word for none, as of an array that was cancelled before its tasks began."""
+
 _NODE = re.compile(r"NodeName=(\S+)(?: |$)")
 _FIELD = re.compile(r"   ([A-Za-z]+)=(.*)")
 _ALLOCATED = re.compile(r"     Nodes=(\S+) CPU_IDs=\S* Mem=\S* GRES(?:_IDX)?=(.*)")
@@ -140,7 +143,8 @@ def _job(record: Sequence[str]) -> ListedJob:
     end = re.fullmatch(r"\S* EndTime=(\S*) .*", fields["StartTime"])
     if end is None:
         raise StateError(f"{what}: the record has no EndTime")
-    array = (parts["ArrayJobId"], parts.get("ArrayTaskId", head[1])) if "ArrayJobId" in parts else None
+    task = parts.get("ArrayTaskId", _NO_TASK)
+    array = (parts["ArrayJobId"], head[1] if task == _NO_TASK else task) if "ArrayJobId" in parts else None
     kind = next((kind for kind in ("Het", "Pack") if f"{kind}JobId" in parts), None)
     part = None if kind is None else (parts[f"{kind}JobId"], parts.get(f"{kind}JobOffset", head[1]))
     return ListedJob(
