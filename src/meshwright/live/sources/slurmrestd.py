@@ -128,7 +128,7 @@ class Slurmrestd:
         if said.status in (401, 403):
             raise InputFileError(f"refuses the token, or that there is none (status {said.status})", field=path)
         if said.status != 200:
-            doubt = "; is its token good, and its time not over?" if len(headers) > 1 else ""
+            doubt = "; is its token good, and its time not over?" if said.status >= 500 and len(headers) > 1 else ""
             raise InputFileError(f"answers with status {said.status}: {_told(text)}{doubt}", field=path)
         return text
 
