@@ -21,8 +21,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ... import files
-from ...errors import ConfigError, InputFileError, StateError
-from .connections import ADDRESSES, UNIX, connection_to, is_address
+from ...errors import InputFileError, StateError
+from .connections import UNIX, connection_to
 from .listings import plain
 from .programs import MOST_BYTES, WAIT_S
 from .slurm_json import FORMS, FormError, problem_of
@@ -42,17 +42,12 @@ class Slurmrestd:
     """A slurmrestd that is asked again and again.
 
     Args:
-        url: ``http://HOST:PORT``, ``https://HOST:PORT``, or ``unix:PATH`` of its socket file.
+        url: as `connections.is_address` takes it.
         token_file: that holds the token; None: the variable `TOKEN_VARIABLE` does, where there is one.
         wait_s: longest wait for each answer.
-
-    Raises:
-        ConfigError: no such URL.
     """
 
     def __init__(self, url: str, token_file: Path | None = None, *, wait_s: float = WAIT_S) -> None:
-        if not is_address(url):
-            raise ConfigError(f"must be {ADDRESSES}", field="slurmrestd", value=url)
         self.url = url.rstrip("/")
         self._prefix = "" if url.startswith(UNIX) else urlsplit(self.url).path
         self._token_file = token_file

@@ -13,7 +13,7 @@ from pathlib import Path
 from ...errors import ConfigError, InputFileError, MeshwrightError
 from ..state import ClusterState, load_state
 from . import kubernetes, ray, slurm, slurm_json
-from .connections import UNIX
+from .connections import ADDRESSES, UNIX, is_address
 from .listings import Listing
 from .slurmrestd import TOKEN_OPTION, Slurmrestd
 
@@ -98,7 +98,7 @@ def source(
         InputFileError: none of this name, or no such file.
     """
     if spec == "slurm" or spec.startswith(SLURM):
-        return slurm_source(spec.removeprefix("slurm").removeprefix(":") or TEXT, slurm_token_file)
+        return slurm_source(spec.removeprefix("slurm").removeprefix(":") or TEXT, slurm_token_file, option="--source")
     if slurm_token_file is not None:
         raise ConfigError("goes with slurmrestd", field=TOKEN_OPTION)
     if spec == "kubernetes":
@@ -118,12 +118,13 @@ def source(
     return Source("file", str(path), lambda: str(path), lambda told, known: Listing(_of_file(load_state(told))))
 
 
-def slurm_source(by: str, token_file: Path | None = None) -> Source:
+def slurm_source(by: str, token_file: Path | None = None, *, option: str = "--by") -> Source:
     """Slurm, asked in one of three ways.
 
     Args:
         by: `TEXT`, `JSON`, or the address of slurmrestd.
         token_file: of slurmrestd, as `Slurmrestd` takes it.
+        option: that said so, for messages.
 
     Raises:
         ConfigError: no such way, or a token for another than slurmrestd.
@@ -134,7 +135,10 @@ def slurm_source(by: str, token_file: Path | None = None) -> Source:
             raise ConfigError("goes with slurmrestd", field=TOKEN_OPTION)
         return text if by == TEXT else Source("slurm", slurm_json.PROGRAM, slurm_json.ask, slurm_json.read, text)
     if not by.startswith((UNIX, "http:", "https:")):
-        raise ConfigError("no such way to ask Slurm", value=by, choices=(TEXT, JSON, "http://HOST:PORT", f"{UNIX}PATH"))
+        choices = (TEXT, JSON, "http://HOST:PORT", f"{UNIX}PATH")
+        raise ConfigError("no such way to ask Slurm", field=option, value=by, choices=choices)
+    if not is_address(by):
+        raise ConfigError(f"must be {ADDRESSES}", field=option, value=by)
     rest = Slurmrestd(by, token_file)
     return Source("slurm", f"slurmrestd {rest.url}", rest.ask, slurm_json.read, text)
 
