@@ -18,6 +18,7 @@ import pytest
 import yaml
 
 from meshwright.live.client import Client
+from meshwright.live.decisions import JobRequest
 
 from ..conftest import CLUSTER, EIGHT
 from ..processes import search_path, wait_for
@@ -81,23 +82,15 @@ def told(name: str, delays_s: list[float], wanted_s: float) -> None:
 def test_by_the_hooks(hooked_slurm, tmp_path):
     starts, ends = [], []
     sbatch = ("sbatch", "--parsable", "--output=/dev/null", "--nodes=1", "--gpus-per-node=4", "--wrap=sleep 1")
-    comment = "--comment=mw:auto job=zoo:squeezenet"
     with served(hooked_slurm, EIGHT, tmp_path, "slurm", 600, hooked_slurm.folder / "service") as client:
 
         def status(name: str) -> str:
             return str(client.view(name)["status"])
 
-        def is_planned() -> bool:
-            ran = hooked_slurm.run(*sbatch, comment)
-            planned.extend(re.findall(r"as decision (\S+)", ran.stderr))
-            jobs.append(ran.stdout.strip())
-            return bool(planned)
-
+        client.try_plan(JobRequest(job="zoo:squeezenet", devices=4, max_devices=4))  # then its kind of job is ready
         for _ in range(NUM_JOBS):
-            planned: list[str] = []
-            jobs: list[str] = []
-            wait_for(is_planned, "a job that is planned")
-            (name,), job = planned, jobs[-1]
+            ran = hooked_slurm.run(*sbatch, "--comment=mw:auto job=zoo:squeezenet")
+            (name,), job = re.findall(r"as decision (\S+)", ran.stderr), ran.stdout.strip()
             begun = known_at(lambda name=name: status(name) != "reserved", f"the start of {name}")
             done = known_at(lambda name=name: status(name) == "ended", f"the end of {name}")
             starts.append(begun - logged_at(hooked_slurm, GIVEN, job))
