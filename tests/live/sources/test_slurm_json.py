@@ -286,3 +286,27 @@ def test_commands_are_asked_in_the_form_that_they_write(tmp_path, monkeypatch):
 
 def test_the_forms_that_are_known_are_in_order():
     assert list(FORMS) == sorted(FORMS, key=lambda name: int(name.rsplit(".", 1)[1]))
+
+
+def test_of_several_states_of_a_job_the_one_counts_that_the_text_tells():
+    jobs, nodes = parts()
+    job = next(one for one in jobs["jobs"] if one["job_state"] == ["CANCELLED", "COMPLETING"])
+    job["comment"] = "mw:a"
+    found = read(jobs, nodes)
+    assert (found.queued, found.ended) == ({"a": str(job["job_id"])}, {})  # it has not quite ended
+    job["job_state"] = ["CANCELLED"]
+    found = read(jobs, nodes)
+    assert (found.queued, found.ended) == ({}, {"a": str(job["job_id"])})
+
+
+def test_an_array_whose_tasks_never_began_is_called_alike():
+    """Slurm's text has the largest number for no task, its JSON none."""
+    head = "JobId=15 ArrayJobId=15 ArrayTaskId=4294967294 JobName=over"
+    lines = TEXT.replace("JobId=15 JobName=over", head).split("\n")
+    place = lines.index(head)
+    state = next(number for number in range(place, len(lines)) if lines[number].startswith("   JobState="))
+    lines[state : state + 1] = ["   JobState=CANCELLED Reason=None", "   Comment=mw:a"]
+    jobs, nodes = parts()
+    (job,) = [one for one in jobs["jobs"] if one["job_id"] == 15]
+    job.update(array_job_id={**NUMBER, "number": 15}, job_state=["CANCELLED"], comment="mw:a")
+    assert slurm.read("\n".join(lines)).ended == read(jobs, nodes).ended == {"a": "15_15"}
