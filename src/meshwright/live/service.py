@@ -328,6 +328,9 @@ class Service:
         status.listed_at, status.listed_s = datetime.now(UTC), time.monotonic()
         status.num_listings += 1
         status.num_drifts += len(taken.drift)
+        for remark in listing.remarks:
+            if remark not in status.remarks:
+                LOG.warning("%s: %s", status.name, remark)
         status.problem, status.remarks = None, listing.remarks
         await self.notify()
 
