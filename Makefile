@@ -53,7 +53,7 @@ test-schedulers: $(STAMP) ## Install and start real schedulers, launch what was 
 
 test-kubernetes: $(STAMP) ## Build a real Kubernetes once, hold exports and the state that is read from it against it; the first time ten minutes
 	@bash .ci/kubernetes
-	@PATH="$$(bash .ci/kubernetes folder):$$PATH" $(BIN)/python -m pytest -m scheduler tests/schedulers/test_kubernetes_*.py $(ARGS)
+	@PATH="$$(bash .ci/kubernetes folder):$$PATH" $(BIN)/python -m pytest -m scheduler tests/schedulers/test_kubernetes_*.py tests/schedulers/service/test_kubernetes_*.py $(ARGS)
 
 validate-network: $(STAMP) ## As root: hold the network model against gloo over shaped wires between namespaces
 	@$(BIN)/meshwright validate network $(ARGS)

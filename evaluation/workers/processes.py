@@ -51,7 +51,7 @@ class Processes:
                 for task, result in zip(tasks, results, strict=True):
                     keep(task, result.result())
             except BrokenProcessPool:
-                raise MeshwrightError("a process that played episodes died; try fewer", field="jobs", value=workers) from None
+                raise MeshwrightError("a worker process died; try fewer", field="jobs", value=workers) from None
             except KeyboardInterrupt:
                 for process in set(active_children()) - not_ours:
                     process.terminate()

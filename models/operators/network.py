@@ -94,7 +94,8 @@ class _OpRound(nn.Module):
             new = new + self.along(ops, graphs.producer, graphs.reader, graphs.edges)
             if against:
                 new = new + self.against(ops, graphs.reader, graphs.producer, graphs.edges)
-        return ops + self.out(torch.relu(self.norm(new)))
+        made: Tensor = ops + self.out(torch.relu(self.norm(new)))
+        return made
 
 
 class _Messages(nn.Module):
@@ -171,7 +172,7 @@ class PairScore(nn.Module):
         allowed = (graphs.can_run & graphs.is_device[:, None]) | ~graphs.is_op[..., None]
         known = self.op(ops)[:, :, None] + self.device(devices)[:, None] + self.pair(graphs.pairs)
         logits = self.query(ops) @ self.key(devices).transpose(1, 2) / ops.shape[-1] ** 0.5
-        log_p = logits
+        log_p: Tensor = logits
         for turn in range(self.turns):
             hidden = known if turn == 0 else known + self.tentative[turn - 1](self._told(log_p.exp(), graphs))
             logits = logits + self.out[turn](torch.relu(self.middle[turn](torch.relu(hidden))))[..., 0]

@@ -58,7 +58,12 @@ OPTIONS = {
         "--graphs": "graphs_dir",
         **WRITES,
     },
-    "train": {"--set": "BUILT BEFORE", "--graphs": "graphs_dir", "--out": "folder", "--json": "writes"},
+    "train": {
+        "--set": "BUILT BEFORE",
+        "--graphs": "graphs_dir",
+        **dict.fromkeys(("--seeds", "--jobs", "--ray"), "SEVERAL RUNS"),
+        **{"--out": "folder", "--json": "writes"},
+    },
     "export": {"--format": "target", "--set": "options", "--cluster": "CHECK", "--list": "LIST", **WRITES},
 }
 COUNTERPARTS = {

@@ -4,7 +4,7 @@ import json
 from collections import defaultdict
 from pathlib import Path
 
-from meshwright.live.sources import kubernetes, ray, slurm
+from meshwright.live.sources import kubernetes, ray, slurm, slurm_json
 from meshwright.live.sources.listings import Listing
 from meshwright.live.state import ClusterState
 
@@ -32,6 +32,10 @@ def _slurm(text: str, folder: Path) -> None:
     _possible(slurm.read(text))
 
 
+def _slurm_json(text: str, folder: Path) -> None:
+    _possible(slurm_json.read(text))
+
+
 def _kubernetes(text: str, folder: Path) -> None:
     _possible(kubernetes.read(text))
 
@@ -45,8 +49,11 @@ def _recorded(name: str) -> str:
     return json.dumps(json.loads((RECORDED / name).read_text()))
 
 
+SLURM_JSON = ("slurm-22.05-again.json", "slurm-v0.0.39-by-hand.json", "slurm-v0.0.41-by-hand.json")
+
 TARGETS = (
     Target("slurm", "text", lambda: ((RECORDED / "slurm-22.05.txt").read_text(),), _slurm),
+    Target("slurm-json", "text", lambda: tuple((RECORDED / name).read_text() for name in SLURM_JSON), _slurm_json),
     Target("kubernetes", "json", lambda: (_recorded("kubernetes.json"),), _kubernetes),
     Target("ray", "json", lambda: (_recorded("ray-2.60.json"),), _ray),
 )

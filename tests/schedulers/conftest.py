@@ -50,7 +50,7 @@ def loopback_slurm() -> Iterator[slurm.LoopbackSlurm]:
 
 
 @pytest.fixture(scope="session")
-def hooked_slurm() -> Iterator[slurm.LoopbackSlurm]:
+def slurm_with_hooks() -> Iterator[slurm.LoopbackSlurm]:
     """A running Slurm with eight hosts and our hooks, which ask at the socket ``service`` of its folder."""
     processes.require("slurm", *slurm.PROGRAMS)
     with tempfile.TemporaryDirectory(prefix="meshwright-slurm-") as folder:
@@ -59,6 +59,15 @@ def hooked_slurm() -> Iterator[slurm.LoopbackSlurm]:
             yield running
         finally:
             running.stop()
+
+
+@pytest.fixture
+def hooked_slurm(slurm_with_hooks) -> Iterator[slurm.LoopbackSlurm]:
+    """The running Slurm with our hooks; the next test finds all hosts idle, also where this one closed some."""
+    try:
+        yield slurm_with_hooks
+    finally:
+        slurm_with_hooks.restore()
 
 
 @pytest.fixture(scope="session")

@@ -32,6 +32,8 @@ PATHS = {
     "Job": "/apis/batch/v1/namespaces/{namespace}/jobs",
     "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
     "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+    "AdmissionCheck": "/apis/kueue.x-k8s.io/v1beta2/admissionchecks",
+    "Workload": "/apis/kueue.x-k8s.io/v1beta2/namespaces/{namespace}/workloads",
     "CustomResourceDefinition": "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
 }
 """Where the objects of a kind are."""

@@ -158,8 +158,11 @@ class LoopbackSlurm:
         wait_for((munge / "socket").exists, "munged's socket", told=self.daemons.told)
         self.daemons.start("slurmctld", "/usr/bin/env", "slurmctld", "-D", "-c")
         for host in self.hosts:
-            self.daemons.start(f"slurmd-{host}", "/usr/bin/env", "slurmd", "-D", "-N", host)
+            self._start_host(host)
         wait_for(self.is_idle, f"{len(self.hosts)} idle hosts", told=self.daemons.told)
+
+    def _start_host(self, host: str) -> None:
+        self.daemons.start(f"slurmd-{host}", "/usr/bin/env", "slurmd", "-D", "-N", host)
 
     def is_idle(self) -> bool:
         """Whether every host is idle."""
@@ -192,6 +195,18 @@ class LoopbackSlurm:
         wait_for(has_ended, f"the end of job {job}", told=lambda: f"{told} {self.daemons.told()}")
         wait_for(self.is_idle, "idle hosts")
         return int(told["ExitCode"].split(":")[0]), (folder / "printed.txt").read_text()
+
+    def restore(self) -> None:
+        """End what a test left: its jobs, hosts that it closed, and daemons of hosts that it killed."""
+        self.run("scancel", "--me")
+        for host in self.hosts:
+            if f"slurmd-{host}" not in self.daemons.running:
+                self._start_host(host)
+        closed = self.run("sinfo", "--noheader", "--Node", "--states=down,drain,fail", "--format=%N").stdout.split()
+        for host in closed:
+            self.run("scontrol", "update", f"nodename={host}", "state=resume")
+        told = "idle hosts after a test"
+        wait_for(self.is_idle, told, told=lambda: self.run("sinfo", "--Node", "--long").stdout + self.run("squeue").stdout)
 
     def stop(self) -> None:
         """Cancel what still runs and end every daemon, and the job steps whose daemon died before them."""

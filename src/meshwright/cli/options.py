@@ -33,3 +33,8 @@ CostChanges = Annotated[
 Changes = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the YAML; as often as needed.")
 ]
+
+SlurmTokenFile = Annotated[
+    Path | None,
+    typer.Option("--slurm-token-file", metavar="FILE", help="Of slurmrestd's token; by default the variable SLURM_JWT."),
+]

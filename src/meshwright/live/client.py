@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import http.client
 import json
-import socket
-import ssl
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from ..errors import ConfigError, ConflictError, InputFileError, MeshwrightError, StateError
 from ..plans import PlacementPlan
 from .decisions import JobDecision, JobRequest, KeptDecision, Mention, Observation
+from .sources.connections import ADDRESSES, connection_to, is_address
 
 WAIT_S = 30.0
 """Longest wait for an answer."""
 
 POLL_S = 0.5
-UNIX = "unix:"
 OBSERVATIONS_AT_A_TIME = 1000
 
 
@@ -37,9 +34,8 @@ class Client:
     """
 
     def __init__(self, url: str, token: str | None = None, *, wait_s: float = WAIT_S) -> None:
-        parts = urlsplit(url)
-        if not url.startswith(UNIX) and (parts.scheme not in ("http", "https") or not parts.hostname or parts.username):
-            raise ConfigError("must be http://HOST:PORT, https://HOST:PORT or unix:PATH", field="--server", value=url)
+        if not is_address(url):
+            raise ConfigError(f"must be {ADDRESSES}", field="--server", value=url)
         self._url = url.rstrip("/")
         self._token = token
         self._wait_s = wait_s
@@ -141,7 +137,7 @@ class Client:
             InputFileError: nobody answers, or not in time.
             MeshwrightError: a problem that the service tells.
         """
-        connection = self._connection(self._wait_s if wait_s is None else wait_s)
+        connection = connection_to(self._url, self._wait_s if wait_s is None else wait_s)
         sent = {"Content-Type": "application/json", "Accept": "application/json", **(headers or {})}
         if self._token is not None:
             sent["Authorization"] = f"Bearer {self._token}"
@@ -163,28 +159,6 @@ class Client:
         if answer.status >= 400:
             raise _told(found, answer.status, self._url)
         return found
-
-    def _connection(self, wait_s: float) -> http.client.HTTPConnection:
-        if self._url.startswith(UNIX):
-            return _SocketFile(Path(self._url.removeprefix(UNIX)), wait_s)
-        parts = urlsplit(self._url)
-        assert parts.hostname is not None, "checked at the start"
-        if parts.scheme == "https":
-            return http.client.HTTPSConnection(parts.hostname, parts.port, timeout=wait_s, context=ssl.create_default_context())
-        return http.client.HTTPConnection(parts.hostname, parts.port, timeout=wait_s)
-
-
-class _SocketFile(http.client.HTTPConnection):
-    """HTTP over a socket file."""
-
-    def __init__(self, path: Path, wait_s: float) -> None:
-        super().__init__("localhost", timeout=wait_s)
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(str(self._path))
 
 
 def _told(problem: Any, status: int, url: str) -> MeshwrightError:

@@ -228,6 +228,11 @@ class Controller:
             turn.change(JobConfirmed(id=name, confirmed_as=scheduler_id))
         self._leases.pop(name, None)
 
+    def renew(self, name: str) -> None:
+        """Begin the lease of a decision anew, where nobody has handed its job over: somebody still wants its devices."""
+        if name in self._leases:
+            self._leases[name] = self._elapsed_s() + self.lease_s
+
     def release(self, name: str, reason: str | None = None) -> bool:
         """Give the devices of a decision back; whether it held any.
 

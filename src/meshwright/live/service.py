@@ -15,7 +15,7 @@ import threading
 import time
 import weakref
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -118,6 +118,7 @@ class Service:
         self._pool: ProcessPoolExecutor | None = None
         self._pools: weakref.WeakSet[ProcessPoolExecutor] = weakref.WeakSet()
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._beside: list[Callable[[], Coroutine[Any, Any, None]]] = []
         self._asked = [asyncio.Event() for _ in self._sources]
         self.changed = asyncio.Condition()
         self.is_stopping = False
@@ -134,6 +135,12 @@ class Service:
         self._begin(self._keep_expiring())
         if self.layer is not None:
             self._begin(self._keep_learning(self.layer))
+        for work in self._beside:
+            self._begin(work())
+
+    def also_runs(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run something as long as the service runs; to be said before it starts."""
+        self._beside.append(work)
 
     def also_ends(self, pool: ProcessPoolExecutor) -> None:
         """End what runs in a pool when the service stops."""
@@ -321,6 +328,9 @@ class Service:
         status.listed_at, status.listed_s = datetime.now(UTC), time.monotonic()
         status.num_listings += 1
         status.num_drifts += len(taken.drift)
+        for remark in listing.remarks:
+            if remark not in status.remarks:
+                LOG.warning("%s: %s", status.name, remark)
         status.problem, status.remarks = None, listing.remarks
         await self.notify()
 

@@ -52,7 +52,25 @@ def test_a_program_that_is_not_there_is_named(refused, work, monkeypatch):
     monkeypatch.setenv("PATH", str(work))
     for source, program in (("slurm", "scontrol"), ("kubernetes", "kubectl")):
         assert f"{program}: no such program on this machine" in refused("state", f"from-{source}", "--state", "now.db")
+    assert "squeue: no such program on this machine" in refused("state", "from-slurm", "--state", "now.db", "--by", "json")
     assert not (work / "now.db").exists()
+
+
+def test_slurm_is_asked_in_ways_that_there_are_and_a_saved_answer_is_known_by_itself(meshwright, refused, work, monkeypatch):
+    monkeypatch.delenv("SLURM_JWT", raising=False)
+    keep = ("state", "from-slurm", "--state", "now.db")
+    for by, told in (
+        ("jsno", "--by: no such way to ask Slurm (got 'jsno'); did you mean 'json'?"),
+        ("http://ada:secret@here", "--by: must be http://HOST:PORT"),
+        ("http://127.0.0.1:1", "SLURM_JWT: an address wants a token"),
+        ("unix:none", "slurmrestd unix:none: no answer: No such file or directory; is slurmrestd running?"),
+    ):
+        assert told in refused(*keep, "--by", by)
+    assert "--slurm-token-file: goes with slurmrestd" in refused(*keep, "--slurm-token-file", "token")
+    assert not (work / "now.db").exists()
+    assert meshwright(*keep, "--from", DATA / "slurm-22.05-again.txt").status == 0
+    assert "nothing changed" in meshwright(*keep, "--from", DATA / "slurm-22.05-again.json").out
+    assert "nothing changed" in meshwright(*keep, "--from", DATA / "slurm-v0.0.41-by-hand.json").out
 
 
 def test_kubectl_is_asked_once_for_everything(meshwright, work, monkeypatch):

@@ -16,6 +16,7 @@ from meshwright.clusters.cluster import Cluster
 from meshwright.live.actuators import slurm_hooks
 from meshwright.live.controller import Controller
 from meshwright.live.deciding import Planners
+from meshwright.live.decisions import JobRequest
 from meshwright.live.store import MemoryStore
 
 from ..conftest import EIGHT
@@ -32,8 +33,13 @@ AUTO = "--comment=mw:auto job=zoo:squeezenet steps=2000"
 
 
 @contextmanager
-def service(socket: Path, controller: Controller, delay_s: float = 0.0) -> Iterator[list[tuple[str, dict[str, object]]]]:
-    """A service on a Unix socket that answers Slurm's hooks; yields what it is asked."""
+def service(
+    socket: Path, controller: Controller, to_prepare: list[JobRequest], delay_s: float = 0.0
+) -> Iterator[list[tuple[str, dict[str, object]]]]:
+    """A service on a Unix socket that answers Slurm's hooks; yields what it is asked.
+
+    Jobs that are to be made ready go to a list: it takes longer than a hook waits, and whoever asks meanwhile is to be answered.
+    """
     asked = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -44,7 +50,7 @@ def service(socket: Path, controller: Controller, delay_s: float = 0.0) -> Itera
             body, act = ENDS[self.path]
             answer = act(controller, settings.build_settings(body, data))
             if answer.prepare is not None:
-                controller.planners.make_ready(answer.prepare)
+                to_prepare.append(answer.prepare)
             self.send_response(200)
             self.end_headers()
             self.wfile.write(json.dumps(answer.body).encode())
@@ -76,11 +82,17 @@ def test_a_job_that_asks_for_it_is_planned_and_its_start_and_end_are_told(hooked
     injected = tmp_path / "injected"
     name = f"a'; touch {injected}; $(touch {injected}) `touch {injected}` \"\\ }}%s%n\né"
     words = ("sbatch", "--parsable", f"--job-name={name}", "--output=/dev/null", "--nodes=1", "--gpus-per-node=4")
-    with service(hooked_slurm.folder / "service", controller) as asked:
+    to_prepare = []
+    with service(hooked_slurm.folder / "service", controller, to_prepare) as asked:
+
+        def is_told(path: str, job: str) -> bool:
+            return any(end == f"/v1/slurm/{path}" and data["job_id"] == job for end, data in asked)
+
         first = hooked_slurm.run(*words, AUTO, "--wrap=exit 0")
         assert first.returncode == 0
         assert "meshwright: goes on unplanned: its kind of job is made ready now" in first.stderr
-        wait_for(lambda: [path for path, _ in asked].count("/v1/slurm/epilog") == 1, "the end of the first job")
+        wait_for(lambda: is_told("epilog", first.stdout.strip()), "the end of the first job", told=lambda: f"{asked}")
+        controller.planners.make_ready(to_prepare.pop())
         ran = hooked_slurm.run(*words, AUTO, "--wrap=exit 7")
         (kept,) = controller.store.decisions(None, 9)
         (host,) = {rank["host"] for rank in kept.decision.plan["ranks"]}
@@ -90,14 +102,14 @@ def test_a_job_that_asks_for_it_is_planned_and_its_start_and_end_are_told(hooked
         assert f"ReqNodeList={host} " in shown
         assert f"Comment=mw:{kept.decision.id} " in shown
         wait_for(
-            lambda: [path for path, _ in asked].count("/v1/slurm/epilog") == 2,
+            lambda: is_told("epilog", job),
             "the end of the job",
             told=lambda: f"{asked} {hooked_slurm.run('scontrol', 'show', 'job', job).stdout}",
         )
         wait_for(lambda: len(controller.mentions(kept.decision.id)) == 3, "what became of it")
         plain = hooked_slurm.run("sbatch", "--parsable", "--output=/dev/null", "--comment=mw:autopilot", "--wrap=exit 0")
         assert (plain.returncode, plain.stderr) == (0, "")
-        wait_for(lambda: [path for path, _ in asked].count("/v1/slurm/epilog") == 3, "the end of a job of others")
+        wait_for(lambda: is_told("epilog", plain.stdout.strip()), "the end of a job of others", told=lambda: f"{asked}")
     told = [(mention.status, mention.detail) for mention in controller.mentions(kept.decision.id)]
     assert told == [("reserved", ""), ("confirmed", job), ("ended", "ended with exit code 7:0")]
     assert not controller.store.last()[1].jobs
@@ -105,13 +117,14 @@ def test_a_job_that_asks_for_it_is_planned_and_its_start_and_end_are_told(hooked
     submits = [data for path, data in asked if path.endswith("submit")]
     assert len(submits) == 2
     assert {(data["name"], data["gpus_per_node"], data["nodes"]) for data in submits} == {(name, 4, 1)}
-    started = [data for path, data in asked if path.endswith("prolog")]
-    assert {data["name"] for data in started[:2]} == {name.replace("\n", " ")}
-    assert started[1]["job_id"] == job
+    started = {data["job_id"]: data["name"] for path, data in asked if path.endswith("prolog")}
+    ours, others = {first.stdout.strip(), job}, {plain.stdout.strip()}
+    assert started.keys() == ours | others
+    assert {started[one] for one in ours} == {name.replace("\n", " ")}
 
 
 def test_a_service_that_is_slow_stops_no_job(hooked_slurm, controller):
-    with service(hooked_slurm.folder / "service", controller, delay_s=2.5):
+    with service(hooked_slurm.folder / "service", controller, [], delay_s=2.5):
         ran = hooked_slurm.run("sbatch", "--parsable", "--output=/dev/null", "--nodes=1", "--gpus-per-node=1", AUTO, "--wrap=:")
         assert ran.returncode == 0
         assert "meshwright: goes on unplanned: no answer within 2 s" in ran.stderr
@@ -121,8 +134,10 @@ def test_a_service_that_is_slow_stops_no_job(hooked_slurm, controller):
 
 def test_a_job_that_asks_for_what_no_plan_has_goes_on_and_nothing_is_held(hooked_slurm, controller):
     words = ("sbatch", "--parsable", "--output=/dev/null", "--nodes=2", "--gpus-per-node=1", "--wrap=:")
-    with service(hooked_slurm.folder / "service", controller):
+    to_prepare = []
+    with service(hooked_slurm.folder / "service", controller, to_prepare):
         hooked_slurm.run(*words, AUTO)
+        controller.planners.make_ready(to_prepare.pop())
         for comment, why in (
             (AUTO, "the plan takes 1 hosts, the job asks for 2"),
             (f"{AUTO} stepz=3", "did you mean 'steps'?"),
@@ -133,4 +148,3 @@ def test_a_job_that_asks_for_what_no_plan_has_goes_on_and_nothing_is_held(hooked
             assert "meshwright: goes on unplanned: " in ran.stderr
             assert why in ran.stderr.replace("''", "'")
     assert not controller.store.last()[1].jobs
-    hooked_slurm.run("scancel", "--me")

@@ -119,7 +119,6 @@ def runs(hooked_slurm, planners, tmp_path, monkeypatch) -> Iterator[Runs]:
     try:
         yield made
     finally:
-        hooked_slurm.run("scancel", "--me")
         for controller in made.controllers:
             controller.close()
 

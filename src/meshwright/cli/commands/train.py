@@ -40,16 +40,24 @@ def train_policy(
     resume: Annotated[Path | None, typer.Option(metavar="RUN", help="Go on from a run folder's last checkpoint.")] = None,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Run folder; runs/NAME by default.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing run folder.")] = False,
+    seeds: Annotated[
+        str | None, typer.Option(metavar="N,N,...", help="A run for each seed, in DIR-seed-N; --resume takes the same DIR.")
+    ] = None,
+    jobs: Annotated[int, typer.Option(metavar="N", help="Runs of --seeds trained at a time; policies do not depend on it.")] = 1,
+    ray: Annotated[
+        str | None,
+        typer.Option(metavar="CLUSTER", help="Train --seeds on a Ray cluster, HOST:PORT or local:N; it shares the run folders."),
+    ] = None,
     graphs: GraphsDir = None,
     json_file: JsonFile = None,
 ) -> None:
     """Train a policy from a config into a run folder, or go on training one."""
     from ...training.run_folder import resumed_files
 
-    for path in () if resume is None else resumed_files(resume):
+    for path in () if resume is None or seeds is not None else resumed_files(resume):
         inputs.declare_file("--resume", path, is_update=True)
     output.check_file("--json", json_file)
-    output.check_folder("--out", out, is_replaced=True)
+    output.check_folder("--out", out if seeds is None else None, is_replaced=True)
     if graphs is not None:
         from ...jobs.load import profile_names
 
@@ -58,8 +66,17 @@ def train_policy(
         raise ConfigError("goes on in its own run folder; leave out --out and --overwrite", field="--resume", value=str(resume))
     if resume is None and config is None:
         raise ConfigError("name a config, or a run folder with --resume", field="CONFIG", choices=preset_names())
-    chosen_method = method(config, changes or (), resume)
+    begun = resume if resume is None or seeds is None else first_of(resume, seeds)
+    chosen_method = method(config, changes or (), begun)
     config_file = None if config is None else config_path(config)
+    if seeds is not None:
+        from .train_seeds import train_seeds
+
+        train_seeds(seeds, config_file, chosen_method, changes or [], resume, out, overwrite, graphs, jobs, ray, json_file)
+        return
+    if jobs != 1 or ray is not None:
+        option, value = ("--jobs", str(jobs)) if ray is None else ("--ray", ray)
+        raise ConfigError("goes with --seeds: one run is trained in one process", field=option, value=value)
     if chosen_method == FLEET:
         from .train_fleet import train_fleet_policy
 
@@ -230,6 +247,17 @@ def method(config: str | None, changes: Sequence[str], resume: Path | None) -> s
     if len(found) == 2 and found[0] != found[1]:
         raise CheckpointError("differs from the config that the run was begun with", file=resume, field="method")
     return found[0] if found else None
+
+
+def first_of(prefix: Path, seeds: str) -> Path:
+    """The run folder of the first of some seeds.
+
+    Raises:
+        ConfigError: these are no seeds.
+    """
+    from ...training.seeds import seed_folder, seeds_of
+
+    return seed_folder(prefix, seeds_of(seeds)[0])
 
 
 def preset_names() -> list[str]:

@@ -45,10 +45,7 @@ class ExtenderArgs(BaseModel):
     @property
     def decision(self) -> str | None:
         """Id of the decision that the pod names; None where it names none."""
-        metadata = self.pod.get("metadata")
-        labels = metadata.get("labels") if isinstance(metadata, dict) else None
-        found = labels.get(DECISION_LABEL) if isinstance(labels, dict) else None
-        return found if isinstance(found, str) and _ID.fullmatch(found) else None
+        return decision_named(self.pod)
 
 
 class FilterResult(BaseModel):
@@ -69,6 +66,14 @@ class HostPriority(BaseModel):
 
     host: str = Field(alias="Host")
     score: int = Field(alias="Score")
+
+
+def decision_named(pod: dict[str, Any]) -> str | None:
+    """Id of the decision that a pod, or a template of pods, names by its label; None where it names none."""
+    metadata = pod.get("metadata")
+    labels = metadata.get("labels") if isinstance(metadata, dict) else None
+    found = labels.get(DECISION_LABEL) if isinstance(labels, dict) else None
+    return found if isinstance(found, str) and _ID.fullmatch(found) else None
 
 
 def filtered(asked: ExtenderArgs, decision: JobDecision | None) -> FilterResult:

@@ -141,6 +141,21 @@ def ask(context: str | None = None) -> str:
     return answer(words if context is None else [*words, f"--context={context}"])
 
 
+def devices_wanted(spec: dict[str, Any], resource: str, what: str) -> int:
+    """Devices that the containers of a pod hold at once, from the pod's ``spec``.
+
+    Args:
+        spec: of a pod, or of a template of pods.
+        resource: what a node's devices are called.
+        what: the pod in words, for messages.
+
+    Raises:
+        ConfigError: no such specification.
+        StateError: a part of a device.
+    """
+    return _devices(settings.build_settings(_PodSpec, spec), resource, what)
+
+
 def read(text: str, resource: str = "nvidia.com/gpu", known: ClusterState = EMPTY) -> Listing:
     """What a list of nodes and pods says.
 
@@ -201,7 +216,7 @@ def _jobs(pods: Iterable[_Pod], resource: str, free: FreeDevices, known: Cluster
     """The jobs that hold devices, pods of one job together; the order of the list does not matter."""
     jobs: dict[tuple[str, str, str], dict[str, Any]] = {}
     for pod in sorted(pods, key=_named):
-        count = _devices(pod, resource)
+        count = _devices(pod.spec, resource, f"pod {plain(_named(pod), 160)}")
         if not count:
             continue
         labels = pod.metadata.labels or {}
@@ -221,8 +236,8 @@ def _jobs(pods: Iterable[_Pod], resource: str, free: FreeDevices, known: Cluster
     return [{**{key: job[key] for key in kept}, "devices": where} for job, where in zip(named, devices, strict=True)]
 
 
-def _devices(pod: _Pod, resource: str) -> int:
-    """Devices that the containers of a pod hold at once.
+def _devices(spec: _PodSpec, resource: str, what: str) -> int:
+    """Devices that the containers of a pod hold at once; ``what`` is the pod in words.
 
     Containers run together, beside the sidecars: those of the init containers that are restarted always. The other init
     containers run before them, one at a time, each beside the sidecars that were started before it.
@@ -231,20 +246,20 @@ def _devices(pod: _Pod, resource: str) -> int:
         KEP-753, "Sidecar containers", resources calculation for scheduling and pod admission.
     """
     beside, most = 0, 0
-    for container in pod.spec.init_containers or ():
-        count = _of_container(container, resource, pod)
+    for container in spec.init_containers or ():
+        count = _of_container(container, resource, what)
         if container.restart_policy == "Always":
             beside += count
             most = max(most, beside)
         else:
             most = max(most, beside + count)
-    return max(most, beside + sum(_of_container(one, resource, pod) for one in pod.spec.containers))
+    return max(most, beside + sum(_of_container(one, resource, what) for one in spec.containers))
 
 
-def _of_container(container: _Container, resource: str, pod: _Pod) -> int:
+def _of_container(container: _Container, resource: str, what: str) -> int:
     taken = container.resources or _Taken()
     asked = {**(taken.limits or {}), **(taken.requests or {})}.get(resource, 0)
-    return _quantity(asked, f"pod {plain(_named(pod), 160)}")
+    return _quantity(asked, what)
 
 
 def _quantity(value: str | float, what: str) -> int:

@@ -29,6 +29,7 @@ def answer(
     words: Sequence[str],
     *,
     variables: Mapping[str, str] | None = None,
+    said: str | None = None,
     wait_s: float = WAIT_S,
     otherwise: str = OR_A_FILE,
 ) -> str:
@@ -37,6 +38,7 @@ def answer(
     Args:
         words: the program and its arguments; no shell sees them.
         variables: of its environment, beside those of this process.
+        said: what it reads on standard input; None: nothing is there.
         wait_s: longest wait; then it is ended, with what it started.
         otherwise: what can be done where the program is absent, behind the words that say so.
 
@@ -44,12 +46,14 @@ def answer(
         InputFileError: it is not there, fails, prints too much or takes too long.
     """
     program = words[0]
-    with tempfile.TemporaryFile() as told:
+    with tempfile.TemporaryFile() as told, tempfile.TemporaryFile() as read:
+        read.write((said or "").encode())
+        read.seek(0)
         try:
             process = subprocess.Popen(  # noqa: S603 - a list of words, no shell
                 words,
                 env={**os.environ, **(variables or {})},
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.DEVNULL if said is None else read,
                 stdout=subprocess.PIPE,
                 stderr=told,
                 start_new_session=True,

@@ -1,18 +1,27 @@
-"""A source of listings that is asked again and again: Slurm, Kubernetes, Ray, or a file."""
+"""A source of listings that is asked again and again: Slurm, Kubernetes, Ray, or a file.
+
+Slurm is asked in three ways that give the same: its text, its JSON, and slurmrestd. Where JSON cannot be read, as of a release
+whose form is not known, the text is asked in its place, and a remark says so.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ...errors import InputFileError, MeshwrightError
+from ...errors import ConfigError, InputFileError, MeshwrightError
 from ..state import ClusterState, load_state
-from . import kubernetes, ray, slurm
+from . import kubernetes, ray, slurm, slurm_json
+from .connections import ADDRESSES, UNIX, is_address
 from .listings import Listing
+from .slurmrestd import TOKEN_OPTION, Slurmrestd
 
 FILE = "file:"
-NAMES = ("slurm", "kubernetes", "ray", f"{FILE}PATH")
+KUBERNETES = "kubernetes"
+SLURM = "slurm:"
+TEXT, JSON = "text", "json"
+NAMES = ("slurm", f"{SLURM}{JSON}", f"{SLURM}http://HOST:PORT", f"{SLURM}{UNIX}PATH", KUBERNETES, "ray", f"{FILE}PATH")
 
 
 @dataclass(frozen=True)
@@ -24,12 +33,14 @@ class Source:
         program: that answers, for messages.
         ask: its whole answer.
         read: what an answer says, beside the state so far.
+        otherwise: what is asked where an answer is in a form that cannot be read.
     """
 
     name: str
     program: str
     ask: Callable[[], str]
     read: Callable[[str, ClusterState], Listing]
+    otherwise: Source | None = None
 
     def listing(self, known: ClusterState) -> Listing:
         """Ask, and read the answer.
@@ -37,7 +48,22 @@ class Source:
         Raises:
             MeshwrightError: it cannot be asked, or its answer cannot be understood.
         """
-        return self.said(self.ask(), known)
+        try:
+            return self.said(self._asked(), known)
+        except slurm_json.FormError as error:
+            if self.otherwise is None:
+                raise
+            try:
+                found = self.otherwise.listing(known)
+            except MeshwrightError as other:
+                raise type(error)(f"{error.problem}; nor can its text be read: {other}", file=error.file) from None
+            return replace(found, remarks=(f"{error.problem}; its text was read in place of it", *found.remarks))
+
+    def _asked(self) -> str:
+        try:
+            return self.ask()
+        except MeshwrightError as error:
+            raise error.at(file=self.program) from None
 
     def said(self, text: str, known: ClusterState, file: Path | None = None) -> Listing:
         """What an answer says; ``file`` is where it was saved.
@@ -52,7 +78,13 @@ class Source:
 
 
 def source(
-    spec: str, *, resource: str = "nvidia.com/gpu", context: str | None = None, address: str = "auto", host_label: str = "host"
+    spec: str,
+    *,
+    resource: str = "nvidia.com/gpu",
+    context: str | None = None,
+    address: str = "auto",
+    host_label: str = "host",
+    slurm_token_file: Path | None = None,
 ) -> Source:
     """A source by its name.
 
@@ -60,13 +92,17 @@ def source(
         spec: one of `NAMES`.
         resource, context: of Kubernetes, as `kubernetes.read` and `kubernetes.ask` take them.
         address, host_label: of Ray, as `ray.ask` and `ray.read` take them.
+        slurm_token_file: of slurmrestd, as `Slurmrestd` takes it.
 
     Raises:
+        ConfigError: an option that goes with another source, or no such address.
         InputFileError: none of this name, or no such file.
     """
-    if spec == "slurm":
-        return Source(spec, slurm.PROGRAM, slurm.ask, slurm.read)
-    if spec == "kubernetes":
+    if spec == "slurm" or spec.startswith(SLURM):
+        return slurm_source(spec.removeprefix("slurm").removeprefix(":") or TEXT, slurm_token_file, option="--source")
+    if slurm_token_file is not None:
+        raise ConfigError("goes with slurmrestd", field=TOKEN_OPTION)
+    if spec == KUBERNETES:
         return Source(
             spec,
             kubernetes.PROGRAM,
@@ -81,6 +117,36 @@ def source(
     if not path.is_file():
         raise InputFileError("no such file", field="--source", value=str(path))
     return Source("file", str(path), lambda: str(path), lambda told, known: Listing(_of_file(load_state(told))))
+
+
+def slurm_source(by: str, token_file: Path | None = None, *, option: str = "--by") -> Source:
+    """Slurm, asked in one of three ways.
+
+    Args:
+        by: `TEXT`, `JSON`, or the address of slurmrestd.
+        token_file: of slurmrestd, as `Slurmrestd` takes it.
+        option: that said so, for messages.
+
+    Raises:
+        ConfigError: no such way, or a token for another than slurmrestd.
+    """
+    text = Source("slurm", slurm.PROGRAM, slurm.ask, _read_slurm)
+    if by in (TEXT, JSON):
+        if token_file is not None:
+            raise ConfigError("goes with slurmrestd", field=TOKEN_OPTION)
+        return text if by == TEXT else Source("slurm", slurm_json.PROGRAM, slurm_json.ask, slurm_json.read, text)
+    if not by.startswith((UNIX, "http:", "https:")):
+        choices = (TEXT, JSON, "http://HOST:PORT", f"{UNIX}PATH")
+        raise ConfigError("no such way to ask Slurm", field=option, value=by, choices=choices)
+    if not is_address(by):
+        raise ConfigError(f"must be {ADDRESSES}", field=option, value=by)
+    rest = Slurmrestd(by, token_file)
+    return Source("slurm", f"slurmrestd {rest.url}", rest.ask, slurm_json.read, text)
+
+
+def _read_slurm(text: str, known: ClusterState) -> Listing:
+    """What was saved of either form."""
+    return slurm_json.read(text, known) if text.lstrip().startswith("{") else slurm.read(text, known)
 
 
 def _of_file(state: ClusterState) -> ClusterState:

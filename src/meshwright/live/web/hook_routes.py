@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeVar
 
 from fastapi import APIRouter, Response
 
+from ...errors import MeshwrightError, StateError
+from ..actuators.kubernetes_binding import ExtenderBindingArgs, ExtenderBindingResult, PodToBind, confirmed, refusal
 from ..actuators.kubernetes_extender import ExtenderArgs, FilterResult, HostPriority, filtered, prioritized
 from ..actuators.slurm_hooks import EpilogBody, HookAnswer, PrologBody, SubmitBody, on_epilog, on_prolog, on_submit
 from ..controller import Controller
 from ..decisions import JobDecision
+from ..sources.source import KUBERNETES
 from .context import JSON, Context, needs, problems
 
 Body = TypeVar("Body")
@@ -46,6 +51,31 @@ def hook_routes(context: Context) -> APIRouter:
         """Of kube-scheduler: planned hosts before others."""
         found = prioritized(asked, await decision_of(asked))
         return Response(f"[{','.join(one.model_dump_json(by_alias=True) for one in found)}]", media_type=JSON)
+
+    @routes.post(
+        "/v1/extender/bind",
+        response_model=ExtenderBindingResult,
+        responses=problems(413),
+        dependencies=[needs(context, "decide")],
+    )
+    async def bound(asked: ExtenderBindingArgs) -> Response:
+        """Of kube-scheduler: bind a pod to a node; the pods of a decision to planned hosts alone, others where it says."""
+        try:
+            if all(status.name != KUBERNETES for status in service.statuses):
+                raise StateError("the service does not stand beside Kubernetes", field="--source")
+            pod = await asyncio.to_thread(PodToBind.of, asked)
+            why_not = await service.write(refusal, service.controller, pod.decision, asked.node)
+            if why_not is None:
+                await asyncio.to_thread(pod.bind)
+        except MeshwrightError as error:
+            why_not = str(error)
+        else:
+            with suppress(MeshwrightError):  # it is bound, and the next listing says so
+                if why_not is None and await service.write(confirmed, service.controller, pod):
+                    service.ask_now()
+                    await service.notify()
+        found = ExtenderBindingResult(error=why_not or "")
+        return Response(found.model_dump_json(by_alias=True), media_type=JSON)
 
     async def told(hook: Callable[[Controller, Body], HookAnswer], body: Body) -> dict[str, str]:
         answer = await service.write(hook, service.controller, body)

@@ -89,5 +89,11 @@ class _Live(Collector):
             drifts.add_metric([status.name], status.num_drifts)
             failures.add_metric([status.name], status.num_failures)
         yield from (ages, drifts, failures)
+        answered = CounterMetricFamily("meshwright_admission_checks", "What Kueue's Workloads were told.", labels=["state"])
+        for state in ("Ready", "Retry", "Rejected"):
+            answered.add_metric([state], self._service.counts[f"kueue {state}"])
+        yield answered
+        failed = self._service.counts["kueue failures"]
+        yield CounterMetricFamily("meshwright_admission_check_failures", "Turns that could not be done.", value=failed)
         expired = self._service.counts["expired"]
         yield CounterMetricFamily("meshwright_reservations_expired", "Not handed over in time.", value=expired)

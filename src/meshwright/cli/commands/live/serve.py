@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import gc
 import os
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -13,9 +14,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ... import output
+from ...options import SlurmTokenFile
 
 if TYPE_CHECKING:
     from ....live.service import Service
+    from ....live.sources.source import Source
 
 EXTRA = "needs the extra [serve]: pip install 'meshwright[serve]'"
 
@@ -29,8 +32,12 @@ def serve_cluster(
     ] = None,
     source: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Who lists jobs and hosts: slurm, kubernetes, ray or file:PATH; by default nobody."),
+        typer.Option(
+            metavar="NAME",
+            help="Who lists jobs and hosts: slurm, slurm:json, slurm:URL of slurmrestd, kubernetes, ray or file:PATH.",
+        ),
     ] = None,
+    slurm_token_file: SlurmTokenFile = None,
     host: Annotated[
         str, typer.Option(metavar="ADDRESS", help="On which it listens; others than loopback want tokens.")
     ] = "127.0.0.1",
@@ -57,6 +64,10 @@ def serve_cluster(
     graphs: Annotated[
         Path | None, typer.Option("--graphs", metavar="DIR", help="Folder in which bare names of jobs are looked up.")
     ] = None,
+    kueue_check: Annotated[
+        str | None,
+        typer.Option("--kueue-check", metavar="NAME", help="Answer for this AdmissionCheck of Kueue; with --source kubernetes."),
+    ] = None,
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="Of policies that draw.")] = 0,
     feedback: Annotated[
         bool, typer.Option("--feedback/--no-feedback", help="Hold deadlines by what earlier runs took, where that is better.")
@@ -65,6 +76,7 @@ def serve_cluster(
     """Decide for the jobs of a live cluster, over HTTP, until it is told to stop."""
     from ....errors import ConfigError, InputFileError
     from ....live.keeping import LEDGER_ENDINGS
+    from ....live.sources.source import source as source_of
 
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # one decision is too little work for more than one thread
     sys.setswitchinterval(0.0005)  # answers do not wait long for a decision that is being made
@@ -83,16 +95,26 @@ def serve_cluster(
         raise ConfigError("must be devices or hosts", field="--sharing", value=sharing, choices=["devices", "hosts"])
     if (tls_cert is None) != (tls_key is None):
         raise ConfigError("go together", field="--tls-cert and --tls-key")
+    if kueue_check is not None and source != "kubernetes":
+        raise ConfigError("goes with --source kubernetes", field="--kueue-check", value=kueue_check)
+    if kueue_check is not None and re.fullmatch(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", kueue_check) is None:
+        raise ConfigError("is no name of an object of Kubernetes", field="--kueue-check", value=kueue_check)
     for option, file in (("--tls-cert", tls_cert), ("--tls-key", tls_key)):
         if file is not None and not file.is_file():
             raise InputFileError("no such file", field=option, value=str(file))
+    asked = [] if source is None else [source_of(source, slurm_token_file=slurm_token_file)]
     output.check_file("--state", state, is_update=True)
     allowed = access(None if socket is not None else host, token_file, name or ())
     with tempfile.TemporaryDirectory(prefix="meshwright-serve-") as scratch:
         hosts_whole = sharing == "hosts"
         service = _service(
-            cluster, policy, state, source, Path(scratch), graphs, hosts_whole, lease_s, resync_s, max_age_s, seed, feedback
+            cluster, policy, state, asked, Path(scratch), graphs, hosts_whole, lease_s, resync_s, max_age_s, seed, feedback
         )
+        if kueue_check is not None:
+            from ....live.actuators.kueue_check import KueueCheck
+
+            answers = KueueCheck(kueue_check, service)
+            service.also_runs(lambda: answers.keep_answering(resync_s))
         app = build_app(service, allowed)
         config = uvicorn.Config(
             app,
@@ -144,7 +166,7 @@ def _service(
     cluster: str,
     policy: str | None,
     state: Path,
-    spec: str | None,
+    asked: list[Source],
     scratch: Path,
     graphs: Path | None,
     whole_hosts: bool,
@@ -159,11 +181,9 @@ def _service(
     from ....live.deciding import DEFAULT_POLICY, Planners
     from ....live.feedback.calibration import ObservedLayer
     from ....live.service import Service
-    from ....live.sources.source import source
 
     planners = Planners(load_cluster(cluster), policy or DEFAULT_POLICY, scratch=scratch, graphs_dir=graphs)
     planners.check_policy()
-    asked = [] if spec is None else [source(spec)]
     layer = ObservedLayer(is_on=feedback)
     controller = Controller(state, planners, whole_hosts=whole_hosts, lease_s=lease_s, seed=seed, factors=layer)
     _hold(state)

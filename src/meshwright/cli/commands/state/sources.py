@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ... import output
+from ...options import SlurmTokenFile
 from .changes import StateOption, keep_listing
 
 if TYPE_CHECKING:
@@ -18,11 +19,21 @@ FromOption = Annotated[
 ]
 
 
-def from_slurm(state: StateOption, from_file: FromOption = None) -> None:
-    """Read who holds which devices, and which hosts take no jobs, from Slurm's scontrol."""
-    from ....live.sources.source import source
+def from_slurm(
+    state: StateOption,
+    from_file: FromOption = None,
+    by: Annotated[
+        str,
+        typer.Option(
+            metavar="WAY", help="text: scontrol; json: squeue and sinfo; or slurmrestd: http://HOST:PORT, https://..., unix:PATH."
+        ),
+    ] = "text",
+    slurm_token_file: SlurmTokenFile = None,
+) -> None:
+    """Read who holds which devices, and which hosts take no jobs, from Slurm."""
+    from ....live.sources.source import slurm_source
 
-    _keep(state, from_file, source("slurm"))
+    _keep(state, from_file, slurm_source(by, slurm_token_file))
 
 
 def from_kubernetes(
@@ -63,7 +74,6 @@ def _keep(state: Path, file: Path | None, source: Source) -> None:
     from ....live.keeping import kept_state
 
     known = kept_state(state).read()
-    text = source.ask() if file is None else files.read_bytes(file).decode(errors="replace")
-    found = source.said(text, known, file)
+    found = source.listing(known) if file is None else source.said(files.read_bytes(file).decode(errors="replace"), known, file)
     keep_listing(state, found.state)
     output.print_remarks(output.console(), found.remarks)

@@ -1,0 +1,89 @@
+"""Single objects of the Kubernetes API, by the raw calls of ``kubectl``: whoever it is for the cluster, we are.
+
+A path is asked for as it is (``kubectl get --raw``), so that parts of objects such as ``/status`` and ``/binding`` can be written
+by a kubectl of 1.20 too; ``--subresource`` came with 1.24. An object is replaced as a whole with the version that was read, which
+is refused where somebody else wrote meanwhile.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from ...errors import ConflictError, InputFileError, StateError
+from ..sources.kubernetes import PROGRAM
+from ..sources.programs import answer
+
+WAIT_S = 10.0
+"""Longest wait for one object."""
+
+_REASONS = {"(NotFound)": StateError, "(Conflict)": ConflictError}
+"""What the API server answers, as ``kubectl`` tells it, and what that is here."""
+
+
+def get(path: str) -> dict[str, Any]:
+    """What lies at a path.
+
+    Raises:
+        StateError: nothing does.
+        InputFileError: the API cannot be asked, or refuses.
+    """
+    return _object(_asked(path, "get", "--raw", path))
+
+
+def create(path: str, content: dict[str, Any]) -> None:
+    """Post an object.
+
+    Raises:
+        StateError: what it is about is not there.
+        ConflictError: it is there already, or contradicts what is there.
+        InputFileError: the API cannot be asked, or refuses.
+    """
+    _asked(path, "create", "--raw", path, "--filename=-", said=json.dumps(content))
+
+
+def replace(path: str, content: dict[str, Any]) -> None:
+    """Put an object, or a part of it such as ``.../status``, in place of the version that was read.
+
+    Raises:
+        StateError: it is there no more.
+        ConflictError: somebody else wrote it meanwhile.
+        InputFileError: the API cannot be asked, or refuses.
+    """
+    _asked(path, "replace", "--raw", path, "--filename=-", said=json.dumps(content))
+
+
+def label_nodes(names: list[str], key: str, value: str | None) -> None:
+    """Give nodes a label, or take it away.
+
+    Args:
+        names: of the nodes, at least one.
+        key: of the label.
+        value: None takes it away.
+
+    Raises:
+        StateError: a node is there no more; others have it.
+        InputFileError: the API cannot be asked, or refuses.
+    """
+    change = f"{key}-" if value is None else f"{key}={value}"
+    _asked("nodes", "label", "--overwrite", "nodes", *names, change)
+
+
+def _asked(path: str, *words: str, said: str | None = None) -> str:
+    try:
+        return answer([PROGRAM, *words, f"--request-timeout={WAIT_S:g}s"], said=said, wait_s=WAIT_S + 5, otherwise="")
+    except InputFileError as error:
+        for word, kind in _REASONS.items():
+            if word in error.problem:
+                raise kind(error.problem, file=PROGRAM, field=path) from None
+        raise error.at(field=path) from None
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise InputFileError("its answer is no JSON object", file=PROGRAM)
+    return found

@@ -1,0 +1,311 @@
+"""What Slurm says of its nodes and jobs, as records that are the same however it is asked, and the listing that they make.
+
+Devices are held against what the node itself counts (``GresUsed``). Those in use by no job of the listing, as where
+``PrivateData`` hides the jobs of others, are held by a job called ``unlisted/HOST``. Jobs are therefore asked for before nodes.
+
+A job that is completing has given its devices back, as Slurm counts, but the node takes no jobs until it has ended there
+(tried on 22.05: GRES empty, GresUsed 0, the next job waits). So the node is drained meanwhile.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from ...errors import StateError
+from ..state import ClusterState
+from .listings import MOST_DEVICES, FreeDevices, Listing, assumed, listed, plain, unlisted
+
+_DOWN = {
+    "DOWN": "down",
+    "ERROR": "in error",
+    "FUTURE": "not there yet",
+    "REBOOT_ISSUED": "rebooting",
+}
+_DRAINED = {
+    "DRAIN": "drained",
+    "DRAINED": "drained",
+    "DRAINING": "drained",
+    "FAIL": "about to fail",
+    "FAILING": "about to fail",
+    "INVAL": "registered with less than is configured",
+    "INVALID_REG": "registered with less than is configured",
+    "NOT_RESPONDING": "not responding",
+    "MAINT": "in maintenance",
+    "MAINTENANCE": "in maintenance",
+    "RESERVED": "reserved",
+    "REBOOT": "waits for its reboot",
+    "REBOOT_REQUESTED": "waits for its reboot",
+    "POWER_DOWN": "to be powered down",
+    "POWER_DRAIN": "to be powered down",
+    "POWERING_DOWN": "being powered down",
+    "PERFCTRS": "its counters are in use",
+    "BLOCKED": "blocked by a job on neighbouring nodes",
+    "COMPLETING": "a job is completing on it",
+    "UNKNOWN": "not heard of yet",
+}
+_UP = {
+    *("IDLE", "ALLOCATED", "ALLOC", "MIXED", "PLANNED", "CLOUD", "DYNAMIC_NORM", "DYNAMIC_FUTURE"),
+    *("POWERED_DOWN", "POWER_UP", "POWERING_UP"),
+}
+"""Of these a node takes jobs; one that is powered down to save power is started for them."""
+
+_SUFFIXES = {
+    "*": "NOT_RESPONDING",
+    "$": "MAINT",
+    "@": "REBOOT_REQUESTED",
+    "^": "REBOOT_ISSUED",
+    "!": "POWER_DOWN",
+    "%": "POWERING_DOWN",
+}
+"""Marks behind a state, as some releases write flags."""
+
+_HOLDING = {"RUNNING", "SUSPENDED", "CONFIGURING", "STAGE_OUT", "SIGNALING", "STOPPED", "RESIZING"}
+"""Jobs of these states hold devices: a suspended one keeps its GPUs."""
+
+_WAITING = {"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD", "COMPLETING"}
+"""Jobs of these states may yet start, or have not quite ended."""
+
+_ENDED = {
+    *("COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "DEADLINE"),
+    *("OUT_OF_MEMORY", "LAUNCH_FAILED", "RECONFIG_FAIL", "REVOKED"),
+}
+"""Jobs of these states never start again under their id."""
+
+_OF_A_GROUP = {"USER", "MCS", "TOPO"}
+"""Of a job that shares its hosts with jobs of its user or group alone."""
+
+_ENTRY = re.compile(r"(?:[^,()]|\([^()]*\))+")
+_GIVEN = re.compile(r"^\S*(?:DRAIN|DOWN|FAIL|ERROR)")
+"""Of states for which somebody gives a reason; behind others an old one may stand."""
+
+_DECISION = re.compile(r"mw:(?!auto(?:\s|$))(\S+)")
+"""Begins the comment of a job that came from a decision."""
+
+PARTS = ("shard", "mps")
+"""Resources that are parts of GPUs: a GPU of which a job has a part is held."""
+
+
+class ListedNode(NamedTuple):
+    """A node.
+
+    Attributes:
+        name: of it.
+        state: its words, joined by ``+``.
+        gres, gres_used: generic resources, as ``gpu:4(S:0)``.
+        reason: somebody's words why it is closed.
+    """
+
+    name: str
+    state: str
+    gres: str
+    gres_used: str
+    reason: str
+
+
+class ListedJob(NamedTuple):
+    """A job.
+
+    Attributes:
+        number: of it.
+        id: as ``squeue`` shows it: ``12``, ``12_3`` for a task of an array, ``12+1`` for a part of a heterogeneous job.
+        name: for people; None where it has none.
+        ends_at: by its limit, ``YYYY-MM-DDTHH:MM:SSZ``; None where it does not run or has none.
+        decision: that it came from.
+        state: one word.
+        shares: ``NO``, ``YES``, ``OK``, ``USER``, ``MCS`` or ``TOPO``: with whom it shares its hosts.
+        allocated: of each of its hosts the number of its GPUs there, and their indices where these are told.
+    """
+
+    number: int
+    id: str
+    name: str | None
+    ends_at: str | None
+    decision: str | None
+    state: str
+    shares: str
+    allocated: Mapping[str, tuple[int, tuple[int, ...]]]
+
+
+class _Held(NamedTuple):
+    """What a job holds while devices are dealt out.
+
+    Attributes:
+        job: the job.
+        devices: of each host.
+        counts: of each host those of which no index is told.
+    """
+
+    job: ListedJob
+    devices: dict[str, tuple[int, ...]]
+    counts: dict[str, int]
+
+
+def decision_of(comment: str) -> str | None:
+    """The decision that a job's comment names."""
+    found = _DECISION.match(comment)
+    return plain(found[1]) if found else None
+
+
+def id_of(number: int, array: tuple[str, str] | None = None, part: tuple[str, str] | None = None) -> str:
+    """A job's id as ``squeue`` shows it.
+
+    Args:
+        number: of the job.
+        array: number of its array, and its task.
+        part: number of the heterogeneous job that it is a part of, and which.
+    """
+    if array is not None:
+        return f"{array[0]}_{array[1]}"[:300]
+    return f"{number}" if part is None else f"{part[0]}+{part[1]}"[:300]
+
+
+def listing_of(nodes: Sequence[ListedNode], jobs: Sequence[ListedJob], known: ClusterState) -> Listing:
+    """The listing that nodes and jobs make.
+
+    Args:
+        nodes: all of them.
+        jobs: all of them, those that wait and have ended too.
+        known: the state so far, from which indices that Slurm does not tell are kept.
+
+    Raises:
+        StateError: it contradicts itself.
+        ConfigError: a name in it that cannot be.
+    """
+    hosts, used = _hosts(nodes)
+    twice = [number for number, count in Counter(job.number for job in jobs).items() if count > 1]
+    if twice:
+        raise StateError("the job stands twice; is there a line break in a name or comment?", field="JobId", value=twice[0])
+    free = FreeDevices({name: host.get("num_devices") for name, host in hosts.items()})
+    held, remarks = _held(jobs, free, known)
+    ours = [job for job in jobs if job.decision is not None]
+    waiting = [str(job.decision) for job in ours if job.state in _WAITING]
+    found = listed("slurm", hosts, [*held, *unlisted(used, free, known)], remarks, waiting)
+    alive = {job.decision for job in ours if job.state not in _ENDED}
+    return replace(
+        found,
+        queued={str(job.decision): job.id for job in ours if job.state in _WAITING},
+        ended={str(job.decision): job.id for job in ours if job.decision not in alive},
+    )
+
+
+def _hosts(nodes: Iterable[ListedNode]) -> tuple[dict[str, dict[str, Any]], dict[str, tuple[int, tuple[int, ...]]]]:
+    """The hosts as fields of their states, and of each the number and the indices, where told, of devices in use."""
+    hosts: dict[str, dict[str, Any]] = {}
+    used: dict[str, tuple[int, tuple[int, ...]]] = {}
+    for node in nodes:
+        if node.name in hosts:
+            raise StateError("the node stands twice", value=node.name)
+        condition, why = _condition(node.state)
+        hosts[node.name] = {"condition": condition}
+        if condition != "up":
+            told = node.reason if _GIVEN.search(node.state) else ""
+            hosts[node.name]["reason"] = plain(told.strip(), 1000) or why
+        what = f"node {plain(node.name, 80)}"
+        count, _ = gpus(node.gres, what)
+        if count:
+            hosts[node.name]["num_devices"] = count
+            used[node.name] = gpus(node.gres_used, what)
+    return hosts, used
+
+
+def _condition(state: str) -> tuple[str, str | None]:
+    """Whether a node takes jobs, and the words of its state that say why not; a word of a later release closes it."""
+    flags = [flag for flag in state.split("+") if flag]
+    for suffix, flag in _SUFFIXES.items():
+        flags += [flag] if any(suffix in one for one in flags) else []
+    flags = [flag.rstrip("*~#!%$@^-") for flag in flags]
+    down = [_DOWN[flag] for flag in flags if flag in _DOWN]
+    others = [_DRAINED.get(flag, plain(flag.lower(), 60)) for flag in flags if flag not in _DOWN and flag not in _UP]
+    told = ", ".join(dict.fromkeys([*down, *others])) or None
+    return ("down" if down else "drained" if others or not flags else "up"), told
+
+
+def _held(jobs: Sequence[ListedJob], free: FreeDevices, known: ClusterState) -> tuple[list[dict[str, Any]], list[str]]:
+    """The jobs that hold devices, and remarks.
+
+    Where two hold one device, as after a suspension, it is the running one's.
+    """
+    dealt = [_Held(job, {}, {}) for job in sorted(jobs, key=lambda job: (job.state == "SUSPENDED", job.number))]
+    is_whole = [one.job.shares == "NO" and one.job.state in _HOLDING for one in dealt]
+    sharing, users = [], []
+    for place, (job, where, count) in enumerate(dealt):
+        whole = is_whole[place]
+        for host, (number, indices) in job.allocated.items():
+            wanted = range(free.num_devices.get(host) or 0) if whole else indices
+            taken = free.take(host, wanted)
+            if taken or whole:
+                where[host] = taken
+            if len(taken) < len(wanted):
+                sharing.append(job.id)
+                is_whole[place] = False
+            if number and not wanted:
+                count[host] = number
+    named = [{"id": one.job.id, "decision": one.job.decision, "counts": one.counts} for one in dealt]
+    for one, found in zip(dealt, assumed(named, free, known), strict=True):
+        one.devices.update(found)
+    for job, where, _ in dealt:
+        if job.shares in _OF_A_GROUP and job.state in _HOLDING:
+            for host in job.allocated:
+                rest = free.take(host, range(free.num_devices.get(host) or 0))
+                if rest:
+                    where[host] = tuple(sorted((*where.get(host, ()), *rest)))
+                    users.append(job.id)
+    assuming = [one.job.id for one in dealt if one.counts]
+    remarks = [
+        f"{told}: {', '.join(list(dict.fromkeys(ids))[:5])}{', ...' if len(set(ids)) > 5 else ''}"
+        for told, ids in (
+            ("devices of these jobs are shown with another one, which holds them too", sharing),
+            ("Slurm tells how many devices these jobs hold, not which; indices are assumed", assuming),
+            ("the rest of their hosts is kept for the user or group of these jobs", users),
+        )
+        if ids
+    ]
+    held = [
+        {
+            "id": one.job.id,
+            "name": one.job.name,
+            "ends_at": one.job.ends_at,
+            "decision": one.job.decision,
+            "devices": one.devices,
+            "whole_hosts": whole,
+        }
+        for one, whole in sorted(zip(dealt, is_whole, strict=True), key=lambda pair: pair[0].job.number)
+    ]
+    return held, remarks
+
+
+def gpus(gres: str, what: str) -> tuple[int, tuple[int, ...]]:
+    """How many GPUs a list of generic resources names, and their indices where these are told.
+
+    Raises:
+        StateError: a number that cannot be.
+    """
+    count, indices = 0, list[int]()
+    for entry in _ENTRY.findall(gres.replace("(null)", "")):
+        words, _, detail = entry.partition("(")
+        name, *others = words.strip().split(":")
+        if name not in ("gpu", *PARTS):
+            continue
+        number = others[-1] if others and others[-1].isascii() and others[-1].isdigit() else "1"
+        if len(number) > 6:
+            raise StateError(f"{what}: so many devices cannot be", value=entry)
+        told = re.search(r"IDX:([0-9,-]+)", detail)
+        count += int(number) if name == "gpu" else 0
+        indices += _indices(told[1], what) if told else []
+    return count, tuple(sorted(set(indices)))
+
+
+def _indices(text: str, what: str) -> list[int]:
+    """The numbers of ``0-2,5``."""
+    found: list[int] = []
+    for piece in text.split(","):
+        bounds = re.fullmatch(r"([0-9]{1,6})(?:-([0-9]{1,6}))?", piece)
+        first, last = (int(bounds[1]), int(bounds[2] or bounds[1])) if bounds else (1, 0)
+        if bounds is None or not first <= last < MOST_DEVICES:
+            raise StateError(f"{what}: indices of devices cannot be read", value=text)
+        found += range(first, last + 1)
+    return found

@@ -1,0 +1,95 @@
+"""Binding for kube-scheduler: planned hosts alone for the pods of a decision, all others as asked, and nothing done twice."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from meshwright.errors import ConflictError, StateError
+from meshwright.live.actuators.kubernetes_binding import ExtenderBindingArgs, PodToBind, confirmed, refusal
+from meshwright.live.state import HostState
+from meshwright.live.store import MemoryStore
+
+from ..controller_samples import JOB, all_up, controller, running
+from ..web.web_samples import client
+
+ASKED = {"PodName": "train-0", "PodNamespace": "default", "PodUID": "8f2", "Node": "a"}
+HOSTS = {"a", "b", "c"}
+
+
+def asked(**changes) -> ExtenderBindingArgs:
+    return ExtenderBindingArgs.model_validate(ASKED | changes)
+
+
+def pod(decision=None, node=None, uid="8f2", **labels):
+    labels |= {"meshwright.dev/decision": decision} if decision else {}
+    return {"metadata": {"uid": uid, "labels": labels}, "spec": {"nodeName": node} if node else {}}
+
+
+@pytest.fixture
+def made(planners):
+    return controller(MemoryStore(), planners)
+
+
+def placed(made) -> tuple[str, str]:
+    """A decision on one host: its id and the host."""
+    decision = made.decide(JOB.model_copy(update={"devices": 4})).decision
+    (host,) = {rank["host"] for rank in decision.plan["ranks"]}
+    return decision.id, host
+
+
+def test_a_pod_of_a_decision_may_go_to_its_hosts_alone_and_another_one_anywhere(made):
+    name, host = placed(made)
+    other = min(HOSTS - {host})
+    assert refusal(made, name, host) is None
+    assert refusal(made, name, other) == f"decision {name} is planned on {host}, not on {other}"
+    assert refusal(made, None, other) is None
+    assert refusal(made, "no-such", other) is None
+    made.take(all_up(running("default/train", name, **{host: (0, 1, 2, 3)})))
+    assert refusal(made, name, other) is not None  # it runs: its other pods belong there too
+
+
+def test_what_holds_nothing_or_has_no_host_left_binds_nobody(made):
+    name, host = placed(made)
+    other = min(HOSTS - {host})
+    made.confirm(name, "default/train")  # else the listing gives it back
+    made.take(all_up(waiting=[name], **{host: HostState(num_devices=4, condition="drained")}), made.asked())
+    assert refusal(made, name, other) is None
+    made.release(name)
+    made.take(all_up())
+    assert refusal(made, name, other) is None
+
+
+def test_the_first_pod_confirms_and_the_next_ones_change_nothing(made):
+    name, _ = placed(made)
+    first = PodToBind(asked(), pod(name, **{"job-name": "train"}))
+    assert first.job == "default/train"
+    assert confirmed(made, first)
+    seq = made.store.last()[0]
+    assert not confirmed(made, PodToBind(asked(PodName="other"), pod(name)))
+    assert not confirmed(made, PodToBind(asked(), pod()))
+    assert made.store.last()[0] == seq
+    assert made.store.last()[1].planned(name).confirmed_as == "default/train"
+
+
+def test_a_pod_that_is_bound_is_that_pod_on_that_node():
+    PodToBind(asked(), pod(node="a")).bind()  # nobody is asked: there is nothing to do
+    with pytest.raises(ConflictError, match="bound to b"):
+        PodToBind(asked(), pod(node="b"))
+    with pytest.raises(StateError, match="another pod"):
+        PodToBind(asked(), pod(uid="other"))
+
+
+@pytest.mark.parametrize("name", ["../../nodes/a", "a?watch=1", "A", "", "a/binding"])
+def test_a_name_is_no_path(name):
+    with pytest.raises(ValidationError):
+        asked(PodName=name)
+    with pytest.raises(ValidationError):
+        asked(PodNamespace=name)
+
+
+def test_a_service_beside_no_kubernetes_binds_nothing(tmp_path, planners):
+    with client(tmp_path / "s.db", planners) as http:
+        answer = http.post("/v1/extender/bind", json=ASKED)
+        assert answer.status_code == 200
+        assert "does not stand beside Kubernetes" in answer.json()["Error"]

@@ -1,0 +1,312 @@
+"""Laws of reading Slurm's JSON: the same records as its text, in every known form, and one line for what cannot be read."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meshwright.errors import InputFileError, MeshwrightError, StateError
+from meshwright.live.sources import slurm, slurm_json
+from meshwright.live.sources.listings import EMPTY
+from meshwright.live.sources.slurm_json import FORMS, FormError
+from meshwright.live.sources.source import Source
+
+from ...draws import draws
+
+DATA = Path(__file__).parent / "data"
+TEXT = (DATA / "slurm-22.05-again.txt").read_text()
+RECORDED = (DATA / "slurm-22.05-again.json").read_text()
+"""``squeue --json`` and ``sinfo --json`` of a loopback Slurm 22.05.8, and the text of the same moment; slurmrestd answered the
+same bytes. The names of user and machine are replaced."""
+
+BY_HAND = {name: (DATA / f"slurm-{name}-by-hand.json").read_text() for name in ("v0.0.39", "v0.0.40", "v0.0.41")}
+"""What Slurm 23.02, 23.11 and 24.05 would say of the same, written by hand from the release notes and OpenAPI documents: no such
+Slurm was asked."""
+
+LISTING = slurm.read(TEXT)
+NUMBER = {"set": True, "infinite": False, "number": 3}
+
+
+def parts(text: str = BY_HAND["v0.0.41"]) -> tuple[dict, dict]:
+    """The answers about jobs and nodes."""
+    jobs, place = json.JSONDecoder().raw_decode(text)
+    return jobs, json.loads(text[place:])
+
+
+def read(*answers: dict):
+    return slurm_json.read("\n".join(map(json.dumps, answers)))
+
+
+def changed(place: int, key: str, value: object, text: str = BY_HAND["v0.0.41"]):
+    """What is read where one field of the second job, or of the second node, is another."""
+    answers = parts(text)
+    answers[place]["jobs" if place == 0 else "nodes"][1][key] = value
+    return read(*answers)
+
+
+def test_json_of_a_real_slurm_gives_what_its_text_gives():
+    assert {job.id for job in LISTING.state.jobs} == {"1", "2", "4", "5_0", "5_1", "10+0", "10+1"}
+    assert slurm_json.read(RECORDED) == LISTING
+
+
+@pytest.mark.parametrize("name", BY_HAND)
+def test_later_forms_give_the_same(name):
+    assert slurm_json.read(BY_HAND[name]) == LISTING
+    first, second = parts(BY_HAND[name])
+    assert read(second, first) == LISTING
+
+
+@pytest.mark.parametrize("name", ["v0.0.42", "v0.0.43", "v0.0.44"])
+def test_the_latest_releases_write_what_is_read_here_as_24_05_did(name):
+    assert slurm_json.read(BY_HAND["v0.0.41"].replace("v0.0.41", name)) == LISTING
+
+
+def test_each_form_is_refused_where_it_calls_itself_another():
+    texts = {"v0.0.38": RECORDED, **BY_HAND}
+    for name, text in texts.items():
+        for other in set(texts) - {name}:
+            with pytest.raises(StateError):
+                slurm_json.read(text.replace(name, other))
+
+
+@pytest.mark.parametrize(
+    "name", ["v0.0.37", "v0.0.99", "data_parser/v0.0.45", "v0.0.41+complex", "v1.0.0", "x" * 500, "\x1b[31m"]
+)
+def test_an_unknown_form_is_refused_by_its_name_and_the_text_is_read_in_its_place(name):
+    answers = parts()
+    for one in answers:
+        one["meta"]["plugin"]["data_parser"] = name
+    with pytest.raises(FormError, match=r"which is not known; known are v0\.0\.38 to v0\.0\.44") as error:
+        read(*answers)
+    if name.isprintable() and len(name) < 60:
+        assert name.removeprefix("data_parser/") in str(error.value)
+    assert str(error.value).isprintable()
+    text = Source("slurm", "scontrol", lambda: TEXT, slurm.read)
+    said = "\n".join(map(json.dumps, answers))
+    found = Source("slurm", "squeue --json", lambda: said, slurm_json.read, text).listing(EMPTY)
+    assert found.state == LISTING.state
+    assert found.remarks[0].startswith("Slurm writes JSON as ")
+    assert found.remarks[0].endswith("its text was read in place of it")
+
+    def gone():
+        raise InputFileError("no such program on this machine", file="scontrol")
+
+    alone = Source("slurm", "squeue --json", lambda: said, slurm_json.read, Source("slurm", "scontrol", gone, slurm.read))
+    with pytest.raises(FormError, match="nor can its text be read: scontrol: no such program on this machine") as error:
+        alone.listing(EMPTY)
+    assert "\n" not in str(error.value)
+
+
+def test_what_is_wrong_is_not_read_as_text_in_its_place():
+    def never():
+        raise AssertionError
+
+    text = Source("slurm", "scontrol", never, slurm.read)
+    with pytest.raises(StateError, match="squeue --json: is no JSON, or is cut short"):
+        Source("slurm", "squeue --json", lambda: RECORDED[:3000], slurm_json.read, text).listing(EMPTY)
+
+
+def test_an_answer_that_says_what_went_wrong_is_not_taken_for_an_empty_cluster():
+    jobs, nodes = parts()
+    for problem, told in (
+        (
+            [{"description": "Failed while\nlooking for jobs", "error": "Unspecified error", "error_number": -1}],
+            "Failed while looking",
+        ),
+        ([{"error": "Unspecified error", "errno": -1}], "Slurm says: Unspecified error"),
+        (["x"], "Slurm says: x"),
+        ([{}], "Slurm says: something went wrong"),
+        ({"error": "one"}, "Slurm says: one"),
+    ):
+        with pytest.raises(StateError, match=told) as error:
+            read({**jobs, "jobs": [], "errors": problem}, nodes)
+        assert "\n" not in str(error.value)
+
+
+def test_a_job_that_runs_on_gpus_nobody_tells_wants_the_text():
+    for answer, asks in ((RECORDED, "gres:gpu:2"), (BY_HAND["v0.0.41"], "gres/gpu:h100:2")):
+        jobs, nodes = parts(answer)
+        jobs["jobs"][1]["gres_detail"], jobs["jobs"][1]["tres_per_node"] = [], asks
+        with pytest.raises(FormError, match="job 2 runs on devices, and Slurm's JSON does not say which"):
+            read(jobs, nodes)
+        for none in ("gres:gpu:0", "gres/gpu:h100:0", "gres:nic:2", ""):
+            jobs["jobs"][1]["tres_per_node"] = none
+            assert "2" not in {job.id for job in read(jobs, nodes).state.jobs}
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "is no JSON, or is cut short"),
+        ("slurm_load_jobs error: Unable to contact slurm controller", "is no JSON, or is cut short"),
+        ("[]", "is no answer of Slurm, which is an object"),
+        ("[" * 100_000, "is no JSON, or is cut short"),
+        ("{}", "it does not name its form"),
+        ('{"meta": {"plugin": {"type": 3}}}', "it does not name its form"),
+        (json.dumps(parts()[0]), "holds no node"),
+        (json.dumps(parts()[1]), "holds no list of jobs"),
+        (json.dumps({**parts()[1], "sinfo": []}), "the answer of `scontrol show node --json` is wanted"),
+        (json.dumps({**parts()[0], "jobs": {}}), "jobs: is no list of objects"),
+        (json.dumps({**parts()[0], "jobs": [3]}), "jobs: is no list of objects"),
+        (BY_HAND["v0.0.41"] * 2, "the node stands twice"),
+    ],
+)
+def test_what_is_no_answer_is_refused(text, told):
+    with pytest.raises(MeshwrightError) as error:
+        slurm_json.read(text)
+    assert told in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("place", "key", "value", "told"),
+    [
+        (0, "job_id", "2", "is no such number"),
+        (0, "job_id", True, "is no such number"),
+        (0, "job_id", 1, "the job stands twice"),
+        (0, "job_state", "RUNNING", "job 2: is no list"),
+        (0, "job_state", [], "job 2: it is in no state"),
+        (0, "job_state", ["A\nB"], "job 2: is no list of words"),
+        (0, "end_time", 3, "job 2: is no object"),
+        (0, "end_time", {"set": 1, "infinite": False, "number": 3}, "is no number with set and infinite"),
+        (0, "end_time", {**NUMBER, "number": 1e300}, "is no such number"),
+        (0, "end_time", {**NUMBER, "number": -1}, "is no such number"),
+        (0, "time_limit", None, "job 2: is no object"),
+        (0, "shared", None, "job 2: is no list"),
+        (0, "name", None, "job 2: is no text"),
+        (0, "comment", {}, "job 2: is no text"),
+        (0, "gres_detail", "gpu:2", "job 2: is no list"),
+        (0, "gres_detail", [3, 4], "is no list of texts"),
+        (0, "gres_detail", ["gpu:2(IDX:0-1)"], "names devices of 1 hosts, and runs on 2"),
+        (0, "gres_detail", ["gpu:2(IDX:7-8)", ""], "the host has devices 0..3"),
+        (0, "job_resources", [1], "job 2: is no object"),
+        (0, "job_resources", {"nodes": "gpu-03"}, "job 2: is no object"),
+        (0, "job_resources", {"nodes": {"list": "n["}}, "is no list of hosts"),
+        (0, "job_resources", None, "no word of its hosts"),
+        (1, "name", "", "left out"),
+        (1, "name", 3, "a node: is no text"),
+        (1, "name", "gpu-03", "the node stands twice"),
+        (1, "state", "IDLE", "is no list"),
+        (1, "gres", None, "is no text"),
+        (1, "gres", "gpu:99999999", "so many devices cannot be"),
+        (1, "reason", [], "is no text"),
+    ],
+)
+def test_fields_of_another_kind_are_refused_by_name(place, key, value, told):
+    try:
+        said = " ".join(changed(place, key, value).remarks)
+    except MeshwrightError as error:
+        said = str(error)
+    assert told in said
+    assert "\n" not in said
+    answers = parts()
+    del answers[place]["jobs" if place == 0 else "nodes"][1][key]
+    if key != "job_resources":
+        with pytest.raises(StateError, match=f"the record has no {key}"):
+            read(*answers)
+
+
+@draws(40)
+@given(st.data())
+def test_a_text_that_is_cut_anywhere_is_refused_in_one_line(data):
+    text = data.draw(st.sampled_from([RECORDED.strip(), *(one.strip() for one in BY_HAND.values())]))
+    cut = text[: data.draw(st.integers(0, len(text) - 1))]
+    with pytest.raises(StateError) as error:
+        slurm_json.read(cut)
+    assert "\n" not in str(error.value)
+
+
+VALUES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(2**70), 2**70),
+    st.floats(),
+    st.text(max_size=20),
+    st.lists(st.text(max_size=5), max_size=3),
+    st.just(NUMBER),
+    st.dictionaries(
+        st.sampled_from(["set", "infinite", "number", "nodes", "list"]), st.integers() | st.text(max_size=3), max_size=3
+    ),
+)
+
+
+@draws(60)
+@given(st.data())
+def test_any_value_in_any_field_is_read_or_refused_in_one_line(data):
+    answers = parts(data.draw(st.sampled_from([RECORDED, *BY_HAND.values()])))
+    place = data.draw(st.integers(0, 1))
+    records = answers[place]["jobs" if place == 0 else "nodes"]
+    record = records[data.draw(st.integers(0, len(records) - 1))]
+    record[data.draw(st.sampled_from(sorted(record)))] = data.draw(VALUES)
+    try:
+        jobs, said = read(*answers).state.jobs, ""
+    except MeshwrightError as error:
+        jobs, said = (), str(error)
+    assert said.isprintable()
+    held = [(host, one) for job in jobs for host, local in job.devices.items() for one in local]
+    assert len(held) == len(set(held))
+
+
+@draws(30)
+@given(st.text(max_size=40), st.sampled_from(["v0.0.38", *BY_HAND]))
+def test_no_name_comment_or_reason_says_anything_else(words, form):
+    answers = parts({"v0.0.38": RECORDED, **BY_HAND}[form])
+    answers[0]["jobs"][1]["name"] = words
+    answers[0]["jobs"][1]["comment"] = f"x {words}"
+    answers[1]["nodes"][0]["reason"] = words
+    found = read(*answers).state
+    plain = {job.id: job for job in LISTING.state.jobs}
+    assert found.hosts == LISTING.state.hosts
+    for job in found.jobs:
+        assert job.model_copy(update={"name": None}) == plain[job.id].model_copy(update={"name": None})
+        assert job.name is None or job.name.isprintable()
+
+
+def test_commands_are_asked_in_the_form_that_they_write(tmp_path, monkeypatch):
+    """Programs of these names that print what was recorded: in the first form nodes are sinfo's, later scontrol's."""
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    for name, text, asked in (
+        ("v0.0.38", RECORDED, ["squeue --json", "sinfo --json"]),
+        ("v0.0.40", BY_HAND["v0.0.40"], ["squeue --json", "scontrol show node --json"]),
+    ):
+        jobs, nodes = parts(text)
+        for program, answer in (("squeue", jobs), ("sinfo", nodes), ("scontrol", nodes)):
+            (tmp_path / program).write_text(
+                f'#!/bin/sh\necho {program} "$*" >>{tmp_path}/{name}\ncat <<"END"\n{json.dumps(answer)}\nEND\n'
+            )
+            (tmp_path / program).chmod(0o755)
+        assert slurm_json.read(slurm_json.ask()) == LISTING
+        assert (tmp_path / name).read_text().splitlines() == asked
+    (tmp_path / "squeue").write_text("#!/bin/sh\necho squeue: unrecognized option >&2\nexit 1\n")
+    with pytest.raises(InputFileError, match="squeue: ended with status 1: squeue: unrecognized option"):
+        slurm_json.ask()
+
+
+def test_the_forms_that_are_known_are_in_order():
+    assert list(FORMS) == sorted(FORMS, key=lambda name: int(name.rsplit(".", 1)[1]))
+
+
+def test_of_several_states_of_a_job_the_one_counts_that_the_text_tells():
+    jobs, nodes = parts()
+    job = next(one for one in jobs["jobs"] if one["job_state"] == ["CANCELLED", "COMPLETING"])
+    job["comment"] = "mw:a"
+    found = read(jobs, nodes)
+    assert (found.queued, found.ended) == ({"a": str(job["job_id"])}, {})  # it has not quite ended
+    job["job_state"] = ["CANCELLED"]
+    found = read(jobs, nodes)
+    assert (found.queued, found.ended) == ({}, {"a": str(job["job_id"])})
+
+
+def test_an_array_whose_tasks_never_began_is_called_alike():
+    """Slurm's text has the largest number for no task, its JSON none."""
+    head = "JobId=15 ArrayJobId=15 ArrayTaskId=4294967294 JobName=over"
+    lines = TEXT.replace("JobId=15 JobName=over", head).split("\n")
+    place = lines.index(head)
+    state = next(number for number in range(place, len(lines)) if lines[number].startswith("   JobState="))
+    lines[state : state + 1] = ["   JobState=CANCELLED Reason=None", "   Comment=mw:a"]
+    jobs, nodes = parts()
+    (job,) = [one for one in jobs["jobs"] if one["job_id"] == 15]
+    job.update(array_job_id={**NUMBER, "number": 15}, job_state=["CANCELLED"], comment="mw:a")
+    assert slurm.read("\n".join(lines)).ended == read(jobs, nodes).ended == {"a": "15_15"}

@@ -1,0 +1,149 @@
+"""Training seeds as tasks: a run folder each, which whoever takes the task up resumes, to the same numbers.
+
+All run folders are begun before the first task (`begin`); from then on a task (`train_seed`) goes on from the last checkpoint of
+its folder, or from the start where there is none. So a task may be done in this process, in another one or on another machine
+that shares the folders, and done again where it was lost; a run that has ended stays as it is.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import chdir, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .. import files
+from ..errors import ConfigError
+from .elastic.settings import ElasticTrainSettings
+from .fleet.settings import FleetTrainSettings
+from .linear.settings import LinearSettings
+from .run_folder import AnyRunFolder
+from .settings import TrainSettings
+
+MOST_SEEDS = 1000
+
+SeedSettings = TrainSettings | LinearSettings | FleetTrainSettings | ElasticTrainSettings
+"""Configs of all methods."""
+
+
+@dataclass(frozen=True)
+class SeedRun:
+    """A task: one run of several that differ in their seed. It can be pickled.
+
+    Attributes:
+        chosen: the config, with its seed.
+        folder: the run folder, absolute.
+        graphs_dir: profiles by folder name, absolute (see `jobs.load_graph`).
+        work_dir: folder against which paths in the config count.
+    """
+
+    chosen: SeedSettings
+    folder: Path
+    graphs_dir: Path | None
+    work_dir: Path
+
+
+def seeds_of(text: str) -> tuple[int, ...]:
+    """Seeds as ``0,1,2`` spells them.
+
+    Raises:
+        ConfigError: no numbers, one twice, or too many.
+    """
+    words = text.split(",")
+    if not all(word.isascii() and word.isdigit() and len(word) <= 7 for word in words):
+        raise ConfigError("are whole numbers with commas between them, as 0,1,2", field="--seeds", value=text)
+    found = tuple(map(int, words))
+    if len(set(found)) < len(found) or len(found) > MOST_SEEDS:
+        problem = "names a seed twice" if len(set(found)) < len(found) else f"names more than {MOST_SEEDS}"
+        raise ConfigError(problem, field="--seeds", value=text)
+    return found
+
+
+def seed_folder(prefix: Path, seed: int) -> Path:
+    """The run folder of a seed: ``PREFIX-seed-N``."""
+    return prefix.with_name(f"{prefix.name}-seed-{seed}")
+
+
+def begin(runs: Sequence[SeedRun], command: Sequence[str], *, overwrite: bool = False) -> None:
+    """Make the run folders of new runs; nothing is made unless all of them may be.
+
+    Args:
+        runs: of the tasks.
+        command: the command line, for the record.
+        overwrite: replace run folders that are there.
+
+    Raises:
+        CheckpointError: something is there already, unless it is a run folder and ``overwrite`` is set.
+    """
+    for run in runs:
+        _folder_of(run.chosen).check_new(run.folder, overwrite=overwrite)
+    for run in runs:
+        _folder_of(run.chosen).create(run.folder, run.chosen, command, overwrite=overwrite)
+
+
+def train_seed(run: SeedRun, progress: Callable[[Any], None] | None = None) -> list[dict[str, Any]]:
+    """Train to the end, from where the run folder is.
+
+    Two that train in one folder would mix their files: one waits for the other, as for a process on a machine that was
+    given up and has not ended yet.
+
+    Args:
+        run: whose folder is begun.
+        progress: called after every update of the method's own `Progress`.
+
+    Returns:
+        Rows of the learning curve.
+
+    Raises:
+        CheckpointError: the folder is of another config.
+        MeshwrightError: as the method says.
+    """
+    with _alone(run.folder), chdir(run.work_dir):
+        trained = _trained(run, progress or (lambda now: None))
+        rows: list[dict[str, Any]] = files.read_json(trained.learning_curve)
+        return rows
+
+
+def _trained(run: SeedRun, progress: Callable[[Any], None]) -> AnyRunFolder[Any]:
+    chosen, folder = run.chosen, run.folder
+    if isinstance(chosen, TrainSettings):
+        from .train import train
+
+        return train(chosen, folder, resume=True, graphs_dir=run.graphs_dir, progress=progress)
+    if isinstance(chosen, LinearSettings):
+        from .linear.tune import tune
+
+        return tune(chosen, folder, resume=True, graphs_dir=run.graphs_dir, progress=progress)
+    if isinstance(chosen, FleetTrainSettings):
+        from ..envs.fleet.benchmark import load_fleet_benchmark
+        from .fleet.train import train_fleet
+
+        fleet = load_fleet_benchmark(chosen.benchmark, changes=chosen.changes).build()
+        return train_fleet(chosen, folder, fleet, resume=True, progress=progress)
+    from .elastic.train import train_elastic
+
+    return train_elastic(chosen, folder, resume=True, progress=progress)
+
+
+def _folder_of(chosen: SeedSettings) -> type[AnyRunFolder[Any]]:
+    from .elastic.train import ElasticRun
+    from .fleet.run_folder import FleetRunFolder
+    from .linear.tune import LinearRun
+    from .run_folder import RunFolder
+
+    kinds: tuple[type[AnyRunFolder[Any]], ...] = (RunFolder, LinearRun, FleetRunFolder, ElasticRun)
+    return next(kind for kind in kinds if isinstance(chosen, kind.kind))
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Hold the lock of a run folder; it ends with its holder, however that ends."""
+    held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(held)
