@@ -20,12 +20,13 @@ from ..errors import ConfigError
 from .elastic.settings import ElasticTrainSettings
 from .fleet.settings import FleetTrainSettings
 from .linear.settings import LinearSettings
+from .operators.settings import OperatorTrainSettings
 from .run_folder import AnyRunFolder
 from .settings import TrainSettings
 
 MOST_SEEDS = 1000
 
-SeedSettings = TrainSettings | LinearSettings | FleetTrainSettings | ElasticTrainSettings
+SeedSettings = TrainSettings | LinearSettings | FleetTrainSettings | ElasticTrainSettings | OperatorTrainSettings
 """Configs of all methods."""
 
 
@@ -123,6 +124,10 @@ def _trained(run: SeedRun, progress: Callable[[Any], None]) -> AnyRunFolder[Any]
 
         fleet = load_fleet_benchmark(chosen.benchmark, changes=chosen.changes).build()
         return train_fleet(chosen, folder, fleet, resume=True, progress=progress)
+    if isinstance(chosen, OperatorTrainSettings):
+        from .operators.train import train_operators
+
+        return train_operators(chosen, folder, resume=True, progress=progress)
     from .elastic.train import train_elastic
 
     return train_elastic(chosen, folder, resume=True, progress=progress)
@@ -132,9 +137,10 @@ def _folder_of(chosen: SeedSettings) -> type[AnyRunFolder[Any]]:
     from .elastic.train import ElasticRun
     from .fleet.run_folder import FleetRunFolder
     from .linear.tune import LinearRun
+    from .operators.train import OperatorRunFolder
     from .run_folder import RunFolder
 
-    kinds: tuple[type[AnyRunFolder[Any]], ...] = (RunFolder, LinearRun, FleetRunFolder, ElasticRun)
+    kinds: tuple[type[AnyRunFolder[Any]], ...] = (RunFolder, LinearRun, FleetRunFolder, ElasticRun, OperatorRunFolder)
     return next(kind for kind in kinds if isinstance(chosen, kind.kind))
 
 

@@ -104,6 +104,7 @@ def _chosen(
     from ...training.elastic.settings import ElasticTrainSettings
     from ...training.fleet.settings import FleetTrainSettings
     from ...training.linear.settings import load_linear_settings
+    from ...training.operators.settings import OperatorTrainSettings
     from ...training.settings import load_train_settings
 
     if config is None:
@@ -115,11 +116,13 @@ def _chosen(
     path = resume / "config.yaml" if config is None and resume is not None else config
     assert path is not None
     changed = [*changes, f"seed={seed}"]
-    if method in ("fleet", "elastic"):
+    if method in ("fleet", "elastic", "operators"):
         if graphs is not None:
             raise ConfigError("does not go with a benchmark of this method", field="--graphs", value=str(graphs))
         if method == "fleet":
             return settings.load(FleetTrainSettings, path, changes=changed)
+        if method == "operators":
+            return settings.load(OperatorTrainSettings, path, changes=changed)
         return settings.load(ElasticTrainSettings, path, changes=changed)
     return load_linear_settings(path, changed) if method == "linear" else load_train_settings(path, changed)
 
