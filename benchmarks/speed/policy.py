@@ -15,7 +15,7 @@ import torch
 from sb3_contrib import MaskablePPO
 
 from meshwright import settings
-from meshwright.cli.commands.train import config_path
+from meshwright.cli.commands.training.train import config_path
 from meshwright.envs.benchmark import load_benchmark
 from meshwright.envs.job_partitioning import JobPartitioningEnv
 from meshwright.models.masked_policy import CandidatePolicy

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from meshwright import inputs
 from meshwright.cli import guarded, output
-from meshwright.cli.commands import train
+from meshwright.cli.commands.training import train
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,9 +11,9 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from ...errors import ConfigError, PolicyError
+from ...simulation.operators.candidates import NUM_CANDIDATE_FEATURES
 from ...simulation.operators.instance import OperatorInstance
 from ...simulation.operators.placement import lower_bound
-from ...simulation.operators.placing import NUM_CANDIDATE_FEATURES
 from .batch import PlacementBatch
 from .benchmark import PlacementBenchmark, PlacementSettings, load_placement_benchmark
 
@@ -42,7 +42,7 @@ class OperatorPlacementEnv(gymnasium.Env[PlacementObservation, np.int64]):
     ``placed``        (n,)       1 plus the device of each op; 0 while it has none
     ``op_dynamic``    (n, 3)     of each op: start, end, and share of its input bytes whose producers have a device
     ``device_dynamic``  (m, 3)   of each device: end of its last op, memory left, seconds of work
-    ``candidate``     (m, 13)    what each device would make of the next group: `simulation.operators.placing.CANDIDATE_FEATURES`
+    ``candidate``     (m, 13)    what each device would make of the next group: `simulation.operators.candidates.CANDIDATE_FEATURES`
     ``current``       ()         the op that is placed next, the first of its group
     ``action_mask``   (m,)       1 where a device may be chosen
     ================  =========  ==========================================================================

@@ -14,13 +14,14 @@ from torch import Tensor
 
 from ...compiled import njit
 from ...envs.operators.batch import PlacementBatch
-from ...simulation.operators.placing import NUM_CANDIDATE_FEATURES, is_over, place_next
+from ...simulation.operators.candidates import NUM_CANDIDATE_FEATURES
+from ...simulation.operators.placing import is_over, place_next
 from .graphs import OperatorGraphs
 from .policy import OneShotPolicy, OperatorPolicy, StepPolicy
 
 
 @dataclass(frozen=True, eq=False)
-class Played:
+class PlayedPlacements:
     """Episodes that were played to their ends.
 
     Attributes:
@@ -53,7 +54,7 @@ def play(
     *,
     samples: int = 1,
     generator: torch.Generator | None = None,
-) -> Played:
+) -> PlayedPlacements:
     """Place instances, each some times.
 
     Args:
@@ -78,7 +79,7 @@ def _play_steps(
     of: NDArray[np.int64],
     numbers: NDArray[np.int64],
     generator: torch.Generator | None,
-) -> Played:
+) -> PlayedPlacements:
     count_e, m = len(of), graphs.devices.shape[1]
     num_steps = int(batch.stacked.num_groups[numbers].max())
     op_h, device_h, whole_h = policy.encoder(graphs)
@@ -107,7 +108,7 @@ def _play_steps(
         chosen[:count_e] = action.numpy()
         batch.step(chosen)
     values = _values(batch, numbers)
-    return Played(instance, ops, actions, log_p, is_live, candidates, can_place, values)
+    return PlayedPlacements(instance, ops, actions, log_p, is_live, candidates, can_place, values)
 
 
 def _play_at_once(
@@ -117,7 +118,7 @@ def _play_at_once(
     of: NDArray[np.int64],
     numbers: NDArray[np.int64],
     generator: torch.Generator | None,
-) -> Played:
+) -> PlayedPlacements:
     log_p, instance = policy(graphs), torch.from_numpy(of)
     each = log_p[instance]
     count_e, n, m = each.shape
@@ -131,7 +132,7 @@ def _play_at_once(
     can |= ~live[..., None]
     taken = torch.log_softmax(each.masked_fill(~can, -torch.inf), dim=2).gather(2, action[..., None])[..., 0]
     ops = torch.arange(n).expand(count_e, -1)
-    return Played(instance, ops, action, taken, live, torch.zeros(0), can, _values(batch, numbers))
+    return PlayedPlacements(instance, ops, action, taken, live, torch.zeros(0), can, _values(batch, numbers))
 
 
 def _drawn(logits: Tensor, generator: torch.Generator | None) -> Tensor:

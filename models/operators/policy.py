@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ...simulation.operators.placing import CANDIDATE_FEATURES, FROM_PLACED
+from ...simulation.operators.candidates import CANDIDATE_FEATURES, FROM_PLACED
 from .graphs import OperatorGraphs
 from .network import OperatorEncoder, OperatorNetworkSettings, PairScore
 

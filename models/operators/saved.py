@@ -11,8 +11,8 @@ import torch
 
 from ... import files, settings
 from ...errors import CheckpointError, ConfigError, PolicyError
+from ...simulation.operators.candidates import CANDIDATE_FEATURES
 from ...simulation.operators.placement import OperatorObjective
-from ...simulation.operators.placing import CANDIDATE_FEATURES
 from ..tensor_file import load_tensors, save_tensors
 from .graphs import NUM_DEVICE_FEATURES, NUM_EDGE_FEATURES, NUM_LINK_FEATURES, NUM_OP_FEATURES, NUM_PAIR_FEATURES
 from .network import OperatorNetworkSettings

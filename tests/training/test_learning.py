@@ -27,7 +27,7 @@ import pytest
 import torch
 
 from meshwright import settings
-from meshwright.cli.commands.train import config_path
+from meshwright.cli.commands.training.train import config_path
 from meshwright.envs.batch import EpisodeBatch
 from meshwright.envs.benchmark import load_benchmark
 from meshwright.envs.static_features import static_features

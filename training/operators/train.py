@@ -22,7 +22,7 @@ from ...envs.operators.benchmark import PlacementBenchmark, load_placement_bench
 from ...errors import CheckpointError, NothingToLearnError
 from ...models.operators.graphs import OperatorGraphs, batch, features
 from ...models.operators.player import RULE
-from ...models.operators.playing import Played, play
+from ...models.operators.playing import PlayedPlacements, play
 from ...models.operators.policy import OneShotPolicy, OperatorPolicy, StepPolicy, new_policy
 from ...models.operators.saved import SavedOperatorPolicy
 from ...models.tensor_file import load_tensors, save_tensors
@@ -227,7 +227,7 @@ class _Trainer:
         self.rng.bit_generator.state = files.parse_json(data["numpy_generator"])
         self._before = (self.curve[-1]["elapsed_s"], self.curve[-1]["cpu_s"])
 
-    def _advantage(self, played: Played, beyond: torch.Tensor, foreseen: torch.Tensor | None) -> torch.Tensor:
+    def _advantage(self, played: PlayedPlacements, beyond: torch.Tensor, foreseen: torch.Tensor | None) -> torch.Tensor:
         """How much better than foreseen each decision made the outcome, ``(E, t)``, scaled to a standard deviation of 1.
 
         Generalised advantage estimation (Schulman et al. 2016) without a discount: rewards come at the end alone. Without a
@@ -248,7 +248,7 @@ class _Trainer:
         chosen = advantage[played.is_live]
         return (advantage - chosen.mean()) / (chosen.std() + 1e-6)
 
-    def _judged(self, graphs: OperatorGraphs, played: Played) -> tuple[torch.Tensor, torch.Tensor | None]:
+    def _judged(self, graphs: OperatorGraphs, played: PlayedPlacements) -> tuple[torch.Tensor, torch.Tensor | None]:
         policy = self.policy
         if isinstance(policy, StepPolicy):
             logits, foreseen = policy.episode_logits(

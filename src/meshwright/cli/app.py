@@ -6,10 +6,11 @@ from typing import Annotated
 
 import typer
 
-from .commands import estimate, evaluate, export, place, plan, summarise, train, verify_export
+from .commands import estimate, evaluate, export, place, plan, summarise, verify_export
 from .commands.calibrate.app import calibrate
 from .commands.live import decisions, feedback, replay, serve, slurm_hooks, submit
 from .commands.state.app import state
+from .commands.training import train
 from .commands.validate.app import validate
 
 app = typer.Typer(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from . import guarded, interrupts, output
 from .commands import evaluate as evaluating
-from .commands.train import config_path
+from .commands.training.train import config_path
 
 if TYPE_CHECKING:
     from rich.progress import Progress

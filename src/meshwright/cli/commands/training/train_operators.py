@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ... import files
-from .. import interrupts, output
+from .... import files
+from ... import interrupts, output
 from .train_fleet import chosen_settings
 
 if TYPE_CHECKING:
-    from ...training.operators.train import OperatorProgress
+    from ....training.operators.train import OperatorProgress
 
 
 def train_operator_policy(
@@ -30,15 +30,15 @@ def train_operator_policy(
         ConfigError: the config is wrong, or profiles are given.
         CheckpointError: a run that is resumed is to be changed.
     """
-    from ...training.operators.settings import OperatorTrainSettings
+    from ....training.operators.settings import OperatorTrainSettings
 
     chosen = chosen_settings(OperatorTrainSettings, config, changes, resume, graphs, "operator placement")
     folder = resume or out or Path("runs") / chosen.name
     if resume is None:
         output.check_folder("--out", folder, is_replaced=True)
     with output.progress() as bars, interrupts.remembered() as check_interrupt:
-        from ...models.operators.player import RULE
-        from ...training.operators.train import train_operators
+        from ....models.operators.player import RULE
+        from ....training.operators.train import train_operators
 
         drawing = bars.add_task("instances", total=chosen.num_training_instances, note="")
         learning = bars.add_task("PPO", total=chosen.updates, note="")

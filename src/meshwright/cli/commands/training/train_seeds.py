@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ... import inputs, settings
-from ...errors import CheckpointError, ConfigError
-from .. import interrupts, output
+from .... import inputs, settings
+from ....errors import CheckpointError, ConfigError
+from ... import interrupts, output
 
 if TYPE_CHECKING:
-    from ...training.seeds import SeedRun, SeedSettings
+    from ....training.seeds import SeedRun, SeedSettings
 
 VALIDATED = {"validation_blocking_rate": "blocking %", "validation_mean_completion_s": "completion s", "validation": "objective"}
 """What a learning curve may show of the validation episodes, and what a table calls it."""
@@ -44,9 +44,9 @@ def train_seeds(
     Raises:
         MeshwrightError: something of it is wrong; no run is begun then.
     """
-    from ...evaluation.workers.choice import chosen_workers
-    from ...training.run_folder import resumed_files
-    from ...training.seeds import SeedRun, begin, seed_folder, seeds_of, train_seed
+    from ....evaluation.workers.choice import chosen_workers
+    from ....training.run_folder import resumed_files
+    from ....training.seeds import SeedRun, begin, seed_folder, seeds_of, train_seed
 
     wanted = seeds_of(seeds)
     if any(change.partition("=")[0].strip() == "seed" for change in changes):
@@ -101,11 +101,11 @@ def _chosen(
         ConfigError: it is wrong, or profiles are given, which it does not take.
         CheckpointError: a run that is resumed is to be changed.
     """
-    from ...training.elastic.settings import ElasticTrainSettings
-    from ...training.fleet.settings import FleetTrainSettings
-    from ...training.linear.settings import load_linear_settings
-    from ...training.operators.settings import OperatorTrainSettings
-    from ...training.settings import load_train_settings
+    from ....training.elastic.settings import ElasticTrainSettings
+    from ....training.fleet.settings import FleetTrainSettings
+    from ....training.linear.settings import load_linear_settings
+    from ....training.operators.settings import OperatorTrainSettings
+    from ....training.settings import load_train_settings
 
     if config is None:
         assert resume is not None, "one of the two was given"
@@ -129,12 +129,12 @@ def _chosen(
 
 def _best(chosen: SeedSettings) -> Callable[..., Any]:
     """Whether the largest or the smallest figure of the validation is the best one."""
-    from ...training.fleet.settings import FleetTrainSettings
+    from ....training.fleet.settings import FleetTrainSettings
 
     if not isinstance(chosen, FleetTrainSettings):
         return min
-    from ...envs.fleet.benchmark import load_fleet_benchmark
-    from ...envs.fleet.objective import is_better
+    from ....envs.fleet.benchmark import load_fleet_benchmark
+    from ....envs.fleet.objective import is_better
 
     return max if is_better(load_fleet_benchmark(chosen.benchmark, changes=chosen.changes).fleet, 1.0, 0.0) else min
 

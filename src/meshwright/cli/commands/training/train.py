@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from ... import files, inputs
-from ...errors import CheckpointError, ConfigError, MeshwrightError
-from .. import interrupts, output
-from ..options import Changes, GraphsDir, JsonFile
+from .... import files, inputs
+from ....errors import CheckpointError, ConfigError, MeshwrightError
+from ... import interrupts, output
+from ...options import Changes, GraphsDir, JsonFile
 
 if TYPE_CHECKING:
-    from ...training.linear.settings import LinearSettings
-    from ...training.linear.tune import TuneProgress
-    from ...training.run_folder import AnyRunFolder
-    from ...training.settings import TrainSettings
-    from ...training.train import TrainProgress
+    from ....training.linear.settings import LinearSettings
+    from ....training.linear.tune import TuneProgress
+    from ....training.run_folder import AnyRunFolder
+    from ....training.settings import TrainSettings
+    from ....training.train import TrainProgress
 
     Chosen = TypeVar("Chosen", TrainSettings, LinearSettings)
 
@@ -52,14 +52,14 @@ def train_policy(
     json_file: JsonFile = None,
 ) -> None:
     """Train a policy from a config into a run folder, or go on training one."""
-    from ...training.run_folder import resumed_files
+    from ....training.run_folder import resumed_files
 
     for path in () if resume is None or seeds is not None else resumed_files(resume):
         inputs.declare_file("--resume", path, is_update=True)
     output.check_file("--json", json_file)
     output.check_folder("--out", out if seeds is None else None, is_replaced=True)
     if graphs is not None:
-        from ...jobs.load import profile_names
+        from ....jobs.load import profile_names
 
         profile_names(graphs)  # refuses a folder without any
     if resume is not None and (out is not None or overwrite):
@@ -139,7 +139,7 @@ class _TrainRequest:
         if self.resume is None:
             output.check_folder("--out", folder, is_replaced=True)
         with output.progress() as bars, interrupts.remembered() as check_interrupt:
-            from ...envs.benchmark import load_benchmark
+            from ....envs.benchmark import load_benchmark
 
             with output.set_up(bars) as simulated:
                 benchmark = load_benchmark(chosen.benchmark, changes=chosen.changes)
@@ -171,11 +171,11 @@ class _TrainRequest:
 
 
 def _train_network(asked: _TrainRequest) -> None:
-    from ...training.run_folder import RunFolder
-    from ...training.settings import load_train_settings
+    from ....training.run_folder import RunFolder
+    from ....training.settings import load_train_settings
 
     def train(*arguments: Any, **options: Any) -> RunFolder:
-        from ...training import train as training  # takes a while, and bars are there by now
+        from ....training import train as training  # takes a while, and bars are there by now
 
         return training.train(*arguments, **options)
 
@@ -197,8 +197,8 @@ def _train_network(asked: _TrainRequest) -> None:
 
 
 def _tune_scorer(asked: _TrainRequest) -> None:
-    from ...training.linear.settings import load_linear_settings
-    from ...training.linear.tune import LinearRun, tune
+    from ....training.linear.settings import load_linear_settings
+    from ....training.linear.tune import LinearRun, tune
 
     def shown(now: TuneProgress) -> dict[str, Any]:
         return {"completed": now.generation, "note": f"blocking {now.blocking_rate:.3f} (best {now.best:.3f})"}
@@ -226,7 +226,7 @@ def method(config: str | None, changes: Sequence[str], resume: Path | None) -> s
         ConfigError: no such method.
         CheckpointError: config and run folder differ in it.
     """
-    from ... import settings
+    from .... import settings
 
     found: list[str | None] = []
     for path, changed in ((None if config is None else config_path(config), changes), (resume and resume / "config.yaml", [])):
@@ -255,7 +255,7 @@ def first_of(prefix: Path, seeds: str) -> Path:
     Raises:
         ConfigError: these are no seeds.
     """
-    from ...training.seeds import seed_folder, seeds_of
+    from ....training.seeds import seed_folder, seeds_of
 
     return seed_folder(prefix, seeds_of(seeds)[0])
 

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ... import files
-from .. import interrupts, output
+from .... import files
+from ... import interrupts, output
 from .train_fleet import chosen_settings
 
 if TYPE_CHECKING:
-    from ...training.elastic.search import ElasticSearch
+    from ....training.elastic.search import ElasticSearch
 
 
 def train_elastic_policy(
@@ -30,14 +30,14 @@ def train_elastic_policy(
         ConfigError: the config is wrong, or profiles are given.
         CheckpointError: a run that is resumed is to be changed.
     """
-    from ...training.elastic.settings import ElasticTrainSettings
+    from ....training.elastic.settings import ElasticTrainSettings
 
     chosen = chosen_settings(ElasticTrainSettings, config, changes, resume, graphs, "elastic jobs")
     folder = resume or out or Path("runs") / chosen.name
     if resume is None:
         output.check_folder("--out", folder, is_replaced=True)
     with output.progress() as bars, interrupts.remembered() as check_interrupt:
-        from ...training.elastic.train import train_elastic
+        from ....training.elastic.train import train_elastic
 
         task = bars.add_task("generations", total=chosen.generations, note="")
 

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ... import files, settings
-from ...errors import CheckpointError, ConfigError
-from .. import interrupts, output
+from .... import files, settings
+from ....errors import CheckpointError, ConfigError
+from ... import interrupts, output
 
 if TYPE_CHECKING:
-    from ...settings import AnySettings
-    from ...training.fleet.train import FleetProgress
+    from ....settings import AnySettings
+    from ....training.fleet.train import FleetProgress
 
 
 def train_fleet_policy(
@@ -31,18 +31,18 @@ def train_fleet_policy(
         ConfigError: the config is wrong, or profiles are given.
         CheckpointError: a run that is resumed is to be changed.
     """
-    from ...training.fleet.settings import FleetTrainSettings
+    from ....training.fleet.settings import FleetTrainSettings
 
     chosen = chosen_settings(FleetTrainSettings, config, changes, resume, graphs, "a fleet")
     folder = resume or out or Path("runs") / chosen.name
     if resume is None:
         output.check_folder("--out", folder, is_replaced=True)
     with output.progress() as bars, interrupts.remembered() as check_interrupt:
-        from ...envs.fleet.benchmark import load_fleet_benchmark
+        from ....envs.fleet.benchmark import load_fleet_benchmark
 
         with output.set_up(bars) as priced:
             fleet = load_fleet_benchmark(chosen.benchmark, changes=chosen.changes).build(progress=priced)
-        from ...training.fleet.train import train_fleet
+        from ....training.fleet.train import train_fleet
 
         tasks = {stage: bars.add_task(stage, total=100, note="") for stage in ("imitation", "PPO")}
 

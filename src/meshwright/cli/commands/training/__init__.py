@@ -1,0 +1,1 @@
+"""``meshwright train``: one file for each method, and for several seeds."""
