@@ -20,7 +20,7 @@ from ..benchmark_files import NAME, PLACEMENT, find_benchmark, kind_of, preset_n
 
 
 class JobDraw(settings.Settings):
-    """Graphs of known jobs, each on devices that are drawn for it.
+    """Graphs of known jobs, the same in every split, each on devices that are drawn for it and its split.
 
     Attributes:
         kind: ``jobs``.
@@ -50,7 +50,7 @@ class JobDraw(settings.Settings):
 
 
 class FileDraw(settings.Settings):
-    """Instances that lie in files, one for each seed in turn; nothing is drawn for them.
+    """Instances that lie in files, the same in every split, so that nothing can be trained on them; nothing is drawn.
 
     Attributes:
         kind: ``files``.
@@ -92,6 +92,11 @@ class PlacementSettings(settings.Settings):
             return max(_graph(job).num_ops for job in drawn.jobs), devices
         read = [load_instance(each) for each in drawn.files]
         return max(each.num_ops for each in read), max(each.num_devices for each in read)
+
+    @property
+    def most_instances(self) -> int:
+        """How many different instances of a split there are."""
+        return len(self.instances.files) if isinstance(self.instances, FileDraw) else 1_000_000
 
     def instance(self, split: Split, seed: int) -> OperatorInstance:
         """The instance of a seed; the same seed gives the same one.

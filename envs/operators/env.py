@@ -42,7 +42,7 @@ class OperatorPlacementEnv(gymnasium.Env[PlacementObservation, np.int64]):
     ``placed``        (n,)       1 plus the device of each op; 0 while it has none
     ``op_dynamic``    (n, 3)     of each op: start, end, and share of its input bytes whose producers have a device
     ``device_dynamic``  (m, 3)   of each device: end of its last op, memory left, seconds of work
-    ``candidate``     (m, 13)    what each device would make of the next group: `simulation.operators.candidates.CANDIDATE_FEATURES`
+    ``candidate``     (m, 13)    what each device would make of the next group, see `simulation.operators.candidates`
     ``current``       ()         the op that is placed next, the first of its group
     ``action_mask``   (m,)       1 where a device may be chosen
     ================  =========  ==========================================================================
@@ -140,7 +140,7 @@ class OperatorPlacementEnv(gymnasium.Env[PlacementObservation, np.int64]):
         mask = self.action_masks()
         try:
             chosen = int(action)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise PolicyError("an action is one number", value=action) from None
         was_possible = 0 <= chosen < len(mask) and bool(mask[chosen])
         reward = batch.step(np.array([chosen if was_possible else int(mask.argmax())]))[0]
@@ -168,7 +168,7 @@ class OperatorPlacementEnv(gymnasium.Env[PlacementObservation, np.int64]):
         for device, name in enumerate(instance.device_names):
             ops = np.flatnonzero(of_op == device)
             told = f"{name}: {len(ops)} ops, {state.work_s[0, device]:.3g} s of work"
-            if np.isfinite(instance.memory_bytes[device]):
+            if 0 < instance.memory_bytes[device] < np.inf:
                 told += f", {100 * state.held_bytes[0, device] / instance.memory_bytes[device]:.0f} % of its memory"
             lines.append(told)
         return "\n".join(lines)
@@ -205,7 +205,7 @@ class OperatorPlacementEnv(gymnasium.Env[PlacementObservation, np.int64]):
         device_dynamic = np.zeros((most_devices, 3), np.float32)
         device_dynamic[:m, 0] = free / (free + scale)
         held = state.held_bytes[0, :m] + state.workspace_bytes[0, :m]
-        is_limited = np.isfinite(instance.memory_bytes)
+        is_limited = np.isfinite(instance.memory_bytes) & (instance.memory_bytes > 0)
         device_dynamic[:m, 1] = np.where(is_limited, 1.0 - held / np.where(is_limited, instance.memory_bytes, 1.0), 1.0)
         device_dynamic[:m, 2] = state.work_s[0, :m] / (state.work_s[0, :m] + scale)
         candidate = np.zeros((most_devices, NUM_CANDIDATE_FEATURES), np.float32)

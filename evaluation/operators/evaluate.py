@@ -14,6 +14,8 @@ from ...errors import ConfigError, PlanError
 from ...planners.operators.place import PLACEMENT_PLANNERS, place
 from ...planners.operators.request import PlacementRequest
 from ...simulation.operators.instance import OperatorInstance
+from ...simulation.operators.placement import lower_bound
+from ...simulation.operators.schedules import upward_order
 from ..statistics import excludes_zero, interval, paired
 from .policies import OperatorPolicySpec, operator_policy
 
@@ -45,13 +47,17 @@ def evaluate_operators(
     Raises:
         ConfigError: more seeds than there are.
         PolicyError: a policy is unknown or of another objective.
+        PlanError: an instance that nobody places.
     """
     names = list(dict.fromkeys([*policies, *benchmark.policies]))
     objective = benchmark.placement.objective
     chosen = [operator_policy(name, objective) for name in names]
     total = benchmark.num_seeds if num_seeds is None else num_seeds
-    if not 2 <= total <= 1000:
-        raise ConfigError("from 2 to 1000 instances", field="--seeds", value=total)
+    most = benchmark.placement.most_instances
+    if num_seeds is None:
+        total = min(total, most)
+    if not 2 <= total <= min(1000, most):
+        raise ConfigError(f"from 2 to {min(1000, most)} instances", field="--seeds", value=total)
     instances = [benchmark.placement.instance("test", seed) for seed in range(total)]
     values, seconds = np.full((len(chosen), total), np.nan), np.zeros((len(chosen), total))
     bounds, known = np.zeros(total), np.zeros(total)
@@ -59,22 +65,30 @@ def evaluate_operators(
         _placed(each, instances[0], 0)
     for number, instance in enumerate(instances):
         progress("instances", number, total)
+        bounds[number] = max(lower_bound(instance, objective), 1e-30)
+        upward_order(instance)  # what every policy asks of an instance is worked out before anything is timed
         for row, each in enumerate(chosen):
             begun_s = time.perf_counter()
-            values[row, number], bounds[number] = _placed(each, instance, number)
+            values[row, number] = _placed(each, instance, number)
             seconds[row, number] = time.perf_counter() - begun_s
         request = PlacementRequest(objective=objective, budget_s=benchmark.best_known_s, seed=number)
-        known[number] = min(place(instance, "annealing", request).value_s, np.nanmin(values[:, number]))
+        known[number] = np.fmin(_searched(instance, request), np.fmin.reduce(values[:, number]))
     progress("instances", total, total)
     return _results(benchmark, chosen, instances, values, seconds, bounds, known)
 
 
-def _placed(policy: OperatorPolicySpec, instance: OperatorInstance, seed: int) -> tuple[float, float]:
+def _placed(policy: OperatorPolicySpec, instance: OperatorInstance, seed: int) -> float:
     try:
-        found = policy.place(instance, seed)
+        return policy.place(instance, seed).value_s
     except PlanError:
-        return float("nan"), float("nan")
-    return found.value_s, found.lower_bound_s
+        return float("nan")
+
+
+def _searched(instance: OperatorInstance, request: PlacementRequest) -> float:
+    try:
+        return place(instance, "annealing", request).value_s
+    except PlanError:
+        return float("nan")
 
 
 def _results(
@@ -87,10 +101,15 @@ def _results(
     known: NDArray[np.float64],
 ) -> Data:
     infeasible = np.isnan(values)
-    values = np.where(infeasible, np.nanmax(values, axis=0), values)
+    if infeasible.all(axis=0).any():
+        instance = instances[int(np.flatnonzero(infeasible.all(axis=0))[0])].name
+        raise PlanError("no policy that is compared places this instance", field="policies", value=instance)
+    best = np.nanmin(values, axis=0)
     is_rule = [each.kind != "learned" and not _searches(each) for each in chosen]
-    rules = [row for row, flag in enumerate(is_rule) if flag]
-    best_rule = values[rules].min(axis=0) if rules else known
+    ruled = values[np.array(is_rule)]
+    has_rule = bool(len(ruled)) and not np.isnan(ruled).all(axis=0).any()
+    best_rule = np.nanmin(ruled, axis=0) if has_rule else np.ones(len(instances))
+    values = np.where(infeasible, np.nanmax(values, axis=0), values)
     sizes = sorted({(each.num_ops, each.num_devices) for each in instances})
     rows = []
     for row, each in enumerate(chosen):
@@ -102,8 +121,8 @@ def _results(
                 "is_rule": is_rule[row],
                 "over_bound": interval((values[row] / bounds).tolist()),
                 "over_best_known": interval((values[row] / known).tolist()),
-                "against_best_rule": interval(beyond.tolist()),
-                "won": float(np.mean(values[row] <= values.min(axis=0) * (1 + 1e-9))),
+                "against_best_rule": interval(beyond.tolist()) if has_rule else None,
+                "won": float(np.mean(~infeasible[row] & (values[row] <= best * (1 + 1e-9)))),
                 "infeasible": float(infeasible[row].mean()),
                 "seconds": {"median": float(np.median(seconds[row])), "p99": float(np.quantile(seconds[row], 0.99))},
                 "against": {
@@ -138,8 +157,9 @@ def _results(
 
 
 def _searches(policy: OperatorPolicySpec) -> bool:
+    """Whether it searches, or proves that nothing is better: neither is a rule."""
     planner = PLACEMENT_PLANNERS.get(policy.name.partition("@")[0])
-    return planner is not None and planner.is_search
+    return planner is not None and (planner.is_search or planner.is_exact)
 
 
 def _verdict(rows: Sequence[Data]) -> str:
@@ -147,11 +167,15 @@ def _verdict(rows: Sequence[Data]) -> str:
     if not learned:
         best = min(rows, key=lambda row: row["over_best_known"]["mean"])
         return f"Best is {best['policy']}; no learned policy was compared."
-    best = min(learned, key=lambda row: row["over_best_known"]["mean"])
-    told, sign = best["against_best_rule"], excludes_zero(best["against_best_rule"])
-    ends = "" if told["low"] is None else f" [{100 * told['low']:+.1f}, {100 * told['high']:+.1f}]"
-    word = {-1: "better than", 0: "not clearly different from", 1: "worse than"}[sign]
-    return f"{best['policy']} is {word} the best rule of each instance: {100 * told['mean']:+.1f} %{ends}."
+    sentences = []
+    for row in learned:
+        told = row["against_best_rule"]
+        if told is None:
+            return "No rule was compared that a learned policy could be held against."
+        ends = "" if told["low"] is None else f" [{100 * told['low']:+.1f}, {100 * told['high']:+.1f}]"
+        word = {-1: "better than", 0: "not clearly different from", 1: "worse than"}[excludes_zero(told)]
+        sentences.append(f"{row['policy']} is {word} the best rule of each instance: {100 * told['mean']:+.1f} %{ends}.")
+    return " ".join(sentences)
 
 
 def _remarks(rows: Sequence[Data]) -> list[str]:

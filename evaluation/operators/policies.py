@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...envs.operators.batch import PlacementBatch
-from ...errors import MeshwrightError, PolicyError
+from ...errors import PlanError, PolicyError
 from ...models.operators.player import load_player
 from ...planners.operators.place import PLACEMENT_PLANNERS, place
 from ...planners.operators.request import PlacementRequest
@@ -76,7 +76,7 @@ def _constant(instance: OperatorInstance, name: str, objective: OperatorObjectiv
     """A placement that looks at nothing but speeds and memory.
 
     Raises:
-        MeshwrightError: memory leaves no device for some op.
+        PlanError: memory leaves no device for some op.
     """
     batch = PlacementBatch([instance], objective, 1)
     batch.begin(np.zeros(1, np.int64))
@@ -90,5 +90,5 @@ def _constant(instance: OperatorInstance, name: str, objective: OperatorObjectiv
         turn = (device + 1) % instance.num_devices
         batch.step(np.array([device]))
     if batch.is_dead[0]:
-        raise MeshwrightError("memory leaves no device for some op", field=name, value=instance.name)
+        raise PlanError("memory leaves no device for some op", field=name, value=instance.name)
     return batch.placement(0, name)

@@ -40,7 +40,8 @@ def operator_markdown(results: Data) -> str:
         "",
         f"{results['num_instances']} instances, objective {results['objective']}; values are means of ratios with 95 % bootstrap "
         f"intervals over the instances. The best known of an instance is the best of all policies here and of annealing for "
-        f"{results['best_known_s']:g} s; the best rule is the best of all that neither learn nor search, instance by instance.",
+        f"{results['best_known_s']:g} s; the best rule is the best of all that neither learn, search nor prove, instance by "
+        "instance.",
         "",
         *table(head, [[escaped(cell) for cell in row] for row in rows]),
         "",
@@ -50,7 +51,9 @@ def operator_markdown(results: Data) -> str:
     return "\n".join(lines)
 
 
-def _interval(found: Data, scale: float, form: str) -> str:
+def _interval(found: Data | None, scale: float, form: str) -> str:
+    if found is None:
+        return "-"
     mean = format(scale * found["mean"], form)
     return (
         mean if found["low"] is None else f"{mean} [{format(scale * found['low'], form)}, {format(scale * found['high'], form)}]"

@@ -26,6 +26,9 @@ NUM_EDGE_FEATURES = 3
 NUM_LINK_FEATURES = 2
 NUM_PAIR_FEATURES = 3
 
+_MOST_MEMORY = 16.0
+"""A device whose memory is so many times what all ops hold is like any with more."""
+
 
 @dataclass(frozen=True)
 class OperatorGraphs:
@@ -120,10 +123,10 @@ def features(instance: OperatorInstance, objective: OperatorObjective) -> Instan
     devices = np.stack(
         [
             np.log(np.maximum(relative, 1e-6)),
-            memory / total_bytes,
+            np.minimum(memory / total_bytes, _MOST_MEMORY),
             relative_s.sum(axis=1) / max(m - 1, 1),
             relative_s.min(axis=1),
-            np.full(m, typical_s / (typical_s + scale / max(n, 1) * m)),
+            np.full(m, typical_s / max(typical_s + scale / max(n, 1) * m, 1e-30)),
             np.full(m, np.log(m) / 4.0),
         ],
         axis=1,

@@ -39,7 +39,7 @@ class OperatorNetworkSettings(settings.Settings):
         rounds: of messages.
         turns: in which a one-shot policy settles its probabilities.
         without: ``edges``: no messages between ops, each knows itself and the graph's totals. ``transfers``: no feature of a
-            device that comes from neighbours placed already. ``devices``: links between devices are not read. ``against``:
+            device that comes from neighbours placed already. ``devices``: nothing of links between devices is read. ``against``:
             messages from producers to readers only, so that no op learns of what comes after it.
     """
 
@@ -64,7 +64,10 @@ class OperatorEncoder(nn.Module):
 
     def forward(self, graphs: OperatorGraphs) -> tuple[Tensor, Tensor, Tensor]:
         """Embeddings of ops ``(b, n, h)``, of devices ``(b, m, h)`` and of whole instances ``(b, h)``."""
-        devices = torch.relu(self.device_in(graphs.devices))
+        told = graphs.devices
+        if "devices" in self.settings.without:
+            told = torch.cat([told[..., :2], torch.zeros_like(told[..., 2:5]), told[..., 5:]], dim=2)
+        devices = torch.relu(self.device_in(told))
         for layer in self.device_rounds:
             devices = layer(devices, graphs, reads_links="devices" not in self.settings.without)
         ops = torch.relu(self.op_in(graphs.ops))
@@ -155,9 +158,9 @@ class PairScore(nn.Module):
     The turns are a mean-field iteration with learned steps: no turn draws anything, and none sees a schedule.
     """
 
-    def __init__(self, h: int, turns: int, *, reads_edges: bool) -> None:
+    def __init__(self, h: int, turns: int, *, reads: tuple[bool, bool]) -> None:
         super().__init__()
-        self.turns, self.reads_edges = turns, reads_edges
+        self.turns, self.reads = turns, reads  # from producers, and from readers
         self.op = nn.Linear(h, 2 * h)
         self.device = nn.Linear(h, 2 * h, bias=False)
         self.pair = nn.Linear(NUM_PAIR_FEATURES, 2 * h, bias=False)
@@ -189,9 +192,10 @@ class PairScore(nn.Module):
         filled = (there * graphs.pairs[..., 2]).sum(dim=1, keepdim=True)
         told = [p, work.expand(b, n, m), filled.expand(b, n, m)]
         flat = there.reshape(b * n, m)
-        for source, target in ((graphs.producer, graphs.reader), (graphs.reader, graphs.producer)):
+        ways = ((graphs.producer, graphs.reader), (graphs.reader, graphs.producer))
+        for (source, target), is_read in zip(ways, self.reads, strict=True):
             gathered, weight = torch.zeros_like(flat), torch.full_like(flat[:, :1], 1e-6)
-            if self.reads_edges:
+            if is_read:
                 share = graphs.edges[:, :1]
                 gathered = gathered.index_add(0, target, flat[source] * share)
                 weight = weight.index_add(0, target, share)

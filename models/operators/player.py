@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -11,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from ...envs.operators.batch import PlacementBatch
-from ...errors import PlanError, PolicyError
+from ...errors import PolicyError
 from ...planners.operators.place import PLACEMENT_PLANNERS, place
 from ...planners.operators.request import PlacementRequest
 from ...planners.operators.search.annealing import anneal
@@ -74,25 +75,25 @@ class OperatorPlayer:
         """Place an instance.
 
         Raises:
-            PlanError: the policy found no legal placement.
+            PlanError: neither the policy nor the rule behind it found a legal placement.
         """
         begun_s = time.perf_counter()
         torch.set_num_threads(1)  # the tensors of one instance are small
         graphs = batch([features(instance, self.objective)])
         greedy, likely = self._greedy(instance, graphs)
-        if mode.kind == "greedy":
-            return greedy
+        found = [] if greedy is None else [greedy]
         if mode.kind == "sample":
-            drawn = self._drawn(instance, graphs, mode.samples, torch.Generator().manual_seed(seed))
-            return min([greedy, *drawn], key=lambda each: each.value_s)
+            found += self._drawn(instance, graphs, mode.samples, torch.Generator().manual_seed(seed % 2**63))
+        if mode.kind != "search":
+            return min(found, key=lambda each: each.value_s) if found else self._by_rule(instance)
         proposal = (1.0 - _EVEN) * likely + _EVEN / instance.num_devices
-        starts = np.stack([greedy.device_of, place(instance, RULE, PlacementRequest(objective=self.objective)).device_of])
+        starts = np.stack([each.device_of for each in [*found, self._by_rule(instance)]])
         left_s = max(0.0, mode.budget_s - (time.perf_counter() - begun_s))
         request = PlacementRequest(objective=self.objective, budget_s=left_s, seed=seed)
         return anneal(instance, request, start=starts, proposal=proposal, planner=self.name)
 
-    def _greedy(self, instance: OperatorInstance, graphs: OperatorGraphs) -> tuple[OperatorPlacement, NDArray[np.float64]]:
-        """The likeliest placement, and how likely each device was for each op, ``(n, m)``."""
+    def _greedy(self, instance: OperatorInstance, graphs: OperatorGraphs) -> tuple[OperatorPlacement | None, NDArray[np.float64]]:
+        """The likeliest placement, None at a dead end, and how likely each device was for each op, ``(n, m)``."""
         episodes = PlacementBatch([instance], self.objective, 1)
         if isinstance(self.policy, StepPolicy):
             likely = play_greedily(self.policy, graphs, episodes)
@@ -100,9 +101,13 @@ class OperatorPlayer:
             with torch.no_grad():
                 likely = np.asarray(self.policy(graphs).exp()[0].double())
             play(self.policy, graphs, episodes, np.zeros(1, np.int64))
-        if episodes.is_dead[0]:
-            raise PlanError("the policy found no device for some op", field="memory_bytes", value=instance.name)
-        return episodes.placement(0, self.name), likely
+        return None if episodes.is_dead[0] else episodes.placement(0, self.name), likely
+
+    def _by_rule(self, instance: OperatorInstance) -> OperatorPlacement:
+        """The rule's placement, for where the policy's decisions end with ops that no device can hold any more."""
+        found = place(instance, RULE, PlacementRequest(objective=self.objective))
+        note = f"memory left the policy no device for some op, so this is {RULE}'s placement"
+        return replace(found, planner=self.name, note=note)
 
     def _drawn(
         self, instance: OperatorInstance, graphs: OperatorGraphs, samples: int, generator: torch.Generator
@@ -122,7 +127,7 @@ def load_player(spec: str, objective: OperatorObjective) -> tuple[OperatorPlayer
     """
     name, _, how = spec.partition("@")
     mode, file = PlayMode.of(how or "greedy"), operator_policy_file(name)
-    if not file.exists():
+    if not os.path.exists(file):  # unlike Path.exists, it says no to names that are too long
         choices = [*PLACEMENT_PLANNERS, *(SHIPPED + each for each in shipped_operators())]
         raise PolicyError("no such planner, file or shipped policy", field="policy", value=spec, choices=choices)
     saved = SavedOperatorPolicy.load(file)

@@ -132,7 +132,11 @@ class OneShotPolicy(nn.Module):
         super().__init__()
         self.settings = given
         self.encoder = OperatorEncoder(given)
-        self.score = PairScore(given.hidden, given.turns, reads_edges="edges" not in given.without)
+        self.score = PairScore(
+            given.hidden,
+            given.turns,
+            reads=("edges" not in given.without, not {"edges", "against"} & set(given.without)),
+        )
 
     def forward(self, graphs: OperatorGraphs) -> Tensor:
         """Logarithms of probabilities, ``(b, n, m)``."""

@@ -50,8 +50,9 @@ def imitate_search(
     for step in range(chosen.steps):
         for group in optimizer.param_groups:
             group["lr"] = chosen.learning_rate * max(0.05, 1.0 - step / chosen.steps)
-        start = int(rng.integers(len(features) - chosen.minibatch + 1))
-        numbers = range(start, start + chosen.minibatch)  # about the same size
+        size = min(chosen.minibatch, len(features))
+        start = int(rng.integers(len(features) - size + 1))
+        numbers = range(start, start + size)  # about the same size
         graphs = batch([features[number] for number in numbers])
         wanted = torch.zeros(graphs.is_op.shape, dtype=torch.long)
         for row, number in enumerate(numbers):

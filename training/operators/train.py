@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ... import files
 from ...envs.operators.batch import PlacementBatch
 from ...envs.operators.benchmark import PlacementBenchmark, load_placement_benchmark
-from ...errors import CheckpointError, NothingToLearnError
+from ...errors import CheckpointError, ConfigError, NothingToLearnError
 from ...models.operators.graphs import OperatorGraphs, batch, features
 from ...models.operators.player import RULE
 from ...models.operators.playing import PlayedPlacements, play
@@ -89,6 +89,9 @@ def train_operators(
     run = OperatorRunFolder.of(folder, chosen, resume=resume, overwrite=overwrite)
     torch.set_num_threads(chosen.num_threads)
     benchmark = load_placement_benchmark(chosen.benchmark, changes=chosen.changes)
+    if benchmark.placement.most_instances < chosen.num_training_instances:
+        problem = "instances of files are those of the test; train on drawn ones"
+        raise ConfigError(problem, field="benchmark", value=chosen.benchmark)
     key = files.digest(chosen.model_dump(exclude={"name", "num_threads"}), benchmark.model_dump())
     restored = _load_checkpoint(run.checkpoint, key) if resume and run.checkpoint.exists() else None
     trainer = _Trainer(chosen, benchmark, drawn)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from meshwright.envs.operators.benchmark import load_placement_benchmark
-from meshwright.errors import ConfigError, PolicyError
+from meshwright.errors import ConfigError, PlanError, PolicyError
 from meshwright.evaluation.operators.evaluate import evaluate_operators
 from meshwright.evaluation.operators.policies import operator_policy
 from meshwright.evaluation.operators.tables import operator_cells, operator_markdown
@@ -57,3 +57,22 @@ def test_whoever_is_not_known_is_refused_in_one_line(spec: str, told: str) -> No
 def test_one_instance_is_too_few() -> None:
     with pytest.raises(ConfigError, match="2 to 1000"):
         evaluate_operators(load_placement_benchmark("preset:latency-tight", changes=SMALL), [], num_seeds=1)
+
+
+def test_who_places_nothing_wins_nothing_and_moves_no_figure() -> None:
+    changes = [*SMALL[1:3], "placement.instances.num_ops=[40]", "policies=[heft]"]
+    chosen = load_placement_benchmark("preset:latency-tight", changes=changes)
+    alone = evaluate_operators(chosen, [], num_seeds=2)["rows"][0]
+    rows = {row["policy"]: row for row in evaluate_operators(chosen, ["exhaustive"], num_seeds=2)["rows"]}
+    assert rows["heft"]["over_bound"] == alone["over_bound"]
+    assert rows["heft"]["against_best_rule"] == alone["against_best_rule"]
+    assert (rows["exhaustive"]["won"], rows["exhaustive"]["infeasible"]) == (0.0, 1.0)
+    with pytest.raises(PlanError, match="no policy that is compared"):
+        evaluate_operators(chosen.model_copy(update={"policies": ("exhaustive",)}), [], num_seeds=2)
+
+
+def test_without_a_rule_nothing_is_told_against_one() -> None:
+    chosen = load_placement_benchmark("preset:latency-tight", changes=SMALL).model_copy(update={"policies": ()})
+    found = evaluate_operators(chosen, ["annealing@0.01"], num_seeds=2)
+    assert found["rows"][0]["against_best_rule"] is None
+    assert operator_cells(found)[1][0][2] == "-"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +13,7 @@ import torch
 from meshwright.envs.operators.batch import PlacementBatch
 from meshwright.errors import CheckpointError, PolicyError
 from meshwright.models.operators.compiled_steps import play_greedily
-from meshwright.models.operators.graphs import batch, features, hetero_data
+from meshwright.models.operators.graphs import OperatorGraphs, batch, features, hetero_data
 from meshwright.models.operators.network import OperatorNetworkSettings
 from meshwright.models.operators.player import OperatorPlayer, PlayMode
 from meshwright.models.operators.playing import play
@@ -96,19 +98,43 @@ def test_all_decisions_at_once_are_judged_as_one_by_one() -> None:
     assert torch.allclose(log_p[played.is_live], played.log_p[played.is_live], atol=1e-4)
 
 
-def test_what_is_switched_off_is_not_read() -> None:
-    """Messages, links and features that are left out change nothing; those that are not, do."""
+def another_reader(graphs: OperatorGraphs) -> OperatorGraphs:
+    """The same, but the reader of the last edge is another one."""
+    ops = graphs.ops.clone()
+    ops[0, INSTANCES[1].edges[-1, 1], :3] += 1.0
+    return replace(graphs, ops=ops)
+
+
+@pytest.mark.parametrize(
+    ("without", "change"),
+    [
+        ("edges", lambda graphs: replace(graphs, producer=torch.roll(graphs.producer, 1))),
+        ("against", another_reader),
+        (
+            "devices",
+            lambda graphs: replace(
+                graphs,
+                links=graphs.links + 1,
+                devices=torch.cat([graphs.devices[..., :2], graphs.devices[..., 2:5] + 1, graphs.devices[..., 5:]], dim=2),
+            ),
+        ),
+    ],
+)
+@pytest.mark.parametrize("kind", ["steps", "one-shot"])
+def test_what_is_switched_off_is_not_read(kind: str, without: str, change: Callable[[OperatorGraphs], OperatorGraphs]) -> None:
+    """Without it the embeddings of ops that stand before the change stay as they are; with it they do not."""
     instance = INSTANCES[1]
-    for without, same in ((("edges",), True), ((), False)):
-        made = policy("steps", without=without)
-        assert isinstance(made, StepPolicy)
-        graphs = batch([features(instance, "latency")])
-        moved = batch([features(instance, "latency")])
-        shuffled = torch.roll(moved.producer, 1)
-        object.__setattr__(moved, "producer", shuffled)
+    graphs = batch([features(instance, "latency")])
+    first = instance.edges[-1, :1]  # its producer, which a change of it reaches against the edges alone
+    for left_out, stays in (((without,), True), ((), False)):
+        made = policy(kind, without=left_out)
+        if without == "against":  # totals of the graph tell of all ops: they are not what is switched off
+            for layer in made.encoder.op_rounds:
+                torch.nn.init.zeros_(layer.total.weight)
         with torch.no_grad():
-            first, second = made.encoder(graphs)[0], made.encoder(moved)[0]
-        assert torch.allclose(first, second) is same
+            before, after = (made.encoder(each)[0][0] for each in (graphs, change(graphs)))
+        rows = first if without == "against" else np.arange(instance.num_ops)
+        assert torch.allclose(before[rows], after[rows], atol=1e-6) is stays
 
 
 def test_an_untrained_policy_places_like_the_rule() -> None:
@@ -162,3 +188,18 @@ def test_the_graph_for_pyg_holds_every_edge() -> None:
     assert data["op"].x.shape == (INSTANCES[0].num_ops, 9)
     assert data["device", "link", "device"].edge_index.shape[1] == INSTANCES[0].num_devices * (INSTANCES[0].num_devices - 1)
     data.validate()
+
+
+@pytest.mark.parametrize("kind", ["steps", "one-shot"])
+def test_instances_at_the_edges_are_placed(kind: str) -> None:
+    """No time at all, memory of 0 for ops that hold nothing, packings that largest first does not find."""
+    player = OperatorPlayer(policy(kind), "latency", "mine")
+    nothing = OperatorInstance.of_outputs("nothing", np.zeros((3, 2)), [(0, 1), (1, 2)], [1.0] * 3, bandwidth_bytes_per_s=1e9)
+    bare = OperatorInstance.of_outputs("bare", np.ones((3, 2)), [(0, 1)], [1.0] * 3, memory_bytes=[0.0, 1e9])
+    roomy = OperatorInstance.of_outputs("roomy", np.ones((3, 2)), [(0, 1)], [1.0] * 3, memory_bytes=16e9)
+    tight = OperatorInstance.of_outputs(
+        "tight", np.ones((5, 2)), [], [0.0] * 5, memory_bytes=6.0, resident_bytes=[3.0, 3.0, 2.0, 2.0, 2.0]
+    )
+    for instance in (nothing, bare, roomy, tight):
+        for how in ("greedy", "sample-4", "search-0.01"):
+            check(instance, player.place(instance, PlayMode.of(how), seed=2**64).device_of)

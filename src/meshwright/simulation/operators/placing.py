@@ -201,6 +201,7 @@ def _transfers(stacked, state, e, op, device):  # type: ignore[no-untyped-def]
     """Under throughput: seconds on the device's port, and the largest load of a sender, if the op came here."""
     i = state.instance[e]
     here, sender = 0.0, 0.0
+    sent = np.zeros(stacked.num_devices[i])
     for place in range(stacked.first_in[i, op], stacked.first_in[i, op + 1]):
         on = state.device_of[e, stacked.group[i, stacked.producer[i, place]]]
         tensor = stacked.in_tensor[i, place]
@@ -208,7 +209,8 @@ def _transfers(stacked, state, e, op, device):  # type: ignore[no-untyped-def]
             continue
         here += stacked.port_s[i, tensor, device]
         if not state.arrived[e, tensor, on]:
-            sender = max(sender, state.load_s[e, on] + stacked.port_s[i, tensor, on])
+            sent[on] += stacked.port_s[i, tensor, on]
+            sender = max(sender, state.load_s[e, on] + sent[on])
     return here, sender
 
 
@@ -366,7 +368,7 @@ def look(stacked, state, e):  # type: ignore[no-untyped-def]
         out[3] = wait / (wait + scale)
         out[4] = length / (length + scale)
         out[5] = best_time / length if length > 0.0 else 1.0
-        out[6] = 1.0 - held / memory if memory < np.inf else 1.0
+        out[6] = 1.0 - held / memory if 0.0 < memory < np.inf else 1.0
         out[7] = state.work_s[e, device] / (state.work_s[e, device] + scale)
         out[8] = free / (free + scale)
         out[9] = in_here[device] / total_in if total_in > 0.0 else 0.0

@@ -50,7 +50,7 @@ class StackedInstances(NamedTuple):
         all_bytes: resident bytes of all groups, ``(i,)``.
         most_workspace_bytes: largest of all groups, ``(i,)``.
         memory_bytes: ``(i, m)``.
-        scale_s: lower bound of the value, ``(i,)``.
+        scale_s: lower bound of the value, or next to nothing where that is 0, ``(i,)``.
         is_throughput: the objective.
     """
 
@@ -120,7 +120,7 @@ def stack(instances: Sequence[OperatorInstance], objective: OperatorObjective) -
         all_bytes=np.array([each.resident_bytes.sum() for each in instances], real),
         most_workspace_bytes=np.array([each.workspace_bytes.max() for each in instances], real),
         memory_bytes=np.zeros((i, m), real),
-        scale_s=np.array([lower_bound(each, objective) for each in instances], real),
+        scale_s=np.array([max(lower_bound(each, objective), 1e-30) for each in instances], real),
         is_throughput=objective == "throughput",
     )
     for at, instance in enumerate(instances):
