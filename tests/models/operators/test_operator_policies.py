@@ -125,7 +125,7 @@ def test_what_is_switched_off_is_not_read(kind: str, without: str, change: Calla
     """Without it the embeddings of ops that stand before the change stay as they are; with it they do not."""
     instance = INSTANCES[1]
     graphs = batch([features(instance, "latency")])
-    first = instance.edges[-1, :1]  # its producer, which a change of it reaches against the edges alone
+    first = instance.edges[-1, :1].tolist()  # its producer, which a change of it reaches against the edges alone
     for left_out, stays in (((without,), True), ((), False)):
         made = policy(kind, without=left_out)
         if without == "against":  # totals of the graph tell of all ops: they are not what is switched off
@@ -133,7 +133,7 @@ def test_what_is_switched_off_is_not_read(kind: str, without: str, change: Calla
                 torch.nn.init.zeros_(layer.total.weight)
         with torch.no_grad():
             before, after = (made.encoder(each)[0][0] for each in (graphs, change(graphs)))
-        rows = first if without == "against" else np.arange(instance.num_ops)
+        rows = first if without == "against" else list(range(instance.num_ops))
         assert torch.allclose(before[rows], after[rows], atol=1e-6) is stays
 
 
