@@ -205,6 +205,7 @@ def test_schedulers_that_cannot_be_installed_are_no_failure_and_each_reason_is_k
     assert result.returncode == 0
     assert reasons == {
         "slurm": "no apt-get to install slurm-wlm munge with",
+        "slurmrestd": "no apt-get to install slurmrestd slurm-wlm-jwt-plugin with",
         "openmpi": "no apt-get to install openmpi-bin with",
         "chromium": "no apt-get to install chromium chromium-driver with",
         "ray": "pip: no matching distribution",
@@ -225,7 +226,7 @@ def test_what_the_package_tool_says_last_is_the_reason(bare_system):
     result, reasons = schedulers(bare_system)
     assert result.returncode == 0
     assert reasons["openmpi"] == "apt-get: E: Unable to locate package"
-    assert (tree / "calls").read_text().splitlines() == ["apt-get update -qq"] * 3
+    assert (tree / "calls").read_text().splitlines() == ["apt-get update -qq"] * 4
     (programs / "id").write_text("#!/bin/bash\necho 1000\n")
     assert schedulers(bare_system)[1]["openmpi"] == "installing openmpi-bin wants root"
 
@@ -235,17 +236,18 @@ def test_what_is_the_systems_needs_no_environment_and_the_rest_says_why_it_is_ab
     shutil.rmtree(tree / ".venv")
     result = run(programs / "bash", ".ci/schedulers", "system", cwd=tree, PATH=str(programs))
     assert (result.returncode, result.stderr) == (0, "")
-    assert [line.partition(":")[0] for line in result.stdout.splitlines()] == ["slurm", "openmpi", "chromium"]
+    assert [line.partition(":")[0] for line in result.stdout.splitlines()] == ["slurm", "slurmrestd", "openmpi", "chromium"]
     assert not (tree / ".venv").exists()
 
 
 def test_schedulers_that_are_there_are_not_installed_again(bare_system):
     tree, programs = bare_system
-    for name in ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scontrol", "mpirun", "orted", "chromium", "chromedriver"):
+    slurm = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scontrol", "slurmrestd")
+    for name in (*slurm, "mpirun", "orted", "chromium", "chromedriver"):
         (programs / name).symlink_to(shutil.which("bash"))
     (tree / ".venv" / "bin" / "python").write_text("#!/bin/sh\nexit 0\n")
     result, reasons = schedulers(bare_system)
-    names = ("slurm", "openmpi", "chromium", "ray", "megatron", "deepspeed", "accelerate")
+    names = ("slurm", "slurmrestd", "openmpi", "chromium", "ray", "megatron", "deepspeed", "accelerate")
     assert (result.stdout, reasons) == ("".join(f"{name}: installed\n" for name in names), {})
 
 

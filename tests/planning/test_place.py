@@ -126,7 +126,7 @@ def test_in_flight_follows_the_objective():
         ({"num_devices": 0}, PlanError, "--devices: cluster toy has 1 to 4 to use (got 0)"),
         ({"num_steps": 0}, PlanError, "steps: must be 1 to"),
         ({"job": "zoo:gpt2-xl"}, PlanError, "memory_bytes: no legal placement was found"),
-        ({"job": "zoo:vgg16", "in_flight": 1000}, GraphError, "no device can run and hold this op"),
+        ({"job": "zoo:vgg16", "in_flight": 1000}, GraphError, "no device can run this op and hold it in memory"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(given, kind, told):

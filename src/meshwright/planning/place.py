@@ -5,6 +5,7 @@ Legend of shapes: ``n`` ops of the job graph, ``m`` devices.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from ..clusters import load_cluster
 from ..clusters.cluster import Cluster
-from ..errors import MeshwrightError, PlanError
+from ..errors import MeshwrightError, PlanError, PolicyError
 from ..jobs.graph import JobGraph
 from ..jobs.job import Job
 from ..jobs.load import JobSource
@@ -34,6 +35,8 @@ from ..simulation.operators.placement import OperatorObjective, OperatorPlacemen
 from .plan import check_steps
 
 BEST = "best"
+_WORTH_A_REMARK = 0.1
+"""Share by which a simulated step is longer than the planned one when that is said."""
 OBJECTIVES: tuple[OperatorObjective, ...] = ("latency", "throughput")
 
 COUNTED_PER_S = {"placements": 1e6, "downsets": 5_000.0}
@@ -191,7 +194,8 @@ def place(
         why="; ".join([_why(placement, runs, by), *([placement.note] if placement.note else []), *remarks]),
     )
     if objective == "throughput":
-        plan = _with_full_pipeline(plan)
+        plan, slower = _with_full_pipeline(plan)
+        remarks += slower
     return PlacedOps(plan, found, where, instance, placement, runs, among, remarks)
 
 
@@ -265,7 +269,11 @@ def _one(instance: OperatorInstance, by: str, request: PlacementRequest) -> tupl
 
 def _learned(instance: OperatorInstance, by: str, request: PlacementRequest) -> OperatorPlacement:
     from ..models.operators.player import load_player  # takes a while, and most requests need no network
+    from ..models.operators.saved import SHIPPED, shipped_operators
 
+    if not by.startswith(SHIPPED) and not os.path.exists(by.partition("@")[0]):
+        shipped = [SHIPPED + name for name in shipped_operators()]
+        raise PolicyError("no such planner", field="--by", value=by, choices=[BEST, *PLACEMENT_PLANNERS, *shipped])
     player, mode = load_player(by, request.objective)
     return player.place(instance, mode, request.seed)
 
@@ -285,15 +293,29 @@ def _figures(graph: JobGraph, instance: OperatorInstance, placement: OperatorPla
     return [Figure.predicted(name, figure, unit) for name, figure, unit in figures]
 
 
-def _with_full_pipeline(plan: PlacementPlan) -> PlacementPlan:
-    """The plan with what the event simulator says of it, where it has few enough tasks."""
+def _with_full_pipeline(plan: PlacementPlan) -> tuple[PlacementPlan, tuple[str, ...]]:
+    """The plan with what the event simulator says of it, where it has few enough tasks, and a remark where that is longer.
+
+    Samples a second are then those of the simulated step.
+    """
     try:
         simulated_s = full_pipeline_s(plan)
     except PlanError:
-        return plan
-    figures = list(plan.predicted)
+        return plan, ()
+    told = {figure.name: figure.value for figure in plan.predicted}
+    figures = [
+        Figure.predicted(each.name, each.value * told["step_s"] / simulated_s, each.unit)
+        if each.name == "samples_per_s"
+        else each
+        for each in plan.predicted
+    ]
     figures.insert(1, Figure.predicted("simulated_step_s", simulated_s, "s"))
-    return plan.model_copy(update={"predicted": tuple(figures)})
+    beyond = simulated_s / told["step_s"] - 1.0
+    remark = (
+        f"the simulated step is {100 * beyond:.0f} % longer than the planned one, which takes every link to be as wide as the widest "
+        "of its device; compare the simulated steps of other planners and of fewer devices"
+    )
+    return plan.model_copy(update={"predicted": tuple(figures)}), (remark,) if beyond > _WORTH_A_REMARK else ()
 
 
 def _not_counted(objective: OperatorObjective, trained: Optimizer | None) -> str:

@@ -118,7 +118,9 @@ def test_devices_that_are_not_there_or_twice_are_refused(among, told):
 
 
 def test_an_op_that_fits_no_device_is_named():
-    with pytest.raises(GraphError, match=r"no device can run and hold this op, with those that share its device \(got 'a'\)"):
+    with pytest.raises(
+        GraphError, match=r"no device can run this op and hold it in memory, with those that share its device \(got 'a'\)"
+    ):
         instance_of_job(fork(4e9), Cluster.from_data(TOY), optimizer="adam")
 
 

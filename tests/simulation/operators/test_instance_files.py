@@ -52,7 +52,7 @@ def test_a_published_instance_is_read_as_its_authors_mean_it(tmp_path):
 def test_an_op_that_accelerators_do_not_support_runs_on_a_host(tmp_path):
     found = load_published(written(tmp_path / "published.json", PUBLISHED, nodes__1__supportedOnFpga=0))
     assert np.isinf(found.times_s[1, :2]).all()
-    with pytest.raises(GraphError, match=r"no device can run and hold this op.* \(got 'b'\)"):
+    with pytest.raises(GraphError, match=r"no device can run this op and hold it in memory.* \(got 'b'\)"):
         load_published(written(tmp_path / "none.json", PUBLISHED, nodes__1__supportedOnFpga=0, maxCPUs=0))
 
 
@@ -73,7 +73,10 @@ def test_an_op_that_accelerators_do_not_support_runs_on_a_host(tmp_path):
         ({"edges__0__sourceId": 8}, "edges[0].sourceId: no node has this id (got 8)"),
         ({"edges__1__cost": 0.6}, "edges[1].cost: the edges of one node cost alike, as they carry its one output (got 0.6)"),
         ({"edges__2__destId": 7}, "edges: the ops wait for each other in a cycle (got 'a')"),
-        ({"nodes__0__size": 95.0, "nodes__2__size": 9.0, "maxCPUs": 0}, "times_s: no device can run and hold this op, with "),
+        (
+            {"nodes__0__size": 95.0, "nodes__2__size": 9.0, "maxCPUs": 0},
+            "times_s: no device can run this op and hold it in memory, with ",
+        ),
     ],
 )
 def test_a_mistake_in_a_published_instance_is_told_with_its_field(tmp_path, changes, message):

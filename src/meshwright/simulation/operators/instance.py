@@ -274,7 +274,9 @@ class OperatorInstance:
         nowhere = np.flatnonzero(~self.can_run.any(axis=1))
         if nowhere.size:
             op = self.op_names[int(np.flatnonzero(self.group == nowhere[0])[0])]
-            raise GraphError("no device can run and hold this op, with those that share its device", field="times_s", value=op)
+            raise GraphError(
+                "no device can run this op and hold it in memory, with those that share its device", field="times_s", value=op
+            )
 
 
 def numbered(labels: Sequence[int] | NDArray[np.int64]) -> NDArray[np.int64]:
